@@ -1,0 +1,561 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rankstore.h: the whole public interface of librankstore.
+ *
+ * A store is one dataset spread over the ranks of a job. Each rank serves the sealed
+ * shards on its local disk. Every rank knows the index (length, key hash and owner of
+ * every sample) and fetches a sample's bytes from its owner only when asked.
+ *
+ *   group ──► builder ──► dataset on disk          (once)
+ *   group ──► store ──► plan ──► epoch ──► batch   (each job)
+ *
+ * Errors     A call that can fail returns rks_status and, if err is not NULL, fills
+ *            *err. On failure the other outputs keep the values they had.
+ * Collective Calls marked COLLECTIVE are made by all ranks of the group in the same
+ *            order; their status is the same on all of them: a failure on one rank is
+ *            returned, with that rank's number and text, by every rank.
+ * Waiting    No wait is endless. A rank that is silent for `silence_ms` ends the waits of
+ *            the others with RKS_ERR_PEER or RKS_ERR_TIMEOUT, naming it; a rank that
+ *            is slow but alive is waited for.
+ * Threads    A group, store or plan may be shared by threads, but collective calls of one
+ *            group come from one thread at a time. A batch, a builder and an epoch have
+ *            one user at a time.
+ * Fork       A child must not use its parent's handles; it opens its own.
+ * Units      Sizes are bytes, times are milliseconds, unless a name says otherwise.
+ * Options    Structs that begin with `struct_size` are filled by their _default call
+ *            first, then changed. 0 and NULL mean the default where not said otherwise.
+ * Strings    UTF-8, NUL-terminated; keys are any bytes with a size.
+ */
+#ifndef RANKSTORE_H
+#define RANKSTORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RKS_API __attribute__((visibility("default")))
+
+/* ---- status, errors, version -------------------------------------------------------- */
+
+/* Values are part of the interface: append, never renumber. */
+typedef enum rks_status {
+    RKS_OK = 0,
+    RKS_ERR_ARGUMENT = -1,     /* the caller broke a rule of this header */
+    RKS_ERR_MEMORY = -2,       /* an allocation or a mapping failed */
+    RKS_ERR_IO = -3,           /* disk, file system, network or another system resource */
+    RKS_ERR_CORRUPT = -4,      /* bytes that do not match their checksum or format */
+    RKS_ERR_PEER = -5,         /* another rank failed or went away */
+    RKS_ERR_TIMEOUT = -6,      /* a rank was silent, or a limit that the user set is over */
+    RKS_ERR_STATE = -7,        /* the call does not fit what was called before */
+    RKS_ERR_NOT_FOUND = -8,    /* no such key, file or dataset */
+    RKS_ERR_DATA = -9,         /* input that cannot be taken: malformed, duplicate, too large */
+    RKS_ERR_UNSUPPORTED = -10, /* a feature this build, machine or format version lacks */
+    RKS_ERR_CANCELLED = -11,   /* the interrupt callback asked for an end */
+} rks_status;
+
+/* What went wrong and where; 256 bytes. It holds no pointers, so it is copied between
+ * threads and sent between ranks as it is. */
+typedef struct rks_error {
+    int32_t status;       /* rks_status */
+    int32_t rank;         /* where it happened; -1 if not known */
+    int64_t cause;        /* errno, LMDB, MPI or NCCL code; 0 if there is none */
+    char host[32];        /* the rank's host, shortened; empty if not known */
+    char text[192];       /* one line, always terminated, UTF-8 */
+    uint8_t reserved[16]; /* zero */
+} rks_error;
+
+/* "0.1.0". Static. */
+RKS_API const char *rks_version(void);
+
+/* "corrupt", "peer failed", ... one or two words. Static; "unknown" for other numbers. */
+RKS_API const char *rks_status_name(rks_status status);
+
+/* Frees memory that a call of this header handed out as "free with rks_release".
+ * NULL is accepted. */
+RKS_API void rks_release(void *memory);
+
+/* Asked by every waiting call, in the waiting thread, at least each 100 ms; non-zero ends
+ * the wait with RKS_ERR_CANCELLED. Process-wide. NULL removes it. */
+typedef int (*rks_interrupt_fn)(void *user);
+RKS_API void rks_set_interrupt(rks_interrupt_fn interrupt, void *user);
+
+/* ---- group: the ranks of a job -------------------------------------------------------- */
+
+typedef struct rks_group rks_group;
+
+/* How ranks find each other: one all-gather of a record of at most RKS_RECORD_MAX bytes.
+ * It may be called a few times, by all ranks. On success `all` holds size * record_size
+ * bytes in rank order. Give your own to bring a launcher that Rankstore does not know. */
+enum { RKS_RECORD_MAX = 4096 };
+typedef struct rks_bootstrap {
+    size_t struct_size;
+    const char *name; /* "solo", "local", "fork", "mpi" or the caller's own; for messages */
+    uint32_t rank;
+    uint32_t size;
+    void *user;
+    rks_status (*allgather)(void *user, const void *record, size_t record_size, void *all,
+                            uint32_t timeout_ms, rks_error *err);
+    void (*close)(void *user); /* may be NULL; called once by rks_group_close */
+    void *local_hub;           /* the library's own: ranks that are threads of one process */
+} rks_bootstrap;
+
+typedef struct rks_group_options {
+    size_t struct_size;
+    const rks_bootstrap *bootstrap; /* NULL: Open MPI if a launcher set its variables, else solo */
+    uint32_t silence_ms;            /* T: how long a rank may be silent; default 15,000, from 200 */
+    uint32_t patience_ms;    /* after this wait a line on stderr says who is waited for; 60,000 */
+    const char *listen;      /* address or interface to listen on; NULL: loopback where all ranks
+                              * are on one node, else the interface of the host's own name */
+    const char *secret_file; /* 0600 file with at least 32 bytes; NULL: RKS_SECRET_FILE, else a
+                              * secret that rank 0 draws and the bootstrap hands round */
+    const char *node;        /* what counts as a node; NULL: RKS_NODE, else the machine's boot id */
+} rks_group_options;
+
+RKS_API void rks_group_options_default(rks_group_options *options);
+
+/* COLLECTIVE. Connects the ranks. Fails on all ranks with the field and two ranks named
+ * where versions or options differ. The caller owns *group. */
+RKS_API rks_status rks_group_open(const rks_group_options *options, rks_group **group,
+                                  rks_error *err);
+
+/* Says goodbye and frees the group; waits at most T for the others. Not collective in
+ * effect: a rank that never closes delays the others by T, no more. NULL is accepted. */
+RKS_API void rks_group_close(rks_group *group);
+
+RKS_API uint32_t rks_group_rank(const rks_group *group);
+RKS_API uint32_t rks_group_size(const rks_group *group);
+RKS_API uint32_t rks_group_node(const rks_group *group);  /* this rank's node, 0.. */
+RKS_API uint32_t rks_group_nodes(const rks_group *group); /* how many */
+
+/* COLLECTIVE. Ends a phase: every rank brings its own status (and error if it is not
+ * RKS_OK); all return the failing rank's with the lowest number, or RKS_OK. `phase` is a
+ * short name, equal on all ranks; ranks in different phases get RKS_ERR_STATE. */
+RKS_API rks_status rks_group_agree(rks_group *group, const char *phase, rks_status status,
+                                   rks_error *err);
+
+/* Runs `main_fn` on `ranks` new processes of this machine and supervises them: when one
+ * ends badly the others learn its rank and how it ended. Returns the exit code of the
+ * first rank that failed (128 + signal for one that was killed), else 0. SIGINT and SIGTERM are
+ * passed on. No process outlives the caller. Call it before any thread is started. */
+typedef int (*rks_rank_fn)(const rks_bootstrap *bootstrap, void *user);
+RKS_API rks_status rks_launch(uint32_t ranks, rks_rank_fn main_fn, void *user, int *exit_code,
+                              rks_error *err);
+
+/* The same on threads of this process: for tests and tools. */
+RKS_API rks_status rks_launch_threads(uint32_t ranks, rks_rank_fn main_fn, void *user,
+                                      int *exit_code, rks_error *err);
+
+/* ---- schema and samples --------------------------------------------------------------- */
+
+/* A sample is a flat record of named, typed columns. A type is one of
+ *     bool int8..int64 uint8..uint64 float16 float32 float64 bfloat16
+ *     float8_e4m3fn float8_e5m2 complex64, alone (a scalar) or with dimensions:
+ *     int32[*]   float16[80,*]   uint8[*,*,3]          at most RKS_DIMS_MAX of them
+ *     str   bytes   json                               (sizes in bytes)
+ * with `?` behind it where a value may be missing ("int64?"). `*` may differ from sample
+ * to sample. Data is little-endian, row-major, without gaps. */
+typedef struct rks_schema rks_schema;
+
+enum { RKS_DIMS_MAX = 8, RKS_COLUMNS_MAX = 1024, RKS_KEY_MAX = 511 };
+
+/* `text`: a JSON object {"name": "type", ...} or the short form "name:type,name:type".
+ * The order is kept. Names: 1 to 255 bytes of UTF-8 without control characters.
+ * RKS_ERR_ARGUMENT names the column. The caller owns *schema. */
+RKS_API rks_status rks_schema_parse(const char *text, rks_schema **schema, rks_error *err);
+RKS_API void rks_schema_free(rks_schema *schema); /* NULL is accepted */
+RKS_API uint32_t rks_schema_columns(const rks_schema *schema);
+RKS_API const char *rks_schema_name(const rks_schema *schema, uint32_t column); /* as schema */
+RKS_API const char *rks_schema_type(const rks_schema *schema, uint32_t column); /* "int32[*]" */
+/* -1 where there is none. */
+RKS_API int rks_schema_find(const rks_schema *schema, const char *name);
+/* The canonical JSON object. Valid as long as the schema. */
+RKS_API const char *rks_schema_text(const rks_schema *schema);
+
+/* One column of one sample. `data` NULL: missing (nullable columns only). */
+typedef struct rks_value {
+    const void *data;
+    uint64_t size;               /* bytes */
+    uint32_t dims[RKS_DIMS_MAX]; /* sizes of all dimensions; unused ones 0. At `add` a type with
+                                  * one `*` may leave them 0: size says it */
+} rks_value;
+
+/* A sample as callbacks and readers see it. */
+typedef struct rks_sample {
+    const rks_schema *schema;
+    const rks_value *values; /* rks_schema_columns() of them */
+    const void *key;
+    size_t key_size;
+    uint32_t length; /* 0 before the length function has run */
+} rks_sample;
+
+/* ---- building ------------------------------------------------------------------------- */
+
+/* Callbacks return 1 to keep and 0 to drop a sample; negative is an error on all ranks, with
+ * the text that the callback left in *err. They run in the thread that builds. */
+typedef int (*rks_filter_fn)(void *user, const rks_sample *sample, rks_error *err);
+typedef rks_status (*rks_length_fn)(void *user, const rks_sample *sample, uint64_t *length,
+                                    rks_error *err);
+
+/* Progress of a long call; `total` 0 if not known. Called at most each 100 ms, in the
+ * calling thread, on every rank; `done` and `total` count the bytes of this rank. */
+typedef void (*rks_progress_fn)(void *user, const char *phase, uint64_t done, uint64_t total,
+                                uint64_t samples);
+
+typedef struct rks_build_options {
+    size_t struct_size;
+    const char *schema;   /* as rks_schema_parse(); NULL: inferred from the input */
+    const char *format;   /* "jsonl", "text", "folder"; NULL: by name and content */
+    const char *key;      /* column that holds the key (str, bytes or an integer); NULL: derived
+                           * "relative path:row", rows from 0 */
+    const char *length;   /* "COLUMN" (items of an array, bytes of a string, an integer as it
+                           * is), "chars:COLUMN" (UTF-8 characters); NULL: the first column
+                           * with a variable dimension, else 1 */
+    uint32_t length_unit; /* lengths are divided by it, rounded up; default 1 */
+    const char *where;    /* "COLUMN OP VALUE [and ...]", OP one of == != < <= > >= ; NULL: all */
+    const char *const *index; /* numeric columns that travel with the index */
+    size_t index_count;
+    rks_filter_fn filter;
+    rks_length_fn length_fn; /* instead of `length` */
+    void *callback_user;
+    uint64_t max_sample; /* bytes of one sample, larger is an error; default 1 GiB */
+    bool skip_bad;       /* count and list malformed samples instead of failing */
+    bool replace;        /* a finished dataset in the directory is replaced at the commit */
+    uint64_t unit_size;  /* bytes of input in a unit; default 64 MiB */
+    uint64_t block_size; /* default 1 MiB, 64 KiB to 64 MiB */
+    rks_progress_fn progress;
+    void *progress_user;
+} rks_build_options;
+
+RKS_API void rks_build_options_default(rks_build_options *options);
+
+typedef struct rks_build_report {
+    size_t struct_size;
+    uint64_t samples;       /* kept, all ranks */
+    uint64_t filtered;      /* dropped by where or filter, all ranks */
+    uint64_t bad;           /* skipped by skip_bad, all ranks */
+    uint64_t bytes;         /* column and key bytes kept, all ranks */
+    uint64_t input_bytes;   /* all ranks */
+    uint64_t units;         /* in the dataset */
+    uint64_t units_resumed; /* of them taken over from an interrupted build */
+    double seconds;         /* this rank */
+    char dataset[33];       /* the dataset id, 32 hexadecimal digits */
+    char bad_first[512];    /* the first skipped ones, a line each, all ranks; may be cut */
+} rks_build_report;
+
+/* COLLECTIVE. Builds `directory` from files and folders, dealt out over the ranks. The same
+ * call resumes an interrupted build, also on another number of ranks. `directory` may hold
+ * {rank} and {node}. *report may be NULL. Errors: RKS_ERR_DATA names file and line; RKS_ERR_STATE
+ * where another build runs in the directory (naming pid and host) or a finished dataset is
+ * there and `replace` is not set. */
+RKS_API rks_status rks_build(rks_group *group, const char *const *sources, size_t source_count,
+                             const char *directory, const rks_build_options *options,
+                             rks_build_report *report, rks_error *err);
+
+/* Building from memory: each rank adds samples in units of its own.
+ * A unit is the piece that resume works by; its number is unique over all ranks, and samples are
+ * numbered in (unit, row) order, whichever rank added them. */
+typedef struct rks_builder rks_builder;
+
+/* COLLECTIVE. `options->schema` is needed; format, skip_bad and unit_size are not used. */
+RKS_API rks_status rks_builder_open(rks_group *group, const char *directory,
+                                    const rks_build_options *options, rks_builder **builder,
+                                    rks_error *err);
+
+/* Begins a unit, ending the one before it. `name` ("part 3") makes derived keys "name:row" and must
+ * be unique. *skip is true where an interrupted build has finished it already: add nothing. */
+RKS_API rks_status rks_builder_unit(rks_builder *builder, uint64_t unit, const char *name,
+                                    bool *skip, rks_error *err);
+
+/* Adds a sample to the current unit; `values` has one entry a column. Key NULL: by the
+ * `key` option or derived. The filter and length options apply. A refused sample (a wrong
+ * type, a key that is empty or over 511 bytes, one above max_sample) leaves the builder usable. */
+RKS_API rks_status rks_builder_add(rks_builder *builder, const rks_value *values, const void *key,
+                                   size_t key_size, rks_error *err);
+
+/* COLLECTIVE. Seals the shards and commits the dataset. A rank that failed brings its status, so
+ * that all fail alike: RKS_OK, or what `rks_builder_add` or the caller's own work ended with. */
+RKS_API rks_status rks_builder_commit(rks_builder *builder, rks_status status,
+                                      rks_build_report *report, rks_error *err);
+
+/* Frees the builder. What was not committed stays for a resume. NULL is accepted. */
+RKS_API void rks_builder_close(rks_builder *builder);
+
+/* ---- verifying ------------------------------------------------------------------------ */
+
+typedef enum rks_verify_level {
+    RKS_VERIFY_FAST = 0, /* manifests, sizes, every sample */
+    RKS_VERIFY_FULL = 1, /* and every byte of every file by the sums */
+    RKS_VERIFY_DEEP = 2, /* and LMDB's own view, in a child process with a time limit */
+} rks_verify_level;
+
+/* One finding. `key` is empty where the bytes lie in no sample. */
+typedef struct rks_finding {
+    const char *file;
+    uint64_t offset;
+    const void *key;
+    size_t key_size;
+    const char *what;
+} rks_finding;
+typedef void (*rks_finding_fn)(void *user, const rks_finding *finding);
+
+/* Looks at the dataset in `directory`, or at one shard's file. Calls `found` for each problem;
+ * *samples counts what was checked, *findings the problems. RKS_OK also where problems were
+ * found; an error only where looking itself failed. Never writes. */
+RKS_API rks_status rks_verify(const char *path, rks_verify_level level, rks_finding_fn found,
+                              void *user, uint64_t *samples, uint64_t *findings, rks_error *err);
+
+/* ---- store: a dataset, open over a group ------------------------------------------------- */
+
+typedef struct rks_store rks_store;
+typedef struct rks_batch rks_batch;
+typedef struct rks_fetch rks_fetch;
+
+typedef struct rks_store_options {
+    size_t struct_size;
+    const char *exchange;    /* "auto", "local", "mpi", "pull"; auto needs none on one node */
+    bool no_share;           /* fetch all that this rank does not own over TCP, also on one node */
+    bool no_check;           /* do not compare each sample with its checksum */
+    bool partial;            /* open although shards are missing; ids do not change */
+    uint32_t io_threads;     /* threads that read cold pages for others; default 16 */
+    uint64_t inflight_bytes; /* replies on their way to this rank; default 256 MiB */
+    uint32_t fetch_timeout_ms; /* silence of an owner during a fetch; default T of the group */
+} rks_store_options;
+
+RKS_API void rks_store_options_default(rks_store_options *options);
+
+/* COLLECTIVE. Opens the dataset in `directory` (may hold {rank} and {node}), each rank serving
+ * the shards it sees, and exchanges the index. Samples are numbered 0..count-1.
+ * The group must outlive the store. The caller owns *store. */
+RKS_API rks_status rks_store_open(rks_group *group, const char *directory,
+                                  const rks_store_options *options, rks_store **store,
+                                  rks_error *err);
+
+/* COLLECTIVE. Serves the other ranks until all have closed or `timeout_ms` is over (0: T), then
+ * frees the store. Free its batches, fetches and epochs first. NULL is accepted. */
+RKS_API void rks_store_close(rks_store *store, uint32_t timeout_ms);
+
+RKS_API uint64_t rks_store_count(const rks_store *store);
+RKS_API const char *rks_store_dataset(const rks_store *store); /* 32 hexadecimal digits */
+RKS_API const rks_schema *rks_store_schema(const rks_store *store);
+RKS_API rks_group *rks_store_group(const rks_store *store);
+
+/* count entries, in id order, shared by the ranks of a node; read-only, valid as long as the store.
+ */
+RKS_API const uint32_t *rks_store_lengths(const rks_store *store);
+RKS_API const uint64_t *rks_store_key_hashes(const rks_store *store);
+/* An index column: raw values of its type; NULL where there is none of that name. */
+RKS_API const void *rks_store_column(const rks_store *store, const char *name, const char **type);
+
+/* The rank that serves the sample; -1 for an id out of range or a shard that nobody serves. */
+RKS_API int64_t rks_store_owner(const rks_store *store, uint64_t sample_id);
+
+/* The id of the sample with this key. RKS_ERR_NOT_FOUND shows the key. */
+RKS_API rks_status rks_store_find(rks_store *store, const void *key, size_t key_size,
+                                  uint64_t *sample_id, rks_error *err);
+
+/* What `info --json` prints: dataset, schema, shards, lengths, ... Free with rks_release. */
+RKS_API rks_status rks_store_info_json(rks_store *store, char **json, rks_error *err);
+
+/* Figures of this rank since the store was opened. Free the text with rks_release. */
+typedef struct rks_store_stats {
+    size_t struct_size;
+    uint64_t samples;      /* delivered */
+    uint64_t bytes;        /* payload delivered: column and key bytes */
+    uint64_t local_bytes;  /* of them read from a map of this node */
+    uint64_t remote_bytes; /* of them received from other ranks */
+    uint64_t served_bytes; /* sent to other ranks */
+    uint64_t wait_ns;      /* time in which a caller waited for samples */
+    uint64_t peak_inflight_bytes;
+    uint64_t peak_batch_bytes; /* memory of batches alive at once */
+    uint64_t index_bytes_node; /* index memory of this node */
+    uint64_t
+        exchange_bytes; /* index bytes that this node took in from the ranks, headers included */
+    char exchange[16];  /* the backend that ran: "shared", "local", "mpi", "pull" */
+} rks_store_stats;
+RKS_API void rks_store_stats_get(rks_store *store, rks_store_stats *stats);
+
+/* Fetches `count` samples in the order of `sample_ids` (repeats are allowed; count 0 gives an
+ * empty batch). All samples arrive or none. Blocks until then; an owner's silence ends it.
+ * RKS_ERR_ARGUMENT for an id out of range, RKS_ERR_CORRUPT names the sample. The caller owns
+ * *batch. */
+RKS_API rks_status rks_store_fetch(rks_store *store, const uint64_t *sample_ids, size_t count,
+                                   rks_batch **batch, rks_error *err);
+
+/* The same without waiting. The ids are copied. The caller owns *fetch and ends it with exactly
+ * one of rks_fetch_wait (which blocks) or rks_fetch_cancel. */
+RKS_API rks_status rks_store_fetch_start(rks_store *store, const uint64_t *sample_ids, size_t count,
+                                         rks_fetch **fetch, rks_error *err);
+RKS_API bool rks_fetch_ready(rks_fetch *fetch);
+RKS_API rks_status rks_fetch_wait(rks_fetch *fetch, rks_batch **batch, rks_error *err);
+RKS_API void rks_fetch_cancel(rks_fetch *fetch); /* NULL is accepted */
+
+/* A batch owns the bytes of its samples; writable, valid until rks_batch_free. */
+RKS_API size_t rks_batch_count(const rks_batch *batch);
+RKS_API uint64_t rks_batch_id(const rks_batch *batch, size_t i);
+RKS_API uint32_t rks_batch_length(const rks_batch *batch, size_t i);
+RKS_API const void *rks_batch_key(const rks_batch *batch, size_t i, size_t *size);
+/* All columns of sample i in the stored layout (FORMAT.md). */
+RKS_API uint8_t *rks_batch_payload(rks_batch *batch, size_t i, size_t *size);
+/* One column of sample i; value->data points into the batch. */
+RKS_API rks_status rks_batch_value(rks_batch *batch, size_t i, uint32_t column, rks_value *value,
+                                   rks_error *err);
+RKS_API void rks_batch_free(rks_batch *batch); /* NULL is accepted */
+
+/* ---- plan: which samples form which batch, at which step, on which rank ------------------- */
+
+typedef struct rks_plan rks_plan;
+
+typedef struct rks_plan_options {
+    size_t struct_size;
+    const char *strategy; /* "bucket" (default), "sorted", "random", "sequential" */
+    uint32_t batch_size;  /* samples a batch at most; 0: no such bound */
+    uint64_t max_tokens;  /* budget of a batch in the units of `cost`; 0: no such bound. With
+                           * neither bound given, batch_size is 64 */
+    const char *cost;     /* "padded" (default: longest * count), "tokens" (sum of lengths),
+                           * "quadratic" (padded for the budget; longest squared * count
+                           * for the balance over ranks) */
+    uint32_t max_length;  /* 0: none */
+    const char *too_long; /* "error" (default), "drop", "alone", "truncate" */
+    const char *tail;     /* "split" (default: the last batches are smaller), "repeat" (filled with
+                           * samples     already used), "drop" */
+    const char *steps;    /* "constant" (default), "per_epoch" (random with max_tokens only) */
+    uint32_t batch_multiple; /* batches hold a multiple of it where they can; default 1 */
+    bool no_shuffle;         /* every epoch is the same */
+    uint32_t world;          /* ranks to plan for; 0: the group's size */
+    uint64_t seed;
+} rks_plan_options;
+
+RKS_API void rks_plan_options_default(rks_plan_options *options);
+
+/* Plans over `count` lengths (copied by no one: they must outlive the plan). A pure function: the
+ * same bits for the same lengths, options and version, on any machine. `dataset` (32 hexadecimal
+ * digits, or NULL) is written into states. RKS_ERR_ARGUMENT names the option; RKS_ERR_DATA
+ * where no plan exists (fewer samples than ranks, a sample above max_length). Own *plan. */
+RKS_API rks_status rks_plan_create(const uint32_t *lengths, uint64_t count, const char *dataset,
+                                   const rks_plan_options *options, rks_plan **plan,
+                                   rks_error *err);
+
+/* COLLECTIVE. The same over a store's lengths; sorted order shared by the ranks of a node. */
+RKS_API rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_plan **plan,
+                                 rks_error *err);
+RKS_API void rks_plan_free(rks_plan *plan); /* NULL is accepted */
+
+RKS_API uint32_t rks_plan_world(const rks_plan *plan);
+/* Steps of an epoch: equal on all ranks, and in all epochs unless steps is "per_epoch". */
+RKS_API rks_status rks_plan_steps(rks_plan *plan, uint64_t epoch, uint64_t *steps, rks_error *err);
+
+/* The batch of `rank` at `step`: *count ids, owned by the plan, valid until the plan is asked for
+ * another epoch or freed. Never empty. The first question for an epoch computes that epoch.
+ * One thread at a time. */
+RKS_API rks_status rks_plan_batch(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
+                                  const uint32_t **sample_ids, size_t *count, rks_error *err);
+
+typedef struct rks_plan_report {
+    size_t struct_size;
+    uint64_t samples; /* delivered in the epoch, repeats included */
+    uint64_t dropped; /* left out, by too_long or tail */
+    uint64_t repeated;
+    uint64_t truncated;
+    uint64_t steps;
+    uint64_t batches;
+    uint64_t tokens;        /* sum of lengths, truncated ones as truncated */
+    uint64_t padded_tokens; /* sum over batches of longest * count */
+    uint64_t largest_batch; /* padded tokens of the largest */
+    double efficiency;      /* tokens / padded_tokens */
+    double balance;         /* mean over steps of mean cost / max cost over ranks */
+    double tokens_per_step; /* mean over steps, all ranks */
+    char digest[33];        /* of the epoch's batches: 32 hexadecimal digits */
+} rks_plan_report;
+RKS_API rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *report,
+                                       rks_error *err);
+
+/* Where a job is in an epoch: equal on all ranks, at most RKS_STATE_MAX bytes of JSON. */
+enum { RKS_STATE_MAX = 1024 };
+/* Writes the state "before step `step` of `epoch`" of this plan as JSON into `text`. */
+RKS_API rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *text,
+                                  size_t text_size, rks_error *err);
+/* Takes a state over, also one of another number of ranks: the plan then holds, for the state's
+ * epoch, what is left of it, and *epoch and *step say where to go on. With the same world they are
+ * what was saved; with another one, step is 0 of the rest, spread over the new ranks. Other epochs
+ * are whole. RKS_ERR_STATE names what differs (dataset, options, seed, planner version). */
+RKS_API rks_status rks_plan_resume(rks_plan *plan, const char *state, uint64_t *epoch,
+                                   uint64_t *step, rks_error *err);
+
+/* ---- epoch: batches of this rank, in step order, fetched ahead --------------------------- */
+
+typedef struct rks_epoch rks_epoch;
+
+typedef struct rks_epoch_options {
+    size_t struct_size;
+    uint64_t epoch;
+    uint64_t first_step;
+    uint32_t prefetch_batches; /* default 4, from 1 */
+    uint64_t prefetch_bytes;   /* memory of batches fetched ahead; default 1 GiB */
+} rks_epoch_options;
+
+RKS_API void rks_epoch_options_default(rks_epoch_options *options);
+
+/* Not collective. Store and plan must outlive it; the plan's world is the group's size. */
+RKS_API rks_status rks_epoch_open(rks_store *store, rks_plan *plan,
+                                  const rks_epoch_options *options, rks_epoch **epoch,
+                                  rks_error *err);
+/* The next batch, owned by the caller; *batch is NULL at the end. *step may be NULL. */
+RKS_API rks_status rks_epoch_next(rks_epoch *epoch, rks_batch **batch, uint64_t *step,
+                                  rks_error *err);
+RKS_API void rks_epoch_close(rks_epoch *epoch); /* cancels what is in flight; NULL is accepted */
+
+/* ---- gather: uneven results of all ranks to one ------------------------------------------ */
+
+/* Results are samples with the key (name, index): `schema` describes one result. Each rank adds
+ * what it has; `dst` receives all of it ordered by (name, index), one at a time, with its memory
+ * bounded. Nothing goes through a GPU or pickle; results lie in unnamed files under `directory`
+ * (NULL: TMPDIR, else /tmp) until the call ends. */
+typedef struct rks_gather rks_gather;
+
+typedef struct rks_gather_item {
+    const char *name;
+    uint64_t index;
+    uint32_t rank;           /* who added it */
+    const rks_value *values; /* valid during the callback */
+} rks_gather_item;
+/* A failure ends the gather with that error on all ranks. */
+typedef rks_status (*rks_gather_fn)(void *user, const rks_gather_item *item, rks_error *err);
+
+typedef struct rks_gather_report {
+    size_t struct_size;
+    uint64_t items; /* all ranks */
+    uint64_t names;
+    uint64_t gaps;       /* indices missing between a name's lowest and highest */
+    char gap_first[256]; /* the first ones: "name: 3..5"; may be cut */
+} rks_gather_report;
+
+/* COLLECTIVE. */
+RKS_API rks_status rks_gather_open(rks_group *group, const char *schema, const char *directory,
+                                   rks_gather **gather, rks_error *err);
+/* Name: 1 to 500 bytes of UTF-8 without control characters. */
+RKS_API rks_status rks_gather_add(rks_gather *gather, const char *name, uint64_t index,
+                                  const rks_value *values, rks_error *err);
+/* COLLECTIVE. `receive` is called on `dst` only. A (name, index) added twice is RKS_ERR_DATA naming
+ * both ranks. `status` as in rks_builder_commit. */
+RKS_API rks_status rks_gather_run(rks_gather *gather, rks_status status, uint32_t dst,
+                                  rks_gather_fn receive, void *user, rks_gather_report *report,
+                                  rks_error *err);
+RKS_API void rks_gather_close(rks_gather *gather); /* NULL is accepted */
+
+/* ---- doctor ------------------------------------------------------------------------------ */
+
+/* What this machine and job offer, as `doctor --json` prints it: a list of {name, ok, value,
+ * advice}. `directory` may be NULL; where given, the disk under it is tried. Not collective; the
+ * group may be NULL. Free with rks_release. */
+RKS_API rks_status rks_doctor_json(rks_group *group, const char *directory, char **json,
+                                   rks_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

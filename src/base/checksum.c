@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * checksum.c: the only file that includes xxhash.h. */
+#include "base/checksum.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+struct rks_digester {
+    XXH3_state_t *state;
+};
+
+static rks_digest from_xxh(XXH128_hash_t hash)
+{
+    return (rks_digest){hash.low64, hash.high64};
+}
+
+uint64_t rks_checksum64(const void *bytes, size_t size)
+{
+    return XXH3_64bits(size == 0 ? "" : bytes, size);
+}
+
+rks_digest rks_checksum128(const void *bytes, size_t size)
+{
+    return from_xxh(XXH3_128bits(size == 0 ? "" : bytes, size));
+}
+
+rks_digester *rks_digester_create(rks_error *err)
+{
+    rks_digester *digester = rks_alloc(1, sizeof(*digester), err);
+    if (digester == NULL)
+        return NULL;
+    digester->state = XXH3_createState();
+    if (digester->state == NULL) {
+        rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory: digest state");
+        rks_free(digester);
+        return NULL;
+    }
+    rks_digester_reset(digester);
+    return digester;
+}
+
+void rks_digester_reset(rks_digester *digester)
+{
+    XXH3_128bits_reset(digester->state);
+}
+
+void rks_digester_update(rks_digester *digester, const void *bytes, size_t size)
+{
+    if (size > 0)
+        XXH3_128bits_update(digester->state, bytes, size);
+}
+
+rks_digest rks_digester_result(const rks_digester *digester)
+{
+    return from_xxh(XXH3_128bits_digest(digester->state));
+}
+
+void rks_digester_free(rks_digester *digester)
+{
+    if (digester == NULL)
+        return;
+    XXH3_freeState(digester->state);
+    rks_free(digester);
+}
+
+rks_digest rks_digest_add(rks_digest a, rks_digest b)
+{
+    rks_digest sum = {a.low + b.low, a.high + b.high};
+    sum.high += sum.low < a.low;
+    return sum;
+}
+
+bool rks_digest_equal(rks_digest a, rks_digest b)
+{
+    return a.low == b.low && a.high == b.high;
+}
+
+void rks_digest_format(rks_digest digest, char text[RKS_DIGEST_TEXT])
+{
+    snprintf(text, RKS_DIGEST_TEXT, "%016" PRIx64 "%016" PRIx64, digest.high, digest.low);
+}
+
+bool rks_digest_parse(const char *text, rks_digest *digest)
+{
+    uint64_t halves[2] = {0, 0};
+    for (int i = 0; i < 32; i++) {
+        const char *digits = "0123456789abcdef";
+        const char *at = text[i] == '\0' ? NULL : strchr(digits, text[i]);
+        if (at == NULL)
+            return false;
+        halves[i / 16] = halves[i / 16] << 4 | (uint64_t)(at - digits);
+    }
+    if (text[32] != '\0')
+        return false;
+    *digest = (rks_digest){halves[1], halves[0]};
+    return true;
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * file.c: files, with errors that name them. */
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+rks_status rks_file_open(const char *path, int *fd, uint64_t *size, rks_error *err)
+{
+    int opened = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (opened < 0) {
+        if (errno == ENOENT)
+            return rks_fail(err, RKS_ERR_NOT_FOUND, errno, "%s: no such file", path);
+        if (errno == ELOOP)
+            return rks_fail(err, RKS_ERR_CORRUPT, errno, "%s: is a symbolic link", path);
+        return rks_fail_errno(err, errno, "%s", path);
+    }
+    struct stat info;
+    rks_status status = RKS_OK;
+    if (fstat(opened, &info) != 0)
+        status = rks_fail_errno(err, errno, "%s", path);
+    else if (!S_ISREG(info.st_mode))
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: not a regular file", path);
+    if (status != RKS_OK) {
+        close(opened);
+        return status;
+    }
+    *fd = opened;
+    if (size != NULL)
+        *size = (uint64_t)info.st_size;
+    return RKS_OK;
+}
+
+rks_status rks_file_read_at(int fd, const char *path, uint64_t offset, void *bytes, size_t size,
+                            rks_error *err)
+{
+    uint8_t *at = bytes;
+    while (size > 0) {
+        ssize_t got = pread(fd, at, size, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return rks_fail_errno(err, errno, "%s: reading at %" PRIu64, path, offset);
+        if (got == 0)
+            return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: ends at %" PRIu64 ", %zu bytes early",
+                            path, offset, size);
+        at += got;
+        offset += (uint64_t)got;
+        size -= (size_t)got;
+    }
+    return RKS_OK;
+}
+
+rks_status rks_fail_write(rks_error *err, int error, const char *path, uint64_t needed)
+{
+    struct statvfs room;
+    if (error == ENOSPC || error == EDQUOT ||
+        (error == EIO && statvfs(path, &room) == 0 &&
+         (uint64_t)room.f_bavail * room.f_frsize < needed))
+        return rks_fail(err, RKS_ERR_IO, error,
+                        "%s: disk full, %" PRIu64
+                        " bytes were to be written; make room and run again",
+                        path, needed);
+    if (error == EFBIG)
+        return rks_fail(err, RKS_ERR_IO, error, "%s: larger than the file size limit (ulimit -f)",
+                        path);
+    return rks_fail_errno(err, error, "%s: writing", path);
+}
+
+rks_status rks_file_write(int fd, const char *path, const void *bytes, size_t size, rks_error *err)
+{
+    const uint8_t *at = bytes;
+    while (size > 0) {
+        ssize_t put = write(fd, at, size);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put <= 0)
+            return rks_fail_write(err, put < 0 ? errno : ENOSPC, path, size);
+        at += put;
+        size -= (size_t)put;
+    }
+    return RKS_OK;
+}
+
+rks_status rks_file_load(const char *path, size_t limit, char **bytes, size_t *size, rks_error *err)
+{
+    int fd = -1;
+    uint64_t file_size = 0;
+    rks_status status = rks_file_open(path, &fd, &file_size, err);
+    if (status != RKS_OK)
+        return status;
+    char *loaded = NULL;
+    if (file_size > limit) {
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %" PRIu64 " bytes, at most %zu expected",
+                          path, file_size, limit);
+        goto out;
+    }
+    loaded = rks_alloc_raw((size_t)file_size + 1, 1, err);
+    status = loaded == NULL ? RKS_ERR_MEMORY
+                            : rks_file_read_at(fd, path, 0, loaded, (size_t)file_size, err);
+    if (status != RKS_OK)
+        goto out;
+    loaded[file_size] = '\0';
+    *bytes = loaded;
+    loaded = NULL;
+    *size = (size_t)file_size;
+out:
+    rks_free(loaded);
+    close(fd);
+    return status;
+}
+
+rks_status rks_file_sync_directory_of(const char *path, rks_error *err)
+{
+    const char *slash = strrchr(path, '/');
+    char *directory = slash == NULL   ? rks_strdup(".", err)
+                      : slash == path ? rks_strdup("/", err)
+                                      : rks_format(err, "%.*s", (int)(slash - path), path);
+    if (directory == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = RKS_OK;
+    int fd = open(directory, O_RDONLY | O_CLOEXEC | O_DIRECTORY);
+    if (fd < 0 || fsync(fd) != 0)
+        status = rks_fail_errno(err, errno, "%s: syncing the directory", directory);
+    if (fd >= 0)
+        close(fd);
+    rks_free(directory);
+    return status;
+}
+
+rks_status rks_file_replace(const char *path, const void *bytes, size_t size, rks_error *err)
+{
+    int fd = -1;
+    char *temporary = rks_format(err, "%s.%ld.tmp", path, (long)getpid());
+    if (temporary == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = RKS_OK;
+    unlink(temporary);
+    fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (fd < 0) {
+        status = rks_fail_write(err, errno, temporary, size);
+        goto out;
+    }
+    status = rks_file_write(fd, temporary, bytes, size, err);
+    if (status == RKS_OK && fsync(fd) != 0)
+        status = rks_fail_write(err, errno, temporary, size);
+    if (status == RKS_OK && rename(temporary, path) != 0)
+        status = rks_fail_errno(err, errno, "%s: renaming into place", path);
+    if (status == RKS_OK)
+        status = rks_file_sync_directory_of(path, err);
+    else
+        unlink(temporary);
+out:
+    if (fd >= 0)
+        close(fd);
+    rks_free(temporary);
+    return status;
+}
+
+rks_status rks_directory_make(const char *path, rks_error *err)
+{
+    char *copy = rks_strdup(path, err);
+    if (copy == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = RKS_OK;
+    for (char *at = copy + 1; status == RKS_OK; at++) {
+        if (*at != '/' && *at != '\0')
+            continue;
+        char end = *at;
+        *at = '\0';
+        struct stat info;
+        if (mkdir(copy, 0777) != 0 && errno != EEXIST)
+            status = rks_fail_errno(err, errno, "%s: making the directory", copy);
+        else if (stat(copy, &info) != 0)
+            status = rks_fail_errno(err, errno, "%s", copy);
+        else if (!S_ISDIR(info.st_mode))
+            status = rks_fail(err, RKS_ERR_IO, ENOTDIR, "%s: not a directory", copy);
+        *at = end;
+        if (end == '\0')
+            break;
+    }
+    rks_free(copy);
+    return status;
+}

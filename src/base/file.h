@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * file.h: files, with errors that name them. */
+#ifndef RKS_BASE_FILE_H
+#define RKS_BASE_FILE_H
+
+#include "rankstore.h"
+
+/* Opens a regular file for reading; refuses links in the last place, FIFOs, devices and
+ * directories without blocking. *size may be NULL. */
+rks_status rks_file_open(const char *path, int *fd, uint64_t *size, rks_error *err);
+
+/* Reads exactly `size` bytes at `offset`; a shorter file is RKS_ERR_CORRUPT. */
+rks_status rks_file_read_at(int fd, const char *path, uint64_t offset, void *bytes, size_t size,
+                            rks_error *err);
+/* Writes all of it at the file's position; a full disk is named as such. */
+rks_status rks_file_write(int fd, const char *path, const void *bytes, size_t size, rks_error *err);
+
+/* A whole small file with a NUL behind it; larger than `limit` is RKS_ERR_CORRUPT, a missing one
+ * RKS_ERR_NOT_FOUND. Free *bytes with rks_free. */
+rks_status rks_file_load(const char *path, size_t limit, char **bytes, size_t *size,
+                         rks_error *err);
+/* Replaces `path` so that a crash leaves the old or the new file: temporary name, fsync, rename,
+ * fsync of the directory. */
+rks_status rks_file_replace(const char *path, const void *bytes, size_t size, rks_error *err);
+/* fsync of the directory that holds `path`. */
+rks_status rks_file_sync_directory_of(const char *path, rks_error *err);
+
+/* mkdir -p; an existing directory is fine. */
+rks_status rks_directory_make(const char *path, rks_error *err);
+
+/* "disk full: ..." if the file system of `path` has less than `needed` bytes, else what errno says.
+ * LMDB reports a full disk as EIO, so the caller asks here. */
+rks_status rks_fail_write(rks_error *err, int error, const char *path, uint64_t needed);
+
+#endif

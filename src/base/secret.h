@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * secret.h: random bytes, keyed hashes and comparison in constant time. The only file that
+ * includes sodium.h is secret.c. */
+#ifndef RKS_BASE_SECRET_H
+#define RKS_BASE_SECRET_H
+
+#include "rankstore.h"
+
+enum { RKS_SECRET_SIZE = 32, RKS_NONCE_SIZE = 32, RKS_PROOF_SIZE = 32 };
+
+rks_status rks_random(void *bytes, size_t size, rks_error *err);
+/* Keyed BLAKE2b of `bytes`. */
+void rks_keyed_hash(const uint8_t secret[RKS_SECRET_SIZE], const void *bytes, size_t size,
+                    uint8_t proof[RKS_PROOF_SIZE]);
+bool rks_proof_equal(const uint8_t a[RKS_PROOF_SIZE], const uint8_t b[RKS_PROOF_SIZE]);
+void rks_wipe(void *bytes, size_t size);
+/* The first 32 bytes of a regular file of this user that nobody else may read (mode 0600 or less).
+ */
+rks_status rks_secret_read(const char *path, uint8_t secret[RKS_SECRET_SIZE], rks_error *err);
+
+#endif

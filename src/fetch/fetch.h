@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fetch.h: samples by (shard, row), from the map of a shard on this node or from the rank that
+ * owns it. The public calls (rks_store_fetch, rks_batch_...) are thin over this. */
+#ifndef RKS_FETCH_FETCH_H
+#define RKS_FETCH_FETCH_H
+
+#include "rankstore.h"
+#include "shard/shard.h"
+#include "transport/engine.h"
+
+/* ---- owner's side --------------------------------------------------------------------- */
+
+typedef struct rks_fetch_server rks_fetch_server;
+/* Serves the shards: RKS_SERVICE_FETCH (records by shard and rows; FORMAT.md draws request and
+ * reply). `shards` is indexed as the dataset's list, NULL where this rank has none; copied, the
+ * shards stay the caller's. */
+rks_status rks_fetch_server_open(rks_engine *engine, rks_shard *const *shards, size_t count,
+                                 rks_fetch_server **server, rks_error *err);
+/* Waits until no reply uses the maps. NULL is accepted. */
+void rks_fetch_server_close(rks_fetch_server *server);
+uint64_t rks_fetch_server_bytes(const rks_fetch_server *server);
+
+/* ---- requester's side ------------------------------------------------------------------ */
+
+/* One sample that is wanted. */
+typedef struct rks_wanted {
+    uint64_t id; /* for messages and rks_batch_id */
+    uint64_t row;
+    uint64_t key_hash;
+    uint32_t shard; /* number in the dataset's list */
+    uint32_t length;
+} rks_wanted;
+
+typedef struct rks_fetcher_options {
+    rks_engine *engine; /* may be NULL where everything is mapped */
+    uint32_t rank;
+    rks_shard *const *shards; /* mapped ones by dataset number; NULL: ask the owner. Copied */
+    const rks_digest *shard_ids;
+    const uint64_t *largest;      /* bytes of the largest record of each shard: bounds a reply */
+    const int32_t *const *owners; /* ranks that serve each shard, in order of preference, ended by
+                                     -1. Copied by reference: must outlive the fetcher */
+    size_t shard_count;
+    const rks_schema *schema;
+    bool check;
+    uint64_t inflight_bytes;
+    const char *(*describe)(void *user, uint64_t id, char *text,
+                            size_t size); /* "sample 17 (key ...)" for messages */
+    void *describe_user;
+} rks_fetcher_options;
+
+typedef struct rks_fetcher rks_fetcher;
+rks_status rks_fetcher_open(const rks_fetcher_options *options, rks_fetcher **fetcher,
+                            rks_error *err);
+/* Ends what is in flight. NULL is accepted. */
+void rks_fetcher_close(rks_fetcher *fetcher);
+
+/* `wanted` is copied. rks_fetch_ready, _wait and _cancel are the public ones. */
+rks_status rks_fetcher_start(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
+                             rks_fetch **fetch, rks_error *err);
+/* The figures that fetching fills: samples, bytes, local_bytes, remote_bytes, wait_ns, peaks. */
+void rks_fetcher_stats(rks_fetcher *fetcher, rks_store_stats *stats);
+
+#endif

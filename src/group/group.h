@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * group.h: the ranks of a job, for the layers above. The public part (open, close, agree) is
+ * in rankstore.h. A collective carries its number and phase, so that ranks in different calls find
+ * out instead of waiting for each other. */
+#ifndef RKS_GROUP_GROUP_H
+#define RKS_GROUP_GROUP_H
+
+#include "rankstore.h"
+#include "transport/engine.h"
+
+rks_engine *rks_group_engine(rks_group *group);
+const char *rks_group_host(const rks_group *group, uint32_t rank);
+uint32_t rks_group_node_of(const rks_group *group, uint32_t rank);
+/* The lowest rank of a node. */
+uint32_t rks_group_leader(const rks_group *group, uint32_t node);
+bool rks_group_is_leader(const rks_group *group);
+uint32_t rks_group_silence_ms(const rks_group *group);
+/* All ranks are threads of this process. */
+bool rks_group_is_threads(const rks_group *group);
+const rks_bootstrap *rks_group_bootstrap(const rks_group *group);
+
+/* COLLECTIVE. Every rank brings `size` bytes (sizes may differ; also 0) and its status; on success
+ * *all holds them in rank order, offsets[r]..offsets[r + 1] being rank r's (size + 1 entries). Both
+ * are allocated (rks_free). A rank that brings an error fails the call on all, as agree does. */
+rks_status rks_group_allgather(rks_group *group, const char *phase, rks_status mine,
+                               const void *bytes, size_t size, uint8_t **all, uint64_t **offsets,
+                               rks_error *err);
+
+/* COLLECTIVE. The same `size` bytes from `root` on all ranks, in place. */
+rks_status rks_group_broadcast(rks_group *group, const char *phase, uint32_t root, void *bytes,
+                               size_t size, rks_error *err);
+
+/* COLLECTIVE. Each node's leader brings a descriptor (others -1); every rank gets its own duplicate
+ * of its node's, to be closed by the caller. By SCM_RIGHTS between processes (with the peer's user
+ * checked), by dup between threads. */
+rks_status rks_group_share_fd(rks_group *group, int fd, int *shared, rks_error *err);
+
+/* COLLECTIVE among the ranks of a node only: returns when all of them have called. */
+rks_status rks_group_node_agree(rks_group *group, const char *phase, rks_status status,
+                                rks_error *err);
+
+/* What a rank works at, for the waiters' message ("build: unit 3 of 17"). Copied; any thread. */
+void rks_group_progress(rks_group *group, const char *text);
+
+/* The MPI module (librankstore_mpi.so), loaded at run time: a bootstrap, and the exchange's
+ * messages. Lies beside the library, or where RKS_MPI_MODULE says. */
+typedef struct rks_mpi_ops {
+    uint32_t version; /* of this struct */
+    rks_status (*open)(rks_bootstrap *bootstrap, rks_error *err);
+    /* Point to point among ranks of the job, never blocking. Each starts a message and gives a
+     * handle; test says whether it is over. A message after a timeout is left alone (nothing is
+     * freed). */
+    rks_status (*send)(uint32_t to, int tag, const void *bytes, size_t size, void **handle,
+                       rks_error *err);
+    rks_status (*receive)(uint32_t from, int tag, void *bytes, size_t size, void **handle,
+                          rks_error *err);
+    rks_status (*test)(void *handle, bool *done, rks_error *err); /* frees the handle when done */
+    void (*abandon)(void); /* after a failure: leave without MPI_Finalize */
+} rks_mpi_ops;
+enum { RKS_MPI_OPS_VERSION = 1 };
+/* NULL with *err filled where the module or MPI is missing. The same for all calls. */
+const rks_mpi_ops *rks_mpi_load(rks_error *err);
+/* A launcher of Open MPI has started this process. */
+bool rks_mpi_detected(void);
+
+#endif

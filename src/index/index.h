@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * index.h: what every rank knows of every sample: length, key hash, index columns, and where it
+ * lies. One copy per node, in memory that ranks share by descriptor. Sample ids are positions in
+ * (unit, row) order.
+ *
+ * A shard's rows are its units one behind the other; a unit's rows are consecutive ids. So a
+ * shard's columns are scattered into id order unit by unit, in plain copies. */
+#ifndef RKS_INDEX_INDEX_H
+#define RKS_INDEX_INDEX_H
+
+#include "rankstore.h"
+
+typedef struct rks_index rks_index;
+
+/* Where a run of consecutive ids lies. */
+typedef struct rks_span {
+    uint64_t first_id;
+    uint64_t count;
+    uint32_t shard;     /* number in the dataset's list */
+    uint64_t first_row; /* in that shard */
+} rks_span;
+
+typedef struct rks_index_column {
+    char name[256];
+    uint32_t item_size;
+    char type[32];
+} rks_index_column;
+
+/* `spans`: the dataset's units with at least one sample, by first_id, without gaps; copied. */
+typedef struct rks_index_layout {
+    uint64_t count;
+    const rks_span *spans;
+    size_t span_count;
+    const rks_index_column *columns;
+    size_t column_count;
+} rks_index_layout;
+
+/* Bytes of the shared memory. count must be below 2^32 (RKS_ERR_UNSUPPORTED says so). */
+rks_status rks_index_size(const rks_index_layout *layout, uint64_t *bytes, rks_error *err);
+/* The descriptor that a node's leader makes: a memfd, above 1 GiB an unnamed file in `directory`.
+ */
+rks_status rks_index_memory(const rks_index_layout *layout, const char *directory, int *fd,
+                            rks_error *err);
+/* Maps it for writing; after rks_index_seal the map is read-only (and a memfd sealed by the
+ * leader). The index owns the descriptor from then on, on success. */
+rks_status rks_index_open(const rks_index_layout *layout, int fd, rks_index **index,
+                          rks_error *err);
+rks_status rks_index_seal(rks_index *index, bool leader, rks_error *err);
+void rks_index_close(rks_index *index); /* NULL is accepted */
+
+uint64_t rks_index_count(const rks_index *index);
+uint32_t *rks_index_lengths(rks_index *index);
+uint64_t *rks_index_key_hashes(rks_index *index);
+void *rks_index_column_data(rks_index *index, size_t column);
+uint64_t rks_index_bytes(const rks_index *index);
+
+/* Where a sample lies. id < count. A few nanoseconds: a table of spans by id block, then a short
+ * search. */
+void rks_index_locate(const rks_index *index, uint64_t id, uint32_t *shard, uint64_t *row);
+/* The inverse; false if out of range. */
+bool rks_index_id_of(const rks_index *index, uint32_t shard, uint64_t row, uint64_t *id);
+
+/* The ids whose key hash is `hash`: calls visit for each until it returns false. The table ((hash,
+ * id) sorted, or open addressing) is built on first use, thread-safe. */
+rks_status rks_index_find(rks_index *index, uint64_t hash, bool (*visit)(void *user, uint64_t id),
+                          void *user, rks_error *err);
+
+/* Pairs of ids with equal hashes among the hashes with hash % parts == part: candidates for
+ * duplicates, by ascending hash. Memory: about 16 bytes * count / parts. */
+rks_status rks_index_equal_hashes(const rks_index *index, uint32_t part, uint32_t parts,
+                                  rks_status (*pair)(void *user, uint64_t a, uint64_t b,
+                                                     rks_error *err),
+                                  void *user, rks_error *err);
+
+/* The stream in which a shard's part of the index travels: for each span of the shard in id order
+ * its lengths, key hashes and columns, in pieces of at most 64 Ki samples: a piece is complete in
+ * itself (24 bytes: magic, shard, first id, count, checksum of what follows; then the arrays). At
+ * most 12 bytes a sample + columns + 24 bytes a piece. */
+uint64_t rks_index_stream_size(const rks_index *index, uint32_t shard);
+/* Cuts [offset, offset + size) of the stream out of a filled index. */
+rks_status rks_index_stream_read(rks_index *index, uint32_t shard, uint64_t offset, void *bytes,
+                                 size_t size, rks_error *err);
+/* Takes a stream in, in order, in cuts of any size. Hostile bytes: each piece must be the next one
+ * of this shard and match its checksum. Begin with create. */
+typedef struct rks_index_intake rks_index_intake;
+rks_status rks_index_intake_create(rks_index *index, uint32_t shard, rks_index_intake **intake,
+                                   rks_error *err);
+rks_status rks_index_intake_write(rks_index_intake *intake, const void *bytes, size_t size,
+                                  rks_error *err);
+/* RKS_ERR_CORRUPT where the stream is not complete. */
+rks_status rks_index_intake_end(rks_index_intake *intake, rks_error *err);
+void rks_index_intake_free(rks_index_intake *intake); /* NULL is accepted */
+
+#endif

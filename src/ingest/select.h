@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * select.h: what a build option says about a sample: keep it or not, its length, its key. Serves
+ * files and samples from memory alike. */
+#ifndef RKS_INGEST_SELECT_H
+#define RKS_INGEST_SELECT_H
+
+#include "shard/schema.h"
+
+typedef struct rks_selector rks_selector;
+
+/* Compiles where, length, key and index columns against the schema; a wrong one is RKS_ERR_ARGUMENT
+ * naming option and column. The options' strings and callbacks must outlive it. */
+rks_status rks_selector_create(const rks_schema *schema, const rks_build_options *options,
+                               rks_selector **selector, rks_error *err);
+void rks_selector_free(rks_selector *selector); /* NULL is accepted */
+
+/* *keep false: filtered, and the rest is not set. *key points into `values`, or into the selector's
+ * own room for an integer key (decimal digits), valid until the next call; NULL where keys are
+ * derived. A length above 2^32 - 1 and a key that is empty or too long are RKS_ERR_DATA. */
+rks_status rks_selector_apply(rks_selector *selector, const rks_value *values, bool *keep,
+                              uint32_t *length, const void **key, size_t *key_size, rks_error *err);
+/* Keys are derived from unit name and row. */
+bool rks_selector_derived_keys(const rks_selector *selector);
+
+#endif

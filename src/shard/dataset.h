@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dataset.h: dataset.json, which makes a set of sealed shards one dataset. Its picture is in
+ * dataset.c. */
+#ifndef RKS_SHARD_DATASET_H
+#define RKS_SHARD_DATASET_H
+
+#include "base/checksum.h"
+#include "shard/schema.h"
+#include "shard/shard_writer.h"
+
+typedef struct rks_dataset_shard {
+    rks_digest id;
+    rks_digest manifest; /* digest of its manifest */
+    char name[128];      /* file name without ending; no slash */
+    uint64_t samples;
+    uint64_t bytes;
+    uint64_t file_bytes;
+    uint64_t largest; /* bytes of its largest record */
+} rks_dataset_shard;
+
+typedef struct rks_dataset_unit {
+    rks_unit_summary summary;
+    uint32_t shard;       /* index into shards */
+    uint64_t first_row;   /* in that shard */
+    const char *key_name; /* for derived keys; NULL where keys are stored */
+} rks_dataset_unit;
+
+/* Owned whole by rks_dataset_free. Units are sorted by number, so ids follow from them. */
+typedef struct rks_dataset {
+    rks_digest id;
+    rks_digest build_id;
+    uint64_t count; /* N */
+    rks_schema *schema;
+    bool derived_keys;
+    char **index; /* index column names */
+    size_t index_count;
+    rks_dataset_shard *shards;
+    size_t shard_count;
+    rks_dataset_unit *units;
+    size_t unit_count;
+    char *build_options; /* JSON text: what was asked for, for people */
+} rks_dataset;
+
+/* Folds the unit digests, in unit order, into the dataset id. */
+rks_digest rks_dataset_fold(const rks_dataset_unit *units, size_t count, const rks_schema *schema);
+
+/* Writes DIRECTORY/dataset.json, last and atomically. */
+rks_status rks_dataset_commit(const char *directory, const rks_dataset *dataset, rks_error *err);
+/* RKS_ERR_NOT_FOUND: "build not finished" (parts are there) or "no dataset here". */
+rks_status rks_dataset_load(const char *directory, rks_dataset **dataset, rks_error *err);
+/* dataset.json as bytes, the same on every rank; for comparing and for sending. rks_free. */
+rks_status rks_dataset_encode(const rks_dataset *dataset, char **text, size_t *size,
+                              rks_error *err);
+rks_status rks_dataset_decode(const char *text, size_t size, const char *path,
+                              rks_dataset **dataset, rks_error *err);
+void rks_dataset_free(rks_dataset *dataset); /* NULL is accepted */
+
+/* Parts (NAME.rks, sealed or not) of a build in a directory: their names without ending, sorted. */
+rks_status rks_dataset_parts(const char *directory, char ***names, size_t *count, rks_error *err);
+void rks_dataset_parts_free(char **names, size_t count);
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * record.h: the payload of a sample: its columns in the stored layout (the picture is in record.c).
+ */
+#ifndef RKS_SHARD_RECORD_H
+#define RKS_SHARD_RECORD_H
+
+#include "base/buffer.h"
+#include "shard/schema.h"
+
+/* Checks the values against the schema (naming the column) and appends the payload to *payload.
+ * *align is 64 where a column of 4 KiB and more is in it, else 8: the payload's place in the file.
+ * *plain is the sum of the column bytes. str and json must be UTF-8. */
+rks_status rks_record_encode(const rks_schema *schema, const rks_value *values, rks_buffer *payload,
+                             uint32_t *align, uint64_t *plain, rks_error *err);
+
+/* Points `values` (one a column) into the payload. The bytes are hostile: everything is checked. */
+rks_status rks_record_decode(const rks_schema *schema, const uint8_t *payload, size_t size,
+                             rks_value *values, rks_error *err);
+
+#endif

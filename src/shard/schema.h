@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * schema.h: columns and their types; the public part is in rankstore.h. */
+#ifndef RKS_SHARD_SCHEMA_H
+#define RKS_SHARD_SCHEMA_H
+
+#include "rankstore.h"
+
+typedef enum rks_kind {
+    RKS_KIND_BOOL,
+    RKS_KIND_INT8,
+    RKS_KIND_INT16,
+    RKS_KIND_INT32,
+    RKS_KIND_INT64,
+    RKS_KIND_UINT8,
+    RKS_KIND_UINT16,
+    RKS_KIND_UINT32,
+    RKS_KIND_UINT64,
+    RKS_KIND_FLOAT16,
+    RKS_KIND_FLOAT32,
+    RKS_KIND_FLOAT64,
+    RKS_KIND_BFLOAT16,
+    RKS_KIND_FLOAT8_E4M3FN,
+    RKS_KIND_FLOAT8_E5M2,
+    RKS_KIND_COMPLEX64,
+    RKS_KIND_STR,
+    RKS_KIND_BYTES,
+    RKS_KIND_JSON,
+} rks_kind;
+
+typedef struct rks_column {
+    const char *name;
+    rks_kind kind;
+    uint32_t item_size;          /* bytes; 1 for str, bytes, json */
+    uint32_t dim_count;          /* 0: scalar, and 1 (variable) for str, bytes, json */
+    uint32_t dims[RKS_DIMS_MAX]; /* 0: `*` */
+    uint32_t variable_dims;      /* how many `*` */
+    bool nullable;
+    char type[128]; /* canonical: "float16[80,*]?" */
+} rks_column;
+
+const rks_column *rks_schema_column(const rks_schema *schema, uint32_t column);
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shard.h: reading one sealed shard. Never calls LMDB: manifest, map, locators, every offset
+ * checked against the file. Any number of threads and processes. A page that cannot be read
+ * (SIGBUS) becomes RKS_ERR_IO or RKS_ERR_CORRUPT of the sample that lies in it. */
+#ifndef RKS_SHARD_SHARD_H
+#define RKS_SHARD_SHARD_H
+
+#include "base/buffer.h"
+#include "base/checksum.h"
+#include "shard/record.h"
+#include "shard/shard_writer.h"
+
+typedef struct rks_shard rks_shard;
+
+/* `path`: NAME.json. Checks the manifest, the file's size and first pages, and maps it. */
+rks_status rks_shard_open(const char *path, rks_shard **shard, rks_error *err);
+void rks_shard_close(rks_shard *shard); /* NULL is accepted */
+
+rks_digest rks_shard_id(const rks_shard *shard);
+rks_digest rks_shard_manifest_digest(const rks_shard *shard);
+rks_digest rks_shard_build_id(const rks_shard *shard);
+const char *rks_shard_path(const rks_shard *shard); /* of NAME.rks */
+uint64_t rks_shard_count(const rks_shard *shard);
+uint64_t rks_shard_bytes(const rks_shard *shard);      /* column and key bytes */
+uint64_t rks_shard_file_bytes(const rks_shard *shard); /* NAME.rks, .sums and .json */
+uint64_t rks_shard_largest(const rks_shard *shard);    /* bytes of the largest stored record */
+const rks_schema *rks_shard_schema(const rks_shard *shard);
+const rks_unit_summary *rks_shard_units(const rks_shard *shard, size_t *count);
+bool rks_shard_derived_keys(const rks_shard *shard);
+size_t rks_shard_index_columns(const rks_shard *shard);
+const rks_column *rks_shard_index_column(const rks_shard *shard, size_t column);
+
+/* Copies rows [first, first + count) of the index; checked against the file's bounds, and each
+ * segment against its digest in the manifest at its first use. `column` counts index columns. */
+rks_status rks_shard_copy_lengths(rks_shard *shard, uint64_t first, uint64_t count,
+                                  uint32_t *lengths, rks_error *err);
+rks_status rks_shard_copy_key_hashes(rks_shard *shard, uint64_t first, uint64_t count,
+                                     uint64_t *hashes, rks_error *err);
+rks_status rks_shard_copy_column(rks_shard *shard, size_t column, uint64_t first, uint64_t count,
+                                 void *values, rks_error *err);
+
+/* A stored record where it lies in the map (or in received bytes): a 24-byte header, the payload,
+ * the key. */
+typedef struct rks_record_view {
+    const uint8_t *record; /* of `record_size` bytes: what travels between ranks */
+    size_t record_size;
+    const uint8_t *payload;
+    size_t payload_size;
+    const uint8_t *key; /* empty where keys are derived */
+    size_t key_size;
+    uint32_t length;
+    uint32_t source_row;
+    uint32_t align; /* 8 or 64, of the payload */
+} rks_record_view;
+
+/* Where row `row` lies; bounds are checked, contents are not. */
+rks_status rks_shard_locate(const rks_shard *shard, uint64_t row, rks_record_view *view,
+                            rks_error *err);
+/* Reads a record that came from elsewhere: `bytes` of which a record may take all or less. */
+rks_status rks_record_parse(const uint8_t *bytes, size_t size, rks_record_view *view,
+                            rks_error *err);
+
+/* Compares a record with its checksum: over payload, shard, row, key hash, length and size.
+ * `length` and `key_hash` come from the reader's own index. RKS_ERR_CORRUPT says what differs.
+ * Copies first: call it on the bytes that are handed out. */
+rks_status rks_record_check(const rks_record_view *view, rks_digest shard_id, uint64_t row,
+                            uint64_t key_hash, uint32_t length, rks_error *err);
+
+/* After bytes of [at, at + size) of the map have been read or copied: was one of its pages replaced
+ * because the disk would not give it? Cheap. */
+bool rks_shard_faulted(const rks_shard *shard, const void *at, size_t size);
+
+/* The rest of the name of a row whose key is derived: unit's key name and row in its file. */
+rks_status rks_shard_derived_key(const rks_shard *shard, uint64_t row, const char **name,
+                                 uint64_t *file_row, rks_error *err);
+/* The key of a row, stored or derived, copied into key[RKS_KEY_MAX]. */
+rks_status rks_shard_key(const rks_shard *shard, uint64_t row, uint8_t *key, size_t *key_size,
+                         rks_error *err);
+uint64_t rks_key_hash(const void *key, size_t key_size);
+
+/* Asks the kernel to read the record's pages (owner side, for others); returns when they are in
+ * memory or cannot be. */
+void rks_shard_touch(const rks_shard *shard, const rks_record_view *view);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * check.h: cmocka, and assertions for rks_status. */
+#ifndef RKS_TESTS_CHECK_H
+#define RKS_TESTS_CHECK_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "rankstore.h"
+
+static inline void rks_check_ok(rks_status status, const rks_error *err, const char *what,
+                                const char *file, int line)
+{
+    if (status == RKS_OK)
+        return;
+    print_error("%s: %s: %s\n", what, rks_status_name(status), err->text);
+    _fail(file, line);
+}
+
+static inline void rks_check_fails(rks_status expected, rks_status status, const char *what,
+                                   const char *file, int line)
+{
+    if (status == expected)
+        return;
+    print_error("%s: %s, not %s\n", what, rks_status_name(status), rks_status_name(expected));
+    _fail(file, line);
+}
+
+#define assert_ok(call, err) rks_check_ok((call), (err), #call, __FILE__, __LINE__)
+#define assert_fails(expected, call) rks_check_fails((expected), (call), #call, __FILE__, __LINE__)
+#define assert_contains(text, part)                                                                \
+    do {                                                                                           \
+        if (strstr((text), (part)) == NULL) {                                                      \
+            print_error("\"%s\" does not contain \"%s\"\n", (text), (part));                       \
+            _fail(__FILE__, __LINE__);                                                             \
+        }                                                                                          \
+    } while (0)
+
+#endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_base.c: errors, memory, digests, files. */
+#include "support/check.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/checksum.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/secret.h"
+
+static rks_error err;
+
+static void error_is_256_bytes_and_travels_as_it_is(void **state)
+{
+    (void)state;
+    assert_int_equal(sizeof(rks_error), 256);
+}
+
+static void error_keeps_beginning_and_end_of_a_long_text(void **state)
+{
+    (void)state;
+    char path[600];
+    memset(path, 'p', sizeof(path) - 1);
+    path[sizeof(path) - 1] = '\0';
+    rks_fail(&err, RKS_ERR_IO, 5, "open %s: disk full", path);
+    assert_int_equal(strlen(err.text), sizeof(err.text) - 1);
+    assert_memory_equal(err.text, "open ppp", 8);
+    assert_string_equal(err.text + strlen(err.text) - 9, "disk full");
+}
+
+static void error_shows_control_characters(void **state)
+{
+    (void)state;
+    rks_fail(&err, RKS_ERR_DATA, 0, "key a\nb");
+    assert_string_equal(err.text, "key a\\x0ab");
+}
+
+static void a_strange_error_from_a_peer_is_made_harmless(void **state)
+{
+    (void)state;
+    memset(&err, 0xff, sizeof(err));
+    err.status = 12345;
+    rks_error_sanitize(&err);
+    assert_int_equal(err.status, RKS_ERR_PEER);
+    assert_int_equal(err.text[sizeof(err.text) - 1], 0);
+    assert_int_equal(err.reserved[0], 0);
+}
+
+static void an_overflowing_allocation_is_refused(void **state)
+{
+    (void)state;
+    assert_null(rks_alloc(SIZE_MAX / 4, 8, &err));
+    assert_int_equal(err.status, RKS_ERR_MEMORY);
+}
+
+static void the_nth_allocation_fails_once(void **state)
+{
+    (void)state;
+    rks_memory_fail_at(2);
+    void *first = rks_alloc(1, 1, &err);
+    assert_non_null(first);
+    assert_null(rks_alloc(1, 1, &err));
+    void *third = rks_alloc(1, 1, &err);
+    assert_non_null(third);
+    rks_free(first);
+    rks_free(third);
+    assert_int_equal(rks_memory_in_use(), 0);
+}
+
+static void digest_text_round_trips_and_refuses_other_text(void **state)
+{
+    (void)state;
+    rks_digest digest = rks_checksum128("abc", 3), back;
+    char text[RKS_DIGEST_TEXT];
+    rks_digest_format(digest, text);
+    assert_true(rks_digest_parse(text, &back));
+    assert_true(rks_digest_equal(digest, back));
+    text[5] = 'G';
+    assert_false(rks_digest_parse(text, &back));
+    assert_false(rks_digest_parse("12", &back));
+}
+
+static void pieces_have_the_digest_of_the_whole(void **state)
+{
+    (void)state;
+    rks_digester *digester = rks_digester_create(&err);
+    assert_non_null(digester);
+    rks_digester_update(digester, "ab", 2);
+    rks_digester_update(digester, "c", 1);
+    assert_true(rks_digest_equal(rks_digester_result(digester), rks_checksum128("abc", 3)));
+    rks_digester_free(digester);
+}
+
+static void adding_digests_carries_and_does_not_cancel(void **state)
+{
+    (void)state;
+    rks_digest sum = rks_digest_add((rks_digest){UINT64_MAX, 1}, (rks_digest){1, 1});
+    assert_true(rks_digest_equal(sum, (rks_digest){0, 3}));
+    rks_digest one = rks_checksum128("x", 1);
+    assert_false(rks_digest_equal(rks_digest_add(one, one), (rks_digest){0, 0}));
+}
+
+static void a_file_is_replaced_and_loaded_within_its_limit(void **state)
+{
+    (void)state;
+    char directory[] = "/tmp/rks-test-XXXXXX";
+    assert_non_null(mkdtemp(directory));
+    char path[64], *bytes = NULL;
+    size_t size = 0;
+    snprintf(path, sizeof(path), "%s/f", directory);
+    assert_ok(rks_file_replace(path, "hello", 5, &err), &err);
+    assert_ok(rks_file_replace(path, "hello!", 6, &err), &err);
+    assert_ok(rks_file_load(path, 6, &bytes, &size, &err), &err);
+    assert_string_equal(bytes, "hello!");
+    rks_free(bytes);
+    assert_fails(RKS_ERR_CORRUPT, rks_file_load(path, 5, &bytes, &size, &err));
+    unlink(path);
+    assert_fails(RKS_ERR_NOT_FOUND, rks_file_load(path, 5, &bytes, &size, &err));
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_fails(RKS_ERR_CORRUPT, rks_file_load(path, 5, &bytes, &size, &err)); /* at once */
+    unlink(path);
+    rmdir(directory);
+}
+
+static void a_secret_that_others_may_read_is_refused(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/rks-test-XXXXXX";
+    int fd = mkstemp(path);
+    uint8_t secret[RKS_SECRET_SIZE] = {0};
+    assert_int_equal(write(fd, "0123456789012345678901234567890123456789", 40), 40);
+    fchmod(fd, 0644);
+    assert_fails(RKS_ERR_ARGUMENT, rks_secret_read(path, secret, &err));
+    fchmod(fd, 0600);
+    assert_ok(rks_secret_read(path, secret, &err), &err);
+    assert_memory_equal(secret, "01234567", 8);
+    close(fd);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(error_is_256_bytes_and_travels_as_it_is),
+        cmocka_unit_test(error_keeps_beginning_and_end_of_a_long_text),
+        cmocka_unit_test(error_shows_control_characters),
+        cmocka_unit_test(a_strange_error_from_a_peer_is_made_harmless),
+        cmocka_unit_test(an_overflowing_allocation_is_refused),
+        cmocka_unit_test(the_nth_allocation_fails_once),
+        cmocka_unit_test(digest_text_round_trips_and_refuses_other_text),
+        cmocka_unit_test(pieces_have_the_digest_of_the_whole),
+        cmocka_unit_test(adding_digests_carries_and_does_not_cancel),
+        cmocka_unit_test(a_file_is_replaced_and_loaded_within_its_limit),
+        cmocka_unit_test(a_secret_that_others_may_read_is_refused),
+    };
+    return cmocka_run_group_tests_name("base", tests, NULL, NULL);
+}
