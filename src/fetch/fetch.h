@@ -12,11 +12,12 @@
 /* ---- owner's side --------------------------------------------------------------------- */
 
 typedef struct rks_fetch_server rks_fetch_server;
-/* Serves the shards: RKS_SERVICE_FETCH (records by shard and rows; FORMAT.md draws request and
- * reply). `shards` is indexed as the dataset's list, NULL where this rank has none; copied, the
- * shards stay the caller's. */
-rks_status rks_fetch_server_open(rks_engine *engine, rks_shard *const *shards, size_t count,
-                                 rks_fetch_server **server, rks_error *err);
+/* Serves the shards on `service` (each open store has its own): records by shard and rows;
+ * FORMAT.md draws request and reply. `shards` is indexed as the dataset's list, NULL where this
+ * rank has none; copied, the shards stay the caller's. */
+rks_status rks_fetch_server_open(rks_engine *engine, enum rks_service service,
+                                 rks_shard *const *shards, size_t count, rks_fetch_server **server,
+                                 rks_error *err);
 /* Waits until no reply uses the maps. NULL is accepted. */
 void rks_fetch_server_close(rks_fetch_server *server);
 uint64_t rks_fetch_server_bytes(const rks_fetch_server *server);
@@ -44,9 +45,13 @@ typedef struct rks_fetcher_options {
     const rks_schema *schema;
     bool check;
     uint64_t inflight_bytes;
-    const char *(*describe)(void *user, uint64_t id, char *text,
-                            size_t size); /* "sample 17 (key ...)" for messages */
-    void *describe_user;
+    enum rks_service service; /* the owners' */
+    /* "sample 17 (key ...)" for messages. */
+    const char *(*describe)(void *user, uint64_t id, char *text, size_t size);
+    /* Where keys are derived: writes the key of sample `id` with this source row (of its record)
+     * into key[RKS_KEY_MAX] and returns its size, for rks_batch_key. NULL where keys are stored. */
+    size_t (*derive_key)(void *user, uint64_t id, uint32_t source_row, uint8_t *key);
+    void *user; /* of describe and derive_key */
 } rks_fetcher_options;
 
 typedef struct rks_fetcher rks_fetcher;

@@ -20,6 +20,13 @@ uint32_t rks_group_silence_ms(const rks_group *group);
 bool rks_group_is_threads(const rks_group *group);
 const rks_bootstrap *rks_group_bootstrap(const rks_group *group);
 
+/* A rank was lost or left: every collective from now on fails. Any thread. */
+bool rks_group_failed(rks_group *group);
+/* Looks, without waiting, whether another rank has already brought an error to the collective that
+ * this rank has not reached yet: long local work asks now and then, and goes to the agreement
+ * early. Any thread. */
+bool rks_group_must_stop(rks_group *group);
+
 /* COLLECTIVE. Every rank brings `size` bytes (sizes may differ; also 0) and its status; on success
  * *all holds them in rank order, offsets[r]..offsets[r + 1] being rank r's (size + 1 entries). Both
  * are allocated (rks_free). A rank that brings an error fails the call on all, as agree does. */

@@ -62,12 +62,13 @@ void rks_engine_close(rks_engine *engine, uint32_t linger_ms);
 
 /* Services have small numbers, one user each. */
 enum rks_service {
-    RKS_SERVICE_GROUP = 1, /* collectives: notes */
-    RKS_SERVICE_FETCH = 2, /* samples: requests */
-    RKS_SERVICE_INDEX = 3, /* index segments: requests */
-    RKS_SERVICE_KEYS = 4,  /* full keys: requests */
-    RKS_SERVICE_STORE = 5, /* the store's life: notes */
-    RKS_SERVICES = 16,
+    RKS_SERVICE_GROUP = 1,  /* collectives: notes */
+    RKS_SERVICE_FETCH = 2,  /* samples: requests */
+    RKS_SERVICE_INDEX = 3,  /* index segments: requests */
+    RKS_SERVICE_KEYS = 4,   /* full keys: requests */
+    RKS_SERVICE_STORE = 5,  /* the store's life: notes */
+    RKS_SERVICE_SLOTS = 16, /* from here: three for each open store, by its slot */
+    RKS_SERVICES = 256,
 };
 
 /* Called on an I/O thread; ends with exactly one rks_request_reply or rks_request_fail, then or
