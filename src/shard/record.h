@@ -14,7 +14,15 @@
 rks_status rks_record_encode(const rks_schema *schema, const rks_value *values, rks_buffer *payload,
                              uint32_t *align, uint64_t *plain, rks_error *err);
 
-/* Points `values` (one a column) into the payload. The bytes are hostile: everything is checked. */
+/* The same in two steps, for a caller that has the room: first all checks and sizes, */
+rks_status rks_record_measure(const rks_schema *schema, const rks_value *values, uint64_t *size,
+                              uint32_t *align, uint64_t *plain, rks_error *err);
+/* then exactly that many bytes, of values that passed. */
+void rks_record_write(const rks_schema *schema, const rks_value *values, uint8_t *payload);
+
+/* Points `values` (one a column) into the payload. The bytes are hostile: every bound is checked.
+ * Text is not looked at again: what is str was UTF-8 when it was written. A missing value has data
+ * NULL; an empty one points into the payload. */
 rks_status rks_record_decode(const rks_schema *schema, const uint8_t *payload, size_t size,
                              rks_value *values, rks_error *err);
 

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * manifest.h: NAME.json, which makes NAME.rks a sealed shard, and the unit list that a segment of
+ * the shard holds. The pictures are in manifest.c and unit_list.c. */
+#ifndef RKS_SHARD_MANIFEST_H
+#define RKS_SHARD_MANIFEST_H
+
+#include "base/buffer.h"
+#include "base/checksum.h"
+#include "shard/schema.h"
+#include "shard/shard_writer.h"
+
+enum { RKS_MANIFEST_MAX = 1 << 20 };
+
+typedef enum rks_segment_kind {
+    RKS_SEGMENT_LENGTHS,    /* u32 a row */
+    RKS_SEGMENT_KEY_HASHES, /* u64 a row */
+    RKS_SEGMENT_LOCATORS,   /* rks_locators_get */
+    RKS_SEGMENT_OFFSETS,    /* u64 a row: in place of locators that would not fit */
+    RKS_SEGMENT_COLUMN,     /* an index column, its item size a row */
+    RKS_SEGMENT_UNITS,      /* rows are units; rks_unit_list_decode */
+} rks_segment_kind;
+
+typedef struct rks_segment {
+    rks_segment_kind kind;
+    uint32_t column; /* of the schema; 0 but for RKS_SEGMENT_COLUMN */
+    uint64_t first_row;
+    uint64_t rows;
+    uint64_t offset; /* in NAME.rks; a multiple of 8 */
+    uint64_t size;
+    uint64_t check; /* XXH3-64 of these bytes */
+} rks_segment;
+
+/* Owned whole by rks_manifest_free. */
+typedef struct rks_manifest {
+    rks_digest shard_id;
+    rks_digest build_id;
+    uint64_t file_size;
+    uint32_t page_size;
+    rks_digest head; /* XXH3-128 of the file's first two pages */
+    rks_digest sums; /* XXH3-128 of NAME.sums */
+    uint64_t samples;
+    uint64_t bytes;   /* column and key bytes */
+    uint64_t largest; /* bytes of the largest record: header, payload, key */
+    rks_schema *schema;
+    bool derived_keys;
+    uint32_t *index; /* columns of the schema that travel with the index */
+    size_t index_count;
+    uint64_t unit_count;
+    rks_segment
+        *segments; /* sorted by (kind, column, first row); locators and offsets count as one */
+    size_t segment_count;
+    rks_digest digest; /* of the manifest's own text */
+} rks_manifest;
+
+/* The text, its own digest inside; manifest->digest is not read. rks_free(*text). */
+rks_status rks_manifest_encode(const rks_manifest *manifest, char **text, size_t *size,
+                               rks_digest *digest, rks_error *err);
+/* Hostile text: format and features are ours or refused by name; every kind of segment covers
+ * [0, samples) once and in order with the right sizes, inside the file. `path` is for messages. */
+rks_status rks_manifest_decode(const char *text, size_t size, const char *path,
+                               rks_manifest **manifest, rks_error *err);
+rks_status rks_manifest_load(const char *path, rks_manifest **manifest, rks_error *err);
+void rks_manifest_free(rks_manifest *manifest); /* NULL is accepted */
+
+/* The units of a shard, in file order. Owned whole by rks_unit_list_free. */
+typedef struct rks_unit_list {
+    size_t count;
+    rks_unit_summary *summaries;
+    uint64_t *first_rows; /* in the shard */
+    char **key_names;     /* entries are NULL where keys are stored */
+} rks_unit_list;
+
+rks_status rks_unit_list_add(rks_unit_list *list, const rks_unit_summary *summary,
+                             uint64_t first_row, const char *key_name, rks_error *err);
+/* Appends one unit in its stored form. */
+rks_status rks_unit_encode(const rks_unit_summary *summary, uint64_t first_row, uint64_t end_block,
+                           const char *key_name, rks_buffer *bytes, rks_error *err);
+/* Reads one unit at `bytes` and appends it; *used is its stored size. Checks it alone, and that it
+ * begins where the one before it ends. end_block may be NULL. */
+rks_status rks_unit_decode(const uint8_t *bytes, size_t size, const char *path, rks_unit_list *list,
+                           size_t *used, uint64_t *end_block, rks_error *err);
+/* The whole segment: `count` units that hold `samples` rows and `bytes` bytes. */
+rks_status rks_unit_list_decode(const uint8_t *bytes, size_t size, size_t count, uint64_t samples,
+                                uint64_t total_bytes, const char *path, rks_unit_list *list,
+                                rks_error *err);
+/* Empties it; {0} is accepted. */
+void rks_unit_list_free(rks_unit_list *list);
+
+#endif

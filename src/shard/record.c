@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * record.c: the payload of a sample. Numbers are little-endian.
+ *
+ *   a u32 for each variable dimension of each column, in order; str, bytes and json
+ *     have one, their size in bytes; 0 for a missing value
+ *   where the schema has nullable columns: a bitmap, a bit for each of them in order, lowest bit
+ *     first, 1 for a missing value; unused bits are 0
+ *   the columns in order, each at a multiple of its item size, or of 64 where it is 4 KiB and more;
+ *     a missing value takes no bytes; gaps are zeros
+ *
+ * The payload ends with its last column's last byte. It is never empty.
+ */
+#include "shard/record.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "shard/block.h"
+#include "shard/utf8.h"
+
+enum { WIDE_COLUMN = 4096, WIDE_ALIGN = 64 };
+
+/* What precedes the columns. */
+static size_t prefix_size(const rks_schema *schema)
+{
+    size_t dims = 0, nullable = 0;
+    for (uint32_t i = 0; i < rks_schema_columns(schema); i++) {
+        dims += rks_schema_column(schema, i)->variable_dims;
+        nullable += rks_schema_column(schema, i)->nullable;
+    }
+    return 4 * dims + (nullable + 7) / 8;
+}
+
+static uint64_t place(uint64_t at, const rks_column *column, uint64_t size)
+{
+    return rks_round_up(at, size >= WIDE_COLUMN ? WIDE_ALIGN : column->item_size);
+}
+
+/* Bytes of one value of these dimensions; false where they overflow. */
+static bool volume(const rks_column *column, const uint32_t *dims, uint64_t *size)
+{
+    uint64_t bytes = column->item_size;
+    bool empty = false;
+    for (uint32_t i = 0; i < column->dim_count; i++) {
+        empty = empty || dims[i] == 0;
+        if (!empty && __builtin_mul_overflow(bytes, dims[i], &bytes))
+            return false;
+    }
+    *size = empty ? 0 : bytes;
+    return true;
+}
+
+/* All dimensions of a value, as given or from its size; false where they contradict. */
+static bool resolve_dims(const rks_column *column, const rks_value *value, uint32_t *dims)
+{
+    bool given = false;
+    for (uint32_t i = 0; i < column->dim_count; i++)
+        given = given || value->dims[i] != 0;
+    uint64_t fixed = column->item_size, size;
+    for (uint32_t i = 0; i < column->dim_count; i++) {
+        dims[i] = column->dims[i] != 0 ? column->dims[i] : value->dims[i];
+        if (given && dims[i] != value->dims[i])
+            return false;
+        if (column->dims[i] != 0)
+            fixed *= column->dims[i]; /* the schema keeps it below 2^32 */
+    }
+    if (column->variable_dims == 1 && !given) {
+        uint64_t items = value->size / fixed;
+        if (items > UINT32_MAX)
+            return false;
+        for (uint32_t i = 0; i < column->dim_count; i++)
+            if (column->dims[i] == 0)
+                dims[i] = (uint32_t)items;
+    }
+    return volume(column, dims, &size) && size == value->size;
+}
+
+static rks_status check_value(const rks_column *column, const rks_value *value, rks_error *err)
+{
+    if (value->data == NULL)
+        return column->nullable
+                   ? RKS_OK
+                   : rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": a value of %s is missing",
+                              column->name, column->type);
+    size_t bad = 0;
+    uint32_t dims[RKS_DIMS_MAX];
+    if (value->size > RKS_PAYLOAD_LIMIT || !resolve_dims(column, value, dims))
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "column \"%s\": %" PRIu64
+                        " bytes with the dimensions given are no value of %s",
+                        column->name, value->size, column->type);
+    if ((column->kind == RKS_KIND_STR || column->kind == RKS_KIND_JSON) &&
+        !rks_utf8_valid(value->data, (size_t)value->size, &bad))
+        return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": byte %zu is not UTF-8 (type %s)",
+                        column->name, bad, column->type);
+    return RKS_OK;
+}
+
+rks_status rks_record_measure(const rks_schema *schema, const rks_value *values, uint64_t *size,
+                              uint32_t *align, uint64_t *plain, rks_error *err)
+{
+    uint64_t at = prefix_size(schema), sum = 0;
+    uint32_t widest = 8;
+    for (uint32_t i = 0; i < rks_schema_columns(schema); i++) {
+        const rks_column *column = rks_schema_column(schema, i);
+        rks_status status = check_value(column, &values[i], err);
+        if (status != RKS_OK)
+            return status;
+        uint64_t bytes = values[i].data == NULL ? 0 : values[i].size;
+        if (values[i].data != NULL)
+            at = place(at, column, bytes) + bytes;
+        sum += bytes;
+        if (bytes >= WIDE_COLUMN)
+            widest = WIDE_ALIGN;
+        if (at > RKS_PAYLOAD_LIMIT)
+            return rks_fail(err, RKS_ERR_DATA, 0,
+                            "column \"%s\": the sample grows above %" PRIu64 " bytes", column->name,
+                            RKS_PAYLOAD_LIMIT);
+    }
+    *size = at;
+    *align = widest;
+    *plain = sum;
+    return RKS_OK;
+}
+
+void rks_record_write(const rks_schema *schema, const rks_value *values, uint8_t *payload)
+{
+    uint32_t count = rks_schema_columns(schema);
+    size_t prefix = prefix_size(schema), dim_at = 0, bit = 0;
+    for (uint32_t i = 0; i < count; i++)
+        dim_at += 4 * rks_schema_column(schema, i)->variable_dims;
+    uint8_t *nulls = payload + dim_at;
+    memset(payload, 0, prefix);
+    dim_at = 0;
+    uint64_t at = prefix;
+    for (uint32_t i = 0; i < count; i++) {
+        const rks_column *column = rks_schema_column(schema, i);
+        const rks_value *value = &values[i];
+        uint32_t dims[RKS_DIMS_MAX] = {0};
+        if (value->data != NULL)
+            resolve_dims(column, value, dims);
+        for (uint32_t d = 0; d < column->dim_count; d++) {
+            if (column->dims[d] != 0)
+                continue;
+            rks_store_u32(payload + dim_at, value->data == NULL ? 0 : dims[d]);
+            dim_at += 4;
+        }
+        if (column->nullable) {
+            nulls[bit / 8] |= (uint8_t)((value->data == NULL) << bit % 8);
+            bit++;
+        }
+        if (value->data == NULL)
+            continue;
+        uint64_t begin = place(at, column, value->size);
+        memset(payload + at, 0, begin - at);
+        memcpy(payload + begin, value->data, (size_t)value->size);
+        at = begin + value->size;
+    }
+}
+
+rks_status rks_record_encode(const rks_schema *schema, const rks_value *values, rks_buffer *payload,
+                             uint32_t *align, uint64_t *plain, rks_error *err)
+{
+    uint64_t size = 0, sum = 0;
+    uint32_t widest = 0;
+    rks_status status = rks_record_measure(schema, values, &size, &widest, &sum, err);
+    if (status == RKS_OK)
+        status = rks_buffer_reserve(payload, (size_t)size, err);
+    if (status != RKS_OK)
+        return status;
+    rks_record_write(schema, values, payload->data + payload->size);
+    payload->size += (size_t)size;
+    *align = widest;
+    *plain = sum;
+    return RKS_OK;
+}
+
+static rks_status malformed(const rks_column *column, rks_error *err)
+{
+    return rks_fail(err, RKS_ERR_CORRUPT, 0, "sample: column \"%s\" (%s) does not fit its payload",
+                    column->name, column->type);
+}
+
+rks_status rks_record_decode(const rks_schema *schema, const uint8_t *payload, size_t size,
+                             rks_value *values, rks_error *err)
+{
+    uint32_t count = rks_schema_columns(schema);
+    size_t prefix = prefix_size(schema), dim_at = 0, bit = 0;
+    if (prefix > size)
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "sample: %zu bytes, its schema asks for %zu", size,
+                        prefix);
+    for (uint32_t i = 0; i < count; i++)
+        dim_at += 4 * rks_schema_column(schema, i)->variable_dims;
+    const uint8_t *nulls = payload + dim_at;
+    dim_at = 0;
+    uint64_t at = prefix;
+    for (uint32_t i = 0; i < count; i++) {
+        const rks_column *column = rks_schema_column(schema, i);
+        rks_value value = {0};
+        uint32_t any = 0;
+        for (uint32_t d = 0; d < column->dim_count; d++) {
+            value.dims[d] = column->dims[d];
+            if (column->dims[d] != 0)
+                continue;
+            value.dims[d] = rks_load_u32(payload + dim_at);
+            any |= value.dims[d];
+            dim_at += 4;
+        }
+        bool missing = column->nullable && (nulls[bit / 8] >> bit % 8 & 1) != 0;
+        bit += column->nullable;
+        if (missing) {
+            if (any != 0)
+                return malformed(column, err);
+            values[i] = (rks_value){0};
+            continue;
+        }
+        if (!volume(column, value.dims, &value.size))
+            return malformed(column, err);
+        uint64_t begin = place(at, column, value.size);
+        if (begin > size || value.size > size - begin)
+            return malformed(column, err);
+        value.data = payload + begin;
+        values[i] = value;
+        at = begin + value.size;
+    }
+    if (bit % 8 != 0 && nulls[bit / 8] >> bit % 8 != 0)
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "sample: bits set for columns that are not there");
+    if (at != size)
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "sample: its columns end at %" PRIu64 " of %zu",
+                        at, size);
+    return RKS_OK;
+}
