@@ -53,6 +53,9 @@ typedef struct rks_manifest {
     rks_digest digest; /* of the manifest's own text */
 } rks_manifest;
 
+/* May it travel with the index: a scalar number that is never missing. */
+bool rks_column_indexable(const rks_column *column);
+
 /* The text, its own digest inside; manifest->digest is not read. rks_free(*text). */
 rks_status rks_manifest_encode(const rks_manifest *manifest, char **text, size_t *size,
                                rks_digest *digest, rks_error *err);
