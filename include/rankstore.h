@@ -137,6 +137,14 @@ RKS_API uint32_t rks_group_nodes(const rks_group *group); /* how many */
 RKS_API rks_status rks_group_agree(rks_group *group, const char *phase, rks_status status,
                                    rks_error *err);
 
+/* COLLECTIVE. Every rank brings its status and `size` bytes (sizes may differ; also 0); on success
+ * *all holds them in rank order, (*offsets)[r] to (*offsets)[r + 1] being rank r's (size of the
+ * group + 1 entries). Free both with rks_release. A rank that brings an error fails the call on
+ * all, as with agree. */
+RKS_API rks_status rks_group_allgather(rks_group *group, const char *phase, rks_status mine,
+                                       const void *bytes, size_t size, uint8_t **all,
+                                       uint64_t **offsets, rks_error *err);
+
 /* Runs `main_fn` on `ranks` new processes of this machine and supervises them: when one
  * ends badly the others learn its rank and how it ended. Returns the exit code of the
  * first rank that failed (128 + signal for one that was killed), else 0. SIGINT and SIGTERM are
@@ -250,7 +258,7 @@ typedef struct rks_build_report {
  * call resumes an interrupted build, also on another number of ranks. `directory` may hold
  * {rank} and {node}. *report may be NULL. Errors: RKS_ERR_DATA names file and line; RKS_ERR_STATE
  * where another build runs in the directory (naming pid and host) or a finished dataset is
- * there and `replace` is not set. */
+ * there and `replace` is not set (RKS_ERR_ARGUMENT). */
 RKS_API rks_status rks_build(rks_group *group, const char *const *sources, size_t source_count,
                              const char *directory, const rks_build_options *options,
                              rks_build_report *report, rks_error *err);
@@ -270,9 +278,10 @@ RKS_API rks_status rks_builder_open(rks_group *group, const char *directory,
 RKS_API rks_status rks_builder_unit(rks_builder *builder, uint64_t unit, const char *name,
                                     bool *skip, rks_error *err);
 
-/* Adds a sample to the current unit; `values` has one entry a column. Key NULL: by the
- * `key` option or derived. The filter and length options apply. A refused sample (a wrong
- * type, a key that is empty or over 511 bytes, one above max_sample) leaves the builder usable. */
+/* Adds a sample to the current unit; `values` has one entry a column. `key` is given if and only if
+ * `own_keys` is set; else it comes from the `key` option, or is derived. The filter and length
+ * options apply. A refused sample (a wrong type, a key that is empty or over 511 bytes, one above
+ * max_sample) leaves the builder usable. */
 RKS_API rks_status rks_builder_add(rks_builder *builder, const rks_value *values, const void *key,
                                    size_t key_size, rks_error *err);
 
@@ -403,6 +412,9 @@ RKS_API uint8_t *rks_batch_payload(rks_batch *batch, size_t i, size_t *size);
 /* One column of sample i; value->data points into the batch. */
 RKS_API rks_status rks_batch_value(rks_batch *batch, size_t i, uint32_t column, rks_value *value,
                                    rks_error *err);
+/* Adds the digest (XXH3-128 over key and contents) of each sample to sum[0] (low) and sum[1]
+ * (high), modulo 2^128: a sum that does not depend on order, batches or ranks. */
+RKS_API void rks_batch_digest(rks_batch *batch, uint64_t sum[2]);
 RKS_API void rks_batch_free(rks_batch *batch); /* NULL is accepted */
 
 /* ---- plan: which samples form which batch, at which step, on which rank ------------------- */

@@ -27,13 +27,6 @@ bool rks_group_failed(rks_group *group);
  * early. Any thread. */
 bool rks_group_must_stop(rks_group *group);
 
-/* COLLECTIVE. Every rank brings `size` bytes (sizes may differ; also 0) and its status; on success
- * *all holds them in rank order, offsets[r]..offsets[r + 1] being rank r's (size + 1 entries). Both
- * are allocated (rks_free). A rank that brings an error fails the call on all, as agree does. */
-rks_status rks_group_allgather(rks_group *group, const char *phase, rks_status mine,
-                               const void *bytes, size_t size, uint8_t **all, uint64_t **offsets,
-                               rks_error *err);
-
 /* COLLECTIVE. The same `size` bytes from `root` on all ranks, in place. */
 rks_status rks_group_broadcast(rks_group *group, const char *phase, uint32_t root, void *bytes,
                                size_t size, rks_error *err);
