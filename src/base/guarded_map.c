@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * guarded_map.c: the SIGBUS handler, and the registry of maps that it looks at.
+ *
+ * The registry is a list of chunks of slots. Slots are taken and published by atomics alone and
+ * chunks are never freed, so the handler may walk it at any instant, in any thread, and a child
+ * that was forked in the middle of an open finds it usable.
+ *
+ * A slot is live while its generation is odd. The handler reads generation, bounds, generation: a
+ * slot that changes meanwhile is not the one that faulted, since a map is not closed while
+ * somebody reads it. */
+#include "base/guarded_map.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+enum { CHUNK_SLOTS = 64 };
+
+/* The kernel gives a process about 65,000 separate mappings, and each replaced page may cost two.
+ * So a file with many bad pages is given up in larger pieces. */
+enum { SINGLE_PAGES = 1024, SINGLE_PIECES = 8192, PIECE_SIZE = 1 << 20 };
+
+typedef struct chunk {
+    rks_guarded_map slots[CHUNK_SLOTS];
+    _Atomic(struct chunk *) next;
+} chunk;
+
+static chunk first_chunk;
+static _Atomic size_t page_size;
+
+/* Whom we took the signal from. Two places, so that the handler always sees a whole one. */
+static struct sigaction previous[2];
+static atomic_uint previous_at;
+
+static pthread_mutex_t install_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+static _Atomic int64_t looked_at; /* second of the last look */
+
+/* A call of ours that is handing on in this thread: it is called again with the same siginfo, or
+ * with a raised signal, only where the other handler hands back to us. */
+typedef struct handing {
+    const siginfo_t *info;
+    uintptr_t frame;
+} handing;
+static __thread handing now_handing __attribute__((tls_model("initial-exec")));
+
+/* ---- the handler: only what is safe in a signal ------------------------------------------- */
+
+static rks_guarded_map *find_map(uintptr_t at)
+{
+    for (chunk *c = &first_chunk; c != NULL; c = atomic_load(&c->next)) {
+        for (int i = 0; i < CHUNK_SLOTS; i++) {
+            rks_guarded_map *map = &c->slots[i];
+            uint64_t generation = atomic_load(&map->generation);
+            if ((generation & 1) == 0 || at < atomic_load(&map->begin) ||
+                at >= atomic_load(&map->end))
+                continue;
+            if (atomic_load(&map->generation) == generation)
+                return map;
+        }
+    }
+    return NULL;
+}
+
+/* The call itself, without a sanitizer's or a profiler's wrapper round it. */
+static bool put_zeros(uintptr_t begin, uintptr_t end)
+{
+    return syscall(SYS_mmap, begin, end - begin, PROT_READ,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0L) != -1;
+}
+
+/* Marks first: who sees the zeros must see the mark. */
+static bool replace_pages(rks_guarded_map *map, uintptr_t at)
+{
+    size_t page = atomic_load(&page_size);
+    uintptr_t begin = atomic_load(&map->begin);
+    uintptr_t end = atomic_load(&map->end);
+    uint64_t faults = atomic_fetch_add(&map->faults, 1);
+    if (faults < SINGLE_PIECES) {
+        size_t piece = faults < SINGLE_PAGES ? page : PIECE_SIZE;
+        uintptr_t from = begin + (at - begin) / piece * piece;
+        uintptr_t to = end - from < piece ? end : from + piece;
+        for (uintptr_t p = (from - begin) / page; p < (to - begin + page - 1) / page; p++)
+            atomic_fetch_or(&map->marks[p / 64], UINT64_C(1) << (p % 64));
+        if (put_zeros(from, to))
+            return true;
+    }
+    atomic_store(&map->lost, true);
+    return put_zeros(begin, end);
+}
+
+static void default_action(void)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof(action));
+    action.sa_handler = SIG_DFL;
+    sigaction(SIGBUS, &action, NULL);
+}
+
+static void hand_on(int number, siginfo_t *info, void *context)
+{
+    struct sigaction *other = &previous[atomic_load(&previous_at)];
+    bool raised = info->si_code <= 0;
+    uintptr_t frame = (uintptr_t)__builtin_frame_address(0);
+    bool again = now_handing.info != NULL && frame < now_handing.frame &&
+                 (raised || info == now_handing.info);
+    if (other->sa_handler == SIG_IGN && raised)
+        return;
+    if (again || other->sa_handler == SIG_DFL || other->sa_handler == SIG_IGN) {
+        default_action();
+        if (raised)
+            raise(SIGBUS); /* a fault comes back by itself */
+        return;
+    }
+    handing outer = now_handing;
+    now_handing = (handing){info, frame};
+    if (other->sa_flags & SA_SIGINFO)
+        other->sa_sigaction(number, info, context);
+    else
+        other->sa_handler(number);
+    now_handing = outer;
+}
+
+static void on_sigbus(int number, siginfo_t *info, void *context)
+{
+    int saved = errno;
+    bool ours = false;
+    if (info->si_code == BUS_ADRERR || info->si_code == BUS_OBJERR ||
+        info->si_code == BUS_MCEERR_AR) {
+        uintptr_t at = (uintptr_t)info->si_addr;
+        rks_guarded_map *map = find_map(at);
+        ours = map != NULL && replace_pages(map, at);
+    }
+    if (!ours)
+        hand_on(number, info, context);
+    errno = saved;
+}
+
+/* ---- installing --------------------------------------------------------------------------- */
+
+static void lock_install(void)
+{
+    pthread_mutex_lock(&install_mutex);
+}
+
+static void unlock_install(void)
+{
+    pthread_mutex_unlock(&install_mutex);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(lock_install, unlock_install, unlock_install);
+}
+
+static rks_status install(rks_error *err)
+{
+    rks_status status = RKS_OK;
+    pthread_once(&fork_once, watch_forks);
+    lock_install();
+    struct sigaction current;
+    if (sigaction(SIGBUS, NULL, &current) != 0) {
+        status = rks_fail_errno(err, errno, "looking at the SIGBUS handler");
+    } else if (!(current.sa_flags & SA_SIGINFO) || current.sa_sigaction != on_sigbus) {
+        unsigned other = 1 - atomic_load(&previous_at);
+        previous[other] = current;
+        atomic_store(&previous_at, other);
+        struct sigaction action;
+        memset(&action, 0, sizeof(action));
+        sigemptyset(&action.sa_mask);
+        action.sa_sigaction = on_sigbus;
+        action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART;
+        if (sigaction(SIGBUS, &action, NULL) != 0)
+            status = rks_fail_errno(err, errno, "installing the SIGBUS handler");
+    }
+    unlock_install();
+    return status;
+}
+
+void rks_guarded_map_renew(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    if (atomic_load_explicit(&looked_at, memory_order_relaxed) == now.tv_sec)
+        return;
+    atomic_store_explicit(&looked_at, now.tv_sec, memory_order_relaxed);
+    install(NULL);
+}
+
+/* ---- maps --------------------------------------------------------------------------------- */
+
+static rks_guarded_map *take_in(chunk *c)
+{
+    for (int i = 0; i < CHUNK_SLOTS; i++)
+        if (!atomic_exchange(&c->slots[i].taken, true))
+            return &c->slots[i];
+    return NULL;
+}
+
+/* A slot that nobody uses; more of them are mapped where all are taken. */
+static rks_guarded_map *take_slot(void)
+{
+    for (chunk *c = &first_chunk;; c = atomic_load(&c->next)) {
+        rks_guarded_map *map = take_in(c);
+        if (map != NULL)
+            return map;
+        if (atomic_load(&c->next) != NULL)
+            continue;
+        chunk *more =
+            mmap(NULL, sizeof(*more), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (more == MAP_FAILED)
+            return NULL;
+        chunk *none = NULL;
+        if (!atomic_compare_exchange_strong(&c->next, &none, more))
+            munmap(more, sizeof(*more)); /* another thread was first */
+    }
+}
+
+rks_status rks_guarded_map_open(int fd, const char *path, uint64_t size, rks_guarded_map **map,
+                                rks_error *err)
+{
+    if (size == 0)
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: empty", path);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    atomic_store(&page_size, page);
+    rks_status status = install(err);
+    if (status != RKS_OK)
+        return status;
+    rks_guarded_map *slot = take_slot();
+    if (slot == NULL)
+        return rks_fail(err, RKS_ERR_MEMORY, errno, "%s: no memory for another map", path);
+
+    uint64_t pages = size / page + (size % page != 0);
+    uint64_t marks_size = (pages / 64 + 1) * sizeof(uint64_t);
+    void *marks = mmap(NULL, marks_size, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *bytes = marks == MAP_FAILED ? MAP_FAILED : mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+    if (bytes == MAP_FAILED) {
+        int cause = errno;
+        if (marks != MAP_FAILED)
+            munmap(marks, marks_size);
+        atomic_store(&slot->taken, false);
+        return rks_fail_errno(err, cause, "%s: mapping %" PRIu64 " bytes", path, size);
+    }
+    slot->bytes = bytes;
+    slot->size = size;
+    slot->marks = marks;
+    slot->marks_size = marks_size;
+    atomic_store(&slot->faults, 0);
+    atomic_store(&slot->lost, false);
+    atomic_store(&slot->begin, (uintptr_t)bytes);
+    atomic_store(&slot->end, (uintptr_t)bytes + pages * page);
+    atomic_fetch_add(&slot->generation, 1);
+    *map = slot;
+    return RKS_OK;
+}
+
+void rks_guarded_map_close(rks_guarded_map *map)
+{
+    if (map == NULL)
+        return;
+    atomic_fetch_add(&map->generation, 1);
+    munmap((void *)(uintptr_t)map->bytes, map->size);
+    munmap((void *)map->marks, map->marks_size);
+    atomic_store(&map->taken, false);
+}
+
+/* The pages of [at, at + size), if they lie in the map. */
+static bool page_range(const rks_guarded_map *map, const void *at, size_t size, uint64_t *first,
+                       uint64_t *last)
+{
+    uintptr_t begin = (uintptr_t)map->bytes;
+    uintptr_t from = (uintptr_t)at;
+    if (size == 0 || from < begin || from - begin >= map->size || size > map->size - (from - begin))
+        return false;
+    size_t page = atomic_load_explicit(&page_size, memory_order_relaxed);
+    *first = (from - begin) / page;
+    *last = (from - begin + size - 1) / page;
+    return true;
+}
+
+bool rks_guarded_map_marked(const rks_guarded_map *map, const void *at, size_t size)
+{
+    uint64_t first = 0;
+    uint64_t last = 0;
+    if (!page_range(map, at, size, &first, &last))
+        return false;
+    if (atomic_load(&map->lost))
+        return true;
+    for (uint64_t p = first; p <= last; p++)
+        if (atomic_load_explicit(&map->marks[p / 64], memory_order_relaxed) >> (p % 64) & 1)
+            return true;
+    return false;
+}
+
+bool rks_guarded_map_touch(const rks_guarded_map *map, const void *at, size_t size)
+{
+    uint64_t first = 0;
+    uint64_t last = 0;
+    if (!page_range(map, at, size, &first, &last))
+        return size == 0;
+    size_t page = atomic_load_explicit(&page_size, memory_order_relaxed);
+    madvise((void *)(uintptr_t)(map->bytes + first * page), (last - first + 1) * page,
+            MADV_WILLNEED);
+    for (uint64_t p = first; p <= last; p++)
+        (void)*(const volatile uint8_t *)(map->bytes + p * page);
+    return !rks_guarded_map_faulted(map, at, size);
+}

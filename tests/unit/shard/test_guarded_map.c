@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_guarded_map.c: maps of files that are cut while they are mapped. */
+#include "base/guarded_map.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support/check.h"
+
+enum { PAGE = 4096, PAGES = 64 };
+
+static rks_error err;
+
+/* An unnamed file of `size` bytes, all 7. */
+static int make_file(size_t size)
+{
+    char name[] = "/tmp/rks-guarded-XXXXXX";
+    int fd = mkstemp(name);
+    assert_true(fd >= 0);
+    unlink(name);
+    uint8_t page[PAGE];
+    memset(page, 7, sizeof(page));
+    for (size_t at = 0; at < size; at += PAGE) {
+        size_t piece = size - at < PAGE ? size - at : PAGE;
+        assert_int_equal(write(fd, page, piece), (ssize_t)piece);
+    }
+    return fd;
+}
+
+static rks_guarded_map *map_file(int fd, size_t size)
+{
+    rks_guarded_map *map = NULL;
+    assert_ok(rks_guarded_map_open(fd, "file", size, &map, &err), &err);
+    return map;
+}
+
+static uint8_t read_byte(const rks_guarded_map *map, size_t at)
+{
+    return *(const volatile uint8_t *)(map->bytes + at);
+}
+
+static void reads_what_is_in_the_file(void **state)
+{
+    (void)state;
+    int fd = make_file(3 * PAGE + 5);
+    rks_guarded_map *map = map_file(fd, 3 * PAGE + 5);
+    assert_int_equal(map->size, 3 * PAGE + 5);
+    assert_int_equal(read_byte(map, 3 * PAGE + 4), 7);
+    assert_false(rks_guarded_map_faulted(map, map->bytes, map->size));
+    assert_true(rks_guarded_map_touch(map, map->bytes, map->size));
+    rks_guarded_map_close(map);
+    rks_guarded_map_close(NULL);
+    close(fd);
+}
+
+static void refuses_an_empty_file_and_a_bad_descriptor(void **state)
+{
+    (void)state;
+    rks_guarded_map *map = NULL;
+    int fd = make_file(0);
+    assert_fails(RKS_ERR_CORRUPT, rks_guarded_map_open(fd, "file", 0, &map, &err));
+    assert_contains(err.text, "file");
+    assert_fails(RKS_ERR_IO, rks_guarded_map_open(-1, "file", 10, &map, &err));
+    assert_fails(RKS_ERR_MEMORY, rks_guarded_map_open(fd, "file", UINT64_C(1) << 60, &map, &err));
+    assert_null(map);
+    close(fd);
+}
+
+static void marks_exactly_the_pages_that_are_gone(void **state)
+{
+    (void)state;
+    int fd = make_file(PAGES * PAGE);
+    rks_guarded_map *map = map_file(fd, PAGES * PAGE);
+    assert_int_equal(ftruncate(fd, 10 * PAGE), 0);
+    assert_int_equal(read_byte(map, 9 * PAGE), 7);
+    assert_int_equal(read_byte(map, 10 * PAGE + 3), 0);
+    assert_int_equal(read_byte(map, 20 * PAGE), 0);
+    assert_true(rks_guarded_map_faulted(map, map->bytes + 10 * PAGE, 1));
+    assert_true(rks_guarded_map_faulted(map, map->bytes + 10 * PAGE - 1, 2));
+    assert_true(rks_guarded_map_faulted(map, map->bytes, map->size));
+    assert_false(rks_guarded_map_faulted(map, map->bytes, 10 * PAGE));
+    assert_false(rks_guarded_map_faulted(map, map->bytes + 11 * PAGE, 9 * PAGE));
+    assert_false(rks_guarded_map_faulted(map, map->bytes + 20 * PAGE, 0));
+    assert_false(rks_guarded_map_faulted(map, map->bytes - PAGE, 1));
+    assert_false(rks_guarded_map_touch(map, map->bytes + 30 * PAGE, 1));
+    assert_true(rks_guarded_map_touch(map, map->bytes, 10 * PAGE));
+    rks_guarded_map_close(map);
+    close(fd);
+}
+
+static void a_new_map_in_the_same_place_is_clean(void **state)
+{
+    (void)state;
+    int fd = make_file(4 * PAGE);
+    rks_guarded_map *map = map_file(fd, 4 * PAGE);
+    assert_int_equal(ftruncate(fd, 0), 0);
+    assert_int_equal(read_byte(map, 0), 0);
+    rks_guarded_map_close(map);
+    close(fd);
+    fd = make_file(4 * PAGE);
+    map = map_file(fd, 4 * PAGE);
+    assert_int_equal(read_byte(map, 0), 7);
+    assert_false(rks_guarded_map_faulted(map, map->bytes, map->size));
+    rks_guarded_map_close(map);
+    close(fd);
+}
+
+static void a_file_with_many_bad_pages_is_given_up_as_a_whole(void **state)
+{
+    (void)state;
+    size_t pages = 60000;
+    int fd = make_file(PAGE);
+    assert_int_equal(ftruncate(fd, (off_t)(pages * PAGE)), 0);
+    rks_guarded_map *map = map_file(fd, pages * PAGE);
+    assert_int_equal(ftruncate(fd, PAGE), 0);
+    for (size_t page = 1; page < pages; page += 2)
+        assert_int_equal(read_byte(map, page * PAGE), 0);
+    for (size_t page = 1; page < pages; page += 2)
+        assert_true(rks_guarded_map_faulted(map, map->bytes + page * PAGE, 1));
+    assert_true(atomic_load(&map->faults) < 1024 + 250);
+    rks_guarded_map_close(map);
+    close(fd);
+}
+
+static void holds_more_maps_than_a_chunk_of_slots(void **state)
+{
+    (void)state;
+    enum { MAPS = 150 };
+    rks_guarded_map *maps[MAPS];
+    int fd = make_file(2 * PAGE);
+    for (int i = 0; i < MAPS; i++)
+        maps[i] = map_file(fd, 2 * PAGE);
+    assert_int_equal(ftruncate(fd, PAGE), 0);
+    for (int i = 0; i < MAPS; i++) {
+        assert_int_equal(read_byte(maps[i], PAGE), 0);
+        assert_true(rks_guarded_map_faulted(maps[i], maps[i]->bytes + PAGE, 1));
+        assert_false(rks_guarded_map_faulted(maps[i], maps[i]->bytes, 1));
+    }
+    for (int i = 0; i < MAPS; i++)
+        rks_guarded_map_close(maps[i]);
+    close(fd);
+}
+
+/* ---- threads and forks -------------------------------------------------------------------- */
+
+static void *read_all(void *argument)
+{
+    rks_guarded_map *map = argument;
+    uintptr_t wrong = 0;
+    for (int round = 0; round < 20; round++) {
+        for (size_t page = 0; page < PAGES; page++) {
+            uint8_t copy[16];
+            memcpy(copy, map->bytes + page * PAGE, sizeof(copy));
+            bool faulted = rks_guarded_map_faulted(map, map->bytes + page * PAGE, sizeof(copy));
+            wrong += (copy[5] != 7) != faulted;
+        }
+    }
+    return (void *)wrong;
+}
+
+static void *open_and_close(void *argument)
+{
+    int fd = *(int *)argument;
+    for (int i = 0; i < 200; i++) {
+        rks_guarded_map *map = NULL;
+        if (rks_guarded_map_open(fd, "file", PAGE, &map, NULL) != RKS_OK)
+            return argument;
+        (void)*(const volatile uint8_t *)map->bytes;
+        rks_guarded_map_close(map);
+        rks_guarded_map_renew();
+    }
+    return NULL;
+}
+
+static void four_threads_never_believe_a_zero(void **state)
+{
+    (void)state;
+    int fd = make_file(PAGES * PAGE);
+    rks_guarded_map *map = map_file(fd, PAGES * PAGE);
+    assert_int_equal(ftruncate(fd, PAGES / 2 * PAGE), 0);
+    pthread_t threads[6];
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, read_all, map), 0);
+    for (int i = 4; i < 6; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, open_and_close, &fd), 0);
+    for (int i = 0; i < 6; i++) {
+        void *wrong = NULL;
+        pthread_join(threads[i], &wrong);
+        assert_null(wrong);
+    }
+    rks_guarded_map_close(map);
+    close(fd);
+}
+
+/* Runs `body` in a child with a limit of its own; how it ended, as waitpid says. */
+static int in_child(void (*body)(void))
+{
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct rlimit no_core = {0, 0};
+        setrlimit(RLIMIT_CORE, &no_core);
+        alarm(20);
+        body();
+        _exit(0);
+    }
+    int how = 0;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    return how;
+}
+
+static rks_guarded_map *forked_map;
+
+static void read_after_fork(void)
+{
+    bool good = read_byte(forked_map, 0) == 7 && read_byte(forked_map, PAGE) == 0 &&
+                read_byte(forked_map, 2 * PAGE) == 0 &&
+                rks_guarded_map_faulted(forked_map, forked_map->bytes + PAGE, 1) &&
+                rks_guarded_map_faulted(forked_map, forked_map->bytes + 2 * PAGE, 1);
+    _exit(good ? 0 : 1);
+}
+
+static void a_child_goes_on_with_its_parents_map(void **state)
+{
+    (void)state;
+    int fd = make_file(3 * PAGE);
+    forked_map = map_file(fd, 3 * PAGE);
+    assert_int_equal(ftruncate(fd, PAGE), 0);
+    assert_int_equal(read_byte(forked_map, PAGE), 0);
+    assert_int_equal(in_child(read_after_fork), 0);
+    assert_false(rks_guarded_map_faulted(forked_map, forked_map->bytes + 2 * PAGE, 1));
+    rks_guarded_map_close(forked_map);
+    close(fd);
+}
+
+/* ---- other people's handlers: each case in a child, since dispositions are the process's ---- */
+
+static int cut_fd;
+static volatile uint8_t *cut_bytes; /* a map that is not ours, behind the end of its file */
+static sigjmp_buf jump;
+static volatile int calls;
+
+static void make_cut(void)
+{
+    cut_fd = make_file(PAGE);
+    cut_bytes = mmap(NULL, 2 * PAGE, PROT_READ, MAP_SHARED, cut_fd, 0);
+    if (cut_bytes == MAP_FAILED)
+        _exit(90);
+}
+
+static rks_guarded_map *our_cut_map(void)
+{
+    rks_guarded_map *map = NULL;
+    int fd = make_file(3 * PAGE);
+    if (rks_guarded_map_open(fd, "file", 3 * PAGE, &map, NULL) != RKS_OK ||
+        ftruncate(fd, PAGE) != 0)
+        _exit(91);
+    return map;
+}
+
+static void fault_elsewhere(void)
+{
+    our_cut_map();
+    signal(SIGBUS, SIG_DFL);
+    our_cut_map(); /* installed over the default */
+    make_cut();
+    (void)cut_bytes[PAGE];
+}
+
+static void a_fault_elsewhere_still_ends_the_process(void **state)
+{
+    (void)state;
+    int how = in_child(fault_elsewhere);
+    assert_true(WIFSIGNALED(how));
+    assert_int_equal(WTERMSIG(how), SIGBUS);
+}
+
+static void on_bus_jump(int number)
+{
+    (void)number;
+    calls++;
+    siglongjmp(jump, 1);
+}
+
+static void fault_with_a_jumping_handler(void)
+{
+    struct sigaction action = {.sa_handler = on_bus_jump, .sa_flags = SA_NODEFER};
+    sigaction(SIGBUS, &action, NULL);
+    rks_guarded_map *map = our_cut_map();
+    make_cut();
+    for (volatile int i = 0; i < 3; i++) {
+        if (sigsetjmp(jump, 1) == 0) {
+            (void)cut_bytes[PAGE];
+            _exit(1);
+        }
+    }
+    if (read_byte(map, PAGE) != 0 || calls != 3)
+        _exit(2);
+}
+
+static void the_handler_before_ours_gets_its_faults_each_time(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(fault_with_a_jumping_handler), 0);
+}
+
+static struct sigaction before_stealer;
+
+/* As Python's faulthandler does: gives the signal back to whom it was taken from and raises it. */
+static void on_bus_raise(int number)
+{
+    calls++;
+    sigaction(SIGBUS, &before_stealer, NULL);
+    raise(number);
+}
+
+static void steal(void)
+{
+    struct sigaction action = {.sa_handler = on_bus_raise, .sa_flags = SA_NODEFER};
+    sigaction(SIGBUS, &action, &before_stealer);
+}
+
+static void later_handler_then_our_fault(void)
+{
+    our_cut_map();
+    steal();
+    rks_guarded_map *map = our_cut_map(); /* takes it back */
+    if (read_byte(map, PAGE) != 0 || calls != 0)
+        _exit(1);
+}
+
+static void a_handler_installed_after_ours_is_noticed_at_the_next_open(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(later_handler_then_our_fault), 0);
+}
+
+static void later_handler_then_renew(void)
+{
+    rks_guarded_map *map = our_cut_map();
+    rks_guarded_map_renew();
+    steal();
+    struct timespec pause = {0, 20 * 1000 * 1000};
+    struct sigaction current;
+    do {
+        nanosleep(&pause, NULL);
+        rks_guarded_map_renew();
+        sigaction(SIGBUS, NULL, &current);
+    } while (current.sa_handler == on_bus_raise);
+    if (read_byte(map, PAGE) != 0)
+        _exit(1);
+}
+
+static void a_handler_installed_after_ours_is_noticed_by_renew(void **state)
+{
+    (void)state;
+    assert_int_equal(in_child(later_handler_then_renew), 0);
+}
+
+#ifndef __SANITIZE_THREAD__ /* it blocks all signals while a handler runs, so raise() waits */
+static void two_that_chain_to_each_other(void)
+{
+    our_cut_map();
+    steal();
+    our_cut_map();
+    make_cut();
+    (void)cut_bytes[PAGE];
+}
+
+static void handlers_that_chain_to_each_other_do_not_loop(void **state)
+{
+    (void)state;
+    int how = in_child(two_that_chain_to_each_other);
+    assert_true(WIFSIGNALED(how));
+    assert_int_equal(WTERMSIG(how), SIGBUS);
+}
+#endif
+
+static void on_bus_chain(int number, siginfo_t *info, void *context)
+{
+    before_stealer.sa_sigaction(number, info, context);
+}
+
+static void two_that_call_each_other(void)
+{
+    our_cut_map();
+    struct sigaction action = {.sa_sigaction = on_bus_chain, .sa_flags = SA_NODEFER | SA_SIGINFO};
+    sigaction(SIGBUS, &action, &before_stealer);
+    our_cut_map();
+    make_cut();
+    (void)cut_bytes[PAGE];
+}
+
+static void handlers_that_call_each_other_do_not_loop(void **state)
+{
+    (void)state;
+    int how = in_child(two_that_call_each_other);
+    assert_true(WIFSIGNALED(how));
+    assert_int_equal(WTERMSIG(how), SIGBUS);
+}
+
+static void raise_with_default(void)
+{
+    signal(SIGBUS, SIG_DFL);
+    our_cut_map();
+    raise(SIGBUS);
+}
+
+static void raise_with_ignore(void)
+{
+    signal(SIGBUS, SIG_IGN);
+    our_cut_map();
+    raise(SIGBUS);
+}
+
+static void a_signal_that_was_sent_does_what_it_did_before(void **state)
+{
+    (void)state;
+    int how = in_child(raise_with_default);
+    assert_true(WIFSIGNALED(how));
+    assert_int_equal(WTERMSIG(how), SIGBUS);
+    assert_int_equal(in_child(raise_with_ignore), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_what_is_in_the_file),
+        cmocka_unit_test(refuses_an_empty_file_and_a_bad_descriptor),
+        cmocka_unit_test(marks_exactly_the_pages_that_are_gone),
+        cmocka_unit_test(a_new_map_in_the_same_place_is_clean),
+        cmocka_unit_test(a_file_with_many_bad_pages_is_given_up_as_a_whole),
+        cmocka_unit_test(holds_more_maps_than_a_chunk_of_slots),
+        cmocka_unit_test(four_threads_never_believe_a_zero),
+        cmocka_unit_test(a_child_goes_on_with_its_parents_map),
+        cmocka_unit_test(a_fault_elsewhere_still_ends_the_process),
+        cmocka_unit_test(the_handler_before_ours_gets_its_faults_each_time),
+        cmocka_unit_test(a_handler_installed_after_ours_is_noticed_at_the_next_open),
+        cmocka_unit_test(a_handler_installed_after_ours_is_noticed_by_renew),
+#ifndef __SANITIZE_THREAD__
+        cmocka_unit_test(handlers_that_chain_to_each_other_do_not_loop),
+#endif
+        cmocka_unit_test(handlers_that_call_each_other_do_not_loop),
+        cmocka_unit_test(a_signal_that_was_sent_does_what_it_did_before),
+    };
+    return cmocka_run_group_tests_name("guarded_map", tests, NULL, NULL);
+}
