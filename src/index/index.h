@@ -36,14 +36,18 @@ typedef struct rks_index_layout {
     size_t column_count;
 } rks_index_layout;
 
-/* Bytes of the shared memory. count must be below 2^32 (RKS_ERR_UNSUPPORTED says so). */
+/* Bytes of the shared memory: 12 a sample and the columns, in whole pages. count must be below 2^32
+ * (RKS_ERR_UNSUPPORTED says so). */
 rks_status rks_index_size(const rks_index_layout *layout, uint64_t *bytes, rks_error *err);
-/* The descriptor that a node's leader makes: a memfd, above 1 GiB an unnamed file in `directory`.
- */
+/* The descriptor that a node's leader makes: a memfd, above 1 GiB an unnamed file in `directory`
+ * (NULL: a memfd whatever the size). All its pages are allocated here: a full disk is
+ * RKS_ERR_IO now, not SIGBUS later. */
 rks_status rks_index_memory(const rks_index_layout *layout, const char *directory, int *fd,
                             rks_error *err);
-/* Maps it for writing; after rks_index_seal the map is read-only (and a memfd sealed by the
- * leader). The index owns the descriptor from then on, on success. */
+/* Maps it for writing; after rks_index_seal the map is read-only. The leader, once all ranks of the
+ * node have written, also seals a memfd: no descriptor gives a writable map any more. The index
+ * owns the descriptor from then on, on success. Spans with gaps or with a row in two of them are
+ * RKS_ERR_ARGUMENT, memory of another size RKS_ERR_STATE. */
 rks_status rks_index_open(const rks_index_layout *layout, int fd, rks_index **index,
                           rks_error *err);
 rks_status rks_index_seal(rks_index *index, bool leader, rks_error *err);
@@ -61,28 +65,32 @@ void rks_index_locate(const rks_index *index, uint64_t id, uint32_t *shard, uint
 /* The inverse; false if out of range. */
 bool rks_index_id_of(const rks_index *index, uint32_t shard, uint64_t row, uint64_t *id);
 
-/* The ids whose key hash is `hash`: calls visit for each until it returns false. The table ((hash,
- * id) sorted, or open addressing) is built on first use, thread-safe. */
+/* The ids whose key hash is `hash`, ascending: calls visit for each until it returns false. The
+ * first call builds a table of this process's own, 5 to 6 bytes a sample; any threads, at once. */
 rks_status rks_index_find(rks_index *index, uint64_t hash, bool (*visit)(void *user, uint64_t id),
                           void *user, rks_error *err);
 
 /* Pairs of ids with equal hashes among the hashes with hash % parts == part: candidates for
- * duplicates, by ascending hash. Memory: about 16 bytes * count / parts. */
+ * duplicates, by ascending hash; k ids with one hash give the k - 1 pairs of neighbours. Memory:
+ * 16 bytes for each of these hashes, about count / parts of them. */
 rks_status rks_index_equal_hashes(const rks_index *index, uint32_t part, uint32_t parts,
                                   rks_status (*pair)(void *user, uint64_t a, uint64_t b,
                                                      rks_error *err),
                                   void *user, rks_error *err);
 
-/* The stream in which a shard's part of the index travels: for each span of the shard in id order
- * its lengths, key hashes and columns, in pieces of at most 64 Ki samples: a piece is complete in
- * itself (24 bytes: magic, shard, first id, count, checksum of what follows; then the arrays). At
- * most 12 bytes a sample + columns + 24 bytes a piece. */
+/* The stream in which a shard's part of the index travels: its samples in id order, in pieces of 64
+ * Ki (the last one smaller), across spans; index_stream.c draws them. A piece is complete in
+ * itself: a head of 24 bytes with a checksum, then lengths, key hashes and columns. So 12 bytes a
+ * sample, the columns, and 24 bytes a piece. */
 uint64_t rks_index_stream_size(const rks_index *index, uint32_t shard);
-/* Cuts [offset, offset + size) of the stream out of a filled index. */
+/* Cuts [offset, offset + size) of the stream out of a filled index. Any threads, at once. Cuts much
+ * smaller than a piece cost a piece's checksum each. */
 rks_status rks_index_stream_read(rks_index *index, uint32_t shard, uint64_t offset, void *bytes,
                                  size_t size, rks_error *err);
-/* Takes a stream in, in order, in cuts of any size. Hostile bytes: each piece must be the next one
- * of this shard and match its checksum. Begin with create. */
+/* Takes a stream in, in order, in cuts of any size; holds at most one piece beside the index.
+ * Hostile bytes: each piece must be the next one of this shard and match its checksum
+ * (RKS_ERR_CORRUPT), and reaches the index only then. Nothing is taken in after an error. Intakes
+ * of different shards may be written to at once. */
 typedef struct rks_index_intake rks_index_intake;
 rks_status rks_index_intake_create(rks_index *index, uint32_t shard, rks_index_intake **intake,
                                    rks_error *err);

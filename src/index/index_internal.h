@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * index_internal.h: the index as its own files see it. */
+#ifndef RKS_INDEX_INDEX_INTERNAL_H
+#define RKS_INDEX_INDEX_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "index/index.h"
+
+/* A span without its count, which is the next one's first id less its own. */
+typedef struct rks_index_run {
+    uint32_t first_id;
+    uint32_t shard;
+    uint64_t first_row;
+} rks_index_run;
+
+/* Where the ids with a hash lie: counting sort by the hash's top bits (index_find.c). */
+typedef struct rks_index_table rks_index_table;
+
+/* Everything but `table` is constant after open. */
+struct rks_index {
+    uint64_t count;
+    int fd;
+    uint8_t *map;
+    uint64_t bytes;
+    uint64_t lengths_at; /* offsets in the map */
+    uint64_t hashes_at;
+    size_t column_count;
+    uint64_t *column_at;
+    uint32_t *item_sizes;
+    uint64_t row_size; /* bytes of a sample in the stream */
+
+    rks_index_run *runs; /* run_count + 1: the last one's first id is count */
+    size_t run_count;
+    uint32_t shift;
+    uint32_t *blocks;   /* the run that holds the first id of each 2^shift ids */
+    uint32_t *by_row;   /* run numbers by (shard, first row) */
+    uint32_t *by_id;    /* run numbers by (shard, first id) */
+    uint64_t *position; /* of by_id[i]: samples of the same shard before it in that order */
+
+    pthread_mutex_t mutex;            /* one thread builds the table */
+    _Atomic(rks_index_table *) table; /* NULL until the first find */
+};
+
+static inline uint64_t rks_index_run_count(const rks_index *index, size_t run)
+{
+    return index->runs[run + 1].first_id - index->runs[run].first_id;
+}
+
+/* The part of by_id (and by_row) that belongs to a shard: [*first, *end). */
+void rks_index_runs_of(const rks_index *index, uint32_t shard, size_t *first, size_t *end);
+
+void rks_index_table_free(rks_index_table *table); /* NULL is accepted */
+
+/* Shared memory of `bytes` bytes that has its pages: writing to its map cannot fail later. */
+rks_status rks_index_memfd(uint64_t bytes, int *fd, rks_error *err);
+rks_status rks_index_unnamed_file(uint64_t bytes, const char *directory, int *fd, rks_error *err);
+/* No descriptor gives a writable map any more (memfd only; others are left as they are). */
+rks_status rks_index_memory_seal(int fd, rks_error *err);
+
+#endif
