@@ -1,0 +1,535 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shard.c: reading a sealed shard by its manifest, a map and the locators in it.
+ *
+ * Nothing in the file is believed: the manifest's segments lie inside the file (manifest.c saw to
+ * it), an offset that a locator gives is compared with the file's size, a record's sizes with what
+ * is left behind it. Segments of the index are compared with their digests when they are first
+ * copied; locators are not, since a wrong one leads to bytes whose check is of another row. */
+#include "shard/shard_inside.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "shard/sums.h"
+
+/* ---- opening ------------------------------------------------------------------------------ */
+
+/* `path` with another ending. */
+static char *sibling(const char *path, const char *ending, rks_error *err)
+{
+    size_t size = strlen(path);
+    if (size <= 5 || strcmp(path + size - 5, ".json") != 0 || path[size - 6] == '/') {
+        rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s: not the name of a manifest (NAME.json)", path);
+        return NULL;
+    }
+    return rks_format(err, "%.*s%s", (int)(size - 5), path, ending);
+}
+
+/* Damage of NAME.rks: told to who wants to go on, else an error. */
+static rks_status damaged(rks_shard_damage_fn damage, void *user, uint64_t offset,
+                          rks_status status, const rks_error *what)
+{
+    if (damage == NULL || (status != RKS_ERR_CORRUPT && status != RKS_ERR_IO))
+        return status;
+    damage(user, offset, what);
+    return RKS_OK;
+}
+
+static rks_status check_head(const rks_shard *shard, int fd, rks_error *err)
+{
+    size_t size = 2 * (size_t)shard->manifest->page_size;
+    uint8_t *head = rks_alloc_raw(size, 1, err);
+    if (head == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = rks_file_read_at(fd, shard->path, 0, head, size, err);
+    if (status == RKS_OK && !rks_digest_equal(rks_checksum128(head, size), shard->manifest->head))
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0,
+                          "%s: its first two pages have changed since it was sealed", shard->path);
+    rks_free(head);
+    return status;
+}
+
+static rks_status open_file(rks_shard *shard, rks_shard_damage_fn damage, void *user,
+                            rks_error *err)
+{
+    int fd = -1;
+    uint64_t size = 0;
+    uint64_t sealed = shard->manifest->file_size;
+    rks_error local;
+    if (err == NULL)
+        err = &local;
+    rks_status status = rks_file_open(shard->path, &fd, &size, err);
+    if (status != RKS_OK)
+        return status;
+    if (size != sealed) {
+        status =
+            rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %" PRIu64 " bytes, it was sealed with %" PRIu64,
+                     shard->path, size, sealed);
+        if (size > sealed)
+            status = damaged(damage, user, sealed, status, err);
+    }
+    if (status == RKS_OK) {
+        status = check_head(shard, fd, err);
+        if (status != RKS_OK)
+            status = damaged(damage, user, 0, status, err);
+    }
+    if (status == RKS_OK)
+        status = rks_guarded_map_open(fd, shard->path, sealed, &shard->map, err);
+    close(fd);
+    return status;
+}
+
+static rks_status place_locators(rks_shard *shard, rks_error *err)
+{
+    const rks_manifest *manifest = shard->manifest;
+    shard->row_segments = (size_t)(manifest->samples / RKS_SEGMENT_ROWS +
+                                   (manifest->samples % RKS_SEGMENT_ROWS != 0));
+    shard->locators = rks_alloc(shard->row_segments, sizeof(*shard->locators), err);
+    shard->segment_good = rks_alloc(manifest->segment_count, sizeof(*shard->segment_good), err);
+    if (shard->locators == NULL || shard->segment_good == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < shard->row_segments; i++) {
+        const rks_segment *segment =
+            &manifest->segments[RKS_SHARD_LOCATORS * shard->row_segments + i];
+        const uint8_t *at = shard->map->bytes + segment->offset;
+        uint64_t groups = (segment->rows + RKS_LOCATOR_GROUP - 1) / RKS_LOCATOR_GROUP;
+        shard->locators[i] = segment->kind == RKS_SEGMENT_OFFSETS
+                                 ? (rks_locators){NULL, at}
+                                 : (rks_locators){at, at + groups * 8};
+    }
+    return RKS_OK;
+}
+
+rks_status rks_shard_check_segment(const rks_shard *shard, size_t segment, rks_error *err)
+{
+    const rks_segment *at = &shard->manifest->segments[segment];
+    const uint8_t *bytes = shard->map->bytes + at->offset;
+    uint64_t found = rks_checksum64(bytes, at->size);
+    if (rks_guarded_map_faulted(shard->map, bytes, at->size))
+        return rks_fail(err, RKS_ERR_IO, EIO,
+                        "%s: a page of the index between %" PRIu64 " and %" PRIu64
+                        " cannot be read",
+                        shard->path, at->offset, at->offset + at->size);
+    if (found != at->check)
+        return rks_fail(err, RKS_ERR_CORRUPT, 0,
+                        "%s: segment of the index at %" PRIu64 " (%" PRIu64
+                        " bytes): wrong checksum",
+                        shard->path, at->offset, at->size);
+    return RKS_OK;
+}
+
+static rks_status read_units(rks_shard *shard, rks_shard_damage_fn damage, void *user,
+                             rks_error *err)
+{
+    const rks_manifest *manifest = shard->manifest;
+    rks_error local;
+    if (err == NULL)
+        err = &local;
+    if (manifest->unit_count == 0) {
+        if (manifest->samples != 0)
+            return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %" PRIu64 " samples of no unit",
+                            shard->path, manifest->samples);
+        return RKS_OK;
+    }
+    const rks_segment *segment = &manifest->segments[manifest->segment_count - 1];
+    const uint8_t *bytes = shard->map->bytes + segment->offset;
+    rks_status status = rks_shard_check_segment(shard, manifest->segment_count - 1, err);
+    if (status == RKS_OK)
+        status = rks_unit_list_decode(bytes, segment->size, (size_t)manifest->unit_count,
+                                      manifest->samples, manifest->bytes, shard->path,
+                                      &shard->units, err);
+    if (status == RKS_OK && rks_guarded_map_faulted(shard->map, bytes, segment->size)) {
+        rks_unit_list_free(&shard->units);
+        status = rks_fail(err, RKS_ERR_IO, EIO, "%s: the unit list cannot be read", shard->path);
+    }
+    return status == RKS_OK ? RKS_OK : damaged(damage, user, segment->offset, status, err);
+}
+
+rks_status rks_shard_open_damaged(const char *path, rks_shard_damage_fn damage, void *user,
+                                  rks_shard **shard, rks_error *err)
+{
+    struct stat info;
+    rks_shard *opened = rks_alloc(1, sizeof(*opened), err);
+    if (opened == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = RKS_OK;
+    opened->path = sibling(path, ".rks", err);
+    if (opened->path == NULL) {
+        size_t size = strlen(path);
+        status =
+            size > 5 && strcmp(path + size - 5, ".json") == 0 ? RKS_ERR_MEMORY : RKS_ERR_ARGUMENT;
+    }
+    if (status == RKS_OK)
+        status = rks_manifest_load(path, &opened->manifest, err);
+    if (status == RKS_OK) {
+        opened->manifest_size = stat(path, &info) == 0 ? (uint64_t)info.st_size : 0;
+        status = open_file(opened, damage, user, err);
+    }
+    if (status == RKS_OK)
+        status = place_locators(opened, err);
+    if (status == RKS_OK)
+        status = read_units(opened, damage, user, err);
+    if (status == RKS_OK) {
+        *shard = opened;
+        opened = NULL;
+    }
+    rks_shard_close(opened);
+    return status;
+}
+
+rks_status rks_shard_open(const char *path, rks_shard **shard, rks_error *err)
+{
+    return rks_shard_open_damaged(path, NULL, NULL, shard, err);
+}
+
+void rks_shard_close(rks_shard *shard)
+{
+    if (shard == NULL)
+        return;
+    rks_guarded_map_close(shard->map);
+    rks_unit_list_free(&shard->units);
+    rks_free(shard->locators);
+    rks_free((void *)shard->segment_good);
+    rks_manifest_free(shard->manifest);
+    rks_free(shard->path);
+    rks_free(shard);
+}
+
+/* ---- what it is --------------------------------------------------------------------------- */
+
+rks_digest rks_shard_id(const rks_shard *shard)
+{
+    return shard->manifest->shard_id;
+}
+
+rks_digest rks_shard_manifest_digest(const rks_shard *shard)
+{
+    return shard->manifest->digest;
+}
+
+rks_digest rks_shard_build_id(const rks_shard *shard)
+{
+    return shard->manifest->build_id;
+}
+
+const char *rks_shard_path(const rks_shard *shard)
+{
+    return shard->path;
+}
+
+uint64_t rks_shard_count(const rks_shard *shard)
+{
+    return shard->manifest->samples;
+}
+
+uint64_t rks_shard_bytes(const rks_shard *shard)
+{
+    return shard->manifest->bytes;
+}
+
+uint64_t rks_shard_file_bytes(const rks_shard *shard)
+{
+    uint64_t size = shard->manifest->file_size;
+    return size + rks_sums_count(size) * RKS_DIGEST_SIZE + shard->manifest_size;
+}
+
+uint64_t rks_shard_largest(const rks_shard *shard)
+{
+    return shard->manifest->largest;
+}
+
+const rks_schema *rks_shard_schema(const rks_shard *shard)
+{
+    return shard->manifest->schema;
+}
+
+const rks_unit_summary *rks_shard_units(const rks_shard *shard, size_t *count)
+{
+    *count = shard->units.count;
+    return shard->units.summaries;
+}
+
+bool rks_shard_derived_keys(const rks_shard *shard)
+{
+    return shard->manifest->derived_keys;
+}
+
+size_t rks_shard_index_columns(const rks_shard *shard)
+{
+    return shard->manifest->index_count;
+}
+
+const rks_column *rks_shard_index_column(const rks_shard *shard, size_t column)
+{
+    return column < shard->manifest->index_count
+               ? rks_schema_column(shard->manifest->schema, shard->manifest->index[column])
+               : NULL;
+}
+
+/* ---- the index ---------------------------------------------------------------------------- */
+
+static rks_status bad_rows(const rks_shard *shard, uint64_t first, uint64_t count, rks_error *err)
+{
+    return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s: rows %" PRIu64 " + %" PRIu64 " of %" PRIu64,
+                    shard->path, first, count, shard->manifest->samples);
+}
+
+static rks_status copy_part(rks_shard *shard, size_t part, size_t item, uint64_t first,
+                            uint64_t count, uint8_t *to, rks_error *err)
+{
+    if (first > shard->manifest->samples || count > shard->manifest->samples - first)
+        return bad_rows(shard, first, count, err);
+    while (count > 0) {
+        size_t number = rks_shard_segment_at(shard, part, first);
+        if (atomic_load(&shard->segment_good[number]) == 0) {
+            rks_status status = rks_shard_check_segment(shard, number, err);
+            if (status != RKS_OK)
+                return status;
+            atomic_store(&shard->segment_good[number], 1);
+        }
+        const rks_segment *segment = &shard->manifest->segments[number];
+        uint64_t at = first - segment->first_row;
+        uint64_t piece = segment->rows - at < count ? segment->rows - at : count;
+        const uint8_t *from = shard->map->bytes + segment->offset + at * item;
+        memcpy(to, from, piece * item);
+        if (rks_guarded_map_faulted(shard->map, from, piece * item))
+            return rks_fail(err, RKS_ERR_IO, EIO, "%s: the index at %" PRIu64 " cannot be read",
+                            shard->path, segment->offset + at * item);
+        to += piece * item;
+        first += piece;
+        count -= piece;
+    }
+    return RKS_OK;
+}
+
+rks_status rks_shard_copy_lengths(rks_shard *shard, uint64_t first, uint64_t count,
+                                  uint32_t *lengths, rks_error *err)
+{
+    return copy_part(shard, RKS_SHARD_LENGTHS, sizeof(*lengths), first, count, (uint8_t *)lengths,
+                     err);
+}
+
+rks_status rks_shard_copy_key_hashes(rks_shard *shard, uint64_t first, uint64_t count,
+                                     uint64_t *hashes, rks_error *err)
+{
+    return copy_part(shard, RKS_SHARD_KEY_HASHES, sizeof(*hashes), first, count, (uint8_t *)hashes,
+                     err);
+}
+
+rks_status rks_shard_copy_column(rks_shard *shard, size_t column, uint64_t first, uint64_t count,
+                                 void *values, rks_error *err)
+{
+    const rks_column *type = rks_shard_index_column(shard, column);
+    if (type == NULL)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s: index column %zu of %zu", shard->path,
+                        column, shard->manifest->index_count);
+    return copy_part(shard, RKS_SHARD_COLUMNS + column, type->item_size, first, count, values, err);
+}
+
+/* ---- records ------------------------------------------------------------------------------ */
+
+/* Was the row's place in the index replaced by zeros? */
+static bool place_faulted(const rks_shard *shard, uint64_t row)
+{
+    const rks_locators *locators = &shard->locators[row / RKS_SEGMENT_ROWS];
+    uint64_t at = row % RKS_SEGMENT_ROWS;
+    if (locators->bases == NULL)
+        return rks_guarded_map_faulted(shard->map, locators->entries + at * 8, 8);
+    return rks_guarded_map_faulted(shard->map, locators->entries + at * 4, 4) ||
+           rks_guarded_map_faulted(shard->map, locators->bases + at / RKS_LOCATOR_GROUP * 8, 8);
+}
+
+uint64_t rks_shard_place(const rks_shard *shard, uint64_t row)
+{
+    const rks_locators *locators = &shard->locators[row / RKS_SEGMENT_ROWS];
+    uint64_t entry = row % RKS_SEGMENT_ROWS * (locators->bases == NULL ? 8 : 4);
+    return (uint64_t)(locators->entries + entry - shard->map->bytes);
+}
+
+/* Why a record could not be had; out of the way of those that can. */
+__attribute__((cold)) static rks_status unreadable(const rks_shard *shard, uint64_t row,
+                                                   uint64_t offset, rks_error *err)
+{
+    uint64_t size = shard->map->size;
+    if (place_faulted(shard, row))
+        return rks_fail(err, RKS_ERR_IO, EIO,
+                        "%s: row %" PRIu64 ": its place in the index (at %" PRIu64
+                        ") cannot be read",
+                        shard->path, row, rks_shard_place(shard, row));
+    if (offset >= size || offset % 8 != 0)
+        return rks_fail(err, RKS_ERR_CORRUPT, 0,
+                        "%s: row %" PRIu64 ": the index (at %" PRIu64
+                        ") says that it lies at %" PRIu64 " of %" PRIu64 " bytes",
+                        shard->path, row, rks_shard_place(shard, row), offset, size);
+    uint64_t left = size - offset;
+    if (rks_guarded_map_faulted(shard->map, shard->map->bytes + offset,
+                                left < RKS_RECORD_HEADER ? left : RKS_RECORD_HEADER))
+        return rks_fail(err, RKS_ERR_IO, EIO, "%s: row %" PRIu64 " at %" PRIu64 " cannot be read",
+                        shard->path, row, offset);
+    return rks_fail(err, RKS_ERR_CORRUPT, 0,
+                    "%s: row %" PRIu64 " at %" PRIu64 ": no record, or one that does not fit",
+                    shard->path, row, offset);
+}
+
+static inline rks_status locate(const rks_shard *shard, uint64_t row, uint64_t offset,
+                                rks_record_view *view, rks_error *err)
+{
+    uint64_t size = shard->map->size;
+    rks_record_view found;
+    if (offset >= size || offset % 8 != 0 ||
+        rks_record_parse(shard->map->bytes + offset, size - offset, &found, NULL) != RKS_OK ||
+        found.record_size > shard->manifest->largest ||
+        (atomic_load_explicit(&shard->map->faults, memory_order_relaxed) != 0 &&
+         place_faulted(shard, row)))
+        return unreadable(shard, row, offset, err);
+    *view = found;
+    return RKS_OK;
+}
+
+rks_status rks_shard_locate(const rks_shard *shard, uint64_t row, rks_record_view *view,
+                            rks_error *err)
+{
+    if (row >= shard->manifest->samples)
+        return bad_rows(shard, row, 1, err);
+    return locate(shard, row, rks_shard_offset(shard, row), view, err);
+}
+
+/* Three walks over the rows, so that the machine waits for many cache lines at once: what a row
+ * needs in the next walk is asked for in this one. */
+rks_status rks_shard_locate_many(const rks_shard *shard, const uint64_t *rows, size_t count,
+                                 rks_record_view *views, rks_error *err)
+{
+    enum { PIECE = 64 };
+    rks_guarded_map_renew();
+    for (size_t done = 0; done < count; done += PIECE) {
+        size_t piece = count - done < PIECE ? count - done : PIECE;
+        uint64_t offsets[PIECE];
+        for (size_t i = 0; i < piece; i++) {
+            uint64_t row = rows[done + i];
+            if (row >= shard->manifest->samples)
+                return bad_rows(shard, row, 1, err);
+            const rks_locators *locators = &shard->locators[row / RKS_SEGMENT_ROWS];
+            uint64_t at = row % RKS_SEGMENT_ROWS;
+            __builtin_prefetch(locators->entries + at * (locators->bases == NULL ? 8 : 4));
+            if (locators->bases != NULL)
+                __builtin_prefetch(locators->bases + at / RKS_LOCATOR_GROUP * 8);
+        }
+        for (size_t i = 0; i < piece; i++) {
+            offsets[i] = rks_shard_offset(shard, rows[done + i]);
+            if (offsets[i] < shard->map->size) {
+                __builtin_prefetch(shard->map->bytes + offsets[i]);
+                __builtin_prefetch(shard->map->bytes + offsets[i] + 64);
+            }
+        }
+        for (size_t i = 0; i < piece; i++) {
+            rks_status status = locate(shard, rows[done + i], offsets[i], &views[done + i], err);
+            if (status != RKS_OK)
+                return status;
+        }
+    }
+    return RKS_OK;
+}
+
+bool rks_shard_faulted(const rks_shard *shard, const void *at, size_t size)
+{
+    return rks_guarded_map_faulted(shard->map, at, size);
+}
+
+rks_status rks_shard_read_failed(const rks_shard *shard, uint64_t row, const rks_record_view *view,
+                                 rks_error *err)
+{
+    return rks_fail(err, RKS_ERR_IO, EIO,
+                    "%s: row %" PRIu64 ": a page between %" PRIu64 " and %" PRIu64
+                    " cannot be read",
+                    shard->path, row, (uint64_t)(view->record - shard->map->bytes),
+                    (uint64_t)(view->record - shard->map->bytes) + view->record_size);
+}
+
+void rks_shard_touch(const rks_shard *shard, const rks_record_view *view)
+{
+    rks_guarded_map_renew();
+    (void)rks_guarded_map_touch(shard->map, view->record, view->record_size);
+}
+
+/* ---- keys --------------------------------------------------------------------------------- */
+
+/* The unit that holds the row; the caller knows that there is one. */
+static size_t unit_of(const rks_unit_list *units, uint64_t row)
+{
+    size_t low = 0;
+    size_t high = units->count;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (units->first_rows[middle] <= row)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Of a record that is at hand: nothing more is read from the map. */
+static rks_status derive(const rks_shard *shard, uint64_t row, uint32_t source_row,
+                         const char **name, uint64_t *file_row, rks_error *err)
+{
+    if (shard->units.count == 0)
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: row %" PRIu64 " is in no unit", shard->path,
+                        row);
+    size_t unit = unit_of(&shard->units, row);
+    uint64_t first = shard->units.summaries[unit].first_source_row;
+    if (shard->units.key_names[unit] == NULL || first > UINT64_MAX - source_row)
+        return rks_fail(err, RKS_ERR_CORRUPT, 0,
+                        "%s: row %" PRIu64 ": no key is stored, and its unit has no name to derive "
+                        "one from",
+                        shard->path, row);
+    *name = shard->units.key_names[unit];
+    *file_row = first + source_row;
+    return RKS_OK;
+}
+
+rks_status rks_shard_derived_key(const rks_shard *shard, uint64_t row, const char **name,
+                                 uint64_t *file_row, rks_error *err)
+{
+    rks_record_view view = {0};
+    rks_status status = rks_shard_locate(shard, row, &view, err);
+    if (status != RKS_OK)
+        return status;
+    if (rks_shard_faulted(shard, view.record, RKS_RECORD_HEADER))
+        return rks_shard_read_failed(shard, row, &view, err);
+    return derive(shard, row, view.source_row, name, file_row, err);
+}
+
+rks_status rks_shard_key(const rks_shard *shard, uint64_t row, uint8_t *key, size_t *key_size,
+                         rks_error *err)
+{
+    rks_record_view view = {0};
+    rks_status status = rks_shard_locate(shard, row, &view, err);
+    if (status != RKS_OK)
+        return status;
+    uint8_t copy[RKS_KEY_MAX + 1];
+    size_t size = view.key_size;
+    memcpy(copy, view.key, size);
+    if (rks_shard_faulted(shard, view.record, view.record_size))
+        return rks_shard_read_failed(shard, row, &view, err);
+    if (shard->manifest->derived_keys) {
+        const char *name = NULL;
+        uint64_t file_row = 0;
+        status = derive(shard, row, view.source_row, &name, &file_row, err);
+        if (status != RKS_OK)
+            return status;
+        size = rks_key_derive(name, strlen(name), file_row, (char *)copy);
+    }
+    if (size == 0)
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: row %" PRIu64 " has no key", shard->path,
+                        row);
+    memcpy(key, copy, size);
+    *key_size = size;
+    return RKS_OK;
+}
