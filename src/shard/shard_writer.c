@@ -1,0 +1,579 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shard_writer.c: units of samples into the blocks of one LMDB file.
+ *
+ * The database `index` holds one entry from the beginning, "build", which says whose part this is:
+ *
+ *   offset  size  field
+ *        0     4  magic "RKSP"
+ *        4     2  version, 1
+ *        6     2  1: keys are derived
+ *        8    16  shard id, random
+ *       24    16  build id
+ *       40     4  size s of the schema's text
+ *       44     4  count n of index columns
+ *       48   4*n  index columns: their positions in the schema
+ *                 s bytes of the schema's canonical text
+ *                 XXH3-64 of all that precedes
+ *
+ * A finished unit is its record in `units`. Blocks behind the last finished unit's are what an
+ * interrupted writer left; opening drops them, so that rows keep their numbers.
+ */
+#include "shard/shard_writer.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/secret.h"
+#include "shard/sums.h"
+#include "shard/writer_state.h"
+
+enum { PART_HEADER = 48, PART_VERSION = 1, SHOWN_KEY = 64 };
+
+static const uint32_t PART_MAGIC = 0x50534b52; /* "RKSP" */
+static const uint64_t BLOCK_DEFAULT = UINT64_C(1) << 20, BLOCK_LEAST = UINT64_C(4) << 10,
+                      BLOCK_MOST = UINT64_C(64) << 20, SAMPLE_DEFAULT = UINT64_C(1) << 30;
+
+/* ---- opening ---- */
+
+static rks_status take_index(rks_shard_writer *writer, const rks_shard_options *options,
+                             rks_error *err)
+{
+    writer->index = rks_alloc(options->index_count, sizeof(*writer->index), err);
+    if (writer->index == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < options->index_count; i++) {
+        int column = rks_schema_find(writer->schema, options->index[i]);
+        if (column < 0)
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0, "index column \"%s\" is not in the schema",
+                            options->index[i]);
+        const rks_column *found = rks_schema_column(writer->schema, (uint32_t)column);
+        if (!rks_column_indexable(found))
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                            "index column \"%s\": %s is no scalar number that is always there",
+                            found->name, found->type);
+        for (size_t j = 0; j < i; j++)
+            if (writer->index[j] == (uint32_t)column)
+                return rks_fail(err, RKS_ERR_ARGUMENT, 0, "index column \"%s\" is there twice",
+                                found->name);
+        writer->index[writer->index_count++] = (uint32_t)column;
+    }
+    return RKS_OK;
+}
+
+static rks_status take_options(rks_shard_writer *writer, const rks_shard_options *options,
+                               rks_error *err)
+{
+    writer->max_sample = options->max_sample == 0 ? SAMPLE_DEFAULT : options->max_sample;
+    if (writer->max_sample > RKS_PAYLOAD_LIMIT)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "largest sample %" PRIu64 ": at most %" PRIu64 " bytes can be stored",
+                        writer->max_sample, RKS_PAYLOAD_LIMIT);
+    uint64_t block = options->block_size == 0 ? BLOCK_DEFAULT : options->block_size;
+    if (block < BLOCK_LEAST || block > BLOCK_MOST)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "block size %" PRIu64 ": %" PRIu64 " to %" PRIu64 " bytes are possible",
+                        block, BLOCK_LEAST, BLOCK_MOST);
+    writer->block_limit = (size_t)block; /* in pages once their size is known */
+    writer->build_id = options->build_id;
+    writer->derived_keys = options->derived_keys;
+    rks_status status = rks_schema_parse(rks_schema_text(options->schema), &writer->schema, err);
+    return status == RKS_OK ? take_index(writer, options, err) : status;
+}
+
+static rks_status make_paths(rks_shard_writer *writer, const char *directory, const char *name,
+                             char **lock_path, rks_error *err)
+{
+    writer->data_path = rks_format(err, "%s/%s.rks", directory, name);
+    writer->sums_path = rks_format(err, "%s/%s.sums", directory, name);
+    writer->manifest_path = rks_format(err, "%s/%s.json", directory, name);
+    *lock_path = rks_format(err, "%s/%s.lock", directory, name);
+    return writer->data_path == NULL || writer->sums_path == NULL ||
+                   writer->manifest_path == NULL || *lock_path == NULL
+               ? RKS_ERR_MEMORY
+               : RKS_OK;
+}
+
+/* The entry "build", with room for the shard id that a new part gets. */
+static rks_status encode_part(const rks_shard_writer *writer, rks_buffer *part, rks_error *err)
+{
+    const char *schema = rks_schema_text(writer->schema);
+    uint32_t schema_size = (uint32_t)strlen(schema);
+    size_t size = PART_HEADER + 4 * writer->index_count + schema_size + 8;
+    rks_status status = rks_buffer_reserve(part, size, err);
+    if (status != RKS_OK)
+        return status;
+    uint8_t *at = part->data;
+    rks_store_u32(at, PART_MAGIC);
+    rks_store_u16(at + 4, PART_VERSION);
+    rks_store_u16(at + 6, writer->derived_keys);
+    rks_store_u64(at + 8, writer->shard_id.low);
+    rks_store_u64(at + 16, writer->shard_id.high);
+    rks_store_u64(at + 24, writer->build_id.low);
+    rks_store_u64(at + 32, writer->build_id.high);
+    rks_store_u32(at + 40, schema_size);
+    rks_store_u32(at + 44, (uint32_t)writer->index_count);
+    for (size_t i = 0; i < writer->index_count; i++)
+        rks_store_u32(at + PART_HEADER + 4 * i, writer->index[i]);
+    memcpy(at + PART_HEADER + 4 * writer->index_count, schema, schema_size);
+    rks_store_u64(at + size - 8, rks_checksum64(at, size - 8));
+    part->size = size;
+    return RKS_OK;
+}
+
+typedef struct part_visit {
+    rks_shard_writer *writer;
+    bool found;
+} part_visit;
+
+static rks_status visit_part(void *user, const rks_lmdb_entry *entry, bool *stop, rks_error *err)
+{
+    part_visit *visit = user;
+    rks_shard_writer *writer = visit->writer;
+    rks_buffer expected = {0};
+    *stop = true;
+    if (entry->key_size != strlen(RKS_PART_KEY) ||
+        memcmp(entry->key, RKS_PART_KEY, entry->key_size) != 0)
+        return RKS_OK;
+    const uint8_t *part = entry->value;
+    if (entry->size < PART_HEADER + 8 || rks_load_u32(part) != PART_MAGIC ||
+        rks_load_u64(part + entry->size - 8) != rks_checksum64(part, entry->size - 8))
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: is no part of a build, or a damaged one",
+                        writer->data_path);
+    if (rks_load_u16(part + 4) != PART_VERSION)
+        return rks_fail(err, RKS_ERR_UNSUPPORTED, 0, "%s: part of version %u; this build has %d",
+                        writer->data_path, (unsigned)rks_load_u16(part + 4), PART_VERSION);
+    writer->shard_id = (rks_digest){rks_load_u64(part + 8), rks_load_u64(part + 16)};
+    rks_status status = encode_part(writer, &expected, err);
+    if (status == RKS_OK &&
+        (entry->size != expected.size || memcmp(part, expected.data, expected.size) != 0))
+        status = rks_fail(err, RKS_ERR_STATE, 0,
+                          "%s: belongs to another build (other input, schema or options); remove "
+                          "it to build anew",
+                          writer->data_path);
+    rks_buffer_free(&expected);
+    visit->found = status == RKS_OK;
+    return status;
+}
+
+static rks_status begin_part(rks_shard_writer *writer, rks_error *err)
+{
+    if (rks_lmdb_count(writer->env, RKS_LMDB_BLOCKS) > 0 ||
+        rks_lmdb_count(writer->env, RKS_LMDB_UNITS) > 0)
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: blocks of no known build", writer->data_path);
+    rks_buffer part = {0};
+    uint8_t id[16];
+    rks_status status = rks_random(id, sizeof(id), err);
+    writer->shard_id = (rks_digest){rks_load_u64(id), rks_load_u64(id + 8)};
+    if (status == RKS_OK)
+        status = encode_part(writer, &part, err);
+    if (status == RKS_OK)
+        status = rks_lmdb_put(writer->env, RKS_LMDB_INDEX, RKS_PART_KEY, strlen(RKS_PART_KEY),
+                              part.data, part.size, false, err);
+    if (status == RKS_OK)
+        status = rks_lmdb_commit(writer->env, err);
+    if (status == RKS_OK)
+        status = rks_file_sync_directory_of(writer->data_path, err);
+    rks_buffer_free(&part);
+    return status;
+}
+
+static rks_status visit_unit(void *user, const rks_lmdb_entry *entry, bool *stop, rks_error *err)
+{
+    (void)stop;
+    rks_shard_writer *writer = user;
+    size_t used = 0;
+    uint64_t end = 0, position = 0;
+    if (entry->key_size == sizeof(position))
+        memcpy(&position, entry->key, sizeof(position));
+    rks_status status = rks_unit_decode(entry->value, entry->size, writer->data_path,
+                                        &writer->units, &used, &end, err);
+    if (status != RKS_OK)
+        return status;
+    if (entry->key_size != 8 || be64toh(position) != writer->units.count - 1 ||
+        used != entry->size || end < writer->next_block)
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: entry %zu of its units is out of order",
+                        writer->data_path, writer->units.count - 1);
+    writer->next_block = end;
+    return RKS_OK;
+}
+
+/* Takes over what is committed, drops what is not finished. */
+static rks_status resume(rks_shard_writer *writer, rks_error *err)
+{
+    part_visit visit = {writer, false};
+    rks_status status = rks_lmdb_walk(writer->env, RKS_LMDB_INDEX, RKS_PART_KEY,
+                                      strlen(RKS_PART_KEY), visit_part, &visit, err);
+    if (status != RKS_OK || !visit.found)
+        return status == RKS_OK ? begin_part(writer, err) : status;
+    status = rks_lmdb_delete_from(writer->env, RKS_LMDB_INDEX, RKS_SEGMENT_KEYS_FROM,
+                                  strlen(RKS_SEGMENT_KEYS_FROM), err);
+    if (status == RKS_OK)
+        status = rks_lmdb_walk(writer->env, RKS_LMDB_UNITS, NULL, 0, visit_unit, writer, err);
+    uint64_t tail = htobe64(writer->next_block);
+    if (status == RKS_OK)
+        status = rks_lmdb_delete_from(writer->env, RKS_LMDB_BLOCKS, &tail, sizeof(tail), err);
+    if (status == RKS_OK && rks_lmdb_count(writer->env, RKS_LMDB_BLOCKS) != writer->next_block)
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0,
+                          "%s: %" PRIu64 " blocks, its units have %" PRIu64, writer->data_path,
+                          rks_lmdb_count(writer->env, RKS_LMDB_BLOCKS), writer->next_block);
+    size_t count = writer->units.count;
+    if (count > 0)
+        writer->rows =
+            writer->units.first_rows[count - 1] + writer->units.summaries[count - 1].samples;
+    writer->resumed_blocks = writer->next_block;
+    return status;
+}
+
+static rks_status open_part(rks_shard_writer *writer, rks_error *err)
+{
+    struct stat info;
+    if (lstat(writer->manifest_path, &info) == 0)
+        return rks_fail(err, RKS_ERR_STATE, 0, "%s: this shard is sealed", writer->manifest_path);
+    if (errno != ENOENT)
+        return rks_fail_errno(err, errno, "%s", writer->manifest_path);
+    if (lstat(writer->data_path, &info) == 0 && !S_ISREG(info.st_mode))
+        return rks_fail(err, RKS_ERR_STATE, 0, "%s: not a regular file", writer->data_path);
+    rks_status status = rks_lmdb_open(writer->data_path, false, &writer->env, err);
+    if (status != RKS_OK)
+        return status;
+    uint64_t page = rks_lmdb_page_size(writer->env);
+    uint64_t pages = rks_round_up(writer->block_limit, page);
+    writer->block_limit = (size_t)((pages < 2 * page ? 2 * page : pages) - RKS_VALUE_IN_PAGE);
+    status = resume(writer, err);
+    if (status == RKS_OK) {
+        writer->digester = rks_digester_create(err);
+        status = writer->digester == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    }
+    return status == RKS_OK ? rks_committer_create(writer->env, &writer->committer, err) : status;
+}
+
+rks_status rks_shard_writer_open(const char *directory, const char *name,
+                                 const rks_shard_options *options, rks_shard_writer **writer,
+                                 rks_error *err)
+{
+    char *lock_path = NULL;
+    rks_shard_writer *opened = rks_alloc(1, sizeof(*opened), err);
+    if (opened == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = take_options(opened, options, err);
+    if (status == RKS_OK)
+        status = make_paths(opened, directory, name, &lock_path, err);
+    if (status == RKS_OK)
+        status = rks_part_lock_take(lock_path, &opened->lock, err);
+    if (status == RKS_OK)
+        status = open_part(opened, err);
+    if (status == RKS_OK) {
+        *writer = opened;
+        opened = NULL;
+    }
+    rks_free(lock_path);
+    rks_shard_writer_close(opened);
+    return status;
+}
+
+const rks_unit_summary *rks_shard_writer_units(const rks_shard_writer *writer, size_t *count)
+{
+    *count = writer->units.count;
+    return writer->units.summaries;
+}
+
+/* ---- units ---- */
+
+static rks_status check_usable(const rks_shard_writer *writer, bool in_unit, rks_error *err)
+{
+    if (writer->sealed || writer->broken)
+        return rks_fail(err, RKS_ERR_STATE, 0, "%s: the shard %s", writer->data_path,
+                        writer->sealed ? "is sealed" : "failed before");
+    if (writer->in_unit != in_unit)
+        return rks_fail(err, RKS_ERR_STATE, 0, "%s: %s", writer->data_path,
+                        in_unit ? "no unit has begun" : "a unit has begun and not ended");
+    return RKS_OK;
+}
+
+rks_status rks_shard_writer_begin(rks_shard_writer *writer, uint64_t unit, const char *key_name,
+                                  uint64_t first_source_row, rks_error *err)
+{
+    rks_status status = check_usable(writer, false, err);
+    if (status != RKS_OK)
+        return status;
+    if (unit > INT64_MAX)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "unit %" PRIu64 " is out of range", unit);
+    for (size_t i = 0; i < writer->units.count; i++)
+        if (writer->units.summaries[i].unit == unit)
+            return rks_fail(err, RKS_ERR_STATE, 0, "%s: unit %" PRIu64 " is there already",
+                            writer->data_path, unit);
+    if (writer->derived_keys && (key_name == NULL || key_name[0] == '\0'))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "unit %" PRIu64 ": derived keys need its name",
+                        unit);
+    if (writer->derived_keys && !rks_key_name_fits(key_name))
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "unit %" PRIu64 ": its name, \"%s\", is too long for keys of %d bytes",
+                        unit, key_name, RKS_KEY_MAX);
+    rks_free(writer->key_name);
+    writer->key_name = NULL;
+    writer->key_name_size = 0;
+    if (writer->derived_keys) {
+        writer->key_name = rks_strdup(key_name, err);
+        if (writer->key_name == NULL)
+            return RKS_ERR_MEMORY;
+        writer->key_name_size = strlen(key_name);
+    }
+    writer->unit = (rks_unit_summary){.unit = unit, .first_source_row = first_source_row};
+    writer->in_unit = true;
+    writer->tuple_count = 0;
+    rks_digester_reset(writer->digester);
+    return RKS_OK;
+}
+
+/* Hands the block over, with the unit's record where it ends. */
+static rks_status flush_block(rks_shard_writer *writer, const rks_buffer *unit, rks_error *err)
+{
+    uint8_t *block = writer->block;
+    size_t size = writer->block_at;
+    uint64_t number = writer->next_block;
+    if (block != NULL) {
+        size_t least = rks_lmdb_page_size(writer->env) + 8;
+        if (size < least) { /* into overflow pages */
+            memset(block + size, 0, least - size);
+            size = least;
+        }
+        rks_block_info info = {writer->unit.unit, writer->block_first_row, writer->block_count};
+        rks_block_finish(block, size, &info);
+        writer->block = NULL;
+        writer->next_block++;
+    }
+    rks_status status =
+        rks_committer_put(writer->committer, number, block, size, writer->units.count, unit, err);
+    writer->broken = writer->broken || status != RKS_OK;
+    return status;
+}
+
+/* Room for a record at writer->block_at. */
+static rks_status place_record(rks_shard_writer *writer, uint64_t size, uint32_t align,
+                               uint64_t *begin, rks_error *err)
+{
+    *begin = writer->block == NULL ? 0 : rks_record_place(writer->block_at, align);
+    if (writer->block != NULL && *begin + size > writer->block_limit) {
+        rks_status status = flush_block(writer, NULL, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    if (writer->block == NULL) {
+        *begin = rks_record_place(RKS_BLOCK_HEADER, align);
+        uint64_t room = rks_round_up(*begin + size, 8);
+        if (room < writer->block_limit)
+            room = writer->block_limit;
+        rks_status status =
+            rks_committer_buffer(writer->committer, (size_t)room, &writer->block, err);
+        if (status != RKS_OK)
+            return status;
+        writer->block_at = RKS_BLOCK_HEADER;
+        writer->block_count = 0;
+        writer->block_first_row = writer->unit.samples;
+    }
+    return RKS_OK;
+}
+
+static void digest_tuple(rks_shard_writer *writer, uint64_t payload_hash, uint64_t key_hash,
+                         uint32_t length, uint32_t size)
+{
+    uint8_t *tuple = writer->tuples + RKS_DIGEST_TUPLE * writer->tuple_count++;
+    rks_store_u64(tuple, payload_hash);
+    rks_store_u64(tuple + 8, key_hash);
+    rks_store_u32(tuple + 16, length);
+    rks_store_u32(tuple + 20, size);
+    if (writer->tuple_count == RKS_DIGEST_TUPLES) {
+        rks_digester_update(writer->digester, writer->tuples, sizeof(writer->tuples));
+        writer->tuple_count = 0;
+    }
+}
+
+static rks_status check_key(const rks_shard_writer *writer, const void *key, size_t key_size,
+                            rks_error *err)
+{
+    if (writer->derived_keys && key != NULL)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a key is given, but keys are derived");
+    if (!writer->derived_keys && key == NULL)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "no key is given, and keys are not derived");
+    if (!writer->derived_keys && (key_size == 0 || key_size > RKS_KEY_MAX))
+        return rks_fail(err, RKS_ERR_DATA, 0, "key \"%.*s\" of %zu bytes: 1 to %d are possible",
+                        (int)(key_size < SHOWN_KEY ? key_size : SHOWN_KEY), (const char *)key,
+                        key_size, RKS_KEY_MAX);
+    return RKS_OK;
+}
+
+rks_status rks_shard_writer_add(rks_shard_writer *writer, const rks_value *values, const void *key,
+                                size_t key_size, uint32_t length, uint32_t source_row,
+                                rks_error *err)
+{
+    uint64_t size = 0, plain = 0, begin = 0;
+    uint32_t align = 0;
+    char derived[RKS_KEY_MAX + 1];
+    rks_status status = check_usable(writer, true, err);
+    if (status == RKS_OK)
+        status = check_key(writer, key, key_size, err);
+    if (status == RKS_OK)
+        status = rks_record_measure(writer->schema, values, &size, &align, &plain, err);
+    if (status != RKS_OK)
+        return status;
+    size_t stored = writer->derived_keys ? 0 : key_size;
+    if (writer->derived_keys) {
+        key_size = rks_key_derive(writer->key_name, writer->key_name_size,
+                                  writer->unit.first_source_row + source_row, derived);
+        key = derived;
+    }
+    if (size > writer->max_sample)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "sample \"%.*s\": %" PRIu64 " bytes, at most %" PRIu64 " are allowed",
+                        (int)(key_size < SHOWN_KEY ? key_size : SHOWN_KEY), (const char *)key, size,
+                        writer->max_sample);
+    status = place_record(writer, RKS_RECORD_HEADER + size + stored, align, &begin, err);
+    if (status != RKS_OK)
+        return status;
+
+    uint8_t *record = writer->block + begin;
+    uint8_t *end = record + RKS_RECORD_HEADER + size + stored;
+    memset(writer->block + writer->block_at, 0, begin - writer->block_at);
+    rks_record_write(writer->schema, values, record + RKS_RECORD_HEADER);
+    memcpy(record + RKS_RECORD_HEADER + size, key, stored);
+    writer->block_at = (size_t)rks_round_up((uint64_t)(end - writer->block), 8);
+    memset(end, 0, writer->block_at - (size_t)(end - writer->block));
+
+    uint64_t payload_hash = rks_checksum64(record + RKS_RECORD_HEADER, (size_t)size);
+    uint64_t key_hash = rks_key_hash(key, key_size);
+    uint64_t check =
+        rks_record_digest(payload_hash, writer->shard_id, writer->rows + writer->unit.samples,
+                          key_hash, length, (uint32_t)size);
+    rks_record_header_put(record, (uint32_t)size, length, check, (uint16_t)stored, align,
+                          source_row);
+    digest_tuple(writer, payload_hash, key_hash, length, (uint32_t)size);
+    writer->block_count++;
+    writer->unit.samples++;
+    writer->unit.bytes += plain + stored;
+    return RKS_OK;
+}
+
+rks_status rks_shard_writer_end(rks_shard_writer *writer, uint64_t seen, uint64_t filtered,
+                                uint64_t bad, rks_error *err)
+{
+    rks_buffer record = {0};
+    rks_status status = check_usable(writer, true, err);
+    if (status != RKS_OK)
+        return status;
+    rks_digester_update(writer->digester, writer->tuples, RKS_DIGEST_TUPLE * writer->tuple_count);
+    writer->tuple_count = 0;
+    rks_unit_summary summary = writer->unit;
+    summary.seen = seen;
+    summary.filtered = filtered;
+    summary.bad = bad;
+    summary.digest = rks_digester_result(writer->digester);
+    status = rks_unit_encode(&summary, writer->rows,
+                             writer->next_block + (writer->block != NULL ? 1 : 0), writer->key_name,
+                             &record, err);
+    if (status == RKS_OK)
+        status = flush_block(writer, &record, err);
+    if (status == RKS_OK)
+        status = rks_unit_list_add(&writer->units, &summary, writer->rows, writer->key_name, err);
+    if (status == RKS_OK) {
+        writer->rows += summary.samples;
+        writer->in_unit = false;
+    }
+    writer->broken = writer->broken || status != RKS_OK;
+    rks_buffer_free(&record);
+    return status;
+}
+
+/* ---- the end ---- */
+
+/* Size, first pages and sums of the file, which nobody writes any more; then the manifest. */
+static rks_status finish_file(rks_shard_writer *writer, rks_manifest *manifest, rks_error *err)
+{
+    int fd = -1;
+    uint8_t *head = NULL;
+    char *text = NULL;
+    size_t size = 0;
+    rks_status status = rks_file_open(writer->data_path, &fd, &manifest->file_size, err);
+    if (status != RKS_OK)
+        return status;
+    head = rks_alloc_raw(2, manifest->page_size, err);
+    status = head == NULL ? RKS_ERR_MEMORY
+                          : rks_file_read_at(fd, writer->data_path, 0, head,
+                                             2 * (size_t)manifest->page_size, err);
+    if (status == RKS_OK)
+        manifest->head = rks_checksum128(head, 2 * (size_t)manifest->page_size);
+    if (status == RKS_OK)
+        status = rks_sums_write(writer->data_path, manifest->file_size, writer->sums_path,
+                                &manifest->sums, err);
+    if (status == RKS_OK)
+        status = rks_manifest_encode(manifest, &text, &size, NULL, err);
+    if (status == RKS_OK)
+        status = rks_file_replace(writer->manifest_path, text, size, err);
+    rks_free(text);
+    rks_free(head);
+    close(fd);
+    return status;
+}
+
+rks_status rks_shard_writer_seal(rks_shard_writer *writer, rks_error *err)
+{
+    rks_status status = check_usable(writer, false, err);
+    if (status != RKS_OK)
+        return status;
+    rks_manifest manifest = {.shard_id = writer->shard_id,
+                             .build_id = writer->build_id,
+                             .page_size = rks_lmdb_page_size(writer->env),
+                             .samples = writer->rows,
+                             .schema = writer->schema,
+                             .derived_keys = writer->derived_keys,
+                             .index = writer->index,
+                             .index_count = writer->index_count,
+                             .unit_count = writer->units.count};
+    for (size_t i = 0; i < writer->units.count; i++)
+        manifest.bytes += writer->units.summaries[i].bytes;
+    status = rks_committer_flush(writer->committer, err);
+    rks_committer_free(writer->committer);
+    writer->committer = NULL;
+    writer->broken = true; /* whatever stops us here is repaired by opening again */
+    if (status == RKS_OK)
+        status = rks_seal_index(writer, &manifest, err);
+    rks_lmdb_close(writer->env);
+    writer->env = NULL;
+    if (status == RKS_OK)
+        status = finish_file(writer, &manifest, err);
+    rks_free(manifest.segments);
+    if (status == RKS_OK) {
+        writer->sealed = true;
+        writer->broken = false;
+        rks_part_lock_release(writer->lock);
+        writer->lock = NULL;
+    }
+    return status;
+}
+
+void rks_shard_writer_close(rks_shard_writer *writer)
+{
+    if (writer == NULL)
+        return;
+    if (writer->committer != NULL) {
+        rks_committer_drop(writer->committer, writer->block);
+        rks_committer_free(writer->committer); /* commits the finished units */
+    }
+    rks_lmdb_close(writer->env);
+    rks_part_lock_release(writer->lock);
+    rks_unit_list_free(&writer->units);
+    rks_digester_free(writer->digester);
+    rks_schema_free(writer->schema);
+    rks_free(writer->index);
+    rks_free(writer->key_name);
+    rks_free(writer->data_path);
+    rks_free(writer->sums_path);
+    rks_free(writer->manifest_path);
+    rks_free(writer);
+}

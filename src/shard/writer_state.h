@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * writer_state.h: what shard_writer.c and seal.c share. */
+#ifndef RKS_SHARD_WRITER_STATE_H
+#define RKS_SHARD_WRITER_STATE_H
+
+#include "shard/block.h"
+#include "shard/committer.h"
+#include "shard/lmdb_env.h"
+#include "shard/manifest.h"
+#include "shard/part_lock.h"
+#include "shard/shard_writer.h"
+
+enum { RKS_DIGEST_TUPLE = 24, RKS_DIGEST_TUPLES = 128 };
+
+struct rks_shard_writer {
+    char *data_path; /* NAME.rks */
+    char *sums_path;
+    char *manifest_path;
+    rks_part_lock *lock;
+    rks_lmdb *env;            /* the committer's while there is one */
+    rks_committer *committer; /* NULL once sealed or failed to start */
+
+    rks_schema *schema;
+    rks_digest build_id;
+    rks_digest shard_id;
+    uint64_t max_sample;
+    size_t block_limit; /* bytes of an ordinary block */
+    uint32_t *index;    /* columns of the schema */
+    size_t index_count;
+    bool derived_keys;
+    bool sealed;
+    bool broken; /* a unit lost bytes on the way: only close is left */
+
+    rks_unit_list units; /* finished, in file order */
+    uint64_t rows;       /* in them */
+    uint64_t next_block;
+    uint64_t resumed_blocks; /* that an earlier writer left: the seal checks them */
+
+    bool in_unit;
+    rks_unit_summary unit;
+    char *key_name;
+    size_t key_name_size;
+    rks_digester *digester;
+    uint8_t tuples[RKS_DIGEST_TUPLE * RKS_DIGEST_TUPLES]; /* not digested yet */
+    size_t tuple_count;
+
+    uint8_t *block; /* being filled; NULL: none */
+    size_t block_at;
+    uint32_t block_count;
+    uint64_t block_first_row;
+};
+
+/* Writes the index into the file: what the committer put is committed, env is ours. On success
+ * `manifest`, whose identity and schema are borrowed from the writer, is complete but for what
+ * describes the finished file. */
+rks_status rks_seal_index(rks_shard_writer *writer, rks_manifest *manifest, rks_error *err);
+/* Keys of the database `index` below this one are not of the seal's. */
+#define RKS_SEGMENT_KEYS_FROM "c"
+#define RKS_PART_KEY "build"
+
+#endif
