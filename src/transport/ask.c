@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * ask.c: the callers' side: requests, notes and what else goes into the mailbox. */
+#include "transport/internal.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+static rks_status check_call(rks_engine *engine, uint32_t peer, rks_error *err)
+{
+    if (atomic_load(&engine->closing))
+        return rks_fail(err, RKS_ERR_STATE, 0, "the engine is closing");
+    if (!atomic_load(&engine->joined))
+        return rks_fail(err, RKS_ERR_STATE, 0, "the engine has not joined its peers");
+    if (peer >= engine->options.size)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "rank %" PRIu32 " of %" PRIu32, peer,
+                        engine->options.size);
+    return RKS_OK;
+}
+
+static void outgoing_sent(rks_frame *frame)
+{
+    rks_free((uint8_t *)frame - offsetof(rks_outgoing, frame));
+}
+
+static void run_send(rks_engine *engine, rks_command *command)
+{
+    rks_peer_send(engine, (rks_outgoing *)(void *)command); /* its first member */
+}
+
+static void run_keep(rks_engine *engine, rks_command *command)
+{
+    rks_peer_keep(engine, (rks_outgoing *)(void *)command);
+}
+
+/* Checks the call and copies the body. */
+static rks_status outgoing_new(rks_engine *engine, uint32_t peer, enum rks_service service,
+                               const void *body, size_t size, rks_outgoing **outgoing,
+                               rks_error *err)
+{
+    rks_status status = check_call(engine, peer, err);
+    if (status != RKS_OK)
+        return status;
+    if (service < 0 || service >= RKS_SERVICES)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "no service has number %d", (int)service);
+    if (size > engine->options.max_frame)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "%zu bytes for rank %" PRIu32 " are above the limit of %" PRIu64, size,
+                        peer, engine->options.max_frame);
+    rks_outgoing *made = rks_alloc_raw(1, sizeof(*made) + size, err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    memset(made, 0, sizeof(*made));
+    made->command.run = run_send;
+    made->frame.sent = outgoing_sent;
+    made->peer = peer;
+    made->service = (uint16_t)service;
+    made->size = size;
+    if (size > 0)
+        memcpy(made->body, body, size);
+    *outgoing = made;
+    return RKS_OK;
+}
+
+static rks_status post(rks_engine *engine, rks_outgoing *outgoing, rks_error *err)
+{
+    if (rks_engine_post(engine, &outgoing->command))
+        return RKS_OK;
+    rks_free(outgoing->pending);
+    rks_free(outgoing);
+    return rks_fail(err, RKS_ERR_STATE, 0, "the engine is closed");
+}
+
+rks_status rks_engine_request(rks_engine *engine, uint32_t peer, enum rks_service service,
+                              const void *body, size_t size, const char *phase,
+                              const rks_reply_sink *sink, rks_error *err)
+{
+    rks_outgoing *outgoing = NULL;
+    rks_status status = outgoing_new(engine, peer, service, body, size, &outgoing, err);
+    if (status != RKS_OK)
+        return status;
+    outgoing->pending = rks_alloc(1, sizeof(*outgoing->pending), err);
+    if (outgoing->pending == NULL) {
+        rks_free(outgoing);
+        return RKS_ERR_MEMORY;
+    }
+    outgoing->pending->peer = peer;
+    outgoing->pending->phase = phase;
+    outgoing->pending->sink = *sink;
+    return post(engine, outgoing, err);
+}
+
+rks_status rks_engine_note(rks_engine *engine, uint32_t peer, enum rks_service service,
+                           const void *body, size_t size, rks_error *err)
+{
+    rks_outgoing *outgoing = NULL;
+    rks_status status = outgoing_new(engine, peer, service, body, size, &outgoing, err);
+    if (status != RKS_OK)
+        return status;
+    rks_frame_set(&outgoing->frame, RKS_FRAME_NOTE, 0, outgoing->service, outgoing->body, size);
+    return post(engine, outgoing, err);
+}
+
+rks_status rks_engine_keep(rks_engine *engine, uint32_t peer, rks_error *err)
+{
+    rks_outgoing *outgoing = NULL;
+    rks_status status = outgoing_new(engine, peer, RKS_SERVICE_GROUP, NULL, 0, &outgoing, err);
+    if (status != RKS_OK)
+        return status;
+    outgoing->command.run = run_keep;
+    rks_frame_set(&outgoing->frame, RKS_FRAME_KEEP, 0, 0, NULL, 0);
+    return post(engine, outgoing, err);
+}
+
+/* ---- giving up ------------------------------------------------------------------------------- */
+
+typedef struct surrender {
+    rks_command command;
+    uint32_t peer;
+    rks_error err;
+} surrender;
+
+static void run_give_up(rks_engine *engine, rks_command *command)
+{
+    surrender *given = (surrender *)(void *)command;
+    rks_peer_give_up(engine, given->peer, &given->err);
+    rks_free(given);
+}
+
+void rks_engine_give_up(rks_engine *engine, uint32_t peer, const rks_error *err)
+{
+    if (check_call(engine, peer, NULL) != RKS_OK)
+        return;
+    surrender *given = NULL;
+    /* Without it requests would wait for T at most: the peer has failed, and falls silent. */
+    given = rks_alloc(1, sizeof(*given), NULL);
+    if (given == NULL)
+        return;
+    given->command.run = run_give_up;
+    given->peer = peer;
+    given->err = *err;
+    if (!rks_engine_post(engine, &given->command))
+        rks_free(given);
+}
+
+/* ---- asking and waiting ------------------------------------------------------------------------
+ */
+
+/* Shared by the caller and the engine thread: whoever leaves last frees it. */
+typedef struct waiter {
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+    uint32_t users; /* guarded by mutex, as all below */
+    bool done;
+    size_t max_reply;
+    uint8_t *reply;
+    size_t size;
+    rks_status too_large;
+    rks_status status;
+    rks_error err;
+} waiter;
+
+static void waiter_leave(waiter *w)
+{
+    pthread_mutex_lock(&w->mutex);
+    bool last = --w->users == 0;
+    pthread_mutex_unlock(&w->mutex);
+    if (!last)
+        return;
+    pthread_cond_destroy(&w->cond);
+    pthread_mutex_destroy(&w->mutex);
+    rks_free(w->reply);
+    rks_free(w);
+}
+
+static waiter *waiter_new(size_t max_reply, rks_error *err)
+{
+    waiter *w = rks_alloc(1, sizeof(*w), err);
+    if (w == NULL)
+        return NULL;
+    w->users = 2;
+    w->max_reply = max_reply;
+    pthread_mutex_init(&w->mutex, NULL);
+    int error = rks_cond_init(&w->cond);
+    if (error == 0)
+        return w;
+    rks_fail_errno(err, error, "condition variable");
+    pthread_mutex_destroy(&w->mutex);
+    rks_free(w);
+    return NULL;
+}
+
+/* Until `done` nobody but the engine thread looks at the reply: no lock. */
+static void *waiter_place(void *user, size_t size)
+{
+    waiter *w = user;
+    w->size = size;
+    if (size > w->max_reply) {
+        w->too_large = RKS_ERR_PEER;
+        return NULL;
+    }
+    w->reply = rks_alloc_raw(size, 1, NULL);
+    return w->reply;
+}
+
+static void waiter_done(void *user, const rks_error *err)
+{
+    waiter *w = user;
+    pthread_mutex_lock(&w->mutex);
+    w->done = true;
+    if (err != NULL) {
+        w->err = *err;
+        w->status = (rks_status)err->status;
+    }
+    if (w->too_large != RKS_OK)
+        w->status = rks_fail(&w->err, w->too_large, 0, "a reply of %zu bytes, not at most %zu",
+                             w->size, w->max_reply);
+    pthread_cond_signal(&w->cond);
+    pthread_mutex_unlock(&w->mutex);
+    waiter_leave(w);
+}
+
+rks_status rks_engine_ask(rks_engine *engine, uint32_t peer, enum rks_service service,
+                          const void *body, size_t size, size_t max_reply, const char *phase,
+                          uint8_t **reply, size_t *reply_size, rks_error *err)
+{
+    waiter *w = waiter_new(max_reply, err);
+    if (w == NULL)
+        return RKS_ERR_MEMORY;
+    rks_reply_sink sink = {waiter_place, waiter_done, w};
+    rks_status status = rks_engine_request(engine, peer, service, body, size, phase, &sink, err);
+    if (status != RKS_OK) {
+        w->users = 1; /* the engine has not seen it */
+        waiter_leave(w);
+        return status;
+    }
+    pthread_mutex_lock(&w->mutex);
+    while (!w->done && status == RKS_OK) {
+        rks_cond_wait_ms(&w->cond, &w->mutex, RKS_WAIT_SLICE_MS);
+        if (w->done)
+            break;
+        pthread_mutex_unlock(&w->mutex);
+        status = rks_check_interrupt(err);
+        pthread_mutex_lock(&w->mutex);
+    }
+    if (status == RKS_OK)
+        status = w->status;
+    if (status == RKS_OK) {
+        *reply = w->reply;
+        *reply_size = w->size;
+        w->reply = NULL;
+    } else if (w->done && w->status == status && err != NULL)
+        *err = w->err;
+    pthread_mutex_unlock(&w->mutex);
+    waiter_leave(w);
+    return status;
+}

@@ -1,0 +1,661 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * connection.c: one stream: its handshake, its frames in, its end.
+ *
+ * Headers and small frames are read into the engine's stage; a body goes straight to where it
+ * belongs. Before the peer has proved the secret nothing is allocated for it, and only a hello and
+ * a proof are listened to.
+ */
+#include "transport/internal.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+enum { REFUSALS_LOGGED_EACH_MS = 60000 };
+
+/* ---- end ---------------------------------------------------------------------------------- */
+
+static void connection_free(rks_connection *connection)
+{
+    if (connection->link != NULL) {
+        *connection->link = connection->next;
+        if (connection->next != NULL)
+            connection->next->link = connection->link;
+    }
+    rks_free(connection);
+}
+
+void rks_connection_unref(rks_connection *connection)
+{
+    connection->references--;
+    if (connection->references == 0 && connection->state == RKS_CONNECTION_OVER &&
+        !connection->stream_open)
+        connection_free(connection);
+}
+
+static void log_refusal(rks_engine *engine, const rks_error *why)
+{
+    atomic_fetch_add(&engine->refused, 1);
+    uint64_t now = rks_now_ms();
+    if (engine->refusal_logged_ms != 0 && now - engine->refusal_logged_ms < REFUSALS_LOGGED_EACH_MS)
+        return;
+    engine->refusal_logged_ms = now;
+    rks_log("rank %u refused a connection: %s", engine->options.rank, why->text);
+}
+
+static void forget_frame_in(rks_connection *connection)
+{
+    if (connection->request != NULL)
+        rks_request_drop(connection->request);
+    else if (connection->body != NULL && connection->frame.type == RKS_FRAME_NOTE)
+        rks_free(connection->body);
+    connection->request = NULL;
+    connection->receiving = NULL;
+    connection->body = NULL;
+}
+
+static void proven(rks_connection *connection)
+{
+    if (connection->unproven)
+        connection->engine->unproven--;
+    connection->unproven = false;
+    rks_wipe(&connection->hello.own_nonce, sizeof(connection->hello.own_nonce));
+}
+
+void rks_connection_lose(rks_connection *connection, const rks_error *why)
+{
+    rks_engine *engine = connection->engine;
+    if (connection->state == RKS_CONNECTION_OVER)
+        return;
+    bool was_open = connection->state == RKS_CONNECTION_OPEN;
+    connection->state = RKS_CONNECTION_OVER;
+    if (connection->stream_open)
+        rks_stream_close(connection->stream);
+    if (connection->receiving != NULL)
+        rks_connection_drop_reply(connection); /* its request is among the peer's */
+    forget_frame_in(connection);
+    if (connection->initiator || was_open)
+        rks_peer_ended(connection, why);
+    else if (!engine->ending && !connection->ending)
+        log_refusal(engine, why);
+    if (connection->unproven) {
+        proven(connection);
+        rks_engine_admit(engine);
+    }
+}
+
+__attribute__((format(printf, 4, 5))) static void
+lose(rks_connection *connection, rks_status status, int64_t cause, const char *format, ...)
+{
+    char text[160];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    rks_error why;
+    rks_fail(&why, status, cause, "%s", text);
+    rks_connection_lose(connection, &why);
+}
+
+void rks_connection_drop_reply(rks_connection *connection)
+{
+    connection->receiving = NULL;
+    connection->body = NULL;
+}
+
+/* ---- handshake ---------------------------------------------------------------------------- */
+
+static void say_hello(rks_connection *connection)
+{
+    rks_hello_encode(&connection->hello, connection->says_hello.body);
+    rks_connection_say(connection, &connection->says_hello, RKS_FRAME_HELLO, RKS_HELLO_BODY);
+}
+
+static void say_proof(rks_connection *connection)
+{
+    rks_hello_prove(&connection->hello, connection->says_proof.body);
+    rks_connection_say(connection, &connection->says_proof, RKS_FRAME_PROOF, RKS_PROOF_SIZE);
+}
+
+static void take_hello(rks_connection *connection)
+{
+    rks_error err;
+    if (connection->hello.heard) {
+        lose(connection, RKS_ERR_PEER, 0, "said hello twice");
+        return;
+    }
+    rks_status status = rks_hello_take(&connection->hello, connection->small, &err);
+    if (status == RKS_OK || status == RKS_ERR_UNSUPPORTED) {
+        connection->rank = connection->hello.peer_rank;
+        if (!connection->initiator)
+            say_hello(connection);
+        else if (status == RKS_OK)
+            say_proof(connection);
+    }
+    if (status != RKS_OK)
+        rks_connection_lose(connection, &err);
+}
+
+static void refusal_sent(rks_frame *frame)
+{
+    rks_free((uint8_t *)frame - offsetof(rks_outgoing, frame));
+}
+
+/* The peer has proved itself but is not wanted: it hears why, and closes. */
+static void refuse_proven(rks_connection *connection, rks_error *why)
+{
+    log_refusal(connection->engine, why);
+    rks_error_place(why, connection->engine->options.rank, connection->engine->address.host);
+    say_proof(connection);
+    rks_outgoing *outgoing = rks_alloc(1, sizeof(*outgoing) + sizeof(*why), NULL);
+    if (outgoing != NULL) {
+        memcpy(outgoing->body, why, sizeof(*why));
+        outgoing->frame.sent = refusal_sent;
+        rks_frame_set(&outgoing->frame, RKS_FRAME_ERROR, 0, 0, outgoing->body, sizeof(*why));
+        rks_connection_send(connection, &outgoing->frame);
+    }
+    connection->ending = true;
+}
+
+static void take_proof(rks_connection *connection)
+{
+    rks_error err;
+    if (connection->ending || !rks_hello_proved(&connection->hello, connection->small)) {
+        lose(connection, RKS_ERR_PEER, 0,
+             connection->initiator ? "answered without the job's secret"
+                                   : "no proof of the job's secret");
+        return;
+    }
+    if (!connection->initiator && rks_peer_accepted(connection, &err) != RKS_OK) {
+        refuse_proven(connection, &err);
+        return;
+    }
+    connection->state = RKS_CONNECTION_OPEN;
+    connection->heard_ms = rks_now_ms();
+    if (connection->initiator) {
+        proven(connection);
+        rks_peer_opened(connection);
+        return;
+    }
+    say_proof(connection);
+    proven(connection);
+    rks_engine_admit(connection->engine);
+}
+
+/* ---- frames in ---------------------------------------------------------------------------- */
+
+static bool in_place(const rks_connection *connection, uint16_t type)
+{
+    if (connection->state == RKS_CONNECTION_HELLO)
+        return type == RKS_FRAME_HELLO || (type == RKS_FRAME_PROOF && connection->hello.heard) ||
+               (type == RKS_FRAME_ERROR && connection->initiator && connection->hello.heard);
+    switch (type) {
+    case RKS_FRAME_PING:
+    case RKS_FRAME_PONG:
+    case RKS_FRAME_BYE:
+        return true;
+    case RKS_FRAME_REPLY:
+    case RKS_FRAME_ERROR:
+        return connection->initiator;
+    case RKS_FRAME_REQUEST:
+    case RKS_FRAME_NOTE:
+    case RKS_FRAME_KEEP:
+        return !connection->initiator;
+    default:
+        return false;
+    }
+}
+
+static void begin_request(rks_connection *connection)
+{
+    size_t size = connection->frame.size;
+    connection->request = rks_request_create(connection, &connection->frame, size);
+    if (connection->request != NULL) {
+        connection->body = connection->request->body;
+        return;
+    }
+    /* Without its body the request can still be answered. */
+    connection->request = rks_request_create(connection, &connection->frame, 0);
+    if (connection->request == NULL)
+        lose(connection, RKS_ERR_MEMORY, 0, "no memory for a request of %zu bytes", size);
+}
+
+static void begin_reply(rks_connection *connection)
+{
+    rks_engine *engine = connection->engine;
+    size_t size = connection->frame.size;
+    rks_pending *pending = rks_pending_find(engine, connection->rank, connection->frame.id);
+    if (pending == NULL) {
+        atomic_fetch_add(&engine->strays, 1);
+        return;
+    }
+    connection->body = pending->sink.place(pending->sink.user, size);
+    connection->receiving = pending;
+    if (connection->body == NULL && size > 0) {
+        rks_error err;
+        rks_fail(&err, RKS_ERR_MEMORY, 0, "no memory for a reply of %zu bytes from rank %u", size,
+                 connection->rank);
+        connection->receiving = NULL;
+        rks_pending_done(engine, pending, &err);
+    }
+}
+
+/* The header is complete. */
+static void begin_frame(rks_connection *connection)
+{
+    rks_error err;
+    if (rks_frame_decode(connection->header, connection->engine->options.max_frame,
+                         &connection->frame, &err) != RKS_OK) {
+        rks_connection_lose(connection, &err);
+        return;
+    }
+    uint16_t type = connection->frame.type;
+    if (!in_place(connection, type)) {
+        lose(connection, RKS_ERR_PEER, 0, "frame of type %u out of place", type);
+        return;
+    }
+    connection->body = NULL;
+    connection->body_got = 0;
+    if (type == RKS_FRAME_HELLO || type == RKS_FRAME_PROOF || type == RKS_FRAME_ERROR)
+        connection->body = connection->small;
+    else if (type == RKS_FRAME_REQUEST)
+        begin_request(connection);
+    else if (type == RKS_FRAME_REPLY)
+        begin_reply(connection);
+    else if (type == RKS_FRAME_NOTE && connection->frame.size > 0) {
+        connection->body = rks_alloc_raw(connection->frame.size, 1, NULL);
+        if (connection->body == NULL)
+            lose(connection, RKS_ERR_MEMORY, 0, "no memory for a note of %llu bytes",
+                 (unsigned long long)connection->frame.size);
+    }
+}
+
+static void take_request(rks_connection *connection)
+{
+    rks_request *request = connection->request;
+    connection->request = NULL;
+    connection->body = NULL;
+    if (request->size < connection->frame.size) {
+        rks_error err;
+        rks_fail(&err, RKS_ERR_MEMORY, 0, "no memory for a request of %llu bytes",
+                 (unsigned long long)connection->frame.size);
+        rks_request_fail(request, &err);
+        return;
+    }
+    rks_pool_serve(connection->engine, request);
+    rks_connection_pause_if_full(connection);
+}
+
+static void take_error(rks_connection *connection)
+{
+    rks_error err;
+    memcpy(&err, connection->small, sizeof(err));
+    rks_error_sanitize(&err);
+    if (connection->frame.id == 0) {
+        lose(connection, (rks_status)err.status, err.cause, "refused the connection: %.120s",
+             err.text);
+        return;
+    }
+    rks_pending *pending =
+        rks_pending_find(connection->engine, connection->rank, connection->frame.id);
+    if (pending == NULL)
+        atomic_fetch_add(&connection->engine->strays, 1);
+    else
+        rks_pending_done(connection->engine, pending, &err);
+}
+
+static void take_bye(rks_connection *connection)
+{
+    connection->bye = true;
+    if (connection->ending && !connection->finished)
+        return; /* it still reads what is queued for it */
+    rks_error over = {.status = RKS_OK, .rank = -1};
+    rks_connection_lose(connection, &over);
+}
+
+static void take_reply(rks_connection *connection)
+{
+    rks_pending *pending = connection->receiving;
+    connection->receiving = NULL;
+    connection->body = NULL;
+    if (pending != NULL)
+        rks_pending_done(connection->engine, pending, NULL);
+}
+
+static void take_note(rks_connection *connection)
+{
+    uint8_t *body = connection->body;
+    connection->body = NULL;
+    rks_handlers_note(connection->engine, connection->frame.service, connection->rank,
+                      body != NULL ? body : connection->small, connection->frame.size);
+    rks_free(body);
+}
+
+/* The frame is complete. */
+static void take_frame(rks_connection *connection)
+{
+    uint16_t type = connection->frame.type;
+    connection->header_got = 0;
+    if (type != RKS_FRAME_REPLY && connection->body != NULL &&
+        !rks_frame_body_good(connection->header, connection->body, connection->frame.size)) {
+        lose(connection, RKS_ERR_PEER, 0, "frame with a wrong check");
+        return;
+    }
+    atomic_fetch_add_explicit(&connection->engine->frames_received, 1, memory_order_relaxed);
+    switch (type) {
+    case RKS_FRAME_HELLO:
+        take_hello(connection);
+        break;
+    case RKS_FRAME_PROOF:
+        take_proof(connection);
+        break;
+    case RKS_FRAME_PING:
+        rks_connection_say(connection, &connection->says_pong, RKS_FRAME_PONG, 0);
+        break;
+    case RKS_FRAME_REQUEST:
+        take_request(connection);
+        break;
+    case RKS_FRAME_REPLY:
+        take_reply(connection);
+        break;
+    case RKS_FRAME_ERROR:
+        take_error(connection);
+        break;
+    case RKS_FRAME_NOTE:
+        take_note(connection);
+        break;
+    case RKS_FRAME_BYE:
+        take_bye(connection);
+        break;
+    case RKS_FRAME_KEEP:
+        connection->kept = true;
+        rks_engine_beat(connection->engine);
+        break;
+    default: /* a pong: that it came is all */
+        break;
+    }
+}
+
+static size_t body_left(const rks_connection *connection)
+{
+    return connection->frame.size - connection->body_got;
+}
+
+static bool has_header(const rks_connection *connection)
+{
+    return connection->header_got == RKS_FRAME_HEADER;
+}
+
+static void on_body(rks_connection *connection, size_t size)
+{
+    connection->body_got += size;
+    if (connection->body_got == connection->frame.size)
+        take_frame(connection);
+}
+
+/* Bytes that lie in the stage: headers, small bodies, and what is dropped. */
+static void consume(rks_connection *connection, const uint8_t *bytes, size_t size)
+{
+    while (size > 0 && connection->state != RKS_CONNECTION_OVER) {
+        size_t taken;
+        if (!has_header(connection)) {
+            taken = RKS_FRAME_HEADER - connection->header_got;
+            taken = taken < size ? taken : size;
+            memcpy(connection->header + connection->header_got, bytes, taken);
+            connection->header_got += taken;
+            if (has_header(connection)) {
+                begin_frame(connection);
+                if (connection->state != RKS_CONNECTION_OVER && connection->frame.size == 0)
+                    take_frame(connection);
+            }
+        } else {
+            taken = body_left(connection) < size ? body_left(connection) : size;
+            if (connection->body != NULL)
+                memcpy(connection->body + connection->body_got, bytes, taken);
+            on_body(connection, taken);
+        }
+        bytes += taken;
+        size -= taken;
+    }
+}
+
+static void *on_room(void *user, size_t *size)
+{
+    rks_connection *connection = user;
+    connection->direct = has_header(connection) && connection->body != NULL;
+    if (connection->direct) {
+        *size = body_left(connection);
+        return connection->body + connection->body_got;
+    }
+    *size = RKS_STAGE_SIZE;
+    if (has_header(connection) && body_left(connection) < RKS_STAGE_SIZE)
+        *size = body_left(connection);
+    else if (!has_header(connection) && connection->initiator)
+        *size = RKS_FRAME_HEADER - connection->header_got; /* a reply's body goes to its place */
+    return connection->engine->stage;
+}
+
+static void on_received(void *user, size_t size)
+{
+    rks_connection *connection = user;
+    if (connection->state == RKS_CONNECTION_OVER)
+        return;
+    connection->heard_ms = rks_now_ms();
+    atomic_fetch_add_explicit(&connection->engine->bytes_received, size, memory_order_relaxed);
+    if (connection->direct)
+        on_body(connection, size);
+    else
+        consume(connection, connection->engine->stage, size);
+}
+
+static void on_ended(void *user, int error)
+{
+    rks_connection *connection = user;
+    if (connection->state == RKS_CONNECTION_OVER)
+        return;
+    if (connection->finished) {
+        rks_error over = {.status = RKS_OK, .rank = -1};
+        rks_connection_lose(connection, &over);
+        return;
+    }
+    connection->hung_up = error == 0 || error == ECONNRESET || error == EPIPE;
+    bool hello = connection->state == RKS_CONNECTION_HELLO;
+    if (error == 0)
+        lose(connection, RKS_ERR_PEER, 0,
+             !hello ? "closed the connection"
+             : connection->hello.heard && connection->initiator
+                 ? "refused this side's proof of the job's secret"
+                 : "closed the connection before it proved itself");
+    else if (error == ETIMEDOUT)
+        lose(connection, RKS_ERR_TIMEOUT, error, "acknowledged nothing for %u ms",
+             connection->engine->options.silence_ms);
+    else {
+        rks_error why;
+        rks_fail_errno(&why, error, "connection lost");
+        why.status = RKS_ERR_PEER;
+        rks_connection_lose(connection, &why);
+    }
+}
+
+/* ---- begin -------------------------------------------------------------------------------- */
+
+static void begin_hello(rks_connection *connection)
+{
+    connection->state = RKS_CONNECTION_HELLO;
+    rks_stream_tune(connection->stream, connection->engine->options.silence_ms);
+    int error = rks_stream_read(connection->stream, true);
+    if (error != 0)
+        lose(connection, RKS_ERR_IO, error, "reading failed");
+    else if (connection->initiator)
+        say_hello(connection);
+}
+
+static void on_connected(void *user, int error)
+{
+    rks_connection *connection = user;
+    if (connection->state == RKS_CONNECTION_OVER)
+        return;
+    if (error == 0) {
+        begin_hello(connection);
+        return;
+    }
+    char where[64];
+    rks_address_format(&connection->engine->addresses[connection->rank], where, sizeof(where));
+    rks_error why;
+    rks_fail_errno(&why, error, "no connection to %s", where);
+    why.status = error == ETIMEDOUT ? RKS_ERR_TIMEOUT : RKS_ERR_PEER;
+    rks_connection_lose(connection, &why);
+}
+
+static void on_written(void *user, int error)
+{
+    rks_connection_written(user, error);
+}
+
+static void on_closed(void *user)
+{
+    rks_connection *connection = user;
+    rks_engine *engine = connection->engine;
+    connection->stream_open = false;
+    rks_connection_forget_frames(connection);
+    if (connection->references == 0)
+        connection_free(connection);
+    rks_engine_stream_closed(engine);
+}
+
+static const rks_stream_ops STREAM_OPS = {
+    on_connected, on_room, on_received, on_ended, on_written, on_closed,
+};
+
+static rks_connection *connection_new(rks_engine *engine, bool initiator, uint32_t rank,
+                                      rks_error *err)
+{
+    rks_connection *connection = rks_alloc(1, sizeof(*connection), err);
+    if (connection == NULL)
+        return NULL;
+    connection->engine = engine;
+    connection->initiator = initiator;
+    connection->rank = rank;
+    connection->opened_ms = rks_now_ms();
+    connection->heard_ms = connection->opened_ms;
+    connection->hello = (rks_hello){.secret = engine->secret,
+                                    .session = engine->session,
+                                    .ranks = engine->options.size,
+                                    .own_rank = engine->options.rank,
+                                    .peer_rank = rank,
+                                    .connected = initiator};
+    if (rks_hello_start(&connection->hello, err) != RKS_OK) {
+        rks_free(connection);
+        return NULL;
+    }
+    return connection;
+}
+
+/* Its stream is open: from here on the end of the stream ends the connection. */
+static void connection_link(rks_connection *connection)
+{
+    rks_engine *engine = connection->engine;
+    connection->stream_open = true;
+    engine->streams++;
+    connection->next = engine->connections;
+    connection->link = &engine->connections;
+    if (connection->next != NULL)
+        connection->next->link = &connection->next;
+    engine->connections = connection;
+}
+
+/* The stream to an address; 0 or an errno value. */
+static int start_stream(rks_connection *connection, const rks_address *address)
+{
+    rks_engine *engine = connection->engine;
+    if (address->kind == 1 || address->kind == 2) {
+        struct sockaddr_storage socket_address;
+        rks_address_to_socket(address, &socket_address);
+        return rks_stream_connect(engine->loop, (const struct sockaddr *)&socket_address,
+                                  &STREAM_OPS, connection, &connection->stream);
+    }
+    if (address->kind != 3 || engine->hub == NULL)
+        return EDESTADDRREQ;
+    uint64_t id;
+    int fd = -1;
+    memcpy(&id, address->ip, sizeof(id));
+    int error = rks_hub_connect(engine->hub, id, &fd);
+    if (error != 0)
+        return error;
+    error = rks_stream_adopt(engine->loop, fd, &STREAM_OPS, connection, &connection->stream);
+    if (error != 0)
+        close(fd);
+    return error;
+}
+
+rks_status rks_connection_open(rks_engine *engine, uint32_t rank, rks_error *err)
+{
+    const rks_address *address = &engine->addresses[rank];
+    rks_connection *connection = connection_new(engine, true, rank, err);
+    if (connection == NULL)
+        return RKS_ERR_MEMORY;
+    int error = start_stream(connection, address);
+    if (error != 0) {
+        char where[64];
+        rks_address_format(address, where, sizeof(where));
+        rks_status status = rks_fail_errno(err, error, "no connection to %s", where);
+        if (error == ECONNREFUSED || error == EDESTADDRREQ)
+            status = err->status = RKS_ERR_PEER;
+        rks_free(connection);
+        return status;
+    }
+    connection_link(connection);
+    engine->peers[rank].out = connection;
+    if (address->kind == 3)
+        begin_hello(connection);
+    else
+        rks_stream_tune(connection->stream, engine->options.silence_ms);
+    return RKS_OK;
+}
+
+static void accepted(rks_connection *connection)
+{
+    connection_link(connection);
+    connection->unproven = true;
+    connection->engine->unproven++;
+    uint32_t silence_ms = connection->engine->options.silence_ms;
+    rks_engine_alarm_at(connection->engine,
+                        connection->opened_ms +
+                            (silence_ms < RKS_HELLO_MS ? silence_ms : RKS_HELLO_MS));
+    begin_hello(connection);
+}
+
+int rks_connection_accept(rks_engine *engine)
+{
+    rks_connection *connection = connection_new(engine, false, UINT32_MAX, NULL);
+    if (connection == NULL)
+        return ENOMEM;
+    int error = rks_loop_accept(engine->loop, &STREAM_OPS, connection, &connection->stream);
+    if (error != 0)
+        rks_free(connection);
+    else
+        accepted(connection);
+    return error;
+}
+
+int rks_connection_adopt(rks_engine *engine, int fd)
+{
+    rks_connection *connection = connection_new(engine, false, UINT32_MAX, NULL);
+    if (connection == NULL)
+        return ENOMEM;
+    int error = rks_stream_adopt(engine->loop, fd, &STREAM_OPS, connection, &connection->stream);
+    if (error != 0)
+        rks_free(connection);
+    else
+        accepted(connection);
+    return error;
+}

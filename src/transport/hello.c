@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * hello.c: both sides of a connection prove the job's secret. The role in the proof stops
+ * reflection, the fresh nonces stop replay, the ranks stop one rank from speaking as another. The
+ * layouts are in frame.h. */
+#include "transport/frame.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+
+static const uint8_t MAGIC[8] = "RKSWIRE";
+
+enum { PROVEN_SIZE = 112, ROLE_CONNECTED = 1, ROLE_ACCEPTED = 2 };
+
+rks_status rks_hello_start(rks_hello *hello, rks_error *err)
+{
+    hello->heard = false;
+    hello->peer_features = 0;
+    memset(hello->peer_nonce, 0, sizeof(hello->peer_nonce));
+    return rks_random(hello->own_nonce, sizeof(hello->own_nonce), err);
+}
+
+void rks_hello_encode(const rks_hello *hello, uint8_t body[RKS_HELLO_BODY])
+{
+    memset(body, 0, RKS_HELLO_BODY);
+    memcpy(body, MAGIC, sizeof(MAGIC));
+    rks_store_u32(body + 8, RKS_PROTOCOL);
+    rks_store_u32(body + 12, RKS_FEATURES);
+    rks_store_u32(body + 16, hello->own_rank);
+    rks_store_u32(body + 20, hello->peer_rank);
+    memcpy(body + 24, hello->own_nonce, RKS_NONCE_SIZE);
+}
+
+rks_status rks_hello_take(rks_hello *hello, const uint8_t body[RKS_HELLO_BODY], rks_error *err)
+{
+    if (memcmp(body, MAGIC, sizeof(MAGIC)) != 0)
+        return rks_fail(err, RKS_ERR_PEER, 0, "hello with a wrong magic");
+    uint32_t version = rks_load_u32(body + 8);
+    uint32_t from = rks_load_u32(body + 16);
+    uint32_t to = rks_load_u32(body + 20);
+    if (from >= hello->ranks)
+        return rks_fail(err, RKS_ERR_PEER, 0, "hello of rank %" PRIu32 " in a job of %" PRIu32,
+                        from, hello->ranks);
+    if (to != hello->own_rank)
+        return rks_fail(err, RKS_ERR_PEER, 0, "hello for rank %" PRIu32 ", but this is %" PRIu32,
+                        to, hello->own_rank);
+    if (hello->connected && from != hello->peer_rank)
+        return rks_fail(err, RKS_ERR_PEER, 0,
+                        "rank %" PRIu32 " answers where %" PRIu32 " was asked", from,
+                        hello->peer_rank);
+    hello->peer_rank = from;
+    if (version != RKS_PROTOCOL)
+        return rks_fail(err, RKS_ERR_UNSUPPORTED, version,
+                        "speaks protocol version %" PRIu32 ", this side %d", version, RKS_PROTOCOL);
+    hello->peer_features = rks_load_u32(body + 12);
+    memcpy(hello->peer_nonce, body + 24, RKS_NONCE_SIZE);
+    hello->heard = true;
+    return RKS_OK;
+}
+
+static void proof_of(const rks_hello *hello, bool by_connected, uint8_t proof[RKS_PROOF_SIZE])
+{
+    uint8_t bytes[PROVEN_SIZE];
+    bool own = hello->connected; /* this side's fields come first */
+    memcpy(bytes, MAGIC, sizeof(MAGIC));
+    rks_store_u32(bytes + 8, by_connected ? ROLE_CONNECTED : ROLE_ACCEPTED);
+    rks_store_u32(bytes + 12, RKS_PROTOCOL);
+    rks_store_u32(bytes + 16, own ? RKS_FEATURES : hello->peer_features);
+    rks_store_u32(bytes + 20, own ? hello->peer_features : RKS_FEATURES);
+    rks_store_u32(bytes + 24, own ? hello->own_rank : hello->peer_rank);
+    rks_store_u32(bytes + 28, own ? hello->peer_rank : hello->own_rank);
+    memcpy(bytes + 32, hello->session, 16);
+    memcpy(bytes + 48, own ? hello->own_nonce : hello->peer_nonce, RKS_NONCE_SIZE);
+    memcpy(bytes + 80, own ? hello->peer_nonce : hello->own_nonce, RKS_NONCE_SIZE);
+    rks_keyed_hash(hello->secret, bytes, sizeof(bytes), proof);
+}
+
+void rks_hello_prove(const rks_hello *hello, uint8_t proof[RKS_PROOF_SIZE])
+{
+    proof_of(hello, hello->connected, proof);
+}
+
+bool rks_hello_proved(const rks_hello *hello, const uint8_t proof[RKS_PROOF_SIZE])
+{
+    uint8_t expected[RKS_PROOF_SIZE];
+    proof_of(hello, !hello->connected, expected);
+    bool equal = hello->heard && rks_proof_equal(expected, proof);
+    rks_wipe(expected, sizeof(expected));
+    return equal;
+}

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * internal.h: what the files of the engine share.
+ *
+ *   caller ── rks_command ──► mailbox ──► engine thread: engine.c
+ *                                           peer.c        requests and notes, life of a peer
+ *                                           connection.c  one stream: frames in, frames out
+ *                                           loop.c        libuv
+ *   I/O threads: serve.c
+ *
+ * A peer has at most two connections: `out`, which this side opened, carries this side's requests
+ * and notes and their replies; `in`, which the peer opened, carries the peer's. So both sides may
+ * connect at once without a race to settle.
+ *
+ * Unless a comment says otherwise, a field belongs to the engine thread.
+ */
+#ifndef RKS_TRANSPORT_INTERNAL_H
+#define RKS_TRANSPORT_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "transport/engine.h"
+#include "transport/frame.h"
+#include "transport/hub.h"
+#include "transport/loop.h"
+
+enum {
+    RKS_UNPROVEN_MAX = 64,      /* accepted connections that have not proved the secret */
+    RKS_HELLO_MS = 5000,        /* how long they may take */
+    RKS_STAGE_SIZE = 64 * 1024, /* small frames are read into it */
+};
+
+typedef struct rks_connection rks_connection;
+typedef struct rks_peer rks_peer;
+typedef struct rks_pool rks_pool;
+
+/* Something for the engine thread to do. Lies at the start of what it is about. */
+typedef struct rks_command {
+    struct rks_command *next;
+    void (*run)(rks_engine *engine, struct rks_command *command);
+} rks_command;
+
+/* A frame on its way out; part of a larger thing, which `sent` frees. */
+typedef struct rks_frame {
+    struct rks_frame *next;
+    void (*sent)(struct rks_frame *frame); /* once: sent, or given up */
+    struct iovec *parts;                   /* the header first */
+    size_t count;
+    size_t total;
+    struct iovec few[2]; /* parts of frames with one body */
+    uint8_t header[RKS_FRAME_HEADER];
+} rks_frame;
+
+typedef struct rks_frame_queue {
+    rks_frame *first;
+    rks_frame **last; /* NULL: empty */
+} rks_frame_queue;
+
+/* A request that waits for its reply. */
+typedef struct rks_pending {
+    struct rks_pending *next;
+    struct rks_pending **link;
+    uint64_t id;
+    uint32_t peer;
+    const char *phase;
+    rks_reply_sink sink;
+} rks_pending;
+
+typedef struct rks_slot {
+    rks_pending *pending; /* NULL: free */
+    uint32_t turn;        /* so that an old id does not meet a new request */
+    uint32_t next;        /* free slot + 1 */
+} rks_slot;
+
+/* A request or note from its caller to the wire; also keep frames. */
+typedef struct rks_outgoing {
+    rks_command command;
+    rks_frame frame;
+    rks_pending *pending; /* of a request */
+    uint32_t peer;
+    uint16_t service;
+    size_t size;
+    uint8_t body[];
+} rks_outgoing;
+
+struct rks_peer {
+    rks_connection *out;
+    rks_connection *in;
+    rks_pending *pending;
+    rks_frame_queue waiting; /* until `out` is open */
+    uint64_t since_ms;       /* when connecting began */
+    uint64_t retry_ms;       /* not 0: connect again then */
+    bool keep;
+    bool closing;  /* it said bye on `out`; `in` may still bring notes */
+    bool failed;   /* requests end with `error` */
+    bool gone;     /* notes are dropped as well */
+    bool reported; /* the watch has been told */
+    rks_error error;
+};
+
+struct rks_request {
+    rks_command command;
+    rks_engine *engine; /* counted in engine->references */
+    rks_connection *connection;
+    struct rks_request *next; /* guarded by the pool's mutex */
+    uint64_t id;
+    uint32_t sender;
+    uint16_t service;
+    size_t size;
+    rks_frame frame; /* the reply's */
+    struct iovec *parts;
+    void (*release)(void *user);
+    void *user;
+    rks_error error;
+    uint8_t body[];
+};
+
+/* What a service, or the watch (number 0), calls. */
+typedef struct rks_handler {
+    rks_serve_fn serve;
+    rks_note_fn note;
+    rks_lost_fn lost;
+    void *user;
+    uint32_t running;
+} rks_handler;
+
+struct rks_engine {
+    /* set by rks_engine_open, then constant */
+    rks_engine_options options;
+    rks_address address;
+    rks_hub *hub;
+    uint64_t hub_id;
+    rks_loop *loop;
+    rks_pool *pool;
+    pthread_t thread;
+    int listen_fd; /* until join */
+
+    /* set by rks_engine_join before `joined`, then constant */
+    atomic_bool joined;
+    rks_address *addresses;
+    uint8_t session[16];
+    uint8_t secret[RKS_SECRET_SIZE];
+
+    atomic_bool closing;    /* rks_engine_close has begun */
+    atomic_uint references; /* the engine's own, and one for each request handed out */
+
+    pthread_mutex_t mutex;
+    rks_command *mailbox;       /* guarded by mutex */
+    rks_command **mailbox_last; /* guarded by mutex */
+    bool mailbox_closed;        /* guarded by mutex */
+
+    pthread_mutex_t handlers_mutex;
+    pthread_cond_t handlers_idle;
+    rks_handler handlers[RKS_SERVICES]; /* guarded by handlers_mutex */
+
+    rks_command join, abort, finish; /* posted once each */
+    uint32_t linger_ms;              /* set before `finish` is posted */
+
+    rks_peer *peers;
+    rks_command *held; /* sockets from the hub before join */
+    rks_connection *connections;
+    uint32_t streams;  /* connections whose stream is not closed yet */
+    uint32_t unproven; /* of them, accepted and not proven */
+    rks_slot *slots;   /* an id is {turn, slot number} */
+    uint32_t slots_room;
+    uint32_t slots_free; /* first free slot + 1; 0: none */
+    uint32_t retries;    /* peers with retry_ms */
+    bool admitting;      /* inside rks_engine_admit */
+    uint64_t alarm_ms;   /* when the alarm rings; 0: never */
+    uint64_t beat_ms;    /* when the next pings are due; 0: nobody to ping */
+    uint64_t refusal_logged_ms;
+    uint64_t deadline_ms; /* of the closing */
+    bool aborted;
+    bool ending;
+    uint8_t *stage;
+
+    atomic_ullong bytes_sent, bytes_received, frames_sent, frames_received, refused, strays;
+};
+
+/* ---- engine.c ------------------------------------------------------------------------------ */
+
+/* False: the engine thread is over, and the command stays the caller's. */
+bool rks_engine_post(rks_engine *engine, rks_command *command);
+void rks_engine_release(rks_engine *engine); /* one reference */
+/* The alarm rings at `at_ms` at the latest. */
+void rks_engine_alarm_at(rks_engine *engine, uint64_t at_ms);
+/* A connection has to be watched for silence from now on. */
+void rks_engine_beat(rks_engine *engine);
+const char *rks_engine_host(const rks_engine *engine, uint32_t rank);
+/* A stream is closed, or there is room for an accepted connection. */
+void rks_engine_stream_closed(rks_engine *engine);
+void rks_engine_admit(rks_engine *engine);
+
+/* ---- peer.c ---------------------------------------------------------------------------------- */
+
+/* Both take the frame. */
+void rks_peer_keep(rks_engine *engine, rks_outgoing *outgoing);
+void rks_peer_send(rks_engine *engine, rks_outgoing *outgoing);
+void rks_peer_give_up(rks_engine *engine, uint32_t rank, const rks_error *err);
+void rks_peer_retry(rks_engine *engine, uint64_t now_ms);
+/* Ends all requests with RKS_ERR_STATE. */
+void rks_peer_abort_all(rks_engine *engine);
+/* Gives up what waits for a connection; the loop is over. */
+void rks_peer_forget_all(rks_engine *engine);
+bool rks_peer_expects(const rks_peer *peer); /* silence on `out` would matter */
+/* Removes and returns the request `id` of `rank`; NULL: nobody waits for it. */
+rks_pending *rks_pending_find(rks_engine *engine, uint32_t rank, uint64_t id);
+void rks_pending_done(rks_engine *engine, rks_pending *pending, const rks_error *err);
+/* `out` has proved itself, or `in` has; a failure refuses the connection. */
+void rks_peer_opened(rks_connection *connection);
+rks_status rks_peer_accepted(rks_connection *connection, rks_error *err);
+/* The connection is over; why->status is RKS_OK after a bye. */
+void rks_peer_ended(rks_connection *connection, const rks_error *why);
+
+/* ---- connection.c ------------------------------------------------------------------------------
+ */
+
+enum rks_connection_state {
+    RKS_CONNECTION_CONNECTING,
+    RKS_CONNECTION_HELLO,
+    RKS_CONNECTION_OPEN,
+    RKS_CONNECTION_OVER,
+};
+
+/* The fixed frames of a connection: no allocation can fail when they are due. */
+typedef struct rks_fixed_frame {
+    rks_frame frame;
+    uint8_t body[RKS_HELLO_BODY];
+    bool busy;
+} rks_fixed_frame;
+
+struct rks_connection {
+    rks_engine *engine;
+    rks_connection *next;
+    rks_connection **link;
+    rks_stream *stream;
+    enum rks_connection_state state;
+    bool initiator;
+    bool kept;     /* the peer keeps it */
+    bool paused;   /* too much is queued: no more requests are read */
+    bool ending;   /* bye is queued */
+    bool finished; /* all of it is sent */
+    bool bye;      /* the peer said it */
+    bool unproven; /* counted as such */
+    bool stream_open;
+    bool hung_up;        /* the peer closed, or its host reset the connection */
+    bool broken;         /* nothing can be sent; what the peer sent last is still to be read */
+    uint32_t references; /* requests being served */
+    uint32_t rank;       /* of the peer; known from its hello on */
+    rks_hello hello;
+    uint64_t opened_ms;
+    uint64_t heard_ms;
+    uint64_t unsent; /* at the last beat */
+
+    /* the frame that is being read */
+    uint8_t header[RKS_FRAME_HEADER];
+    rks_frame_header frame;
+    size_t header_got;
+    uint8_t *body; /* NULL: dropped */
+    size_t body_got;
+    bool direct;            /* the room given out was the body's */
+    rks_pending *receiving; /* whose memory the body is */
+    rks_request *request;
+    uint8_t small[sizeof(rks_error)];
+
+    /* frames on their way out */
+    rks_frame_queue queue;
+    size_t part; /* of the first frame: how far it is sent */
+    size_t part_sent;
+    size_t slice; /* bytes of the write under way; 0: none */
+    uint64_t queued;
+    uint64_t serving; /* bytes of requests that are being served */
+    rks_fixed_frame says_hello, says_proof, says_ping, says_pong, says_bye;
+};
+
+/* Makes the peer's `out`. It may be over again when this returns RKS_OK. `err` is not NULL. */
+rks_status rks_connection_open(rks_engine *engine, uint32_t rank, rks_error *err);
+/* Takes what waits at the listener; EAGAIN, ENOMEM and others as rks_loop_accept. */
+int rks_connection_accept(rks_engine *engine);
+/* Takes `fd` on success. */
+int rks_connection_adopt(rks_engine *engine, int fd);
+/* Closes at once; why: see rks_peer_ended. */
+void rks_connection_lose(rks_connection *connection, const rks_error *why);
+/* The receiver of the reply that is coming in wants it no more. */
+void rks_connection_drop_reply(rks_connection *connection);
+void rks_connection_unref(rks_connection *connection);
+
+/* ---- send.c ------------------------------------------------------------------------------------
+ */
+
+/* Queues it; on a connection that is over it is given up at once. */
+void rks_connection_send(rks_connection *connection, rks_frame *frame);
+/* Sends a fixed frame with `size` bytes of its body, unless the last one is still on its way. */
+void rks_connection_say(rks_connection *connection, rks_fixed_frame *fixed,
+                        enum rks_frame_type type, size_t size);
+/* Says bye and closes when everything is sent. */
+void rks_connection_end(rks_connection *connection);
+/* A write of the stream is over. */
+void rks_connection_written(rks_connection *connection, int error);
+/* Gives up what is queued; the stream is closed. */
+void rks_connection_forget_frames(rks_connection *connection);
+void rks_connection_pause_if_full(rks_connection *connection);
+void rks_connection_unpause(rks_connection *connection);
+
+void rks_frame_queue_add(rks_frame_queue *queue, rks_frame *frame);
+rks_frame *rks_frame_queue_take(rks_frame_queue *queue);
+/* Header and parts of a frame with at most one body. */
+void rks_frame_set(rks_frame *frame, enum rks_frame_type type, uint64_t id, uint16_t service,
+                   const void *body, size_t size);
+
+/* ---- serve.c --------------------------------------------------------------------------------- */
+
+rks_status rks_pool_create(rks_engine *engine, uint32_t threads, rks_pool **pool, rks_error *err);
+/* Refuses what has not begun, waits for what has, ends the threads. */
+void rks_pool_stop(rks_pool *pool);
+void rks_pool_free(rks_pool *pool);
+/* Engine thread. Takes the request. */
+void rks_pool_serve(rks_engine *engine, rks_request *request);
+/* NULL: no memory. */
+rks_request *rks_request_create(rks_connection *connection, const rks_frame_header *header,
+                                size_t size);
+/* Of a request that nobody has seen. */
+void rks_request_drop(rks_request *request);
+/* Calls into a service or the watch, if there is one. */
+void rks_handlers_note(rks_engine *engine, uint16_t service, uint32_t from, const uint8_t *body,
+                       size_t size);
+void rks_handlers_lost(rks_engine *engine, uint32_t rank, const rks_error *err);
+
+/* ---- listen.c ----------------------------------------------------------------------------------
+ */
+
+struct sockaddr_storage;
+/* A listening socket on `where` (see rks_engine_options) and its address. */
+rks_status rks_listen(const char *where, int *fd, rks_address *address, rks_error *err);
+void rks_address_to_socket(const rks_address *address, struct sockaddr_storage *socket);
+/* "10.0.0.1:4000" */
+void rks_address_format(const rks_address *address, char *text, size_t size);
+
+#endif

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * peer.c: requests and notes on their way to a peer, and what becomes of them when it is lost. */
+#include "transport/internal.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+enum { RETRY_MS = 100 };
+
+/* ---- requests that wait ---------------------------------------------------------------------- */
+
+static bool slots_grow(rks_engine *engine)
+{
+    uint32_t room = engine->slots_room == 0 ? 64 : engine->slots_room * 2;
+    if (room < engine->slots_room)
+        return false;
+    rks_slot *slots = rks_realloc(engine->slots, room, sizeof(*slots), NULL);
+    if (slots == NULL)
+        return false;
+    for (uint32_t i = engine->slots_room; i < room; i++)
+        slots[i] = (rks_slot){.turn = 1, .next = i + 1 < room ? i + 2 : 0};
+    engine->slots = slots;
+    engine->slots_free = engine->slots_room + 1;
+    engine->slots_room = room;
+    return true;
+}
+
+static bool pending_add(rks_engine *engine, rks_pending *pending)
+{
+    if (engine->slots_free == 0 && !slots_grow(engine))
+        return false;
+    uint32_t number = engine->slots_free - 1;
+    rks_slot *slot = &engine->slots[number];
+    engine->slots_free = slot->next;
+    slot->pending = pending;
+    pending->id = (uint64_t)slot->turn << 32 | number;
+    rks_peer *peer = &engine->peers[pending->peer];
+    pending->next = peer->pending;
+    pending->link = &peer->pending;
+    if (pending->next != NULL)
+        pending->next->link = &pending->next;
+    peer->pending = pending;
+    return true;
+}
+
+rks_pending *rks_pending_find(rks_engine *engine, uint32_t rank, uint64_t id)
+{
+    uint32_t number = (uint32_t)id;
+    if (number >= engine->slots_room || engine->slots[number].turn != id >> 32)
+        return NULL;
+    rks_pending *pending = engine->slots[number].pending;
+    return pending != NULL && pending->peer == rank ? pending : NULL;
+}
+
+void rks_pending_done(rks_engine *engine, rks_pending *pending, const rks_error *err)
+{
+    rks_connection *out = engine->peers[pending->peer].out;
+    if (out != NULL && out->receiving == pending)
+        rks_connection_drop_reply(out);
+    uint32_t number = (uint32_t)pending->id;
+    rks_slot *slot = &engine->slots[number];
+    slot->pending = NULL;
+    slot->turn = slot->turn == UINT32_MAX ? 1 : slot->turn + 1;
+    slot->next = engine->slots_free;
+    engine->slots_free = number + 1;
+    *pending->link = pending->next;
+    if (pending->next != NULL)
+        pending->next->link = pending->link;
+    rks_reply_sink sink = pending->sink;
+    rks_free(pending);
+    sink.done(sink.user, err);
+}
+
+/* ---- words for a loss --------------------------------------------------------------------------
+ */
+
+static void describe(const rks_engine *engine, uint32_t rank, const rks_error *why,
+                     const char *phase, rks_error *err)
+{
+    const char *host = rks_engine_host(engine, rank);
+    bool closed = why->status == RKS_OK;
+    rks_fail(err, closed ? RKS_ERR_PEER : (rks_status)why->status, why->cause,
+             "rank %" PRIu32 " (%s): %s%s%s", rank, host, closed ? "has closed" : why->text,
+             phase == NULL ? "" : " during ", phase == NULL ? "" : phase);
+    rks_error_place(err, rank, host);
+}
+
+static void fail_requests(rks_engine *engine, uint32_t rank, const rks_error *why)
+{
+    rks_peer *peer = &engine->peers[rank];
+    while (peer->pending != NULL) {
+        rks_error err;
+        describe(engine, rank, why, peer->pending->phase, &err);
+        rks_pending_done(engine, peer->pending, &err);
+    }
+}
+
+static void drop_waiting(rks_peer *peer)
+{
+    rks_frame *frame;
+    while ((frame = rks_frame_queue_take(&peer->waiting)) != NULL)
+        frame->sent(frame);
+}
+
+static void stop_retry(rks_engine *engine, rks_peer *peer)
+{
+    if (peer->retry_ms != 0)
+        engine->retries--;
+    peer->retry_ms = 0;
+}
+
+/* Once for each peer: it was kept by one side or the other, and is lost or has closed. */
+static void report(rks_engine *engine, uint32_t rank, const rks_error *why)
+{
+    rks_peer *peer = &engine->peers[rank];
+    if (peer->reported || engine->ending)
+        return;
+    peer->reported = true;
+    rks_error err;
+    describe(engine, rank, why, NULL, &err);
+    if (why->status == RKS_OK)
+        err.status = RKS_OK;
+    rks_handlers_lost(engine, rank, &err);
+}
+
+static void is_gone(rks_engine *engine, uint32_t rank, const rks_error *why)
+{
+    rks_peer *peer = &engine->peers[rank];
+    if (!peer->failed)
+        describe(engine, rank, why, NULL, &peer->error);
+    peer->failed = true;
+    peer->gone = true;
+}
+
+/* `out` cannot be, or is no more. */
+static void out_lost(rks_engine *engine, uint32_t rank, const rks_error *why)
+{
+    rks_peer *peer = &engine->peers[rank];
+    peer->out = NULL;
+    stop_retry(engine, peer);
+    if (why->status == RKS_OK || peer->keep)
+        is_gone(engine, rank, why);
+    drop_waiting(peer);
+    fail_requests(engine, rank, why);
+    if (!peer->keep)
+        return;
+    if (why->status == RKS_OK && peer->in != NULL) {
+        peer->closing = true; /* reported when the last notes have come */
+        peer->in->heard_ms = rks_now_ms();
+        rks_engine_beat(engine);
+        return;
+    }
+    report(engine, rank, why);
+}
+
+static void in_lost(rks_connection *connection, const rks_error *why)
+{
+    static const rks_error over = {.status = RKS_OK, .rank = -1};
+    rks_engine *engine = connection->engine;
+    uint32_t rank = connection->rank;
+    rks_peer *peer = &engine->peers[rank];
+    if (peer->in != connection)
+        return; /* another one has taken its place */
+    peer->in = NULL;
+    if (peer->closing)
+        why = &over;
+    if (why->status == RKS_OK || connection->kept)
+        is_gone(engine, rank, why);
+    if (connection->kept || peer->closing || (why->status == RKS_OK && peer->keep))
+        report(engine, rank, why);
+}
+
+void rks_peer_ended(rks_connection *connection, const rks_error *why)
+{
+    rks_engine *engine = connection->engine;
+    if (!connection->initiator) {
+        in_lost(connection, why);
+        return;
+    }
+    rks_peer *peer = &engine->peers[connection->rank];
+    uint64_t now = rks_now_ms();
+    if (connection->hung_up && !connection->hello.heard && !engine->aborted &&
+        now + RETRY_MS < peer->since_ms + engine->options.silence_ms) {
+        /* It dropped a connection that it had no time to listen to. */
+        peer->out = NULL;
+        peer->retry_ms = now + RETRY_MS;
+        engine->retries++;
+        rks_engine_alarm_at(engine, peer->retry_ms);
+        return;
+    }
+    out_lost(engine, connection->rank, why);
+}
+
+/* ---- connections -------------------------------------------------------------------------------
+ */
+
+static void connect_out(rks_engine *engine, uint32_t rank)
+{
+    rks_error why;
+    rks_engine_alarm_at(engine, engine->peers[rank].since_ms + engine->options.silence_ms);
+    if (rks_connection_open(engine, rank, &why) != RKS_OK)
+        out_lost(engine, rank, &why);
+}
+
+void rks_peer_retry(rks_engine *engine, uint64_t now_ms)
+{
+    for (uint32_t rank = 0; rank < engine->options.size && engine->retries > 0; rank++) {
+        rks_peer *peer = &engine->peers[rank];
+        if (peer->retry_ms == 0)
+            continue;
+        if (peer->retry_ms > now_ms) {
+            rks_engine_alarm_at(engine, peer->retry_ms);
+            continue;
+        }
+        stop_retry(engine, peer);
+        connect_out(engine, rank);
+    }
+}
+
+void rks_peer_opened(rks_connection *connection)
+{
+    rks_engine *engine = connection->engine;
+    rks_peer *peer = &engine->peers[connection->rank];
+    rks_frame *frame;
+    while ((frame = rks_frame_queue_take(&peer->waiting)) != NULL)
+        rks_connection_send(connection, frame);
+    if (rks_peer_expects(peer))
+        rks_engine_beat(engine);
+    if (engine->ending)
+        rks_connection_end(connection);
+}
+
+rks_status rks_peer_accepted(rks_connection *connection, rks_error *err)
+{
+    rks_engine *engine = connection->engine;
+    rks_peer *peer = &engine->peers[connection->rank];
+    rks_connection *old = peer->in;
+    if (engine->ending)
+        return rks_fail(err, RKS_ERR_PEER, 0, "rank %" PRIu32 " is closing", engine->options.rank);
+    if (old != NULL) {
+        uint64_t silent_ms = rks_now_ms() - old->heard_ms;
+        if (silent_ms < engine->options.silence_ms)
+            return rks_fail(err, RKS_ERR_PEER, 0,
+                            "rank %" PRIu32 " is connected already (it spoke %" PRIu64
+                            " ms ago); are there two of it?",
+                            connection->rank, silent_ms);
+        /* The old connection was cut without a word, and its rank is here again. */
+        rks_error why;
+        rks_fail(&why, RKS_ERR_PEER, 0, "connected again");
+        connection->kept = connection->kept || old->kept;
+        peer->in = connection;
+        rks_connection_lose(old, &why);
+    }
+    peer->in = connection;
+    return RKS_OK;
+}
+
+bool rks_peer_expects(const rks_peer *peer)
+{
+    return peer->keep || peer->pending != NULL;
+}
+
+/* ---- from the mailbox --------------------------------------------------------------------------
+ */
+
+static void push(rks_engine *engine, uint32_t rank, rks_frame *frame)
+{
+    rks_peer *peer = &engine->peers[rank];
+    if (peer->out != NULL && peer->out->state == RKS_CONNECTION_OPEN) {
+        rks_connection_send(peer->out, frame);
+        return;
+    }
+    rks_frame_queue_add(&peer->waiting, frame);
+    if (peer->out == NULL && peer->retry_ms == 0) {
+        peer->since_ms = rks_now_ms();
+        connect_out(engine, rank);
+    }
+}
+
+/* Silence matters from now on, whatever was before. */
+static void expect(rks_engine *engine, rks_peer *peer)
+{
+    if (peer->out != NULL)
+        peer->out->heard_ms = rks_now_ms();
+    rks_engine_beat(engine);
+}
+
+void rks_peer_send(rks_engine *engine, rks_outgoing *outgoing)
+{
+    rks_peer *peer = &engine->peers[outgoing->peer];
+    rks_pending *pending = outgoing->pending;
+    rks_error err;
+    if (pending != NULL) {
+        rks_reply_sink sink = pending->sink;
+        rks_status status = RKS_OK;
+        if (engine->aborted)
+            status = rks_fail(&err, RKS_ERR_STATE, 0, "closed during %s", pending->phase);
+        else if (peer->failed) {
+            err = peer->error;
+            status = RKS_ERR_PEER;
+        } else {
+            if (!rks_peer_expects(peer))
+                expect(engine, peer);
+            if (!pending_add(engine, pending))
+                status = rks_fail(&err, RKS_ERR_MEMORY, 0, "no memory for one more request");
+        }
+        if (status != RKS_OK) {
+            outgoing->frame.sent(&outgoing->frame);
+            rks_free(pending);
+            sink.done(sink.user, &err);
+            return;
+        }
+        rks_frame_set(&outgoing->frame, RKS_FRAME_REQUEST, pending->id, outgoing->service,
+                      outgoing->body, outgoing->size);
+    } else if (peer->gone || engine->ending) {
+        outgoing->frame.sent(&outgoing->frame);
+        return;
+    }
+    push(engine, outgoing->peer, &outgoing->frame);
+}
+
+void rks_peer_keep(rks_engine *engine, rks_outgoing *outgoing)
+{
+    rks_peer *peer = &engine->peers[outgoing->peer];
+    if (peer->keep || peer->gone || engine->ending) {
+        outgoing->frame.sent(&outgoing->frame);
+        if (peer->gone && !peer->keep && !peer->reported && !engine->ending) {
+            peer->reported = true;
+            rks_handlers_lost(engine, outgoing->peer, &peer->error);
+        }
+        return;
+    }
+    if (!rks_peer_expects(peer))
+        expect(engine, peer);
+    peer->keep = true;
+    push(engine, outgoing->peer, &outgoing->frame);
+}
+
+void rks_peer_give_up(rks_engine *engine, uint32_t rank, const rks_error *err)
+{
+    rks_peer *peer = &engine->peers[rank];
+    if (!peer->failed)
+        peer->error = *err;
+    peer->failed = true;
+    while (peer->pending != NULL)
+        rks_pending_done(engine, peer->pending, err);
+}
+
+void rks_peer_abort_all(rks_engine *engine)
+{
+    engine->aborted = true;
+    for (uint32_t i = 0; i < engine->slots_room; i++) {
+        rks_pending *pending = engine->slots[i].pending;
+        if (pending == NULL)
+            continue;
+        rks_error err;
+        rks_fail(&err, RKS_ERR_STATE, 0, "closed during %s", pending->phase);
+        rks_pending_done(engine, pending, &err);
+    }
+}
+
+void rks_peer_forget_all(rks_engine *engine)
+{
+    for (uint32_t rank = 0; rank < engine->options.size; rank++)
+        drop_waiting(&engine->peers[rank]);
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * send.c: frames on their way out. One write at a time, gathered from as many frames as fit a
+ * slice; the bytes of a frame stay together. */
+#include "transport/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+
+enum {
+    SLICE_PARTS = 256,
+    SLICE_SIZE = 1024 * 1024,
+    QUEUED_MAX = 64 * 1024 * 1024, /* replies and requests of one peer; then it is not read */
+};
+
+void rks_frame_queue_add(rks_frame_queue *queue, rks_frame *frame)
+{
+    frame->next = NULL;
+    if (queue->first == NULL)
+        queue->last = &queue->first;
+    *queue->last = frame;
+    queue->last = &frame->next;
+}
+
+rks_frame *rks_frame_queue_take(rks_frame_queue *queue)
+{
+    rks_frame *frame = queue->first;
+    if (frame != NULL)
+        queue->first = frame->next;
+    return frame;
+}
+
+void rks_frame_set(rks_frame *frame, enum rks_frame_type type, uint64_t id, uint16_t service,
+                   const void *body, size_t size)
+{
+    rks_frame_header header = {.size = size, .id = id, .type = (uint16_t)type, .service = service};
+    rks_frame_encode(&header, body, frame->header);
+    frame->few[0] = (struct iovec){frame->header, sizeof(frame->header)};
+    frame->few[1] = (struct iovec){(void *)(uintptr_t)body, size};
+    frame->parts = frame->few;
+    frame->count = size > 0 ? 2 : 1;
+    frame->total = sizeof(frame->header) + size;
+}
+
+/* The next slice: from the first frame's position over as many parts as fit. */
+static size_t gather(const rks_connection *connection, struct iovec parts[SLICE_PARTS],
+                     size_t *bytes)
+{
+    size_t count = 0;
+    size_t part = connection->part;
+    size_t sent = connection->part_sent;
+    *bytes = 0;
+    for (const rks_frame *f = connection->queue.first; f != NULL; f = f->next) {
+        for (; part < f->count; part++, sent = 0) {
+            size_t size = f->parts[part].iov_len - sent;
+            if (size == 0)
+                continue;
+            if (count == SLICE_PARTS || *bytes == SLICE_SIZE)
+                return count;
+            if (size > SLICE_SIZE - *bytes)
+                size = SLICE_SIZE - *bytes;
+            parts[count++] = (struct iovec){(uint8_t *)f->parts[part].iov_base + sent, size};
+            *bytes += size;
+            if (size < f->parts[part].iov_len - sent)
+                return count;
+        }
+        part = 0;
+    }
+    return count;
+}
+
+static void finish_if_sent(rks_connection *connection)
+{
+    if (!connection->ending || connection->finished || connection->queue.first != NULL)
+        return;
+    connection->finished = true;
+    if (connection->bye) {
+        rks_error over = {.status = RKS_OK, .rank = -1};
+        rks_connection_lose(connection, &over);
+        return;
+    }
+    rks_stream_finish(connection->stream);
+}
+
+static void pump(rks_connection *connection)
+{
+    if (connection->slice > 0 || connection->broken ||
+        (connection->state != RKS_CONNECTION_OPEN && connection->state != RKS_CONNECTION_HELLO))
+        return;
+    struct iovec parts[SLICE_PARTS];
+    size_t bytes;
+    size_t count = gather(connection, parts, &bytes);
+    if (count == 0)
+        return;
+    connection->slice = bytes;
+    int error = rks_stream_write(connection->stream, parts, count);
+    if (error != 0) {
+        rks_error why;
+        rks_fail_errno(&why, error, "sending failed");
+        rks_connection_lose(connection, &why);
+    }
+}
+
+static void frame_over(rks_connection *connection, rks_frame *frame)
+{
+    connection->queued -= frame->total;
+    frame->sent(frame);
+}
+
+void rks_connection_written(rks_connection *connection, int error)
+{
+    rks_engine *engine = connection->engine;
+    size_t bytes = connection->slice;
+    connection->slice = 0;
+    if (connection->state == RKS_CONNECTION_OVER)
+        return;
+    if (error == EPIPE || error == ECONNRESET) {
+        /* What the peer said last, perhaps why, is still to be read; its end comes behind it. */
+        connection->broken = true;
+        if (connection->paused)
+            rks_stream_read(connection->stream, true);
+        return;
+    }
+    if (error != 0) {
+        rks_error why;
+        rks_fail_errno(&why, error, "sending failed");
+        rks_connection_lose(connection, &why);
+        return;
+    }
+    atomic_fetch_add_explicit(&engine->bytes_sent, bytes, memory_order_relaxed);
+    rks_frame *frame;
+    while ((frame = connection->queue.first) != NULL) {
+        while (connection->part < frame->count && bytes > 0) {
+            size_t left = frame->parts[connection->part].iov_len - connection->part_sent;
+            if (bytes < left) {
+                connection->part_sent += bytes;
+                bytes = 0;
+                break;
+            }
+            bytes -= left;
+            connection->part++;
+            connection->part_sent = 0;
+        }
+        while (connection->part < frame->count && connection->part_sent == 0 &&
+               frame->parts[connection->part].iov_len == 0)
+            connection->part++; /* nothing to send in it */
+        if (connection->part < frame->count)
+            break;
+        connection->part = 0;
+        rks_frame_queue_take(&connection->queue);
+        atomic_fetch_add_explicit(&engine->frames_sent, 1, memory_order_relaxed);
+        frame_over(connection, frame);
+        if (bytes == 0)
+            break;
+    }
+    rks_connection_unpause(connection);
+    pump(connection);
+    finish_if_sent(connection);
+}
+
+void rks_connection_send(rks_connection *connection, rks_frame *frame)
+{
+    connection->queued += frame->total;
+    if (connection->state == RKS_CONNECTION_OVER) {
+        frame_over(connection, frame);
+        return;
+    }
+    rks_frame_queue_add(&connection->queue, frame);
+    pump(connection);
+}
+
+void rks_connection_forget_frames(rks_connection *connection)
+{
+    rks_frame *frame;
+    connection->references++; /* of this loop: the frames may hold the last others */
+    while ((frame = rks_frame_queue_take(&connection->queue)) != NULL)
+        frame_over(connection, frame);
+    connection->references--;
+}
+
+static void fixed_sent(rks_frame *frame)
+{
+    rks_fixed_frame *fixed = (rks_fixed_frame *)(void *)frame; /* its first member */
+    fixed->busy = false;
+}
+
+void rks_connection_say(rks_connection *connection, rks_fixed_frame *fixed,
+                        enum rks_frame_type type, size_t size)
+{
+    if (fixed->busy)
+        return; /* the one before is not sent yet */
+    fixed->busy = true;
+    fixed->frame.sent = fixed_sent;
+    rks_frame_set(&fixed->frame, type, 0, 0, fixed->body, size);
+    rks_connection_send(connection, &fixed->frame);
+}
+
+void rks_connection_end(rks_connection *connection)
+{
+    if (connection->state != RKS_CONNECTION_OPEN || connection->ending)
+        return;
+    connection->ending = true;
+    if (connection->paused) {
+        connection->paused = false; /* so that its end is noticed */
+        rks_stream_read(connection->stream, true);
+    }
+    rks_connection_say(connection, &connection->says_bye, RKS_FRAME_BYE, 0);
+}
+
+void rks_connection_pause_if_full(rks_connection *connection)
+{
+    if (connection->state != RKS_CONNECTION_OPEN || connection->paused || connection->ending ||
+        connection->broken || connection->queued + connection->serving <= QUEUED_MAX)
+        return;
+    connection->paused = true;
+    rks_stream_read(connection->stream, false);
+    rks_engine_beat(connection->engine); /* pongs are not asked for now, but still sent */
+}
+
+void rks_connection_unpause(rks_connection *connection)
+{
+    if (!connection->paused || connection->state != RKS_CONNECTION_OPEN ||
+        connection->queued + connection->serving > QUEUED_MAX / 2)
+        return;
+    connection->paused = false;
+    rks_stream_read(connection->stream, true);
+}

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * serve.c: the I/O threads that answer requests, and the handlers of services. A thread is started
+ * when a request finds none idle, up to io_threads; threads then stay, asleep. */
+#include "transport/internal.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+struct rks_pool {
+    rks_engine *engine;
+    pthread_mutex_t mutex;
+    pthread_cond_t work;
+    rks_request *first; /* guarded by mutex, as all below */
+    rks_request **last;
+    pthread_t *threads;
+    uint32_t room;
+    uint32_t started;
+    uint32_t idle;
+    uint32_t waiting; /* requests in the list */
+    bool stopping;
+};
+
+/* ---- handlers ------------------------------------------------------------------------------- */
+
+/* A copy of the handler, counted as running; false: there is none for this. */
+static bool handler_enter(rks_engine *engine, uint16_t number, rks_handler *handler)
+{
+    bool found = false;
+    if (number >= RKS_SERVICES)
+        return false;
+    pthread_mutex_lock(&engine->handlers_mutex);
+    rks_handler *kept = &engine->handlers[number];
+    if (kept->serve != NULL || kept->note != NULL || kept->lost != NULL) {
+        kept->running++;
+        *handler = *kept;
+        found = true;
+    }
+    pthread_mutex_unlock(&engine->handlers_mutex);
+    return found;
+}
+
+static void handler_leave(rks_engine *engine, uint16_t number)
+{
+    pthread_mutex_lock(&engine->handlers_mutex);
+    if (--engine->handlers[number].running == 0)
+        pthread_cond_broadcast(&engine->handlers_idle);
+    pthread_mutex_unlock(&engine->handlers_mutex);
+}
+
+static void handler_set(rks_engine *engine, uint16_t number, const rks_handler *handler)
+{
+    bool none = handler->serve == NULL && handler->note == NULL && handler->lost == NULL;
+    /* The engine thread cannot wait for itself. */
+    bool may_wait = none && !pthread_equal(pthread_self(), engine->thread);
+    pthread_mutex_lock(&engine->handlers_mutex);
+    rks_handler *kept = &engine->handlers[number];
+    kept->serve = handler->serve;
+    kept->note = handler->note;
+    kept->lost = handler->lost;
+    kept->user = handler->user;
+    while (may_wait && kept->running > 0)
+        pthread_cond_wait(&engine->handlers_idle, &engine->handlers_mutex);
+    pthread_mutex_unlock(&engine->handlers_mutex);
+}
+
+void rks_engine_serve(rks_engine *engine, enum rks_service service, rks_serve_fn serve,
+                      rks_note_fn note, void *user)
+{
+    handler_set(engine, (uint16_t)service,
+                &(rks_handler){.serve = serve, .note = note, .user = user});
+}
+
+void rks_engine_watch(rks_engine *engine, rks_lost_fn lost, void *user)
+{
+    handler_set(engine, 0, &(rks_handler){.lost = lost, .user = user});
+}
+
+void rks_handlers_note(rks_engine *engine, uint16_t service, uint32_t from, const uint8_t *body,
+                       size_t size)
+{
+    rks_handler handler;
+    if (service == 0 || !handler_enter(engine, service, &handler)) {
+        atomic_fetch_add(&engine->strays, 1);
+        return;
+    }
+    if (handler.note != NULL)
+        handler.note(handler.user, from, body, size);
+    else
+        atomic_fetch_add(&engine->strays, 1);
+    handler_leave(engine, service);
+}
+
+void rks_handlers_lost(rks_engine *engine, uint32_t rank, const rks_error *err)
+{
+    rks_handler handler;
+    if (!handler_enter(engine, 0, &handler))
+        return;
+    handler.lost(handler.user, rank, err);
+    handler_leave(engine, 0);
+}
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+rks_request *rks_request_create(rks_connection *connection, const rks_frame_header *header,
+                                size_t size)
+{
+    rks_request *request = rks_alloc_raw(1, sizeof(*request) + size, NULL);
+    if (request == NULL)
+        return NULL;
+    memset(request, 0, sizeof(*request));
+    request->engine = connection->engine;
+    request->connection = connection;
+    request->id = header->id;
+    request->sender = connection->rank;
+    request->service = header->service;
+    request->size = size;
+    atomic_fetch_add(&request->engine->references, 1);
+    connection->references++;
+    connection->serving += sizeof(*request) + size;
+    return request;
+}
+
+static void request_free(rks_request *request)
+{
+    rks_engine *engine = request->engine;
+    if (request->release != NULL)
+        request->release(request->user);
+    if (request->parts != NULL)
+        rks_free(request->parts);
+    rks_free(request);
+    rks_engine_release(engine);
+}
+
+void rks_request_drop(rks_request *request)
+{
+    rks_connection *connection = request->connection;
+    connection->serving -= sizeof(*request) + request->size;
+    connection->references--; /* the caller goes on with the connection */
+    request_free(request);
+}
+
+uint32_t rks_request_sender(const rks_request *request)
+{
+    return request->sender;
+}
+
+const uint8_t *rks_request_body(const rks_request *request, size_t *size)
+{
+    *size = request->size;
+    return request->body;
+}
+
+static void reply_sent(rks_frame *frame)
+{
+    rks_request *request = (rks_request *)(void *)((uint8_t *)frame - offsetof(rks_request, frame));
+    rks_connection *connection = request->connection;
+    request_free(request);
+    rks_connection_unref(connection);
+}
+
+/* Engine thread: the answer goes out. */
+static void run_reply(rks_engine *engine, rks_command *command)
+{
+    (void)engine;
+    rks_request *request = (rks_request *)(void *)command; /* its first member */
+    rks_connection *connection = request->connection;
+    connection->serving -= sizeof(*request) + request->size;
+    connection->references++; /* sending may end the connection */
+    rks_connection_send(connection, &request->frame);
+    rks_connection_pause_if_full(connection);
+    rks_connection_unpause(connection);
+    rks_connection_unref(connection);
+}
+
+static void post_reply(rks_request *request)
+{
+    request->frame.sent = reply_sent;
+    request->command.run = run_reply;
+    if (!rks_engine_post(request->engine, &request->command))
+        request_free(request); /* nobody is left to hear it */
+}
+
+static void set_error(rks_request *request, const rks_error *err)
+{
+    request->error = *err;
+    rks_error_place(&request->error, request->engine->options.rank, request->engine->address.host);
+    rks_frame_set(&request->frame, RKS_FRAME_ERROR, request->id, 0, &request->error,
+                  sizeof(request->error));
+}
+
+void rks_request_fail(rks_request *request, const rks_error *err)
+{
+    set_error(request, err);
+    post_reply(request);
+}
+
+void rks_request_reply(rks_request *request, const struct iovec *parts, size_t count,
+                       void (*release)(void *user), void *user)
+{
+    rks_error err;
+    uint64_t total = 0;
+    request->release = release;
+    request->user = user;
+    for (size_t i = 0; i < count; i++)
+        if (__builtin_add_overflow(total, parts[i].iov_len, &total))
+            total = UINT64_MAX / 2;
+    if (total > request->engine->options.max_frame) {
+        rks_fail(&err, RKS_ERR_DATA, 0,
+                 "a reply of %" PRIu64 " bytes is above the limit of %" PRIu64, total,
+                 request->engine->options.max_frame);
+        rks_request_fail(request, &err);
+        return;
+    }
+    request->parts = rks_alloc_raw(count + 1, sizeof(*request->parts), &err);
+    if (request->parts == NULL) {
+        rks_request_fail(request, &err);
+        return;
+    }
+    rks_frame_set(&request->frame, RKS_FRAME_REPLY, request->id, 0, NULL, 0);
+    rks_frame_header header = {.size = total, .id = request->id, .type = RKS_FRAME_REPLY};
+    rks_frame_encode(&header, NULL, request->frame.header);
+    request->parts[0] = request->frame.few[0];
+    if (count > 0)
+        memcpy(request->parts + 1, parts, count * sizeof(*parts));
+    request->frame.parts = request->parts;
+    request->frame.count = count + 1;
+    request->frame.total = RKS_FRAME_HEADER + total;
+    post_reply(request);
+}
+
+/* ---- I/O threads ---------------------------------------------------------------------------- */
+
+static void refuse(rks_request *request, const char *why)
+{
+    rks_error err;
+    rks_fail(&err, RKS_ERR_STATE, 0, "service %u of rank %" PRIu32 " %s", request->service,
+             request->engine->options.rank, why);
+    rks_request_fail(request, &err);
+}
+
+static void serve(rks_request *request)
+{
+    rks_engine *engine = request->engine; /* the pool's thread ends before the engine does */
+    uint16_t service = request->service;
+    rks_handler handler;
+    if (service == 0 || !handler_enter(engine, service, &handler)) {
+        refuse(request, "is not open");
+        return;
+    }
+    if (handler.serve != NULL)
+        handler.serve(handler.user, request);
+    else
+        refuse(request, "takes no requests");
+    handler_leave(engine, service);
+}
+
+static void *pool_thread(void *argument)
+{
+    rks_pool *pool = argument;
+    pthread_setname_np(pthread_self(), "rks-io");
+    pthread_mutex_lock(&pool->mutex);
+    while (true) {
+        while (pool->first == NULL && !pool->stopping) {
+            pool->idle++;
+            pthread_cond_wait(&pool->work, &pool->mutex);
+            pool->idle--;
+        }
+        if (pool->first == NULL)
+            break;
+        rks_request *request = pool->first;
+        bool stopping = pool->stopping;
+        pool->first = request->next;
+        pool->waiting--;
+        pthread_mutex_unlock(&pool->mutex);
+        if (stopping)
+            refuse(request, "is closing");
+        else
+            serve(request);
+        pthread_mutex_lock(&pool->mutex);
+    }
+    pthread_mutex_unlock(&pool->mutex);
+    return NULL;
+}
+
+rks_status rks_pool_create(rks_engine *engine, uint32_t threads, rks_pool **pool, rks_error *err)
+{
+    rks_pool *made = rks_alloc(1, sizeof(*made), err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    made->threads = rks_alloc(threads, sizeof(*made->threads), err);
+    if (made->threads == NULL) {
+        rks_free(made);
+        return RKS_ERR_MEMORY;
+    }
+    made->engine = engine;
+    made->room = threads;
+    pthread_mutex_init(&made->mutex, NULL);
+    pthread_cond_init(&made->work, NULL);
+    *pool = made;
+    return RKS_OK;
+}
+
+/* The mutex is held. Threads inherit the engine thread's mask: no signals. */
+static int start_thread(rks_pool *pool)
+{
+    int error = pthread_create(&pool->threads[pool->started], NULL, pool_thread, pool);
+    if (error == 0)
+        pool->started++;
+    return error;
+}
+
+void rks_pool_serve(rks_engine *engine, rks_request *request)
+{
+    rks_pool *pool = engine->pool;
+    pthread_mutex_lock(&pool->mutex);
+    int error = 0;
+    if (!pool->stopping && pool->idle <= pool->waiting && pool->started < pool->room)
+        error = start_thread(pool);
+    if (pool->stopping || pool->started == 0) {
+        pthread_mutex_unlock(&pool->mutex);
+        rks_error err;
+        if (error != 0)
+            rks_fail_errno(&err, error, "no thread to serve a request");
+        else
+            rks_fail(&err, RKS_ERR_STATE, 0, "rank %" PRIu32 " is closing", engine->options.rank);
+        rks_request_fail(request, &err);
+        return;
+    }
+    request->next = NULL;
+    if (pool->first == NULL)
+        pool->last = &pool->first;
+    *pool->last = request;
+    pool->last = &request->next;
+    pool->waiting++;
+    pthread_cond_signal(&pool->work);
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+void rks_pool_stop(rks_pool *pool)
+{
+    if (pool == NULL)
+        return;
+    pthread_mutex_lock(&pool->mutex);
+    pool->stopping = true;
+    pthread_cond_broadcast(&pool->work);
+    uint32_t started = pool->started;
+    pthread_mutex_unlock(&pool->mutex);
+    for (uint32_t i = 0; i < started; i++)
+        pthread_join(pool->threads[i], NULL);
+    pool->started = 0;
+}
+
+void rks_pool_free(rks_pool *pool)
+{
+    if (pool == NULL)
+        return;
+    pthread_mutex_destroy(&pool->mutex);
+    pthread_cond_destroy(&pool->work);
+    rks_free(pool->threads);
+    rks_free(pool);
+}

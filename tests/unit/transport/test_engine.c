@@ -1,0 +1,485 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_engine.c: requests, replies and notes between engines, over TCP and over a hub alike. */
+#include "mesh.h"
+
+static rks_error err;
+
+static bool over_hub(void **state)
+{
+    return *state != NULL;
+}
+
+static void replies_of_many_sizes_come_whole(void **state)
+{
+    mesh m;
+    mesh_open(&m, 2, over_hub(state), 15000);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
+    static const size_t sizes[] = {0, 1, 23, 4096, 65535, 65536, 65537, 1 << 20, 32 << 20};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        assert_ok(ask_echo(m.engines[0], 1, 1, sizes[i], &err), &err);
+    assert_ok(ask_echo(m.engines[0], 1, 0, 100, &err), &err);
+    assert_ok(ask_echo(m.engines[0], 1, 1000, 1000, &err), &err);
+    assert_ok(ask_echo(m.engines[0], 1, 5, 3 << 20, &err), &err);
+    mesh_close(&m);
+}
+
+static void a_rank_may_ask_itself(void **state)
+{
+    mesh m;
+    mesh_open(&m, 1, over_hub(state), 15000);
+    rks_engine_serve(m.engines[0], RKS_SERVICE_FETCH, echo, NULL, NULL);
+    assert_ok(ask_echo(m.engines[0], 0, 3, 500, &err), &err);
+    mesh_close(&m);
+}
+
+static void an_error_reply_says_where_it_happened(void **state)
+{
+    mesh m;
+    mesh_open(&m, 2, over_hub(state), 15000);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
+    uint8_t *reply = NULL;
+    size_t size;
+    assert_fails(RKS_ERR_DATA, rks_engine_ask(m.engines[0], 1, RKS_SERVICE_FETCH, "xy", 2, 100,
+                                              "a test", &reply, &size, &err));
+    assert_string_equal(err.text, "too short: 2 bytes");
+    assert_int_equal(err.rank, 1);
+    assert_int_equal(err.cause, 77);
+    assert_true(err.host[0] != '\0');
+    assert_fails(RKS_ERR_STATE, rks_engine_ask(m.engines[0], 1, RKS_SERVICE_KEYS, "xy", 2, 100,
+                                               "a test", &reply, &size, &err));
+    assert_contains(err.text, "not open");
+    assert_null(reply);
+    mesh_close(&m);
+}
+
+static void a_reply_above_the_limit_is_refused_and_the_connection_lives(void **state)
+{
+    mesh m;
+    mesh_open(&m, 2, over_hub(state), 15000);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
+    uint8_t *reply = NULL;
+    size_t size;
+    uint8_t body[104] = {50};
+    assert_fails(RKS_ERR_PEER, rks_engine_ask(m.engines[0], 1, RKS_SERVICE_FETCH, body, 104, 4999,
+                                              "a test", &reply, &size, &err));
+    assert_contains(err.text, "5000");
+    assert_ok(rks_engine_ask(m.engines[0], 1, RKS_SERVICE_FETCH, body, 104, 5000, "a test", &reply,
+                             &size, &err),
+              &err);
+    rks_free(reply);
+    mesh_close(&m);
+}
+
+typedef struct note_log {
+    event arrived;
+    uint32_t next;
+    bool ordered;
+} note_log;
+
+static void on_numbered_note(void *user, uint32_t from, const uint8_t *body, size_t size)
+{
+    note_log *log = user;
+    uint32_t number = 0;
+    if (size >= 4)
+        memcpy(&number, body, 4);
+    log->ordered = log->ordered && from == 0 && number == log->next && size == 4 + number % 3000;
+    log->next++;
+    event_add(&log->arrived);
+}
+
+static void notes_arrive_in_order_also_from_before_the_join(void **state)
+{
+    enum { NOTES = 3000 };
+    mesh m;
+    note_log log = {.ordered = true};
+    event_init(&log.arrived);
+    mesh_open_unjoined(&m, 2, over_hub(state), 15000);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_GROUP, NULL, on_numbered_note, &log);
+    mesh_join(&m, 0);
+    for (uint32_t i = 0; i < NOTES; i++) {
+        uint8_t body[3004] = {0};
+        memcpy(body, &i, 4);
+        assert_ok(rks_engine_note(m.engines[0], 1, RKS_SERVICE_GROUP, body, 4 + i % 3000, &err),
+                  &err);
+        if (i == NOTES / 2)
+            mesh_join(&m, 1);
+    }
+    event_wait(&log.arrived, NOTES);
+    assert_true(log.ordered);
+    mesh_close(&m);
+}
+
+typedef struct asker {
+    mesh *m;
+    uint32_t from;
+    uint32_t to;
+    rks_status status;
+    rks_error err;
+} asker;
+
+static void *ask_many(void *argument)
+{
+    asker *a = argument;
+    for (uint32_t i = 0; i < 40 && a->status == RKS_OK; i++)
+        a->status = ask_echo(a->m->engines[a->from], a->to, 1 + i % 7, i * 311, &a->err);
+    return NULL;
+}
+
+static void both_sides_ask_each_other_at_once(void **state)
+{
+    for (int round = 0; round < 5; round++) {
+        mesh m;
+        mesh_open(&m, 2, over_hub(state), 15000);
+        pthread_t threads[4];
+        asker askers[4];
+        for (uint32_t i = 0; i < 2; i++)
+            rks_engine_serve(m.engines[i], RKS_SERVICE_FETCH, echo, NULL, NULL);
+        for (uint32_t i = 0; i < 4; i++) {
+            askers[i] = (asker){.m = &m, .from = i % 2, .to = 1 - i % 2};
+            pthread_create(&threads[i], NULL, ask_many, &askers[i]);
+        }
+        for (uint32_t i = 0; i < 4; i++) {
+            pthread_join(threads[i], NULL);
+            assert_ok(askers[i].status, &askers[i].err);
+        }
+        mesh_close(&m);
+    }
+}
+
+/* One of many requests in flight. */
+typedef struct flight {
+    event *landed;
+    uint8_t *reply;
+    size_t size;
+    rks_status status;
+    rks_error err;
+    int done;
+    bool no_memory;
+} flight;
+
+static void *flight_place(void *user, size_t size)
+{
+    flight *f = user;
+    f->size = size;
+    return f->no_memory ? NULL : (f->reply = malloc(size == 0 ? 1 : size));
+}
+
+static void flight_done(void *user, const rks_error *why)
+{
+    flight *f = user;
+    f->done++;
+    f->status = why == NULL ? RKS_OK : (rks_status)why->status;
+    if (why != NULL)
+        f->err = *why;
+    event_add(f->landed);
+}
+
+static rks_status fly(rks_engine *engine, uint32_t peer, uint32_t service, const void *body,
+                      size_t size, flight *f)
+{
+    rks_reply_sink sink = {flight_place, flight_done, f};
+    return rks_engine_request(engine, peer, service, body, size, "a flight", &sink, &err);
+}
+
+typedef struct pilot {
+    mesh *m;
+    flight flights[125];
+} pilot;
+
+static void *fly_many(void *argument)
+{
+    pilot *p = argument;
+    for (uint32_t i = 0; i < 125; i++) {
+        uint8_t body[204] = {(uint8_t)(1 + i % 5)};
+        body[4] = (uint8_t)i;
+        rks_reply_sink sink = {flight_place, flight_done, &p->flights[i]};
+        rks_engine_request(p->m->engines[0], 1, RKS_SERVICE_FETCH, body, sizeof(body), "a flight",
+                           &sink, NULL);
+    }
+    return NULL;
+}
+
+static void a_thousand_requests_of_eight_threads_are_all_answered(void **state)
+{
+    mesh m;
+    mesh_open(&m, 2, over_hub(state), 15000);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
+    event landed;
+    event_init(&landed);
+    pilot *pilots = calloc(8, sizeof(*pilots));
+    pthread_t threads[8];
+    for (int t = 0; t < 8; t++) {
+        pilots[t].m = &m;
+        for (int i = 0; i < 125; i++)
+            pilots[t].flights[i].landed = &landed;
+        pthread_create(&threads[t], NULL, fly_many, &pilots[t]);
+    }
+    for (int t = 0; t < 8; t++)
+        pthread_join(threads[t], NULL);
+    event_wait(&landed, 1000);
+    for (int t = 0; t < 8; t++)
+        for (uint32_t i = 0; i < 125; i++) {
+            flight *f = &pilots[t].flights[i];
+            assert_ok(f->status, &f->err);
+            assert_int_equal(f->done, 1);
+            assert_int_equal(f->size, 200 * (1 + i % 5));
+            assert_int_equal(f->reply[0], i);
+            free(f->reply);
+        }
+    free(pilots);
+    rks_engine_stats stats;
+    rks_engine_stats_get(m.engines[0], &stats);
+    assert_int_equal(stats.strays, 0);
+    assert_true(stats.frames_sent >= 1000);
+    mesh_close(&m);
+}
+
+static void a_place_of_null_fails_that_request_alone(void **state)
+{
+    mesh m;
+    mesh_open(&m, 2, over_hub(state), 15000);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
+    event landed;
+    event_init(&landed);
+    flight f = {.landed = &landed, .no_memory = true};
+    static const uint8_t body[100004] = {30};
+    assert_ok(fly(m.engines[0], 1, RKS_SERVICE_FETCH, body, sizeof(body), &f), &err);
+    assert_ok(ask_echo(m.engines[0], 1, 2, 100, &err), &err);
+    event_wait(&landed, 1);
+    assert_int_equal(f.status, RKS_ERR_MEMORY);
+    assert_contains(f.err.text, "3000000");
+    mesh_close(&m);
+}
+
+/* Keeps requests instead of answering. */
+typedef struct shelf {
+    event kept;
+    rks_request *requests[16];
+} shelf;
+
+static void keep_request(void *user, rks_request *request)
+{
+    shelf *s = user;
+    s->requests[event_count(&s->kept)] = request;
+    event_add(&s->kept);
+}
+
+static void fail_all(shelf *s)
+{
+    rks_error late;
+    rks_fail(&late, RKS_ERR_STATE, 0, "late");
+    for (uint64_t i = 0; i < s->kept.count; i++)
+        rks_request_fail(s->requests[i], &late);
+}
+
+static void closing_ends_what_is_outstanding(void **state)
+{
+    mesh m;
+    shelf s = {0};
+    event landed;
+    event_init(&s.kept);
+    event_init(&landed);
+    mesh_open(&m, 2, over_hub(state), 15000);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, keep_request, NULL, &s);
+    flight f = {.landed = &landed};
+    assert_ok(fly(m.engines[0], 1, RKS_SERVICE_FETCH, "x", 1, &f), &err);
+    event_wait(&s.kept, 1);
+    rks_engine_close(m.engines[0], 1000);
+    m.engines[0] = NULL;
+    assert_int_equal(f.done, 1);
+    assert_int_equal(f.status, RKS_ERR_STATE);
+    assert_contains(f.err.text, "a flight");
+    fail_all(&s);
+    mesh_close(&m);
+}
+
+static void a_request_may_be_answered_after_the_owner_has_closed(void **state)
+{
+    mesh m;
+    shelf s = {0};
+    event landed;
+    event_init(&s.kept);
+    event_init(&landed);
+    mesh_open(&m, 2, over_hub(state), 15000);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, keep_request, NULL, &s);
+    flight f = {.landed = &landed};
+    assert_ok(fly(m.engines[0], 1, RKS_SERVICE_FETCH, "x", 1, &f), &err);
+    event_wait(&s.kept, 1);
+    rks_engine_close(m.engines[1], 1000);
+    m.engines[1] = NULL;
+    event_wait(&landed, 1);
+    assert_int_equal(f.status, RKS_ERR_PEER);
+    assert_int_equal(f.err.rank, 1);
+    assert_contains(f.err.text, "has closed during a flight");
+    fail_all(&s);
+    flight g = {.landed = &landed};
+    assert_ok(fly(m.engines[0], 1, RKS_SERVICE_FETCH, "x", 1, &g), &err);
+    event_wait(&landed, 2);
+    assert_int_equal(g.status, RKS_ERR_PEER);
+    mesh_close(&m);
+}
+
+static void giving_up_fails_requests_now_and_later_but_not_notes(void **state)
+{
+    mesh m;
+    shelf s = {0};
+    note_log log = {.ordered = true};
+    event landed;
+    event_init(&log.arrived);
+    event_init(&s.kept);
+    event_init(&landed);
+    mesh_open(&m, 2, over_hub(state), 15000);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, keep_request, NULL, &s);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_GROUP, NULL, on_numbered_note, &log);
+    flight f = {.landed = &landed}, g = {.landed = &landed};
+    assert_ok(fly(m.engines[0], 1, RKS_SERVICE_FETCH, "x", 1, &f), &err);
+    event_wait(&s.kept, 1);
+    rks_error why;
+    rks_fail(&why, RKS_ERR_TIMEOUT, 0, "rank 1 fell silent elsewhere");
+    rks_engine_give_up(m.engines[0], 1, &why);
+    event_wait(&landed, 1);
+    assert_ok(fly(m.engines[0], 1, RKS_SERVICE_FETCH, "x", 1, &g), &err);
+    event_wait(&landed, 2);
+    assert_int_equal(f.status, RKS_ERR_TIMEOUT);
+    assert_int_equal(g.status, RKS_ERR_TIMEOUT);
+    assert_string_equal(g.err.text, "rank 1 fell silent elsewhere");
+    fail_all(&s); /* a stray at rank 0 */
+    assert_ok(rks_engine_note(m.engines[0], 1, RKS_SERVICE_GROUP, "\0\0\0\0", 4, &err), &err);
+    event_wait(&log.arrived, 1);
+    mesh_close(&m);
+}
+
+typedef struct loss {
+    event lost;
+    uint32_t peer;
+    rks_error err;
+} loss;
+
+static void on_lost(void *user, uint32_t peer, const rks_error *why)
+{
+    loss *l = user;
+    l->peer = peer;
+    l->err = *why;
+    event_add(&l->lost);
+}
+
+static void an_orderly_close_is_told_to_both_sides_after_the_last_note(void **state)
+{
+    mesh m;
+    loss losses[3];
+    note_log log = {.ordered = true};
+    event_init(&log.arrived);
+    mesh_open(&m, 3, over_hub(state), 15000);
+    for (uint32_t i = 0; i < 3; i++) {
+        event_init(&losses[i].lost);
+        rks_engine_watch(m.engines[i], on_lost, &losses[i]);
+    }
+    rks_engine_serve(m.engines[1], RKS_SERVICE_GROUP, NULL, on_numbered_note, &log);
+    assert_ok(rks_engine_keep(m.engines[1], 0, &err), &err);
+    assert_ok(rks_engine_keep(m.engines[0], 2, &err), &err);
+    for (uint32_t i = 0; i < 500; i++) {
+        uint8_t body[504] = {0};
+        memcpy(body, &i, 4);
+        assert_ok(rks_engine_note(m.engines[0], 1, RKS_SERVICE_GROUP, body, 4 + i, &err), &err);
+    }
+    /* Both connections must stand, or there is nobody to be told. */
+    event_wait(&log.arrived, 1);
+    rks_engine_serve(m.engines[2], RKS_SERVICE_FETCH, echo, NULL, NULL);
+    assert_ok(ask_echo(m.engines[0], 2, 1, 10, &err), &err);
+    rks_engine_serve(m.engines[0], RKS_SERVICE_FETCH, echo, NULL, NULL);
+    assert_ok(ask_echo(m.engines[1], 0, 1, 10, &err), &err);
+    rks_engine_close(m.engines[0], 5000);
+    m.engines[0] = NULL;
+    event_wait(&losses[1].lost, 1);
+    event_wait(&losses[2].lost, 1);
+    assert_int_equal(event_count(&log.arrived), 500);
+    assert_true(log.ordered);
+    for (uint32_t i = 1; i < 3; i++) {
+        assert_int_equal(losses[i].peer, 0);
+        assert_int_equal(losses[i].err.status, RKS_OK);
+    }
+    mesh_close(&m);
+}
+
+static void a_service_that_ended_is_not_called_any_more(void **state)
+{
+    mesh m;
+    mesh_open(&m, 2, over_hub(state), 15000);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
+    assert_ok(ask_echo(m.engines[0], 1, 1, 10, &err), &err);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, NULL, NULL, NULL);
+    assert_fails(RKS_ERR_STATE, ask_echo(m.engines[0], 1, 1, 10, &err));
+    mesh_close(&m);
+}
+
+static void calls_that_break_a_rule_are_refused(void **state)
+{
+    mesh m;
+    mesh_open_unjoined(&m, 2, over_hub(state), 15000);
+    assert_fails(RKS_ERR_STATE, rks_engine_note(m.engines[0], 1, RKS_SERVICE_GROUP, "", 0, &err));
+    mesh_join(&m, 0);
+    assert_fails(RKS_ERR_ARGUMENT,
+                 rks_engine_note(m.engines[0], 2, RKS_SERVICE_GROUP, "", 0, &err));
+    assert_fails(RKS_ERR_ARGUMENT,
+                 rks_engine_note(m.engines[0], 1, RKS_SERVICE_GROUP, "", (size_t)2 << 30, &err));
+    assert_fails(RKS_ERR_STATE,
+                 rks_engine_join(m.engines[0], m.addresses, MESH_SESSION, MESH_SECRET, &err));
+    mesh_close(&m);
+}
+
+static void listening_everywhere_or_nowhere_is_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"0.0.0.0", "::", "no-such-interface", "192.0.2.1"};
+    for (size_t i = 0; i < 4; i++) {
+        rks_engine_options options;
+        rks_engine *engine = NULL;
+        rks_engine_options_default(&options);
+        options.listen = bad[i];
+        assert_true(rks_engine_open(&options, &engine, &err) != RKS_OK);
+        assert_null(engine);
+        assert_contains(err.text, bad[i]);
+    }
+    rks_engine_options options;
+    rks_engine *engine = NULL;
+    rks_engine_options_default(&options);
+    options.listen = "lo";
+    assert_ok(rks_engine_open(&options, &engine, &err), &err);
+    static const uint8_t loopback[4] = {127, 0, 0, 1};
+    assert_memory_equal(rks_engine_address(engine)->ip, loopback, 4);
+    rks_engine_close(engine, 0);
+}
+
+#define BOTH(test)                                                                                 \
+    cmocka_unit_test(test),                                                                        \
+    {                                                                                              \
+#test " (hub)", test, NULL, NULL, &err                                                     \
+    }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        BOTH(replies_of_many_sizes_come_whole),
+        BOTH(a_rank_may_ask_itself),
+        BOTH(an_error_reply_says_where_it_happened),
+        BOTH(a_reply_above_the_limit_is_refused_and_the_connection_lives),
+        BOTH(notes_arrive_in_order_also_from_before_the_join),
+        BOTH(both_sides_ask_each_other_at_once),
+        BOTH(a_thousand_requests_of_eight_threads_are_all_answered),
+        BOTH(a_place_of_null_fails_that_request_alone),
+        BOTH(closing_ends_what_is_outstanding),
+        BOTH(a_request_may_be_answered_after_the_owner_has_closed),
+        BOTH(giving_up_fails_requests_now_and_later_but_not_notes),
+        BOTH(an_orderly_close_is_told_to_both_sides_after_the_last_note),
+        BOTH(a_service_that_ended_is_not_called_any_more),
+        BOTH(calls_that_break_a_rule_are_refused),
+        cmocka_unit_test(listening_everywhere_or_nowhere_is_refused),
+    };
+    int failed = cmocka_run_group_tests_name("engine", tests, NULL, NULL);
+    if (rks_memory_in_use() != 0) {
+        print_error("%ld allocations are left\n", rks_memory_in_use());
+        failed++;
+    }
+    return failed;
+}
