@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * dataset.h: dataset.json, which makes a set of sealed shards one dataset. Its picture is in
- * dataset.c. */
+ * dataset_json.c. */
 #ifndef RKS_SHARD_DATASET_H
 #define RKS_SHARD_DATASET_H
 
@@ -26,7 +26,8 @@ typedef struct rks_dataset_unit {
     const char *key_name; /* for derived keys; NULL where keys are stored */
 } rks_dataset_unit;
 
-/* Owned whole by rks_dataset_free. Units are sorted by number, so ids follow from them. */
+/* Owned whole by rks_dataset_free. Units are sorted by number, so ids follow from them. Shards in
+ * any order when encoded (the file has them by id), by id when decoded. */
 typedef struct rks_dataset {
     rks_digest id;
     rks_digest build_id;
@@ -49,7 +50,9 @@ rks_digest rks_dataset_fold(const rks_dataset_unit *units, size_t count, const r
 rks_status rks_dataset_commit(const char *directory, const rks_dataset *dataset, rks_error *err);
 /* RKS_ERR_NOT_FOUND: "build not finished" (parts are there) or "no dataset here". */
 rks_status rks_dataset_load(const char *directory, rks_dataset **dataset, rks_error *err);
-/* dataset.json as bytes, the same on every rank; for comparing and for sending. rks_free. */
+/* dataset.json as bytes, the same on every rank; for comparing and for sending. rks_free(*text).
+ * RKS_ERR_ARGUMENT where the parts do not fit together: `id` is not the fold, units are not sorted
+ * or do not fill their shards, counts differ. build_options NULL is an empty object. */
 rks_status rks_dataset_encode(const rks_dataset *dataset, char **text, size_t *size,
                               rks_error *err);
 rks_status rks_dataset_decode(const char *text, size_t size, const char *path,

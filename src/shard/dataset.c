@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dataset.c: the shards that make up a dataset: its id, what must hold, its file, its parts. The
+ * picture of dataset.json is in dataset_json.c. */
+#include "shard/dataset.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "shard/block.h"
+#include "shard/dataset_json.h"
+#include "shard/manifest.h"
+#include "shard/utf8.h"
+
+static const char PART_END[] = ".rks";
+
+/* f(0) = XXH3-128 of the schema's text; f(i + 1) = XXH3-128 of {f(i) (16), unit digest (16),
+ * samples of the unit (8)}; the id is f(number of units). */
+rks_digest rks_dataset_fold(const rks_dataset_unit *units, size_t count, const rks_schema *schema)
+{
+    const char *text = rks_schema_text(schema);
+    rks_digest folded = rks_checksum128(text, strlen(text));
+    for (size_t i = 0; i < count; i++) {
+        uint8_t step[40];
+        rks_store_u64(step, folded.low);
+        rks_store_u64(step + 8, folded.high);
+        rks_store_u64(step + 16, units[i].summary.digest.low);
+        rks_store_u64(step + 24, units[i].summary.digest.high);
+        rks_store_u64(step + 32, units[i].summary.samples);
+        folded = rks_checksum128(step, sizeof(step));
+    }
+    return folded;
+}
+
+/* ---- what must hold, for what we write and for what we read ---- */
+
+bool rks_dataset_name_good(const char *name)
+{
+    size_t size = strlen(name);
+    if (size == 0 || name[0] == '.' || !rks_utf8_valid(name, size, NULL))
+        return false;
+    for (const char *at = name; *at != '\0'; at++)
+        if (*at == '/' || (uint8_t)*at < 0x20 || *at == 0x7f)
+            return false;
+    return true;
+}
+
+int rks_dataset_compare_ids(rks_digest a, rks_digest b)
+{
+    if (a.high != b.high)
+        return a.high < b.high ? -1 : 1;
+    return a.low < b.low ? -1 : a.low > b.low;
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    const rks_dataset_unit *const *left = a, *const *right = b;
+    if ((*left)->shard != (*right)->shard)
+        return (*left)->shard < (*right)->shard ? -1 : 1;
+    if ((*left)->first_row != (*right)->first_row)
+        return (*left)->first_row < (*right)->first_row ? -1 : 1;
+    if ((*left)->summary.samples == (*right)->summary.samples)
+        return 0;
+    return (*left)->summary.samples < (*right)->summary.samples ? -1 : 1; /* empty ones first */
+}
+
+static rks_status check_unit(const rks_dataset *dataset, size_t i, const char *path,
+                             rks_status status, rks_error *err)
+{
+    const rks_dataset_unit *unit = &dataset->units[i];
+    if (i > 0 && unit->summary.unit <= unit[-1].summary.unit)
+        return rks_fail(err, status, 0, "%s: unit %" PRIu64 " is there twice or out of order", path,
+                        unit->summary.unit);
+    if (unit->shard >= dataset->shard_count)
+        return rks_fail(err, status, 0, "%s: unit %" PRIu64 " lies in shard %" PRIu32 " of %zu",
+                        path, unit->summary.unit, unit->shard, dataset->shard_count);
+    bool named =
+        unit->key_name != NULL && unit->key_name[0] != '\0' && rks_key_name_fits(unit->key_name);
+    if (unit->summary.unit > INT64_MAX || (dataset->derived_keys && !named))
+        return rks_fail(err, status, 0, "%s: unit %" PRIu64 " has no good number or name", path,
+                        unit->summary.unit);
+    return RKS_OK;
+}
+
+/* The units of each shard, `places` of them sorted, fill it. */
+static rks_status check_places(const rks_dataset *dataset, const rks_dataset_unit **places,
+                               const char *path, rks_status status, rks_error *err)
+{
+    size_t at = 0;
+    for (size_t s = 0; s < dataset->shard_count; s++) {
+        const rks_dataset_shard *shard = &dataset->shards[s];
+        uint64_t rows = 0, bytes = 0;
+        bool good = true;
+        for (; good && at < dataset->unit_count && places[at]->shard == s; at++) {
+            const rks_unit_summary *unit = &places[at]->summary;
+            good = places[at]->first_row == rows && unit->samples <= shard->samples - rows &&
+                   unit->bytes <= shard->bytes - bytes;
+            if (good) {
+                rows += unit->samples;
+                bytes += unit->bytes;
+            }
+        }
+        if (!good || rows != shard->samples || bytes != shard->bytes)
+            return rks_fail(err, status, 0,
+                            "%s: the units of shard %s do not make up its %" PRIu64
+                            " samples and %" PRIu64 " bytes",
+                            path, shard->name, shard->samples, shard->bytes);
+    }
+    return RKS_OK;
+}
+
+static rks_status check_shards(const rks_dataset *dataset, const char *path, rks_status status,
+                               rks_error *err)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < dataset->shard_count; i++) {
+        const rks_dataset_shard *shard = &dataset->shards[i];
+        if (!rks_dataset_name_good(shard->name))
+            return rks_fail(err, status, 0, "%s: \"%s\" is no name of a shard", path, shard->name);
+        if (shard->samples > UINT32_MAX || shard->bytes > INT64_MAX ||
+            shard->file_bytes > INT64_MAX || shard->largest > INT64_MAX)
+            return rks_fail(err, status, 0, "%s: shard %s has impossible sizes", path, shard->name);
+        count += shard->samples; /* both below 2^32 before */
+        if (count > UINT32_MAX)
+            return rks_fail(err, status, 0, "%s: more than %" PRIu32 " samples", path, UINT32_MAX);
+    }
+    if (count != dataset->count)
+        return rks_fail(err, status, 0, "%s: %" PRIu64 " samples, its shards have %" PRIu64, path,
+                        dataset->count, count);
+    return RKS_OK;
+}
+
+static rks_status check_index(const rks_dataset *dataset, const char *path, rks_status status,
+                              rks_error *err)
+{
+    for (size_t i = 0; i < dataset->index_count; i++) {
+        int column = rks_schema_find(dataset->schema, dataset->index[i]);
+        if (column < 0 ||
+            !rks_column_indexable(rks_schema_column(dataset->schema, (uint32_t)column)))
+            return rks_fail(err, status, 0, "%s: \"%s\" is no index column", path,
+                            dataset->index[i]);
+    }
+    return RKS_OK;
+}
+
+rks_status rks_dataset_check(const rks_dataset *dataset, const char *path, rks_status status,
+                             rks_error *err)
+{
+    rks_status found = check_shards(dataset, path, status, err);
+    if (found == RKS_OK)
+        found = check_index(dataset, path, status, err);
+    for (size_t i = 0; found == RKS_OK && i < dataset->unit_count; i++)
+        found = check_unit(dataset, i, path, status, err);
+    if (found != RKS_OK)
+        return found;
+    rks_digest folded = rks_dataset_fold(dataset->units, dataset->unit_count, dataset->schema);
+    if (!rks_digest_equal(folded, dataset->id))
+        return rks_fail(err, status, 0, "%s: its id is not that of its units", path);
+    const rks_dataset_unit **places = rks_alloc(dataset->unit_count, sizeof(*places), err);
+    if (places == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < dataset->unit_count; i++)
+        places[i] = &dataset->units[i];
+    qsort(places, dataset->unit_count, sizeof(*places), compare_places);
+    found = check_places(dataset, places, path, status, err);
+    rks_free(places);
+    return found;
+}
+
+/* ---- the file ---- */
+
+rks_status rks_dataset_commit(const char *directory, const rks_dataset *dataset, rks_error *err)
+{
+    char *text = NULL;
+    size_t size = 0;
+    char *path = rks_format(err, "%s/%s", directory, RKS_DATASET_FILE);
+    rks_status status =
+        path == NULL ? RKS_ERR_MEMORY : rks_dataset_encode(dataset, &text, &size, err);
+    if (status == RKS_OK)
+        status = rks_file_replace(path, text, size, err);
+    rks_free(text);
+    rks_free(path);
+    return status;
+}
+
+static rks_status not_found(const char *directory, rks_error *err)
+{
+    char **names = NULL;
+    size_t count = 0;
+    if (rks_dataset_parts(directory, &names, &count, NULL) != RKS_OK || count == 0)
+        return rks_fail(err, RKS_ERR_NOT_FOUND, ENOENT, "%s: no dataset here", directory);
+    rks_dataset_parts_free(names, count);
+    return rks_fail(err, RKS_ERR_NOT_FOUND, ENOENT,
+                    "%s: build not finished (%zu parts, no %s); run the same build again",
+                    directory, count, RKS_DATASET_FILE);
+}
+
+rks_status rks_dataset_load(const char *directory, rks_dataset **dataset, rks_error *err)
+{
+    char *text = NULL;
+    size_t size = 0;
+    char *path = rks_format(err, "%s/%s", directory, RKS_DATASET_FILE);
+    if (path == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = rks_file_load(path, RKS_DATASET_MAX, &text, &size, err);
+    if (status == RKS_ERR_NOT_FOUND)
+        status = not_found(directory, err);
+    if (status == RKS_OK)
+        status = rks_dataset_decode(text, size, path, dataset, err);
+    rks_free(text);
+    rks_free(path);
+    return status;
+}
+
+void rks_dataset_free(rks_dataset *dataset)
+{
+    if (dataset == NULL)
+        return;
+    for (size_t i = 0; i < dataset->index_count; i++)
+        rks_free(dataset->index[i]);
+    for (size_t i = 0; i < dataset->unit_count; i++)
+        rks_free((char *)dataset->units[i].key_name);
+    rks_free(dataset->index);
+    rks_free(dataset->shards);
+    rks_free(dataset->units);
+    rks_free(dataset->build_options);
+    rks_schema_free(dataset->schema);
+    rks_free(dataset);
+}
+
+/* ---- parts ---- */
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static rks_status add_part(const char *file, char ***names, size_t *count, rks_error *err)
+{
+    size_t size = strlen(file), end = sizeof(PART_END) - 1;
+    if (size <= end || strcmp(file + size - end, PART_END) != 0)
+        return RKS_OK;
+    char *name = rks_format(err, "%.*s", (int)(size - end), file);
+    if (name == NULL)
+        return RKS_ERR_MEMORY;
+    if (!rks_dataset_name_good(name)) {
+        rks_free(name); /* not ours */
+        return RKS_OK;
+    }
+    char **grown = rks_realloc(*names, *count + 1, sizeof(**names), err);
+    if (grown == NULL) {
+        rks_free(name);
+        return RKS_ERR_MEMORY;
+    }
+    *names = grown;
+    grown[(*count)++] = name;
+    return RKS_OK;
+}
+
+rks_status rks_dataset_parts(const char *directory, char ***names, size_t *count, rks_error *err)
+{
+    char **found = NULL;
+    size_t found_count = 0;
+    DIR *stream = opendir(directory);
+    if (stream == NULL && (errno == ENOENT || errno == ENOTDIR))
+        return rks_fail(err, RKS_ERR_NOT_FOUND, errno, "%s: no such directory", directory);
+    if (stream == NULL)
+        return rks_fail_errno(err, errno, "%s: reading the directory", directory);
+    rks_status status = RKS_OK;
+    for (;;) {
+        errno = 0;
+        const struct dirent *entry = readdir(stream);
+        if (entry == NULL && errno != 0)
+            status = rks_fail_errno(err, errno, "%s: reading the directory", directory);
+        if (entry == NULL || status != RKS_OK)
+            break;
+        status = add_part(entry->d_name, &found, &found_count, err);
+    }
+    closedir(stream);
+    if (status != RKS_OK) {
+        rks_dataset_parts_free(found, found_count);
+        return status;
+    }
+    if (found_count > 0)
+        qsort(found, found_count, sizeof(*found), compare_names);
+    *names = found;
+    *count = found_count;
+    return RKS_OK;
+}
+
+void rks_dataset_parts_free(char **names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        rks_free(names[i]);
+    rks_free(names);
+}
