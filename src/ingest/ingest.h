@@ -1,6 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ingest.h: reading units into a shard. */
+ * ingest.h: reading units into a shard.
+ *
+ * Rows     Lines of a file, counted from 0, so a row's line number is row + 1. Blank lines of JSONL
+ *          are rows that hold no sample (they count in `seen` alone); an empty line of text is an
+ *          empty sample. LF and CRLF end a line, the last one may go without; a BOM at the file's
+ *          start is passed over. A line above max_sample is malformed, whatever it would become.
+ * Schema   Text takes one column, str or bytes. A folder takes "path" (str) and "data" (bytes) or
+ *          "text" (str). JSONL takes any: see row.h for how values are converted. Members that are
+ *          no column are passed over where the user gave the schema, and malformed where it was
+ *          inferred.
+ * Bad rows What is wrong with one row (or one file of a folder): JSON, types, UTF-8, size, key,
+ *          length. What a callback refuses, and a file that changes, always end the build. */
 #ifndef RKS_INGEST_INGEST_H
 #define RKS_INGEST_INGEST_H
 
@@ -15,23 +26,30 @@
  * {"text": "str", "path": "str"} where every looked-at file is UTF-8 without NUL. JSONL: integers
  * int64, numbers with a fraction float64, true/false bool, strings str, lists of numbers int64[*]
  * or float64[*] (of lists of equal length [*,n]), other values json; null or missing makes a column
- * nullable. */
+ * nullable, but for json, which takes null itself. Only null or empty lists: "json?", which gives
+ * way to any other type. Lists that are numbers in one row and json in another, or of unlike depth:
+ * json. Malformed rows are passed over with skip_bad, else an error; types that do not go together
+ * are RKS_ERR_DATA naming the column, both types and the line. */
 rks_status rks_ingest_infer(const rks_input *input, size_t unit, char **schema_text,
                             rks_error *err);
-/* The union of two inferred schemas: int64 with float64 is float64, with null nullable, otherwise a
- * conflict is RKS_ERR_DATA naming the column and both types ("give --schema"). */
+/* The union of two inferred schemas: int64 with float64 is float64, with null nullable, a list with
+ * json is json; "data" and "text" of a folder are "data"; otherwise a conflict is RKS_ERR_DATA
+ * naming the column and both types ("give --schema"). Columns keep the order of a; those of b alone
+ * follow. Associative: units merged in their order give the same however they are grouped. */
 rks_status rks_ingest_merge(const char *a, const char *b, char **merged, rks_error *err);
 
 typedef struct rks_ingest_progress {
-    void (*tick)(void *user, uint64_t unit_bytes,
-                 uint64_t samples); /* about each MiB; may be NULL */
+    /* About each MiB, and at the end: bytes read and samples kept of this unit so far. A failure
+     * ends the unit with it. May be NULL. */
+    rks_status (*tick)(void *user, uint64_t unit_bytes, uint64_t samples, rks_error *err);
     void *user;
 } rks_ingest_progress;
 
 /* Reads one unit into the writer (begin, add ..., end). Rows count from `first_row` in their file.
- * Malformed rows: RKS_ERR_DATA naming file and line (counted from 1), or with skip_bad a line in
+ * `options` are those of rks_input_options(). Malformed rows: RKS_ERR_DATA naming file and line
+ * (counted from 1), or with skip_bad a line in
  * *bad (kept under 64 KiB) and a count. A row whose type does not fit the schema is malformed,
- * naming the column. Interrupts are noticed. */
+ * naming the column. Interrupts are noticed. `progress` may be NULL. */
 rks_status rks_ingest_unit(const rks_input *input, size_t unit, uint64_t first_row,
                            const rks_schema *schema, const rks_build_options *options,
                            rks_selector *selector, rks_shard_writer *writer, rks_buffer *bad,

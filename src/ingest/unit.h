@@ -1,20 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * unit.h: the deterministic pieces that input is dealt out in: a byte range of a file that ends at
- * a line's end, or a group of small files. The same list on every rank that sees the same input. */
+ * a line's end, or a group of small files. The same list on every rank that sees the same input.
+ *
+ * Format   A source that is a file: by its name (.jsonl, .ndjson, .json; .txt), else by content
+ *          (first byte that is no space is '{': jsonl; UTF-8: text). A source that is a folder:
+ *          each file below it is a sample ("folder"), unless the option `format` says jsonl or
+ *          text, then all files below it are read line by line. One format a build.
+ * Names    of a file source its base name, of a folder source the path below it. Where two sources
+ *          have a name in common, all their names get the folder's base name (for a file: the base
+ *          name of the folder it lies in) in front; names that are still equal are an error.
+ * Folders  Hidden names are skipped, and so is all that is neither file nor folder. Links to files
+ *          are followed, links to folders are not; a link that leads nowhere is an error.
+ */
 #ifndef RKS_INGEST_UNIT_H
 #define RKS_INGEST_UNIT_H
 
 #include "base/checksum.h"
 #include "rankstore.h"
 
-typedef enum rks_format { RKS_FORMAT_JSONL, RKS_FORMAT_TEXT, RKS_FORMAT_FOLDER } rks_format;
+typedef enum rks_input_format {
+    RKS_FORMAT_JSONL,
+    RKS_FORMAT_TEXT,
+    RKS_FORMAT_FOLDER
+} rks_input_format;
+
+enum {
+    RKS_UNIT_FILES_MAX = 4096, /* files in a unit of a folder */
+    RKS_UNITS_MAX = 4 << 20,   /* units of an input */
+    RKS_INPUT_NAME_MAX = 490,  /* bytes of a name, so that "name:row" is a key */
+};
 
 typedef struct rks_input_file {
     char *path; /* to open it */
-    char *name; /* relative to its source, for keys and messages; unique in the list */
+    char *name; /* relative to its source, for keys and messages; UTF-8, unique in the list */
     uint64_t size;
-    rks_format format;
+    rks_input_format format;
 } rks_input_file;
 
 typedef struct rks_input_unit {
@@ -29,25 +50,32 @@ typedef struct rks_input_unit {
 typedef struct rks_input {
     rks_input_file *files; /* sorted by name */
     size_t file_count;
-    rks_input_unit *units;
+    rks_input_unit *units; /* an empty file of lines has none */
     size_t unit_count;
     uint64_t bytes;
+    rks_input_format format; /* of all files */
+    rks_digest digest;       /* what rks_input_digest gives */
+    uint64_t max_sample;     /* from the options, with the default filled in */
+    bool skip_bad;
 } rks_input;
 
 /* Looks at files and folders (recursively, sorted by bytes, links to files followed, hidden names
  * skipped). RKS_ERR_NOT_FOUND names a missing source, RKS_ERR_DATA an empty folder or a source that
- * is no file. */
+ * is no file, or one whose format cannot be told. */
 rks_status rks_input_open(const char *const *sources, size_t count,
                           const rks_build_options *options, rks_input **input, rks_error *err);
 void rks_input_free(rks_input *input); /* NULL is accepted */
 /* Over names, sizes and ranges, not over paths: part of the build id. */
 rks_digest rks_input_digest(const rks_input *input);
+/* The options as this input makes them: `format` is what was found, and for a folder the key is the
+ * column "path" where no other is asked for. To be done before a selector is created. */
+void rks_input_options(const rks_input *input, rks_build_options *options);
 /* Deals units to ranks, largest first to the least loaded; owners[unit] is the rank. `done` (may be
  * NULL) marks units that are finished already and go to nobody (UINT32_MAX). Deterministic. */
 rks_status rks_input_deal(const rks_input *input, uint32_t ranks, const bool *done,
                           uint32_t *owners, rks_error *err);
 
-/* Lines that begin in a unit, for the row numbers of a file's later units. */
+/* Lines that begin in a unit, for the row numbers of a file's later units; of a folder, files. */
 rks_status rks_unit_count_rows(const rks_input *input, size_t unit, uint64_t *rows, rks_error *err);
 
 #endif

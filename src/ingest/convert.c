@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * convert.c: JSON numbers and lists as little-endian arrays. */
+#include "ingest/row.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "ingest/number.h"
+
+typedef struct range {
+    int64_t low;
+    int64_t high;
+} range;
+
+static range range_of(rks_kind kind)
+{
+    switch (kind) {
+    case RKS_KIND_INT8:
+        return (range){INT8_MIN, INT8_MAX};
+    case RKS_KIND_INT16:
+        return (range){INT16_MIN, INT16_MAX};
+    case RKS_KIND_INT32:
+        return (range){INT32_MIN, INT32_MAX};
+    case RKS_KIND_UINT8:
+        return (range){0, UINT8_MAX};
+    case RKS_KIND_UINT16:
+        return (range){0, UINT16_MAX};
+    case RKS_KIND_UINT32:
+        return (range){0, UINT32_MAX};
+    case RKS_KIND_UINT64:
+        return (range){0, INT64_MAX};
+    default:
+        return (range){INT64_MIN, INT64_MAX};
+    }
+}
+
+static rks_status unfit(const rks_column *column, const json_t *json, rks_error *err)
+{
+    if (json_is_integer(json))
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "column \"%s\": %" JSON_INTEGER_FORMAT " does not fit %s", column->name,
+                        json_integer_value(json), column->type);
+    if (json_is_real(json))
+        return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": %.17g does not fit %s", column->name,
+                        json_real_value(json), column->type);
+    return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": %s does not fit %s", column->name,
+                    rks_json_kind(json), column->type);
+}
+
+static bool put_float(rks_kind kind, double number, uint8_t *into)
+{
+    uint16_t bits = 0;
+    float single = (float)number;
+    switch (kind) {
+    case RKS_KIND_FLOAT64:
+        memcpy(into, &number, sizeof(number));
+        return true;
+    case RKS_KIND_FLOAT32:
+        memcpy(into, &single, sizeof(single));
+        return isfinite(single);
+    case RKS_KIND_FLOAT16:
+    case RKS_KIND_BFLOAT16:
+        if (!rks_small_float_encode(kind, number, &bits))
+            return false;
+        rks_store_u16(into, bits);
+        return true;
+    default:
+        if (!rks_small_float_encode(kind, number, &bits))
+            return false;
+        into[0] = (uint8_t)bits;
+        return true;
+    }
+}
+
+static bool put_complex(const json_t *json, uint8_t *into)
+{
+    const json_t *real = json_array_get(json, 0), *imaginary = json_array_get(json, 1);
+    return json_array_size(json) == 2 && json_is_number(real) && json_is_number(imaginary) &&
+           put_float(RKS_KIND_FLOAT32, json_number_value(real), into) &&
+           put_float(RKS_KIND_FLOAT32, json_number_value(imaginary), into + sizeof(float));
+}
+
+static bool put_item(const rks_column *column, const json_t *json, uint8_t *into)
+{
+    if (column->kind == RKS_KIND_BOOL) {
+        into[0] = json_is_true(json);
+        return json_is_boolean(json);
+    }
+    if (column->kind == RKS_KIND_COMPLEX64)
+        return put_complex(json, into);
+    if (rks_kind_is_float(column->kind))
+        return json_is_number(json) && put_float(column->kind, json_number_value(json), into);
+    int64_t number = json_integer_value(json);
+    range fits = range_of(column->kind);
+    if (!json_is_integer(json) || number < fits.low || number > fits.high)
+        return false;
+    memcpy(into, &number, column->item_size); /* little-endian: the low bytes are first */
+    return true;
+}
+
+static rks_status wrong_size(const rks_column *column, size_t items, uint32_t needed,
+                             rks_error *err)
+{
+    return rks_fail(err, RKS_ERR_DATA, 0,
+                    "column \"%s\": a list of %zu items where %" PRIu32 " are needed for %s",
+                    column->name, items, needed, column->type);
+}
+
+/* Puts the list's items at *at, which moves on. */
+static rks_status put_list(const rks_column *column, const json_t *json, const uint32_t *dims,
+                           uint32_t dim, uint8_t **at, rks_error *err)
+{
+    if (!json_is_array(json))
+        return unfit(column, json, err);
+    if (json_array_size(json) != dims[dim])
+        return wrong_size(column, json_array_size(json), dims[dim], err);
+    bool last = dim + 1 == column->dim_count;
+    for (size_t i = 0; i < dims[dim]; i++) {
+        const json_t *item = json_array_get(json, i);
+        if (!last) {
+            rks_status status = put_list(column, item, dims, dim + 1, at, err);
+            if (status != RKS_OK)
+                return status;
+            continue;
+        }
+        if (!put_item(column, item, *at))
+            return unfit(column, item, err);
+        *at += column->item_size;
+    }
+    return RKS_OK;
+}
+
+/* The first item of each level says how long `*` is; put_list holds the others to it. */
+static rks_status find_dims(const rks_column *column, const json_t *json, size_t limit,
+                            uint32_t *dims, uint64_t *size, rks_error *err)
+{
+    const json_t *at = json;
+    uint64_t count = 1;
+    for (uint32_t dim = 0; dim < column->dim_count; dim++) {
+        size_t items = json_array_size(at); /* 0 for what is no list, also for NULL */
+        if (count > 0 && !json_is_array(at))
+            return unfit(column, at, err);
+        dims[dim] = column->dims[dim] != 0 ? column->dims[dim] : (uint32_t)items;
+        if (count > 0 && items != dims[dim])
+            return wrong_size(column, items, dims[dim], err);
+        /* More items than the line has bytes: the lists are not all alike. */
+        if (count > 0 && dims[dim] > limit / count)
+            return rks_fail(err, RKS_ERR_DATA, 0,
+                            "column \"%s\": lists of unequal sizes, %s needs "
+                            "them equal",
+                            column->name, column->type);
+        count *= dims[dim];
+        at = json_array_get(at, 0);
+    }
+    *size = count * column->item_size;
+    return RKS_OK;
+}
+
+rks_status rks_json_convert(const rks_column *column, const json_t *json, size_t limit,
+                            rks_buffer *bytes, rks_value *value, rks_error *err)
+{
+    rks_value made = {0};
+    rks_status status = find_dims(column, json, limit, made.dims, &made.size, err);
+    if (status == RKS_OK)
+        status = rks_buffer_reserve(bytes, made.size, err);
+    if (status != RKS_OK)
+        return status;
+    uint8_t *into = bytes->data + bytes->size;
+    if (column->dim_count > 0)
+        status = put_list(column, json, made.dims, 0, &into, err);
+    else if (!put_item(column, json, into))
+        status = unfit(column, json, err);
+    if (status != RKS_OK)
+        return status;
+    bytes->size += made.size;
+    *value = made;
+    return RKS_OK;
+}

@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * infer.c: a schema from rows, and the union of two.
+ *
+ * Each column has a shape; shapes are a lattice, in which `join` goes up, so that the result does
+ * not depend on how units are grouped:
+ *
+ *   unknown (only null, only empty lists so far)  ->  everything
+ *   int64 -> float64                              alone, in [*], in [*,n] -> [*,*]
+ *   lists of numbers                              ->  json
+ *
+ * What has no common upper end (a string and a number) is a conflict. In a schema's text unknown is
+ * "json?", which no other shape is: json itself takes null, and so is never nullable. */
+#include "ingest/ingest.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "ingest/lines.h"
+#include "ingest/row.h"
+#include "shard/utf8.h"
+
+enum { ROWS = 1000, LOOK = 8 << 20, TYPE_ROOM = 128 };
+
+typedef enum base {
+    BASE_NULL,
+    BASE_EMPTY,
+    BASE_BOOL,
+    BASE_INT,
+    BASE_REAL,
+    BASE_STR,
+    BASE_BYTES,
+    BASE_JSON,
+} base;
+
+typedef struct shape {
+    base base;
+    uint32_t dims;  /* 0, 1 or 2, of BASE_INT and BASE_REAL */
+    uint32_t width; /* of [*,n]; 0 where it differs */
+    bool nullable;
+} shape;
+
+typedef struct guess {
+    char *name;
+    shape shape;
+    uint64_t rows;      /* that have it */
+    uint64_t first_row; /* that has it and is not null */
+} guess;
+
+typedef struct guesses {
+    guess *items;
+    size_t count;
+    size_t room;
+    json_t *places; /* name to position */
+} guesses;
+
+static void free_guesses(guesses *all)
+{
+    for (size_t i = 0; i < all->count; i++)
+        rks_free(all->items[i].name);
+    rks_free(all->items);
+    json_decref(all->places);
+    *all = (guesses){0};
+}
+
+static shape shape_of_list(const json_t *list)
+{
+    size_t count = json_array_size(list);
+    shape made = {.base = count == 0 ? BASE_EMPTY : BASE_INT, .dims = 1};
+    const json_t *first = json_array_get(list, 0);
+    if (json_is_array(first)) {
+        made.dims = 2;
+        made.width = (uint32_t)json_array_size(first);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const json_t *item = json_array_get(list, i);
+        shape inner = {0};
+        if (made.dims == 1 && json_is_number(item))
+            inner.base = json_is_real(item) ? BASE_REAL : BASE_INT;
+        else if (made.dims == 2 && json_is_array(item) && json_array_size(item) == made.width &&
+                 !json_is_array(json_array_get(item, 0)))
+            inner = shape_of_list(item); /* no deeper than this */
+        if (inner.base != BASE_INT && inner.base != BASE_REAL)
+            return (shape){.base = BASE_JSON};
+        if (inner.base == BASE_REAL)
+            made.base = BASE_REAL;
+    }
+    return made;
+}
+
+static shape shape_of(const json_t *value)
+{
+    switch (json_typeof(value)) {
+    case JSON_NULL:
+        return (shape){.base = BASE_NULL, .nullable = true};
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return (shape){.base = BASE_BOOL};
+    case JSON_INTEGER:
+        return (shape){.base = BASE_INT};
+    case JSON_REAL:
+        return (shape){.base = BASE_REAL};
+    case JSON_STRING:
+        return (shape){.base = BASE_STR};
+    case JSON_ARRAY:
+        return shape_of_list(value);
+    default:
+        return (shape){.base = BASE_JSON};
+    }
+}
+
+static bool is_number(shape of)
+{
+    return of.base == BASE_INT || of.base == BASE_REAL;
+}
+
+static bool is_list(shape of)
+{
+    return of.base == BASE_EMPTY || (is_number(of) && of.dims > 0);
+}
+
+/* False where they do not go together. */
+static bool join(shape a, shape b, shape *joined)
+{
+    bool nullable = a.nullable || b.nullable;
+    if (a.base == BASE_NULL || (a.base == BASE_EMPTY && (is_list(b) || b.base == BASE_JSON)))
+        *joined = b;
+    else if (b.base == BASE_NULL || (b.base == BASE_EMPTY && (is_list(a) || a.base == BASE_JSON)))
+        *joined = a;
+    else if ((a.base == BASE_JSON && is_list(b)) || (b.base == BASE_JSON && is_list(a)) ||
+             (is_list(a) && is_list(b) && a.dims != b.dims))
+        *joined = (shape){.base = BASE_JSON};
+    else if (is_number(a) && is_number(b) && a.dims == b.dims)
+        *joined = (shape){.base = a.base == b.base ? a.base : BASE_REAL,
+                          .dims = a.dims,
+                          .width = a.width == b.width ? a.width : 0};
+    else if (a.base == b.base && a.dims == b.dims)
+        *joined = a;
+    else
+        return false;
+    joined->nullable = nullable;
+    return true;
+}
+
+static void print_shape(shape of, char text[TYPE_ROOM])
+{
+    static const char *const NAMES[] = {
+        [BASE_NULL] = "json",   [BASE_EMPTY] = "json",   [BASE_BOOL] = "bool",
+        [BASE_INT] = "int64",   [BASE_REAL] = "float64", [BASE_STR] = "str",
+        [BASE_BYTES] = "bytes", [BASE_JSON] = "json",
+    };
+    char dims[32] = "";
+    if (is_number(of) && of.dims == 1)
+        snprintf(dims, sizeof(dims), "[*]");
+    else if (is_number(of) && of.dims == 2 && of.width == 0)
+        snprintf(dims, sizeof(dims), "[*,*]");
+    else if (is_number(of) && of.dims == 2)
+        snprintf(dims, sizeof(dims), "[*,%" PRIu32 "]", of.width);
+    bool unknown = of.base == BASE_NULL || of.base == BASE_EMPTY;
+    bool nullable = unknown || (of.nullable && of.base != BASE_JSON);
+    snprintf(text, TYPE_ROOM, "%s%s%s", NAMES[of.base], dims, nullable ? "?" : "");
+}
+
+/* The guess of this name, made where there is none. */
+static rks_status find_guess(guesses *all, const char *name, guess **found, rks_error *err)
+{
+    json_t *place = json_object_get(all->places, name);
+    if (place != NULL) {
+        *found = &all->items[json_integer_value(place)];
+        return RKS_OK;
+    }
+    if (all->count == RKS_COLUMNS_MAX)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "more than %d different names, at \"%.64s\"; give --schema",
+                        RKS_COLUMNS_MAX, name);
+    if (all->count == all->room) {
+        size_t room = all->room == 0 ? 16 : 2 * all->room;
+        guess *grown = rks_realloc(all->items, room, sizeof(*grown), err);
+        if (grown == NULL)
+            return RKS_ERR_MEMORY;
+        all->items = grown;
+        all->room = room;
+    }
+    guess made = {.name = rks_strdup(name, err)};
+    if (made.name == NULL)
+        return RKS_ERR_MEMORY;
+    if (all->places == NULL)
+        all->places = json_object();
+    if (json_object_set_new(all->places, name, json_integer((json_int_t)all->count)) != 0) {
+        rks_free(made.name);
+        return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for a column's name");
+    }
+    all->items[all->count] = made;
+    *found = &all->items[all->count++];
+    return RKS_OK;
+}
+
+static rks_status conflict(const guess *at, shape other, const char *where, rks_error *err)
+{
+    char first[TYPE_ROOM], second[TYPE_ROOM];
+    print_shape(at->shape, first);
+    print_shape(other, second);
+    return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\" is %s here and %s %s; give --schema",
+                    at->name, second, first, where);
+}
+
+static rks_status add_row(guesses *all, json_t *object, uint64_t row, rks_error *err)
+{
+    for (void *at = json_object_iter(object); at != NULL; at = json_object_iter_next(object, at)) {
+        guess *found = NULL;
+        shape seen = shape_of(json_object_iter_value(at));
+        rks_status status = find_guess(all, json_object_iter_key(at), &found, err);
+        if (status != RKS_OK)
+            return status;
+        bool first = found->rows++ == 0 || found->shape.base == BASE_NULL;
+        if (!join(found->shape, seen, &found->shape)) {
+            char where[64];
+            snprintf(where, sizeof(where), "%" PRIu64 " lines before", row - found->first_row);
+            return conflict(found, seen, where, err);
+        }
+        if (first)
+            found->first_row = row;
+    }
+    return RKS_OK;
+}
+
+/* The guesses as a schema's canonical text. */
+static rks_status print_guesses(const guesses *all, char **text, rks_error *err)
+{
+    rks_buffer json = {0};
+    rks_schema *schema = NULL;
+    rks_status status = rks_buffer_add(&json, "{", 1, err);
+    for (size_t i = 0; status == RKS_OK && i < all->count; i++) {
+        char type[TYPE_ROOM];
+        json_t *name = json_string(all->items[i].name);
+        if (name == NULL)
+            status = rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for a column's name");
+        else
+            status = rks_json_print(name, &json, err);
+        json_decref(name);
+        print_shape(all->items[i].shape, type);
+        if (status == RKS_OK)
+            status = rks_buffer_print(&json, err, ":\"%s\"%s", type, i + 1 < all->count ? "," : "");
+    }
+    if (status == RKS_OK)
+        status = rks_buffer_add(&json, "}", 2, err); /* with its NUL */
+    if (status == RKS_OK)
+        status = rks_schema_parse((const char *)json.data, &schema, err);
+    if (status == RKS_ERR_ARGUMENT && err != NULL)
+        status = err->status = RKS_ERR_DATA; /* the input's names, not the user's schema */
+    char *copy = status == RKS_OK ? rks_strdup(rks_schema_text(schema), err) : NULL;
+    if (status == RKS_OK && copy == NULL)
+        status = RKS_ERR_MEMORY;
+    if (status == RKS_OK)
+        *text = copy;
+    rks_schema_free(schema);
+    rks_buffer_free(&json);
+    return status;
+}
+
+/* An error in row `row` of the unit, with file and line. */
+static rks_status fail_in_unit(const rks_input *input, size_t unit, uint64_t row, rks_error *err)
+{
+    const rks_input_unit *at = &input->units[unit];
+    rks_error inner = *err;
+    for (size_t before = unit; before > 0 && !input->units[before].first_of_file; before--) {
+        uint64_t rows = 0;
+        rks_status status = rks_unit_count_rows(input, before - 1, &rows, err);
+        if (status != RKS_OK)
+            return status;
+        row += rows;
+    }
+    *err = inner;
+    return rks_fail_at_row(err, input->files[at->first_file].path, row);
+}
+
+static rks_status look_at_line(guesses *all, const rks_input *input, const rks_line *line,
+                               uint64_t row, bool *counts, rks_error *err)
+{
+    json_t *object = NULL;
+    rks_status status;
+    *counts = false;
+    if (line->too_long)
+        status = rks_fail(err, RKS_ERR_DATA, 0, "%zu bytes, above max_sample (%" PRIu64 ")",
+                          line->size, input->max_sample);
+    else if (rks_line_is_blank(line->text, line->size))
+        return RKS_OK;
+    else
+        status = rks_json_line(line->text, line->size, &object, err);
+    if (status == RKS_ERR_DATA && input->skip_bad)
+        return RKS_OK; /* it is counted and listed when it is read */
+    if (status == RKS_OK)
+        status = add_row(all, object, row, err);
+    *counts = status == RKS_OK;
+    json_decref(object);
+    return status;
+}
+
+static rks_status infer_lines(const rks_input *input, size_t unit, char **text, rks_error *err)
+{
+    const rks_input_unit *at = &input->units[unit];
+    guesses all = {0};
+    rks_lines lines;
+    uint64_t rows = 0, samples = 0;
+    rks_status status = rks_lines_open(&lines, &input->files[at->first_file], at->offset, at->size,
+                                       input->max_sample, err);
+    while (status == RKS_OK && rows < ROWS &&
+           (lines.position < at->offset || lines.position - at->offset < LOOK)) {
+        rks_line line;
+        bool counts = true;
+        status = rks_lines_next(&lines, &line, err);
+        if (status != RKS_OK || line.text == NULL)
+            break;
+        if (input->format == RKS_FORMAT_JSONL) {
+            status = look_at_line(&all, input, &line, rows, &counts, err);
+            if (status != RKS_OK && status != RKS_ERR_MEMORY)
+                status = fail_in_unit(input, unit, rows, err);
+        }
+        rows++;
+        samples += counts;
+    }
+    char *made = NULL;
+    if (status == RKS_OK && samples > 0 && input->format == RKS_FORMAT_TEXT) {
+        made = rks_strdup("{\"text\":\"str\"}", err);
+        status = made == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    } else if (status == RKS_OK && all.count > 0) {
+        for (size_t i = 0; i < all.count; i++)
+            all.items[i].shape.nullable |= all.items[i].rows < samples;
+        status = print_guesses(&all, &made, err);
+    } else if (status == RKS_OK && samples > 0) {
+        status = rks_fail(err, RKS_ERR_DATA, 0, "%s: objects without a member; give --schema",
+                          input->files[at->first_file].path);
+    }
+    if (status == RKS_OK)
+        *text = made;
+    rks_lines_close(&lines);
+    free_guesses(&all);
+    return status;
+}
+
+static rks_status file_is_text(const rks_input_file *file, uint8_t *bytes, uint64_t room,
+                               bool *text, rks_error *err)
+{
+    int fd = -1;
+    uint64_t size = 0, want = file->size < room ? file->size : room;
+    rks_status status = rks_input_file_open(file, &fd, err);
+    while (status == RKS_OK && size < want) {
+        size_t got = 0;
+        status =
+            rks_input_file_read(file, fd, size, bytes + size, (size_t)(want - size), &got, err);
+        size += got;
+    }
+    if (status == RKS_OK) {
+        size_t bad = 0;
+        bool cut = size < file->size; /* perhaps inside a character */
+        *text = memchr(bytes, 0, (size_t)size) == NULL &&
+                (rks_utf8_valid(bytes, (size_t)size, &bad) || (cut && size - bad < 4));
+    }
+    if (fd >= 0)
+        close(fd);
+    return status;
+}
+
+static rks_status infer_folder(const rks_input *input, size_t unit, char **text, rks_error *err)
+{
+    const rks_input_unit *at = &input->units[unit];
+    bool is_text = true;
+    uint64_t looked = 0;
+    uint8_t *bytes = rks_alloc_raw(LOOK, 1, err);
+    if (bytes == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = RKS_OK;
+    for (size_t i = 0; i < at->file_count && i < ROWS && looked < LOOK && is_text; i++) {
+        const rks_input_file *file = &input->files[at->first_file + i];
+        status = file_is_text(file, bytes, LOOK - looked, &is_text, err);
+        if (status != RKS_OK)
+            break;
+        looked += file->size;
+    }
+    rks_free(bytes);
+    if (status != RKS_OK)
+        return status;
+    char *made = rks_strdup(is_text ? "{\"text\":\"str\",\"path\":\"str\"}"
+                                    : "{\"data\":\"bytes\",\"path\":\"str\"}",
+                            err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    *text = made;
+    return RKS_OK;
+}
+
+rks_status rks_ingest_infer(const rks_input *input, size_t unit, char **schema_text, rks_error *err)
+{
+    rks_error unseen = {0};
+    if (err == NULL)
+        err = &unseen;
+    if (unit >= input->unit_count)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "unit %zu of %zu", unit, input->unit_count);
+    return input->format == RKS_FORMAT_FOLDER ? infer_folder(input, unit, schema_text, err)
+                                              : infer_lines(input, unit, schema_text, err);
+}
+
+/* What an inferred column was: false for a type that inference does not give. */
+static bool shape_of_column(const rks_column *column, shape *of)
+{
+    *of = (shape){.nullable = column->nullable};
+    of->dims = column->dim_count;
+    switch (column->kind) {
+    case RKS_KIND_BOOL:
+        of->base = BASE_BOOL;
+        return of->dims == 0;
+    case RKS_KIND_INT64:
+    case RKS_KIND_FLOAT64:
+        of->base = column->kind == RKS_KIND_INT64 ? BASE_INT : BASE_REAL;
+        of->width = of->dims == 2 ? column->dims[1] : 0;
+        return of->dims <= 2 && (of->dims == 0 || column->dims[0] == 0);
+    case RKS_KIND_STR:
+    case RKS_KIND_BYTES:
+        of->base = column->kind == RKS_KIND_STR ? BASE_STR : BASE_BYTES;
+        of->dims = 0;
+        return true;
+    case RKS_KIND_JSON:
+        of->base = column->nullable ? BASE_NULL : BASE_JSON;
+        of->dims = 0;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static rks_status add_schema(guesses *all, const rks_schema *schema, rks_error *err)
+{
+    for (uint32_t i = 0; i < rks_schema_columns(schema); i++) {
+        const rks_column *column = rks_schema_column(schema, i);
+        guess *found = NULL;
+        shape seen;
+        if (!shape_of_column(column, &seen))
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0, "column \"%s\": %s is no inferred type",
+                            column->name, column->type);
+        rks_status status = find_guess(all, column->name, &found, err);
+        if (status != RKS_OK)
+            return status;
+        if (found->rows++ == 0)
+            found->shape = seen;
+        else if (!join(found->shape, seen, &found->shape))
+            return conflict(found, seen, "in another part of the input", err);
+    }
+    return RKS_OK;
+}
+
+static bool is_folder(const rks_schema *schema, const char *content, rks_kind kind)
+{
+    return rks_schema_columns(schema) == 2 && strcmp(rks_schema_name(schema, 1), "path") == 0 &&
+           strcmp(rks_schema_name(schema, 0), content) == 0 &&
+           rks_schema_column(schema, 0)->kind == kind;
+}
+
+rks_status rks_ingest_merge(const char *a, const char *b, char **merged, rks_error *err)
+{
+    rks_schema *first = NULL, *second = NULL;
+    guesses all = {0};
+    char *made = NULL;
+    rks_status status = rks_schema_parse(a, &first, err);
+    if (status == RKS_OK)
+        status = rks_schema_parse(b, &second, err);
+    if (status != RKS_OK)
+        goto out;
+    /* Some files of a folder are text: all are taken as bytes. */
+    const rks_schema *data = NULL;
+    if (is_folder(first, "data", RKS_KIND_BYTES) && is_folder(second, "text", RKS_KIND_STR))
+        data = first;
+    else if (is_folder(first, "text", RKS_KIND_STR) && is_folder(second, "data", RKS_KIND_BYTES))
+        data = second;
+    if (data != NULL) {
+        made = rks_strdup(rks_schema_text(data), err);
+        status = made == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    } else {
+        status = add_schema(&all, first, err);
+        if (status == RKS_OK)
+            status = add_schema(&all, second, err);
+        for (size_t i = 0; i < all.count; i++)
+            all.items[i].shape.nullable |= all.items[i].rows < 2;
+        if (status == RKS_OK)
+            status = print_guesses(&all, &made, err);
+    }
+    if (status == RKS_OK)
+        *merged = made;
+out:
+    free_guesses(&all);
+    rks_schema_free(second);
+    rks_schema_free(first);
+    return status;
+}

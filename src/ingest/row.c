@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * row.c: a JSON object's members put to their columns. Strings are not copied: they stay in the
+ * parsed line. Numbers go to one buffer, which may move, so pointers are set at the end. */
+#include "ingest/row.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+rks_status rks_row_create(const rks_schema *schema, bool inferred, rks_row **row, rks_error *err)
+{
+    uint32_t count = rks_schema_columns(schema);
+    rks_row *made = rks_alloc(1, sizeof(*made), err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    made->schema = schema;
+    made->inferred = inferred;
+    made->values = rks_alloc(count, sizeof(*made->values), err);
+    if (made->values != NULL)
+        made->places = rks_alloc(count, sizeof(*made->places), err);
+    if (made->places != NULL)
+        made->seen = rks_alloc(count, sizeof(*made->seen), err);
+    if (made->seen != NULL)
+        made->stored = rks_alloc(count, sizeof(*made->stored), err);
+    if (made->stored == NULL) {
+        rks_row_free(made);
+        return RKS_ERR_MEMORY;
+    }
+    *row = made;
+    return RKS_OK;
+}
+
+void rks_row_free(rks_row *row)
+{
+    if (row == NULL)
+        return;
+    json_decref(row->root);
+    rks_buffer_free(&row->store);
+    rks_free(row->stored);
+    rks_free(row->seen);
+    rks_free(row->places);
+    rks_free(row->values);
+    rks_free(row);
+}
+
+bool rks_line_is_blank(const uint8_t *line, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r')
+            return false;
+    return true;
+}
+
+const char *rks_json_kind(const json_t *value)
+{
+    static const char *const NAMES[] = {
+        [JSON_OBJECT] = "an object",   [JSON_ARRAY] = "a list",       [JSON_STRING] = "a string",
+        [JSON_INTEGER] = "an integer", [JSON_REAL] = "a real number", [JSON_TRUE] = "true",
+        [JSON_FALSE] = "false",        [JSON_NULL] = "null",
+    };
+    return value == NULL ? "nothing" : NAMES[json_typeof(value)];
+}
+
+rks_status rks_json_line(const uint8_t *line, size_t size, json_t **root, rks_error *err)
+{
+    json_error_t wrong;
+    json_t *parsed = json_loadb((const char *)line, size,
+                                JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &wrong);
+    if (parsed == NULL) {
+        enum json_error_code code = json_error_code(&wrong);
+        if (code == json_error_out_of_memory)
+            return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for a line of %zu bytes", size);
+        if (code == json_error_numeric_overflow)
+            return rks_fail(err, RKS_ERR_DATA, 0,
+                            "%.80s: integers from -2^63 to 2^63 - 1 and 64-bit floats are possible",
+                            wrong.text);
+        return rks_fail(err, RKS_ERR_DATA, 0, "no JSON at byte %d: %.100s", wrong.position,
+                        wrong.text);
+    }
+    if (!json_is_object(parsed)) {
+        rks_status status =
+            rks_fail(err, RKS_ERR_DATA, 0, "%s where each line must be a JSON object",
+                     rks_json_kind(parsed));
+        json_decref(parsed);
+        return status;
+    }
+    *root = parsed;
+    return RKS_OK;
+}
+
+rks_status rks_fail_at_row(rks_error *err, const char *path, uint64_t row)
+{
+    rks_error inner = *err;
+    return rks_fail(err, (rks_status)inner.status, inner.cause, "%s:%" PRIu64 ": %s", path, row + 1,
+                    inner.text);
+}
+
+/* Members mostly come in the schema's order: the column behind the last one is tried first. */
+static int column_of(const rks_row *row, const char *name, uint32_t *guess)
+{
+    const rks_column *column = rks_schema_column(row->schema, *guess);
+    int found = column != NULL && strcmp(column->name, name) == 0
+                    ? (int)*guess
+                    : rks_schema_find(row->schema, name);
+    if (found >= 0)
+        *guess = (uint32_t)found + 1;
+    return found;
+}
+
+static rks_status take(rks_row *row, uint32_t at, const json_t *json, rks_error *err)
+{
+    const rks_column *column = rks_schema_column(row->schema, at);
+    rks_value *value = &row->values[at];
+    rks_status status;
+    row->seen[at] = true;
+    *value = (rks_value){0};
+    row->stored[at] = false;
+    if (json_is_null(json) && column->nullable)
+        return RKS_OK;
+    if (column->kind == RKS_KIND_STR || column->kind == RKS_KIND_BYTES) {
+        if (!json_is_string(json))
+            return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": %s does not fit %s", column->name,
+                            rks_json_kind(json), column->type);
+        value->data = json_string_value(json);
+        value->size = json_string_length(json);
+        return RKS_OK;
+    }
+    size_t place = rks_round_up(row->store.size, 8); /* callbacks may read numbers in place */
+    status = rks_buffer_reserve(&row->store, place - row->store.size + 1, err);
+    if (status != RKS_OK)
+        return status;
+    row->store.size = place;
+    row->stored[at] = true;
+    row->places[at] = place;
+    if (column->kind != RKS_KIND_JSON)
+        return rks_json_convert(column, json, row->line_size, &row->store, value, err);
+    status = rks_json_print(json, &row->store, err);
+    value->size = row->store.size - place;
+    return status;
+}
+
+rks_status rks_row_parse(rks_row *row, const uint8_t *line, size_t size, rks_error *err)
+{
+    uint32_t count = rks_schema_columns(row->schema), guess = 0;
+    json_decref(row->root);
+    row->root = NULL;
+    row->store.size = 0;
+    row->line_size = size;
+    memset(row->seen, 0, count * sizeof(*row->seen));
+    rks_status status = rks_json_line(line, size, &row->root, err);
+    for (void *at = json_object_iter(row->root); status == RKS_OK && at != NULL;
+         at = json_object_iter_next(row->root, at)) {
+        const char *name = json_object_iter_key(at);
+        int found = column_of(row, name, &guess);
+        if (found >= 0)
+            status = take(row, (uint32_t)found, json_object_iter_value(at), err);
+        else if (row->inferred)
+            status = rks_fail(err, RKS_ERR_DATA, 0,
+                              "column \"%.64s\" is not in the schema inferred from the first rows; "
+                              "give --schema",
+                              name);
+    }
+    if (status != RKS_OK)
+        return status;
+    for (uint32_t i = 0; i < count; i++) {
+        const rks_column *column = rks_schema_column(row->schema, i);
+        if (!row->seen[i] && row->inferred && column->kind == RKS_KIND_JSON && !column->nullable) {
+            row->values[i] = (rks_value){.data = "null", .size = 4};
+            continue;
+        }
+        if (!row->seen[i] && !column->nullable)
+            return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\" (%s) is missing", column->name,
+                            column->type);
+        if (!row->seen[i])
+            row->values[i] = (rks_value){0};
+        else if (row->stored[i])
+            row->values[i].data = row->store.data + row->places[i];
+    }
+    return RKS_OK;
+}

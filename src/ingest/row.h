@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * row.h: a line of JSON as the values of a schema.
+ *
+ * A line is one JSON object (RFC 8259) in UTF-8, without a name twice in an object, at most 2,048
+ * levels deep. NUL may be in strings (\u0000), not in names.
+ *   bool             true or false
+ *   int*, uint*      an integer in the type's range (uint64: up to 2^63 - 1)
+ *   float*, bfloat16 a number, rounded to nearest, ties to even; one that would round to infinity
+ *                    is refused
+ *   complex64        [real, imaginary]
+ *   arrays           lists in lists, all of the sizes that the type asks for; `*` is the same in
+ *                    the whole value
+ *   str, bytes       a string; bytes are its UTF-8
+ *   json             any value, without spaces, names in the order of the line, numbers in the
+ *                    shortest form that gives the same double
+ * null, or a name that is not there, is a missing value. json that may not be missing takes null as
+ * a value, and in an inferred schema also a name that is not there.
+ */
+#ifndef RKS_INGEST_ROW_H
+#define RKS_INGEST_ROW_H
+
+#include <jansson.h>
+
+#include "base/buffer.h"
+#include "shard/schema.h"
+
+typedef struct rks_row {
+    const rks_schema *schema;
+    bool inferred;     /* a name that is no column is malformed; else it is passed over */
+    rks_value *values; /* one a column; valid until the next parse */
+    bool *seen;        /* the line holds the column */
+    bool *stored;      /* the value lies in `store`, and data is its place there */
+    size_t *places;
+    rks_buffer store; /* numbers and JSON; strings stay in `root` */
+    json_t *root;
+    size_t line_size;
+} rks_row;
+
+rks_status rks_row_create(const rks_schema *schema, bool inferred, rks_row **row, rks_error *err);
+void rks_row_free(rks_row *row); /* NULL is accepted */
+
+/* RKS_ERR_DATA says what is malformed (and in which column), not where the line is. */
+rks_status rks_row_parse(rks_row *row, const uint8_t *line, size_t size, rks_error *err);
+
+/* A line as an object; the caller owns it. */
+rks_status rks_json_line(const uint8_t *line, size_t size, json_t **root, rks_error *err);
+bool rks_line_is_blank(const uint8_t *line, size_t size);
+/* "a string", "an integer", ... */
+const char *rks_json_kind(const json_t *value);
+
+/* Appends the value as the row comment says. */
+rks_status rks_json_print(const json_t *value, rks_buffer *text, rks_error *err);
+/* Appends an array's or number's bytes and sets size and dims; data is not set. `limit`: more items
+ * than that cannot be there (the size of the line). */
+rks_status rks_json_convert(const rks_column *column, const json_t *json, size_t limit,
+                            rks_buffer *bytes, rks_value *value, rks_error *err);
+
+/* Puts "file:line: " in front of the error's text; row counts from 0. Returns its status. */
+rks_status rks_fail_at_row(rks_error *err, const char *path, uint64_t row);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * where.h: conditions on scalar columns.
+ *
+ *   where      condition { "and" condition }
+ *   condition  column op value
+ *   op         == != < <= > >=
+ *   column     a name without spaces, quotes and = ! < >; or any name in quotes
+ *   value      a number, true, false, null, a string in ' or ", or (for a str or bytes column) a
+ * word
+ *
+ * In quotes a backslash takes the next character as it is. Numbers compare exactly, whatever their
+ * types (a float32 0.1 is not 0.1); NaN equals nothing. Strings and bytes compare bytewise, as a
+ * dictionary sorts. bool knows == and !=. A missing value equals null alone: it is != to every
+ * other value, and neither below nor above any. json and arrays compare with null only; the JSON
+ * null is null. */
+#ifndef RKS_INGEST_WHERE_H
+#define RKS_INGEST_WHERE_H
+
+#include "shard/schema.h"
+
+typedef struct rks_where rks_where;
+
+/* RKS_ERR_ARGUMENT names the column, or the place in the text (counted from 1). */
+rks_status rks_where_parse(const rks_schema *schema, const char *text, rks_where **where,
+                           rks_error *err);
+void rks_where_free(rks_where *where); /* NULL is accepted */
+
+/* Values whose size does not fit their type are RKS_ERR_DATA. */
+rks_status rks_where_test(const rks_where *where, const rks_value *values, bool *keep,
+                          rks_error *err);
+
+/* The column of this name. RKS_ERR_ARGUMENT names the option and the columns most like it. */
+rks_status rks_column_named(const rks_schema *schema, const char *option, const char *name,
+                            uint32_t *column, rks_error *err);
+
+#endif
