@@ -46,7 +46,7 @@ typedef struct rks_fetcher_options {
     bool check;
     uint64_t inflight_bytes;
     enum rks_service service; /* the owners' */
-    /* "sample 17 (key ...)" for messages. */
+    /* "sample 17 (key ...)" for messages. Any thread, the engine's too: must not wait. */
     const char *(*describe)(void *user, uint64_t id, char *text, size_t size);
     /* Where keys are derived: writes the key of sample `id` with this source row (of its record)
      * into key[RKS_KEY_MAX] and returns its size, for rks_batch_key. NULL where keys are stored. */
@@ -57,12 +57,21 @@ typedef struct rks_fetcher_options {
 typedef struct rks_fetcher rks_fetcher;
 rks_status rks_fetcher_open(const rks_fetcher_options *options, rks_fetcher **fetcher,
                             rks_error *err);
-/* Ends what is in flight. NULL is accepted. */
+/* Fetches have been ended and batches freed by the caller before. NULL is accepted. */
 void rks_fetcher_close(rks_fetcher *fetcher);
 
-/* `wanted` is copied. rks_fetch_ready, _wait and _cancel are the public ones. */
+/* Fetches and waits, in the calling thread: samples of maps are copied here, so nothing is handed
+ * to another thread where all are mapped. Waits as rks_fetch_wait. */
+rks_status rks_fetcher_fetch(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
+                             rks_batch **batch, rks_error *err);
+/* For fetching ahead: copying and checking is done by threads of the fetcher, or by the waiter if
+ * it comes first. `wanted` is copied. rks_fetch_ready, _wait and _cancel are the public ones. */
 rks_status rks_fetcher_start(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
                              rks_fetch **fetch, rks_error *err);
+/* Memory of a batch: what peak_batch_bytes counts. */
+uint64_t rks_batch_memory(const rks_batch *batch);
+/* The memory of a fetch's batch once all of it has arrived, else 0. */
+uint64_t rks_fetch_memory(rks_fetch *fetch);
 /* The figures that fetching fills: samples, bytes, local_bytes, remote_bytes, wait_ns, peaks. */
 void rks_fetcher_stats(rks_fetcher *fetcher, rks_store_stats *stats);
 

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * batch.c: samples that have arrived, and the public calls that read them.
+ *
+ * Samples lie where they were received or copied to; a batch has one allocation for itself, one
+ * for all samples that came from maps of this node, and one for each reply. */
+#include "fetch/batch.h"
+
+#include <inttypes.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "fetch/fetcher.h"
+#include "fetch/wire.h"
+
+/* Keys that are not stored are asked of the fetcher's owner when somebody wants to see them. */
+struct rks_derived_key {
+    size_t size;
+    uint8_t key[RKS_KEY_MAX];
+};
+
+rks_status rks_batch_create(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
+                            rks_batch **batch, rks_error *err)
+{
+    size_t each = sizeof(rks_wanted) + sizeof(rks_record_view), bytes;
+    if (__builtin_mul_overflow(count, each, &bytes) ||
+        __builtin_add_overflow(bytes, sizeof(rks_batch), &bytes))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a batch of %zu samples", count);
+    rks_batch *made = rks_alloc_raw(bytes, 1, err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    memset(made, 0, sizeof(*made));
+    made->fetcher = fetcher;
+    made->schema = fetcher->options.schema;
+    made->count = count;
+    made->wanted = (rks_wanted *)(made + 1);
+    made->views = (rks_record_view *)(made->wanted + count);
+    made->decoded = SIZE_MAX;
+    made->bytes = bytes;
+    if (count != 0)
+        memcpy(made->wanted, wanted, count * sizeof(*wanted));
+    rks_fetcher_count_memory(fetcher, (int64_t)bytes);
+    *batch = made;
+    return RKS_OK;
+}
+
+rks_batch_block *rks_batch_block_create(size_t size, rks_error *err)
+{
+    size_t bytes;
+    if (__builtin_add_overflow(size, sizeof(rks_batch_block) + RKS_FETCH_ALIGN, &bytes)) {
+        rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory: samples of %zu bytes", size);
+        return NULL;
+    }
+    rks_batch_block *block = rks_alloc_raw(bytes, 1, err);
+    if (block == NULL)
+        return NULL;
+    block->next = NULL;
+    block->data = (uint8_t *)rks_round_up((uint64_t)(uintptr_t)(block + 1), RKS_FETCH_ALIGN);
+    block->size = size;
+    block->bytes = bytes;
+    return block;
+}
+
+void rks_batch_block_free(rks_batch_block *block)
+{
+    rks_free(block);
+}
+
+void rks_batch_add(rks_batch *batch, rks_batch_block *block)
+{
+    block->next = batch->blocks;
+    batch->blocks = block;
+    batch->bytes += block->bytes;
+    rks_fetcher_count_memory(batch->fetcher, (int64_t)block->bytes);
+}
+
+void rks_batch_free(rks_batch *batch)
+{
+    if (batch == NULL)
+        return;
+    rks_fetcher_count_memory(batch->fetcher, -(int64_t)batch->bytes);
+    while (batch->blocks != NULL) {
+        rks_batch_block *next = batch->blocks->next;
+        rks_batch_block_free(batch->blocks);
+        batch->blocks = next;
+    }
+    for (size_t i = 0; batch->keys != NULL && i < batch->count; i++)
+        rks_free(batch->keys[i]);
+    rks_free(batch->keys);
+    rks_free(batch->values);
+    rks_free(batch);
+}
+
+size_t rks_batch_count(const rks_batch *batch)
+{
+    return batch->count;
+}
+
+uint64_t rks_batch_id(const rks_batch *batch, size_t i)
+{
+    return i < batch->count ? batch->wanted[i].id : UINT64_MAX;
+}
+
+uint32_t rks_batch_length(const rks_batch *batch, size_t i)
+{
+    return i < batch->count ? batch->wanted[i].length : 0;
+}
+
+/* A batch has one user at a time, so what is remembered here needs no lock. */
+static const rks_derived_key *derived_key(rks_batch *batch, size_t i)
+{
+    const rks_fetcher_options *options = &batch->fetcher->options;
+    if (batch->keys == NULL)
+        batch->keys = rks_alloc(batch->count, sizeof(*batch->keys), NULL);
+    if (batch->keys == NULL || batch->keys[i] != NULL || options->derive_key == NULL)
+        return batch->keys == NULL ? NULL : batch->keys[i];
+    rks_derived_key *made = rks_alloc(1, sizeof(*made), NULL);
+    if (made == NULL)
+        return NULL;
+    made->size = options->derive_key(options->user, batch->wanted[i].id, batch->views[i].source_row,
+                                     made->key);
+    batch->keys[i] = made;
+    return made;
+}
+
+const void *rks_batch_key(const rks_batch *batch, size_t i, size_t *size)
+{
+    if (i >= batch->count)
+        return NULL;
+    const rks_record_view *view = &batch->views[i];
+    const uint8_t *key = view->key;
+    size_t key_size = view->key_size;
+    if (key_size == 0) {
+        const rks_derived_key *derived = derived_key((rks_batch *)(uintptr_t)batch, i);
+        if (derived == NULL)
+            return NULL;
+        key = derived->key;
+        key_size = derived->size;
+    }
+    if (size != NULL)
+        *size = key_size;
+    return key;
+}
+
+uint8_t *rks_batch_payload(rks_batch *batch, size_t i, size_t *size)
+{
+    if (i >= batch->count)
+        return NULL;
+    if (size != NULL)
+        *size = batch->views[i].payload_size;
+    return (uint8_t *)(uintptr_t)batch->views[i].payload; /* in a block of the batch: writable */
+}
+
+rks_status rks_batch_value(rks_batch *batch, size_t i, uint32_t column, rks_value *value,
+                           rks_error *err)
+{
+    uint32_t columns = rks_schema_columns(batch->schema);
+    if (i >= batch->count || column >= columns)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "column %" PRIu32 " of sample %zu: the batch has %zu samples of %" PRIu32
+                        " columns",
+                        column, i, batch->count, columns);
+    if (batch->values == NULL) {
+        batch->values = rks_alloc(columns, sizeof(*batch->values), err);
+        if (batch->values == NULL)
+            return RKS_ERR_MEMORY;
+    }
+    if (batch->decoded != i) {
+        const rks_record_view *view = &batch->views[i];
+        batch->decoded = SIZE_MAX;
+        rks_error inner;
+        rks_status status = rks_record_decode(batch->schema, view->payload, view->payload_size,
+                                              batch->values, &inner);
+        if (status != RKS_OK)
+            return rks_fetcher_blame(batch->fetcher, &batch->wanted[i], &inner, err);
+        batch->decoded = i;
+    }
+    *value = batch->values[column];
+    return RKS_OK;
+}
+
+uint64_t rks_batch_memory(const rks_batch *batch)
+{
+    return batch->bytes;
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fetch_server.c: the owner's side: answers requests for samples from the maps of its shards.
+ *
+ * A request is served on one of the engine's I/O threads, which waits for cold pages there; the
+ * reply's parts point into the map, so nothing is copied. What a request says is checked, and a
+ * wrong one gets an error while its connection stays. The samples are not checked here: the
+ * requester does it, with values of its own index. */
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "fetch/fetch.h"
+#include "fetch/wire.h"
+
+struct rks_fetch_server {
+    rks_engine *engine;
+    enum rks_service service;
+    rks_shard **shards;
+    size_t count;
+    atomic_uint_least64_t bytes;
+    pthread_mutex_t mutex;
+    pthread_cond_t idle;
+    size_t replies; /* that use the maps; guarded by mutex */
+};
+
+/* A reply on its way. The table lies behind the parts. */
+typedef struct answer {
+    rks_fetch_server *server;
+    uint8_t *table;
+    size_t table_size;
+    size_t served;
+    size_t end; /* bytes of the reply so far */
+    uint64_t bytes;
+    size_t part_count;
+    struct iovec parts[]; /* two a row at most, and the table */
+} answer;
+
+static const uint8_t zeros[RKS_FETCH_ALIGN];
+
+static void answer_released(void *user)
+{
+    answer *done = user;
+    rks_fetch_server *server = done->server;
+    rks_free(done);
+    pthread_mutex_lock(&server->mutex);
+    if (--server->replies == 0)
+        pthread_cond_broadcast(&server->idle);
+    pthread_mutex_unlock(&server->mutex);
+}
+
+static void add_part(answer *reply, const uint8_t *bytes, size_t size)
+{
+    struct iovec *last = &reply->parts[reply->part_count - 1];
+    reply->end += size;
+    if ((const uint8_t *)last->iov_base + last->iov_len == bytes) {
+        last->iov_len += size; /* neighbours in the map */
+        return;
+    }
+    reply->parts[reply->part_count++] = (struct iovec){(void *)(uintptr_t)bytes, size};
+}
+
+/* Adds a record; false: the reply is full. */
+static bool add_record(answer *reply, const rks_record_view *view)
+{
+    size_t place = rks_fetch_record_place(reply->end, view);
+    size_t size = view->record_size;
+    /* The bytes up to a multiple of 8 lie in the same page of the map: with them, records that lie
+     * behind one another need no padding of their own. */
+    if ((uintptr_t)view->record % 8 == 0)
+        size = (size_t)rks_round_up(size, 8);
+    if (reply->served != 0 && (place > RKS_FETCH_REPLY_MAX || size > RKS_FETCH_REPLY_MAX - place))
+        return false;
+    if (place != reply->end)
+        add_part(reply, zeros, place - reply->end);
+    add_part(reply, view->record, size);
+    rks_store_u32(reply->table + RKS_FETCH_REPLY_HEAD + reply->served * 4, (uint32_t)(place / 8));
+    reply->served++;
+    reply->bytes += view->payload_size + view->key_size;
+    return true;
+}
+
+static rks_status find_shard(const rks_fetch_server *server, const rks_fetch_group *group,
+                             const rks_shard **shard, rks_error *err)
+{
+    if (group->shard >= server->count || server->shards[group->shard] == NULL)
+        return rks_fail(err, RKS_ERR_NOT_FOUND, 0, "shard %" PRIu32 " is not served here",
+                        group->shard);
+    if (!rks_digest_equal(rks_shard_id(server->shards[group->shard]), group->shard_id))
+        return rks_fail(err, RKS_ERR_NOT_FOUND, 0, "shard %" PRIu32 " has another id here",
+                        group->shard);
+    *shard = server->shards[group->shard];
+    return RKS_OK;
+}
+
+/* Finds a row and waits for its pages. */
+static rks_status find_row(const rks_shard *shard, uint32_t row, rks_record_view *view,
+                           rks_error *err)
+{
+    if (row >= rks_shard_count(shard))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "row %" PRIu32 " of %" PRIu64 " in %s", row,
+                        rks_shard_count(shard), rks_shard_path(shard));
+    rks_status status = rks_shard_locate(shard, row, view, err);
+    if (status != RKS_OK)
+        return status;
+    rks_shard_touch(shard, view);
+    if (rks_shard_faulted(shard, view->record, view->record_size))
+        return rks_fail(err, RKS_ERR_IO, 0,
+                        "row %" PRIu32 " of %s: the disk does not give its bytes", row,
+                        rks_shard_path(shard));
+    return RKS_OK;
+}
+
+static rks_status fill_group(const rks_fetch_server *server, const rks_fetch_group *group,
+                             answer *reply, bool *full, rks_error *err)
+{
+    const rks_shard *shard = NULL;
+    rks_status status = find_shard(server, group, &shard, err);
+    for (uint32_t i = 0; status == RKS_OK && i < group->count && !*full; i++) {
+        rks_record_view view;
+        status = find_row(shard, rks_load_u32(group->rows + (size_t)i * 4), &view, err);
+        if (status == RKS_OK)
+            *full = !add_record(reply, &view);
+    }
+    return status;
+}
+
+static rks_status fill(const rks_fetch_server *server, const uint8_t *body, uint32_t groups,
+                       answer *reply, rks_error *err)
+{
+    const uint8_t *at = body + RKS_FETCH_REQUEST_HEAD;
+    rks_status status = RKS_OK;
+    bool full = false;
+    for (uint32_t i = 0; status == RKS_OK && i < groups && !full; i++) {
+        rks_fetch_group group;
+        at = rks_fetch_get_group(at, &group);
+        status = fill_group(server, &group, reply, &full, err);
+    }
+    return status;
+}
+
+static answer *create_answer(rks_fetch_server *server, uint32_t rows, rks_error *err)
+{
+    size_t part_count = 1 + 2 * (size_t)rows;
+    size_t table_size = rks_fetch_reply_table(rows);
+    size_t parts_size = part_count * sizeof(struct iovec);
+    answer *reply = rks_alloc_raw(sizeof(*reply) + parts_size + table_size, 1, err);
+    if (reply == NULL)
+        return NULL;
+    memset(reply, 0, sizeof(*reply));
+    reply->server = server;
+    reply->table = (uint8_t *)&reply->parts[part_count];
+    reply->table_size = table_size;
+    memset(reply->table, 0, table_size);
+    reply->parts[0] = (struct iovec){reply->table, table_size};
+    reply->part_count = 1;
+    reply->end = table_size;
+    return reply;
+}
+
+static void serve(void *user, rks_request *request)
+{
+    rks_fetch_server *server = user;
+    answer *reply = NULL;
+    uint32_t groups = 0, rows = 0;
+    size_t size = 0;
+    const uint8_t *body = rks_request_body(request, &size);
+    rks_error err;
+    rks_status status = rks_fetch_request_check(body, size, &groups, &rows, &err);
+    if (status != RKS_OK)
+        goto out;
+    reply = create_answer(server, rows, &err);
+    if (reply == NULL) {
+        status = RKS_ERR_MEMORY;
+        goto out;
+    }
+    status = fill(server, body, groups, reply, &err);
+    if (status != RKS_OK)
+        goto out;
+    rks_store_u32(reply->table, (uint32_t)reply->served);
+    atomic_fetch_add(&server->bytes, reply->bytes);
+    pthread_mutex_lock(&server->mutex);
+    server->replies++;
+    pthread_mutex_unlock(&server->mutex);
+    rks_request_reply(request, reply->parts, reply->part_count, answer_released, reply);
+    reply = NULL; /* answer_released frees it */
+out:
+    if (status != RKS_OK)
+        rks_request_fail(request, &err);
+    rks_free(reply);
+}
+
+rks_status rks_fetch_server_open(rks_engine *engine, enum rks_service service,
+                                 rks_shard *const *shards, size_t count, rks_fetch_server **server,
+                                 rks_error *err)
+{
+    rks_fetch_server *made = rks_alloc(1, sizeof(*made), err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    made->shards = rks_alloc(count, sizeof(rks_shard *), err);
+    if (made->shards == NULL) {
+        rks_free(made);
+        return RKS_ERR_MEMORY;
+    }
+    for (size_t i = 0; i < count; i++)
+        made->shards[i] = shards[i];
+    made->count = count;
+    made->engine = engine;
+    made->service = service;
+    pthread_mutex_init(&made->mutex, NULL);
+    pthread_cond_init(&made->idle, NULL);
+    rks_engine_serve(engine, service, serve, NULL, made);
+    *server = made;
+    return RKS_OK;
+}
+
+void rks_fetch_server_close(rks_fetch_server *server)
+{
+    if (server == NULL)
+        return;
+    rks_engine_serve(server->engine, server->service, NULL, NULL, NULL);
+    /* No call is running any more. The engine ends each reply: it is sent, or its peer is lost. */
+    pthread_mutex_lock(&server->mutex);
+    while (server->replies != 0)
+        pthread_cond_wait(&server->idle, &server->mutex);
+    pthread_mutex_unlock(&server->mutex);
+    pthread_cond_destroy(&server->idle);
+    pthread_mutex_destroy(&server->mutex);
+    rks_free(server->shards);
+    rks_free(server);
+}
+
+uint64_t rks_fetch_server_bytes(const rks_fetch_server *server)
+{
+    return atomic_load(&server->bytes);
+}

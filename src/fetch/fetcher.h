@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fetcher.h: the inside of the requester's side, shared by fetcher.c (life of a fetch), local.c
+ * (copies from maps) and remote.c (requests to owners).
+ *
+ * A fetch consists of pieces: its local samples are one, each request to an owner is one. A
+ * request that was answered leaves its reply in the fetch's `arrived` list, to be checked. What
+ * takes time (copying, checking) is done by whoever takes the piece first: the thread that waits
+ * for the fetch, or a worker. A fetch is over when no piece is left, or with its first error. */
+#ifndef RKS_FETCH_FETCHER_H
+#define RKS_FETCH_FETCHER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "fetch/batch.h"
+
+enum { RKS_FETCH_WORKERS = 2, RKS_FETCH_TRIES = 8, RKS_FETCH_ASK_ROWS = 128 };
+
+/* A request to an owner, from its making until its reply has been checked. */
+typedef struct rks_ask {
+    struct rks_ask *next; /* in the queue, or in arrived; guarded by fetcher->mutex */
+    rks_fetch *fetch;     /* holds a reference */
+    uint64_t need;        /* of inflight_bytes, before the reply's size is known */
+    uint64_t reserve;     /* what it has of them; guarded by fetcher->mutex */
+    uint64_t limit;       /* bytes that the reply can have */
+    size_t oversize;      /* a reply above the limit; engine thread only */
+    bool no_memory;       /* for a reply; engine thread only */
+    rks_batch_block *reply;
+    uint32_t owner;
+    bool again;           /* asked a second time after a cut connection */
+    uint32_t tried_count; /* owners that failed before */
+    uint32_t tried[RKS_FETCH_TRIES];
+    size_t count;  /* samples asked for; once it has arrived, records in the reply */
+    uint32_t at[]; /* samples by their place in the batch; those of a shard lie together */
+} rks_ask;
+
+struct rks_fetch {
+    rks_fetcher *fetcher; /* holds a reference */
+    rks_batch *batch;
+    atomic_int references;
+    pthread_cond_t changed;
+    /* guarded by fetcher->mutex */
+    bool ahead;       /* workers may take its pieces */
+    bool queued;      /* in fetcher->work */
+    bool local_waits; /* the local piece has not been taken */
+    bool ended;       /* waited for or cancelled: nobody wants it any more */
+    size_t pieces;    /* not finished */
+    uint64_t local_bytes, remote_bytes;
+    rks_status status; /* the first failure */
+    rks_error error;
+    rks_ask *arrived;
+    rks_fetch *next;
+};
+
+/* A column's bytes: unit times its variable dimensions. */
+typedef struct rks_plain_column {
+    uint64_t unit;
+    uint32_t variable_dims;
+    bool nullable;
+} rks_plain_column;
+
+struct rks_fetcher {
+    rks_fetcher_options options;
+    rks_shard **shards;
+    rks_digest *shard_ids;
+    uint64_t *largest;
+    rks_plain_column *plain;
+    size_t plain_count, plain_dims,
+        plain_prefix;      /* columns; bytes of dimensions, and with bitmap */
+    atomic_int references; /* the caller's, and one a fetch */
+    pthread_mutex_t mutex;
+    /* guarded by mutex */
+    bool closing;
+    size_t busy; /* replies that are being looked at by the engine's thread */
+    pthread_cond_t idle;
+    rks_ask *queue, **queue_end; /* wait for room in inflight_bytes */
+    uint64_t reserved, inflight, peak_inflight;
+    rks_fetch *work, **work_end;
+    pthread_cond_t work_comes;
+    pthread_t workers[RKS_FETCH_WORKERS];
+    size_t worker_count;
+    uint32_t failed[RKS_FETCH_TRIES]; /* owners that failed last time: asked after others */
+    size_t failed_count;
+
+    atomic_uint_least64_t samples, local_bytes, remote_bytes, wait_ns;
+    atomic_int_least64_t memory, peak_memory;
+};
+
+/* Counts memory of batches; negative when freed. */
+void rks_fetcher_count_memory(rks_fetcher *fetcher, int64_t bytes);
+/* Fills *err with *inner and the sample's name before it. Returns its status. */
+rks_status rks_fetcher_blame(const rks_fetcher *fetcher, const rks_wanted *wanted,
+                             const rks_error *inner, rks_error *err);
+
+/* Compares a sample's bytes with what the index says of it; a failure names the sample. */
+rks_status rks_fetcher_check(const rks_fetcher *fetcher, const rks_wanted *wanted,
+                             const rks_record_view *view, rks_error *err);
+/* Column and key bytes of a checked sample, without the layout's own. */
+uint64_t rks_fetcher_plain(const rks_fetcher *fetcher, const rks_record_view *view);
+
+/* ---- local.c ---- */
+/* Copies and checks all samples of the batch that lie in maps; they take the views of their own, so
+ * replies may be checked meanwhile. The block is not added yet; *bytes counts columns and keys. */
+rks_status rks_fetch_copy_local(rks_batch *batch, rks_batch_block **block, uint64_t *bytes,
+                                rks_error *err);
+
+/* ---- remote.c ---- */
+/* Makes and queues the requests for the `remote` samples of the fetch that do not lie in maps. */
+rks_status rks_fetch_ask_all(rks_fetch *fetch, size_t remote, rks_error *err);
+/* Sends what waits, as far as there is room. No lock is held. */
+void rks_fetch_send_queued(rks_fetcher *fetcher);
+/* Parses and checks what a reply holds; *bytes counts columns and keys. */
+rks_status rks_fetch_check_reply(rks_ask *ask, uint64_t *bytes, rks_error *err);
+/* Takes the requests of a fetch (NULL: all) out of the queue; fetcher->mutex is held. */
+rks_ask *rks_fetch_unqueue(rks_fetcher *fetcher, const rks_fetch *fetch);
+/* Frees a list of them, and their references to the fetch: not the last ones where the mutex is
+ * held. */
+void rks_ask_free(rks_ask *asks);
+
+/* ---- fetcher.c ---- */
+/* The mutex is held for these three. */
+bool rks_fetch_is_over(const rks_fetch *fetch);
+void rks_fetch_set_failed(rks_fetch *fetch, const rks_error *err);
+void rks_fetch_wake(rks_fetch *fetch);    /* a piece has come that somebody must work on */
+void rks_fetch_release(rks_fetch *fetch); /* no lock is held, or it is not the last one */
+void rks_fetcher_release(rks_fetcher *fetcher);
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * local.c: samples from maps of this node: found, copied into one allocation, checked.
+ *
+ * A record is looked at in the map once, for its sizes; what is checked and handed out are the
+ * copied bytes, so a file that changes meanwhile does no harm. */
+#include "fetch/fetcher.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "fetch/wire.h"
+
+enum { PREFETCH_TOTAL = 256 << 10, PREFETCH_RECORD = 1024, CACHE_LINE = 64 };
+
+static void prefetch_record(const rks_record_view *view)
+{
+    size_t size = view->record_size < PREFETCH_RECORD ? view->record_size : PREFETCH_RECORD;
+    for (size_t at = CACHE_LINE; at < size; at += CACHE_LINE)
+        __builtin_prefetch(view->record + at);
+}
+
+/* Finds all local samples; *size is what their copies take. */
+static rks_status locate_all(rks_batch *batch, size_t *size, rks_error *err)
+{
+    const rks_fetcher *fetcher = batch->fetcher;
+    size_t end = 0;
+    for (size_t i = 0; i < batch->count; i++) {
+        const rks_wanted *wanted = &batch->wanted[i];
+        const rks_shard *shard = fetcher->shards[wanted->shard];
+        if (shard == NULL)
+            continue;
+        rks_error inner;
+        rks_record_view *view = &batch->views[i];
+        if (rks_shard_locate(shard, wanted->row, view, &inner) != RKS_OK)
+            return rks_fetcher_blame(fetcher, wanted, &inner, err);
+        if (end < PREFETCH_TOTAL)
+            prefetch_record(view);
+        size_t place = rks_fetch_record_place(end, view);
+        if (place < end || __builtin_add_overflow(place, view->record_size, &end))
+            return rks_fail(err, RKS_ERR_MEMORY, 0, "the samples of a batch exceed the memory");
+    }
+    *size = end;
+    return RKS_OK;
+}
+
+static rks_status check_copy(const rks_fetcher *fetcher, const rks_wanted *wanted,
+                             const rks_record_view *in_map, const rks_record_view *copy,
+                             rks_error *err)
+{
+    rks_error inner;
+    if (rks_shard_faulted(fetcher->shards[wanted->shard], in_map->record, in_map->record_size)) {
+        rks_fail(&inner, RKS_ERR_IO, 0, "%s: the disk does not give its bytes",
+                 rks_shard_path(fetcher->shards[wanted->shard]));
+        return rks_fetcher_blame(fetcher, wanted, &inner, err);
+    }
+    return fetcher->options.check ? rks_fetcher_check(fetcher, wanted, copy, err) : RKS_OK;
+}
+
+static rks_status copy_all(rks_batch *batch, uint8_t *data, uint64_t *bytes, rks_error *err)
+{
+    const rks_fetcher *fetcher = batch->fetcher;
+    uint64_t sum = 0;
+    size_t end = 0;
+    for (size_t i = 0; i < batch->count; i++) {
+        const rks_wanted *wanted = &batch->wanted[i];
+        if (fetcher->shards[wanted->shard] == NULL)
+            continue;
+        rks_record_view *view = &batch->views[i], in_map = *view;
+        size_t place = rks_fetch_record_place(end, view);
+        uint8_t *copy = data + place;
+        memcpy(copy, in_map.record, in_map.record_size);
+        view->record = copy;
+        view->payload = copy + (in_map.payload - in_map.record);
+        view->key = copy + (in_map.key_size == 0 ? 0 : in_map.key - in_map.record);
+        rks_status status = check_copy(fetcher, wanted, &in_map, view, err);
+        if (status != RKS_OK)
+            return status;
+        sum += rks_fetcher_plain(fetcher, view);
+        end = place + in_map.record_size;
+    }
+    *bytes = sum;
+    return RKS_OK;
+}
+
+rks_status rks_fetch_copy_local(rks_batch *batch, rks_batch_block **block, uint64_t *bytes,
+                                rks_error *err)
+{
+    size_t size = 0;
+    rks_status status = locate_all(batch, &size, err);
+    if (status != RKS_OK)
+        return status;
+    rks_batch_block *copies = rks_batch_block_create(size, err);
+    if (copies == NULL)
+        return RKS_ERR_MEMORY;
+    status = copy_all(batch, copies->data, bytes, err);
+    if (status != RKS_OK) {
+        rks_batch_block_free(copies);
+        return status;
+    }
+    *block = copies;
+    return RKS_OK;
+}

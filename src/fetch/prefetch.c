@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * prefetch.c: a ring of fetches that were started ahead. */
+#include "fetch/prefetch.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+
+enum { DEFAULT_BATCHES = 4, MOST_BATCHES = 4096 };
+
+static const uint64_t DEFAULT_BYTES = (uint64_t)1 << 30;
+
+/* A list whose fetch was started; `fetch` is NULL where it must be started again. */
+typedef struct slot {
+    rks_prefetch_list list;
+    rks_fetch *fetch;
+} slot;
+
+struct rks_prefetch {
+    rks_prefetch_options options;
+    slot *ring;
+    size_t room, first, count;
+    rks_prefetch_list next; /* the list behind the ring, where has_next */
+    bool has_next;
+    bool at_end;
+    double seen_bytes, seen_weight;
+};
+
+rks_status rks_prefetch_open(const rks_prefetch_options *options, rks_prefetch **prefetch,
+                             rks_error *err)
+{
+    rks_prefetch *made = rks_alloc(1, sizeof(*made), err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    made->options = *options;
+    if (made->options.max_bytes == 0)
+        made->options.max_bytes = DEFAULT_BYTES;
+    made->room = options->max_batches == 0 ? DEFAULT_BATCHES : options->max_batches;
+    if (made->room > MOST_BATCHES)
+        made->room = MOST_BATCHES;
+    made->seen_bytes = (double)options->known_bytes;
+    made->seen_weight = (double)options->known_weight;
+    made->ring = rks_alloc(made->room, sizeof(*made->ring), err);
+    if (made->ring == NULL) {
+        rks_free(made);
+        return RKS_ERR_MEMORY;
+    }
+    *prefetch = made;
+    return RKS_OK;
+}
+
+void rks_prefetch_close(rks_prefetch *prefetch)
+{
+    if (prefetch == NULL)
+        return;
+    for (size_t i = 0; i < prefetch->count; i++)
+        rks_fetch_cancel(prefetch->ring[(prefetch->first + i) % prefetch->room].fetch);
+    rks_free(prefetch->ring);
+    rks_free(prefetch);
+}
+
+static double estimate(const rks_prefetch *prefetch, const rks_prefetch_list *list)
+{
+    return prefetch->seen_bytes / prefetch->seen_weight * (double)list->weight;
+}
+
+/* Is there room for another batch with this list? */
+static bool has_room(const rks_prefetch *prefetch, const rks_prefetch_list *list)
+{
+    if (prefetch->count == 0)
+        return true;
+    if (prefetch->count == prefetch->room || prefetch->seen_weight <= 0)
+        return false;
+    double bytes = estimate(prefetch, list);
+    for (size_t i = 0; i < prefetch->count; i++) {
+        const slot *ahead = &prefetch->ring[(prefetch->first + i) % prefetch->room];
+        uint64_t memory = ahead->fetch == NULL ? 0 : rks_fetch_memory(ahead->fetch);
+        bytes += memory != 0 ? (double)memory : estimate(prefetch, &ahead->list);
+    }
+    return bytes <= (double)prefetch->options.max_bytes;
+}
+
+/* Starts what there is room for. A failure comes again with the next call. */
+static rks_status top_up(rks_prefetch *prefetch, rks_error *err)
+{
+    while (!prefetch->at_end) {
+        if (!prefetch->has_next) {
+            rks_prefetch_list list = {0};
+            rks_status status = prefetch->options.next_list(prefetch->options.user, &list, err);
+            if (status != RKS_OK)
+                return status;
+            prefetch->at_end = list.count == 0;
+            prefetch->has_next = list.count != 0;
+            prefetch->next = list;
+            continue;
+        }
+        if (!has_room(prefetch, &prefetch->next))
+            return RKS_OK;
+        rks_fetch *fetch = NULL;
+        rks_status status =
+            prefetch->options.start(prefetch->options.user, &prefetch->next, &fetch, err);
+        if (status != RKS_OK)
+            return status;
+        prefetch->ring[(prefetch->first + prefetch->count++) % prefetch->room] =
+            (slot){prefetch->next, fetch};
+        prefetch->has_next = false;
+    }
+    return RKS_OK;
+}
+
+static void pop(rks_prefetch *prefetch)
+{
+    prefetch->first = (prefetch->first + 1) % prefetch->room;
+    prefetch->count--;
+}
+
+static rks_status wait_for_first(rks_prefetch *prefetch, rks_batch **batch, rks_error *err)
+{
+    slot *first = &prefetch->ring[prefetch->first];
+    rks_status status = RKS_OK;
+    if (first->fetch == NULL)
+        status = prefetch->options.start(prefetch->options.user, &first->list, &first->fetch, err);
+    if (status == RKS_OK) {
+        status = rks_fetch_wait(first->fetch, batch, err);
+        first->fetch = NULL;
+    }
+    return status;
+}
+
+rks_status rks_prefetch_next(rks_prefetch *prefetch, rks_batch **batch, uint64_t *tag,
+                             rks_error *err)
+{
+    rks_batch *arrived = NULL;
+    rks_status status = top_up(prefetch, err);
+    if (prefetch->count == 0) {
+        if (status == RKS_OK)
+            *batch = NULL;
+        else if (status != RKS_ERR_CANCELLED)
+            prefetch->has_next = false; /* it could not be started: the one behind it is next */
+        return status;
+    }
+    status = wait_for_first(prefetch, &arrived, err);
+    if (status != RKS_OK) {
+        if (status != RKS_ERR_CANCELLED)
+            pop(prefetch);
+        return status;
+    }
+    rks_prefetch_list list = prefetch->ring[prefetch->first].list;
+    pop(prefetch);
+    prefetch->seen_bytes += (double)rks_batch_memory(arrived);
+    prefetch->seen_weight += (double)list.weight;
+    /* While the caller works on this batch, others are on their way. What goes wrong with them
+     * goes wrong again in the next call. */
+    (void)top_up(prefetch, NULL);
+    *batch = arrived;
+    if (tag != NULL)
+        *tag = list.tag;
+    return RKS_OK;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * prefetch.h: batches in a known order, fetched ahead. One user at a time.
+ *
+ * How far ahead: at most `max_batches` fetches, and as many as `max_bytes` hold. What a batch
+ * needs is known when it has arrived; until then it is estimated as its weight (the sum of its
+ * samples' lengths) times the mean bytes per unit of weight of all batches seen so far. A single
+ * batch is always allowed, however large. The batch that the user has is not counted. */
+#ifndef RKS_FETCH_PREFETCH_H
+#define RKS_FETCH_PREFETCH_H
+
+#include "fetch/fetch.h"
+
+typedef struct rks_prefetch rks_prefetch;
+
+typedef struct rks_prefetch_list {
+    const uint32_t *ids; /* must stay as they are until their batch was returned, or close */
+    size_t count;
+    uint64_t weight;
+    uint64_t tag; /* handed back with the batch: its step */
+} rks_prefetch_list;
+
+typedef struct rks_prefetch_options {
+    /* The next list, in order; count 0: there is none, and it is not called again. */
+    rks_status (*next_list)(void *user, rks_prefetch_list *list, rks_error *err);
+    rks_status (*start)(void *user, const rks_prefetch_list *list, rks_fetch **fetch,
+                        rks_error *err);
+    void *user;
+    uint32_t max_batches; /* 0: 4 */
+    uint64_t max_bytes;   /* 0: 1 GiB */
+    /* A first mean, from what is known of the data; 0: none, and one batch at a time is fetched
+     * until one has arrived. */
+    uint64_t known_bytes, known_weight;
+} rks_prefetch_options;
+
+/* Starts nothing yet. */
+rks_status rks_prefetch_open(const rks_prefetch_options *options, rks_prefetch **prefetch,
+                             rks_error *err);
+/* Waits for the next batch, starting those behind it; *batch is NULL at the end. *tag may be NULL.
+ * After RKS_ERR_CANCELLED the same batch comes again; after another failure the next call goes on
+ * with the batch behind the one that failed. */
+rks_status rks_prefetch_next(rks_prefetch *prefetch, rks_batch **batch, uint64_t *tag,
+                             rks_error *err);
+/* Cancels what is in flight. NULL is accepted. */
+void rks_prefetch_close(rks_prefetch *prefetch);
+
+#endif
