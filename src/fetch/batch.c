@@ -17,7 +17,7 @@
 /* Keys that are not stored are asked of the fetcher's owner when somebody wants to see them. */
 struct rks_derived_key {
     size_t size;
-    uint8_t key[RKS_KEY_MAX];
+    uint8_t key[RKS_KEY_MAX + 1];
 };
 
 rks_status rks_batch_create(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
@@ -107,19 +107,26 @@ uint32_t rks_batch_length(const rks_batch *batch, size_t i)
     return i < batch->count ? batch->wanted[i].length : 0;
 }
 
-/* A batch has one user at a time, so what is remembered here needs no lock. */
-static const rks_derived_key *derived_key(rks_batch *batch, size_t i)
+/* The key of a sample whose key is not stored; 0 where nobody knows it. */
+static size_t derive_key(const rks_batch *batch, size_t i, uint8_t *key)
 {
     const rks_fetcher_options *options = &batch->fetcher->options;
+    if (options->derive_key == NULL)
+        return 0;
+    return options->derive_key(options->user, batch->wanted[i].id, batch->views[i].source_row, key);
+}
+
+/* A batch has one user at a time, so what is remembered here needs no lock. */
+static const rks_derived_key *remember_key(rks_batch *batch, size_t i)
+{
     if (batch->keys == NULL)
         batch->keys = rks_alloc(batch->count, sizeof(*batch->keys), NULL);
-    if (batch->keys == NULL || batch->keys[i] != NULL || options->derive_key == NULL)
+    if (batch->keys == NULL || batch->keys[i] != NULL)
         return batch->keys == NULL ? NULL : batch->keys[i];
     rks_derived_key *made = rks_alloc(1, sizeof(*made), NULL);
     if (made == NULL)
         return NULL;
-    made->size = options->derive_key(options->user, batch->wanted[i].id, batch->views[i].source_row,
-                                     made->key);
+    made->size = derive_key(batch, i, made->key);
     batch->keys[i] = made;
     return made;
 }
@@ -132,8 +139,8 @@ const void *rks_batch_key(const rks_batch *batch, size_t i, size_t *size)
     const uint8_t *key = view->key;
     size_t key_size = view->key_size;
     if (key_size == 0) {
-        const rks_derived_key *derived = derived_key((rks_batch *)(uintptr_t)batch, i);
-        if (derived == NULL)
+        const rks_derived_key *derived = remember_key((rks_batch *)(uintptr_t)batch, i);
+        if (derived == NULL || derived->size == 0)
             return NULL;
         key = derived->key;
         key_size = derived->size;
@@ -141,6 +148,27 @@ const void *rks_batch_key(const rks_batch *batch, size_t i, size_t *size)
     if (size != NULL)
         *size = key_size;
     return key;
+}
+
+void rks_batch_digest(rks_batch *batch, uint64_t sum[2])
+{
+    rks_digest total = {sum[0], sum[1]};
+    for (size_t i = 0; i < batch->count; i++) {
+        const rks_record_view *view = &batch->views[i];
+        uint8_t derived[RKS_KEY_MAX + 1];
+        const uint8_t *key = view->key;
+        size_t key_size = view->key_size;
+        if (key_size == 0) {
+            key_size = derive_key(batch, i, derived);
+            key = derived;
+        }
+        /* Of both digests, so that no byte can move from the key into the contents. */
+        rks_digest parts[2] = {rks_checksum128(key, key_size),
+                               rks_checksum128(view->payload, view->payload_size)};
+        total = rks_digest_add(total, rks_checksum128(parts, sizeof(parts)));
+    }
+    sum[0] = total.low;
+    sum[1] = total.high;
 }
 
 uint8_t *rks_batch_payload(rks_batch *batch, size_t i, size_t *size)

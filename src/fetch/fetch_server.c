@@ -12,6 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/guarded_map.h"
 #include "base/memory.h"
 #include "fetch/fetch.h"
 #include "fetch/wire.h"
@@ -169,6 +170,7 @@ static void serve(void *user, rks_request *request)
     size_t size = 0;
     const uint8_t *body = rks_request_body(request, &size);
     rks_error err;
+    rks_guarded_map_renew();
     rks_status status = rks_fetch_request_check(body, size, &groups, &rows, &err);
     if (status != RKS_OK)
         goto out;

@@ -9,6 +9,7 @@
 #include "fetch/fetcher.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 
 #include "base/bytes.h"
@@ -319,6 +320,11 @@ static bool work_on(rks_fetch *fetch)
 static void *worker_main(void *user)
 {
     rks_fetcher *fetcher = user;
+    sigset_t mask; /* signals are for the program's threads, but a map's fault is ours */
+    sigfillset(&mask);
+    sigdelset(&mask, SIGBUS);
+    sigdelset(&mask, SIGSEGV);
+    pthread_sigmask(SIG_SETMASK, &mask, NULL);
     pthread_mutex_lock(&fetcher->mutex);
     while (!fetcher->closing) {
         rks_fetch *fetch = fetcher->work;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/guarded_map.h"
 #include "fetch/wire.h"
 
 enum { PREFETCH_TOTAL = 256 << 10, PREFETCH_RECORD = 1024, CACHE_LINE = 64 };
@@ -87,6 +88,7 @@ rks_status rks_fetch_copy_local(rks_batch *batch, rks_batch_block **block, uint6
                                 rks_error *err)
 {
     size_t size = 0;
+    rks_guarded_map_renew();
     rks_status status = locate_all(batch, &size, err);
     if (status != RKS_OK)
         return status;

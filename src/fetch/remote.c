@@ -304,6 +304,11 @@ static void *place_reply(void *user, size_t size)
         ask->oversize = size;
         return NULL;
     }
+    pthread_mutex_lock(&fetcher->mutex);
+    bool over = fetcher->closing || rks_fetch_is_over(ask->fetch);
+    pthread_mutex_unlock(&fetcher->mutex);
+    if (over)
+        return NULL; /* nobody waits for it: the engine reads it away */
     rks_batch_block *block = rks_batch_block_create(size, NULL);
     if (block == NULL) {
         ask->no_memory = true;
