@@ -12,9 +12,9 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "base/guarded_map.h"
 #include "base/memory.h"
 #include "fetch/fetch.h"
+#include "fetch/plain.h"
 #include "fetch/wire.h"
 
 struct rks_fetch_server {
@@ -22,6 +22,7 @@ struct rks_fetch_server {
     enum rks_service service;
     rks_shard **shards;
     size_t count;
+    rks_plain plain;
     atomic_uint_least64_t bytes;
     pthread_mutex_t mutex;
     pthread_cond_t idle;
@@ -39,6 +40,8 @@ typedef struct answer {
     size_t part_count;
     struct iovec parts[]; /* two a row at most, and the table */
 } answer;
+
+enum { PIECE = 64 };
 
 static const uint8_t zeros[RKS_FETCH_ALIGN];
 
@@ -80,7 +83,7 @@ static bool add_record(answer *reply, const rks_record_view *view)
     add_part(reply, view->record, size);
     rks_store_u32(reply->table + RKS_FETCH_REPLY_HEAD + reply->served * 4, (uint32_t)(place / 8));
     reply->served++;
-    reply->bytes += view->payload_size + view->key_size;
+    reply->bytes += rks_plain_bytes(&reply->server->plain, view);
     return true;
 }
 
@@ -97,22 +100,23 @@ static rks_status find_shard(const rks_fetch_server *server, const rks_fetch_gro
     return RKS_OK;
 }
 
-/* Finds a row and waits for its pages. */
-static rks_status find_row(const rks_shard *shard, uint32_t row, rks_record_view *view,
-                           rks_error *err)
+/* Finds the rows of a piece, waits for their pages, and adds them as far as there is room. */
+static rks_status fill_rows(const rks_shard *shard, const uint8_t *rows, size_t count,
+                            answer *reply, bool *full, rks_error *err)
 {
-    if (row >= rks_shard_count(shard))
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "row %" PRIu32 " of %" PRIu64 " in %s", row,
-                        rks_shard_count(shard), rks_shard_path(shard));
-    rks_status status = rks_shard_locate(shard, row, view, err);
-    if (status != RKS_OK)
-        return status;
-    rks_shard_touch(shard, view);
-    if (rks_shard_faulted(shard, view->record, view->record_size))
-        return rks_fail(err, RKS_ERR_IO, 0,
-                        "row %" PRIu32 " of %s: the disk does not give its bytes", row,
-                        rks_shard_path(shard));
-    return RKS_OK;
+    uint64_t numbers[PIECE];
+    rks_record_view views[PIECE];
+    for (size_t i = 0; i < count; i++)
+        numbers[i] = rks_load_u32(rows + i * 4);
+    rks_status status = rks_shard_locate_many(shard, numbers, count, views, err);
+    for (size_t i = 0; status == RKS_OK && i < count && !*full; i++) {
+        rks_shard_touch(shard, &views[i]);
+        if (rks_shard_faulted(shard, views[i].record, views[i].record_size))
+            status = rks_shard_read_failed(shard, numbers[i], &views[i], err);
+        else
+            *full = !add_record(reply, &views[i]);
+    }
+    return status;
 }
 
 static rks_status fill_group(const rks_fetch_server *server, const rks_fetch_group *group,
@@ -120,11 +124,9 @@ static rks_status fill_group(const rks_fetch_server *server, const rks_fetch_gro
 {
     const rks_shard *shard = NULL;
     rks_status status = find_shard(server, group, &shard, err);
-    for (uint32_t i = 0; status == RKS_OK && i < group->count && !*full; i++) {
-        rks_record_view view;
-        status = find_row(shard, rks_load_u32(group->rows + (size_t)i * 4), &view, err);
-        if (status == RKS_OK)
-            *full = !add_record(reply, &view);
+    for (size_t i = 0; status == RKS_OK && i < group->count && !*full; i += PIECE) {
+        size_t many = group->count - i < PIECE ? group->count - i : PIECE;
+        status = fill_rows(shard, group->rows + i * 4, many, reply, full, err);
     }
     return status;
 }
@@ -170,7 +172,6 @@ static void serve(void *user, rks_request *request)
     size_t size = 0;
     const uint8_t *body = rks_request_body(request, &size);
     rks_error err;
-    rks_guarded_map_renew();
     rks_status status = rks_fetch_request_check(body, size, &groups, &rows, &err);
     if (status != RKS_OK)
         goto out;
@@ -202,21 +203,32 @@ rks_status rks_fetch_server_open(rks_engine *engine, enum rks_service service,
     rks_fetch_server *made = rks_alloc(1, sizeof(*made), err);
     if (made == NULL)
         return RKS_ERR_MEMORY;
+    const rks_schema *schema = NULL; /* all shards of a dataset have the same */
+    rks_status status = RKS_ERR_MEMORY;
     made->shards = rks_alloc(count, sizeof(rks_shard *), err);
-    if (made->shards == NULL) {
-        rks_free(made);
-        return RKS_ERR_MEMORY;
-    }
-    for (size_t i = 0; i < count; i++)
+    if (made->shards == NULL)
+        goto out;
+    for (size_t i = 0; i < count; i++) {
         made->shards[i] = shards[i];
+        if (shards[i] != NULL)
+            schema = rks_shard_schema(shards[i]);
+    }
     made->count = count;
+    status = schema == NULL ? RKS_OK : rks_plain_create(schema, &made->plain, err);
+    if (status != RKS_OK)
+        goto out;
     made->engine = engine;
     made->service = service;
     pthread_mutex_init(&made->mutex, NULL);
     pthread_cond_init(&made->idle, NULL);
     rks_engine_serve(engine, service, serve, NULL, made);
     *server = made;
-    return RKS_OK;
+    made = NULL;
+out:
+    if (made != NULL)
+        rks_free(made->shards);
+    rks_free(made);
+    return status;
 }
 
 void rks_fetch_server_close(rks_fetch_server *server)
@@ -231,6 +243,7 @@ void rks_fetch_server_close(rks_fetch_server *server)
     pthread_mutex_unlock(&server->mutex);
     pthread_cond_destroy(&server->idle);
     pthread_mutex_destroy(&server->mutex);
+    rks_plain_free(&server->plain);
     rks_free(server->shards);
     rks_free(server);
 }

@@ -12,7 +12,6 @@
 #include <signal.h>
 #include <stdio.h>
 
-#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -58,25 +57,6 @@ void rks_fetcher_stats(rks_fetcher *fetcher, rks_store_stats *stats)
     pthread_mutex_lock(&fetcher->mutex);
     stats->peak_inflight_bytes = fetcher->peak_inflight;
     pthread_mutex_unlock(&fetcher->mutex);
-}
-
-uint64_t rks_fetcher_plain(const rks_fetcher *fetcher, const rks_record_view *view)
-{
-    const uint8_t *dims = view->payload, *nulls = dims + fetcher->plain_dims;
-    uint64_t sum = view->key_size;
-    if (view->payload_size < fetcher->plain_prefix)
-        return sum;
-    for (size_t i = 0, bit = 0; i < fetcher->plain_count; i++) {
-        const rks_plain_column *column = &fetcher->plain[i];
-        uint64_t bytes = column->unit;
-        for (uint32_t d = 0; d < column->variable_dims; d++, dims += 4)
-            bytes *= rks_load_u32(dims);
-        if (column->nullable && column->variable_dims == 0 && (nulls[bit / 8] >> bit % 8 & 1) != 0)
-            bytes = 0;
-        bit += column->nullable;
-        sum += bytes;
-    }
-    return sum;
 }
 
 /* Stored keys are compared with their hash by rks_record_check. A derived one is not among the
@@ -140,30 +120,6 @@ static rks_status copy_tables(rks_fetcher *fetcher, const rks_fetcher_options *o
     return RKS_OK;
 }
 
-/* How rks_fetcher_plain finds the bytes of each column: see the picture in shard/record.c. */
-static rks_status copy_columns(rks_fetcher *fetcher, rks_error *err)
-{
-    const rks_schema *schema = fetcher->options.schema;
-    size_t count = rks_schema_columns(schema), nullable = 0;
-    fetcher->plain = rks_alloc(count, sizeof(*fetcher->plain), err);
-    if (fetcher->plain == NULL)
-        return RKS_ERR_MEMORY;
-    fetcher->plain_count = count;
-    for (size_t i = 0; i < count; i++) {
-        const rks_column *column = rks_schema_column(schema, (uint32_t)i);
-        rks_plain_column *plain = &fetcher->plain[i];
-        plain->unit = column->item_size;
-        for (uint32_t d = 0; d < column->dim_count; d++)
-            plain->unit *= column->dims[d] == 0 ? 1 : column->dims[d];
-        plain->variable_dims = column->variable_dims;
-        plain->nullable = column->nullable;
-        fetcher->plain_dims += 4 * (size_t)column->variable_dims;
-        nullable += column->nullable;
-    }
-    fetcher->plain_prefix = fetcher->plain_dims + (nullable + 7) / 8;
-    return RKS_OK;
-}
-
 rks_status rks_fetcher_open(const rks_fetcher_options *options, rks_fetcher **fetcher,
                             rks_error *err)
 {
@@ -181,7 +137,7 @@ rks_status rks_fetcher_open(const rks_fetcher_options *options, rks_fetcher **fe
     pthread_cond_init(&made->idle, NULL);
     rks_status status = copy_tables(made, options, err);
     if (status == RKS_OK)
-        status = copy_columns(made, err);
+        status = rks_plain_create(options->schema, &made->plain, err);
     if (status != RKS_OK) {
         rks_fetcher_release(made);
         return status;
@@ -197,7 +153,7 @@ void rks_fetcher_release(rks_fetcher *fetcher)
     pthread_cond_destroy(&fetcher->idle);
     pthread_cond_destroy(&fetcher->work_comes);
     pthread_mutex_destroy(&fetcher->mutex);
-    rks_free(fetcher->plain);
+    rks_plain_free(&fetcher->plain);
     rks_free(fetcher->largest);
     rks_free(fetcher->shard_ids);
     rks_free(fetcher->shards);

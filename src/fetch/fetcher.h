@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "fetch/batch.h"
+#include "fetch/plain.h"
 
 enum { RKS_FETCH_WORKERS = 2, RKS_FETCH_TRIES = 8, RKS_FETCH_ASK_ROWS = 128 };
 
@@ -53,21 +54,12 @@ struct rks_fetch {
     rks_fetch *next;
 };
 
-/* A column's bytes: unit times its variable dimensions. */
-typedef struct rks_plain_column {
-    uint64_t unit;
-    uint32_t variable_dims;
-    bool nullable;
-} rks_plain_column;
-
 struct rks_fetcher {
     rks_fetcher_options options;
     rks_shard **shards;
     rks_digest *shard_ids;
     uint64_t *largest;
-    rks_plain_column *plain;
-    size_t plain_count, plain_dims,
-        plain_prefix;      /* columns; bytes of dimensions, and with bitmap */
+    rks_plain plain;
     atomic_int references; /* the caller's, and one a fetch */
     pthread_mutex_t mutex;
     /* guarded by mutex */
@@ -96,9 +88,6 @@ rks_status rks_fetcher_blame(const rks_fetcher *fetcher, const rks_wanted *wante
 /* Compares a sample's bytes with what the index says of it; a failure names the sample. */
 rks_status rks_fetcher_check(const rks_fetcher *fetcher, const rks_wanted *wanted,
                              const rks_record_view *view, rks_error *err);
-/* Column and key bytes of a checked sample, without the layout's own. */
-uint64_t rks_fetcher_plain(const rks_fetcher *fetcher, const rks_record_view *view);
-
 /* ---- local.c ---- */
 /* Copies and checks all samples of the batch that lie in maps; they take the views of their own, so
  * replies may be checked meanwhile. The block is not added yet; *bytes counts columns and keys. */

@@ -9,10 +9,9 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/guarded_map.h"
 #include "fetch/wire.h"
 
-enum { PREFETCH_TOTAL = 256 << 10, PREFETCH_RECORD = 1024, CACHE_LINE = 64 };
+enum { PREFETCH_TOTAL = 256 << 10, PREFETCH_RECORD = 1024, CACHE_LINE = 64, PIECE = 64 };
 
 static void prefetch_record(const rks_record_view *view)
 {
@@ -21,25 +20,72 @@ static void prefetch_record(const rks_record_view *view)
         __builtin_prefetch(view->record + at);
 }
 
+/* Which sample of a piece cannot be had, and why. */
+__attribute__((cold)) static rks_status find_culprit(const rks_batch *batch, size_t first,
+                                                     uint64_t same, const rks_error *known,
+                                                     rks_error *err)
+{
+    for (; same != 0; same &= same - 1) {
+        const rks_wanted *wanted = &batch->wanted[first + (size_t)__builtin_ctzll(same)];
+        rks_error inner;
+        rks_record_view view;
+        if (rks_shard_locate(batch->fetcher->shards[wanted->shard], wanted->row, &view, &inner) !=
+            RKS_OK)
+            return rks_fetcher_blame(batch->fetcher, wanted, &inner, err);
+    }
+    if (err != NULL)
+        *err = *known; /* it can be read again */
+    return (rks_status)known->status;
+}
+
+/* Finds those samples of [first, first + PIECE) whose bits are in `todo`, shard by shard. */
+static rks_status locate_piece(rks_batch *batch, size_t first, uint64_t todo, rks_error *err)
+{
+    while (todo != 0) {
+        uint64_t rows[PIECE], same = 0;
+        rks_record_view views[PIECE];
+        rks_error inner;
+        size_t count = 0;
+        uint32_t shard = batch->wanted[first + (size_t)__builtin_ctzll(todo)].shard;
+        for (uint64_t left = todo; left != 0; left &= left - 1) {
+            size_t i = (size_t)__builtin_ctzll(left);
+            if (batch->wanted[first + i].shard != shard)
+                continue;
+            rows[count++] = batch->wanted[first + i].row;
+            same |= left & -left;
+        }
+        rks_status status =
+            rks_shard_locate_many(batch->fetcher->shards[shard], rows, count, views, &inner);
+        if (status != RKS_OK)
+            return find_culprit(batch, first, same, &inner, err);
+        todo &= ~same;
+        for (size_t i = 0; same != 0; same &= same - 1)
+            batch->views[first + (size_t)__builtin_ctzll(same)] = views[i++];
+    }
+    return RKS_OK;
+}
+
 /* Finds all local samples; *size is what their copies take. */
 static rks_status locate_all(rks_batch *batch, size_t *size, rks_error *err)
 {
-    const rks_fetcher *fetcher = batch->fetcher;
+    rks_shard *const *shards = batch->fetcher->shards;
     size_t end = 0;
-    for (size_t i = 0; i < batch->count; i++) {
-        const rks_wanted *wanted = &batch->wanted[i];
-        const rks_shard *shard = fetcher->shards[wanted->shard];
-        if (shard == NULL)
-            continue;
-        rks_error inner;
-        rks_record_view *view = &batch->views[i];
-        if (rks_shard_locate(shard, wanted->row, view, &inner) != RKS_OK)
-            return rks_fetcher_blame(fetcher, wanted, &inner, err);
-        if (end < PREFETCH_TOTAL)
-            prefetch_record(view);
-        size_t place = rks_fetch_record_place(end, view);
-        if (place < end || __builtin_add_overflow(place, view->record_size, &end))
-            return rks_fail(err, RKS_ERR_MEMORY, 0, "the samples of a batch exceed the memory");
+    for (size_t first = 0; first < batch->count; first += PIECE) {
+        size_t many = batch->count - first < PIECE ? batch->count - first : PIECE;
+        uint64_t local = 0;
+        for (size_t i = 0; i < many; i++)
+            local |= (uint64_t)(shards[batch->wanted[first + i].shard] != NULL) << i;
+        rks_status status = locate_piece(batch, first, local, err);
+        if (status != RKS_OK)
+            return status;
+        for (; local != 0; local &= local - 1) {
+            const rks_record_view *view = &batch->views[first + (size_t)__builtin_ctzll(local)];
+            if (end < PREFETCH_TOTAL)
+                prefetch_record(view);
+            size_t place = rks_fetch_record_place(end, view);
+            if (place < end || __builtin_add_overflow(place, view->record_size, &end))
+                return rks_fail(err, RKS_ERR_MEMORY, 0, "the samples of a batch exceed the memory");
+        }
     }
     *size = end;
     return RKS_OK;
@@ -49,10 +95,10 @@ static rks_status check_copy(const rks_fetcher *fetcher, const rks_wanted *wante
                              const rks_record_view *in_map, const rks_record_view *copy,
                              rks_error *err)
 {
-    rks_error inner;
-    if (rks_shard_faulted(fetcher->shards[wanted->shard], in_map->record, in_map->record_size)) {
-        rks_fail(&inner, RKS_ERR_IO, 0, "%s: the disk does not give its bytes",
-                 rks_shard_path(fetcher->shards[wanted->shard]));
+    const rks_shard *shard = fetcher->shards[wanted->shard];
+    if (rks_shard_faulted(shard, in_map->record, in_map->record_size)) {
+        rks_error inner;
+        rks_shard_read_failed(shard, wanted->row, in_map, &inner);
         return rks_fetcher_blame(fetcher, wanted, &inner, err);
     }
     return fetcher->options.check ? rks_fetcher_check(fetcher, wanted, copy, err) : RKS_OK;
@@ -77,7 +123,7 @@ static rks_status copy_all(rks_batch *batch, uint8_t *data, uint64_t *bytes, rks
         rks_status status = check_copy(fetcher, wanted, &in_map, view, err);
         if (status != RKS_OK)
             return status;
-        sum += rks_fetcher_plain(fetcher, view);
+        sum += rks_plain_bytes(&fetcher->plain, view);
         end = place + in_map.record_size;
     }
     *bytes = sum;
@@ -88,7 +134,6 @@ rks_status rks_fetch_copy_local(rks_batch *batch, rks_batch_block **block, uint6
                                 rks_error *err)
 {
     size_t size = 0;
-    rks_guarded_map_renew();
     rks_status status = locate_all(batch, &size, err);
     if (status != RKS_OK)
         return status;

@@ -514,7 +514,7 @@ rks_status rks_fetch_check_reply(rks_ask *ask, uint64_t *bytes, rks_error *err)
         if (status != RKS_OK)
             return status;
         const rks_record_view *view = &ask->fetch->batch->views[ask->at[i]];
-        sum += rks_fetcher_plain(ask->fetch->fetcher, view);
+        sum += rks_plain_bytes(&ask->fetch->fetcher->plain, view);
     }
     *bytes = sum;
     return RKS_OK;

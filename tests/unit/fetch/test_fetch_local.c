@@ -72,7 +72,8 @@ static void repeats_are_copies_of_their_own(void **state)
     world_wanted_many(&w, ids, 3, wanted);
     assert_ok(rks_fetcher_fetch(fetcher, wanted, 3, &batch, &err), &err);
     world_check_batch(batch, ids, 3);
-    memset(rks_batch_payload(batch, 1, &size), 0xff, size);
+    uint8_t *payload = rks_batch_payload(batch, 1, &size);
+    memset(payload, 0xff, size);
     world_check_sample(batch, 0, 17);
     world_check_sample(batch, 2, 17);
     rks_batch_free(batch);

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plain.c: reads the dimensions at a payload's begin; the picture is in shard/record.c. */
+#include "fetch/plain.h"
+
+#include "base/bytes.h"
+#include "base/memory.h"
+
+rks_status rks_plain_create(const rks_schema *schema, rks_plain *plain, rks_error *err)
+{
+    rks_plain made = {.count = rks_schema_columns(schema)};
+    size_t nullable = 0;
+    made.columns = rks_alloc(made.count, sizeof(*made.columns), err);
+    if (made.columns == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < made.count; i++) {
+        const rks_column *column = rks_schema_column(schema, (uint32_t)i);
+        rks_plain_column *to = &made.columns[i];
+        to->unit = column->item_size;
+        for (uint32_t d = 0; d < column->dim_count; d++)
+            to->unit *= column->dims[d] == 0 ? 1 : column->dims[d];
+        to->variable_dims = column->variable_dims;
+        to->nullable = column->nullable;
+        made.dims += 4 * (size_t)column->variable_dims;
+        nullable += column->nullable;
+    }
+    made.prefix = made.dims + (nullable + 7) / 8;
+    *plain = made;
+    return RKS_OK;
+}
+
+void rks_plain_free(rks_plain *plain)
+{
+    rks_free(plain->columns);
+    *plain = (rks_plain){0};
+}
+
+uint64_t rks_plain_bytes(const rks_plain *plain, const rks_record_view *view)
+{
+    const uint8_t *dims = view->payload, *nulls = dims + plain->dims;
+    uint64_t sum = view->key_size;
+    if (view->payload_size < plain->prefix)
+        return sum;
+    for (size_t i = 0, bit = 0; i < plain->count; i++) {
+        const rks_plain_column *column = &plain->columns[i];
+        uint64_t bytes = column->unit;
+        for (uint32_t d = 0; d < column->variable_dims; d++, dims += 4)
+            bytes *= rks_load_u32(dims); /* 0 for a missing value */
+        if (column->nullable) {
+            if (column->variable_dims == 0 && (nulls[bit / 8] >> bit % 8 & 1) != 0)
+                bytes = 0;
+            bit++;
+        }
+        sum += bytes;
+    }
+    return sum;
+}
