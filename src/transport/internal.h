@@ -4,7 +4,8 @@
  *
  *   caller ── rks_command ──► mailbox ──► engine thread: engine.c
  *                                           peer.c        requests and notes, life of a peer
- *                                           connection.c  one stream: frames in, frames out
+ *                                           connection.c  one stream: handshake, life
+ *                                           receive.c, send.c  its frames
  *                                           loop.c        libuv
  *   I/O threads: serve.c
  *
@@ -282,9 +283,22 @@ int rks_connection_accept(rks_engine *engine);
 int rks_connection_adopt(rks_engine *engine, int fd);
 /* Closes at once; why: see rks_peer_ended. */
 void rks_connection_lose(rks_connection *connection, const rks_error *why);
+/* The same with a text of its own. */
+void rks_connection_fail(rks_connection *connection, rks_status status, int64_t cause,
+                         const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* A hello or proof lies in `small`. */
+void rks_connection_take_hello(rks_connection *connection);
+void rks_connection_take_proof(rks_connection *connection);
 /* The receiver of the reply that is coming in wants it no more. */
 void rks_connection_drop_reply(rks_connection *connection);
 void rks_connection_unref(rks_connection *connection);
+
+/* ---- receive.c ---------------------------------------------------------------------------------
+ */
+
+/* Of rks_stream_ops; `user` is the connection. */
+void *rks_connection_room(void *user, size_t *size);
+void rks_connection_received(void *user, size_t size);
 
 /* ---- send.c ------------------------------------------------------------------------------------
  */

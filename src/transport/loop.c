@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <uv.h>
 
 #include "base/error.h"
@@ -290,6 +291,25 @@ int rks_stream_write(rks_stream *stream, const struct iovec *parts, size_t count
     stream->write.data = stream;
     return -uv_write(&stream->write, &stream->uv.stream, (const uv_buf_t *)(const void *)parts,
                      (unsigned)count, on_write);
+}
+
+void rks_stream_name(const rks_stream *stream, char *text, size_t size)
+{
+    struct sockaddr_storage address = {0};
+    int room = sizeof(address);
+    char ip[64] = "";
+    if (!stream->is_tcp ||
+        uv_tcp_getpeername(&stream->uv.tcp, (struct sockaddr *)&address, &room) != 0)
+        snprintf(text, size, "%s", stream->is_tcp ? "a peer that is gone" : "this process");
+    else if (address.ss_family == AF_INET6) {
+        const struct sockaddr_in6 *ipv6 = (const struct sockaddr_in6 *)(void *)&address;
+        uv_ip6_name(ipv6, ip, sizeof(ip));
+        snprintf(text, size, "[%.45s]:%u", ip, ntohs(ipv6->sin6_port));
+    } else {
+        const struct sockaddr_in *ipv4 = (const struct sockaddr_in *)(void *)&address;
+        uv_ip4_name(ipv4, ip, sizeof(ip));
+        snprintf(text, size, "%.45s:%u", ip, ntohs(ipv4->sin_port));
+    }
 }
 
 size_t rks_stream_unsent(const rks_stream *stream)

@@ -65,6 +65,8 @@ void rks_stream_tune(rks_stream *stream, uint32_t silence_ms);
 int rks_stream_read(rks_stream *stream, bool on);
 /* One write at a time: the bytes stay valid until `written`, the array need not. */
 int rks_stream_write(rks_stream *stream, const struct iovec *parts, size_t count);
+/* "10.0.0.1:4000": the other end, for messages. */
+void rks_stream_name(const rks_stream *stream, char *text, size_t size);
 /* Bytes of the write under way that the kernel has not taken yet. */
 size_t rks_stream_unsent(const rks_stream *stream);
 /* No more is sent; the peer reads to an end. */

@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_strangers.c: what an engine gives to those who do not belong to its job (nothing), and what
+ * members of the job can do to it by breaking the rules. After each case the engine must serve its
+ * real peers on. Rank 0 asks, rank 1 is attacked, rank 2 exists only as a stranger. */
+#include "stranger.h"
+
+#include <arpa/inet.h>
+
+static rks_error err;
+
+enum { HELLO_FRAME = RKS_FRAME_HEADER + RKS_HELLO_BODY };
+
+/* Engines 0 and 1 of three; where `listener` is not NULL, rank 2 is that socket. */
+static void open_pair(mesh *m, uint32_t silence_ms, int *listener)
+{
+    memset(m, 0, sizeof(*m));
+    m->size = 3;
+    for (uint32_t i = 0; i < 2; i++) {
+        rks_engine_options options;
+        rks_engine_options_default(&options);
+        options.rank = i;
+        options.size = 3;
+        options.silence_ms = silence_ms;
+        options.io_threads = 2;
+        options.max_frame = 1 << 20;
+        assert_ok(rks_engine_open(&options, &m->engines[i], &err), &err);
+        m->addresses[i] = *rks_engine_address(m->engines[i]);
+    }
+    if (listener != NULL) {
+        assert_ok(rks_listen(NULL, listener, &m->addresses[2], &err), &err);
+        strcpy(m->addresses[2].host, "strange");
+    }
+    mesh_join(m, 0);
+    mesh_join(m, 1);
+    rks_engine_serve(m->engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
+}
+
+static void serves_on(mesh *m)
+{
+    assert_ok(ask_echo(m->engines[0], 1, 2, 1000, &err), &err);
+}
+
+static uint64_t refused(mesh *m)
+{
+    rks_engine_stats stats;
+    rks_engine_stats_get(m->engines[1], &stats);
+    return stats.refused;
+}
+
+static void noise_gets_no_byte(void **state)
+{
+    (void)state;
+    static const char http[] = "GET / HTTP/1.1\r\nHost: example\r\n\r\n";
+    static const uint8_t tls[] = {0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3, 0, 0, 0,
+                                  0,    0, 0, 0, 0, 0, 0, 0, 0,    0, 0, 0, 0, 0};
+    uint8_t random[4096];
+    mesh m;
+    open_pair(&m, 15000, NULL);
+    for (int i = 0; i < 20; i++) {
+        int fd = stranger_connect(&m.addresses[1]);
+        assert_ok(rks_random(random, sizeof(random), &err), &err);
+        if (i == 0)
+            stranger_send(fd, http, sizeof(http) - 1);
+        else if (i == 1)
+            stranger_send(fd, tls, sizeof(tls));
+        else
+            stranger_send(fd, random, sizeof(random));
+        assert_int_equal(stranger_drain(fd), 0);
+        close(fd);
+    }
+    assert_int_equal(refused(&m), 20);
+    serves_on(&m);
+    mesh_close(&m);
+}
+
+static void without_the_secret_there_is_a_hello_and_nothing_more(void **state)
+{
+    (void)state;
+    static const uint8_t wrong[RKS_SECRET_SIZE] = "a secret of somebody else";
+    mesh m;
+    open_pair(&m, 15000, NULL);
+    for (int i = 0; i < 3; i++) {
+        int fd = stranger_connect(&m.addresses[1]);
+        rks_hello hello = stranger_hello(2, 1, 3, true);
+        hello.secret = i == 0 ? wrong : MESH_SECRET;
+        hello.session = i == 1 ? wrong : MESH_SESSION;
+        stranger_say_hello(fd, &hello);
+        assert_true(stranger_take_hello(fd, &hello));
+        if (i == 2) { /* straight on, without a proof */
+            stranger_frame(fd, RKS_FRAME_REQUEST, 1, RKS_SERVICE_FETCH, "\1\0\0\0secret", 10);
+        } else
+            stranger_say_proof(fd, &hello);
+        assert_int_equal(stranger_drain(fd), 0);
+        close(fd);
+    }
+    int fd = stranger_connect(&m.addresses[1]);
+    stranger_frame(fd, RKS_FRAME_REQUEST, 1, RKS_SERVICE_FETCH, "\1\0\0\0secret", 10);
+    assert_int_equal(stranger_drain(fd), 0);
+    close(fd);
+    assert_int_equal(refused(&m), 4);
+    serves_on(&m);
+    mesh_close(&m);
+}
+
+static void a_recorded_handshake_is_refused_when_replayed(void **state)
+{
+    (void)state;
+    mesh m;
+    open_pair(&m, 15000, NULL);
+    rks_hello hello = stranger_hello(2, 1, 3, true);
+    int fd = stranger_connect(&m.addresses[1]);
+    assert_true(stranger_enter(fd, &hello));
+    close(fd);
+    fd = stranger_connect(&m.addresses[1]);
+    stranger_say_hello(fd, &hello);
+    stranger_say_proof(fd, &hello); /* the recorded one: over the old nonce of the engine */
+    assert_int_equal(stranger_drain(fd), HELLO_FRAME);
+    close(fd);
+    serves_on(&m);
+    mesh_close(&m);
+}
+
+/* The stranger, who knows no secret, stands where rank 2 listens, and lets rank 1 answer itself. */
+static void a_reflected_proof_is_refused(void **state)
+{
+    (void)state;
+    static const uint8_t nothing[RKS_SECRET_SIZE];
+    int listener;
+    mesh m;
+    open_pair(&m, 15000, &listener);
+    assert_ok(rks_engine_note(m.engines[1], 2, RKS_SERVICE_GROUP, "x", 1, &err), &err);
+    struct pollfd poller = {.fd = listener, .events = POLLIN};
+    assert_int_equal(poll(&poller, 1, WAIT_MS), 1);
+    int out = accept(listener, NULL, NULL);
+    rks_hello answer = stranger_hello(2, 1, 3, false);
+    answer.secret = nothing;
+    assert_true(stranger_take_hello(out, &answer)); /* the engine's nonce */
+
+    int in = stranger_connect(&m.addresses[1]);
+    rks_hello mirror = stranger_hello(2, 1, 3, true);
+    memcpy(mirror.own_nonce, answer.peer_nonce, RKS_NONCE_SIZE);
+    stranger_say_hello(in, &mirror);
+    assert_true(stranger_take_hello(in, &mirror));
+
+    memcpy(answer.own_nonce, mirror.peer_nonce, RKS_NONCE_SIZE);
+    stranger_say_hello(out, &answer);
+    rks_frame_header header;
+    uint8_t proof[RKS_PROOF_SIZE];
+    assert_true(stranger_frame_in(out, &header, proof, sizeof(proof)));
+    stranger_frame(in, RKS_FRAME_PROOF, 0, 0, proof, sizeof(proof));
+    assert_int_equal(stranger_drain(in), 0);
+    stranger_frame(out, RKS_FRAME_PROOF, 0, 0, proof, sizeof(proof)); /* back to its sender */
+    assert_int_equal(stranger_drain(out), 0);                         /* and no note */
+    close(in);
+    close(out);
+    close(listener);
+    serves_on(&m);
+    mesh_close(&m);
+}
+
+static void hellos_of_and_for_wrong_ranks_are_refused(void **state)
+{
+    (void)state;
+    mesh m;
+    open_pair(&m, 15000, NULL);
+    static const uint32_t wrong[][2] = {{3, 1}, {UINT32_MAX, 1}, {2, 0}, {2, UINT32_MAX}};
+    for (size_t i = 0; i < 4; i++) {
+        int fd = stranger_connect(&m.addresses[1]);
+        rks_hello hello = stranger_hello(wrong[i][0], wrong[i][1], 3, true);
+        stranger_say_hello(fd, &hello);
+        assert_int_equal(stranger_drain(fd), 0);
+        close(fd);
+    }
+    serves_on(&m);
+    mesh_close(&m);
+}
+
+static void another_version_of_the_protocol_is_told_ours(void **state)
+{
+    (void)state;
+    mesh m;
+    open_pair(&m, 15000, NULL);
+    int fd = stranger_connect(&m.addresses[1]);
+    rks_hello hello = stranger_hello(2, 1, 3, true);
+    uint8_t body[RKS_HELLO_BODY];
+    rks_hello_encode(&hello, body);
+    body[8] = 2;
+    stranger_frame(fd, RKS_FRAME_HELLO, 0, 0, body, sizeof(body));
+    assert_true(stranger_take_hello(fd, &hello));
+    assert_int_equal(stranger_drain(fd), 0);
+    close(fd);
+    mesh_close(&m);
+}
+
+static void a_second_claim_of_a_live_rank_is_refused_and_named(void **state)
+{
+    (void)state;
+    mesh m;
+    open_pair(&m, 15000, NULL);
+    serves_on(&m); /* rank 0 is connected */
+    int fd = stranger_connect(&m.addresses[1]);
+    rks_hello hello = stranger_hello(0, 1, 3, true);
+    assert_true(stranger_enter(fd, &hello));
+    rks_frame_header header;
+    rks_error why;
+    assert_true(stranger_frame_in(fd, &header, &why, sizeof(why)));
+    assert_int_equal(header.type, RKS_FRAME_ERROR);
+    assert_int_equal(header.id, 0);
+    assert_contains(why.text, "rank 0 is connected already");
+    assert_int_equal(stranger_drain(fd), 0);
+    close(fd);
+    serves_on(&m);
+    mesh_close(&m);
+}
+
+static void a_member_that_breaks_the_rules_is_cut_off(void **state)
+{
+    (void)state;
+    mesh m;
+    open_pair(&m, 15000, NULL);
+    for (int i = 0; i < 10; i++) {
+        int fd = stranger_connect(&m.addresses[1]);
+        rks_hello hello = stranger_hello(2, 1, 3, true);
+        assert_true(stranger_enter(fd, &hello));
+        uint8_t bytes[RKS_FRAME_HEADER] = {0};
+        rks_frame_header header = {.type = RKS_FRAME_REQUEST, .service = RKS_SERVICE_FETCH};
+        static const uint64_t sizes[] = {UINT32_MAX, 1ull << 63, UINT64_MAX, (1 << 20) + 1};
+        if (i < 4) { /* bodies that are announced, but too large */
+            header.size = sizes[i];
+            header.type = RKS_FRAME_REPLY; /* whose check covers no body */
+            rks_frame_encode(&header, NULL, bytes);
+            bytes[16] = RKS_FRAME_NOTE;
+            stranger_send(fd, bytes, sizeof(bytes));
+        } else if (i == 4)
+            stranger_say_hello(fd, &hello);
+        else if (i == 5)
+            stranger_frame(fd, RKS_FRAME_REPLY, 1, 0, "x", 1);
+        else if (i == 6)
+            stranger_frame(fd, RKS_FRAME_ERROR, 0, 0, bytes, 0);
+        else if (i == 7)
+            stranger_frame(fd, 99, 0, 0, NULL, 0);
+        else if (i == 8) { /* a wrong check of a note */
+            header = (rks_frame_header){.size = 4, .type = RKS_FRAME_NOTE, .service = 1};
+            rks_frame_encode(&header, "good", bytes);
+            stranger_send(fd, bytes, sizeof(bytes));
+            stranger_send(fd, "evil", 4);
+        } else
+            stranger_send(fd,
+                          "\377\377\377\377\377\377\377\377\377\377\377\377"
+                          "\377\377\377\377\377\377\377\377\377\377\377\377",
+                          24);
+        assert_int_equal(stranger_drain(fd), 0);
+        close(fd);
+    }
+    serves_on(&m);
+    mesh_close(&m);
+}
+
+static void one_byte_at_a_time_is_cut_off_at_the_deadline(void **state)
+{
+    (void)state;
+    enum { SILENCE_MS = 600 };
+    mesh m;
+    open_pair(&m, SILENCE_MS, NULL);
+    int fd = stranger_connect(&m.addresses[1]);
+    uint64_t begin = rks_now_ms();
+    struct pollfd poller = {.fd = fd, .events = POLLIN};
+    uint8_t byte = RKS_HELLO_BODY; /* what a hello's header begins with */
+    int ready = 0;
+    while (ready == 0 && rks_now_ms() < begin + WAIT_MS) {
+        stranger_send(fd, &byte, 1);
+        byte = 0;
+        ready = poll(&poller, 1, 100);
+    }
+    uint64_t took_ms = rks_now_ms() - begin;
+    assert_int_equal(stranger_drain(fd), 0);
+    assert_true(took_ms >= SILENCE_MS - 100 && took_ms < SILENCE_MS + 2000);
+    close(fd);
+    serves_on(&m);
+    mesh_close(&m);
+}
+
+static void two_hundred_silent_connections_shut_nobody_out(void **state)
+{
+    (void)state;
+    enum { SILENT = 200 };
+    int fds[SILENT];
+    mesh m;
+    open_pair(&m, 15000, NULL);
+    for (int i = 0; i < SILENT; i++)
+        fds[i] = stranger_connect(&m.addresses[1]);
+    uint64_t begin = rks_now_ms();
+    serves_on(&m); /* rank 0 is not connected yet: it queues behind all of them */
+    assert_true(rks_now_ms() - begin < 5000);
+    int open = 0;
+    for (int i = 0; i < SILENT; i++) {
+        struct pollfd poller = {.fd = fds[i], .events = POLLIN};
+        open += poll(&poller, 1, 0) == 0;
+        close(fds[i]);
+    }
+    assert_true(open <= 64);
+    mesh_close(&m);
+}
+
+/* Rank 2 as an owner that answers as the test likes. */
+static int accept_member(int listener, rks_hello *hello)
+{
+    struct pollfd poller = {.fd = listener, .events = POLLIN};
+    assert_int_equal(poll(&poller, 1, WAIT_MS), 1);
+    int fd = accept(listener, NULL, NULL);
+    assert_true(fd >= 0);
+    *hello = stranger_hello(2, UINT32_MAX, 3, false);
+    assert_true(stranger_take_hello(fd, hello));
+    stranger_say_hello(fd, hello);
+    assert_true(stranger_take_proof(fd, hello));
+    stranger_say_proof(fd, hello);
+    return fd;
+}
+
+typedef struct answer {
+    event done;
+    rks_status status;
+    rks_error err;
+    uint8_t reply[100];
+    size_t size;
+} answer;
+
+static void *answer_place(void *user, size_t size)
+{
+    answer *a = user;
+    a->size = size;
+    return size <= sizeof(a->reply) ? a->reply : NULL;
+}
+
+static void answer_done(void *user, const rks_error *why)
+{
+    answer *a = user;
+    a->status = why == NULL ? RKS_OK : (rks_status)why->status;
+    if (why != NULL)
+        a->err = *why;
+    event_add(&a->done);
+}
+
+static void request_of(mesh *m, answer *a)
+{
+    memset(a, 0, sizeof(*a));
+    event_init(&a->done);
+    rks_reply_sink sink = {answer_place, answer_done, a};
+    assert_ok(
+        rks_engine_request(m->engines[0], 2, RKS_SERVICE_FETCH, "ids", 3, "a fetch", &sink, &err),
+        &err);
+}
+
+static uint64_t take_request(int fd)
+{
+    rks_frame_header header;
+    uint8_t body[100];
+    assert_true(stranger_frame_in(fd, &header, body, sizeof(body)));
+    assert_int_equal(header.type, RKS_FRAME_REQUEST);
+    return header.id;
+}
+
+static void a_connection_that_is_cut_in_a_reply_fails_the_request_by_name(void **state)
+{
+    (void)state;
+    int listener;
+    rks_hello hello;
+    answer a;
+    mesh m;
+    open_pair(&m, 15000, &listener);
+    request_of(&m, &a);
+    int fd = accept_member(listener, &hello);
+    rks_frame_header header = {.size = 80, .id = take_request(fd), .type = RKS_FRAME_REPLY};
+    uint8_t bytes[RKS_FRAME_HEADER];
+    rks_frame_encode(&header, NULL, bytes);
+    stranger_send(fd, bytes, sizeof(bytes));
+    stranger_send(fd, "half of it", 10);
+    close(fd);
+    event_wait(&a.done, 1);
+    assert_int_equal(a.status, RKS_ERR_PEER);
+    assert_string_equal(a.err.text, "rank 2 (strange): closed the connection during a fetch");
+    assert_int_equal(a.err.rank, 2);
+
+    request_of(&m, &a); /* and the next one connects again */
+    fd = accept_member(listener, &hello);
+    stranger_frame(fd, RKS_FRAME_REPLY, take_request(fd), 0, "fine", 4);
+    event_wait(&a.done, 1);
+    assert_ok(a.status, &a.err);
+    assert_memory_equal(a.reply, "fine", 4);
+    close(fd);
+    close(listener);
+    mesh_close(&m);
+}
+
+static void replies_that_nobody_waits_for_are_dropped_and_counted(void **state)
+{
+    (void)state;
+    int listener;
+    rks_hello hello;
+    answer a;
+    mesh m;
+    rks_error strange;
+    open_pair(&m, 15000, &listener);
+    request_of(&m, &a);
+    int fd = accept_member(listener, &hello);
+    uint64_t id = take_request(fd);
+    rks_fail(&strange, RKS_ERR_IO, 0, "nothing was asked");
+    stranger_frame(fd, RKS_FRAME_REPLY, id + 1, 0, "never asked", 11);
+    stranger_frame(fd, RKS_FRAME_ERROR, UINT64_MAX, 0, &strange, sizeof(strange));
+    stranger_frame(fd, RKS_FRAME_REPLY, id, 0, "once", 4);
+    stranger_frame(fd, RKS_FRAME_REPLY, id, 0, "twice", 5);
+    event_wait(&a.done, 1);
+    assert_ok(a.status, &a.err);
+    request_of(&m, &a);
+    id = take_request(fd);
+    memset(&strange, 0xff, sizeof(strange)); /* an error that is none */
+    strange.status = 12345;
+    stranger_frame(fd, RKS_FRAME_ERROR, id, 0, &strange, sizeof(strange));
+    event_wait(&a.done, 1);
+    assert_int_equal(a.status, RKS_ERR_PEER);
+    rks_engine_stats stats;
+    rks_engine_stats_get(m.engines[0], &stats);
+    assert_int_equal(stats.strays, 3);
+    close(fd);
+    close(listener);
+    mesh_close(&m);
+}
+
+static void an_owner_without_the_secret_gets_no_request(void **state)
+{
+    (void)state;
+    static const uint8_t wrong[RKS_SECRET_SIZE];
+    int listener;
+    answer a;
+    mesh m;
+    open_pair(&m, 15000, &listener);
+    request_of(&m, &a);
+    struct pollfd poller = {.fd = listener, .events = POLLIN};
+    assert_int_equal(poll(&poller, 1, WAIT_MS), 1);
+    int fd = accept(listener, NULL, NULL);
+    rks_hello hello = stranger_hello(2, UINT32_MAX, 3, false);
+    assert_true(stranger_take_hello(fd, &hello));
+    hello.secret = wrong;
+    stranger_say_hello(fd, &hello);
+    stranger_say_proof(fd, &hello);
+    assert_int_equal(stranger_drain(fd), RKS_FRAME_HEADER + RKS_PROOF_SIZE);
+    event_wait(&a.done, 1);
+    assert_int_equal(a.status, RKS_ERR_PEER);
+    assert_contains(a.err.text, "without the job's secret during a fetch");
+    close(fd);
+    close(listener);
+    mesh_close(&m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(noise_gets_no_byte),
+        cmocka_unit_test(without_the_secret_there_is_a_hello_and_nothing_more),
+        cmocka_unit_test(a_recorded_handshake_is_refused_when_replayed),
+        cmocka_unit_test(a_reflected_proof_is_refused),
+        cmocka_unit_test(hellos_of_and_for_wrong_ranks_are_refused),
+        cmocka_unit_test(another_version_of_the_protocol_is_told_ours),
+        cmocka_unit_test(a_second_claim_of_a_live_rank_is_refused_and_named),
+        cmocka_unit_test(a_member_that_breaks_the_rules_is_cut_off),
+        cmocka_unit_test(one_byte_at_a_time_is_cut_off_at_the_deadline),
+        cmocka_unit_test(two_hundred_silent_connections_shut_nobody_out),
+        cmocka_unit_test(a_connection_that_is_cut_in_a_reply_fails_the_request_by_name),
+        cmocka_unit_test(replies_that_nobody_waits_for_are_dropped_and_counted),
+        cmocka_unit_test(an_owner_without_the_secret_gets_no_request),
+    };
+    int failed = cmocka_run_group_tests_name("strangers", tests, NULL, NULL);
+    if (rks_memory_in_use() != 0) {
+        print_error("%ld allocations are left\n", rks_memory_in_use());
+        failed++;
+    }
+    return failed;
+}
