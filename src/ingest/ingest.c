@@ -96,10 +96,14 @@ static rks_status too_long(const job *at, uint64_t size, rks_error *err)
                     at->max_sample);
 }
 
+static rks_value text_value(const void *text, size_t size)
+{
+    return (rks_value){.data = text, .size = size, .dims = {(uint32_t)size}};
+}
+
 static rks_status take_text(job *at, const rks_line *line, rks_error *err)
 {
-    rks_value value = {.data = line->text, .size = line->size};
-    value.dims[0] = (uint32_t)line->size; /* resolved from the size where it is larger */
+    rks_value value = text_value(line->text, line->size);
     return offer(at, &value, err);
 }
 
@@ -178,11 +182,9 @@ static rks_status read_folder(job *at, rks_error *err)
             status = load_file(file, &data, err);
         if (status != RKS_OK)
             break;
-        rks_value values[2] = {{0}, {0}};
-        values[path].data = file->name;
-        values[path].size = strlen(file->name);
-        values[1 - path].data = data.data;
-        values[1 - path].size = data.size;
+        rks_value values[2];
+        values[path] = text_value(file->name, strlen(file->name));
+        values[1 - path] = text_value(data.data, data.size);
         status = settle(at, file, false,
                         fits ? offer(at, values, err) : too_long(at, file->size, err), err);
         at->rows++;

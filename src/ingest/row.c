@@ -127,6 +127,7 @@ static rks_status take(rks_row *row, uint32_t at, const json_t *json, rks_error 
                             rks_json_kind(json), column->type);
         value->data = json_string_value(json);
         value->size = json_string_length(json);
+        value->dims[0] = (uint32_t)value->size;
         return RKS_OK;
     }
     size_t place = rks_round_up(row->store.size, 8); /* callbacks may read numbers in place */
@@ -140,6 +141,7 @@ static rks_status take(rks_row *row, uint32_t at, const json_t *json, rks_error 
         return rks_json_convert(column, json, row->line_size, &row->store, value, err);
     status = rks_json_print(json, &row->store, err);
     value->size = row->store.size - place;
+    value->dims[0] = (uint32_t)value->size;
     return status;
 }
 
@@ -169,7 +171,7 @@ rks_status rks_row_parse(rks_row *row, const uint8_t *line, size_t size, rks_err
     for (uint32_t i = 0; i < count; i++) {
         const rks_column *column = rks_schema_column(row->schema, i);
         if (!row->seen[i] && row->inferred && column->kind == RKS_KIND_JSON && !column->nullable) {
-            row->values[i] = (rks_value){.data = "null", .size = 4};
+            row->values[i] = (rks_value){.data = "null", .size = 4, .dims = {4}};
             continue;
         }
         if (!row->seen[i] && !column->nullable)

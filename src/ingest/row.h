@@ -12,8 +12,8 @@
  *   arrays           lists in lists, all of the sizes that the type asks for; `*` is the same in
  *                    the whole value
  *   str, bytes       a string; bytes are its UTF-8
- *   json             any value, without spaces, names in the order of the line, numbers in the
- *                    shortest form that gives the same double
+ *   json             any value, without spaces, names in the order of the line, real numbers in
+ *                    15 to 17 digits, as few as give the same double
  * null, or a name that is not there, is a missing value. json that may not be missing takes null as
  * a value, and in an inferred schema also a name that is not there.
  */
