@@ -4,6 +4,7 @@
  * Rank 0 asks; ranks 1 to 3 own shards. */
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -329,6 +330,81 @@ static void without_an_engine_only_maps_are_read(void **state)
     rks_fetcher_close(fetcher);
 }
 
+/* Samples of 20, 7, 7 and 7 MB and a small one, in a shard of their own. */
+static void samples_above_a_reply_s_bound_arrive(void **state)
+{
+    (void)state;
+    enum { ROWS = 5, MEGABYTE = 1000000 };
+    static const size_t sizes[ROWS] = {20 * MEGABYTE, 7 * MEGABYTE, 7 * MEGABYTE, 7 * MEGABYTE, 9};
+    char path[128], key[16];
+    rks_schema *schema = NULL;
+    rks_shard_writer *writer = NULL;
+    rks_shard *shard = NULL;
+    uint8_t *bytes = malloc(sizes[0]);
+    for (size_t i = 0; i < sizes[0]; i++)
+        bytes[i] = (uint8_t)(i * 2654435761u >> 13);
+    assert_ok(rks_schema_parse("data:bytes", &schema, &err), &err);
+    rks_shard_options options = {.schema = schema};
+    assert_ok(rks_shard_writer_open(w.directory, "big", &options, &writer, &err), &err);
+    assert_ok(rks_shard_writer_begin(writer, 0, NULL, 0, &err), &err);
+    for (uint32_t row = 0; row < ROWS; row++) {
+        rks_value value = {.data = bytes + row, .size = sizes[row] - row};
+        snprintf(key, sizeof(key), "big%u", row);
+        assert_ok(rks_shard_writer_add(writer, &value, key, 4, row, row, &err), &err);
+    }
+    assert_ok(rks_shard_writer_end(writer, ROWS, 0, 0, &err), &err);
+    assert_ok(rks_shard_writer_seal(writer, &err), &err);
+    rks_shard_writer_close(writer);
+    snprintf(path, sizeof(path), "%s/big.json", w.directory);
+    assert_ok(rks_shard_open(path, &shard, &err), &err);
+    assert_ok(rks_fetch_server_open(w.engines[1], RKS_SERVICE_FETCH, &shard, 1, &servers[1], &err),
+              &err);
+
+    rks_fetcher *fetcher = NULL;
+    rks_batch *batch = NULL;
+    rks_store_stats stats = {0};
+    rks_digest id = rks_shard_id(shard);
+    uint64_t largest = rks_shard_largest(shard);
+    static const int32_t *const owners[] = {ONE};
+    rks_fetcher_options fetching = {.engine = w.engines[0],
+                                    .shard_ids = &id,
+                                    .largest = &largest,
+                                    .owners = owners,
+                                    .shard_count = 1,
+                                    .schema = schema,
+                                    .check = true,
+                                    .service = RKS_SERVICE_FETCH};
+    assert_ok(rks_fetcher_open(&fetching, &fetcher, &err), &err);
+    rks_wanted wanted[2 * ROWS];
+    for (uint32_t i = 0; i < 2 * ROWS; i++) {
+        snprintf(key, sizeof(key), "big%u", i % ROWS);
+        wanted[i] = (rks_wanted){
+            .id = i, .row = i % ROWS, .key_hash = rks_key_hash(key, 4), .length = i % ROWS};
+    }
+    assert_ok(rks_fetcher_fetch(fetcher, wanted, 2 * ROWS, &batch, &err), &err);
+    for (uint32_t i = 0; i < 2 * ROWS; i++) {
+        rks_value value;
+        assert_ok(rks_batch_value(batch, i, 0, &value, &err), &err);
+        assert_int_equal(value.size, sizes[i % ROWS] - i % ROWS);
+        assert_memory_equal(value.data, bytes + i % ROWS, value.size);
+    }
+    rks_fetcher_stats(fetcher, &stats);
+    assert_true(stats.peak_inflight_bytes <=
+                20 * MEGABYTE + 1000); /* one at a time: split replies */
+    rks_batch_free(batch);
+    rks_fetcher_close(fetcher);
+    rks_fetch_server_close(servers[1]);
+    servers[1] = NULL;
+    rks_shard_close(shard);
+    rks_schema_free(schema);
+    free(bytes);
+    static const char *const kinds[] = {"rks", "sums", "json", "lock"};
+    for (size_t i = 0; i < 4; i++) {
+        snprintf(path, sizeof(path), "%s/big.%s", w.directory, kinds[i]);
+        unlink(path);
+    }
+}
+
 typedef struct reader {
     pthread_t thread;
     rks_fetcher *fetcher;
@@ -425,6 +501,7 @@ int main(void)
         CONNECTED(another_owner_is_asked_when_the_first_fails),
         CONNECTED(an_owner_that_is_gone_is_named),
         CONNECTED(without_an_engine_only_maps_are_read),
+        CONNECTED(samples_above_a_reply_s_bound_arrive),
         CONNECTED(four_threads_fetch_at_once),
         CONNECTED(survives_each_failing_allocation),
     };

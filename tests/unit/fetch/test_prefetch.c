@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_prefetch.c: batches fetched ahead, in order, within their bounds. */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "fetch/prefetch.h"
+#include "world.h"
+
+static rks_error err;
+static world w;
+
+enum { LISTS = 40, MOST = 50 };
+
+/* A plan of LISTS batches, and what the callbacks were asked for. */
+typedef struct source {
+    rks_fetcher *fetcher;
+    uint32_t ids[LISTS][MOST];
+    size_t counts[LISTS];
+    size_t next, started, delivered, most_ahead;
+    size_t bad_list;   /* its first sample is corrupt */
+    size_t fail_list;  /* next_list fails once when it is asked for this one */
+    size_t fail_start; /* start fails for this one */
+} source;
+
+static rks_status next_list(void *user, rks_prefetch_list *list, rks_error *problem)
+{
+    source *s = user;
+    if (s->next == s->fail_list) {
+        s->fail_list = SIZE_MAX;
+        return rks_fail(problem, RKS_ERR_MEMORY, 0, "no list");
+    }
+    if (s->next == LISTS)
+        return RKS_OK;
+    list->ids = s->ids[s->next];
+    list->count = s->counts[s->next];
+    list->weight = list->count;
+    list->tag = s->next++;
+    return RKS_OK;
+}
+
+static rks_status start(void *user, const rks_prefetch_list *list, rks_fetch **fetch,
+                        rks_error *problem)
+{
+    source *s = user;
+    rks_wanted wanted[MOST];
+    if (list->tag == s->fail_start)
+        return rks_fail(problem, RKS_ERR_STATE, 0, "cannot start");
+    for (size_t i = 0; i < list->count; i++)
+        wanted[i] = world_wanted(&w, list->ids[i]);
+    wanted[0].length += list->tag == s->bad_list;
+    s->started++;
+    if (s->started - s->delivered > s->most_ahead)
+        s->most_ahead = s->started - s->delivered;
+    return rks_fetcher_start(s->fetcher, wanted, list->count, fetch, problem);
+}
+
+static int open_world(void **state)
+{
+    (void)state;
+    world_open(&w);
+    return 0;
+}
+
+static int close_world(void **state)
+{
+    (void)state;
+    world_close(&w);
+    return rks_memory_in_use() == 0 ? 0 : -1;
+}
+
+static source the_source;
+
+static rks_prefetch_options begin(uint32_t max_batches, uint64_t max_bytes)
+{
+    source *s = &the_source;
+    *s = (source){.bad_list = SIZE_MAX, .fail_list = SIZE_MAX, .fail_start = SIZE_MAX};
+    rks_fetcher_options options = world_options(&w, 0, 7, NULL);
+    assert_ok(rks_fetcher_open(&options, &s->fetcher, &err), &err);
+    for (uint32_t i = 0; i < LISTS; i++) {
+        s->counts[i] = 1 + i * 7 % MOST;
+        for (uint32_t k = 0; k < s->counts[i]; k++)
+            s->ids[i][k] = (i * 31 + k * 17) % (WORLD_SHARDS * WORLD_ROWS);
+    }
+    return (rks_prefetch_options){.next_list = next_list,
+                                  .start = start,
+                                  .user = s,
+                                  .max_batches = max_batches,
+                                  .max_bytes = max_bytes,
+                                  .known_bytes = 400,
+                                  .known_weight = 1};
+}
+
+static void check_list(rks_batch *batch, size_t list)
+{
+    assert_int_equal(rks_batch_count(batch), the_source.counts[list]);
+    for (size_t i = 0; i < the_source.counts[list]; i++)
+        world_check_sample(batch, i, the_source.ids[list][i]);
+}
+
+static void read_rest(rks_prefetch *prefetch, size_t first)
+{
+    rks_batch *batch = NULL;
+    for (size_t list = first; list < LISTS; list++) {
+        uint64_t tag = 0;
+        assert_ok(rks_prefetch_next(prefetch, &batch, &tag, &err), &err);
+        the_source.delivered++;
+        assert_non_null(batch);
+        assert_int_equal(tag, list);
+        check_list(batch, list);
+        rks_batch_free(batch);
+    }
+    for (int again = 0; again < 2; again++) {
+        assert_ok(rks_prefetch_next(prefetch, &batch, NULL, &err), &err);
+        assert_null(batch);
+    }
+}
+
+static void batches_come_in_order_and_end(void **state)
+{
+    (void)state;
+    static const uint32_t ahead[] = {1, 3, 100};
+    for (size_t i = 0; i < 3; i++) {
+        rks_prefetch *prefetch = NULL;
+        rks_prefetch_options options = begin(ahead[i], 0);
+        assert_ok(rks_prefetch_open(&options, &prefetch, &err), &err);
+        assert_int_equal(the_source.started, 0);
+        read_rest(prefetch, 0);
+        assert_int_equal(the_source.started, LISTS);
+        /* in next(), the one that is about to be returned counts too */
+        assert_in_range(the_source.most_ahead, ahead[i] < LISTS ? ahead[i] : LISTS, ahead[i] + 1);
+        rks_prefetch_close(prefetch);
+        rks_fetcher_close(the_source.fetcher);
+    }
+}
+
+static void bytes_bound_how_far_ahead(void **state)
+{
+    (void)state;
+    rks_store_stats stats = {0};
+    rks_prefetch *prefetch = NULL;
+    rks_prefetch_options options = begin(100, 60000);
+    assert_ok(rks_prefetch_open(&options, &prefetch, &err), &err);
+    read_rest(prefetch, 0);
+    assert_true(the_source.most_ahead > 1);
+    assert_true(the_source.most_ahead < 20);
+    rks_fetcher_stats(the_source.fetcher, &stats);
+    assert_true(stats.peak_batch_bytes < 3 * 60000); /* the estimate is a mean */
+    rks_prefetch_close(prefetch);
+    rks_fetcher_close(the_source.fetcher);
+}
+
+static void one_batch_is_always_allowed(void **state)
+{
+    (void)state;
+    rks_prefetch *prefetch = NULL;
+    rks_prefetch_options options = begin(100, 1);
+    options.known_bytes = options.known_weight = 0;
+    assert_ok(rks_prefetch_open(&options, &prefetch, &err), &err);
+    read_rest(prefetch, 0);
+    assert_in_range(the_source.most_ahead, 1, 2);
+    rks_prefetch_close(prefetch);
+    rks_fetcher_close(the_source.fetcher);
+}
+
+static void a_corrupt_batch_is_reported_and_the_next_one_comes(void **state)
+{
+    (void)state;
+    rks_batch *batch = NULL;
+    uint64_t tag = 99;
+    rks_prefetch *prefetch = NULL;
+    rks_prefetch_options options = begin(4, 0);
+    the_source.bad_list = 1;
+    assert_ok(rks_prefetch_open(&options, &prefetch, &err), &err);
+    assert_ok(rks_prefetch_next(prefetch, &batch, &tag, &err), &err);
+    assert_int_equal(tag, 0);
+    rks_batch_free(batch);
+    assert_fails(RKS_ERR_CORRUPT, rks_prefetch_next(prefetch, &batch, &tag, &err));
+    assert_contains(err.text, "sample 31 (key key/31)");
+    assert_int_equal(tag, 0);
+    read_rest(prefetch, 2);
+    rks_prefetch_close(prefetch);
+    rks_fetcher_close(the_source.fetcher);
+}
+
+static void a_batch_that_cannot_be_started_is_reported_and_the_next_one_comes(void **state)
+{
+    (void)state;
+    rks_batch *batch = NULL;
+    rks_prefetch *prefetch = NULL;
+    rks_prefetch_options options = begin(4, 0);
+    the_source.fail_start = 0;
+    assert_ok(rks_prefetch_open(&options, &prefetch, &err), &err);
+    assert_fails(RKS_ERR_STATE, rks_prefetch_next(prefetch, &batch, NULL, &err));
+    read_rest(prefetch, 1);
+    rks_prefetch_close(prefetch);
+    rks_fetcher_close(the_source.fetcher);
+}
+
+static void a_list_that_fails_is_asked_for_again(void **state)
+{
+    (void)state;
+    rks_batch *batch = NULL;
+    rks_prefetch *prefetch = NULL;
+    rks_prefetch_options options = begin(4, 0);
+    the_source.fail_list = 0;
+    assert_ok(rks_prefetch_open(&options, &prefetch, &err), &err);
+    assert_fails(RKS_ERR_MEMORY, rks_prefetch_next(prefetch, &batch, NULL, &err));
+    the_source.fail_list = 7; /* found while others are ahead: nothing is lost */
+    read_rest(prefetch, 0);
+    rks_prefetch_close(prefetch);
+    rks_fetcher_close(the_source.fetcher);
+}
+
+static int stop_now(void *user)
+{
+    (void)user;
+    return 1;
+}
+
+static void a_cancelled_batch_comes_again(void **state)
+{
+    (void)state;
+    rks_batch *batch = NULL;
+    rks_prefetch *prefetch = NULL;
+    rks_prefetch_options options = begin(4, 0);
+    assert_ok(rks_prefetch_open(&options, &prefetch, &err), &err);
+    rks_set_interrupt(stop_now, NULL);
+    /* what has arrived already is handed out; sooner or later one has not */
+    rks_status status = RKS_OK;
+    size_t first = 0;
+    while (status == RKS_OK && first < LISTS) {
+        status = rks_prefetch_next(prefetch, &batch, NULL, &err);
+        if (status == RKS_OK) {
+            check_list(batch, first++);
+            rks_batch_free(batch);
+        }
+    }
+    rks_set_interrupt(NULL, NULL);
+    assert_true(status == RKS_OK || status == RKS_ERR_CANCELLED);
+    the_source.delivered = 0;
+    read_rest(prefetch, first);
+    rks_prefetch_close(prefetch);
+    rks_fetcher_close(the_source.fetcher);
+}
+
+static void close_cancels_what_is_ahead(void **state)
+{
+    (void)state;
+    for (size_t read = 0; read < 3; read++) {
+        rks_prefetch *prefetch = NULL;
+        rks_prefetch_options options = begin(30, 0);
+        assert_ok(rks_prefetch_open(&options, &prefetch, &err), &err);
+        for (size_t i = 0; i < read; i++) {
+            rks_batch *batch = NULL;
+            assert_ok(rks_prefetch_next(prefetch, &batch, NULL, &err), &err);
+            rks_batch_free(batch);
+        }
+        rks_prefetch_close(prefetch);
+        rks_fetcher_close(the_source.fetcher);
+    }
+    rks_prefetch_close(NULL);
+}
+
+static void survives_each_failing_allocation(void **state)
+{
+    (void)state;
+    for (long n = 1; n < 3 * LISTS + 20; n++) { /* three a batch */
+        size_t failures = 0, batches = 0;
+        rks_prefetch *prefetch = NULL;
+        rks_prefetch_options options = begin(3, 0);
+        rks_memory_fail_at(n);
+        rks_status status = rks_prefetch_open(&options, &prefetch, &err);
+        bool more = status == RKS_OK;
+        while (more) {
+            rks_batch *batch = NULL;
+            status = rks_prefetch_next(prefetch, &batch, NULL, &err);
+            failures += status != RKS_OK;
+            batches += batch != NULL;
+            more = status != RKS_OK || batch != NULL;
+            if (status != RKS_OK)
+                assert_int_equal(status, RKS_ERR_MEMORY);
+            rks_batch_free(batch);
+        }
+        rks_memory_fail_at(0);
+        if (prefetch != NULL)
+            assert_int_equal(batches + failures, LISTS);
+        assert_true(failures <= 1);
+        rks_prefetch_close(prefetch);
+        rks_fetcher_close(the_source.fetcher);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(batches_come_in_order_and_end),
+        cmocka_unit_test(bytes_bound_how_far_ahead),
+        cmocka_unit_test(one_batch_is_always_allowed),
+        cmocka_unit_test(a_corrupt_batch_is_reported_and_the_next_one_comes),
+        cmocka_unit_test(a_batch_that_cannot_be_started_is_reported_and_the_next_one_comes),
+        cmocka_unit_test(a_list_that_fails_is_asked_for_again),
+        cmocka_unit_test(a_cancelled_batch_comes_again),
+        cmocka_unit_test(close_cancels_what_is_ahead),
+        cmocka_unit_test(survives_each_failing_allocation),
+    };
+    return cmocka_run_group_tests_name("prefetch", tests, open_world, close_world);
+}
