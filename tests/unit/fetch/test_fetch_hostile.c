@@ -49,8 +49,8 @@ static uint8_t *make_reply(rks_request *request, uint32_t shift, size_t most, si
         abort();
     if (rows < most)
         most = rows;
-    uint8_t *reply = aligned_alloc(64, 1 << 20);
-    memset(reply, 0, 1 << 20);
+    uint8_t *reply = aligned_alloc(64, 64 << 10);
+    memset(reply, 0, 64 << 10);
     size_t end = rks_fetch_reply_table(most);
     const uint8_t *next = body + RKS_FETCH_REQUEST_HEAD;
     for (uint32_t g = 0; g < groups; g++) {
