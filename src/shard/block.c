@@ -161,6 +161,11 @@ void rks_block_finish(uint8_t *block, size_t size, const rks_block_info *info)
     rks_store_u64(block + 56, rks_checksum64(block, 56));
 }
 
+bool rks_block_begins(const uint8_t *block)
+{
+    return rks_load_u32(block) == BLOCK_MAGIC;
+}
+
 rks_status rks_block_open(const uint8_t *block, size_t size, const char *path, uint64_t offset,
                           rks_block_info *info, rks_error *err)
 {

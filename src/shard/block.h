@@ -49,6 +49,8 @@ bool rks_key_name_fits(const char *name);
 
 /* Fills the header of a block of `size` bytes, records and padding in place. */
 void rks_block_finish(uint8_t *block, size_t size, const rks_block_info *info);
+/* Do 4 bytes look like the beginning of one? */
+bool rks_block_begins(const uint8_t *block);
 /* Checks the header of a block that lies at `offset` of `path` (both for messages): its own hash,
  * version, sizes. `size` is all of the value. */
 rks_status rks_block_open(const uint8_t *block, size_t size, const char *path, uint64_t offset,

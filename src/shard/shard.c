@@ -21,15 +21,15 @@
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-/* `path` with another ending. */
-static char *sibling(const char *path, const char *ending, rks_error *err)
+/* NAME.rks beside NAME.json. */
+static rks_status name_data(const char *path, char **data, rks_error *err)
 {
     size_t size = strlen(path);
-    if (size <= 5 || strcmp(path + size - 5, ".json") != 0 || path[size - 6] == '/') {
-        rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s: not the name of a manifest (NAME.json)", path);
-        return NULL;
-    }
-    return rks_format(err, "%.*s%s", (int)(size - 5), path, ending);
+    if (size <= 5 || strcmp(path + size - 5, ".json") != 0 || path[size - 6] == '/')
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s: not the name of a manifest (NAME.json)",
+                        path);
+    *data = rks_format(err, "%.*s.rks", (int)(size - 5), path);
+    return *data == NULL ? RKS_ERR_MEMORY : RKS_OK;
 }
 
 /* Damage of NAME.rks: told to who wants to go on, else an error. */
@@ -159,13 +159,7 @@ rks_status rks_shard_open_damaged(const char *path, rks_shard_damage_fn damage, 
     rks_shard *opened = rks_alloc(1, sizeof(*opened), err);
     if (opened == NULL)
         return RKS_ERR_MEMORY;
-    rks_status status = RKS_OK;
-    opened->path = sibling(path, ".rks", err);
-    if (opened->path == NULL) {
-        size_t size = strlen(path);
-        status =
-            size > 5 && strcmp(path + size - 5, ".json") == 0 ? RKS_ERR_MEMORY : RKS_ERR_ARGUMENT;
-    }
+    rks_status status = name_data(path, &opened->path, err);
     if (status == RKS_OK)
         status = rks_manifest_load(path, &opened->manifest, err);
     if (status == RKS_OK) {

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * verify.c: rks_verify: is this dataset, or this shard, what was sealed?
+ *
+ * Every problem with the data is a finding, and the search goes on behind it as far as it can.
+ * Only where looking itself fails (memory, permission, too many files) is there an error. */
+#include "shard/verify.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "shard/dataset.h"
+#include "shard/sums.h"
+
+static const char DATASET_NAME[] = "dataset.json";
+
+/* ---- findings ----------------------------------------------------------------------------- */
+
+void rks_verify_report(rks_verify_job *job, const char *file, uint64_t offset, const void *key,
+                       size_t key_size, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    job->findings++;
+    rks_finding finding = {file, offset, key, key_size, text};
+    if (job->found != NULL)
+        job->found(job->user, &finding);
+}
+
+rks_status rks_verify_absorb(rks_verify_job *job, const char *file, uint64_t offset,
+                             rks_status status, const rks_error *what)
+{
+    bool of_the_data = status == RKS_ERR_CORRUPT || status == RKS_ERR_NOT_FOUND ||
+                       status == RKS_ERR_UNSUPPORTED || status == RKS_ERR_DATA ||
+                       (status == RKS_ERR_IO && what->cause == EIO);
+    if (status == RKS_OK || !of_the_data)
+        return status;
+    rks_verify_report(job, file, offset, NULL, 0, "%s", what->text);
+    return RKS_OK;
+}
+
+typedef struct damage_of {
+    rks_verify_job *job;
+    const char *file;
+} damage_of;
+
+static void on_damage(void *user, uint64_t offset, const rks_error *what)
+{
+    damage_of *damage = user;
+    rks_verify_report(damage->job, damage->file, offset, NULL, 0, "%s", what->text);
+}
+
+/* ---- one shard's files -------------------------------------------------------------------- */
+
+typedef struct shard_files {
+    char *data;
+    char *sums;
+    char *manifest;
+} shard_files;
+
+static void free_files(shard_files *files)
+{
+    rks_free(files->data);
+    rks_free(files->sums);
+    rks_free(files->manifest);
+}
+
+static rks_status name_files(const char *stem, shard_files *files, rks_error *err)
+{
+    files->data = rks_format(err, "%s.rks", stem);
+    files->sums = rks_format(err, "%s.sums", stem);
+    files->manifest = rks_format(err, "%s.json", stem);
+    return files->data == NULL || files->sums == NULL || files->manifest == NULL ? RKS_ERR_MEMORY
+                                                                                 : RKS_OK;
+}
+
+/* Neighbouring pieces of the file whose sum is wrong make one finding. */
+static void report_span(rks_verify_job *job, const shard_files *files, uint64_t from, uint64_t to)
+{
+    if (from < to)
+        rks_verify_report(job, files->data, from, NULL, 0,
+                          "bytes %" PRIu64 " to %" PRIu64 " have changed since it was sealed", from,
+                          to - 1);
+}
+
+static rks_status compare_sums(rks_verify_job *job, const shard_files *files, int fd,
+                               uint64_t file_size, const rks_digest *sums, uint8_t *piece,
+                               rks_error *err)
+{
+    uint64_t bad_from = 0;
+    uint64_t bad_to = 0;
+    rks_status status = RKS_OK;
+    for (uint64_t at = 0; at < file_size && status == RKS_OK; at += RKS_SUMS_CHUNK) {
+        size_t size = file_size - at < RKS_SUMS_CHUNK ? (size_t)(file_size - at) : RKS_SUMS_CHUNK;
+        rks_error what;
+        rks_status got = rks_file_read_at(fd, files->data, at, piece, size, &what);
+        bool right = got == RKS_OK &&
+                     rks_digest_equal(rks_checksum128(piece, size), sums[at / RKS_SUMS_CHUNK]);
+        if (!right) {
+            bad_from = bad_from == bad_to ? at : bad_from;
+            bad_to = at + size;
+        } else if (bad_from < bad_to) {
+            report_span(job, files, bad_from, bad_to);
+            bad_from = bad_to = 0;
+        }
+        if (got != RKS_OK) {
+            status = rks_verify_absorb(job, files->data, at, got, &what);
+            if (status != RKS_OK && err != NULL)
+                *err = what;
+            if (got == RKS_ERR_CORRUPT)
+                break; /* the file ends here */
+        }
+        if (status == RKS_OK)
+            status = rks_check_interrupt(err);
+    }
+    report_span(job, files, bad_from, bad_to);
+    return status;
+}
+
+static rks_status check_sums(rks_verify_job *job, const shard_files *files,
+                             const rks_manifest *manifest, rks_error *err)
+{
+    rks_digest *sums = NULL;
+    uint8_t *piece = NULL;
+    int fd = -1;
+    rks_error what;
+    rks_status status =
+        rks_sums_load(files->sums, manifest->file_size, manifest->sums, &sums, &what);
+    if (status != RKS_OK) {
+        status = rks_verify_absorb(job, files->sums, 0, status, &what);
+        goto out;
+    }
+    status = rks_file_open(files->data, &fd, NULL, &what);
+    if (status != RKS_OK) {
+        status = RKS_OK; /* said, or returned, by who opens the shard */
+        goto out;
+    }
+    piece = rks_alloc_raw(RKS_SUMS_CHUNK, 1, &what);
+    status = piece == NULL ? RKS_ERR_MEMORY
+                           : compare_sums(job, files, fd, manifest->file_size, sums, piece, &what);
+out:
+    if (status != RKS_OK && err != NULL)
+        *err = what;
+    if (fd >= 0)
+        close(fd);
+    rks_free(piece);
+    rks_free(sums);
+    return status;
+}
+
+/* Without reading them: are they there, in the right size? */
+static void glance_at_sums(rks_verify_job *job, const shard_files *files,
+                           const rks_manifest *manifest)
+{
+    struct stat info;
+    uint64_t size = rks_sums_count(manifest->file_size) * RKS_DIGEST_SIZE;
+    if (lstat(files->sums, &info) != 0)
+        rks_verify_report(job, files->sums, 0, NULL, 0, "%s: no such file", files->sums);
+    else if (!S_ISREG(info.st_mode) || (uint64_t)info.st_size != size)
+        rks_verify_report(job, files->sums, 0, NULL, 0, "%s: not a file of %" PRIu64 " bytes",
+                          files->sums, size);
+}
+
+/* Against what dataset.json says of it. */
+static void compare_with_dataset(rks_verify_job *job, const rks_shard *shard,
+                                 const shard_files *files, const rks_dataset *dataset, uint32_t at)
+{
+    const rks_manifest *manifest = shard->manifest;
+    const rks_dataset_shard *listed = &dataset->shards[at];
+    const char *differs = !rks_digest_equal(manifest->shard_id, listed->id)          ? "shard id"
+                          : !rks_digest_equal(manifest->digest, listed->manifest)    ? "manifest"
+                          : !rks_digest_equal(manifest->build_id, dataset->build_id) ? "build id"
+                          : manifest->samples != listed->samples ? "sample count"
+                          : manifest->bytes != listed->bytes     ? "byte count"
+                          : manifest->largest != listed->largest ? "size of the largest record"
+                          : rks_shard_file_bytes(shard) != listed->file_bytes ? "file size"
+                                                                              : NULL;
+    if (differs != NULL)
+        rks_verify_report(job, files->manifest, 0, NULL, 0,
+                          "%s: another %s than %s has for this shard", files->manifest, differs,
+                          DATASET_NAME);
+    size_t count = 0;
+    for (size_t i = 0; i < dataset->unit_count; i++) {
+        const rks_dataset_unit *unit = &dataset->units[i];
+        if (unit->shard != at)
+            continue;
+        count++;
+        size_t place = 0;
+        while (place < shard->units.count &&
+               shard->units.summaries[place].unit != unit->summary.unit)
+            place++;
+        if (place == shard->units.count || shard->units.first_rows[place] != unit->first_row ||
+            shard->units.summaries[place].samples != unit->summary.samples ||
+            !rks_digest_equal(shard->units.summaries[place].digest, unit->summary.digest))
+            rks_verify_report(job, files->manifest, 0, NULL, 0,
+                              "%s: unit %" PRIu64 " is not as %s has it", files->data,
+                              unit->summary.unit, DATASET_NAME);
+    }
+    if (count != shard->manifest->unit_count)
+        rks_verify_report(job, files->manifest, 0, NULL, 0,
+                          "%s: %" PRIu64 " units, %s has %zu of this shard", files->data,
+                          shard->manifest->unit_count, DATASET_NAME, count);
+}
+
+/* `dataset` may be NULL: the shard alone. */
+static rks_status verify_shard(rks_verify_job *job, const char *stem, const rks_dataset *dataset,
+                               uint32_t at, rks_error *err)
+{
+    shard_files files = {0};
+    rks_manifest *manifest = NULL;
+    rks_shard *shard = NULL;
+    rks_error what = {0};
+    rks_status status = name_files(stem, &files, &what);
+    if (status == RKS_OK) {
+        status = rks_manifest_load(files.manifest, &manifest, &what);
+        if (status != RKS_OK) {
+            status = rks_verify_absorb(job, files.manifest, 0, status, &what);
+            goto out;
+        }
+    }
+    if (status == RKS_OK && job->level >= RKS_VERIFY_FULL)
+        status = check_sums(job, &files, manifest, &what);
+    else if (status == RKS_OK)
+        glance_at_sums(job, &files, manifest);
+    if (status != RKS_OK)
+        goto out;
+    damage_of damage = {job, files.data};
+    status = rks_shard_open_damaged(files.manifest, on_damage, &damage, &shard, &what);
+    if (status != RKS_OK) {
+        status = rks_verify_absorb(job, files.data, 0, status, &what);
+        goto out;
+    }
+    if (dataset != NULL)
+        compare_with_dataset(job, shard, &files, dataset, at);
+    status = rks_verify_samples(job, shard, &what);
+    if (status == RKS_OK && job->level >= RKS_VERIFY_DEEP)
+        status = rks_verify_deep(job, shard, &what);
+out:
+    if (status != RKS_OK && err != NULL)
+        *err = what;
+    rks_shard_close(shard);
+    rks_manifest_free(manifest);
+    free_files(&files);
+    return status;
+}
+
+/* ---- a dataset ---------------------------------------------------------------------------- */
+
+static rks_status verify_listed(rks_verify_job *job, const char *directory,
+                                const rks_dataset *dataset, uint32_t at, rks_error *err)
+{
+    struct stat info;
+    const char *name = dataset->shards[at].name;
+    rks_status status = RKS_ERR_MEMORY;
+    char *stem = rks_format(err, "%s/%s", directory, name);
+    char *data = rks_format(err, "%s/%s.rks", directory, name);
+    if (stem == NULL || data == NULL)
+        goto out;
+    status = RKS_OK;
+    if (lstat(data, &info) != 0 && errno == ENOENT)
+        rks_verify_report(job, data, 0, NULL, 0, "missing: %s lists this shard, and it is not here",
+                          DATASET_NAME);
+    else
+        status = verify_shard(job, stem, dataset, at, err);
+out:
+    rks_free(data);
+    rks_free(stem);
+    return status;
+}
+
+static bool is_listed(const rks_dataset *dataset, const char *name)
+{
+    for (size_t i = 0; i < dataset->shard_count; i++)
+        if (strcmp(dataset->shards[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Parts that dataset.json does not know; where there is no readable one, all of them. */
+static rks_status verify_others(rks_verify_job *job, const char *directory,
+                                const rks_dataset *dataset, rks_error *err)
+{
+    char **names = NULL;
+    size_t count = 0;
+    rks_status status = rks_dataset_parts(directory, &names, &count, err);
+    for (size_t i = 0; status == RKS_OK && i < count; i++) {
+        if (dataset != NULL && is_listed(dataset, names[i]))
+            continue;
+        char *stem = rks_format(err, "%s/%s", directory, names[i]);
+        char *data = rks_format(err, "%s/%s.rks", directory, names[i]);
+        if (stem == NULL || data == NULL)
+            status = RKS_ERR_MEMORY;
+        else if (dataset != NULL)
+            rks_verify_report(job, data, 0, NULL, 0, "not listed in %s", DATASET_NAME);
+        else
+            status = verify_shard(job, stem, NULL, 0, err);
+        rks_free(stem);
+        rks_free(data);
+    }
+    rks_dataset_parts_free(names, count);
+    return status;
+}
+
+static void check_totals(rks_verify_job *job, const char *file, const rks_dataset *dataset)
+{
+    uint64_t shards = 0;
+    uint64_t units = 0;
+    for (size_t i = 0; i < dataset->shard_count; i++)
+        shards += dataset->shards[i].samples;
+    for (size_t i = 0; i < dataset->unit_count; i++)
+        units += dataset->units[i].summary.samples;
+    if (shards != dataset->count || units != dataset->count)
+        rks_verify_report(job, file, 0, NULL, 0,
+                          "%s: %" PRIu64 " samples, its shards have %" PRIu64
+                          " and its units %" PRIu64,
+                          file, dataset->count, shards, units);
+    rks_digest folded = rks_dataset_fold(dataset->units, dataset->unit_count, dataset->schema);
+    if (!rks_digest_equal(folded, dataset->id))
+        rks_verify_report(job, file, 0, NULL, 0, "%s: its id does not follow from its units", file);
+}
+
+static rks_status verify_dataset(rks_verify_job *job, const char *directory, rks_error *err)
+{
+    rks_dataset *dataset = NULL;
+    rks_error what = {0};
+    char *file = rks_format(err, "%s/%s", directory, DATASET_NAME);
+    if (file == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = rks_dataset_load(directory, &dataset, &what);
+    if (status != RKS_OK && status != RKS_ERR_NOT_FOUND)
+        status = rks_verify_absorb(job, file, 0, status, &what);
+    if (status != RKS_OK) {
+        if (err != NULL)
+            *err = what;
+        goto out;
+    }
+    if (dataset != NULL)
+        check_totals(job, file, dataset);
+    for (size_t i = 0; dataset != NULL && status == RKS_OK && i < dataset->shard_count; i++)
+        status = verify_listed(job, directory, dataset, (uint32_t)i, err);
+    if (status == RKS_OK)
+        status = verify_others(job, directory, dataset, err);
+out:
+    rks_dataset_free(dataset);
+    rks_free(file);
+    return status;
+}
+
+/* ---- the call ----------------------------------------------------------------------------- */
+
+/* Size of `path` without the ending of one of a shard's files; 0: it has none. */
+static size_t stem_size(const char *path)
+{
+    static const char *const endings[] = {".rks", ".sums", ".json"};
+    size_t size = strlen(path);
+    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
+        size_t ending = strlen(endings[i]);
+        if (size > ending && strcmp(path + size - ending, endings[i]) == 0)
+            return size - ending;
+    }
+    return 0;
+}
+
+/* DIRECTORY, DIRECTORY/dataset.json or one of a shard's three files. */
+static rks_status verify_path(rks_verify_job *job, const char *path, rks_error *err)
+{
+    struct stat info;
+    if (lstat(path, &info) != 0 && errno == ENOENT)
+        return rks_fail(err, RKS_ERR_NOT_FOUND, ENOENT, "%s: no such file or directory", path);
+    const char *slash = strrchr(path, '/');
+    const char *name = slash == NULL ? path : slash + 1;
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        return verify_dataset(job, path, err);
+    bool whole = strcmp(name, DATASET_NAME) == 0;
+    size_t size = stem_size(path);
+    if (!whole && size == 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "%s: neither a dataset's directory nor a file of a shard (NAME.rks)", path);
+    char *stem = !whole          ? rks_format(err, "%.*s", (int)size, path)
+                 : slash == NULL ? rks_strdup(".", err)
+                                 : rks_format(err, "%.*s", (int)(name - path), path);
+    if (stem == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status =
+        whole ? verify_dataset(job, stem, err) : verify_shard(job, stem, NULL, 0, err);
+    rks_free(stem);
+    return status;
+}
+
+rks_status rks_verify(const char *path, rks_verify_level level, rks_finding_fn found, void *user,
+                      uint64_t *samples, uint64_t *findings, rks_error *err)
+{
+    if (path == NULL || path[0] == '\0' || (int)level < RKS_VERIFY_FAST || level > RKS_VERIFY_DEEP)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "verify: no path, or no level %d", (int)level);
+    rks_verify_job job = {.level = level, .found = found, .user = user};
+    rks_status status = verify_path(&job, path, err);
+    if (status != RKS_OK)
+        return status;
+    if (samples != NULL)
+        *samples = job.samples;
+    if (findings != NULL)
+        *findings = job.findings;
+    return RKS_OK;
+}

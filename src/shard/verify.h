@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * verify.h: what the parts of rks_verify share: verify.c (datasets, files, findings),
+ * verify_samples.c (one shard's index, blocks and samples), verify_deep.c (LMDB's own view). */
+#ifndef RKS_SHARD_VERIFY_H
+#define RKS_SHARD_VERIFY_H
+
+#include "shard/shard_inside.h"
+
+typedef struct rks_verify_job {
+    rks_verify_level level;
+    rks_finding_fn found; /* may be NULL */
+    void *user;
+    uint64_t samples;
+    uint64_t findings;
+} rks_verify_job;
+
+/* Reports one finding. `key` may be NULL. */
+void rks_verify_report(rks_verify_job *job, const char *file, uint64_t offset, const void *key,
+                       size_t key_size, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+/* A failure that tells of the data becomes a finding, and RKS_OK; any other is returned. */
+rks_status rks_verify_absorb(rks_verify_job *job, const char *file, uint64_t offset,
+                             rks_status status, const rks_error *what);
+
+/* Index segments, blocks and samples of an open shard. */
+rks_status rks_verify_samples(rks_verify_job *job, rks_shard *shard, rks_error *err);
+/* Opens the file with LMDB in a child that may die or never end; walks all it holds. */
+rks_status rks_verify_deep(rks_verify_job *job, const rks_shard *shard, rks_error *err);
+
+#endif
