@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_dataset.c: dataset.json, the dataset's id, parts in a directory. */
+#include "shard_fixture.h"
+
+#include "shard/dataset.h"
+
+typedef struct fixture {
+    rks_dataset dataset;
+    rks_dataset_shard shards[2];
+    rks_dataset_unit units[4];
+    char *index[1];
+} fixture;
+
+/* Two shards, four units, one of them empty; shard 1 has the lower id. */
+static void good_fixture(fixture *f, rks_schema *schema)
+{
+    *f = (fixture){
+        .shards = {{.id = {9, 9},
+                    .manifest = {10, 11},
+                    .name = "part-0",
+                    .samples = 8,
+                    .bytes = 80,
+                    .file_bytes = 9000,
+                    .largest = 40},
+                   {.id = {1, 1},
+                    .manifest = {12, 13},
+                    .name = "part-1",
+                    .samples = 3,
+                    .bytes = 30,
+                    .file_bytes = 8000,
+                    .largest = 41}},
+        .units = {{.summary = {.unit = 0, .seen = 5, .samples = 5, .bytes = 50, .digest = {1, 2}},
+                   .shard = 0,
+                   .first_row = 3,
+                   .key_name = "a"},
+                  {.summary = {.unit = 1,
+                               .seen = 4,
+                               .samples = 3,
+                               .filtered = 1,
+                               .bytes = 30,
+                               .digest = {3, 4}},
+                   .shard = 1,
+                   .first_row = 0,
+                   .key_name = "b/\xc3\xa4"},
+                  {.summary = {.unit = 5,
+                               .seen = 3,
+                               .samples = 3,
+                               .bytes = 30,
+                               .digest = {5, 6},
+                               .first_source_row = 77},
+                   .shard = 0,
+                   .first_row = 0,
+                   .key_name = "c\xff"},
+                  {.summary = {.unit = 6, .seen = 2, .bad = 2, .digest = {7, 8}},
+                   .shard = 0,
+                   .first_row = 3,
+                   .key_name = "d\"\\\x01"}},
+        .index = {(char *)"n"},
+    };
+    f->dataset = (rks_dataset){.build_id = {3, 4},
+                               .count = 11,
+                               .schema = schema,
+                               .derived_keys = true,
+                               .index = f->index,
+                               .index_count = 1,
+                               .shards = f->shards,
+                               .shard_count = 2,
+                               .units = f->units,
+                               .unit_count = 4,
+                               .build_options = (char *)"{\"where\": \"n > 3\", \"b\": [1]}"};
+    f->dataset.id = rks_dataset_fold(f->units, 4, schema);
+}
+
+static char *encode_fixture(void)
+{
+    fixture f;
+    char *text = NULL;
+    size_t size = 0;
+    rks_schema *schema = schema_of("t:str,n:int64");
+    good_fixture(&f, schema);
+    assert_ok(rks_dataset_encode(&f.dataset, &text, &size, &err), &err);
+    char *copy = strndup(text, size);
+    rks_free(text);
+    rks_schema_free(schema);
+    return copy;
+}
+
+static void dataset_json_has_these_bytes(void **state)
+{
+    (void)state;
+    static const char golden[] =
+        "{\"format\":{\"major\":1,\"minor\":0},\"requires\":[],"
+        "\"dataset\":\"50d121802bc82712e379043fe518b476\","
+        "\"build\":\"00000000000000040000000000000003\",\"samples\":11,\"derived_keys\":true,"
+        "\"schema\":{\"t\":\"str\",\"n\":\"int64\"},\"index\":[\"n\"],"
+        "\"options\":{\"where\":\"n > 3\",\"b\":[1]},\"shards\":[\n"
+        "{\"name\":\"part-1\",\"id\":\"00000000000000010000000000000001\","
+        "\"manifest\":\"000000000000000d000000000000000c\",\"samples\":3,\"bytes\":30,"
+        "\"file_bytes\":8000,\"largest\":41},\n"
+        "{\"name\":\"part-0\",\"id\":\"00000000000000090000000000000009\","
+        "\"manifest\":\"000000000000000b000000000000000a\",\"samples\":8,\"bytes\":80,"
+        "\"file_bytes\":9000,\"largest\":40}],\"units\":[\n"
+        "{\"unit\":0,\"shard\":1,\"first_row\":3,\"samples\":5,\"seen\":5,\"filtered\":0,"
+        "\"bad\":0,\"bytes\":50,\"first_source_row\":0,"
+        "\"digest\":\"00000000000000020000000000000001\",\"key_name\":\"a\"},\n"
+        "{\"unit\":1,\"shard\":0,\"first_row\":0,\"samples\":3,\"seen\":4,\"filtered\":1,"
+        "\"bad\":0,\"bytes\":30,\"first_source_row\":0,"
+        "\"digest\":\"00000000000000040000000000000003\",\"key_name\":\"b/\xc3\xa4\"},\n"
+        "{\"unit\":5,\"shard\":1,\"first_row\":0,\"samples\":3,\"seen\":3,\"filtered\":0,"
+        "\"bad\":0,\"bytes\":30,\"first_source_row\":77,"
+        "\"digest\":\"00000000000000060000000000000005\",\"key_name_hex\":\"63ff\"},\n"
+        "{\"unit\":6,\"shard\":1,\"first_row\":3,\"samples\":0,\"seen\":2,\"filtered\":0,"
+        "\"bad\":2,\"bytes\":0,\"first_source_row\":0,"
+        "\"digest\":\"00000000000000080000000000000007\",\"key_name\":\"d\\\"\\\\\\u0001\"}],"
+        "\"digest\":\"e06f9924ab9e13ad2dd507b1544f231a\"}\n";
+    char *text = encode_fixture();
+    assert_string_equal(text, golden);
+    free(text);
+}
+
+static void a_dataset_comes_back_and_encodes_alike(void **state)
+{
+    (void)state;
+    char *text = encode_fixture(), *again = NULL;
+    size_t size = 0;
+    rks_dataset *dataset = NULL;
+    assert_ok(rks_dataset_decode(text, strlen(text), "d", &dataset, &err), &err);
+    assert_int_equal(dataset->count, 11);
+    assert_int_equal(dataset->shard_count, 2);
+    assert_string_equal(dataset->shards[0].name, "part-1");
+    assert_int_equal(dataset->shards[1].largest, 40);
+    assert_int_equal(dataset->units[2].shard, 1);
+    assert_int_equal(dataset->units[2].summary.first_source_row, 77);
+    assert_string_equal(dataset->units[2].key_name, "c\xff");
+    assert_string_equal(dataset->units[3].key_name, "d\"\\\x01");
+    assert_int_equal(dataset->units[3].summary.bad, 2);
+    assert_string_equal(dataset->index[0], "n");
+    assert_true(dataset->derived_keys);
+    assert_ok(rks_dataset_encode(dataset, &again, &size, &err), &err);
+    assert_int_equal(size, strlen(text));
+    assert_memory_equal(again, text, size);
+    rks_free(again);
+    rks_dataset_free(dataset);
+    free(text);
+    assert_int_equal(rks_memory_in_use(), 0);
+}
+
+static void the_order_of_shards_does_not_matter(void **state)
+{
+    (void)state;
+    fixture f;
+    char *text = encode_fixture(), *other = NULL;
+    size_t size = 0;
+    rks_schema *schema = schema_of("t:str,n:int64");
+    good_fixture(&f, schema);
+    rks_dataset_shard first = f.shards[0];
+    f.shards[0] = f.shards[1];
+    f.shards[1] = first;
+    for (size_t i = 0; i < 4; i++)
+        f.units[i].shard ^= 1;
+    assert_ok(rks_dataset_encode(&f.dataset, &other, &size, &err), &err);
+    assert_int_equal(size, strlen(text));
+    assert_memory_equal(other, text, size);
+    rks_free(other);
+    rks_schema_free(schema);
+    free(text);
+}
+
+static void the_id_is_of_contents_alone(void **state)
+{
+    (void)state;
+    fixture f;
+    rks_schema *schema = schema_of("t:str,n:int64"), *renamed = schema_of("t:str,m:int64");
+    good_fixture(&f, schema);
+    rks_digest id = f.dataset.id;
+    for (size_t i = 0; i < 4; i++)
+        f.units[i].shard = 7;
+    f.units[0].first_row = 99;
+    f.units[0].summary.seen = 99;
+    assert_true(rks_digest_equal(id, rks_dataset_fold(f.units, 4, schema)));
+    assert_false(rks_digest_equal(id, rks_dataset_fold(f.units, 4, renamed)));
+    assert_false(rks_digest_equal(id, rks_dataset_fold(f.units, 3, schema)));
+    f.units[3].summary.samples++;
+    assert_false(rks_digest_equal(id, rks_dataset_fold(f.units, 4, schema)));
+    f.units[3].summary.samples--;
+    f.units[3].summary.digest.high++;
+    assert_false(rks_digest_equal(id, rks_dataset_fold(f.units, 4, schema)));
+    rks_schema_free(schema);
+    rks_schema_free(renamed);
+}
+
+static void parts_that_do_not_fit_together_are_not_encoded(void **state)
+{
+    (void)state;
+    rks_schema *schema = schema_of("t:str,n:int64");
+    for (int breach = 0; breach < 12; breach++) {
+        fixture f;
+        char *text = NULL;
+        size_t size = 0;
+        good_fixture(&f, schema);
+        switch (breach) {
+        case 0:
+            f.dataset.count++;
+            break;
+        case 1:
+            f.units[1].summary.unit = 0;
+            break;
+        case 2:
+            f.units[1].shard = 2;
+            break;
+        case 3:
+            f.units[0].first_row = 2;
+            break;
+        case 4:
+            f.shards[0].bytes++;
+            break;
+        case 5:
+            f.shards[1].id = f.shards[0].id;
+            break;
+        case 6:
+            f.units[0].key_name = NULL;
+            break;
+        case 7:
+            f.index[0] = (char *)"t";
+            break;
+        case 8:
+            f.dataset.build_options = (char *)"[1]";
+            break;
+        case 9:
+            strcpy(f.shards[0].name, "../x");
+            break;
+        case 10:
+            f.shards[0].samples = f.dataset.count = UINT64_C(1) << 32;
+            break;
+        default:
+            f.dataset.id.low++;
+        }
+        if (rks_dataset_encode(&f.dataset, &text, &size, &err) != RKS_ERR_ARGUMENT)
+            fail_msg("breach %d was taken", breach);
+        assert_null(text);
+    }
+    rks_schema_free(schema);
+}
+
+static rks_status decode_changed(const char *good, const char *from, const char *to)
+{
+    rks_dataset *dataset = NULL;
+    char text[8192], digits[RKS_DIGEST_TEXT];
+    const char *at = strstr(good, from);
+    if (at == NULL)
+        fail_msg("%s is not there", from);
+    snprintf(text, sizeof(text), "%.*s%s%s", (int)(at - good), good, to, at + strlen(from));
+    size_t size = strlen(text);
+    memset(text + size - 35, '0', 32);
+    rks_digest_format(rks_checksum128(text, size), digits);
+    memcpy(text + size - 35, digits, 32);
+    rks_status status = rks_dataset_decode(text, size, "d.json", &dataset, &err);
+    rks_dataset_free(dataset);
+    return status;
+}
+
+static void hostile_fields_are_refused(void **state)
+{
+    (void)state;
+    static const char *const changes[][2] = {
+        {"\"samples\":11", "\"samples\":12"},
+        {"\"samples\":11", "\"samples\":-11"},
+        {"\"name\":\"part-1\"", "\"name\":\"../part-1\""},
+        {"\"name\":\"part-1\"", "\"name\":\".part-1\""},
+        {"\"name\":\"part-1\"", "\"name\":\"\""},
+        {"\"name\":\"part-1\"", "\"name\":\"a\\nb\""},
+        {"\"name\":\"part-1\"", "\"name\":7"},
+        {"\"id\":\"00000000000000010", "\"id\":\"000000000000000a0"},
+        {"\"samples\":3,\"bytes\":30,\"file", "\"samples\":4294967296,\"bytes\":30,\"file"},
+        {"\"samples\":3,\"bytes\":30,\"file",
+         "\"samples\":9223372036854775807,\"bytes\":30,\"file"},
+        {"\"unit\":5", "\"unit\":1"},
+        {"\"unit\":5,\"shard\":1", "\"unit\":5,\"shard\":2"},
+        {"\"unit\":5,\"shard\":1", "\"unit\":5,\"shard\":4294967297"},
+        {"\"unit\":5,\"shard\":1,\"first_row\":0", "\"unit\":5,\"shard\":1,\"first_row\":1"},
+        {"\"samples\":5,\"seen\"", "\"samples\":6,\"seen\""},
+        {"\"samples\":5,\"seen\"", "\"samples\":9223372036854775807,\"seen\""},
+        {"\"bytes\":50", "\"bytes\":9223372036854775807"},
+        {"\"digest\":\"00000000000000020", "\"digest\":\"00000000000000030"},
+        {"\"key_name\":\"a\"", "\"key_nam\":\"a\""},
+        {"\"key_name_hex\":\"63ff\"", "\"key_name_hex\":\"63f\""},
+        {"\"key_name_hex\":\"63ff\"", "\"key_name_hex\":\"63fg\""},
+        {"\"key_name_hex\":\"63ff\"", "\"key_name_hex\":\"\""},
+        {"\"index\":[\"n\"]", "\"index\":[\"t\"]"},
+        {"\"index\":[\"n\"]", "\"index\":[1]"},
+        {"\"options\":{", "\"option\":{"},
+        {"\"n\":\"int64\"", "\"n\":\"int32\""}, /* another schema: another id */
+        {"\"units\":[", "\"units\":[3,"},
+        {"\"shards\":[", "\"shards\":[3,"},
+    };
+    char *good = encode_fixture();
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+        if (decode_changed(good, changes[i][0], changes[i][1]) != RKS_ERR_CORRUPT)
+            fail_msg("%s -> %s was taken", changes[i][0], changes[i][1]);
+        assert_contains(err.text, "d.json");
+    }
+    assert_ok(decode_changed(good, "\"options\":{", "\"new\":3,\"options\":{"), &err);
+    assert_fails(RKS_ERR_UNSUPPORTED, decode_changed(good, "\"major\":1", "\"major\":3"));
+    assert_fails(RKS_ERR_UNSUPPORTED, decode_changed(good, "requires\":[", "requires\":[\"x\""));
+    free(good);
+}
+
+static void every_truncation_and_flipped_bit_is_refused(void **state)
+{
+    (void)state;
+    char *text = encode_fixture();
+    size_t size = strlen(text);
+    for (size_t cut = 0; cut < size; cut++) {
+        rks_dataset *dataset = NULL;
+        assert_fails(RKS_ERR_CORRUPT, rks_dataset_decode(text, cut, "d", &dataset, &err));
+    }
+    for (size_t bit = 0; bit < 8 * size; bit++) {
+        rks_dataset *dataset = NULL;
+        text[bit / 8] = (char)(text[bit / 8] ^ 1 << bit % 8);
+        assert_true(rks_dataset_decode(text, size, "d", &dataset, &err) != RKS_OK);
+        assert_null(dataset);
+        text[bit / 8] = (char)(text[bit / 8] ^ 1 << bit % 8);
+    }
+    free(text);
+}
+
+static void a_committed_dataset_is_loaded_and_an_unfinished_one_named(void **state)
+{
+    (void)state;
+    fixture f;
+    rks_dataset *dataset = NULL;
+    rks_schema *schema = schema_of("t:str,n:int64");
+    good_fixture(&f, schema);
+    directory_begin();
+    assert_fails(RKS_ERR_NOT_FOUND, rks_dataset_load(path_of("none"), &dataset, &err));
+    assert_fails(RKS_ERR_NOT_FOUND, rks_dataset_load(test_directory, &dataset, &err));
+    assert_contains(err.text, "no dataset here");
+    assert_ok(rks_file_replace(path_of("part-0.rks"), "x", 1, &err), &err);
+    assert_fails(RKS_ERR_NOT_FOUND, rks_dataset_load(test_directory, &dataset, &err));
+    assert_contains(err.text, "build not finished (1 part");
+    assert_ok(rks_dataset_commit(test_directory, &f.dataset, &err), &err);
+    assert_ok(rks_dataset_load(test_directory, &dataset, &err), &err);
+    assert_true(rks_digest_equal(dataset->id, f.dataset.id));
+    rks_dataset_free(dataset);
+    directory_end();
+    rks_schema_free(schema);
+}
+
+static void parts_are_listed_sorted(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"b.rks",  "a.rks",   "a.json", "c.sums", ".rks",
+                                        ".h.rks", "a.rks.1", "c.rks",  "d.rks"};
+    char **names = NULL;
+    size_t count = 0;
+    directory_begin();
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+        assert_ok(rks_file_replace(path_of(files[i]), "", 0, &err), &err);
+    assert_ok(rks_dataset_parts(test_directory, &names, &count, &err), &err);
+    assert_int_equal(count, 4);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(names[i][0], 'a' + (int)i);
+    rks_dataset_parts_free(names, count);
+    assert_fails(RKS_ERR_NOT_FOUND, rks_dataset_parts(path_of("none"), &names, &count, &err));
+    unlink(path_of(".rks"));
+    unlink(path_of(".h.rks"));
+    directory_end();
+}
+
+static void survives_each_failing_allocation(void **state)
+{
+    (void)state;
+    char *text = encode_fixture();
+    rks_status status = RKS_ERR_MEMORY;
+    for (long nth = 1; status != RKS_OK; nth++) {
+        rks_dataset *dataset = NULL;
+        char *again = NULL;
+        size_t size = 0;
+        rks_memory_fail_at(nth);
+        status = rks_dataset_decode(text, strlen(text), "d", &dataset, &err);
+        if (status == RKS_OK)
+            status = rks_dataset_encode(dataset, &again, &size, &err);
+        rks_memory_fail_at(0);
+        if (status != RKS_OK)
+            assert_int_equal(status, RKS_ERR_MEMORY);
+        rks_free(again);
+        rks_dataset_free(dataset);
+        assert_int_equal(rks_memory_in_use(), 0);
+        assert_true(nth < 200);
+    }
+    free(text);
+}
+
+static void an_empty_dataset_is_one(void **state)
+{
+    (void)state;
+    rks_schema *schema = schema_of("t:str");
+    rks_dataset empty = {.schema = schema, .id = rks_dataset_fold(NULL, 0, schema)};
+    rks_dataset *dataset = NULL;
+    char *text = NULL;
+    size_t size = 0;
+    assert_ok(rks_dataset_encode(&empty, &text, &size, &err), &err);
+    assert_ok(rks_dataset_decode(text, size, "d", &dataset, &err), &err);
+    assert_int_equal(dataset->count, 0);
+    rks_dataset_free(dataset);
+    rks_free(text);
+    rks_schema_free(schema);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dataset_json_has_these_bytes),
+        cmocka_unit_test(a_dataset_comes_back_and_encodes_alike),
+        cmocka_unit_test(the_order_of_shards_does_not_matter),
+        cmocka_unit_test(the_id_is_of_contents_alone),
+        cmocka_unit_test(parts_that_do_not_fit_together_are_not_encoded),
+        cmocka_unit_test(hostile_fields_are_refused),
+        cmocka_unit_test(every_truncation_and_flipped_bit_is_refused),
+        cmocka_unit_test(a_committed_dataset_is_loaded_and_an_unfinished_one_named),
+        cmocka_unit_test(parts_are_listed_sorted),
+        cmocka_unit_test(survives_each_failing_allocation),
+        cmocka_unit_test(an_empty_dataset_is_one),
+    };
+    return cmocka_run_group_tests_name("dataset", tests, NULL, NULL);
+}
