@@ -99,6 +99,8 @@ typedef struct rks_bootstrap {
     void *user;
     rks_status (*allgather)(void *user, const void *record, size_t record_size, void *all,
                             uint32_t timeout_ms, rks_error *err);
+    /* May be NULL. Asked by waiting calls: has the launcher seen a rank end? Then its error. */
+    rks_status (*check)(void *user, rks_error *err);
     void (*close)(void *user); /* may be NULL; called once by rks_group_close */
     void *local_hub;           /* the library's own: ranks that are threads of one process */
 } rks_bootstrap;
@@ -231,6 +233,7 @@ typedef struct rks_build_options {
     void *callback_user;
     uint64_t max_sample; /* bytes of one sample, larger is an error; default 1 GiB */
     bool skip_bad;       /* count and list malformed samples instead of failing */
+    bool own_keys;       /* from memory: each rks_builder_add brings its key */
     bool replace;        /* a finished dataset in the directory is replaced at the commit */
     uint64_t unit_size;  /* bytes of input in a unit; default 64 MiB */
     uint64_t block_size; /* default 1 MiB, 64 KiB to 64 MiB */
@@ -361,6 +364,11 @@ RKS_API const void *rks_store_column(const rks_store *store, const char *name, c
 
 /* The rank that serves the sample; -1 for an id out of range or a shard that nobody serves. */
 RKS_API int64_t rks_store_owner(const rks_store *store, uint64_t sample_id);
+
+/* The key of a sample, stored or derived; read from its owner where its shard is not on this node.
+ */
+RKS_API rks_status rks_store_key(rks_store *store, uint64_t sample_id, uint8_t key[RKS_KEY_MAX],
+                                 size_t *key_size, rks_error *err);
 
 /* The id of the sample with this key. RKS_ERR_NOT_FOUND shows the key. */
 RKS_API rks_status rks_store_find(rks_store *store, const void *key, size_t key_size,

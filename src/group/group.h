@@ -25,7 +25,7 @@ bool rks_group_failed(rks_group *group);
 /* Looks, without waiting, whether another rank has already brought an error to the collective that
  * this rank has not reached yet: long local work asks now and then, and goes to the agreement
  * early. Any thread. */
-bool rks_group_must_stop(rks_group *group);
+rks_status rks_group_must_stop(rks_group *group, rks_error *err);
 
 /* COLLECTIVE. The same `size` bytes from `root` on all ranks, in place. */
 rks_status rks_group_broadcast(rks_group *group, const char *phase, uint32_t root, void *bytes,
@@ -35,10 +35,6 @@ rks_status rks_group_broadcast(rks_group *group, const char *phase, uint32_t roo
  * of its node's, to be closed by the caller. By SCM_RIGHTS between processes (with the peer's user
  * checked), by dup between threads. */
 rks_status rks_group_share_fd(rks_group *group, int fd, int *shared, rks_error *err);
-
-/* COLLECTIVE among the ranks of a node only: returns when all of them have called. */
-rks_status rks_group_node_agree(rks_group *group, const char *phase, rks_status status,
-                                rks_error *err);
 
 /* What a rank works at, for the waiters' message ("build: unit 3 of 17"). Copied; any thread. */
 void rks_group_progress(rks_group *group, const char *text);

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * group.c: from a bootstrap to connected ranks. Two rounds of the bootstrap's all-gather: first who
+ * is where (so that the engine knows what to listen on), then the engines' addresses. After that
+ * ranks speak over the engine. */
+#include "group/internal.h"
+
+#include <ifaddrs.h>
+#include <inttypes.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/checksum.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+/* Round 1. The secret is rank 0's, and only where no rank has a file of its own. */
+typedef struct facts {
+    char version[16];
+    char host[32];
+    char node[64];       /* what counts as a node */
+    uint64_t network[2]; /* boot id's hash, network namespace: equal means loopback reaches */
+    uint32_t silence_ms;
+    uint32_t secret_file; /* 1: from a file */
+    uint8_t session[16];
+    uint8_t secret[RKS_SECRET_SIZE];
+    rks_error error; /* of a rank that cannot take part */
+} facts;
+
+void rks_group_options_default(rks_group_options *options)
+{
+    *options = (rks_group_options){
+        .struct_size = sizeof(*options),
+        .silence_ms = 15000,
+        .patience_ms = 60000,
+    };
+}
+
+static void boot_id(char text[40])
+{
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    snprintf(text, 40, "unknown");
+    if (file == NULL)
+        return;
+    if (fgets(text, 40, file) != NULL)
+        text[strcspn(text, "\n")] = '\0';
+    fclose(file);
+}
+
+static rks_status own_facts(const rks_group_options *options, uint32_t rank, facts *mine,
+                            uint8_t secret[RKS_SECRET_SIZE], rks_error *err)
+{
+    char boot[40];
+    struct stat space = {0};
+    boot_id(boot);
+    stat("/proc/self/ns/net", &space);
+    snprintf(mine->version, sizeof(mine->version), "%s", rks_version());
+    gethostname(mine->host, sizeof(mine->host) - 1);
+    const char *node = options->node != NULL ? options->node : getenv("RKS_NODE");
+    snprintf(mine->node, sizeof(mine->node), "%s", node != NULL ? node : boot);
+    mine->network[0] = rks_checksum64(boot, strlen(boot));
+    mine->network[1] = space.st_ino;
+    mine->silence_ms = options->silence_ms;
+    const char *file =
+        options->secret_file != NULL ? options->secret_file : getenv("RKS_SECRET_FILE");
+    mine->secret_file = file != NULL;
+    if (file != NULL) {
+        rks_status status = rks_secret_read(file, secret, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    if (rank != 0)
+        return RKS_OK;
+    rks_status status = rks_random(mine->session, sizeof(mine->session), err);
+    if (status == RKS_OK && file == NULL)
+        status = rks_random(mine->secret, sizeof(mine->secret), err);
+    return status;
+}
+
+/* ---- comparing -------------------------------------------------------------------------- */
+
+static rks_status differ(const char *field, uint32_t rank, const char *theirs, const char *mine,
+                         rks_error *err)
+{
+    return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s differs: rank 0 has %s, rank %u has %s", field,
+                    mine, rank, theirs);
+}
+
+static rks_status compare(const facts *all, uint32_t size, rks_error *err)
+{
+    for (uint32_t rank = 0; rank < size; rank++)
+        if (all[rank].error.status != RKS_OK) {
+            if (err != NULL)
+                *err = all[rank].error;
+            return all[rank].error.status;
+        }
+    for (uint32_t rank = 1; rank < size; rank++) {
+        char one[16], other[16];
+        if (strncmp(all[0].version, all[rank].version, sizeof(all->version)) != 0)
+            return differ("the library's version", rank, all[rank].version, all[0].version, err);
+        snprintf(one, sizeof(one), "%u ms", all[0].silence_ms);
+        snprintf(other, sizeof(other), "%u ms", all[rank].silence_ms);
+        if (all[0].silence_ms != all[rank].silence_ms)
+            return differ("silence_ms", rank, other, one, err);
+        if (all[0].secret_file != all[rank].secret_file)
+            return differ("the secret's source", rank,
+                          all[rank].secret_file ? "a file" : "none of its own",
+                          all[0].secret_file ? "a file" : "none of its own", err);
+    }
+    return RKS_OK;
+}
+
+/* Nodes are numbered by first appearance. */
+static rks_status number_nodes(rks_group *group, const facts *all, rks_error *err)
+{
+    group->node_of = rks_alloc(group->size, sizeof(*group->node_of), err);
+    group->leaders = rks_alloc(group->size, sizeof(*group->leaders), err);
+    group->hosts = rks_alloc(group->size, sizeof(*group->hosts), err);
+    if (group->node_of == NULL || group->leaders == NULL || group->hosts == NULL)
+        return RKS_ERR_MEMORY;
+    for (uint32_t rank = 0; rank < group->size; rank++) {
+        uint32_t node = 0;
+        while (node < group->nodes &&
+               strncmp(all[group->leaders[node]].node, all[rank].node, sizeof(all->node)) != 0)
+            node++;
+        if (node == group->nodes)
+            group->leaders[group->nodes++] = rank;
+        group->node_of[rank] = node;
+        snprintf(group->hosts[rank], sizeof(group->hosts[rank]), "%.31s", all[rank].host);
+    }
+    return RKS_OK;
+}
+
+static rks_status plant_tree(rks_group *group, rks_error *err)
+{
+    uint32_t rank = group->rank, node = group->node_of[rank];
+    group->children = rks_alloc(group->size, sizeof(*group->children), err);
+    if (group->children == NULL)
+        return RKS_ERR_MEMORY;
+    group->parent = rank == 0                      ? -1
+                    : rank == group->leaders[node] ? 0
+                                                   : (int64_t)group->leaders[node];
+    if (rank != group->leaders[node])
+        return RKS_OK;
+    for (uint32_t other = 0; other < group->size; other++) {
+        bool leads = group->leaders[group->node_of[other]] == other;
+        if (other != rank && ((group->node_of[other] == node && !leads) || (rank == 0 && leads)))
+            group->children[group->child_count++] = other;
+    }
+    return RKS_OK;
+}
+
+/* ---- connecting ---------------------------------------------------------------------------- */
+
+/* The first interface that is up and not loopback, for ranks that loopback does not reach. */
+static void outward_interface(char name[IF_NAMESIZE])
+{
+    struct ifaddrs *list = NULL;
+    name[0] = '\0';
+    if (getifaddrs(&list) != 0)
+        return;
+    for (struct ifaddrs *one = list; one != NULL && name[0] == '\0'; one = one->ifa_next)
+        if (one->ifa_addr != NULL && one->ifa_addr->sa_family == AF_INET &&
+            (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_LOOPBACK) == 0)
+            snprintf(name, IF_NAMESIZE, "%s", one->ifa_name);
+    freeifaddrs(list);
+}
+
+static rks_status open_engine(rks_group *group, const rks_group_options *options, const facts *all,
+                              rks_error *err)
+{
+    char interface[IF_NAMESIZE];
+    rks_engine_options engine;
+    rks_engine_options_default(&engine);
+    engine.rank = group->rank;
+    engine.size = group->size;
+    engine.silence_ms = group->silence_ms;
+    engine.local_hub = group->bootstrap.local_hub;
+    engine.listen = options->listen != NULL ? options->listen : getenv("RKS_LISTEN");
+    bool one_network = true;
+    for (uint32_t rank = 1; rank < group->size; rank++)
+        one_network = one_network && memcmp(all[rank].network, all[0].network, 16) == 0;
+    if (engine.listen == NULL && !one_network) {
+        outward_interface(interface);
+        if (interface[0] == '\0')
+            return rks_fail(err, RKS_ERR_IO, 0,
+                            "no network interface is up to reach the other nodes; set RKS_LISTEN");
+        engine.listen = interface;
+    }
+    return rks_engine_open(&engine, &group->engine, err);
+}
+
+/* Errors before the engine speaks travel in the bootstrap's second round: a status and text with
+ * each address. */
+typedef struct hello {
+    rks_address address;
+    rks_error error;
+} hello;
+
+static rks_status exchange_addresses(rks_group *group, rks_status status, const facts *all,
+                                     const uint8_t *secret, rks_error *err)
+{
+    hello mine = {0};
+    rks_address *addresses = rks_alloc(group->size, sizeof(*addresses), NULL);
+    hello *others = rks_alloc(group->size, sizeof(*others), NULL);
+    if (status == RKS_OK && (addresses == NULL || others == NULL))
+        status = rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory: addresses");
+    if (status == RKS_OK) {
+        mine.address = *rks_engine_address(group->engine);
+    } else if (err != NULL) {
+        mine.error = *err;
+        rks_error_place(&mine.error, group->rank, all[group->rank].host);
+    } else {
+        mine.error.status = status;
+        mine.error.rank = (int32_t)group->rank;
+    }
+    if (others == NULL) {
+        rks_free(addresses);
+        return status; /* the others find that this rank is missing */
+    }
+    rks_status met = group->bootstrap.allgather(group->bootstrap.user, &mine, sizeof(mine), others,
+                                                2 * group->silence_ms, err);
+    if (met == RKS_OK)
+        for (uint32_t rank = 0; rank < group->size; rank++) {
+            if (others[rank].error.status != RKS_OK) {
+                rks_error_sanitize(&others[rank].error);
+                if (err != NULL)
+                    *err = others[rank].error;
+                met = others[rank].error.status;
+                break;
+            }
+            if (addresses != NULL)
+                addresses[rank] = others[rank].address;
+        }
+    if (met == RKS_OK)
+        met = rks_engine_join(group->engine, addresses, all[0].session, secret, err);
+    rks_free(addresses);
+    rks_free(others);
+    return met;
+}
+
+static rks_status prepare_mail(rks_group *group, rks_error *err)
+{
+    group->partials = rks_alloc(group->size, sizeof(*group->partials), err);
+    group->left = rks_alloc(group->size, sizeof(*group->left), err);
+    group->progress = rks_alloc(group->size, sizeof(*group->progress), err);
+    return group->partials == NULL || group->left == NULL || group->progress == NULL
+               ? RKS_ERR_MEMORY
+               : RKS_OK;
+}
+
+static rks_status connect_ranks(rks_group *group, const rks_group_options *options,
+                                const facts *all, const uint8_t *own_secret, rks_error *err)
+{
+    rks_status status = compare(all, group->size, err);
+    if (status == RKS_OK)
+        status = number_nodes(group, all, err);
+    if (status == RKS_OK)
+        status = plant_tree(group, err);
+    if (status == RKS_OK)
+        status = prepare_mail(group, err);
+    if (status == RKS_OK && group->size > 1)
+        status = open_engine(group, options, all, err);
+    if (group->size == 1)
+        return status;
+    if (group->engine != NULL) {
+        rks_engine_serve(group->engine, RKS_SERVICE_GROUP, NULL, rks_inbox_on_note, group);
+        rks_engine_watch(group->engine, rks_inbox_on_lost, group);
+    }
+    status = exchange_addresses(group, status, all, all[0].secret_file ? own_secret : all[0].secret,
+                                err);
+    if (status == RKS_OK && group->parent >= 0)
+        status = rks_engine_keep(group->engine, (uint32_t)group->parent, err);
+    return status == RKS_OK ? rks_group_agree(group, "group", RKS_OK, err) : status;
+}
+
+static rks_status find_bootstrap(const rks_group_options *options, rks_bootstrap *bootstrap,
+                                 rks_error *err)
+{
+    if (options->bootstrap != NULL) {
+        size_t room = options->bootstrap->struct_size;
+        memcpy(bootstrap, options->bootstrap,
+               room < sizeof(*bootstrap) ? room : sizeof(*bootstrap));
+        return RKS_OK;
+    }
+    if (!rks_mpi_detected())
+        return rks_bootstrap_solo(bootstrap);
+    const rks_mpi_ops *ops = rks_mpi_load(err);
+    return ops == NULL ? RKS_ERR_UNSUPPORTED : ops->open(bootstrap, err);
+}
+
+static rks_status meet(rks_group *group, const rks_group_options *options, rks_error *err)
+{
+    uint8_t secret[RKS_SECRET_SIZE] = {0};
+    facts mine = {0};
+    facts *all = rks_alloc(group->size, sizeof(*all), err);
+    if (all == NULL)
+        return RKS_ERR_MEMORY;
+    /* A rank with an error of its own still comes, and tells it. */
+    if (own_facts(options, group->rank, &mine, secret, &mine.error) != RKS_OK)
+        rks_error_place(&mine.error, group->rank, mine.host);
+    rks_status status = group->bootstrap.allgather(group->bootstrap.user, &mine, sizeof(mine), all,
+                                                   2 * group->silence_ms, err);
+    if (status == RKS_OK)
+        status = connect_ranks(group, options, all, secret, err);
+    rks_wipe(secret, sizeof(secret));
+    rks_wipe(&mine, sizeof(mine));
+    rks_wipe(all, group->size * sizeof(*all));
+    rks_free(all);
+    return status;
+}
+
+rks_status rks_group_open(const rks_group_options *options, rks_group **group, rks_error *err)
+{
+    rks_group_options chosen;
+    rks_group_options_default(&chosen);
+    if (options != NULL)
+        memcpy(&chosen, options,
+               options->struct_size < sizeof(chosen) ? options->struct_size : sizeof(chosen));
+    if (chosen.silence_ms < 200 || chosen.silence_ms > 3600000)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "silence_ms: %u is not from 200 to 3,600,000",
+                        chosen.silence_ms);
+    rks_group *opened = rks_alloc(1, sizeof(*opened), err);
+    if (opened == NULL)
+        return RKS_ERR_MEMORY;
+    pthread_mutex_init(&opened->sending, NULL);
+    pthread_mutex_init(&opened->mutex, NULL);
+    rks_cond_init(&opened->cond);
+    opened->inbox_end = &opened->inbox;
+    opened->parent = -1;
+    opened->silence_ms = chosen.silence_ms;
+    opened->patience_ms = chosen.patience_ms;
+    rks_status status = find_bootstrap(&chosen, &opened->bootstrap, err);
+    if (status == RKS_OK) {
+        opened->rank = opened->bootstrap.rank;
+        opened->size = opened->bootstrap.size;
+        status = meet(opened, &chosen, err);
+    }
+    if (status != RKS_OK) {
+        rks_group_close(opened);
+        return status;
+    }
+    *group = opened;
+    return RKS_OK;
+}
+
+void rks_group_close(rks_group *group)
+{
+    if (group == NULL)
+        return;
+    rks_engine_close(group->engine, group->silence_ms);
+    while (group->inbox != NULL) {
+        message *m = group->inbox;
+        group->inbox = m->next;
+        rks_inbox_free(m);
+    }
+    for (uint32_t rank = 0; group->partials != NULL && rank < group->size; rank++)
+        rks_buffer_free(&group->partials[rank].body);
+    if (group->bootstrap.close != NULL)
+        group->bootstrap.close(group->bootstrap.user);
+    pthread_cond_destroy(&group->cond);
+    pthread_mutex_destroy(&group->mutex);
+    pthread_mutex_destroy(&group->sending);
+    rks_free(group->partials);
+    rks_free(group->left);
+    rks_free(group->progress);
+    rks_free(group->children);
+    rks_free(group->hosts);
+    rks_free(group->node_of);
+    rks_free(group->leaders);
+    rks_free(group);
+}
+
+uint32_t rks_group_rank(const rks_group *group)
+{
+    return group->rank;
+}
+
+uint32_t rks_group_size(const rks_group *group)
+{
+    return group->size;
+}
+
+uint32_t rks_group_node(const rks_group *group)
+{
+    return group->node_of[group->rank];
+}
+
+uint32_t rks_group_nodes(const rks_group *group)
+{
+    return group->nodes;
+}
+
+rks_engine *rks_group_engine(rks_group *group)
+{
+    return group->engine;
+}
+
+const char *rks_group_host(const rks_group *group, uint32_t rank)
+{
+    return group->hosts[rank];
+}
+
+uint32_t rks_group_node_of(const rks_group *group, uint32_t rank)
+{
+    return group->node_of[rank];
+}
+
+uint32_t rks_group_leader(const rks_group *group, uint32_t node)
+{
+    return group->leaders[node];
+}
+
+bool rks_group_is_leader(const rks_group *group)
+{
+    return group->leaders[group->node_of[group->rank]] == group->rank;
+}
+
+uint32_t rks_group_silence_ms(const rks_group *group)
+{
+    return group->silence_ms;
+}
+
+bool rks_group_is_threads(const rks_group *group)
+{
+    return group->bootstrap.local_hub != NULL;
+}
+
+const rks_bootstrap *rks_group_bootstrap(const rks_group *group)
+{
+    return &group->bootstrap;
+}

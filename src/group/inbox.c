@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * inbox.c: messages between neighbours of the control tree, and the waiting for them.
+ *
+ * A message is cut into notes; notes of one peer arrive in order, so the pieces simply follow each
+ * other:
+ *
+ *   offset  size  field
+ *        0     4  kind
+ *        4     4  reserved, 0
+ *        8     8  bytes of the whole message
+ *       16     n  a piece, at most 1 MiB
+ */
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "group/internal.h"
+
+enum { HEADER = 16, PIECE = 1 << 20 };
+static const uint64_t MESSAGE_MAX = UINT64_C(1) << 36;
+
+void rks_inbox_free(message *m)
+{
+    if (m == NULL)
+        return;
+    rks_buffer_free(&m->body);
+    rks_free(m);
+}
+
+rks_status rks_inbox_send(rks_group *group, uint32_t to, enum message_kind kind, const void *body,
+                          size_t size, rks_error *err)
+{
+    const uint8_t *at = body;
+    size_t left = size, room = HEADER + (size < PIECE ? size : PIECE);
+    uint8_t *note = rks_alloc_raw(room, 1, err);
+    if (note == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = RKS_OK;
+    pthread_mutex_lock(&group->sending);
+    do {
+        size_t piece = left < PIECE ? left : PIECE;
+        rks_store_u32(note, kind);
+        rks_store_u32(note + 4, 0);
+        rks_store_u64(note + 8, size);
+        if (piece > 0)
+            memcpy(note + HEADER, at, piece);
+        status = rks_engine_note(group->engine, to, RKS_SERVICE_GROUP, note, HEADER + piece, err);
+        at += piece;
+        left -= piece;
+    } while (status == RKS_OK && left > 0);
+    pthread_mutex_unlock(&group->sending);
+    rks_free(note);
+    return status;
+}
+
+/* ---- failure ------------------------------------------------------------------------------ */
+
+static void tell_neighbours(rks_group *group, enum message_kind kind, const void *body, size_t size,
+                            int64_t except)
+{
+    if (group->parent >= 0 && group->parent != except)
+        rks_inbox_send(group, (uint32_t)group->parent, kind, body, size, NULL);
+    for (uint32_t i = 0; i < group->child_count; i++)
+        if (group->children[i] != except)
+            rks_inbox_send(group, group->children[i], kind, body, size, NULL);
+}
+
+void rks_group_fail(rks_group *group, const rks_error *err, int64_t except)
+{
+    pthread_mutex_lock(&group->mutex);
+    bool first = !group->failed;
+    if (first) {
+        group->failed = true;
+        group->failure = *err;
+        pthread_cond_broadcast(&group->cond);
+    }
+    pthread_mutex_unlock(&group->mutex);
+    if (first && group->engine != NULL)
+        tell_neighbours(group, MESSAGE_FAILED, err, sizeof(*err), except);
+}
+
+void rks_group_tell_stop(rks_group *group, uint64_t sequence, int64_t except)
+{
+    uint8_t body[8];
+    pthread_mutex_lock(&group->mutex);
+    bool news = group->stop < sequence + 1;
+    if (news)
+        group->stop = sequence + 1;
+    pthread_mutex_unlock(&group->mutex);
+    rks_store_u64(body, sequence);
+    if (news && group->engine != NULL)
+        tell_neighbours(group, MESSAGE_STOP, body, sizeof(body), except);
+}
+
+void rks_inbox_on_lost(void *user, uint32_t peer, const rks_error *err)
+{
+    rks_group *group = user;
+    if (err->status != RKS_OK) {
+        rks_group_fail(group, err, peer);
+        return;
+    }
+    pthread_mutex_lock(&group->mutex);
+    group->left[peer] = true;
+    pthread_cond_broadcast(&group->cond);
+    pthread_mutex_unlock(&group->mutex);
+}
+
+/* ---- receiving ------------------------------------------------------------------------------ */
+
+static void take_failed(rks_group *group, const message *m)
+{
+    rks_error err;
+    if (m->body.size != sizeof(err))
+        return;
+    memcpy(&err, m->body.data, sizeof(err));
+    rks_error_sanitize(&err);
+    rks_group_fail(group, &err, m->from);
+}
+
+static void take_progress(rks_group *group, const message *m)
+{
+    if (m->body.size < 4 || rks_load_u32(m->body.data) >= group->size)
+        return;
+    uint32_t rank = rks_load_u32(m->body.data);
+    size_t size = m->body.size - 4;
+    if (size >= PROGRESS_SIZE)
+        size = PROGRESS_SIZE - 1;
+    pthread_mutex_lock(&group->mutex);
+    memcpy(group->progress[rank], m->body.data + 4, size);
+    group->progress[rank][size] = '\0';
+    pthread_mutex_unlock(&group->mutex);
+    if (group->parent >= 0)
+        rks_inbox_send(group, (uint32_t)group->parent, MESSAGE_PROGRESS, m->body.data, m->body.size,
+                       NULL);
+}
+
+/* A whole message is here. Those of a collective wait in the inbox, the others act at once. */
+static void deliver(rks_group *group, message *m)
+{
+    if (m->kind == MESSAGE_UP || m->kind == MESSAGE_DOWN) {
+        pthread_mutex_lock(&group->mutex);
+        m->next = NULL;
+        *group->inbox_end = m;
+        group->inbox_end = &m->next;
+        pthread_cond_broadcast(&group->cond);
+        pthread_mutex_unlock(&group->mutex);
+        return;
+    }
+    if (m->kind == MESSAGE_FAILED)
+        take_failed(group, m);
+    else if (m->kind == MESSAGE_STOP && m->body.size == 8)
+        rks_group_tell_stop(group, rks_load_u64(m->body.data), m->from);
+    else if (m->kind == MESSAGE_PROGRESS)
+        take_progress(group, m);
+    rks_inbox_free(m);
+}
+
+/* No memory for a neighbour's message: without it every rank would wait, so the group ends. */
+static void give_up(rks_group *group, rks_error *err)
+{
+    rks_error_place(err, group->rank, group->hosts[group->rank]);
+    rks_group_fail(group, err, -1);
+}
+
+void rks_inbox_on_note(void *user, uint32_t from, const uint8_t *body, size_t size)
+{
+    rks_group *group = user;
+    rks_error err;
+    if (from >= group->size || size < HEADER)
+        return;
+    partial *p = &group->partials[from];
+    uint64_t total = rks_load_u64(body + 8);
+    if (p->body.size == 0) {
+        p->kind = rks_load_u32(body);
+        p->total = total;
+    }
+    if (p->kind != rks_load_u32(body) || p->total != total || total > MESSAGE_MAX ||
+        size - HEADER > total - p->body.size) {
+        rks_fail(&err, RKS_ERR_PEER, 0, "rank %u (%s): a malformed message", from,
+                 group->hosts[from]);
+        err.rank = (int32_t)from;
+        rks_group_fail(group, &err, -1);
+        return;
+    }
+    if (rks_buffer_add(&p->body, body + HEADER, size - HEADER, &err) != RKS_OK) {
+        give_up(group, &err);
+        return;
+    }
+    if (p->body.size < p->total)
+        return;
+    message *m = rks_alloc(1, sizeof(*m), &err);
+    if (m == NULL) {
+        give_up(group, &err);
+        return;
+    }
+    m->from = from;
+    m->kind = p->kind;
+    m->body = p->body;
+    *p = (partial){0};
+    deliver(group, m);
+}
+
+/* ---- waiting -------------------------------------------------------------------------------- */
+
+static message *take_from_inbox(rks_group *group, uint32_t from, enum message_kind kind)
+{
+    for (message **at = &group->inbox; *at != NULL; at = &(*at)->next) {
+        message *m = *at;
+        if (m->from != from || m->kind != kind)
+            continue;
+        *at = m->next;
+        if (*at == NULL)
+            group->inbox_end = at;
+        return m;
+    }
+    return NULL;
+}
+
+/* The mutex is held. */
+static rks_status look_for_end(rks_group *group, uint32_t from, rks_error *err)
+{
+    if (group->failed) {
+        if (err != NULL)
+            *err = group->failure;
+        return group->failure.status;
+    }
+    if (group->left[from]) {
+        rks_fail(err, RKS_ERR_PEER, 0, "rank %u (%s) has left the group", from, group->hosts[from]);
+        if (err != NULL)
+            err->rank = (int32_t)from;
+        return RKS_ERR_PEER;
+    }
+    return RKS_OK;
+}
+
+/* Interrupts of this process, and what the launcher has seen. The mutex is not held. */
+static rks_status look_around(rks_group *group, rks_error *err)
+{
+    rks_error local;
+    rks_status status = rks_check_interrupt(&local);
+    if (status == RKS_OK && group->bootstrap.check != NULL)
+        status = group->bootstrap.check(group->bootstrap.user, &local);
+    if (status == RKS_OK)
+        return RKS_OK;
+    rks_error_place(&local, group->rank, group->hosts[group->rank]);
+    rks_group_fail(group, &local, -1);
+    if (err != NULL)
+        *err = local;
+    return status;
+}
+
+static void say_who(const rks_group *group, uint32_t from, const char *phase, uint64_t waited_ms)
+{
+    rks_log("rank %u waits for rank %u (%s) in '%s' since %llu s%s%s", group->rank, from,
+            group->hosts[from], phase, (unsigned long long)(waited_ms / 1000),
+            group->progress[from][0] != '\0' ? ": " : "", group->progress[from]);
+}
+
+rks_status rks_inbox_wait(rks_group *group, uint32_t from, enum message_kind kind,
+                          const char *phase, message **got, rks_error *err)
+{
+    uint64_t begun = rks_now_ms(), said = begun;
+    rks_error local;
+    rks_status status = RKS_OK;
+    message *m = NULL;
+    pthread_mutex_lock(&group->mutex);
+    while (status == RKS_OK && m == NULL) {
+        m = take_from_inbox(group, from, kind);
+        if (m != NULL)
+            break;
+        status = look_for_end(group, from, &local);
+        if (status != RKS_OK)
+            break;
+        if (!rks_cond_wait_ms(&group->cond, &group->mutex, RKS_WAIT_SLICE_MS)) {
+            pthread_mutex_unlock(&group->mutex);
+            status = look_around(group, &local);
+            pthread_mutex_lock(&group->mutex);
+        }
+        uint64_t now = rks_now_ms();
+        if (now - said > group->patience_ms) {
+            said = now;
+            say_who(group, from, phase, now - begun);
+        }
+    }
+    pthread_mutex_unlock(&group->mutex);
+    if (m != NULL) {
+        *got = m;
+        return RKS_OK;
+    }
+    rks_group_fail(group, &local, -1); /* who has left is news for the others */
+    if (err != NULL)
+        *err = local;
+    return status;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * internal.h: the inside of a group, for the files of this folder.
+ *
+ * Control tree: a rank's parent is its node's leader, a leader's parent is rank 0. Edges are kept
+ * connections, so silence and death are noticed by both ends. A collective gathers up the tree and
+ * is sent down again; messages are cut into notes of at most 1 MiB. */
+#ifndef RKS_GROUP_INTERNAL_H
+#define RKS_GROUP_INTERNAL_H
+
+#include <pthread.h>
+
+#include "base/buffer.h"
+#include "group/group.h"
+
+enum { PHASE_SIZE = 48, PROGRESS_SIZE = 96 };
+
+/* Kinds of messages. UP and DOWN belong to a collective, the others come at any time. */
+enum message_kind {
+    MESSAGE_UP = 1,       /* a subtree's contribution */
+    MESSAGE_DOWN = 2,     /* the result */
+    MESSAGE_FAILED = 3,   /* an rks_error: the group is lost */
+    MESSAGE_STOP = 4,     /* u64: somebody brings an error to this collective */
+    MESSAGE_PROGRESS = 5, /* u32 rank, text */
+};
+
+typedef struct message {
+    struct message *next;
+    uint32_t from;
+    uint32_t kind;
+    rks_buffer body;
+} message;
+
+/* A message of which only some pieces have arrived. */
+typedef struct partial {
+    uint32_t kind;
+    uint64_t total;
+    rks_buffer body;
+} partial;
+
+struct rks_group {
+    rks_bootstrap bootstrap;
+    uint32_t rank, size;
+    uint32_t silence_ms, patience_ms;
+    rks_engine *engine; /* NULL where there is one rank */
+    char (*hosts)[32];
+    uint32_t *node_of; /* by rank */
+    uint32_t *leaders; /* by node */
+    uint32_t nodes;
+    int64_t parent; /* -1: the root */
+    uint32_t *children;
+    uint32_t child_count;
+
+    pthread_mutex_t sending; /* held while the pieces of one message are posted */
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+    message *inbox, **inbox_end;     /* guarded by mutex */
+    partial *partials;               /* by rank; engine thread only */
+    bool *left;                      /* by rank; guarded by mutex */
+    char (*progress)[PROGRESS_SIZE]; /* by rank; guarded by mutex */
+    uint64_t told_progress_ms;       /* guarded by mutex */
+    bool failed;                     /* guarded by mutex */
+    bool closing;                    /* guarded by mutex */
+    rks_error failure;               /* guarded by mutex */
+    uint64_t sequence;               /* of the next collective; guarded by mutex */
+    uint64_t
+        stop; /* 1 + the highest collective that somebody brings an error to; guarded by mutex */
+};
+
+/* inbox.c */
+void rks_inbox_on_note(void *group, uint32_t from, const uint8_t *body, size_t size);
+void rks_inbox_on_lost(void *group, uint32_t peer, const rks_error *err);
+rks_status rks_inbox_send(rks_group *group, uint32_t to, enum message_kind kind, const void *body,
+                          size_t size, rks_error *err);
+/* Waits for the next UP or DOWN message of `from`; owned by the caller (rks_inbox_free). */
+rks_status rks_inbox_wait(rks_group *group, uint32_t from, enum message_kind kind,
+                          const char *phase, message **got, rks_error *err);
+void rks_inbox_free(message *m);
+/* The group is lost: the first error counts, everybody is told. `except`: who told us, or -1. */
+void rks_group_fail(rks_group *group, const rks_error *err, int64_t except);
+/* Tells the tree that an error is coming in collective `sequence`. */
+void rks_group_tell_stop(rks_group *group, uint64_t sequence, int64_t except);
+
+/* launchers */
+rks_status rks_bootstrap_solo(rks_bootstrap *bootstrap);
+
+#endif

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * launch_fork.c: ranks that are processes of this machine, without a launcher. They meet in
+ * anonymous shared memory; the parent only supervises: it writes down who was killed, so that the
+ * others name it, and ends those that do not end themselves. Everything shared is atomic: a rank
+ * may be killed at any instant. */
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "group/internal.h"
+
+/* How long the others may take to end themselves once a rank has failed; RKS_LAUNCH_GRACE_MS
+ * changes it. */
+static uint64_t grace_ms(void)
+{
+    const char *text = getenv("RKS_LAUNCH_GRACE_MS");
+    return text == NULL ? 40000 : strtoull(text, NULL, 10);
+}
+
+typedef struct table {
+    uint32_t ranks;
+    _Atomic uint64_t arrived[2]; /* by parity of the round; counts on and on */
+    _Atomic int64_t dead;        /* 1 + a rank that was killed */
+    _Atomic int dead_signal;
+    /* then: rounds done by each rank (atomic u64), then 2 x ranks records */
+} table;
+
+typedef struct fork_seat {
+    table *t;
+    uint32_t rank;
+    uint64_t round;
+} fork_seat;
+
+static _Atomic uint64_t *rounds_of(table *t)
+{
+    return (_Atomic uint64_t *)(void *)(t + 1);
+}
+
+static uint8_t *records_of(table *t, uint64_t round)
+{
+    uint8_t *first = (uint8_t *)(rounds_of(t) + t->ranks);
+    return first + (round % 2) * t->ranks * (size_t)RKS_RECORD_MAX;
+}
+
+static size_t table_size(uint32_t ranks)
+{
+    return sizeof(table) + ranks * (sizeof(uint64_t) + 2 * (size_t)RKS_RECORD_MAX);
+}
+
+static rks_status check_dead(void *user, rks_error *err)
+{
+    table *t = ((fork_seat *)user)->t;
+    int64_t dead = atomic_load(&t->dead);
+    if (dead == 0)
+        return RKS_OK;
+    rks_fail(err, RKS_ERR_PEER, 0, "rank %lld was killed by signal %d (%s)", (long long)dead - 1,
+             atomic_load(&t->dead_signal), strsignal(atomic_load(&t->dead_signal)));
+    if (err != NULL)
+        err->rank = (int32_t)(dead - 1);
+    return RKS_ERR_PEER;
+}
+
+static rks_status wait_round(fork_seat *s, uint64_t round, uint64_t until, rks_error *err)
+{
+    table *t = s->t;
+    struct timespec nap = {0, 200000};
+    uint64_t wanted = (round / 2 + 1) * t->ranks;
+    while (atomic_load(&t->arrived[round % 2]) < wanted) {
+        rks_status status = rks_check_interrupt(err);
+        if (status == RKS_OK)
+            status = check_dead(s, err);
+        if (status != RKS_OK)
+            return status;
+        if (rks_now_ms() >= until) {
+            uint32_t rank = 0;
+            while (rank + 1 < t->ranks && atomic_load(&rounds_of(t)[rank]) > round)
+                rank++;
+            rks_fail(err, RKS_ERR_TIMEOUT, 0, "rank %u did not come to the start", rank);
+            if (err != NULL)
+                err->rank = (int32_t)rank;
+            return RKS_ERR_TIMEOUT;
+        }
+        nanosleep(&nap, NULL);
+        if (nap.tv_nsec < 5000000)
+            nap.tv_nsec *= 2;
+    }
+    return RKS_OK;
+}
+
+/* Two sets of records take turns: a rank that writes round k + 2 has seen all arrive at k + 1, and
+ * they did so after copying k. */
+static rks_status gather_forked(void *user, const void *record, size_t size, void *all,
+                                uint32_t timeout_ms, rks_error *err)
+{
+    fork_seat *s = user;
+    if (size > RKS_RECORD_MAX)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a record of %zu bytes", size);
+    uint64_t round = s->round++;
+    uint8_t *records = records_of(s->t, round);
+    memcpy(records + s->rank * size, record, size);
+    atomic_store(&rounds_of(s->t)[s->rank], round + 1);
+    atomic_fetch_add(&s->t->arrived[round % 2], 1);
+    rks_status status = wait_round(s, round, rks_now_ms() + timeout_ms, err);
+    if (status == RKS_OK)
+        memcpy(all, records, s->t->ranks * size);
+    return status;
+}
+
+static void run_child(table *t, uint32_t rank, pid_t parent, rks_rank_fn main_fn, void *user)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(1); /* the parent went before the line above */
+    fork_seat s = {.t = t, .rank = rank};
+    const rks_bootstrap bootstrap = {
+        .struct_size = sizeof(bootstrap),
+        .name = "fork",
+        .rank = rank,
+        .size = t->ranks,
+        .user = &s,
+        .allgather = gather_forked,
+        .check = check_dead,
+    };
+    exit(main_fn(&bootstrap, user));
+}
+
+/* ---- the supervisor --------------------------------------------------------------------- */
+
+static volatile sig_atomic_t asked_to_end;
+
+/* Ctrl-C in a terminal reaches all processes by itself; only what was sent to us alone is passed
+ * on. */
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    if (info->si_code <= 0)
+        asked_to_end = number;
+}
+
+typedef struct watch {
+    table *t;
+    pid_t *children;
+    uint32_t alive;
+    int code;           /* of the first that failed */
+    uint64_t failed_ms; /* when; 0: none */
+} watch;
+
+static void note_end(watch *w, pid_t child, int how)
+{
+    uint32_t rank = 0;
+    while (rank < w->t->ranks && w->children[rank] != child)
+        rank++;
+    if (rank == w->t->ranks)
+        return;
+    w->children[rank] = -1;
+    w->alive--;
+    int code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
+    if (WIFSIGNALED(how) && atomic_load(&w->t->dead) == 0) {
+        atomic_store(&w->t->dead_signal, WTERMSIG(how));
+        atomic_store(&w->t->dead, (int64_t)rank + 1);
+    }
+    if (code != 0 && w->code == 0) {
+        w->code = code;
+        w->failed_ms = rks_now_ms();
+    }
+}
+
+static void signal_children(const watch *w, int number)
+{
+    for (uint32_t rank = 0; rank < w->t->ranks; rank++)
+        if (w->children[rank] > 0)
+            kill(w->children[rank], number);
+}
+
+static void supervise(watch *w)
+{
+    while (w->alive > 0) {
+        int how = 0;
+        pid_t child = waitpid(-1, &how, WNOHANG);
+        if (child > 0) {
+            note_end(w, child, how);
+            continue;
+        }
+        if (child < 0 && errno != EINTR)
+            return;
+        if (asked_to_end != 0) {
+            signal_children(w, asked_to_end);
+            asked_to_end = 0;
+        }
+        if (w->failed_ms != 0 && rks_now_ms() - w->failed_ms > grace_ms())
+            signal_children(w, SIGKILL);
+        struct timespec nap = {0, 5000000};
+        nanosleep(&nap, NULL);
+    }
+}
+
+static rks_status start_children(watch *w, rks_rank_fn main_fn, void *user, rks_error *err)
+{
+    pid_t parent = getpid();
+    fflush(NULL);
+    for (uint32_t rank = 0; rank < w->t->ranks; rank++) {
+        pid_t child = fork();
+        if (child == 0)
+            run_child(w->t, rank, parent, main_fn, user);
+        if (child < 0) {
+            rks_status status = rks_fail_errno(err, errno, "starting rank %u", rank);
+            signal_children(w, SIGKILL);
+            return status;
+        }
+        w->children[rank] = child;
+        w->alive++;
+    }
+    return RKS_OK;
+}
+
+rks_status rks_launch(uint32_t ranks, rks_rank_fn main_fn, void *user, int *exit_code,
+                      rks_error *err)
+{
+    if (ranks == 0 || ranks > 4096 || main_fn == NULL)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "ranks: %u is not from 1 to 4,096", ranks);
+    watch w = {0};
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
+    struct sigaction before_int, before_term;
+    w.children = rks_alloc(ranks, sizeof(*w.children), err);
+    if (w.children == NULL)
+        return RKS_ERR_MEMORY;
+    w.t = mmap(NULL, table_size(ranks), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (w.t == MAP_FAILED) {
+        rks_free(w.children);
+        return rks_fail_errno(err, errno, "shared memory for %u ranks", ranks);
+    }
+    w.t->ranks = ranks;
+    rks_status status = start_children(&w, main_fn, user, err);
+    sigaction(SIGINT, &action, &before_int);
+    sigaction(SIGTERM, &action, &before_term);
+    supervise(&w);
+    sigaction(SIGINT, &before_int, NULL);
+    sigaction(SIGTERM, &before_term, NULL);
+    munmap(w.t, table_size(ranks));
+    rks_free(w.children);
+    if (status == RKS_OK && exit_code != NULL)
+        *exit_code = w.code;
+    return status;
+}

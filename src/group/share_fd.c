@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * share_fd.c: a node's leader gives a descriptor to the other ranks of its node. Between processes
+ * over a Unix socket in a fresh directory that only this user can enter; it is gone as soon as all
+ * have it. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "group/internal.h"
+
+typedef struct door {
+    char directory[64];
+    struct sockaddr_un address;
+    int listener;
+} door;
+
+static void close_door(door *d)
+{
+    if (d->listener >= 0)
+        close(d->listener);
+    if (d->address.sun_path[0] != '\0')
+        unlink(d->address.sun_path);
+    if (d->directory[0] != '\0')
+        rmdir(d->directory);
+    *d = (door){.listener = -1};
+}
+
+static rks_status open_door(door *d, int backlog, rks_error *err)
+{
+    const char *base = getenv("TMPDIR");
+    if (base == NULL || base[0] != '/' || strlen(base) > 30)
+        base = "/tmp";
+    snprintf(d->directory, sizeof(d->directory), "%s/rankstore-XXXXXX", base);
+    if (mkdtemp(d->directory) == NULL) {
+        d->directory[0] = '\0';
+        return rks_fail_errno(err, errno, "%s: making a temporary directory", base);
+    }
+    d->address.sun_family = AF_UNIX;
+    snprintf(d->address.sun_path, sizeof(d->address.sun_path), "%s/fd", d->directory);
+    d->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (d->listener < 0 ||
+        bind(d->listener, (struct sockaddr *)&d->address, sizeof(d->address)) != 0 ||
+        listen(d->listener, backlog) != 0)
+        return rks_fail_errno(err, errno, "%s", d->address.sun_path);
+    return RKS_OK;
+}
+
+/* Waits until `fd` is ready, in slices: interrupts, a lost group and silence end it. */
+static rks_status wait_ready(rks_group *group, int fd, short events, uint64_t until, rks_error *err)
+{
+    for (;;) {
+        struct pollfd one = {fd, events, 0};
+        int ready = poll(&one, 1, RKS_WAIT_SLICE_MS);
+        if (ready > 0)
+            return RKS_OK;
+        if (ready < 0 && errno != EINTR)
+            return rks_fail_errno(err, errno, "waiting for a rank of this node");
+        rks_status status = rks_check_interrupt(err);
+        if (status != RKS_OK)
+            return status;
+        if (rks_group_failed(group))
+            return rks_fail(err, RKS_ERR_PEER, 0, "another rank failed");
+        if (rks_now_ms() >= until)
+            return rks_fail(err, RKS_ERR_TIMEOUT, 0,
+                            "a rank of this node did not come for the index within %u ms",
+                            group->silence_ms);
+    }
+}
+
+static bool same_user(int fd)
+{
+    struct ucred peer;
+    socklen_t size = sizeof(peer);
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
+}
+
+static rks_status send_fd(int socket, int fd, rks_error *err)
+{
+    char byte = 'f';
+    struct iovec part = {&byte, 1};
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {{0}};
+    struct msghdr note = {.msg_iov = &part,
+                          .msg_iovlen = 1,
+                          .msg_control = control.bytes,
+                          .msg_controllen = sizeof(control.bytes)};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&note);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(head), &fd, sizeof(fd));
+    if (sendmsg(socket, &note, MSG_NOSIGNAL) != 1)
+        return rks_fail_errno(err, errno, "handing a descriptor to a rank of this node");
+    return RKS_OK;
+}
+
+static rks_status receive_fd(int socket, int *fd, rks_error *err)
+{
+    char byte = 0;
+    struct iovec part = {&byte, 1};
+    union {
+        char bytes[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {{0}};
+    struct msghdr note = {.msg_iov = &part,
+                          .msg_iovlen = 1,
+                          .msg_control = control.bytes,
+                          .msg_controllen = sizeof(control.bytes)};
+    ssize_t got = recvmsg(socket, &note, MSG_CMSG_CLOEXEC);
+    struct cmsghdr *head = got == 1 ? CMSG_FIRSTHDR(&note) : NULL;
+    if (head == NULL || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(sizeof(int)))
+        return rks_fail(err, RKS_ERR_PEER, got < 0 ? errno : 0,
+                        "this node's leader handed over no descriptor");
+    memcpy(fd, CMSG_DATA(head), sizeof(*fd));
+    return RKS_OK;
+}
+
+static uint32_t node_ranks(const rks_group *group)
+{
+    uint32_t count = 0;
+    for (uint32_t rank = 0; rank < group->size; rank++)
+        count += group->node_of[rank] == group->node_of[group->rank];
+    return count;
+}
+
+static rks_status hand_out(rks_group *group, const door *d, int fd, rks_error *err)
+{
+    uint64_t until = rks_now_ms() + group->silence_ms;
+    for (uint32_t left = node_ranks(group) - 1; left > 0;) {
+        rks_status status = wait_ready(group, d->listener, POLLIN, until, err);
+        if (status != RKS_OK)
+            return status;
+        int peer = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC);
+        if (peer < 0)
+            continue;
+        if (same_user(peer)) {
+            status = send_fd(peer, fd, err);
+            left--;
+        }
+        close(peer);
+        if (status != RKS_OK)
+            return status;
+    }
+    return RKS_OK;
+}
+
+static rks_status fetch_fd(rks_group *group, const struct sockaddr_un *address, int *fd,
+                           rks_error *err)
+{
+    int peer = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (peer < 0)
+        return rks_fail_errno(err, errno, "a Unix socket");
+    rks_status status = RKS_OK;
+    if (connect(peer, (const struct sockaddr *)address, sizeof(*address)) != 0)
+        status = rks_fail_errno(err, errno, "%.100s", address->sun_path);
+    else if (!same_user(peer))
+        status =
+            rks_fail(err, RKS_ERR_PEER, 0, "%.100s belongs to another user", address->sun_path);
+    if (status == RKS_OK)
+        status = wait_ready(group, peer, POLLIN, rks_now_ms() + group->silence_ms, err);
+    if (status == RKS_OK)
+        status = receive_fd(peer, fd, err);
+    close(peer);
+    return status;
+}
+
+static rks_status duplicate(int fd, int *shared, rks_error *err)
+{
+    int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (copy < 0)
+        return rks_fail_errno(err, errno, "duplicating a descriptor");
+    *shared = copy;
+    return RKS_OK;
+}
+
+/* What leaders tell: where to come, or, between threads, the descriptor's number. */
+typedef struct offer {
+    struct sockaddr_un address;
+    int fd;
+} offer;
+
+rks_status rks_group_share_fd(rks_group *group, int fd, int *shared, rks_error *err)
+{
+    door d = {.listener = -1};
+    offer mine = {.fd = fd}, theirs;
+    uint8_t *all = NULL;
+    uint64_t *offsets = NULL;
+    int got = -1;
+    bool leads = rks_group_is_leader(group), threads = rks_group_is_threads(group);
+    rks_status status = RKS_OK;
+    if (leads && !threads && node_ranks(group) > 1)
+        status = open_door(&d, (int)node_ranks(group), err);
+    mine.address = d.address;
+    status = rks_group_allgather(group, "sharing memory", status, &mine, sizeof(mine), &all,
+                                 &offsets, err);
+    if (status == RKS_OK) {
+        memcpy(&theirs, all + offsets[group->leaders[group->node_of[group->rank]]], sizeof(theirs));
+        if (leads || threads)
+            status = duplicate(theirs.fd, &got, err);
+        else
+            status = fetch_fd(group, &theirs.address, &got, err);
+        if (status == RKS_OK && d.listener >= 0)
+            status = hand_out(group, &d, fd, err);
+        status = rks_group_agree(group, "memory shared", status, err);
+    }
+    close_door(&d);
+    rks_free(all);
+    rks_free(offsets);
+    if (status != RKS_OK) {
+        if (got >= 0)
+            close(got);
+        return status;
+    }
+    *shared = got;
+    return RKS_OK;
+}
