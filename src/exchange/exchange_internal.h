@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * exchange_internal.h: what the dispatch and the backends share. */
+#ifndef RKS_EXCHANGE_EXCHANGE_INTERNAL_H
+#define RKS_EXCHANGE_EXCHANGE_INTERNAL_H
+
+#include "exchange/exchange.h"
+
+/* Senders of which a rank has a chunk on its way at once, and chunks that a rank sends at once. */
+enum { RKS_EXCHANGE_LANES = 4 };
+
+/* What all ranks know of an exchange, from the view of this one. */
+typedef struct rks_exchange_plan {
+    rks_group *group;
+    const rks_exchange_job *job;
+    uint32_t rank;
+    uint32_t size;
+    uint32_t chunk;     /* the smallest that a rank asked for */
+    uint32_t room;      /* bytes of the largest chunk that this rank receives */
+    uint32_t send_room; /* bytes of the largest chunk that this rank sends */
+    uint64_t *sizes;    /* of each rank's stream */
+    bool *wanted;       /* senders that this rank receives from; no empty streams */
+    bool *wanters;      /* ranks that receive from this one */
+    uint64_t *tokens;   /* what each rank's backend gave at prepare */
+    rks_exchange_stats stats;
+    bool stopped; /* not finished, because of an error that another rank brings */
+} rks_exchange_plan;
+
+/* A backend moves the streams of a plan. prepare runs on all ranks before run does on any, and
+ * close on all after run has ended on all, or after the group has failed. run returns this rank's
+ * own error; where it ends early for the sake of others it sets `stopped` and returns RKS_OK. */
+typedef struct rks_exchange_backend {
+    const char *name;
+    rks_status (*can)(rks_group *group, rks_error *err); /* RKS_ERR_UNSUPPORTED says why not */
+    rks_status (*prepare)(rks_exchange_plan *plan, void **state, uint64_t *token, rks_error *err);
+    rks_status (*run)(rks_exchange_plan *plan, void *state, rks_error *err);
+    void (*close)(rks_exchange_plan *plan, void *state); /* state is not NULL */
+} rks_exchange_backend;
+
+extern const rks_exchange_backend rks_exchange_local;
+extern const rks_exchange_backend rks_exchange_mpi;
+extern const rks_exchange_backend rks_exchange_pull;
+
+/* The next sender that is wanted, from rank + 1 on around; false behind the last. *cursor begins
+ * with 0. */
+bool rks_exchange_next(const rks_exchange_plan *plan, uint32_t *cursor, uint32_t *sender);
+/* Size of a sender's chunk at `offset`. */
+uint32_t rks_exchange_chunk(const rks_exchange_plan *plan, uint32_t sender, uint64_t offset);
+/* Hands a chunk to the sink. */
+rks_status rks_exchange_take(rks_exchange_plan *plan, uint32_t sender, uint64_t offset,
+                             const void *bytes, uint32_t size, rks_error *err);
+/* Between chunks and in waits: interrupted? Sets `stopped` where another rank has failed. */
+rks_status rks_exchange_look(rks_exchange_plan *plan, rks_error *err);
+
+#endif

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_exchange.c: ranks as threads (local and pull) and as processes (pull over TCP) get each
+ * other's streams, whole or not at all. */
+#include "exchange/exchange.h"
+
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "exchange_case.h"
+
+static const char *const backends[] = {"local", "pull"};
+static const exchange_case whole = {.chunk = 4096, .receivers = 0xff};
+
+static void run_threads(exchange_case *all, uint32_t ranks)
+{
+    rks_error err;
+    int code = 0;
+    alarm(60); /* nothing here may hang */
+    assert_ok(rks_launch_threads(ranks, case_main, all, &code, &err), &err);
+    alarm(0);
+}
+
+/* ---- what arrives ---------------------------------------------------------------------------- */
+
+/* Every shape on one group each: sizes, chunk. */
+typedef struct many_cases {
+    exchange_case *cases;
+    size_t count;
+} many_cases;
+
+static int run_many(const rks_bootstrap *bootstrap, void *user)
+{
+    many_cases *many = user;
+    rks_group *group = NULL;
+    rks_error err;
+    if (case_group(bootstrap, 0, &group, &err) != RKS_OK)
+        return 2;
+    int code = 0;
+    for (size_t i = 0; i < many->count; i++)
+        code |= case_run(bootstrap, group, &many->cases[i]);
+    rks_group_close(group);
+    return code;
+}
+
+enum { SHAPES = 6, CHUNKS = 4 };
+static const uint64_t shapes[SHAPES][CASE_RANKS] = {
+    {1000, 1, 4096, 0, 70001, 8191, 30000, 5}, /* uneven */
+    {0, 0, 0, 0, 0, 0, 0, 0},                  /* empty */
+    {0, 0, 0, 99999, 0, 0, 0, 0},              /* one sender */
+    {0, 20000, 20000, 20000, 20000, 20000, 20000, 0},
+    {4096, 4096, 4096, 4096, 4096, 4096, 4096, 4096},
+    {1, 1, 1, 1, 1, 1, 1, 1},
+};
+static const uint32_t chunks[CHUNKS] = {313, 4096, 65536, 1 << 20};
+
+static size_t make_shapes(exchange_case *cases, const char *backend)
+{
+    size_t count = 0;
+    for (int shape = 0; shape < SHAPES; shape++) {
+        for (int chunk = 0; chunk < CHUNKS; chunk++) {
+            exchange_case *made = &cases[count++];
+            *made = whole;
+            made->backend = backend;
+            made->chunk = chunks[chunk];
+            memcpy(made->sizes, shapes[shape], sizeof(made->sizes));
+        }
+    }
+    /* Two nodes of four: leaders receive, and skip what their node has. */
+    exchange_case *nodes = &cases[count++];
+    *nodes = cases[0];
+    nodes->receivers = 0x11;
+    nodes->skips[0] = 0x0f;
+    nodes->skips[4] = 0xf0;
+    exchange_case *nobody = &cases[count++];
+    *nobody = cases[0];
+    nobody->receivers = 0;
+    return count;
+}
+
+static void eight_threads_get_the_same_bytes(void **state)
+{
+    (void)state;
+    rks_error err;
+    for (int backend = 0; backend < 2; backend++) {
+        exchange_case *cases = calloc(SHAPES * CHUNKS + 2, sizeof(*cases));
+        many_cases many = {cases, make_shapes(cases, backends[backend])};
+        int code = -1;
+        alarm(60);
+        assert_ok(rks_launch_threads(8, run_many, &many, &code, &err), &err);
+        alarm(0);
+        for (size_t i = 0; i < many.count; i++)
+            case_check_good(&cases[i], 8, backends[backend]);
+        assert_int_equal(code, 0);
+        assert_int_equal(cases[many.count - 2].results[0].received, 70001 + 8191 + 30000 + 5);
+        assert_int_equal(cases[many.count - 2].results[1].received, 0);
+        free(cases);
+        assert_int_equal(rks_memory_in_use(), 0);
+    }
+}
+
+static void processes_get_the_same_bytes_over_tcp(void **state)
+{
+    (void)state;
+    rks_error err;
+    size_t size = (SHAPES * CHUNKS + 2) * sizeof(exchange_case);
+    exchange_case *cases =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(cases, MAP_FAILED);
+    many_cases many = {cases, make_shapes(cases, "auto")};
+    int code = -1;
+    alarm(60);
+    assert_ok(rks_launch(4, run_many, &many, &code, &err), &err);
+    alarm(0);
+    for (size_t i = 0; i < many.count; i++)
+        case_check_good(&cases[i], 4, "pull");
+    assert_int_equal(code, 0);
+    munmap(cases, size);
+}
+
+static void a_rank_alone_has_nothing_to_do(void **state)
+{
+    (void)state;
+    exchange_case all = whole;
+    all.backend = "auto";
+    all.sizes[0] = 10000;
+    run_threads(&all, 1);
+    case_check_good(&all, 1, all.results[0].used);
+}
+
+static void ranks_may_ask_for_different_chunks(void **state)
+{
+    (void)state;
+    exchange_case all = whole;
+    all.backend = "auto"; /* threads: local */
+    all.chunk = 0;        /* 4 MiB, more than the streams */
+    memcpy(all.sizes, shapes[0], sizeof(all.sizes));
+    all.chunk = 1 << 22;
+    run_threads(&all, 8);
+    case_check_good(&all, 8, "local");
+}
+
+static void staging_memory_does_not_grow_with_the_streams(void **state)
+{
+    (void)state;
+    for (int backend = 0; backend < 2; backend++) {
+        uint64_t peak[2];
+        for (int big = 0; big < 2; big++) {
+            exchange_case all = whole;
+            all.backend = backends[backend];
+            for (int rank = 0; rank < 4; rank++)
+                all.sizes[rank] = big ? 1 << 20 : 1 << 15;
+            run_threads(&all, 4);
+            case_check_good(&all, 4, backends[backend]);
+            peak[big] = 0;
+            for (int rank = 0; rank < 4; rank++) {
+                const rks_exchange_stats *stats = &all.results[rank].stats;
+                peak[big] = stats->peak_bytes > peak[big] ? stats->peak_bytes : peak[big];
+                uint64_t due = 3 * all.sizes[rank];
+                assert_true(stats->bytes_received >= due);
+                assert_true(stats->bytes_received <= due + due / 100 + 4096);
+                assert_true(stats->bytes_sent >= due);
+            }
+        }
+        uint64_t limit = 2 * 4 * (4096 + 64); /* four lanes in, four replies out */
+        assert_true(peak[0] >= 4096 && peak[0] <= limit);
+        assert_true(peak[1] >= 4096 && peak[1] <= limit);
+    }
+}
+
+/* ---- what fails ------------------------------------------------------------------------------ */
+
+static void a_failing_source_or_sink_ends_all_with_its_error(void **state)
+{
+    (void)state;
+    for (int backend = 0; backend < 2; backend++) {
+        for (uint32_t rank = 0; rank < 4; rank++) {
+            for (int sink = 0; sink < 2; sink++) {
+                exchange_case all = whole;
+                all.backend = backends[backend];
+                all.fault = sink ? FAULT_SINK : FAULT_SOURCE;
+                all.fault_rank = rank;
+                for (int i = 0; i < 4; i++)
+                    all.sizes[i] = 100000;
+                run_threads(&all, 4);
+                case_check_failed(&all, 4, sink ? RKS_ERR_IO : RKS_ERR_DATA, (int32_t)rank,
+                                  sink ? "the sink is full" : "the source is broken");
+                assert_int_equal(all.results[3].err.cause, sink ? 5 : 7);
+            }
+        }
+        assert_int_equal(rks_memory_in_use(), 0);
+    }
+}
+
+static void a_sender_that_receives_nothing_may_fail(void **state)
+{
+    (void)state;
+    for (int backend = 0; backend < 2; backend++) {
+        exchange_case all = whole;
+        all.backend = backends[backend];
+        all.receivers = 1;
+        all.fault = FAULT_SOURCE;
+        all.fault_rank = 3;
+        for (int i = 0; i < 4; i++)
+            all.sizes[i] = 100000;
+        run_threads(&all, 4);
+        case_check_failed(&all, 4, RKS_ERR_DATA, 3, "the source is broken");
+    }
+}
+
+static void a_rank_that_leaves_ends_the_others(void **state)
+{
+    (void)state;
+    for (int backend = 0; backend < 2; backend++) {
+        exchange_case all = whole;
+        all.backend = backends[backend];
+        all.silence_ms = 2000;
+        all.fault = FAULT_LEAVE;
+        all.fault_rank = 2;
+        for (int i = 0; i < 4; i++)
+            all.sizes[i] = 100000;
+        run_threads(&all, 4);
+        for (int i = 0; i < 4; i++)
+            if (i != 2)
+                assert_int_not_equal(all.results[i].status, RKS_OK);
+    }
+    assert_int_equal(rks_memory_in_use(), 0);
+}
+
+static void a_killed_process_ends_the_others(void **state)
+{
+    (void)state;
+    rks_error err;
+    exchange_case *all =
+        mmap(NULL, sizeof(*all), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(all, MAP_FAILED);
+    *all = whole;
+    all->backend = "pull";
+    all->silence_ms = 3000;
+    all->fault = FAULT_KILL;
+    all->fault_rank = 2;
+    for (int i = 0; i < 4; i++)
+        all->sizes[i] = 1 << 20;
+    int code = 0;
+    uint64_t begin_ms = rks_now_ms();
+    alarm(60);
+    assert_ok(rks_launch(4, case_main, all, &code, &err), &err);
+    alarm(0);
+    assert_true(rks_now_ms() - begin_ms < 20000);
+    assert_int_not_equal(code, 0);
+    for (int i = 0; i < 4; i++) {
+        if (i == 2)
+            continue;
+        if (strstr(all->results[i].err.text, "rank 2") == NULL)
+            print_error("rank %d: %s\n", i, all->results[i].err.text);
+        assert_true(all->results[i].status == RKS_ERR_PEER ||
+                    all->results[i].status == RKS_ERR_TIMEOUT);
+        assert_string_equal(all->results[i].wrong, "");
+    }
+    munmap(all, sizeof(*all));
+}
+
+static void a_backend_that_cannot_run_is_refused_on_all_ranks(void **state)
+{
+    (void)state;
+    exchange_case all = whole;
+    all.backend = "mpi";
+    run_threads(&all, 3);
+    case_check_failed(&all, 3, RKS_ERR_UNSUPPORTED, 0, "mpirun");
+    all = whole;
+    all.backend = "pull";
+    all.other_backend = "carrier pigeon";
+    run_threads(&all, 3);
+    case_check_failed(&all, 3, RKS_ERR_ARGUMENT, 1, "carrier pigeon");
+    all = whole;
+    all.backend = "pull";
+    all.other_backend = "local";
+    run_threads(&all, 3);
+    case_check_failed(&all, 3, RKS_ERR_ARGUMENT, -1, "ranks 0 and 1");
+}
+
+static int local_in_a_process(const rks_bootstrap *bootstrap, void *user)
+{
+    exchange_case *all = user;
+    case_main(bootstrap, user);
+    case_result *result = &all->results[bootstrap->rank];
+    return result->status == RKS_ERR_UNSUPPORTED && strstr(result->err.text, "threads") != NULL ? 0
+                                                                                                : 1;
+}
+
+static void local_is_refused_between_processes(void **state)
+{
+    (void)state;
+    rks_error err;
+    exchange_case all = whole;
+    all.backend = "local";
+    int code = -1;
+    alarm(60);
+    assert_ok(rks_launch(2, local_in_a_process, &all, &code, &err), &err);
+    alarm(0);
+    assert_int_equal(code, 0);
+}
+
+static atomic_int questions;
+
+static int interrupt_soon(void *user)
+{
+    (void)user;
+    return atomic_fetch_add(&questions, 1) > 40;
+}
+
+static void an_interrupt_ends_it(void **state)
+{
+    (void)state;
+    for (int backend = 0; backend < 2; backend++) {
+        exchange_case all = whole;
+        all.backend = backends[backend];
+        all.silence_ms = 2000;
+        all.chunk = 16;
+        for (int i = 0; i < 4; i++)
+            all.sizes[i] = 1 << 20;
+        atomic_store(&questions, 0);
+        rks_set_interrupt(interrupt_soon, NULL);
+        run_threads(&all, 4);
+        rks_set_interrupt(NULL, NULL);
+        for (int i = 0; i < 4; i++)
+            assert_int_not_equal(all.results[i].status, RKS_OK);
+    }
+    assert_int_equal(rks_memory_in_use(), 0);
+}
+
+/* ---- allocations ----------------------------------------------------------------------------- */
+
+typedef struct alloc_case {
+    exchange_case all;
+    long nth;
+} alloc_case;
+
+static int fail_one_allocation(const rks_bootstrap *bootstrap, void *user)
+{
+    alloc_case *failing = user;
+    rks_group *group = NULL;
+    rks_error err;
+    if (case_group(bootstrap, 2000, &group, &err) != RKS_OK)
+        return 2;
+    if (bootstrap->rank == 0)
+        rks_memory_fail_at(failing->nth);
+    case_run(bootstrap, group, &failing->all);
+    rks_group_close(group);
+    return 0;
+}
+
+static void each_failing_allocation_ends_all_alike(void **state)
+{
+    (void)state;
+    rks_error err;
+    for (int backend = 0; backend < 2; backend++) {
+        int passes = 0;
+        for (long nth = 1; passes < 3; nth++) {
+            assert_true(nth < 1000);
+            alloc_case failing = {whole, nth};
+            failing.all.backend = backends[backend];
+            for (int i = 0; i < 3; i++)
+                failing.all.sizes[i] = 10000;
+            int code = -1;
+            alarm(60);
+            assert_ok(rks_launch_threads(3, fail_one_allocation, &failing, &code, &err), &err);
+            alarm(0);
+            rks_memory_fail_at(0);
+            int good = 0;
+            for (int i = 0; i < 3; i++) {
+                good += failing.all.results[i].status == RKS_OK;
+                assert_string_equal(failing.all.results[i].wrong, "");
+            }
+            if (good != 0 && good != 3)
+                print_error("allocation %ld: %d of 3 ranks passed\n", nth, good);
+            assert_true(good == 0 || good == 3);
+            passes = good == 3 ? passes + 1 : 0;
+            assert_int_equal(rks_memory_in_use(), 0);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(processes_get_the_same_bytes_over_tcp),
+        cmocka_unit_test(a_killed_process_ends_the_others),
+        cmocka_unit_test(local_is_refused_between_processes),
+        cmocka_unit_test(eight_threads_get_the_same_bytes),
+        cmocka_unit_test(a_rank_alone_has_nothing_to_do),
+        cmocka_unit_test(ranks_may_ask_for_different_chunks),
+        cmocka_unit_test(staging_memory_does_not_grow_with_the_streams),
+        cmocka_unit_test(a_failing_source_or_sink_ends_all_with_its_error),
+        cmocka_unit_test(a_sender_that_receives_nothing_may_fail),
+        cmocka_unit_test(a_rank_that_leaves_ends_the_others),
+        cmocka_unit_test(a_backend_that_cannot_run_is_refused_on_all_ranks),
+        cmocka_unit_test(an_interrupt_ends_it),
+        cmocka_unit_test(each_failing_allocation_ends_all_alike),
+    };
+    return cmocka_run_group_tests_name("exchange", tests, NULL, NULL);
+}
