@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * exchange.h: a chunked all-gather of uneven byte streams: every sender's stream reaches every
- * receiver, in order, with memory bounded by two chunks a sender being received whatever the sizes.
- * What the bytes mean is the caller's business. All backends deliver the same bytes.
+ * receiver, in order. Staging memory is bounded whatever the sizes: a rank has a chunk of each of
+ * four senders on its way, and holds four chunks that it sends. What the bytes mean is the caller's
+ * business. All backends deliver the same bytes.
  *
  *   local  threads of one process: read straight from the sender's source
  *   mpi    tagged non-blocking messages through the MPI module
  *   pull   receivers ask senders for ranges through the engine (RKS_SERVICE_INDEX), receiver k
  * beginning with sender k + 1, four at a time: needs neither MPI nor a GPU
  *
- * A rank that fails (its source or sink returns an error) keeps taking part with a bad status until
- * the round ends; then all stop with its error: the call ends with rks_group_agree. */
+ * A rank that fails (its source or sink returns an error, or it is interrupted) tells those who
+ * wait for it to stop; then all stop with its error: the call ends with rks_group_agree. A rank
+ * that is lost ends the call through the group; with mpi also a chunk that does not come for T. */
 #ifndef RKS_EXCHANGE_EXCHANGE_H
 #define RKS_EXCHANGE_EXCHANGE_H
 
@@ -28,11 +30,11 @@ typedef struct rks_exchange_job {
     /* true: this rank does not need that sender's stream (its node has it). Same answer always. */
     bool (*skip)(void *user, uint32_t sender);
     void *user;
-    uint32_t chunk; /* bytes; 0: 4 MiB */
+    uint32_t chunk; /* bytes; 0: 4 MiB; the smallest of all ranks is taken, and at most 1 GiB */
 } rks_exchange_job;
 
 typedef struct rks_exchange_stats {
-    uint64_t bytes_received; /* this rank, headers included */
+    uint64_t bytes_received; /* this rank, heads of chunks included */
     uint64_t bytes_sent;
     uint64_t peak_bytes; /* staging memory */
 } rks_exchange_stats;

@@ -36,7 +36,8 @@ typedef struct case_result {
 typedef struct exchange_case {
     const char *backend;
     const char *other_backend; /* of rank 1, if not NULL */
-    uint32_t chunk;
+    uint32_t chunk;            /* the largest that may come */
+    uint32_t other_chunk;      /* what rank 1 asks for, if not 0; all others ask for 1 MiB more */
     uint64_t sizes[CASE_RANKS];
     uint32_t receivers;         /* bits */
     uint32_t skips[CASE_RANKS]; /* bits of the senders that a rank skips */
@@ -109,10 +110,10 @@ static inline rks_status case_write(void *user, uint32_t sender, uint64_t offset
 }
 
 /* This rank's part; its result is written, and returned as an exit code. */
-static inline int case_run(const rks_bootstrap *bootstrap, rks_group *group, exchange_case *all)
+static inline int case_run(rks_group *group, exchange_case *all)
 {
-    uint32_t ranks = bootstrap->size;
-    case_rank me = {.all = all, .rank = bootstrap->rank, .result = &all->results[bootstrap->rank]};
+    uint32_t ranks = rks_group_size(group), rank = rks_group_rank(group);
+    case_rank me = {.all = all, .rank = rank, .result = &all->results[rank]};
     *me.result = (case_result){0};
     rks_exchange_job job = {.size = all->sizes[me.rank],
                             .receives = (all->receivers >> me.rank & 1) != 0,
@@ -124,6 +125,8 @@ static inline int case_run(const rks_bootstrap *bootstrap, rks_group *group, exc
     for (uint32_t sender = 0; sender < ranks && job.receives; sender++)
         if (sender != me.rank && !case_skip(&me, sender))
             me.due += all->sizes[sender];
+    if (all->other_chunk != 0)
+        job.chunk = rank == 1 ? all->other_chunk : all->other_chunk + (1 << 20);
     const char *used = "";
     const char *backend = all->backend;
     if (me.rank == 1 && all->other_backend != NULL)
@@ -159,7 +162,7 @@ static inline int case_main(const rks_bootstrap *bootstrap, void *user)
         return 1;
     int code = 0;
     if (all->fault != FAULT_LEAVE || all->fault_rank != bootstrap->rank)
-        code = case_run(bootstrap, group, all);
+        code = case_run(group, all);
     rks_group_close(group);
     return code;
 }

@@ -41,7 +41,7 @@ static int run_many(const rks_bootstrap *bootstrap, void *user)
         return 2;
     int code = 0;
     for (size_t i = 0; i < many->count; i++)
-        code |= case_run(bootstrap, group, &many->cases[i]);
+        code |= case_run(group, &many->cases[i]);
     rks_group_close(group);
     return code;
 }
@@ -136,9 +136,8 @@ static void ranks_may_ask_for_different_chunks(void **state)
     (void)state;
     exchange_case all = whole;
     all.backend = "auto"; /* threads: local */
-    all.chunk = 0;        /* 4 MiB, more than the streams */
+    all.chunk = all.other_chunk = 777;
     memcpy(all.sizes, shapes[0], sizeof(all.sizes));
-    all.chunk = 1 << 22;
     run_threads(&all, 8);
     case_check_good(&all, 8, "local");
 }
@@ -348,7 +347,7 @@ static int fail_one_allocation(const rks_bootstrap *bootstrap, void *user)
         return 2;
     if (bootstrap->rank == 0)
         rks_memory_fail_at(failing->nth);
-    case_run(bootstrap, group, &failing->all);
+    case_run(group, &failing->all);
     rks_group_close(group);
     return 0;
 }
