@@ -154,7 +154,7 @@ rks_status rks_exchange_take(rks_exchange_plan *plan, uint32_t sender, uint64_t 
 
 rks_status rks_exchange_look(rks_exchange_plan *plan, rks_error *err)
 {
-    if (rks_group_failed(plan->group) || rks_group_must_stop(plan->group))
+    if (rks_group_must_stop(plan->group, NULL) != RKS_OK) /* also where the group has failed */
         plan->stopped = true;
     return rks_check_interrupt(err);
 }

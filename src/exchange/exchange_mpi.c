@@ -349,7 +349,7 @@ static rks_status look(rks_exchange_plan *plan, mpi_state *state, rks_error *err
         return RKS_OK;
     if (rks_group_failed(plan->group))
         return rks_fail(err, RKS_ERR_PEER, 0, "exchange: the group has failed");
-    if (state->stop_ms == 0 && rks_group_must_stop(plan->group))
+    if (state->stop_ms == 0 && rks_group_must_stop(plan->group, NULL) != RKS_OK)
         state->stop_ms = state->last_ms;
     if (state->stop_ms != 0 && state->last_ms - state->stop_ms > rks_group_silence_ms(plan->group))
         return rks_fail(err, RKS_ERR_TIMEOUT, 0, "exchange: ranks do not end it");

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "exchange/exchange_internal.h"
 #include "exchange_case.h"
 
 static const char *const backends[] = {"local", "pull"};
@@ -333,54 +334,81 @@ static void an_interrupt_ends_it(void **state)
 
 /* ---- allocations ----------------------------------------------------------------------------- */
 
-typedef struct alloc_case {
-    exchange_case all;
-    long nth;
-} alloc_case;
-
-static int fail_one_allocation(const rks_bootstrap *bootstrap, void *user)
-{
-    alloc_case *failing = user;
-    rks_group *group = NULL;
-    rks_error err;
-    if (case_group(bootstrap, 2000, &group, &err) != RKS_OK)
-        return 2;
-    if (bootstrap->rank == 0)
-        rks_memory_fail_at(failing->nth);
-    case_run(group, &failing->all);
-    rks_group_close(group);
-    return 0;
-}
-
-static void each_failing_allocation_ends_all_alike(void **state)
+static void each_failing_allocation_of_a_rank_alone_is_an_error(void **state)
 {
     (void)state;
     rks_error err;
+    rks_group_options options;
+    rks_group_options_default(&options);
+    rks_group *group = NULL;
+    assert_ok(rks_group_open(&options, &group, &err), &err);
+    long before = rks_memory_in_use();
+    bool passed = false;
+    for (long nth = 1; !passed; nth++) {
+        assert_true(nth < 100);
+        exchange_case all = whole;
+        all.backend = "pull";
+        all.sizes[0] = 10000;
+        rks_memory_fail_at(nth);
+        passed = case_run(group, &all) == 0;
+        rks_memory_fail_at(0);
+        if (!passed)
+            assert_int_equal(all.results[0].status, RKS_ERR_MEMORY);
+        if (rks_group_failed(group)) { /* it could not take its own result in */
+            rks_group_close(group);
+            assert_ok(rks_group_open(&options, &group, &err), &err);
+        }
+        assert_int_equal(rks_memory_in_use(), before);
+    }
+    rks_group_close(group);
+    assert_int_equal(rks_memory_in_use(), 0);
+}
+
+/* The view of rank 1 of four, all of which send and receive. */
+static void each_failing_allocation_of_a_backend_is_an_error(void **state)
+{
+    (void)state;
+    rks_error err;
+    rks_group_options options;
+    rks_group_options_default(&options);
+    rks_group *group = NULL;
+    assert_ok(rks_group_open(&options, &group, &err), &err);
+    long before = rks_memory_in_use();
+    const rks_exchange_backend *const both[] = {&rks_exchange_local, &rks_exchange_pull};
     for (int backend = 0; backend < 2; backend++) {
-        int passes = 0;
-        for (long nth = 1; passes < 3; nth++) {
-            assert_true(nth < 1000);
-            alloc_case failing = {whole, nth};
-            failing.all.backend = backends[backend];
-            for (int i = 0; i < 3; i++)
-                failing.all.sizes[i] = 10000;
-            int code = -1;
-            alarm(60);
-            assert_ok(rks_launch_threads(3, fail_one_allocation, &failing, &code, &err), &err);
-            alarm(0);
+        bool passed = false;
+        for (long nth = 1; !passed; nth++) {
+            assert_true(nth < 100);
+            rks_exchange_job job = {.size = 1000, .receives = true};
+            uint64_t sizes[4] = {1000, 1000, 1000, 1000};
+            bool wanted[4] = {true, false, true, true}, wanters[4] = {true, false, true, true};
+            rks_exchange_plan plan = {.group = group,
+                                      .job = &job,
+                                      .rank = 1,
+                                      .size = 4,
+                                      .chunk = 100,
+                                      .room = 100,
+                                      .send_room = 100,
+                                      .sizes = sizes,
+                                      .wanted = wanted,
+                                      .wanters = wanters};
+            void *prepared = NULL;
+            uint64_t token = 0;
+            rks_memory_fail_at(nth);
+            rks_status status = both[backend]->prepare(&plan, &prepared, &token, &err);
             rks_memory_fail_at(0);
-            int good = 0;
-            for (int i = 0; i < 3; i++) {
-                good += failing.all.results[i].status == RKS_OK;
-                assert_string_equal(failing.all.results[i].wrong, "");
+            passed = status == RKS_OK;
+            if (!passed) {
+                assert_int_equal(status, RKS_ERR_MEMORY);
+                assert_null(prepared);
+            } else {
+                assert_true(plan.stats.peak_bytes >= 100);
+                both[backend]->close(&plan, prepared);
             }
-            if (good != 0 && good != 3)
-                print_error("allocation %ld: %d of 3 ranks passed\n", nth, good);
-            assert_true(good == 0 || good == 3);
-            passes = good == 3 ? passes + 1 : 0;
-            assert_int_equal(rks_memory_in_use(), 0);
+            assert_int_equal(rks_memory_in_use(), before);
         }
     }
+    rks_group_close(group);
 }
 
 int main(void)
@@ -398,7 +426,8 @@ int main(void)
         cmocka_unit_test(a_rank_that_leaves_ends_the_others),
         cmocka_unit_test(a_backend_that_cannot_run_is_refused_on_all_ranks),
         cmocka_unit_test(an_interrupt_ends_it),
-        cmocka_unit_test(each_failing_allocation_ends_all_alike),
+        cmocka_unit_test(each_failing_allocation_of_a_rank_alone_is_an_error),
+        cmocka_unit_test(each_failing_allocation_of_a_backend_is_an_error),
     };
     return cmocka_run_group_tests_name("exchange", tests, NULL, NULL);
 }
