@@ -72,15 +72,22 @@ static void tell_neighbours(rks_group *group, enum message_kind kind, const void
 void rks_group_fail(rks_group *group, const rks_error *err, int64_t except)
 {
     pthread_mutex_lock(&group->mutex);
-    bool first = !group->failed;
-    if (first) {
-        group->failed = true;
-        group->failure = *err;
-        pthread_cond_broadcast(&group->cond);
-    }
+    bool first = !group->failing;
+    group->failing = true;
+    while (!first && !group->failed)
+        pthread_cond_wait(&group->cond, &group->mutex);
     pthread_mutex_unlock(&group->mutex);
-    if (first && group->engine != NULL)
+    if (!first)
+        return;
+    /* Told before it is known here: who knows it may close the group at once, and the neighbours
+     * would hear of that instead of the cause. */
+    if (group->engine != NULL)
         tell_neighbours(group, MESSAGE_FAILED, err, sizeof(*err), except);
+    pthread_mutex_lock(&group->mutex);
+    group->failed = true;
+    group->failure = *err;
+    pthread_cond_broadcast(&group->cond);
+    pthread_mutex_unlock(&group->mutex);
 }
 
 void rks_group_tell_stop(rks_group *group, uint64_t sequence, int64_t except)

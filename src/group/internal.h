@@ -59,6 +59,7 @@ struct rks_group {
     bool *left;                      /* by rank; guarded by mutex */
     char (*progress)[PROGRESS_SIZE]; /* by rank; guarded by mutex */
     uint64_t told_progress_ms;       /* guarded by mutex */
+    bool failing;                    /* the neighbours are being told; `failed` follows */
     bool failed;                     /* guarded by mutex */
     bool closing;                    /* guarded by mutex */
     rks_error failure;               /* guarded by mutex */

@@ -21,6 +21,8 @@
 #include "base/memory.h"
 #include "group/internal.h"
 
+enum { CAUSE_MS = 50 }; /* ends this close together are one event */
+
 /* How long the others may take to end themselves once a rank has failed; RKS_LAUNCH_GRACE_MS
  * changes it. */
 static uint64_t grace_ms(void)
@@ -171,10 +173,13 @@ static void note_end(watch *w, pid_t child, int how)
         atomic_store(&w->t->dead_signal, WTERMSIG(how));
         atomic_store(&w->t->dead, (int64_t)rank + 1);
     }
-    if (code != 0 && w->code == 0) {
+    /* Ends of one look come in any order: who was killed then is why others ended by themselves. */
+    uint64_t now_ms = rks_now_ms();
+    bool cause = WIFSIGNALED(how) && w->code < 128 && now_ms - w->failed_ms < CAUSE_MS;
+    if (code != 0 && (w->code == 0 || cause))
         w->code = code;
-        w->failed_ms = rks_now_ms();
-    }
+    if (code != 0 && w->failed_ms == 0)
+        w->failed_ms = now_ms;
 }
 
 static void signal_children(const watch *w, int number)

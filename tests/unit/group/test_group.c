@@ -163,7 +163,7 @@ static int stop_early(const rks_bootstrap *bootstrap, void *user)
     rks_status status = RKS_OK;
     (void)user;
     EXPECT(open_group(bootstrap, &group, &err) == RKS_OK);
-    EXPECT(rks_group_must_stop(group, &err) == RKS_OK);
+    EXPECT(rank != 3 || rks_group_must_stop(group, &err) == RKS_OK); /* others may hear at once */
     if (rank == 3)
         status = rks_fail(&err, RKS_ERR_IO, 5, "disk of rank 3");
     uint64_t until = rks_now_ms() + 20000;
