@@ -277,6 +277,10 @@ static rks_status connect_ranks(rks_group *group, const rks_group_options *optio
                                 err);
     if (status == RKS_OK && group->parent >= 0)
         status = rks_engine_keep(group->engine, (uint32_t)group->parent, err);
+    /* Each side speaks on a connection of its own: if the parent's were lost unnoticed, a result on
+     * it would be waited for without end. */
+    for (uint32_t i = 0; i < group->child_count && status == RKS_OK; i++)
+        status = rks_engine_keep(group->engine, group->children[i], err);
     return status == RKS_OK ? rks_group_agree(group, "group", RKS_OK, err) : status;
 }
 
