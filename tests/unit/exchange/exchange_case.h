@@ -21,6 +21,7 @@ typedef enum case_fault {
     FAULT_SOURCE, /* at half of its stream */
     FAULT_SINK,   /* at half of what it receives */
     FAULT_KILL,   /* its source kills its process */
+    FAULT_STOP,   /* its source stops its process */
     FAULT_LEAVE,  /* its thread ends instead of taking part */
 } case_fault;
 
@@ -73,6 +74,8 @@ static inline rks_status case_read(void *user, uint64_t offset, void *bytes, siz
             return rks_fail(err, RKS_ERR_DATA, 7, "the source is broken");
         if (me->all->fault == FAULT_KILL)
             kill(getpid(), SIGKILL);
+        if (me->all->fault == FAULT_STOP)
+            kill(getpid(), SIGSTOP);
     }
     for (size_t i = 0; i < size; i++)
         ((uint8_t *)bytes)[i] = case_byte(me->rank, offset + i);

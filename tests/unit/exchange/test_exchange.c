@@ -364,6 +364,61 @@ static void each_failing_allocation_of_a_rank_alone_is_an_error(void **state)
     assert_int_equal(rks_memory_in_use(), 0);
 }
 
+typedef struct alloc_case {
+    exchange_case all;
+    long nth;
+} alloc_case;
+
+static int fail_one_allocation(const rks_bootstrap *bootstrap, void *user)
+{
+    alloc_case *failing = user;
+    rks_group *group = NULL;
+    rks_error err;
+    if (case_group(bootstrap, 2000, &group, &err) != RKS_OK)
+        return 2;
+    /* All are connected when rank 0 begins. */
+    rks_status status = rks_group_agree(group, "test: first", RKS_OK, &err);
+    if (status == RKS_OK)
+        status = rks_group_agree(group, "test: second", RKS_OK, &err);
+    if (status == RKS_OK) {
+        if (bootstrap->rank == 0)
+            rks_memory_fail_at(failing->nth);
+        case_run(group, &failing->all);
+    }
+    rks_group_close(group);
+    return status == RKS_OK ? 0 : 2;
+}
+
+/* Any rank's, and also those of engine and group: then it may end differently on each, but it ends,
+ * and no rank has wrong bytes. */
+static void each_failing_allocation_ends_all(void **state)
+{
+    (void)state;
+    rks_error err;
+    for (int backend = 0; backend < 2; backend++) {
+        int passes = 0;
+        for (long nth = 1; passes < 3; nth++) {
+            assert_true(nth < 1000);
+            alloc_case failing = {whole, nth};
+            failing.all.backend = backends[backend];
+            for (int i = 0; i < 3; i++)
+                failing.all.sizes[i] = 10000;
+            int code = -1;
+            alarm(60);
+            assert_ok(rks_launch_threads(3, fail_one_allocation, &failing, &code, &err), &err);
+            alarm(0);
+            rks_memory_fail_at(0);
+            int good = 0;
+            for (int i = 0; i < 3; i++) {
+                good += failing.all.results[i].status == RKS_OK;
+                assert_string_equal(failing.all.results[i].wrong, "");
+            }
+            passes = good == 3 ? passes + 1 : 0;
+            assert_int_equal(rks_memory_in_use(), 0);
+        }
+    }
+}
+
 /* The view of rank 1 of four, all of which send and receive. */
 static void each_failing_allocation_of_a_backend_is_an_error(void **state)
 {
@@ -428,6 +483,7 @@ int main(void)
         cmocka_unit_test(an_interrupt_ends_it),
         cmocka_unit_test(each_failing_allocation_of_a_rank_alone_is_an_error),
         cmocka_unit_test(each_failing_allocation_of_a_backend_is_an_error),
+        cmocka_unit_test(each_failing_allocation_ends_all),
     };
     return cmocka_run_group_tests_name("exchange", tests, NULL, NULL);
 }
