@@ -11,12 +11,16 @@
 #include "base/error.h"
 #include "fetch/wire.h"
 
-enum { PREFETCH_TOTAL = 256 << 10, PREFETCH_RECORD = 1024, CACHE_LINE = 64, PIECE = 64 };
+enum { AHEAD = 4, PREFETCH_RECORD = 1024, CACHE_LINE = 64, PIECE = 64 };
 
-static void prefetch_record(const rks_record_view *view)
+/* Asks for what rks_shard_locate_many has not asked for yet; only of local samples. */
+static void prefetch_record(const rks_fetcher *fetcher, const rks_wanted *wanted,
+                            const rks_record_view *view)
 {
+    if (fetcher->shards[wanted->shard] == NULL)
+        return;
     size_t size = view->record_size < PREFETCH_RECORD ? view->record_size : PREFETCH_RECORD;
-    for (size_t at = CACHE_LINE; at < size; at += CACHE_LINE)
+    for (size_t at = 2 * CACHE_LINE; at < size; at += CACHE_LINE)
         __builtin_prefetch(view->record + at);
 }
 
@@ -54,11 +58,15 @@ static rks_status locate_piece(rks_batch *batch, size_t first, uint64_t todo, rk
             rows[count++] = batch->wanted[first + i].row;
             same |= left & -left;
         }
-        rks_status status =
-            rks_shard_locate_many(batch->fetcher->shards[shard], rows, count, views, &inner);
+        /* Most often they are all of one shard, side by side in the batch. */
+        bool together = (same & (same + 1)) == 0;
+        rks_status status = rks_shard_locate_many(batch->fetcher->shards[shard], rows, count,
+                                                  together ? &batch->views[first] : views, &inner);
         if (status != RKS_OK)
             return find_culprit(batch, first, same, &inner, err);
         todo &= ~same;
+        if (together)
+            continue;
         for (size_t i = 0; same != 0; same &= same - 1)
             batch->views[first + (size_t)__builtin_ctzll(same)] = views[i++];
     }
@@ -80,8 +88,6 @@ static rks_status locate_all(rks_batch *batch, size_t *size, rks_error *err)
             return status;
         for (; local != 0; local &= local - 1) {
             const rks_record_view *view = &batch->views[first + (size_t)__builtin_ctzll(local)];
-            if (end < PREFETCH_TOTAL)
-                prefetch_record(view);
             size_t place = rks_fetch_record_place(end, view);
             if (place < end || __builtin_add_overflow(place, view->record_size, &end))
                 return rks_fail(err, RKS_ERR_MEMORY, 0, "the samples of a batch exceed the memory");
@@ -113,6 +119,8 @@ static rks_status copy_all(rks_batch *batch, uint8_t *data, uint64_t *bytes, rks
         const rks_wanted *wanted = &batch->wanted[i];
         if (fetcher->shards[wanted->shard] == NULL)
             continue;
+        if (i + AHEAD < batch->count)
+            prefetch_record(fetcher, &batch->wanted[i + AHEAD], &batch->views[i + AHEAD]);
         rks_record_view *view = &batch->views[i], in_map = *view;
         size_t place = rks_fetch_record_place(end, view);
         uint8_t *copy = data + place;
