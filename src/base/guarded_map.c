@@ -28,6 +28,9 @@ enum { CHUNK_SLOTS = 64 };
 /* The kernel gives a process about 65,000 separate mappings, and each replaced page may cost two.
  * So a file with many bad pages is given up in larger pieces. */
 enum { SINGLE_PAGES = 1024, SINGLE_PIECES = 8192, PIECE_SIZE = 1 << 20 };
+/* Up to so many pages are faulted in one by one, without asking the kernel for all of them first.
+ */
+enum { FEW_PAGES = 4 };
 
 typedef struct chunk {
     rks_guarded_map slots[CHUNK_SLOTS];
@@ -309,8 +312,11 @@ bool rks_guarded_map_touch(const rks_guarded_map *map, const void *at, size_t si
     if (!page_range(map, at, size, &first, &last))
         return size == 0;
     size_t page = atomic_load_explicit(&page_size, memory_order_relaxed);
-    madvise((void *)(uintptr_t)(map->bytes + first * page), (last - first + 1) * page,
-            MADV_WILLNEED);
+    /* The fault of a single page reads its neighbours too, and the call costs more than warm pages.
+     */
+    if (last - first >= FEW_PAGES)
+        madvise((void *)(uintptr_t)(map->bytes + first * page), (last - first + 1) * page,
+                MADV_WILLNEED);
     for (uint64_t p = first; p <= last; p++)
         (void)*(const volatile uint8_t *)(map->bytes + p * page);
     return !rks_guarded_map_faulted(map, at, size);
