@@ -213,15 +213,16 @@ void rks_fetch_wake(rks_fetch *fetch)
     pthread_cond_broadcast(&fetch->changed);
 }
 
-/* A piece was worked on, with this end. The mutex is held. */
-static void finish_piece(rks_fetch *fetch, rks_batch_block *block, rks_status status,
-                         const rks_error *err)
+void rks_fetch_finish(rks_fetch *fetch, rks_batch_block **block, uint64_t remote_bytes,
+                      const rks_error *err)
 {
-    if (status != RKS_OK) {
+    if (block == NULL) {
         rks_fetch_set_failed(fetch, err);
         return;
     }
-    rks_batch_add(fetch->batch, block);
+    rks_batch_add(fetch->batch, *block);
+    *block = NULL; /* the batch's now */
+    fetch->remote_bytes += remote_bytes;
     if (--fetch->pieces == 0)
         pthread_cond_broadcast(&fetch->changed);
 }
@@ -237,7 +238,7 @@ static void do_local(rks_fetch *fetch)
     rks_status status = rks_fetch_copy_local(fetch->batch, &block, &bytes, &err);
     pthread_mutex_lock(&fetcher->mutex);
     fetch->local_bytes += bytes;
-    finish_piece(fetch, block, status, &err);
+    rks_fetch_finish(fetch, status == RKS_OK ? &block : NULL, 0, &err);
 }
 
 static void do_arrived(rks_fetch *fetch)
@@ -251,10 +252,7 @@ static void do_arrived(rks_fetch *fetch)
     pthread_mutex_unlock(&fetcher->mutex);
     rks_status status = rks_fetch_check_reply(ask, &bytes, &err);
     pthread_mutex_lock(&fetcher->mutex);
-    fetch->remote_bytes += bytes;
-    finish_piece(fetch, ask->reply, status, &err);
-    if (status == RKS_OK)
-        ask->reply = NULL; /* the batch's now */
+    rks_fetch_finish(fetch, status == RKS_OK ? &ask->reply : NULL, bytes, &err);
     rks_ask_free(ask);
 }
 

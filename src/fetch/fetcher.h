@@ -108,10 +108,14 @@ rks_ask *rks_fetch_unqueue(rks_fetcher *fetcher, const rks_fetch *fetch);
 void rks_ask_free(rks_ask *asks);
 
 /* ---- fetcher.c ---- */
-/* The mutex is held for these three. */
+/* The mutex is held for these four. */
 bool rks_fetch_is_over(const rks_fetch *fetch);
 void rks_fetch_set_failed(rks_fetch *fetch, const rks_error *err);
-void rks_fetch_wake(rks_fetch *fetch);    /* a piece has come that somebody must work on */
+void rks_fetch_wake(rks_fetch *fetch); /* a piece has come that somebody must work on */
+/* The end of a piece: the batch takes *block over, or, where `block` is NULL, the fetch has failed.
+ */
+void rks_fetch_finish(rks_fetch *fetch, rks_batch_block **block, uint64_t remote_bytes,
+                      const rks_error *err);
 void rks_fetch_release(rks_fetch *fetch); /* no lock is held, or it is not the last one */
 void rks_fetcher_release(rks_fetcher *fetcher);
 

@@ -17,6 +17,8 @@
 #include "base/memory.h"
 #include "fetch/wire.h"
 
+enum { CHECK_AT_ONCE = 128 << 10 }; /* bytes of a reply */
+
 /* A sample that must be asked for. */
 typedef struct spot {
     uint32_t owner, shard, row, at;
@@ -344,10 +346,42 @@ static rks_status ask_rest(const rks_ask *ask, size_t served, rks_ask **rest, rk
     return status;
 }
 
-static void ask_answered(rks_ask *ask)
+/* What the reply leaves to do is handed on, or done: a small one is still in the processor's cache,
+ * and checking it costs less than waking another thread. */
+static void take_reply(rks_ask *ask, size_t served, rks_ask *rest)
 {
     rks_fetch *fetch = ask->fetch;
     rks_fetcher *fetcher = fetch->fetcher;
+    bool small = ask->reply->size <= CHECK_AT_ONCE;
+    uint64_t bytes = 0;
+    rks_error err;
+    rks_status status = RKS_OK;
+    ask->count = served;
+    if (small)
+        status = rks_fetch_check_reply(ask, &bytes, &err);
+    pthread_mutex_lock(&fetcher->mutex);
+    note_owner_answers(fetcher, ask->owner);
+    bool over = fetcher->closing || rks_fetch_is_over(fetch);
+    if (!over && rest != NULL) {
+        fetch->pieces++;
+        enqueue(fetcher, rest);
+        rest = NULL;
+    }
+    if (!over && small) {
+        rks_fetch_finish(fetch, status == RKS_OK ? &ask->reply : NULL, bytes, &err);
+    } else if (!over) {
+        ask->next = fetch->arrived;
+        fetch->arrived = ask;
+        ask = NULL;
+        rks_fetch_wake(fetch);
+    }
+    pthread_mutex_unlock(&fetcher->mutex);
+    rks_ask_free(rest);
+    rks_ask_free(ask);
+}
+
+static void ask_answered(rks_ask *ask)
+{
     rks_ask *rest = NULL;
     rks_error err;
     size_t served = 0;
@@ -359,28 +393,10 @@ static void ask_answered(rks_ask *ask)
             rks_fetch_reply_check(ask->reply->data, ask->reply->size, ask->count, &served, &err);
     if (status == RKS_OK && served < ask->count)
         status = ask_rest(ask, served, &rest, &err);
-    if (status != RKS_OK) {
+    if (status == RKS_OK)
+        take_reply(ask, served, rest);
+    else
         give_up(ask, &err);
-        return;
-    }
-    pthread_mutex_lock(&fetcher->mutex);
-    note_owner_answers(fetcher, ask->owner);
-    bool over = fetcher->closing || rks_fetch_is_over(fetch);
-    if (!over) {
-        ask->count = served;
-        ask->next = fetch->arrived;
-        fetch->arrived = ask;
-        if (rest != NULL) {
-            fetch->pieces++;
-            enqueue(fetcher, rest);
-        }
-        rks_fetch_wake(fetch);
-    }
-    pthread_mutex_unlock(&fetcher->mutex);
-    if (over) {
-        rks_ask_free(rest);
-        rks_ask_free(ask);
-    }
 }
 
 static void reply_done(void *user, const rks_error *err)

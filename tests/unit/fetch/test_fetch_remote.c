@@ -421,6 +421,8 @@ static void *read_much(void *user)
         rks_batch *batch = NULL;
         rks_fetch *fetch = NULL;
         draw_ids(ids, 64, r->number * 1000 + i);
+        for (size_t k = 0; i % 4 == 3 && k < 64; k++)
+            ids[k] = 5 + 37 * (ids[k] % 32); /* wide ones: replies that workers or waiters check */
         world_wanted_many(&w, ids, 64, wanted);
         if (i % 3 == 0)
             r->bad = rks_fetcher_fetch(r->fetcher, wanted, 64, &batch, NULL) != RKS_OK;
