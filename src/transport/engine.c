@@ -461,7 +461,8 @@ static rks_status open_address(rks_engine *engine, rks_error *err)
 static rks_status start_thread(rks_engine *engine, rks_error *err)
 {
     sigset_t all, before;
-    sigfillset(&all);
+    sigfillset(&all); /* signals are for the program; faults of maps that we serve from are ours */
+    sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&engine->thread, NULL, engine_thread, engine);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
