@@ -100,7 +100,17 @@ static rks_status find_shard(const rks_fetch_server *server, const rks_fetch_gro
     return RKS_OK;
 }
 
-/* Finds the rows of a piece, waits for their pages, and adds them as far as there is room. */
+/* Waits for the pages of a row that was found, and adds it if there is room. */
+static rks_status fill_row(const rks_shard *shard, uint64_t row, const rks_record_view *view,
+                           answer *reply, bool *full, rks_error *err)
+{
+    rks_shard_touch(shard, view);
+    if (rks_shard_faulted(shard, view->record, view->record_size))
+        return rks_shard_read_failed(shard, row, view, err);
+    *full = !add_record(reply, view);
+    return RKS_OK;
+}
+
 static rks_status fill_rows(const rks_shard *shard, const uint8_t *rows, size_t count,
                             answer *reply, bool *full, rks_error *err)
 {
@@ -108,13 +118,13 @@ static rks_status fill_rows(const rks_shard *shard, const uint8_t *rows, size_t 
     rks_record_view views[PIECE];
     for (size_t i = 0; i < count; i++)
         numbers[i] = rks_load_u32(rows + i * 4);
-    rks_status status = rks_shard_locate_many(shard, numbers, count, views, err);
+    bool found = rks_shard_locate_many(shard, numbers, count, views, NULL) == RKS_OK;
+    rks_status status = RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < count && !*full; i++) {
-        rks_shard_touch(shard, &views[i]);
-        if (rks_shard_faulted(shard, views[i].record, views[i].record_size))
-            status = rks_shard_read_failed(shard, numbers[i], &views[i], err);
-        else
-            *full = !add_record(reply, &views[i]);
+        if (!found) /* those before the one that is bad are good */
+            status = rks_shard_locate(shard, numbers[i], &views[i], err);
+        if (status == RKS_OK)
+            status = fill_row(shard, numbers[i], &views[i], reply, full, err);
     }
     return status;
 }
@@ -131,6 +141,8 @@ static rks_status fill_group(const rks_fetch_server *server, const rks_fetch_gro
     return status;
 }
 
+/* A row that cannot be had ends the reply before it. The requester asks again for what is missing,
+ * and learns what is wrong with the first row of a request: so it knows which one is meant. */
 static rks_status fill(const rks_fetch_server *server, const uint8_t *body, uint32_t groups,
                        answer *reply, rks_error *err)
 {
@@ -142,7 +154,7 @@ static rks_status fill(const rks_fetch_server *server, const uint8_t *body, uint
         at = rks_fetch_get_group(at, &group);
         status = fill_group(server, &group, reply, &full, err);
     }
-    return status;
+    return reply->served != 0 ? RKS_OK : status;
 }
 
 static answer *create_answer(rks_fetch_server *server, uint32_t rows, rks_error *err)

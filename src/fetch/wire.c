@@ -22,7 +22,8 @@
  * A record's place makes its payload's offset in the reply a multiple of 8, or of 64 where the
  * record asks for it; so a reply that is received at an address divisible by 64 can be used
  * where it lies. An owner puts at most 16 MiB into a reply unless its first record is larger,
- * and serves at least one record; the requester asks again for the rest.
+ * and serves at least one record; the requester asks again for the rest. A row that cannot be
+ * served ends a reply before it; as the first of a request it is answered with an error.
  *
  * A reply holds no claim that the requester relies on: it parses each record, and compares it
  * with the length and the key hash of its own index, the shard's id and the row it asked for. */
