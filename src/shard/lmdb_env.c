@@ -201,7 +201,9 @@ rks_status rks_lmdb_put(rks_lmdb *env, rks_lmdb_db db, const void *key, size_t k
 {
     uint64_t room = rks_round_up(size + PAGE_HEADER, env->page_size) + env->page_size;
     rks_status status = RKS_OK;
-    if (env->txn != NULL && env->used + env->pending + room + MAP_SLACK > env->map_size)
+    /* A unit's record may take more of the slack, so that it stays with its last block. */
+    uint64_t slack = db == RKS_LMDB_UNITS ? MAP_SLACK / 2 : MAP_SLACK;
+    if (env->txn != NULL && env->used + env->pending + room + slack > env->map_size)
         status = rks_lmdb_commit(env, err);
     if (status == RKS_OK && env->txn == NULL)
         status = begin(env, room, err);
