@@ -67,18 +67,21 @@ static rks_status offer(job *at, const rks_value *values, rks_error *err)
     return status;
 }
 
-/* What becomes of a row that ended with `status` and *err: skipped and listed, or the unit's end
- * with its place in front. `line` is false for a file of a folder. */
+/* What becomes of a row that ended with `status` and *err: skipped and listed, or the unit's end.
+ * Its place goes in front where the row is to blame, or a callback that saw it; not where the disk
+ * is full. `line` is false for a file of a folder. */
 static rks_status settle(job *at, const rks_input_file *file, bool line, rks_status status,
                          rks_error *err)
 {
-    if (status != RKS_OK && line)
+    bool callback = rks_selector_callback_failed(at->selector);
+    if (status == RKS_OK || (status != RKS_ERR_DATA && !callback))
+        return status;
+    rks_error inner = *err;
+    if (line)
         rks_fail_at_row(err, file->path, at->first_row + at->rows);
-    else if (status != RKS_OK) {
-        rks_error inner = *err;
+    else
         rks_fail(err, status, inner.cause, "%s: %s", file->path, inner.text);
-    }
-    if (status != RKS_ERR_DATA || !at->skip_bad || rks_selector_callback_failed(at->selector))
+    if (callback || !at->skip_bad)
         return status;
     at->bad++;
     if (at->bad_list->size + strlen(err->text) + 1 > BAD_ROOM)

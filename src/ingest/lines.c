@@ -214,19 +214,20 @@ rks_status rks_lines_count(const rks_input_file *file, uint64_t offset, uint64_t
     rks_status status = rks_input_file_open(file, &fd, err);
     if (status != RKS_OK)
         return status;
-    data = rks_alloc_raw(CHUNK, 1, err);
+    uint64_t end = offset + size;
+    uint64_t at = offset == 0 ? 0 : offset - 1;
+    size_t room = size < CHUNK ? (size_t)size + 1 : CHUNK;
+    data = rks_alloc_raw(room, 1, err);
     if (data == NULL) {
         status = RKS_ERR_MEMORY;
         goto out;
     }
-    uint64_t end = offset + size;
-    uint64_t at = offset == 0 ? 0 : offset - 1;
     while (at + 1 < end) {
         size_t got = 0;
         uint64_t want = end - 1 - at;
         status = rks_check_interrupt(err);
         if (status == RKS_OK)
-            status = rks_input_file_read(file, fd, at, data, want < CHUNK ? (size_t)want : CHUNK,
+            status = rks_input_file_read(file, fd, at, data, want < room ? (size_t)want : room,
                                          &got, err);
         if (status != RKS_OK)
             goto out;
