@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * make_seeds.c: DIRECTORY/TARGET/...: inputs for the fuzz targets to begin with, cut from shards
+ * that the writer makes. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "shard/block.h"
+#include "support/check.h"
+#include "support/shards.h"
+
+static const char *out;
+
+static void put(const char *target, const char *name, const void *bytes, size_t size)
+{
+    char path[512];
+    rks_error err;
+    snprintf(path, sizeof(path), "%s/%s", out, target);
+    assert_ok(rks_directory_make(path, &err), &err);
+    snprintf(path, sizeof(path), "%s/%s/%s", out, target, name);
+    assert_ok(rks_file_replace(path, bytes, size, &err), &err);
+}
+
+/* A first byte that says schema 0 and `what`, then bytes. */
+static void put_record(const char *name, unsigned what, const void *bytes, size_t size)
+{
+    uint8_t *input = malloc(size + 1);
+    assert_non_null(input);
+    input[0] = (uint8_t)(4 * what);
+    memcpy(input + 1, bytes, size);
+    put("record", name, input, size + 1);
+    free(input);
+}
+
+static void make(void **state)
+{
+    (void)state;
+    char *directory = shards_directory();
+    static const char *const names[] = {"a", "b"};
+    for (int i = 0; i < 2; i++) {
+        shards_recipe recipe = {.first = 100 * (uint64_t)i,
+                                .samples = 5 + 60 * (uint64_t)i,
+                                .first_unit = 3 * (uint64_t)i,
+                                .size_most = 50,
+                                .wide_every = 40,
+                                .index = true};
+        shards_write(directory, names[i], &recipe);
+    }
+    shards_commit(directory, names, 2);
+    size_t size = 0;
+    uint8_t *bytes = shards_load(directory, "a.json", &size);
+    put("manifest", "a", bytes, size);
+    free(bytes);
+    bytes = shards_load(directory, "b.json", &size);
+    put("manifest", "b", bytes, size);
+    free(bytes);
+    bytes = shards_load(directory, "dataset.json", &size);
+    put("dataset", "two", bytes, size);
+    free(bytes);
+
+    rks_error err;
+    rks_shard *shard = shards_open(directory, "a");
+    rks_record_view view;
+    assert_ok(rks_shard_locate(shard, 0, &view, &err), &err);
+    const uint8_t *block = view.record - rks_record_place(RKS_BLOCK_HEADER, view.align);
+    put_record("block", 0, block, RKS_BLOCK_HEADER + (size_t)rks_load_u64(block + 32));
+    put_record("payload", 1, view.payload, view.payload_size);
+    put_record("record", 2, view.record, view.record_size);
+    rks_shard_close(shard);
+    put("shard", "one", "\0\1\2\0\3", 5);
+    put("shard", "two", "\0\1\2\0\3\0\100\0\0\377", 10);
+    shards_directory_remove(directory);
+}
+
+int main(int count, char **arguments)
+{
+    if (count != 2)
+        return 2;
+    out = arguments[1];
+    const struct CMUnitTest tests[] = {cmocka_unit_test(make)};
+    return cmocka_run_group_tests_name("seeds", tests, NULL, NULL) == 0 ? 0 : 1;
+}
