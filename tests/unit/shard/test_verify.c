@@ -17,7 +17,7 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { FLIP_STEP = 997, SMALL_STEP = 7 };
 #else
-enum { FLIP_STEP = 3, SMALL_STEP = 1 };
+enum { FLIP_STEP = 5, SMALL_STEP = 1 };
 #endif
 
 enum { MIB = 1 << 20 };
@@ -394,6 +394,34 @@ static void a_shard_of_another_build_in_its_place_is_found(void **state)
     assert_true(kept_has("b.json", "shard id"));
 }
 
+/* dataset.json is sound by itself, and so is the shard: they do not belong together. */
+static void a_dataset_that_tells_of_other_units_is_found(void **state)
+{
+    (void)state;
+    shards_recipe recipe = {.samples = 50, .units = 4};
+    shards_write(directory, "a", &recipe);
+    static const char *const names[] = {"a"};
+    shards_commit(directory, names, 1);
+    size_t size = 0;
+    rks_dataset *dataset = NULL;
+    char *text = (char *)shards_load(directory, "dataset.json", &size);
+    assert_ok(rks_dataset_decode(text, size, "dataset.json", &dataset, &err), &err);
+    dataset->units[2].summary.digest.low ^= 1;
+    dataset->id = rks_dataset_fold(dataset->units, dataset->unit_count, dataset->schema);
+    assert_ok(rks_dataset_commit(directory, dataset, &err), &err);
+    assert_int_equal(verify(directory, RKS_VERIFY_FAST), 1);
+    assert_true(kept_has("a.json", "unit 2"));
+    dataset->units[2].summary.digest.low ^= 1;
+    dataset->shards[0].bytes++;
+    dataset->units[0].summary.bytes++;
+    dataset->id = rks_dataset_fold(dataset->units, dataset->unit_count, dataset->schema);
+    assert_ok(rks_dataset_commit(directory, dataset, &err), &err);
+    assert_true(verify(directory, RKS_VERIFY_FAST) > 0);
+    assert_true(kept_has("a.json", "byte count"));
+    rks_dataset_free(dataset);
+    free(text);
+}
+
 static void links_fifos_and_folders_are_findings(void **state)
 {
     (void)state;
@@ -571,6 +599,7 @@ int main(void)
         VERIFY_TEST(zeroed_and_moved_pages_are_found),
         VERIFY_TEST(missing_and_unlisted_files_are_named),
         VERIFY_TEST(a_shard_of_another_build_in_its_place_is_found),
+        VERIFY_TEST(a_dataset_that_tells_of_other_units_is_found),
         VERIFY_TEST(links_fifos_and_folders_are_findings),
         VERIFY_TEST(a_crafted_file_costs_no_more_than_its_size),
         VERIFY_TEST(lmdb_pages_that_lead_astray_end_no_process_but_the_child),
