@@ -381,7 +381,7 @@ static void the_end_of_the_engine_ends_the_wait(void **state)
     rks_batch *batch = NULL;
     rks_wanted wanted[COUNT];
     rks_fetch *started = NULL;
-    rks_fetcher *fetcher = open_fetcher(HOSTILE_ONLY);
+    rks_fetcher *fetcher = open_fetcher(HOSTILE_FIRST); /* the other owner cannot be asked then */
     the_trick = TRICK_HOLD;
     world_wanted_many(&w, IDS, COUNT, wanted);
     assert_ok(rks_fetcher_start(fetcher, wanted, COUNT, &started, &err), &err);
