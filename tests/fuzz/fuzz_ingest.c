@@ -5,14 +5,12 @@
  *   1  the rest is a line for a schema with every kind of column; what is taken must encode
  *   2  a byte of unit size, then a file: its lines are cut, counted, inferred, merged and read with
  *      what was inferred; the lines of all units together are the lines of the whole */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "fuzz.h"
+
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
-#include "base/memory.h"
 #include "ingest/ingest.h"
 #include "ingest/lines.h"
 #include "ingest/row.h"
@@ -28,21 +26,15 @@ static const char ROW[] =
 
 static rks_schema *schema;
 
-static void must(bool good)
-{
-    if (!good)
-        abort();
-}
-
 static void fuzz_where(const char *text)
 {
     rks_where *where = NULL;
     rks_row *row = NULL;
     bool keep = false;
     if (rks_where_parse(schema, text, &where, NULL) == RKS_OK) {
-        must(rks_row_create(schema, false, &row, NULL) == RKS_OK);
-        must(rks_row_parse(row, (const uint8_t *)ROW, strlen(ROW), NULL) == RKS_OK);
-        must(rks_where_test(where, row->values, &keep, NULL) == RKS_OK);
+        FUZZ_CHECK(rks_row_create(schema, false, &row, NULL) == RKS_OK);
+        FUZZ_CHECK(rks_row_parse(row, (const uint8_t *)ROW, strlen(ROW), NULL) == RKS_OK);
+        FUZZ_CHECK(rks_where_test(where, row->values, &keep, NULL) == RKS_OK);
     }
     rks_row_free(row);
     rks_where_free(where);
@@ -54,9 +46,10 @@ static void fuzz_line(const uint8_t *line, size_t size)
     rks_buffer payload = {0};
     uint32_t align = 0;
     uint64_t plain = 0;
-    must(rks_row_create(schema, false, &row, NULL) == RKS_OK);
+    FUZZ_CHECK(rks_row_create(schema, false, &row, NULL) == RKS_OK);
     if (rks_row_parse(row, line, size, NULL) == RKS_OK)
-        must(rks_record_encode(schema, row->values, &payload, &align, &plain, NULL) == RKS_OK);
+        FUZZ_CHECK(rks_record_encode(schema, row->values, &payload, &align, &plain, NULL) ==
+                   RKS_OK);
     rks_buffer_free(&payload);
     rks_row_free(row);
 }
@@ -67,18 +60,18 @@ static void read_unit(const rks_input *input, size_t unit, rks_row *row, rks_buf
     rks_lines lines;
     rks_line line = {0};
     uint64_t rows = 0, counted = 0;
-    must(rks_lines_open(&lines, input->files, at->offset, at->size, 1 << 20, NULL) == RKS_OK);
+    FUZZ_CHECK(rks_lines_open(&lines, input->files, at->offset, at->size, 1 << 20, NULL) == RKS_OK);
     for (;; rows++) {
-        must(rks_lines_next(&lines, &line, NULL) == RKS_OK);
+        FUZZ_CHECK(rks_lines_next(&lines, &line, NULL) == RKS_OK);
         if (line.text == NULL)
             break;
-        must(rks_buffer_add(all, line.text, line.size, NULL) == RKS_OK);
-        must(rks_buffer_add(all, "\n", 1, NULL) == RKS_OK);
+        FUZZ_CHECK(rks_buffer_add(all, line.text, line.size, NULL) == RKS_OK);
+        FUZZ_CHECK(rks_buffer_add(all, "\n", 1, NULL) == RKS_OK);
         if (row != NULL)
             rks_row_parse(row, line.text, line.size, NULL);
     }
     rks_lines_close(&lines);
-    must(rks_unit_count_rows(input, unit, &counted, NULL) == RKS_OK && counted == rows);
+    FUZZ_CHECK(rks_unit_count_rows(input, unit, &counted, NULL) == RKS_OK && counted == rows);
 }
 
 static void read_all(const char *path, uint64_t unit_size, rks_buffer *all)
@@ -88,12 +81,13 @@ static void read_all(const char *path, uint64_t unit_size, rks_buffer *all)
     rks_schema *inferred = NULL;
     rks_row *row = NULL;
     char *text = NULL, *merged = NULL;
-    must(rks_input_open(&path, 1, &options, &input, NULL) == RKS_OK);
+    FUZZ_CHECK(rks_input_open(&path, 1, &options, &input, NULL) == RKS_OK);
     if (input->unit_count > 0 && rks_ingest_infer(input, 0, &text, NULL) == RKS_OK &&
         text != NULL) {
-        must(rks_ingest_merge(text, text, &merged, NULL) == RKS_OK && strcmp(text, merged) == 0);
-        must(rks_schema_parse(text, &inferred, NULL) == RKS_OK);
-        must(rks_row_create(inferred, true, &row, NULL) == RKS_OK);
+        FUZZ_CHECK(rks_ingest_merge(text, text, &merged, NULL) == RKS_OK &&
+                   strcmp(text, merged) == 0);
+        FUZZ_CHECK(rks_schema_parse(text, &inferred, NULL) == RKS_OK);
+        FUZZ_CHECK(rks_row_create(inferred, true, &row, NULL) == RKS_OK);
     }
     for (size_t u = 0; u < input->unit_count; u++)
         read_unit(input, u, row, all);
@@ -110,30 +104,29 @@ static void fuzz_file(const uint8_t *bytes, size_t size, uint64_t unit_size)
     static char path[64];
     if (fd < 0) {
         fd = memfd_create("fuzz", MFD_CLOEXEC);
-        must(fd >= 0);
+        FUZZ_CHECK(fd >= 0);
         snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
     }
-    must(ftruncate(fd, 0) == 0 && pwrite(fd, bytes, size, 0) == (ssize_t)size);
+    FUZZ_CHECK(ftruncate(fd, 0) == 0 && pwrite(fd, bytes, size, 0) == (ssize_t)size);
     rks_buffer cut = {0}, whole = {0};
     read_all(path, unit_size, &cut);
     read_all(path, 0, &whole);
-    must(cut.size == whole.size && (cut.size == 0 || memcmp(cut.data, whole.data, cut.size) == 0));
+    FUZZ_CHECK(cut.size == whole.size &&
+               (cut.size == 0 || memcmp(cut.data, whole.data, cut.size) == 0));
     rks_buffer_free(&cut);
     rks_buffer_free(&whole);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (schema == NULL)
-        must(rks_schema_parse(SCHEMA, &schema, NULL) == RKS_OK);
+        FUZZ_CHECK(rks_schema_parse(SCHEMA, &schema, NULL) == RKS_OK);
     if (size < 2)
         return 0;
     long before = rks_memory_in_use();
     if (data[0] % 3 == 0) {
         char *text = malloc(size);
-        must(text != NULL);
+        FUZZ_CHECK(text != NULL);
         memcpy(text, data + 1, size - 1);
         text[size - 1] = '\0';
         fuzz_where(text);
@@ -143,6 +136,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else {
         fuzz_file(data + 2, size - 2, 1 + data[1]);
     }
-    must(rks_memory_in_use() == before);
+    FUZZ_CHECK(rks_memory_in_use() == before);
     return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * make_seeds.c: DIRECTORY/TARGET/...: inputs for the fuzz targets to begin with, cut from shards
- * that the writer makes. */
+ * that the writer makes; and lines of JSON. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,11 +76,28 @@ static void make(void **state)
     shards_directory_remove(directory);
 }
 
+static void put_text(const char *name, const char *text)
+{
+    put("ingest", name, text, strlen(text));
+}
+
+static void make_texts(void **state)
+{
+    (void)state;
+    put_text("where", "0n == 3 and s >= 'a' and \"j\" != null and x < 1e3 and ok != true");
+    put_text("line",
+             "1{\"n\": -3, \"u\": 7, \"x\": 0.1, \"h\": 1.5, \"ok\": true, \"s\": \"\\u20ac\", "
+             "\"ids\": [1, 2], \"mel\": [[1, 2], [3, 4]], \"any\": [[1], [2]], \"z\": [1, 2], "
+             "\"raw\": \"x\", \"q\": 448, \"j\": {\"a\": [1.5, null]}}");
+    put_text("file", "2\x07\xef\xbb\xbf{\"a\": 1}\r\n\n{\"a\": null, \"b\": [1, 2.5]}\n"
+                     "{\"b\": [], \"c\": {\"x\": [[1, 2], [3, 4]]}}");
+}
+
 int main(int count, char **arguments)
 {
     if (count != 2)
         return 2;
     out = arguments[1];
-    const struct CMUnitTest tests[] = {cmocka_unit_test(make)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(make), cmocka_unit_test(make_texts)};
     return cmocka_run_group_tests_name("seeds", tests, NULL, NULL) == 0 ? 0 : 1;
 }
