@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cut.c: cuts a base of ids into groups of batches, without regard to the number of ranks.
+ *
+ * A cut depends on lengths alone, so it is the same in every epoch (greedy cuts of a shuffled base,
+ * steps=per_epoch, are the exception).
+ *   bucket      neighbourhoods of like length, at least `mixing` batches each, shuffled inside
+ *   sorted      full batches, longest first; runs with the same number of samples a batch
+ *   random      batches of what the longest sample of all allows
+ *   sequential  batches filled in id order */
+#include "plan/inside.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+rks_status rks_plan_layout_add(rks_plan_layout *layout, const rks_plan_group *group, rks_error *err)
+{
+    if (layout->count == layout->room) {
+        size_t room = layout->room == 0 ? 16 : layout->room + layout->room / 2;
+        rks_plan_group *groups = rks_realloc(layout->groups, room, sizeof(*groups), err);
+        if (groups == NULL)
+            return RKS_ERR_MEMORY;
+        layout->groups = groups;
+        layout->room = room;
+    }
+    layout->groups[layout->count++] = *group;
+    return RKS_OK;
+}
+
+void rks_plan_layout_free(rks_plan_layout *layout)
+{
+    rks_free(layout->groups);
+    memset(layout, 0, sizeof(*layout));
+}
+
+/* One batch more, in the last group where it is like those there. */
+static rks_status add_batch(rks_plan_layout *layout, uint64_t first, uint64_t size, uint32_t cap,
+                            bool alone, rks_error *err)
+{
+    if (layout->count > 0) {
+        rks_plan_group *last = &layout->groups[layout->count - 1];
+        if (last->alone == alone && last->cap == cap &&
+            last->count == (uint64_t)last->batches * cap) {
+            last->span += (uint32_t)size;
+            last->count = last->span;
+            last->batches++;
+            return RKS_OK;
+        }
+    }
+    rks_plan_group group = {.first = (uint32_t)first,
+                            .span = (uint32_t)size,
+                            .count = (uint32_t)size,
+                            .batches = 1,
+                            .cap = cap,
+                            .alone = alone};
+    return rks_plan_layout_add(layout, &group, err);
+}
+
+static rks_status cut_uniform(const rks_plan *plan, const rks_plan_base *base,
+                              rks_plan_layout *layout, rks_error *err)
+{
+    uint64_t count = base->count - base->alone;
+    if (count == 0)
+        return RKS_OK;
+    uint32_t cap = rks_plan_cap(&plan->config, base->longest);
+    rks_plan_group group = {.first = (uint32_t)base->alone,
+                            .span = (uint32_t)count,
+                            .count = (uint32_t)count,
+                            .batches = (uint32_t)((count + cap - 1) / cap),
+                            .cap = cap};
+    return rks_plan_layout_add(layout, &group, err);
+}
+
+static rks_status cut_sorted(const rks_plan *plan, const rks_plan_base *base,
+                             rks_plan_layout *layout, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (uint64_t i = base->alone; i < base->count && status == RKS_OK;) {
+        uint32_t cap = rks_plan_cap(&plan->config, rks_plan_length(plan, base->ids[i]));
+        uint64_t size = base->count - i < cap ? base->count - i : cap;
+        status = add_batch(layout, i, size, cap, false, err);
+        i += size;
+    }
+    return status;
+}
+
+static bool is_alone(const rks_plan *plan, uint32_t id)
+{
+    return plan->config.too_long == TOO_LONG_ALONE && plan->lengths[id] > plan->config.limit;
+}
+
+/* Samples of the batch that begins at position `first`. */
+static uint64_t greedy_size(const rks_plan *plan, const rks_plan_base *base, uint64_t first)
+{
+    const rks_plan_config *config = &plan->config;
+    uint64_t longest = 0;
+    uint64_t sum = 0;
+    uint64_t size = 0;
+    while (first + size < base->count && size < config->batch_size) {
+        uint32_t id = base->ids[first + size];
+        if (is_alone(plan, id))
+            break;
+        uint64_t length = rks_plan_length(plan, id);
+        length = length == 0 ? 1 : length;
+        longest = length > longest ? length : longest;
+        sum += length;
+        uint64_t cost = config->cost == COST_TOKENS ? sum : longest * (size + 1);
+        if (cost > config->max_tokens)
+            break;
+        size++;
+    }
+    return size < config->multiple ? size : size - size % config->multiple;
+}
+
+static rks_status cut_greedy(const rks_plan *plan, const rks_plan_base *base,
+                             rks_plan_layout *layout, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (uint64_t i = base->alone; i < base->count && status == RKS_OK;) {
+        bool alone = is_alone(plan, base->ids[i]);
+        uint64_t size = alone ? 1 : greedy_size(plan, base, i);
+        status = add_batch(layout, i, size, (uint32_t)size, alone, err);
+        i += size;
+    }
+    return status;
+}
+
+/* The first position from `first` on with a length below `low`; the base is sorted. */
+static uint64_t find_below(const rks_plan *plan, const rks_plan_base *base, uint64_t first,
+                           uint32_t low)
+{
+    uint64_t end = base->count;
+    while (first < end) {
+        uint64_t middle = first + (end - first) / 2;
+        if (rks_plan_length(plan, base->ids[middle]) < low)
+            end = middle;
+        else
+            first = middle + 1;
+    }
+    return first;
+}
+
+/* Batches of a neighbourhood at least: more mix better, fewer waste less padding. */
+static uint64_t mixing_of(const rks_plan *plan, const rks_plan_base *base)
+{
+    uint64_t all = plan->count - (plan->config.too_long == TOO_LONG_DROP ? plan->too_long : 0);
+    uint64_t batches = plan->batches_like;
+    if (base->count < all) /* both factors are below 2^32 */
+        batches = (batches < UINT32_MAX ? batches : UINT32_MAX) * base->count / all;
+    batches /= 200;
+    return batches < 4 ? 4 : batches > 64 ? 64 : batches;
+}
+
+static rks_status cut_bucket(const rks_plan *plan, const rks_plan_base *base,
+                             rks_plan_layout *layout, rks_error *err)
+{
+    uint64_t mixing = mixing_of(plan, base);
+    uint32_t percent = mixing < 8 ? 5 : 3;
+    for (uint64_t i = base->alone; i < base->count;) {
+        uint32_t longest = rks_plan_length(plan, base->ids[i]);
+        uint64_t cap = rks_plan_cap(&plan->config, longest);
+        uint64_t left = base->count - i;
+        uint64_t batches = mixing;
+        if (mixing * cap < left) {
+            uint32_t low = longest - (uint32_t)((uint64_t)longest * percent / 100);
+            uint64_t end = find_below(plan, base, i + mixing * cap, low);
+            batches = (end - i) / cap;
+        }
+        /* No crumb at the end: less than half a neighbourhood joins this one. */
+        uint64_t count = batches * cap;
+        if (count >= left || left - count < mixing * cap / 2) {
+            count = left;
+            batches = (left + cap - 1) / cap;
+        }
+        rks_plan_group group = {.first = (uint32_t)i,
+                                .span = (uint32_t)count,
+                                .count = (uint32_t)count,
+                                .batches = (uint32_t)batches,
+                                .cap = (uint32_t)cap,
+                                .longest = longest};
+        rks_status status = rks_plan_layout_add(layout, &group, err);
+        if (status != RKS_OK)
+            return status;
+        i += count;
+    }
+    return RKS_OK;
+}
+
+rks_status rks_plan_cut(const rks_plan *plan, const rks_plan_base *base, rks_plan_layout *layout,
+                        rks_error *err)
+{
+    const rks_plan_config *config = &plan->config;
+    layout->count = 0;
+    layout->base = base->count;
+    if (base->alone > 0) {
+        rks_plan_group group = {.span = (uint32_t)base->alone,
+                                .count = (uint32_t)base->alone,
+                                .batches = (uint32_t)base->alone,
+                                .cap = 1,
+                                .alone = true};
+        rks_status status = rks_plan_layout_add(layout, &group, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    switch (config->strategy) {
+    case STRATEGY_BUCKET:
+        return cut_bucket(plan, base, layout, err);
+    case STRATEGY_SORTED:
+        if (config->cost == COST_TOKENS && config->max_tokens != UINT64_MAX)
+            return cut_greedy(plan, base, layout, err);
+        return cut_sorted(plan, base, layout, err);
+    case STRATEGY_RANDOM:
+        if (config->per_epoch)
+            return cut_greedy(plan, base, layout, err);
+        return cut_uniform(plan, base, layout, err);
+    case STRATEGY_SEQUENTIAL:
+        break;
+    }
+    if (config->max_tokens == UINT64_MAX && config->too_long != TOO_LONG_ALONE)
+        return cut_uniform(plan, base, layout, err);
+    return cut_greedy(plan, base, layout, err);
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * epoch.c: one epoch: its ids, shuffled within the bounds of the layout, and its batches.
+ *
+ * Each use of random numbers has a key of its own, made of seed, epoch, segment, stage and part, so
+ * an epoch is the same whatever was asked before. */
+#include "plan/inside.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+enum { STAGE_MEMBERS = 1, STAGE_PLACES = 2 };
+
+static rks_status grow(uint32_t **items, uint64_t *room, uint64_t count, rks_error *err)
+{
+    if (count <= *room && *items != NULL)
+        return RKS_OK;
+    uint32_t *grown = rks_realloc(*items, count, sizeof(*grown), err);
+    if (grown == NULL)
+        return RKS_ERR_MEMORY;
+    *items = grown;
+    *room = count;
+    return RKS_OK;
+}
+
+static bool is_struck(const uint8_t *struck, uint32_t id)
+{
+    return struck != NULL && (struck[id / 8] >> (id % 8) & 1) != 0;
+}
+
+static bool sorts(const rks_plan *plan)
+{
+    return plan->config.strategy == STRATEGY_BUCKET || plan->config.strategy == STRATEGY_SORTED;
+}
+
+/* Samples of a whole epoch's base. */
+static uint64_t kept(const rks_plan *plan)
+{
+    return plan->count - (plan->config.too_long == TOO_LONG_DROP ? plan->too_long : 0);
+}
+
+/* Appends the ids of [0, count) that are too long, or those that are not, or all. */
+static uint64_t fill_by_id(const rks_plan *plan, const uint8_t *struck, bool take_short,
+                           bool take_long, uint64_t at)
+{
+    uint32_t limit = plan->config.limit;
+    for (uint64_t i = 0; i < plan->count; i++) {
+        uint32_t id = (uint32_t)i;
+        bool take = plan->lengths[id] > limit ? take_long : take_short;
+        if (take && !is_struck(struck, id))
+            plan->ids[at++] = id;
+    }
+    return at;
+}
+
+/* Writes the base into plan->ids, which has room for kept() of them. */
+static void fill(rks_plan *plan, const uint8_t *struck, rks_plan_base *base)
+{
+    enum too_long too_long = plan->config.too_long;
+    bool drops = too_long == TOO_LONG_DROP;
+    *base = (rks_plan_base){.ids = plan->ids, .longest = plan->longest};
+    if (sorts(plan)) {
+        const uint32_t *order = plan->order + (drops ? plan->too_long : 0);
+        uint64_t alone = too_long == TOO_LONG_ALONE ? plan->too_long : 0;
+        uint64_t count = kept(plan);
+        base->alone = alone;
+        base->count = count;
+        if (struck == NULL) {
+            memcpy(plan->ids, order, count * sizeof(*order));
+            return;
+        }
+        base->count = 0;
+        for (uint64_t i = 0; i < count; i++) {
+            if (i == alone)
+                base->alone = base->count;
+            if (!is_struck(struck, order[i]))
+                plan->ids[base->count++] = order[i];
+        }
+        if (alone == count)
+            base->alone = base->count;
+    } else if (plan->config.strategy == STRATEGY_RANDOM && too_long == TOO_LONG_ALONE) {
+        base->alone = fill_by_id(plan, struck, false, true, 0);
+        base->count = fill_by_id(plan, struck, true, false, base->alone);
+    } else {
+        base->count = fill_by_id(plan, struck, true, !drops, 0);
+    }
+}
+
+/* The end of the run of lengths equal to that at `first`; ids are sorted. */
+static uint64_t run_end(const rks_plan *plan, const uint32_t *ids, uint64_t first, uint64_t count)
+{
+    uint32_t length = rks_plan_length(plan, ids[first]);
+    uint64_t low = first + 1; /* all before are equal */
+    uint64_t step = 1;
+    while (low < count && rks_plan_length(plan, ids[low]) == length) {
+        step *= 2;
+        uint64_t next = low + step < count ? low + step : count;
+        if (rks_plan_length(plan, ids[next - 1]) != length) {
+            count = next;
+            break;
+        }
+        low = next;
+    }
+    while (low < count) {
+        uint64_t middle = low + (count - low) / 2;
+        if (rks_plan_length(plan, ids[middle]) == length)
+            low = middle + 1;
+        else
+            count = middle;
+    }
+    return low;
+}
+
+static void shuffle_members(rks_plan *plan, const rks_plan_base *base,
+                            const rks_plan_layout *layout, uint64_t key)
+{
+    switch (plan->config.strategy) {
+    case STRATEGY_BUCKET:
+        for (size_t i = 0; i < layout->count; i++)
+            rks_random_shuffle(rks_random_key(key, i), plan->ids + layout->groups[i].first,
+                               layout->groups[i].span);
+        break;
+    case STRATEGY_SORTED:
+        /* Equal lengths change places, so lengths and bounds stay as they are. */
+        for (uint64_t i = 0; i < base->count && !plan->config.no_shuffle;) {
+            uint64_t end = run_end(plan, plan->ids, i, base->count);
+            rks_random_shuffle(rks_random_key(key, i), plan->ids + i, end - i);
+            i = end;
+        }
+        break;
+    case STRATEGY_RANDOM:
+        rks_random_shuffle(rks_random_key(key, 0), plan->ids, base->alone);
+        rks_random_shuffle(rks_random_key(key, 1), plan->ids + base->alone,
+                           base->count - base->alone);
+        break;
+    case STRATEGY_SEQUENTIAL:
+        break;
+    }
+}
+
+static rks_status lay_out(rks_plan *plan, const rks_plan_base *base, uint32_t world,
+                          rks_plan_layout *layout, rks_error *err)
+{
+    rks_status status = rks_plan_cut(plan, base, layout, err);
+    if (status == RKS_OK)
+        status = rks_plan_even(plan, base, world, layout, err);
+    return status;
+}
+
+rks_status rks_plan_lay_out(rks_plan *plan, rks_error *err)
+{
+    const rks_plan_config *config = &plan->config;
+    rks_plan_base base = {.count = kept(plan), .longest = plan->longest};
+    if (config->too_long == TOO_LONG_ALONE && config->strategy != STRATEGY_SEQUENTIAL)
+        base.alone = plan->too_long;
+    if (sorts(plan)) {
+        base.ids = plan->order + (config->too_long == TOO_LONG_DROP ? plan->too_long : 0);
+    } else if (config->strategy == STRATEGY_SEQUENTIAL) {
+        rks_status status = grow(&plan->ids, &plan->ids_room, base.count, err);
+        if (status != RKS_OK)
+            return status;
+        fill(plan, NULL, &base);
+    }
+    return lay_out(plan, &base, config->world, &plan->whole, err);
+}
+
+/* Makes the epoch, less what is struck out, for `world` ranks. */
+static rks_status compute(rks_plan *plan, uint64_t epoch, uint32_t world, uint64_t segment,
+                          const uint8_t *struck, rks_error *err)
+{
+    const rks_plan_config *config = &plan->config;
+    bool whole = struck == NULL && world == config->world && !config->per_epoch;
+    uint64_t room = kept(plan) + (whole ? plan->whole.repeated : 0);
+    rks_status status = grow(&plan->ids, &plan->ids_room, room, err);
+    if (status != RKS_OK)
+        return status;
+
+    rks_plan_base base;
+    fill(plan, struck, &base);
+    uint64_t key = rks_random_key(config->seed, config->no_shuffle ? 0 : epoch);
+    key = rks_random_key(key, segment);
+    uint64_t members = rks_random_key(key, STAGE_MEMBERS);
+    if (config->per_epoch)
+        shuffle_members(plan, &base, NULL, members);
+    if (!whole) {
+        status = lay_out(plan, &base, world, &plan->part, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    plan->layout = whole ? &plan->whole : &plan->part;
+    if (!config->per_epoch)
+        shuffle_members(plan, &base, plan->layout, members);
+
+    const rks_plan_group *last = &plan->layout->groups[plan->layout->count - 1];
+    if (last->count > last->span) {
+        status = grow(&plan->ids, &plan->ids_room, (uint64_t)last->first + last->count, err);
+        if (status != RKS_OK)
+            return status;
+        uint32_t *ids = plan->ids + last->first;
+        for (uint64_t i = last->span; i < last->count; i++)
+            ids[i] = ids[i - last->span];
+    }
+    plan->slotted = config->strategy == STRATEGY_BUCKET || config->strategy == STRATEGY_RANDOM;
+    if (!plan->slotted)
+        return RKS_OK;
+    status = grow(&plan->slots, &plan->slots_room, plan->layout->batches, err);
+    if (status == RKS_OK)
+        status = rks_plan_arrange(plan, world, rks_random_key(key, STAGE_PLACES), err);
+    return status;
+}
+
+/* Strikes out what segment `index` of the resumed epoch has delivered. */
+static rks_status strike(rks_plan *plan, size_t index, uint8_t *struck, rks_error *err)
+{
+    const rks_plan_segment *segment = &plan->done[index];
+    uint64_t steps = plan->layout->batches / segment->world;
+    plan->rest_over = segment->steps == steps && index + 1 == plan->done_count;
+    if (segment->steps >= steps)
+        return rks_fail(err, RKS_ERR_STATE, 0,
+                        "state: segments: step %" PRIu64 " of %" PRIu64 " on %" PRIu32
+                        " ranks leaves nothing",
+                        segment->steps, steps, segment->world);
+    for (uint64_t slot = 0; slot < segment->steps * segment->world; slot++) {
+        const uint32_t *ids;
+        size_t count;
+        rks_plan_at(plan, slot, &ids, &count);
+        for (size_t i = 0; i < count; i++)
+            struck[ids[i] / 8] |= (uint8_t)(1u << (ids[i] % 8));
+    }
+    return RKS_OK;
+}
+
+static rks_status compute_rest(rks_plan *plan, uint8_t *struck, rks_error *err)
+{
+    uint64_t epoch = plan->resumed_epoch;
+    uint32_t world = plan->config.world;
+    rks_status status = RKS_OK;
+    plan->rest_over = false;
+    for (size_t i = 0; i < plan->done_count && status == RKS_OK; i++) {
+        status = compute(plan, epoch, plan->done[i].world, i, i == 0 ? NULL : struck, err);
+        if (status == RKS_ERR_DATA)
+            return rks_fail(err, RKS_ERR_STATE, 0,
+                            "state: segments: epoch %" PRIu64 " has no plan for %" PRIu32 " ranks",
+                            epoch, plan->done[i].world);
+        if (status == RKS_OK)
+            status = strike(plan, i, struck, err);
+    }
+    if (status != RKS_OK)
+        return status;
+    status = compute(plan, epoch, world, plan->done_count, struck, err);
+    if (status == RKS_ERR_DATA)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "what is left of epoch %" PRIu64 " does not make equal steps for %" PRIu32
+                        " ranks without empty batches: %" PRIu64
+                        " samples; go on with fewer ranks, or with epoch %" PRIu64,
+                        epoch, world, plan->part.base, epoch + 1);
+    return status;
+}
+
+rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err)
+{
+    if (plan->ready && plan->epoch == epoch)
+        return RKS_OK;
+    plan->ready = false;
+    rks_status status;
+    if (plan->done_count > 0 && plan->resumed_epoch == epoch) {
+        uint8_t *struck = rks_alloc(plan->count / 8 + 1, 1, err);
+        if (struck == NULL)
+            return RKS_ERR_MEMORY;
+        status = compute_rest(plan, struck, err);
+        rks_free(struck);
+    } else {
+        status = compute(plan, epoch, plan->config.world, 0, NULL, err);
+    }
+    plan->ready = status == RKS_OK;
+    plan->epoch = epoch;
+    return status;
+}
+
+void rks_plan_at(const rks_plan *plan, uint64_t slot, const uint32_t **ids, size_t *count)
+{
+    uint64_t batch = plan->slotted ? plan->slots[slot] : slot;
+    const rks_plan_group *groups = plan->layout->groups;
+    size_t low = 0; /* the last group that begins at or before the batch */
+    size_t high = plan->layout->count - 1;
+    while (low < high) {
+        size_t middle = high - (high - low) / 2;
+        if (groups[middle].first_batch <= batch)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    uint64_t first, end;
+    rks_plan_deal(&groups[low], (uint32_t)(batch - groups[low].first_batch), &first, &end);
+    *ids = plan->ids + groups[low].first + first;
+    *count = end - first;
+}

@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * inside.h: the planner's own structures.
+ *
+ *   options ──► config
+ *   lengths ──► base: the ids to plan, in the strategy's order (sorted, or by id)
+ *   base    ──► layout: consecutive groups of the base, each cut into batches (epoch by epoch
+ * equal) layout + seed, epoch ──► ids shuffled within bounds, and which batch is at which (step,
+ * rank)
+ *
+ * After a change of world in the middle of an epoch the base is what is left of it: the epoch is
+ * planned again for each segment [world, steps] that is done, and those samples are struck out. */
+#ifndef RKS_PLAN_INSIDE_H
+#define RKS_PLAN_INSIDE_H
+
+#include "base/checksum.h"
+#include "plan/plan.h"
+#include "plan/random.h"
+
+enum strategy { STRATEGY_BUCKET, STRATEGY_SORTED, STRATEGY_RANDOM, STRATEGY_SEQUENTIAL };
+enum cost { COST_PADDED, COST_TOKENS, COST_QUADRATIC };
+enum too_long { TOO_LONG_ERROR, TOO_LONG_DROP, TOO_LONG_ALONE, TOO_LONG_TRUNCATE };
+enum tail { TAIL_SPLIT, TAIL_REPEAT, TAIL_DROP };
+
+/* Checked options. */
+typedef struct rks_plan_config {
+    enum strategy strategy;
+    enum cost cost;
+    enum too_long too_long;
+    enum tail tail;
+    bool per_epoch;
+    bool no_shuffle;
+    uint32_t batch_size; /* UINT32_MAX: no bound */
+    uint64_t max_tokens; /* UINT64_MAX: no bound */
+    uint32_t multiple;   /* from 1 */
+    uint32_t world;
+    uint32_t limit;       /* a longer sample is too long; UINT32_MAX: none is */
+    const char *limit_by; /* the option that sets it */
+    uint32_t clamp;       /* lengths count as at most this: limit with truncate */
+    uint64_t seed;
+    char digest[17]; /* of all options but world and seed */
+} rks_plan_config;
+
+rks_status rks_plan_config_read(const rks_plan_options *options, rks_plan_config *config,
+                                rks_error *err);
+
+/* Samples of a batch at most, where `longest` is its longest; a multiple of config->multiple where
+ * that is possible. From 1. */
+static inline uint32_t rks_plan_cap(const rks_plan_config *config, uint32_t longest)
+{
+    uint64_t cap = config->max_tokens / (longest == 0 ? 1 : longest);
+    if (cap > config->batch_size)
+        cap = config->batch_size;
+    if (cap >= config->multiple)
+        cap -= cap % config->multiple;
+    return cap == 0 ? 1 : (uint32_t)cap;
+}
+
+/* Batches over base positions [first, first + span): `count` samples dealt evenly over `batches`.
+ * count < span: the rest is left out (tail drop); count > span: the first ones come again (tail
+ * repeat; the last group only). */
+typedef struct rks_plan_group {
+    uint32_t first;
+    uint32_t span;
+    uint32_t count;
+    uint32_t batches;
+    uint32_t first_batch;
+    uint32_t cap;     /* samples of a full batch */
+    uint32_t longest; /* length of the longest, where the strategy needs it */
+    uint32_t unit;    /* samples are dealt in units of it: batch_multiple where possible */
+    bool alone;       /* too long: one sample a batch */
+} rks_plan_group;
+
+typedef struct rks_plan_layout {
+    rks_plan_group *groups;
+    size_t count;
+    size_t room;
+    uint64_t base;    /* ids in the base */
+    uint64_t batches; /* a multiple of the world */
+    uint64_t samples; /* delivered, repeats included */
+    uint64_t repeated;
+} rks_plan_layout;
+
+/* The ids to plan. `ids` may be NULL for random with constant steps, which needs `longest` only. */
+typedef struct rks_plan_base {
+    const uint32_t *ids;
+    uint64_t count;
+    uint64_t alone; /* of them at the front as batches of their own (not with sequential) */
+    uint32_t longest;
+} rks_plan_base;
+
+typedef struct rks_plan_segment {
+    uint32_t world;
+    uint64_t steps;
+} rks_plan_segment;
+
+enum { RKS_PLAN_SEGMENTS_MAX = 64 };
+
+struct rks_plan {
+    rks_plan_config config;
+    const uint32_t *lengths; /* borrowed */
+    uint64_t count;
+    const uint32_t *order;   /* sorted and bucket */
+    uint32_t *own_order;     /* the same, where it is not borrowed */
+    char dataset[33];        /* empty: not known */
+    char lengths_digest[17]; /* empty until a state asks for it */
+    uint64_t too_long;       /* samples above config.limit */
+    uint32_t longest;        /* of those that are not alone or dropped, as truncated */
+    uint64_t batches_like;   /* about how many batches all samples make; sets the mixing */
+
+    rks_plan_layout whole; /* of a whole epoch, unless per_epoch */
+    rks_plan_layout part;  /* of an epoch that is planned on its own */
+    /* The epoch at hand. */
+    bool ready;
+    uint64_t epoch;
+    const rks_plan_layout *layout;
+    uint32_t *ids;
+    uint64_t ids_room;
+    uint32_t *slots; /* step * world + rank -> batch, where `slotted`; else batches are in order */
+    uint64_t slots_room;
+    bool slotted;
+
+    /* A resumed epoch: what was done of it before, by which worlds. */
+    uint64_t resumed_epoch;
+    rks_plan_segment done[RKS_PLAN_SEGMENTS_MAX];
+    size_t done_count;
+    uint64_t rest_steps;
+    bool rest_over; /* nothing is left after these segments */
+};
+
+static inline uint32_t rks_plan_length(const rks_plan *plan, uint32_t id)
+{
+    uint32_t length = plan->lengths[id];
+    return length < plan->config.clamp ? length : plan->config.clamp;
+}
+
+/* cut.c: base -> groups, without regard to the world. */
+rks_status rks_plan_cut(const rks_plan *plan, const rks_plan_base *base, rks_plan_layout *layout,
+                        rks_error *err);
+/* Adds a group; `room` of the layout grows. */
+rks_status rks_plan_layout_add(rks_plan_layout *layout, const rks_plan_group *group,
+                               rks_error *err);
+void rks_plan_layout_free(rks_plan_layout *layout);
+
+/* tail.c: makes the number of batches a multiple of world, by the option `tail`. */
+rks_status rks_plan_even(const rks_plan *plan, const rks_plan_base *base, uint32_t world,
+                         rks_plan_layout *layout, rks_error *err);
+
+/* Where batch `index` of a group lies, counted from the group's first. */
+static inline void rks_plan_deal(const rks_plan_group *group, uint32_t index, uint64_t *first,
+                                 uint64_t *end)
+{
+    uint64_t units = ((uint64_t)group->count + group->unit - 1) / group->unit;
+    uint64_t each = units / group->batches;
+    uint64_t more = units % group->batches; /* the first batches have one unit more */
+    *first = (index * each + (index < more ? index : more)) * group->unit;
+    *end = *first + (each + (index < more ? 1 : 0)) * group->unit;
+    if (*end > group->count)
+        *end = group->count;
+}
+
+/* epoch.c */
+/* Fills plan->whole, so that it is known that an epoch can be planned at all. */
+rks_status rks_plan_lay_out(rks_plan *plan, rks_error *err);
+/* Makes `epoch` the plan's epoch at hand: whole, or what is left of it. */
+rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err);
+/* A batch of the epoch at hand. */
+void rks_plan_at(const rks_plan *plan, uint64_t slot, const uint32_t **ids, size_t *count);
+/* slots.c: which batch at which slot, like costs in one step. */
+rks_status rks_plan_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_error *err);
+
+#endif

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plan.c: making a plan, and asking it for steps and batches. */
+#include "plan/plan.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "plan/inside.h"
+
+/* What all lengths say together. */
+typedef struct rks_plan_facts {
+    uint64_t too_long;
+    uint64_t tokens; /* of what is planned, as truncated; a length of 0 counts as 1 */
+    uint32_t longest;
+} rks_plan_facts;
+
+static rks_status look_at_lengths(const rks_plan *plan, rks_plan_facts *facts, rks_error *err)
+{
+    const rks_plan_config *config = &plan->config;
+    uint32_t limit = config->limit;
+    uint64_t too_long = 0;
+    uint64_t tokens = 0;
+    uint32_t longest = 0;
+    for (uint64_t i = 0; i < plan->count; i++) {
+        uint32_t length = plan->lengths[i];
+        uint32_t within = length > limit ? 0 : length;
+        too_long += length > limit;
+        tokens += within == 0 ? 1 : within;
+        longest = within > longest ? within : longest;
+    }
+    if (too_long > 0 && config->too_long == TOO_LONG_ERROR) {
+        uint64_t id = 0;
+        while (plan->lengths[id] <= limit)
+            id++;
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "sample %" PRIu64 " has length %" PRIu32 ", above %s %" PRIu32
+                        " (as %" PRIu64 " of %" PRIu64
+                        " have); too_long may be drop, alone or truncate",
+                        id, plan->lengths[id], config->limit_by, limit, too_long, plan->count);
+    }
+    if (too_long > 0 && config->too_long == TOO_LONG_TRUNCATE) {
+        longest = limit;
+        tokens += too_long * limit;
+    }
+    *facts = (rks_plan_facts){.too_long = too_long, .tokens = tokens, .longest = longest};
+    return RKS_OK;
+}
+
+static rks_status take_arguments(rks_plan *plan, const uint32_t *lengths, uint64_t count,
+                                 const char *dataset, const rks_plan_options *options,
+                                 rks_error *err)
+{
+    rks_status status = rks_plan_config_read(options, &plan->config, err);
+    if (status != RKS_OK)
+        return status;
+    rks_digest digest;
+    if (dataset != NULL && !rks_digest_parse(dataset, &digest))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "dataset \"%.40s\": not 32 hexadecimal digits",
+                        dataset);
+    if (lengths == NULL && count > 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "lengths is NULL");
+    if (count > UINT32_MAX)
+        return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
+                        "plan: %" PRIu64 " samples; it is made for less than 2^32", count);
+    if (dataset != NULL)
+        memcpy(plan->dataset, dataset, sizeof(plan->dataset));
+    plan->lengths = lengths;
+    plan->count = count;
+    return RKS_OK;
+}
+
+static rks_status take_order(rks_plan *plan, const void *order, rks_error *err)
+{
+    enum strategy strategy = plan->config.strategy;
+    if (strategy != STRATEGY_BUCKET && strategy != STRATEGY_SORTED)
+        return RKS_OK;
+    plan->order = order;
+    if (order != NULL)
+        return RKS_OK;
+    plan->own_order = rks_alloc_raw(plan->count, sizeof(*plan->own_order), err);
+    if (plan->own_order == NULL)
+        return RKS_ERR_MEMORY;
+    plan->order = plan->own_order;
+    return rks_plan_sort(plan->lengths, plan->count, plan->own_order, err);
+}
+
+rks_status rks_plan_create_sorted(const uint32_t *lengths, uint64_t count, const void *order,
+                                  const char *dataset, const rks_plan_options *options,
+                                  rks_plan **plan, rks_error *err)
+{
+    rks_plan *made = rks_alloc(1, sizeof(*made), err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    rks_plan_facts facts = {0};
+    rks_status status = take_arguments(made, lengths, count, dataset, options, err);
+    if (status == RKS_OK)
+        status = look_at_lengths(made, &facts, err);
+    if (status != RKS_OK)
+        goto out;
+
+    made->too_long = facts.too_long;
+    made->longest = facts.longest;
+    uint64_t by_tokens = facts.tokens / made->config.max_tokens;
+    uint64_t by_count = count / made->config.batch_size;
+    made->batches_like = by_tokens > by_count ? by_tokens : by_count;
+    status = take_order(made, order, err);
+    if (status != RKS_OK)
+        goto out;
+    /* A first look, so that a plan that cannot be is refused here. */
+    if (made->config.per_epoch)
+        status = rks_plan_prepare(made, 0, err);
+    else
+        status = rks_plan_lay_out(made, err);
+    if (status != RKS_OK)
+        goto out;
+    *plan = made;
+    made = NULL;
+
+out:
+    rks_plan_free(made);
+    return status;
+}
+
+rks_status rks_plan_create(const uint32_t *lengths, uint64_t count, const char *dataset,
+                           const rks_plan_options *options, rks_plan **plan, rks_error *err)
+{
+    return rks_plan_create_sorted(lengths, count, NULL, dataset, options, plan, err);
+}
+
+void rks_plan_free(rks_plan *plan)
+{
+    if (plan == NULL)
+        return;
+    rks_plan_layout_free(&plan->whole);
+    rks_plan_layout_free(&plan->part);
+    rks_free(plan->slots);
+    rks_free(plan->ids);
+    rks_free(plan->own_order);
+    rks_free(plan);
+}
+
+uint32_t rks_plan_world(const rks_plan *plan)
+{
+    return plan->config.world;
+}
+
+rks_status rks_plan_steps(rks_plan *plan, uint64_t epoch, uint64_t *steps, rks_error *err)
+{
+    if (plan->done_count > 0 && plan->resumed_epoch == epoch) {
+        *steps = plan->rest_steps;
+        return RKS_OK;
+    }
+    const rks_plan_layout *layout = &plan->whole;
+    if (plan->config.per_epoch) {
+        rks_status status = rks_plan_prepare(plan, epoch, err);
+        if (status != RKS_OK)
+            return status;
+        layout = plan->layout;
+    }
+    *steps = layout->batches / plan->config.world;
+    return RKS_OK;
+}
+
+rks_status rks_plan_batch(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
+                          const uint32_t **sample_ids, size_t *count, rks_error *err)
+{
+    uint32_t world = plan->config.world;
+    if (rank >= world)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "rank %" PRIu32 " of a plan for %" PRIu32 " ranks", rank, world);
+    rks_status status = rks_plan_prepare(plan, epoch, err);
+    if (status != RKS_OK)
+        return status;
+    uint64_t steps = plan->layout->batches / world;
+    if (step >= steps)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "step %" PRIu64 ": epoch %" PRIu64 " has %" PRIu64 " steps", step, epoch,
+                        steps);
+    rks_plan_at(plan, step * world + rank, sample_ids, count);
+    return RKS_OK;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plan.h: what the store layer needs of the planner beyond rankstore.h: the sorted order can lie
+ * in memory that the ranks of a node share, sorted by one of them.
+ *
+ * The order does not depend on options, seed or epoch: ids by length, longest first, equal lengths
+ * by id. So several plans over the same lengths may borrow one order. */
+#ifndef RKS_PLAN_PLAN_H
+#define RKS_PLAN_PLAN_H
+
+#include "rankstore.h"
+
+/* In every state; a change of any plan's bits needs another number. */
+enum { RKS_PLAN_VERSION = 1 };
+
+enum { RKS_PLAN_BATCH_MAX = 1 << 24, RKS_PLAN_WORLD_MAX = 1 << 20 };
+
+/* Bytes of the sorted order of `count` samples, aligned for uint32_t; 0 where these options need
+ * none (random, sequential). Wrong options are refused as by rks_plan_create. */
+rks_status rks_plan_order_bytes(uint64_t count, const rks_plan_options *options, uint64_t *bytes,
+                                rks_error *err);
+
+/* Writes the order. Takes 256 KiB for a while, and 4 bytes a sample where a length is above 65,535.
+ */
+rks_status rks_plan_sort(const uint32_t *lengths, uint64_t count, void *order, rks_error *err);
+
+/* rks_plan_create with an order from rks_plan_sort over the same lengths; borrowed, it must outlive
+ * the plan. NULL: sorted here where it is needed. */
+rks_status rks_plan_create_sorted(const uint32_t *lengths, uint64_t count, const void *order,
+                                  const char *dataset, const rks_plan_options *options,
+                                  rks_plan **plan, rks_error *err);
+
+#endif

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * report.c: figures and digest of an epoch.
+ *
+ * The digest is XXH3-128 of the batches, step by step and in it rank by rank: step (8 bytes), rank
+ * (4), number of ids (4), ids (4 each), little-endian. */
+#include "plan/inside.h"
+
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+
+/* The cost that ranks of a step should have alike; for figures only, so floating point will do. */
+static double cost_for_balance(const rks_plan *plan, uint64_t longest, uint64_t sum, uint64_t count)
+{
+    switch (plan->config.cost) {
+    case COST_TOKENS:
+        return (double)sum;
+    case COST_QUADRATIC:
+        return (double)longest * (double)longest * (double)count;
+    case COST_PADDED:
+        break;
+    }
+    return (double)(longest * count);
+}
+
+static double report_batch(const rks_plan *plan, const uint32_t *ids, size_t count,
+                           rks_plan_report *report)
+{
+    uint64_t longest = 0;
+    uint64_t sum = 0;
+    uint32_t clamp = plan->config.clamp;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t length = plan->lengths[ids[i]];
+        if (length > clamp) {
+            length = clamp;
+            report->truncated++;
+        }
+        longest = length > longest ? length : longest;
+        sum += length;
+    }
+    uint64_t padded = longest * count;
+    report->tokens += sum;
+    report->padded_tokens += padded;
+    if (padded > report->largest_batch)
+        report->largest_batch = padded;
+    return cost_for_balance(plan, longest, sum, count);
+}
+
+static void report_epoch(const rks_plan *plan, rks_digester *digester, rks_plan_report *report)
+{
+    uint32_t world = plan->config.world;
+    double balance = 0;
+    for (uint64_t step = 0; step < report->steps; step++) {
+        double sum = 0;
+        double most = 0;
+        for (uint32_t rank = 0; rank < world; rank++) {
+            const uint32_t *ids;
+            size_t count;
+            rks_plan_at(plan, step * world + rank, &ids, &count);
+            double cost = report_batch(plan, ids, count, report);
+            sum += cost;
+            most = cost > most ? cost : most;
+
+            uint8_t head[16];
+            rks_store_u64(head, step);
+            rks_store_u32(head + 8, rank);
+            rks_store_u32(head + 12, (uint32_t)count);
+            rks_digester_update(digester, head, sizeof(head));
+            rks_digester_update(digester, ids, count * sizeof(*ids));
+        }
+        balance += most > 0 ? sum / world / most : 1;
+    }
+    report->balance = balance / (double)report->steps;
+}
+
+rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *report,
+                               rks_error *err)
+{
+    size_t size = report->struct_size;
+    if (size < sizeof(report->struct_size))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "rks_plan_report: set struct_size first");
+    rks_status status = rks_plan_prepare(plan, epoch, err);
+    if (status != RKS_OK)
+        return status;
+    rks_digester *digester = rks_digester_create(err);
+    if (digester == NULL)
+        return RKS_ERR_MEMORY;
+
+    const rks_plan_layout *layout = plan->layout;
+    rks_plan_report made = {.struct_size = size};
+    made.batches = layout->batches;
+    made.steps = layout->batches / plan->config.world;
+    made.samples = layout->samples;
+    made.repeated = layout->repeated;
+    made.dropped = layout->base - (layout->samples - layout->repeated);
+    if (plan->config.too_long == TOO_LONG_DROP)
+        made.dropped += plan->too_long;
+    report_epoch(plan, digester, &made);
+    made.efficiency =
+        made.padded_tokens == 0 ? 1 : (double)made.tokens / (double)made.padded_tokens;
+    made.tokens_per_step = (double)made.tokens / (double)made.steps;
+    rks_digest_format(rks_digester_result(digester), made.digest);
+    rks_digester_free(digester);
+    memcpy(report, &made, size < sizeof(made) ? size : sizeof(made));
+    return RKS_OK;
+}

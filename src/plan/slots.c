@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * slots.c: which batch goes where. Batches are put in classes of like cost (1/64 wide), shuffled in
+ * their class, and each run of `world` of them becomes a step; then the steps are shuffled. So the
+ * ranks of a step wait for each other as little as possible.
+ *
+ * A neighbourhood's batches cost about what its longest sample allows, so their lengths need not be
+ * looked at. Batches of random plans, and those of one long sample, are looked at. */
+#include "plan/inside.h"
+
+#include "base/memory.h"
+
+enum { CLASS_BITS = 6, CLASS_WIDTH = 1 << CLASS_BITS, CLASSES = 96 * CLASS_WIDTH };
+
+/* Grows with cost; one number for each 1/64 of a power of two. */
+static uint16_t class_of(rks_u128 cost)
+{
+    if (cost < CLASS_WIDTH)
+        return (uint16_t)cost;
+    uint64_t high = (uint64_t)(cost >> 64);
+    unsigned top = high != 0 ? 127 - (unsigned)__builtin_clzll(high)
+                             : 63 - (unsigned)__builtin_clzll((uint64_t)cost);
+    unsigned mantissa = (unsigned)(cost >> (top - CLASS_BITS)) & (CLASS_WIDTH - 1);
+    return (uint16_t)((top - CLASS_BITS + 1) * CLASS_WIDTH + mantissa);
+}
+
+static rks_u128 cost_of(const rks_plan *plan, const rks_plan_group *group, uint64_t first,
+                        uint64_t end)
+{
+    enum cost kind = plan->config.cost;
+    uint64_t longest = group->longest;
+    if (group->alone || plan->config.strategy == STRATEGY_RANDOM) {
+        uint64_t sum = 0;
+        longest = 0;
+        for (uint64_t i = first; i < end; i++) {
+            uint32_t length = rks_plan_length(plan, plan->ids[group->first + i]);
+            longest = length > longest ? length : longest;
+            sum += length;
+        }
+        if (kind == COST_TOKENS)
+            return sum;
+    }
+    rks_u128 cost = (rks_u128)longest * (end - first);
+    return kind == COST_QUADRATIC ? cost * longest : cost;
+}
+
+/* Sorts batches into plan->slots, the dearest class first; counts[c] becomes the class's end. */
+static void sort_by_class(rks_plan *plan, const uint16_t *classes, uint32_t *counts)
+{
+    uint64_t batches = plan->layout->batches;
+    for (uint64_t i = 0; i < batches; i++)
+        counts[classes[i]]++;
+    uint32_t next = 0;
+    for (size_t class = CLASSES; class -- > 0;) {
+        uint32_t count = counts[class];
+        counts[class] = next;
+        next += count;
+    }
+    for (uint64_t i = 0; i < batches; i++)
+        plan->slots[counts[classes[i]]++] = (uint32_t)i;
+}
+
+static void shuffle_steps(rks_plan *plan, uint32_t world, uint64_t key)
+{
+    rks_random random = {key};
+    for (uint64_t i = plan->layout->batches / world; i > 1; i--) {
+        uint32_t *a = plan->slots + (i - 1) * world;
+        uint32_t *b = plan->slots + rks_random_below(&random, i) * world;
+        for (uint32_t rank = 0; rank < world; rank++) {
+            uint32_t batch = a[rank];
+            a[rank] = b[rank];
+            b[rank] = batch;
+        }
+    }
+}
+
+rks_status rks_plan_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_error *err)
+{
+    const rks_plan_layout *layout = plan->layout;
+    rks_status status = RKS_ERR_MEMORY;
+    uint32_t *counts = NULL;
+    uint16_t *classes = rks_alloc_raw(layout->batches, sizeof(*classes), err);
+    if (classes == NULL)
+        goto out;
+    counts = rks_alloc(CLASSES, sizeof(*counts), err);
+    if (counts == NULL)
+        goto out;
+
+    for (size_t i = 0; i < layout->count; i++) {
+        const rks_plan_group *group = &layout->groups[i];
+        for (uint32_t j = 0; j < group->batches; j++) {
+            uint64_t first, end;
+            rks_plan_deal(group, j, &first, &end);
+            classes[group->first_batch + j] = class_of(cost_of(plan, group, first, end));
+        }
+    }
+    sort_by_class(plan, classes, counts);
+    uint32_t first = 0;
+    for (size_t class = CLASSES; class -- > 0;) {
+        rks_random_shuffle(rks_random_key(key, class), plan->slots + first, counts[class] - first);
+        first = counts[class];
+    }
+    shuffle_steps(plan, world, rks_random_key(key, CLASSES));
+    status = RKS_OK;
+
+out:
+    rks_free(counts);
+    rks_free(classes);
+    return status;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sort.c: ids by length, longest first, equal lengths by id. Lengths below 65,536 take one counting
+ * pass; longer ones a least-significant-digit radix sort of 11 bits a pass. */
+#include "plan/plan.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+enum { DIRECT_LENGTHS = 1 << 16, DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
+
+static uint32_t longest_of(const uint32_t *lengths, uint64_t count)
+{
+    uint32_t longest = 0;
+    for (uint64_t i = 0; i < count; i++)
+        longest = lengths[i] > longest ? lengths[i] : longest;
+    return longest;
+}
+
+/* Turns counts into the first positions, the highest value first. */
+static void positions_downward(uint32_t *counts, size_t values)
+{
+    uint32_t next = 0;
+    for (size_t value = values; value-- > 0;) {
+        uint32_t count = counts[value];
+        counts[value] = next;
+        next += count;
+    }
+}
+
+static rks_status sort_direct(const uint32_t *lengths, uint64_t count, uint32_t longest,
+                              uint32_t *order, rks_error *err)
+{
+    uint32_t *next = rks_alloc((size_t)longest + 1, sizeof(*next), err);
+    if (next == NULL)
+        return RKS_ERR_MEMORY;
+    for (uint64_t i = 0; i < count; i++)
+        next[lengths[i]]++;
+    positions_downward(next, (size_t)longest + 1);
+    for (uint64_t i = 0; i < count; i++)
+        order[next[lengths[i]]++] = (uint32_t)i;
+    rks_free(next);
+    return RKS_OK;
+}
+
+/* One pass by the digit at `shift`; `from` NULL stands for 0, 1, 2, ... */
+static void radix_pass(const uint32_t *lengths, uint64_t count, unsigned shift,
+                       const uint32_t *from, uint32_t *to, uint32_t *next)
+{
+    memset(next, 0, DIGITS * sizeof(*next));
+    for (uint64_t i = 0; i < count; i++)
+        next[(lengths[i] >> shift) % DIGITS]++;
+    positions_downward(next, DIGITS);
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t id = from == NULL ? (uint32_t)i : from[i];
+        to[next[(lengths[id] >> shift) % DIGITS]++] = id;
+    }
+}
+
+static rks_status sort_radix(const uint32_t *lengths, uint64_t count, uint32_t longest,
+                             uint32_t *order, rks_error *err)
+{
+    rks_status status = RKS_ERR_MEMORY;
+    uint32_t *next = NULL;
+    uint32_t *other = rks_alloc_raw(count, sizeof(*other), err);
+    if (other == NULL)
+        goto out;
+    next = rks_alloc(DIGITS, sizeof(*next), err);
+    if (next == NULL)
+        goto out;
+    /* Two passes or three; the last one must end in `order`. */
+    unsigned passes = longest >> (2 * DIGIT_BITS) == 0 ? 2 : 3;
+    const uint32_t *from = NULL;
+    for (unsigned pass = 0; pass < passes; pass++) {
+        uint32_t *to = (passes - pass) % 2 == 1 ? order : other;
+        radix_pass(lengths, count, pass * DIGIT_BITS, from, to, next);
+        from = to;
+    }
+    status = RKS_OK;
+
+out:
+    rks_free(next);
+    rks_free(other);
+    return status;
+}
+
+rks_status rks_plan_sort(const uint32_t *lengths, uint64_t count, void *order, rks_error *err)
+{
+    if (count > UINT32_MAX)
+        return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
+                        "plan: %" PRIu64 " samples; it is made for less than 2^32", count);
+    uint32_t longest = longest_of(lengths, count);
+    if (longest < DIRECT_LENGTHS)
+        return sort_direct(lengths, count, longest, order, err);
+    return sort_radix(lengths, count, longest, order, err);
+}

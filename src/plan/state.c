@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * state.c: where a job is in an epoch, as JSON, and going on from there.
+ *
+ *   {"format": 1, "planner": 1, "dataset": "32 digits" or null, "samples": N,
+ *    "lengths": "16 digits", "options": "16 digits", "seed": "decimal", "epoch": E,
+ *    "segments": [[world, steps], ...]}
+ *
+ * `segments`: the epoch was planned whole for the first world, which did so many steps; what was
+ * left was planned for the second world, and so on; the last one is where the job is. `lengths` is
+ * XXH3-64 of the lengths as little-endian u32: a dataset of one id may have been built with
+ * different length options. `seed` is text since JSON numbers end at 2^63 in many readers.
+ *
+ * A state is hostile until it is checked: it may come from a damaged checkpoint. */
+#include "plan/inside.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+
+enum { STATE_FORMAT = 1 };
+
+typedef struct rks_plan_place {
+    uint64_t epoch;
+    rks_plan_segment segments[RKS_PLAN_SEGMENTS_MAX];
+    size_t count;
+} rks_plan_place;
+
+static const char *lengths_digest(rks_plan *plan)
+{
+    if (plan->lengths_digest[0] == '\0')
+        snprintf(plan->lengths_digest, sizeof(plan->lengths_digest), "%016" PRIx64,
+                 rks_checksum64(plan->lengths, plan->count * sizeof(*plan->lengths)));
+    return plan->lengths_digest;
+}
+
+rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *text,
+                          size_t text_size, rks_error *err)
+{
+    uint64_t steps;
+    rks_status status = rks_plan_steps(plan, epoch, &steps, err);
+    if (status != RKS_OK)
+        return status;
+    if (step > steps)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "step %" PRIu64 ": epoch %" PRIu64 " has %" PRIu64 " steps", step, epoch,
+                        steps);
+    if (epoch > INT64_MAX)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "epoch %" PRIu64 " is above 2^63 - 1", epoch);
+
+    bool resumed = plan->done_count > 0 && plan->resumed_epoch == epoch;
+    const char *quote = plan->dataset[0] == '\0' ? "" : "\"";
+    char made[4096]; /* segments are at most 64 times 33 bytes */
+    size_t size = (size_t)snprintf(
+        made, sizeof(made),
+        "{\"format\": %d, \"planner\": %d, \"dataset\": %s%s%s, \"samples\": %" PRIu64
+        ", \"lengths\": \"%s\", \"options\": \"%s\", \"seed\": \"%" PRIu64 "\", \"epoch\": %" PRIu64
+        ", \"segments\": [",
+        STATE_FORMAT, RKS_PLAN_VERSION, quote, plan->dataset[0] == '\0' ? "null" : plan->dataset,
+        quote, plan->count, lengths_digest(plan), plan->config.digest, plan->config.seed, epoch);
+    for (size_t i = 0; resumed && i < plan->done_count; i++)
+        size += (size_t)snprintf(made + size, sizeof(made) - size, "[%" PRIu32 ", %" PRIu64 "], ",
+                                 plan->done[i].world, plan->done[i].steps);
+    size += (size_t)snprintf(made + size, sizeof(made) - size, "[%" PRIu32 ", %" PRIu64 "]]}",
+                             plan->config.world, step);
+    if (size >= RKS_STATE_MAX)
+        return rks_fail(err, RKS_ERR_STATE, 0,
+                        "state of epoch %" PRIu64 ": the world changed too often in it (%zu times)",
+                        epoch, plan->done_count);
+    if (size >= text_size)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a state of %zu bytes does not fit into %zu",
+                        size + 1, text_size);
+    memcpy(text, made, size + 1);
+    return RKS_OK;
+}
+
+static rks_status wrong(rks_error *err, const char *field, const char *what)
+{
+    return rks_fail(err, RKS_ERR_STATE, 0, "state: %s: %s", field, what);
+}
+
+static rks_status read_number(const json_t *object, const char *field, uint64_t *number,
+                              rks_error *err)
+{
+    const json_t *value = json_object_get(object, field);
+    if (value == NULL)
+        return wrong(err, field, "missing");
+    if (!json_is_integer(value) || json_integer_value(value) < 0)
+        return wrong(err, field, "not a whole number");
+    *number = (uint64_t)json_integer_value(value);
+    return RKS_OK;
+}
+
+/* The field must be `ours`; `what` it is in words. */
+static rks_status compare_number(const json_t *object, const char *field, uint64_t ours,
+                                 rks_error *err)
+{
+    uint64_t number = 0;
+    rks_status status = read_number(object, field, &number, err);
+    if (status == RKS_OK && number != ours)
+        status =
+            rks_fail(err, RKS_ERR_STATE, 0,
+                     "state: %s differs: %" PRIu64 " there, %" PRIu64 " here", field, number, ours);
+    return status;
+}
+
+static rks_status compare_text(const json_t *object, const char *field, const char *ours,
+                               rks_error *err)
+{
+    const json_t *value = json_object_get(object, field);
+    if (value == NULL)
+        return wrong(err, field, "missing");
+    if (!json_is_string(value) && !json_is_null(value))
+        return wrong(err, field, "not a text");
+    const char *text = json_is_null(value) ? "" : json_string_value(value);
+    if (strcmp(text, ours) != 0)
+        return rks_fail(err, RKS_ERR_STATE, 0, "state: %s differs: \"%.40s\" there, \"%s\" here",
+                        field, text, ours);
+    return RKS_OK;
+}
+
+static rks_status read_segments(const json_t *object, rks_plan_place *place, rks_error *err)
+{
+    const json_t *list = json_object_get(object, "segments");
+    size_t count = json_array_size(list); /* 0 for what is no list */
+    if (count == 0 || count > RKS_PLAN_SEGMENTS_MAX)
+        return wrong(err, "segments", "not a list of 1 to 64 pairs");
+    for (size_t i = 0; i < count; i++) {
+        const json_t *pair = json_array_get(list, i);
+        const json_t *world = json_array_get(pair, 0);
+        const json_t *steps = json_array_get(pair, 1);
+        if (json_array_size(pair) != 2 || !json_is_integer(world) || !json_is_integer(steps))
+            return wrong(err, "segments", "not a pair of whole numbers");
+        json_int_t ranks = json_integer_value(world);
+        json_int_t done = json_integer_value(steps);
+        /* No plan has 2^32 batches, so it has no such steps. */
+        if (ranks < 1 || ranks > RKS_PLAN_WORLD_MAX || done < 0 || done > (json_int_t)UINT32_MAX)
+            return wrong(err, "segments", "a number of ranks or steps that cannot be");
+        if (done == 0 && i + 1 < count)
+            return wrong(err, "segments", "one without steps before another");
+        place->segments[i].world = (uint32_t)ranks;
+        place->segments[i].steps = (uint64_t)done;
+    }
+    place->count = count;
+    return RKS_OK;
+}
+
+static rks_status read_state(rks_plan *plan, const char *state, rks_plan_place *place,
+                             rks_error *err)
+{
+    size_t size = state == NULL ? 0 : strnlen(state, RKS_STATE_MAX);
+    if (size == 0 || size == RKS_STATE_MAX)
+        return rks_fail(err, RKS_ERR_STATE, 0, "state: empty, or longer than %d bytes",
+                        RKS_STATE_MAX - 1);
+    json_error_t where;
+    json_t *object = json_loadb(state, size, JSON_REJECT_DUPLICATES, &where);
+    if (object == NULL)
+        return rks_fail(err, RKS_ERR_STATE, 0, "state: not JSON: %s", where.text);
+    rks_status status = RKS_OK;
+    char seed[24];
+    snprintf(seed, sizeof(seed), "%" PRIu64, plan->config.seed);
+    if (!json_is_object(object))
+        status = wrong(err, "text", "not a JSON object");
+    if (status == RKS_OK)
+        status = compare_number(object, "format", STATE_FORMAT, err);
+    if (status == RKS_OK)
+        status = compare_number(object, "planner", RKS_PLAN_VERSION, err);
+    if (status == RKS_OK)
+        status = compare_text(object, "dataset", plan->dataset, err);
+    if (status == RKS_OK)
+        status = compare_number(object, "samples", plan->count, err);
+    if (status == RKS_OK)
+        status = compare_text(object, "lengths", lengths_digest(plan), err);
+    if (status == RKS_OK)
+        status = compare_text(object, "options", plan->config.digest, err);
+    if (status == RKS_OK)
+        status = compare_text(object, "seed", seed, err);
+    if (status == RKS_OK)
+        status = read_number(object, "epoch", &place->epoch, err);
+    if (status == RKS_OK)
+        status = read_segments(object, place, err);
+    json_decref(object);
+    return status;
+}
+
+/* What the plan holds of a resume. */
+typedef struct rks_plan_rest {
+    uint64_t epoch;
+    rks_plan_segment done[RKS_PLAN_SEGMENTS_MAX];
+    size_t done_count;
+    uint64_t steps;
+} rks_plan_rest;
+
+static void save_rest(const rks_plan *plan, rks_plan_rest *rest)
+{
+    rest->epoch = plan->resumed_epoch;
+    rest->done_count = plan->done_count;
+    rest->steps = plan->rest_steps;
+    memcpy(rest->done, plan->done, sizeof(rest->done));
+}
+
+static void set_rest(rks_plan *plan, const rks_plan_rest *rest)
+{
+    plan->ready = false;
+    plan->resumed_epoch = rest->epoch;
+    plan->done_count = rest->done_count;
+    plan->rest_steps = rest->steps;
+    memcpy(plan->done, rest->done, sizeof(plan->done));
+}
+
+/* Plans the first `count` segments' rest for `world`, as a check: *steps of it. */
+static rks_status try_rest(rks_plan *plan, const rks_plan_place *place, size_t count,
+                           uint64_t *steps, rks_error *err)
+{
+    rks_plan_rest rest = {.epoch = place->epoch, .done_count = count};
+    memcpy(rest.done, place->segments, count * sizeof(rest.done[0]));
+    set_rest(plan, &rest);
+    rks_status status = rks_plan_prepare(plan, place->epoch, err);
+    if (status != RKS_OK)
+        return status;
+    *steps = plan->layout->batches / plan->config.world;
+    plan->rest_steps = *steps;
+    return RKS_OK;
+}
+
+/* Decides where to go on: after the first *before segments, at *step of the plan for this world.
+ * True: the last of them was another world's. */
+static bool choose_place(const rks_plan_place *place, uint32_t world, size_t *before,
+                         uint64_t *step)
+{
+    size_t count = place->count;
+    if (place->segments[count - 1].world != world && place->segments[count - 1].steps == 0)
+        count--;
+    bool ours = count > 0 && place->segments[count - 1].world == world;
+    *before = ours ? count - 1 : count;
+    *step = ours ? place->segments[count - 1].steps : 0;
+    return !ours && count > 0;
+}
+
+rks_status rks_plan_resume(rks_plan *plan, const char *state, uint64_t *epoch, uint64_t *step,
+                           rks_error *err)
+{
+    rks_plan_place place = {0};
+    rks_status status = read_state(plan, state, &place, err);
+    if (status != RKS_OK)
+        return status;
+    rks_plan_rest old;
+    save_rest(plan, &old);
+
+    size_t before;
+    uint64_t next;
+    uint64_t steps = 0;
+    bool moved = choose_place(&place, plan->config.world, &before, &next);
+    bool ended = false;
+    if (before > 0) {
+        status = try_rest(plan, &place, before, &steps, err);
+        /* Where the other world ended the epoch, the next one is whole. */
+        ended = status == RKS_ERR_STATE && plan->rest_over && moved;
+    }
+    if (before == 0 || ended) {
+        rks_plan_rest none = {0};
+        set_rest(plan, &none);
+        place.epoch += ended ? 1 : 0;
+        status = rks_plan_steps(plan, place.epoch, &steps, err);
+    }
+    if (status == RKS_OK && next > steps)
+        status = rks_fail(err, RKS_ERR_STATE, 0, "state: segments: step %" PRIu64 " of %" PRIu64,
+                          next, steps);
+    if (status != RKS_OK) {
+        set_rest(plan, &old);
+        return status;
+    }
+    *epoch = place.epoch;
+    *step = next;
+    return RKS_OK;
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plans.h: random lengths and options for the tests of the planner, and the laws that each plan
+ * keeps. SEED=n in the environment replays a run; the seed is printed. */
+#ifndef RKS_TESTS_PLANS_H
+#define RKS_TESTS_PLANS_H
+
+#include "support/check.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/memory.h"
+#include "plan/plan.h"
+#include "plan/random.h"
+
+static rks_error err;
+
+static inline uint64_t test_seed(const char *name)
+{
+    const char *text = getenv("SEED");
+    uint64_t seed = text != NULL ? strtoull(text, NULL, 10) : (uint64_t)time(NULL);
+    print_message("%s: SEED=%llu replays this run\n", name, (unsigned long long)seed);
+    return seed;
+}
+
+static inline uint32_t below(rks_random *random, uint32_t range)
+{
+    return (uint32_t)rks_random_below(random, range);
+}
+
+#define ONE_OF(random, list) ((list)[below((random), sizeof(list) / sizeof((list)[0]))])
+
+/* Lengths of one of several shapes. Free with free(). */
+static inline uint32_t *random_lengths(rks_random *random, uint64_t count)
+{
+    uint32_t *lengths = calloc(count + 1, sizeof(*lengths));
+    assert_non_null(lengths);
+    uint32_t shape = below(random, 5);
+    for (uint64_t i = 0; i < count; i++) {
+        switch (shape) {
+        case 0:
+            lengths[i] = 1 + below(random, 50);
+            break;
+        case 1: /* many short ones, few long ones */
+            lengths[i] = 1 + below(random, 1u << (1 + below(random, 11)));
+            break;
+        case 2:
+            lengths[i] = 7;
+            break;
+        case 3:
+            lengths[i] = below(random, 3);
+            break;
+        default: /* above what one counting pass takes */
+            lengths[i] = below(random, 4) == 0 ? 60000 + below(random, 20000) : below(random, 900);
+            break;
+        }
+    }
+    return lengths;
+}
+
+static inline void random_options(rks_random *random, rks_plan_options *options)
+{
+    static const char *const strategies[] = {"bucket", "sorted", "random", "sequential"};
+    static const char *const costs[] = {"padded", "tokens", "quadratic"};
+    static const char *const too_longs[] = {"drop", "alone", "truncate"};
+    static const char *const tails[] = {"split", "split", "repeat", "drop"};
+    static const uint32_t worlds[] = {1, 2, 3, 4, 7, 8};
+    static const uint32_t multiples[] = {1, 1, 2, 3, 4, 8};
+    rks_plan_options_default(options);
+    options->strategy = ONE_OF(random, strategies);
+    options->cost = ONE_OF(random, costs);
+    options->too_long = ONE_OF(random, too_longs);
+    options->tail = ONE_OF(random, tails);
+    options->world = ONE_OF(random, worlds);
+    options->seed = rks_random_next(random);
+    options->no_shuffle = below(random, 5) == 0;
+    options->batch_multiple = ONE_OF(random, multiples);
+    if (below(random, 2) == 0)
+        options->batch_size = options->batch_multiple * (1 + below(random, 9));
+    if (below(random, 3) != 0)
+        options->max_tokens = 1 + below(random, 1u << (4 + below(random, 10)));
+    if (below(random, 4) == 0)
+        options->max_length = 1 + below(random, 2000);
+    if (options->max_tokens != 0 && strcmp(options->strategy, "random") == 0)
+        options->steps = below(random, 2) == 0 ? "per_epoch" : "constant";
+}
+
+/* What a test knows of a plan without asking it. */
+typedef struct rks_expected {
+    const uint32_t *lengths;
+    uint64_t count;
+    const rks_plan_options *options;
+    uint32_t limit;
+} rks_expected;
+
+static inline rks_expected expect_of(const uint32_t *lengths, uint64_t count,
+                                     const rks_plan_options *options)
+{
+    rks_expected expected = {lengths, count, options, UINT32_MAX};
+    if (options->max_length != 0)
+        expected.limit = options->max_length;
+    if (options->max_tokens != 0 && options->max_tokens < expected.limit)
+        expected.limit = (uint32_t)options->max_tokens;
+    return expected;
+}
+
+static inline bool option_is(const char *value, const char *name)
+{
+    return strcmp(value, name) == 0;
+}
+
+static inline uint64_t kept_of(const rks_expected *expected)
+{
+    uint64_t kept = 0;
+    for (uint64_t i = 0; i < expected->count; i++)
+        kept += expected->lengths[i] <= expected->limit ||
+                !option_is(expected->options->too_long, "drop");
+    return kept;
+}
+
+/* A batch keeps the budgets, unless it is a sample that is too long and alone. */
+static inline void check_batch(const rks_expected *expected, const uint32_t *ids, size_t count)
+{
+    const rks_plan_options *options = expected->options;
+    uint32_t batch_size = options->batch_size;
+    if (batch_size == 0 && options->max_tokens == 0)
+        batch_size = 64;
+    uint64_t longest = 0;
+    uint64_t sum = 0;
+    assert_true(count > 0);
+    for (size_t i = 0; i < count; i++) {
+        assert_true(ids[i] < expected->count);
+        uint32_t length = expected->lengths[ids[i]];
+        if (length > expected->limit) {
+            assert_false(option_is(options->too_long, "drop"));
+            if (option_is(options->too_long, "alone")) {
+                assert_int_equal(count, 1);
+                return;
+            }
+            length = expected->limit;
+        }
+        longest = length > longest ? length : longest;
+        sum += length;
+    }
+    assert_true(batch_size == 0 || count <= batch_size);
+    if (options->max_tokens != 0)
+        assert_true((option_is(options->cost, "tokens") ? sum : longest * count) <=
+                    options->max_tokens);
+}
+
+/* Checks every batch of steps [first, end) and counts deliveries in `seen`. */
+static inline void check_steps(rks_plan *plan, const rks_expected *expected, uint64_t epoch,
+                               uint64_t first, uint64_t end, uint32_t *seen)
+{
+    for (uint64_t step = first; step < end; step++) {
+        for (uint32_t rank = 0; rank < rks_plan_world(plan); rank++) {
+            const uint32_t *ids;
+            size_t count;
+            assert_ok(rks_plan_batch(plan, epoch, step, rank, &ids, &count, &err), &err);
+            check_batch(expected, ids, count);
+            for (size_t i = 0; i < count; i++)
+                seen[ids[i]]++;
+        }
+    }
+}
+
+static inline rks_plan_report report_of(rks_plan *plan, uint64_t epoch)
+{
+    rks_plan_report report = {.struct_size = sizeof(report)};
+    assert_ok(rks_plan_report_get(plan, epoch, &report, &err), &err);
+    return report;
+}
+
+#endif
