@@ -244,6 +244,11 @@ const rks_schema *rks_shard_schema(const rks_shard *shard)
     return shard->manifest->schema;
 }
 
+const char *rks_shard_unit_name(const rks_shard *shard, size_t unit)
+{
+    return shard->units.key_names[unit];
+}
+
 const rks_unit_summary *rks_shard_units(const rks_shard *shard, size_t *count)
 {
     *count = shard->units.count;

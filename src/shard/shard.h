@@ -27,6 +27,8 @@ uint64_t rks_shard_file_bytes(const rks_shard *shard); /* NAME.rks, .sums and .j
 uint64_t rks_shard_largest(const rks_shard *shard);    /* bytes of the largest stored record */
 const rks_schema *rks_shard_schema(const rks_shard *shard);
 const rks_unit_summary *rks_shard_units(const rks_shard *shard, size_t *count);
+/* What derived keys of the unit begin with; NULL where keys are stored. As long as the shard. */
+const char *rks_shard_unit_name(const rks_shard *shard, size_t unit);
 bool rks_shard_derived_keys(const rks_shard *shard);
 size_t rks_shard_index_columns(const rks_shard *shard);
 const rks_column *rks_shard_index_column(const rks_shard *shard, size_t column);
