@@ -21,8 +21,6 @@
 #include "base/memory.h"
 #include "group/internal.h"
 
-enum { CAUSE_MS = 50 }; /* ends this close together are one event */
-
 /* How long the others may take to end themselves once a rank has failed; RKS_LAUNCH_GRACE_MS
  * changes it. */
 static uint64_t grace_ms(void)
@@ -157,6 +155,7 @@ typedef struct watch {
     uint32_t alive;
     int code;           /* of the first that failed */
     uint64_t failed_ms; /* when; 0: none */
+    bool ending;        /* we kill what is left: those ends say nothing new */
 } watch;
 
 static void note_end(watch *w, pid_t child, int how)
@@ -168,18 +167,18 @@ static void note_end(watch *w, pid_t child, int how)
         return;
     w->children[rank] = -1;
     w->alive--;
+    if (w->ending)
+        return;
     int code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
     if (WIFSIGNALED(how) && atomic_load(&w->t->dead) == 0) {
         atomic_store(&w->t->dead_signal, WTERMSIG(how));
         atomic_store(&w->t->dead, (int64_t)rank + 1);
     }
-    /* Ends of one look come in any order: who was killed then is why others ended by themselves. */
-    uint64_t now_ms = rks_now_ms();
-    bool cause = WIFSIGNALED(how) && w->code < 128 && now_ms - w->failed_ms < CAUSE_MS;
-    if (code != 0 && (w->code == 0 || cause))
+    /* A rank that was killed is the cause of the others' exit codes, whichever is reaped first. */
+    if (code != 0 && (w->code == 0 || (WIFSIGNALED(how) && w->code < 128)))
         w->code = code;
     if (code != 0 && w->failed_ms == 0)
-        w->failed_ms = now_ms;
+        w->failed_ms = rks_now_ms();
 }
 
 static void signal_children(const watch *w, int number)
@@ -204,8 +203,10 @@ static void supervise(watch *w)
             signal_children(w, asked_to_end);
             asked_to_end = 0;
         }
-        if (w->failed_ms != 0 && rks_now_ms() - w->failed_ms > grace_ms())
+        if (w->failed_ms != 0 && rks_now_ms() - w->failed_ms > grace_ms()) {
+            w->ending = true;
             signal_children(w, SIGKILL);
+        }
         struct timespec nap = {0, 5000000};
         nanosleep(&nap, NULL);
     }

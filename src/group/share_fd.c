@@ -145,8 +145,10 @@ static rks_status hand_out(rks_group *group, const door *d, int fd, rks_error *e
         if (status != RKS_OK)
             return status;
         int peer = accept4(d->listener, NULL, NULL, SOCK_CLOEXEC);
-        if (peer < 0)
+        if (peer < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED))
             continue;
+        if (peer < 0)
+            return rks_fail_errno(err, errno, "accepting a rank of this node");
         if (same_user(peer)) {
             status = send_fd(peer, fd, err);
             left--;
