@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * build.c: rks_build: files and folders, dealt out over the ranks, into shards and a dataset.
+ *
+ *   look at the input ─► agree a schema ─► take over parts ─► count rows ─► deal ─► read ─► commit
+ *
+ * What decides the result (units, schema, options) is the same for any number of ranks, and so the
+ * dataset id is too. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "ingest/ingest.h"
+#include "store/build.h"
+#include "store/directory.h"
+#include "store/parts.h"
+
+typedef struct build {
+    rks_group *group;
+    rks_build_options options;
+    rks_input *input;
+    char *directory;
+    char *schema_text;
+    char *options_text;
+    rks_schema *schema;
+    rks_selector *selector;
+    rks_parts *parts;
+    uint64_t *first_rows; /* by unit: row in its file of its first row */
+    uint32_t *owners;     /* by unit: the rank that reads it; UINT32_MAX where it is finished */
+    rks_buffer bad;
+    /* progress of this rank */
+    uint64_t done, total, samples, last_tick_ms;
+} build;
+
+void rks_build_options_default(rks_build_options *options)
+{
+    *options = (rks_build_options){
+        .struct_size = sizeof(*options),
+        .length_unit = 1,
+        .max_sample = UINT64_C(1) << 30,
+        .unit_size = UINT64_C(64) << 20,
+        .block_size = UINT64_C(1) << 20,
+    };
+}
+
+rks_status rks_build_options_take(const rks_build_options *given, rks_build_options *options,
+                                  rks_error *err)
+{
+    rks_build_options_default(options);
+    if (given != NULL)
+        memcpy(options, given,
+               given->struct_size < sizeof(*options) ? given->struct_size : sizeof(*options));
+    if (options->length_unit == 0)
+        options->length_unit = 1;
+    if (options->max_sample == 0)
+        options->max_sample = UINT64_C(1) << 30;
+    if (options->unit_size == 0)
+        options->unit_size = UINT64_C(64) << 20;
+    if (options->block_size == 0)
+        options->block_size = UINT64_C(1) << 20;
+    if (options->max_sample > UINT64_C(3) << 30)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "max_sample: %" PRIu64 " is above 3 GiB",
+                        options->max_sample);
+    if (options->block_size < 64 << 10 || options->block_size > 64 << 20)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "block_size: %" PRIu64 " is not from 64 KiB to 64 MiB",
+                        options->block_size);
+    if (options->unit_size < 4 << 10)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "unit_size: %" PRIu64 " is below 4 KiB",
+                        options->unit_size);
+    return RKS_OK;
+}
+
+rks_status rks_build_options_text(const rks_build_options *options, char **text, rks_error *err)
+{
+    json_t *index = json_array();
+    for (size_t i = 0; i < options->index_count; i++)
+        json_array_append_new(index, json_string(options->index[i]));
+    json_t *object = json_pack(
+        "{s:s*, s:s*, s:s*, s:I, s:s*, s:o*, s:b, s:b, s:b}", "format", options->format, "key",
+        options->key, "length", options->length, "length_unit", (json_int_t)options->length_unit,
+        "where", options->where, "index", index, "filter", options->filter != NULL, "length_fn",
+        options->length_fn != NULL, "skip_bad", options->skip_bad);
+    char *dumped = object == NULL ? NULL : json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
+    json_decref(object);
+    if (dumped == NULL)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "an option's text is not UTF-8");
+    *text = rks_strdup(dumped, err);
+    free(dumped);
+    return *text == NULL ? RKS_ERR_MEMORY : RKS_OK;
+}
+
+/* ---- schema ----------------------------------------------------------------------------- */
+
+/* Merges *b into *a; NULL is the empty schema. */
+static rks_status merge(char **a, const char *b, rks_error *err)
+{
+    if (b == NULL)
+        return RKS_OK;
+    if (*a == NULL) {
+        *a = rks_strdup(b, err);
+        return *a == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    }
+    char *merged = NULL;
+    rks_status status = rks_ingest_merge(*a, b, &merged, err);
+    if (status == RKS_OK) {
+        rks_free(*a);
+        *a = merged;
+    }
+    return status;
+}
+
+/* Every rank looks at a consecutive share of the units; the shares are merged in rank order, which
+ * is unit order. So the schema does not depend on the number of ranks. */
+static rks_status infer(build *b, rks_error *err)
+{
+    uint64_t units = b->input->unit_count;
+    uint32_t ranks = rks_group_size(b->group), rank = rks_group_rank(b->group);
+    char *mine = NULL;
+    uint8_t *all = NULL;
+    uint64_t *offsets = NULL;
+    rks_status status = RKS_OK;
+    for (uint64_t unit = units * rank / ranks;
+         status == RKS_OK && unit < units * (rank + 1) / ranks; unit++) {
+        char *one = NULL;
+        status = rks_ingest_infer(b->input, (size_t)unit, &one, err);
+        if (status == RKS_OK)
+            status = merge(&mine, one, err);
+        rks_free(one);
+    }
+    status = rks_group_allgather(b->group, "build: schema", status, mine,
+                                 mine == NULL ? 0 : strlen(mine) + 1, &all, &offsets, err);
+    for (uint32_t r = 0; status == RKS_OK && r < ranks; r++)
+        if (offsets[r + 1] > offsets[r])
+            status = merge(&b->schema_text, (const char *)all + offsets[r], err);
+    if (status == RKS_OK && b->schema_text == NULL)
+        status =
+            rks_fail(err, RKS_ERR_DATA, 0, "the input is empty: no row to infer a schema from");
+    rks_free(mine);
+    rks_free(all);
+    rks_free(offsets);
+    return rks_group_agree(b->group, "build: schema agreed", status, err);
+}
+
+static rks_status choose_schema(build *b, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    if (b->options.schema == NULL)
+        status = infer(b, err);
+    if (status == RKS_OK)
+        status = rks_schema_parse(b->schema_text == NULL ? b->options.schema : b->schema_text,
+                                  &b->schema, err);
+    if (status == RKS_OK)
+        status = rks_selector_create(b->schema, &b->options, &b->selector, err);
+    return rks_group_agree(b->group, "build: options", status, err);
+}
+
+/* ---- the same on all ranks ------------------------------------------------------------------ */
+
+rks_status rks_build_id(const char *what, rks_digest input, const rks_schema *schema,
+                        const char *options_text, rks_digest *id, rks_error *err)
+{
+    rks_digester *digester = rks_digester_create(err);
+    if (digester == NULL)
+        return RKS_ERR_MEMORY;
+    const char *schema_text = rks_schema_text(schema);
+    rks_digester_update(digester, what, strlen(what) + 1);
+    rks_digester_update(digester, &input, sizeof(input));
+    rks_digester_update(digester, schema_text, strlen(schema_text) + 1);
+    rks_digester_update(digester, options_text, strlen(options_text) + 1);
+    *id = rks_digester_result(digester);
+    rks_digester_free(digester);
+    return RKS_OK;
+}
+
+rks_status rks_build_agree_id(rks_group *group, rks_status status, const rks_digest *id,
+                              const char *what, rks_error *err)
+{
+    uint8_t *all = NULL;
+    uint64_t *offsets = NULL;
+    status = rks_group_allgather(group, "build: same on all ranks", status, id, sizeof(*id), &all,
+                                 &offsets, err);
+    for (uint32_t rank = 1; status == RKS_OK && rank < rks_group_size(group); rank++)
+        if (memcmp(all, all + offsets[rank], sizeof(*id)) != 0)
+            status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s differs between rank 0 and rank %u",
+                              what, rank);
+    rks_free(all);
+    rks_free(offsets);
+    return status;
+}
+
+static rks_status look_at_input(build *b, const char *const *sources, size_t count, rks_error *err)
+{
+    rks_digest digest = {0};
+    rks_status status = rks_input_open(sources, count, &b->options, &b->input, err);
+    if (status == RKS_OK) {
+        digest = rks_input_digest(b->input);
+        rks_input_options(b->input, &b->options);
+    }
+    return rks_build_agree_id(b->group, status, &digest, "the list of input files", err);
+}
+
+static rks_status open_parts(build *b, const char *directory, rks_error *err)
+{
+    rks_parts_options options = {.replace = b->options.replace};
+    rks_status status = rks_build_options_text(&b->options, &b->options_text, err);
+    if (status == RKS_OK)
+        status = rks_build_id("files", rks_input_digest(b->input), b->schema, b->options_text,
+                              &options.shard.build_id, err);
+    status = rks_build_agree_id(b->group, status, &options.shard.build_id,
+                                "the build (schema or options)", err);
+    if (status != RKS_OK)
+        return status;
+    options.build_options = b->options_text;
+    options.shard.schema = b->schema;
+    options.shard.block_size = b->options.block_size;
+    options.shard.max_sample = b->options.max_sample;
+    options.shard.index = b->options.index;
+    options.shard.index_count = b->options.index_count;
+    options.shard.derived_keys = rks_selector_derived_keys(b->selector);
+    return rks_parts_open(b->group, directory, &options, &b->parts, err);
+}
+
+/* ---- rows and dealing ----------------------------------------------------------------------- */
+
+/* A unit whose rows somebody must count: a later unit of its file needs them, and no part has them.
+ */
+static bool needs_count(const build *b, size_t unit)
+{
+    return unit + 1 < b->input->unit_count && !b->input->units[unit + 1].first_of_file &&
+           rks_parts_finished(b->parts, unit) == NULL;
+}
+
+/* Rows are counted by all ranks at once, each a part of the units; the sums follow from the counts.
+ */
+static rks_status count_rows(build *b, rks_error *err)
+{
+    size_t units = b->input->unit_count;
+    uint32_t ranks = rks_group_size(b->group), rank = rks_group_rank(b->group);
+    rks_buffer mine = {0};
+    uint8_t *all = NULL;
+    uint64_t *offsets = NULL, *rows = rks_alloc(units, sizeof(*rows), err);
+    b->first_rows = rks_alloc(units, sizeof(*b->first_rows), err);
+    rks_status status = rows == NULL || b->first_rows == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    for (size_t unit = rank; status == RKS_OK && unit < units; unit += ranks) {
+        uint64_t pair[2] = {unit, 0};
+        if (!needs_count(b, unit))
+            continue;
+        status = rks_unit_count_rows(b->input, unit, &pair[1], err);
+        if (status == RKS_OK)
+            status = rks_buffer_add(&mine, pair, sizeof(pair), err);
+    }
+    status = rks_group_allgather(b->group, "build: counting rows", status, mine.data, mine.size,
+                                 &all, &offsets, err);
+    if (status == RKS_OK) {
+        for (uint64_t at = 0; at < offsets[ranks]; at += 16)
+            rows[rks_load_u64(all + at)] = rks_load_u64(all + at + 8);
+        for (size_t unit = 0; unit < units; unit++) {
+            const rks_unit_summary *finished = rks_parts_finished(b->parts, unit);
+            if (finished != NULL)
+                rows[unit] = finished->seen;
+            b->first_rows[unit] = b->input->units[unit].first_of_file || unit == 0
+                                      ? 0
+                                      : b->first_rows[unit - 1] + rows[unit - 1];
+        }
+    }
+    rks_buffer_free(&mine);
+    rks_free(rows);
+    rks_free(all);
+    rks_free(offsets);
+    return status;
+}
+
+static rks_status deal(build *b, rks_error *err)
+{
+    size_t units = b->input->unit_count;
+    bool *done = rks_alloc(units, sizeof(*done), err);
+    b->owners = rks_alloc(units, sizeof(*b->owners), err);
+    rks_status status = done == NULL || b->owners == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    if (status == RKS_OK) {
+        for (size_t unit = 0; unit < units; unit++)
+            done[unit] = rks_parts_finished(b->parts, unit) != NULL;
+        status = rks_input_deal(b->input, rks_group_size(b->group), done, b->owners, err);
+    }
+    for (size_t unit = 0; status == RKS_OK && unit < units; unit++)
+        if (b->owners[unit] == rks_group_rank(b->group))
+            b->total += b->input->units[unit].size;
+    rks_free(done);
+    return rks_group_agree(b->group, "build: dealing", status, err);
+}
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+static rks_status tick(void *user, uint64_t unit_bytes, uint64_t samples, rks_error *err)
+{
+    build *b = user;
+    uint64_t now = rks_now_ms();
+    if (now - b->last_tick_ms < 100)
+        return RKS_OK;
+    b->last_tick_ms = now;
+    char text[96];
+    snprintf(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " MiB read",
+             (b->done + unit_bytes) >> 20, b->total >> 20);
+    rks_group_progress(b->group, text);
+    if (b->options.progress != NULL)
+        b->options.progress(b->options.progress_user, "build", b->done + unit_bytes, b->total,
+                            b->samples + samples);
+    return rks_group_must_stop(b->group, err);
+}
+
+static rks_status read_unit(build *b, size_t unit, rks_error *err)
+{
+    rks_shard_writer *writer = NULL;
+    const rks_ingest_progress progress = {tick, b};
+    rks_status status = rks_parts_writer(b->parts, &writer, err);
+    if (status == RKS_OK)
+        status = rks_ingest_unit(b->input, unit, b->first_rows[unit], b->schema, &b->options,
+                                 b->selector, writer, &b->bad, &progress, err);
+    if (status != RKS_OK)
+        return status;
+    size_t count = 0;
+    const rks_unit_summary *units = rks_shard_writer_units(writer, &count);
+    b->samples += units[count - 1].samples;
+    b->done += b->input->units[unit].size;
+    return RKS_OK;
+}
+
+static rks_status read_units(build *b, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (size_t unit = 0; status == RKS_OK && unit < b->input->unit_count; unit++)
+        if (b->owners[unit] == rks_group_rank(b->group))
+            status = read_unit(b, unit, err);
+    return status;
+}
+
+/* The first skipped rows of all ranks, as many as fit. */
+static rks_status collect_bad(build *b, rks_build_report *report, rks_error *err)
+{
+    uint8_t *all = NULL;
+    uint64_t *offsets = NULL;
+    size_t room = sizeof(report->bad_first) - 1;
+    rks_status status =
+        rks_group_allgather(b->group, "build: skipped rows", RKS_OK, b->bad.data,
+                            b->bad.size < room ? b->bad.size : room, &all, &offsets, err);
+    if (status == RKS_OK) {
+        size_t size = (size_t)offsets[rks_group_size(b->group)];
+        memcpy(report->bad_first, all, size < room ? size : room);
+        report->bad_first[size < room ? size : room] = '\0';
+    }
+    rks_free(all);
+    rks_free(offsets);
+    return status;
+}
+
+static void free_build(build *b)
+{
+    rks_parts_close(b->parts);
+    rks_selector_free(b->selector);
+    rks_schema_free(b->schema);
+    rks_input_free(b->input);
+    rks_buffer_free(&b->bad);
+    rks_free(b->directory);
+    rks_free(b->schema_text);
+    rks_free(b->options_text);
+    rks_free(b->first_rows);
+    rks_free(b->owners);
+}
+
+rks_status rks_build(rks_group *group, const char *const *sources, size_t source_count,
+                     const char *directory, const rks_build_options *options,
+                     rks_build_report *report, rks_error *err)
+{
+    build b = {.group = group};
+    rks_build_report made = {.struct_size = sizeof(made)};
+    uint64_t begun = rks_now_ns();
+    rks_status status = rks_build_options_take(options, &b.options, err);
+    if (status == RKS_OK && source_count == 0)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "no source given");
+    if (status == RKS_OK)
+        status = rks_directory_expand(group, directory, &b.directory, err);
+    status = rks_group_agree(group, "build: arguments", status, err);
+    if (status == RKS_OK)
+        status = look_at_input(&b, sources, source_count, err);
+    if (status == RKS_OK)
+        status = choose_schema(&b, err);
+    if (status == RKS_OK)
+        status = open_parts(&b, b.directory, err);
+    if (status == RKS_OK)
+        status = count_rows(&b, err);
+    if (status == RKS_OK)
+        status = deal(&b, err);
+    if (status == RKS_OK)
+        status = rks_parts_commit(b.parts, read_units(&b, err), &made, err);
+    if (status == RKS_OK)
+        status = collect_bad(&b, &made, err);
+    if (status == RKS_OK && report != NULL) {
+        made.input_bytes = b.input->bytes;
+        made.seconds = (double)(rks_now_ns() - begun) / 1e9;
+        size_t room = report->struct_size;
+        memcpy(report, &made, room < sizeof(made) ? room : sizeof(made));
+        report->struct_size = room;
+    }
+    free_build(&b);
+    return status;
+}

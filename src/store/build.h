@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * build.h: what building from files and building from memory share. */
+#ifndef RKS_STORE_BUILD_H
+#define RKS_STORE_BUILD_H
+
+#include "base/checksum.h"
+#include "group/group.h"
+
+/* The caller's options over the defaults, checked. `given` may be NULL. */
+rks_status rks_build_options_take(const rks_build_options *given, rks_build_options *options,
+                                  rks_error *err);
+/* The options that decide the result, as JSON for dataset.json and the build id. rks_free. */
+rks_status rks_build_options_text(const rks_build_options *options, char **text, rks_error *err);
+/* Over everything that decides the result. */
+rks_status rks_build_id(const char *what, rks_digest input, const rks_schema *schema,
+                        const char *options_text, rks_digest *id, rks_error *err);
+/* COLLECTIVE. RKS_ERR_ARGUMENT "WHAT differs between rank 0 and rank 2" where it does. */
+rks_status rks_build_agree_id(rks_group *group, rks_status status, const rks_digest *id,
+                              const char *what, rks_error *err);
+
+/* How a key is shown in the message about one that is there twice. */
+typedef void (*rks_describe_key_fn)(const void *key, size_t size, char *text, size_t room);
+void rks_builder_describe_keys(rks_builder *builder, rks_describe_key_fn describe);
+
+#endif

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * commit.h: the check that stands between sealed parts and a dataset. */
+#ifndef RKS_STORE_COMMIT_H
+#define RKS_STORE_COMMIT_H
+
+#include "group/group.h"
+#include "shard/dataset.h"
+#include "store/build.h"
+
+/* COLLECTIVE. Opens the not yet committed dataset as a store and looks for equal keys: equal hashes
+ * are compared by full key at their owners. RKS_ERR_DATA shows the key and names both ranks. */
+rks_status rks_commit_check_keys(rks_group *group, const char *directory, rks_dataset *dataset,
+                                 rks_describe_key_fn describe, rks_error *err);
+
+#endif

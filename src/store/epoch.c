@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * epoch.c: the batches of this rank in step order, fetched ahead by plan: the lists of the
+ * prefetcher are the plan's batches. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "fetch/prefetch.h"
+#include "store/store.h"
+
+struct rks_epoch {
+    rks_store *store;
+    rks_plan *plan;
+    uint64_t epoch;
+    uint64_t step; /* the next to be listed */
+    uint64_t steps;
+    uint32_t rank;
+    rks_prefetch *prefetch;
+    uint64_t *ids; /* room for one list as 64-bit ids */
+    size_t room;
+};
+
+void rks_epoch_options_default(rks_epoch_options *options)
+{
+    *options = (rks_epoch_options){
+        .struct_size = sizeof(*options),
+        .prefetch_batches = 4,
+        .prefetch_bytes = UINT64_C(1) << 30,
+    };
+}
+
+static rks_status next_list(void *user, rks_prefetch_list *list, rks_error *err)
+{
+    rks_epoch *e = user;
+    *list = (rks_prefetch_list){.tag = e->step};
+    if (e->step >= e->steps)
+        return RKS_OK;
+    rks_status status =
+        rks_plan_batch(e->plan, e->epoch, e->step, e->rank, &list->ids, &list->count, err);
+    if (status != RKS_OK)
+        return status;
+    const uint32_t *lengths = rks_store_lengths(e->store);
+    for (size_t i = 0; i < list->count; i++)
+        list->weight += lengths[list->ids[i]];
+    e->step++;
+    return RKS_OK;
+}
+
+static rks_status start(void *user, const rks_prefetch_list *list, rks_fetch **fetch,
+                        rks_error *err)
+{
+    rks_epoch *e = user;
+    if (list->count > e->room) {
+        uint64_t *ids = rks_realloc(e->ids, list->count, sizeof(*ids), err);
+        if (ids == NULL)
+            return RKS_ERR_MEMORY;
+        e->ids = ids;
+        e->room = list->count;
+    }
+    for (size_t i = 0; i < list->count; i++)
+        e->ids[i] = list->ids[i];
+    return rks_store_fetch_start(e->store, e->ids, list->count, fetch, err);
+}
+
+static rks_status prepare(rks_epoch *e, const rks_epoch_options *options, rks_error *err)
+{
+    uint32_t ranks = rks_group_size(e->store->group);
+    if (rks_plan_world(e->plan) != ranks)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "the plan is for %u ranks, the group has %u",
+                        rks_plan_world(e->plan), ranks);
+    rks_status status = rks_plan_steps(e->plan, e->epoch, &e->steps, err);
+    if (status != RKS_OK)
+        return status;
+    if (options->first_step > e->steps)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "first_step: %" PRIu64 " is beyond the epoch's %" PRIu64 " steps",
+                        options->first_step, e->steps);
+    e->step = options->first_step;
+    rks_prefetch_options ahead = {
+        .next_list = next_list,
+        .start = start,
+        .user = e,
+        .max_batches = options->prefetch_batches,
+        .max_bytes = options->prefetch_bytes,
+    };
+    return rks_prefetch_open(&ahead, &e->prefetch, err);
+}
+
+rks_status rks_epoch_open(rks_store *store, rks_plan *plan, const rks_epoch_options *options,
+                          rks_epoch **epoch, rks_error *err)
+{
+    rks_epoch_options chosen;
+    rks_epoch_options_default(&chosen);
+    if (options != NULL)
+        memcpy(&chosen, options,
+               options->struct_size < sizeof(chosen) ? options->struct_size : sizeof(chosen));
+    rks_epoch *opened = rks_alloc(1, sizeof(*opened), err);
+    if (opened == NULL)
+        return RKS_ERR_MEMORY;
+    opened->store = store;
+    opened->plan = plan;
+    opened->epoch = chosen.epoch;
+    opened->rank = rks_group_rank(store->group);
+    rks_status status = prepare(opened, &chosen, err);
+    if (status != RKS_OK) {
+        rks_epoch_close(opened);
+        return status;
+    }
+    *epoch = opened;
+    return RKS_OK;
+}
+
+rks_status rks_epoch_next(rks_epoch *epoch, rks_batch **batch, uint64_t *step, rks_error *err)
+{
+    return rks_prefetch_next(epoch->prefetch, batch, step, err);
+}
+
+void rks_epoch_close(rks_epoch *epoch)
+{
+    if (epoch == NULL)
+        return;
+    rks_prefetch_close(epoch->prefetch);
+    rks_free(epoch->ids);
+    rks_free(epoch);
+}

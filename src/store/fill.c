@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fill.c: the node's index. One rank of a node makes the memory, all map it; each shard that some
+ * rank of the node sees is copied in by the lowest such rank, the others arrive by the exchange.
+ *
+ * A rank's stream in the exchange is the streams of the shards it owns, in dataset order. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "exchange/exchange.h"
+#include "store/store.h"
+
+static bool seen_by(const rks_store *store, uint32_t rank, size_t shard)
+{
+    return store->seen[rank * store->dataset->shard_count + shard] != 0;
+}
+
+/* The lowest rank of `node` that sees the shard; -1 if none does. */
+static int64_t filler(const rks_store *store, uint32_t node, size_t shard)
+{
+    for (uint32_t rank = 0; rank < rks_group_size(store->group); rank++)
+        if (rks_group_node_of(store->group, rank) == node && seen_by(store, rank, shard))
+            return rank;
+    return -1;
+}
+
+/* ---- layout ------------------------------------------------------------------------- */
+
+static rks_status make_spans(rks_store *store, rks_span **spans, size_t *count, rks_error *err)
+{
+    const rks_dataset *dataset = store->dataset;
+    rks_span *made = rks_alloc(dataset->unit_count, sizeof(*made), err);
+    store->unit_first = rks_alloc(dataset->unit_count, sizeof(*store->unit_first), err);
+    store->unit_number = rks_alloc(dataset->unit_count, sizeof(*store->unit_number), err);
+    if (made == NULL || store->unit_first == NULL || store->unit_number == NULL) {
+        rks_free(made);
+        return RKS_ERR_MEMORY;
+    }
+    uint64_t id = 0;
+    size_t used = 0;
+    for (size_t i = 0; i < dataset->unit_count; i++) {
+        const rks_dataset_unit *unit = &dataset->units[i];
+        if (unit->summary.samples == 0)
+            continue;
+        store->unit_first[used] = id;
+        store->unit_number[used] = (uint32_t)i;
+        made[used++] = (rks_span){id, unit->summary.samples, unit->shard, unit->first_row};
+        id += unit->summary.samples;
+    }
+    store->unit_count = used;
+    *spans = made;
+    *count = used;
+    return RKS_OK;
+}
+
+static rks_status make_columns(const rks_dataset *dataset, rks_index_column **columns,
+                               rks_error *err)
+{
+    rks_index_column *made = rks_alloc(dataset->index_count, sizeof(*made), err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < dataset->index_count; i++) {
+        int number = rks_schema_find(dataset->schema, dataset->index[i]);
+        if (number < 0) {
+            rks_free(made);
+            return rks_fail(err, RKS_ERR_CORRUPT, 0, "index column '%s' is not in the schema",
+                            dataset->index[i]);
+        }
+        const rks_column *column = rks_schema_column(dataset->schema, (uint32_t)number);
+        snprintf(made[i].name, sizeof(made[i].name), "%s", column->name);
+        snprintf(made[i].type, sizeof(made[i].type), "%.31s", column->type);
+        made[i].item_size = column->item_size;
+    }
+    *columns = made;
+    return RKS_OK;
+}
+
+static rks_status make_index(rks_store *store, rks_error *err)
+{
+    rks_index_layout layout = {.count = store->dataset->count,
+                               .column_count = store->dataset->index_count};
+    rks_span *spans = NULL;
+    rks_index_column *columns = NULL;
+    int fd = -1, shared = -1;
+    rks_status status = make_spans(store, &spans, &layout.span_count, err);
+    if (status == RKS_OK)
+        status = make_columns(store->dataset, &columns, err);
+    layout.spans = spans;
+    layout.columns = columns;
+    if (status == RKS_OK && rks_group_is_leader(store->group))
+        status = rks_index_memory(&layout, store->directory, &fd, err);
+    status = rks_group_agree(store->group, "open: index memory", status, err);
+    if (status == RKS_OK)
+        status = rks_group_share_fd(store->group, fd, &shared, err);
+    if (status == RKS_OK) {
+        status = rks_index_open(&layout, shared, &store->index, err);
+        if (status == RKS_OK)
+            shared = -1; /* the index's now */
+        status = rks_group_agree(store->group, "open: index mapped", status, err);
+    }
+    if (fd >= 0)
+        close(fd);
+    if (shared >= 0)
+        close(shared);
+    rks_free(spans);
+    rks_free(columns);
+    return status;
+}
+
+/* ---- this node's shards --------------------------------------------------------------- */
+
+static rks_status copy_unit(rks_store *store, const rks_dataset_unit *unit, uint64_t id,
+                            rks_error *err)
+{
+    rks_shard *shard = store->shards[unit->shard];
+    uint64_t count = unit->summary.samples;
+    rks_status status = rks_shard_copy_lengths(shard, unit->first_row, count,
+                                               rks_index_lengths(store->index) + id, err);
+    if (status == RKS_OK)
+        status = rks_shard_copy_key_hashes(shard, unit->first_row, count,
+                                           rks_index_key_hashes(store->index) + id, err);
+    for (size_t i = 0; status == RKS_OK && i < store->dataset->index_count; i++) {
+        uint8_t *data = rks_index_column_data(store->index, i);
+        uint32_t item = rks_shard_index_column(shard, i)->item_size;
+        status = rks_shard_copy_column(shard, i, unit->first_row, count, data + id * item, err);
+    }
+    return status;
+}
+
+/* A shard that claims index columns other than the dataset's would be copied past its place. */
+static rks_status check_columns(const rks_store *store, size_t number, rks_error *err)
+{
+    const rks_shard *shard = store->shards[number];
+    const rks_dataset *dataset = store->dataset;
+    bool same =
+        rks_shard_index_columns(shard) == dataset->index_count &&
+        strcmp(rks_schema_text(rks_shard_schema(shard)), rks_schema_text(dataset->schema)) == 0;
+    for (size_t i = 0; same && i < dataset->index_count; i++)
+        same = strcmp(rks_shard_index_column(shard, i)->name, dataset->index[i]) == 0;
+    for (size_t i = 0; same && i < dataset->unit_count; i++)
+        if (dataset->units[i].shard == number)
+            same = dataset->units[i].first_row <= rks_shard_count(shard) &&
+                   dataset->units[i].summary.samples <=
+                       rks_shard_count(shard) - dataset->units[i].first_row;
+    if (same)
+        return RKS_OK;
+    return rks_fail(err, RKS_ERR_CORRUPT, 0,
+                    "%s: schema, index columns or units differ from dataset.json",
+                    rks_shard_path(shard));
+}
+
+static void mark_absent(rks_store *store, uint64_t id, uint64_t count)
+{
+    uint32_t *lengths = rks_index_lengths(store->index);
+    for (uint64_t i = 0; i < count; i++)
+        lengths[id + i] = RKS_LENGTH_ABSENT;
+}
+
+static rks_status fill_local(rks_store *store, rks_error *err)
+{
+    const rks_dataset *dataset = store->dataset;
+    uint32_t rank = rks_group_rank(store->group), node = rks_group_node(store->group);
+    uint64_t id = 0;
+    rks_status status = RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < dataset->shard_count; i++)
+        if (store->shards[i] != NULL)
+            status = check_columns(store, i, err);
+    for (size_t i = 0; status == RKS_OK && i < dataset->unit_count; i++) {
+        const rks_dataset_unit *unit = &dataset->units[i];
+        if (unit->summary.samples == 0)
+            continue;
+        if (filler(store, node, unit->shard) == rank)
+            status = copy_unit(store, unit, id, err);
+        else if (store->owners[unit->shard][0] < 0 && rks_group_is_leader(store->group))
+            mark_absent(store, id, unit->summary.samples);
+        id += unit->summary.samples;
+    }
+    return rks_group_agree(store->group, "open: own shards", status, err);
+}
+
+/* ---- the other nodes' shards ------------------------------------------------------------ */
+
+typedef struct stream {
+    rks_store *store;
+    rks_index_intake **intakes; /* one a shard, made when its first byte arrives */
+    bool always;                /* a backend was named: it runs although the node has everything */
+} stream;
+
+static bool owns(const rks_store *store, uint32_t rank, size_t shard)
+{
+    return store->owners[shard][0] == (int32_t)rank;
+}
+
+static uint64_t stream_size(const rks_store *store, uint32_t rank)
+{
+    uint64_t size = 0;
+    for (size_t i = 0; i < store->dataset->shard_count; i++)
+        if (owns(store, rank, i))
+            size += rks_index_stream_size(store->index, (uint32_t)i);
+    return size;
+}
+
+static rks_status stream_read(void *user, uint64_t offset, void *bytes, size_t size, rks_error *err)
+{
+    rks_store *store = ((stream *)user)->store;
+    uint32_t rank = rks_group_rank(store->group);
+    uint8_t *out = bytes;
+    for (size_t i = 0; size > 0 && i < store->dataset->shard_count; i++) {
+        if (!owns(store, rank, i))
+            continue;
+        uint64_t length = rks_index_stream_size(store->index, (uint32_t)i);
+        if (offset >= length) {
+            offset -= length;
+            continue;
+        }
+        size_t piece = size < length - offset ? size : (size_t)(length - offset);
+        rks_status status =
+            rks_index_stream_read(store->index, (uint32_t)i, offset, out, piece, err);
+        if (status != RKS_OK)
+            return status;
+        out += piece;
+        size -= piece;
+        offset = 0;
+    }
+    return size == 0 ? RKS_OK
+                     : rks_fail(err, RKS_ERR_PEER, 0, "a rank asked beyond the index's end");
+}
+
+static bool stream_skip(void *user, uint32_t sender)
+{
+    const stream *s = user;
+    if (s->always)
+        return false;
+    for (size_t i = 0; i < s->store->dataset->shard_count; i++)
+        if (owns(s->store, sender, i) && filler(s->store, rks_group_node(s->store->group), i) < 0)
+            return false;
+    return true;
+}
+
+static rks_status stream_write(void *user, uint32_t sender, uint64_t offset, const void *bytes,
+                               size_t size, rks_error *err)
+{
+    stream *s = user;
+    const uint8_t *in = bytes;
+    for (size_t i = 0; size > 0 && i < s->store->dataset->shard_count; i++) {
+        if (!owns(s->store, sender, i))
+            continue;
+        uint64_t length = rks_index_stream_size(s->store->index, (uint32_t)i);
+        if (offset >= length) {
+            offset -= length;
+            continue;
+        }
+        size_t piece = size < length - offset ? size : (size_t)(length - offset);
+        rks_status status = RKS_OK;
+        if (s->intakes[i] == NULL)
+            status = rks_index_intake_create(s->store->index, (uint32_t)i, &s->intakes[i], err);
+        if (status == RKS_OK)
+            status = rks_index_intake_write(s->intakes[i], in, piece, err);
+        if (status != RKS_OK) {
+            rks_error_place(err, sender, rks_group_host(s->store->group, sender));
+            return status;
+        }
+        in += piece;
+        size -= piece;
+        offset = 0;
+    }
+    return size == 0
+               ? RKS_OK
+               : rks_fail(err, RKS_ERR_PEER, 0, "rank %u sent more index than it has", sender);
+}
+
+static rks_status end_intakes(stream *s, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (size_t i = 0; i < s->store->dataset->shard_count; i++) {
+        if (status == RKS_OK && s->intakes[i] != NULL)
+            status = rks_index_intake_end(s->intakes[i], err);
+        rks_index_intake_free(s->intakes[i]);
+    }
+    rks_free(s->intakes);
+    return status;
+}
+
+static rks_status exchange(rks_store *store, const char *backend, bool always, rks_error *err)
+{
+    stream s = {.store = store, .always = always};
+    rks_exchange_stats stats = {0};
+    s.intakes = rks_alloc(store->dataset->shard_count, sizeof(*s.intakes), err);
+    rks_status status = rks_group_agree(store->group, "open: exchange",
+                                        s.intakes == NULL ? RKS_ERR_MEMORY : RKS_OK, err);
+    if (status == RKS_OK) {
+        rks_exchange_job job = {
+            .size = stream_size(store, rks_group_rank(store->group)),
+            .receives = rks_group_is_leader(store->group),
+            .read = stream_read,
+            .write = stream_write,
+            .skip = stream_skip,
+            .user = &s,
+        };
+        status = rks_exchange_run(store->group, backend, &job, &stats, &store->exchange_name, err);
+    }
+    if (s.intakes != NULL) {
+        rks_error local;
+        rks_status ended = end_intakes(&s, &local);
+        if (status == RKS_OK && ended != RKS_OK) {
+            status = ended;
+            if (err != NULL)
+                *err = local;
+        }
+    }
+    store->exchange_bytes = stats.bytes_received;
+    return rks_group_agree(store->group, "open: exchanged", status, err);
+}
+
+/* On one node nothing has to travel: what ranks bring into the shared index is the same streams,
+ * without their heads. */
+static uint64_t shared_bytes(const rks_store *store)
+{
+    uint64_t item = 12;
+    for (size_t i = 0; i < store->dataset->index_count; i++) {
+        int column = rks_schema_find(store->dataset->schema, store->dataset->index[i]);
+        item += rks_schema_column(store->dataset->schema, (uint32_t)column)->item_size;
+    }
+    return store->dataset->count * item;
+}
+
+rks_status rks_store_fill_index(rks_store *store, rks_error *err)
+{
+    const char *backend = store->options.exchange == NULL ? "auto" : store->options.exchange;
+    bool named = strcmp(backend, "auto") != 0;
+    rks_status status = make_index(store, err);
+    if (status == RKS_OK)
+        status = fill_local(store, err);
+    if (status != RKS_OK)
+        return status;
+    store->exchange_name = "shared";
+    if (named || rks_group_nodes(store->group) > 1)
+        status = exchange(store, backend, named, err);
+    else
+        store->exchange_bytes = shared_bytes(store);
+    if (status == RKS_OK)
+        status = rks_index_seal(store->index, rks_group_is_leader(store->group), err);
+    return rks_group_agree(store->group, "open: index sealed", status, err);
+}

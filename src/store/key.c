@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * key.c: full keys. The index knows their hashes; a key itself is read from the shard, here or at
+ * the rank that serves it. Request: u32 shard, u32 reserved, u64 row. Reply: the key's bytes. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "store/store.h"
+
+enum { REQUEST_SIZE = 16 };
+
+static void serve_key(void *user, rks_request *request)
+{
+    rks_store *store = user;
+    rks_error err;
+    size_t size = 0, key_size = 0;
+    const uint8_t *body = rks_request_body(request, &size);
+    if (size != REQUEST_SIZE || rks_load_u32(body) >= store->dataset->shard_count ||
+        store->shards[rks_load_u32(body)] == NULL) {
+        rks_fail(&err, RKS_ERR_ARGUMENT, 0, "no such shard here");
+        rks_request_fail(request, &err);
+        return;
+    }
+    uint8_t *key = rks_alloc_raw(RKS_KEY_MAX, 1, &err);
+    if (key == NULL || rks_shard_key(store->shards[rks_load_u32(body)], rks_load_u64(body + 8), key,
+                                     &key_size, &err) != RKS_OK) {
+        rks_request_fail(request, &err);
+        rks_free(key);
+        return;
+    }
+    struct iovec part = {key, key_size};
+    rks_request_reply(request, &part, 1, rks_free, key);
+}
+
+void rks_store_serve_keys(rks_store *store)
+{
+    rks_engine_serve(rks_group_engine(store->group), rks_store_service(store, RKS_SERVICE_KEYS),
+                     serve_key, NULL, store);
+}
+
+static rks_status ask_key(rks_store *store, uint32_t shard, uint64_t row, uint8_t *key,
+                          size_t *key_size, rks_error *err)
+{
+    int32_t owner = store->owners[shard][0];
+    if (owner < 0)
+        return rks_fail(err, RKS_ERR_NOT_FOUND, 0, "shard %s is on no rank's disk",
+                        store->dataset->shards[shard].name);
+    uint8_t body[REQUEST_SIZE] = {0};
+    rks_store_u32(body, shard);
+    rks_store_u64(body + 8, row);
+    uint8_t *reply = NULL;
+    size_t size = 0;
+    rks_status status = rks_engine_ask(
+        rks_group_engine(store->group), (uint32_t)owner, rks_store_service(store, RKS_SERVICE_KEYS),
+        body, sizeof(body), RKS_KEY_MAX, "asking for a key", &reply, &size, err);
+    if (status != RKS_OK)
+        return status;
+    memcpy(key, reply, size);
+    *key_size = size;
+    rks_free(reply);
+    return RKS_OK;
+}
+
+/* The key that a peer told must have the hash that the index has. */
+static rks_status check_key(const rks_store *store, uint64_t id, const uint8_t *key, size_t size,
+                            rks_error *err)
+{
+    if (size > 0 && rks_key_hash(key, size) == rks_index_key_hashes(store->index)[id])
+        return RKS_OK;
+    return rks_fail(err, RKS_ERR_CORRUPT, 0, "sample %" PRIu64 ": its key does not match the index",
+                    id);
+}
+
+rks_status rks_store_key(rks_store *store, uint64_t id, uint8_t key[RKS_KEY_MAX], size_t *key_size,
+                         rks_error *err)
+{
+    uint32_t shard;
+    uint64_t row;
+    rks_index_locate(store->index, id, &shard, &row);
+    rks_status status = store->shards[shard] != NULL
+                            ? rks_shard_key(store->shards[shard], row, key, key_size, err)
+                            : ask_key(store, shard, row, key, key_size, err);
+    return status == RKS_OK ? check_key(store, id, key, *key_size, err) : status;
+}
+
+size_t rks_store_derive_key(void *user, uint64_t id, uint32_t source_row, uint8_t *key)
+{
+    const rks_store *store = user;
+    const rks_dataset *dataset = store->dataset;
+    size_t low = 0, high = store->unit_count;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (store->unit_first[middle] <= id)
+            low = middle;
+        else
+            high = middle;
+    }
+    const rks_dataset_unit *unit = &dataset->units[store->unit_number[low]];
+    char text[RKS_KEY_MAX + 1];
+    int size = snprintf(text, sizeof(text), "%s:%" PRIu64, unit->key_name,
+                        unit->summary.first_source_row + source_row);
+    size_t kept = size < 0 ? 0 : (size_t)size < sizeof(text) ? (size_t)size : sizeof(text) - 1;
+    memcpy(key, text, kept);
+    return kept;
+}
+
+const char *rks_store_describe(void *user, uint64_t id, char *text, size_t size)
+{
+    rks_store *store = user;
+    uint32_t shard;
+    uint64_t row;
+    uint8_t key[RKS_KEY_MAX];
+    size_t key_size = 0;
+    rks_index_locate(store->index, id, &shard, &row);
+    if (store->shards[shard] != NULL &&
+        rks_shard_key(store->shards[shard], row, key, &key_size, NULL) == RKS_OK)
+        snprintf(text, size, "sample %" PRIu64 " (key %.*s)", id, (int)key_size, (char *)key);
+    else
+        snprintf(text, size, "sample %" PRIu64 " (row %" PRIu64 " of %s)", id, row,
+                 store->dataset->shards[shard].name);
+    return text;
+}
+
+/* ---- finding ----------------------------------------------------------------------------- */
+
+typedef struct search {
+    rks_store *store;
+    const void *key;
+    size_t key_size;
+    uint64_t id;
+    bool found;
+    rks_status status;
+    rks_error *err;
+} search;
+
+/* A candidate whose shard cannot be asked is an error, not a miss: the key may be there. */
+static bool try_candidate(void *user, uint64_t id)
+{
+    search *s = user;
+    uint8_t key[RKS_KEY_MAX];
+    size_t size = 0;
+    s->status = rks_store_key(s->store, id, key, &size, s->err);
+    if (s->status != RKS_OK)
+        return false;
+    if (size == s->key_size && memcmp(key, s->key, size) == 0) {
+        s->id = id;
+        s->found = true;
+    }
+    return !s->found;
+}
+
+rks_status rks_store_find(rks_store *store, const void *key, size_t key_size, uint64_t *sample_id,
+                          rks_error *err)
+{
+    if (key == NULL || key_size == 0 || key_size > RKS_KEY_MAX)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a key has 1 to %d bytes, not %zu", RKS_KEY_MAX,
+                        key_size);
+    search s = {.store = store, .key = key, .key_size = key_size, .err = err};
+    rks_status status =
+        rks_index_find(store->index, rks_key_hash(key, key_size), try_candidate, &s, err);
+    if (status == RKS_OK)
+        status = s.status;
+    if (status != RKS_OK)
+        return status;
+    if (!s.found)
+        return rks_fail(err, RKS_ERR_NOT_FOUND, 0, "%s: no sample has the key '%.*s'",
+                        store->directory, (int)key_size, (const char *)key);
+    *sample_id = s.id;
+    return RKS_OK;
+}

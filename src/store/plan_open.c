@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plan_open.c: a plan over a store's lengths. The sorted order depends on nothing but the lengths,
+ * so it is made once a store, by each node's leader, in memory that the ranks of the node share. */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "plan/plan.h"
+#include "store/store.h"
+
+static rks_status make_memory(uint64_t bytes, int *fd, rks_error *err)
+{
+    int made = memfd_create("rankstore-order", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (made < 0)
+        return rks_fail_errno(err, errno, "memory for the sorted order");
+    int error = posix_fallocate(made, 0, (off_t)bytes);
+    if (error != 0) {
+        close(made);
+        return rks_fail_errno(err, error, "memory for the sorted order: %llu bytes",
+                              (unsigned long long)bytes);
+    }
+    *fd = made;
+    return RKS_OK;
+}
+
+/* The leader sorts through a map of its own, which is gone when the ranks map it for reading. */
+static rks_status sort_into(const rks_store *store, int fd, uint64_t bytes, rks_error *err)
+{
+    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED)
+        return rks_fail_errno(err, errno, "mapping the sorted order");
+    rks_status status = rks_plan_sort(rks_store_lengths(store), rks_store_count(store), map, err);
+    munmap(map, bytes);
+    return status;
+}
+
+static rks_status share_order(rks_store *store, uint64_t bytes, rks_error *err)
+{
+    int fd = -1, shared = -1;
+    void *map = MAP_FAILED;
+    rks_status status = RKS_OK;
+    if (rks_group_is_leader(store->group)) {
+        status = make_memory(bytes, &fd, err);
+        if (status == RKS_OK)
+            status = sort_into(store, fd, bytes, err);
+    }
+    status = rks_group_agree(store->group, "plan: sorting", status, err);
+    if (status == RKS_OK)
+        status = rks_group_share_fd(store->group, fd, &shared, err);
+    if (status == RKS_OK) {
+        map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, shared, 0);
+        if (map == MAP_FAILED)
+            status = rks_fail_errno(err, errno, "mapping the sorted order");
+        close(shared);
+        status = rks_group_agree(store->group, "plan: sorted", status, err);
+    }
+    if (fd >= 0)
+        close(fd);
+    if (status != RKS_OK) {
+        if (map != MAP_FAILED)
+            munmap(map, bytes);
+        return status;
+    }
+    store->order = map;
+    store->order_bytes = bytes;
+    return RKS_OK;
+}
+
+rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_plan **plan,
+                         rks_error *err)
+{
+    rks_plan_options chosen;
+    rks_plan *opened = NULL;
+    uint64_t bytes = 0;
+    rks_plan_options_default(&chosen);
+    if (options != NULL)
+        memcpy(&chosen, options,
+               options->struct_size < sizeof(chosen) ? options->struct_size : sizeof(chosen));
+    if (chosen.world == 0)
+        chosen.world = rks_group_size(store->group);
+    rks_status status = rks_plan_order_bytes(rks_store_count(store), &chosen, &bytes, err);
+    status = rks_group_agree(store->group, "plan", status, err);
+    if (status == RKS_OK && bytes > 0 && store->order == NULL)
+        status = share_order(store, bytes, err);
+    if (status == RKS_OK)
+        status = rks_group_agree(store->group, "plan: made",
+                                 rks_plan_create_sorted(rks_store_lengths(store),
+                                                        rks_store_count(store), store->order,
+                                                        store->id_text, &chosen, &opened, err),
+                                 err);
+    if (status != RKS_OK) {
+        rks_plan_free(opened);
+        return status;
+    }
+    *plan = opened;
+    return RKS_OK;
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * store.c: the calls on an open store that wait for nobody, and fetching by id. */
+#include "store/store.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+uint64_t rks_store_count(const rks_store *store)
+{
+    return store->dataset->count;
+}
+
+const char *rks_store_dataset(const rks_store *store)
+{
+    return store->id_text;
+}
+
+const rks_schema *rks_store_schema(const rks_store *store)
+{
+    return store->dataset->schema;
+}
+
+rks_group *rks_store_group(const rks_store *store)
+{
+    return store->group;
+}
+
+const uint32_t *rks_store_lengths(const rks_store *store)
+{
+    return rks_index_lengths(store->index);
+}
+
+const uint64_t *rks_store_key_hashes(const rks_store *store)
+{
+    return rks_index_key_hashes(store->index);
+}
+
+const void *rks_store_column(const rks_store *store, const char *name, const char **type)
+{
+    for (size_t i = 0; i < store->dataset->index_count; i++) {
+        if (strcmp(store->dataset->index[i], name) != 0)
+            continue;
+        int column = rks_schema_find(store->dataset->schema, name);
+        if (type != NULL)
+            *type = rks_schema_type(store->dataset->schema, (uint32_t)column);
+        return rks_index_column_data(store->index, i);
+    }
+    return NULL;
+}
+
+int64_t rks_store_owner(const rks_store *store, uint64_t sample_id)
+{
+    if (sample_id >= store->dataset->count)
+        return -1;
+    uint32_t shard;
+    uint64_t row;
+    rks_index_locate(store->index, sample_id, &shard, &row);
+    return store->owners[shard][0];
+}
+
+void rks_store_stats_get(rks_store *store, rks_store_stats *stats)
+{
+    size_t room = stats->struct_size;
+    rks_store_stats all = {.struct_size = sizeof(all)};
+    rks_fetcher_stats(store->fetcher, &all);
+    all.struct_size = room;
+    all.served_bytes = store->server == NULL ? 0 : rks_fetch_server_bytes(store->server);
+    all.index_bytes_node = rks_index_bytes(store->index);
+    all.exchange_bytes = store->exchange_bytes;
+    snprintf(all.exchange, sizeof(all.exchange), "%s", store->exchange_name);
+    memcpy(stats, &all, room < sizeof(all) ? room : sizeof(all));
+}
+
+enum { FEW = 256 };
+
+/* What the fetcher needs to know of each sample, from the index. */
+static rks_status want(rks_store *store, const uint64_t *sample_ids, size_t count,
+                       rks_wanted *wanted, rks_error *err)
+{
+    const uint32_t *lengths = rks_index_lengths(store->index);
+    const uint64_t *hashes = rks_index_key_hashes(store->index);
+    for (size_t i = 0; i < count; i++) {
+        uint64_t id = sample_ids[i];
+        if (id >= store->dataset->count)
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                            "sample %" PRIu64 " is out of range: the dataset has %" PRIu64, id,
+                            store->dataset->count);
+        rks_wanted *one = &wanted[i];
+        one->id = id;
+        rks_index_locate(store->index, id, &one->shard, &one->row);
+        one->length = lengths[id];
+        one->key_hash = store->options.no_check ? 0 : hashes[id]; /* only the check needs it */
+        if (store->owners[one->shard][0] < 0)
+            return rks_fail(err, RKS_ERR_NOT_FOUND, 0,
+                            "sample %" PRIu64 " lies in shard %s, which is on no rank's disk", id,
+                            store->dataset->shards[one->shard].name);
+    }
+    return RKS_OK;
+}
+
+/* `few` has room for FEW entries; larger lists are allocated. */
+static rks_status make_list(rks_store *store, const uint64_t *sample_ids, size_t count,
+                            rks_wanted *few, rks_wanted **wanted, rks_error *err)
+{
+    if (count > 0 && sample_ids == NULL)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample_ids is NULL");
+    if (count > UINT32_MAX)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%zu samples in a fetch are too many", count);
+    rks_wanted *list = count <= FEW ? few : rks_alloc_raw(count, sizeof(*list), err);
+    if (list == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = want(store, sample_ids, count, list, err);
+    if (status != RKS_OK && list != few)
+        rks_free(list);
+    *wanted = list;
+    return status;
+}
+
+rks_status rks_store_fetch_start(rks_store *store, const uint64_t *sample_ids, size_t count,
+                                 rks_fetch **fetch, rks_error *err)
+{
+    rks_wanted few[FEW], *wanted = NULL;
+    rks_status status = make_list(store, sample_ids, count, few, &wanted, err);
+    if (status != RKS_OK)
+        return status;
+    status = rks_fetcher_start(store->fetcher, wanted, count, fetch, err);
+    if (wanted != few)
+        rks_free(wanted);
+    return status;
+}
+
+rks_status rks_store_fetch(rks_store *store, const uint64_t *sample_ids, size_t count,
+                           rks_batch **batch, rks_error *err)
+{
+    rks_wanted few[FEW], *wanted = NULL;
+    rks_status status = make_list(store, sample_ids, count, few, &wanted, err);
+    if (status != RKS_OK)
+        return status;
+    status = rks_fetcher_fetch(store->fetcher, wanted, count, batch, err);
+    if (wanted != few)
+        rks_free(wanted);
+    return status;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * store.h: the inside of an open store, for the files of this folder. */
+#ifndef RKS_STORE_STORE_H
+#define RKS_STORE_STORE_H
+
+#include <pthread.h>
+
+#include "fetch/fetch.h"
+#include "group/group.h"
+#include "index/index.h"
+#include "shard/dataset.h"
+#include "shard/shard.h"
+
+/* A length that no sample has: in a partial store, of a sample whose shard nobody serves. Plans
+ * leave these out. */
+#define RKS_LENGTH_ABSENT UINT32_MAX
+
+struct rks_store {
+    rks_group *group;
+    char *directory;
+    rks_store_options options;
+    rks_dataset *dataset;
+    char id_text[RKS_DIGEST_TEXT];
+
+    rks_shard **shards;  /* dataset number -> open shard, NULL where this rank does not see it */
+    int32_t **owners;    /* dataset number -> ranks that serve it, best first, ended by -1 */
+    int32_t *owner_room; /* what owners point into */
+    uint8_t *seen;       /* ranks x shards, a byte each: who sees what */
+
+    /* Units with samples: their first ids, ascending, and their places in dataset->units. */
+    uint64_t *unit_first;
+    uint32_t *unit_number;
+    size_t unit_count;
+
+    rks_index *index;
+    rks_fetch_server *server; /* NULL where nobody has to ask */
+    rks_fetcher *fetcher;
+
+    void *order; /* the plans' sorted order, mapped; NULL until a plan needs it */
+    uint64_t order_bytes;
+
+    uint64_t exchange_bytes;
+    const char *exchange_name;
+
+    uint32_t slot;   /* which of the engine's services are this store's */
+    bool listed;     /* in the process's list of open stores */
+    rks_store *next; /* guarded by that list's mutex */
+
+    /* The store's end: rank 0 counts who has closed, and tells all. */
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+    uint32_t closed; /* guarded by mutex; rank 0 only */
+    bool all_closed; /* guarded by mutex */
+    bool life_ready; /* mutex and cond are initialised */
+};
+
+/* A group may have several stores open (train, validation): each has a slot of engine services, the
+ * lowest that is free on all ranks. */
+enum { RKS_STORE_SLOTS = 64 };
+enum rks_service rks_store_service(const rks_store *store, enum rks_service kind);
+uint64_t rks_store_slots_used(const rks_group *group);
+void rks_store_list(rks_store *store);   /* takes its slot */
+void rks_store_unlist(rks_store *store); /* and gives it back */
+
+/* COLLECTIVE. rks_store_open on a dataset that is in memory; it is the store's from now on, also on
+ * failure. */
+rks_status rks_store_open_dataset(rks_group *group, const char *directory, rks_dataset *dataset,
+                                  const rks_store_options *options, rks_store **store,
+                                  rks_error *err);
+
+/* who.c: which rank sees and serves which shard. COLLECTIVE. */
+rks_status rks_store_find_owners(rks_store *store, rks_error *err);
+/* fill.c: makes the node's index and fills it. COLLECTIVE. */
+rks_status rks_store_fill_index(rks_store *store, rks_error *err);
+
+/* key.c: full keys, from the map or from the rank that serves them. */
+void rks_store_serve_keys(rks_store *store);
+/* The key of a sample whose key is derived, into key[RKS_KEY_MAX]; returns its size. */
+size_t rks_store_derive_key(void *store, uint64_t id, uint32_t source_row, uint8_t *key);
+/* "sample 17 (key abc)" into text; the key only where it can be had without asking. */
+const char *rks_store_describe(void *store, uint64_t id, char *text, size_t size);
+
+#endif
