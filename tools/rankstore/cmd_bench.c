@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cmd_bench.c: rankstore bench: reads epochs as training would (plan, prefetch, fetch, check) and
+ * proves that every sample was delivered exactly once. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli.h"
+#include "ledger.h"
+
+typedef struct args {
+    const char *directory;
+    cli_plan_args plan;
+    rks_store_options store;
+    uint64_t epochs, prefetch_bytes;
+    uint32_t prefetch_batches, processes;
+    bool json;
+} args;
+
+/* What each rank has to say at the end. */
+typedef struct tally {
+    cli_ledger delivered; /* this epoch */
+    cli_ledger planned;   /* this epoch, this rank, asked anew */
+    uint64_t sum[2];      /* digests of keys and contents, all epochs */
+    uint64_t samples, bytes, local_bytes, remote_bytes, wait_ns;
+    uint64_t peak_anon_bytes, index_bytes_node, exchange_bytes;
+    uint64_t exact; /* epochs in which all was as it should be */
+    double seconds;
+} tally;
+
+static double now(void)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (double)at.tv_sec + (double)at.tv_nsec / 1e9;
+}
+
+/* Anonymous and shared memory of this process now: what is not a page of a file. */
+static uint64_t anonymous_bytes(void)
+{
+    char line[128];
+    uint64_t total = 0, kib = 0;
+    FILE *file = fopen("/proc/self/status", "re");
+    if (file == NULL)
+        return 0;
+    while (fgets(line, sizeof(line), file) != NULL)
+        if (sscanf(line, "RssAnon: %" SCNu64, &kib) == 1 ||
+            sscanf(line, "RssShmem: %" SCNu64, &kib) == 1)
+            total += kib << 10;
+    fclose(file);
+    return total;
+}
+
+static void watch_memory(tally *t)
+{
+    uint64_t bytes = anonymous_bytes();
+    if (bytes > t->peak_anon_bytes)
+        t->peak_anon_bytes = bytes;
+}
+
+static rks_status read_epoch(rks_store *store, rks_plan *plan, const args *a, uint64_t epoch,
+                             cli_bar *bar, tally *t, rks_error *err)
+{
+    rks_epoch *reading = NULL;
+    rks_epoch_options options;
+    rks_epoch_options_default(&options);
+    options.epoch = epoch;
+    options.prefetch_batches = a->prefetch_batches;
+    options.prefetch_bytes = a->prefetch_bytes;
+    uint64_t steps = 0, step = 0;
+    double looked = 0;
+    rks_status status = rks_plan_steps(plan, epoch, &steps, err);
+    if (status == RKS_OK)
+        status = rks_epoch_open(store, plan, &options, &reading, err);
+    while (status == RKS_OK) {
+        rks_batch *batch = NULL;
+        status = rks_epoch_next(reading, &batch, &step, err);
+        if (status != RKS_OK || batch == NULL)
+            break;
+        for (size_t i = 0; i < rks_batch_count(batch); i++)
+            cli_ledger_add(&t->delivered, rks_batch_id(batch, i));
+        rks_batch_digest(batch, t->sum);
+        if (now() - looked > 0.05) {
+            looked = now();
+            watch_memory(t);
+            cli_bar_update(bar, "bench", step + 1, steps, t->delivered.count);
+        }
+        rks_batch_free(batch);
+    }
+    rks_epoch_close(reading);
+    return status;
+}
+
+static rks_status walk_plan(rks_plan *plan, uint64_t epoch, uint32_t rank, cli_ledger *planned,
+                            rks_error *err)
+{
+    uint64_t steps = 0;
+    rks_status status = rks_plan_steps(plan, epoch, &steps, err);
+    for (uint64_t step = 0; status == RKS_OK && step < steps; step++) {
+        const uint32_t *ids = NULL;
+        size_t count = 0;
+        status = rks_plan_batch(plan, epoch, step, rank, &ids, &count, err);
+        for (size_t i = 0; status == RKS_OK && i < count; i++)
+            cli_ledger_add(planned, ids[i]);
+    }
+    return status;
+}
+
+/* All ranks' tallies in one; sums, and the largest of what is a peak or a time. */
+static rks_status combine(rks_group *group, rks_status status, const tally *mine, tally *all,
+                          rks_error *err)
+{
+    uint8_t *bytes = NULL;
+    uint64_t *offsets = NULL;
+    memset(all, 0, sizeof(*all));
+    status = rks_group_allgather(group, "bench: results", status, mine, sizeof(*mine), &bytes,
+                                 &offsets, err);
+    for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(group); rank++) {
+        tally one;
+        memcpy(&one, bytes + offsets[rank], sizeof(one));
+        cli_ledger_merge(&all->delivered, &one.delivered);
+        cli_ledger_merge(&all->planned, &one.planned);
+        all->sum[0] += one.sum[0];
+        all->sum[1] += one.sum[1] + (all->sum[0] < one.sum[0]);
+        all->samples += one.samples;
+        all->bytes += one.bytes;
+        all->local_bytes += one.local_bytes;
+        all->remote_bytes += one.remote_bytes;
+#define LARGEST(field) all->field = one.field > all->field ? one.field : all->field
+        LARGEST(wait_ns);
+        LARGEST(seconds);
+        LARGEST(peak_anon_bytes);
+        LARGEST(index_bytes_node);
+        LARGEST(exchange_bytes);
+#undef LARGEST
+    }
+    rks_release(bytes);
+    rks_release(offsets);
+    return status;
+}
+
+/* Delivered is what was planned, and, unless the plan itself drops or repeats, all samples once. */
+static bool is_exact(const tally *all, const rks_store *store, const rks_plan_report *report)
+{
+    cli_ledger every = {0};
+    if (!cli_ledger_equal(&all->delivered, &all->planned))
+        return false;
+    if (report->dropped + report->repeated > 0)
+        return all->delivered.count == report->samples;
+    for (uint64_t id = 0; id < rks_store_count(store); id++)
+        cli_ledger_add(&every, id);
+    return cli_ledger_equal(&all->delivered, &every);
+}
+
+static rks_status bench_epoch(rks_group *group, rks_store *store, rks_plan *plan, const args *a,
+                              uint64_t epoch, tally *t, rks_error *err)
+{
+    tally all;
+    cli_bar bar = {0};
+    rks_plan_report report = {.struct_size = sizeof(report)};
+    t->delivered = t->planned = (cli_ledger){0};
+    cli_bar_begin(&bar, group);
+    double begun = now();
+    rks_status status = read_epoch(store, plan, a, epoch, &bar, t, err);
+    t->seconds += now() - begun;
+    cli_bar_end(&bar);
+    if (status == RKS_OK)
+        status = walk_plan(plan, epoch, rks_group_rank(group), &t->planned, err);
+    if (status == RKS_OK)
+        status = rks_plan_report_get(plan, epoch, &report, err);
+    status = combine(group, status, t, &all, err);
+    if (status == RKS_OK && is_exact(&all, store, &report))
+        t->exact++;
+    return status;
+}
+
+static void print_json(const tally *all, const rks_store_stats *stats, const char *digest,
+                       bool exact)
+{
+    char contents[33];
+    snprintf(contents, sizeof(contents), "%016" PRIx64 "%016" PRIx64, all->sum[1], all->sum[0]);
+    json_t *object = json_pack(
+        "{s:i, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:s, s:b, s:s, s:s}", "schema_version",
+        1, "samples", (json_int_t)all->samples, "bytes", (json_int_t)all->bytes, "local_bytes",
+        (json_int_t)all->local_bytes, "remote_bytes", (json_int_t)all->remote_bytes, "seconds",
+        all->seconds, "wait_seconds", (double)all->wait_ns / 1e9, "peak_anon_bytes",
+        (json_int_t)all->peak_anon_bytes, "index_bytes_node", (json_int_t)all->index_bytes_node,
+        "exchange_bytes", (json_int_t)all->exchange_bytes, "exchange", stats->exchange,
+        "exactly_once", exact, "digest", contents, "plan_digest", digest);
+    char *text = json_dumps(object, JSON_INDENT(2));
+    printf("%s\n", text == NULL ? "{}" : text);
+    free(text);
+    json_decref(object);
+}
+
+static void print_table(const tally *all, const rks_store_stats *stats, const char *digest,
+                        bool exact, uint32_t ranks)
+{
+    double seconds = all->seconds > 0 ? all->seconds : 1e-9;
+    printf("%s samples on %u rank%s in %.3f s: %s samples/s, %s/s\n", cli_count(all->samples),
+           ranks, ranks == 1 ? "" : "s", all->seconds,
+           cli_count((uint64_t)((double)all->samples / seconds)),
+           cli_bytes((uint64_t)((double)all->bytes / seconds)));
+    printf("  local     %s\n  remote    %s\n", cli_bytes(all->local_bytes),
+           cli_bytes(all->remote_bytes));
+    printf("  waited    %.3f s (the rank that waited longest)\n", (double)all->wait_ns / 1e9);
+    printf("  memory    %s peak, anonymous and shared; index %s a node\n",
+           cli_bytes(all->peak_anon_bytes), cli_bytes(all->index_bytes_node));
+    printf("  exchanged %s of index (%s)\n", cli_bytes(all->exchange_bytes), stats->exchange);
+    printf("  plan      %s\n", digest);
+    printf("  every sample delivered exactly once: %s\n", exact ? "yes" : "NO");
+}
+
+static int bench_store(rks_group *group, rks_store *store, const args *a)
+{
+    rks_error err = {0};
+    rks_plan *plan = NULL;
+    tally mine = {0}, all;
+    rks_plan_report report = {.struct_size = sizeof(report)};
+    rks_store_stats stats = {.struct_size = sizeof(stats)};
+    rks_status status = rks_plan_open(store, &a->plan.options, &plan, &err);
+    watch_memory(&mine);
+    for (uint64_t i = 0; status == RKS_OK && i < a->epochs; i++)
+        status = bench_epoch(group, store, plan, a, a->plan.epoch + i, &mine, &err);
+    rks_store_stats_get(store, &stats);
+    mine.samples = stats.samples;
+    mine.bytes = stats.bytes;
+    mine.local_bytes = stats.local_bytes;
+    mine.remote_bytes = stats.remote_bytes;
+    mine.wait_ns = stats.wait_ns;
+    mine.index_bytes_node = stats.index_bytes_node;
+    mine.exchange_bytes = stats.exchange_bytes;
+    if (status == RKS_OK)
+        status = rks_plan_report_get(plan, a->plan.epoch, &report, &err);
+    status = combine(group, status, &mine, &all, &err);
+    rks_plan_free(plan);
+    if (status != RKS_OK)
+        return cli_fail(group, status, &err);
+    bool exact = mine.exact == a->epochs;
+    if (rks_group_rank(group) == 0 && a->json)
+        print_json(&all, &stats, report.digest, exact);
+    else if (rks_group_rank(group) == 0)
+        print_table(&all, &stats, report.digest, exact, rks_group_size(group));
+    return exact ? CLI_GOOD : CLI_PROBLEM;
+}
+
+static int run_bench(rks_group *group, void *user)
+{
+    const args *a = user;
+    rks_store *store = NULL;
+    int code = cli_open(group, a->directory, &a->store, &store);
+    if (code >= 0)
+        return code;
+    code = bench_store(group, store, a);
+    rks_store_close(store, 0);
+    return code;
+}
+
+static int bench(int argc, char **argv)
+{
+    args a = {.epochs = 1, .prefetch_batches = 4, .prefetch_bytes = UINT64_C(1) << 30};
+    rks_plan_options_default(&a.plan.options);
+    rks_store_options_default(&a.store);
+    const cli_option options[] = {
+        CLI_PLAN_OPTIONS(&a.plan),
+        {"--epochs", "N", CLI_U64, &a.epochs, "read N epochs; default 1"},
+        {"--no-share", NULL, CLI_FLAG, &a.store.no_share,
+         "fetch over TCP all that this rank does not own, also on one node"},
+        {"--exchange", "NAME", CLI_TEXT, &a.store.exchange,
+         "auto, local, mpi or pull: how ranks exchange the index; default auto"},
+        {"--no-check", NULL, CLI_FLAG, &a.store.no_check, "do not compare samples with checksums"},
+        {"--partial", NULL, CLI_FLAG, &a.store.partial, "open although shards are missing"},
+        {"--prefetch-batches", "N", CLI_U32, &a.prefetch_batches, "batches ahead; default 4"},
+        {"--prefetch-bytes", "BYTES", CLI_SIZE, &a.prefetch_bytes, "bytes ahead; default 1G"},
+        {"-j", "N", CLI_U32, &a.processes, "run on N processes; default 1"},
+        {"--json", NULL, CLI_FLAG, &a.json, "print JSON"},
+    };
+    const char **paths = calloc((size_t)argc, sizeof(*paths));
+    size_t count = 0;
+    if (paths == NULL)
+        return CLI_ENVIRONMENT;
+    int code = cli_parse(&cli_bench, options, sizeof(options) / sizeof(options[0]), argc, argv,
+                         paths, &count);
+    if (code < 0 && count != 1) {
+        fprintf(stderr, "rankstore bench: one dataset is needed\nTry 'rankstore bench --help'.\n");
+        code = CLI_USAGE;
+    }
+    if (code < 0) {
+        a.directory = paths[0];
+        code = cli_run(a.processes, run_bench, &a);
+    }
+    free(paths);
+    return code;
+}
+
+const cli_command cli_bench = {
+    "bench",
+    "DIR",
+    "Read epochs as training would, and check every sample",
+    "Examples:\n  rankstore bench store --max-tokens 32k\n"
+    "  mpirun -n 4 rankstore bench store --max-tokens 32k --no-share --epochs 3",
+    bench,
+};

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cmd_cat.c: rankstore cat: samples by key or #id, as JSON, or one column's bytes. */
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "value.h"
+
+typedef struct args {
+    const char **words; /* directory, then keys or #ids */
+    size_t word_count;
+    const char *column;
+    bool raw, force, json, partial;
+} args;
+
+/* "#17" is an id, everything else a key; "##17" is the key "#17". */
+static rks_status find(rks_store *store, const char *word, uint64_t *id, rks_error *err)
+{
+    if (word[0] == '#' && word[1] != '#') {
+        char *end = NULL;
+        errno = 0;
+        *id = strtoull(word + 1, &end, 10);
+        if (end != word + 1 && *end == '\0' && errno == 0 && word[1] >= '0' && word[1] <= '9')
+            return RKS_OK;
+    }
+    if (word[0] == '#' && word[1] == '#')
+        word++;
+    return rks_store_find(store, word, strlen(word), id, err);
+}
+
+static rks_status print_raw(rks_batch *batch, int column, rks_error *err)
+{
+    rks_value value;
+    rks_status status = rks_batch_value(batch, 0, (uint32_t)column, &value, err);
+    if (status == RKS_OK && value.data != NULL)
+        fwrite(value.data, 1, (size_t)value.size, stdout);
+    return status;
+}
+
+static rks_status print_json(rks_store *store, rks_batch *batch, int column, rks_error *err)
+{
+    const rks_schema *schema = rks_store_schema(store);
+    json_t *object = json_object();
+    size_t key_size = 0;
+    rks_status status = RKS_OK;
+    const void *key = rks_batch_key(batch, 0, &key_size);
+    json_object_set_new(object, "id", json_integer((json_int_t)rks_batch_id(batch, 0)));
+    json_object_set_new(object, "key", cli_text_json(key, key_size));
+    json_object_set_new(object, "length", json_integer(rks_batch_length(batch, 0)));
+    json_t *columns = json_object();
+    for (uint32_t i = 0; status == RKS_OK && i < rks_schema_columns(schema); i++) {
+        rks_value value;
+        if (column >= 0 && i != (uint32_t)column)
+            continue;
+        status = rks_batch_value(batch, 0, i, &value, err);
+        if (status == RKS_OK)
+            json_object_set_new(columns, rks_schema_name(schema, i),
+                                cli_value_json(rks_schema_type(schema, i), &value));
+    }
+    json_object_set_new(object, "columns", columns);
+    if (status == RKS_OK) {
+        char *text = json_dumps(object, JSON_COMPACT);
+        printf("%s\n", text == NULL ? "{}" : text);
+        free(text);
+    }
+    json_decref(object);
+    return status;
+}
+
+static rks_status print_sample(rks_store *store, const args *a, int column, const char *word,
+                               rks_error *err)
+{
+    uint64_t id = 0;
+    rks_batch *batch = NULL;
+    rks_status status = find(store, word, &id, err);
+    if (status == RKS_OK)
+        status = rks_store_fetch(store, &id, 1, &batch, err);
+    if (status == RKS_OK)
+        status = a->raw ? print_raw(batch, column, err) : print_json(store, batch, column, err);
+    rks_batch_free(batch);
+    return status;
+}
+
+static int choose_column(rks_group *group, rks_store *store, const args *a, int *column)
+{
+    rks_error err = {0};
+    const rks_schema *schema = rks_store_schema(store);
+    *column = a->column == NULL ? -1 : rks_schema_find(schema, a->column);
+    if (a->column != NULL && *column < 0) {
+        snprintf(err.text, sizeof(err.text), "--column: there is no column '%.60s' in %.90s",
+                 a->column, rks_schema_text(schema));
+        err.rank = -1;
+        return cli_fail(group, RKS_ERR_ARGUMENT, &err);
+    }
+    if (a->raw && a->column == NULL) {
+        *column = 0;
+        if (rks_schema_columns(schema) != 1) {
+            snprintf(err.text, sizeof(err.text), "--raw: say which column: --column NAME");
+            err.rank = -1;
+            return cli_fail(group, RKS_ERR_ARGUMENT, &err);
+        }
+    }
+    return -1;
+}
+
+static int run_cat(rks_group *group, void *user)
+{
+    const args *a = user;
+    rks_error err = {0};
+    rks_store *store = NULL;
+    rks_store_options options;
+    int column = -1, worst = CLI_GOOD;
+    rks_store_options_default(&options);
+    options.partial = a->partial;
+    int code = cli_open(group, a->words[0], &options, &store);
+    if (code >= 0)
+        return code;
+    code = choose_column(group, store, a, &column);
+    if (code >= 0)
+        worst = code;
+    else if (rks_group_rank(group) == 0)
+        for (size_t i = 1; i < a->word_count; i++) {
+            rks_status status = print_sample(store, a, column, a->words[i], &err);
+            if (status == RKS_OK)
+                continue;
+            if (status == RKS_ERR_ARGUMENT)
+                status = RKS_ERR_NOT_FOUND; /* an id that is not there */
+            code = cli_fail(group, status, &err);
+            worst = code > worst ? code : worst;
+        }
+    rks_group_agree(group, "cat", RKS_OK, &err);
+    rks_store_close(store, 0);
+    return worst;
+}
+
+static int cat(int argc, char **argv)
+{
+    args a = {0};
+    const cli_option options[] = {
+        {"--column", "NAME", CLI_TEXT, &a.column, "this column only"},
+        {"--raw", NULL, CLI_FLAG, &a.raw, "the column's bytes as they are stored"},
+        {"--force", NULL, CLI_FLAG, &a.force, "raw bytes to a terminal too"},
+        {"--json", NULL, CLI_FLAG, &a.json,
+         "JSON, a line a sample: id, key, length, columns (default)"},
+        {"--partial", NULL, CLI_FLAG, &a.partial, "open although shards are missing"},
+    };
+    a.words = calloc((size_t)argc, sizeof(*a.words));
+    if (a.words == NULL)
+        return CLI_ENVIRONMENT;
+    int code = cli_parse(&cli_cat, options, 5, argc, argv, a.words, &a.word_count);
+    if (code < 0 && a.word_count < 2) {
+        fprintf(stderr, "rankstore cat: a dataset and a key or #id are needed\n"
+                        "Try 'rankstore cat --help'.\n");
+        code = CLI_USAGE;
+    }
+    if (code < 0 && a.raw && !a.force && isatty(STDOUT_FILENO)) {
+        fprintf(stderr, "rankstore cat: --raw writes bytes to a terminal; add --force to do it\n");
+        code = CLI_USAGE;
+    }
+    if (code < 0)
+        code = cli_run(1, run_cat, &a);
+    free(a.words);
+    return code;
+}
+
+const cli_command cli_cat = {
+    "cat",
+    "DIR KEY|#ID...",
+    "Print samples by key or id",
+    "Examples:\n  rankstore cat store 'train.jsonl:0'\n  rankstore cat store '#17' --column text "
+    "--raw",
+    cat,
+};

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * output.c: numbers for people, and the progress bar. */
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+enum { RING = 16, WIDTH = 32 };
+
+static char *next_text(void)
+{
+    static char ring[RING][WIDTH];
+    static int at;
+    at = (at + 1) % RING;
+    return ring[at];
+}
+
+const char *cli_bytes(uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    char *text = next_text();
+    double value = (double)bytes;
+    int unit = 0;
+    while (value >= 1024 && unit < 6) {
+        value /= 1024;
+        unit++;
+    }
+    snprintf(text, WIDTH, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+    return text;
+}
+
+const char *cli_count(uint64_t count)
+{
+    char digits[WIDTH];
+    char *text = next_text(), *at = text;
+    int size = snprintf(digits, sizeof(digits), "%" PRIu64, count);
+    for (int i = 0; i < size; i++) {
+        if (i > 0 && (size - i) % 3 == 0)
+            *at++ = ',';
+        *at++ = digits[i];
+    }
+    *at = '\0';
+    return text;
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u;
+}
+
+void cli_bar_begin(cli_bar *bar, rks_group *group)
+{
+    bar->shown = isatty(STDERR_FILENO) && rks_group_rank(group) == 0;
+    bar->begun_ms = now_ms();
+}
+
+void cli_bar_update(cli_bar *bar, const char *phase, uint64_t done, uint64_t total,
+                    uint64_t samples)
+{
+    if (!bar->shown)
+        return;
+    double seconds = (double)(now_ms() - bar->begun_ms) / 1e3;
+    double part = total == 0 ? 0 : (double)done / (double)total;
+    char cells[31];
+    for (int i = 0; i < 30; i++)
+        cells[i] = i < (int)(part * 30) ? '#' : '.';
+    cells[30] = '\0';
+    fprintf(stderr, "\r%s [%s] %3.0f %%  %s of %s, %s samples, %.0f s left \033[K", phase, cells,
+            100 * part, cli_bytes(done), cli_bytes(total), cli_count(samples),
+            part > 0 ? seconds * (1 - part) / part : 0.0);
+}
+
+void cli_bar_end(cli_bar *bar)
+{
+    if (bar->shown)
+        fprintf(stderr, "\r\033[K");
+    bar->shown = false;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * run.c: the group that a command runs in, errors and exit codes, Ctrl-C. */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+static const char *command_name = "";
+static volatile sig_atomic_t interrupted;
+
+void cli_set_command(const char *name)
+{
+    command_name = name;
+}
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    if (interrupted++ > 0)
+        _exit(CLI_INTERRUPTED); /* asked twice */
+}
+
+static int is_interrupted(void *user)
+{
+    (void)user;
+    return interrupted != 0;
+}
+
+int cli_exit_code(rks_status status)
+{
+    switch (status) {
+    case RKS_OK:
+        return CLI_GOOD;
+    case RKS_ERR_ARGUMENT:
+        return CLI_USAGE;
+    case RKS_ERR_CORRUPT:
+    case RKS_ERR_DATA:
+    case RKS_ERR_NOT_FOUND:
+        return CLI_PROBLEM;
+    case RKS_ERR_PEER:
+    case RKS_ERR_TIMEOUT:
+        return CLI_PEER;
+    case RKS_ERR_CANCELLED:
+        return CLI_INTERRUPTED;
+    default:
+        return CLI_ENVIRONMENT;
+    }
+}
+
+int cli_fail(rks_group *group, rks_status status, const rks_error *err)
+{
+    /* All ranks have the same error: one of them says it. The one that lost its group says it too.
+     */
+    bool lost = status == RKS_ERR_PEER || status == RKS_ERR_TIMEOUT;
+    if (group == NULL || rks_group_rank(group) == 0 || lost) {
+        fprintf(stderr, "rankstore %s: ", command_name);
+        if (group != NULL && rks_group_size(group) > 1) {
+            if (lost)
+                fprintf(stderr, "[seen by rank %u] ", rks_group_rank(group));
+            bool named = strncmp(err->text, "rank ", 5) == 0; /* it says so itself */
+            if (!named && err->rank >= 0 && err->host[0] != '\0')
+                fprintf(stderr, "rank %d (%s): ", err->rank, err->host);
+            else if (!named && err->rank >= 0)
+                fprintf(stderr, "rank %d: ", err->rank);
+        }
+        fprintf(stderr, "%s\n", err->text);
+    }
+    return cli_exit_code(status);
+}
+
+int cli_finish(int code)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    if (errno == EPIPE || errno == 0)
+        return code;
+    fprintf(stderr, "rankstore %s: write to standard output: %s\n", command_name, strerror(errno));
+    return CLI_ENVIRONMENT;
+}
+
+typedef struct job {
+    cli_body body;
+    void *user;
+} job;
+
+static int run_rank(const rks_bootstrap *bootstrap, void *user)
+{
+    const job *j = user;
+    rks_group *group = NULL;
+    rks_error err = {0};
+    rks_group_options options;
+    rks_group_options_default(&options);
+    options.bootstrap = bootstrap;
+    const char *silence = getenv("RKS_SILENCE_MS");
+    if (silence != NULL)
+        options.silence_ms = (uint32_t)strtoul(silence, NULL, 10);
+    rks_set_interrupt(is_interrupted, NULL);
+    rks_status status = rks_group_open(&options, &group, &err);
+    if (status != RKS_OK)
+        return cli_fail(NULL, status, &err);
+    bool alone = rks_group_size(group) == 1;
+    int code = cli_finish(j->body(group, j->user));
+    fflush(stderr);
+    /* A launcher's own end (MPI_Finalize) would wait for ranks that are gone. */
+    if (!alone && code != CLI_GOOD && code != CLI_PROBLEM && code != CLI_USAGE) {
+        rks_group_close(group);
+        _exit(code);
+    }
+    rks_group_close(group);
+    return code;
+}
+
+int cli_run(uint32_t processes, cli_body body, void *user)
+{
+    job j = {body, user};
+    rks_error err = {0};
+    int code = 0;
+    struct sigaction action = {.sa_handler = on_interrupt};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    if (processes <= 1)
+        return run_rank(NULL, &j);
+    if (getenv("OMPI_COMM_WORLD_SIZE") != NULL) {
+        fprintf(stderr, "rankstore %s: -j and mpirun exclude each other\n", command_name);
+        return CLI_USAGE;
+    }
+    rks_status status = rks_launch(processes, run_rank, &j, &code, &err);
+    return status == RKS_OK ? code : cli_fail(NULL, status, &err);
+}
+
+int cli_open(rks_group *group, const char *directory, const rks_store_options *options,
+             rks_store **store)
+{
+    rks_error err = {0};
+    rks_status status = rks_store_open(group, directory, options, store, &err);
+    return status == RKS_OK ? -1 : cli_fail(group, status, &err);
+}

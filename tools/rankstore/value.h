@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * value.h: column values and keys as JSON and as text. */
+#ifndef RKS_TOOLS_VALUE_H
+#define RKS_TOOLS_VALUE_H
+
+#include <jansson.h>
+#include <stdio.h>
+
+#include "rankstore.h"
+
+/* UTF-8 as a string; other bytes as {"base64": "..."}. */
+json_t *cli_text_json(const void *bytes, size_t size);
+/* A value of type `type` (as rks_schema_type): numbers and nested lists exactly, str and json as
+ * they are, bytes as
+ * {"base64": ...}, a missing value as null. NaN and infinities become strings. */
+json_t *cli_value_json(const char *type, const rks_value *value);
+/* Control characters and broken UTF-8 shown as \xNN, so that a key cannot steer a terminal. */
+void cli_print_key(FILE *out, const void *key, size_t size);
+
+#endif
