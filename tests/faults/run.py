@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults from outside: kills, stops, flipped bytes, full disks, strangers at the door.
+
+Usage: run.py BUILD-DIRECTORY [TEST...]; SEED=N repeats a run's random choices.
+"""
+import glob
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from support.report import SEED, Skip, run_all  # noqa: E402
+
+BUILD = os.path.abspath(sys.argv[1])
+CLI = os.path.join(BUILD, "tools", "rankstore", "rankstore")
+WORK = tempfile.mkdtemp(prefix="rankstore-faults-")
+CHOICE = random.Random(SEED)
+
+
+def path(name):
+    return os.path.join(WORK, name)
+
+
+def rankstore(*arguments, code=0, env=None, limit=60, **popen):
+    """Runs the command; returns (stdout, stderr). The exit code must be `code`."""
+    done = subprocess.run([CLI, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          timeout=limit, env={**os.environ, **(env or {})}, **popen)
+    assert done.returncode == code, f"{arguments}: exit {done.returncode}, not {code}: {done.stderr}"
+    return done.stdout, done.stderr
+
+
+def rankstore_json(*arguments, **options):
+    return json.loads(rankstore(*arguments, "--json", **options)[0])
+
+
+def make_input(name, lines, seed=7):
+    """JSON lines of very uneven length."""
+    if not os.path.exists(path(name)):
+        dice = random.Random(seed)
+        with open(path(name), "w", encoding="utf-8") as file:
+            for i in range(lines):
+                words = " ".join(f"w{dice.randrange(10000)}" for _ in range(int(dice.lognormvariate(3, 1)) + 1))
+                file.write(json.dumps({"key": f"k{i:07d}", "text": words}) + "\n")
+    return path(name)
+
+
+def make_store(name, *options, lines=2000):
+    if not os.path.exists(path(name)):
+        source = make_input(f"input{lines}.jsonl", lines)
+        rankstore("build", source, "-o", path(name), "--key", "key", "--length", "text", "--unit-size", "64k", *options)
+    return path(name)
+
+
+def children_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(child) for child in file.read().split()]
+
+
+def wait_for(condition, limit=20.0):
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.002)
+    raise AssertionError("nothing within the limit")
+
+
+# ---- builds ---------------------------------------------------------------------------------
+
+
+def a_build_killed_a_hundred_times_ends_as_the_same_dataset():
+    source = make_input("input60000.jsonl", 60000)
+    options = ["--key", "key", "--length", "text", "--unit-size", "256k"]
+    begun = time.monotonic()
+    whole = rankstore_json("build", source, "-o", path("whole"), *options)
+    duration = time.monotonic() - begun
+    target, finished, kills = path("killed"), None, 0
+    while kills < 100:
+        ranks = CHOICE.choice(["1", "2", "3", "4"])
+        process = subprocess.Popen([CLI, "build", source, "-o", target, *options, "-j", ranks, "--json"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
+        try:
+            out, _ = process.communicate(timeout=CHOICE.uniform(0, duration))
+            if process.returncode == 0:
+                finished = json.loads(out)
+                assert finished["dataset"] == whole["dataset"], "another dataset after a resume"
+                rankstore("verify", "--full", target)
+                shutil.rmtree(target)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+        kills += 1
+        if os.path.exists(os.path.join(target, "dataset.json")):
+            info = rankstore_json("info", target)
+            assert info["dataset"] == whole["dataset"], "a killed build opens with other contents"
+            rankstore("verify", "--full", target)
+            shutil.rmtree(target)
+    if not os.path.exists(os.path.join(target, "dataset.json")):
+        finished = rankstore_json("build", source, "-o", target, *options, "-j", "3")
+    assert finished["dataset"] == whole["dataset"]
+    rankstore("verify", "--full", target)
+
+
+def a_full_disk_is_named_and_the_build_goes_on_when_there_is_room():
+    if os.geteuid() != 0:
+        raise Skip("needs root to mount a small file system")
+    disk = path("small")
+    os.makedirs(disk)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], capture_output=True)
+    if mounted.returncode != 0:
+        raise Skip("cannot mount a tmpfs here")
+    try:
+        source = make_input("input20000.jsonl", 20000)
+        options = ["--key", "key", "--length", "text", "--unit-size", "256k"]
+        _, err = rankstore("build", source, "-o", disk + "/store", *options, code=3)
+        assert "disk full" in err and "small/store" in err, err
+        subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+        built = rankstore_json("build", source, "-o", disk + "/store", *options)
+        assert built["dataset"] == rankstore_json("build", source, "-o", path("roomy"), *options)["dataset"]
+        rankstore("verify", "--full", disk + "/store")
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def a_file_size_limit_is_named():
+    source = make_input("input20000.jsonl", 20000)
+
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+    _, err = rankstore("build", source, "-o", path("limited"), "--key", "key", code=3, preexec_fn=limit)
+    assert "limited" in err and ("limit" in err or "large" in err), err
+
+
+def a_second_build_in_the_same_place_is_refused_naming_the_first():
+    source = make_input("input60000.jsonl", 60000)
+    first = subprocess.Popen([CLI, "build", source, "-o", path("twice"), "--key", "key", "--unit-size", "64k"],
+                             stdout=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: os.path.exists(path("twice/build.lock")) and os.path.getsize(path("twice/build.lock")) > 0)
+        first.send_signal(signal.SIGSTOP)
+        _, err = rankstore("build", source, "-o", path("twice"), "--key", "key", code=3)
+        assert f"pid {first.pid}" in err, err
+    finally:
+        first.send_signal(signal.SIGCONT)
+        assert first.wait(60) == 0
+
+
+def an_interrupted_build_exits_130_and_can_be_resumed():
+    source = make_input("input60000.jsonl", 60000)
+    process = subprocess.Popen([CLI, "build", source, "-o", path("ctrlc"), "--key", "key", "--unit-size", "64k",
+                                "-j", "2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               start_new_session=True)
+    wait_for(lambda: glob.glob(path("ctrlc/part-*.rks")))
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130, (process.returncode, err)
+    rankstore("build", source, "-o", path("ctrlc"), "--key", "key", "--unit-size", "64k")
+    rankstore("verify", "--full", path("ctrlc"))
+
+
+# ---- damage ---------------------------------------------------------------------------------
+
+
+def every_flipped_byte_is_found_where_it_is_and_never_handed_out():
+    store = make_store("flips", lines=300)
+    before = rankstore_json("bench", store)["digest"]
+    files = sorted(glob.glob(store + "/*"))
+    total = sum(os.path.getsize(file) for file in files)
+    places = [(file, CHOICE.randrange(os.path.getsize(file))) for file in files for _ in range(20)]
+    places += [(file, at) for file in files for at in (0, os.path.getsize(file) - 1)]
+    assert total > 0
+    for file, at in places:
+        with open(file, "r+b") as handle:
+            handle.seek(at)
+            old = handle.read(1)
+            handle.seek(at)
+            handle.write(bytes([old[0] ^ (1 << CHOICE.randrange(8))]))
+        done = subprocess.run([CLI, "verify", "--full", "--json", store], stdout=subprocess.PIPE, text=True, timeout=60)
+        assert done.returncode == 1, f"{file} at {at}: verify ended with {done.returncode}"
+        errors = json.loads(done.stdout)["errors"]
+        named = [e for e in errors if os.path.basename(e["file"]) == os.path.basename(file)]
+        assert named, f"{file} at {at}: {errors}"
+        if file.endswith(".rks"):
+            assert any(abs(e["offset"] - at) < 2**20 for e in named), f"{file} at {at}: {errors}"
+        read = subprocess.run([CLI, "bench", store, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                              text=True, timeout=60)
+        assert read.returncode in (0, 1, 3), f"{file} at {at}: bench ended with {read.returncode}"
+        if read.returncode == 0:
+            assert json.loads(read.stdout)["digest"] == before, f"{file} at {at}: other bytes were handed out"
+        with open(file, "r+b") as handle:
+            handle.seek(at)
+            handle.write(old)
+    rankstore("verify", "--full", store)
+
+
+def a_shard_cut_anywhere_is_an_error_and_not_a_signal():
+    whole = make_store("flips", lines=300)
+    store = path("cut")
+    shutil.copytree(whole, store)
+    shard = glob.glob(store + "/*.rks")[0]
+    content = open(shard, "rb").read()
+    for size in [0, 1, 4096, len(content) // 2, len(content) - 1, len(content) + 1]:
+        with open(shard, "wb") as file:
+            file.write((content + b"\0")[:size])
+        for command in (["info"], ["verify"], ["verify", "--full"], ["verify", "--deep"], ["bench"], ["cat"]):
+            arguments = command + [store] + (["#0"] if command == ["cat"] else [])
+            done = subprocess.run([CLI, *arguments], capture_output=True, text=True, timeout=60)
+            assert done.returncode in (1, 3), f"{arguments} with {size} bytes: {done.returncode} {done.stderr}"
+
+
+# ---- peers ----------------------------------------------------------------------------------
+
+
+def start_bench(store, ranks, *options, env=None):
+    process = subprocess.Popen([CLI, "bench", store, "-j", str(ranks), "--no-share", "--batch-size", "1",
+                                "--epochs", "100000", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True, env={**os.environ, "RKS_SILENCE_MS": "3000",
+                                               "RKS_LAUNCH_GRACE_MS": "6000", **(env or {})},
+                               start_new_session=True)
+    wait_for(lambda: len(children_of(process.pid)) == ranks)
+    ranks_of = children_of(process.pid)
+    wait_for(lambda: len(listening(ranks_of[0])) > 0)
+    time.sleep(0.5)  # into the epochs
+    return process, ranks_of
+
+
+def listening(pid):
+    """Ports that a process listens on."""
+    inodes = set()
+    for fd in glob.glob(f"/proc/{pid}/fd/*"):
+        try:
+            inodes.update(re.findall(r"socket:\[(\d+)\]", os.readlink(fd)))
+        except OSError:
+            pass
+    ports = []
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        for line in list(table)[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in inodes:
+                ports.append(int(fields[1].split(":")[1], 16))
+    return ports
+
+
+def a_killed_rank_ends_the_others_with_its_name():
+    process, ranks = start_bench(make_store("peers", lines=2000), 4)
+    begun = time.monotonic()
+    os.kill(ranks[2], signal.SIGKILL)
+    _, err = process.communicate(timeout=30)
+    assert time.monotonic() - begun < 10
+    assert process.returncode == 137 and "rank 2" in err, (process.returncode, err)
+
+
+def a_stopped_rank_ends_the_others_within_the_silence_limit():
+    process, ranks = start_bench(make_store("peers", lines=2000), 4)
+    begun = time.monotonic()
+    os.kill(ranks[1], signal.SIGSTOP)
+    _, err = process.communicate(timeout=40)
+    assert time.monotonic() - begun < 20
+    assert process.returncode == 4 and "rank 1" in err and "silent" in err, (process.returncode, err)
+
+
+def strangers_at_the_door_get_nothing_and_stop_nothing():
+    process, ranks = start_bench(make_store("peers", lines=2000), 2)
+    try:
+        ports = listening(ranks[0]) + listening(ranks[1])
+        assert len(ports) >= 2, ports
+        messages = [b"", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+                    b"\xff" * 65536, bytes(CHOICE.randrange(256) for _ in range(65536)), b"RKS"]
+        for port in ports:
+            for message in messages:
+                with socket.create_connection(("127.0.0.1", port), timeout=5) as stranger:
+                    stranger.settimeout(8)
+                    try:
+                        stranger.sendall(message)
+                        heard = b""
+                        while part := stranger.recv(4096):
+                            heard += part
+                    except (ConnectionError, TimeoutError):
+                        pass
+                    assert len(heard) < 200, f"{len(heard)} bytes handed to a stranger"
+        idle = [socket.create_connection(("127.0.0.1", ports[0]), timeout=5) for _ in range(200)]
+        assert process.poll() is None
+        for stranger in idle:
+            stranger.close()
+        assert process.poll() is None, process.communicate()
+    finally:
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=30)
+    assert process.returncode == 130, process.returncode
+
+
+def a_dropped_and_a_repeated_sample_are_seen():
+    store = make_store("peers", lines=2000)
+    shim = os.path.join(BUILD, "tests", "faults", "libplant.so")
+    for plant in ("drop", "repeat", "swap"):
+        done = subprocess.run([CLI, "bench", store, "--json"], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "LD_PRELOAD": preload(shim), "PLANT": plant})
+        assert done.returncode == 1 and json.loads(done.stdout)["exactly_once"] is False, (plant, done)
+    assert rankstore_json("bench", store)["exactly_once"] is True
+
+
+def preload(shim):
+    return shim
+
+
+def nothing_is_left_behind():
+    before = set(os.listdir("/dev/shm")) | {n for n in os.listdir(tempfile.gettempdir()) if n.startswith("rankstore-")}
+    store = make_store("peers", lines=2000)
+    for _ in range(10):
+        process, _ = start_bench(store, 3)
+        time.sleep(CHOICE.uniform(0, 0.2))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    wait_for(lambda: subprocess.run(["pgrep", "-f", CLI + " bench"], capture_output=True).returncode == 1)
+    after = set(os.listdir("/dev/shm")) | {n for n in os.listdir(tempfile.gettempdir()) if n.startswith("rankstore-")}
+    assert after <= before, after - before
+
+
+def few_open_files_are_an_error_that_says_so():
+    store = make_store("peers", lines=2000)
+    for limit in range(8, 25):
+        done = subprocess.run([CLI, "bench", store, "-j", "2"], capture_output=True, text=True, timeout=60,
+                              env={**os.environ, "RKS_SILENCE_MS": "1000"},
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit)))
+        assert done.returncode in (0, 3, 4), (limit, done)
+        if done.returncode != 0:
+            assert "open files" in done.stderr, (limit, done.stderr)
+            assert done.stderr.startswith("rankstore bench: "), (limit, done.stderr)
+
+
+TESTS = [
+    a_build_killed_a_hundred_times_ends_as_the_same_dataset,
+    a_full_disk_is_named_and_the_build_goes_on_when_there_is_room,
+    a_file_size_limit_is_named,
+    a_second_build_in_the_same_place_is_refused_naming_the_first,
+    an_interrupted_build_exits_130_and_can_be_resumed,
+    every_flipped_byte_is_found_where_it_is_and_never_handed_out,
+    a_shard_cut_anywhere_is_an_error_and_not_a_signal,
+    a_killed_rank_ends_the_others_with_its_name,
+    a_stopped_rank_ends_the_others_within_the_silence_limit,
+    strangers_at_the_door_get_nothing_and_stop_nothing,
+    a_dropped_and_a_repeated_sample_are_seen,
+    nothing_is_left_behind,
+    few_open_files_are_an_error_that_says_so,
+]
+
+if __name__ == "__main__":
+    try:
+        run_all(TESTS)
+    finally:
+        shutil.rmtree(WORK, ignore_errors=True)

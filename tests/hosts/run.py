@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two hosts: network namespaces joined by a veth pair. Four ranks build, exchange and read across them; then one
+side is killed, stopped or disconnected in the middle, and the other must end with an error that names a rank of it.
+
+Usage: run.py BUILD-DIRECTORY [TEST...]
+"""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from support.report import Skip, run_all  # noqa: E402
+
+BUILD = os.path.abspath(sys.argv[1])
+PROGRAM = os.path.join(BUILD, "tests", "hosts", "two_hosts")
+WORK = tempfile.mkdtemp(prefix="rankstore-hosts-")
+A, B = f"rks-a-{os.getpid()}", f"rks-b-{os.getpid()}"
+
+
+def ip(*arguments):
+    return subprocess.run(["ip", *arguments], capture_output=True, text=True)
+
+
+class Hosts:
+    """The namespaces, for one test."""
+
+    def __enter__(self):
+        if os.geteuid() != 0:
+            raise Skip("needs root to make network namespaces")
+        for name in (A, B):
+            made = ip("netns", "add", name)
+            if made.returncode != 0:
+                self.__exit__()
+                raise Skip(f"cannot make network namespaces here: {made.stderr.strip()}")
+        commands = [["link", "add", "rksa", "netns", A, "type", "veth", "peer", "name", "rksb", "netns", B],
+                    ["-n", A, "addr", "add", "10.77.0.1/24", "dev", "rksa"], ["-n", A, "link", "set", "rksa", "up"],
+                    ["-n", B, "addr", "add", "10.77.0.2/24", "dev", "rksb"], ["-n", B, "link", "set", "rksb", "up"],
+                    ["-n", A, "link", "set", "lo", "up"], ["-n", B, "link", "set", "lo", "up"]]
+        for command in commands:
+            done = ip(*command)
+            if done.returncode != 0:
+                self.__exit__()
+                raise Skip(f"cannot join network namespaces here: ip {' '.join(command)}: {done.stderr.strip()}")
+        return self
+
+    def __exit__(self, *_):
+        for name in (A, B):
+            ip("netns", "del", name)
+
+
+def make_input():
+    path = os.path.join(WORK, "input.txt")
+    with open(path, "w", encoding="utf-8") as file:
+        for i in range(4000):
+            file.write(f"line {i} " + "word " * (i % 97) + "\n")
+    return path
+
+
+def start(epochs, name):
+    directory = os.path.join(WORK, name + "-{rank}")
+    process = subprocess.Popen([PROGRAM, A, B, make_input(), directory, str(epochs)], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True, start_new_session=True,
+                               env={**os.environ, "RKS_LAUNCH_GRACE_MS": "8000"})
+    pids, end = {}, time.monotonic() + 60
+    for line in process.stdout:
+        found = re.match(r"rank (\d+) pid (\d+)", line)
+        if found:
+            pids[int(found[1])] = int(found[2])
+        if line == "reading\n":
+            return process, pids
+        assert time.monotonic() < end
+    raise AssertionError(f"it never came to reading: {process.communicate()}")
+
+
+def disturb(name, act, victims, limit):
+    """Runs, disturbs, and returns what the ranks said."""
+    with Hosts():
+        process, pids = start(100000, name)
+        time.sleep(0.3)
+        begun = time.monotonic()
+        act(pids)
+        said = {}
+        for line in process.stdout:
+            found = re.match(r"rank (\d+): (.*)", line)
+            if found:
+                said[int(found[1])] = (found[2], time.monotonic() - begun)
+            if len(said) == 4 - len(victims):
+                break
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    for rank in set(range(4)) - set(victims):
+        text, seconds = said[rank]
+        assert seconds < limit, f"rank {rank} took {seconds:.1f} s: {text}"
+        assert re.search(r"rank \d", text), text
+    return said
+
+
+def an_epoch_is_read_across_two_hosts():
+    with Hosts():
+        process, _ = start(2, "whole")
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, (out, err)
+    done = re.findall(r"done: (\d+) samples, (\d+) remote bytes, (\d+) local bytes, exchange (\w+)", out)
+    assert len(done) == 4 and sum(int(d[0]) for d in done) == 8000, out
+    assert all(int(d[1]) > 0 and d[3] == "pull" for d in done), out
+
+
+def a_killed_rank_on_the_other_host_is_named():
+    said = disturb("kill", lambda pids: os.kill(pids[3], signal.SIGKILL), [3], 5)
+    assert all("rank 3" in text for text, _ in said.values()), said
+
+
+def a_stopped_rank_on_the_other_host_is_named():
+    said = disturb("stop", lambda pids: os.kill(pids[3], signal.SIGSTOP), [3], 8)
+    assert all("rank 3" in text for text, _ in said.values()), said
+
+
+def a_lost_link_ends_both_sides():
+    said = disturb("link", lambda pids: ip("-n", A, "link", "set", "rksa", "down"), [], 10)
+    assert len(said) == 4, said
+
+
+def a_link_that_is_away_for_a_moment_is_survived():
+    with Hosts():
+        process, _ = start(40, "blink")
+        ip("-n", A, "link", "set", "rksa", "down")
+        time.sleep(1)
+        ip("-n", A, "link", "set", "rksa", "up")
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, (out, err)
+
+
+TESTS = [
+    an_epoch_is_read_across_two_hosts,
+    a_killed_rank_on_the_other_host_is_named,
+    a_stopped_rank_on_the_other_host_is_named,
+    a_lost_link_ends_both_sides,
+    a_link_that_is_away_for_a_moment_is_survived,
+]
+
+if __name__ == "__main__":
+    try:
+        run_all(TESTS)
+    finally:
+        shutil.rmtree(WORK, ignore_errors=True)
