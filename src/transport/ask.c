@@ -13,8 +13,6 @@
 
 static rks_status check_call(rks_engine *engine, uint32_t peer, rks_error *err)
 {
-    if (atomic_load(&engine->closing))
-        return rks_fail(err, RKS_ERR_STATE, 0, "the engine is closing");
     if (!atomic_load(&engine->joined))
         return rks_fail(err, RKS_ERR_STATE, 0, "the engine has not joined its peers");
     if (peer >= engine->options.size)
@@ -81,6 +79,8 @@ rks_status rks_engine_request(rks_engine *engine, uint32_t peer, enum rks_servic
                               const rks_reply_sink *sink, rks_error *err)
 {
     rks_outgoing *outgoing = NULL;
+    if (atomic_load(&engine->closing))
+        return rks_fail(err, RKS_ERR_STATE, 0, "the engine is closing");
     rks_status status = outgoing_new(engine, peer, service, body, size, &outgoing, err);
     if (status != RKS_OK)
         return status;

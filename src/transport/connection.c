@@ -163,6 +163,7 @@ static void refuse_proven(rks_connection *connection, rks_error *why)
         rks_connection_send(connection, &outgoing->frame);
     }
     connection->ending = true;
+    rks_connection_finish(connection);
 }
 
 void rks_connection_take_proof(rks_connection *connection)

@@ -19,6 +19,7 @@ enum {
     GRACE_SILENT_MS = 50,  /* how long a newcomer is safe that has said nothing, when there are */
     GRACE_HEARD_MS = 1000, /* too many; and one that has said hello */
     NO_MEMORY_MS = 500,
+    MAILBOX_ROUNDS = 8, /* then sockets have their turn */
 };
 
 /* A socket from the hub. */
@@ -56,30 +57,49 @@ bool rks_engine_post(rks_engine *engine, rks_command *command)
             engine->mailbox_last = &engine->mailbox;
         *engine->mailbox_last = command;
         engine->mailbox_last = &command->next;
-        if (first)
+        if (first && atomic_load(&engine->resting))
             rks_loop_wake(engine->loop);
     }
     pthread_mutex_unlock(&engine->mutex);
     return open;
 }
 
-static void run_mailbox(rks_engine *engine, bool last)
+/* False: there was nothing in it. */
+static bool run_mailbox(rks_engine *engine, bool last)
 {
     pthread_mutex_lock(&engine->mutex);
     rks_command *command = engine->mailbox;
     engine->mailbox = NULL;
     engine->mailbox_closed = engine->mailbox_closed || last;
     pthread_mutex_unlock(&engine->mutex);
+    bool some = command != NULL;
     while (command != NULL) {
         rks_command *next = command->next;
         command->run(engine, command);
         command = next;
     }
+    return some;
 }
 
-static void on_woken(void *user)
+/* From here on the loop may sleep, and whoever posts has to wake it; until the first callback,
+ * since that is followed by this one before the loop sleeps again. */
+static void on_resting(void *user)
 {
-    run_mailbox(user, false);
+    rks_engine *engine = user;
+    rks_pool_flush(engine);
+    for (int round = 0; round < MAILBOX_ROUNDS && run_mailbox(engine, false); round++)
+        ; /* what is done may ask for more */
+    pthread_mutex_lock(&engine->mutex);
+    atomic_store(&engine->resting, true);
+    if (engine->mailbox != NULL)
+        rks_loop_wake(engine->loop);
+    pthread_mutex_unlock(&engine->mutex);
+}
+
+static void on_nudge(void *user)
+{
+    rks_engine *engine = user;
+    rks_pool_hurry(engine);
 }
 
 void rks_engine_release(rks_engine *engine)
@@ -180,6 +200,7 @@ static void close_all(rks_engine *engine);
 static void on_alarm(void *user)
 {
     rks_engine *engine = user;
+    atomic_store(&engine->resting, false);
     uint64_t now = rks_now_ms();
     uint64_t due = UINT64_MAX;
     bool beat = engine->beat_ms != 0 && now >= engine->beat_ms;
@@ -348,13 +369,20 @@ void rks_engine_stream_closed(rks_engine *engine)
     engine->streams--;
     if (!engine->ending || engine->streams > 0)
         return;
+    rks_pool_flush(engine);
     run_mailbox(engine, true);
     rks_loop_stop(engine->loop);
 }
 
+/* Whatever was posted before this runs, also by callbacks while close was on its way, goes first.
+ */
 static void run_finish(rks_engine *engine, rks_command *command)
 {
-    (void)command;
+    if (!engine->finishing) {
+        engine->finishing = true;
+        rks_engine_post(engine, command);
+        return;
+    }
     rks_error over = {.status = RKS_OK, .rank = -1};
     engine->ending = true;
     engine->deadline_ms = rks_now_ms() + engine->linger_ms;
@@ -362,8 +390,10 @@ static void run_finish(rks_engine *engine, rks_command *command)
     adopt_held(engine);
     engine->streams++; /* until this function is through */
     for (rks_connection *c = engine->connections; c != NULL; c = c->next) {
-        if (c->state == RKS_CONNECTION_OPEN)
+        if (c->state == RKS_CONNECTION_OPEN && c->initiator)
             rks_connection_end(c);
+        else if (c->state == RKS_CONNECTION_OPEN)
+            rks_peer_end_in(engine, c->rank);
         else if (!wants_flush(engine, c))
             rks_connection_lose(c, &over);
     }
@@ -463,6 +493,9 @@ static rks_status start_thread(rks_engine *engine, rks_error *err)
     sigset_t all, before;
     sigfillset(&all); /* signals are for the program; faults of maps that we serve from are ours */
     sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGSEGV);
+    sigdelset(&all, SIGFPE);
+    sigdelset(&all, SIGILL);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&engine->thread, NULL, engine_thread, engine);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -488,7 +521,7 @@ static rks_status check_options(const rks_engine_options *options, rks_error *er
 
 rks_status rks_engine_open(const rks_engine_options *options, rks_engine **engine, rks_error *err)
 {
-    static const rks_loop_ops ops = {on_woken, on_alarm, on_incoming};
+    static const rks_loop_ops ops = {on_resting, on_alarm, on_nudge, on_incoming};
     rks_status status = check_options(options, err);
     if (status != RKS_OK)
         return status;

@@ -11,7 +11,9 @@
  *            reset, proof refused) or RKS_ERR_TIMEOUT (silence), naming rank, host and phase.
  * Bounds     A frame above `max_frame` is refused before allocation; queued replies and
  *            connections that have not proved themselves are capped (64, 5 s).
- * Order      Notes of one peer to another arrive in the order in which they were sent.
+ * Order      Notes of one peer to another arrive in the order in which they were sent, and before
+ *            the news that the peer has closed.
+ * Fork       A child must not use its parent's engine.
  */
 #ifndef RKS_TRANSPORT_ENGINE_H
 #define RKS_TRANSPORT_ENGINE_H
@@ -54,8 +56,11 @@ const rks_address *rks_engine_address(const rks_engine *engine);
 rks_status rks_engine_join(rks_engine *engine, const rks_address *addresses,
                            const uint8_t session[16], const uint8_t secret[RKS_SECRET_SIZE],
                            rks_error *err);
-/* Flushes what is queued for at most `linger_ms`, then closes everything and joins the
- * threads. Outstanding requests end with RKS_ERR_STATE. NULL is accepted. */
+/* Outstanding requests end with RKS_ERR_STATE at once. Waits for the calls of services that are
+ * running; then flushes notes and replies, also those that callbacks queued meanwhile, says goodbye
+ * and waits for the peers' end, for at most `linger_ms`; closes everything and joins the threads.
+ * A request that is still being served may be answered later. Not from a callback. NULL is
+ * accepted. */
 void rks_engine_close(rks_engine *engine, uint32_t linger_ms);
 
 /* ---- serving ------------------------------------------------------------------------ */
@@ -72,21 +77,22 @@ enum rks_service {
 };
 
 /* Called on an I/O thread; ends with exactly one rks_request_reply or rks_request_fail, then or
- * later, on any thread. */
+ * later, on any thread, also after the engine was closed (the answer is then dropped). */
 typedef void (*rks_serve_fn)(void *user, rks_request *request);
 /* Called on the engine thread: must not wait. `body` is valid during the call. */
 typedef void (*rks_note_fn)(void *user, uint32_t from, const uint8_t *body, size_t size);
 
 /* Either may be NULL. Set before peers can ask, or while they are: both NULL waits until no call is
- * running, and refuses what comes later with RKS_ERR_STATE ("not open"). */
+ * running, and refuses what comes later with RKS_ERR_STATE ("not open"). A note that comes while
+ * nobody takes it is dropped and counted as a stray. Not from a call of the service itself. */
 void rks_engine_serve(rks_engine *engine, enum rks_service service, rks_serve_fn serve,
                       rks_note_fn note, void *user);
 
 uint32_t rks_request_sender(const rks_request *request);
 const uint8_t *rks_request_body(const rks_request *request, size_t *size);
 /* Replies with the parts, sent from where they lie; `release` (may be NULL) is called once, on the
- * engine thread, when they are no longer needed. Frees the request. The array is copied, the bytes
- * are not. */
+ * engine thread (or, after its end, inside this call), when they are no longer needed. Frees the
+ * request. The array is copied, the bytes are not. */
 void rks_request_reply(rks_request *request, const struct iovec *parts, size_t count,
                        void (*release)(void *user), void *user);
 void rks_request_fail(rks_request *request, const rks_error *err);
@@ -112,7 +118,8 @@ rks_status rks_engine_ask(rks_engine *engine, uint32_t peer, enum rks_service se
                           const void *body, size_t size, size_t max_reply, const char *phase,
                           uint8_t **reply, size_t *reply_size, rks_error *err);
 
-/* Queues a note; the body is copied. A lost peer is reported by the watch, not here. */
+/* Queues a note; the body is copied. A lost peer is reported by the watch, not here: notes to a
+ * peer that is not kept may be lost with their connection. */
 rks_status rks_engine_note(rks_engine *engine, uint32_t peer, enum rks_service service,
                            const void *body, size_t size, rks_error *err);
 
@@ -120,13 +127,14 @@ rks_status rks_engine_note(rks_engine *engine, uint32_t peer, enum rks_service s
 
 /* Keeps a connection to `peer` open and beats on it, in both directions. */
 rks_status rks_engine_keep(rks_engine *engine, uint32_t peer, rks_error *err);
-/* Called on the engine thread when a kept connection, or one that the peer keeps, is lost. A peer
- * that closed in order (rks_engine_close) gives status RKS_OK. */
+/* Called on the engine thread when a kept connection, or one that the peer keeps, is lost; once for
+ * each peer, which is then not tried again. A peer that closed in order (rks_engine_close) gives
+ * status RKS_OK. Set it before the first rks_engine_keep. NULL waits until no call is running. */
 typedef void (*rks_lost_fn)(void *user, uint32_t peer, const rks_error *err);
 void rks_engine_watch(rks_engine *engine, rks_lost_fn lost, void *user);
 
 /* Marks a peer as failed, as somebody else found: outstanding and later requests to it fail with
- * *err. */
+ * *err. Notes still go out, since the peer may be well. */
 void rks_engine_give_up(rks_engine *engine, uint32_t peer, const rks_error *err);
 
 typedef struct rks_engine_stats {

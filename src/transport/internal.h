@@ -150,6 +150,7 @@ struct rks_engine {
     rks_command *mailbox;       /* guarded by mutex */
     rks_command **mailbox_last; /* guarded by mutex */
     bool mailbox_closed;        /* guarded by mutex */
+    atomic_bool resting;        /* the loop sleeps or is about to; set under the mutex */
 
     pthread_mutex_t handlers_mutex;
     pthread_cond_t handlers_idle;
@@ -173,6 +174,7 @@ struct rks_engine {
     uint64_t refusal_logged_ms;
     uint64_t deadline_ms; /* of the closing */
     bool aborted;
+    bool finishing;
     bool ending;
     uint8_t *stage;
 
@@ -202,6 +204,8 @@ void rks_peer_give_up(rks_engine *engine, uint32_t rank, const rks_error *err);
 void rks_peer_retry(rks_engine *engine, uint64_t now_ms);
 /* Ends all requests with RKS_ERR_STATE. */
 void rks_peer_abort_all(rks_engine *engine);
+/* Says bye on `in`, unless something waits for `out`. */
+void rks_peer_end_in(rks_engine *engine, uint32_t rank);
 /* Gives up what waits for a connection; the loop is over. */
 void rks_peer_forget_all(rks_engine *engine);
 bool rks_peer_expects(const rks_peer *peer); /* silence on `out` would matter */
@@ -310,6 +314,8 @@ void rks_connection_say(rks_connection *connection, rks_fixed_frame *fixed,
                         enum rks_frame_type type, size_t size);
 /* Says bye and closes when everything is sent. */
 void rks_connection_end(rks_connection *connection);
+/* If it is ending and all is sent: no more comes. */
+void rks_connection_finish(rks_connection *connection);
 /* A write of the stream is over. */
 void rks_connection_written(rks_connection *connection, int error);
 /* Gives up what is queued; the stream is closed. */
@@ -331,6 +337,9 @@ void rks_pool_stop(rks_pool *pool);
 void rks_pool_free(rks_pool *pool);
 /* Engine thread. Takes the request. */
 void rks_pool_serve(rks_engine *engine, rks_request *request);
+/* Engine thread: hands what has come to the threads; and again, if they are slow with it. */
+void rks_pool_flush(rks_engine *engine);
+void rks_pool_hurry(rks_engine *engine);
 /* NULL: no memory. */
 rks_request *rks_request_create(rks_connection *connection, const rks_frame_header *header,
                                 size_t size);

@@ -16,6 +16,8 @@ struct rks_loop {
     uv_loop_t uv;
     uv_async_t async;
     uv_timer_t timer;
+    uv_timer_t nudge;
+    uv_prepare_t prepare;
     uv_tcp_t listener;
     const rks_loop_ops *ops;
     void *user;
@@ -42,8 +44,19 @@ struct rks_stream {
 
 static void on_async(uv_async_t *async)
 {
-    rks_loop *loop = async->data;
-    loop->ops->woken(loop->user);
+    (void)async; /* on_prepare follows */
+}
+
+static void on_prepare(uv_prepare_t *prepare)
+{
+    rks_loop *loop = prepare->data;
+    loop->ops->resting(loop->user);
+}
+
+static void on_nudge(uv_timer_t *timer)
+{
+    rks_loop *loop = timer->data;
+    loop->ops->nudge(loop->user);
 }
 
 static void on_timer(uv_timer_t *timer)
@@ -70,7 +83,12 @@ rks_status rks_loop_create(const rks_loop_ops *ops, void *user, rks_loop **loop,
         rks_free(made);
         return rks_fail_errno(err, -error, "event loop's wake-up");
     }
-    uv_timer_init(&made->uv, &made->timer); /* cannot fail */
+    /* None of these can fail. */
+    uv_timer_init(&made->uv, &made->timer);
+    uv_timer_init(&made->uv, &made->nudge);
+    uv_prepare_init(&made->uv, &made->prepare);
+    made->nudge.data = made;
+    made->prepare.data = made;
     made->async.data = made;
     made->timer.data = made;
     *loop = made;
@@ -79,6 +97,7 @@ rks_status rks_loop_create(const rks_loop_ops *ops, void *user, rks_loop **loop,
 
 void rks_loop_run(rks_loop *loop)
 {
+    uv_prepare_start(&loop->prepare, on_prepare);
     uv_run(&loop->uv, UV_RUN_DEFAULT);
 }
 
@@ -99,6 +118,8 @@ void rks_loop_stop(rks_loop *loop)
     rks_loop_unlisten(loop);
     uv_close((uv_handle_t *)&loop->async, NULL);
     uv_close((uv_handle_t *)&loop->timer, NULL);
+    uv_close((uv_handle_t *)&loop->nudge, NULL);
+    uv_close((uv_handle_t *)&loop->prepare, NULL);
 }
 
 void rks_loop_free(rks_loop *loop)
@@ -122,6 +143,14 @@ void rks_loop_alarm(rks_loop *loop, uint64_t delay_ms)
         return;
     uv_update_time(&loop->uv);
     uv_timer_start(&loop->timer, on_timer, delay_ms, 0);
+}
+
+void rks_loop_nudge(rks_loop *loop, uint64_t delay_ms)
+{
+    if (loop->ended)
+        return;
+    uv_update_time(&loop->uv);
+    uv_timer_start(&loop->nudge, on_nudge, delay_ms, 0);
 }
 
 static void on_connection(uv_stream_t *listener, int status)
@@ -285,9 +314,17 @@ int rks_stream_read(rks_stream *stream, bool on)
     return error == UV_EALREADY ? 0 : -error;
 }
 
+_Static_assert(sizeof(uv_buf_t) == sizeof(struct iovec), "libuv's buffers are the kernel's");
+
+ssize_t rks_stream_try_write(rks_stream *stream, const struct iovec *parts, size_t count)
+{
+    int sent =
+        uv_try_write(&stream->uv.stream, (const uv_buf_t *)(const void *)parts, (unsigned)count);
+    return sent == UV_EAGAIN ? 0 : sent;
+}
+
 int rks_stream_write(rks_stream *stream, const struct iovec *parts, size_t count)
 {
-    _Static_assert(sizeof(uv_buf_t) == sizeof(struct iovec), "libuv's buffers are the kernel's");
     stream->write.data = stream;
     return -uv_write(&stream->write, &stream->uv.stream, (const uv_buf_t *)(const void *)parts,
                      (unsigned)count, on_write);

@@ -19,8 +19,9 @@ typedef struct rks_loop rks_loop;
 typedef struct rks_stream rks_stream;
 
 typedef struct rks_loop_ops {
-    void (*woken)(void *user);
+    void (*resting)(void *user); /* each time before the loop may wait */
     void (*alarm)(void *user);
+    void (*nudge)(void *user);
     void (*incoming)(void *user); /* a connection waits for rks_loop_accept */
 } rks_loop_ops;
 
@@ -42,7 +43,10 @@ void rks_loop_stop(rks_loop *loop);
 /* After rks_loop_run has returned, or when it was never called. NULL is accepted. */
 void rks_loop_free(rks_loop *loop);
 
+/* Ends a wait that is going on or about to begin; `resting` follows. */
 void rks_loop_wake(rks_loop *loop);
+/* A second alarm, for once. */
+void rks_loop_nudge(rks_loop *loop, uint64_t delay_ms);
 /* One alarm, `delay_ms` from now; a new one replaces the old one. */
 void rks_loop_alarm(rks_loop *loop, uint64_t delay_ms);
 
@@ -63,6 +67,9 @@ int rks_stream_adopt(rks_loop *loop, int fd, const rks_stream_ops *ops, void *us
 /* Sends small frames at once, finds dead hosts, and gives up after `silence_ms` unacknowledged. */
 void rks_stream_tune(rks_stream *stream, uint32_t silence_ms);
 int rks_stream_read(rks_stream *stream, bool on);
+/* Writes what the kernel takes at once: the number of bytes, also 0, or a negative errno value. Not
+ * while a write is under way. */
+ssize_t rks_stream_try_write(rks_stream *stream, const struct iovec *parts, size_t count);
 /* One write at a time: the bytes stay valid until `written`, the array need not. */
 int rks_stream_write(rks_stream *stream, const struct iovec *parts, size_t count);
 /* "10.0.0.1:4000": the other end, for messages. */

@@ -138,6 +138,14 @@ static void is_gone(rks_engine *engine, uint32_t rank, const rks_error *why)
     peer->gone = true;
 }
 
+/* While notes wait for `out`, a bye on `in` would overtake them. */
+void rks_peer_end_in(rks_engine *engine, uint32_t rank)
+{
+    rks_peer *peer = &engine->peers[rank];
+    if (peer->in != NULL && peer->waiting.first == NULL)
+        rks_connection_end(peer->in);
+}
+
 /* `out` cannot be, or is no more. */
 static void out_lost(rks_engine *engine, uint32_t rank, const rks_error *why)
 {
@@ -148,6 +156,8 @@ static void out_lost(rks_engine *engine, uint32_t rank, const rks_error *why)
         is_gone(engine, rank, why);
     drop_waiting(peer);
     fail_requests(engine, rank, why);
+    if (engine->ending)
+        rks_peer_end_in(engine, rank);
     if (!peer->keep)
         return;
     if (why->status == RKS_OK && peer->in != NULL) {
@@ -232,8 +242,10 @@ void rks_peer_opened(rks_connection *connection)
         rks_connection_send(connection, frame);
     if (rks_peer_expects(peer))
         rks_engine_beat(engine);
-    if (engine->ending)
+    if (engine->ending) {
         rks_connection_end(connection);
+        rks_peer_end_in(engine, connection->rank);
+    }
 }
 
 rks_status rks_peer_accepted(rks_connection *connection, rks_error *err)

@@ -268,6 +268,7 @@ void rks_connection_received(void *user, size_t size)
     if (connection->state == RKS_CONNECTION_OVER)
         return;
     connection->heard_ms = rks_now_ms();
+    atomic_store_explicit(&connection->engine->resting, false, memory_order_relaxed);
     atomic_fetch_add_explicit(&connection->engine->bytes_received, size, memory_order_relaxed);
     if (connection->direct)
         on_body(connection, size);

@@ -12,6 +12,7 @@
 enum {
     SLICE_PARTS = 256,
     SLICE_SIZE = 1024 * 1024,
+    SLICES_AT_ONCE = 4,            /* then other connections have their turn */
     QUEUED_MAX = 64 * 1024 * 1024, /* replies and requests of one peer; then it is not read */
 };
 
@@ -71,9 +72,10 @@ static size_t gather(const rks_connection *connection, struct iovec parts[SLICE_
     return count;
 }
 
-static void finish_if_sent(rks_connection *connection)
+void rks_connection_finish(rks_connection *connection)
 {
-    if (!connection->ending || connection->finished || connection->queue.first != NULL)
+    if (!connection->ending || connection->finished || connection->queue.first != NULL ||
+        connection->state == RKS_CONNECTION_OVER)
         return;
     connection->finished = true;
     if (connection->bye) {
@@ -84,80 +86,93 @@ static void finish_if_sent(rks_connection *connection)
     rks_stream_finish(connection->stream);
 }
 
-static void pump(rks_connection *connection)
-{
-    if (connection->slice > 0 || connection->broken ||
-        (connection->state != RKS_CONNECTION_OPEN && connection->state != RKS_CONNECTION_HELLO))
-        return;
-    struct iovec parts[SLICE_PARTS];
-    size_t bytes;
-    size_t count = gather(connection, parts, &bytes);
-    if (count == 0)
-        return;
-    connection->slice = bytes;
-    int error = rks_stream_write(connection->stream, parts, count);
-    if (error != 0) {
-        rks_error why;
-        rks_fail_errno(&why, error, "sending failed");
-        rks_connection_lose(connection, &why);
-    }
-}
-
 static void frame_over(rks_connection *connection, rks_frame *frame)
 {
     connection->queued -= frame->total;
     frame->sent(frame);
 }
 
-void rks_connection_written(rks_connection *connection, int error)
+/* `bytes` more are sent. */
+static void advance(rks_connection *connection, size_t bytes)
 {
     rks_engine *engine = connection->engine;
-    size_t bytes = connection->slice;
-    connection->slice = 0;
-    if (connection->state == RKS_CONNECTION_OVER)
-        return;
-    if (error == EPIPE || error == ECONNRESET) {
-        /* What the peer said last, perhaps why, is still to be read; its end comes behind it. */
-        connection->broken = true;
-        if (connection->paused)
-            rks_stream_read(connection->stream, true);
-        return;
-    }
-    if (error != 0) {
-        rks_error why;
-        rks_fail_errno(&why, error, "sending failed");
-        rks_connection_lose(connection, &why);
-        return;
-    }
-    atomic_fetch_add_explicit(&engine->bytes_sent, bytes, memory_order_relaxed);
     rks_frame *frame;
+    atomic_fetch_add_explicit(&engine->bytes_sent, bytes, memory_order_relaxed);
     while ((frame = connection->queue.first) != NULL) {
-        while (connection->part < frame->count && bytes > 0) {
+        while (connection->part < frame->count) {
             size_t left = frame->parts[connection->part].iov_len - connection->part_sent;
             if (bytes < left) {
                 connection->part_sent += bytes;
-                bytes = 0;
-                break;
+                return;
             }
             bytes -= left;
             connection->part++;
             connection->part_sent = 0;
         }
-        while (connection->part < frame->count && connection->part_sent == 0 &&
-               frame->parts[connection->part].iov_len == 0)
-            connection->part++; /* nothing to send in it */
-        if (connection->part < frame->count)
-            break;
         connection->part = 0;
         rks_frame_queue_take(&connection->queue);
         atomic_fetch_add_explicit(&engine->frames_sent, 1, memory_order_relaxed);
         frame_over(connection, frame);
-        if (bytes == 0)
-            break;
     }
+}
+
+/* What the peer said last, perhaps why, is still to be read; its end comes behind it. */
+static void sending_failed(rks_connection *connection, int error)
+{
+    if (error == EPIPE || error == ECONNRESET) {
+        connection->broken = true;
+        if (connection->paused)
+            rks_stream_read(connection->stream, true);
+        return;
+    }
+    rks_error why;
+    rks_fail_errno(&why, error, "sending failed");
+    rks_connection_lose(connection, &why);
+}
+
+/* Sends what the kernel takes at once, and leaves the rest to a write under way. */
+static void pump(rks_connection *connection)
+{
+    struct iovec parts[SLICE_PARTS];
+    size_t bytes;
+    for (int turn = 0; connection->slice == 0 && !connection->broken; turn++) {
+        if (connection->state != RKS_CONNECTION_OPEN && connection->state != RKS_CONNECTION_HELLO)
+            return;
+        size_t count = gather(connection, parts, &bytes);
+        if (count == 0)
+            return;
+        if (turn < SLICES_AT_ONCE) {
+            ssize_t sent = rks_stream_try_write(connection->stream, parts, count);
+            if (sent < 0) {
+                sending_failed(connection, (int)-sent);
+                return;
+            }
+            advance(connection, (size_t)sent);
+            if ((size_t)sent == bytes)
+                continue;
+            count = gather(connection, parts, &bytes);
+        }
+        connection->slice = bytes;
+        int error = rks_stream_write(connection->stream, parts, count);
+        if (error != 0)
+            sending_failed(connection, error);
+    }
+}
+
+void rks_connection_written(rks_connection *connection, int error)
+{
+    size_t bytes = connection->slice;
+    connection->slice = 0;
+    if (connection->state == RKS_CONNECTION_OVER)
+        return;
+    if (error != 0) {
+        sending_failed(connection, error);
+        return;
+    }
+    advance(connection, bytes);
     rks_connection_unpause(connection);
     pump(connection);
-    finish_if_sent(connection);
+    rks_connection_finish(connection);
 }
 
 void rks_connection_send(rks_connection *connection, rks_frame *frame)
@@ -168,7 +183,8 @@ void rks_connection_send(rks_connection *connection, rks_frame *frame)
         return;
     }
     rks_frame_queue_add(&connection->queue, frame);
-    pump(connection);
+    if (connection->queue.first == frame)
+        pump(connection);
 }
 
 void rks_connection_forget_frames(rks_connection *connection)
@@ -207,6 +223,7 @@ void rks_connection_end(rks_connection *connection)
         rks_stream_read(connection->stream, true);
     }
     rks_connection_say(connection, &connection->says_bye, RKS_FRAME_BYE, 0);
+    rks_connection_finish(connection);
 }
 
 void rks_connection_pause_if_full(rks_connection *connection)

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * serve.c: the I/O threads that answer requests, and the handlers of services. A thread is started
- * when a request finds none idle, up to io_threads; threads then stay, asleep. */
+ * serve.c: the I/O threads that answer requests, and the handlers of services.
+ *
+ * Answers that lie in memory take a few microseconds, less than it takes to wake a thread: so one
+ * thread is woken, and does all it finds. Where requests still wait after a millisecond, because
+ * the disk is slow or there are many, as many threads are woken, or started, as there are requests.
+ * Threads then stay, asleep. */
 #include "transport/internal.h"
 
 #include <inttypes.h>
@@ -13,8 +17,16 @@
 #include "base/error.h"
 #include "base/memory.h"
 
+enum { HURRY_MS = 1 };
+
 struct rks_pool {
     rks_engine *engine;
+    /* engine thread only: what has come since the last flush */
+    rks_request *come;
+    rks_request **come_last;
+    uint32_t come_count;
+    bool nudged; /* rks_pool_hurry will be called */
+
     pthread_mutex_t mutex;
     pthread_cond_t work;
     rks_request *first; /* guarded by mutex, as all below */
@@ -22,7 +34,8 @@ struct rks_pool {
     pthread_t *threads;
     uint32_t room;
     uint32_t started;
-    uint32_t idle;
+    uint32_t idle;    /* threads that sleep */
+    uint32_t roused;  /* of them, those that have been signalled */
     uint32_t waiting; /* requests in the list */
     bool stopping;
 };
@@ -271,6 +284,7 @@ static void *pool_thread(void *argument)
             pool->idle++;
             pthread_cond_wait(&pool->work, &pool->mutex);
             pool->idle--;
+            pool->roused -= pool->roused > 0;
         }
         if (pool->first == NULL)
             break;
@@ -316,31 +330,97 @@ static int start_thread(rks_pool *pool)
     return error;
 }
 
+/* The mutex is held. Threads that serve, or look for something to serve. */
+static uint32_t awake(const rks_pool *pool)
+{
+    return pool->started - (pool->idle - pool->roused);
+}
+
+/* The mutex is held. One more thread at work, *signals of them to be woken once the mutex is free;
+ * false: there is none to be had. */
+static bool rouse(rks_pool *pool, uint32_t *signals, int *error)
+{
+    if (pool->idle > pool->roused) {
+        pool->roused++;
+        ++*signals;
+        return true;
+    }
+    if (pool->started == pool->room)
+        return false;
+    *error = start_thread(pool);
+    return *error == 0;
+}
+
 void rks_pool_serve(rks_engine *engine, rks_request *request)
 {
     rks_pool *pool = engine->pool;
-    pthread_mutex_lock(&pool->mutex);
-    int error = 0;
-    if (!pool->stopping && pool->idle <= pool->waiting && pool->started < pool->room)
-        error = start_thread(pool);
-    if (pool->stopping || pool->started == 0) {
-        pthread_mutex_unlock(&pool->mutex);
+    request->next = NULL;
+    if (pool->come == NULL)
+        pool->come_last = &pool->come;
+    *pool->come_last = request;
+    pool->come_last = &request->next;
+    pool->come_count++;
+}
+
+/* Nobody will serve these. */
+static void refuse_all(rks_engine *engine, rks_request *first, int error)
+{
+    while (first != NULL) {
+        rks_request *next = first->next;
         rks_error err;
         if (error != 0)
             rks_fail_errno(&err, error, "no thread to serve a request");
         else
             rks_fail(&err, RKS_ERR_STATE, 0, "rank %" PRIu32 " is closing", engine->options.rank);
-        rks_request_fail(request, &err);
-        return;
+        rks_request_fail(first, &err);
+        first = next;
     }
-    request->next = NULL;
-    if (pool->first == NULL)
-        pool->last = &pool->first;
-    *pool->last = request;
-    pool->last = &request->next;
-    pool->waiting++;
-    pthread_cond_signal(&pool->work);
+}
+
+void rks_pool_flush(rks_engine *engine)
+{
+    rks_pool *pool = engine->pool;
+    rks_request *come = pool->come;
+    if (come == NULL)
+        return;
+    int error = 0;
+    uint32_t signals = 0;
+    pool->come = NULL;
+    pthread_mutex_lock(&pool->mutex);
+    if (!pool->stopping && (awake(pool) > 0 || rouse(pool, &signals, &error))) {
+        if (pool->first == NULL)
+            pool->last = &pool->first;
+        *pool->last = come;
+        pool->last = pool->come_last;
+        pool->waiting += pool->come_count;
+        come = NULL;
+    }
     pthread_mutex_unlock(&pool->mutex);
+    if (signals > 0)
+        pthread_cond_signal(&pool->work);
+    pool->come_count = 0;
+    refuse_all(engine, come, error);
+    if (come == NULL && !pool->nudged) {
+        pool->nudged = true;
+        rks_loop_nudge(engine->loop, HURRY_MS);
+    }
+}
+
+void rks_pool_hurry(rks_engine *engine)
+{
+    rks_pool *pool = engine->pool;
+    int error = 0;
+    pthread_mutex_lock(&pool->mutex);
+    uint32_t signals = 0;
+    uint32_t waiting = pool->waiting;
+    while (pool->roused < waiting && rouse(pool, &signals, &error))
+        ;
+    pthread_mutex_unlock(&pool->mutex);
+    while (signals-- > 0)
+        pthread_cond_signal(&pool->work);
+    pool->nudged = waiting > 0;
+    if (pool->nudged)
+        rks_loop_nudge(engine->loop, HURRY_MS);
 }
 
 void rks_pool_stop(rks_pool *pool)

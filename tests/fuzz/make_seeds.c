@@ -12,6 +12,7 @@
 #include "shard/block.h"
 #include "support/check.h"
 #include "support/shards.h"
+#include "transport/frame.h"
 
 static const char *out;
 
@@ -34,6 +35,36 @@ static void put_record(const char *name, unsigned what, const void *bytes, size_
     memcpy(input + 1, bytes, size);
     put("record", name, input, size + 1);
     free(input);
+}
+
+/* Frames behind a first byte that says which side hears them. */
+static void make_wire(void)
+{
+    static const uint8_t secret[RKS_SECRET_SIZE], session[16];
+    rks_error err;
+    for (int connected = 0; connected < 2; connected++) {
+        uint8_t input[1024] = {(uint8_t)connected};
+        size_t size = 1;
+        rks_hello hello = {.secret = secret,
+                           .session = session,
+                           .ranks = 4,
+                           .own_rank = 2,
+                           .peer_rank = 1,
+                           .connected = connected == 0};
+        assert_ok(rks_hello_start(&hello, &err), &err);
+        static const uint16_t types[] = {RKS_FRAME_HELLO, RKS_FRAME_PROOF, RKS_FRAME_PING,
+                                         RKS_FRAME_REPLY, RKS_FRAME_ERROR, RKS_FRAME_NOTE};
+        static const size_t sizes[] = {RKS_HELLO_BODY, RKS_PROOF_SIZE, 0, 7, sizeof(rks_error), 5};
+        for (size_t i = 0; i < 6; i++) {
+            uint8_t *body = input + size + RKS_FRAME_HEADER;
+            if (types[i] == RKS_FRAME_HELLO)
+                rks_hello_encode(&hello, body);
+            rks_frame_header header = {.size = sizes[i], .id = i, .type = types[i]};
+            rks_frame_encode(&header, body, input + size);
+            size += RKS_FRAME_HEADER + sizes[i];
+        }
+        put("wire", connected == 0 ? "accepts" : "connects", input, size);
+    }
 }
 
 static void make(void **state)
@@ -79,6 +110,7 @@ static void make(void **state)
     put("ingest", "where", where, sizeof(where) - 1);
     put("ingest", "line", line, sizeof(line) - 1);
     put("ingest", "file", file, sizeof(file) - 1);
+    make_wire();
     shards_directory_remove(directory);
 }
 

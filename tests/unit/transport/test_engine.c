@@ -402,6 +402,192 @@ static void an_orderly_close_is_told_to_both_sides_after_the_last_note(void **st
     mesh_close(&m);
 }
 
+static void done_at_leisure(void *user, const rks_error *why)
+{
+    (void)why;
+    event *gate = user;
+    event_add(gate);
+    event_wait(gate, 2);
+}
+
+static void *place_nothing(void *user, size_t size)
+{
+    (void)user;
+    (void)size;
+    return NULL;
+}
+
+static void *close_engine(void *engine)
+{
+    rks_engine_close(engine, 10000);
+    return NULL;
+}
+
+static void a_note_sent_just_before_closing_comes_before_the_news_of_it(void **state)
+{
+    mesh m;
+    loss l;
+    event gate;
+    pthread_t closer;
+    note_log log = {.ordered = true};
+    event_init(&gate);
+    event_init(&log.arrived);
+    event_init(&l.lost);
+    mesh_open(&m, 2, over_hub(state), 15000);
+    rks_engine_serve(m.engines[0], RKS_SERVICE_FETCH, echo, NULL, NULL);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_GROUP, NULL, on_numbered_note, &log);
+    rks_engine_watch(m.engines[1], on_lost, &l);
+    assert_ok(rks_engine_keep(m.engines[1], 0, &err), &err);
+    rks_reply_sink sink = {place_nothing, done_at_leisure, &gate};
+    assert_ok(rks_engine_request(m.engines[1], 0, RKS_SERVICE_FETCH, "\0\0\0\0", 4, "a test", &sink,
+                                 &err),
+              &err);
+    event_wait(&gate, 1);
+    /* While rank 1 answers nobody, rank 0, which has no connection of its own yet, sends a note and
+     * closes. The pause lets it get as far as it can; without it the test would prove less. */
+    assert_ok(rks_engine_note(m.engines[0], 1, RKS_SERVICE_GROUP, "\0\0\0\0", 4, &err), &err);
+    pthread_create(&closer, NULL, close_engine, m.engines[0]);
+    usleep(100000);
+    event_add(&gate);
+    event_wait(&l.lost, 1);
+    assert_int_equal(l.err.status, RKS_OK);
+    assert_int_equal(event_count(&log.arrived), 1);
+    pthread_join(closer, NULL);
+    m.engines[0] = NULL;
+    mesh_close(&m);
+}
+
+typedef struct parting {
+    rks_engine *engine;
+    event closing;
+    event may_go_on;
+} parting;
+
+/* A callback that sends a note while its engine is being closed. */
+static void say_last_word(void *user, const rks_error *why)
+{
+    parting *p = user;
+    rks_error ignored;
+    assert_int_equal(why->status, RKS_ERR_STATE);
+    event_add(&p->closing);
+    event_wait(&p->may_go_on, 1);
+    rks_engine_note(p->engine, 1, RKS_SERVICE_GROUP, "\0\0\0\0", 4, &ignored);
+}
+
+static void a_note_of_a_callback_during_the_close_still_goes_out(void **state)
+{
+    mesh m;
+    shelf s = {0};
+    pthread_t closer;
+    parting p = {0};
+    note_log log = {.ordered = true};
+    event_init(&s.kept);
+    event_init(&p.closing);
+    event_init(&p.may_go_on);
+    event_init(&log.arrived);
+    mesh_open(&m, 2, over_hub(state), 15000);
+    p.engine = m.engines[0];
+    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, keep_request, NULL, &s);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_GROUP, NULL, on_numbered_note, &log);
+    rks_reply_sink sink = {place_nothing, say_last_word, &p};
+    assert_ok(rks_engine_request(m.engines[0], 1, RKS_SERVICE_FETCH, "x", 1, "a test", &sink, &err),
+              &err);
+    event_wait(&s.kept, 1);
+    pthread_create(&closer, NULL, close_engine, m.engines[0]);
+    event_wait(&p.closing, 1);
+    usleep(50000); /* so that the close gets as far as it can */
+    event_add(&p.may_go_on);
+    event_wait(&log.arrived, 1);
+    pthread_join(closer, NULL);
+    m.engines[0] = NULL;
+    fail_all(&s);
+    mesh_close(&m);
+}
+
+typedef struct gate {
+    event entered;
+    event opened;
+} gate;
+
+static void wait_at_gate(void *user, rks_request *request)
+{
+    gate *g = user;
+    event_add(&g->entered);
+    event_wait(&g->opened, 1);
+    echo(NULL, request);
+}
+
+static void requests_do_not_wait_behind_slow_ones(void **state)
+{
+    mesh m;
+    gate g;
+    event landed;
+    event_init(&g.entered);
+    event_init(&g.opened);
+    event_init(&landed);
+    mesh_open(&m, 2, over_hub(state), 15000);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_INDEX, wait_at_gate, NULL, &g);
+    flight f[3] = {{.landed = &landed}, {.landed = &landed}, {.landed = &landed}};
+    for (int i = 0; i < 3; i++)
+        assert_ok(fly(m.engines[0], 1, RKS_SERVICE_INDEX, "\1\0\0\0slow", 8, &f[i]), &err);
+    event_wait(&g.entered, 3);
+    for (int i = 0; i < 20; i++)
+        assert_ok(ask_echo(m.engines[0], 1, 1, 100, &err), &err); /* by the fourth thread */
+    assert_int_equal(event_count(&landed), 0);
+    event_add(&g.opened);
+    event_wait(&landed, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_ok(f[i].status, &f[i].err);
+        free(f[i].reply);
+    }
+    mesh_close(&m);
+}
+
+static void let_go(void *user)
+{
+    event_add(user);
+}
+
+static void answer_and_count(void *user, rks_request *request)
+{
+    static const uint8_t bytes[100000];
+    struct iovec parts[3] = {
+        {(void *)(uintptr_t)bytes, sizeof(bytes)}, {NULL, 0}, {(void *)(uintptr_t)bytes, 1}};
+    rks_request_reply(request, parts, 3, let_go, user);
+}
+
+static void what_a_reply_was_sent_from_is_let_go_once(void **state)
+{
+    mesh m;
+    event released, landed;
+    event_init(&released);
+    event_init(&landed);
+    mesh_open(&m, 2, over_hub(state), 15000);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, answer_and_count, NULL, &released);
+    flight f[50];
+    for (int i = 0; i < 50; i++) {
+        f[i] = (flight){.landed = &landed};
+        assert_ok(fly(m.engines[0], 1, RKS_SERVICE_FETCH, "x", 1, &f[i]), &err);
+    }
+    event_wait(&landed, 50);
+    for (int i = 0; i < 50; i++) {
+        assert_int_equal(f[i].size, 100001);
+        free(f[i].reply);
+        f[i] = (flight){.landed = &landed};
+        assert_ok(fly(m.engines[0], 1, RKS_SERVICE_FETCH, "x", 1, &f[i]), &err);
+    }
+    /* Also where nobody is left to receive it. */
+    rks_engine_close(m.engines[0], 0);
+    m.engines[0] = NULL;
+    for (int i = 0; i < 50; i++)
+        free(f[i].reply);
+    rks_engine_close(m.engines[1], 0);
+    m.engines[1] = NULL;
+    assert_true(event_count(&released) >= 50 && event_count(&released) <= 100);
+    mesh_close(&m);
+}
+
 static void a_service_that_ended_is_not_called_any_more(void **state)
 {
     mesh m;
@@ -472,6 +658,10 @@ int main(void)
         BOTH(a_request_may_be_answered_after_the_owner_has_closed),
         BOTH(giving_up_fails_requests_now_and_later_but_not_notes),
         BOTH(an_orderly_close_is_told_to_both_sides_after_the_last_note),
+        BOTH(a_note_sent_just_before_closing_comes_before_the_news_of_it),
+        BOTH(a_note_of_a_callback_during_the_close_still_goes_out),
+        BOTH(requests_do_not_wait_behind_slow_ones),
+        BOTH(what_a_reply_was_sent_from_is_let_go_once),
         BOTH(a_service_that_ended_is_not_called_any_more),
         BOTH(calls_that_break_a_rule_are_refused),
         cmocka_unit_test(listening_everywhere_or_nowhere_is_refused),

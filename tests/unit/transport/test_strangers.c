@@ -257,6 +257,43 @@ static void a_member_that_breaks_the_rules_is_cut_off(void **state)
     mesh_close(&m);
 }
 
+static void a_member_that_speaks_at_random_is_survived(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 150 };
+    const char *text = getenv("SEED");
+    uint64_t seed = text == NULL ? rks_now_ns() : strtoull(text, NULL, 0);
+    print_message("SEED=%llu\n", (unsigned long long)seed);
+    mesh m;
+    open_pair(&m, 15000, NULL);
+    for (int round = 0; round < ROUNDS; round++) {
+        int fd = stranger_connect(&m.addresses[1]);
+        rks_hello hello = stranger_hello(2, 1, 3, true);
+        /* The engine may not have noticed yet that the last one has gone. */
+        if (!stranger_enter(fd, &hello)) {
+            close(fd);
+            continue;
+        }
+        for (int i = 0; i < 20; i++) {
+            uint8_t body[300];
+            for (size_t k = 0; k < sizeof(body); k++) {
+                seed = seed * 6364136223846793005u + 1442695040888963407u;
+                body[k] = (uint8_t)(seed >> 56);
+            }
+            uint16_t type = (uint16_t)(body[0] % 12);
+            size_t size = type == RKS_FRAME_PING || type >= RKS_FRAME_BYE ? 0 : body[1];
+            if (type == RKS_FRAME_REQUEST && size >= 4)
+                body[1] = body[2] = body[3] = 0; /* an echo of at most 255 times */
+            stranger_frame(fd, type, body[5], body[6] % 20, body, size);
+            if (body[7] == 0)
+                stranger_send(fd, body, 1); /* and out of step */
+        }
+        close(fd);
+    }
+    serves_on(&m);
+    mesh_close(&m);
+}
+
 static void one_byte_at_a_time_is_cut_off_at_the_deadline(void **state)
 {
     (void)state;
@@ -464,6 +501,7 @@ int main(void)
         cmocka_unit_test(another_version_of_the_protocol_is_told_ours),
         cmocka_unit_test(a_second_claim_of_a_live_rank_is_refused_and_named),
         cmocka_unit_test(a_member_that_breaks_the_rules_is_cut_off),
+        cmocka_unit_test(a_member_that_speaks_at_random_is_survived),
         cmocka_unit_test(one_byte_at_a_time_is_cut_off_at_the_deadline),
         cmocka_unit_test(two_hundred_silent_connections_shut_nobody_out),
         cmocka_unit_test(a_connection_that_is_cut_in_a_reply_fails_the_request_by_name),
