@@ -3,6 +3,9 @@
  * test_engine.c: requests, replies and notes between engines, over TCP and over a hub alike. */
 #include "mesh.h"
 
+#include <errno.h>
+#include <sys/resource.h>
+
 static rks_error err;
 
 static bool over_hub(void **state)
@@ -614,6 +617,48 @@ static void calls_that_break_a_rule_are_refused(void **state)
     mesh_close(&m);
 }
 
+static void idle_engines_sleep(void **state)
+{
+    enum { WATCHED_MS = 400 };
+    mesh m;
+    struct rusage before, after;
+    mesh_open(&m, 2, over_hub(state), 600); /* pings every 200 ms */
+    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
+    assert_ok(rks_engine_keep(m.engines[0], 1, &err), &err);
+    assert_ok(ask_echo(m.engines[0], 1, 1, 100, &err), &err);
+    getrusage(RUSAGE_SELF, &before);
+    usleep(WATCHED_MS * 1000);
+    getrusage(RUSAGE_SELF, &after);
+    /* A handful of times in all that any thread was woken. */
+    assert_true(after.ru_nvcsw - before.ru_nvcsw < 40);
+    mesh_close(&m);
+}
+
+static void engines_meet_over_ipv6(void **state)
+{
+    (void)state;
+    mesh m = {.size = 2};
+    for (uint32_t i = 0; i < 2; i++) {
+        rks_engine_options options;
+        rks_engine_options_default(&options);
+        options.rank = i;
+        options.size = 2;
+        options.listen = "::1";
+        rks_status status = rks_engine_open(&options, &m.engines[i], &err);
+        if (status == RKS_ERR_IO && (err.cause == EADDRNOTAVAIL || err.cause == EAFNOSUPPORT))
+            break; /* a machine without IPv6 says so, and that is all there is to see */
+        assert_ok(status, &err);
+        m.addresses[i] = *rks_engine_address(m.engines[i]);
+    }
+    if (m.engines[1] != NULL) {
+        mesh_join(&m, 0);
+        mesh_join(&m, 1);
+        rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
+        assert_ok(ask_echo(m.engines[0], 1, 2, 1000, &err), &err);
+    }
+    mesh_close(&m);
+}
+
 static void listening_everywhere_or_nowhere_is_refused(void **state)
 {
     (void)state;
@@ -664,6 +709,8 @@ int main(void)
         BOTH(what_a_reply_was_sent_from_is_let_go_once),
         BOTH(a_service_that_ended_is_not_called_any_more),
         BOTH(calls_that_break_a_rule_are_refused),
+        BOTH(idle_engines_sleep),
+        cmocka_unit_test(engines_meet_over_ipv6),
         cmocka_unit_test(listening_everywhere_or_nowhere_is_refused),
     };
     int failed = cmocka_run_group_tests_name("engine", tests, NULL, NULL);

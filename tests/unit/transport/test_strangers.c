@@ -294,6 +294,61 @@ static void a_member_that_speaks_at_random_is_survived(void **state)
     mesh_close(&m);
 }
 
+static void *send_requests(void *argument)
+{
+    enum { SIZE = 64 * 1024 };
+    int fd = *(int *)argument;
+    uint8_t *body = calloc(1, 4 + SIZE);
+    body[0] = 15;
+    for (uint64_t id = 1; id <= 150; id++) {
+        body[4] = (uint8_t)id;
+        stranger_frame(fd, RKS_FRAME_REQUEST, id, RKS_SERVICE_FETCH, body, 4 + SIZE);
+    }
+    free(body);
+    return NULL;
+}
+
+/* 150 replies of almost 1 MiB, more than an owner may queue. */
+static void one_that_asks_and_does_not_listen_is_not_read_for_ever(void **state)
+{
+    (void)state;
+    enum { SILENCE_MS = 600, REPLY = 15 * 64 * 1024 };
+    mesh m;
+    pthread_t sender;
+    open_pair(&m, SILENCE_MS, NULL);
+    rks_engine_serve(m.engines[0], RKS_SERVICE_FETCH, echo, NULL, NULL);
+    rks_hello hello = stranger_hello(2, 1, 3, true);
+    int fd = stranger_connect(&m.addresses[1]);
+    assert_true(stranger_enter(fd, &hello));
+    pthread_create(&sender, NULL, send_requests, &fd);
+    rks_engine_stats stats = {0};
+    uint64_t before = 1, until = rks_now_ms() + WAIT_MS;
+    while (stats.frames_received != before && rks_now_ms() < until) {
+        before = stats.frames_received;
+        usleep(100000); /* until no more is taken */
+        rks_engine_stats_get(m.engines[1], &stats);
+    }
+    assert_true(stats.frames_received < 120);
+    serves_on(&m);
+    uint8_t *reply = malloc(REPLY);
+    uint64_t replies = 0;
+    while (replies < 150) {
+        rks_frame_header header;
+        assert_true(stranger_frame_in(fd, &header, reply, REPLY));
+        if (header.type == RKS_FRAME_PONG)
+            continue; /* it says that it lives, though it does not listen */
+        assert_int_equal(header.type, RKS_FRAME_REPLY);
+        assert_int_equal(header.size, REPLY);
+        assert_int_equal(reply[0], (uint8_t)header.id);
+        replies++;
+    }
+    pthread_join(sender, NULL);
+    free(reply);
+    close(fd);
+    serves_on(&m);
+    mesh_close(&m);
+}
+
 static void one_byte_at_a_time_is_cut_off_at_the_deadline(void **state)
 {
     (void)state;
@@ -502,6 +557,7 @@ int main(void)
         cmocka_unit_test(a_second_claim_of_a_live_rank_is_refused_and_named),
         cmocka_unit_test(a_member_that_breaks_the_rules_is_cut_off),
         cmocka_unit_test(a_member_that_speaks_at_random_is_survived),
+        cmocka_unit_test(one_that_asks_and_does_not_listen_is_not_read_for_ever),
         cmocka_unit_test(one_byte_at_a_time_is_cut_off_at_the_deadline),
         cmocka_unit_test(two_hundred_silent_connections_shut_nobody_out),
         cmocka_unit_test(a_connection_that_is_cut_in_a_reply_fails_the_request_by_name),
