@@ -224,16 +224,26 @@ def a_shard_cut_anywhere_is_an_error_and_not_a_signal():
 
 
 def start_bench(store, ranks, *options, env=None):
-    process = subprocess.Popen([CLI, "bench", store, "-j", str(ranks), "--no-share", "--batch-size", "1",
+    process = subprocess.Popen([CLI, "bench", store, "-j", str(ranks), "--no-share", "--batch-size", "2",
                                 "--epochs", "100000", *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                text=True, env={**os.environ, "RKS_SILENCE_MS": "3000",
                                                "RKS_LAUNCH_GRACE_MS": "6000", **(env or {})},
                                start_new_session=True)
-    wait_for(lambda: len(children_of(process.pid)) == ranks)
-    ranks_of = children_of(process.pid)
-    wait_for(lambda: len(listening(ranks_of[0])) > 0)
-    time.sleep(0.5)  # into the epochs
+    try:
+        wait_for(lambda: len(children_of(process.pid)) == ranks)
+        ranks_of = children_of(process.pid)
+        wait_for(lambda: len(listening(ranks_of[0])) > 0)
+        wait_for(lambda: all(connected(rank) for rank in ranks_of))
+    except (AssertionError, OSError) as problem:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise AssertionError(f"the bench did not start: {process.communicate()}") from problem
     return process, ranks_of
+
+
+def connected(pid):
+    """A rank of a running bench: it has mapped the index."""
+    with open(f"/proc/{pid}/maps", encoding="ascii", errors="replace") as maps:
+        return "memfd:rankstore" in maps.read()
 
 
 def listening(pid):
