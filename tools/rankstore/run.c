@@ -88,6 +88,14 @@ typedef struct job {
     void *user;
 } job;
 
+static uint32_t own_rank(const rks_bootstrap *bootstrap)
+{
+    const char *launched = getenv("OMPI_COMM_WORLD_RANK");
+    return bootstrap != NULL  ? bootstrap->rank
+           : launched != NULL ? (uint32_t)strtoul(launched, NULL, 10)
+                              : 0;
+}
+
 static int run_rank(const rks_bootstrap *bootstrap, void *user)
 {
     const job *j = user;
@@ -101,6 +109,9 @@ static int run_rank(const rks_bootstrap *bootstrap, void *user)
         options.silence_ms = (uint32_t)strtoul(silence, NULL, 10);
     rks_set_interrupt(is_interrupted, NULL);
     rks_status status = rks_group_open(&options, &group, &err);
+    bool lost = status == RKS_ERR_PEER || status == RKS_ERR_TIMEOUT;
+    if (status != RKS_OK && !lost && own_rank(bootstrap) != 0)
+        return cli_exit_code(status); /* rank 0 says it for all */
     if (status != RKS_OK)
         return cli_fail(NULL, status, &err);
     bool alone = rks_group_size(group) == 1;
