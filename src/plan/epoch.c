@@ -21,6 +21,7 @@ static rks_status grow(uint32_t **items, uint64_t *room, uint64_t count, rks_err
     uint32_t *grown = rks_realloc(*items, count, sizeof(*grown), err);
     if (grown == NULL)
         return RKS_ERR_MEMORY;
+    rks_plan_advise(grown, count * sizeof(*grown));
     *items = grown;
     *room = count;
     return RKS_OK;
@@ -114,31 +115,43 @@ static uint64_t run_end(const rks_plan *plan, const uint32_t *ids, uint64_t firs
     return low;
 }
 
-static void shuffle_members(rks_plan *plan, const rks_plan_base *base,
-                            const rks_plan_layout *layout, uint64_t key)
+/* Equal lengths change places, so lengths and bounds stay as they are. */
+static rks_status shuffle_equals(rks_plan *plan, const rks_plan_base *base, uint64_t key,
+                                 rks_error *err)
 {
+    rks_status status = RKS_OK;
+    for (uint64_t i = 0; i < base->count && status == RKS_OK;) {
+        uint64_t end = run_end(plan, plan->ids, i, base->count);
+        status = rks_plan_shuffle(rks_random_key(key, i), plan->ids + i, end - i, err);
+        i = end;
+    }
+    return status;
+}
+
+static rks_status shuffle_members(rks_plan *plan, const rks_plan_base *base,
+                                  const rks_plan_layout *layout, uint64_t key, rks_error *err)
+{
+    rks_status status = RKS_OK;
     switch (plan->config.strategy) {
     case STRATEGY_BUCKET:
-        for (size_t i = 0; i < layout->count; i++)
-            rks_random_shuffle(rks_random_key(key, i), plan->ids + layout->groups[i].first,
-                               layout->groups[i].span);
+        for (size_t i = 0; i < layout->count && status == RKS_OK; i++)
+            status = rks_plan_shuffle(rks_random_key(key, i), plan->ids + layout->groups[i].first,
+                                      layout->groups[i].span, err);
         break;
     case STRATEGY_SORTED:
-        /* Equal lengths change places, so lengths and bounds stay as they are. */
-        for (uint64_t i = 0; i < base->count && !plan->config.no_shuffle;) {
-            uint64_t end = run_end(plan, plan->ids, i, base->count);
-            rks_random_shuffle(rks_random_key(key, i), plan->ids + i, end - i);
-            i = end;
-        }
+        if (!plan->config.no_shuffle)
+            status = shuffle_equals(plan, base, key, err);
         break;
     case STRATEGY_RANDOM:
-        rks_random_shuffle(rks_random_key(key, 0), plan->ids, base->alone);
-        rks_random_shuffle(rks_random_key(key, 1), plan->ids + base->alone,
-                           base->count - base->alone);
+        status = rks_plan_shuffle(rks_random_key(key, 0), plan->ids, base->alone, err);
+        if (status == RKS_OK)
+            status = rks_plan_shuffle(rks_random_key(key, 1), plan->ids + base->alone,
+                                      base->count - base->alone, err);
         break;
     case STRATEGY_SEQUENTIAL:
         break;
     }
+    return status;
 }
 
 static rks_status lay_out(rks_plan *plan, const rks_plan_base *base, uint32_t world,
@@ -167,6 +180,21 @@ rks_status rks_plan_lay_out(rks_plan *plan, rks_error *err)
     return lay_out(plan, &base, config->world, &plan->whole, err);
 }
 
+/* Writes the repeats behind the last group's own samples. */
+static rks_status repeat_members(rks_plan *plan, rks_error *err)
+{
+    const rks_plan_group *last = &plan->layout->groups[plan->layout->count - 1];
+    if (last->count <= last->span)
+        return RKS_OK;
+    rks_status status = grow(&plan->ids, &plan->ids_room, (uint64_t)last->first + last->count, err);
+    if (status != RKS_OK)
+        return status;
+    uint32_t *ids = plan->ids + last->first;
+    for (uint64_t i = last->span; i < last->count; i++)
+        ids[i] = ids[i - last->span];
+    return RKS_OK;
+}
+
 /* Makes the epoch, less what is struck out, for `world` ranks. */
 static rks_status compute(rks_plan *plan, uint64_t epoch, uint32_t world, uint64_t segment,
                           const uint8_t *struck, rks_error *err)
@@ -184,25 +212,16 @@ static rks_status compute(rks_plan *plan, uint64_t epoch, uint32_t world, uint64
     key = rks_random_key(key, segment);
     uint64_t members = rks_random_key(key, STAGE_MEMBERS);
     if (config->per_epoch)
-        shuffle_members(plan, &base, NULL, members);
-    if (!whole) {
+        status = shuffle_members(plan, &base, NULL, members, err);
+    if (status == RKS_OK && !whole)
         status = lay_out(plan, &base, world, &plan->part, err);
-        if (status != RKS_OK)
-            return status;
-    }
     plan->layout = whole ? &plan->whole : &plan->part;
-    if (!config->per_epoch)
-        shuffle_members(plan, &base, plan->layout, members);
-
-    const rks_plan_group *last = &plan->layout->groups[plan->layout->count - 1];
-    if (last->count > last->span) {
-        status = grow(&plan->ids, &plan->ids_room, (uint64_t)last->first + last->count, err);
-        if (status != RKS_OK)
-            return status;
-        uint32_t *ids = plan->ids + last->first;
-        for (uint64_t i = last->span; i < last->count; i++)
-            ids[i] = ids[i - last->span];
-    }
+    if (status == RKS_OK && !config->per_epoch)
+        status = shuffle_members(plan, &base, plan->layout, members, err);
+    if (status == RKS_OK)
+        status = repeat_members(plan, err);
+    if (status != RKS_OK)
+        return status;
     plan->slotted = config->strategy == STRATEGY_BUCKET || config->strategy == STRATEGY_RANDOM;
     if (!plan->slotted)
         return RKS_OK;

@@ -134,6 +134,10 @@ static inline uint32_t rks_plan_length(const rks_plan *plan, uint32_t id)
     return length < plan->config.clamp ? length : plan->config.clamp;
 }
 
+/* sort.c: asks for huge pages where an array is large: without them a third of the time goes into
+ * page faults and address translation. Advice; it cannot fail. */
+void rks_plan_advise(void *memory, uint64_t bytes);
+
 /* cut.c: base -> groups, without regard to the world. */
 rks_status rks_plan_cut(const rks_plan *plan, const rks_plan_base *base, rks_plan_layout *layout,
                         rks_error *err);
@@ -166,6 +170,9 @@ rks_status rks_plan_lay_out(rks_plan *plan, rks_error *err);
 rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err);
 /* A batch of the epoch at hand. */
 void rks_plan_at(const rks_plan *plan, uint64_t slot, const uint32_t **ids, size_t *count);
+/* shuffle.c: takes 4 bytes an item for a while where there are more than half a million. */
+rks_status rks_plan_shuffle(uint64_t key, uint32_t *items, uint64_t count, rks_error *err);
+
 /* slots.c: which batch at which slot, like costs in one step. */
 rks_status rks_plan_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_error *err);
 

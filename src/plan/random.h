@@ -41,16 +41,4 @@ static inline uint64_t rks_random_below(rks_random *random, uint64_t range)
     return (uint64_t)(((rks_u128)rks_random_next(random) * range) >> 64);
 }
 
-/* Fisher and Yates. */
-static inline void rks_random_shuffle(uint64_t key, uint32_t *items, uint64_t count)
-{
-    rks_random random = {key};
-    for (uint64_t i = count; i > 1; i--) {
-        uint64_t j = rks_random_below(&random, i);
-        uint32_t item = items[j];
-        items[j] = items[i - 1];
-        items[i - 1] = item;
-    }
-}
-
 #endif

@@ -96,12 +96,14 @@ rks_status rks_plan_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_er
     }
     sort_by_class(plan, classes, counts);
     uint32_t first = 0;
-    for (size_t class = CLASSES; class -- > 0;) {
-        rks_random_shuffle(rks_random_key(key, class), plan->slots + first, counts[class] - first);
+    status = RKS_OK;
+    for (size_t class = CLASSES; class -- > 0 && status == RKS_OK;) {
+        status = rks_plan_shuffle(rks_random_key(key, class), plan->slots + first,
+                                  counts[class] - first, err);
         first = counts[class];
     }
-    shuffle_steps(plan, world, rks_random_key(key, CLASSES));
-    status = RKS_OK;
+    if (status == RKS_OK)
+        shuffle_steps(plan, world, rks_random_key(key, CLASSES));
 
 out:
     rks_free(counts);

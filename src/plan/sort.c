@@ -2,10 +2,11 @@
  *
  * sort.c: ids by length, longest first, equal lengths by id. Lengths below 65,536 take one counting
  * pass; longer ones a least-significant-digit radix sort of 11 bits a pass. */
-#include "plan/plan.h"
+#include "plan/inside.h"
 
 #include <inttypes.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -68,6 +69,7 @@ static rks_status sort_radix(const uint32_t *lengths, uint64_t count, uint32_t l
     uint32_t *other = rks_alloc_raw(count, sizeof(*other), err);
     if (other == NULL)
         goto out;
+    rks_plan_advise(other, count * sizeof(*other));
     next = rks_alloc(DIGITS, sizeof(*next), err);
     if (next == NULL)
         goto out;
@@ -87,11 +89,22 @@ out:
     return status;
 }
 
+void rks_plan_advise(void *memory, uint64_t bytes)
+{
+    enum { PAGE = 4096, WORTH = 4 << 20 };
+    if (bytes < WORTH)
+        return;
+    uintptr_t first = ((uintptr_t)memory + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
+    uintptr_t end = ((uintptr_t)memory + bytes) & ~(uintptr_t)(PAGE - 1);
+    madvise((void *)first, end - first, MADV_HUGEPAGE);
+}
+
 rks_status rks_plan_sort(const uint32_t *lengths, uint64_t count, void *order, rks_error *err)
 {
     if (count > UINT32_MAX)
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
                         "plan: %" PRIu64 " samples; it is made for less than 2^32", count);
+    rks_plan_advise(order, count * sizeof(uint32_t));
     uint32_t longest = longest_of(lengths, count);
     if (longest < DIRECT_LENGTHS)
         return sort_direct(lengths, count, longest, order, err);

@@ -66,7 +66,7 @@ rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *t
                                  plan->done[i].world, plan->done[i].steps);
     size += (size_t)snprintf(made + size, sizeof(made) - size, "[%" PRIu32 ", %" PRIu64 "]]}",
                              plan->config.world, step);
-    if (size >= RKS_STATE_MAX)
+    if (size >= RKS_STATE_MAX || (resumed && plan->done_count == RKS_PLAN_SEGMENTS_MAX))
         return rks_fail(err, RKS_ERR_STATE, 0,
                         "state of epoch %" PRIu64 ": the world changed too often in it (%zu times)",
                         epoch, plan->done_count);

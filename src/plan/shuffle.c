@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shuffle.c: uniform shuffles that keep to the cache. What is too large for it is first scattered
+ * over 256 parts at random, then each part is shuffled (Rao 1961, Sandelius 1962). */
+#include "plan/inside.h"
+
+#include <string.h>
+
+#include "base/memory.h"
+
+/* NEAR items are 2 MiB. Both numbers are part of the planner's version. */
+enum { NEAR = 1 << 19, PARTS = 256 };
+
+static inline void swap_items(uint32_t *items, uint64_t a, uint64_t b)
+{
+    uint32_t item = items[a];
+    items[a] = items[b];
+    items[b] = item;
+}
+
+/* Fisher and Yates. Each random number gives two places: what is below the first product is as good
+ * as uniform, and the second takes it (Brackett-Rozinsky and Lemire, "Batched ranged random
+ * integer generation", 2024). With at most NEAR items the bias is below 2^-26. */
+static void shuffle_near(uint64_t key, uint32_t *items, uint64_t count)
+{
+    rks_random random = {key};
+    uint64_t i = count;
+    for (; i > 2; i -= 2) {
+        rks_u128 first = (rks_u128)rks_random_next(&random) * i;
+        rks_u128 second = (rks_u128)(uint64_t)first * (i - 1);
+        swap_items(items, (uint64_t)(first >> 64), i - 1);
+        swap_items(items, (uint64_t)(second >> 64), i - 2);
+    }
+    if (i == 2)
+        swap_items(items, rks_random_below(&random, 2), 1);
+}
+
+/* The part of item i is byte i % 8 of random number i / 8, drawn twice: to count, then to move. */
+static void scatter(uint64_t key, const uint32_t *from, uint64_t count, uint32_t *to,
+                    uint64_t ends[PARTS])
+{
+    rks_random random = {key};
+    uint64_t number = 0;
+    memset(ends, 0, PARTS * sizeof(*ends));
+    for (uint64_t i = 0; i < count; i++) {
+        number = i % 8 == 0 ? rks_random_next(&random) : number >> 8;
+        ends[number % PARTS]++;
+    }
+    uint64_t next = 0;
+    for (size_t part = 0; part < PARTS; part++) {
+        uint64_t size = ends[part];
+        ends[part] = next;
+        next += size;
+    }
+    random.state = key;
+    for (uint64_t i = 0; i < count; i++) {
+        number = i % 8 == 0 ? rks_random_next(&random) : number >> 8;
+        to[ends[number % PARTS]++] = from[i];
+    }
+}
+
+rks_status rks_plan_shuffle(uint64_t key, uint32_t *items, uint64_t count, rks_error *err)
+{
+    if (count <= NEAR) {
+        shuffle_near(key, items, count);
+        return RKS_OK;
+    }
+    uint32_t *scattered = rks_alloc_raw(count, sizeof(*scattered), err);
+    if (scattered == NULL)
+        return RKS_ERR_MEMORY;
+    rks_plan_advise(scattered, count * sizeof(*scattered));
+    uint64_t ends[PARTS];
+    scatter(key, items, count, scattered, ends);
+    uint64_t first = 0;
+    for (size_t part = 0; part < PARTS; part++) {
+        shuffle_near(rks_random_key(key, part), scattered + first, ends[part] - first);
+        first = ends[part];
+    }
+    memcpy(items, scattered, count * sizeof(*items));
+    rks_free(scattered);
+    return RKS_OK;
+}
