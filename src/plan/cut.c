@@ -148,6 +148,8 @@ static uint64_t mixing_of(const rks_plan *plan, const rks_plan_base *base)
     uint64_t batches = plan->batches_like;
     if (base->count < all) /* both factors are below 2^32 */
         batches = (batches < UINT32_MAX ? batches : UINT32_MAX) * base->count / all;
+    if (batches < 200) /* small sets: padding first */
+        return batches < 100 ? 2 : 3;
     batches /= 200;
     return batches < 4 ? 4 : batches > 64 ? 64 : batches;
 }
