@@ -429,10 +429,26 @@ RKS_API void rks_batch_free(rks_batch *batch); /* NULL is accepted */
 
 typedef struct rks_plan rks_plan;
 
+/* Strategies:
+ * bucket      neighbourhoods of like length, shuffled inside and across; the batches of a step have
+ *             like cost on all ranks
+ * sorted      longest first, steps in that order; epochs differ in the places of equal lengths, so
+ *             padded tokens are the same in all of them
+ * random      any samples together, floor(max_tokens / longest of all) a batch
+ * sequential  by id, step-major and rank-minor; never shuffled
+ *
+ * A sample above max_length, or one that max_tokens has no room for, is too long: an error that
+ * names it, or it is dropped, alone in a batch (which may break the budget), or counted as
+ * truncated to that limit (the bytes fetched stay whole). A length of 0 takes room for 1 in a
+ * budget.
+ *
+ * Every rank has the same number of steps and no batch is empty: the last step's batches are split
+ * over all ranks, or full and repeating samples of theirs, or dropped. Where batches hold one
+ * sample and their number is no multiple of the ranks, there is nothing to split: RKS_ERR_DATA. */
 typedef struct rks_plan_options {
     size_t struct_size;
     const char *strategy; /* "bucket" (default), "sorted", "random", "sequential" */
-    uint32_t batch_size;  /* samples a batch at most; 0: no such bound */
+    uint32_t batch_size;  /* samples a batch at most, to 2^24; 0: no such bound */
     uint64_t max_tokens;  /* budget of a batch in the units of `cost`; 0: no such bound. With
                            * neither bound given, batch_size is 64 */
     const char *cost;     /* "padded" (default: longest * count), "tokens" (sum of lengths),
@@ -441,11 +457,13 @@ typedef struct rks_plan_options {
     uint32_t max_length;  /* 0: none */
     const char *too_long; /* "error" (default), "drop", "alone", "truncate" */
     const char *tail;     /* "split" (default: the last batches are smaller), "repeat" (filled with
-                           * samples     already used), "drop" */
-    const char *steps;    /* "constant" (default), "per_epoch" (random with max_tokens only) */
+                           * samples already used), "drop" */
+    const char *steps;    /* "constant" (default), "per_epoch" (random with max_tokens only: batches
+                           * are filled, and their number varies; an epoch that cannot be made
+                           * even is RKS_ERR_DATA when it is asked for) */
     uint32_t batch_multiple; /* batches hold a multiple of it where they can; default 1 */
-    bool no_shuffle;         /* every epoch is the same */
-    uint32_t world;          /* ranks to plan for; 0: the group's size */
+    bool no_shuffle;         /* every epoch is as epoch 0; sorted breaks ties by id */
+    uint32_t world;          /* ranks to plan for; 0: the group's size (rks_plan_create: 1) */
     uint64_t seed;
 } rks_plan_options;
 
@@ -490,18 +508,23 @@ typedef struct rks_plan_report {
     double tokens_per_step; /* mean over steps, all ranks */
     char digest[33];        /* of the epoch's batches: 32 hexadecimal digits */
 } rks_plan_report;
+/* The caller sets struct_size. In a resumed epoch: of what was left. */
 RKS_API rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *report,
                                        rks_error *err);
 
 /* Where a job is in an epoch: equal on all ranks, at most RKS_STATE_MAX bytes of JSON. */
 enum { RKS_STATE_MAX = 1024 };
-/* Writes the state "before step `step` of `epoch`" of this plan as JSON into `text`. */
+/* Writes the state "before step `step` of `epoch`" of this plan as JSON into `text`; step may be
+ * the number of steps: the epoch is over. RKS_ERR_STATE after dozens of changes of world in one
+ * epoch. */
 RKS_API rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *text,
                                   size_t text_size, rks_error *err);
 /* Takes a state over, also one of another number of ranks: the plan then holds, for the state's
  * epoch, what is left of it, and *epoch and *step say where to go on. With the same world they are
- * what was saved; with another one, step is 0 of the rest, spread over the new ranks. Other epochs
- * are whole. RKS_ERR_STATE names what differs (dataset, options, seed, planner version). */
+ * what was saved; with another one, step is 0 of the rest, spread over the new ranks, or of the
+ * next epoch where nothing was left. Other epochs are whole. RKS_ERR_STATE names what differs
+ * (planner version, dataset, samples, lengths, options, seed); RKS_ERR_DATA: what is left cannot be
+ * made even for these ranks (fewer samples than ranks). On failure the plan is as it was. */
 RKS_API rks_status rks_plan_resume(rks_plan *plan, const char *state, uint64_t *epoch,
                                    uint64_t *step, rks_error *err);
 

@@ -110,6 +110,12 @@ static void make(void **state)
     put("ingest", "where", where, sizeof(where) - 1);
     put("ingest", "line", line, sizeof(line) - 1);
     put("ingest", "file", file, sizeof(file) - 1);
+    /* The first byte below 128: a whole state; from 128 on: its segments. */
+    static const char whole[] =
+        "\4{\"format\": 1, \"planner\": 1, \"dataset\": null, \"samples\": 64}";
+    static const char segments[] = "\204[[2, 3], [3, 1], [1, 2]]";
+    put("plan_state", "whole", whole, sizeof(whole) - 1);
+    put("plan_state", "segments", segments, sizeof(segments) - 1);
     make_wire();
     shards_directory_remove(directory);
 }
