@@ -134,7 +134,7 @@ int main(int argc, char **argv)
         }
         uint32_t *lengths = draw_lengths(count);
         for (size_t j = 0; j < sizeof(strategies) / sizeof(strategies[0]); j++)
-            measure(strategies[j], lengths, count, j == 0 ? runs : 1);
+            measure(strategies[j], lengths, count, runs);
         free(lengths);
     }
     return 0;
