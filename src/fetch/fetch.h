@@ -13,7 +13,7 @@
 
 typedef struct rks_fetch_server rks_fetch_server;
 /* Serves the shards on `service` (each open store has its own): records by shard and rows;
- * FORMAT.md draws request and reply. `shards` is indexed as the dataset's list, NULL where this
+ * wire.c draws request and reply. `shards` is indexed as the dataset's list, NULL where this
  * rank has none; copied, the shards stay the caller's. */
 rks_status rks_fetch_server_open(rks_engine *engine, enum rks_service service,
                                  rks_shard *const *shards, size_t count, rks_fetch_server **server,
