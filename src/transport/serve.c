@@ -345,7 +345,8 @@ static bool rouse(rks_pool *pool, uint32_t *signals, int *error)
         ++*signals;
         return true;
     }
-    if (pool->started == pool->room)
+    /* A thread that starts while the others are joined would outlive the pool. */
+    if (pool->started == pool->room || pool->stopping)
         return false;
     *error = start_thread(pool);
     return *error == 0;

@@ -325,6 +325,15 @@ def preload(shim):
     return shim
 
 
+def running(pid):
+    """A process of our command line."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().startswith(CLI.encode() + b"\0")
+    except OSError:
+        return False
+
+
 def nothing_is_left_behind():
     before = set(os.listdir("/dev/shm")) | {n for n in os.listdir(tempfile.gettempdir()) if n.startswith("rankstore-")}
     store = make_store("peers", lines=2000)
@@ -333,7 +342,7 @@ def nothing_is_left_behind():
         time.sleep(CHOICE.uniform(0, 0.2))
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-    wait_for(lambda: subprocess.run(["pgrep", "-f", CLI + " bench"], capture_output=True).returncode == 1)
+    wait_for(lambda: not any(running(pid) for pid in os.listdir("/proc") if pid.isdigit()))
     after = set(os.listdir("/dev/shm")) | {n for n in os.listdir(tempfile.gettempdir()) if n.startswith("rankstore-")}
     assert after <= before, after - before
 
