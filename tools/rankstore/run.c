@@ -109,10 +109,9 @@ static int run_rank(const rks_bootstrap *bootstrap, void *user)
         options.silence_ms = (uint32_t)strtoul(silence, NULL, 10);
     rks_set_interrupt(is_interrupted, NULL);
     rks_status status = rks_group_open(&options, &group, &err);
-    /* What all know rank 0 says; what this rank alone may know, it says itself. */
-    bool lost = status == RKS_ERR_PEER || status == RKS_ERR_TIMEOUT;
-    uint32_t own = own_rank(bootstrap);
-    if (status != RKS_OK && !lost && own != 0 && err.rank >= 0 && err.rank != (int32_t)own)
+    /* Wrong options are known to all ranks, and rank 0 says them. Anything else in the opening may
+     * be known to one rank alone. */
+    if (status == RKS_ERR_ARGUMENT && own_rank(bootstrap) != 0)
         return cli_exit_code(status);
     if (status != RKS_OK)
         return cli_fail(NULL, status, &err);
