@@ -144,7 +144,7 @@ static uint64_t find_below(const rks_plan *plan, const rks_plan_base *base, uint
 /* Batches of a neighbourhood at least: more mix better, fewer waste less padding. */
 static uint64_t mixing_of(const rks_plan *plan, const rks_plan_base *base)
 {
-    uint64_t all = plan->count - (plan->config.too_long == TOO_LONG_DROP ? plan->too_long : 0);
+    uint64_t all = rks_plan_kept(plan);
     uint64_t batches = plan->batches_like;
     if (base->count < all) /* both factors are below 2^32 */
         batches = (batches < UINT32_MAX ? batches : UINT32_MAX) * base->count / all;

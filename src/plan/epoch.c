@@ -37,10 +37,10 @@ static bool sorts(const rks_plan *plan)
     return plan->config.strategy == STRATEGY_BUCKET || plan->config.strategy == STRATEGY_SORTED;
 }
 
-/* Samples of a whole epoch's base. */
-static uint64_t kept(const rks_plan *plan)
+/* The sorted base: what is not there comes first in the order, then what is too long. */
+static const uint32_t *sorted_base(const rks_plan *plan)
 {
-    return plan->count - (plan->config.too_long == TOO_LONG_DROP ? plan->too_long : 0);
+    return plan->order + (plan->count - rks_plan_kept(plan));
 }
 
 /* Appends the ids of [0, count) that are too long, or those that are not, or all. */
@@ -51,22 +51,23 @@ static uint64_t fill_by_id(const rks_plan *plan, const uint8_t *struck, bool tak
     for (uint64_t i = 0; i < plan->count; i++) {
         uint32_t id = (uint32_t)i;
         bool take = plan->lengths[id] > limit ? take_long : take_short;
+        take = take && plan->lengths[id] != RKS_LENGTH_ABSENT;
         if (take && !is_struck(struck, id))
             plan->ids[at++] = id;
     }
     return at;
 }
 
-/* Writes the base into plan->ids, which has room for kept() of them. */
+/* Writes the base into plan->ids, which has room for rks_plan_kept() of them. */
 static void fill(rks_plan *plan, const uint8_t *struck, rks_plan_base *base)
 {
     enum too_long too_long = plan->config.too_long;
     bool drops = too_long == TOO_LONG_DROP;
     *base = (rks_plan_base){.ids = plan->ids, .longest = plan->longest};
     if (sorts(plan)) {
-        const uint32_t *order = plan->order + (drops ? plan->too_long : 0);
+        const uint32_t *order = sorted_base(plan);
         uint64_t alone = too_long == TOO_LONG_ALONE ? plan->too_long : 0;
-        uint64_t count = kept(plan);
+        uint64_t count = rks_plan_kept(plan);
         base->alone = alone;
         base->count = count;
         if (struck == NULL) {
@@ -166,11 +167,11 @@ static rks_status lay_out(rks_plan *plan, const rks_plan_base *base, uint32_t wo
 rks_status rks_plan_lay_out(rks_plan *plan, rks_error *err)
 {
     const rks_plan_config *config = &plan->config;
-    rks_plan_base base = {.count = kept(plan), .longest = plan->longest};
+    rks_plan_base base = {.count = rks_plan_kept(plan), .longest = plan->longest};
     if (config->too_long == TOO_LONG_ALONE && config->strategy != STRATEGY_SEQUENTIAL)
         base.alone = plan->too_long;
     if (sorts(plan)) {
-        base.ids = plan->order + (config->too_long == TOO_LONG_DROP ? plan->too_long : 0);
+        base.ids = sorted_base(plan);
     } else if (config->strategy == STRATEGY_SEQUENTIAL) {
         rks_status status = grow(&plan->ids, &plan->ids_room, base.count, err);
         if (status != RKS_OK)
@@ -201,7 +202,7 @@ static rks_status compute(rks_plan *plan, uint64_t epoch, uint32_t world, uint64
 {
     const rks_plan_config *config = &plan->config;
     bool whole = struck == NULL && world == config->world && !config->per_epoch;
-    uint64_t room = kept(plan) + (whole ? plan->whole.repeated : 0);
+    uint64_t room = rks_plan_kept(plan) + (whole ? plan->whole.repeated : 0);
     rks_status status = grow(&plan->ids, &plan->ids_room, room, err);
     if (status != RKS_OK)
         return status;

@@ -104,7 +104,8 @@ struct rks_plan {
     uint32_t *own_order;     /* the same, where it is not borrowed */
     char dataset[33];        /* empty: not known */
     char lengths_digest[17]; /* empty until a state asks for it */
-    uint64_t too_long;       /* samples above config.limit */
+    uint64_t absent;         /* samples of length RKS_LENGTH_ABSENT: first in a sorted order */
+    uint64_t too_long;       /* samples above config.limit, which are there */
     uint32_t longest;        /* of those that are not alone or dropped, as truncated */
     uint64_t batches_like;   /* about how many batches all samples make; sets the mixing */
 
@@ -132,6 +133,13 @@ static inline uint32_t rks_plan_length(const rks_plan *plan, uint32_t id)
 {
     uint32_t length = plan->lengths[id];
     return length < plan->config.clamp ? length : plan->config.clamp;
+}
+
+/* Samples of a whole epoch's base. */
+static inline uint64_t rks_plan_kept(const rks_plan *plan)
+{
+    uint64_t dropped = plan->config.too_long == TOO_LONG_DROP ? plan->too_long : 0;
+    return plan->count - plan->absent - dropped;
 }
 
 /* sort.c: asks for huge pages where an array is large: without them a third of the time goes into

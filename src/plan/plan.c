@@ -12,6 +12,7 @@
 
 /* What all lengths say together. */
 typedef struct rks_plan_facts {
+    uint64_t absent;
     uint64_t too_long;
     uint64_t tokens; /* of what is planned, as truncated; a length of 0 counts as 1 */
     uint32_t longest;
@@ -21,19 +22,24 @@ static rks_status look_at_lengths(const rks_plan *plan, rks_plan_facts *facts, r
 {
     const rks_plan_config *config = &plan->config;
     uint32_t limit = config->limit;
+    uint64_t absent = 0;
     uint64_t too_long = 0;
     uint64_t tokens = 0;
     uint32_t longest = 0;
     for (uint64_t i = 0; i < plan->count; i++) {
         uint32_t length = plan->lengths[i];
-        uint32_t within = length > limit ? 0 : length;
+        uint32_t within = length > limit || length == RKS_LENGTH_ABSENT ? 0 : length;
+        absent += length == RKS_LENGTH_ABSENT;
         too_long += length > limit;
         tokens += within == 0 ? 1 : within;
         longest = within > longest ? within : longest;
     }
+    tokens -= absent;
+    if (limit != UINT32_MAX)
+        too_long -= absent;
     if (too_long > 0 && config->too_long == TOO_LONG_ERROR) {
         uint64_t id = 0;
-        while (plan->lengths[id] <= limit)
+        while (plan->lengths[id] <= limit || plan->lengths[id] == RKS_LENGTH_ABSENT)
             id++;
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "sample %" PRIu64 " has length %" PRIu32 ", above %s %" PRIu32
@@ -45,7 +51,8 @@ static rks_status look_at_lengths(const rks_plan *plan, rks_plan_facts *facts, r
         longest = limit;
         tokens += too_long * limit;
     }
-    *facts = (rks_plan_facts){.too_long = too_long, .tokens = tokens, .longest = longest};
+    *facts = (rks_plan_facts){
+        .absent = absent, .too_long = too_long, .tokens = tokens, .longest = longest};
     return RKS_OK;
 }
 
@@ -101,10 +108,11 @@ rks_status rks_plan_create_sorted(const uint32_t *lengths, uint64_t count, const
     if (status != RKS_OK)
         goto out;
 
+    made->absent = facts.absent;
     made->too_long = facts.too_long;
     made->longest = facts.longest;
     uint64_t by_tokens = facts.tokens / made->config.max_tokens;
-    uint64_t by_count = count / made->config.batch_size;
+    uint64_t by_count = (count - facts.absent) / made->config.batch_size;
     made->batches_like = by_tokens > by_count ? by_tokens : by_count;
     status = take_order(made, order, err);
     if (status != RKS_OK)

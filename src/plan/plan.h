@@ -13,6 +13,10 @@
 /* In every state; a change of any plan's bits needs another number. */
 enum { RKS_PLAN_VERSION = 1 };
 
+/* A length that no sample has: of one that is not there (a partial store). Never planned, and
+ * counted as dropped. */
+#define RKS_LENGTH_ABSENT UINT32_MAX
+
 enum { RKS_PLAN_BATCH_MAX = 1 << 24, RKS_PLAN_WORLD_MAX = 1 << 20 };
 
 /* Bytes of the sorted order of `count` samples, aligned for uint32_t; 0 where these options need

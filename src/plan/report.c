@@ -95,8 +95,7 @@ rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *
     made.samples = layout->samples;
     made.repeated = layout->repeated;
     made.dropped = layout->base - (layout->samples - layout->repeated);
-    if (plan->config.too_long == TOO_LONG_DROP)
-        made.dropped += plan->too_long;
+    made.dropped += plan->count - rks_plan_kept(plan);
     report_epoch(plan, digester, &made);
     made.efficiency =
         made.padded_tokens == 0 ? 1 : (double)made.tokens / (double)made.padded_tokens;

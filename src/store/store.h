@@ -9,12 +9,9 @@
 #include "fetch/fetch.h"
 #include "group/group.h"
 #include "index/index.h"
+#include "plan/plan.h"
 #include "shard/dataset.h"
 #include "shard/shard.h"
-
-/* A length that no sample has: in a partial store, of a sample whose shard nobody serves. Plans
- * leave these out. */
-#define RKS_LENGTH_ABSENT UINT32_MAX
 
 struct rks_store {
     rks_group *group;

@@ -234,7 +234,7 @@ static void the_largest_lengths_and_budgets_do_not_overflow(void **state)
     /* The largest lengths and budgets there are: no sum or product may overflow. */
     static uint32_t huge[64];
     for (size_t i = 0; i < 64; i++)
-        huge[i] = UINT32_MAX - (uint32_t)i;
+        huge[i] = RKS_LENGTH_ABSENT - 1 - (uint32_t)i;
     static const char *const strategies[] = {"bucket", "sorted", "random", "sequential"};
     static const char *const costs[] = {"padded", "tokens", "quadratic"};
     for (size_t i = 0; i < 12; i++) {
