@@ -87,7 +87,13 @@ static rks_status begin(collective_round *r, const char *phase, rks_status mine,
     rks_error_place(&own, group->rank, group->hosts[group->rank]);
     take_error(r, &own);
     rks_group_tell_stop(group, r->sequence, -1);
-    return rks_buffer_reserve(&r->body, HEAD, err);
+    if (rks_buffer_reserve(&r->body, HEAD, NULL) == RKS_OK)
+        return RKS_OK;
+    /* It cannot even say so: the others would wait for it as long as it lives. */
+    rks_group_fail(group, &own, -1);
+    if (err != NULL)
+        *err = own;
+    return own.status;
 }
 
 /* One subtree's message. Ranks in different calls are an error of both. */

@@ -396,9 +396,45 @@ static void a_leader_s_descriptor_reaches_its_node_and_no_other(void **state)
     unsetenv("TEST_RANKS_PER_NODE");
 }
 
+/* ---- failing allocations ------------------------------------------------------------------- */
+
+/* Rank 1 brings an error while the n-th allocation fails, of whichever rank's: both hear of one. */
+static int error_without_memory(const rks_bootstrap *bootstrap, void *user)
+{
+    uint32_t rank = bootstrap->rank;
+    int failures = 0;
+    rks_error err = {0};
+    rks_group *group = NULL;
+    EXPECT(open_group(bootstrap, &group, &err) == RKS_OK);
+    if (group == NULL)
+        return 1;
+    rks_status status = rks_group_agree(group, "ready", RKS_OK, &err);
+    EXPECT(status == RKS_OK);
+    if (rank == 1) {
+        status = rks_fail(&err, RKS_ERR_DATA, 0, "a bad line");
+        rks_memory_fail_at(*(const long *)user);
+    }
+    status = rks_group_agree(group, "work", status, &err);
+    rks_memory_fail_at(0);
+    EXPECT(status != RKS_OK);
+    /* Not that rank 1 has closed its group, which may be long after. */
+    EXPECT(rank != 0 || strstr(err.text, "a bad line") != NULL ||
+           strstr(err.text, "memory") != NULL);
+    rks_group_close(group);
+    return failures;
+}
+
+static void an_error_reaches_all_ranks_where_memory_ends_on_the_way(void **state)
+{
+    (void)state;
+    for (long n = 1; n <= 12; n++)
+        on_threads(2, error_without_memory, &n);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_error_reaches_all_ranks_where_memory_ends_on_the_way),
         cmocka_unit_test(uneven_bytes_reach_every_rank_in_rank_order),
         cmocka_unit_test(a_message_larger_than_a_note_arrives_whole),
         cmocka_unit_test(the_lowest_failing_rank_s_error_is_every_rank_s),
