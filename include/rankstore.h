@@ -223,7 +223,7 @@ typedef struct rks_build_options {
                            * "relative path:row", rows from 0 */
     const char *length;   /* "COLUMN" (items of an array, bytes of a string, an integer as it
                            * is), "chars:COLUMN" (UTF-8 characters); NULL: the first column
-                           * with a variable dimension, else 1 */
+                           * with a variable dimension that is not `key`, else 1 */
     uint32_t length_unit; /* lengths are divided by it, rounded up; default 1 */
     const char *where;    /* "COLUMN OP VALUE [and ...]", OP one of == != < <= > >= ; NULL: all */
     const char *const *index; /* numeric columns that travel with the index */
@@ -472,7 +472,9 @@ RKS_API void rks_plan_options_default(rks_plan_options *options);
 /* Plans over `count` lengths (copied by no one: they must outlive the plan). A pure function: the
  * same bits for the same lengths, options and version, on any machine. `dataset` (32 hexadecimal
  * digits, or NULL) is written into states. RKS_ERR_ARGUMENT names the option; RKS_ERR_DATA
- * where no plan exists (fewer samples than ranks, a sample above max_length). Own *plan. */
+ * where no plan exists (fewer samples than ranks, a sample above max_length). A length of
+ * UINT32_MAX is that of a sample that is not there (a partial store): it is never planned, and
+ * counts as dropped. Own *plan. */
 RKS_API rks_status rks_plan_create(const uint32_t *lengths, uint64_t count, const char *dataset,
                                    const rks_plan_options *options, rks_plan **plan,
                                    rks_error *err);

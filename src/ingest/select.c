@@ -72,7 +72,8 @@ static void set_default_length(rks_selector *selector)
 {
     for (uint32_t i = 0; i < rks_schema_columns(selector->schema); i++) {
         const rks_column *column = rks_schema_column(selector->schema, i);
-        if (column->variable_dims > 0) {
+        bool is_key = !selector->derived && selector->key == i;
+        if (column->variable_dims > 0 && !is_key) {
             selector->length = i;
             measure_array(selector, column);
             return;
@@ -334,11 +335,11 @@ rks_status rks_selector_apply(rks_selector *selector, const rks_value *values, b
         return RKS_OK;
     }
     measured = measured / selector->unit + (measured % selector->unit != 0);
-    if (measured > UINT32_MAX)
+    if (measured >= UINT32_MAX) /* which is kept for samples that are not there */
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "a length of %" PRIu64 ", at most %" PRIu32
                         " is possible (length_unit divides)",
-                        measured, UINT32_MAX);
+                        measured, UINT32_MAX - 1);
     *keep = true;
     *length = (uint32_t)measured;
     *key = sample.key;

@@ -7,7 +7,8 @@
  * Key     of a str or bytes column its bytes, of an integer column its decimal digits.
  * Length  of str, bytes and json their bytes; of an array the items of its first variable dimension
  *         (of its first where all are fixed); an integer as it is; chars: the characters of a str.
- *         A missing value has length 0. Divided by length_unit, rounded up. */
+ *         A missing value has length 0. Divided by length_unit, rounded up. Without the option it
+ *         is the first column with a variable dimension that is not the key's. */
 #ifndef RKS_INGEST_SELECT_H
 #define RKS_INGEST_SELECT_H
 
@@ -24,7 +25,7 @@ void rks_selector_free(rks_selector *selector); /* NULL is accepted */
 
 /* *keep false: filtered, and the rest is not set. *key points into `values`, or into the selector's
  * own room for an integer key (decimal digits), valid until the next call; NULL where keys are
- * derived. A length above 2^32 - 1 and a key that is empty or too long are RKS_ERR_DATA. */
+ * derived. A length above 2^32 - 2 and a key that is empty or too long are RKS_ERR_DATA. */
 rks_status rks_selector_apply(rks_selector *selector, const rks_value *values, bool *keep,
                               uint32_t *length, const void **key, size_t *key_size, rks_error *err);
 /* Keys are derived from unit name and row. */

@@ -205,7 +205,7 @@ static void lengths_are_items_bytes_characters_or_values(void **state)
         {"chars:q", "length: no column \"q\"", RKS_ERR_ARGUMENT},
         {"id", "length: no column \"id\"; nearest: \"ids\"", RKS_ERR_ARGUMENT},
         {"n", "column \"n\": a length of -3", RKS_ERR_DATA},
-        {"big", "a length of 9007199254740993, at most 4294967295", RKS_ERR_DATA},
+        {"big", "a length of 9007199254740993, at most 4294967294", RKS_ERR_DATA},
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         rks_build_options options = {.length = wrong[i].length};
@@ -213,6 +213,39 @@ static void lengths_are_items_bytes_characters_or_values(void **state)
         uint32_t length = 0;
         assert_fails(wrong[i].status, apply(&options, &keep, &length, NULL));
         assert_contains(err.text, wrong[i].text);
+    }
+}
+
+static void the_default_length_is_not_the_keys(void **state)
+{
+    (void)state;
+    const struct {
+        const char *schema, *key;
+        uint32_t expected;
+    } cases[] = {
+        {"name:str,ids:int32[*]", NULL, 5},     {"name:str,ids:int32[*]", "name", 2},
+        {"ids:int32[*],name:str", "name", 2},   {"name:str,n:int32[2]", "name", 1},
+        {"name:bytes,ids:int32[*]", "name", 2},
+    };
+    static const int32_t numbers[2] = {1, 2};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        rks_schema *other = NULL;
+        rks_selector *selector = NULL;
+        rks_value values[2] = {{.data = "five5", .size = 5}, {.data = numbers, .size = 8}};
+        if (cases[i].schema[0] == 'i')
+            values[1] = values[0], values[0] = (rks_value){.data = numbers, .size = 8};
+        rks_build_options options = {.key = cases[i].key};
+        bool keep = false;
+        uint32_t length = 0;
+        const void *key = NULL;
+        size_t key_size = 0;
+        assert_ok(rks_schema_parse(cases[i].schema, &other, &err), &err);
+        assert_ok(rks_selector_create(other, &options, &selector, &err), &err);
+        assert_ok(rks_selector_apply(selector, values, &keep, &length, &key, &key_size, &err),
+                  &err);
+        assert_int_equal(length, cases[i].expected);
+        rks_selector_free(selector);
+        rks_schema_free(other);
     }
 }
 
@@ -537,6 +570,7 @@ int main(void)
         cmocka_unit_test(where_keeps_what_it_says),
         cmocka_unit_test(a_wrong_where_says_what_and_where),
         cmocka_unit_test(lengths_are_items_bytes_characters_or_values),
+        cmocka_unit_test(the_default_length_is_not_the_keys),
         cmocka_unit_test(a_length_with_nothing_variable_is_one),
         cmocka_unit_test(keys_are_bytes_or_digits),
         cmocka_unit_test(keys_have_1_to_511_bytes),
