@@ -110,8 +110,9 @@ typedef struct rks_group_options {
     const rks_bootstrap *bootstrap; /* NULL: Open MPI if a launcher set its variables, else solo */
     uint32_t silence_ms;            /* T: how long a rank may be silent; default 15,000, from 200 */
     uint32_t patience_ms;    /* after this wait a line on stderr says who is waited for; 60,000 */
-    const char *listen;      /* address or interface to listen on; NULL: loopback where all ranks
-                              * are on one node, else the interface of the host's own name */
+    const char *listen;      /* address or interface to listen on; NULL: RKS_LISTEN, else loopback
+                              * where all ranks share it, else the default route's interface, or
+                              * the only one that is up */
     const char *secret_file; /* 0600 file with at least 32 bytes; NULL: RKS_SECRET_FILE, else a
                               * secret that rank 0 draws and the bootstrap hands round */
     const char *node;        /* what counts as a node; NULL: RKS_NODE, else the machine's boot id */

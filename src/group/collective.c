@@ -7,8 +7,9 @@
  *   offset  size  field
  *        0     8  number of the collective
  *        8    48  phase, filled with NUL
- *       56   256  rks_error of the failing rank with the lowest number; status 0 where there is
- * none 312        entries: u32 rank, u32 reserved, u64 size, bytes; none where the error is set
+ *       56    16  what kind of call it is: equal on all ranks
+ *       72   256  rks_error of the failing rank with the lowest number; status 0: none
+ *      328        entries: u32 rank, u32 reserved, u64 size, bytes; none where the error is set
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,12 +21,20 @@
 #include "base/memory.h"
 #include "group/internal.h"
 
-enum { HEAD = 312, ENTRY = 16 };
+enum { AT_CALL = 56, AT_ERROR = 72, HEAD = 328, ENTRY = 16 };
+
+/* The same phase in another call is a mismatch, too. */
+typedef struct call {
+    uint32_t kind; /* 0 agree, 1 allgather, 2 broadcast */
+    uint32_t root;
+    uint64_t size; /* of a broadcast */
+} call;
 
 typedef struct collective_round {
     rks_group *group;
     uint64_t sequence;
     char phase[PHASE_SIZE];
+    call call;
     rks_error error; /* status 0: none yet */
     rks_buffer body; /* HEAD, then entries */
 } collective_round;
@@ -46,7 +55,8 @@ static void put_head(collective_round *r)
         r->body.size = HEAD;
     rks_store_u64(head, r->sequence);
     memcpy(head + 8, r->phase, PHASE_SIZE);
-    memcpy(head + 56, &r->error, sizeof(r->error));
+    memcpy(head + AT_CALL, &r->call, sizeof(r->call));
+    memcpy(head + AT_ERROR, &r->error, sizeof(r->error));
 }
 
 static rks_status begin(collective_round *r, const char *phase, rks_status mine, const void *bytes,
@@ -108,7 +118,7 @@ static rks_status take_child(collective_round *r, uint32_t child, rks_error *err
         rks_fail(&theirs, RKS_ERR_PEER, 0, "rank %u sent a malformed message", child);
         theirs.rank = (int32_t)child;
     } else {
-        memcpy(&theirs, m->body.data + 56, sizeof(theirs));
+        memcpy(&theirs, m->body.data + AT_ERROR, sizeof(theirs));
     }
     if (theirs.status == RKS_OK && (rks_load_u64(m->body.data) != r->sequence ||
                                     memcmp(m->body.data + 8, r->phase, PHASE_SIZE) != 0)) {
@@ -116,11 +126,17 @@ static rks_status take_child(collective_round *r, uint32_t child, rks_error *err
                  "mismatched calls: rank %u is in '%.*s', rank %u in '%s'", child, PHASE_SIZE - 1,
                  (const char *)m->body.data + 8, r->group->rank, r->phase);
         theirs.rank = (int32_t)child;
+    } else if (theirs.status == RKS_OK &&
+               memcmp(m->body.data + AT_CALL, &r->call, sizeof(r->call)) != 0) {
+        rks_fail(&theirs, RKS_ERR_STATE, 0,
+                 "mismatched calls: '%s' of rank %u and of rank %u differ in kind or size",
+                 r->phase, child, r->group->rank);
+        theirs.rank = (int32_t)child;
     }
     if (theirs.status != RKS_OK) {
         rks_error_sanitize(&theirs);
         if (m->body.size >= HEAD)
-            theirs.reserved[0] = m->body.data[56 + offsetof(rks_error, reserved)] != 0;
+            theirs.reserved[0] = m->body.data[AT_ERROR + offsetof(rks_error, reserved)] != 0;
         take_error(r, &theirs);
     } else if (r->error.status == RKS_OK) {
         status = rks_buffer_add(&r->body, m->body.data + HEAD, m->body.size - HEAD, &theirs);
@@ -149,7 +165,7 @@ static rks_status take_result(collective_round *r, rks_error *err)
     r->body = m->body;
     m->body = (rks_buffer){0};
     rks_inbox_free(m);
-    memcpy(&r->error, r->body.data + 56, sizeof(r->error));
+    memcpy(&r->error, r->body.data + AT_ERROR, sizeof(r->error));
     if (r->error.status != RKS_OK)
         rks_error_sanitize(&r->error);
     return RKS_OK;
@@ -228,11 +244,11 @@ static rks_status unpack(const collective_round *r, uint8_t **all, uint64_t **of
 }
 
 /* A rank that cannot take the result in has left the others without knowing: it fails the group. */
-static rks_status collective(rks_group *group, const char *phase, rks_status mine,
+static rks_status collective(rks_group *group, const char *phase, call kind, rks_status mine,
                              const void *bytes, size_t size, uint8_t **all, uint64_t **offsets,
                              rks_error *err)
 {
-    collective_round r = {.group = group};
+    collective_round r = {.group = group, .call = kind};
     rks_error given = {0}, local;
     if (mine != RKS_OK && err != NULL)
         given = *err;
@@ -254,14 +270,14 @@ static rks_status collective(rks_group *group, const char *phase, rks_status min
 
 rks_status rks_group_agree(rks_group *group, const char *phase, rks_status status, rks_error *err)
 {
-    return collective(group, phase, status, NULL, 0, NULL, NULL, err);
+    return collective(group, phase, (call){.kind = 0}, status, NULL, 0, NULL, NULL, err);
 }
 
 rks_status rks_group_allgather(rks_group *group, const char *phase, rks_status mine,
                                const void *bytes, size_t size, uint8_t **all, uint64_t **offsets,
                                rks_error *err)
 {
-    return collective(group, phase, mine, bytes, size, all, offsets, err);
+    return collective(group, phase, (call){.kind = 1}, mine, bytes, size, all, offsets, err);
 }
 
 rks_status rks_group_broadcast(rks_group *group, const char *phase, uint32_t root, void *bytes,
@@ -269,8 +285,9 @@ rks_status rks_group_broadcast(rks_group *group, const char *phase, uint32_t roo
 {
     uint8_t *all = NULL;
     uint64_t *offsets = NULL;
-    rks_status status = rks_group_allgather(group, phase, RKS_OK, bytes,
-                                            group->rank == root ? size : 0, &all, &offsets, err);
+    rks_status status =
+        collective(group, phase, (call){.kind = 2, .root = root, .size = size}, RKS_OK, bytes,
+                   group->rank == root ? size : 0, &all, &offsets, err);
     if (status == RKS_OK && offsets[root + 1] - offsets[root] != size)
         status = rks_fail(err, RKS_ERR_STATE, 0, "'%s': rank %u brings %" PRIu64 " bytes, not %zu",
                           phase, root, offsets[root + 1] - offsets[root], size);

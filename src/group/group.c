@@ -5,13 +5,10 @@
  * ranks speak over the engine. */
 #include "group/internal.h"
 
-#include <ifaddrs.h>
 #include <inttypes.h>
-#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -158,24 +155,10 @@ static rks_status plant_tree(rks_group *group, rks_error *err)
 
 /* ---- connecting ---------------------------------------------------------------------------- */
 
-/* The first interface that is up and not loopback, for ranks that loopback does not reach. */
-static void outward_interface(char name[IF_NAMESIZE])
-{
-    struct ifaddrs *list = NULL;
-    name[0] = '\0';
-    if (getifaddrs(&list) != 0)
-        return;
-    for (struct ifaddrs *one = list; one != NULL && name[0] == '\0'; one = one->ifa_next)
-        if (one->ifa_addr != NULL && one->ifa_addr->sa_family == AF_INET &&
-            (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_LOOPBACK) == 0)
-            snprintf(name, IF_NAMESIZE, "%s", one->ifa_name);
-    freeifaddrs(list);
-}
-
 static rks_status open_engine(rks_group *group, const rks_group_options *options, const facts *all,
                               rks_error *err)
 {
-    char interface[IF_NAMESIZE];
+    char interface[32];
     rks_engine_options engine;
     rks_engine_options_default(&engine);
     engine.rank = group->rank;
@@ -187,10 +170,9 @@ static rks_status open_engine(rks_group *group, const rks_group_options *options
     for (uint32_t rank = 1; rank < group->size; rank++)
         one_network = one_network && memcmp(all[rank].network, all[0].network, 16) == 0;
     if (engine.listen == NULL && !one_network) {
-        outward_interface(interface);
-        if (interface[0] == '\0')
-            return rks_fail(err, RKS_ERR_IO, 0,
-                            "no network interface is up to reach the other nodes; set RKS_LISTEN");
+        rks_status status = rks_interface_find(interface, err);
+        if (status != RKS_OK)
+            return status;
         engine.listen = interface;
     }
     return rks_engine_open(&engine, &group->engine, err);
@@ -358,7 +340,10 @@ void rks_group_close(rks_group *group)
 {
     if (group == NULL)
         return;
-    rks_engine_close(group->engine, group->silence_ms);
+    /* After a failure somebody may be silent: what is queued needs no T to reach the others. */
+    bool failed = rks_group_failed(group);
+    uint32_t linger_ms = failed && group->silence_ms > 1000 ? 1000 : group->silence_ms;
+    rks_engine_close(group->engine, linger_ms);
     while (group->inbox != NULL) {
         message *m = group->inbox;
         group->inbox = m->next;
@@ -366,6 +351,8 @@ void rks_group_close(rks_group *group)
     }
     for (uint32_t rank = 0; group->partials != NULL && rank < group->size; rank++)
         rks_buffer_free(&group->partials[rank].body);
+    if (failed && group->bootstrap.name != NULL && strcmp(group->bootstrap.name, "mpi") == 0)
+        rks_mpi_abandon(); /* finalizing would wait for the rank that is lost */
     if (group->bootstrap.close != NULL)
         group->bootstrap.close(group->bootstrap.user);
     pthread_cond_destroy(&group->cond);

@@ -55,6 +55,9 @@ typedef struct rks_mpi_ops {
     void (*abandon)(void); /* after a failure: leave without MPI_Finalize */
 } rks_mpi_ops;
 enum { RKS_MPI_OPS_VERSION = 1 };
+/* The module's one symbol, "rks_mpi_module". `interrupted` is the host's rks_check_interrupt: the
+ * module's own copy of base knows nothing of the caller's callback. */
+typedef const rks_mpi_ops *(*rks_mpi_module_fn)(rks_status (*interrupted)(rks_error *err));
 /* NULL with *err filled where the module or MPI is missing. The same for all calls. */
 const rks_mpi_ops *rks_mpi_load(rks_error *err);
 /* A launcher of Open MPI has started this process. */

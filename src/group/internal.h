@@ -61,7 +61,6 @@ struct rks_group {
     uint64_t told_progress_ms;       /* guarded by mutex */
     bool failing;                    /* the neighbours are being told; `failed` follows */
     bool failed;                     /* guarded by mutex */
-    bool closing;                    /* guarded by mutex */
     rks_error failure;               /* guarded by mutex */
     uint64_t sequence;               /* of the next collective; guarded by mutex */
     uint64_t
@@ -81,6 +80,12 @@ void rks_inbox_free(message *m);
 void rks_group_fail(rks_group *group, const rks_error *err, int64_t except);
 /* Tells the tree that an error is coming in collective `sequence`. */
 void rks_group_tell_stop(rks_group *group, uint64_t sequence, int64_t except);
+
+/* After a failure: where the module is loaded, MPI will not be finalized. */
+void rks_mpi_abandon(void);
+
+/* The interface that leads to other machines: the default route's, else the only one that is up. */
+rks_status rks_interface_find(char name[32], rks_error *err);
 
 /* launchers */
 rks_status rks_bootstrap_solo(rks_bootstrap *bootstrap);

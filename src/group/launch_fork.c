@@ -118,11 +118,20 @@ static rks_status gather_forked(void *user, const void *record, size_t size, voi
     return status;
 }
 
-static void run_child(table *t, uint32_t rank, pid_t parent, rks_rank_fn main_fn, void *user)
+/* What the caller had before the launch; ranks have it, too. */
+typedef struct signals {
+    sigset_t mask;
+    struct sigaction child, interrupt, terminate;
+} signals;
+
+static void run_child(table *t, uint32_t rank, pid_t parent, const signals *before,
+                      rks_rank_fn main_fn, void *user)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1); /* the parent went before the line above */
+    sigaction(SIGCHLD, &before->child, NULL);
+    sigprocmask(SIG_SETMASK, &before->mask, NULL);
     fork_seat s = {.t = t, .rank = rank};
     const rks_bootstrap bootstrap = {
         .struct_size = sizeof(bootstrap),
@@ -155,16 +164,12 @@ typedef struct watch {
     uint32_t alive;
     int code;           /* of the first that failed */
     uint64_t failed_ms; /* when; 0: none */
-    bool ending;        /* we kill what is left: those ends say nothing new */
+    signals before;
+    bool ending; /* we kill what is left: those ends say nothing new */
 } watch;
 
-static void note_end(watch *w, pid_t child, int how)
+static void note_end(watch *w, uint32_t rank, int how)
 {
-    uint32_t rank = 0;
-    while (rank < w->t->ranks && w->children[rank] != child)
-        rank++;
-    if (rank == w->t->ranks)
-        return;
     w->children[rank] = -1;
     w->alive--;
     if (w->ending)
@@ -191,20 +196,22 @@ static void signal_children(const watch *w, int number)
 static void supervise(watch *w)
 {
     while (w->alive > 0) {
-        int how = 0;
-        pid_t child = waitpid(-1, &how, WNOHANG);
-        if (child > 0) {
-            note_end(w, child, how);
-            continue;
+        /* By number: other children of this process are none of ours. */
+        for (uint32_t rank = 0; rank < w->t->ranks; rank++) {
+            int how = 0;
+            if (w->children[rank] > 0 && waitpid(w->children[rank], &how, WNOHANG) > 0)
+                note_end(w, rank, how);
         }
-        if (child < 0 && errno != EINTR)
-            return;
         if (asked_to_end != 0) {
             signal_children(w, asked_to_end);
             asked_to_end = 0;
+            if (w->failed_ms == 0) /* who does not listen is ended, too */
+                w->failed_ms = rks_now_ms();
         }
         if (w->failed_ms != 0 && rks_now_ms() - w->failed_ms > grace_ms()) {
             w->ending = true;
+            if (w->code == 0 && w->alive > 0)
+                w->code = 128 + SIGKILL;
             signal_children(w, SIGKILL);
         }
         struct timespec nap = {0, 5000000};
@@ -219,7 +226,7 @@ static rks_status start_children(watch *w, rks_rank_fn main_fn, void *user, rks_
     for (uint32_t rank = 0; rank < w->t->ranks; rank++) {
         pid_t child = fork();
         if (child == 0)
-            run_child(w->t, rank, parent, main_fn, user);
+            run_child(w->t, rank, parent, &w->before, main_fn, user);
         if (child < 0) {
             rks_status status = rks_fail_errno(err, errno, "starting rank %u", rank);
             signal_children(w, SIGKILL);
@@ -231,14 +238,42 @@ static rks_status start_children(watch *w, rks_rank_fn main_fn, void *user, rks_
     return RKS_OK;
 }
 
+/* Until the ranks are there, signals wait: one that came between them would reach some only. */
+static void hold_signals(signals *before)
+{
+    sigset_t held;
+    /* Where it is ignored, as some parents leave it, ends of children would go unseen. */
+    const struct sigaction plain = {.sa_handler = SIG_DFL};
+    asked_to_end = 0;
+    sigaction(SIGCHLD, &plain, &before->child);
+    sigemptyset(&held);
+    sigaddset(&held, SIGINT);
+    sigaddset(&held, SIGTERM);
+    sigprocmask(SIG_BLOCK, &held, &before->mask);
+}
+
+static void take_signals(signals *before)
+{
+    const struct sigaction action = {.sa_sigaction = on_signal,
+                                     .sa_flags = SA_SIGINFO | SA_RESTART};
+    sigaction(SIGINT, &action, &before->interrupt);
+    sigaction(SIGTERM, &action, &before->terminate);
+    sigprocmask(SIG_SETMASK, &before->mask, NULL);
+}
+
+static void give_signals_back(const signals *before)
+{
+    sigaction(SIGINT, &before->interrupt, NULL);
+    sigaction(SIGTERM, &before->terminate, NULL);
+    sigaction(SIGCHLD, &before->child, NULL);
+}
+
 rks_status rks_launch(uint32_t ranks, rks_rank_fn main_fn, void *user, int *exit_code,
                       rks_error *err)
 {
     if (ranks == 0 || ranks > 4096 || main_fn == NULL)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "ranks: %u is not from 1 to 4,096", ranks);
     watch w = {0};
-    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART};
-    struct sigaction before_int, before_term;
     w.children = rks_alloc(ranks, sizeof(*w.children), err);
     if (w.children == NULL)
         return RKS_ERR_MEMORY;
@@ -248,12 +283,11 @@ rks_status rks_launch(uint32_t ranks, rks_rank_fn main_fn, void *user, int *exit
         return rks_fail_errno(err, errno, "shared memory for %u ranks", ranks);
     }
     w.t->ranks = ranks;
+    hold_signals(&w.before);
     rks_status status = start_children(&w, main_fn, user, err);
-    sigaction(SIGINT, &action, &before_int);
-    sigaction(SIGTERM, &action, &before_term);
+    take_signals(&w.before);
     supervise(&w);
-    sigaction(SIGINT, &before_int, NULL);
-    sigaction(SIGTERM, &before_term, NULL);
+    give_signals_back(&w.before);
     munmap(w.t, table_size(ranks));
     rks_free(w.children);
     if (status == RKS_OK && exit_code != NULL)

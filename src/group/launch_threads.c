@@ -3,6 +3,7 @@
  * launch_threads.c: ranks that are threads of this process. They meet in shared memory and connect
  * through a hub of socket pairs; from there on everything is as between processes. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -30,7 +31,28 @@ typedef struct seat {
     int code;
     pthread_t thread;
     bool started;
+    _Atomic uint64_t ended_ms; /* 0: it runs */
 } seat;
+
+enum { PATIENCE_MS = 2000 };
+
+/* A process's connections end with it. A thread may return and leave its group behind, which goes
+ * on beating: whoever still waits then would wait for ever. */
+static rks_status check_threads(void *user, rks_error *err)
+{
+    const seat *mine = user;
+    const seat *all = mine - mine->rank;
+    for (uint32_t rank = 0; rank < mine->m->ranks; rank++) {
+        uint64_t ended_ms = atomic_load(&all[rank].ended_ms);
+        if (ended_ms == 0 || rks_now_ms() < ended_ms + PATIENCE_MS)
+            continue;
+        rks_fail(err, RKS_ERR_PEER, 0, "rank %u has ended", rank);
+        if (err != NULL)
+            err->rank = (int32_t)rank;
+        return RKS_ERR_PEER;
+    }
+    return RKS_OK;
+}
 
 static rks_status name_missing(const meeting *m, rks_error *err)
 {
@@ -70,6 +92,8 @@ static rks_status gather_threads(void *user, const void *record, size_t size, vo
             status = name_missing(m, err);
         else if (m->round == round)
             status = rks_check_interrupt(err);
+        if (m->round == round && status == RKS_OK)
+            status = check_threads(s, err);
     }
     if (status == RKS_OK)
         memcpy(all, records, m->ranks * size);
@@ -87,9 +111,11 @@ static void *run_seat(void *user)
         .size = s->m->ranks,
         .user = s,
         .allgather = gather_threads,
+        .check = check_threads,
         .local_hub = s->m->hub,
     };
     s->code = s->m->main_fn(&bootstrap, s->m->user);
+    atomic_store(&s->ended_ms, rks_now_ms());
     return NULL;
 }
 
@@ -101,14 +127,20 @@ static rks_status start(meeting *m, seat *seats, rks_error *err)
     if (m->here == NULL || m->records[0] == NULL || m->records[1] == NULL)
         return RKS_ERR_MEMORY;
     rks_status status = rks_hub_create(&m->hub, err);
+    for (uint32_t rank = 0; rank < m->ranks; rank++) { /* before any of them looks around */
+        seats[rank].m = m;
+        seats[rank].rank = rank;
+    }
     for (uint32_t rank = 0; status == RKS_OK && rank < m->ranks; rank++) {
-        seats[rank] = (seat){.m = m, .rank = rank};
         int error = pthread_create(&seats[rank].thread, NULL, run_seat, &seats[rank]);
         if (error != 0)
             status = rks_fail_errno(err, error, "starting the thread of rank %u", rank);
         else
             seats[rank].started = true;
     }
+    for (uint32_t rank = 0; status != RKS_OK && rank < m->ranks; rank++)
+        if (!seats[rank].started) /* so that nobody waits for it */
+            atomic_store(&seats[rank].ended_ms, 1);
     return status;
 }
 

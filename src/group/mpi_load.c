@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "group/internal.h"
 
@@ -66,7 +67,10 @@ static void load(void)
                  why == NULL ? NAME : why);
         return;
     }
-    const rks_mpi_ops *ops = dlsym(module, "rks_mpi_ops_table");
+    rks_mpi_module_fn entry = NULL;
+    void *symbol = dlsym(module, "rks_mpi_module");
+    memcpy(&entry, &symbol, sizeof(entry)); /* ISO C has no cast from data to function */
+    const rks_mpi_ops *ops = entry == NULL ? NULL : entry(rks_check_interrupt);
     if (ops == NULL || ops->version != RKS_MPI_OPS_VERSION) {
         rks_fail(&load_error, RKS_ERR_UNSUPPORTED, 0, "%s: is of another version", NAME);
         dlclose(module);
@@ -85,4 +89,12 @@ const rks_mpi_ops *rks_mpi_load(rks_error *err)
         *err = load_error;
     pthread_mutex_unlock(&mutex);
     return ops;
+}
+
+void rks_mpi_abandon(void)
+{
+    pthread_mutex_lock(&mutex);
+    if (loaded != NULL)
+        loaded->abandon();
+    pthread_mutex_unlock(&mutex);
 }

@@ -3,6 +3,7 @@
  * share_fd.c: a node's leader gives a descriptor to the other ranks of its node. Between processes
  * over a Unix socket in a fresh directory that only this user can enter; it is gone as soon as all
  * have it. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -12,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
@@ -20,8 +22,11 @@
 #include "base/memory.h"
 #include "group/internal.h"
 
+#define NAME_PREFIX "rankstore-share-"
+enum { SWEEP_AFTER_S = 4 * 3600 }; /* T may be an hour */
+
 typedef struct door {
-    char directory[64];
+    char directory[80];
     struct sockaddr_un address;
     int listener;
 } door;
@@ -37,13 +42,37 @@ static void close_door(door *d)
     *d = (door){.listener = -1};
 }
 
+/* Removes what a leader left that was killed with its door open; nobody needs it for longer than T.
+ */
+static void sweep(const char *base)
+{
+    DIR *directory = opendir(base);
+    if (directory == NULL)
+        return;
+    struct dirent *entry;
+    while ((entry = readdir(directory)) != NULL) {
+        struct stat info;
+        char socket_name[300];
+        if (strncmp(entry->d_name, NAME_PREFIX, sizeof(NAME_PREFIX) - 1) != 0 ||
+            fstatat(dirfd(directory), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
+            !S_ISDIR(info.st_mode) || info.st_uid != geteuid() ||
+            time(NULL) < info.st_mtime + SWEEP_AFTER_S)
+            continue;
+        snprintf(socket_name, sizeof(socket_name), "%s/fd", entry->d_name);
+        unlinkat(dirfd(directory), socket_name, 0);
+        unlinkat(dirfd(directory), entry->d_name, AT_REMOVEDIR);
+    }
+    closedir(directory);
+}
+
 static rks_status open_door(door *d, int backlog, rks_error *err)
 {
     /* A socket's path is short; and a TMPDIR that is not there is no reason to fail. */
     const char *base = getenv("TMPDIR");
     if (base == NULL || base[0] != '/' || strlen(base) > 30 || access(base, W_OK | X_OK) != 0)
         base = "/tmp";
-    snprintf(d->directory, sizeof(d->directory), "%s/rankstore-XXXXXX", base);
+    sweep(base);
+    snprintf(d->directory, sizeof(d->directory), "%s/" NAME_PREFIX "XXXXXX", base);
     if (mkdtemp(d->directory) == NULL) {
         d->directory[0] = '\0';
         return rks_fail_errno(err, errno, "%s: making a temporary directory", base);
@@ -218,6 +247,7 @@ rks_status rks_group_share_fd(rks_group *group, int fd, int *shared, rks_error *
             status = fetch_fd(group, &theirs.address, &got, err);
         if (status == RKS_OK && d.listener >= 0)
             status = hand_out(group, &d, fd, err);
+        close_door(&d); /* who still waits at it must not wait for T where this rank has failed */
         status = rks_group_agree(group, "memory shared", status, err);
     }
     close_door(&d);

@@ -20,9 +20,10 @@ enum { BOOTSTRAP_TAG = 1000, MESSAGE_TAG = 2000 };
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static MPI_Comm comm = MPI_COMM_NULL; /* guarded by mutex */
 static int rank, size;
-static bool ours;      /* we initialised MPI */
-static bool abandoned; /* something failed: never finalise */
-static int users;      /* open bootstraps; guarded by mutex */
+static rks_status (*interrupted)(rks_error *err); /* the host's; set when loaded */
+static bool ours;                                 /* we initialised MPI */
+static bool abandoned;                            /* something failed: never finalise */
+static int users;                                 /* open bootstraps; guarded by mutex */
 
 static rks_status mpi_fail(rks_error *err, int code, const char *what)
 {
@@ -91,7 +92,7 @@ static rks_status wait_all(gathering *g, uint32_t timeout_ms, rks_error *err)
         pthread_mutex_unlock(&mutex);
         if (done)
             return RKS_OK;
-        rks_status status = rks_check_interrupt(err);
+        rks_status status = interrupted(err);
         if (status != RKS_OK)
             return status;
         if (rks_now_ms() >= until) {
@@ -245,12 +246,18 @@ static void abandon(void)
     abandoned = true;
 }
 
-extern const rks_mpi_ops rks_mpi_ops_table;
-RKS_API const rks_mpi_ops rks_mpi_ops_table = {
-    .version = RKS_MPI_OPS_VERSION,
-    .open = open_bootstrap,
-    .send = post_send,
-    .receive = post_receive,
-    .test = test_message,
-    .abandon = abandon,
-};
+RKS_API const rks_mpi_ops *rks_mpi_module(rks_status (*check_interrupt)(rks_error *err));
+
+const rks_mpi_ops *rks_mpi_module(rks_status (*check_interrupt)(rks_error *err))
+{
+    static const rks_mpi_ops ops = {
+        .version = RKS_MPI_OPS_VERSION,
+        .open = open_bootstrap,
+        .send = post_send,
+        .receive = post_receive,
+        .test = test_message,
+        .abandon = abandon,
+    };
+    interrupted = check_interrupt;
+    return &ops;
+}
