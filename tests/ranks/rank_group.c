@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rank_group.c: run by mpirun: ranks that agree and share, and, with an argument DIRECTORY, a rank
+ * that stops: the others leave a file each there when they have named it in time. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "group/group.h"
+
+#define EXPECT(condition)                                                                          \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "rank %u: %s:%d: %s (%s)\n", rank, __FILE__, __LINE__, #condition,     \
+                    err.text);                                                                     \
+            failures++;                                                                            \
+        }                                                                                          \
+    } while (0)
+
+enum { STOP_SILENCE_MS = 2000, VICTIM = 2 };
+
+static uint32_t rank, size;
+static int failures;
+static rks_error err;
+
+static void gather(rks_group *group)
+{
+    uint8_t *all = NULL, mine[4096];
+    uint64_t *offsets = NULL;
+    memset(mine, (int)rank, sizeof(mine));
+    EXPECT(rks_group_allgather(group, "uneven", RKS_OK, mine, 1000 * rank, &all, &offsets, &err) ==
+           RKS_OK);
+    for (uint32_t other = 0; all != NULL && other < size; other++)
+        EXPECT(offsets[other + 1] - offsets[other] == 1000 * other &&
+               (other == 0 || all[offsets[other]] == other));
+    rks_free(all);
+    rks_free(offsets);
+    uint32_t word = rank;
+    EXPECT(rks_group_broadcast(group, "word", 3, &word, sizeof(word), &err) == RKS_OK && word == 3);
+}
+
+static void disagree(rks_group *group)
+{
+    rks_status status = RKS_OK;
+    if (rank == 1 || rank == 3)
+        status = rks_fail(&err, RKS_ERR_DATA, 7, "line %u is odd", rank);
+    EXPECT(rks_group_agree(group, "reading", status, &err) == RKS_ERR_DATA);
+    EXPECT(err.rank == 1 && err.cause == 7 && strcmp(err.text, "line 1 is odd") == 0);
+    EXPECT(rks_group_agree(group, rank == 2 ? "gather" : "plan", RKS_OK, &err) == RKS_ERR_STATE);
+    EXPECT(strstr(err.text, "'gather'") != NULL && strstr(err.text, "'plan'") != NULL);
+}
+
+static void share(rks_group *group)
+{
+    int fd = -1, shared = -1;
+    char text[16] = "", wanted[16];
+    if (rks_group_is_leader(group)) {
+        fd = memfd_create("test", MFD_CLOEXEC);
+        snprintf(text, sizeof(text), "from %u", rank);
+        EXPECT(write(fd, text, sizeof(text)) == sizeof(text));
+    }
+    EXPECT(rks_group_share_fd(group, fd, &shared, &err) == RKS_OK);
+    snprintf(wanted, sizeof(wanted), "from %u", rks_group_leader(group, rks_group_node(group)));
+    EXPECT(pread(shared, text, sizeof(text), 0) == sizeof(text) && strcmp(text, wanted) == 0);
+    close(shared);
+    if (fd >= 0)
+        close(fd);
+}
+
+static int run_stopped(rks_group *group, const char *directory)
+{
+    EXPECT(rks_group_agree(group, "before", RKS_OK, &err) == RKS_OK);
+    if (rank == VICTIM) {
+        raise(SIGSTOP);
+        _exit(4); /* it was continued, only to be ended */
+    }
+    uint64_t begun_ms = rks_now_ms();
+    EXPECT(rks_group_agree(group, "after", RKS_OK, &err) == RKS_ERR_TIMEOUT);
+    EXPECT(err.rank == VICTIM && rks_now_ms() - begun_ms < 2 * STOP_SILENCE_MS);
+    EXPECT(strstr(err.text, "rank 2") != NULL);
+    rks_group_close(group);
+    EXPECT(rks_now_ms() - begun_ms < 3 * STOP_SILENCE_MS);
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/%u", directory, rank);
+    if (failures == 0)
+        close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    /* The first to leave ends the job: wait for the others' files. */
+    for (uint32_t other = 0; other < size; other++) {
+        snprintf(path, sizeof(path), "%s/%u", directory, other);
+        while (other != VICTIM && access(path, F_OK) != 0 && rks_now_ms() - begun_ms < 20000)
+            usleep(1000);
+    }
+    return 4; /* not _exit: a failed group must not finalize MPI, and so cannot hang in it */
+}
+
+int main(int argc, char **argv)
+{
+    rks_group *group = NULL;
+    rks_group_options options;
+    char node[16];
+    const char *number = getenv("OMPI_COMM_WORLD_RANK");
+    alarm(60); /* nothing here may hang */
+    snprintf(node, sizeof(node), "n%d", number == NULL ? 0 : atoi(number) / 2);
+    rks_group_options_default(&options);
+    options.node = node; /* two nodes of two ranks */
+    options.silence_ms = argc > 1 ? STOP_SILENCE_MS : options.silence_ms;
+    if (rks_group_open(&options, &group, &err) != RKS_OK) {
+        fprintf(stderr, "group: %s\n", err.text);
+        return 1;
+    }
+    rank = rks_group_rank(group);
+    size = rks_group_size(group);
+    EXPECT(size == 4 && rks_group_nodes(group) == 2 && rks_group_node(group) == rank / 2);
+    EXPECT(strcmp(rks_group_bootstrap(group)->name, "mpi") == 0);
+    if (argc > 1)
+        return run_stopped(group, argv[1]);
+    gather(group);
+    disagree(group);
+    share(group);
+    EXPECT(rks_group_agree(group, "end", RKS_OK, &err) == RKS_OK);
+    rks_group_close(group);
+    EXPECT(rks_memory_in_use() == 0);
+    return failures == 0 ? 0 : 1;
+}
