@@ -88,6 +88,12 @@ typedef void (*rks_note_fn)(void *user, uint32_t from, const uint8_t *body, size
 void rks_engine_serve(rks_engine *engine, enum rks_service service, rks_serve_fn serve,
                       rks_note_fn note, void *user);
 
+/* Called on the engine thread, before `serve` would be: must not wait. True: it has ended the
+ * request, as `serve` does; false: it has not, and `serve` is called. Set after rks_engine_serve,
+ * whose next call for the service takes it away. */
+typedef bool (*rks_quick_fn)(void *user, rks_request *request);
+void rks_engine_serve_quick(rks_engine *engine, enum rks_service service, rks_quick_fn quick);
+
 uint32_t rks_request_sender(const rks_request *request);
 const uint8_t *rks_request_body(const rks_request *request, size_t *size);
 /* Replies with the parts, sent from where they lie; `release` (may be NULL) is called once, on the

@@ -120,6 +120,7 @@ struct rks_request {
 /* What a service, or the watch (number 0), calls. */
 typedef struct rks_handler {
     rks_serve_fn serve;
+    rks_quick_fn quick;
     rks_note_fn note;
     rks_lost_fn lost;
     void *user;
@@ -335,7 +336,7 @@ rks_status rks_pool_create(rks_engine *engine, uint32_t threads, rks_pool **pool
 /* Refuses what has not begun, waits for what has, ends the threads. */
 void rks_pool_stop(rks_pool *pool);
 void rks_pool_free(rks_pool *pool);
-/* Engine thread. Takes the request. */
+/* Engine thread. Takes the request: it is answered at once, or goes to the threads. */
 void rks_pool_serve(rks_engine *engine, rks_request *request);
 /* Engine thread: hands what has come to the threads; and again, if they are slow with it. */
 void rks_pool_flush(rks_engine *engine);

@@ -4,6 +4,7 @@
 #include "mesh.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <sys/resource.h>
 
 static rks_error err;
@@ -512,6 +513,36 @@ typedef struct gate {
     event opened;
 } gate;
 
+static bool echo_even(void *user, rks_request *request)
+{
+    atomic_int *calls = user;
+    char name[16] = "";
+    size_t size = 0;
+    pthread_getname_np(pthread_self(), name, sizeof(name));
+    assert_string_equal(name, "rks-engine");
+    atomic_fetch_add(calls, 1);
+    if (rks_request_body(request, &size)[0] % 2 != 0)
+        return false;
+    echo(NULL, request);
+    return true;
+}
+
+static void a_service_may_answer_on_the_engine_thread_or_leave_it_to_another(void **state)
+{
+    mesh m;
+    atomic_int calls = 0;
+    mesh_open(&m, 2, over_hub(state), 15000);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, &calls);
+    rks_engine_serve_quick(m.engines[1], RKS_SERVICE_FETCH, echo_even);
+    for (uint32_t i = 0; i < 20; i++)
+        assert_ok(ask_echo(m.engines[0], 1, i, 100 + 1000 * i, &err), &err);
+    assert_int_equal(atomic_load(&calls), 20);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, &calls);
+    assert_ok(ask_echo(m.engines[0], 1, 2, 100, &err), &err);
+    assert_int_equal(atomic_load(&calls), 20);
+    mesh_close(&m);
+}
+
 static void wait_at_gate(void *user, rks_request *request)
 {
     gate *g = user;
@@ -708,6 +739,7 @@ int main(void)
         BOTH(requests_do_not_wait_behind_slow_ones),
         BOTH(what_a_reply_was_sent_from_is_let_go_once),
         BOTH(a_service_that_ended_is_not_called_any_more),
+        BOTH(a_service_may_answer_on_the_engine_thread_or_leave_it_to_another),
         BOTH(calls_that_break_a_rule_are_refused),
         BOTH(idle_engines_sleep),
         cmocka_unit_test(engines_meet_over_ipv6),
