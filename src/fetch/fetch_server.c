@@ -2,13 +2,17 @@
  *
  * fetch_server.c: the owner's side: answers requests for samples from the maps of its shards.
  *
- * A request is served on one of the engine's I/O threads, which waits for cold pages there; the
- * reply's parts point into the map, so nothing is copied. What a request says is checked, and a
+ * A request is served on one of the engine's I/O threads, which waits for cold pages there. Then
+ * its rows count as warm, and a request whose rows are all warm is answered on the engine's own
+ * thread, which spares two changes of threads. If pages were dropped from memory meanwhile, that
+ * thread waits for the disk once, notices, and no row counts as warm any more. The reply's parts
+ * point into the map, so nothing is copied. What a request says is checked, and a
  * wrong one gets an error while its connection stays. The samples are not checked here: the
  * requester does it, with values of its own index. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 
 #include "base/bytes.h"
 #include "base/error.h"
@@ -17,10 +21,19 @@
 #include "fetch/plain.h"
 #include "fetch/wire.h"
 
+/* Which rows were in memory a moment ago: a bit for each 2^shift rows, about WARM_BYTES of them. */
+typedef struct warmth {
+    atomic_uint_least64_t *bits; /* NULL: no shard */
+    uint64_t rows;
+    size_t words;
+    unsigned shift;
+} warmth;
+
 struct rks_fetch_server {
     rks_engine *engine;
     enum rks_service service;
     rks_shard **shards;
+    warmth *warm;
     size_t count;
     rks_plain plain;
     atomic_uint_least64_t bytes;
@@ -41,9 +54,76 @@ typedef struct answer {
     struct iovec parts[]; /* two a row at most, and the table */
 } answer;
 
-enum { PIECE = 64 };
+enum { PIECE = 64, WARM_BYTES = 64 << 10, QUICK_ROWS = 1024 };
 
 static const uint8_t zeros[RKS_FETCH_ALIGN];
+
+/* ---- warm rows ---------------------------------------------------------------------------- */
+
+static rks_status make_warmth(const rks_shard *shard, warmth *warm, rks_error *err)
+{
+    uint64_t rows = rks_shard_count(shard);
+    uint64_t each = rows == 0 ? WARM_BYTES : rks_shard_file_bytes(shard) / rows;
+    while (warm->shift < 16 && each << (warm->shift + 1) <= WARM_BYTES)
+        warm->shift++;
+    warm->rows = rows;
+    warm->words = (size_t)((rows >> warm->shift) / 64 + 1);
+    warm->bits = rks_alloc(warm->words, sizeof(*warm->bits), err);
+    return warm->bits == NULL ? RKS_ERR_MEMORY : RKS_OK;
+}
+
+static bool all_warm(const warmth *warm, const rks_fetch_group *group)
+{
+    for (uint32_t i = 0; i < group->count; i++) {
+        uint64_t row = rks_load_u32(group->rows + 4 * (size_t)i), bit = row >> warm->shift;
+        if (row >= warm->rows ||
+            (atomic_load_explicit(&warm->bits[bit / 64], memory_order_relaxed) >> bit % 64 & 1) ==
+                0)
+            return false;
+    }
+    return true;
+}
+
+static void set_warm(warmth *warm, const uint8_t *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint64_t bit = (uint64_t)rks_load_u32(rows + 4 * i) >> warm->shift;
+        uint64_t mask = (uint64_t)1 << bit % 64;
+        atomic_uint_least64_t *word = &warm->bits[bit / 64];
+        if ((atomic_load_explicit(word, memory_order_relaxed) & mask) == 0)
+            atomic_fetch_or_explicit(word, mask, memory_order_relaxed);
+    }
+}
+
+/* Of a good request: are all its rows warm? */
+static bool request_is_warm(const rks_fetch_server *server, const uint8_t *body, uint32_t groups)
+{
+    const uint8_t *at = body + RKS_FETCH_REQUEST_HEAD;
+    for (uint32_t i = 0; i < groups; i++) {
+        rks_fetch_group group;
+        at = rks_fetch_get_group(at, &group);
+        if (group.shard >= server->count || server->warm[group.shard].bits == NULL ||
+            !all_warm(&server->warm[group.shard], &group))
+            return false;
+    }
+    return true;
+}
+
+static void forget_warmth(rks_fetch_server *server)
+{
+    for (size_t i = 0; i < server->count; i++)
+        for (size_t w = 0; w < server->warm[i].words; w++)
+            atomic_store_explicit(&server->warm[i].bits[w], 0, memory_order_relaxed);
+}
+
+/* How often this thread has waited for a page from the disk. */
+static long disk_waits(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_majflt : 0;
+}
+
+/* ---- replies ------------------------------------------------------------------------------- */
 
 static void answer_released(void *user)
 {
@@ -137,6 +217,8 @@ static rks_status fill_group(const rks_fetch_server *server, const rks_fetch_gro
     for (size_t i = 0; status == RKS_OK && i < group->count && !*full; i += PIECE) {
         size_t many = group->count - i < PIECE ? group->count - i : PIECE;
         status = fill_rows(shard, group->rows + i * 4, many, reply, full, err);
+        if (status == RKS_OK && !*full)
+            set_warm(&server->warm[group->shard], group->rows + i * 4, many);
     }
     return status;
 }
@@ -176,6 +258,8 @@ static answer *create_answer(rks_fetch_server *server, uint32_t rows, rks_error 
     return reply;
 }
 
+/* ---- serving ------------------------------------------------------------------------------- */
+
 static void serve(void *user, rks_request *request)
 {
     rks_fetch_server *server = user;
@@ -208,6 +292,34 @@ out:
     rks_free(reply);
 }
 
+static bool serve_quick(void *user, rks_request *request)
+{
+    rks_fetch_server *server = user;
+    uint32_t groups = 0, rows = 0;
+    size_t size = 0;
+    const uint8_t *body = rks_request_body(request, &size);
+    if (rks_fetch_request_check(body, size, &groups, &rows, NULL) != RKS_OK || rows > QUICK_ROWS ||
+        !request_is_warm(server, body, groups))
+        return false;
+    long before = disk_waits();
+    serve(user, request);
+    if (disk_waits() != before)
+        forget_warmth(server);
+    return true;
+}
+
+static void free_server(rks_fetch_server *server)
+{
+    if (server == NULL)
+        return;
+    for (size_t i = 0; i < server->count; i++)
+        rks_free(server->warm[i].bits);
+    rks_plain_free(&server->plain);
+    rks_free(server->warm);
+    rks_free(server->shards);
+    rks_free(server);
+}
+
 rks_status rks_fetch_server_open(rks_engine *engine, enum rks_service service,
                                  rks_shard *const *shards, size_t count, rks_fetch_server **server,
                                  rks_error *err)
@@ -218,14 +330,18 @@ rks_status rks_fetch_server_open(rks_engine *engine, enum rks_service service,
     const rks_schema *schema = NULL; /* all shards of a dataset have the same */
     rks_status status = RKS_ERR_MEMORY;
     made->shards = rks_alloc(count, sizeof(rks_shard *), err);
-    if (made->shards == NULL)
+    made->warm = rks_alloc(count, sizeof(*made->warm), err);
+    if (made->shards == NULL || made->warm == NULL)
         goto out;
+    made->count = count;
     for (size_t i = 0; i < count; i++) {
         made->shards[i] = shards[i];
-        if (shards[i] != NULL)
-            schema = rks_shard_schema(shards[i]);
+        if (shards[i] == NULL)
+            continue;
+        schema = rks_shard_schema(shards[i]);
+        if (make_warmth(shards[i], &made->warm[i], err) != RKS_OK)
+            goto out;
     }
-    made->count = count;
     status = schema == NULL ? RKS_OK : rks_plain_create(schema, &made->plain, err);
     if (status != RKS_OK)
         goto out;
@@ -234,12 +350,11 @@ rks_status rks_fetch_server_open(rks_engine *engine, enum rks_service service,
     pthread_mutex_init(&made->mutex, NULL);
     pthread_cond_init(&made->idle, NULL);
     rks_engine_serve(engine, service, serve, NULL, made);
+    rks_engine_serve_quick(engine, service, serve_quick);
     *server = made;
     made = NULL;
 out:
-    if (made != NULL)
-        rks_free(made->shards);
-    rks_free(made);
+    free_server(made);
     return status;
 }
 
@@ -255,9 +370,7 @@ void rks_fetch_server_close(rks_fetch_server *server)
     pthread_mutex_unlock(&server->mutex);
     pthread_cond_destroy(&server->idle);
     pthread_mutex_destroy(&server->mutex);
-    rks_plain_free(&server->plain);
-    rks_free(server->shards);
-    rks_free(server);
+    free_server(server);
 }
 
 uint64_t rks_fetch_server_bytes(const rks_fetch_server *server)

@@ -105,6 +105,20 @@ static void samples_come_from_their_owners_in_order(void **state)
     }
 }
 
+static void rows_that_were_served_before_come_the_same_again(void **state)
+{
+    (void)state;
+    serve(1, 7);
+    static const int32_t *const owners[] = {ONE, ONE, ONE};
+    rks_fetcher *fetcher = open_fetcher(0, owners);
+    for (unsigned round = 0; round < 6; round++) { /* later ones find all rows warm */
+        uint64_t before = rks_fetch_server_bytes(servers[1]);
+        fetch_and_check(fetcher, 2000, round % 2);
+        assert_true(rks_fetch_server_bytes(servers[1]) > before);
+    }
+    rks_fetcher_close(fetcher);
+}
+
 static void figures_add_up_on_both_sides(void **state)
 {
     (void)state;
@@ -493,6 +507,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CONNECTED(samples_come_from_their_owners_in_order),
+        CONNECTED(rows_that_were_served_before_come_the_same_again),
         CONNECTED(figures_add_up_on_both_sides),
         CONNECTED(fetches_started_ahead_arrive_or_are_cancelled),
         CONNECTED(a_fetcher_may_close_while_cancelled_requests_are_on_their_way),
