@@ -45,28 +45,6 @@ rks_status rks_batch_create(rks_fetcher *fetcher, const rks_wanted *wanted, size
     return RKS_OK;
 }
 
-rks_batch_block *rks_batch_block_create(size_t size, rks_error *err)
-{
-    size_t bytes;
-    if (__builtin_add_overflow(size, sizeof(rks_batch_block) + RKS_FETCH_ALIGN, &bytes)) {
-        rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory: samples of %zu bytes", size);
-        return NULL;
-    }
-    rks_batch_block *block = rks_alloc_raw(bytes, 1, err);
-    if (block == NULL)
-        return NULL;
-    block->next = NULL;
-    block->data = (uint8_t *)rks_round_up((uint64_t)(uintptr_t)(block + 1), RKS_FETCH_ALIGN);
-    block->size = size;
-    block->bytes = bytes;
-    return block;
-}
-
-void rks_batch_block_free(rks_batch_block *block)
-{
-    rks_free(block);
-}
-
 void rks_batch_add(rks_batch *batch, rks_batch_block *block)
 {
     block->next = batch->blocks;
@@ -82,7 +60,7 @@ void rks_batch_free(rks_batch *batch)
     rks_fetcher_count_memory(batch->fetcher, -(int64_t)batch->bytes);
     while (batch->blocks != NULL) {
         rks_batch_block *next = batch->blocks->next;
-        rks_batch_block_free(batch->blocks);
+        rks_batch_block_free(batch->fetcher, batch->blocks);
         batch->blocks = next;
     }
     for (size_t i = 0; batch->keys != NULL && i < batch->count; i++)

@@ -34,9 +34,11 @@ struct rks_batch {
 /* A batch that waits for its samples. `wanted` is copied. */
 rks_status rks_batch_create(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
                             rks_batch **batch, rks_error *err);
-/* Memory that is no batch's yet; RKS_ERR_MEMORY. */
-rks_batch_block *rks_batch_block_create(size_t size, rks_error *err);
-void rks_batch_block_free(rks_batch_block *block); /* NULL is accepted */
+/* Memory that is no batch's yet; RKS_ERR_MEMORY. It holds whatever was in it before. */
+rks_batch_block *rks_batch_block_create(rks_fetcher *fetcher, size_t size, rks_error *err);
+/* NULL is accepted. The fetcher keeps up to 16 MiB of large blocks, which count as its memory. */
+void rks_batch_block_free(rks_fetcher *fetcher, rks_batch_block *block);
+void rks_batch_blocks_free_kept(rks_fetcher *fetcher); /* at its end */
 /* The batch takes the block over. */
 void rks_batch_add(rks_batch *batch, rks_batch_block *block);
 

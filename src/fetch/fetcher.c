@@ -133,6 +133,7 @@ rks_status rks_fetcher_open(const rks_fetcher_options *options, rks_fetcher **fe
     made->work_end = &made->work;
     atomic_init(&made->references, 1);
     pthread_mutex_init(&made->mutex, NULL);
+    pthread_mutex_init(&made->kept_mutex, NULL);
     pthread_cond_init(&made->work_comes, NULL);
     pthread_cond_init(&made->idle, NULL);
     rks_status status = copy_tables(made, options, err);
@@ -153,6 +154,8 @@ void rks_fetcher_release(rks_fetcher *fetcher)
     pthread_cond_destroy(&fetcher->idle);
     pthread_cond_destroy(&fetcher->work_comes);
     pthread_mutex_destroy(&fetcher->mutex);
+    rks_batch_blocks_free_kept(fetcher);
+    pthread_mutex_destroy(&fetcher->kept_mutex);
     rks_plain_free(&fetcher->plain);
     rks_free(fetcher->largest);
     rks_free(fetcher->shard_ids);
@@ -202,7 +205,7 @@ void rks_fetch_set_failed(rks_fetch *fetch, const rks_error *err)
 void rks_fetch_wake(rks_fetch *fetch)
 {
     rks_fetcher *fetcher = fetch->fetcher;
-    if (fetch->ahead && !fetch->queued) {
+    if (fetch->ahead && !fetch->queued && !fetch->waited_for) {
         fetch->queued = true;
         fetch->next = NULL;
         atomic_fetch_add(&fetch->references, 1);
@@ -419,8 +422,11 @@ static rks_status wait_until_over(rks_fetch *fetch, rks_error *err)
     rks_status status = RKS_OK;
     pthread_mutex_lock(&fetcher->mutex);
     while (status == RKS_OK && !rks_fetch_is_over(fetch)) {
-        if (!work_on(fetch))
+        if (!work_on(fetch)) {
+            fetch->waited_for = true;
             rks_cond_wait_ms(&fetch->changed, &fetcher->mutex, RKS_WAIT_SLICE_MS);
+            fetch->waited_for = false;
+        }
         if (rks_fetch_is_over(fetch))
             break;
         pthread_mutex_unlock(&fetcher->mutex);

@@ -44,6 +44,7 @@ struct rks_fetch {
     /* guarded by fetcher->mutex */
     bool ahead;       /* workers may take its pieces */
     bool queued;      /* in fetcher->work */
+    bool waited_for;  /* a thread sleeps until something changes: it works, no worker need wake */
     bool local_waits; /* the local piece has not been taken */
     bool ended;       /* waited for or cancelled: nobody wants it any more */
     size_t pieces;    /* not finished */
@@ -74,6 +75,10 @@ struct rks_fetcher {
     size_t worker_count;
     uint32_t failed[RKS_FETCH_TRIES]; /* owners that failed last time: asked after others */
     size_t failed_count;
+
+    pthread_mutex_t kept_mutex; /* taken last */
+    rks_batch_block *kept;      /* guarded by kept_mutex: free blocks, the newest first */
+    size_t kept_bytes;          /* guarded by kept_mutex */
 
     atomic_uint_least64_t samples, local_bytes, remote_bytes, wait_ns;
     atomic_int_least64_t memory, peak_memory;

@@ -145,12 +145,12 @@ rks_status rks_fetch_copy_local(rks_batch *batch, rks_batch_block **block, uint6
     rks_status status = locate_all(batch, &size, err);
     if (status != RKS_OK)
         return status;
-    rks_batch_block *copies = rks_batch_block_create(size, err);
+    rks_batch_block *copies = rks_batch_block_create(batch->fetcher, size, err);
     if (copies == NULL)
         return RKS_ERR_MEMORY;
     status = copy_all(batch, copies->data, bytes, err);
     if (status != RKS_OK) {
-        rks_batch_block_free(copies);
+        rks_batch_block_free(batch->fetcher, copies);
         return status;
     }
     *block = copies;
