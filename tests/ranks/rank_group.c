@@ -75,10 +75,31 @@ static void share(rks_group *group)
         close(fd);
 }
 
+static void leave_mark(const char *directory, const char *prefix)
+{
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/%s%u", directory, prefix, rank);
+    close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+}
+
+/* Bounded by the alarm. */
+static void wait_for_marks(const char *directory, const char *prefix)
+{
+    char path[4096];
+    for (uint32_t other = 0; other < size; other++) {
+        snprintf(path, sizeof(path), "%s/%s%u", directory, prefix, other);
+        while (other != VICTIM && access(path, F_OK) != 0)
+            usleep(1000);
+    }
+}
+
 static int run_stopped(rks_group *group, const char *directory)
 {
     EXPECT(rks_group_agree(group, "before", RKS_OK, &err) == RKS_OK);
+    if (rank != VICTIM)
+        leave_mark(directory, "before-");
     if (rank == VICTIM) {
+        wait_for_marks(directory, "before-"); /* what it owes them has arrived */
         raise(SIGSTOP);
         _exit(4); /* it was continued, only to be ended */
     }
@@ -88,16 +109,10 @@ static int run_stopped(rks_group *group, const char *directory)
     EXPECT(strstr(err.text, "rank 2") != NULL);
     rks_group_close(group);
     EXPECT(rks_now_ms() - begun_ms < 3 * STOP_SILENCE_MS);
-    char path[4096];
-    snprintf(path, sizeof(path), "%s/%u", directory, rank);
     if (failures == 0)
-        close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-    /* The first to leave ends the job: wait for the others' files. */
-    for (uint32_t other = 0; other < size; other++) {
-        snprintf(path, sizeof(path), "%s/%u", directory, other);
-        while (other != VICTIM && access(path, F_OK) != 0 && rks_now_ms() - begun_ms < 20000)
-            usleep(1000);
-    }
+        leave_mark(directory, "");
+    /* The first to leave ends the job: wait for the others. */
+    wait_for_marks(directory, "");
     return 4; /* not _exit: a failed group must not finalize MPI, and so cannot hang in it */
 }
 
