@@ -194,11 +194,8 @@ static rks_status wrong_size(const rks_column *column, const rks_value *value, r
 static rks_status find_key(rks_selector *selector, const rks_value *values, const void **key,
                            size_t *key_size, rks_error *err)
 {
-    if (selector->derived) {
-        *key = NULL;
-        *key_size = 0;
-        return RKS_OK;
-    }
+    if (selector->derived)
+        return RKS_OK; /* the caller's, or none */
     const rks_column *column = rks_schema_column(selector->schema, selector->key);
     const rks_value *value = &values[selector->key];
     if (value->data == NULL || (column->dim_count > 0 && value->size == 0))
@@ -318,6 +315,10 @@ rks_status rks_selector_apply(rks_selector *selector, const rks_value *values, b
     bool kept = true;
     uint64_t measured = 0;
     rks_sample sample = {.schema = selector->schema, .values = values};
+    if (selector->derived && *key != NULL) {
+        sample.key = *key;
+        sample.key_size = *key_size;
+    }
     rks_status status = RKS_OK;
     selector->callback_failed = false;
     if (selector->where != NULL)

@@ -23,7 +23,8 @@ rks_status rks_selector_create(const rks_schema *schema, const rks_build_options
                                rks_selector **selector, rks_error *err);
 void rks_selector_free(rks_selector *selector); /* NULL is accepted */
 
-/* *keep false: filtered, and the rest is not set. *key points into `values`, or into the selector's
+/* *keep false: filtered, and the rest is not set. *key comes in as a key of the caller's own, which
+ * callbacks see and which stays where keys are derived, or as NULL. It then points into `values`, or into the selector's
  * own room for an integer key (decimal digits), valid until the next call; NULL where keys are
  * derived. A length above 2^32 - 2 and a key that is empty or too long are RKS_ERR_DATA. */
 rks_status rks_selector_apply(rks_selector *selector, const rks_value *values, bool *keep,

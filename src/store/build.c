@@ -87,6 +87,8 @@ rks_status rks_build_options_text(const rks_build_options *options, char **text,
         options->key, "length", options->length, "length_unit", (json_int_t)options->length_unit,
         "where", options->where, "index", index, "filter", options->filter != NULL, "length_fn",
         options->length_fn != NULL, "skip_bad", options->skip_bad);
+    if (options->own_keys) /* decides what parts hold, so it is part of the build's id */
+        json_object_set_new(object, "own_keys", json_true());
     char *dumped = object == NULL ? NULL : json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
     json_decref(object);
     if (dumped == NULL)
@@ -179,17 +181,77 @@ rks_status rks_build_id(const char *what, rks_digest input, const rks_schema *sc
     return RKS_OK;
 }
 
-rks_status rks_build_agree_id(rks_group *group, rks_status status, const rks_digest *id,
-                              const char *what, rks_error *err)
+rks_status rks_build_agree_input(rks_group *group, rks_status status, const rks_digest *id,
+                                 rks_error *err)
 {
     uint8_t *all = NULL;
     uint64_t *offsets = NULL;
-    status = rks_group_allgather(group, "build: same on all ranks", status, id, sizeof(*id), &all,
+    status = rks_group_allgather(group, "build: same input", status, id, sizeof(*id), &all,
                                  &offsets, err);
     for (uint32_t rank = 1; status == RKS_OK && rank < rks_group_size(group); rank++)
         if (memcmp(all, all + offsets[rank], sizeof(*id)) != 0)
-            status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s differs between rank 0 and rank %u",
-                              what, rank);
+            status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                              "the list of input files differs between rank 0 and rank %u", rank);
+    rks_free(all);
+    rks_free(offsets);
+    return status;
+}
+
+/* The first field in which two objects differ. */
+static rks_status name_difference(const char *ours, const char *theirs, uint32_t rank,
+                                  rks_error *err)
+{
+    json_t *one = json_loads(ours, 0, NULL), *other = json_loads(theirs, 0, NULL);
+    const char *field;
+    json_t *value;
+    rks_status status = RKS_OK;
+    for (int turn = 0; status == RKS_OK && turn < 2; turn++) {
+        json_object_foreach(turn == 0 ? one : other, field, value)
+        {
+            if (json_equal(value, json_object_get(turn == 0 ? other : one, field)))
+                continue;
+            status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                              "the build's option \"%s\" differs between rank 0 and rank %u", field,
+                              rank);
+            break;
+        }
+    }
+    json_decref(one);
+    json_decref(other);
+    return status == RKS_OK ? rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                                       "the options differ between rank 0 and rank %u", rank)
+                            : status;
+}
+
+/* Each rank brings its schema and its options, each with its NUL. */
+rks_status rks_build_agree_options(rks_group *group, rks_status status, const rks_schema *schema,
+                                   const char *options_text, rks_error *err)
+{
+    rks_buffer mine = {0};
+    uint8_t *all = NULL;
+    uint64_t *offsets = NULL;
+    const char *text = status == RKS_OK ? rks_schema_text(schema) : NULL;
+    if (status == RKS_OK)
+        status = rks_buffer_add(&mine, text, strlen(text) + 1, err);
+    if (status == RKS_OK)
+        status = rks_buffer_add(&mine, options_text, strlen(options_text) + 1, err);
+    status = rks_group_allgather(group, "build: same on all ranks", status, mine.data, mine.size,
+                                 &all, &offsets, err);
+    for (uint32_t rank = 1; status == RKS_OK && rank < rks_group_size(group); rank++) {
+        const char *first = (const char *)all, *other = (const char *)all + offsets[rank];
+        uint64_t size = offsets[rank + 1] - offsets[rank];
+        if (size == offsets[1] && memcmp(first, other, size) == 0)
+            continue;
+        if (size == 0 || other[size - 1] != '\0' || strlen(other) + 1 >= size)
+            status = rks_fail(err, RKS_ERR_PEER, 0, "rank %u sent malformed options", rank);
+        else if (strcmp(first, other) != 0)
+            status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                              "the schema differs between rank 0 and rank %u", rank);
+        else
+            status =
+                name_difference(first + strlen(first) + 1, other + strlen(other) + 1, rank, err);
+    }
+    rks_buffer_free(&mine);
     rks_free(all);
     rks_free(offsets);
     return status;
@@ -203,7 +265,7 @@ static rks_status look_at_input(build *b, const char *const *sources, size_t cou
         digest = rks_input_digest(b->input);
         rks_input_options(b->input, &b->options);
     }
-    return rks_build_agree_id(b->group, status, &digest, "the list of input files", err);
+    return rks_build_agree_input(b->group, status, &digest, err);
 }
 
 static rks_status open_parts(build *b, const char *directory, rks_error *err)
@@ -213,8 +275,7 @@ static rks_status open_parts(build *b, const char *directory, rks_error *err)
     if (status == RKS_OK)
         status = rks_build_id("files", rks_input_digest(b->input), b->schema, b->options_text,
                               &options.shard.build_id, err);
-    status = rks_build_agree_id(b->group, status, &options.shard.build_id,
-                                "the build (schema or options)", err);
+    status = rks_build_agree_options(b->group, status, b->schema, b->options_text, err);
     if (status != RKS_OK)
         return status;
     options.build_options = b->options_text;
@@ -259,8 +320,9 @@ static rks_status count_rows(build *b, rks_error *err)
     status = rks_group_allgather(b->group, "build: counting rows", status, mine.data, mine.size,
                                  &all, &offsets, err);
     if (status == RKS_OK) {
-        for (uint64_t at = 0; at < offsets[ranks]; at += 16)
-            rows[rks_load_u64(all + at)] = rks_load_u64(all + at + 8);
+        for (uint64_t at = 0; offsets[ranks] - at >= 16; at += 16)
+            if (rks_load_u64(all + at) < units)
+                rows[rks_load_u64(all + at)] = rks_load_u64(all + at + 8);
         for (size_t unit = 0; unit < units; unit++) {
             const rks_unit_summary *finished = rks_parts_finished(b->parts, unit);
             if (finished != NULL)

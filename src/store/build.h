@@ -15,12 +15,17 @@ rks_status rks_build_options_text(const rks_build_options *options, char **text,
 /* Over everything that decides the result. */
 rks_status rks_build_id(const char *what, rks_digest input, const rks_schema *schema,
                         const char *options_text, rks_digest *id, rks_error *err);
-/* COLLECTIVE. RKS_ERR_ARGUMENT "WHAT differs between rank 0 and rank 2" where it does. */
-rks_status rks_build_agree_id(rks_group *group, rks_status status, const rks_digest *id,
-                              const char *what, rks_error *err);
+/* COLLECTIVE. RKS_ERR_ARGUMENT where the digests of the input differ, naming two ranks. */
+rks_status rks_build_agree_input(rks_group *group, rks_status status, const rks_digest *id,
+                                 rks_error *err);
+/* COLLECTIVE. RKS_ERR_ARGUMENT where schemas or options differ, naming the option and two ranks.
+ * Both are looked at only where the status is RKS_OK. */
+rks_status rks_build_agree_options(rks_group *group, rks_status status, const rks_schema *schema,
+                                   const char *options_text, rks_error *err);
 
 /* How a key is shown in the message about one that is there twice. */
 typedef void (*rks_describe_key_fn)(const void *key, size_t size, char *text, size_t room);
+uint32_t rks_builder_columns(const rks_builder *builder);
 void rks_builder_describe_keys(rks_builder *builder, rks_describe_key_fn describe);
 
 #endif

@@ -43,6 +43,9 @@ static rks_status prepare(rks_builder *builder, const char *directory,
         status = rks_build_options_text(&builder->options, &builder->options_text, err);
     if (status == RKS_OK)
         status = rks_selector_create(builder->schema, &builder->options, &builder->selector, err);
+    if (status == RKS_OK && builder->options.own_keys && builder->options.key != NULL)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                          "key: column \"%s\" is named, but own_keys is set", builder->options.key);
     if (status != RKS_OK)
         return status;
     builder->index = rks_alloc(builder->options.index_count, sizeof(char *), err);
@@ -69,8 +72,8 @@ rks_status rks_builder_open(rks_group *group, const char *directory,
     if (status == RKS_OK)
         status = rks_build_id("memory", (rks_digest){0}, opened->schema, opened->options_text,
                               &parts.shard.build_id, err);
-    status = rks_build_agree_id(group, status, &parts.shard.build_id,
-                                "the build (schema or options)", err);
+    status = rks_build_agree_options(group, status, opened == NULL ? NULL : opened->schema,
+                                     opened == NULL ? NULL : opened->options_text, err);
     if (status == RKS_OK) {
         parts.replace = opened->options.replace;
         parts.build_options = opened->options_text;
@@ -139,20 +142,17 @@ rks_status rks_builder_add(rks_builder *builder, const rks_value *values, const 
                         builder->unit);
     bool keep = false, own = builder->options.own_keys;
     uint32_t length = 0;
-    const void *own_key = NULL;
-    size_t own_size = 0;
+    if (own != (key != NULL))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        own ? "own_keys is set, but no key is given"
+                            : "a key is given, but own_keys is not set");
     rks_status status =
-        rks_selector_apply(builder->selector, values, &keep, &length, &own_key, &own_size, err);
+        rks_selector_apply(builder->selector, values, &keep, &length, &key, &key_size, err);
     if (status != RKS_OK)
         return status;
     if (keep) {
-        if (own != (key != NULL))
-            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                            own ? "own_keys is set, but no key is given"
-                                : "a key is given, but own_keys is not set");
-        status =
-            rks_shard_writer_add(builder->writer, values, own ? key : own_key,
-                                 own ? key_size : own_size, length, (uint32_t)builder->seen, err);
+        status = rks_shard_writer_add(builder->writer, values, key, key_size, length,
+                                      (uint32_t)builder->seen, err);
         if (status != RKS_OK)
             return status;
     } else {
@@ -178,6 +178,11 @@ rks_status rks_builder_commit(rks_builder *builder, rks_status status, rks_build
         report->struct_size = room;
     }
     return status;
+}
+
+uint32_t rks_builder_columns(const rks_builder *builder)
+{
+    return rks_schema_columns(builder->schema);
 }
 
 void rks_builder_describe_keys(rks_builder *builder, rks_describe_key_fn describe)

@@ -13,6 +13,7 @@
  * in this machine's own layout: the ranks have agreed on library version before. */
 #include "store/commit.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -131,35 +132,137 @@ static int by_number(const void *a, const void *b)
     return left->shard < right->shard ? -1 : left->shard > right->shard;
 }
 
-/* By number, each once: a unit that two parts hold (a disk that was away during a resume) counts
- * where it was found first. Parts that no unit is left in are taken off the list. */
-static void settle_units(rks_dataset *dataset)
+/* Equal units that lie in several parts (a disk was away during a resume) must hold the same. */
+static rks_status count_repeated(const rks_dataset *dataset, size_t *repeated, rks_error *err)
 {
-    if (dataset->unit_count == 0)
-        return;
-    qsort(dataset->units, dataset->unit_count, sizeof(*dataset->units), by_number);
-    size_t kept = 0;
-    for (size_t i = 0; i < dataset->unit_count; i++) {
-        rks_dataset_unit *unit = &dataset->units[i];
-        if (kept > 0 && dataset->units[kept - 1].summary.unit == unit->summary.unit)
-            rks_free((char *)(uintptr_t)unit->key_name);
-        else
-            dataset->units[kept++] = *unit;
-    }
-    dataset->unit_count = kept;
-    size_t shards = 0;
-    for (size_t shard = 0; shard < dataset->shard_count; shard++) {
-        bool used = false;
-        for (size_t i = 0; i < kept && !used; i++)
-            used = dataset->units[i].shard == shard;
-        if (!used)
+    for (size_t i = 1; i < dataset->unit_count; i++) {
+        const rks_dataset_unit *one = &dataset->units[i - 1], *other = &dataset->units[i];
+        if (one->summary.unit != other->summary.unit)
             continue;
-        for (size_t i = 0; i < kept; i++)
-            if (dataset->units[i].shard == shard)
-                dataset->units[i].shard = (uint32_t)shards;
+        (*repeated)++;
+        if (!rks_digest_equal(one->summary.digest, other->summary.digest))
+            return rks_fail(err, RKS_ERR_DATA, 0,
+                            "unit %" PRIu64 " was added twice with different contents: it lies in "
+                            "%s and in %s",
+                            one->summary.unit, dataset->shards[one->shard].name,
+                            dataset->shards[other->shard].name);
+    }
+    return RKS_OK;
+}
+
+/* Is unit `i` in another part too, of those kept? Equal units lie side by side. */
+static bool is_elsewhere(const rks_dataset *dataset, const bool *kept, size_t i)
+{
+    const rks_dataset_unit *units = dataset->units;
+    size_t first = i, end = i + 1;
+    while (first > 0 && units[first - 1].summary.unit == units[i].summary.unit)
+        first--;
+    while (end < dataset->unit_count && units[end].summary.unit == units[i].summary.unit)
+        end++;
+    for (size_t k = first; k < end; k++)
+        if (units[k].shard != units[i].shard && kept[units[k].shard])
+            return true;
+    return false;
+}
+
+/* Parts whose units all lie in other parts too are left out, the last first. */
+static void choose_parts(const rks_dataset *dataset, bool *kept)
+{
+    for (size_t shard = dataset->shard_count; shard-- > 0;) {
+        bool needed = false;
+        for (size_t i = 0; i < dataset->unit_count && !needed; i++)
+            needed = dataset->units[i].shard == shard && !is_elsewhere(dataset, kept, i);
+        kept[shard] = needed;
+    }
+}
+
+static void leave_out(rks_dataset *dataset, uint32_t *holders, const bool *kept, uint32_t *place)
+{
+    size_t units = 0, shards = 0;
+    for (size_t shard = 0; shard < dataset->shard_count; shard++) {
+        place[shard] = (uint32_t)shards;
+        if (!kept[shard])
+            continue;
+        holders[shards] = holders[shard];
         dataset->shards[shards++] = dataset->shards[shard];
     }
     dataset->shard_count = shards;
+    for (size_t i = 0; i < dataset->unit_count; i++) {
+        rks_dataset_unit *unit = &dataset->units[i];
+        if (!kept[unit->shard]) {
+            rks_free((char *)(uintptr_t)unit->key_name);
+            continue;
+        }
+        unit->shard = place[unit->shard];
+        dataset->units[units++] = *unit;
+    }
+    dataset->unit_count = units;
+}
+
+/* By number, each once. A part counts whole or not at all. */
+static rks_status settle_units(rks_dataset *dataset, uint32_t *holders, rks_error *err)
+{
+    size_t repeated = 0;
+    if (dataset->unit_count == 0)
+        return RKS_OK;
+    qsort(dataset->units, dataset->unit_count, sizeof(*dataset->units), by_number);
+    rks_status status = count_repeated(dataset, &repeated, err);
+    if (status != RKS_OK || repeated == 0)
+        return status;
+    bool *kept = rks_alloc(dataset->shard_count, sizeof(*kept), err);
+    uint32_t *place = rks_alloc(dataset->shard_count, sizeof(*place), err);
+    status = kept == NULL || place == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    if (status == RKS_OK) {
+        memset(kept, true, dataset->shard_count * sizeof(*kept));
+        choose_parts(dataset, kept);
+        leave_out(dataset, holders, kept, place);
+    }
+    rks_free(kept);
+    rks_free(place);
+    for (size_t i = 1; status == RKS_OK && i < dataset->unit_count; i++)
+        if (dataset->units[i - 1].summary.unit == dataset->units[i].summary.unit)
+            status = rks_fail(err, RKS_ERR_STATE, 0,
+                              "unit %" PRIu64 " lies in %s and in %s, beside units that only they "
+                              "hold: remove one of these parts and run the build again",
+                              dataset->units[i].summary.unit,
+                              dataset->shards[dataset->units[i - 1].shard].name,
+                              dataset->shards[dataset->units[i].shard].name);
+    return status;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const rks_dataset_unit *left = *(const rks_dataset_unit *const *)a;
+    const rks_dataset_unit *right = *(const rks_dataset_unit *const *)b;
+    int order = strcmp(left->key_name, right->key_name);
+    uint64_t one = left->summary.first_source_row, other = right->summary.first_source_row;
+    return order != 0 ? order : one < other ? -1 : one > other;
+}
+
+/* Derived keys are equal where two units have one name and share rows. */
+static rks_status check_names(const rks_dataset *dataset, rks_error *err)
+{
+    size_t count = dataset->unit_count;
+    if (!dataset->derived_keys || count == 0)
+        return RKS_OK;
+    const rks_dataset_unit **units = rks_alloc(count, sizeof(*units), err);
+    if (units == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < count; i++)
+        units[i] = &dataset->units[i];
+    qsort(units, count, sizeof(*units), by_name);
+    rks_status status = RKS_OK;
+    for (size_t i = 1; status == RKS_OK && i < count; i++) {
+        const rks_unit_summary *one = &units[i - 1]->summary, *other = &units[i]->summary;
+        if (strcmp(units[i - 1]->key_name, units[i]->key_name) == 0 && other->seen > 0 &&
+            other->first_source_row - one->first_source_row < one->seen)
+            status = rks_fail(err, RKS_ERR_DATA, 0,
+                              "units %" PRIu64 " and %" PRIu64
+                              " have the same name, \"%.60s\", and so the same keys",
+                              one->unit, other->unit, units[i]->key_name);
+    }
+    rks_free(units);
+    return status;
 }
 
 static rks_status copy_index_names(rks_dataset *dataset, const rks_shard_options *options,
@@ -177,8 +280,20 @@ static rks_status copy_index_names(rks_dataset *dataset, const rks_shard_options
     return RKS_OK;
 }
 
-static rks_status make_dataset(const rks_parts *parts, const uint8_t *all, uint64_t size,
-                               rks_dataset **dataset, rks_error *err)
+/* (*holders)[s]: the rank that brings shard s. Grows with the list of shards. */
+static rks_status take_held_part(rks_dataset *dataset, uint32_t rank, uint32_t **holders,
+                                 const uint8_t **at, const uint8_t *end, rks_error *err)
+{
+    uint32_t *grown = rks_realloc(*holders, dataset->shard_count + 1, sizeof(*grown), err);
+    if (grown == NULL)
+        return RKS_ERR_MEMORY;
+    *holders = grown;
+    grown[dataset->shard_count] = rank;
+    return take_part(dataset, at, end, err);
+}
+
+static rks_status make_dataset(const rks_parts *parts, const uint8_t *all, const uint64_t *offsets,
+                               rks_dataset **dataset, uint32_t **holders, rks_error *err)
 {
     const rks_shard_options *options = &parts->options.shard;
     rks_dataset *made = rks_alloc(1, sizeof(*made), err);
@@ -194,14 +309,19 @@ static rks_status make_dataset(const rks_parts *parts, const uint8_t *all, uint6
         made->build_options = rks_strdup(asked == NULL ? "{}" : asked, err);
         status = made->build_options == NULL ? RKS_ERR_MEMORY : RKS_OK;
     }
-    const uint8_t *at = all;
-    while (status == RKS_OK && at < all + size)
-        status = take_part(made, &at, all + size, err);
+    for (uint32_t rank = 0; rank < rks_group_size(parts->group); rank++) {
+        const uint8_t *at = all + offsets[rank], *end = all + offsets[rank + 1];
+        while (status == RKS_OK && at < end)
+            status = take_held_part(made, rank, holders, &at, end, err);
+    }
+    if (status == RKS_OK)
+        status = settle_units(made, *holders, err);
+    if (status == RKS_OK)
+        status = check_names(made, err);
     if (status != RKS_OK) {
         rks_dataset_free(made);
         return status;
     }
-    settle_units(made);
     for (size_t i = 0; i < made->unit_count; i++)
         made->count += made->units[i].summary.samples;
     made->id = rks_dataset_fold(made->units, made->unit_count, made->schema);
@@ -209,7 +329,8 @@ static rks_status make_dataset(const rks_parts *parts, const uint8_t *all, uint6
     return RKS_OK;
 }
 
-static rks_status collect(rks_parts *parts, rks_dataset **dataset, rks_error *err)
+static rks_status collect(rks_parts *parts, rks_dataset **dataset, uint32_t **holders,
+                          rks_error *err)
 {
     rks_buffer mine = {0};
     uint8_t *all = NULL;
@@ -220,7 +341,7 @@ static rks_status collect(rks_parts *parts, rks_dataset **dataset, rks_error *er
     status = rks_group_allgather(parts->group, "build: collecting parts", status, mine.data,
                                  mine.size, &all, &offsets, err);
     if (status == RKS_OK)
-        status = make_dataset(parts, all, offsets[rks_group_size(parts->group)], dataset, err);
+        status = make_dataset(parts, all, offsets, dataset, holders, err);
     status = rks_group_agree(parts->group, "build: dataset made", status, err);
     rks_buffer_free(&mine);
     rks_free(all);
@@ -247,16 +368,17 @@ rks_status rks_parts_commit(rks_parts *parts, rks_status status, rks_build_repor
                             rks_error *err)
 {
     rks_dataset *dataset = NULL;
+    uint32_t *holders = NULL;
     status = rks_group_agree(parts->group, "build: samples", status, err);
     if (status != RKS_OK)
         return status;
     status = rks_parts_seal_writer(parts, err);
     status = rks_group_agree(parts->group, "build: seal", status, err);
     if (status == RKS_OK)
-        status = collect(parts, &dataset, err);
+        status = collect(parts, &dataset, &holders, err);
     if (status == RKS_OK && !dataset->derived_keys)
-        status = rks_commit_check_keys(parts->group, parts->directory, dataset, parts->describe_key,
-                                       err);
+        status = rks_commit_check_keys(parts->group, parts->directory, dataset, holders,
+                                       parts->describe_key, err);
     if (status == RKS_OK) {
         rks_status written =
             parts->writes ? rks_dataset_commit(parts->directory, dataset, err) : RKS_OK;
@@ -267,5 +389,6 @@ rks_status rks_parts_commit(rks_parts *parts, rks_status status, rks_build_repor
     if (status == RKS_OK && report != NULL)
         fill_report(parts, dataset, report);
     rks_dataset_free(dataset);
+    rks_free(holders);
     return status;
 }

@@ -9,8 +9,10 @@
 #include "store/build.h"
 
 /* COLLECTIVE. Opens the not yet committed dataset as a store and looks for equal keys: equal hashes
- * are compared by full key at their owners. RKS_ERR_DATA shows the key and names both ranks. */
-rks_status rks_commit_check_keys(rks_group *group, const char *directory, rks_dataset *dataset,
+ * are compared by full key at their owners. RKS_ERR_DATA shows the key and names both ranks:
+ * holders[s] is the rank that brought dataset->shards[s]. */
+rks_status rks_commit_check_keys(rks_group *group, const char *directory,
+                                 const rks_dataset *dataset, const uint32_t *holders,
                                  rks_describe_key_fn describe, rks_error *err);
 
 #endif

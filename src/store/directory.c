@@ -78,20 +78,22 @@ static bool is_first(const rks_group *group, const uint8_t *all, const place *mi
     return true;
 }
 
-static rks_status held_by_another(const char *path, uint64_t job, bool *ours, rks_error *err)
+/* Good where a rank of this job, on another node, holds the lock: it writes for us. */
+static rks_status look_at_holder(const char *directory, uint64_t job, rks_error *err)
 {
     char *text = NULL;
     size_t size = 0;
     unsigned long long holder = 0;
-    rks_status status = rks_file_load(path, 4096, &text, &size, err);
-    if (status != RKS_OK)
-        return status;
     char who[256] = "another process";
-    if (sscanf(text, "job %llx\n%255[^\n]", &holder, who) >= 1 && holder == job)
-        *ours = true;
-    else
+    char *path = rks_format(err, "%s/build.lock", directory);
+    if (path == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = rks_file_load(path, 4096, &text, &size, err);
+    if (status == RKS_OK &&
+        (sscanf(text, "job %llx\n%255[^\n]", &holder, who) < 1 || holder != job))
         status = rks_fail(err, RKS_ERR_STATE, 0, "%s: another build runs here (%s)", path, who);
     rks_free(text);
+    rks_free(path);
     return status;
 }
 
@@ -113,8 +115,9 @@ static bool is_current(const char *path, int fd)
            named.st_dev == held.st_dev;
 }
 
+/* *lock stays NULL where another has it. */
 static rks_status take(rks_group *group, const char *directory, uint64_t job,
-                       rks_directory_lock **lock, bool *writes, rks_error *err)
+                       rks_directory_lock **lock, rks_error *err)
 {
     rks_directory_lock *taken = rks_alloc(1, sizeof(*taken), err);
     if (taken == NULL)
@@ -128,11 +131,8 @@ static rks_status take(rks_group *group, const char *directory, uint64_t job,
     status = open_lock(taken->path, &taken->fd, err);
     if (status != RKS_OK)
         goto out;
-    if (flock(taken->fd, LOCK_EX | LOCK_NB) != 0) {
-        bool ours = false;
-        status = held_by_another(taken->path, job, &ours, err);
-        goto out; /* a rank of this job on another node holds it: it writes for us */
-    }
+    if (flock(taken->fd, LOCK_EX | LOCK_NB) != 0)
+        goto out;
     if (!is_current(taken->path, taken->fd)) {
         status = rks_fail(err, RKS_ERR_STATE, 0, "%s: another build has just ended here; run again",
                           taken->path);
@@ -146,7 +146,6 @@ static rks_status take(rks_group *group, const char *directory, uint64_t job,
         goto out;
     }
     *lock = taken;
-    *writes = true;
     return RKS_OK;
 out:
     if (taken->fd >= 0)
@@ -162,6 +161,7 @@ rks_status rks_directory_lock_take(rks_group *group, const char *directory,
     place mine = {.node = rks_group_node(group)};
     rks_directory_lock *taken = NULL;
     bool first = false;
+    uint64_t job = 0;
     uint8_t *all = NULL;
     uint64_t *offsets = NULL;
     struct stat info;
@@ -175,20 +175,29 @@ rks_status rks_directory_lock_take(rks_group *group, const char *directory,
     }
     status = rks_group_allgather(group, "build: directory", status, &mine, sizeof(mine), &all,
                                  &offsets, err);
-    if (status == RKS_OK && is_first(group, all, &mine)) {
+    if (status == RKS_OK) {
         place root;
         memcpy(&root, all, sizeof(root));
-        status = take(group, directory, root.job, &taken, &first, err);
+        job = root.job;
+        first = is_first(group, all, &mine);
+        if (first)
+            status = take(group, directory, job, &taken, err);
     }
     rks_free(all);
     rks_free(offsets);
+    /* Who has a lock has written its name into it before anybody looks. */
     status = rks_group_agree(group, "build: lock", status, err);
+    if (status == RKS_OK) {
+        if (first && taken == NULL)
+            status = look_at_holder(directory, job, err);
+        status = rks_group_agree(group, "build: locked", status, err);
+    }
     if (status != RKS_OK) {
         rks_directory_lock_release(taken);
         return status;
     }
     *lock = taken;
-    *writes = first;
+    *writes = taken != NULL;
     return RKS_OK;
 }
 

@@ -11,14 +11,34 @@
 #include "store/commit.h"
 #include "store/store.h"
 
+enum { SHOWN_MAX = 64 };
+
 typedef struct comparison {
     rks_store *store;
+    const rks_dataset *dataset; /* as committed: its shards are in another order */
+    const uint32_t *holders;
     rks_describe_key_fn describe;
 } comparison;
 
+/* Short: the ranks' numbers come behind it, and an error has one line. */
 static void describe_text(const void *key, size_t size, char *text, size_t room)
 {
-    snprintf(text, room, "key '%.*s'", (int)size, (const char *)key);
+    bool all = size <= SHOWN_MAX;
+    snprintf(text, room, "key '%.*s%s'", all ? (int)size : SHOWN_MAX, (const char *)key,
+             all ? "" : "...");
+}
+
+/* The rank that wrote the sample, or took over the part with it. In a directory that ranks share
+ * any of them may serve it. */
+static uint32_t holder_of(const comparison *c, uint64_t id)
+{
+    uint32_t shard;
+    uint64_t row;
+    size_t at = 0;
+    rks_index_locate(c->store->index, id, &shard, &row);
+    while (!rks_digest_equal(c->dataset->shards[at].id, c->store->dataset->shards[shard].id))
+        at++; /* it is there: the store's dataset is a copy */
+    return c->holders[at];
 }
 
 static rks_status compare_pair(void *user, uint64_t a, uint64_t b, rks_error *err)
@@ -37,13 +57,13 @@ static rks_status compare_pair(void *user, uint64_t a, uint64_t b, rks_error *er
     char shown[RKS_KEY_MAX + 64];
     (c->describe == NULL ? describe_text : c->describe)(first, first_size, shown, sizeof(shown));
     return rks_fail(err, RKS_ERR_DATA, 0,
-                    "%s is there twice: from rank %lld (sample %" PRIu64
-                    ") and from rank %lld (sample %" PRIu64 ")",
-                    shown, (long long)rks_store_owner(store, a), a,
-                    (long long)rks_store_owner(store, b), b);
+                    "%s is there twice: from rank %" PRIu32 " (sample %" PRIu64
+                    ") and from rank %" PRIu32 " (sample %" PRIu64 ")",
+                    shown, holder_of(c, a), a, holder_of(c, b), b);
 }
 
-rks_status rks_commit_check_keys(rks_group *group, const char *directory, rks_dataset *dataset,
+rks_status rks_commit_check_keys(rks_group *group, const char *directory,
+                                 const rks_dataset *dataset, const uint32_t *holders,
                                  rks_describe_key_fn describe, rks_error *err)
 {
     rks_store *store = NULL;
@@ -64,7 +84,7 @@ rks_status rks_commit_check_keys(rks_group *group, const char *directory, rks_da
     status = rks_store_open_dataset(group, directory, copy, &options, &store, err);
     if (status != RKS_OK)
         return status;
-    comparison c = {store, describe};
+    comparison c = {store, dataset, holders, describe};
     status = rks_index_equal_hashes(store->index, rks_group_rank(group), rks_group_size(group),
                                     compare_pair, &c, err);
     status = rks_group_agree(group, "build: equal keys", status, err);

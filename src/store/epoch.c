@@ -48,20 +48,27 @@ static rks_status next_list(void *user, rks_prefetch_list *list, rks_error *err)
     return RKS_OK;
 }
 
+/* The plan is asked again: since the list was made it may have been at another epoch, and the
+ * list's own ids are gone. */
 static rks_status start(void *user, const rks_prefetch_list *list, rks_fetch **fetch,
                         rks_error *err)
 {
     rks_epoch *e = user;
-    if (list->count > e->room) {
-        uint64_t *ids = rks_realloc(e->ids, list->count, sizeof(*ids), err);
+    const uint32_t *batch = NULL;
+    size_t count = 0;
+    rks_status status = rks_plan_batch(e->plan, e->epoch, list->tag, e->rank, &batch, &count, err);
+    if (status != RKS_OK)
+        return status;
+    if (count > e->room) {
+        uint64_t *ids = rks_realloc(e->ids, count, sizeof(*ids), err);
         if (ids == NULL)
             return RKS_ERR_MEMORY;
         e->ids = ids;
-        e->room = list->count;
+        e->room = count;
     }
-    for (size_t i = 0; i < list->count; i++)
-        e->ids[i] = list->ids[i];
-    return rks_store_fetch_start(e->store, e->ids, list->count, fetch, err);
+    for (size_t i = 0; i < count; i++)
+        e->ids[i] = batch[i];
+    return rks_store_fetch_start(e->store, e->ids, count, fetch, err);
 }
 
 static rks_status prepare(rks_epoch *e, const rks_epoch_options *options, rks_error *err)

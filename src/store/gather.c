@@ -7,7 +7,9 @@
  *
  * so that keys sort by (name, index). The destination takes in all keys through the exchange, sorts
  * them, and fetches the samples in that order a window at a time: its memory is the keys and two
- * windows. */
+ * windows. A key travels as
+ *
+ *   u16 size of the key, u64 bytes of the result, key */
 #include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -21,23 +23,25 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "exchange/exchange.h"
+#include "shard/utf8.h"
 #include "store/build.h"
 #include "store/directory.h"
 #include "store/store.h"
 
-enum { NAME_MAX_SIZE = 500, WINDOW_BYTES = 8 << 20, WINDOW_ITEMS = 1024 };
+enum { NAME_MAX_SIZE = 500, WINDOW_BYTES = 8 << 20, WINDOW_ITEMS = 1024, HEAD = 10, SHOWN = 64 };
 
 struct rks_gather {
     rks_group *group;
     rks_builder *builder;
     char *directory;
-    rks_buffer keys; /* of this rank: u16 size, key; in the order of adding, which is row order */
-    uint64_t added;
+    rks_buffer keys; /* of this rank: records in the order of adding, which is row order */
+    uint32_t columns;
 };
 
 /* A result on the destination. */
 typedef struct entry {
     const uint8_t *key;
+    uint64_t bytes;
     uint32_t key_size;
     uint32_t id;
 } entry;
@@ -59,7 +63,9 @@ static void describe_key(const void *key, size_t size, char *text, size_t room)
         return;
     }
     split_key(key, size, &name_size, &index);
-    snprintf(text, room, "result ('%.*s', %" PRIu64 ")", name_size, (const char *)key, index);
+    bool all = name_size <= SHOWN;
+    snprintf(text, room, "result ('%.*s%s', %" PRIu64 ")", all ? name_size : SHOWN,
+             (const char *)key, all ? "" : "...", index);
 }
 
 static rks_status make_directory(rks_gather *gather, const char *directory, rks_error *err)
@@ -105,6 +111,7 @@ rks_status rks_gather_open(rks_group *group, const char *schema, const char *dir
     if (status == RKS_OK)
         status = rks_builder_open(group, opened->directory, &options, &opened->builder, err);
     if (status == RKS_OK) {
+        opened->columns = rks_builder_columns(opened->builder);
         char name[32];
         snprintf(name, sizeof(name), "rank %u", rks_group_rank(group));
         rks_builder_describe_keys(opened->builder, describe_key);
@@ -130,18 +137,22 @@ rks_status rks_gather_add(rks_gather *gather, const char *name, uint64_t index,
         if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f)
             return rks_fail(err, RKS_ERR_ARGUMENT, 0, "result '%s': control character in the name",
                             name);
-    uint8_t record[2 + NAME_MAX_SIZE + 9];
-    uint64_t big = htobe64(index);
+    if (!rks_utf8_valid(name, size, NULL))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a result's name is not UTF-8");
+    uint8_t record[HEAD + NAME_MAX_SIZE + 9];
+    uint64_t big = htobe64(index), bytes = 0;
+    for (uint32_t i = 0; i < gather->columns; i++)
+        bytes += values[i].size;
     rks_store_u16(record, (uint16_t)(size + 9));
-    memcpy(record + 2, name, size + 1);
-    memcpy(record + 2 + size + 1, &big, 8);
-    rks_status status = rks_buffer_reserve(&gather->keys, size + 11, err);
+    rks_store_u64(record + 2, bytes);
+    memcpy(record + HEAD, name, size + 1);
+    memcpy(record + HEAD + size + 1, &big, 8);
+    rks_status status = rks_buffer_reserve(&gather->keys, HEAD + size + 9, err);
     if (status == RKS_OK)
-        status = rks_builder_add(gather->builder, values, record + 2, size + 9, err);
+        status = rks_builder_add(gather->builder, values, record + HEAD, size + 9, err);
     if (status != RKS_OK)
         return status;
-    gather->added++;
-    return rks_buffer_add(&gather->keys, record, size + 11, err); /* room is there */
+    return rks_buffer_add(&gather->keys, record, HEAD + size + 9, err); /* room is there */
 }
 
 /* ---- keys to the destination ---------------------------------------------------------------- */
@@ -197,15 +208,15 @@ static rks_status list_entries(const rks_store *store, const rks_buffer *keys, u
         for (size_t at = 0; at < keys[rank].size; id++) {
             const uint8_t *record = keys[rank].data + at;
             size_t left = keys[rank].size - at;
-            uint16_t size = left < 2 ? 0 : rks_load_u16(record);
-            if (size < 10 || size > RKS_KEY_MAX || left < 2u + size || id >= count ||
-                rks_key_hash(record + 2, size) != rks_index_key_hashes(store->index)[id]) {
+            uint16_t size = left < HEAD ? 0 : rks_load_u16(record);
+            if (size < 10 || size > RKS_KEY_MAX || left < (size_t)HEAD + size || id >= count ||
+                rks_key_hash(record + HEAD, size) != rks_index_key_hashes(store->index)[id]) {
                 rks_free(list);
                 return rks_fail(err, RKS_ERR_PEER, 0, "rank %u sent a malformed list of names",
                                 rank);
             }
-            list[id] = (entry){record + 2, size, (uint32_t)id};
-            at += 2u + size;
+            list[id] = (entry){record + HEAD, rks_load_u64(record + 2), size, (uint32_t)id};
+            at += (size_t)HEAD + size;
         }
     }
     if (id != count) {
@@ -266,37 +277,34 @@ static rks_status deliver_batch(rks_store *store, rks_batch *batch, const entry 
     return status;
 }
 
-/* As many results as make about WINDOW_BYTES. */
-static size_t window_size(const rks_store *store)
-{
-    uint64_t bytes = 1;
-    for (size_t i = 0; i < store->dataset->unit_count; i++)
-        bytes += store->dataset->units[i].summary.bytes;
-    uint64_t each = bytes / (store->dataset->count + 1) + 64;
-    uint64_t items = WINDOW_BYTES / each;
-    return items < 1 ? 1 : items > WINDOW_ITEMS ? WINDOW_ITEMS : (size_t)items;
-}
-
+/* Starts the next window: results of about WINDOW_BYTES together, one at least. NULL at the end. */
 static rks_status start_window(rks_store *store, const entry *entries, uint64_t first,
-                               uint64_t count, uint64_t *ids, rks_fetch **fetch, rks_error *err)
+                               uint64_t *ids, rks_fetch **fetch, rks_error *err)
 {
-    for (uint64_t i = 0; i < count; i++)
-        ids[i] = entries[first + i].id;
-    return rks_store_fetch_start(store, ids, (size_t)count, fetch, err);
+    uint64_t count = rks_store_count(store), bytes = 0;
+    size_t items = 0;
+    while (first + items < count && items < WINDOW_ITEMS) {
+        const entry *next = &entries[first + items];
+        if (items > 0 && (bytes > WINDOW_BYTES || next->bytes > WINDOW_BYTES - bytes))
+            break;
+        bytes += next->bytes < WINDOW_BYTES ? next->bytes : WINDOW_BYTES;
+        ids[items++] = next->id;
+    }
+    return items == 0 ? RKS_OK : rks_store_fetch_start(store, ids, items, fetch, err);
 }
 
 /* One window is fetched while the one before it is handed out. */
 static rks_status deliver(rks_store *store, const entry *entries, rks_gather_fn receive, void *user,
                           rks_error *err)
 {
-    uint64_t count = rks_store_count(store), window = window_size(store), first = 0;
-    uint64_t *ids = rks_alloc((size_t)window, sizeof(*ids), err);
+    uint64_t first = 0;
+    uint64_t *ids = rks_alloc(WINDOW_ITEMS, sizeof(*ids), err);
     rks_value *values =
         rks_alloc(rks_schema_columns(rks_store_schema(store)), sizeof(*values), err);
     rks_fetch *next = NULL;
     rks_status status = ids == NULL || values == NULL ? RKS_ERR_MEMORY : RKS_OK;
-    if (status == RKS_OK && count > 0)
-        status = start_window(store, entries, 0, count < window ? count : window, ids, &next, err);
+    if (status == RKS_OK)
+        status = start_window(store, entries, 0, ids, &next, err);
     while (status == RKS_OK && next != NULL) {
         rks_batch *batch = NULL;
         rks_fetch *current = next;
@@ -304,10 +312,8 @@ static rks_status deliver(rks_store *store, const entry *entries, rks_gather_fn 
         status = rks_fetch_wait(current, &batch, err);
         if (status != RKS_OK)
             break;
-        uint64_t after = first + rks_batch_count(batch), left = count - after;
-        if (left > 0)
-            status =
-                start_window(store, entries, after, left < window ? left : window, ids, &next, err);
+        uint64_t after = first + rks_batch_count(batch);
+        status = start_window(store, entries, after, ids, &next, err);
         if (status == RKS_OK)
             status = deliver_batch(store, batch, entries + first, values, receive, user, err);
         rks_batch_free(batch);
@@ -338,6 +344,24 @@ static rks_status collect_keys(rks_gather *gather, uint32_t dst, rks_buffer *key
     return status;
 }
 
+/* COLLECTIVE. One destination, and memory for the keys. */
+static rks_status agree_destination(rks_group *group, uint32_t dst, const rks_buffer *keys,
+                                    rks_error *err)
+{
+    uint8_t *all = NULL;
+    uint64_t *offsets = NULL;
+    rks_status status =
+        rks_group_allgather(group, "gather: names", keys == NULL ? RKS_ERR_MEMORY : RKS_OK, &dst,
+                            sizeof(dst), &all, &offsets, err);
+    for (uint32_t rank = 1; status == RKS_OK && rank < rks_group_size(group); rank++)
+        if (memcmp(all, all + offsets[rank], sizeof(dst)) != 0)
+            status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "dst differs: rank 0 says %u, rank %u %u",
+                              rks_load_u32(all), rank, rks_load_u32(all + offsets[rank]));
+    rks_free(all);
+    rks_free(offsets);
+    return status;
+}
+
 static rks_status run(rks_gather *gather, rks_store *store, uint32_t dst, rks_gather_fn receive,
                       void *user, rks_gather_report *report, rks_error *err)
 {
@@ -345,8 +369,7 @@ static rks_status run(rks_gather *gather, rks_store *store, uint32_t dst, rks_ga
     bool mine = rks_group_rank(gather->group) == dst;
     entry *entries = NULL;
     rks_buffer *keys = rks_alloc(ranks, sizeof(*keys), err);
-    rks_status status = rks_group_agree(gather->group, "gather: names",
-                                        keys == NULL ? RKS_ERR_MEMORY : RKS_OK, err);
+    rks_status status = agree_destination(gather->group, dst, keys, err);
     if (status == RKS_OK)
         status = collect_keys(gather, dst, keys, err);
     if (status == RKS_OK && mine)
@@ -381,6 +404,7 @@ rks_status rks_gather_run(rks_gather *gather, rks_status status, uint32_t dst,
         status = run(gather, store, dst, receive, user, &made, err);
     }
     rks_store_close(store, 0);
+    remove_directory(gather);
     if (status == RKS_OK)
         status =
             rks_group_broadcast(gather->group, "gather: report", dst, &made, sizeof(made), err);

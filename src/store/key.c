@@ -80,6 +80,10 @@ rks_status rks_store_key(rks_store *store, uint64_t id, uint8_t key[RKS_KEY_MAX]
 {
     uint32_t shard;
     uint64_t row;
+    if (id >= store->dataset->count)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "sample %" PRIu64 " is out of range: the dataset has %" PRIu64, id,
+                        store->dataset->count);
     rks_index_locate(store->index, id, &shard, &row);
     rks_status status = store->shards[shard] != NULL
                             ? rks_shard_key(store->shards[shard], row, key, key_size, err)

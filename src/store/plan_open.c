@@ -4,11 +4,14 @@
  * so it is made once a store, by each node's leader, in memory that the ranks of the node share. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "plan/plan.h"
 #include "store/store.h"
 
@@ -70,6 +73,41 @@ static rks_status share_order(rks_store *store, uint64_t bytes, rks_error *err)
     return RKS_OK;
 }
 
+static const char *or_default(const char *name, const char *fallback)
+{
+    return name == NULL ? fallback : name;
+}
+
+/* COLLECTIVE. Ranks that plan differently would lose samples without a word. */
+static rks_status agree_options(rks_group *group, const rks_plan_options *options,
+                                rks_status status, rks_error *err)
+{
+    char text[512] = "";
+    uint8_t *all = NULL;
+    uint64_t *offsets = NULL;
+    int size =
+        snprintf(text, sizeof(text),
+                 "%.16s batch_size %u max_tokens %" PRIu64 " %.16s max_length %u %.16s "
+                 "%.16s %.16s batch_multiple %u no_shuffle %d world %u seed %" PRIu64,
+                 or_default(options->strategy, "bucket"), options->batch_size, options->max_tokens,
+                 or_default(options->cost, "padded"), options->max_length,
+                 or_default(options->too_long, "error"), or_default(options->tail, "split"),
+                 or_default(options->steps, "constant"), options->batch_multiple,
+                 options->no_shuffle, options->world, options->seed);
+    status = rks_group_allgather(group, "plan", status, text, (size_t)size, &all, &offsets, err);
+    for (uint32_t rank = 1; status == RKS_OK && rank < rks_group_size(group); rank++)
+        if (offsets[rank + 1] - offsets[rank] != offsets[1] ||
+            memcmp(all, all + offsets[rank], offsets[1]) != 0)
+            status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                              "the plan's options differ: rank 0 has %.*s, rank %u has %.*s",
+                              (int)offsets[1], (const char *)all, rank,
+                              (int)(offsets[rank + 1] - offsets[rank]),
+                              (const char *)all + offsets[rank]);
+    rks_free(all);
+    rks_free(offsets);
+    return status;
+}
+
 rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_plan **plan,
                          rks_error *err)
 {
@@ -82,8 +120,9 @@ rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_
                options->struct_size < sizeof(chosen) ? options->struct_size : sizeof(chosen));
     if (chosen.world == 0)
         chosen.world = rks_group_size(store->group);
+    chosen.struct_size = sizeof(chosen);
     rks_status status = rks_plan_order_bytes(rks_store_count(store), &chosen, &bytes, err);
-    status = rks_group_agree(store->group, "plan", status, err);
+    status = agree_options(store->group, &chosen, status, err);
     if (status == RKS_OK && bytes > 0 && store->order == NULL)
         status = share_order(store, bytes, err);
     if (status == RKS_OK)

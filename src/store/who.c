@@ -96,6 +96,9 @@ static rks_status tell(rks_store *store, rks_status status, rks_error *err)
     }
     status = rks_group_allgather(store->group, "open: who sees what", status, mine, size, &all,
                                  &offsets, err);
+    for (uint32_t rank = 0; status == RKS_OK && rank < ranks; rank++)
+        if (offsets[rank + 1] - offsets[rank] < 8 + shards + 1 || all[offsets[rank + 1] - 1] != 0)
+            status = rks_fail(err, RKS_ERR_PEER, 0, "rank %u told nothing of its shards", rank);
     if (status == RKS_OK) {
         uint64_t used = 0;
         for (uint32_t rank = 0; rank < ranks; rank++) {

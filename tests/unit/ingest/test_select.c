@@ -414,7 +414,7 @@ static void callbacks_decide_after_where(void **state)
     at.answer = 1;
     at.length = 99;
     rks_selector *selector = NULL;
-    const void *key;
+    const void *key = NULL;
     size_t key_size;
     assert_ok(rks_selector_create(schema, &options, &selector, &err), &err);
     assert_fails(RKS_ERR_DATA,
@@ -446,7 +446,7 @@ static void values_from_memory_may_have_any_size(void **state)
         rks_selector *selector = NULL;
         bool keep;
         uint32_t length = 77;
-        const void *key;
+        const void *key = NULL;
         size_t key_size;
         assert_ok(rks_selector_create(loose, &options, &selector, &err), &err);
         rks_status status =
@@ -464,7 +464,7 @@ static void values_from_memory_may_have_any_size(void **state)
     rks_selector *selector = NULL;
     bool keep;
     uint32_t length;
-    const void *key;
+    const void *key = NULL;
     size_t key_size;
     assert_ok(rks_selector_create(loose, &options, &selector, &err), &err);
     assert_fails(RKS_ERR_DATA,

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * world.h: ranks as threads, datasets that are built from memory, and samples of which all follows
+ * from their number. Unit u holds the samples u * UNIT_ROWS and on. */
+#ifndef RKS_TESTS_STORE_WORLD_H
+#define RKS_TESTS_STORE_WORLD_H
+
+#include "support/check.h"
+
+#include <dirent.h>
+#include <ftw.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "group/group.h"
+
+/* A rank's checks are plain: cmocka's assertions belong to the main thread. */
+#define EXPECT(condition)                                                                          \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "rank %u: %s:%d: %s\n", rank, __FILE__, __LINE__, #condition);         \
+            failures++;                                                                            \
+        }                                                                                          \
+    } while (0)
+#define EXPECT_OK(call, err)                                                                       \
+    do {                                                                                           \
+        rks_status status_ = (call);                                                               \
+        if (status_ != RKS_OK) {                                                                   \
+            fprintf(stderr, "rank %u: %s:%d: %s: %s\n", rank, __FILE__, __LINE__,                  \
+                    rks_status_name(status_), (err)->text);                                        \
+            failures++;                                                                            \
+        }                                                                                          \
+    } while (0)
+#define EXPECT_TEXT(err, part)                                                                     \
+    do {                                                                                           \
+        if (strstr((err).text, (part)) == NULL) {                                                  \
+            fprintf(stderr, "rank %u: %s:%d: \"%s\" does not contain \"%s\"\n", rank, __FILE__,    \
+                    __LINE__, (err).text, (part));                                                 \
+            failures++;                                                                            \
+        }                                                                                          \
+    } while (0)
+
+enum { UNIT_ROWS = 40, UNITS = 7, SAMPLES = UNIT_ROWS * UNITS, TEXT_MOST = 700 };
+
+static const char WORLD_SCHEMA[] = "id:int64,text:str,vec:float32[*]";
+static const char *const WORLD_INDEX[] = {"id"};
+
+/* ---- directories ------------------------------------------------------------------------- */
+
+static inline int world_remove_one(const char *path, const struct stat *info, int kind,
+                                   struct FTW *at)
+{
+    (void)info;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
+static inline void world_directory(char directory[64])
+{
+    strcpy(directory, "/tmp/rks-store-XXXXXX");
+    assert_non_null(mkdtemp(directory));
+}
+
+static inline void world_remove(const char *directory)
+{
+    nftw(directory, world_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* How many files of the directory end so. */
+static inline size_t world_files(const char *directory, const char *ending)
+{
+    size_t count = 0, size = strlen(ending);
+    DIR *stream = opendir(directory);
+    for (struct dirent *entry; stream != NULL && (entry = readdir(stream)) != NULL;) {
+        size_t length = strlen(entry->d_name);
+        count += entry->d_name[0] != '.' && length >= size &&
+                 strcmp(entry->d_name + length - size, ending) == 0;
+    }
+    if (stream != NULL)
+        closedir(stream);
+    return count;
+}
+
+static inline size_t world_descriptors(void)
+{
+    return world_files("/proc/self/fd", "");
+}
+
+/* ---- ranks ------------------------------------------------------------------------------- */
+
+static inline rks_status world_group(const rks_bootstrap *bootstrap, bool own_nodes,
+                                     rks_group **group, rks_error *err)
+{
+    rks_group_options options;
+    char node[16];
+    rks_group_options_default(&options);
+    options.bootstrap = bootstrap;
+    options.silence_ms = 5000;
+    snprintf(node, sizeof(node), "n%u", bootstrap->rank);
+    if (own_nodes)
+        options.node = node;
+    return rks_group_open(&options, group, err);
+}
+
+/* Runs the body on `ranks` threads; its failures are its answer. */
+static inline void world_run(uint32_t ranks, rks_rank_fn body, void *user)
+{
+    rks_error err = {0};
+    int code = -1;
+    alarm(100);
+    assert_ok(rks_launch_threads(ranks, body, user, &code, &err), &err);
+    assert_int_equal(code, 0);
+    assert_int_equal(rks_memory_in_use(), 0);
+    alarm(0);
+}
+
+/* ---- samples ------------------------------------------------------------------------------ */
+
+typedef struct world_sample {
+    int64_t id;
+    char text[TEXT_MOST];
+    float vec[8];
+    char key[32];
+    rks_value values[3];
+} world_sample;
+
+static inline uint32_t world_text_size(uint64_t number)
+{
+    return (uint32_t)(number * 31 % 83 + (number % 50 == 3 ? 600 : 0));
+}
+
+static inline void world_make(uint64_t number, world_sample *sample)
+{
+    uint32_t size = world_text_size(number);
+    sample->id = (int64_t)number;
+    for (uint32_t i = 0; i < size; i++)
+        sample->text[i] = (char)('a' + (number + i) % 26);
+    for (uint32_t i = 0; i < number % 6; i++)
+        sample->vec[i] = (float)(number + i);
+    snprintf(sample->key, sizeof(sample->key), "key %05llu", (unsigned long long)number);
+    memset(sample->values, 0, sizeof(sample->values));
+    sample->values[0] = (rks_value){.data = &sample->id, .size = 8};
+    sample->values[1] = (rks_value){.data = sample->text, .size = size};
+    sample->values[2] = (rks_value){.data = sample->vec, .size = number % 6 * 4};
+}
+
+/* Is sample i of the batch the one of this number? */
+static inline bool world_is(rks_batch *batch, size_t i, uint64_t number)
+{
+    world_sample sample;
+    world_make(number, &sample);
+    for (uint32_t column = 0; column < 3; column++) {
+        rks_value value;
+        if (rks_batch_value(batch, i, column, &value, NULL) != RKS_OK ||
+            value.size != sample.values[column].size ||
+            (value.size > 0 && memcmp(value.data, sample.values[column].data, value.size) != 0))
+            return false;
+    }
+    return rks_batch_length(batch, i) == world_text_size(number);
+}
+
+/* ---- builds ------------------------------------------------------------------------------- */
+
+static inline void world_build_options(rks_build_options *options)
+{
+    rks_build_options_default(options);
+    options->schema = WORLD_SCHEMA;
+    options->index = WORLD_INDEX;
+    options->index_count = 1;
+    options->own_keys = true;
+    options->block_size = 64 << 10;
+}
+
+static inline rks_status world_add_unit(rks_builder *builder, bool own_keys, uint64_t unit,
+                                        rks_error *err)
+{
+    world_sample sample;
+    char name[32];
+    bool skip = false;
+    snprintf(name, sizeof(name), "part %llu", (unsigned long long)unit);
+    rks_status status = rks_builder_unit(builder, unit, name, &skip, err);
+    for (uint64_t row = 0; status == RKS_OK && !skip && row < UNIT_ROWS; row++) {
+        world_make(unit * UNIT_ROWS + row, &sample);
+        status = rks_builder_add(builder, sample.values, own_keys ? sample.key : NULL,
+                                 own_keys ? strlen(sample.key) : 0, err);
+    }
+    return status;
+}
+
+/* All UNITS units, dealt over the ranks. */
+static inline rks_status world_build(rks_group *group, const char *directory,
+                                     const rks_build_options *options, rks_build_report *report,
+                                     rks_error *err)
+{
+    rks_builder *builder = NULL;
+    rks_status status = rks_builder_open(group, directory, options, &builder, err);
+    if (status != RKS_OK)
+        return status;
+    for (uint64_t unit = 0; status == RKS_OK && unit < UNITS; unit++)
+        if (unit % rks_group_size(group) == rks_group_rank(group))
+            status = world_add_unit(builder, options->own_keys, unit, err);
+    status = rks_builder_commit(builder, status, report, err);
+    rks_builder_close(builder);
+    return status;
+}
+
+typedef struct world_job {
+    const char *directory;
+    bool own_nodes;
+    rks_build_options options;
+    rks_build_report report; /* rank 0's */
+} world_job;
+
+static inline int world_build_rank(const rks_bootstrap *bootstrap, void *user)
+{
+    world_job *job = user;
+    uint32_t rank = bootstrap->rank;
+    int failures = 0;
+    rks_error err = {0};
+    rks_group *group = NULL;
+    rks_build_report report = {.struct_size = sizeof(report)};
+    EXPECT_OK(world_group(bootstrap, job->own_nodes, &group, &err), &err);
+    if (group == NULL)
+        return 1;
+    EXPECT_OK(world_build(group, job->directory, &job->options, &report, &err), &err);
+    if (rank == 0)
+        job->report = report;
+    rks_group_close(group);
+    return failures;
+}
+
+/* The dataset of all SAMPLES samples, built by `ranks` ranks. */
+static inline rks_build_report world_dataset(const char *directory, uint32_t ranks, bool own_nodes)
+{
+    world_job job = {.directory = directory, .own_nodes = own_nodes};
+    world_build_options(&job.options);
+    world_run(ranks, world_build_rank, &job);
+    return job.report;
+}
+
+#endif
