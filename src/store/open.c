@@ -30,7 +30,8 @@ static rks_store *open_stores; /* guarded by list_mutex */
 
 enum rks_service rks_store_service(const rks_store *store, enum rks_service kind)
 {
-    return (enum rks_service)(RKS_SERVICE_SLOTS + 3 * store->slot + (kind - RKS_SERVICE_FETCH));
+    uint32_t place = kind == RKS_SERVICE_FETCH ? 0 : kind == RKS_SERVICE_KEYS ? 1 : 2;
+    return (enum rks_service)(RKS_SERVICE_SLOTS + 3 * store->slot + place);
 }
 
 uint64_t rks_store_slots_used(const rks_group *group)
@@ -336,6 +337,29 @@ static rks_status load_dataset(rks_group *group, const char *directory, rks_data
     return RKS_OK;
 }
 
+/* COLLECTIVE. Ranks that exchange in different ways would wait for each other. */
+static rks_status agree_exchange(rks_group *group, const char *name, rks_status status,
+                                 rks_error *err)
+{
+    uint8_t *all = NULL;
+    uint64_t *offsets = NULL;
+    if (name == NULL)
+        name = "auto";
+    status = rks_group_allgather(group, "open: options", status, name, strlen(name), &all, &offsets,
+                                 err);
+    for (uint32_t rank = 1; status == RKS_OK && rank < rks_group_size(group); rank++) {
+        uint64_t size = offsets[rank + 1] - offsets[rank];
+        if (size != offsets[1] || memcmp(all, all + offsets[rank], size) != 0)
+            status =
+                rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                         "exchange differs: rank 0 has %.*s, rank %u has %.*s", (int)offsets[1],
+                         (const char *)all, rank, (int)size, (const char *)all + offsets[rank]);
+    }
+    rks_free(all);
+    rks_free(offsets);
+    return status;
+}
+
 rks_status rks_store_open(rks_group *group, const char *directory, const rks_store_options *options,
                           rks_store **store, rks_error *err)
 {
@@ -349,7 +373,7 @@ rks_status rks_store_open(rks_group *group, const char *directory, const rks_sto
     char *expanded = NULL;
     rks_dataset *dataset = NULL;
     rks_status status = rks_directory_expand(group, directory, &expanded, err);
-    status = rks_group_agree(group, "open: directory", status, err);
+    status = agree_exchange(group, chosen.exchange, status, err);
     if (status == RKS_OK)
         status = load_dataset(group, expanded, &dataset, err);
     if (status == RKS_OK)

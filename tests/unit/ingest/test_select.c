@@ -259,8 +259,8 @@ static void a_length_with_nothing_variable_is_one(void **state)
     rks_value value = {.data = &number, .size = sizeof(number)};
     bool keep = false;
     uint32_t length = 0;
-    const void *key = &number;
-    size_t key_size = 9;
+    const void *key = NULL;
+    size_t key_size = 0;
     assert_ok(rks_schema_parse("x:float32", &plain, &err), &err);
     assert_ok(rks_selector_create(plain, &options, &selector, &err), &err);
     assert_true(rks_selector_derived_keys(selector));
@@ -268,6 +268,12 @@ static void a_length_with_nothing_variable_is_one(void **state)
     assert_int_equal(length, 1);
     assert_null(key);
     assert_int_equal(key_size, 0);
+    /* A key of the caller's own stays. */
+    key = &number;
+    key_size = 4;
+    assert_ok(rks_selector_apply(selector, &value, &keep, &length, &key, &key_size, &err), &err);
+    assert_ptr_equal(key, &number);
+    assert_int_equal(key_size, 4);
     rks_selector_free(selector);
     rks_schema_free(plain);
 }
