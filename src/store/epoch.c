@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "fetch/prefetch.h"
@@ -18,7 +19,8 @@ struct rks_epoch {
     uint64_t steps;
     uint32_t rank;
     rks_prefetch *prefetch;
-    uint64_t *ids; /* room for one list as 64-bit ids */
+    uint64_t asked_ms; /* when the interrupt was last asked for */
+    uint64_t *ids;     /* room for one list as 64-bit ids */
     size_t room;
 };
 
@@ -121,6 +123,14 @@ rks_status rks_epoch_open(rks_store *store, rks_plan *plan, const rks_epoch_opti
 
 rks_status rks_epoch_next(rks_epoch *epoch, rks_batch **batch, uint64_t *step, rks_error *err)
 {
+    /* Where batches are always ready nothing waits, and nothing would ask for an interrupt. */
+    uint64_t now = rks_now_ms();
+    if (now - epoch->asked_ms >= RKS_WAIT_SLICE_MS / 2) {
+        epoch->asked_ms = now;
+        rks_status status = rks_check_interrupt(err);
+        if (status != RKS_OK)
+            return status;
+    }
     return rks_prefetch_next(epoch->prefetch, batch, step, err);
 }
 

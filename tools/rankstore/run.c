@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -17,11 +18,19 @@ void cli_set_command(const char *name)
     command_name = name;
 }
 
+/* Asked again a second later, it ends at once. A terminal and a supervisor may both pass on one
+ * Ctrl-C. */
 static void on_interrupt(int number)
 {
+    static time_t first;
+    struct timespec now;
     (void)number;
-    if (interrupted++ > 0)
-        _exit(CLI_INTERRUPTED); /* asked twice */
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (interrupted == 0)
+        first = now.tv_sec;
+    else if (now.tv_sec > first + 1)
+        _exit(CLI_INTERRUPTED);
+    interrupted = 1;
 }
 
 static int is_interrupted(void *user)
