@@ -78,6 +78,25 @@ static const char *or_default(const char *name, const char *fallback)
     return name == NULL ? fallback : name;
 }
 
+/* Names the first line in which two lists of options, each of lines, differ. */
+static rks_status name_difference(const char *ours, size_t our_size, const char *theirs,
+                                  size_t their_size, uint32_t rank, rks_error *err)
+{
+    size_t at = 0, line = 0;
+    while (at < our_size && at < their_size && ours[at] == theirs[at]) {
+        at++;
+        line = ours[at - 1] == '\n' ? at : line;
+    }
+    const char *end = memchr(ours + line, '\n', our_size - line);
+    const char *their_end = memchr(theirs + line, '\n', their_size - line);
+    if (end == NULL || their_end == NULL)
+        return rks_fail(err, RKS_ERR_PEER, 0, "rank %u sent malformed plan options", rank);
+    return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                    "the plan's options differ: rank 0 has %.*s, rank %u has %.*s",
+                    (int)(end - ours - (ptrdiff_t)line), ours + line, rank,
+                    (int)(their_end - theirs - (ptrdiff_t)line), theirs + line);
+}
+
 /* COLLECTIVE. Ranks that plan differently would lose samples without a word. */
 static rks_status agree_options(rks_group *group, const rks_plan_options *options,
                                 rks_status status, rks_error *err)
@@ -85,24 +104,23 @@ static rks_status agree_options(rks_group *group, const rks_plan_options *option
     char text[512] = "";
     uint8_t *all = NULL;
     uint64_t *offsets = NULL;
-    int size =
-        snprintf(text, sizeof(text),
-                 "%.16s batch_size %u max_tokens %" PRIu64 " %.16s max_length %u %.16s "
-                 "%.16s %.16s batch_multiple %u no_shuffle %d world %u seed %" PRIu64,
-                 or_default(options->strategy, "bucket"), options->batch_size, options->max_tokens,
-                 or_default(options->cost, "padded"), options->max_length,
-                 or_default(options->too_long, "error"), or_default(options->tail, "split"),
-                 or_default(options->steps, "constant"), options->batch_multiple,
-                 options->no_shuffle, options->world, options->seed);
+    int size = snprintf(
+        text, sizeof(text),
+        "strategy %.16s\nbatch_size %u\nmax_tokens %" PRIu64 "\ncost %.16s\nmax_length %u\n"
+        "too_long %.16s\ntail %.16s\nsteps %.16s\nbatch_multiple %u\nno_shuffle %d\n"
+        "world %u\nseed %" PRIu64 "\n",
+        or_default(options->strategy, "bucket"), options->batch_size, options->max_tokens,
+        or_default(options->cost, "padded"), options->max_length,
+        or_default(options->too_long, "error"), or_default(options->tail, "split"),
+        or_default(options->steps, "constant"), options->batch_multiple, options->no_shuffle,
+        options->world, options->seed);
     status = rks_group_allgather(group, "plan", status, text, (size_t)size, &all, &offsets, err);
-    for (uint32_t rank = 1; status == RKS_OK && rank < rks_group_size(group); rank++)
-        if (offsets[rank + 1] - offsets[rank] != offsets[1] ||
-            memcmp(all, all + offsets[rank], offsets[1]) != 0)
-            status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                              "the plan's options differ: rank 0 has %.*s, rank %u has %.*s",
-                              (int)offsets[1], (const char *)all, rank,
-                              (int)(offsets[rank + 1] - offsets[rank]),
-                              (const char *)all + offsets[rank]);
+    for (uint32_t rank = 1; status == RKS_OK && rank < rks_group_size(group); rank++) {
+        const char *first = (const char *)all, *other = first + offsets[rank];
+        size_t other_size = (size_t)(offsets[rank + 1] - offsets[rank]);
+        if (other_size != offsets[1] || memcmp(first, other, other_size) != 0)
+            status = name_difference(first, (size_t)offsets[1], other, other_size, rank, err);
+    }
     rks_free(all);
     rks_free(offsets);
     return status;

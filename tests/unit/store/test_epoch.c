@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_epoch.c: epochs over a store: every sample once, whatever the strategy, after a resume, and
+ * on another number of ranks. */
+#include "world.h"
+
+#include <pthread.h>
+
+enum { FIRST_STEPS = 3 };
+
+typedef struct job {
+    const char *directory;
+    bool own_nodes, no_share;
+    const char *strategy;
+    uint32_t prefetch_batches;
+    uint64_t prefetch_bytes;
+    uint64_t stop_after;        /* steps; 0: to the end */
+    char state[RKS_STATE_MAX];  /* given, and by rank 0 where it stopped */
+    uint32_t seen[2 * SAMPLES]; /* by epoch % 2 and id; guarded by mutex */
+    pthread_mutex_t mutex;
+} job;
+
+static void new_job(job *j, const char *directory)
+{
+    memset(j, 0, sizeof(*j));
+    j->directory = directory;
+    j->strategy = "bucket";
+    pthread_mutex_init(&j->mutex, NULL);
+}
+
+static void expect_each_once(job *j)
+{
+    for (uint64_t id = 0; id < SAMPLES; id++)
+        assert_int_equal(j->seen[id], 1);
+    memset(j->seen, 0, sizeof(j->seen));
+}
+
+static int take_batch(job *j, rks_batch *batch, uint64_t epoch, uint32_t rank)
+{
+    int failures = 0;
+    EXPECT(rks_batch_count(batch) > 0);
+    for (size_t i = 0; i < rks_batch_count(batch); i++) {
+        uint64_t id = rks_batch_id(batch, i);
+        EXPECT(id < SAMPLES && world_is(batch, i, id));
+        pthread_mutex_lock(&j->mutex);
+        j->seen[epoch % 2 * SAMPLES + id % SAMPLES]++;
+        pthread_mutex_unlock(&j->mutex);
+    }
+    return failures;
+}
+
+/* Goes on where the state says, for stop_after steps or to the end. */
+static int run_epoch(job *j, rks_store *store, rks_plan *plan, uint32_t rank)
+{
+    int failures = 0;
+    rks_error err = {0};
+    rks_epoch *epoch = NULL;
+    rks_epoch_options options;
+    rks_epoch_options_default(&options);
+    if (j->prefetch_batches != 0)
+        options.prefetch_batches = j->prefetch_batches;
+    if (j->prefetch_bytes != 0)
+        options.prefetch_bytes = j->prefetch_bytes;
+    if (j->state[0] != '\0')
+        EXPECT_OK(rks_plan_resume(plan, j->state, &options.epoch, &options.first_step, &err), &err);
+    EXPECT_OK(rks_epoch_open(store, plan, &options, &epoch, &err), &err);
+    if (epoch == NULL)
+        return failures;
+    uint64_t done = 0, steps = 0;
+    EXPECT_OK(rks_plan_steps(plan, options.epoch, &steps, &err), &err);
+    while (j->stop_after == 0 || done < j->stop_after) {
+        rks_batch *batch = NULL;
+        uint64_t step = 0;
+        EXPECT_OK(rks_epoch_next(epoch, &batch, &step, &err), &err);
+        if (batch == NULL)
+            break;
+        EXPECT(step == options.first_step + done);
+        failures += take_batch(j, batch, 0, rank);
+        rks_batch_free(batch);
+        done++;
+    }
+    if (j->stop_after == 0)
+        EXPECT(options.first_step + done == steps);
+    else
+        EXPECT(done == j->stop_after);
+    rks_epoch_close(epoch); /* early, with batches on their way */
+    EXPECT_OK(rks_group_agree(rks_store_group(store), "test: stopped", RKS_OK, &err), &err);
+    if (rank == 0 && j->stop_after != 0)
+        EXPECT_OK(rks_plan_state(plan, options.epoch, options.first_step + done, j->state,
+                                 sizeof(j->state), &err),
+                  &err);
+    return failures;
+}
+
+static int with_plan(const rks_bootstrap *bootstrap, job *j,
+                     int (*body)(job *j, rks_store *store, rks_plan *plan, uint32_t rank))
+{
+    uint32_t rank = bootstrap->rank;
+    int failures = 0;
+    rks_error err = {0};
+    rks_group *group = NULL;
+    rks_store *store = NULL;
+    rks_plan *plan = NULL;
+    rks_store_options options;
+    rks_plan_options plan_options;
+    rks_store_options_default(&options);
+    rks_plan_options_default(&plan_options);
+    options.no_share = j->no_share;
+    plan_options.strategy = j->strategy;
+    plan_options.batch_size = 5;
+    plan_options.seed = 17;
+    EXPECT_OK(world_group(bootstrap, j->own_nodes, &group, &err), &err);
+    EXPECT_OK(rks_store_open(group, j->directory, &options, &store, &err), &err);
+    EXPECT_OK(rks_plan_open(store, &plan_options, &plan, &err), &err);
+    if (plan != NULL)
+        failures += body(j, store, plan, rank);
+    rks_plan_free(plan);
+    rks_store_close(store, 0);
+    rks_group_close(group);
+    return failures;
+}
+
+static int epoch_rank(const rks_bootstrap *bootstrap, void *user)
+{
+    return with_plan(bootstrap, user, run_epoch);
+}
+
+static char directory[64];
+
+static void every_strategy_delivers_each_sample_once(void **state)
+{
+    (void)state;
+    static const char *const strategies[] = {"bucket", "sorted", "random", "sequential"};
+    for (uint32_t i = 0; i < 16; i++) {
+        job j;
+        new_job(&j, directory);
+        j.strategy = strategies[i % 4];
+        j.own_nodes = i / 4 % 2 == 1;
+        j.no_share = i / 8 == 1;
+        world_run(1 + i % 3, epoch_rank, &j);
+        expect_each_once(&j);
+    }
+}
+
+static void a_stopped_epoch_goes_on_with_any_number_of_ranks(void **state)
+{
+    (void)state;
+    static const uint32_t ranks[][3] = {{2, 2, 2}, {2, 3, 1}, {4, 1, 3}, {3, 4, 4}};
+    for (size_t i = 0; i < 4; i++) {
+        job j;
+        new_job(&j, directory);
+        j.no_share = i % 2 == 1;
+        for (size_t part = 0; part < 3; part++) {
+            j.stop_after = part < 2 ? FIRST_STEPS : 0;
+            world_run(ranks[i][part], epoch_rank, &j);
+        }
+        expect_each_once(&j);
+    }
+}
+
+static void a_tight_prefetch_delivers_the_same(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t batches;
+        uint64_t bytes;
+    } bounds[] = {{1, 0}, {1, 1}, {64, 1}, {64, 4000}, {UINT32_MAX, UINT64_MAX}};
+    for (size_t i = 0; i < 5; i++) {
+        job j;
+        new_job(&j, directory);
+        j.no_share = true;
+        j.prefetch_batches = bounds[i].batches;
+        j.prefetch_bytes = bounds[i].bytes;
+        world_run(2, epoch_rank, &j);
+        expect_each_once(&j);
+    }
+}
+
+/* Two epochs over one plan, batch by batch in turn: the plan goes back and forth. */
+static int run_two(job *j, rks_store *store, rks_plan *plan, uint32_t rank)
+{
+    int failures = 0;
+    rks_error err = {0};
+    rks_epoch *epochs[2] = {NULL, NULL};
+    int open = 2;
+    for (uint64_t i = 0; i < 2; i++) {
+        rks_epoch_options options;
+        rks_epoch_options_default(&options);
+        options.epoch = i;
+        options.prefetch_batches = 2;
+        EXPECT_OK(rks_epoch_open(store, plan, &options, &epochs[i], &err), &err);
+    }
+    while (open > 0 && failures == 0) {
+        open = 2;
+        for (uint64_t i = 0; i < 2; i++) {
+            rks_batch *batch = NULL;
+            EXPECT_OK(rks_epoch_next(epochs[i], &batch, NULL, &err), &err);
+            open -= batch == NULL;
+            if (batch != NULL)
+                failures += take_batch(j, batch, i, rank);
+            rks_batch_free(batch);
+        }
+    }
+    rks_epoch_close(epochs[0]);
+    rks_epoch_close(epochs[1]);
+    return failures;
+}
+
+static int two_epochs_rank(const rks_bootstrap *bootstrap, void *user)
+{
+    return with_plan(bootstrap, user, run_two);
+}
+
+static void two_epochs_share_a_plan(void **state)
+{
+    (void)state;
+    static const char *const strategies[] = {"bucket", "random"};
+    for (size_t i = 0; i < 2; i++) {
+        job j;
+        new_job(&j, directory);
+        j.strategy = strategies[i];
+        world_run(2, two_epochs_rank, &j);
+        for (uint64_t id = 0; id < 2 * SAMPLES; id++)
+            assert_int_equal(j.seen[id], 1);
+    }
+}
+
+static int run_wrong(job *j, rks_store *store, rks_plan *plan, uint32_t rank)
+{
+    int failures = 0;
+    rks_error err = {0};
+    rks_epoch *epoch = NULL;
+    rks_plan *other = NULL;
+    rks_epoch_options options;
+    rks_plan_options plan_options;
+    uint64_t steps = 0;
+    (void)j;
+    rks_epoch_options_default(&options);
+    rks_plan_options_default(&plan_options);
+    EXPECT_OK(rks_plan_steps(plan, 0, &steps, &err), &err);
+    options.first_step = steps + 1;
+    EXPECT(rks_epoch_open(store, plan, &options, &epoch, &err) == RKS_ERR_ARGUMENT);
+    EXPECT_TEXT(err, "first_step");
+    options.first_step = steps; /* the end: nothing is left, and that is no error */
+    EXPECT_OK(rks_epoch_open(store, plan, &options, &epoch, &err), &err);
+    rks_batch *batch = NULL;
+    EXPECT_OK(rks_epoch_next(epoch, &batch, NULL, &err), &err);
+    EXPECT_OK(rks_epoch_next(epoch, &batch, NULL, &err), &err);
+    EXPECT(batch == NULL);
+    rks_epoch_close(epoch);
+    epoch = NULL;
+    plan_options.world = 7;
+    EXPECT_OK(rks_plan_open(store, &plan_options, &other, &err), &err);
+    EXPECT(rks_epoch_open(store, other, NULL, &epoch, &err) == RKS_ERR_ARGUMENT);
+    EXPECT_TEXT(err, "7 ranks");
+    rks_plan_free(other);
+    other = NULL;
+    /* Ranks that would plan differently find out. */
+    plan_options.world = 0;
+    plan_options.seed = rank;
+    EXPECT(rks_plan_open(store, &plan_options, &other, &err) == RKS_ERR_ARGUMENT);
+    EXPECT_TEXT(err, "seed 1");
+    plan_options.seed = 0;
+    plan_options.strategy = rank == 1 ? "sequential" : NULL;
+    EXPECT(rks_plan_open(store, &plan_options, &other, &err) == RKS_ERR_ARGUMENT);
+    EXPECT_TEXT(err, "rank 0 has strategy bucket, rank 1 has strategy sequential");
+    plan_options.strategy = rank == 1 ? "bucket" : NULL; /* the same */
+    EXPECT_OK(rks_plan_open(store, &plan_options, &other, &err), &err);
+    rks_plan_free(other);
+    rks_epoch_close(NULL);
+    return failures;
+}
+
+static int wrong_rank(const rks_bootstrap *bootstrap, void *user)
+{
+    return with_plan(bootstrap, user, run_wrong);
+}
+
+static void wrong_steps_worlds_and_plans_are_refused(void **state)
+{
+    (void)state;
+    job j;
+    new_job(&j, directory);
+    world_run(2, wrong_rank, &j);
+}
+
+static int prepare(void **state)
+{
+    (void)state;
+    world_directory(directory);
+    world_dataset(directory, 4, false);
+    return 0;
+}
+
+static int finish(void **state)
+{
+    (void)state;
+    world_remove(directory);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_strategy_delivers_each_sample_once),
+        cmocka_unit_test(a_stopped_epoch_goes_on_with_any_number_of_ranks),
+        cmocka_unit_test(a_tight_prefetch_delivers_the_same),
+        cmocka_unit_test(two_epochs_share_a_plan),
+        cmocka_unit_test(wrong_steps_worlds_and_plans_are_refused),
+    };
+    return cmocka_run_group_tests_name("epoch", tests, prepare, finish);
+}
