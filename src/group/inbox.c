@@ -71,6 +71,8 @@ static void tell_neighbours(rks_group *group, enum message_kind kind, const void
 
 void rks_group_fail(rks_group *group, const rks_error *err, int64_t except)
 {
+    if (group->size == 1)
+        return; /* nobody has lost anybody: the next call may be better off */
     pthread_mutex_lock(&group->mutex);
     bool first = !group->failing;
     group->failing = true;
