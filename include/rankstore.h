@@ -333,9 +333,9 @@ typedef struct rks_store_options {
     bool no_share;           /* fetch all that this rank does not own over TCP, also on one node */
     bool no_check;           /* do not compare each sample with its checksum */
     bool partial;            /* open although shards are missing; ids do not change */
-    uint32_t io_threads;     /* threads that read cold pages for others; default 16 */
+    uint32_t io_threads;     /* reserved: an engine has 16 threads for cold pages */
     uint64_t inflight_bytes; /* replies on their way to this rank; default 256 MiB */
-    uint32_t fetch_timeout_ms; /* silence of an owner during a fetch; default T of the group */
+    uint32_t fetch_timeout_ms; /* reserved: T of the group counts for fetches, too */
 } rks_store_options;
 
 RKS_API void rks_store_options_default(rks_store_options *options);
@@ -558,8 +558,8 @@ RKS_API void rks_epoch_close(rks_epoch *epoch); /* cancels what is in flight; NU
 
 /* Results are samples with the key (name, index): `schema` describes one result. Each rank adds
  * what it has; `dst` receives all of it ordered by (name, index), one at a time, with its memory
- * bounded. Nothing goes through a GPU or pickle; results lie in unnamed files under `directory`
- * (NULL: TMPDIR, else /tmp) until the call ends. */
+ * bounded. Nothing goes through a GPU or pickle; results lie in files of a temporary directory
+ * under `directory` (NULL: TMPDIR, else /tmp) until the call ends. */
 typedef struct rks_gather rks_gather;
 
 typedef struct rks_gather_item {
