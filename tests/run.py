@@ -33,6 +33,7 @@ STEPS = [
     ("cli", "release", "script", "tests/cli/run.py", 600),
     ("readme", "release", "script", "tests/readme.py", 300),
     ("demo", "release", "script", "tests/demo.py", 300),
+    ("install", None, "script", "tests/install.py", 300),
     ("faults", "release", "script", "tests/faults/run.py", 900),
     ("hosts", "release", "script", "tests/hosts/run.py", 300),
     ("address unit", "address", "suite", "unit", 900),
