@@ -116,6 +116,8 @@ typedef struct rks_group_options {
     const char *secret_file; /* 0600 file with at least 32 bytes; NULL: RKS_SECRET_FILE, else a
                               * secret that rank 0 draws and the bootstrap hands round */
     const char *node;        /* what counts as a node; NULL: RKS_NODE, else the machine's boot id */
+    uint32_t io_threads;     /* most threads of this rank that answer other ranks, and wait for cold
+                              * pages, for all stores of the group; default 16, from 1 to 1024 */
 } rks_group_options;
 
 RKS_API void rks_group_options_default(rks_group_options *options);
@@ -333,9 +335,11 @@ typedef struct rks_store_options {
     bool no_share;           /* fetch all that this rank does not own over TCP, also on one node */
     bool no_check;           /* do not compare each sample with its checksum */
     bool partial;            /* open although shards are missing; ids do not change */
-    uint32_t io_threads;     /* reserved: an engine has 16 threads for cold pages */
     uint64_t inflight_bytes; /* replies on their way to this rank; default 256 MiB */
-    uint32_t fetch_timeout_ms; /* reserved: T of the group counts for fetches, too */
+    uint32_t fetch_timeout_ms; /* how long an owner that beats may send nothing of the samples that
+                                * were asked of it (its disk hangs): then the next owner of the
+                                * shard is asked; where there is none the fetch ends with
+                                * RKS_ERR_TIMEOUT. Default 0: as long as it beats */
 } rks_store_options;
 
 RKS_API void rks_store_options_default(rks_store_options *options);

@@ -266,7 +266,7 @@ static rks_status lane_ask(rks_exchange_plan *plan, pull_lane *lane, rks_error *
     lane->state = LANE_ASKED;
     lane->box->users++;
     pthread_mutex_unlock(&lane->box->mutex);
-    rks_reply_sink sink = {lane_place, lane_done, lane};
+    rks_reply_sink sink = {.place = lane_place, .done = lane_done, .user = lane};
     rks_status status =
         rks_engine_request(rks_group_engine(plan->group), lane->sender, RKS_SERVICE_INDEX, body,
                            sizeof(body), "exchange", &sink, err);

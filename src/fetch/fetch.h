@@ -45,6 +45,9 @@ typedef struct rks_fetcher_options {
     const rks_schema *schema;
     bool check;
     uint64_t inflight_bytes;
+    /* An owner that sends no byte of what was asked for so long is given up by who waits; 0: never.
+     */
+    uint32_t timeout_ms;
     enum rks_service service; /* the owners' */
     /* "sample 17 (key ...)" for messages. Any thread, the engine's too: must not wait. */
     const char *(*describe)(void *user, uint64_t id, char *text, size_t size);

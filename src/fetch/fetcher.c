@@ -120,6 +120,18 @@ static rks_status copy_tables(rks_fetcher *fetcher, const rks_fetcher_options *o
     return RKS_OK;
 }
 
+/* For owners that fall silent. */
+static rks_status make_heard(rks_fetcher *fetcher, rks_error *err)
+{
+    const rks_fetcher_options *options = &fetcher->options;
+    size_t ranks = 1;
+    for (size_t i = 0; options->owners != NULL && i < options->shard_count; i++)
+        for (const int32_t *owner = options->owners[i]; owner != NULL && *owner >= 0; owner++)
+            ranks = (size_t)*owner >= ranks ? (size_t)*owner + 1 : ranks;
+    fetcher->heard_ms = rks_alloc(ranks, sizeof(*fetcher->heard_ms), err);
+    return fetcher->heard_ms == NULL ? RKS_ERR_MEMORY : RKS_OK;
+}
+
 rks_status rks_fetcher_open(const rks_fetcher_options *options, rks_fetcher **fetcher,
                             rks_error *err)
 {
@@ -137,6 +149,8 @@ rks_status rks_fetcher_open(const rks_fetcher_options *options, rks_fetcher **fe
     pthread_cond_init(&made->work_comes, NULL);
     pthread_cond_init(&made->idle, NULL);
     rks_status status = copy_tables(made, options, err);
+    if (status == RKS_OK)
+        status = make_heard(made, err);
     if (status == RKS_OK)
         status = rks_plain_create(options->schema, &made->plain, err);
     if (status != RKS_OK) {
@@ -157,6 +171,7 @@ void rks_fetcher_release(rks_fetcher *fetcher)
     rks_batch_blocks_free_kept(fetcher);
     pthread_mutex_destroy(&fetcher->kept_mutex);
     rks_plain_free(&fetcher->plain);
+    rks_free(fetcher->heard_ms);
     rks_free(fetcher->largest);
     rks_free(fetcher->shard_ids);
     rks_free(fetcher->shards);
@@ -431,6 +446,8 @@ static rks_status wait_until_over(rks_fetch *fetch, rks_error *err)
             break;
         pthread_mutex_unlock(&fetcher->mutex);
         status = rks_check_interrupt(err);
+        if (status == RKS_OK && fetcher->options.timeout_ms != 0)
+            rks_fetch_give_up_silent(fetch);
         pthread_mutex_lock(&fetcher->mutex);
     }
     if (status == RKS_OK && fetch->status != RKS_OK) {

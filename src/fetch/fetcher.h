@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fetcher.h: the inside of the requester's side, shared by fetcher.c (life of a fetch), local.c
- * (copies from maps) and remote.c (requests to owners).
+ * (copies from maps), remote.c (requests to owners) and silent.c (owners that do not answer).
  *
  * A fetch consists of pieces: its local samples are one, each request to an owner is one. A
  * request that was answered leaves its reply in the fetch's `arrived` list, to be checked. What
@@ -20,13 +20,16 @@ enum { RKS_FETCH_WORKERS = 2, RKS_FETCH_TRIES = 8, RKS_FETCH_ASK_ROWS = 128 };
 
 /* A request to an owner, from its making until its reply has been checked. */
 typedef struct rks_ask {
-    struct rks_ask *next; /* in the queue, or in arrived; guarded by fetcher->mutex */
-    rks_fetch *fetch;     /* holds a reference */
-    uint64_t need;        /* of inflight_bytes, before the reply's size is known */
-    uint64_t reserve;     /* what it has of them; guarded by fetcher->mutex */
-    uint64_t limit;       /* bytes that the reply can have */
-    size_t oversize;      /* a reply above the limit; engine thread only */
-    bool no_memory;       /* for a reply; engine thread only */
+    struct rks_ask *next;     /* in the queue, in sent or in arrived; guarded by fetcher->mutex */
+    struct rks_ask **at_sent; /* what points to it in sent, or NULL; guarded by fetcher->mutex */
+    rks_fetch *fetch;         /* holds a reference */
+    uint64_t sent_ms;         /* guarded by fetcher->mutex */
+    bool given_up;            /* others are asked instead; guarded by fetcher->mutex */
+    uint64_t need;            /* of inflight_bytes, before the reply's size is known */
+    uint64_t reserve;         /* what it has of them; guarded by fetcher->mutex */
+    uint64_t limit;           /* bytes that the reply can have */
+    size_t oversize;          /* a reply above the limit; engine thread only */
+    bool no_memory;           /* for a reply; engine thread only */
     rks_batch_block *reply;
     uint32_t owner;
     bool again;           /* asked a second time after a cut connection */
@@ -51,6 +54,7 @@ struct rks_fetch {
     uint64_t local_bytes, remote_bytes;
     rks_status status; /* the first failure */
     rks_error error;
+    rks_ask *sent; /* on their way, without those that were given up */
     rks_ask *arrived;
     rks_fetch *next;
 };
@@ -60,6 +64,7 @@ struct rks_fetcher {
     rks_shard **shards;
     rks_digest *shard_ids;
     uint64_t *largest;
+    atomic_uint_least64_t *heard_ms; /* by rank: when a byte of a reply came last */
     rks_plain plain;
     atomic_int references; /* the caller's, and one a fetch */
     pthread_mutex_t mutex;
@@ -106,11 +111,21 @@ rks_status rks_fetch_ask_all(rks_fetch *fetch, size_t remote, rks_error *err);
 void rks_fetch_send_queued(rks_fetcher *fetcher);
 /* Parses and checks what a reply holds; *bytes counts columns and keys. */
 rks_status rks_fetch_check_reply(rks_ask *ask, uint64_t *bytes, rks_error *err);
+/* Takes it out of its fetch's sent list, if it is there; fetcher->mutex is held. */
+void rks_ask_unlink_sent(rks_ask *ask);
+/* Takes the request: it is sent again, others are asked, or its fetch has failed. No lock is held.
+ */
+void rks_ask_failed(rks_ask *ask, const rks_error *err);
 /* Takes the requests of a fetch (NULL: all) out of the queue; fetcher->mutex is held. */
 rks_ask *rks_fetch_unqueue(rks_fetcher *fetcher, const rks_fetch *fetch);
 /* Frees a list of them, and their references to the fetch: not the last ones where the mutex is
  * held. */
 void rks_ask_free(rks_ask *asks);
+
+/* ---- silent.c ---- */
+/* Gives up the requests of the fetch whose owners have sent nothing for timeout_ms: others are
+ * asked, or the fetch has failed. No lock is held. */
+void rks_fetch_give_up_silent(rks_fetch *fetch);
 
 /* ---- fetcher.c ---- */
 /* The mutex is held for these four. */

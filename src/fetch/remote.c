@@ -6,13 +6,15 @@
  * and row. A request reserves the largest reply that it can get of `inflight_bytes`; where there
  * is no room it waits in the fetcher's queue. What an owner did not serve (replies are bounded)
  * becomes another request. A request that fails is asked once more of the same owner if the
- * connection was cut, then of the shard's next owner, and then the fetch fails. */
+ * connection was cut, then of the shard's next owner, and then the fetch fails. A request
+ * that silent.c has given up stays with the engine, and its reply, should it come, is dropped. */
 #include "fetch/fetcher.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "fetch/wire.h"
@@ -178,6 +180,29 @@ static void enqueue(rks_fetcher *fetcher, rks_ask *list)
     }
 }
 
+/* The mutex is held. */
+static void link_sent(rks_ask *ask)
+{
+    rks_fetch *fetch = ask->fetch;
+    ask->sent_ms = rks_now_ms();
+    ask->next = fetch->sent;
+    ask->at_sent = &fetch->sent;
+    if (ask->next != NULL)
+        ask->next->at_sent = &ask->next;
+    fetch->sent = ask;
+}
+
+void rks_ask_unlink_sent(rks_ask *ask)
+{
+    if (ask->at_sent == NULL)
+        return;
+    *ask->at_sent = ask->next;
+    if (ask->next != NULL)
+        ask->next->at_sent = ask->at_sent;
+    ask->next = NULL;
+    ask->at_sent = NULL;
+}
+
 rks_ask *rks_fetch_unqueue(rks_fetcher *fetcher, const rks_fetch *fetch)
 {
     rks_ask *taken = NULL, **at = &fetcher->queue;
@@ -264,7 +289,7 @@ static bool ask_others(rks_ask *ask)
     return true;
 }
 
-static void ask_failed(rks_ask *ask, const rks_error *err)
+void rks_ask_failed(rks_ask *ask, const rks_error *err)
 {
     rks_fetcher *fetcher = ask->fetch->fetcher;
     rks_batch_block_free(fetcher, ask->reply);
@@ -298,16 +323,24 @@ static void ask_failed(rks_ask *ask, const rks_error *err)
 
 /* ---- replies: engine thread ------------------------------------------------------------ */
 
+static void reply_comes(void *user)
+{
+    const rks_ask *ask = user;
+    atomic_store_explicit(&ask->fetch->fetcher->heard_ms[ask->owner], rks_now_ms(),
+                          memory_order_relaxed);
+}
+
 static void *place_reply(void *user, size_t size)
 {
     rks_ask *ask = user;
     rks_fetcher *fetcher = ask->fetch->fetcher;
+    reply_comes(user);
     if (size > ask->limit) {
         ask->oversize = size;
         return NULL;
     }
     pthread_mutex_lock(&fetcher->mutex);
-    bool over = fetcher->closing || rks_fetch_is_over(ask->fetch);
+    bool over = ask->given_up || fetcher->closing || rks_fetch_is_over(ask->fetch);
     pthread_mutex_unlock(&fetcher->mutex);
     if (over)
         return NULL; /* nobody waits for it: the engine reads it away */
@@ -409,9 +442,13 @@ static void reply_done(void *user, const rks_error *err)
     fetcher->reserved -= ask->reserve;
     if (ask->reply != NULL)
         fetcher->inflight -= ask->reply->size;
+    rks_ask_unlink_sent(ask);
+    bool given_up = ask->given_up;
     pthread_mutex_unlock(&fetcher->mutex);
-    if (err != NULL)
-        ask_failed(ask, err);
+    if (given_up)
+        rks_ask_free(ask);
+    else if (err != NULL)
+        rks_ask_failed(ask, err);
     else
         ask_answered(ask);
     rks_fetch_send_queued(fetcher);
@@ -456,7 +493,8 @@ static rks_status send_ask(rks_ask *ask, rks_error *err)
         return RKS_ERR_MEMORY;
     }
     write_request(ask, groups, body);
-    const rks_reply_sink sink = {place_reply, reply_done, ask};
+    const rks_reply_sink sink = {
+        .place = place_reply, .come = reply_comes, .done = reply_done, .user = ask};
     const rks_fetcher_options *options = &ask->fetch->fetcher->options;
     rks_status status = rks_engine_request(options->engine, ask->owner, options->service, body,
                                            size, "fetch", &sink, err);
@@ -477,7 +515,7 @@ static rks_ask *next_to_send(rks_fetcher *fetcher)
         fetcher->queue = ask->next;
         if (ask->next == NULL)
             fetcher->queue_end = &fetcher->queue;
-        ask->next = NULL;
+        link_sent(ask);
         ask->reserve = ask->need;
         fetcher->reserved += ask->need;
     }
@@ -494,8 +532,13 @@ void rks_fetch_send_queued(rks_fetcher *fetcher)
             continue;
         pthread_mutex_lock(&fetcher->mutex);
         fetcher->reserved -= ask->reserve;
+        rks_ask_unlink_sent(ask);
+        bool given_up = ask->given_up;
         pthread_mutex_unlock(&fetcher->mutex);
-        ask_failed(ask, &err);
+        if (given_up)
+            rks_ask_free(ask);
+        else
+            rks_ask_failed(ask, &err);
     }
 }
 

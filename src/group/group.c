@@ -36,6 +36,7 @@ void rks_group_options_default(rks_group_options *options)
         .struct_size = sizeof(*options),
         .silence_ms = 15000,
         .patience_ms = 60000,
+        .io_threads = 16,
     };
 }
 
@@ -164,6 +165,7 @@ static rks_status open_engine(rks_group *group, const rks_group_options *options
     engine.rank = group->rank;
     engine.size = group->size;
     engine.silence_ms = group->silence_ms;
+    engine.io_threads = options->io_threads;
     engine.local_hub = group->bootstrap.local_hub;
     engine.listen = options->listen != NULL ? options->listen : getenv("RKS_LISTEN");
     bool one_network = true;
@@ -312,6 +314,11 @@ rks_status rks_group_open(const rks_group_options *options, rks_group **group, r
     if (chosen.silence_ms < 200 || chosen.silence_ms > 3600000)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "silence_ms: %u is not from 200 to 3,600,000",
                         chosen.silence_ms);
+    if (chosen.io_threads == 0)
+        chosen.io_threads = 16;
+    if (chosen.io_threads > 1024)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "io_threads: %u is not from 1 to 1024",
+                        chosen.io_threads);
     rks_group *opened = rks_alloc(1, sizeof(*opened), err);
     if (opened == NULL)
         return RKS_ERR_MEMORY;

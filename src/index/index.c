@@ -21,6 +21,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/shared_memory.h"
 
 enum {
     ARRAY_ALIGN = 64,
@@ -210,6 +211,14 @@ static rks_status map_memory(rks_index *index, int fd, rks_error *err)
     return RKS_OK;
 }
 
+rks_status rks_index_memory(const rks_index_layout *layout, const char *directory, int *fd,
+                            rks_error *err)
+{
+    uint64_t bytes;
+    rks_status status = rks_index_size(layout, &bytes, err);
+    return status == RKS_OK ? rks_shared_memory("index", bytes, directory, fd, err) : status;
+}
+
 rks_status rks_index_open(const rks_index_layout *layout, int fd, rks_index **index, rks_error *err)
 {
     rks_index *opened = NULL;
@@ -239,7 +248,7 @@ rks_status rks_index_seal(rks_index *index, bool leader, rks_error *err)
 {
     if (mprotect(index->map, index->bytes, PROT_READ) != 0)
         return rks_fail_errno(err, errno, "index: making it read-only");
-    return leader ? rks_index_memory_seal(index->fd, err) : RKS_OK;
+    return leader ? rks_shared_memory_seal("index", index->fd, err) : RKS_OK;
 }
 
 void rks_index_close(rks_index *index)

@@ -39,9 +39,7 @@ typedef struct rks_index_layout {
 /* Bytes of the shared memory: 12 a sample and the columns, in whole pages. count must be below 2^32
  * (RKS_ERR_UNSUPPORTED says so). */
 rks_status rks_index_size(const rks_index_layout *layout, uint64_t *bytes, rks_error *err);
-/* The descriptor that a node's leader makes: a memfd, above 1 GiB an unnamed file in `directory`
- * (NULL: a memfd whatever the size). All its pages are allocated here: a full disk is
- * RKS_ERR_IO now, not SIGBUS later. */
+/* The descriptor that a node's leader makes: see rks_shared_memory. */
 rks_status rks_index_memory(const rks_index_layout *layout, const char *directory, int *fd,
                             rks_error *err);
 /* Maps it for writing; after rks_index_seal the map is read-only. The leader, once all ranks of the

@@ -54,10 +54,4 @@ void rks_index_runs_of(const rks_index *index, uint32_t shard, size_t *first, si
 
 void rks_index_table_free(rks_index_table *table); /* NULL is accepted */
 
-/* Shared memory of `bytes` bytes that has its pages: writing to its map cannot fail later. */
-rks_status rks_index_memfd(uint64_t bytes, int *fd, rks_error *err);
-rks_status rks_index_unnamed_file(uint64_t bytes, const char *directory, int *fd, rks_error *err);
-/* No descriptor gives a writable map any more (memfd only; others are left as they are). */
-rks_status rks_index_memory_seal(int fd, rks_error *err);
-
 #endif

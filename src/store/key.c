@@ -42,30 +42,7 @@ void rks_store_serve_keys(rks_store *store)
                      serve_key, NULL, store);
 }
 
-static rks_status ask_key(rks_store *store, uint32_t shard, uint64_t row, uint8_t *key,
-                          size_t *key_size, rks_error *err)
-{
-    int32_t owner = store->owners[shard][0];
-    if (owner < 0)
-        return rks_fail(err, RKS_ERR_NOT_FOUND, 0, "shard %s is on no rank's disk",
-                        store->dataset->shards[shard].name);
-    uint8_t body[REQUEST_SIZE] = {0};
-    rks_store_u32(body, shard);
-    rks_store_u64(body + 8, row);
-    uint8_t *reply = NULL;
-    size_t size = 0;
-    rks_status status = rks_engine_ask(
-        rks_group_engine(store->group), (uint32_t)owner, rks_store_service(store, RKS_SERVICE_KEYS),
-        body, sizeof(body), RKS_KEY_MAX, "asking for a key", &reply, &size, err);
-    if (status != RKS_OK)
-        return status;
-    memcpy(key, reply, size);
-    *key_size = size;
-    rks_free(reply);
-    return RKS_OK;
-}
-
-/* The key that a peer told must have the hash that the index has. */
+/* The key that was read must have the hash that the index has. */
 static rks_status check_key(const rks_store *store, uint64_t id, const uint8_t *key, size_t size,
                             rks_error *err)
 {
@@ -73,6 +50,45 @@ static rks_status check_key(const rks_store *store, uint64_t id, const uint8_t *
         return RKS_OK;
     return rks_fail(err, RKS_ERR_CORRUPT, 0, "sample %" PRIu64 ": its key does not match the index",
                     id);
+}
+
+static rks_status ask_key(rks_store *store, uint32_t owner, uint64_t id, const uint8_t *request,
+                          uint8_t *key, size_t *key_size, rks_error *err)
+{
+    uint8_t *reply = NULL;
+    size_t size = 0;
+    rks_status status = rks_engine_ask(
+        rks_group_engine(store->group), owner, rks_store_service(store, RKS_SERVICE_KEYS), request,
+        REQUEST_SIZE, RKS_KEY_MAX, "asking for a key", &reply, &size, err);
+    if (status != RKS_OK)
+        return status;
+    status = check_key(store, id, reply, size, err);
+    if (status == RKS_OK) {
+        memcpy(key, reply, size);
+        *key_size = size;
+    } else {
+        rks_error_place(err, owner, rks_group_host(store->group, owner));
+    }
+    rks_free(reply);
+    return status;
+}
+
+/* Of the owner, and where it fails of those that stand in for it; the last one's error. */
+static rks_status ask_owners(rks_store *store, uint64_t id, uint32_t shard, uint64_t row,
+                             uint8_t *key, size_t *key_size, rks_error *err)
+{
+    const int32_t *owner = store->owners[shard];
+    if (*owner < 0)
+        return rks_fail(err, RKS_ERR_NOT_FOUND, 0, "shard %s is on no rank's disk",
+                        store->dataset->shards[shard].name);
+    uint8_t request[REQUEST_SIZE] = {0};
+    rks_store_u32(request, shard);
+    rks_store_u64(request + 8, row);
+    rks_status status;
+    do
+        status = ask_key(store, (uint32_t)*owner, id, request, key, key_size, err);
+    while (status != RKS_OK && status != RKS_ERR_CANCELLED && *++owner >= 0);
+    return status;
 }
 
 rks_status rks_store_key(rks_store *store, uint64_t id, uint8_t key[RKS_KEY_MAX], size_t *key_size,
@@ -85,10 +101,18 @@ rks_status rks_store_key(rks_store *store, uint64_t id, uint8_t key[RKS_KEY_MAX]
                         "sample %" PRIu64 " is out of range: the dataset has %" PRIu64, id,
                         store->dataset->count);
     rks_index_locate(store->index, id, &shard, &row);
-    rks_status status = store->shards[shard] != NULL
-                            ? rks_shard_key(store->shards[shard], row, key, key_size, err)
-                            : ask_key(store, shard, row, key, key_size, err);
-    return status == RKS_OK ? check_key(store, id, key, *key_size, err) : status;
+    if (store->shards[shard] == NULL)
+        return ask_owners(store, id, shard, row, key, key_size, err);
+    uint8_t own[RKS_KEY_MAX];
+    size_t size = 0;
+    rks_status status = rks_shard_key(store->shards[shard], row, own, &size, err);
+    if (status == RKS_OK)
+        status = check_key(store, id, own, size, err);
+    if (status != RKS_OK)
+        return status;
+    memcpy(key, own, size);
+    *key_size = size;
+    return RKS_OK;
 }
 
 size_t rks_store_derive_key(void *user, uint64_t id, uint32_t source_row, uint8_t *key)

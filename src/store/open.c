@@ -18,7 +18,6 @@ void rks_store_options_default(rks_store_options *options)
     *options = (rks_store_options){
         .struct_size = sizeof(*options),
         .exchange = "auto",
-        .io_threads = 16,
         .inflight_bytes = 256u << 20,
     };
 }
@@ -158,6 +157,7 @@ static rks_status start_fetching(rks_store *store, rks_error *err)
             .schema = dataset->schema,
             .check = !store->options.no_check,
             .inflight_bytes = store->options.inflight_bytes,
+            .timeout_ms = store->options.fetch_timeout_ms,
             .describe = rks_store_describe,
             .derive_key = dataset->derived_keys ? rks_store_derive_key : NULL,
             .user = store,

@@ -3,7 +3,6 @@
  * plan_open.c: a plan over a store's lengths. The sorted order depends on nothing but the lengths,
  * so it is made once a store, by each node's leader, in memory that the ranks of the node share. */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,23 +11,9 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/shared_memory.h"
 #include "plan/plan.h"
 #include "store/store.h"
-
-static rks_status make_memory(uint64_t bytes, int *fd, rks_error *err)
-{
-    int made = memfd_create("rankstore-order", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (made < 0)
-        return rks_fail_errno(err, errno, "memory for the sorted order");
-    int error = posix_fallocate(made, 0, (off_t)bytes);
-    if (error != 0) {
-        close(made);
-        return rks_fail_errno(err, error, "memory for the sorted order: %llu bytes",
-                              (unsigned long long)bytes);
-    }
-    *fd = made;
-    return RKS_OK;
-}
 
 /* The leader sorts through a map of its own, which is gone when the ranks map it for reading. */
 static rks_status sort_into(const rks_store *store, int fd, uint64_t bytes, rks_error *err)
@@ -47,9 +32,11 @@ static rks_status share_order(rks_store *store, uint64_t bytes, rks_error *err)
     void *map = MAP_FAILED;
     rks_status status = RKS_OK;
     if (rks_group_is_leader(store->group)) {
-        status = make_memory(bytes, &fd, err);
+        status = rks_shared_memory("sorted order", bytes, store->directory, &fd, err);
         if (status == RKS_OK)
             status = sort_into(store, fd, bytes, err);
+        if (status == RKS_OK)
+            status = rks_shared_memory_seal("sorted order", fd, err);
     }
     status = rks_group_agree(store->group, "plan: sorting", status, err);
     if (status == RKS_OK)

@@ -232,7 +232,7 @@ rks_status rks_engine_ask(rks_engine *engine, uint32_t peer, enum rks_service se
     waiter *w = waiter_new(max_reply, err);
     if (w == NULL)
         return RKS_ERR_MEMORY;
-    rks_reply_sink sink = {waiter_place, waiter_done, w};
+    rks_reply_sink sink = {.place = waiter_place, .done = waiter_done, .user = w};
     rks_status status = rks_engine_request(engine, peer, service, body, size, phase, &sink, err);
     if (status != RKS_OK) {
         w->users = 1; /* the engine has not seen it */

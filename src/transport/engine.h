@@ -106,9 +106,11 @@ void rks_request_fail(rks_request *request, const rks_error *err);
 /* ---- asking -------------------------------------------------------------------------- */
 
 /* Engine thread, must not wait. place: memory for a reply of `size` bytes (NULL: no memory, the
- * call fails); received straight into it. done: exactly once; err NULL on success. */
+ * call fails); received straight into it. come (may be NULL): a part of it has been received.
+ * done: exactly once; err NULL on success. */
 typedef struct rks_reply_sink {
     void *(*place)(void *user, size_t size);
+    void (*come)(void *user);
     void (*done)(void *user, const rks_error *err);
     void *user;
 } rks_reply_sink;

@@ -215,9 +215,12 @@ static bool has_header(const rks_connection *connection)
 
 static void on_body(rks_connection *connection, size_t size)
 {
+    const rks_pending *pending = connection->receiving;
     connection->body_got += size;
     if (connection->body_got == connection->frame.size)
         take_frame(connection);
+    else if (pending != NULL && pending->sink.come != NULL)
+        pending->sink.come(pending->sink.user);
 }
 
 /* Bytes that lie in the stage: headers, small bodies, and what is dropped. */

@@ -197,7 +197,7 @@ static void start(flight *f)
     uint32_t body[2 + PARTS_MAX] = {r->s->parts, r->s->part_size};
     for (uint32_t i = 0; i < r->s->parts; i++)
         body[2 + i] = r->next++ * 2654435761u % (SOURCE_SIZE / 1024);
-    rks_reply_sink sink = {place, done, f};
+    rks_reply_sink sink = {.place = place, .done = done, .user = f};
     rks_error err;
     if (rks_engine_request(r->engine, 1, RKS_SERVICE_FETCH, body, 8 + 4 * r->s->parts, "a bench",
                            &sink, &err) != RKS_OK)

@@ -6,6 +6,8 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -414,6 +416,59 @@ static void an_owner_that_goes_while_it_is_waited_for_is_named(void **state)
     rks_fetcher_close(fetcher);
 }
 
+/* Rank 1 beats, since its engine does, but its disk hangs. */
+static rks_fetcher *open_impatient(const int32_t *const *owners)
+{
+    rks_fetcher *fetcher = NULL;
+    rks_fetcher_options options = world_options(&w, 0, 0, owners);
+    options.timeout_ms = 300;
+    assert_ok(rks_fetcher_open(&options, &fetcher, &err), &err);
+    return fetcher;
+}
+
+static void an_owner_that_beats_and_sends_nothing_is_named(void **state)
+{
+    (void)state;
+    rks_batch *batch = NULL;
+    rks_fetcher *fetcher = open_impatient(HOSTILE_ONLY);
+    the_trick = TRICK_HOLD;
+    alarm(60);
+    assert_fails(RKS_ERR_TIMEOUT, fetch(fetcher, &batch));
+    alarm(0);
+    assert_null(batch);
+    assert_int_equal(err.rank, 1);
+    assert_contains(err.text, "sample 8 (key key/8)");
+    assert_contains(err.text, "300 ms");
+    wait_for_request();
+    rks_error why;
+    rks_fail(&why, RKS_ERR_STATE, 0, "late");
+    rks_request_fail(held, &why);
+    held = NULL;
+    the_trick = TRICK_NONE; /* it is well again */
+    fetch_and_check(fetcher);
+    rks_fetcher_close(fetcher);
+}
+
+static void instead_of_an_owner_that_sends_nothing_another_is_asked(void **state)
+{
+    (void)state;
+    rks_fetcher *fetcher = open_impatient(HOSTILE_FIRST);
+    the_trick = TRICK_HOLD;
+    alarm(60);
+    fetch_and_check(fetcher);
+    assert_int_equal(asked, 1);
+    wait_for_request();
+    size_t size;
+    uint8_t *reply = make_reply(held, 0, SIZE_MAX, &size); /* nobody waits for it any more */
+    struct iovec part = {reply, size};
+    rks_request_reply(held, &part, 1, free, reply);
+    held = NULL;
+    fetch_and_check(fetcher); /* of the other one at once */
+    alarm(0);
+    assert_int_equal(asked, 1);
+    rks_fetcher_close(fetcher);
+}
+
 #define CONNECTED(test) cmocka_unit_test_setup_teardown(test, connect_world, disconnect_world)
 
 int main(void)
@@ -431,6 +486,8 @@ int main(void)
         CONNECTED(an_interrupt_ends_the_wait),
         CONNECTED(the_end_of_the_engine_ends_the_wait),
         CONNECTED(an_owner_that_goes_while_it_is_waited_for_is_named),
+        CONNECTED(an_owner_that_beats_and_sends_nothing_is_named),
+        CONNECTED(instead_of_an_owner_that_sends_nothing_another_is_asked),
     };
     return cmocka_run_group_tests_name("fetch_hostile", tests, open_world, close_world);
 }

@@ -5,6 +5,7 @@
 #include "support/check.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -431,6 +432,99 @@ static void an_error_reaches_all_ranks_where_memory_ends_on_the_way(void **state
         on_threads(2, error_without_memory, &n);
 }
 
+/* ---- I/O threads ---------------------------------------------------------------------------- */
+
+enum { REQUESTS = 12, THREADS = 3 };
+
+typedef struct crowd {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    int inside, most, answered; /* guarded by mutex */
+} crowd;
+
+/* Stays until as many are inside as there can be threads, and then for a while: one more would come
+ * in. */
+static void serve_slowly(void *user, rks_request *request)
+{
+    crowd *c = user;
+    pthread_mutex_lock(&c->mutex);
+    if (++c->inside > c->most)
+        c->most = c->inside;
+    pthread_cond_broadcast(&c->changed);
+    for (int i = 0; i < 100 && c->most < THREADS; i++)
+        rks_cond_wait_ms(&c->changed, &c->mutex, 100);
+    pthread_mutex_unlock(&c->mutex);
+    usleep(30000);
+    pthread_mutex_lock(&c->mutex);
+    c->inside--;
+    pthread_mutex_unlock(&c->mutex);
+    rks_request_reply(request, NULL, 0, NULL, NULL);
+}
+
+static void *place_none(void *user, size_t size)
+{
+    (void)user;
+    (void)size;
+    return NULL;
+}
+
+static void count_answer(void *user, const rks_error *err)
+{
+    crowd *c = user;
+    pthread_mutex_lock(&c->mutex);
+    c->answered += err == NULL;
+    pthread_cond_broadcast(&c->changed);
+    pthread_mutex_unlock(&c->mutex);
+}
+
+static int crowd_rank(const rks_bootstrap *bootstrap, void *user)
+{
+    crowd *c = user;
+    uint32_t rank = bootstrap->rank;
+    int failures = 0;
+    rks_error err = {0};
+    rks_group *group = NULL;
+    rks_group_options options;
+    rks_group_options_default(&options);
+    EXPECT(options.io_threads == 16);
+    options.bootstrap = bootstrap;
+    options.io_threads = THREADS;
+    EXPECT(rks_group_open(&options, &group, &err) == RKS_OK);
+    if (group == NULL)
+        return 1;
+    rks_engine *engine = rks_group_engine(group);
+    if (rank == 0)
+        rks_engine_serve(engine, RKS_SERVICE_FETCH, serve_slowly, NULL, c);
+    EXPECT(rks_group_agree(group, "serving", RKS_OK, &err) == RKS_OK);
+    rks_reply_sink sink = {.place = place_none, .done = count_answer, .user = c};
+    for (int i = 0; rank == 1 && i < REQUESTS; i++)
+        EXPECT(rks_engine_request(engine, 0, RKS_SERVICE_FETCH, "?", 1, "test", &sink, &err) ==
+               RKS_OK);
+    pthread_mutex_lock(&c->mutex);
+    for (int i = 0; i < 300 && c->answered < REQUESTS; i++)
+        rks_cond_wait_ms(&c->changed, &c->mutex, 100);
+    EXPECT(c->answered == REQUESTS && c->most == THREADS);
+    pthread_mutex_unlock(&c->mutex);
+    rks_group_close(group);
+    return failures;
+}
+
+static void as_many_threads_serve_as_the_group_s_option_says(void **state)
+{
+    (void)state;
+    rks_error err = {0};
+    rks_group *group = NULL;
+    rks_group_options options;
+    crowd c = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    assert_int_equal(rks_cond_init(&c.changed), 0);
+    on_threads(2, crowd_rank, &c);
+    pthread_cond_destroy(&c.changed);
+    rks_group_options_default(&options);
+    options.io_threads = 1025;
+    assert_fails(RKS_ERR_ARGUMENT, rks_group_open(&options, &group, &err));
+    assert_contains(err.text, "io_threads");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -446,6 +540,7 @@ int main(void)
         cmocka_unit_test(a_killed_process_ends_the_others_with_its_name),
         cmocka_unit_test(a_stopped_process_ends_the_others_within_the_silence_limit),
         cmocka_unit_test(a_leader_s_descriptor_reaches_its_node_and_no_other),
+        cmocka_unit_test(as_many_threads_serve_as_the_group_s_option_says),
     };
     passed = mmap(NULL, sizeof(*passed), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return cmocka_run_group_tests_name("group", tests, NULL, NULL);

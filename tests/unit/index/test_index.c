@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/shared_memory.h"
 #include "index/index_internal.h"
 #include "layouts.h"
 
@@ -81,7 +82,7 @@ static void refuses_memory_of_another_size(void **state)
     rks_index_layout layout = {5000, spans, 1, NULL, 0};
     int fd = -1;
     rks_index *index = NULL;
-    assert_ok(rks_index_memfd(8192, &fd, &err), &err);
+    assert_ok(rks_shared_memfd("index", 8192, &fd, &err), &err);
     assert_fails(RKS_ERR_STATE, rks_index_open(&layout, fd, &index, &err));
     close(fd);
     assert_fails(RKS_ERR_IO, rks_index_open(&layout, -1, &index, &err));
@@ -127,7 +128,7 @@ static void an_unnamed_file_leaves_no_name(void **state)
     char directory[] = "/tmp/rks-index-XXXXXX";
     assert_non_null(mkdtemp(directory));
     int fd = -1;
-    assert_ok(rks_index_unnamed_file(36864, directory, &fd, &err), &err);
+    assert_ok(rks_shared_file("index", 36864, directory, &fd, &err), &err);
     struct stat stat;
     assert_int_equal(fstat(fd, &stat), 0);
     assert_int_equal(stat.st_size, 36864);
@@ -141,8 +142,29 @@ static void an_unnamed_file_leaves_no_name(void **state)
     assert_ok(rks_index_seal(index, true, &err), &err);
     rks_index_close(index);
     assert_int_equal(rmdir(directory), 0); /* empty */
-    assert_fails(RKS_ERR_IO, rks_index_unnamed_file(4096, directory, &fd, &err));
+    assert_fails(RKS_ERR_IO, rks_shared_file("index", 4096, directory, &fd, &err));
     assert_contains(err.text, directory);
+}
+
+static void large_memory_is_a_file_where_the_directory_takes_one(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *directory;
+        bool file;
+    } cases[] = {{"/tmp", true}, {"/tmp/rks-no-such-directory", false}, {NULL, false}};
+    rks_shared_memory_memfd_max(8191);
+    for (size_t i = 0; i < 3; i++) {
+        int fd = -1, small = -1;
+        assert_ok(rks_shared_memory("index", 8192, cases[i].directory, &fd, &err), &err);
+        assert_ok(rks_shared_memory("index", 8191, cases[i].directory, &small, &err), &err);
+        assert_int_equal(fcntl(fd, F_GET_SEALS) < 0, cases[i].file);
+        assert_true(fcntl(small, F_GET_SEALS) >= 0);
+        assert_ok(rks_shared_memory_seal("index", fd, &err), &err);
+        close(fd);
+        close(small);
+    }
+    rks_shared_memory_memfd_max(0);
 }
 
 static void a_limit_on_file_sizes_is_an_error_and_no_signal(void **state)
@@ -154,8 +176,8 @@ static void a_limit_on_file_sizes_is_an_error_and_no_signal(void **state)
     low.rlim_cur = 65536;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
     int fd = -1;
-    rks_status memory = rks_index_memfd(1 << 20, &fd, &err);
-    rks_status file = rks_index_unnamed_file(1 << 20, "/tmp", &fd, &err);
+    rks_status memory = rks_shared_memfd("index", 1 << 20, &fd, &err);
+    rks_status file = rks_shared_file("index", 1 << 20, "/tmp", &fd, &err);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     assert_fails(RKS_ERR_IO, memory);
     assert_fails(RKS_ERR_IO, file);
@@ -167,7 +189,7 @@ static void a_full_disk_is_an_error_and_no_signal(void **state)
 {
     (void)state;
     int fd = -1; /* no disk has this much */
-    assert_fails(RKS_ERR_IO, rks_index_unnamed_file(UINT64_C(1) << 53, "/tmp", &fd, &err));
+    assert_fails(RKS_ERR_IO, rks_shared_file("index", UINT64_C(1) << 53, "/tmp", &fd, &err));
     assert_contains(err.text, "/tmp");
     assert_int_equal(fd, -1);
 }
@@ -428,6 +450,7 @@ int main(void)
         cmocka_unit_test(refuses_memory_of_another_size),
         cmocka_unit_test(maps_are_shared_and_read_only_after_the_seal),
         cmocka_unit_test(an_unnamed_file_leaves_no_name),
+        cmocka_unit_test(large_memory_is_a_file_where_the_directory_takes_one),
         cmocka_unit_test(a_limit_on_file_sizes_is_an_error_and_no_signal),
         cmocka_unit_test(a_full_disk_is_an_error_and_no_signal),
         cmocka_unit_test(an_empty_dataset_has_an_index),

@@ -6,6 +6,9 @@
 
 #include <pthread.h>
 
+#include "base/shared_memory.h"
+#include "store/store.h"
+
 enum { FIRST_STEPS = 3 };
 
 typedef struct job {
@@ -15,6 +18,8 @@ typedef struct job {
     uint32_t prefetch_batches;
     uint64_t prefetch_bytes;
     uint64_t stop_after;        /* steps; 0: to the end */
+    bool in_file;               /* the sorted order is large */
+    size_t files;               /* of the directory */
     char state[RKS_STATE_MAX];  /* given, and by rank 0 where it stopped */
     uint32_t seen[2 * SAMPLES]; /* by epoch % 2 and id; guarded by mutex */
     pthread_mutex_t mutex;
@@ -299,6 +304,68 @@ static int finish(void **state)
     return 0;
 }
 
+/* ---- the sorted order, shared by a node -------------------------------------------------------
+ */
+
+/* What /proc says of the mapping at `at`: a memfd, or a deleted file beside the shards. */
+static void find_mapping(const void *at, char line[512])
+{
+    char start[32];
+    snprintf(start, sizeof(start), "%lx-", (unsigned long)(uintptr_t)at);
+    FILE *maps = fopen("/proc/self/maps", "r");
+    line[0] = '\0';
+    while (maps != NULL && fgets(line, 512, maps) != NULL)
+        if (strncmp(line, start, strlen(start)) == 0)
+            break;
+    if (maps != NULL)
+        fclose(maps);
+}
+
+static int look_at_order(const rks_bootstrap *bootstrap, void *user)
+{
+    job *j = user;
+    uint32_t rank = bootstrap->rank;
+    int failures = 0;
+    char line[512];
+    rks_error err = {0};
+    rks_group *group = NULL;
+    rks_store *store = NULL;
+    rks_plan *plan = NULL;
+    bool memfd = !j->in_file;
+    EXPECT_OK(world_group(bootstrap, j->own_nodes, &group, &err), &err);
+    EXPECT_OK(rks_store_open(group, j->directory, NULL, &store, &err), &err);
+    EXPECT_OK(rks_group_agree(group, "test: open", RKS_OK, &err), &err);
+    rks_shared_memory_memfd_max(memfd ? 0 : SAMPLES * 4 - 1);
+    EXPECT_OK(rks_plan_open(store, NULL, &plan, &err), &err);
+    if (plan == NULL)
+        return 1;
+    find_mapping(store->order, line);
+    EXPECT((strstr(line, "/memfd:rankstore") != NULL) == memfd);
+    EXPECT((strstr(line, j->directory) != NULL) != memfd);
+    EXPECT(strstr(line, "(deleted)") != NULL && strstr(line, " r--s ") != NULL);
+    EXPECT(world_files(j->directory, "") == j->files);
+    failures += run_epoch(&(job){.mutex = PTHREAD_MUTEX_INITIALIZER}, store, plan, rank);
+    rks_plan_free(plan);
+    rks_store_close(store, 0);
+    rks_group_close(group);
+    return failures;
+}
+
+static void a_large_order_lies_in_an_unnamed_file_beside_the_shards(void **state)
+{
+    (void)state;
+    job j;
+    new_job(&j, directory);
+    j.files = world_files(directory, "");
+    for (int i = 0; i < 4; i++) {
+        j.in_file = i % 2 == 1;
+        j.own_nodes = i / 2 == 1;
+        world_run(2, look_at_order, &j);
+        rks_shared_memory_memfd_max(0);
+        assert_int_equal(world_files(directory, ""), j.files);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -307,6 +374,7 @@ int main(void)
         cmocka_unit_test(a_tight_prefetch_delivers_the_same),
         cmocka_unit_test(two_epochs_share_a_plan),
         cmocka_unit_test(wrong_steps_worlds_and_plans_are_refused),
+        cmocka_unit_test(a_large_order_lies_in_an_unnamed_file_beside_the_shards),
     };
     return cmocka_run_group_tests_name("epoch", tests, prepare, finish);
 }

@@ -372,6 +372,74 @@ static void a_partial_store_keeps_its_ids_and_plans_what_is_there(void **state)
     }
 }
 
+/* ---- stand-ins ---------------------------------------------------------------------------------
+ */
+
+/* Steps: 0 the owner refuses, 1 it lies, 2 all refuse. */
+static void tell_another_key(void *user, rks_request *request)
+{
+    static const uint8_t wrong[] = "key 99999";
+    (void)user;
+    struct iovec part = {(void *)(uintptr_t)wrong, sizeof(wrong) - 1};
+    rks_request_reply(request, &part, 1, NULL, NULL);
+}
+
+static int ask_stand_ins(const rks_bootstrap *bootstrap, void *user)
+{
+    const job *j = user;
+    uint32_t rank = bootstrap->rank;
+    int failures = 0;
+    char directory[96];
+    rks_error err = {0};
+    rks_store *store = NULL;
+    uint8_t key[RKS_KEY_MAX] = "untouched";
+    size_t size = 77;
+    rks_group *group = enter(bootstrap, j, &failures);
+    pattern(j, directory);
+    EXPECT_OK(rks_store_open(group, directory, &j->options, &store, &err), &err);
+    if (store == NULL)
+        return 1;
+    EXPECT(store->owners[0][0] == 0 && store->owners[0][1] == 1 && store->owners[0][2] == -1);
+    if (rank == 0 || (rank == 1 && j->step == 2))
+        rks_engine_serve(rks_group_engine(group), rks_store_service(store, RKS_SERVICE_KEYS),
+                         rank == 0 && j->step == 1 ? tell_another_key : NULL, NULL, NULL);
+    EXPECT_OK(rks_group_agree(group, "test: refusing", RKS_OK, &err), &err);
+    if (rank == 2 && j->step < 2) {
+        failures += check_keys(store, rank);
+    } else if (rank == 2) {
+        EXPECT(rks_store_key(store, 3, key, &size, &err) == RKS_ERR_STATE);
+        EXPECT(err.rank == 1);
+        EXPECT(size == 77 && strcmp((char *)key, "untouched") == 0);
+    }
+    rks_store_close(store, 0);
+    rks_group_close(group);
+    return failures;
+}
+
+static void copy_directory(const char *from, const char *to)
+{
+    char command[256];
+    snprintf(command, sizeof(command), "cp -r %s %s", from, to);
+    assert_int_equal(system(command), 0);
+}
+
+static void keys_are_asked_of_a_stand_in_where_the_owner_fails(void **state)
+{
+    (void)state;
+    char directory[64], first[96], second[96];
+    world_directory(directory);
+    snprintf(first, sizeof(first), "%s/r0", directory);
+    snprintf(second, sizeof(second), "%s/r1", directory);
+    world_dataset(first, 1, false);
+    copy_directory(first, second);
+    for (int step = 0; step < 3; step++) {
+        job j = {.directory = directory, .own_nodes = true, .own_directories = true, .step = step};
+        rks_store_options_default(&j.options);
+        world_run(3, ask_stand_ins, &j);
+    }
+    world_remove(directory);
+}
+
 /* ---- several, and again and again --------------------------------------------------------------
  */
 
@@ -466,6 +534,7 @@ int main(void)
         cmocka_unit_test(more_and_fewer_ranks_than_built_it_open_it),
         cmocka_unit_test(what_is_wrong_on_one_rank_ends_the_open_on_all),
         cmocka_unit_test(a_partial_store_keeps_its_ids_and_plans_what_is_there),
+        cmocka_unit_test(keys_are_asked_of_a_stand_in_where_the_owner_fails),
         cmocka_unit_test(two_stores_are_open_on_one_group),
         cmocka_unit_test(opening_twenty_times_leaves_nothing_behind),
     };

@@ -182,7 +182,7 @@ static void flight_done(void *user, const rks_error *why)
 static rks_status fly(rks_engine *engine, uint32_t peer, uint32_t service, const void *body,
                       size_t size, flight *f)
 {
-    rks_reply_sink sink = {flight_place, flight_done, f};
+    rks_reply_sink sink = {.place = flight_place, .done = flight_done, .user = f};
     return rks_engine_request(engine, peer, service, body, size, "a flight", &sink, &err);
 }
 
@@ -197,7 +197,7 @@ static void *fly_many(void *argument)
     for (uint32_t i = 0; i < 125; i++) {
         uint8_t body[204] = {(uint8_t)(1 + i % 5)};
         body[4] = (uint8_t)i;
-        rks_reply_sink sink = {flight_place, flight_done, &p->flights[i]};
+        rks_reply_sink sink = {.place = flight_place, .done = flight_done, .user = &p->flights[i]};
         rks_engine_request(p->m->engines[0], 1, RKS_SERVICE_FETCH, body, sizeof(body), "a flight",
                            &sink, NULL);
     }
@@ -442,7 +442,7 @@ static void a_note_sent_just_before_closing_comes_before_the_news_of_it(void **s
     rks_engine_serve(m.engines[1], RKS_SERVICE_GROUP, NULL, on_numbered_note, &log);
     rks_engine_watch(m.engines[1], on_lost, &l);
     assert_ok(rks_engine_keep(m.engines[1], 0, &err), &err);
-    rks_reply_sink sink = {place_nothing, done_at_leisure, &gate};
+    rks_reply_sink sink = {.place = place_nothing, .done = done_at_leisure, .user = &gate};
     assert_ok(rks_engine_request(m.engines[1], 0, RKS_SERVICE_FETCH, "\0\0\0\0", 4, "a test", &sink,
                                  &err),
               &err);
@@ -493,7 +493,7 @@ static void a_note_of_a_callback_during_the_close_still_goes_out(void **state)
     p.engine = m.engines[0];
     rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, keep_request, NULL, &s);
     rks_engine_serve(m.engines[1], RKS_SERVICE_GROUP, NULL, on_numbered_note, &log);
-    rks_reply_sink sink = {place_nothing, say_last_word, &p};
+    rks_reply_sink sink = {.place = place_nothing, .done = say_last_word, .user = &p};
     assert_ok(rks_engine_request(m.engines[0], 1, RKS_SERVICE_FETCH, "x", 1, "a test", &sink, &err),
               &err);
     event_wait(&s.kept, 1);

@@ -438,7 +438,7 @@ static void request_of(mesh *m, answer *a)
 {
     memset(a, 0, sizeof(*a));
     event_init(&a->done);
-    rks_reply_sink sink = {answer_place, answer_done, a};
+    rks_reply_sink sink = {.place = answer_place, .done = answer_done, .user = a};
     assert_ok(
         rks_engine_request(m->engines[0], 2, RKS_SERVICE_FETCH, "ids", 3, "a fetch", &sink, &err),
         &err);

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shared_memory.c: memory that the ranks of a node share by descriptor: a memfd, or a file without
+ * a name. Neither leaves anything behind, however the processes end.
+ *
+ * All pages are allocated at once, so that a full disk or an exhausted memory is an error here and
+ * not a SIGBUS in whoever writes to the map. A memfd can't change its size from then on. */
+#include "base/shared_memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
+static const uint64_t MEMFD_MAX = (uint64_t)1 << 30;
+static atomic_uint_least64_t memfd_max; /* 0: MEMFD_MAX */
+
+static rks_status fill(int fd, uint64_t bytes, const char *what, const char *where, rks_error *err)
+{
+    /* Past this limit the kernel would send SIGXFSZ. */
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+        limit.rlim_cur < bytes)
+        return rks_fail(err, RKS_ERR_IO, EFBIG,
+                        "%s in %s: %" PRIu64 " bytes are above the limit on a file's size "
+                        "(ulimit -f), %" PRIu64,
+                        what, where, bytes, (uint64_t)limit.rlim_cur);
+    int error;
+    do
+        error = posix_fallocate(fd, 0, (off_t)bytes);
+    while (error == EINTR);
+    if (error == ENOSPC)
+        return rks_fail(err, RKS_ERR_IO, error, "%s in %s: no room for %" PRIu64 " bytes", what,
+                        where, bytes);
+    if (error != 0)
+        return rks_fail_errno(err, error, "%s in %s: %" PRIu64 " bytes", what, where, bytes);
+    return RKS_OK;
+}
+
+rks_status rks_shared_memfd(const char *what, uint64_t bytes, int *fd, rks_error *err)
+{
+    int made = memfd_create("rankstore", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (made < 0)
+        return rks_fail_errno(err, errno, "%s in memory: memfd_create", what);
+    rks_status status = fill(made, bytes, what, "memory", err);
+    if (status == RKS_OK && fcntl(made, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
+        status = rks_fail_errno(err, errno, "%s in memory: seal of its size", what);
+    if (status != RKS_OK) {
+        close(made);
+        return status;
+    }
+    *fd = made;
+    return RKS_OK;
+}
+
+/* Not every file system has O_TMPFILE. -1 with errno set, or with 0: no memory. */
+static int open_unnamed(const char *directory, rks_error *err)
+{
+    int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL))
+        return fd;
+    char *path = rks_format(err, "%s/.rankstore-XXXXXX", directory);
+    errno = 0;
+    if (path == NULL)
+        return -1;
+    fd = mkostemp(path, O_CLOEXEC);
+    int error = errno;
+    if (fd >= 0)
+        unlink(path);
+    rks_free(path);
+    errno = error;
+    return fd;
+}
+
+static rks_status fill_file(const char *what, uint64_t bytes, const char *directory, int made,
+                            int *fd, rks_error *err)
+{
+    rks_status status = fill(made, bytes, what, directory, err);
+    if (status == RKS_OK)
+        *fd = made;
+    else
+        close(made);
+    return status;
+}
+
+rks_status rks_shared_file(const char *what, uint64_t bytes, const char *directory, int *fd,
+                           rks_error *err)
+{
+    int made = open_unnamed(directory, err);
+    if (made < 0)
+        return errno == 0 ? RKS_ERR_MEMORY
+                          : rks_fail_errno(err, errno, "%s in %s", what, directory);
+    return fill_file(what, bytes, directory, made, fd, err);
+}
+
+/* A rank may have no such directory, or one that it can only read. */
+static bool takes_no_files(int error)
+{
+    return error == ENOENT || error == EACCES || error == EPERM || error == EROFS;
+}
+
+rks_status rks_shared_memory(const char *what, uint64_t bytes, const char *directory, int *fd,
+                             rks_error *err)
+{
+    uint64_t max = atomic_load(&memfd_max);
+    if (directory == NULL || bytes <= (max == 0 ? MEMFD_MAX : max))
+        return rks_shared_memfd(what, bytes, fd, err);
+    int made = open_unnamed(directory, err);
+    if (made >= 0)
+        return fill_file(what, bytes, directory, made, fd, err);
+    if (takes_no_files(errno))
+        return rks_shared_memfd(what, bytes, fd, err);
+    return errno == 0 ? RKS_ERR_MEMORY : rks_fail_errno(err, errno, "%s in %s", what, directory);
+}
+
+void rks_shared_memory_memfd_max(uint64_t bytes)
+{
+    atomic_store(&memfd_max, bytes);
+}
+
+rks_status rks_shared_memory_seal(const char *what, int fd, rks_error *err)
+{
+    if (fcntl(fd, F_GET_SEALS) < 0)
+        return RKS_OK; /* a file */
+    int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    /* F_SEAL_WRITE would be refused while another rank's map is still writable. */
+    if (fcntl(fd, F_ADD_SEALS, seals | F_SEAL_FUTURE_WRITE) == 0)
+        return RKS_OK;
+    if (errno == EINVAL && fcntl(fd, F_ADD_SEALS, seals) == 0)
+        return RKS_OK; /* before Linux 5.1 */
+    return rks_fail_errno(err, errno, "%s in memory: seal", what);
+}

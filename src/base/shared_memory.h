@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * shared_memory.h: memory that the ranks of a node share by descriptor. It has its pages from the
+ * start: a full disk is RKS_ERR_IO here, not SIGBUS in whoever writes to its map. `what` ("index")
+ * begins the messages. The descriptor is the caller's. */
+#ifndef RKS_BASE_SHARED_MEMORY_H
+#define RKS_BASE_SHARED_MEMORY_H
+
+#include "rankstore.h"
+
+/* A memfd; above 1 GiB an unnamed file in `directory`, so that it can be paged out. Still a memfd
+ * where `directory` is NULL, is not there or takes no files. */
+rks_status rks_shared_memory(const char *what, uint64_t bytes, const char *directory, int *fd,
+                             rks_error *err);
+/* Its size cannot change. */
+rks_status rks_shared_memfd(const char *what, uint64_t bytes, int *fd, rks_error *err);
+rks_status rks_shared_file(const char *what, uint64_t bytes, const char *directory, int *fd,
+                           rks_error *err);
+/* No descriptor gives a writable map any more (memfd only; files are left as they are). */
+rks_status rks_shared_memory_seal(const char *what, int fd, rks_error *err);
+
+/* For tests: memfds up to this size, files above it; 0: 1 GiB again. */
+void rks_shared_memory_memfd_max(uint64_t bytes);
+
+#endif
