@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The C extension: one thin call for each of librankstore's, with Python's ownership and errors. Private: use `rankstore`.
+
+Every call that waits or copies releases the GIL, and looks for signals at least each 100 ms. A failure raises what
+`rankstore.errors.make` makes of it. Objects keep what they need alive: a batch its store, a store its group. Times are
+milliseconds, sizes bytes. Options that are None have the defaults of include/rankstore.h.
+"""
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+version: str
+
+class Readable(Protocol):
+    """Anything with the buffer protocol."""
+
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+class Buffer:
+    """Bytes of a C object, by the buffer protocol (format "B", one dimension); keeps the object alive while a view is held."""
+
+    writable: bool
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+    def __len__(self) -> int: ...
+
+# ---- module.c ----
+def status_name(status: int) -> str: ...
+def parse_schema(text: str) -> tuple[str, list[tuple[str, str]]]:
+    """The canonical JSON text, and (name, type) of each column."""
+
+def verify(path: str, level: int) -> tuple[int, list[dict[str, Any]]]:
+    """(samples, findings); a finding is {file, offset, key: bytes, what}. Level 0 fast, 1 full, 2 deep."""
+
+def doctor(group: Group | None, directory: str | None) -> str:
+    """JSON text."""
+
+# ---- group.c ----
+class Group:
+    """COLLECTIVE. `allgather(record: bytes, timeout_ms: int) -> list[bytes]` (in rank order, all of the record's size) makes
+    a launcher of one's own with `rank` and `size`; without it Open MPI's where mpirun set its variables, or one rank.
+    `check() -> str | None` is asked while waiting: the text of a rank's end that the launcher has seen."""
+
+    rank: int
+    size: int
+    node: int
+    nodes: int
+    closed: bool
+    def __init__(self, *, name: str | None = None, rank: int = 0, size: int = 1,
+                 allgather: Callable[[bytes, int], Sequence[bytes]] | None = None,
+                 check: Callable[[], str | None] | None = None,
+                 silence_ms: int | None = None, patience_ms: int | None = None, listen: str | None = None,
+                 secret_file: str | None = None, node: str | None = None, solo: bool = False) -> None: ...
+    def agree(self, phase: str, status: int = 0, text: str = "") -> None:
+        """COLLECTIVE. A status other than 0 is this rank's failure, and raises on all."""
+
+    def allgather(self, phase: str, data: Readable, status: int = 0, text: str = "") -> list[bytes]:
+        """COLLECTIVE."""
+
+    def close(self) -> None:
+        """Stores of the group have been closed before (RuntimeError otherwise). Twice is fine."""
+
+def launch(ranks: int, main: Callable[[Group], int], *, silence_ms: int | None = None) -> int:
+    """rks_launch: `main(group)` in `ranks` forked processes; returns the exit code of the first that failed, else 0. An
+    exception of main is printed by its process, which ends with 1. Where threads of this process run, fork is their risk."""
+
+# ---- build.c ----
+def build(group: Group, sources: Sequence[str], directory: str, *, schema: str | None = None, format: str | None = None,
+          key: str | None = None, length: str | None = None, length_unit: int = 1, where: str | None = None,
+          index: Sequence[str] = (), filter: Callable[[dict[str, Any]], Any] | None = None,
+          max_sample: int | None = None, skip_bad: bool = False, replace: bool = False, unit_size: int | None = None,
+          block_size: int | None = None,
+          progress: Callable[[str, int, int, int], None] | None = None) -> dict[str, Any]:
+    """COLLECTIVE. rks_build: the report as a dict {samples, filtered, bad, bytes, input_bytes, units, units_resumed, seconds,
+    dataset, bad_first}. `filter` sees a dict of the sample's columns (as Samples.values gives them) and returns truth."""
+
+class Builder:
+    """COLLECTIVE. Building from memory."""
+
+    def __init__(self, group: Group, directory: str, schema: str, *, key: str | None = None, length: str | None = None,
+                 length_unit: int = 1, where: str | None = None, index: Sequence[str] = (), max_sample: int | None = None,
+                 own_keys: bool = False, replace: bool = False, block_size: int | None = None,
+                 progress: Callable[[str, int, int, int], None] | None = None) -> None: ...
+    def unit(self, number: int, name: str) -> bool:
+        """True where an interrupted build has finished it: add nothing."""
+
+    def add(self, values: Sequence[Any], key: bytes | str | None = None) -> None:
+        """One value a column, in the schema's order: None (missing); an object with the buffer protocol, C-contiguous, whose
+        item type is the column's (bfloat16 and float8 as their unsigned integers); str for str and json columns; bytes;
+        bool, int or float for scalars. Anything else goes through `rankstore.values.convert(name, type, value)` first, which
+        gives one of these or raises TypeError. A wrong type, shape or range raises TypeError or ValueError naming the column;
+        the builder stays usable."""
+
+    def add_arrays(self, columns: Sequence[tuple[Readable, Readable | None]], count: int,
+                   keys: Sequence[bytes | str] | None = None) -> None:
+        """Many samples in one call, without the GIL. For each column (values, offsets): `offsets` int64[count + 1], items
+        along the first dimension of sample i being offsets[i]..offsets[i+1] (for str, bytes, json: bytes); None for a column
+        of fixed shape, whose values lie one behind the other. Only the first dimension may vary. Offsets are checked."""
+
+    def commit(self, status: int = 0, text: str = "") -> dict[str, Any]:
+        """COLLECTIVE. As build's report."""
+
+    def close(self) -> None: ...
+
+class Gather:
+    """COLLECTIVE. rks_gather: `schema` describes one result."""
+
+    def __init__(self, group: Group, schema: str, directory: str | None = None) -> None: ...
+    def add(self, name: str, index: int, values: Sequence[Any]) -> None: ...
+    def run(self, dst: int, receive: Callable[[str, int, int, list[Any]], None] | None,
+            status: int = 0, text: str = "") -> dict[str, Any]:
+        """COLLECTIVE. On `dst` calls receive(name, index, rank, values); values are (bytes, dims) or None, copies. The report:
+        {items, names, gaps, gap_first}."""
+
+    def close(self) -> None: ...
+
+# ---- store.c ----
+class Store:
+    """COLLECTIVE."""
+
+    group: Group
+    count: int
+    dataset: str
+    schema: str
+    closed: bool
+    def __init__(self, group: Group, directory: str, *, exchange: str | None = None, no_share: bool = False,
+                 no_check: bool = False, partial: bool = False, inflight_bytes: int | None = None) -> None: ...
+    def lengths(self) -> Buffer:
+        """uint32[count], read-only, shared by the node; the store is not freed while a view is held."""
+
+    def column(self, name: str) -> tuple[Buffer, str] | None:
+        """An index column and its type."""
+
+    def owner(self, sample: int) -> int: ...
+    def key(self, sample: int) -> bytes: ...
+    def find(self, key: bytes | str) -> int:
+        """KeyError where there is none."""
+
+    def info(self) -> str:
+        """JSON text."""
+
+    def stats(self) -> dict[str, Any]: ...
+    def fetch(self, samples: Readable | Sequence[int]) -> Samples:
+        """`samples`: ints, or an int64/uint64/uint32 array. IndexError for one out of range."""
+
+    def view(self, sample: int) -> list[tuple[Buffer, tuple[int, ...]] | None]:
+        """One entry a column: read-only bytes in the map (or as fetched) and dims; None: missing."""
+
+    def collate(self, samples: Readable | Sequence[int], collate: Collate) -> Arrays: ...
+    def close(self, timeout_ms: int = 0) -> None:
+        """COLLECTIVE. Epochs of the store are closed by it. Twice is fine. Buffers of lengths and columns keep the index alive:
+        what they show stays valid."""
+
+# ---- samples.c ----
+class Samples:
+    """rks_batch: len(), and what each sample has."""
+
+    def __len__(self) -> int: ...
+    def id(self, i: int) -> int: ...
+    def length(self, i: int) -> int: ...
+    def key(self, i: int) -> bytes: ...
+    def value(self, i: int, column: int) -> tuple[Buffer, tuple[int, ...]] | None:
+        """Writable bytes in the batch, and dims."""
+
+    def values(self, i: int) -> list[tuple[Buffer, tuple[int, ...]] | None]: ...
+    def digest(self) -> int: ...
+    def collate(self, collate: Collate) -> Arrays: ...
+
+class Collate:
+    """rks_collate_options, copied. `columns`: (column, name, type, pad, first) with None for defaults."""
+
+    def __init__(self, *, layout: str = "pad",
+                 columns: Sequence[tuple[str, str | None, str | None, float, float | None]] | None = None,
+                 to_multiple: int = 1, max_length: int = 0, left: bool = False, mask: str | None = None,
+                 positions: str | None = None) -> None: ...
+
+class Arrays:
+    """rks_arrays."""
+
+    samples: int
+    def ids(self) -> Buffer:
+        """uint64[samples]"""
+
+    def lengths(self) -> Buffer:
+        """uint32[samples]"""
+
+    def arrays(self) -> list[tuple[str, str, tuple[int, ...], Buffer, Buffer | None]]:
+        """(name, type, dims, data, offsets: int64[samples + 1])"""
+
+# ---- plan.c ----
+class Plan:
+    """COLLECTIVE where `source` is a Store; over lengths (uint32 buffer) it is not."""
+
+    world: int
+    def __init__(self, source: Store | Readable, *, dataset: str | None = None, strategy: str | None = None,
+                 batch_size: int = 0, max_tokens: int = 0, cost: str | None = None, max_length: int = 0,
+                 too_long: str | None = None, tail: str | None = None, steps: str | None = None, batch_multiple: int = 1,
+                 no_shuffle: bool = False, world: int = 0, seed: int = 0) -> None: ...
+    def steps(self, epoch: int = 0) -> int: ...
+    def batch(self, epoch: int, step: int, rank: int) -> list[int]: ...
+    def batches(self, epoch: int, rank: int, first: int = 0, last: int | None = None) -> tuple[bytes, bytes]:
+        """Steps first..last of a rank (-1: all ranks, step-major): (indptr int64[n + 1], ids uint32) as bytes."""
+
+    def report(self, epoch: int = 0) -> dict[str, Any]: ...
+    def state(self, epoch: int, step: int) -> str: ...
+    def resume(self, state: str) -> tuple[int, int]: ...
+    def close(self) -> None: ...
+
+# ---- epoch.c ----
+class Epoch:
+    """This rank's batches of an epoch in step order, fetched ahead; an iterator of (step, Samples), or (step, Arrays) with
+    `collate`."""
+
+    def __init__(self, store: Store, plan: Plan, *, epoch: int = 0, first_step: int = 0, prefetch_batches: int | None = None,
+                 prefetch_bytes: int | None = None, collate: Collate | None = None) -> None: ...
+    def __iter__(self) -> Epoch: ...
+    def __next__(self) -> tuple[int, Samples | Arrays]: ...
+    def close(self) -> None:
+        """Cancels what is in flight; twice is fine."""

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one tree of exceptions. `RankStoreError` is caught for all; each kind also is what Python users expect (ValueError,
+TimeoutError, ...). All carry `status` ("peer failed"), `rank` (where it happened, -1 if not known), `host`, `cause` (errno, LMDB or MPI
+code; 0 if there is none) and `text` (the line as the failing rank wrote it)."""
+from __future__ import annotations
+
+import builtins
+
+
+class RankStoreError(Exception):
+    """A call of Rankstore failed. On collective calls the same error is raised on every rank."""
+
+    status: str = "error"
+    rank: int = -1
+    cause: int = 0
+    host: str = ""
+    text: str = ""
+
+    def __str__(self) -> str:
+        where = f"rank {self.rank}" if self.rank >= 0 else ""
+        if where and self.host:
+            where += f" ({self.host})"
+        return f"{where}: {self.text}" if where else self.text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_remake, (type(self), self.status, self.rank, self.cause, self.host, self.text))
+
+
+class ArgumentError(RankStoreError, ValueError):
+    """An option or argument breaks a rule; the text names it."""
+
+
+class OutOfMemoryError(RankStoreError, MemoryError):
+    """An allocation or a mapping failed."""
+
+
+class IOFailedError(RankStoreError, OSError):
+    """Disk, file system, network or another system resource; `cause` is the errno."""
+
+
+class CorruptError(RankStoreError):
+    """Bytes that do not match their checksum or format; the text names the file or sample."""
+
+
+class PeerError(RankStoreError):
+    """Another rank failed or went away."""
+
+
+class TimeoutError(PeerError, builtins.TimeoutError):  # noqa: A001
+    """A rank was silent for too long, or a limit that the user set is over."""
+
+
+class StateError(RankStoreError):
+    """The call does not fit what was called before: a closed object, another plan, a build that runs already."""
+
+
+class NotFoundError(RankStoreError, LookupError):
+    """No such file or dataset. (A missing key is KeyError.)"""
+
+
+class DataError(RankStoreError, ValueError):
+    """Input that cannot be taken: malformed, duplicate, too large."""
+
+
+class UnsupportedError(RankStoreError):
+    """A feature that this build, machine or format version lacks."""
+
+
+class CancelledError(RankStoreError):
+    """The wait was interrupted."""
+
+
+_KINDS: dict[int, tuple[str, type[RankStoreError]]] = {
+    -1: ("wrong argument", ArgumentError),
+    -2: ("out of memory", OutOfMemoryError),
+    -3: ("input/output", IOFailedError),
+    -4: ("corrupt", CorruptError),
+    -5: ("peer failed", PeerError),
+    -6: ("timeout", TimeoutError),
+    -7: ("wrong state", StateError),
+    -8: ("not found", NotFoundError),
+    -9: ("bad data", DataError),
+    -10: ("unsupported", UnsupportedError),
+    -11: ("cancelled", CancelledError),
+}
+
+
+def _remake(kind: type[RankStoreError], status: str, rank: int, cause: int, host: str, text: str) -> RankStoreError:
+    error = kind(text)
+    error.status, error.rank, error.cause, error.host, error.text = status, rank, cause, host, text
+    return error
+
+
+def make(status: int, rank: int, cause: int, host: str, text: str) -> RankStoreError:
+    """The exception for a status of librankstore."""
+    name, kind = _KINDS.get(status, ("unknown", RankStoreError))
+    return _remake(kind, name, rank, cause, host, text)
