@@ -367,6 +367,12 @@ RKS_API const uint64_t *rks_store_key_hashes(const rks_store *store);
 /* An index column: raw values of its type; NULL where there is none of that name. */
 RKS_API const void *rks_store_column(const rks_store *store, const char *name, const char **type);
 
+/* Keeps what these three point to, and plans of the store, valid until rks_index_close, also after
+ * the store has been closed. Any threads; the caller owns what is returned. */
+typedef struct rks_index rks_index;
+RKS_API rks_index *rks_store_index(rks_store *store);
+RKS_API void rks_index_close(rks_index *index); /* NULL is accepted */
+
 /* The rank that serves the sample; -1 for an id out of range or a shard that nobody serves. */
 RKS_API int64_t rks_store_owner(const rks_store *store, uint64_t sample_id);
 

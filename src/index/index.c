@@ -232,6 +232,7 @@ rks_status rks_index_open(const rks_index_layout *layout, int fd, rks_index **in
     if (opened == NULL)
         return RKS_ERR_MEMORY;
     opened->fd = -1;
+    atomic_init(&opened->owners, 1);
     pthread_mutex_init(&opened->mutex, NULL);
     status = copy_layout(opened, layout, err);
     if (status == RKS_OK)
@@ -251,10 +252,29 @@ rks_status rks_index_seal(rks_index *index, bool leader, rks_error *err)
     return leader ? rks_shared_memory_seal("index", index->fd, err) : RKS_OK;
 }
 
+rks_index *rks_index_share(rks_index *index)
+{
+    atomic_fetch_add(&index->owners, 1);
+    return index;
+}
+
+const void *rks_index_order(const rks_index *index)
+{
+    return index->order;
+}
+
+void rks_index_keep_order(rks_index *index, void *map, uint64_t bytes)
+{
+    index->order = map;
+    index->order_bytes = bytes;
+}
+
 void rks_index_close(rks_index *index)
 {
-    if (index == NULL)
+    if (index == NULL || atomic_fetch_sub(&index->owners, 1) > 1)
         return;
+    if (index->order != NULL)
+        munmap(index->order, index->order_bytes);
     if (index->map != NULL)
         munmap(index->map, index->bytes);
     if (index->fd >= 0)

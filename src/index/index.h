@@ -11,8 +11,6 @@
 
 #include "rankstore.h"
 
-typedef struct rks_index rks_index;
-
 /* Where a run of consecutive ids lies. */
 typedef struct rks_span {
     uint64_t first_id;
@@ -49,7 +47,13 @@ rks_status rks_index_memory(const rks_index_layout *layout, const char *director
 rks_status rks_index_open(const rks_index_layout *layout, int fd, rks_index **index,
                           rks_error *err);
 rks_status rks_index_seal(rks_index *index, bool leader, rks_error *err);
-void rks_index_close(rks_index *index); /* NULL is accepted */
+/* One more owner; each ends with rks_index_close, the last one frees it. */
+rks_index *rks_index_share(rks_index *index);
+
+/* The sorted order of the lengths (a map that plans borrow; NULL until it is given) lives as long
+ * as they do. One thread at a time. */
+const void *rks_index_order(const rks_index *index);
+void rks_index_keep_order(rks_index *index, void *map, uint64_t bytes);
 
 uint64_t rks_index_count(const rks_index *index);
 uint32_t *rks_index_lengths(rks_index *index);

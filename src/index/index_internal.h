@@ -19,8 +19,9 @@ typedef struct rks_index_run {
 /* Where the ids with a hash lie: counting sort by the hash's top bits (index_find.c). */
 typedef struct rks_index_table rks_index_table;
 
-/* Everything but `table` is constant after open. */
+/* Everything but `owners`, `order` and `table` is constant after open. */
 struct rks_index {
+    atomic_uint owners;
     uint64_t count;
     int fd;
     uint8_t *map;
@@ -39,6 +40,9 @@ struct rks_index {
     uint32_t *by_row;   /* run numbers by (shard, first row) */
     uint32_t *by_id;    /* run numbers by (shard, first id) */
     uint64_t *position; /* of by_id[i]: samples of the same shard before it in that order */
+
+    void *order; /* mapped; NULL until a plan needs it */
+    uint64_t order_bytes;
 
     pthread_mutex_t mutex;            /* one thread builds the table */
     _Atomic(rks_index_table *) table; /* NULL until the first find */

@@ -3,7 +3,6 @@
  * open.c: from a directory to a store that serves and fetches, and back. Each phase ends with an
  * agreement, so that a failure on one rank ends the open on all. */
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/bytes.h"
 #include "base/checksum.h"
@@ -206,8 +205,6 @@ static void free_store(rks_store *store)
         pthread_mutex_destroy(&store->mutex);
     }
     rks_index_close(store->index);
-    if (store->order != NULL)
-        munmap(store->order, store->order_bytes);
     for (size_t i = 0; store->shards != NULL && i < store->dataset->shard_count; i++)
         rks_shard_close(store->shards[i]);
     rks_free(store->unit_first);

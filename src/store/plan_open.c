@@ -55,8 +55,7 @@ static rks_status share_order(rks_store *store, uint64_t bytes, rks_error *err)
             munmap(map, bytes);
         return status;
     }
-    store->order = map;
-    store->order_bytes = bytes;
+    rks_index_keep_order(store->index, map, bytes);
     return RKS_OK;
 }
 
@@ -128,14 +127,15 @@ rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_
     chosen.struct_size = sizeof(chosen);
     rks_status status = rks_plan_order_bytes(rks_store_count(store), &chosen, &bytes, err);
     status = agree_options(store->group, &chosen, status, err);
-    if (status == RKS_OK && bytes > 0 && store->order == NULL)
+    if (status == RKS_OK && bytes > 0 && rks_index_order(store->index) == NULL)
         status = share_order(store, bytes, err);
     if (status == RKS_OK)
-        status = rks_group_agree(store->group, "plan: made",
-                                 rks_plan_create_sorted(rks_store_lengths(store),
-                                                        rks_store_count(store), store->order,
-                                                        store->id_text, &chosen, &opened, err),
-                                 err);
+        status =
+            rks_group_agree(store->group, "plan: made",
+                            rks_plan_create_sorted(rks_store_lengths(store), rks_store_count(store),
+                                                   rks_index_order(store->index), store->id_text,
+                                                   &chosen, &opened, err),
+                            err);
     if (status != RKS_OK) {
         rks_plan_free(opened);
         return status;

@@ -53,6 +53,11 @@ const void *rks_store_column(const rks_store *store, const char *name, const cha
     return NULL;
 }
 
+rks_index *rks_store_index(rks_store *store)
+{
+    return rks_index_share(store->index);
+}
+
 int64_t rks_store_owner(const rks_store *store, uint64_t sample_id)
 {
     if (sample_id >= store->dataset->count)

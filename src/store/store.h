@@ -34,9 +34,6 @@ struct rks_store {
     rks_fetch_server *server; /* NULL where nobody has to ask */
     rks_fetcher *fetcher;
 
-    void *order; /* the plans' sorted order, mapped; NULL until a plan needs it */
-    uint64_t order_bytes;
-
     uint64_t exchange_bytes;
     const char *exchange_name;
 

@@ -339,7 +339,7 @@ static int look_at_order(const rks_bootstrap *bootstrap, void *user)
     EXPECT_OK(rks_plan_open(store, NULL, &plan, &err), &err);
     if (plan == NULL)
         return 1;
-    find_mapping(store->order, line);
+    find_mapping(rks_index_order(store->index), line);
     EXPECT((strstr(line, "/memfd:rankstore") != NULL) == memfd);
     EXPECT((strstr(line, j->directory) != NULL) != memfd);
     EXPECT(strstr(line, "(deleted)") != NULL && strstr(line, " r--s ") != NULL);

@@ -443,6 +443,52 @@ static void keys_are_asked_of_a_stand_in_where_the_owner_fails(void **state)
 /* ---- several, and again and again --------------------------------------------------------------
  */
 
+/* What is read after the store's end must be what was read before it. */
+static int read_after_close(const rks_bootstrap *bootstrap, void *user)
+{
+    const job *j = user;
+    uint32_t rank = bootstrap->rank;
+    int failures = 0;
+    rks_error err = {0};
+    rks_store *store = NULL;
+    rks_plan *plan = NULL;
+    rks_plan_report before = {.struct_size = sizeof(before)}, after = before;
+    rks_group *group = enter(bootstrap, j, &failures);
+    EXPECT_OK(rks_store_open(group, j->directory, &j->options, &store, &err), &err);
+    if (store == NULL)
+        return 1;
+    rks_index *index = rks_store_index(store), *again = rks_store_index(store);
+    const uint32_t *lengths = rks_store_lengths(store);
+    const int64_t *numbers = rks_store_column(store, "id", NULL);
+    EXPECT_OK(rks_plan_open(store, NULL, &plan, &err), &err);
+    EXPECT_OK(rks_plan_report_get(plan, 1, &before, &err), &err);
+    EXPECT_OK(rks_plan_report_get(plan, 0, &after, &err), &err); /* not at that epoch any more */
+    rks_store_close(store, 0);
+    rks_index_close(again);
+    for (uint64_t id = 0; id < SAMPLES; id++)
+        EXPECT(lengths[id] == world_text_size(id) && numbers[id] == (int64_t)id);
+    EXPECT_OK(rks_plan_report_get(plan, 1, &after, &err), &err);
+    EXPECT(strcmp(before.digest, after.digest) == 0);
+    rks_plan_free(plan);
+    rks_index_close(index);
+    rks_group_close(group);
+    return failures;
+}
+
+static void the_index_and_plans_outlive_the_store(void **state)
+{
+    (void)state;
+    char directory[64];
+    world_directory(directory);
+    world_dataset(directory, 3, false);
+    for (int i = 0; i < 2; i++) {
+        job j = {.directory = directory, .own_nodes = i == 1};
+        rks_store_options_default(&j.options);
+        world_run(3, read_after_close, &j);
+    }
+    world_remove(directory);
+}
+
 static int two_at_once(const rks_bootstrap *bootstrap, void *user)
 {
     const job *j = user;
@@ -531,6 +577,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rank_knows_and_fetches_every_sample),
+        cmocka_unit_test(the_index_and_plans_outlive_the_store),
         cmocka_unit_test(more_and_fewer_ranks_than_built_it_open_it),
         cmocka_unit_test(what_is_wrong_on_one_rank_ends_the_open_on_all),
         cmocka_unit_test(a_partial_store_keeps_its_ids_and_plans_what_is_there),
