@@ -17,7 +17,7 @@ MAY_SEE = {
     "fetch": ["base", "transport", "shard"],
     "store": ["base", "transport", "shard", "ingest", "index", "group", "exchange", "plan", "fetch"],
 }
-ONE_FILE_ONLY = ["lmdb.h", "nccl.h", "mpi.h", "uv.h", "xxhash.h", "sodium.h"]
+ONE_FILE_ONLY = ["lmdb.h", "nccl.h", "mpi.h", "uv.h", "xxhash.h", "xxh_x86dispatch.h", "sodium.h"]
 
 
 def includes(path):

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * checksum.c: the only file that includes xxhash.h. */
+ * checksum.c: the only file that includes xxhash's headers. */
 #include "base/checksum.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
+#ifdef RKS_XXH_DISPATCH
+#include <xxh_x86dispatch.h> /* behind xxhash.h, whose functions it replaces by name */
+#endif
 
 #include "base/error.h"
 #include "base/memory.h"

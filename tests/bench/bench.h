@@ -20,13 +20,24 @@ static inline double bench_seconds(void)
     return (double)rks_now_ns() / 1e9;
 }
 
-/* User and system time of this process. */
-static inline double bench_cpu(void)
+/* Seconds of processor that this process has used, all threads. */
+static inline double bench_user(void)
 {
     struct rusage used;
     getrusage(RUSAGE_SELF, &used);
-    return (double)used.ru_utime.tv_sec + (double)used.ru_utime.tv_usec / 1e6 +
-           (double)used.ru_stime.tv_sec + (double)used.ru_stime.tv_usec / 1e6;
+    return (double)used.ru_utime.tv_sec + (double)used.ru_utime.tv_usec / 1e6;
+}
+
+static inline double bench_kernel(void)
+{
+    struct rusage used;
+    getrusage(RUSAGE_SELF, &used);
+    return (double)used.ru_stime.tv_sec + (double)used.ru_stime.tv_usec / 1e6;
+}
+
+static inline double bench_cpu(void)
+{
+    return bench_user() + bench_kernel();
 }
 
 static inline int bench_order(const void *a, const void *b)
