@@ -89,7 +89,9 @@ typedef struct rks_group rks_group;
 
 /* How ranks find each other: one all-gather of a record of at most RKS_RECORD_MAX bytes.
  * It may be called a few times, by all ranks. On success `all` holds size * record_size
- * bytes in rank order. Give your own to bring a launcher that Rankstore does not know. */
+ * bytes in rank order. Errors hold the rank that is missing, or -1, and what became of it without
+ * its name ("did not come within 30000 ms"): the group puts rank and host before it. Give your own
+ * to bring a launcher that Rankstore does not know. */
 enum { RKS_RECORD_MAX = 4096 };
 typedef struct rks_bootstrap {
     size_t struct_size;
@@ -99,7 +101,8 @@ typedef struct rks_bootstrap {
     void *user;
     rks_status (*allgather)(void *user, const void *record, size_t record_size, void *all,
                             uint32_t timeout_ms, rks_error *err);
-    /* May be NULL. Asked by waiting calls: has the launcher seen a rank end? Then its error. */
+    /* May be NULL. Asked by waiting calls: has the launcher seen a rank end before its time? Then
+     * its error: the rank, and what became of it ("was killed by signal 9"). */
     rks_status (*check)(void *user, rks_error *err);
     void (*close)(void *user); /* may be NULL; called once by rks_group_close */
     void *local_hub;           /* the library's own: ranks that are threads of one process */

@@ -11,6 +11,7 @@
 
 static _Atomic(rks_interrupt_fn) interrupt_fn;
 static _Atomic(void *) interrupt_user;
+static _Thread_local bool heard;
 
 uint64_t rks_now_ns(void)
 {
@@ -34,9 +35,20 @@ void rks_set_interrupt(rks_interrupt_fn interrupt, void *user)
 rks_status rks_check_interrupt(rks_error *err)
 {
     rks_interrupt_fn interrupt = atomic_load(&interrupt_fn);
-    if (interrupt != NULL && interrupt(atomic_load(&interrupt_user)) != 0)
-        return rks_fail(err, RKS_ERR_CANCELLED, 0, "interrupted");
-    return RKS_OK;
+    if (interrupt == NULL || interrupt(atomic_load(&interrupt_user)) == 0)
+        return RKS_OK;
+    heard = true;
+    return rks_fail(err, RKS_ERR_CANCELLED, 0, "interrupted");
+}
+
+bool rks_interrupt_heard(void)
+{
+    return heard;
+}
+
+void rks_interrupt_forget(void)
+{
+    heard = false;
 }
 
 int rks_cond_init(pthread_cond_t *cond)

@@ -15,6 +15,9 @@ uint64_t rks_now_ms(void);
 
 /* RKS_ERR_CANCELLED where the process's interrupt callback asks for it. */
 rks_status rks_check_interrupt(rks_error *err);
+/* This thread has got RKS_ERR_CANCELLED from it since it last forgot. */
+bool rks_interrupt_heard(void);
+void rks_interrupt_forget(void);
 
 /* A condition variable on the monotonic clock; 0 or an errno value. */
 int rks_cond_init(pthread_cond_t *cond);

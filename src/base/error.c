@@ -8,17 +8,38 @@
 #include <stdio.h>
 #include <string.h>
 
+/* How many bytes of a control character stand here; 0: it is none. */
+static size_t control_size(const char *text)
+{
+    unsigned char first = (unsigned char)text[0], second = (unsigned char)text[1];
+    if (first == 0xc2 && second >= 0x80 && second < 0xa0)
+        return 2; /* a terminal takes U+009B for ESC [ */
+    return (first != '\0' && first < 0x20) || first == 0x7f;
+}
+
+void rks_text_clean(char *text)
+{
+    for (size_t size; *text != '\0'; text += size == 0 ? 1 : size) {
+        size = control_size(text);
+        memset(text, '?', size);
+    }
+}
+
 /* Copies text into err->text: control characters are shown, and a text that is too long keeps
  * its beginning and end, since the end holds what was wrong and the beginning where. */
 static void put_text(rks_error *err, const char *text)
 {
     char shown[4 * 1024];
     size_t size = 0;
+    size_t hidden = 0; /* bytes of a control character from here on */
     for (const char *c = text; *c != '\0' && size + 5 < sizeof(shown); c++) {
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+        hidden = hidden > 0 ? hidden : control_size(c);
+        if (hidden > 0) {
             size += (size_t)snprintf(shown + size, 5, "\\x%02x", (unsigned)(unsigned char)*c);
-        else
+            hidden--;
+        } else {
             shown[size++] = *c;
+        }
     }
     size_t room = sizeof(err->text) - 1;
     if (size <= room) {
@@ -85,6 +106,7 @@ void rks_error_place(rks_error *err, uint32_t rank, const char *host)
         return;
     err->rank = (int32_t)rank;
     snprintf(err->host, sizeof(err->host), "%s", host == NULL ? "" : host);
+    rks_text_clean(err->host);
 }
 
 void rks_error_sanitize(rks_error *err)
@@ -96,12 +118,8 @@ void rks_error_sanitize(rks_error *err)
         err->status = RKS_ERR_PEER;
     if (err->rank < -1)
         err->rank = -1;
-    for (char *c = err->text; *c != '\0'; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            *c = '?';
-    for (char *c = err->host; *c != '\0'; c++)
-        if ((unsigned char)*c < 0x21 || *c == 0x7f)
-            *c = '?';
+    rks_text_clean(err->text);
+    rks_text_clean(err->host);
 }
 
 const char *rks_version(void)

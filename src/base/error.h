@@ -17,6 +17,10 @@ rks_status rks_fail(rks_error *err, rks_status status, int64_t cause, const char
 rks_status rks_fail_errno(rks_error *err, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Replaces control characters (C0, DEL, and C1 in UTF-8) by '?': text of others that goes to a
+ * terminal. */
+void rks_text_clean(char *text);
+
 /* Says on which rank and host an error happened, if that is not known yet. */
 void rks_error_place(rks_error *err, uint32_t rank, const char *host);
 

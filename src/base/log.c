@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/error.h"
+
 static int level(void)
 {
     const char *name = getenv("RKS_LOG");
@@ -25,6 +27,8 @@ static void put(const char *format, va_list arguments)
     if (size < 0)
         return;
     used += (size_t)size < sizeof(line) - used - 1 ? (size_t)size : sizeof(line) - used - 2;
+    line[used] = '\0';
+    rks_text_clean(line); /* a host's name, or what another rank says of itself */
     line[used++] = '\n';
     if (write(STDERR_FILENO, line, used) < 0)
         return; /* nobody listens */

@@ -66,14 +66,11 @@ static rks_status begin(collective_round *r, const char *phase, rks_status mine,
     snprintf(r->phase, sizeof(r->phase), "%s", phase);
     pthread_mutex_lock(&group->mutex);
     bool failed = group->failed;
-    rks_error failure = group->failure;
     r->sequence = group->sequence++;
     pthread_mutex_unlock(&group->mutex);
-    if (failed) {
-        if (err != NULL)
-            *err = failure;
-        return failure.status;
-    }
+    rks_interrupt_forget(); /* whoever goes on has dealt with it */
+    if (failed)
+        return rks_group_failure(group, r->phase, err);
     uint8_t entry[ENTRY] = {0};
     rks_error local;
     rks_store_u32(entry, group->rank);
@@ -101,9 +98,7 @@ static rks_status begin(collective_round *r, const char *phase, rks_status mine,
         return RKS_OK;
     /* It cannot even say so: the others would wait for it as long as it lives. */
     rks_group_fail(group, &own, -1);
-    if (err != NULL)
-        *err = own;
-    return own.status;
+    return rks_group_failure(group, r->phase, err);
 }
 
 /* One subtree's message. Ranks in different calls are an error of both. */
@@ -115,8 +110,9 @@ static rks_status take_child(collective_round *r, uint32_t child, rks_error *err
         return status;
     rks_error theirs = {0};
     if (m->body.size < HEAD) {
-        rks_fail(&theirs, RKS_ERR_PEER, 0, "rank %u sent a malformed message", child);
+        rks_fail(&theirs, RKS_ERR_PEER, 0, "sent a malformed message");
         theirs.rank = (int32_t)child;
+        rks_group_name_rank(r->group, &theirs);
     } else {
         memcpy(&theirs, m->body.data + AT_ERROR, sizeof(theirs));
     }
@@ -159,7 +155,10 @@ static rks_status take_result(collective_round *r, rks_error *err)
         return status;
     if (m->body.size < HEAD || rks_load_u64(m->body.data) != r->sequence) {
         rks_inbox_free(m);
-        return rks_fail(err, RKS_ERR_PEER, 0, "rank %u sent a malformed message", parent);
+        rks_fail(err, RKS_ERR_PEER, 0, "sent a malformed message");
+        err->rank = (int32_t)parent;
+        rks_group_name_rank(r->group, err);
+        return RKS_ERR_PEER;
     }
     rks_buffer_free(&r->body);
     r->body = m->body;
@@ -189,17 +188,16 @@ static rks_status walk(collective_round *r, rks_error *err)
     for (uint32_t i = 0; status == RKS_OK && i < group->child_count; i++)
         status = rks_inbox_send(group, group->children[i], MESSAGE_DOWN, r->body.data, r->body.size,
                                 err);
-    if (status != RKS_OK && err != NULL) {
+    if (status != RKS_OK) {
         rks_error_place(err, group->rank, group->hosts[group->rank]);
         rks_group_fail(group, err, -1);
+        return rks_group_failure(group, r->phase, err);
     }
-    if (status == RKS_OK && r->error.status != RKS_OK) {
+    if (r->error.status != RKS_OK) {
         r->error.reserved[0] = 0;
-        if (err != NULL)
-            *err = r->error;
-        status = r->error.status;
+        *err = r->error;
     }
-    return status;
+    return r->error.status;
 }
 
 /* Sorts the entries into rank order. Each rank is there once, or the message is malformed. */
@@ -296,27 +294,6 @@ rks_status rks_group_broadcast(rks_group *group, const char *phase, uint32_t roo
     rks_free(all);
     rks_free(offsets);
     return status;
-}
-
-bool rks_group_failed(rks_group *group)
-{
-    pthread_mutex_lock(&group->mutex);
-    bool failed = group->failed;
-    pthread_mutex_unlock(&group->mutex);
-    return failed;
-}
-
-rks_status rks_group_must_stop(rks_group *group, rks_error *err)
-{
-    pthread_mutex_lock(&group->mutex);
-    bool stop = group->failed || group->stop > group->sequence;
-    pthread_mutex_unlock(&group->mutex);
-    if (!stop)
-        return RKS_OK;
-    rks_fail(err, RKS_ERR_PEER, 0, "another rank failed");
-    if (err != NULL)
-        err->reserved[0] = 1; /* an echo: the other rank's own error counts */
-    return RKS_ERR_PEER;
 }
 
 void rks_group_progress(rks_group *group, const char *text)

@@ -17,6 +17,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 
+static const char OPENING[] = "opening the group"; /* the phase */
+
 /* Round 1. The secret is rank 0's, and only where no rank has a file of its own. */
 typedef struct facts {
     char version[16];
@@ -94,9 +96,11 @@ static rks_status compare(const facts *all, uint32_t size, rks_error *err)
 {
     for (uint32_t rank = 0; rank < size; rank++)
         if (all[rank].error.status != RKS_OK) {
+            rks_error theirs = all[rank].error;
+            rks_error_sanitize(&theirs);
             if (err != NULL)
-                *err = all[rank].error;
-            return all[rank].error.status;
+                *err = theirs;
+            return theirs.status;
         }
     for (uint32_t rank = 1; rank < size; rank++) {
         char one[16], other[16];
@@ -131,6 +135,7 @@ static rks_status number_nodes(rks_group *group, const facts *all, rks_error *er
             group->leaders[group->nodes++] = rank;
         group->node_of[rank] = node;
         snprintf(group->hosts[rank], sizeof(group->hosts[rank]), "%.31s", all[rank].host);
+        rks_text_clean(group->hosts[rank]);
     }
     return RKS_OK;
 }
@@ -152,6 +157,23 @@ static rks_status plant_tree(rks_group *group, rks_error *err)
             group->children[group->child_count++] = other;
     }
     return RKS_OK;
+}
+
+/* One round of the bootstrap. Who does not come is named as a lost rank is. */
+static rks_status gather(rks_group *group, const void *record, size_t size, void *all,
+                         uint32_t timeout_ms, rks_error *err)
+{
+    rks_error why = {.rank = -1};
+    rks_status status =
+        group->bootstrap.allgather(group->bootstrap.user, record, size, all, timeout_ms, &why);
+    if (status == RKS_OK)
+        return RKS_OK;
+    if (why.rank >= 0 || status == RKS_ERR_CANCELLED)
+        rks_group_name_rank(group, &why);
+    rks_group_name_phase(OPENING, &why);
+    if (err != NULL)
+        *err = why;
+    return status;
 }
 
 /* ---- connecting ---------------------------------------------------------------------------- */
@@ -208,8 +230,7 @@ static rks_status exchange_addresses(rks_group *group, rks_status status, const 
         rks_free(addresses);
         return status; /* the others find that this rank is missing */
     }
-    rks_status met = group->bootstrap.allgather(group->bootstrap.user, &mine, sizeof(mine), others,
-                                                2 * group->silence_ms, err);
+    rks_status met = gather(group, &mine, sizeof(mine), others, group->silence_ms, err);
     if (met == RKS_OK)
         for (uint32_t rank = 0; rank < group->size; rank++) {
             if (others[rank].error.status != RKS_OK) {
@@ -255,7 +276,7 @@ static rks_status connect_ranks(rks_group *group, const rks_group_options *optio
         return status;
     if (group->engine != NULL) {
         rks_engine_serve(group->engine, RKS_SERVICE_GROUP, NULL, rks_inbox_on_note, group);
-        rks_engine_watch(group->engine, rks_inbox_on_lost, group);
+        rks_engine_watch(group->engine, rks_group_on_lost, group);
     }
     status = exchange_addresses(group, status, all, all[0].secret_file ? own_secret : all[0].secret,
                                 err);
@@ -265,7 +286,7 @@ static rks_status connect_ranks(rks_group *group, const rks_group_options *optio
      * it would be waited for without end. */
     for (uint32_t i = 0; i < group->child_count && status == RKS_OK; i++)
         status = rks_engine_keep(group->engine, group->children[i], err);
-    return status == RKS_OK ? rks_group_agree(group, "group", RKS_OK, err) : status;
+    return status == RKS_OK ? rks_group_agree(group, OPENING, RKS_OK, err) : status;
 }
 
 static rks_status find_bootstrap(const rks_group_options *options, rks_bootstrap *bootstrap,
@@ -293,8 +314,9 @@ static rks_status meet(rks_group *group, const rks_group_options *options, rks_e
     /* A rank with an error of its own still comes, and tells it. */
     if (own_facts(options, group->rank, &mine, secret, &mine.error) != RKS_OK)
         rks_error_place(&mine.error, group->rank, mine.host);
-    rks_status status = group->bootstrap.allgather(group->bootstrap.user, &mine, sizeof(mine), all,
-                                                   2 * group->silence_ms, err);
+    /* Twice as long as any other wait: a rank that is started late looks like one that has failed.
+     */
+    rks_status status = gather(group, &mine, sizeof(mine), all, 2 * group->silence_ms, err);
     if (status == RKS_OK)
         status = connect_ranks(group, options, all, secret, err);
     rks_wipe(secret, sizeof(secret));
@@ -339,6 +361,7 @@ rks_status rks_group_open(const rks_group_options *options, rks_group **group, r
         rks_group_close(opened);
         return status;
     }
+    opened->opened = true;
     *group = opened;
     return RKS_OK;
 }
@@ -347,6 +370,7 @@ void rks_group_close(rks_group *group)
 {
     if (group == NULL)
         return;
+    rks_group_fail_interrupted(group);
     /* After a failure somebody may be silent: what is queued needs no T to reach the others. */
     bool failed = rks_group_failed(group);
     uint32_t linger_ms = failed && group->silence_ms > 1000 ? 1000 : group->silence_ms;

@@ -57,67 +57,6 @@ rks_status rks_inbox_send(rks_group *group, uint32_t to, enum message_kind kind,
     return status;
 }
 
-/* ---- failure ------------------------------------------------------------------------------ */
-
-static void tell_neighbours(rks_group *group, enum message_kind kind, const void *body, size_t size,
-                            int64_t except)
-{
-    if (group->parent >= 0 && group->parent != except)
-        rks_inbox_send(group, (uint32_t)group->parent, kind, body, size, NULL);
-    for (uint32_t i = 0; i < group->child_count; i++)
-        if (group->children[i] != except)
-            rks_inbox_send(group, group->children[i], kind, body, size, NULL);
-}
-
-void rks_group_fail(rks_group *group, const rks_error *err, int64_t except)
-{
-    if (group->size == 1)
-        return; /* nobody has lost anybody: the next call may be better off */
-    pthread_mutex_lock(&group->mutex);
-    bool first = !group->failing;
-    group->failing = true;
-    while (!first && !group->failed)
-        pthread_cond_wait(&group->cond, &group->mutex);
-    pthread_mutex_unlock(&group->mutex);
-    if (!first)
-        return;
-    /* Told before it is known here: who knows it may close the group at once, and the neighbours
-     * would hear of that instead of the cause. */
-    if (group->engine != NULL)
-        tell_neighbours(group, MESSAGE_FAILED, err, sizeof(*err), except);
-    pthread_mutex_lock(&group->mutex);
-    group->failed = true;
-    group->failure = *err;
-    pthread_cond_broadcast(&group->cond);
-    pthread_mutex_unlock(&group->mutex);
-}
-
-void rks_group_tell_stop(rks_group *group, uint64_t sequence, int64_t except)
-{
-    uint8_t body[8];
-    pthread_mutex_lock(&group->mutex);
-    bool news = group->stop < sequence + 1;
-    if (news)
-        group->stop = sequence + 1;
-    pthread_mutex_unlock(&group->mutex);
-    rks_store_u64(body, sequence);
-    if (news && group->engine != NULL)
-        tell_neighbours(group, MESSAGE_STOP, body, sizeof(body), except);
-}
-
-void rks_inbox_on_lost(void *user, uint32_t peer, const rks_error *err)
-{
-    rks_group *group = user;
-    if (err->status != RKS_OK) {
-        rks_group_fail(group, err, peer);
-        return;
-    }
-    pthread_mutex_lock(&group->mutex);
-    group->left[peer] = true;
-    pthread_cond_broadcast(&group->cond);
-    pthread_mutex_unlock(&group->mutex);
-}
-
 /* ---- receiving ------------------------------------------------------------------------------ */
 
 static void take_failed(rks_group *group, const message *m)
@@ -126,7 +65,9 @@ static void take_failed(rks_group *group, const message *m)
     if (m->body.size != sizeof(err))
         return;
     memcpy(&err, m->body.data, sizeof(err));
+    bool cut_off = err.reserved[0] != 0;
     rks_error_sanitize(&err);
+    err.reserved[0] = cut_off;
     rks_group_fail(group, &err, m->from);
 }
 
@@ -229,39 +170,6 @@ static message *take_from_inbox(rks_group *group, uint32_t from, enum message_ki
     return NULL;
 }
 
-/* The mutex is held. */
-static rks_status look_for_end(rks_group *group, uint32_t from, rks_error *err)
-{
-    if (group->failed) {
-        if (err != NULL)
-            *err = group->failure;
-        return group->failure.status;
-    }
-    if (group->left[from]) {
-        rks_fail(err, RKS_ERR_PEER, 0, "rank %u (%s) has left the group", from, group->hosts[from]);
-        if (err != NULL)
-            err->rank = (int32_t)from;
-        return RKS_ERR_PEER;
-    }
-    return RKS_OK;
-}
-
-/* Interrupts of this process, and what the launcher has seen. The mutex is not held. */
-static rks_status look_around(rks_group *group, rks_error *err)
-{
-    rks_error local;
-    rks_status status = rks_check_interrupt(&local);
-    if (status == RKS_OK && group->bootstrap.check != NULL)
-        status = group->bootstrap.check(group->bootstrap.user, &local);
-    if (status == RKS_OK)
-        return RKS_OK;
-    rks_error_place(&local, group->rank, group->hosts[group->rank]);
-    rks_group_fail(group, &local, -1);
-    if (err != NULL)
-        *err = local;
-    return status;
-}
-
 static void say_who(const rks_group *group, uint32_t from, const char *phase, uint64_t waited_ms)
 {
     rks_log("rank %u waits for rank %u (%s) in '%s' since %llu s%s%s", group->rank, from,
@@ -273,20 +181,21 @@ rks_status rks_inbox_wait(rks_group *group, uint32_t from, enum message_kind kin
                           const char *phase, message **got, rks_error *err)
 {
     uint64_t begun = rks_now_ms(), said = begun;
-    rks_error local;
-    rks_status status = RKS_OK;
     message *m = NULL;
     pthread_mutex_lock(&group->mutex);
-    while (status == RKS_OK && m == NULL) {
+    while (true) {
         m = take_from_inbox(group, from, kind);
-        if (m != NULL)
+        if (m != NULL || group->failed)
             break;
-        status = look_for_end(group, from, &local);
-        if (status != RKS_OK)
-            break;
+        if (group->left[from]) {
+            pthread_mutex_unlock(&group->mutex);
+            rks_group_fail_left(group, from);
+            pthread_mutex_lock(&group->mutex);
+            continue;
+        }
         if (!rks_cond_wait_ms(&group->cond, &group->mutex, RKS_WAIT_SLICE_MS)) {
             pthread_mutex_unlock(&group->mutex);
-            status = look_around(group, &local);
+            rks_group_look_around(group);
             pthread_mutex_lock(&group->mutex);
         }
         uint64_t now = rks_now_ms();
@@ -296,12 +205,8 @@ rks_status rks_inbox_wait(rks_group *group, uint32_t from, enum message_kind kin
         }
     }
     pthread_mutex_unlock(&group->mutex);
-    if (m != NULL) {
-        *got = m;
-        return RKS_OK;
-    }
-    rks_group_fail(group, &local, -1); /* who has left is news for the others */
-    if (err != NULL)
-        *err = local;
-    return status;
+    if (m == NULL)
+        return rks_group_failure(group, phase, err);
+    *got = m;
+    return RKS_OK;
 }

@@ -59,8 +59,10 @@ struct rks_group {
     bool *left;                      /* by rank; guarded by mutex */
     char (*progress)[PROGRESS_SIZE]; /* by rank; guarded by mutex */
     uint64_t told_progress_ms;       /* guarded by mutex */
+    bool opened;                     /* rks_group_open has ended well */
     bool failing;                    /* the neighbours are being told; `failed` follows */
     bool failed;                     /* guarded by mutex */
+    bool worded;                     /* `failure` has all its words; guarded by mutex */
     rks_error failure;               /* guarded by mutex */
     uint64_t sequence;               /* of the next collective; guarded by mutex */
     uint64_t
@@ -69,17 +71,33 @@ struct rks_group {
 
 /* inbox.c */
 void rks_inbox_on_note(void *group, uint32_t from, const uint8_t *body, size_t size);
-void rks_inbox_on_lost(void *group, uint32_t peer, const rks_error *err);
 rks_status rks_inbox_send(rks_group *group, uint32_t to, enum message_kind kind, const void *body,
                           size_t size, rks_error *err);
 /* Waits for the next UP or DOWN message of `from`; owned by the caller (rks_inbox_free). */
 rks_status rks_inbox_wait(rks_group *group, uint32_t from, enum message_kind kind,
                           const char *phase, message **got, rks_error *err);
 void rks_inbox_free(message *m);
-/* The group is lost: the first error counts, everybody is told. `except`: who told us, or -1. */
+
+/* failure.c */
+void rks_group_on_lost(void *group, uint32_t peer, const rks_error *err);
+/* The group is lost: the first error counts, everybody is told. `except`: who told us, or -1.
+ * err->reserved[0]: a connection broke, and a launcher may know why. */
 void rks_group_fail(rks_group *group, const rks_error *err, int64_t except);
+/* A rank that closed its group is waited for. */
+void rks_group_fail_left(rks_group *group, uint32_t rank);
+/* Fails the group where this process is interrupted, or where the launcher has seen a rank end. */
+void rks_group_look_around(rks_group *group);
+/* Before closing: the others hear that this rank goes because it was interrupted. */
+void rks_group_fail_interrupted(rks_group *group);
 /* Tells the tree that an error is coming in collective `sequence`. */
 void rks_group_tell_stop(rks_group *group, uint64_t sequence, int64_t except);
+/* Of a failed group: its error in full words. `phase`: the collective that meets it; the first one
+ * that does stays named. May wait a moment for the launcher. */
+rks_status rks_group_failure(rks_group *group, const char *phase, rks_error *err);
+/* Puts "rank R (host): " before the text; R is err->rank, else this rank. */
+void rks_group_name_rank(const rks_group *group, rks_error *err);
+/* Puts " during 'PHASE'" behind the text of a lost or interrupted rank. */
+void rks_group_name_phase(const char *phase, rks_error *err);
 
 /* After a failure: where the module is loaded, MPI will not be finalized. */
 void rks_mpi_abandon(void);

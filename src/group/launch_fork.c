@@ -34,7 +34,8 @@ typedef struct table {
     _Atomic uint64_t arrived[2]; /* by parity of the round; counts on and on */
     _Atomic int64_t dead;        /* 1 + a rank that was killed */
     _Atomic int dead_signal;
-    /* then: rounds done by each rank (atomic u64), then 2 x ranks records */
+    /* then, by rank (atomic u64): rounds that it has come to; how it ended, 1 + a wait status, 0:
+     * it runs; then 2 x ranks records */
 } table;
 
 typedef struct fork_seat {
@@ -48,15 +49,20 @@ static _Atomic uint64_t *rounds_of(table *t)
     return (_Atomic uint64_t *)(void *)(t + 1);
 }
 
+static _Atomic uint64_t *ends_of(table *t)
+{
+    return rounds_of(t) + t->ranks;
+}
+
 static uint8_t *records_of(table *t, uint64_t round)
 {
-    uint8_t *first = (uint8_t *)(rounds_of(t) + t->ranks);
+    uint8_t *first = (uint8_t *)(ends_of(t) + t->ranks);
     return first + (round % 2) * t->ranks * (size_t)RKS_RECORD_MAX;
 }
 
 static size_t table_size(uint32_t ranks)
 {
-    return sizeof(table) + ranks * (sizeof(uint64_t) + 2 * (size_t)RKS_RECORD_MAX);
+    return sizeof(table) + ranks * (2 * sizeof(uint64_t) + 2 * (size_t)RKS_RECORD_MAX);
 }
 
 static rks_status check_dead(void *user, rks_error *err)
@@ -65,33 +71,45 @@ static rks_status check_dead(void *user, rks_error *err)
     int64_t dead = atomic_load(&t->dead);
     if (dead == 0)
         return RKS_OK;
-    rks_fail(err, RKS_ERR_PEER, 0, "rank %lld was killed by signal %d (%s)", (long long)dead - 1,
-             atomic_load(&t->dead_signal), strsignal(atomic_load(&t->dead_signal)));
+    rks_fail(err, RKS_ERR_PEER, 0, "was killed by signal %d (%s)", atomic_load(&t->dead_signal),
+             strsignal(atomic_load(&t->dead_signal)));
     if (err != NULL)
         err->rank = (int32_t)(dead - 1);
     return RKS_ERR_PEER;
 }
 
-static rks_status wait_round(fork_seat *s, uint64_t round, uint64_t until, rks_error *err)
+/* A rank that this round lacks, and that will not come: it has ended, or there is no more time. */
+static rks_status name_missing(table *t, uint64_t round, uint32_t late_ms, rks_error *err)
+{
+    for (uint32_t rank = 0; rank < t->ranks; rank++) {
+        uint64_t end = atomic_load(&ends_of(t)[rank]);
+        if (atomic_load(&rounds_of(t)[rank]) > round || (end == 0 && late_ms == 0))
+            continue;
+        rks_status status =
+            end == 0 ? rks_fail(err, RKS_ERR_TIMEOUT, 0, "did not come within %u ms", late_ms)
+                     : rks_fail(err, RKS_ERR_PEER, 0, "ended with exit code %d before all had met",
+                                WEXITSTATUS((int)(end - 1)));
+        if (err != NULL)
+            err->rank = (int32_t)rank;
+        return status;
+    }
+    return RKS_OK;
+}
+
+static rks_status wait_round(fork_seat *s, uint64_t round, uint32_t timeout_ms, rks_error *err)
 {
     table *t = s->t;
     struct timespec nap = {0, 200000};
-    uint64_t wanted = (round / 2 + 1) * t->ranks;
+    uint64_t wanted = (round / 2 + 1) * t->ranks, until = rks_now_ms() + timeout_ms;
     while (atomic_load(&t->arrived[round % 2]) < wanted) {
+        bool late = rks_now_ms() >= until;
         rks_status status = rks_check_interrupt(err);
         if (status == RKS_OK)
             status = check_dead(s, err);
+        if (status == RKS_OK)
+            status = name_missing(t, round, late ? timeout_ms : 0, err);
         if (status != RKS_OK)
             return status;
-        if (rks_now_ms() >= until) {
-            uint32_t rank = 0;
-            while (rank + 1 < t->ranks && atomic_load(&rounds_of(t)[rank]) > round)
-                rank++;
-            rks_fail(err, RKS_ERR_TIMEOUT, 0, "rank %u did not come to the start", rank);
-            if (err != NULL)
-                err->rank = (int32_t)rank;
-            return RKS_ERR_TIMEOUT;
-        }
         nanosleep(&nap, NULL);
         if (nap.tv_nsec < 5000000)
             nap.tv_nsec *= 2;
@@ -112,7 +130,7 @@ static rks_status gather_forked(void *user, const void *record, size_t size, voi
     memcpy(records + s->rank * size, record, size);
     atomic_store(&rounds_of(s->t)[s->rank], round + 1);
     atomic_fetch_add(&s->t->arrived[round % 2], 1);
-    rks_status status = wait_round(s, round, rks_now_ms() + timeout_ms, err);
+    rks_status status = wait_round(s, round, timeout_ms, err);
     if (status == RKS_OK)
         memcpy(all, records, s->t->ranks * size);
     return status;
@@ -179,6 +197,7 @@ static void note_end(watch *w, uint32_t rank, int how)
         atomic_store(&w->t->dead_signal, WTERMSIG(how));
         atomic_store(&w->t->dead, (int64_t)rank + 1);
     }
+    atomic_store(&ends_of(w->t)[rank], (uint64_t)(unsigned)how + 1); /* who was killed is known */
     /* A rank that was killed is the cause of the others' exit codes, whichever is reaped first. */
     if (code != 0 && (w->code == 0 || (WIFSIGNALED(how) && w->code < 128)))
         w->code = code;

@@ -46,7 +46,7 @@ static rks_status check_threads(void *user, rks_error *err)
         uint64_t ended_ms = atomic_load(&all[rank].ended_ms);
         if (ended_ms == 0 || rks_now_ms() < ended_ms + PATIENCE_MS)
             continue;
-        rks_fail(err, RKS_ERR_PEER, 0, "rank %u has ended", rank);
+        rks_fail(err, RKS_ERR_PEER, 0, "ended without closing its group");
         if (err != NULL)
             err->rank = (int32_t)rank;
         return RKS_ERR_PEER;
@@ -54,11 +54,11 @@ static rks_status check_threads(void *user, rks_error *err)
     return RKS_OK;
 }
 
-static rks_status name_missing(const meeting *m, rks_error *err)
+static rks_status name_missing(const meeting *m, uint32_t timeout_ms, rks_error *err)
 {
     for (uint32_t rank = 0; rank < m->ranks; rank++)
         if (!m->here[rank]) {
-            rks_fail(err, RKS_ERR_TIMEOUT, 0, "rank %u did not come to the start", rank);
+            rks_fail(err, RKS_ERR_TIMEOUT, 0, "did not come within %u ms", timeout_ms);
             if (err != NULL)
                 err->rank = (int32_t)rank;
             break;
@@ -89,7 +89,7 @@ static rks_status gather_threads(void *user, const void *record, size_t size, vo
     while (status == RKS_OK && m->round == round) {
         rks_cond_wait_ms(&m->cond, &m->mutex, RKS_WAIT_SLICE_MS);
         if (m->round == round && rks_now_ms() >= until)
-            status = name_missing(m, err);
+            status = name_missing(m, timeout_ms, err);
         else if (m->round == round)
             status = rks_check_interrupt(err);
         if (m->round == round && status == RKS_OK)

@@ -96,7 +96,7 @@ static rks_status wait_all(gathering *g, uint32_t timeout_ms, rks_error *err)
         if (status != RKS_OK)
             return status;
         if (rks_now_ms() >= until) {
-            rks_fail(err, RKS_ERR_TIMEOUT, 0, "rank %d did not come to the start", missing);
+            rks_fail(err, RKS_ERR_TIMEOUT, 0, "did not come within %u ms", timeout_ms);
             if (err != NULL)
                 err->rank = missing;
             return RKS_ERR_TIMEOUT;

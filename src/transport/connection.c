@@ -205,10 +205,11 @@ static void on_ended(void *user, int error)
     }
     connection->hung_up = error == 0 || error == ECONNRESET || error == EPIPE;
     bool hello = connection->state == RKS_CONNECTION_HELLO;
-    if (error == 0)
+    if (connection->hung_up && !hello) /* a process's end: what it had not read decides which */
+        rks_connection_fail(connection, RKS_ERR_PEER, error, "closed the connection");
+    else if (error == 0)
         rks_connection_fail(connection, RKS_ERR_PEER, 0,
-                            !hello ? "closed the connection"
-                            : connection->hello.heard && connection->initiator
+                            connection->hello.heard && connection->initiator
                                 ? "refused this side's proof of the job's secret"
                                 : "closed the connection before it proved itself");
     else if (error == ETIMEDOUT)

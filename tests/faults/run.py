@@ -269,7 +269,16 @@ def a_killed_rank_ends_the_others_with_its_name():
     os.kill(ranks[2], signal.SIGKILL)
     _, err = process.communicate(timeout=30)
     assert time.monotonic() - begun < 10
-    assert process.returncode == 137 and "rank 2" in err, (process.returncode, err)
+    assert process.returncode == 137, (process.returncode, err)
+    assert len(re.findall(r"rank 2 \(\S+\): was killed by signal 9 \(Killed\) during '", err)) == 3, err
+
+
+def an_interrupted_rank_ends_the_others_as_interrupted():
+    process, ranks = start_bench(make_store("peers", lines=2000), 3)
+    os.kill(ranks[1], signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130, (process.returncode, err)
+    assert "interrupted" in err and "closed" not in err and "left" not in err, err
 
 
 def a_stopped_rank_ends_the_others_within_the_silence_limit():
@@ -369,6 +378,7 @@ TESTS = [
     every_flipped_byte_is_found_where_it_is_and_never_handed_out,
     a_shard_cut_anywhere_is_an_error_and_not_a_signal,
     a_killed_rank_ends_the_others_with_its_name,
+    an_interrupted_rank_ends_the_others_as_interrupted,
     a_stopped_rank_ends_the_others_within_the_silence_limit,
     strangers_at_the_door_get_nothing_and_stop_nothing,
     a_dropped_and_a_repeated_sample_are_seen,

@@ -106,7 +106,7 @@ static int run_stopped(rks_group *group, const char *directory)
     uint64_t begun_ms = rks_now_ms();
     EXPECT(rks_group_agree(group, "after", RKS_OK, &err) == RKS_ERR_TIMEOUT);
     EXPECT(err.rank == VICTIM && rks_now_ms() - begun_ms < 2 * STOP_SILENCE_MS);
-    EXPECT(strstr(err.text, "rank 2") != NULL);
+    EXPECT(strstr(err.text, "rank 2 (") != NULL && strstr(err.text, " during 'after'") != NULL);
     rks_group_close(group);
     EXPECT(rks_now_ms() - begun_ms < 3 * STOP_SILENCE_MS);
     if (failures == 0)

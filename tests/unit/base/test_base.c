@@ -39,6 +39,8 @@ static void error_shows_control_characters(void **state)
     (void)state;
     rks_fail(&err, RKS_ERR_DATA, 0, "key a\nb");
     assert_string_equal(err.text, "key a\\x0ab");
+    rks_fail(&err, RKS_ERR_DATA, 0, "\302\2332J \302\240 \303\233"); /* CSI; two that are letters */
+    assert_string_equal(err.text, "\\xc2\\x9b2J \302\240 \303\233");
 }
 
 static void a_strange_error_from_a_peer_is_made_harmless(void **state)
@@ -50,6 +52,11 @@ static void a_strange_error_from_a_peer_is_made_harmless(void **state)
     assert_int_equal(err.status, RKS_ERR_PEER);
     assert_int_equal(err.text[sizeof(err.text) - 1], 0);
     assert_int_equal(err.reserved[0], 0);
+    snprintf(err.text, sizeof(err.text), "a\033b\302\233c");
+    snprintf(err.host, sizeof(err.host), "\033[2J");
+    rks_error_sanitize(&err);
+    assert_string_equal(err.text, "a?b??c");
+    assert_string_equal(err.host, "?[2J");
 }
 
 static void an_overflowing_allocation_is_refused(void **state)

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_lost.c: what is said of a rank that is lost: its name, its host, what became of it and the
+ * collective that could not be ended, in the same words on all ranks. */
+#include <fcntl.h>
+
+#include "ranks.h"
+
+enum { T = 500, RANKS = 4 };
+enum fate { KILLED, STOPPED, ENDED, LEFT, INTERRUPTED };
+
+typedef struct misfortune {
+    uint32_t victim;
+    enum fate fate;
+} misfortune;
+
+static const char *this_host(void)
+{
+    static char host[32];
+    gethostname(host, sizeof(host) - 1);
+    return host;
+}
+
+static int always(void *user)
+{
+    (void)user;
+    return 1;
+}
+
+static int end_badly(enum fate fate, rks_group *group)
+{
+    if (fate == KILLED)
+        raise(SIGKILL);
+    if (fate == STOPPED)
+        raise(SIGSTOP);
+    if (fate == ENDED)
+        _exit(0);
+    if (fate == INTERRUPTED) { /* in work of its own, as a program that then cleans up */
+        rks_set_interrupt(always, NULL);
+        rks_check_interrupt(NULL);
+        rks_set_interrupt(NULL, NULL);
+    }
+    rks_group_close(group);
+    return 0;
+}
+
+static int suffer(const rks_bootstrap *bootstrap, void *user)
+{
+    const misfortune *m = user;
+    uint32_t rank = bootstrap->rank;
+    int failures = 0;
+    rks_error err = {0}, again = {0};
+    rks_group *group = NULL;
+    alarm(LIMIT_S);
+    EXPECT(open_group(bootstrap, T, 2, &group, &err) == RKS_OK);
+    EXPECT(rks_group_agree(group, "before", RKS_OK, &err) == RKS_OK);
+    if (rank == m->victim) {
+        while (shared->ready < RANKS - 1)
+            rks_check_interrupt(NULL);
+        return end_badly(m->fate, group);
+    }
+    shared->ready++;
+    rks_status status = rks_group_agree(group, "after", RKS_OK, &err);
+    EXPECT(rks_group_agree(group, "again", RKS_OK, &again) == status);
+    EXPECT(memcmp(&again, &err, sizeof(err)) == 0);
+    shared->errors[rank] = err;
+    shared->failures += failures;
+    /* Whoever ended now would be one more lost rank. */
+    for (shared->ready++; shared->ready < 2 * (RANKS - 1);)
+        rks_check_interrupt(NULL);
+    rks_group_close(group);
+    return 4; /* so that a stopped one is ended */
+}
+
+static void all_say(uint32_t victim, enum fate fate, rks_status status, const char *what)
+{
+    misfortune m = {victim, fate};
+    rks_error err = {0};
+    int code = -1;
+    char wanted[sizeof(err.text)];
+    memset(shared, 0, sizeof(*shared));
+    alarm(LIMIT_S);
+    assert_ok(rks_launch(RANKS, suffer, &m, &code, &err), &err);
+    alarm(0);
+    assert_int_equal(shared->failures, 0);
+    snprintf(wanted, sizeof(wanted), "rank %u (%s): %s during 'after'", victim, this_host(), what);
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        const rks_error *said = &shared->errors[rank];
+        if (rank == victim)
+            continue;
+        assert_string_equal(said->text, wanted);
+        assert_int_equal(said->status, status);
+        assert_int_equal(said->rank, victim);
+        assert_string_equal(said->host, this_host());
+    }
+}
+
+static void a_killed_rank_was_killed(void **state)
+{
+    (void)state;
+    for (uint32_t victim = 0; victim < RANKS; victim++)
+        all_say(victim, KILLED, RKS_ERR_PEER, "was killed by signal 9 (Killed)");
+}
+
+static void a_stopped_rank_is_silent(void **state)
+{
+    (void)state;
+    setenv("RKS_LAUNCH_GRACE_MS", "100", 1);
+    for (uint32_t victim = 0; victim < RANKS; victim += 2)
+        all_say(victim, STOPPED, RKS_ERR_TIMEOUT, "silent for 500 ms");
+    unsetenv("RKS_LAUNCH_GRACE_MS");
+}
+
+static void a_rank_that_ends_without_a_word_closed_its_connection(void **state)
+{
+    (void)state;
+    for (uint32_t victim = 0; victim < 2; victim++)
+        all_say(victim, ENDED, RKS_ERR_PEER, "closed the connection");
+}
+
+static void a_rank_that_closes_early_has_left(void **state)
+{
+    (void)state;
+    all_say(1, LEFT, RKS_ERR_PEER, "has left the group");
+    all_say(2, LEFT, RKS_ERR_PEER, "has left the group");
+}
+
+static void a_rank_that_closes_because_of_an_interrupt_was_interrupted(void **state)
+{
+    (void)state;
+    for (uint32_t victim = 0; victim < RANKS; victim++)
+        all_say(victim, INTERRUPTED, RKS_ERR_CANCELLED, "interrupted");
+}
+
+/* ---- before the group is open ------------------------------------------------------------------
+ */
+
+static int never_open(const rks_bootstrap *bootstrap, void *user)
+{
+    const misfortune *m = user;
+    rks_error err = {0};
+    rks_group *group = NULL;
+    alarm(LIMIT_S);
+    if (bootstrap->rank == m->victim && m->fate == KILLED)
+        raise(SIGKILL);
+    if (bootstrap->rank == m->victim)
+        _exit(7);
+    uint64_t begun_ms = rks_now_ms();
+    shared->statuses[bootstrap->rank] = open_group(bootstrap, 20000, 0, &group, &err);
+    shared->failures += rks_now_ms() - begun_ms > 10000; /* far less than the silence limit */
+    shared->errors[bootstrap->rank] = err;
+    return 0;
+}
+
+static void a_process_that_ends_before_the_group_opens_is_noticed_at_once(void **state)
+{
+    (void)state;
+    static const char *const wanted[] = {
+        "rank 2: was killed by signal 9 (Killed) during 'opening the group'",
+        "rank 2: ended with exit code 7 before all had met during 'opening the group'",
+    };
+    for (int i = 0; i < 2; i++) {
+        misfortune m = {2, i == 0 ? KILLED : ENDED};
+        rks_error err = {0};
+        memset(shared, 0, sizeof(*shared));
+        alarm(LIMIT_S);
+        assert_ok(rks_launch(RANKS, never_open, &m, NULL, &err), &err);
+        alarm(0);
+        assert_int_equal(shared->failures, 0);
+        for (uint32_t rank = 0; rank < RANKS; rank++) {
+            if (rank == 2)
+                continue;
+            assert_fails(RKS_ERR_PEER, (rks_status)shared->statuses[rank]);
+            assert_int_equal(shared->errors[rank].rank, 2);
+            assert_string_equal(shared->errors[rank].text, wanted[i]);
+        }
+    }
+}
+
+/* A bootstrap before the real one. */
+typedef struct between {
+    rks_bootstrap real;
+    int calls;
+} between;
+
+static rks_status gather_once(void *user, const void *record, size_t size, void *all,
+                              uint32_t timeout_ms, rks_error *err)
+{
+    between *b = user;
+    if (++b->calls == 2)
+        return rks_fail(err, RKS_ERR_IO, 0, "a cable is out");
+    return b->real.allgather(b->real.user, record, size, all, timeout_ms, err);
+}
+
+static int miss_the_second_round(const rks_bootstrap *bootstrap, void *user)
+{
+    uint32_t rank = bootstrap->rank, silence_ms = 3000;
+    int failures = 0;
+    between b = {.real = *bootstrap};
+    rks_bootstrap mine = *bootstrap;
+    rks_error err = {0};
+    rks_group *group = NULL;
+    (void)user;
+    if (rank == 1) {
+        mine.user = &b;
+        mine.allgather = gather_once;
+        mine.check = NULL;
+    }
+    uint64_t begun_ms = rks_now_ms();
+    rks_status status = open_group(&mine, silence_ms, 0, &group, &err);
+    if (rank == 1) {
+        EXPECT(status == RKS_ERR_IO && strcmp(err.text, "a cable is out") == 0);
+        for (uint64_t until_ms = begun_ms + 2 * silence_ms; rks_now_ms() < until_ms;)
+            rks_check_interrupt(NULL); /* a thread that ended would be noticed by that */
+        return failures;
+    }
+    EXPECT(status == RKS_ERR_TIMEOUT && err.rank == 1);
+    EXPECT(strstr(err.text, "): did not come within 3000 ms during 'opening the group'") != NULL);
+    EXPECT(rks_now_ms() - begun_ms < 2 * silence_ms);
+    return failures;
+}
+
+static void a_rank_that_fails_between_the_rounds_is_noticed_after_one_silence_limit(void **state)
+{
+    (void)state;
+    on_threads(3, miss_the_second_round, NULL);
+}
+
+/* ---- hostile words -----------------------------------------------------------------------------
+ */
+
+static const char ESCAPE[] = "\033]0;x\007\302\233";
+
+/* Rank 1 brings a record in which its host and its error hold control characters. */
+static rks_status gather_forged(void *user, const void *record, size_t size, void *all,
+                                uint32_t timeout_ms, rks_error *err)
+{
+    between *b = user;
+    uint8_t forged[RKS_RECORD_MAX];
+    memcpy(forged, record, size);
+    if (b->calls++ == 0) {
+        uint8_t *host = memmem(forged, size, this_host(), strlen(this_host()));
+        memcpy(host, ESCAPE, sizeof(ESCAPE));
+        uint8_t *text = memmem(forged, size, "/nonexistent", 12);
+        if (text != NULL)
+            memcpy(text, ESCAPE, sizeof(ESCAPE) - 1);
+    }
+    return b->real.allgather(b->real.user, forged, size, all, timeout_ms, err);
+}
+
+static bool is_clean(const char *text)
+{
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f || strncmp(text, "\302\233", 2) == 0)
+            return false;
+    return true;
+}
+
+static int be_hostile(const rks_bootstrap *bootstrap, void *user)
+{
+    uint32_t rank = bootstrap->rank;
+    int failures = 0;
+    between b = {.real = *bootstrap};
+    rks_bootstrap forged = *bootstrap;
+    rks_error err = {0};
+    rks_group *group = NULL;
+    rks_group_options options;
+    forged.user = &b;
+    forged.allgather = gather_forged;
+    forged.check = NULL;
+    rks_group_options_default(&options);
+    options.bootstrap = rank == 1 ? &forged : bootstrap;
+    options.patience_ms = 200;
+    if (rank == 1)
+        options.secret_file = user; /* NULL: there is none, and the group opens */
+    rks_status status = rks_group_open(&options, &group, &err);
+    if (user != NULL) {
+        EXPECT(status == RKS_ERR_IO && err.rank == 1);
+        EXPECT(is_clean(err.text) && is_clean(err.host) && strstr(err.text, "?]0;x?") != NULL);
+        return failures;
+    }
+    EXPECT(status == RKS_OK && strcmp(rks_group_host(group, 1), "?]0;x???") == 0);
+    if (rank == 1) {
+        rks_group_progress(group, "unit 3\033[2J of 17");
+        for (uint64_t until_ms = rks_now_ms() + 1000; rks_now_ms() < until_ms;)
+            rks_check_interrupt(NULL);
+        status = rks_fail(&err, RKS_ERR_DATA, 0, "a bad line");
+    }
+    EXPECT(rks_group_agree(group, "build", status, &err) == RKS_ERR_DATA);
+    EXPECT(is_clean(err.host) && err.host[0] != '\0');
+    rks_group_close(group);
+    return failures;
+}
+
+static void control_characters_of_another_rank_reach_no_terminal(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/rankstore-test-XXXXXX", words[4096] = "", missing[] = "/nonexistent/secret";
+    int file = mkstemp(path), before = dup(STDERR_FILENO), code = -1;
+    rks_error err = {0};
+    unlink(path);
+    dup2(file, STDERR_FILENO);
+    alarm(LIMIT_S);
+    rks_status status = rks_launch_threads(3, be_hostile, NULL, &code, &err);
+    alarm(0);
+    dup2(before, STDERR_FILENO);
+    close(before);
+    assert_true(pread(file, words, sizeof(words) - 1, 0) >= 0);
+    close(file);
+    assert_ok(status, &err);
+    assert_int_equal(code, 0);
+    assert_contains(words, "waits for rank 1 (?]0;x??"
+                           "?) in 'build'");
+    assert_contains(words, "unit 3?[2J of 17");
+    assert_null(strchr(words, '\033'));
+    on_threads(3, be_hostile, missing);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_killed_rank_was_killed),
+        cmocka_unit_test(a_stopped_rank_is_silent),
+        cmocka_unit_test(a_rank_that_ends_without_a_word_closed_its_connection),
+        cmocka_unit_test(a_rank_that_closes_early_has_left),
+        cmocka_unit_test(a_rank_that_closes_because_of_an_interrupt_was_interrupted),
+        cmocka_unit_test(a_process_that_ends_before_the_group_opens_is_noticed_at_once),
+        cmocka_unit_test(a_rank_that_fails_between_the_rounds_is_noticed_after_one_silence_limit),
+        cmocka_unit_test(control_characters_of_another_rank_reach_no_terminal),
+    };
+    share_memory();
+    return cmocka_run_group_tests_name("lost", tests, NULL, NULL);
+}
