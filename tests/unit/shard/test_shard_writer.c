@@ -7,6 +7,9 @@
 #include <sys/mount.h>
 #include <sys/wait.h>
 
+#include "base/clock.h"
+#include "shard/lmdb_env.h"
+
 static int set_up(void **state)
 {
     (void)state;
@@ -149,7 +152,7 @@ static void finished_units_survive_and_the_tail_of_an_unfinished_one_goes(void *
     rks_schema_free(schema);
 }
 
-enum { KILLED_UNIT = 500, KILLED_SIZE = 64 << 10 };
+enum { KILLED_UNIT = 500, KILLED_SIZE = 64 << 10, SLOW_LIMIT_MS = 40000 };
 
 static void write_until_killed(const rks_shard_options *options, int pipe_end)
 {
@@ -206,6 +209,71 @@ static void a_killed_writer_loses_no_committed_unit(void **state)
         assert_int_equal(view.payload[view.payload_size - 1], row % 251);
         assert_memory_equal(view.key, &row, 8);
     }
+    sealed_free(&shard);
+    rks_schema_free(schema);
+}
+
+/* A unit, then a sample each 20 ms: far below the bytes that are committed at once. */
+static void write_slowly(const rks_shard_options *options)
+{
+    rks_shard_writer *writer = NULL;
+    rks_status status = rks_shard_writer_open(test_directory, "part", options, &writer, &err);
+    if (status == RKS_OK)
+        status = rks_shard_writer_begin(writer, 0, NULL, 0, &err);
+    for (uint32_t i = 0; status == RKS_OK && i < 10; i++)
+        status = add_one(writer, i, i);
+    if (status == RKS_OK)
+        status = rks_shard_writer_end(writer, 10, 0, 0, &err);
+    if (status == RKS_OK)
+        status = rks_shard_writer_begin(writer, 1, NULL, 10, &err);
+    for (uint32_t i = 0; status == RKS_OK; i++) {
+        status = add_one(writer, 10 + i, i);
+        usleep(20000);
+    }
+    _exit(1);
+}
+
+static uint64_t committed_units(void)
+{
+    rks_lmdb *env = NULL;
+    uint64_t count = 0;
+    if (rks_lmdb_open(path_of("part.rks"), true, &env, NULL) == RKS_OK)
+        count = rks_lmdb_count(env, RKS_LMDB_UNITS);
+    rks_lmdb_close(env);
+    return count;
+}
+
+static void a_slow_writer_commits_what_it_has(void **state)
+{
+    (void)state;
+    rks_schema *schema = schema_of("data:bytes");
+    rks_shard_options options = options_of(schema);
+    int how = 0;
+    size_t count = 0;
+    pid_t child = fork();
+    if (child == 0)
+        write_slowly(&options);
+    uint64_t begun = rks_now_ms(), seen = 0;
+    while (seen == 0 && rks_now_ms() - begun < SLOW_LIMIT_MS &&
+           waitpid(child, &how, WNOHANG) == 0) {
+        usleep(50000);
+        seen = committed_units();
+    }
+    kill(child, SIGKILL);
+    waitpid(child, &how, 0);
+    assert_int_equal(seen, 1);
+    rks_shard_writer *writer = open_writer(&options);
+    const rks_unit_summary *units = rks_shard_writer_units(writer, &count);
+    assert_int_equal(count, 1);
+    assert_int_equal(units[0].samples, 10);
+    add_unit(writer, 1, 10, 5);
+    assert_ok(rks_shard_writer_seal(writer, &err), &err);
+    rks_shard_writer_close(writer);
+    sealed shard;
+    sealed_load("part", &shard);
+    assert_int_equal(shard.manifest->samples, 15);
+    for (uint64_t row = 0; row < 15; row++)
+        assert_sample(&shard, row, row);
     sealed_free(&shard);
     rks_schema_free(schema);
 }
@@ -805,6 +873,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             finished_units_survive_and_the_tail_of_an_unfinished_one_goes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_killed_writer_loses_no_committed_unit, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_slow_writer_commits_what_it_has, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_second_writer_is_refused_naming_the_first, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_sealed_shard_is_never_opened_for_writing, set_up,
