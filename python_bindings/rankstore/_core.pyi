@@ -70,7 +70,8 @@ def build(group: Group, sources: Sequence[str], directory: str, *, schema: str |
           block_size: int | None = None,
           progress: Callable[[str, int, int, int], None] | None = None) -> dict[str, Any]:
     """COLLECTIVE. rks_build: the report as a dict {samples, filtered, bad, bytes, input_bytes, units, units_resumed, seconds,
-    dataset, bad_first}. `filter` sees a dict of the sample's columns (as Samples.values gives them) and returns truth."""
+    dataset, bad_first}. `filter` sees a dict of the sample's columns, (bytes, dims) or None each, copies; truth keeps the sample. What
+    it raises is raised on all ranks, as DataError, and is the cause of this rank's; what `progress` raises ends the build here."""
 
 class Builder:
     """COLLECTIVE. Building from memory."""
@@ -93,7 +94,8 @@ class Builder:
                    keys: Sequence[bytes | str] | None = None) -> None:
         """Many samples in one call, without the GIL. For each column (values, offsets): `offsets` int64[count + 1], items
         along the first dimension of sample i being offsets[i]..offsets[i+1] (for str, bytes, json: bytes); None for a column
-        of fixed shape, whose values lie one behind the other. Only the first dimension may vary. Offsets are checked."""
+        of fixed shape, whose values lie one behind the other. Only the first dimension may vary. Offsets are checked. An error
+        names the sample; those before it are added."""
 
     def commit(self, status: int = 0, text: str = "") -> dict[str, Any]:
         """COLLECTIVE. As build's report."""
@@ -107,7 +109,8 @@ class Gather:
     def add(self, name: str, index: int, values: Sequence[Any]) -> None: ...
     def run(self, dst: int, receive: Callable[[str, int, int, list[Any]], None] | None,
             status: int = 0, text: str = "") -> dict[str, Any]:
-        """COLLECTIVE. On `dst` calls receive(name, index, rank, values); values are (bytes, dims) or None, copies. The report:
+        """COLLECTIVE. On `dst` calls receive(name, index, rank, values); values are (bytes, dims) or None, copies; dims are () for
+        scalars, str, bytes and json. The report:
         {items, names, gaps, gap_first}."""
 
     def close(self) -> None: ...

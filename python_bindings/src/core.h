@@ -20,12 +20,43 @@
 #include <rankstore.h>
 
 /* ---- errors.c ---- */
-/* Sets the exception for *err (an exception that is set already stays). Always returns NULL. */
+/* Sets the exception for *err and returns NULL. An exception that is set already is a signal
+ * handler's or a callback's: it stays where it ended the call (RKS_ERR_CANCELLED, or no Exception,
+ * as KeyboardInterrupt), else it becomes the cause of the one that is set. */
 PyObject *core_raise(const rks_error *err);
+/* The same for a problem of the extension's own. */
+PyObject *core_raise_text(rks_status status, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* In a callback: *err says "WHAT: TYPE: MESSAGE" (WHAT may be "") of the exception that is set, which stays set, so
+ * that core_raise finds it. With RKS_ERR_CANCELLED where it is no Exception, else `status`. */
+rks_status core_caught(const char *what, rks_status status, rks_error *err);
 /* For a status and text that Python brings to a collective call. */
 void core_set_error(rks_error *err, int status, const char *text);
 /* Raises "NAME is closed"; NULL. */
 PyObject *core_raise_closed(const char *name);
+/* Makes the library ask Python for signals; the same question, for loops of our own without the
+ * GIL: is an exception set, or was one by a signal's handler? */
+void core_watch_signals(void);
+bool core_interrupted(void);
+
+/* ---- arguments.c ---- */
+/* None (or NULL) leaves *value as it is. False with an exception that says `name`. */
+bool core_number(PyObject *object, const char *name, uint64_t least, uint64_t most,
+                 uint64_t *value);
+/* The callable, borrowed, or NULL for None. */
+bool core_callable(PyObject *object, const char *name, PyObject **callable);
+/* A status that Python brings: 0 or one of librankstore's. */
+bool core_status(int status);
+/* Texts of a list or tuple of str, valid until core_texts_free. */
+typedef struct core_texts {
+    PyObject *objects;
+    const char **texts;
+    size_t count;
+} core_texts;
+bool core_texts_take(PyObject *sequence, const char *name, core_texts *texts);
+void core_texts_free(core_texts *texts);
+/* A key, str or bytes, valid as long as the object. */
+bool core_key(PyObject *object, const void **key, size_t *size);
 
 /* ---- buffer.c ---- */
 /* A Buffer over data[size], which lives as long as `owner` (a new reference is taken). */
@@ -40,6 +71,38 @@ void core_values_free(core_values *values);             /* NULL is accepted */
  * exception that names the column. */
 const rks_value *core_values_read(core_values *values, PyObject *sequence);
 void core_values_release(core_values *values);
+/* A column's type, taken apart. */
+typedef enum core_class {
+    CORE_BOOL,
+    CORE_INT,
+    CORE_UINT,
+    CORE_FLOAT,
+    CORE_COMPLEX,
+    CORE_BITS, /* bfloat16 and float8, as unsigned integers */
+    CORE_BYTES,
+    CORE_STR,
+    CORE_JSON,
+    CORE_OTHER, /* of no column */
+} core_class;
+typedef struct core_column {
+    const char *name;
+    const char *type;
+    core_class class;
+    uint32_t item_size;
+    uint32_t dim_count;          /* 0 also for str, bytes and json */
+    uint32_t dims[RKS_DIMS_MAX]; /* 0: `*` */
+    uint32_t variable_dims;
+} core_column;
+const core_column *core_values_column(const core_values *values, uint32_t column);
+/* The bytes of a view are items of the column. */
+bool core_column_fits(const core_column *column, const Py_buffer *view);
+/* (bytes, dims) of a value, a copy, or None; dims are () for scalars, str, bytes and json. */
+PyObject *core_value_copy(const core_column *column, const rks_value *value);
+/* A list of them, one a column. */
+PyObject *core_values_copy(const core_values *values, const rks_value *list);
+
+typedef struct rks_collate_options rks_collate_options;
+typedef struct rks_arrays rks_arrays;
 
 /* ---- group.c, store.c, samples.c, plan.c: handles of their objects ---- */
 /* NULL with an exception where the object is of another type or closed. */
@@ -57,6 +120,7 @@ void core_group_hold(PyObject *group, int change);
 int core_add_buffer(PyObject *module);
 int core_add_group(PyObject *module);
 int core_add_build(PyObject *module);
+int core_add_builder(PyObject *module);
 int core_add_gather(PyObject *module);
 int core_add_store(PyObject *module);
 int core_add_samples(PyObject *module);

@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From Python objects to what a column holds, and the other way: from samples to a schema.
+
+`convert` is what the extension calls for a value that is not already bytes of the column's own item type: lists, numpy arrays
+of another type or layout, torch tensors, JSON. Nothing is lost on the way: what does not fit raises TypeError or ValueError
+naming the column. One thing is rounded: Python's float, where the column has a shorter one. numpy and torch are not needed to
+import this.
+"""
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+# Items that numpy lacks, and the unsigned integers that hold their bits.
+_BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
+# Integers up to this are exact in the float type.
+_EXACT = {"float16": 2**11, "float32": 2**24, "float64": 2**53, "bfloat16": 2**8, "complex64": 2**24}
+_ACCEPTED = ("bool, int, float, complex, str, bytes, None, lists of numbers, numpy arrays, torch tensors, and lists and dicts of JSON "
+             "values")
+_TYPE = re.compile(r"([a-z0-9_]+)(?:\[([0-9*,]+)\])?(\?)?")
+
+
+def _numpy() -> ModuleType:
+    try:
+        import numpy
+    except ImportError as error:
+        raise ImportError("numpy is needed for arrays: pip install numpy") from error
+    return numpy
+
+
+def parse(type: str) -> tuple[str, tuple[int | None, ...] | None, bool]:
+    """(item, dims, nullable) of a canonical type: "float16[80,*]?" is ("float16", (80, None), True). Dims are None for a scalar,
+    str, bytes and json. ValueError for another text."""
+    found = _TYPE.fullmatch(type)
+    if found is None:
+        raise ValueError(f"{type!r} is no type")
+    dims = found[2] and tuple(None if dim == "*" else int(dim) for dim in found[2].split(","))
+    return found[1], dims or None, found[3] is not None
+
+
+# ---- one value into a column -------------------------------------------------------------------
+
+
+def convert(name: str, type: str, value: Any) -> Any:
+    """`value` for column `name` of `type` ("int32[*]"): a str for str and json, else a C-contiguous object with the buffer protocol
+    and the column's item type (bfloat16 and float8 as unsigned integers). Its shape is not looked at.
+
+    - integers of another width are taken where all are in range; whole numbers for a float column where they are exact
+    - shorter floats for a longer type; longer ones are refused, except Python's own (also in lists), which are rounded
+    - bool goes to bool only, complex to complex64
+    - torch tensors, also on a GPU (copied here), also bfloat16 and float8
+    - JSON: any value that json.dumps takes, numpy and torch in it too; a str is JSON text and is kept as it is
+
+    TypeError: another kind of value. ValueError: out of range. Both name the column."""
+    item, dims, _ = parse(type)
+    if item == "json":
+        return _json_text(name, value)
+    if item == "str":
+        raise _refused(name, type, value, "a str")
+    if item == "bytes" and not _is_array(value):
+        raise _refused(name, type, value, "bytes")
+    if isinstance(value, (str, bytes, Mapping, set, frozenset)) or not (_is_array(value) or _is_numbers(value)):
+        raise _refused(name, type, value, "numbers, as a list, a numpy array or a torch tensor" if dims else "a number")
+    array, of, rounded = _array(name, type, value)
+    if dims and array.size == 0 and rounded:  # [] has no type and one dimension
+        array = array.reshape((0, *(dim or 0 for dim in dims[1:]))) if dims[0] is None else array
+        return array.astype(_BITS.get(item, item))
+    return _cast(name, type, array, of, rounded, "uint8" if item == "bytes" else item)
+
+
+def _refused(name: str, type: str, value: Any, wanted: str) -> TypeError:
+    kind = value.__class__
+    text = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return TypeError(f'column "{name}": {text} is no value of {type}: give {wanted}')
+
+
+def _is_tensor(value: Any) -> bool:
+    """By its shape, so that torch need not be there."""
+    return "torch" in sys.modules and isinstance(value, sys.modules["torch"].Tensor)
+
+
+def _is_array(value: Any) -> bool:
+    return _is_tensor(value) or hasattr(value, "__array__") or isinstance(value, (memoryview, bytearray)) or (
+        hasattr(value, "typecode") and hasattr(value, "buffer_info"))
+
+
+def _is_numbers(value: Any) -> bool:
+    return isinstance(value, (list, tuple, range, int, float, complex)) or hasattr(value, "__index__")
+
+
+def _from_torch(name: str, tensor: Any) -> tuple[Any, str]:
+    """A numpy array of the tensor's items, and their type's name."""
+    torch = sys.modules["torch"]
+    of = str(tensor.dtype).removeprefix("torch.")
+    if tensor.layout != torch.strided:
+        raise TypeError(f'column "{name}": a tensor of layout {tensor.layout}: give a dense one (tensor.to_dense())')
+    if tensor.is_quantized:
+        raise TypeError(f'column "{name}": a quantized tensor: give tensor.int_repr() or tensor.dequantize()')
+    tensor = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    if of in _BITS:
+        signed = torch.int16 if _BITS[of] == "uint16" else torch.uint8
+        return tensor.view(signed).numpy().view(_BITS[of]), of
+    try:
+        return tensor.numpy(), of
+    except TypeError:
+        raise TypeError(f'column "{name}": a tensor of {of} is no column\'s type') from None
+
+
+def _array(name: str, type: str, value: Any) -> tuple[Any, str, bool]:
+    """(numpy array, its item's name, whether it is made of Python's numbers)."""
+    if _is_tensor(value):
+        return *_from_torch(name, value), False
+    numpy = _numpy()
+    python = not _is_array(value)
+    try:
+        number = python and not isinstance(value, (list, tuple, range, int, float, complex))  # has only __index__
+        array = numpy.asarray(value.__index__() if number else value)
+    except (ValueError, OverflowError, TypeError, RuntimeError) as error:
+        raise ValueError(f'column "{name}": no array of {type} can be made of it: {error}') from None
+    if array.dtype.kind not in "biufc" and array.dtype.name not in _BITS:
+        detail = " (numbers beyond 64 bits, or mixed with other things)" if array.dtype.kind == "O" else ""
+        kind = ValueError if array.dtype.kind == "O" and python and _whole(array) else TypeError
+        raise kind(f'column "{name}": an array of {array.dtype}{detail} is no value of {type}')
+    if array.dtype.name in _BITS:  # of a package that has them for numpy
+        return array.view(_BITS[array.dtype.name]), array.dtype.name, False
+    return array, array.dtype.name, python
+
+
+def _whole(array: Any) -> bool:
+    return all(isinstance(one, int) for one in array.flat)
+
+
+def _cast(name: str, type: str, array: Any, of: str, rounded: bool, item: str) -> Any:
+    """The array with items of the column's type, C-contiguous."""
+    numpy = _numpy()
+    kind = "f" if of in _BITS else array.dtype.kind
+    if of == item or _BITS.get(item) == of and not rounded:
+        return numpy.asarray(array, dtype=array.dtype.newbyteorder("="), order="C")
+    target = _BITS.get(item, item)
+    if kind in "iu" and item in _EXACT or kind in "iu" and numpy.dtype(target).kind in "iu" and item not in _BITS:
+        _check_range(name, type, array, item)
+    elif kind == "f" and of not in _BITS and _widens(of, item, rounded):
+        pass
+    elif of in _BITS and item in ("float32", "float64"):
+        array = _from_bits(name, array, of)
+    elif not (kind == "c" and item == "complex64" and rounded):
+        hint = f': it would lose digits; convert it yourself, as with .astype("{item}")' if kind == "f" and item in _EXACT else ""
+        raise TypeError(f'column "{name}": items of {of} are no value of {type}{hint}')
+    return _round(name, type, array, item) if item in _EXACT else numpy.asarray(array.astype(target), order="C")
+
+
+def _widens(of: str, item: str, rounded: bool) -> bool:
+    """Floats of type `of` are kept by `item`, or may be rounded to it."""
+    wider = {"float16": ("float32", "float64", "complex64"), "float32": ("float64", "complex64")}
+    return item in wider.get(of, ()) or rounded and item in _EXACT
+
+
+def _from_bits(name: str, array: Any, of: str) -> Any:
+    numpy = _numpy()
+    if of == "bfloat16":
+        return (array.astype("uint32") << 16).view("float32")
+    torch = sys.modules.get("torch")
+    if torch is None:
+        raise TypeError(f'column "{name}": {of} is converted by torch, which is not imported')
+    return torch.from_numpy(numpy.array(array)).view(getattr(torch, of)).to(torch.float32).numpy()
+
+
+def _check_range(name: str, type: str, array: Any, item: str) -> None:
+    if array.size == 0:
+        return
+    least, most = int(array.min()), int(array.max())
+    if item in _EXACT:
+        low, high = -_EXACT[item], _EXACT[item]
+    else:
+        info = _numpy().iinfo(item)
+        low, high = int(info.min), int(info.max)
+    if least < low or most > high:
+        raise ValueError(f'column "{name}": {least if least < low else most} does not fit {type}')
+
+
+def _round(name: str, type: str, array: Any, item: str) -> Any:
+    """To the nearest number of the type; infinity only where infinity was."""
+    numpy = _numpy()
+    with numpy.errstate(over="ignore", invalid="ignore"):
+        if item == "bfloat16":
+            bits = array.astype("float32").view("uint32").astype("uint64")
+            nearest = ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("uint16")
+            quiet = ((bits >> 16) | 0x40).astype("uint16")
+            made = numpy.where(numpy.isnan(array), quiet, nearest).astype("uint16")
+            back = (made.astype("uint32") << 16).view("float32")
+        else:
+            made = back = array.astype(item)
+    if bool((numpy.isinf(back) & ~numpy.isinf(array)).any()):
+        worst = array[numpy.isinf(back) & ~numpy.isinf(array)].flat[0]
+        raise ValueError(f'column "{name}": {worst} does not fit {type}')
+    return numpy.asarray(made, order="C")
+
+
+def _json_text(name: str, value: Any) -> str:
+    def plain(other: Any) -> Any:
+        if _is_tensor(other):
+            other = other.detach().cpu()
+        if hasattr(other, "tolist"):  # numpy, torch, array
+            return other.tolist()
+        raise TypeError(f"{other.__class__.__qualname__} is no JSON")
+
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=plain)
+    except (TypeError, ValueError, RecursionError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f'column "{name}": not a JSON value: {error}') from None
+
+
+# ---- a schema from samples ---------------------------------------------------------------------
+
+
+def infer(sample: Mapping[str, Any]) -> dict[str, str]:
+    """The type of each column of one sample, a dict.
+
+    bool, int (int64, or uint64 above its range), float (float64), complex (complex64), str, bytes; lists of numbers: int64[*],
+    float64[*], bool[*], of more dimensions where they are rectangular; numpy and torch by their dtype. The first dimension
+    is `*`, the others are as they are: `merge` finds out which of them differ. Other lists and dicts, if they are JSON: json. None and []
+    say nothing yet: "json?", which no other value gives.
+
+    TypeError for another kind of value, ValueError for an int beyond 64 bits; both name the column."""
+    if not isinstance(sample, Mapping):
+        raise TypeError(f"a sample is a dict of columns, not {sample.__class__.__qualname__}")
+    for name in sample:
+        if not isinstance(name, str):
+            raise TypeError(f"a column's name is a str, not {name!r}")
+    return {name: _infer(name, value) for name, value in sample.items()}
+
+
+def _infer(name: str, value: Any) -> str:
+    if value is None or isinstance(value, (list, tuple)) and not value:
+        return "json?"
+    if _is_tensor(value):
+        return _typed(name, str(value.dtype).removeprefix("torch."), tuple(value.shape))
+    for kind, type in ((bool, "bool"), (float, "float64"), (complex, "complex64"), (str, "str"), (bytes, "bytes"), (bytearray, "bytes")):
+        if isinstance(value, kind):
+            return "float64" if kind is float and not hasattr(value, "dtype") else _scalar(name, value, type)
+    if isinstance(value, int):
+        if not -(2**63) <= value < 2**64:
+            raise ValueError(f'column "{name}": {value} is beyond 64 bits')
+        return "int64" if value < 2**63 else "uint64"
+    if _is_array(value):
+        array = _numpy().asarray(value)
+        return _typed(name, array.dtype.name, array.shape)
+    if isinstance(value, (list, tuple)):
+        return _infer_list(name, value)
+    if isinstance(value, dict):
+        _json_text(name, value)
+        return "json"
+    raise TypeError(f'column "{name}": {value.__class__.__module__}.{value.__class__.__qualname__} cannot be stored; accepted are {_ACCEPTED}')
+
+
+def _scalar(name: str, value: Any, type: str) -> str:
+    """numpy's scalars that are Python's, too: numpy.float64 is a float."""
+    dtype = getattr(value, "dtype", None)
+    return type if dtype is None or type in ("str", "bytes") else _typed(name, dtype.name, ())
+
+
+def _infer_list(name: str, value: Any) -> str:
+    shape: list[int] = []
+    level: list[Any] = [value]
+    while all(isinstance(one, (list, tuple)) for one in level) and len({len(one) for one in level}) == 1:
+        shape.append(len(level[0]))
+        level = [item for one in level for item in one]
+        if not level:
+            break
+    kinds = {item.__class__ for item in level}
+    for item, of in (("bool", {bool}), ("int64", {int}), ("float64", {int, float})):
+        if kinds and kinds <= of and len(shape) <= 8:
+            if item != "bool" and any(isinstance(one, int) and not -(2**63) <= one < 2**63 for one in level):
+                raise ValueError(f'column "{name}": a number is beyond int64')
+            return _typed(name, item, tuple(shape))
+    _json_text(name, value)
+    return "json"
+
+
+def _typed(name: str, item: str, shape: tuple[int, ...]) -> str:
+    known = item in _BITS or item in _EXACT or item == "bool" or re.fullmatch("u?int(8|16|32|64)", item)
+    if not known or len(shape) > 8:
+        raise TypeError(f'column "{name}": an array of {item} with {len(shape)} dimensions cannot be stored; accepted are {_ACCEPTED}')
+    if not shape:
+        return item
+    return f"{item}[{','.join(['*', *(str(size) if size else '*' for size in shape[1:])])}]"
+
+
+def merge(*schemas: Mapping[str, str]) -> dict[str, str]:
+    """One schema of several that `infer` gave, in the order in which columns came up first.
+
+    A dimension in which they differ is `*`. int64 and float64 are float64. Lists of numbers and json are json. A column
+    that is missing in some may be missing (`?`). ValueError names the column and both types where nothing holds both."""
+    merged: dict[str, str] = {}
+    seen: dict[str, int] = {}
+    for schema in schemas:
+        for name, type in schema.items():
+            merged[name] = _join(name, merged[name], type) if name in merged else type
+            seen[name] = seen.get(name, 0) + 1
+    for name, count in seen.items():
+        if count < len(schemas):
+            merged[name] = _nullable(merged[name])
+    return merged
+
+
+def _nullable(type: str) -> str:
+    """json itself takes null, and so is never nullable; "json?" is what is not known."""
+    return type if type == "json" or type.endswith("?") else type + "?"
+
+
+def _join(name: str, a: str, b: str) -> str:
+    if a == b:
+        return a
+    if "json?" in (a, b):
+        return _nullable(b if a == "json?" else a)
+    (item, dims, null), (other, other_dims, other_null) = parse(a), parse(b)
+    numbers = ("int64", "float64")
+    if item == other and len(dims or ()) == len(other_dims or ()):
+        joined, shape = item, _join_dims(dims, other_dims)
+    elif {item, other} == set(numbers) and len(dims or ()) == len(other_dims or ()):
+        joined, shape = "float64", _join_dims(dims, other_dims)
+    elif _listed(item, dims) and _listed(other, other_dims):
+        return "json"
+    else:
+        raise ValueError(f'column "{name}": {a} in one sample, {b} in another: nothing holds both')
+    return joined + shape + ("?" if null or other_null else "")
+
+
+def _listed(item: str, dims: tuple[int | None, ...] | None) -> bool:
+    """What a JSON list or object may have become."""
+    return item == "json" or item in ("int64", "float64", "bool") and dims is not None
+
+
+def _join_dims(a: tuple[int | None, ...] | None, b: tuple[int | None, ...] | None) -> str:
+    if a is None or b is None:
+        return ""
+    return f"[{','.join(str(one) if one is not None and one == other else '*' for one, other in zip(a, b))}]"

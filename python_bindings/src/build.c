@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * build.c: build: a dataset from files; and what Builder shares with it. */
+#include <string.h>
+
+#include "build.h"
+
+/* ---- callbacks ------------------------------------------------------------------------------- */
+
+static PyObject *dict_of(const core_values *columns, const rks_sample *sample)
+{
+    PyObject *dict = PyDict_New();
+    for (uint32_t i = 0; dict != NULL && i < rks_schema_columns(sample->schema); i++) {
+        const core_column *column = core_values_column(columns, i);
+        PyObject *value = core_value_copy(column, &sample->values[i]);
+        if (value == NULL || PyDict_SetItemString(dict, column->name, value) < 0)
+            Py_CLEAR(dict);
+        Py_XDECREF(value);
+    }
+    return dict;
+}
+
+static int call_filter(void *user, const rks_sample *sample, rks_error *err)
+{
+    core_callbacks *calls = user;
+    PyGILState_STATE state = PyGILState_Ensure();
+    int keep = -1;
+    if (PyErr_Occurred() == NULL && calls->columns == NULL)
+        calls->columns = core_values_new(sample->schema);
+    if (PyErr_Occurred() == NULL) {
+        PyObject *dict = dict_of(calls->columns, sample);
+        PyObject *answer =
+            dict == NULL ? NULL : PyObject_CallFunctionObjArgs(calls->filter, dict, NULL);
+        if (answer != NULL)
+            keep = PyObject_IsTrue(answer);
+        Py_XDECREF(answer);
+        Py_XDECREF(dict);
+    }
+    if (keep < 0)
+        core_caught("", RKS_ERR_DATA, err); /* the library says "filter" */
+    PyGILState_Release(state);
+    return keep;
+}
+
+/* An exception stays set, which ends the build as a signal does. */
+static void call_progress(void *user, const char *phase, uint64_t done, uint64_t total,
+                          uint64_t samples)
+{
+    core_callbacks *calls = user;
+    PyGILState_STATE state = PyGILState_Ensure();
+    if (PyErr_Occurred() == NULL) {
+        PyObject *answer =
+            PyObject_CallFunction(calls->progress, "sKKK", phase, (unsigned long long)done,
+                                  (unsigned long long)total, (unsigned long long)samples);
+        Py_XDECREF(answer);
+    }
+    PyGILState_Release(state);
+}
+
+/* ---- arguments and report -------------------------------------------------------------------- */
+
+bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build_options *options)
+{
+    uint64_t unit = 1;
+    if (!core_number(from->length_unit, "length_unit", 1, UINT32_MAX, &unit) ||
+        !core_number(from->max_sample, "max_sample", 1, UINT64_MAX, &options->max_sample) ||
+        !core_number(from->unit_size, "unit_size", 1, UINT64_MAX, &options->unit_size) ||
+        !core_number(from->block_size, "block_size", 1, UINT64_MAX, &options->block_size) ||
+        !core_texts_take(from->index, "index", &from->names) ||
+        (from->filter != NULL && !core_callable(from->filter, "filter", &calls->filter)) ||
+        (from->progress != NULL && !core_callable(from->progress, "progress", &calls->progress)))
+        return false;
+    options->length_unit = (uint32_t)unit;
+    options->index = from->names.texts;
+    options->index_count = from->names.count;
+    options->skip_bad = from->skip_bad != 0;
+    options->own_keys = from->own_keys != 0;
+    options->replace = from->replace != 0;
+    options->callback_user = options->progress_user = calls;
+    options->filter = calls->filter == NULL ? NULL : call_filter;
+    options->progress = calls->progress == NULL ? NULL : call_progress;
+    return true;
+}
+
+PyObject *core_build_report(const rks_build_report *r)
+{
+    PyObject *bad_first = PyUnicode_DecodeUTF8(
+        r->bad_first, (Py_ssize_t)strnlen(r->bad_first, sizeof(r->bad_first)), "replace");
+    if (bad_first == NULL)
+        return NULL;
+    return Py_BuildValue(
+        "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:d,s:s,s:N}", "samples", (unsigned long long)r->samples,
+        "filtered", (unsigned long long)r->filtered, "bad", (unsigned long long)r->bad, "bytes",
+        (unsigned long long)r->bytes, "input_bytes", (unsigned long long)r->input_bytes, "units",
+        (unsigned long long)r->units, "units_resumed", (unsigned long long)r->units_resumed,
+        "seconds", r->seconds, "dataset", r->dataset, "bad_first", bad_first);
+}
+
+/* ---- build ------------------------------------------------------------------------------------
+ */
+
+static PyObject *run_build(PyObject *group_object, const core_texts *sources, const char *directory,
+                           const rks_build_options *options)
+{
+    rks_group *group = core_group(group_object);
+    rks_build_report report = {.struct_size = sizeof(report)};
+    rks_error err = {0};
+    rks_status status;
+    if (group == NULL)
+        return NULL;
+    core_group_hold(group_object, 1);
+    Py_BEGIN_ALLOW_THREADS status =
+        rks_build(group, sources->texts, sources->count, directory, options, &report, &err);
+    Py_END_ALLOW_THREADS core_group_hold(group_object, -1);
+    if (status != RKS_OK)
+        return core_raise(&err);
+    return PyErr_Occurred() != NULL ? NULL : core_build_report(&report);
+}
+
+static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
+{
+    (void)self;
+    static char *names[] = {"group",      "sources",    "directory",   "schema",  "format",
+                            "key",        "length",     "length_unit", "where",   "index",
+                            "filter",     "max_sample", "skip_bad",    "replace", "unit_size",
+                            "block_size", "progress",   NULL};
+    PyObject *group, *sequence, *built = NULL;
+    const char *directory;
+    core_texts sources = {0};
+    core_callbacks calls = {0};
+    core_build_given from = {0};
+    rks_build_options options;
+    rks_build_options_default(&options);
+    if (!PyArg_ParseTupleAndKeywords(
+            arguments, keywords, "OOs|$zzzzOzOOOppOOO:build", names, &group, &sequence, &directory,
+            &options.schema, &options.format, &options.key, &options.length, &from.length_unit,
+            &options.where, &from.index, &from.filter, &from.max_sample, &from.skip_bad,
+            &from.replace, &from.unit_size, &from.block_size, &from.progress))
+        return NULL;
+    if (core_texts_take(sequence, "sources", &sources) &&
+        core_build_options(&from, &calls, &options))
+        built = run_build(group, &sources, directory, &options);
+    core_texts_free(&sources);
+    core_texts_free(&from.names);
+    core_values_free(calls.columns);
+    return built;
+}
+
+static PyMethodDef build_functions[] = {
+    {"build", (PyCFunction)(void (*)(void))build, METH_VARARGS | METH_KEYWORDS,
+     "build(group, sources, directory, ...): collective; the report."},
+    {0},
+};
+
+int core_add_build(PyObject *module)
+{
+    return PyModule_AddFunctions(module, build_functions);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * build.h: what build and Builder share: options, callbacks, the report. */
+#ifndef RANKSTORE_BUILD_H
+#define RANKSTORE_BUILD_H
+
+#include "core.h"
+
+typedef struct core_callbacks {
+    PyObject *filter, *progress; /* NULL: none */
+    core_values *columns;        /* of the samples that the filter sees; made with the first */
+} core_callbacks;
+
+/* Options as Python objects, NULL where not given. */
+typedef struct core_build_given {
+    PyObject *length_unit, *index, *filter, *max_sample, *unit_size, *block_size, *progress;
+    int skip_bad, own_keys, replace;
+    core_texts names; /* of index */
+} core_build_given;
+
+/* False with an exception; `from->names` is to be freed in any case. Options point into both. */
+bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build_options *options);
+PyObject *core_build_report(const rks_build_report *report);
+
+#endif

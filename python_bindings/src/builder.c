@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * builder.c: Builder: a dataset from memory, sample by sample or by arrays. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "arrays.h"
+#include "build.h"
+
+typedef struct builder_object {
+    PyObject_HEAD rks_builder *builder;
+    PyObject *group; /* held as long as `builder` is there */
+    PyObject *progress;
+    core_callbacks calls;
+    core_values *values;
+    pid_t owner;
+    bool own_keys;
+    bool busy; /* a call runs without the GIL */
+} builder_object;
+
+static bool ready(builder_object *self)
+{
+    if (self->builder == NULL)
+        core_raise_closed("the builder");
+    else if (self->owner != getpid())
+        core_raise_text(RKS_ERR_STATE, "the builder was opened by process %d, before a fork",
+                        (int)self->owner);
+    else if (self->busy)
+        PyErr_SetString(PyExc_RuntimeError, "the builder is in use by another thread or callback");
+    else
+        return core_group(self->group) != NULL;
+    return false;
+}
+
+static bool open_builder(builder_object *self, const char *directory,
+                         const rks_build_options *options)
+{
+    rks_group *group = core_group(self->group);
+    rks_schema *schema = NULL;
+    rks_error err = {0};
+    rks_status status;
+    if (group == NULL)
+        return false;
+    core_group_hold(self->group, 1);
+    Py_BEGIN_ALLOW_THREADS status =
+        rks_builder_open(group, directory, options, &self->builder, &err);
+    Py_END_ALLOW_THREADS if (status != RKS_OK)
+    {
+        core_group_hold(self->group, -1);
+        core_raise(&err);
+        return false;
+    }
+    if (PyErr_Occurred() != NULL)
+        return false;
+    if (rks_schema_parse(options->schema, &schema, &err) != RKS_OK) {
+        core_raise(&err);
+        return false;
+    }
+    self->values = core_values_new(schema);
+    rks_schema_free(schema);
+    return self->values != NULL;
+}
+
+static PyObject *builder_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"group",       "directory",  "schema",   "key",        "length",
+                            "length_unit", "where",      "index",    "max_sample", "own_keys",
+                            "replace",     "block_size", "progress", NULL};
+    PyObject *group;
+    const char *directory;
+    core_build_given from = {0};
+    rks_build_options options;
+    rks_build_options_default(&options);
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Oss|$zzOzOOppOO:Builder", names, &group,
+                                     &directory, &options.schema, &options.key, &options.length,
+                                     &from.length_unit, &options.where, &from.index,
+                                     &from.max_sample, &from.own_keys, &from.replace,
+                                     &from.block_size, &from.progress))
+        return NULL;
+    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    builder_object *self = (builder_object *)alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->group = Py_NewRef(group);
+    self->owner = getpid();
+    bool opened = core_build_options(&from, &self->calls, &options);
+    self->progress = Py_XNewRef(self->calls.progress);
+    self->own_keys = options.own_keys;
+    opened = opened && open_builder(self, directory, &options);
+    core_texts_free(&from.names);
+    if (!opened)
+        Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
+static void end_builder(builder_object *self)
+{
+    rks_builder *builder = self->builder;
+    self->builder = NULL;
+    if (builder == NULL)
+        return;
+    if (self->owner == getpid()) {
+        Py_BEGIN_ALLOW_THREADS rks_builder_close(builder);
+        Py_END_ALLOW_THREADS
+    }
+    core_group_hold(self->group, -1);
+}
+
+static PyObject *builder_unit(builder_object *self, PyObject *arguments)
+{
+    PyObject *number;
+    const char *name;
+    uint64_t unit = 0;
+    bool skip = false;
+    rks_error err = {0};
+    rks_status status;
+    if (!PyArg_ParseTuple(arguments, "Os:unit", &number, &name) ||
+        !core_number(number, "number", 0, UINT64_MAX, &unit) || !ready(self))
+        return NULL;
+    self->busy = true;
+    Py_BEGIN_ALLOW_THREADS status = rks_builder_unit(self->builder, unit, name, &skip, &err);
+    Py_END_ALLOW_THREADS self->busy = false;
+    if (status != RKS_OK)
+        return core_raise(&err);
+    return PyBool_FromLong(skip);
+}
+
+static PyObject *builder_add(builder_object *self, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"values", "key", NULL};
+    PyObject *sequence, *key_object = Py_None;
+    const void *key = NULL;
+    size_t key_size = 0;
+    rks_error err = {0};
+    rks_status status;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O:add", names, &sequence,
+                                     &key_object) ||
+        !ready(self) || (key_object != Py_None && !core_key(key_object, &key, &key_size)))
+        return NULL;
+    self->busy = true; /* convert may run code that calls us */
+    const rks_value *values = core_values_read(self->values, sequence);
+    if (values == NULL) {
+        self->busy = false;
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS status = rks_builder_add(self->builder, values, key, key_size, &err);
+    Py_END_ALLOW_THREADS core_values_release(self->values);
+    self->busy = false;
+    if (status != RKS_OK)
+        return core_raise(&err);
+    Py_RETURN_NONE;
+}
+
+static PyObject *builder_commit(builder_object *self, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"status", "text", NULL};
+    int given = 0;
+    const char *text = "";
+    rks_build_report report = {.struct_size = sizeof(report)};
+    rks_error err;
+    rks_status status;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|is:commit", names, &given, &text) ||
+        !core_status(given) || !ready(self))
+        return NULL;
+    core_set_error(&err, given, text);
+    self->busy = true;
+    Py_BEGIN_ALLOW_THREADS status =
+        rks_builder_commit(self->builder, (rks_status)given, &report, &err);
+    Py_END_ALLOW_THREADS self->busy = false;
+    if (status != RKS_OK)
+        return core_raise(&err);
+    return PyErr_Occurred() != NULL ? NULL : core_build_report(&report);
+}
+
+static PyObject *builder_close(builder_object *self, PyObject *unused)
+{
+    (void)unused;
+    if (self->busy)
+        return PyErr_Format(PyExc_RuntimeError,
+                            "the builder is in use by another thread or callback");
+    end_builder(self);
+    Py_RETURN_NONE;
+}
+
+/* ---- many at once --- */
+
+/* Without the GIL. *done: samples added. An interrupt is looked for every some samples or bytes. */
+static rks_status add_samples(builder_object *self, const core_arrays_given *all, uint64_t count,
+                              uint64_t *done, rks_error *err)
+{
+    enum { LOOK_SAMPLES = 1024, LOOK_BYTES = 16 << 20 };
+    uint64_t bytes = 0;
+    rks_status status = RKS_OK;
+    for (*done = 0; status == RKS_OK && *done < count; ++*done) {
+        bytes += core_arrays_sample(all, *done);
+        if (*done % LOOK_SAMPLES == LOOK_SAMPLES - 1 || bytes > LOOK_BYTES) {
+            bytes = 0;
+            if (core_interrupted()) {
+                core_set_error(err, RKS_ERR_CANCELLED, "interrupted");
+                return RKS_ERR_CANCELLED;
+            }
+        }
+        status =
+            rks_builder_add(self->builder, all->values, all->keys == NULL ? NULL : all->key[*done],
+                            all->keys == NULL ? 0 : all->key_size[*done], err);
+    }
+    if (status != RKS_OK)
+        --*done;
+    return status;
+}
+
+static PyObject *raise_at(uint64_t sample, const rks_error *err)
+{
+    char line[sizeof(err->text) + 64];
+    rks_error placed = *err;
+    snprintf(line, sizeof(line), "sample %llu of the arrays: %s", (unsigned long long)sample,
+             err->text);
+    core_set_error(&placed, err->status, line);
+    placed.rank = err->rank;
+    placed.cause = err->cause;
+    memcpy(placed.host, err->host, sizeof(placed.host));
+    return core_raise(&placed);
+}
+
+static PyObject *builder_add_arrays(builder_object *self, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"columns", "count", "keys", NULL};
+    PyObject *columns, *count_object, *keys = Py_None;
+    uint64_t count = 0, done = 0;
+    core_arrays_given all = {0};
+    rks_error err = {0};
+    rks_status status = RKS_OK;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|O:add_arrays", names, &columns,
+                                     &count_object, &keys) ||
+        !core_number(count_object, "count", 0, UINT32_MAX, &count) || !ready(self))
+        return NULL;
+    self->busy = true;
+    bool taken = core_arrays_take(self->values, &all, columns, keys, count);
+    if (taken) {
+        Py_BEGIN_ALLOW_THREADS status = add_samples(self, &all, count, &done, &err);
+        Py_END_ALLOW_THREADS
+    }
+    self->busy = false;
+    core_arrays_free(&all);
+    if (taken && status != RKS_OK)
+        return raise_at(done, &err);
+    if (!taken)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* ---- the type ---------------------------------------------------------------------------------
+ */
+
+static int builder_traverse(builder_object *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE((PyObject *)self));
+    Py_VISIT(self->group);
+    Py_VISIT(self->progress);
+    return 0;
+}
+
+static int builder_clear(builder_object *self)
+{
+    end_builder(self);
+    self->calls.progress = NULL;
+    Py_CLEAR(self->progress);
+    Py_CLEAR(self->group);
+    return 0;
+}
+
+static void builder_dealloc(builder_object *self)
+{
+    PyObject *type, *value, *trace;
+    PyTypeObject *own_type = Py_TYPE((PyObject *)self);
+    PyObject_GC_UnTrack(self);
+    PyErr_Fetch(&type, &value, &trace);
+    builder_clear(self);
+    PyErr_Restore(type, value, trace);
+    core_values_free(self->values);
+    freefunc release = (freefunc)PyType_GetSlot(own_type, Py_tp_free);
+    release(self);
+    Py_DECREF(own_type);
+}
+
+static PyMethodDef builder_methods[] = {
+    {"unit", (PyCFunction)(void (*)(void))builder_unit, METH_VARARGS,
+     "unit(number, name): begins a unit; True where it is finished already."},
+    {"add", (PyCFunction)(void (*)(void))builder_add, METH_VARARGS | METH_KEYWORDS,
+     "add(values, key=None): one sample, a value a column."},
+    {"add_arrays", (PyCFunction)(void (*)(void))builder_add_arrays, METH_VARARGS | METH_KEYWORDS,
+     "add_arrays(columns, count, keys=None): many samples, (values, offsets) a column."},
+    {"commit", (PyCFunction)(void (*)(void))builder_commit, METH_VARARGS | METH_KEYWORDS,
+     "commit(status=0, text=''): collective; the report."},
+    {"close", (PyCFunction)(void (*)(void))builder_close, METH_NOARGS,
+     "Frees the builder; what was not committed stays for a resume. Twice is fine."},
+    {0},
+};
+
+static PyType_Slot builder_slots[] = {
+    {Py_tp_doc, "A dataset that is built from memory."},
+    {Py_tp_new, builder_new},
+    {Py_tp_dealloc, builder_dealloc},
+    {Py_tp_traverse, builder_traverse},
+    {Py_tp_clear, builder_clear},
+    {Py_tp_methods, builder_methods},
+    {0, NULL},
+};
+
+static PyType_Spec builder_spec = {
+    .name = "rankstore._core.Builder",
+    .basicsize = sizeof(builder_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .slots = builder_slots,
+};
+
+int core_add_builder(PyObject *module)
+{
+    PyObject *type = PyType_FromSpec(&builder_spec);
+    if (type == NULL)
+        return -1;
+    int added = PyModule_AddType(module, (PyTypeObject *)type);
+    Py_DECREF(type);
+    return added;
+}

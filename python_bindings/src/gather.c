@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gather.c: Gather: uneven results of all ranks to one. */
+#include <string.h>
+#include <unistd.h>
+
+#include "core.h"
+
+typedef struct gather_object {
+    PyObject_HEAD rks_gather *gather;
+    PyObject *group; /* held as long as `gather` is there */
+    core_values *values;
+    pid_t owner;
+    bool busy; /* a call runs without the GIL */
+} gather_object;
+
+static bool ready(gather_object *self)
+{
+    if (self->gather == NULL)
+        core_raise_closed("the gather");
+    else if (self->owner != getpid())
+        core_raise_text(RKS_ERR_STATE, "the gather was opened by process %d, before a fork",
+                        (int)self->owner);
+    else if (self->busy)
+        PyErr_SetString(PyExc_RuntimeError, "the gather is in use by another thread or callback");
+    else
+        return core_group(self->group) != NULL;
+    return false;
+}
+
+static bool open_gather(gather_object *self, const char *schema_text, const char *directory)
+{
+    rks_group *group = core_group(self->group);
+    rks_schema *schema = NULL;
+    rks_error err = {0};
+    rks_status status;
+    if (group == NULL)
+        return false;
+    core_group_hold(self->group, 1);
+    Py_BEGIN_ALLOW_THREADS status =
+        rks_gather_open(group, schema_text, directory, &self->gather, &err);
+    Py_END_ALLOW_THREADS if (status != RKS_OK)
+    {
+        core_group_hold(self->group, -1);
+        core_raise(&err);
+        return false;
+    }
+    if (PyErr_Occurred() != NULL)
+        return false;
+    if (rks_schema_parse(schema_text, &schema, &err) != RKS_OK) {
+        core_raise(&err);
+        return false;
+    }
+    self->values = core_values_new(schema);
+    rks_schema_free(schema);
+    return self->values != NULL;
+}
+
+static PyObject *gather_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"group", "schema", "directory", NULL};
+    PyObject *group;
+    const char *schema, *directory = NULL;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Os|z:Gather", names, &group, &schema,
+                                     &directory))
+        return NULL;
+    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    gather_object *self = (gather_object *)alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->group = Py_NewRef(group);
+    self->owner = getpid();
+    if (!open_gather(self, schema, directory))
+        Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
+static void end_gather(gather_object *self)
+{
+    rks_gather *gather = self->gather;
+    self->gather = NULL;
+    if (gather == NULL)
+        return;
+    if (self->owner == getpid()) {
+        Py_BEGIN_ALLOW_THREADS rks_gather_close(gather);
+        Py_END_ALLOW_THREADS
+    }
+    core_group_hold(self->group, -1);
+}
+
+static PyObject *gather_add(gather_object *self, PyObject *arguments)
+{
+    const char *name;
+    PyObject *number, *sequence;
+    uint64_t index = 0;
+    rks_error err = {0};
+    rks_status status;
+    if (!PyArg_ParseTuple(arguments, "sOO:add", &name, &number, &sequence) ||
+        !core_number(number, "index", 0, UINT64_MAX, &index) || !ready(self))
+        return NULL;
+    self->busy = true;
+    const rks_value *values = core_values_read(self->values, sequence);
+    if (values == NULL) {
+        self->busy = false;
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS status = rks_gather_add(self->gather, name, index, values, &err);
+    Py_END_ALLOW_THREADS core_values_release(self->values);
+    self->busy = false;
+    if (status != RKS_OK)
+        return core_raise(&err);
+    Py_RETURN_NONE;
+}
+
+typedef struct receiver {
+    PyObject *callable;
+    const core_values *values;
+} receiver;
+
+static rks_status receive(void *user, const rks_gather_item *item, rks_error *err)
+{
+    const receiver *to = user;
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyObject *answer = NULL;
+    if (PyErr_Occurred() == NULL) {
+        PyObject *values = core_values_copy(to->values, item->values);
+        if (values != NULL)
+            answer = PyObject_CallFunction(to->callable, "sKIO", item->name,
+                                           (unsigned long long)item->index, (unsigned)item->rank,
+                                           values);
+        Py_XDECREF(values);
+    }
+    rks_status status = answer != NULL ? RKS_OK : core_caught("receive", RKS_ERR_DATA, err);
+    Py_XDECREF(answer);
+    PyGILState_Release(state);
+    return status;
+}
+
+static PyObject *report_dict(const rks_gather_report *r)
+{
+    PyObject *first = PyUnicode_DecodeUTF8(
+        r->gap_first, (Py_ssize_t)strnlen(r->gap_first, sizeof(r->gap_first)), "replace");
+    if (first == NULL)
+        return NULL;
+    return Py_BuildValue("{s:K,s:K,s:K,s:N}", "items", (unsigned long long)r->items, "names",
+                         (unsigned long long)r->names, "gaps", (unsigned long long)r->gaps,
+                         "gap_first", first);
+}
+
+static PyObject *gather_run(gather_object *self, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"dst", "receive", "status", "text", NULL};
+    PyObject *dst_object, *callable = Py_None;
+    int given = 0;
+    const char *text = "";
+    uint64_t dst = 0;
+    receiver to = {.values = self->values};
+    rks_gather_report report = {.struct_size = sizeof(report)};
+    rks_error err;
+    rks_status status;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|is:run", names, &dst_object,
+                                     &callable, &given, &text) ||
+        !core_number(dst_object, "dst", 0, UINT32_MAX, &dst) || !core_status(given) ||
+        !core_callable(callable, "receive", &to.callable) || !ready(self))
+        return NULL;
+    core_set_error(&err, given, text);
+    self->busy = true;
+    Py_BEGIN_ALLOW_THREADS status =
+        rks_gather_run(self->gather, (rks_status)given, (uint32_t)dst,
+                       to.callable == NULL ? NULL : receive, &to, &report, &err);
+    Py_END_ALLOW_THREADS self->busy = false;
+    if (status != RKS_OK)
+        return core_raise(&err);
+    return PyErr_Occurred() != NULL ? NULL : report_dict(&report);
+}
+
+static PyObject *gather_close(gather_object *self, PyObject *unused)
+{
+    (void)unused;
+    if (self->busy)
+        return PyErr_Format(PyExc_RuntimeError,
+                            "the gather is in use by another thread or callback");
+    end_gather(self);
+    Py_RETURN_NONE;
+}
+
+static int gather_traverse(gather_object *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE((PyObject *)self));
+    Py_VISIT(self->group);
+    return 0;
+}
+
+static int gather_clear(gather_object *self)
+{
+    end_gather(self);
+    Py_CLEAR(self->group);
+    return 0;
+}
+
+static void gather_dealloc(gather_object *self)
+{
+    PyObject *type, *value, *trace;
+    PyTypeObject *own_type = Py_TYPE((PyObject *)self);
+    PyObject_GC_UnTrack(self);
+    PyErr_Fetch(&type, &value, &trace);
+    gather_clear(self);
+    PyErr_Restore(type, value, trace);
+    core_values_free(self->values);
+    freefunc release = (freefunc)PyType_GetSlot(own_type, Py_tp_free);
+    release(self);
+    Py_DECREF(own_type);
+}
+
+static PyMethodDef gather_methods[] = {
+    {"add", (PyCFunction)(void (*)(void))gather_add, METH_VARARGS,
+     "add(name, index, values): one result of this rank."},
+    {"run", (PyCFunction)(void (*)(void))gather_run, METH_VARARGS | METH_KEYWORDS,
+     "run(dst, receive, status=0, text=''): collective; the report."},
+    {"close", (PyCFunction)(void (*)(void))gather_close, METH_NOARGS,
+     "Frees it and its files. Twice is fine."},
+    {0},
+};
+
+static PyType_Slot gather_slots[] = {
+    {Py_tp_doc, "Results of all ranks, on their way to one."},
+    {Py_tp_new, gather_new},
+    {Py_tp_dealloc, gather_dealloc},
+    {Py_tp_traverse, gather_traverse},
+    {Py_tp_clear, gather_clear},
+    {Py_tp_methods, gather_methods},
+    {0, NULL},
+};
+
+static PyType_Spec gather_spec = {
+    .name = "rankstore._core.Gather",
+    .basicsize = sizeof(gather_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .slots = gather_slots,
+};
+
+int core_add_gather(PyObject *module)
+{
+    PyObject *type = PyType_FromSpec(&gather_spec);
+    if (type == NULL)
+        return -1;
+    int added = PyModule_AddType(module, (PyTypeObject *)type);
+    Py_DECREF(type);
+    return added;
+}

@@ -1,0 +1,552 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * group.c: Group, with a launcher written in Python, and launch. */
+#include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core.h"
+
+#include <structmember.h>
+
+typedef struct group_object {
+    PyObject_HEAD rks_group *group;
+    PyObject *allgather, *check; /* NULL: none */
+    pid_t owner;
+    unsigned rank, size, node, nodes;
+    int held; /* stores, builders and calls that use the group */
+    char closed;
+} group_object;
+
+static PyTypeObject *group_type;
+
+/* ---- a launcher written in Python ----------------------------------------------------------- */
+
+static bool take_record(PyObject *item, size_t size, uint8_t *place, Py_ssize_t rank)
+{
+    Py_buffer view;
+    if (PyObject_GetBuffer(item, &view, PyBUF_SIMPLE) < 0)
+        return false;
+    bool fits = view.len == (Py_ssize_t)size;
+    if (fits)
+        memcpy(place, view.buf, size);
+    else
+        PyErr_Format(PyExc_ValueError, "rank %zd's record has %zd bytes, not %zu", rank, view.len,
+                     size);
+    PyBuffer_Release(&view);
+    return fits;
+}
+
+static bool take_records(PyObject *list, const group_object *self, size_t size, uint8_t *all)
+{
+    PyObject *records = PySequence_Tuple(list);
+    if (records == NULL)
+        return false;
+    bool fits = PyTuple_Size(records) == (Py_ssize_t)self->size;
+    if (!fits)
+        PyErr_Format(PyExc_ValueError, "%zd records for %u ranks", PyTuple_Size(records),
+                     self->size);
+    for (Py_ssize_t rank = 0; fits && rank < (Py_ssize_t)self->size; rank++)
+        fits = take_record(PyTuple_GetItem(records, rank), size, all + (size_t)rank * size, rank);
+    Py_DECREF(records);
+    return fits;
+}
+
+static rks_status python_allgather(void *user, const void *record, size_t record_size, void *all,
+                                   uint32_t timeout_ms, rks_error *err)
+{
+    group_object *self = user;
+    PyGILState_STATE state = PyGILState_Ensure();
+    rks_status status = RKS_OK;
+    bool taken = false;
+    if (PyErr_Occurred() == NULL) {
+        PyObject *list = PyObject_CallFunction(self->allgather, "y#I", (const char *)record,
+                                               (Py_ssize_t)record_size, (unsigned)timeout_ms);
+        taken = list != NULL && take_records(list, self, record_size, all);
+        Py_XDECREF(list);
+    }
+    if (!taken)
+        status = core_caught("allgather", RKS_ERR_PEER, err);
+    PyGILState_Release(state);
+    return status;
+}
+
+static rks_status python_check(void *user, rks_error *err)
+{
+    group_object *self = user;
+    PyGILState_STATE state = PyGILState_Ensure();
+    rks_status status = RKS_OK;
+    if (self->check != NULL && PyErr_Occurred() == NULL) {
+        PyObject *answer = PyObject_CallNoArgs(self->check);
+        if (answer != NULL && answer != Py_None) {
+            const char *text = PyUnicode_AsUTF8AndSize(answer, NULL);
+            status = RKS_ERR_PEER;
+            if (text != NULL && err != NULL)
+                core_set_error(err, status, text);
+        }
+        if (PyErr_Occurred() != NULL)
+            status = core_caught("check", RKS_ERR_PEER, err);
+        Py_XDECREF(answer);
+    }
+    PyGILState_Release(state);
+    return status;
+}
+
+static rks_status gather_alone(void *user, const void *record, size_t record_size, void *all,
+                               uint32_t timeout_ms, rks_error *err)
+{
+    (void)user;
+    (void)timeout_ms;
+    (void)err;
+    memcpy(all, record, record_size);
+    return RKS_OK;
+}
+
+/* ---- opening and closing -------------------------------------------------------------------- */
+
+static group_object *group_alloc(PyTypeObject *type)
+{
+    allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    group_object *self = (group_object *)alloc(type, 0);
+    if (self != NULL) {
+        self->owner = getpid();
+        self->closed = 1;
+    }
+    return self;
+}
+
+static bool open_group(group_object *self, const rks_group_options *options)
+{
+    rks_error err = {0};
+    rks_status status;
+    Py_BEGIN_ALLOW_THREADS status = rks_group_open(options, &self->group, &err);
+    Py_END_ALLOW_THREADS if (status != RKS_OK)
+    {
+        core_raise(&err);
+        return false;
+    }
+    self->rank = rks_group_rank(self->group);
+    self->size = rks_group_size(self->group);
+    self->node = rks_group_node(self->group);
+    self->nodes = rks_group_nodes(self->group);
+    self->closed = 0;
+    return PyErr_Occurred() == NULL;
+}
+
+/* In a child of the process that opened it, the group is the parent's: it is forgotten. */
+static void end_group(group_object *self)
+{
+    rks_group *group = self->group;
+    self->group = NULL;
+    self->closed = 1;
+    if (group == NULL || self->owner != getpid())
+        return;
+    Py_BEGIN_ALLOW_THREADS rks_group_close(group);
+    Py_END_ALLOW_THREADS
+}
+
+static bool check_launcher(const group_object *self, const rks_bootstrap *own, bool given,
+                           bool solo)
+{
+    if (solo && self->allgather != NULL)
+        PyErr_SetString(PyExc_ValueError, "solo: one rank alone needs no allgather");
+    else if (self->allgather == NULL && (given || self->check != NULL))
+        PyErr_SetString(PyExc_ValueError,
+                        "allgather: it is needed where name, rank, size or check is given");
+    else if (own->rank >= own->size)
+        PyErr_Format(PyExc_ValueError, "rank: %u is not below size %u", own->rank, own->size);
+    return PyErr_Occurred() == NULL;
+}
+
+/* Fills options and the launcher from the arguments; texts point into them. */
+static bool take_options(group_object *self, PyObject *arguments, PyObject *keywords,
+                         rks_group_options *options, rks_bootstrap *own)
+{
+    static char *names[] = {"name",        "rank",       "size",        "allgather",
+                            "check",       "silence_ms", "patience_ms", "listen",
+                            "secret_file", "node",       "solo",        NULL};
+    PyObject *rank = NULL, *size = NULL, *allgather = Py_None, *check = Py_None, *silence = NULL,
+             *patience = NULL;
+    const char *name = NULL;
+    int solo = 0;
+    uint64_t ranks = 1, number = 0, silence_ms = options->silence_ms,
+             patience_ms = options->patience_ms;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|$zOOOOOOzzzp:Group", names, &name,
+                                     &rank, &size, &allgather, &check, &silence, &patience,
+                                     &options->listen, &options->secret_file, &options->node,
+                                     &solo) ||
+        !core_number(rank, "rank", 0, UINT32_MAX - 1, &number) ||
+        !core_number(size, "size", 1, UINT32_MAX, &ranks) ||
+        !core_number(silence, "silence_ms", 200, 3600000, &silence_ms) ||
+        !core_number(patience, "patience_ms", 1, UINT32_MAX, &patience_ms) ||
+        !core_callable(allgather, "allgather", &self->allgather))
+        return false;
+    Py_XINCREF(self->allgather);
+    if (!core_callable(check, "check", &self->check))
+        return false;
+    Py_XINCREF(self->check);
+    self->size = (unsigned)ranks;
+    options->silence_ms = (uint32_t)silence_ms;
+    options->patience_ms = (uint32_t)patience_ms;
+    *own = (rks_bootstrap){
+        .struct_size = sizeof(*own),
+        .name = solo           ? "solo"
+                : name == NULL ? "python"
+                               : name,
+        .rank = (uint32_t)number,
+        .size = (uint32_t)ranks,
+        .user = self,
+        .allgather = solo ? gather_alone : python_allgather,
+        .check = self->check == NULL ? NULL : python_check,
+    };
+    if (self->allgather != NULL || solo)
+        options->bootstrap = own;
+    return check_launcher(self, own, name != NULL || number != 0 || ranks != 1, solo != 0);
+}
+
+static PyObject *group_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+    rks_group_options options;
+    rks_bootstrap own;
+    rks_group_options_default(&options);
+    group_object *self = group_alloc(type);
+    if (self == NULL)
+        return NULL;
+    if (!take_options(self, arguments, keywords, &options, &own) || !open_group(self, &options)) {
+        Py_DECREF(self);
+        return NULL;
+    }
+    return (PyObject *)self;
+}
+
+static PyObject *group_close(group_object *self, PyObject *unused)
+{
+    (void)unused;
+    if (self->group != NULL && self->held > 0 && self->owner == getpid())
+        return PyErr_Format(PyExc_RuntimeError,
+                            "the group is in use: close its stores and builders first (%d)",
+                            self->held);
+    end_group(self);
+    Py_RETURN_NONE;
+}
+
+static int group_traverse(group_object *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE((PyObject *)self));
+    Py_VISIT(self->allgather);
+    Py_VISIT(self->check);
+    return 0;
+}
+
+static int group_clear(group_object *self)
+{
+    Py_CLEAR(self->allgather);
+    Py_CLEAR(self->check);
+    return 0;
+}
+
+static void group_dealloc(group_object *self)
+{
+    PyObject *type, *value, *trace;
+    PyTypeObject *own_type = Py_TYPE((PyObject *)self);
+    PyObject_GC_UnTrack(self);
+    PyErr_Fetch(&type, &value, &trace);
+    end_group(self);
+    PyErr_Restore(type, value, trace);
+    group_clear(self);
+    freefunc release = (freefunc)PyType_GetSlot(own_type, Py_tp_free);
+    release(self);
+    Py_DECREF(own_type);
+}
+
+rks_group *core_group(PyObject *object)
+{
+    group_object *self = (group_object *)object;
+    if (!PyObject_TypeCheck(object, group_type)) {
+        PyErr_Format(PyExc_TypeError, "group: a Group, not %R", Py_TYPE(object));
+        return NULL;
+    }
+    if (self->group == NULL)
+        core_raise_closed("the group");
+    else if (self->owner != getpid())
+        core_raise_text(RKS_ERR_STATE,
+                        "the group was opened by process %d: a forked process opens its own",
+                        (int)self->owner);
+    else
+        return self->group;
+    return NULL;
+}
+
+void core_group_hold(PyObject *group, int change)
+{
+    ((group_object *)group)->held += change;
+}
+
+/* ---- collective calls ------------------------------------------------------------------------ */
+
+static PyObject *group_agree(group_object *self, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"phase", "status", "text", NULL};
+    const char *phase, *text = "";
+    int given = 0;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "s|is:agree", names, &phase, &given,
+                                     &text))
+        return NULL;
+    rks_group *group = core_group((PyObject *)self);
+    if (group == NULL || !core_status(given))
+        return NULL;
+    rks_error err;
+    rks_status status;
+    core_set_error(&err, given, text);
+    self->held++;
+    Py_BEGIN_ALLOW_THREADS status = rks_group_agree(group, phase, (rks_status)given, &err);
+    Py_END_ALLOW_THREADS self->held--;
+    if (status != RKS_OK)
+        return core_raise(&err);
+    if (PyErr_Occurred() != NULL)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *list_of_bytes(const uint8_t *all, const uint64_t *offsets, unsigned size)
+{
+    PyObject *list = PyList_New((Py_ssize_t)size);
+    for (unsigned rank = 0; list != NULL && rank < size; rank++) {
+        PyObject *bytes = PyBytes_FromStringAndSize(
+            (const char *)all + offsets[rank], (Py_ssize_t)(offsets[rank + 1] - offsets[rank]));
+        if (bytes == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SetItem(list, (Py_ssize_t)rank, bytes);
+    }
+    return list;
+}
+
+static PyObject *group_allgather(group_object *self, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"phase", "data", "status", "text", NULL};
+    const char *phase, *text = "";
+    Py_buffer data;
+    int given = 0;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "sy*|is:allgather", names, &phase, &data,
+                                     &given, &text))
+        return NULL;
+    rks_group *group = core_group((PyObject *)self);
+    if (group == NULL || !core_status(given)) {
+        PyBuffer_Release(&data);
+        return NULL;
+    }
+    uint8_t *all = NULL;
+    uint64_t *offsets = NULL;
+    rks_error err;
+    rks_status status;
+    core_set_error(&err, given, text);
+    self->held++;
+    Py_BEGIN_ALLOW_THREADS status = rks_group_allgather(group, phase, (rks_status)given, data.buf,
+                                                        (size_t)data.len, &all, &offsets, &err);
+    Py_END_ALLOW_THREADS self->held--;
+    PyBuffer_Release(&data);
+    if (status != RKS_OK)
+        return core_raise(&err);
+    PyObject *list = PyErr_Occurred() != NULL ? NULL : list_of_bytes(all, offsets, self->size);
+    rks_release(all);
+    rks_release(offsets);
+    return list;
+}
+
+static PyMethodDef group_methods[] = {
+    {"agree", (PyCFunction)(void (*)(void))group_agree, METH_VARARGS | METH_KEYWORDS,
+     "agree(phase, status=0, text=''): collective; a status other than 0 raises on all ranks."},
+    {"allgather", (PyCFunction)(void (*)(void))group_allgather, METH_VARARGS | METH_KEYWORDS,
+     "allgather(phase, data, status=0, text=''): collective; each rank's bytes, in rank order."},
+    {"close", (PyCFunction)(void (*)(void))group_close, METH_NOARGS,
+     "Ends this rank's part; RuntimeError where stores or builders are open. Twice is fine."},
+    {0},
+};
+
+static PyMemberDef group_members[] = {
+    {"rank", T_UINT, offsetof(group_object, rank), READONLY, "This rank."},
+    {"size", T_UINT, offsetof(group_object, size), READONLY, "The number of ranks."},
+    {"node", T_UINT, offsetof(group_object, node), READONLY, "This rank's node, from 0."},
+    {"nodes", T_UINT, offsetof(group_object, nodes), READONLY, "The number of nodes."},
+    {"closed", T_BOOL, offsetof(group_object, closed), READONLY, "After close()."},
+    {0},
+};
+
+static PyType_Slot group_slots[] = {
+    {Py_tp_doc, "The ranks of a job."}, {Py_tp_new, group_new},
+    {Py_tp_dealloc, group_dealloc},     {Py_tp_traverse, group_traverse},
+    {Py_tp_clear, group_clear},         {Py_tp_methods, group_methods},
+    {Py_tp_members, group_members},     {0, NULL},
+};
+
+static PyType_Spec group_spec = {
+    .name = "rankstore._core.Group",
+    .basicsize = sizeof(group_object),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .slots = group_slots,
+};
+
+/* ---- launch ------------------------------------------------------------------------------------
+ *
+ * rks_launch forks, without the GIL, and then supervises. Around each of its forks Python is told
+ * as os.fork() does it, by handlers that act only in a thread which is launching:
+ *
+ *   prepare: take the GIL, PyOS_BeforeFork ─► fork ─┬─► parent: PyOS_AfterFork_Parent, release it
+ *                                                   └─► child: PyOS_AfterFork_Child, keep it */
+
+typedef struct launch_state {
+    PyObject *main;
+    rks_group_options options;
+    PyThreadState *thread;
+} launch_state;
+
+static _Thread_local launch_state *launching;
+
+static void before_fork(void)
+{
+    if (launching == NULL)
+        return;
+    PyEval_RestoreThread(launching->thread);
+    PyOS_BeforeFork();
+}
+
+static void after_fork_parent(void)
+{
+    if (launching == NULL)
+        return;
+    PyOS_AfterFork_Parent();
+    launching->thread = PyEval_SaveThread();
+}
+
+static void after_fork_child(void)
+{
+    if (launching == NULL)
+        return;
+    launching = NULL;
+    PyOS_AfterFork_Child();
+}
+
+static void flush(const char *stream)
+{
+    PyObject *file = PySys_GetObject(stream); /* borrowed */
+    if (file == NULL || file == Py_None)
+        return;
+    PyObject *done = PyObject_CallMethod(file, "flush", NULL);
+    Py_XDECREF(done);
+    PyErr_Clear();
+}
+
+static int exit_code_of(PyObject *value)
+{
+    if (value == NULL || value == Py_None)
+        return 0;
+    long code = PyLong_AsLong(value);
+    if (PyErr_Occurred() != NULL) {
+        PyErr_Clear();
+        return 1;
+    }
+    return (code & 0xff) == 0 && code != 0 ? 1 : (int)(code & 0xff);
+}
+
+/* As the interpreter's own end: sys.exit(3) is 3, sys.exit("text") prints it. */
+static int exit_code_of_exception(void)
+{
+    if (!PyErr_ExceptionMatches(PyExc_SystemExit)) {
+        PyErr_PrintEx(0);
+        return 1;
+    }
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    PyObject *code = value == NULL ? NULL : PyObject_GetAttrString(value, "code");
+    if (code != NULL && code != Py_None && !PyLong_Check(code)) {
+        PyObject *text = PyObject_Str(code);
+        if (text != NULL)
+            PySys_FormatStderr("%U\n", text);
+        Py_XDECREF(text);
+    }
+    int answer = exit_code_of(code);
+    Py_XDECREF(code);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+    return answer;
+}
+
+/* The child holds the GIL. It ends here, as other forked Python processes do: what the parent has
+ * registered for its exit is not the child's. */
+static int run_rank(const rks_bootstrap *bootstrap, void *user)
+{
+    launch_state *state = user;
+    state->options.bootstrap = bootstrap;
+    int code = 1;
+    group_object *group = group_alloc(group_type);
+    if (group != NULL && open_group(group, &state->options)) {
+        PyObject *answer = PyObject_CallFunctionObjArgs(state->main, (PyObject *)group, NULL);
+        if (answer != NULL)
+            code = exit_code_of(answer);
+        Py_XDECREF(answer);
+    }
+    if (PyErr_Occurred() != NULL)
+        code = exit_code_of_exception();
+    if (group != NULL && group->held == 0)
+        end_group(group);
+    flush("stdout");
+    flush("stderr");
+    fflush(NULL);
+    _exit(code);
+}
+
+static PyObject *launch(PyObject *self, PyObject *arguments, PyObject *keywords)
+{
+    (void)self;
+    static char *names[] = {"ranks", "main", "silence_ms", NULL};
+    PyObject *ranks_object, *silence = NULL, *main;
+    launch_state state = {0};
+    rks_group_options_default(&state.options);
+    uint64_t ranks = 0, silence_ms = state.options.silence_ms;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$O:launch", names, &ranks_object,
+                                     &main, &silence) ||
+        !core_number(ranks_object, "ranks", 1, 4096, &ranks) ||
+        !core_number(silence, "silence_ms", 200, 3600000, &silence_ms))
+        return NULL;
+    if (!PyCallable_Check(main) || ranks == 0)
+        return PyErr_Format(PyExc_TypeError, "launch takes an int and a callable");
+    state.main = main;
+    state.options.silence_ms = (uint32_t)silence_ms;
+    flush("stdout");
+    flush("stderr");
+    rks_error err = {0};
+    int code = 0;
+    launching = &state;
+    state.thread = PyEval_SaveThread();
+    rks_status status = rks_launch((uint32_t)ranks, run_rank, &state, &code, &err);
+    PyEval_RestoreThread(state.thread);
+    launching = NULL;
+    if (status != RKS_OK)
+        return core_raise(&err);
+    return PyLong_FromLong(code);
+}
+
+static PyMethodDef group_functions[] = {
+    {"launch", (PyCFunction)(void (*)(void))launch, METH_VARARGS | METH_KEYWORDS,
+     "launch(ranks, main, *, silence_ms=None): main(group) in forked processes; an exit code."},
+    {0},
+};
+
+int core_add_group(PyObject *module)
+{
+    int error = pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+    if (error != 0) {
+        PyErr_Format(PyExc_OSError, "pthread_atfork: %s", strerror(error));
+        return -1;
+    }
+    group_type = (PyTypeObject *)PyType_FromSpec(&group_spec);
+    if (group_type == NULL || PyModule_AddType(module, group_type) < 0)
+        return -1;
+    return PyModule_AddFunctions(module, group_functions);
+}
