@@ -103,6 +103,12 @@ void rks_memory_fail_at(long n)
     atomic_store(&fail_at, n);
 }
 
+long rks_memory_fail_left(void)
+{
+    long left = atomic_load(&fail_at);
+    return left > 0 ? left : 0;
+}
+
 long rks_memory_in_use(void)
 {
     return atomic_load(&in_use);

@@ -26,6 +26,8 @@ char *rks_format(rks_error *err, const char *format, ...) __attribute__((format(
 
 /* For tests: the n-th allocation from now fails (1 is the next), once; 0 ends it. All threads. */
 void rks_memory_fail_at(long n);
+/* How many allocations are left until the one that fails; 0: it has failed, or none is to. */
+long rks_memory_fail_left(void);
 /* Live allocations of all threads. */
 long rks_memory_in_use(void);
 

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_sweep.c: each allocation of the store's calls fails in turn, of whichever rank and thread:
+ * the call succeeds or is RKS_ERR_MEMORY on all ranks, nothing is left behind, and afterwards the
+ * same directory is as good as ever. */
+#include "files.h"
+
+#include "store/store.h"
+
+enum { MOST = 20000, RANKS_MOST = 2 };
+
+static char place[64], source[96], target[96];
+
+/* A part of the path: what runs before allocations fail, and what runs while one does. */
+typedef struct stage {
+    const char *name;
+    bool opens;      /* the store is open before */
+    bool collective; /* its status is the same on all ranks */
+    rks_status (*run)(rks_group *group, rks_store *store, rks_error *err);
+} stage;
+
+typedef struct job {
+    const stage *stage;
+    long nth;
+    rks_status statuses[RANKS_MOST];
+    rks_error errors[RANKS_MOST];
+    long left;
+} job;
+
+static int make_files(void **state)
+{
+    (void)state;
+    world_directory(place);
+    snprintf(source, sizeof(source), "%s/rows.jsonl", place);
+    snprintf(target, sizeof(target), "%s/store", place);
+    file_write(source, 0, FILE_ROWS, NULL);
+    return 0;
+}
+
+static int remove_files(void **state)
+{
+    (void)state;
+    world_remove(place);
+    return 0;
+}
+
+/* ---- stages ------------------------------------------------------------------------------------
+ */
+
+static rks_status run_build(rks_group *group, rks_store *store, rks_error *err)
+{
+    const char *sources[] = {source};
+    rks_build_options options;
+    rks_build_report report = {.struct_size = sizeof(report)};
+    (void)store;
+    file_options(&options);
+    return rks_build(group, sources, 1, target, &options, &report, err);
+}
+
+static rks_status run_open(rks_group *group, rks_store *store, rks_error *err)
+{
+    (void)store;
+    rks_status status = rks_store_open(group, target, NULL, &store, err);
+    if (status == RKS_OK)
+        rks_store_close(store, 0);
+    return status;
+}
+
+static rks_status run_plan(rks_group *group, rks_store *store, rks_error *err)
+{
+    rks_plan *plan = NULL;
+    (void)group;
+    rks_status status = rks_plan_open(store, NULL, &plan, err);
+    rks_plan_free(plan);
+    return status;
+}
+
+static rks_status run_epoch(rks_group *group, rks_store *store, rks_error *err)
+{
+    rks_plan *plan = NULL;
+    rks_epoch *epoch = NULL;
+    rks_batch *batch = NULL;
+    uint64_t samples = 0;
+    rks_plan_options options;
+    rks_plan_options_default(&options);
+    options.batch_size = 16;
+    rks_status status = rks_plan_open(store, &options, &plan, err);
+    if (status != RKS_OK)
+        return status;
+    status = rks_epoch_open(store, plan, NULL, &epoch, err);
+    while (status == RKS_OK) {
+        status = rks_epoch_next(epoch, &batch, NULL, err);
+        if (status != RKS_OK || batch == NULL)
+            break;
+        samples += rks_batch_count(batch);
+        for (size_t i = 0; i < rks_batch_count(batch); i++)
+            if (!file_is(batch, i, rks_batch_id(batch, i)))
+                status = rks_fail(err, RKS_ERR_CORRUPT, 0, "a wrong sample");
+        rks_batch_free(batch);
+        batch = NULL;
+    }
+    rks_epoch_close(epoch);
+    rks_plan_free(plan);
+    if (status == RKS_OK && samples != FILE_ROWS / rks_group_size(group))
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%llu samples", (unsigned long long)samples);
+    return status;
+}
+
+static rks_status run_fetch(rks_group *group, rks_store *store, rks_error *err)
+{
+    rks_batch *batch = NULL;
+    uint64_t ids[FILE_ROWS];
+    size_t size;
+    (void)group;
+    for (uint64_t i = 0; i < FILE_ROWS; i++)
+        ids[i] = i * 7 % FILE_ROWS;
+    rks_status status = rks_store_fetch(store, ids, FILE_ROWS, &batch, err);
+    for (size_t i = 0; status == RKS_OK && i < FILE_ROWS; i++)
+        if (!file_is(batch, i, ids[i]))
+            status = rks_batch_key(batch, i, &size) == NULL
+                         ? RKS_ERR_MEMORY
+                         : rks_fail(err, RKS_ERR_CORRUPT, 0, "a wrong sample");
+    rks_batch_free(batch);
+    return status;
+}
+
+static rks_status run_keys(rks_group *group, rks_store *store, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    (void)group;
+    for (uint64_t id = 3; status == RKS_OK && id < FILE_ROWS; id += 70) {
+        uint8_t key[RKS_KEY_MAX];
+        size_t size = 0;
+        uint64_t found = UINT64_MAX;
+        char *json = NULL;
+        status = rks_store_key(store, id, key, &size, err);
+        if (status == RKS_OK)
+            status = rks_store_find(store, key, size, &found, err);
+        if (status == RKS_OK && found != id)
+            status = rks_fail(err, RKS_ERR_CORRUPT, 0, "another id");
+        if (status == RKS_OK)
+            status = rks_store_info_json(store, &json, err);
+        rks_release(json);
+    }
+    return status;
+}
+
+static rks_status count_item(void *user, const rks_gather_item *item, rks_error *err)
+{
+    (void)item;
+    (void)err;
+    ++*(uint64_t *)user;
+    return RKS_OK;
+}
+
+static rks_status run_gather(rks_group *group, rks_store *store, rks_error *err)
+{
+    rks_gather *gather = NULL;
+    uint64_t received = 0;
+    uint32_t rank = rks_group_rank(group);
+    (void)store;
+    rks_status status = rks_gather_open(group, "score:float32", place, &gather, err);
+    if (status != RKS_OK)
+        return status;
+    for (uint64_t i = 0; status == RKS_OK && i < 10; i++) {
+        float score = (float)i;
+        const rks_value value = {.data = &score, .size = 4};
+        status = rks_gather_add(gather, rank == 0 ? "a" : "b", i, &value, err);
+    }
+    status = rks_gather_run(gather, status, 0, count_item, &received, NULL, err);
+    rks_gather_close(gather);
+    if (status == RKS_OK && rank == 0 && received != 10 * (uint64_t)rks_group_size(group))
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%llu results", (unsigned long long)received);
+    return status;
+}
+
+static const stage stages[] = {
+    {"build", false, true, run_build},   {"open", false, true, run_open},
+    {"plan", true, true, run_plan},      {"epoch", true, false, run_epoch},
+    {"fetch", true, false, run_fetch},   {"keys", true, false, run_keys},
+    {"gather", false, true, run_gather},
+};
+
+/* ---- one try -----------------------------------------------------------------------------------
+ */
+
+static int try_rank(const rks_bootstrap *bootstrap, void *user)
+{
+    job *j = user;
+    uint32_t rank = bootstrap->rank;
+    int failures = 0;
+    rks_error err = {0};
+    rks_group *group = NULL;
+    rks_store *store = NULL;
+    rks_store_options options;
+    rks_store_options_default(&options);
+    options.no_share = true;
+    EXPECT_OK(world_group(bootstrap, false, &group, &err), &err);
+    if (j->stage->opens)
+        EXPECT_OK(rks_store_open(group, target, &options, &store, &err), &err);
+    /* All are connected when rank 0 begins. */
+    EXPECT_OK(rks_group_agree(group, "test: first", RKS_OK, &err), &err);
+    EXPECT_OK(rks_group_agree(group, "test: second", RKS_OK, &err), &err);
+    if (failures != 0)
+        return failures;
+    if (rank == 0 && j->nth != 0)
+        rks_memory_fail_at(j->nth);
+    j->statuses[rank] = j->stage->run(group, store, &j->errors[rank]);
+    rks_status met = rks_group_agree(group, "test: over", RKS_OK, &err);
+    if (rank == 0) {
+        j->left = rks_memory_fail_left();
+        rks_memory_fail_at(0);
+    }
+    if (met == RKS_OK)
+        rks_group_agree(group, "test: counted", RKS_OK, &err);
+    rks_store_close(store, 0);
+    rks_group_close(group);
+    return failures;
+}
+
+static void sweep(uint32_t ranks, const stage *stage)
+{
+    size_t files = world_files(place, ""), descriptors = world_descriptors();
+    long n = 1;
+    int failed = 0;
+    for (bool reached = true; reached; n++) {
+        assert_true(n < MOST);
+        job j = {.stage = stage, .nth = n};
+        world_run(ranks, try_rank, &j);
+        reached = j.left == 0;
+        for (uint32_t rank = 0; rank < ranks; rank++) {
+            rks_status status = j.statuses[rank];
+            bool good = status == RKS_OK || (reached && status == RKS_ERR_MEMORY);
+            if (!good || (stage->collective && status != j.statuses[0])) {
+                print_error("%s, allocation %ld of %u ranks: rank %u: %s: %s\n", stage->name, n,
+                            ranks, rank, rks_status_name(status), j.errors[rank].text);
+                fail();
+            }
+            failed += status != RKS_OK;
+        }
+        if (stage->run == run_build)
+            world_remove(target);
+        assert_int_equal(world_descriptors(), descriptors);
+    }
+    assert_int_equal(world_files(place, ""), files);
+    assert_true(failed > 0);
+    print_message("%s: %ld allocations of %u ranks\n", stage->name, n, ranks);
+}
+
+static void sweep_all(uint32_t ranks)
+{
+    for (size_t i = 0; i < sizeof(stages) / sizeof(stages[0]); i++) {
+        sweep(ranks, &stages[i]);
+        if (i == 0) {
+            job j = {.stage = &stages[0]};
+            world_run(ranks, try_rank, &j);
+            assert_ok(j.statuses[0], &j.errors[0]);
+        }
+    }
+    world_remove(target);
+}
+
+static void each_failing_allocation_of_a_rank_alone_is_an_error(void **state)
+{
+    (void)state;
+    sweep_all(1);
+}
+
+static void each_failing_allocation_of_two_ranks_is_both_s_error(void **state)
+{
+    (void)state;
+    sweep_all(2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_failing_allocation_of_a_rank_alone_is_an_error),
+        cmocka_unit_test(each_failing_allocation_of_two_ranks_is_both_s_error),
+    };
+    return cmocka_run_group_tests_name("sweep", tests, make_files, remove_files);
+}
