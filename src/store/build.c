@@ -403,14 +403,13 @@ static rks_status read_units(build *b, rks_error *err)
 }
 
 /* The first skipped rows of all ranks, as many as fit. */
-static rks_status collect_bad(build *b, rks_build_report *report, rks_error *err)
+static rks_status collect_bad(build *b, rks_status status, rks_build_report *report, rks_error *err)
 {
     uint8_t *all = NULL;
     uint64_t *offsets = NULL;
     size_t room = sizeof(report->bad_first) - 1;
-    rks_status status =
-        rks_group_allgather(b->group, "build: skipped rows", RKS_OK, b->bad.data,
-                            b->bad.size < room ? b->bad.size : room, &all, &offsets, err);
+    status = rks_group_allgather(b->group, "build: skipped rows", status, b->bad.data,
+                                 b->bad.size < room ? b->bad.size : room, &all, &offsets, err);
     if (status == RKS_OK) {
         size_t size = (size_t)offsets[rks_group_size(b->group)];
         memcpy(report->bad_first, all, size < room ? size : room);
@@ -459,9 +458,9 @@ rks_status rks_build(rks_group *group, const char *const *sources, size_t source
     if (status == RKS_OK)
         status = deal(&b, err);
     if (status == RKS_OK)
-        status = rks_parts_commit(b.parts, read_units(&b, err), &made, err);
-    if (status == RKS_OK)
-        status = collect_bad(&b, &made, err);
+        status = collect_bad(&b, read_units(&b, err), &made, err);
+    if (status == RKS_OK) /* nothing can fail once the dataset is there */
+        status = rks_parts_commit(b.parts, RKS_OK, &made, err);
     if (status == RKS_OK && report != NULL) {
         made.input_bytes = b.input->bytes;
         made.seconds = (double)(rks_now_ns() - begun) / 1e9;
