@@ -102,7 +102,8 @@ typedef struct rks_bootstrap {
     rks_status (*allgather)(void *user, const void *record, size_t record_size, void *all,
                             uint32_t timeout_ms, rks_error *err);
     /* May be NULL. Asked by waiting calls: has the launcher seen a rank end before its time? Then
-     * its error: the rank, and what became of it ("was killed by signal 9"). */
+     * its error: the rank, and what became of it ("was killed by signal 9"). On entry err->rank is
+     * -1, or the rank whose connection has just broken: any end of that one is before its time. */
     rks_status (*check)(void *user, rks_error *err);
     void (*close)(void *user); /* may be NULL; called once by rks_group_close */
     void *local_hub;           /* the library's own: ranks that are threads of one process */

@@ -94,7 +94,7 @@ void rks_group_fail_left(rks_group *group, uint32_t rank)
 
 void rks_group_look_around(rks_group *group)
 {
-    rks_error err;
+    rks_error err = {.rank = -1};
     rks_status status = rks_check_interrupt(&err);
     if (status == RKS_OK && group->bootstrap.check != NULL)
         status = group->bootstrap.check(group->bootstrap.user, &err);
@@ -144,7 +144,7 @@ static void ask_launcher(const rks_group *group, rks_error *failure)
 {
     const struct timespec nap = {0, LAUNCHER_NAP_NS};
     uint64_t until_ms = rks_now_ms() + LAUNCHER_MS;
-    rks_error word;
+    rks_error word = {.rank = failure->rank};
     if (group->bootstrap.check == NULL)
         return;
     do {

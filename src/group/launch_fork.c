@@ -33,7 +33,6 @@ typedef struct table {
     uint32_t ranks;
     _Atomic uint64_t arrived[2]; /* by parity of the round; counts on and on */
     _Atomic int64_t dead;        /* 1 + a rank that was killed */
-    _Atomic int dead_signal;
     /* then, by rank (atomic u64): rounds that it has come to; how it ended, 1 + a wait status, 0:
      * it runs; then 2 x ranks records */
 } table;
@@ -65,33 +64,42 @@ static size_t table_size(uint32_t ranks)
     return sizeof(table) + ranks * (2 * sizeof(uint64_t) + 2 * (size_t)RKS_RECORD_MAX);
 }
 
-static rks_status check_dead(void *user, rks_error *err)
+static rks_status fail_ended(table *t, uint32_t rank, rks_error *err)
+{
+    int how = (int)(atomic_load(&ends_of(t)[rank]) - 1);
+    if (WIFSIGNALED(how))
+        rks_fail(err, RKS_ERR_PEER, 0, "was killed by signal %d (%s)", WTERMSIG(how),
+                 strsignal(WTERMSIG(how)));
+    else
+        rks_fail(err, RKS_ERR_PEER, 0, "ended with exit code %d", WEXITSTATUS(how));
+    err->rank = (int32_t)rank;
+    return RKS_ERR_PEER;
+}
+
+/* Ranks may end in order at any time: only of the one that is asked about is that an error. */
+static rks_status check_ends(void *user, rks_error *err)
 {
     table *t = ((fork_seat *)user)->t;
+    int64_t cut_off = err->rank;
+    bool ended = cut_off >= 0 && cut_off < t->ranks && atomic_load(&ends_of(t)[cut_off]) != 0;
     int64_t dead = atomic_load(&t->dead);
-    if (dead == 0)
-        return RKS_OK;
-    rks_fail(err, RKS_ERR_PEER, 0, "was killed by signal %d (%s)", atomic_load(&t->dead_signal),
-             strsignal(atomic_load(&t->dead_signal)));
-    if (err != NULL)
-        err->rank = (int32_t)(dead - 1);
-    return RKS_ERR_PEER;
+    if (dead != 0) /* the first that was killed is the cause of all else */
+        return fail_ended(t, (uint32_t)(dead - 1), err);
+    return ended ? fail_ended(t, (uint32_t)cut_off, err) : RKS_OK;
 }
 
 /* A rank that this round lacks, and that will not come: it has ended, or there is no more time. */
 static rks_status name_missing(table *t, uint64_t round, uint32_t late_ms, rks_error *err)
 {
     for (uint32_t rank = 0; rank < t->ranks; rank++) {
-        uint64_t end = atomic_load(&ends_of(t)[rank]);
-        if (atomic_load(&rounds_of(t)[rank]) > round || (end == 0 && late_ms == 0))
+        bool ended = atomic_load(&ends_of(t)[rank]) != 0;
+        if (atomic_load(&rounds_of(t)[rank]) > round || (!ended && late_ms == 0))
             continue;
-        rks_status status =
-            end == 0 ? rks_fail(err, RKS_ERR_TIMEOUT, 0, "did not come within %u ms", late_ms)
-                     : rks_fail(err, RKS_ERR_PEER, 0, "ended with exit code %d before all had met",
-                                WEXITSTATUS((int)(end - 1)));
-        if (err != NULL)
-            err->rank = (int32_t)rank;
-        return status;
+        if (ended)
+            return fail_ended(t, rank, err);
+        rks_fail(err, RKS_ERR_TIMEOUT, 0, "did not come within %u ms", late_ms);
+        err->rank = (int32_t)rank;
+        return RKS_ERR_TIMEOUT;
     }
     return RKS_OK;
 }
@@ -104,8 +112,9 @@ static rks_status wait_round(fork_seat *s, uint64_t round, uint32_t timeout_ms, 
     while (atomic_load(&t->arrived[round % 2]) < wanted) {
         bool late = rks_now_ms() >= until;
         rks_status status = rks_check_interrupt(err);
+        err->rank = -1;
         if (status == RKS_OK)
-            status = check_dead(s, err);
+            status = check_ends(s, err);
         if (status == RKS_OK)
             status = name_missing(t, round, late ? timeout_ms : 0, err);
         if (status != RKS_OK)
@@ -158,7 +167,7 @@ static void run_child(table *t, uint32_t rank, pid_t parent, const signals *befo
         .size = t->ranks,
         .user = &s,
         .allgather = gather_forked,
-        .check = check_dead,
+        .check = check_ends,
     };
     exit(main_fn(&bootstrap, user));
 }
@@ -193,11 +202,9 @@ static void note_end(watch *w, uint32_t rank, int how)
     if (w->ending)
         return;
     int code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
-    if (WIFSIGNALED(how) && atomic_load(&w->t->dead) == 0) {
-        atomic_store(&w->t->dead_signal, WTERMSIG(how));
+    atomic_store(&ends_of(w->t)[rank], (uint64_t)(unsigned)how + 1);
+    if (WIFSIGNALED(how) && atomic_load(&w->t->dead) == 0)
         atomic_store(&w->t->dead, (int64_t)rank + 1);
-    }
-    atomic_store(&ends_of(w->t)[rank], (uint64_t)(unsigned)how + 1); /* who was killed is known */
     /* A rank that was killed is the cause of the others' exit codes, whichever is reaped first. */
     if (code != 0 && (w->code == 0 || (WIFSIGNALED(how) && w->code < 128)))
         w->code = code;

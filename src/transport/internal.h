@@ -2,7 +2,9 @@
  *
  * internal.h: what the files of the engine share.
  *
- *   caller ── rks_command ──► mailbox ──► engine thread: engine.c
+ *   caller ── rks_command ──► mailbox.c ──► engine thread: engine.c
+ *                                           silence.c     pings, and who is lost
+ *                                           newcomers.c   connections that others open
  *                                           peer.c        requests and notes, life of a peer
  *                                           connection.c  one stream: handshake, life
  *                                           receive.c, send.c  its frames
@@ -184,17 +186,39 @@ struct rks_engine {
 
 /* ---- engine.c ------------------------------------------------------------------------------ */
 
+void rks_engine_release(rks_engine *engine); /* one reference */
+const char *rks_engine_host(const rks_engine *engine, uint32_t rank);
+void rks_engine_close_all(rks_engine *engine);
+void rks_engine_stream_closed(rks_engine *engine);
+
+/* ---- mailbox.c ------------------------------------------------------------------------------- */
+
 /* False: the engine thread is over, and the command stays the caller's. */
 bool rks_engine_post(rks_engine *engine, rks_command *command);
-void rks_engine_release(rks_engine *engine); /* one reference */
+/* False: there was nothing in it. `last`: nothing more is taken. */
+bool rks_mailbox_run(rks_engine *engine, bool last);
+/* Of rks_loop_ops. From here on the loop may sleep, and whoever posts has to wake it; until the
+ * first callback, since that is followed by this one before the loop sleeps again. */
+void rks_mailbox_rest(void *engine);
+
+/* ---- silence.c ------------------------------------------------------------------------------- */
+
 /* The alarm rings at `at_ms` at the latest. */
 void rks_engine_alarm_at(rks_engine *engine, uint64_t at_ms);
 /* A connection has to be watched for silence from now on. */
 void rks_engine_beat(rks_engine *engine);
-const char *rks_engine_host(const rks_engine *engine, uint32_t rank);
-/* A stream is closed, or there is room for an accepted connection. */
-void rks_engine_stream_closed(rks_engine *engine);
+void rks_silence_alarm(void *engine); /* of rks_loop_ops */
+
+/* ---- newcomers.c ----------------------------------------------------------------------------- */
+
+/* There is room for an accepted connection. */
 void rks_engine_admit(rks_engine *engine);
+void rks_newcomers_incoming(void *engine); /* of rks_loop_ops */
+/* A socket from the hub; called on the thread of the engine that connects. */
+bool rks_newcomers_hub(void *engine, int fd);
+void rks_newcomers_adopt_held(rks_engine *engine);
+/* From now on newcomers are let in. */
+void rks_newcomers_join(rks_engine *engine, rks_command *command);
 
 /* ---- peer.c ---------------------------------------------------------------------------------- */
 

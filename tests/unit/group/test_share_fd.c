@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_share_fd.c: a node's descriptor reaches its ranks, and no name of it stays. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include "ranks.h"
+
+enum { T = 1000 };
+
+static uint32_t per_node;
+
+static int share(const rks_bootstrap *bootstrap, void *user)
+{
+    uint32_t rank = bootstrap->rank;
+    int failures = 0, fd = -1, got = -1;
+    rks_error err = {0};
+    rks_group *group = NULL;
+    char text[16] = "", wanted[16];
+    (void)user;
+    EXPECT(open_group(bootstrap, T, per_node, &group, &err) == RKS_OK);
+    if (rks_group_is_leader(group)) {
+        fd = memfd_create("test", MFD_CLOEXEC);
+        snprintf(text, sizeof(text), "from %u", rank);
+        EXPECT(write(fd, text, sizeof(text)) == sizeof(text));
+    }
+    EXPECT(rks_group_share_fd(group, fd, &got, &err) == RKS_OK);
+    EXPECT(pread(got, text, sizeof(text), 0) == sizeof(text));
+    snprintf(wanted, sizeof(wanted), "from %u", rks_group_leader(group, rks_group_node(group)));
+    EXPECT(strcmp(text, wanted) == 0);
+    EXPECT(rks_group_agree(group, "seen", RKS_OK, &err) == RKS_OK);
+    close(got);
+    if (fd >= 0)
+        close(fd);
+    rks_group_close(group);
+    return failures;
+}
+
+static void a_leader_s_descriptor_reaches_its_node_and_no_other(void **state)
+{
+    (void)state;
+    rks_error err = {0};
+    int code = -1;
+    per_node = 2;
+    on_threads(5, share, NULL);
+    alarm(60);
+    assert_ok(rks_launch(5, share, NULL, &code, &err), &err);
+    assert_int_equal(code, 0);
+    alarm(0);
+    per_node = 0;
+}
+
+static int share_badly(const rks_bootstrap *bootstrap, void *user)
+{
+    uint32_t rank = bootstrap->rank;
+    int failures = 0, got = -1;
+    rks_error err = {0};
+    rks_group *group = NULL;
+    (void)user;
+    EXPECT(open_group(bootstrap, T, 2, &group, &err) == RKS_OK);
+    int fd = rank == 0 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1; /* rank 2 leads, too */
+    uint64_t begun_ms = rks_now_ms();
+    EXPECT(rks_group_share_fd(group, fd, &got, &err) == RKS_ERR_IO);
+    EXPECT(err.rank == 2 && got == -1 && rks_now_ms() - begun_ms < T / 2);
+    EXPECT(rks_group_agree(group, "on", RKS_OK, &err) == RKS_OK);
+    fd = rks_group_is_leader(group) ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
+    EXPECT(rks_group_share_fd(group, fd, &got, &err) == RKS_OK && got >= 0);
+    rks_group_close(group);
+    return failures;
+}
+
+static size_t entries_of(const char *path)
+{
+    size_t entries = 0;
+    DIR *directory = opendir(path);
+    while (readdir(directory) != NULL)
+        entries++;
+    closedir(directory);
+    return entries - 2;
+}
+
+static void a_shared_descriptor_leaves_no_name_behind(void **state)
+{
+    (void)state;
+    rks_error err = {0};
+    int code = -1;
+    char directory[] = "/tmp/rankstore-test-XXXXXX", stale[128], path[160];
+    assert_non_null(mkdtemp(directory));
+    /* What a leader left that was killed long ago. */
+    snprintf(stale, sizeof(stale), "%s/rankstore-share-abcdef", directory);
+    snprintf(path, sizeof(path), "%s/fd", stale);
+    assert_int_equal(mkdir(stale, 0700), 0);
+    close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    struct timespec old[2] = {{1000, 0}, {1000, 0}};
+    assert_int_equal(utimensat(AT_FDCWD, stale, old, 0), 0);
+    setenv("TMPDIR", directory, 1);
+    alarm(LIMIT_S);
+    assert_ok(rks_launch(5, share_badly, NULL, &code, &err), &err);
+    alarm(0);
+    unsetenv("TMPDIR");
+    assert_int_equal(code, 0);
+    assert_int_equal(entries_of(directory), 0);
+    rmdir(directory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_leader_s_descriptor_reaches_its_node_and_no_other),
+        cmocka_unit_test(a_shared_descriptor_leaves_no_name_behind),
+    };
+    return cmocka_run_group_tests_name("share_fd", tests, NULL, NULL);
+}
