@@ -9,7 +9,8 @@
 #include "build.h"
 
 typedef struct builder_object {
-    PyObject_HEAD rks_builder *builder;
+    PyObject_HEAD
+    rks_builder *builder;
     PyObject *group; /* held as long as `builder` is there */
     PyObject *progress;
     core_callbacks calls;

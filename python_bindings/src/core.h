@@ -107,8 +107,6 @@ typedef struct rks_arrays rks_arrays;
 /* ---- group.c, store.c, samples.c, plan.c: handles of their objects ---- */
 /* NULL with an exception where the object is of another type or closed. */
 rks_group *core_group(PyObject *group);
-rks_store *core_store(PyObject *store);
-rks_plan *core_plan(PyObject *plan);
 const rks_collate_options *core_collate(PyObject *collate);
 /* Objects that take a handle over, also on failure (NULL with an exception). `store` is a Store. */
 PyObject *core_samples_new(PyObject *store, rks_batch *batch);

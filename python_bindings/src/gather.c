@@ -7,7 +7,8 @@
 #include "core.h"
 
 typedef struct gather_object {
-    PyObject_HEAD rks_gather *gather;
+    PyObject_HEAD
+    rks_gather *gather;
     PyObject *group; /* held as long as `gather` is there */
     core_values *values;
     pid_t owner;

@@ -13,7 +13,8 @@
 #include <structmember.h>
 
 typedef struct group_object {
-    PyObject_HEAD rks_group *group;
+    PyObject_HEAD
+    rks_group *group;
     PyObject *allgather, *check; /* NULL: none */
     pid_t owner;
     unsigned rank, size, node, nodes;

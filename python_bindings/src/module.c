@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * module.c: the module, and the functions that need no object. */
-#include "core.h"
+#include "handles.h"
 
 static PyObject *status_name(PyObject *self, PyObject *argument)
 {
@@ -129,7 +129,9 @@ PyMODINIT_FUNC PyInit__core(void)
         return NULL;
     if (PyModule_AddStringConstant(module, "version", rks_version()) < 0 ||
         core_add_group(module) < 0 || core_add_build(module) < 0 || core_add_builder(module) < 0 ||
-        core_add_gather(module) < 0) {
+        core_add_gather(module) < 0 || core_add_buffer(module) < 0 || core_add_view(module) < 0 ||
+        core_add_samples(module) < 0 || core_add_store(module) < 0 || core_add_plan(module) < 0 ||
+        core_add_epoch(module) < 0) {
         Py_DECREF(module);
         return NULL;
     }

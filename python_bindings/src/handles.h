@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * handles.h: what the objects of an open store share: who may use a handle, and what keeps what.
+ *
+ *   Epoch ──► Plan ──► index ◄── Buffer of lengths or a column
+ *     └─────► Store ───┘
+ *               ▲
+ *   Samples ────┘
+ *
+ * Process  A handle belongs to the process that opened it. In a fork of that, using it is
+ *          StateError, and closing or freeing it leaves the C object as it is: its threads and
+ *          locks did not come along, and its connections are the parent's. */
+#ifndef RANKSTORE_HANDLES_H
+#define RANKSTORE_HANDLES_H
+
+#include <sys/types.h>
+
+#include "core.h"
+
+/* ---- guard.c ---- */
+/* Makes a type, adds it to the module under its name, and keeps it in *type. */
+int core_add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type);
+/* The end of a tp_dealloc. */
+void core_free_object(PyObject *self);
+/* Did another process open it? */
+bool core_is_foreign(pid_t pid);
+/* -1 with StateError if so. */
+int core_check_process(pid_t pid, const char *name);
+/* One thread at a time. Waiting releases the GIL and looks for signals: -1 with an exception. */
+int core_lock(PyThread_type_lock lock);
+/* A sample's number below `count`; -1 with IndexError. */
+int core_sample(PyObject *object, uint64_t count, uint64_t *sample);
+/* A list of them (to be freed with PyMem_Free), from ints or an array of 32 or 64 bit integers. */
+int core_samples(PyObject *samples, uint64_t count, uint64_t **ids, size_t *size);
+
+/* ---- view.c ---- */
+int core_add_view(PyObject *module);
+/* An object that owns the index and gives it back; on failure, too. */
+PyObject *core_index_new(rks_index *index);
+/* Dimensions of a column's values: 0 for scalars, str, bytes and json. */
+uint8_t core_dim_count(const char *type);
+/* (Buffer over the value, dims), or None where it is missing. */
+PyObject *core_value(PyObject *owner, uint8_t dim_count, const rks_value *value, bool writable);
+
+/* ---- store.c ---- */
+bool core_is_store(PyObject *object);
+/* The handle, which stays open until core_store_leave; NULL with an exception. */
+rks_store *core_store_enter(PyObject *store);
+void core_store_leave(PyObject *store);
+/* Of a Store, also one that is closed: what keeps its index (borrowed), and its columns. */
+PyObject *core_store_index(PyObject *store);
+uint32_t core_store_columns(PyObject *store);
+const uint8_t *core_store_dim_counts(PyObject *store);
+
+/* An epoch in its store's list: the store closes those that are left. */
+typedef struct core_epoch {
+    rks_epoch *handle; /* NULL: closed, and in no list */
+    struct core_epoch *next, **back;
+} core_epoch;
+void core_store_add_epoch(PyObject *store, core_epoch *epoch);
+/* Closes it if it is open. No call of it may run. */
+void core_store_close_epoch(PyObject *store, core_epoch *epoch);
+
+/* ---- plan.c ---- */
+/* The handle, for this thread alone until core_plan_leave; NULL with an exception. */
+rks_plan *core_plan_enter(PyObject *plan);
+void core_plan_leave(PyObject *plan);
+
+#endif

@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plan.c: a plan, which one thread uses at a time. */
+#include "handles.h"
+
+#include <string.h>
+#include <unistd.h>
+
+typedef struct plan {
+    PyObject_HEAD
+    rks_plan *handle; /* NULL: closed */
+    PyThread_type_lock lock;
+    pid_t pid;
+    uint32_t world;
+    PyObject *lengths; /* keeps them: a store's index, or bytes */
+} plan;
+
+static PyTypeObject *plan_type;
+
+rks_plan *core_plan_enter(PyObject *object)
+{
+    if (!PyObject_TypeCheck(object, plan_type))
+        return (rks_plan *)(void *)PyErr_Format(PyExc_TypeError, "plan: a Plan, not %R",
+                                                Py_TYPE(object));
+    plan *self = (plan *)object;
+    if (core_check_process(self->pid, "plan") < 0 || core_lock(self->lock) < 0)
+        return NULL;
+    if (self->handle != NULL)
+        return self->handle;
+    PyThread_release_lock(self->lock);
+    return (rks_plan *)(void *)core_raise_closed("plan");
+}
+
+void core_plan_leave(PyObject *object)
+{
+    PyThread_release_lock(((plan *)object)->lock);
+}
+
+/* ---- open and close ---------------------------------------------------------------------------
+ */
+
+/* A list of uint32 as a bytes object of its own, so that nobody changes it under the plan; NULL
+ * with an exception. */
+static PyObject *copy_lengths(PyObject *source)
+{
+    Py_buffer view;
+    PyObject *bytes = NULL;
+    if (PyObject_GetBuffer(source, &view, PyBUF_ND | PyBUF_FORMAT) < 0)
+        return NULL;
+    const char *format = view.format == NULL ? "B" : view.format;
+    const char *code = format + (format[0] == '@' || format[0] == '=' || format[0] == '<');
+    bool items = view.itemsize == 4 && (strcmp(code, "I") == 0 || strcmp(code, "L") == 0);
+    bool raw = strcmp(code, "B") == 0 && view.len % 4 == 0; /* a Buffer has no type */
+    if (view.ndim == 1 && (items || raw))
+        bytes = PyBytes_FromStringAndSize(view.buf, view.len);
+    else
+        PyErr_Format(PyExc_TypeError,
+                     "lengths: an array of %d dimensions and items \"%s\"; uint32 in one is needed",
+                     view.ndim, format);
+    PyBuffer_Release(&view);
+    return bytes;
+}
+
+static rks_status open_over_lengths(plan *self, const char *dataset,
+                                    const rks_plan_options *options, rks_error *err)
+{
+    rks_status status;
+    const uint32_t *lengths = (const uint32_t *)(void *)PyBytes_AsString(self->lengths);
+    uint64_t count = (uint64_t)PyBytes_Size(self->lengths) / sizeof(uint32_t);
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_plan_create(lengths, count, dataset, options, &self->handle, err);
+    Py_END_ALLOW_THREADS
+    return status;
+}
+
+static rks_status open_over_store(plan *self, PyObject *store, rks_store *handle,
+                                  const rks_plan_options *options, rks_error *err)
+{
+    rks_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_plan_open(handle, options, &self->handle, err);
+    Py_END_ALLOW_THREADS
+    core_store_leave(store);
+    return status;
+}
+
+/* -1 with an exception. */
+static int open_plan(plan *self, PyObject *source, const char *dataset,
+                     const rks_plan_options *options)
+{
+    rks_error err = {0};
+    rks_status status;
+    if (!core_is_store(source)) {
+        self->lengths = copy_lengths(source);
+        if (self->lengths == NULL)
+            return -1;
+        status = open_over_lengths(self, dataset, options, &err);
+    } else if (dataset != NULL) {
+        PyErr_SetString(PyExc_ValueError, "dataset: a store has its own");
+        return -1;
+    } else {
+        rks_store *store = core_store_enter(source);
+        if (store == NULL)
+            return -1;
+        self->lengths = Py_NewRef(core_store_index(source));
+        status = open_over_store(self, source, store, options, &err);
+    }
+    if (status != RKS_OK) {
+        core_raise(&err);
+        return -1;
+    }
+    self->world = rks_plan_world(self->handle);
+    return PyErr_Occurred() == NULL ? 0 : -1;
+}
+
+/* Texts point into the arguments. */
+static bool take_options(PyObject *arguments, PyObject *keywords, PyObject **source,
+                         const char **dataset, rks_plan_options *options)
+{
+    static char *names[] = {"source",         "dataset",    "strategy", "batch_size", "max_tokens",
+                            "cost",           "max_length", "too_long", "tail",       "steps",
+                            "batch_multiple", "no_shuffle", "world",    "seed",       NULL};
+    PyObject *batch_size = NULL, *max_tokens = NULL, *max_length = NULL, *multiple = NULL,
+             *world = NULL, *seed = NULL;
+    uint64_t size = 0, longest = 0, of = 1, ranks = 0;
+    int no_shuffle = 0;
+    rks_plan_options_default(options);
+    const char *strategy = NULL, *cost = NULL, *too_long = NULL, *tail = NULL, *steps = NULL;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|$zzOOzOzzzOpOO:Plan", names, source,
+                                     dataset, &strategy, &batch_size, &max_tokens, &cost,
+                                     &max_length, &too_long, &tail, &steps, &multiple, &no_shuffle,
+                                     &world, &seed) ||
+        !core_number(batch_size, "batch_size", 0, UINT32_MAX, &size) ||
+        !core_number(max_tokens, "max_tokens", 0, UINT64_MAX, &options->max_tokens) ||
+        !core_number(max_length, "max_length", 0, UINT32_MAX, &longest) ||
+        !core_number(multiple, "batch_multiple", 1, UINT32_MAX, &of) ||
+        !core_number(world, "world", 0, UINT32_MAX, &ranks) ||
+        !core_number(seed, "seed", 0, UINT64_MAX, &options->seed))
+        return false;
+    options->strategy = strategy != NULL ? strategy : options->strategy;
+    options->cost = cost != NULL ? cost : options->cost;
+    options->too_long = too_long != NULL ? too_long : options->too_long;
+    options->tail = tail != NULL ? tail : options->tail;
+    options->steps = steps != NULL ? steps : options->steps;
+    options->batch_size = (uint32_t)size;
+    options->max_length = (uint32_t)longest;
+    options->batch_multiple = (uint32_t)of;
+    options->world = (uint32_t)ranks;
+    options->no_shuffle = no_shuffle;
+    return true;
+}
+
+static PyObject *plan_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+    PyObject *source;
+    const char *dataset = NULL;
+    rks_plan_options options;
+    if (!take_options(arguments, keywords, &source, &dataset, &options))
+        return NULL;
+    plan *self = (plan *)PyType_GenericAlloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->pid = getpid();
+    self->lock = PyThread_allocate_lock();
+    if (self->lock == NULL)
+        PyErr_NoMemory();
+    if (self->lock == NULL || open_plan(self, source, dataset, &options) < 0)
+        Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
+static void plan_dealloc(PyObject *object)
+{
+    plan *self = (plan *)object;
+    if (!core_is_foreign(self->pid)) {
+        rks_plan_free(self->handle);
+        if (self->lock != NULL)
+            PyThread_free_lock(self->lock);
+    }
+    Py_XDECREF(self->lengths);
+    core_free_object(object);
+}
+
+static PyObject *plan_close(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    plan *self = (plan *)object;
+    if (core_is_foreign(self->pid))
+        Py_RETURN_NONE;
+    if (core_lock(self->lock) < 0)
+        return NULL;
+    rks_plan_free(self->handle);
+    self->handle = NULL;
+    PyThread_release_lock(self->lock);
+    Py_CLEAR(self->lengths);
+    Py_RETURN_NONE;
+}
+
+/* ---- steps and batches ------------------------------------------------------------------------
+ */
+
+static PyObject *plan_steps(PyObject *object, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"epoch", NULL};
+    PyObject *number = NULL;
+    uint64_t epoch = 0, steps = 0;
+    rks_error err = {0};
+    rks_status status;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|O:steps", names, &number) ||
+        !core_number(number, "epoch", 0, UINT64_MAX, &epoch))
+        return NULL;
+    rks_plan *handle = core_plan_enter(object);
+    if (handle == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_plan_steps(handle, epoch, &steps, &err);
+    Py_END_ALLOW_THREADS
+    core_plan_leave(object);
+    return status == RKS_OK ? PyLong_FromUnsignedLongLong(steps) : core_raise(&err);
+}
+
+static PyObject *list_of(const uint32_t *ids, size_t count)
+{
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        PyObject *id = PyLong_FromUnsignedLong(ids[i]);
+        if (id == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SetItem(list, (Py_ssize_t)i, id);
+    }
+    return list;
+}
+
+static PyObject *plan_batch(PyObject *object, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"epoch", "step", "rank", NULL};
+    PyObject *epoch_number, *step_number, *rank_number;
+    uint64_t epoch = 0, step = 0, rank = 0;
+    const uint32_t *ids = NULL;
+    size_t count = 0;
+    rks_error err = {0};
+    rks_status status;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OOO:batch", names, &epoch_number,
+                                     &step_number, &rank_number) ||
+        !core_number(epoch_number, "epoch", 0, UINT64_MAX, &epoch) ||
+        !core_number(step_number, "step", 0, UINT64_MAX, &step) ||
+        !core_number(rank_number, "rank", 0, UINT32_MAX, &rank))
+        return NULL;
+    rks_plan *handle = core_plan_enter(object);
+    if (handle == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS /* the first question for an epoch computes it */
+    status = rks_plan_batch(handle, epoch, step, (uint32_t)rank, &ids, &count, &err);
+    Py_END_ALLOW_THREADS
+    PyObject *list = status == RKS_OK ? list_of(ids, count) : core_raise(&err);
+    core_plan_leave(object);
+    return list;
+}
+
+/* Which batches: steps [first, last) of ranks [rank, rank_end), step-major. */
+typedef struct range {
+    uint64_t epoch, first, last;
+    uint32_t rank, rank_end;
+} range;
+
+/* Writes the offset of each batch, and their ids where `ids` is not NULL. */
+static rks_status copy_batches(rks_plan *handle, const range *r, int64_t *indptr, uint32_t *ids,
+                               rks_error *err)
+{
+    uint64_t total = 0;
+    *indptr = 0;
+    for (uint64_t step = r->first; step < r->last; step++)
+        for (uint32_t rank = r->rank; rank < r->rank_end; rank++) {
+            const uint32_t *batch = NULL;
+            size_t count = 0;
+            rks_status status = rks_plan_batch(handle, r->epoch, step, rank, &batch, &count, err);
+            if (status != RKS_OK)
+                return status;
+            if (ids != NULL)
+                memcpy(ids + total, batch, count * sizeof(*ids));
+            total += count;
+            *++indptr = (int64_t)total;
+        }
+    return RKS_OK;
+}
+
+/* Counts, then copies. `last` may be UINT64_MAX: to the epoch's end. */
+static PyObject *batches_of(rks_plan *handle, range *r)
+{
+    uint64_t steps = 0;
+    rks_error err = {0};
+    rks_status status;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_plan_steps(handle, r->epoch, &steps, &err);
+    Py_END_ALLOW_THREADS
+    if (status != RKS_OK)
+        return core_raise(&err);
+    if (r->last == UINT64_MAX)
+        r->last = steps;
+    if (r->first > r->last || r->last > steps)
+        return core_raise_text(RKS_ERR_ARGUMENT, "steps %llu..%llu: epoch %llu has %llu",
+                               (unsigned long long)r->first, (unsigned long long)r->last,
+                               (unsigned long long)r->epoch, (unsigned long long)steps);
+    size_t count = (size_t)(r->last - r->first) * (r->rank_end - r->rank);
+    PyObject *indptr = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)((count + 1) * sizeof(int64_t)));
+    if (indptr == NULL)
+        return NULL;
+    int64_t *offsets = (int64_t *)(void *)PyBytes_AsString(indptr);
+    Py_BEGIN_ALLOW_THREADS
+    status = copy_batches(handle, r, offsets, NULL, &err);
+    Py_END_ALLOW_THREADS
+    PyObject *ids = status == RKS_OK
+                        ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)offsets[count] * 4)
+                        : core_raise(&err);
+    if (ids == NULL) {
+        Py_DECREF(indptr);
+        return NULL;
+    }
+    uint32_t *items = (uint32_t *)(void *)PyBytes_AsString(ids);
+    Py_BEGIN_ALLOW_THREADS
+    status = copy_batches(handle, r, offsets, items,
+                          &err); /* of an epoch that is there: it cannot fail */
+    Py_END_ALLOW_THREADS
+    return Py_BuildValue("(NN)", indptr, ids);
+}
+
+static PyObject *plan_batches(PyObject *object, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"epoch", "rank", "first", "last", NULL};
+    PyObject *epoch, *first = NULL, *last = NULL;
+    int rank;
+    range r = {.last = UINT64_MAX};
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Oi|OO:batches", names, &epoch, &rank,
+                                     &first, &last) ||
+        !core_number(epoch, "epoch", 0, UINT64_MAX, &r.epoch) ||
+        !core_number(first, "first", 0, UINT64_MAX, &r.first) ||
+        !core_number(last, "last", 0, UINT64_MAX - 1, &r.last))
+        return NULL;
+    plan *self = (plan *)object;
+    if (rank < -1 || (rank >= 0 && (uint32_t)rank >= self->world))
+        return core_raise_text(RKS_ERR_ARGUMENT, "rank %d of a plan for %u ranks", rank,
+                               (unsigned)self->world);
+    r.rank = rank < 0 ? 0 : (uint32_t)rank;
+    r.rank_end = rank < 0 ? self->world : r.rank + 1;
+    rks_plan *handle = core_plan_enter(object);
+    if (handle == NULL)
+        return NULL;
+    PyObject *both = batches_of(handle, &r);
+    core_plan_leave(object);
+    return both;
+}
+
+/* ---- report and state -------------------------------------------------------------------------
+ */
+
+static PyObject *plan_report(PyObject *object, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"epoch", NULL};
+    PyObject *number = NULL;
+    uint64_t epoch = 0;
+    rks_plan_report report = {.struct_size = sizeof(report)};
+    rks_error err = {0};
+    rks_status status;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|O:report", names, &number) ||
+        !core_number(number, "epoch", 0, UINT64_MAX, &epoch))
+        return NULL;
+    rks_plan *handle = core_plan_enter(object);
+    if (handle == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_plan_report_get(handle, epoch, &report, &err);
+    Py_END_ALLOW_THREADS
+    core_plan_leave(object);
+    if (status != RKS_OK)
+        return core_raise(&err);
+    return Py_BuildValue("{sK,sK,sK,sK,sK,sK,sK,sK,sK,sd,sd,sd,ss}", "samples", report.samples,
+                         "dropped", report.dropped, "repeated", report.repeated, "truncated",
+                         report.truncated, "steps", report.steps, "batches", report.batches,
+                         "tokens", report.tokens, "padded_tokens", report.padded_tokens,
+                         "largest_batch", report.largest_batch, "efficiency", report.efficiency,
+                         "balance", report.balance, "tokens_per_step", report.tokens_per_step,
+                         "digest", report.digest);
+}
+
+static PyObject *plan_state(PyObject *object, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"epoch", "step", NULL};
+    PyObject *epoch_number, *step_number;
+    uint64_t epoch = 0, step = 0;
+    char text[RKS_STATE_MAX];
+    rks_error err = {0};
+    rks_status status;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO:state", names, &epoch_number,
+                                     &step_number) ||
+        !core_number(epoch_number, "epoch", 0, UINT64_MAX, &epoch) ||
+        !core_number(step_number, "step", 0, UINT64_MAX, &step))
+        return NULL;
+    rks_plan *handle = core_plan_enter(object);
+    if (handle == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_plan_state(handle, epoch, step, text, sizeof(text), &err);
+    Py_END_ALLOW_THREADS
+    core_plan_leave(object);
+    return status == RKS_OK ? PyUnicode_FromString(text) : core_raise(&err);
+}
+
+static PyObject *plan_resume(PyObject *object, PyObject *state)
+{
+    uint64_t epoch = 0, step = 0;
+    rks_error err = {0};
+    rks_status status;
+    const char *text = PyUnicode_AsUTF8AndSize(state, NULL);
+    rks_plan *handle = text == NULL ? NULL : core_plan_enter(object);
+    if (handle == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_plan_resume(handle, text, &epoch, &step, &err);
+    Py_END_ALLOW_THREADS
+    core_plan_leave(object);
+    if (status != RKS_OK)
+        return core_raise(&err);
+    return Py_BuildValue("(KK)", (unsigned long long)epoch, (unsigned long long)step);
+}
+
+static PyObject *get_world(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyLong_FromUnsignedLong(((plan *)object)->world);
+}
+
+static PyGetSetDef plan_getters[] = {
+    {"world", get_world, NULL, "Ranks that it is for.", NULL},
+    {0},
+};
+
+#define WITH_KEYWORDS(function)                                                                    \
+    (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
+
+static PyMethodDef plan_methods[] = {
+    {"steps", WITH_KEYWORDS(plan_steps), "steps(epoch=0): of each rank"},
+    {"batch", WITH_KEYWORDS(plan_batch), "batch(epoch, step, rank) -> list of sample numbers"},
+    {"batches", WITH_KEYWORDS(plan_batches),
+     "batches(epoch, rank, first=0, last=None) -> (indptr int64, ids uint32), bytes; rank -1: all"},
+    {"report", WITH_KEYWORDS(plan_report), "report(epoch=0) -> dict"},
+    {"state", WITH_KEYWORDS(plan_state), "state(epoch, step) -> JSON text"},
+    {"resume", plan_resume, METH_O, "resume(state) -> (epoch, step) to go on with"},
+    {"close", plan_close, METH_NOARGS, "Twice is fine."},
+    {0},
+};
+
+static PyType_Slot plan_slots[] = {
+    {Py_tp_doc,
+     (void *)"Which samples form which batch. COLLECTIVE over a Store, not over lengths."},
+    {Py_tp_new, plan_new},
+    {Py_tp_dealloc, plan_dealloc},
+    {Py_tp_methods, plan_methods},
+    {Py_tp_getset, plan_getters},
+    {0, NULL},
+};
+
+static PyType_Spec plan_spec = {
+    .name = "rankstore._core.Plan",
+    .basicsize = sizeof(plan),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = plan_slots,
+};
+
+int core_add_plan(PyObject *module)
+{
+    return core_add_type(module, &plan_spec, &plan_type);
+}

@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * store.c: an open store. Calls may run in several threads at once: each is counted while the GIL
+ * is held, and close waits until none is left, ends the epochs, and frees the store. */
+#include "handles.h"
+
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct store {
+    PyObject_HEAD
+    PyObject *group;
+    rks_store *handle; /* NULL: closed */
+    pid_t pid;
+    bool closing;
+    size_t users;       /* calls that are running */
+    core_epoch *epochs; /* those that are open */
+    PyObject
+        *index; /* keeps lengths and columns, and plans of them, when the store has been closed */
+    const uint32_t *lengths;
+    uint64_t count;
+    PyObject *dataset;
+    PyObject *schema;
+    uint32_t columns;
+    uint8_t *dim_counts; /* of each column's type */
+} store;
+
+static PyTypeObject *store_type;
+
+/* ---- one more user ------------------------------------------------------------------------- */
+
+bool core_is_store(PyObject *object)
+{
+    return PyObject_TypeCheck(object, store_type);
+}
+
+rks_store *core_store_enter(PyObject *object)
+{
+    if (!core_is_store(object))
+        return (rks_store *)(void *)PyErr_Format(PyExc_TypeError, "a Store is needed, not %R",
+                                                 object);
+    store *self = (store *)object;
+    if (core_check_process(self->pid, "store") < 0)
+        return NULL;
+    if (self->handle == NULL || self->closing)
+        return (rks_store *)(void *)core_raise_closed("store");
+    self->users++;
+    return self->handle;
+}
+
+void core_store_leave(PyObject *object)
+{
+    ((store *)object)->users--;
+}
+
+PyObject *core_store_index(PyObject *object)
+{
+    return ((store *)object)->index;
+}
+
+uint32_t core_store_columns(PyObject *object)
+{
+    return ((store *)object)->columns;
+}
+
+const uint8_t *core_store_dim_counts(PyObject *object)
+{
+    return ((store *)object)->dim_counts;
+}
+
+void core_store_add_epoch(PyObject *object, core_epoch *epoch)
+{
+    store *self = (store *)object;
+    epoch->next = self->epochs;
+    epoch->back = &self->epochs;
+    if (epoch->next != NULL)
+        epoch->next->back = &epoch->next;
+    self->epochs = epoch;
+}
+
+static rks_epoch *take_epoch(core_epoch *epoch)
+{
+    rks_epoch *handle = epoch->handle;
+    if (handle == NULL)
+        return NULL;
+    epoch->handle = NULL;
+    *epoch->back = epoch->next;
+    if (epoch->next != NULL)
+        epoch->next->back = epoch->back;
+    return handle;
+}
+
+void core_store_close_epoch(PyObject *object, core_epoch *epoch)
+{
+    store *self = (store *)object;
+    if (core_is_foreign(self->pid)) {
+        epoch->handle = NULL;
+        return;
+    }
+    rks_epoch *handle = take_epoch(epoch);
+    self->users++; /* also while the store is being closed: it waits for this */
+    Py_BEGIN_ALLOW_THREADS
+    rks_epoch_close(handle);
+    Py_END_ALLOW_THREADS
+    self->users--;
+}
+
+/* ---- open and close -------------------------------------------------------------------------- */
+
+static void sleep_a_little(void)
+{
+    const struct timespec little = {0, 1000000};
+    Py_BEGIN_ALLOW_THREADS
+    nanosleep(&little, NULL);
+    Py_END_ALLOW_THREADS
+}
+
+/* -1 with an exception of a signal handler: then the store stays open. */
+static int wait_for_users(store *self)
+{
+    while (self->users > 0) {
+        sleep_a_little();
+        if (PyErr_CheckSignals() < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int close_store(store *self, uint32_t timeout_ms)
+{
+    while (self->closing) { /* by another thread */
+        sleep_a_little();
+        if (PyErr_CheckSignals() < 0)
+            return -1;
+    }
+    if (self->handle == NULL)
+        return 0;
+    self->closing = true;
+    while (self->users > 0 || self->epochs != NULL) {
+        if (wait_for_users(self) < 0) {
+            self->closing = false;
+            return -1;
+        }
+        if (self->epochs != NULL)
+            core_store_close_epoch((PyObject *)self, self->epochs);
+    }
+    rks_store *handle = self->handle;
+    self->handle = NULL;
+    Py_BEGIN_ALLOW_THREADS
+    rks_store_close(handle, timeout_ms);
+    Py_END_ALLOW_THREADS
+    self->closing = false;
+    core_group_hold(self->group, -1);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static void store_dealloc(PyObject *object)
+{
+    enum { NOBODY_WAITS_MS = 1 };
+    store *self = (store *)object;
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (self->handle != NULL && !core_is_foreign(self->pid)) {
+        if (close_store(self, NOBODY_WAITS_MS) < 0)
+            PyErr_WriteUnraisable(NULL);
+    }
+    PyErr_Restore(type, value, traceback);
+    Py_XDECREF(self->index);
+    Py_XDECREF(self->dataset);
+    Py_XDECREF(self->schema);
+    Py_XDECREF(self->group);
+    PyMem_Free(self->dim_counts);
+    core_free_object(object);
+}
+
+static int read_facts(store *self)
+{
+    const rks_schema *schema = rks_store_schema(self->handle);
+    self->count = rks_store_count(self->handle);
+    self->lengths = rks_store_lengths(self->handle);
+    self->columns = rks_schema_columns(schema);
+    self->dim_counts = PyMem_Malloc(self->columns + 1);
+    self->dataset = PyUnicode_FromString(rks_store_dataset(self->handle));
+    self->schema = PyUnicode_FromString(rks_schema_text(schema));
+    self->index = core_index_new(rks_store_index(self->handle));
+    if (self->dim_counts == NULL)
+        PyErr_NoMemory();
+    if (PyErr_Occurred())
+        return -1;
+    for (uint32_t column = 0; column < self->columns; column++)
+        self->dim_counts[column] = core_dim_count(rks_schema_type(schema, column));
+    return 0;
+}
+
+/* COLLECTIVE. A group that is held cannot be closed meanwhile. */
+static int open_store(store *self, rks_group *group, const char *directory,
+                      const rks_store_options *options)
+{
+    rks_error err = {0};
+    rks_status status;
+    core_group_hold(self->group, 1);
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_store_open(group, directory, options, &self->handle, &err);
+    Py_END_ALLOW_THREADS
+    if (status == RKS_OK)
+        return read_facts(self);
+    core_group_hold(self->group, -1);
+    core_raise(&err);
+    return -1;
+}
+
+static PyObject *store_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"group",    "directory", "exchange",       "no_share",
+                            "no_check", "partial",   "inflight_bytes", NULL};
+    PyObject *group, *inflight = NULL;
+    const char *directory;
+    int no_share = 0, no_check = 0, partial = 0;
+    rks_store_options options;
+    rks_store_options_default(&options);
+    const char *exchange = NULL;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Os|$zpppO:Store", names, &group,
+                                     &directory, &exchange, &no_share, &no_check, &partial,
+                                     &inflight) ||
+        !core_number(inflight, "inflight_bytes", 0, UINT64_MAX, &options.inflight_bytes))
+        return NULL;
+    if (exchange != NULL)
+        options.exchange = exchange;
+    options.no_share = no_share;
+    options.no_check = no_check;
+    options.partial = partial;
+    rks_group *handle = core_group(group);
+    store *self = handle == NULL ? NULL : (store *)PyType_GenericAlloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->group = Py_NewRef(group);
+    self->pid = getpid();
+    if (open_store(self, handle, directory, &options) < 0)
+        Py_CLEAR(self);
+    return (PyObject *)self;
+}
+
+static PyObject *store_close(PyObject *object, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"timeout_ms", NULL};
+    store *self = (store *)object;
+    PyObject *timeout = NULL;
+    uint64_t timeout_ms = 0;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|O:close", names, &timeout) ||
+        !core_number(timeout, "timeout_ms", 0, UINT32_MAX, &timeout_ms))
+        return NULL;
+    if (core_is_foreign(self->pid)) /* it is the parent's to close */
+        Py_RETURN_NONE;
+    if (close_store(self, (uint32_t)timeout_ms) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+/* ---- what it knows ----------------------------------------------------------------------------
+ */
+
+static PyObject *store_lengths(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    store *self = (store *)object;
+    if (core_store_enter(object) == NULL)
+        return NULL;
+    core_store_leave(object);
+    return core_buffer(self->index, (void *)(uintptr_t)self->lengths,
+                       self->count * sizeof(uint32_t), false);
+}
+
+/* Of the numeric types, which are all that index columns have. */
+static size_t item_size(const char *type)
+{
+    static const struct {
+        const char *name;
+        size_t size;
+    } sizes[] = {{"bool", 1},    {"int8", 1},      {"uint8", 1},    {"float8", 1}, {"int16", 2},
+                 {"uint16", 2},  {"float16", 2},   {"bfloat16", 2}, {"int32", 4},  {"uint32", 4},
+                 {"float32", 4}, {"complex64", 8}, {"int64", 8},    {"uint64", 8}, {"float64", 8}};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+        if (strncmp(type, sizes[i].name, strlen(sizes[i].name)) == 0)
+            return sizes[i].size;
+    return 0;
+}
+
+static PyObject *store_column(PyObject *object, PyObject *name)
+{
+    store *self = (store *)object;
+    const char *text = PyUnicode_AsUTF8AndSize(name, NULL), *type = NULL;
+    rks_store *handle = text == NULL ? NULL : core_store_enter(object);
+    if (handle == NULL)
+        return NULL;
+    const void *data = rks_store_column(handle, text, &type);
+    core_store_leave(object);
+    if (data == NULL)
+        Py_RETURN_NONE;
+    PyObject *bytes =
+        core_buffer(self->index, (void *)(uintptr_t)data, self->count * item_size(type), false);
+    return bytes == NULL ? NULL : Py_BuildValue("(Ns)", bytes, type);
+}
+
+static PyObject *store_owner(PyObject *object, PyObject *number)
+{
+    store *self = (store *)object;
+    uint64_t sample;
+    if (core_sample(number, self->count, &sample) < 0)
+        return NULL;
+    rks_store *handle = core_store_enter(object);
+    if (handle == NULL)
+        return NULL;
+    int64_t owner = rks_store_owner(handle, sample);
+    core_store_leave(object);
+    return PyLong_FromLongLong(owner);
+}
+
+static PyObject *store_key(PyObject *object, PyObject *number)
+{
+    store *self = (store *)object;
+    uint64_t sample;
+    uint8_t key[RKS_KEY_MAX];
+    size_t size = 0;
+    rks_error err = {0};
+    rks_status status;
+    if (core_sample(number, self->count, &sample) < 0)
+        return NULL;
+    rks_store *handle = core_store_enter(object);
+    if (handle == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_store_key(handle, sample, key, &size, &err);
+    Py_END_ALLOW_THREADS
+    core_store_leave(object);
+    return status == RKS_OK ? PyBytes_FromStringAndSize((const char *)key, (Py_ssize_t)size)
+                            : core_raise(&err);
+}
+
+static PyObject *store_find(PyObject *object, PyObject *key)
+{
+    const void *bytes;
+    size_t size;
+    uint64_t sample = 0;
+    rks_error err = {0};
+    rks_status status;
+    if (!core_key(key, &bytes, &size))
+        return NULL;
+    rks_store *handle = core_store_enter(object);
+    if (handle == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_store_find(handle, bytes, size, &sample, &err);
+    Py_END_ALLOW_THREADS
+    core_store_leave(object);
+    if (status == RKS_OK)
+        return PyLong_FromUnsignedLongLong(sample);
+    if (status != RKS_ERR_NOT_FOUND)
+        return core_raise(&err);
+    PyErr_SetObject(PyExc_KeyError, key);
+    return NULL;
+}
+
+static PyObject *store_info(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    char *json = NULL;
+    rks_error err = {0};
+    rks_status status;
+    rks_store *handle = core_store_enter(object);
+    if (handle == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_store_info_json(handle, &json, &err);
+    Py_END_ALLOW_THREADS
+    core_store_leave(object);
+    if (status != RKS_OK)
+        return core_raise(&err);
+    PyObject *text = PyUnicode_FromString(json);
+    rks_release(json);
+    return text;
+}
+
+static PyObject *store_stats(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    rks_store_stats stats = {.struct_size = sizeof(stats)};
+    rks_store *handle = core_store_enter(object);
+    if (handle == NULL)
+        return NULL;
+    rks_store_stats_get(handle, &stats);
+    core_store_leave(object);
+    return Py_BuildValue(
+        "{sK,sK,sK,sK,sK,sK,sK,sK,sK,sK,ss}", "samples", stats.samples, "bytes", stats.bytes,
+        "local_bytes", stats.local_bytes, "remote_bytes", stats.remote_bytes, "served_bytes",
+        stats.served_bytes, "wait_ns", stats.wait_ns, "peak_inflight_bytes",
+        stats.peak_inflight_bytes, "peak_batch_bytes", stats.peak_batch_bytes, "index_bytes_node",
+        stats.index_bytes_node, "exchange_bytes", stats.exchange_bytes, "exchange", stats.exchange);
+}
+
+/* ---- samples ----------------------------------------------------------------------------------
+ */
+
+static PyObject *store_fetch(PyObject *object, PyObject *samples)
+{
+    store *self = (store *)object;
+    uint64_t *ids = NULL;
+    size_t count = 0;
+    rks_batch *batch = NULL;
+    rks_error err = {0};
+    rks_status status;
+    if (core_samples(samples, self->count, &ids, &count) < 0)
+        return NULL;
+    rks_store *handle = core_store_enter(object);
+    if (handle == NULL) {
+        PyMem_Free(ids);
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_store_fetch(handle, ids, count, &batch, &err);
+    Py_END_ALLOW_THREADS
+    core_store_leave(object);
+    PyMem_Free(ids);
+    return status == RKS_OK ? core_samples_new(object, batch) : core_raise(&err);
+}
+
+/* ---- type -------------------------------------------------------------------------------------
+ */
+
+static PyObject *get_group(PyObject *object, void *unused)
+{
+    (void)unused;
+    return Py_NewRef(((store *)object)->group);
+}
+
+static PyObject *get_count(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(((store *)object)->count);
+}
+
+static PyObject *get_dataset(PyObject *object, void *unused)
+{
+    (void)unused;
+    return Py_NewRef(((store *)object)->dataset);
+}
+
+static PyObject *get_schema(PyObject *object, void *unused)
+{
+    (void)unused;
+    return Py_NewRef(((store *)object)->schema);
+}
+
+static PyObject *get_closed(PyObject *object, void *unused)
+{
+    (void)unused;
+    store *self = (store *)object;
+    return PyBool_FromLong(self->handle == NULL || self->closing);
+}
+
+static PyGetSetDef store_getters[] = {
+    {"group", get_group, NULL, "The Group.", NULL},
+    {"count", get_count, NULL, "Samples, numbered 0..count-1.", NULL},
+    {"dataset", get_dataset, NULL, "The dataset's id: 32 hexadecimal digits.", NULL},
+    {"schema", get_schema, NULL, "JSON text.", NULL},
+    {"closed", get_closed, NULL, "Has it been closed?", NULL},
+    {0},
+};
+
+#define WITH_KEYWORDS(function) (PyCFunction)(void (*)(void))(function)
+
+static PyMethodDef store_methods[] = {
+    {"lengths", store_lengths, METH_NOARGS, "uint32[count], read-only; valid while a view is held"},
+    {"column", store_column, METH_O, "column(name) -> (Buffer, type) of an index column, or None"},
+    {"owner", store_owner, METH_O, "owner(sample) -> the rank that serves it; -1: nobody"},
+    {"key", store_key, METH_O, "key(sample) -> bytes"},
+    {"find", store_find, METH_O, "find(key) -> sample; KeyError"},
+    {"info", store_info, METH_NOARGS, "JSON text"},
+    {"stats", store_stats, METH_NOARGS, "Figures of this rank since the store was opened"},
+    {"fetch", store_fetch, METH_O, "fetch(samples) -> Samples; IndexError"},
+    {"close", WITH_KEYWORDS(store_close), METH_VARARGS | METH_KEYWORDS,
+     "COLLECTIVE. Twice is fine."},
+    {0},
+};
+
+static PyType_Slot store_slots[] = {
+    {Py_tp_doc, (void *)"COLLECTIVE. A dataset, open over a group."},
+    {Py_tp_new, store_new},
+    {Py_tp_dealloc, store_dealloc},
+    {Py_tp_methods, store_methods},
+    {Py_tp_getset, store_getters},
+    {0, NULL},
+};
+
+static PyType_Spec store_spec = {
+    .name = "rankstore._core.Store",
+    .basicsize = sizeof(store),
+    .flags = Py_TPFLAGS_DEFAULT,
+    .slots = store_slots,
+};
+
+int core_add_store(PyObject *module)
+{
+    return core_add_type(module, &store_spec, &store_type);
+}
