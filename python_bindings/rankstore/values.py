@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """From Python objects to what a column holds, and the other way: from samples to a schema.
 
-`convert` is what the extension calls for a value that is not already bytes of the column's own item type: lists, numpy arrays
-of another type or layout, torch tensors, JSON. Nothing is lost on the way: what does not fit raises TypeError or ValueError
-naming the column. One thing is rounded: Python's float, where the column has a shorter one. numpy and torch are not needed to
-import this.
+`convert` is what the extension calls for a value that is not already bytes of the column's own item type: lists, numpy
+arrays of another type or layout, torch tensors, JSON. Nothing is lost on the way: what does not fit raises TypeError or
+ValueError naming the column. One thing is rounded: Python's float, where the column has a shorter one. numpy and torch are
+not needed to import this.
 """
+
 from __future__ import annotations
 
 import json
@@ -19,8 +20,10 @@ from typing import Any
 _BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 # Integers up to this are exact in the float type.
 _EXACT = {"float16": 2**11, "float32": 2**24, "float64": 2**53, "bfloat16": 2**8, "complex64": 2**24}
-_ACCEPTED = ("bool, int, float, complex, str, bytes, None, lists of numbers, numpy arrays, torch tensors, and lists and dicts of JSON "
-             "values")
+_ACCEPTED = (
+    "bool, int, float, complex, str, bytes, None, lists of numbers, numpy arrays, torch tensors, "
+    "and lists and dicts of JSON values"
+)
 _TYPE = re.compile(r"([a-z0-9_]+)(?:\[([0-9*,]+)\])?(\?)?")
 
 
@@ -33,8 +36,8 @@ def _numpy() -> ModuleType:
 
 
 def parse(type: str) -> tuple[str, tuple[int | None, ...] | None, bool]:
-    """(item, dims, nullable) of a canonical type: "float16[80,*]?" is ("float16", (80, None), True). Dims are None for a scalar,
-    str, bytes and json. ValueError for another text."""
+    """(item, dims, nullable) of a canonical type: "float16[80,*]?" is ("float16", (80, None), True). Dims are None for a
+    scalar, str, bytes and json. ValueError for another text."""
     found = _TYPE.fullmatch(type)
     if found is None:
         raise ValueError(f"{type!r} is no type")
@@ -46,7 +49,7 @@ def parse(type: str) -> tuple[str, tuple[int | None, ...] | None, bool]:
 
 
 def convert(name: str, type: str, value: Any) -> Any:
-    """`value` for column `name` of `type` ("int32[*]"): a str for str and json, else a C-contiguous object with the buffer protocol
+    """`value` for column `name` of `type` ("int32[*]"): a str for json, else a C-contiguous object with the buffer protocol
     and the column's item type (bfloat16 and float8 as unsigned integers). Its shape is not looked at.
 
     - integers of another width are taken where all are in range; whole numbers for a float column where they are exact
@@ -84,8 +87,12 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _is_array(value: Any) -> bool:
-    return _is_tensor(value) or hasattr(value, "__array__") or isinstance(value, (memoryview, bytearray)) or (
-        hasattr(value, "typecode") and hasattr(value, "buffer_info"))
+    return (
+        _is_tensor(value)
+        or hasattr(value, "__array__")
+        or isinstance(value, (memoryview, bytearray))
+        or (hasattr(value, "typecode") and hasattr(value, "buffer_info"))
+    )
 
 
 def _is_numbers(value: Any) -> bool:
@@ -116,9 +123,10 @@ def _array(name: str, type: str, value: Any) -> tuple[Any, str, bool]:
         return *_from_torch(name, value), False
     numpy = _numpy()
     python = not _is_array(value)
+    if python and not isinstance(value, (list, tuple, range, int, float, complex)):
+        value = value.__index__()
     try:
-        number = python and not isinstance(value, (list, tuple, range, int, float, complex))  # has only __index__
-        array = numpy.asarray(value.__index__() if number else value)
+        array = numpy.asarray(value)
     except (ValueError, OverflowError, TypeError, RuntimeError) as error:
         raise ValueError(f'column "{name}": no array of {type} can be made of it: {error}') from None
     if array.dtype.kind not in "biufc" and array.dtype.name not in _BITS:
@@ -148,7 +156,11 @@ def _cast(name: str, type: str, array: Any, of: str, rounded: bool, item: str) -
     elif of in _BITS and item in ("float32", "float64"):
         array = _from_bits(name, array, of)
     elif not (kind == "c" and item == "complex64" and rounded):
-        hint = f': it would lose digits; convert it yourself, as with .astype("{item}")' if kind == "f" and item in _EXACT else ""
+        hint = (
+            f': it would lose digits; convert it yourself, as with .astype("{item}")'
+            if kind == "f" and item in _EXACT
+            else ""
+        )
         raise TypeError(f'column "{name}": items of {of} are no value of {type}{hint}')
     return _round(name, type, array, item) if item in _EXACT else numpy.asarray(array.astype(target), order="C")
 
@@ -221,10 +233,10 @@ def _json_text(name: str, value: Any) -> str:
 def infer(sample: Mapping[str, Any]) -> dict[str, str]:
     """The type of each column of one sample, a dict.
 
-    bool, int (int64, or uint64 above its range), float (float64), complex (complex64), str, bytes; lists of numbers: int64[*],
-    float64[*], bool[*], of more dimensions where they are rectangular; numpy and torch by their dtype. The first dimension
-    is `*`, the others are as they are: `merge` finds out which of them differ. Other lists and dicts, if they are JSON: json. None and []
-    say nothing yet: "json?", which no other value gives.
+    bool, int (int64, or uint64 above its range), float (float64), complex (complex64), str, bytes; lists of numbers:
+    int64[*], float64[*], bool[*], of more dimensions where they are rectangular; numpy and torch by their dtype. The first
+    dimension is `*`, the others are as they are: `merge` finds out which of them differ. Other lists and dicts, if they are
+    JSON: json. None and [] say nothing yet: "json?", which no other value gives.
 
     TypeError for another kind of value, ValueError for an int beyond 64 bits; both name the column."""
     if not isinstance(sample, Mapping):
@@ -240,7 +252,14 @@ def _infer(name: str, value: Any) -> str:
         return "json?"
     if _is_tensor(value):
         return _typed(name, str(value.dtype).removeprefix("torch."), tuple(value.shape))
-    for kind, type in ((bool, "bool"), (float, "float64"), (complex, "complex64"), (str, "str"), (bytes, "bytes"), (bytearray, "bytes")):
+    for kind, type in (
+        (bool, "bool"),
+        (float, "float64"),
+        (complex, "complex64"),
+        (str, "str"),
+        (bytes, "bytes"),
+        (bytearray, "bytes"),
+    ):
         if isinstance(value, kind):
             return "float64" if kind is float and not hasattr(value, "dtype") else _scalar(name, value, type)
     if isinstance(value, int):
@@ -255,7 +274,8 @@ def _infer(name: str, value: Any) -> str:
     if isinstance(value, dict):
         _json_text(name, value)
         return "json"
-    raise TypeError(f'column "{name}": {value.__class__.__module__}.{value.__class__.__qualname__} cannot be stored; accepted are {_ACCEPTED}')
+    kind_name = f"{value.__class__.__module__}.{value.__class__.__qualname__}"
+    raise TypeError(f'column "{name}": {kind_name} cannot be stored; accepted are {_ACCEPTED}')
 
 
 def _scalar(name: str, value: Any, type: str) -> str:
@@ -285,7 +305,8 @@ def _infer_list(name: str, value: Any) -> str:
 def _typed(name: str, item: str, shape: tuple[int, ...]) -> str:
     known = item in _BITS or item in _EXACT or item == "bool" or re.fullmatch("u?int(8|16|32|64)", item)
     if not known or len(shape) > 8:
-        raise TypeError(f'column "{name}": an array of {item} with {len(shape)} dimensions cannot be stored; accepted are {_ACCEPTED}')
+        what = f"an array of {item} with {len(shape)} dimensions"
+        raise TypeError(f'column "{name}": {what} cannot be stored; accepted are {_ACCEPTED}')
     if not shape:
         return item
     return f"{item}[{','.join(['*', *(str(size) if size else '*' for size in shape[1:])])}]"
@@ -295,7 +316,8 @@ def merge(*schemas: Mapping[str, str]) -> dict[str, str]:
     """One schema of several that `infer` gave, in the order in which columns came up first.
 
     A dimension in which they differ is `*`. int64 and float64 are float64. Lists of numbers and json are json. A column
-    that is missing in some may be missing (`?`). ValueError names the column and both types where nothing holds both."""
+    that is missing in some may be missing (`?`). ValueError names the column and both types where nothing holds both.
+    """
     merged: dict[str, str] = {}
     seen: dict[str, int] = {}
     for schema in schemas:

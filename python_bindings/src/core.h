@@ -6,8 +6,8 @@
  *            needs (a store its group, a batch its store); a closed object has a NULL handle and
  *            raises RankStoreError ("closed") when it is used.
  * GIL        Released around every call of the library that waits, copies or computes.
- * Signals    The library asks core_interrupt in the waiting thread at least each 100 ms; an exception
- *            that a signal handler raised stays set and replaces RKS_ERR_CANCELLED.
+ * Signals    The library asks core_interrupt in the waiting thread at least each 100 ms; an
+ *            exception that a signal handler raised stays set and replaces RKS_ERR_CANCELLED.
  * Errors     rankstore.errors.make(status, rank, cause, host, text) makes the exception. */
 #ifndef RANKSTORE_CORE_H
 #define RANKSTORE_CORE_H
@@ -27,8 +27,9 @@ PyObject *core_raise(const rks_error *err);
 /* The same for a problem of the extension's own. */
 PyObject *core_raise_text(rks_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* In a callback: *err says "WHAT: TYPE: MESSAGE" (WHAT may be "") of the exception that is set, which stays set, so
- * that core_raise finds it. With RKS_ERR_CANCELLED where it is no Exception, else `status`. */
+/* In a callback: *err says "WHAT: TYPE: MESSAGE" (WHAT may be "") of the exception that is set,
+ * which stays set, so that core_raise finds it. With RKS_ERR_CANCELLED where it is no Exception, else
+ * `status`. */
 rks_status core_caught(const char *what, rks_status status, rks_error *err);
 /* For a status and text that Python brings to a collective call. */
 void core_set_error(rks_error *err, int status, const char *text);
@@ -67,8 +68,8 @@ PyObject *core_buffer(PyObject *owner, void *data, size_t size, bool writable);
 typedef struct core_values core_values;
 core_values *core_values_new(const rks_schema *schema); /* NULL with an exception set */
 void core_values_free(core_values *values);             /* NULL is accepted */
-/* Reads the sequence; the result points into the objects and is valid until core_values_release. NULL with an
- * exception that names the column. */
+/* Reads the sequence; the result points into the objects and is valid until core_values_release.
+ * NULL with an exception that names the column. */
 const rks_value *core_values_read(core_values *values, PyObject *sequence);
 void core_values_release(core_values *values);
 /* A column's type, taken apart. */

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values into columns: what is taken, bit by bit, and what is refused. They come back through a gather of one rank."""
+
 from __future__ import annotations
 
 import json
@@ -44,9 +45,18 @@ def as_array(group: _core.Group, type: str, value: Any, dtype: Any) -> np.ndarra
 
 
 SCALARS = {
-    "bool": (True, "?"), "int8": (-128, "b"), "int16": (-(2**15), "h"), "int32": (2**31 - 1, "i"), "int64": (-(2**63), "q"),
-    "uint8": (255, "B"), "uint16": (2**16 - 1, "H"), "uint32": (2**32 - 1, "I"), "uint64": (2**64 - 1, "Q"),
-    "float16": (0.5, "e"), "float32": (-1.25, "f"), "float64": (math.pi, "d"),
+    "bool": (True, "?"),
+    "int8": (-128, "b"),
+    "int16": (-(2**15), "h"),
+    "int32": (2**31 - 1, "i"),
+    "int64": (-(2**63), "q"),
+    "uint8": (255, "B"),
+    "uint16": (2**16 - 1, "H"),
+    "uint32": (2**32 - 1, "I"),
+    "uint64": (2**64 - 1, "Q"),
+    "float16": (0.5, "e"),
+    "float32": (-1.25, "f"),
+    "float64": (math.pi, "d"),
 }
 
 
@@ -84,13 +94,38 @@ def test_any_int64_comes_back(value: int) -> None:
 
 
 REFUSED = [
-    ("int64", 1.5), ("int64", True), ("int64", "1"), ("int64", b"12345678"), ("bool", 1), ("float64", "1"),
-    ("float64", True), ("str", b"x"), ("str", 1), ("bytes", "x"), ("bytes", 1), ("bytes", [1, 2]), ("json", b"x"), ("json", {1, 2}),
-    ("int64[*]", [1.0]), ("int64[*]", np.array([1.0])), ("int64[*]", "12"), ("int64[*]", {"a": 1}), ("int64[*]", np.array([True])),
-    ("int64[*]", np.array([1, None])), ("int64[*]", object()), ("int64[*]", [object()]), ("int64[*]", ["1"]),
-    ("float32[*]", np.array([0.1])), ("float32[*]", torch.zeros(2, dtype=torch.float64)), ("float32[*]", np.array(["a"])),
-    ("bfloat16[*]", np.zeros(2, "float32")), ("float8_e5m2[*]", [1.0]), ("uint16[*]", torch.zeros(2, dtype=torch.bfloat16)),
-    ("complex64[*]", np.zeros(2, "complex128")), ("float32[*]", np.zeros(2, "complex64")), ("int64[*]", np.array([1], "M8[s]")),
+    ("int64", 1.5),
+    ("int64", True),
+    ("int64", "1"),
+    ("int64", b"12345678"),
+    ("bool", 1),
+    ("float64", "1"),
+    ("float64", True),
+    ("str", b"x"),
+    ("str", 1),
+    ("bytes", "x"),
+    ("bytes", 1),
+    ("bytes", [1, 2]),
+    ("json", b"x"),
+    ("json", {1, 2}),
+    ("int64[*]", [1.0]),
+    ("int64[*]", np.array([1.0])),
+    ("int64[*]", "12"),
+    ("int64[*]", {"a": 1}),
+    ("int64[*]", np.array([True])),
+    ("int64[*]", np.array([1, None])),
+    ("int64[*]", object()),
+    ("int64[*]", [object()]),
+    ("int64[*]", ["1"]),
+    ("float32[*]", np.array([0.1])),
+    ("float32[*]", torch.zeros(2, dtype=torch.float64)),
+    ("float32[*]", np.array(["a"])),
+    ("bfloat16[*]", np.zeros(2, "float32")),
+    ("float8_e5m2[*]", [1.0]),
+    ("uint16[*]", torch.zeros(2, dtype=torch.bfloat16)),
+    ("complex64[*]", np.zeros(2, "complex128")),
+    ("float32[*]", np.zeros(2, "complex64")),
+    ("int64[*]", np.array([1], "M8[s]")),
     ("int64[*]", torch.zeros(2, 2).to_sparse()),
 ]
 
@@ -101,13 +136,33 @@ def test_another_kind_is_a_type_error_with_the_column(group: _core.Group, type: 
         store(group, type, value)
 
 
-@pytest.mark.parametrize(("type", "value"), [
-    ("int64", [1]), ("int64[2]", [1, 2, 3]), ("int64[*]", [[1]]), ("int64[*,2]", np.zeros((2, 3), "int64")), ("int64", np.zeros(1, "int64")),
-    ("float32[80,*]", np.zeros((79, 4), "float32")), ("bytes", np.zeros((2, 2), "uint8")), ("int64[*]", [[1], [1, 2]]),
-    ("float32", 1e39), ("float16", 1e6), ("float64", 2**53 + 1), ("float32", 2**24 + 1), ("float64[*]", [2**53 + 1]),
-    ("float32[*]", [1e39]), ("bfloat16[*]", [3.4e38 * 1.01]), ("str", "\ud800"), ("int64", None), ("json", float("nan")),
-    ("json", {"a": "\ud800"}), ("int64[*]", [2**64]), ("uint64[*]", [-1]),
-], ids=lambda one: repr(one)[:40])
+@pytest.mark.parametrize(
+    ("type", "value"),
+    [
+        ("int64", [1]),
+        ("int64[2]", [1, 2, 3]),
+        ("int64[*]", [[1]]),
+        ("int64[*,2]", np.zeros((2, 3), "int64")),
+        ("int64", np.zeros(1, "int64")),
+        ("float32[80,*]", np.zeros((79, 4), "float32")),
+        ("bytes", np.zeros((2, 2), "uint8")),
+        ("int64[*]", [[1], [1, 2]]),
+        ("float32", 1e39),
+        ("float16", 1e6),
+        ("float64", 2**53 + 1),
+        ("float32", 2**24 + 1),
+        ("float64[*]", [2**53 + 1]),
+        ("float32[*]", [1e39]),
+        ("bfloat16[*]", [3.4e38 * 1.01]),
+        ("str", "\ud800"),
+        ("int64", None),
+        ("json", float("nan")),
+        ("json", {"a": "\ud800"}),
+        ("int64[*]", [2**64]),
+        ("uint64[*]", [-1]),
+    ],
+    ids=lambda one: repr(one)[:40],
+)
 def test_a_wrong_shape_or_range_is_a_value_error_with_the_column(group: _core.Group, type: str, value: Any) -> None:
     with pytest.raises(ValueError, match='column "x"'):
         store(group, type, value)
@@ -226,21 +281,75 @@ def test_the_values_are_a_list_or_tuple_of_the_right_size(group: _core.Group) ->
 
 def test_infer() -> None:
     sample = {
-        "flag": True, "n": 3, "big": 2**63, "x": 0.5, "z": 1j, "text": "t", "raw": b"r", "ids": [1, 2], "weights": (0.5, 1), "mask": [True],
-        "matrix": [[1, 2], [3, 4]], "ragged": [[1], [2, 3]], "words": ["a"], "meta": {"a": [None]}, "nothing": None, "empty": [],
-        "np": np.zeros((3, 80), "float16"), "np0": np.int16(1), "np64": np.float64(1), "bf": torch.zeros(2, 4, dtype=torch.bfloat16),
-        "f8": torch.zeros(2, dtype=torch.float8_e5m2), "hollow": np.zeros((0, 0), "uint8"), "swapped": np.zeros(1, ">i4"),
+        "flag": True,
+        "n": 3,
+        "big": 2**63,
+        "x": 0.5,
+        "z": 1j,
+        "text": "t",
+        "raw": b"r",
+        "ids": [1, 2],
+        "weights": (0.5, 1),
+        "mask": [True],
+        "matrix": [[1, 2], [3, 4]],
+        "ragged": [[1], [2, 3]],
+        "words": ["a"],
+        "meta": {"a": [None]},
+        "nothing": None,
+        "empty": [],
+        "np": np.zeros((3, 80), "float16"),
+        "np0": np.int16(1),
+        "np64": np.float64(1),
+        "bf": torch.zeros(2, 4, dtype=torch.bfloat16),
+        "f8": torch.zeros(2, dtype=torch.float8_e5m2),
+        "hollow": np.zeros((0, 0), "uint8"),
+        "swapped": np.zeros(1, ">i4"),
     }
     assert infer(sample) == {
-        "flag": "bool", "n": "int64", "big": "uint64", "x": "float64", "z": "complex64", "text": "str", "raw": "bytes", "ids": "int64[*]",
-        "weights": "float64[*]", "mask": "bool[*]", "matrix": "int64[*,2]", "ragged": "json", "words": "json", "meta": "json",
-        "nothing": "json?", "empty": "json?", "np": "float16[*,80]", "np0": "int16", "np64": "float64", "bf": "bfloat16[*,4]",
-        "f8": "float8_e5m2[*]", "hollow": "uint8[*,*]", "swapped": "int32[*]",
+        "flag": "bool",
+        "n": "int64",
+        "big": "uint64",
+        "x": "float64",
+        "z": "complex64",
+        "text": "str",
+        "raw": "bytes",
+        "ids": "int64[*]",
+        "weights": "float64[*]",
+        "mask": "bool[*]",
+        "matrix": "int64[*,2]",
+        "ragged": "json",
+        "words": "json",
+        "meta": "json",
+        "nothing": "json?",
+        "empty": "json?",
+        "np": "float16[*,80]",
+        "np0": "int16",
+        "np64": "float64",
+        "bf": "bfloat16[*,4]",
+        "f8": "float8_e5m2[*]",
+        "hollow": "uint8[*,*]",
+        "swapped": "int32[*]",
     }
 
 
-@pytest.mark.parametrize("value", [object(), {1}, lambda: 0, json, np.array([object()]), np.array(["a"]), [object()], {"a": object()},
-                                   {"a": b"x"}, np.zeros(1, "complex128"), iter([1]), np.zeros((1,) * 9, "int8")], ids=repr)
+@pytest.mark.parametrize(
+    "value",
+    [
+        object(),
+        {1},
+        lambda: 0,
+        json,
+        np.array([object()]),
+        np.array(["a"]),
+        [object()],
+        {"a": object()},
+        {"a": b"x"},
+        np.zeros(1, "complex128"),
+        iter([1]),
+        np.zeros((1,) * 9, "int8"),
+    ],
+    ids=repr,
+)
 def test_infer_refuses_with_the_column(value: Any) -> None:
     with pytest.raises(TypeError, match='column "x"'):
         infer({"x": value})
@@ -274,7 +383,9 @@ def test_merge() -> None:
             join(one, other)
 
 
-TYPES = st.sampled_from(["int64", "float64", "int64[*]", "float64[*]", "int64[*,2]", "int64[*,3]", "json", "json?", "int64[*]?", "bool[*]"])
+TYPES = st.sampled_from(
+    ["int64", "float64", "int64[*]", "float64[*]", "int64[*,2]", "int64[*,3]", "json", "json?", "int64[*]?", "bool[*]"]
+)
 
 
 @settings(max_examples=300, deadline=None)
@@ -290,8 +401,17 @@ def test_the_order_of_samples_does_not_change_a_merged_type(types: list[str], da
 
 
 @settings(max_examples=100, deadline=None)
-@given(value=st.one_of(st.booleans(), st.integers(-(2**63), 2**64 - 1), st.floats(allow_nan=False), st.text(), st.binary(),
-                       st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5), st.lists(st.floats(allow_nan=False), min_size=1, max_size=5)))
+@given(
+    value=st.one_of(
+        st.booleans(),
+        st.integers(-(2**63), 2**64 - 1),
+        st.floats(allow_nan=False),
+        st.text(),
+        st.binary(),
+        st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5),
+        st.lists(st.floats(allow_nan=False), min_size=1, max_size=5),
+    )
+)
 def test_what_infer_says_takes_the_value(value: Any) -> None:
     try:
         if isinstance(value, str):

@@ -1,0 +1,548 @@
+# SPDX-License-Identifier: Apache-2.0
+"""build, Builder and Gather on one rank: what is written, resumed, refused; what callbacks raise; what is closed."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import threading
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rankstore import _core, errors
+
+SCHEMA = "ids:int32[*],box:float32[2,3],n:int64,t:str,raw:bytes,j:json"
+
+
+@pytest.fixture
+def group() -> Iterator[_core.Group]:
+    one = _core.Group(solo=True)
+    yield one
+    gc.collect()
+    one.close()
+
+
+def lines(path: Path, rows: int) -> str:
+    path.write_text("".join(json.dumps({"n": i, "t": "x" * i}) + "\n" for i in range(rows)))
+    return str(path)
+
+
+# ---- Builder ------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.lists(st.integers(-(2**31), 2**31 - 1), max_size=4),
+            st.integers(-(2**63), 2**63 - 1),
+            st.text(st.characters(exclude_categories=["Cs"]), max_size=4),
+            st.binary(max_size=4),
+        ),
+        max_size=8,
+    ),
+    skip=st.integers(0, 2),
+    own_keys=st.booleans(),
+)
+def test_arrays_make_the_same_dataset_as_samples(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Any], skip: int, own_keys: bool
+) -> None:
+    base = tmp_path_factory.mktemp("built")
+    group = _core.Group(solo=True)
+    keys = [f"k{i}".encode() if i % 2 else f"k{i}" for i in range(len(rows))]
+    boxes = np.arange(6 * len(rows), dtype="float32").reshape(-1, 2, 3)
+    one = _core.Builder(group, str(base / "one"), SCHEMA, own_keys=own_keys)
+    one.unit(0, "u")
+    for i, (ids, n, t, raw) in enumerate(rows):
+        one.add([ids, boxes[i], n, t, raw, json.dumps(t)], *([keys[i]] if own_keys else []))
+    wanted = one.commit()
+    one.close()
+
+    def ragged(parts: list[bytes], item: int = 1) -> tuple[bytes, np.ndarray[Any, Any]]:
+        offsets = np.cumsum([skip] + [len(part) // item for part in parts], dtype="int64")
+        return b"\xff" * skip * item + b"".join(parts), offsets  # what lies before the first offset is not looked at
+
+    ids_data, ids_offsets = ragged([np.array(row[0], "int32").tobytes() for row in rows], 4)
+    other = _core.Builder(group, str(base / "other"), SCHEMA, own_keys=own_keys)
+    other.unit(0, "u")
+    other.add_arrays(
+        [
+            (np.frombuffer(ids_data, "int32"), ids_offsets),
+            (boxes, None),
+            (np.array([row[1] for row in rows], "int64"), None),
+            ragged([row[2].encode() for row in rows]),
+            ragged([row[3] for row in rows]),
+            ragged([json.dumps(row[2]).encode() for row in rows]),
+        ],
+        len(rows),
+        keys if own_keys else None,
+    )
+    got = other.commit()
+    other.close()
+    group.close()
+    assert got["dataset"] == wanted["dataset"] and got["samples"] == len(rows)
+    assert _core.verify(str(base / "other"), 2) == (len(rows), [])
+
+
+def test_a_unit_that_is_finished_is_skipped_after_an_interrupted_build(group: _core.Group, tmp_path: Path) -> None:
+    whole = _core.Builder(group, str(tmp_path / "whole"), "n:int64")
+    for unit in range(3):
+        assert whole.unit(unit, f"part {unit}") is False
+        whole.add([unit])
+    wanted = whole.commit()
+    whole.close()
+    first = _core.Builder(group, str(tmp_path / "cut"), "n:int64")
+    for unit in range(2):
+        first.unit(unit, f"part {unit}")
+        first.add([unit])
+    first.unit(2, "part 2")  # ends unit 1; this one stays open
+    first.close()
+    again = _core.Builder(group, str(tmp_path / "cut"), "n:int64")
+    skipped = []
+    for unit in range(3):
+        if again.unit(unit, f"part {unit}"):
+            skipped.append(unit)
+            again.add([99])  # not taken
+        else:
+            again.add([unit])
+    report = again.commit()
+    again.close()
+    assert skipped == [0, 1] and report["units_resumed"] == 2
+    assert report["dataset"] == wanted["dataset"] and report["samples"] == 3
+
+
+def test_a_refused_sample_leaves_the_builder_usable(group: _core.Group, tmp_path: Path) -> None:
+    builder = _core.Builder(group, str(tmp_path / "d"), "n:int64,t:str", own_keys=True)
+    with pytest.raises(errors.StateError, match="no unit"):
+        builder.add([1, "a"], "k")
+    builder.unit(0, "u")
+    for values, key, kind in (
+        ([1.5, "a"], "k", TypeError),
+        ([2**63, "a"], "k", ValueError),
+        ([1, "a"], None, errors.ArgumentError),
+        ([1, "a"], b"", errors.DataError),
+        ([1, "a"], b"k" * 512, errors.DataError),
+        ([1, "a"], 7, TypeError),
+        ([None, "a"], "k", errors.DataError),
+        ([1], "k", ValueError),
+    ):
+        with pytest.raises(kind):
+            builder.add(values, key)  # type: ignore[arg-type]
+    builder.add([1, "a"], "k")
+    assert builder.commit()["samples"] == 1
+    builder.close()
+
+
+def test_arrays_are_checked(group: _core.Group, tmp_path: Path) -> None:
+    builder = _core.Builder(group, str(tmp_path / "d"), "a:int32[*],m:float32[*,2],f:int64,t:str")
+    builder.unit(0, "u")
+    good: list[Any] = [
+        (np.zeros(3, "int32"), np.array([0, 1, 3])),
+        (np.zeros((2, 2), "float32"), np.array([0, 1, 2])),
+        (np.zeros(2, "int64"), None),
+        (b"abc", np.array([0, 1, 3])),
+    ]
+    bad: list[tuple[int, Any, type[Exception], str]] = [
+        (0, (np.zeros(3, "int64"), np.array([0, 1, 3])), TypeError, "another type"),
+        (0, (np.zeros(3, "int32"), np.array([0, 1, 3], "int32")), TypeError, "not int64"),
+        (0, (np.zeros(3, "int32"), np.array([0, 1, 3.0])), TypeError, "not int64"),
+        (0, (np.zeros(3, "int32"), np.array([0, 3])), ValueError, "2 offsets for 2 samples, not 3"),
+        (0, (np.zeros(3, "int32"), np.array([0, 2, 1])), ValueError, "offset 2 is 1"),
+        (0, (np.zeros(3, "int32"), np.array([-1, 2, 3])), ValueError, "offset 0 is -1"),
+        (0, (np.zeros(3, "int32"), np.array([0, 2, 4])), ValueError, "offset 2 is 4"),
+        (0, (np.zeros(3, "int32"), None), ValueError, "needs offsets"),
+        (0, (np.zeros((3, 1), "int32"), np.array([0, 1, 3])), ValueError, "dimensions"),
+        (0, np.zeros(3, "int32"), TypeError, "tuple"),
+        (0, (np.zeros(6, "int32")[::2], np.array([0, 1, 3])), ValueError, "contiguous"),
+        (1, (np.zeros((2, 3), "float32"), np.array([0, 1, 2])), ValueError, "dimensions"),
+        (2, (np.zeros(3, "int64"), None), ValueError, "size"),
+        (2, (np.zeros(2, "int64"), np.array([0, 1, 2])), ValueError, "fixed"),
+        (3, (np.zeros(3, "int16"), np.array([0, 1, 3])), TypeError, "another type"),
+    ]
+    for column, arrays, kind, text in bad:
+        with pytest.raises(kind, match=text):
+            builder.add_arrays([arrays if i == column else one for i, one in enumerate(good)], 2)
+    with pytest.raises(ValueError, match="3 arrays for 4 columns"):
+        builder.add_arrays(good[:3], 2)
+    with pytest.raises(ValueError, match="keys: 1 for 2 samples"):
+        builder.add_arrays(good, 2, ["k"])
+    with pytest.raises(errors.ArgumentError, match="sample 0 of the arrays.*own_keys"):
+        builder.add_arrays(good, 2, ["k", "l"])
+    with pytest.raises(errors.DataError, match='sample 1 of the arrays: column "t"'):
+        builder.add_arrays([*good[:3], (b"a\xff\xff", np.array([0, 1, 3]))], 2)
+    builder.add_arrays(good, 2)
+    assert builder.commit()["samples"] == 3  # and the one before the text that is not UTF-8
+    builder.close()
+
+
+@pytest.mark.parametrize("type", ["int32[2,*]", "int32[*,*]"])
+def test_only_a_first_dimension_varies_in_arrays(group: _core.Group, tmp_path: Path, type: str) -> None:
+    builder = _core.Builder(group, str(tmp_path / "d"), f"a:{type}")
+    builder.unit(0, "u")
+    with pytest.raises(ValueError, match='column "a".*first dimension'):
+        builder.add_arrays([(np.zeros(4, "int32"), np.array([0, 2]))], 1)
+    builder.close()
+
+
+def test_a_rank_that_brings_a_failure_fails_the_commit(group: _core.Group, tmp_path: Path) -> None:
+    builder = _core.Builder(group, str(tmp_path / "d"), "n:int64")
+    with pytest.raises(errors.DataError, match="row 7 is odd"):
+        builder.commit(-9, "row 7 is odd")
+    builder.close()
+    builder.close()
+    for call in (
+        lambda: builder.add([1]),
+        lambda: builder.unit(0, "u"),
+        lambda: builder.commit(),
+        lambda: builder.add_arrays([], 0),
+    ):
+        with pytest.raises(errors.StateError, match="closed"):
+            call()
+    with pytest.raises(ValueError, match="status"):
+        _core.Builder(group, str(tmp_path / "e"), "n:int64").commit(5)
+
+
+def test_options_are_checked(group: _core.Group, tmp_path: Path) -> None:
+    for kind, options in (
+        (errors.ArgumentError, {"key": "m"}),
+        (errors.ArgumentError, {"block_size": 1}),
+        (ValueError, {"length_unit": 0}),
+        (TypeError, {"length_unit": "1"}),
+        (TypeError, {"index": "n"}),
+        (TypeError, {"index": [1]}),
+        (ValueError, {"index": ["n\0"]}),
+        (TypeError, {"progress": 1}),
+        (ValueError, {"max_sample": -1}),
+        (TypeError, {"nonsense": 1}),
+    ):
+        with pytest.raises(kind):
+            _core.Builder(group, str(tmp_path / "d"), "n:int64", **options)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="Group"):
+        _core.Builder(1, str(tmp_path / "d"), "n:int64")  # type: ignore[arg-type]
+    group.close()  # nothing is left open
+
+
+class Calls:
+    """A value whose conversion calls the builder that converts it."""
+
+    def __init__(self, call: Any) -> None:
+        self.call = call
+
+    def __index__(self) -> int:
+        self.call()
+        return 1
+
+
+def test_a_call_within_a_call_is_refused(group: _core.Group, tmp_path: Path) -> None:
+    builder = _core.Builder(group, str(tmp_path / "d"), "n:int64")
+    builder.unit(0, "u")
+    for call in (lambda: builder.add([1]), builder.close, builder.commit):
+        with pytest.raises(RuntimeError, match="in use"):
+            builder.add([Calls(call)])
+    builder.add([Calls(lambda: None)])
+    assert builder.commit()["samples"] == 1
+    builder.close()
+
+
+def test_threads_that_share_a_builder_harm_nothing(group: _core.Group, tmp_path: Path) -> None:
+    builder = _core.Builder(group, str(tmp_path / "d"), "a:int64[*]")
+    builder.unit(0, "u")
+    added = [0] * 4
+    data = np.zeros(20000, "int64")
+
+    def work(me: int) -> None:
+        for _ in range(50):
+            try:
+                builder.add([data])
+                added[me] += 1
+            except RuntimeError:
+                pass
+
+    threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert builder.commit()["samples"] == sum(added) > 0
+    builder.close()
+
+
+# ---- build ---------------------------------------------------------------------------------------
+
+
+def test_build_filters_and_tells_of_its_progress(group: _core.Group, tmp_path: Path) -> None:
+    source = lines(tmp_path / "in.jsonl", 2000)
+    seen: list[Any] = []
+    told: list[Any] = []
+
+    def keep(sample: dict[str, Any]) -> bool:
+        seen.append(sample)
+        return int.from_bytes(sample["n"][0], "little") % 2 == 0
+
+    report = _core.build(
+        group,
+        [source],
+        str(tmp_path / "d"),
+        filter=keep,
+        index=["n"],
+        unit_size=65536,
+        progress=lambda *of: told.append(of),
+    )
+    assert (report["samples"], report["filtered"], len(seen)) == (1000, 1000, 2000)
+    assert seen[3] == {"n": ((3).to_bytes(8, "little"), ()), "t": (b"xxx", ())}
+    assert all(phase == "build" and 0 < done <= total for phase, done, total, _ in told)
+    assert _core.verify(str(tmp_path / "d"), 0) == (1000, [])
+
+
+class Boom(Exception):
+    pass
+
+
+def test_what_a_filter_raises_is_the_cause(group: _core.Group, tmp_path: Path) -> None:
+    source = lines(tmp_path / "in.jsonl", 10)
+    boom = Boom("sample\n3 is cursed")
+
+    def keep(sample: dict[str, Any]) -> bool:
+        if sample["t"][0] == b"xxx":
+            raise boom
+        return True
+
+    with pytest.raises(errors.DataError, match="in.jsonl:4: filter: Boom: sample 3 is cursed") as caught:
+        _core.build(group, [source], str(tmp_path / "d"), filter=keep)
+    assert caught.value.__cause__ is boom and boom.__traceback__ is not None
+    assert _core.build(group, [source], str(tmp_path / "d"), filter=lambda sample: True)["samples"] == 10
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("callback", ["filter", "progress"])
+def test_an_interrupt_in_a_callback_comes_through_as_it_is(
+    group: _core.Group, tmp_path: Path, kind: type[BaseException], callback: str
+) -> None:
+    def interrupt(*_: Any) -> bool:
+        raise kind("now")
+
+    source = lines(tmp_path / "in.jsonl", 4000)
+    with pytest.raises(kind, match="now"):
+        options: Any = {callback: interrupt}
+        _core.build(group, [source], str(tmp_path / "d"), unit_size=65536, **options)
+
+
+def test_a_filter_can_neither_close_the_group_nor_be_no_callable(group: _core.Group, tmp_path: Path) -> None:
+    source = lines(tmp_path / "in.jsonl", 3)
+    with pytest.raises(errors.DataError, match="in use"):
+        _core.build(group, [source], str(tmp_path / "d"), filter=lambda sample: group.close())
+    with pytest.raises(TypeError, match="filter"):
+        _core.build(group, [source], str(tmp_path / "d"), filter=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="sources"):
+        _core.build(group, source, str(tmp_path / "d"))
+    with pytest.raises(errors.RankStoreError, match="no-such"):
+        _core.build(group, [str(tmp_path / "no-such.jsonl")], str(tmp_path / "d"))
+
+
+# ---- Gather --------------------------------------------------------------------------------------
+
+
+def test_gather_hands_results_out_in_order(group: _core.Group) -> None:
+    gather = _core.Gather(group, "loss:float32,out:int16[*]?")
+    for index in (5, 0, 2):
+        gather.add("b", index, [index / 2, [index] * index])
+    gather.add("a", 1, [0.5, None])
+    got: list[Any] = []
+    report = gather.run(0, lambda *item: got.append(item))
+    gather.close()
+    assert [(name, index, rank) for name, index, rank, _ in got] == [("a", 1, 0), ("b", 0, 0), ("b", 2, 0), ("b", 5, 0)]
+    assert got[0][3] == [(np.float32(0.5).tobytes(), ()), None]
+    assert got[2][3] == [(np.float32(1).tobytes(), ()), (np.array([2, 2], "int16").tobytes(), (2,))]
+    assert report == {"items": 4, "names": 2, "gaps": 3, "gap_first": "b: 1..1; b: 3..4"}
+
+
+def test_gather_refuses(group: _core.Group) -> None:
+    gather = _core.Gather(group, "n:int64")
+    for name, index, values, kind in (
+        ("", 0, [1], errors.ArgumentError),
+        ("a\nb", 0, [1], errors.ArgumentError),
+        ("a", -1, [1], ValueError),
+        ("a", 2**64, [1], ValueError),
+        ("a", 0, [1.5], TypeError),
+        ("a", 0, [1, 2], ValueError),
+    ):
+        with pytest.raises(kind):
+            gather.add(name, index, values)
+    gather.add("a", 2**64 - 1, [1])
+    with pytest.raises(errors.ArgumentError, match="no rank 3"):
+        gather.run(3, None)
+    gather.close()
+    gather.close()
+    with pytest.raises(errors.StateError, match="closed"):
+        gather.add("a", 0, [1])
+
+
+def test_what_receive_raises_is_the_cause(group: _core.Group) -> None:
+    gather = _core.Gather(group, "n:int64")
+    gather.add("a", 0, [1])
+    with pytest.raises(errors.DataError, match="receive: ZeroDivisionError") as caught:
+        gather.run(0, lambda *item: 1 // 0)  # type: ignore[arg-type, return-value]
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+    gather.close()
+
+
+# ---- the rest of the module -----------------------------------------------------------------------
+
+
+def test_functions_of_the_module(tmp_path: Path, group: _core.Group) -> None:
+    assert _core.status_name(-4) == "corrupt" and _core.status_name(7) == _core.status_name(-99) == "unknown"
+    assert _core.parse_schema("a:int64,b: float16[80, *] ?") == (
+        '{"a":"int64","b":"float16[80,*]?"}',
+        [("a", "int64"), ("b", "float16[80,*]?")],
+    )
+    with pytest.raises(errors.ArgumentError, match='"a"'):
+        _core.parse_schema("a:int65")
+    for where in (None, str(tmp_path)):
+        assert {one["name"] for one in json.loads(_core.doctor(group, where))} >= {"rankstore"}
+    with pytest.raises(ValueError, match="level"):
+        _core.verify(str(tmp_path), 3)
+    with pytest.raises(errors.RankStoreError):
+        _core.verify(str(tmp_path / "nothing"), 0)
+
+
+def test_verify_tells_what_is_broken(group: _core.Group, tmp_path: Path) -> None:
+    _core.build(group, [lines(tmp_path / "in.jsonl", 100)], str(tmp_path / "d"))
+    [shard] = [path for path in (tmp_path / "d").rglob("*") if path.is_file() and path.stat().st_size > 8000][:1]
+    data = bytearray(shard.read_bytes())
+    data[len(data) // 2] ^= 0x55
+    shard.write_bytes(data)
+    _, findings = _core.verify(str(tmp_path / "d"), 1)
+    assert findings and all(
+        set(one) == {"file", "offset", "key", "what"} and isinstance(one["key"], bytes) for one in findings
+    )
+    assert any(str(shard) == one["file"] for one in findings)
+
+
+# ---- references and memory -------------------------------------------------------------------------
+
+
+def test_no_reference_is_kept(group: _core.Group, tmp_path: Path) -> None:
+    value = np.arange(10, dtype="int64")
+    wide = np.arange(10, dtype="int32")  # converted
+    text, key, callback = "a text" * 10, "a key" * 3, lambda *item: None
+    watched = [value, wide, text, key, callback, group]
+
+    def once(i: int) -> None:
+        builder = _core.Builder(
+            group, str(tmp_path / f"d{i}"), "a:int64[*],b:int64[*],t:str", own_keys=True, progress=callback
+        )
+        builder.unit(0, "u")
+        builder.add([value, wide, text], key)
+        for values, of in (([value, 1.5, text], key), ([value, wide], key), ([value, wide, text], 3)):
+            with pytest.raises((TypeError, ValueError)):
+                builder.add(values, of)  # type: ignore[arg-type]
+        offsets = np.array([0, 10])
+        builder.add_arrays([(value, offsets), (value, offsets), (text.encode(), offsets)], 1, [key + "2"])
+        with pytest.raises(TypeError):
+            builder.add_arrays([(value, offsets), (wide, offsets), (text.encode(), offsets)], 1, [key])
+        builder.commit()
+        if i % 2:
+            builder.close()
+        del builder
+        gather = _core.Gather(group, "a:int64[*]")
+        gather.add("n", 0, [value])
+        gather.run(0, callback)
+        del gather
+
+    once(0)
+    gc.collect()
+    before = [sys.getrefcount(one) for one in watched]
+    for i in range(1, 9):
+        once(i)
+    gc.collect()
+    assert [sys.getrefcount(one) for one in watched] == before
+    group.close()  # all builders are gone, closed or not
+
+
+def test_memory_does_not_grow(group: _core.Group, tmp_path: Path) -> None:
+    builder = _core.Builder(group, str(tmp_path / "d"), "a:int64[*],t:str")
+    builder.unit(0, "u")
+    array = np.zeros(4, "int64")
+
+    def work() -> None:
+        for _ in range(500):
+            builder.add([array, "x"])
+            builder.add([[1, 2], "y"])
+            for values in ([["x"], "y"], [array, 3], [array]):
+                try:
+                    builder.add(values)
+                except (TypeError, ValueError):
+                    pass
+
+    work()
+    gc.collect()
+    tracemalloc.start()
+    work()
+    gc.collect()
+    before = tracemalloc.get_traced_memory()[0]
+    work()
+    gc.collect()
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    builder.close()
+    assert grown < 16 << 10, f"{grown} bytes more after 2500 calls"
+
+
+def test_a_cycle_through_a_callback_is_collected(group: _core.Group, tmp_path: Path) -> None:
+    class Holder:
+        builder: Any
+
+        def progress(self, *_: Any) -> None: ...
+
+    holder = Holder()
+    holder.builder = _core.Builder(group, str(tmp_path / "d"), "n:int64", progress=holder.progress)
+    del holder
+    gc.collect()
+    group.close()  # RuntimeError where the builder were still there
+
+
+def test_a_forked_child_is_told_and_harms_nothing(group: _core.Group, tmp_path: Path) -> None:
+    builder = _core.Builder(group, str(tmp_path / "d"), "n:int64")
+    gather = _core.Gather(group, "n:int64")
+    builder.unit(0, "u")
+    builder.add([1])
+    gather.add("a", 0, [1])
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        told = []
+        for call in (
+            lambda: builder.add([2]),
+            builder.commit,
+            lambda: gather.add("a", 1, [2]),
+            lambda: group.agree("x"),
+        ):
+            try:
+                call()  # type: ignore[operator]
+            except errors.StateError as error:
+                told.append("fork" in str(error))
+        builder.close()
+        gather.close()
+        group.close()
+        own = _core.Group(solo=True)  # the library works here
+        told.append(own.allgather("x", b"y") == [b"y"])
+        os.write(writer, bytes(told))
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        assert pipe.read() == bytes([True] * 5)
+    assert os.waitpid(child, 0)[1] == 0
+    builder.add([3])
+    assert builder.commit()["samples"] == 2
+    assert gather.run(0, lambda *item: None)["items"] == 1
+    builder.close()
+    gather.close()
