@@ -356,7 +356,8 @@ RKS_API rks_status rks_store_open(rks_group *group, const char *directory,
                                   rks_error *err);
 
 /* COLLECTIVE. Serves the other ranks until all have closed or `timeout_ms` is over (0: T), then
- * frees the store. Free its batches, fetches and epochs first. NULL is accepted. */
+ * frees the store. End its fetches and close its epochs first; batches, views and arrays may
+ * outlive it. NULL is accepted. */
 RKS_API void rks_store_close(rks_store *store, uint32_t timeout_ms);
 
 RKS_API uint64_t rks_store_count(const rks_store *store);
@@ -425,7 +426,9 @@ RKS_API bool rks_fetch_ready(rks_fetch *fetch);
 RKS_API rks_status rks_fetch_wait(rks_fetch *fetch, rks_batch **batch, rks_error *err);
 RKS_API void rks_fetch_cancel(rks_fetch *fetch); /* NULL is accepted */
 
-/* A batch owns the bytes of its samples; writable, valid until rks_batch_free. */
+/* A batch owns the bytes of its samples; writable, valid until rks_batch_free. It may outlive its
+ * store: all of it stays readable, and what the store had mapped stays so until its last batch and
+ * view are gone. */
 RKS_API size_t rks_batch_count(const rks_batch *batch);
 RKS_API uint64_t rks_batch_id(const rks_batch *batch, size_t i);
 RKS_API uint32_t rks_batch_length(const rks_batch *batch, size_t i);
@@ -439,6 +442,94 @@ RKS_API rks_status rks_batch_value(rks_batch *batch, size_t i, uint32_t column, 
  * (high), modulo 2^128: a sum that does not depend on order, batches or ranks. */
 RKS_API void rks_batch_digest(rks_batch *batch, uint64_t sum[2]);
 RKS_API void rks_batch_free(rks_batch *batch); /* NULL is accepted */
+
+/* One sample read-only and without a copy: in the map of its shard where that lies on this node
+ * (checked once, when it is opened), else fetched. Valid until rks_view_free, also after the store
+ * has been closed. Where the file is cut underneath it reads as zeros. RKS_ERR_ARGUMENT for an id
+ * out of range, RKS_ERR_CORRUPT names the sample. The caller owns *view. */
+typedef struct rks_view rks_view;
+RKS_API rks_status rks_store_view(rks_store *store, uint64_t sample_id, rks_view **view,
+                                  rks_error *err);
+/* value->data points into the view: not to be written. */
+RKS_API rks_status rks_view_value(const rks_view *view, uint32_t column, rks_value *value,
+                                  rks_error *err);
+RKS_API void rks_view_free(rks_view *view); /* NULL is accepted */
+
+/* ---- collate: samples of a batch as arrays -------------------------------------------------- */
+
+/* Layouts. A column's items lie along its variable dimensions; str, bytes and json are uint8[*].
+ *
+ * pad    one array a column, [count, sizes...]: every variable dimension is as wide as the widest
+ *        sample that has items, the first of them rounded up to a multiple of `to_multiple`, filled
+ *        with `pad`
+ * pack   one array a column, [total, sizes...]: samples one behind the other along the first
+ *        dimension (the only one that may vary), rounded up to a multiple of `to_multiple` and
+ *        filled with `pad`; `offsets` tells where each begins
+ *
+ * Columns without a variable dimension are stacked in both: [count, sizes...]. A missing value has
+ * no items: where it is stacked, all of its place is `pad`. */
+typedef struct rks_collate_column {
+    const char *column; /* of the schema */
+    const char *name;   /* of the array; NULL: the column's */
+    const char *type;   /* of the array's items; NULL: as stored. One that holds every value of the
+                         * stored type: wider integers, floats that are exact (int16 to float32);
+                         * a bool is 0 or 1. complex64 and float8 come from themselves alone */
+    double pad;         /* fills up; must be a value of the type (floats are rounded) */
+    double first;       /* layout pack: stands for the first item of each sample, all of it where
+                         * items have further dimensions, where `mark_first` */
+    bool mark_first;
+    uint8_t reserved[31]; /* zero */
+} rks_collate_column;
+
+typedef struct rks_collate_options {
+    size_t struct_size;
+    const char *layout;                /* "pad" (default) or "pack" */
+    const rks_collate_column *columns; /* NULL: all of them, as stored, filled with 0 */
+    size_t column_count;
+    uint32_t to_multiple; /* default 1, from 1 */
+    uint32_t max_length;  /* samples are cut to so many items along the first variable dimension of
+                           * each column; 0: none */
+    bool left;            /* pad: samples lie at the right edge of the first variable dimension */
+    const char *mask; /* pad: name of an int64 array [count, width]: 1 where the first column with
+                       * a variable dimension has items, else 0; NULL: none */
+    const char *positions; /* pack: name of an int64 array [total]: the place of each item in its
+                            * sample, of that same column; 0 where filled; NULL: none */
+} rks_collate_options;
+
+RKS_API void rks_collate_options_default(rks_collate_options *options);
+
+typedef struct rks_array {
+    const char *name;
+    const char *type; /* of the items: "int64" */
+    uint32_t dim_count;
+    uint64_t dims[RKS_DIMS_MAX + 1];
+    void *data;             /* row-major, aligned to 64 bytes; writable */
+    uint64_t size;          /* bytes */
+    const int64_t *offsets; /* pack: [count + 1] items along the first dimension; NULL: stacked */
+} rks_array;
+
+/* Arrays own their memory: valid until rks_arrays_free (in any thread), also after their store has
+ * been closed. */
+typedef struct rks_arrays rks_arrays;
+RKS_API size_t rks_arrays_count(const rks_arrays *arrays);
+/* Valid as long as `arrays`; NULL where there is none. In the order of the columns, then mask or
+ * positions. */
+RKS_API const rks_array *rks_arrays_get(const rks_arrays *arrays, size_t i);
+RKS_API size_t rks_arrays_samples(const rks_arrays *arrays);
+RKS_API const uint64_t *rks_arrays_ids(const rks_arrays *arrays);
+RKS_API const uint32_t *rks_arrays_lengths(const rks_arrays *arrays);
+RKS_API void rks_arrays_free(rks_arrays *arrays); /* NULL is accepted */
+
+/* Arrays of a batch, which stays as it is. RKS_ERR_ARGUMENT names the column and the rule that it
+ * breaks. The caller owns *arrays. */
+RKS_API rks_status rks_batch_collate(rks_batch *batch, const rks_collate_options *options,
+                                     rks_arrays **arrays, rks_error *err);
+
+/* Fetches and collates: rks_store_fetch and rks_batch_collate in one, samples of this node straight
+ * from their map into the arrays. */
+RKS_API rks_status rks_store_collate(rks_store *store, const uint64_t *sample_ids, size_t count,
+                                     const rks_collate_options *options, rks_arrays **arrays,
+                                     rks_error *err);
 
 /* ---- plan: which samples form which batch, at which step, on which rank ------------------- */
 
@@ -555,6 +646,9 @@ typedef struct rks_epoch_options {
     uint64_t first_step;
     uint32_t prefetch_batches; /* default 4, from 1 */
     uint64_t prefetch_bytes;   /* memory of batches fetched ahead; default 1 GiB */
+    /* Batches come as arrays, from rks_epoch_next_arrays alone, made by threads ahead of time.
+     * Copied; NULL: as samples, from rks_epoch_next. */
+    const rks_collate_options *collate;
 } rks_epoch_options;
 
 RKS_API void rks_epoch_options_default(rks_epoch_options *options);
@@ -566,6 +660,10 @@ RKS_API rks_status rks_epoch_open(rks_store *store, rks_plan *plan,
 /* The next batch, owned by the caller; *batch is NULL at the end. *step may be NULL. */
 RKS_API rks_status rks_epoch_next(rks_epoch *epoch, rks_batch **batch, uint64_t *step,
                                   rks_error *err);
+/* The same for an epoch with `collate`; *arrays is NULL at the end. RKS_ERR_STATE where the epoch
+ * was opened for the other kind. */
+RKS_API rks_status rks_epoch_next_arrays(rks_epoch *epoch, rks_arrays **arrays, uint64_t *step,
+                                         rks_error *err);
 RKS_API void rks_epoch_close(rks_epoch *epoch); /* cancels what is in flight; NULL is accepted */
 
 /* ---- gather: uneven results of all ranks to one ------------------------------------------ */

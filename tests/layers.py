@@ -8,14 +8,15 @@ MAY_SEE = {
     "base": [],
     "transport": ["base"],
     "shard": ["base"],
+    "collate": ["base", "shard"],
     "ingest": ["base", "shard"],
     "index": ["base"],
     "group": ["base", "transport"],
     "mpi": ["base", "group"],
     "exchange": ["base", "transport", "group"],
     "plan": ["base", "index"],
-    "fetch": ["base", "transport", "shard"],
-    "store": ["base", "transport", "shard", "ingest", "index", "group", "exchange", "plan", "fetch"],
+    "fetch": ["base", "transport", "shard", "collate"],
+    "store": ["base", "transport", "shard", "collate", "ingest", "index", "group", "exchange", "plan", "fetch"],
 }
 ONE_FILE_ONLY = ["lmdb.h", "nccl.h", "mpi.h", "uv.h", "xxhash.h", "xxh_x86dispatch.h", "sodium.h"]
 

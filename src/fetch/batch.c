@@ -40,27 +40,29 @@ rks_status rks_batch_create(rks_fetcher *fetcher, const rks_wanted *wanted, size
     made->bytes = bytes;
     if (count != 0)
         memcpy(made->wanted, wanted, count * sizeof(*wanted));
-    rks_fetcher_count_memory(fetcher, (int64_t)bytes);
+    atomic_fetch_add(&fetcher->references, 1);
+    rks_blocks_count(fetcher->pool, (int64_t)bytes);
+    made->own_bytes = bytes;
     *batch = made;
     return RKS_OK;
 }
 
-void rks_batch_add(rks_batch *batch, rks_batch_block *block)
+void rks_batch_add(rks_batch *batch, rks_block *block)
 {
     block->next = batch->blocks;
     batch->blocks = block;
     batch->bytes += block->bytes;
-    rks_fetcher_count_memory(batch->fetcher, (int64_t)block->bytes);
 }
 
 void rks_batch_free(rks_batch *batch)
 {
     if (batch == NULL)
         return;
-    rks_fetcher_count_memory(batch->fetcher, -(int64_t)batch->bytes);
+    rks_fetcher *fetcher = batch->fetcher;
+    rks_blocks_count(fetcher->pool, -(int64_t)batch->own_bytes);
     while (batch->blocks != NULL) {
-        rks_batch_block *next = batch->blocks->next;
-        rks_batch_block_free(batch->fetcher, batch->blocks);
+        rks_block *next = batch->blocks->next;
+        rks_blocks_give(fetcher->pool, batch->blocks);
         batch->blocks = next;
     }
     for (size_t i = 0; batch->keys != NULL && i < batch->count; i++)
@@ -68,6 +70,7 @@ void rks_batch_free(rks_batch *batch)
     rks_free(batch->keys);
     rks_free(batch->values);
     rks_free(batch);
+    rks_fetcher_release(fetcher);
 }
 
 size_t rks_batch_count(const rks_batch *batch)

@@ -5,6 +5,7 @@
 #ifndef RKS_FETCH_FETCH_H
 #define RKS_FETCH_FETCH_H
 
+#include "collate/collate.h"
 #include "rankstore.h"
 #include "shard/shard.h"
 #include "transport/engine.h"
@@ -54,13 +55,16 @@ typedef struct rks_fetcher_options {
     /* Where keys are derived: writes the key of sample `id` with this source row (of its record)
      * into key[RKS_KEY_MAX] and returns its size, for rks_batch_key. NULL where keys are stored. */
     size_t (*derive_key)(void *user, uint64_t id, uint32_t source_row, uint8_t *key);
-    void *user; /* of describe and derive_key */
+    void *user; /* of describe, derive_key and release */
+    /* Called when the last batch and request are gone too, from any thread: all that the options
+     * point to may go then. NULL: it is there for ever. Not called where opening fails. */
+    void (*release)(void *user);
 } rks_fetcher_options;
 
 typedef struct rks_fetcher rks_fetcher;
 rks_status rks_fetcher_open(const rks_fetcher_options *options, rks_fetcher **fetcher,
                             rks_error *err);
-/* Fetches have been ended and batches freed by the caller before. NULL is accepted. */
+/* Fetches have been ended by the caller before; batches may live on. NULL is accepted. */
 void rks_fetcher_close(rks_fetcher *fetcher);
 
 /* Fetches and waits, in the calling thread: samples of maps are copied here, so nothing is handed
@@ -75,6 +79,14 @@ rks_status rks_fetcher_start(rks_fetcher *fetcher, const rks_wanted *wanted, siz
 uint64_t rks_batch_memory(const rks_batch *batch);
 /* The memory of a fetch's batch once all of it has arrived, else 0. */
 uint64_t rks_fetch_memory(rks_fetch *fetch);
+
+/* One sample in the map of its shard, checked, or fetched where it does not lie in one. A view
+ * holds the fetcher's memory, and so what `release` would let go. */
+rks_status rks_fetcher_view(rks_fetcher *fetcher, const rks_wanted *wanted, rks_view **view,
+                            rks_error *err);
+/* Arrays of a batch: rks_batch_collate with options that were checked before. */
+rks_status rks_batch_arrays(rks_batch *batch, rks_collate *collate, rks_arrays **arrays,
+                            rks_error *err);
 /* The figures that fetching fills: samples, bytes, local_bytes, remote_bytes, wait_ns, peaks. */
 void rks_fetcher_stats(rks_fetcher *fetcher, rks_store_stats *stats);
 

@@ -21,14 +21,6 @@ static const uint64_t DEFAULT_INFLIGHT = (uint64_t)256 << 20;
 
 /* ---- counting and naming ------------------------------------------------------------------ */
 
-void rks_fetcher_count_memory(rks_fetcher *fetcher, int64_t bytes)
-{
-    int64_t now = atomic_fetch_add_explicit(&fetcher->memory, bytes, memory_order_relaxed) + bytes;
-    int64_t peak = atomic_load_explicit(&fetcher->peak_memory, memory_order_relaxed);
-    while (now > peak && !atomic_compare_exchange_weak(&fetcher->peak_memory, &peak, now))
-        ;
-}
-
 rks_status rks_fetcher_blame(const rks_fetcher *fetcher, const rks_wanted *wanted,
                              const rks_error *inner, rks_error *err)
 {
@@ -53,7 +45,7 @@ void rks_fetcher_stats(rks_fetcher *fetcher, rks_store_stats *stats)
     stats->remote_bytes = atomic_load(&fetcher->remote_bytes);
     stats->bytes = stats->local_bytes + stats->remote_bytes;
     stats->wait_ns = atomic_load(&fetcher->wait_ns);
-    stats->peak_batch_bytes = (uint64_t)atomic_load(&fetcher->peak_memory);
+    stats->peak_batch_bytes = rks_blocks_peak(fetcher->pool);
     pthread_mutex_lock(&fetcher->mutex);
     stats->peak_inflight_bytes = fetcher->peak_inflight;
     pthread_mutex_unlock(&fetcher->mutex);
@@ -90,8 +82,8 @@ rks_status rks_fetcher_check(const rks_fetcher *fetcher, const rks_wanted *wante
     return status == RKS_OK ? RKS_OK : rks_fetcher_blame(fetcher, wanted, &inner, err);
 }
 
-static void count_delivered(rks_fetcher *fetcher, size_t samples, uint64_t local, uint64_t remote,
-                            uint64_t begin_ns)
+void rks_fetcher_count_delivered(rks_fetcher *fetcher, size_t samples, uint64_t local,
+                                 uint64_t remote, uint64_t begin_ns)
 {
     atomic_fetch_add_explicit(&fetcher->samples, samples, memory_order_relaxed);
     atomic_fetch_add_explicit(&fetcher->local_bytes, local, memory_order_relaxed);
@@ -145,15 +137,17 @@ rks_status rks_fetcher_open(const rks_fetcher_options *options, rks_fetcher **fe
     made->work_end = &made->work;
     atomic_init(&made->references, 1);
     pthread_mutex_init(&made->mutex, NULL);
-    pthread_mutex_init(&made->kept_mutex, NULL);
     pthread_cond_init(&made->work_comes, NULL);
     pthread_cond_init(&made->idle, NULL);
     rks_status status = copy_tables(made, options, err);
     if (status == RKS_OK)
         status = make_heard(made, err);
     if (status == RKS_OK)
+        status = rks_blocks_create(&made->pool, err);
+    if (status == RKS_OK)
         status = rks_plain_create(options->schema, &made->plain, err);
     if (status != RKS_OK) {
+        made->options.release = NULL;
         rks_fetcher_release(made);
         return status;
     }
@@ -168,13 +162,14 @@ void rks_fetcher_release(rks_fetcher *fetcher)
     pthread_cond_destroy(&fetcher->idle);
     pthread_cond_destroy(&fetcher->work_comes);
     pthread_mutex_destroy(&fetcher->mutex);
-    rks_batch_blocks_free_kept(fetcher);
-    pthread_mutex_destroy(&fetcher->kept_mutex);
+    rks_blocks_release(fetcher->pool);
     rks_plain_free(&fetcher->plain);
     rks_free(fetcher->heard_ms);
     rks_free(fetcher->largest);
     rks_free(fetcher->shard_ids);
     rks_free(fetcher->shards);
+    if (fetcher->options.release != NULL)
+        fetcher->options.release(fetcher->options.user);
     rks_free(fetcher);
 }
 
@@ -231,7 +226,7 @@ void rks_fetch_wake(rks_fetch *fetch)
     pthread_cond_broadcast(&fetch->changed);
 }
 
-void rks_fetch_finish(rks_fetch *fetch, rks_batch_block **block, uint64_t remote_bytes,
+void rks_fetch_finish(rks_fetch *fetch, rks_block **block, uint64_t remote_bytes,
                       const rks_error *err)
 {
     if (block == NULL) {
@@ -248,7 +243,7 @@ void rks_fetch_finish(rks_fetch *fetch, rks_batch_block **block, uint64_t remote
 static void do_local(rks_fetch *fetch)
 {
     rks_fetcher *fetcher = fetch->fetcher;
-    rks_batch_block *block = NULL;
+    rks_block *block = NULL;
     uint64_t bytes = 0;
     rks_error err;
     fetch->local_waits = false;
@@ -465,8 +460,8 @@ rks_status rks_fetch_wait(rks_fetch *fetch, rks_batch **batch, rks_error *err)
     rks_fetcher *fetcher = fetch->fetcher;
     rks_status status = wait_until_over(fetch, err);
     if (status == RKS_OK) {
-        count_delivered(fetcher, fetch->batch->count, fetch->local_bytes, fetch->remote_bytes,
-                        begin);
+        rks_fetcher_count_delivered(fetcher, fetch->batch->count, fetch->local_bytes,
+                                    fetch->remote_bytes, begin);
         *batch = fetch->batch;
         fetch->batch = NULL;
     }
@@ -500,7 +495,7 @@ void rks_fetch_cancel(rks_fetch *fetch)
 /* All samples lie in maps: no fetch is needed. */
 static rks_status fetch_local(rks_batch *batch, uint64_t *bytes, rks_error *err)
 {
-    rks_batch_block *block = NULL;
+    rks_block *block = NULL;
     if (batch->count == 0)
         return RKS_OK;
     rks_status status = rks_fetch_copy_local(batch, &block, bytes, err);
@@ -533,7 +528,7 @@ rks_status rks_fetcher_fetch(rks_fetcher *fetcher, const rks_wanted *wanted, siz
         rks_batch_free(made);
         return status;
     }
-    count_delivered(fetcher, count, bytes, 0, begin);
+    rks_fetcher_count_delivered(fetcher, count, bytes, 0, begin);
     *batch = made;
     return RKS_OK;
 }

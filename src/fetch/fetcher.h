@@ -30,7 +30,7 @@ typedef struct rks_ask {
     uint64_t limit;           /* bytes that the reply can have */
     size_t oversize;          /* a reply above the limit; engine thread only */
     bool no_memory;           /* for a reply; engine thread only */
-    rks_batch_block *reply;
+    rks_block *reply;
     uint32_t owner;
     bool again;           /* asked a second time after a cut connection */
     uint32_t tried_count; /* owners that failed before */
@@ -66,7 +66,7 @@ struct rks_fetcher {
     uint64_t *largest;
     atomic_uint_least64_t *heard_ms; /* by rank: when a byte of a reply came last */
     rks_plain plain;
-    atomic_int references; /* the caller's, and one a fetch */
+    atomic_int references; /* the caller's, and one a fetch, batch and view */
     pthread_mutex_t mutex;
     /* guarded by mutex */
     bool closing;
@@ -81,16 +81,13 @@ struct rks_fetcher {
     uint32_t failed[RKS_FETCH_TRIES]; /* owners that failed last time: asked after others */
     size_t failed_count;
 
-    pthread_mutex_t kept_mutex; /* taken last */
-    rks_batch_block *kept;      /* guarded by kept_mutex: free blocks, the newest first */
-    size_t kept_bytes;          /* guarded by kept_mutex */
-
+    rks_blocks *pool; /* of replies and copies */
     atomic_uint_least64_t samples, local_bytes, remote_bytes, wait_ns;
-    atomic_int_least64_t memory, peak_memory;
 };
 
-/* Counts memory of batches; negative when freed. */
-void rks_fetcher_count_memory(rks_fetcher *fetcher, int64_t bytes);
+/* Counts what a call delivers that began at `begin_ns`; bytes of columns and keys. */
+void rks_fetcher_count_delivered(rks_fetcher *fetcher, size_t samples, uint64_t local,
+                                 uint64_t remote, uint64_t begin_ns);
 /* Fills *err with *inner and the sample's name before it. Returns its status. */
 rks_status rks_fetcher_blame(const rks_fetcher *fetcher, const rks_wanted *wanted,
                              const rks_error *inner, rks_error *err);
@@ -101,7 +98,7 @@ rks_status rks_fetcher_check(const rks_fetcher *fetcher, const rks_wanted *wante
 /* ---- local.c ---- */
 /* Copies and checks all samples of the batch that lie in maps; they take the views of their own, so
  * replies may be checked meanwhile. The block is not added yet; *bytes counts columns and keys. */
-rks_status rks_fetch_copy_local(rks_batch *batch, rks_batch_block **block, uint64_t *bytes,
+rks_status rks_fetch_copy_local(rks_batch *batch, rks_block **block, uint64_t *bytes,
                                 rks_error *err);
 
 /* ---- remote.c ---- */
@@ -134,7 +131,7 @@ void rks_fetch_set_failed(rks_fetch *fetch, const rks_error *err);
 void rks_fetch_wake(rks_fetch *fetch); /* a piece has come that somebody must work on */
 /* The end of a piece: the batch takes *block over, or, where `block` is NULL, the fetch has failed.
  */
-void rks_fetch_finish(rks_fetch *fetch, rks_batch_block **block, uint64_t remote_bytes,
+void rks_fetch_finish(rks_fetch *fetch, rks_block **block, uint64_t remote_bytes,
                       const rks_error *err);
 void rks_fetch_release(rks_fetch *fetch); /* no lock is held, or it is not the last one */
 void rks_fetcher_release(rks_fetcher *fetcher);

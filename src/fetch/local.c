@@ -138,19 +138,19 @@ static rks_status copy_all(rks_batch *batch, uint8_t *data, uint64_t *bytes, rks
     return RKS_OK;
 }
 
-rks_status rks_fetch_copy_local(rks_batch *batch, rks_batch_block **block, uint64_t *bytes,
+rks_status rks_fetch_copy_local(rks_batch *batch, rks_block **block, uint64_t *bytes,
                                 rks_error *err)
 {
     size_t size = 0;
     rks_status status = locate_all(batch, &size, err);
     if (status != RKS_OK)
         return status;
-    rks_batch_block *copies = rks_batch_block_create(batch->fetcher, size, err);
+    rks_block *copies = rks_blocks_take(batch->fetcher->pool, size, err);
     if (copies == NULL)
         return RKS_ERR_MEMORY;
     status = copy_all(batch, copies->data, bytes, err);
     if (status != RKS_OK) {
-        rks_batch_block_free(batch->fetcher, copies);
+        rks_blocks_give(batch->fetcher->pool, copies);
         return status;
     }
     *block = copies;

@@ -94,7 +94,7 @@ void rks_ask_free(rks_ask *asks)
     while (asks != NULL) {
         rks_ask *next = asks->next;
         rks_fetch *fetch = asks->fetch;
-        rks_batch_block_free(fetch->fetcher, asks->reply);
+        rks_blocks_give(fetch->fetcher->pool, asks->reply);
         rks_free(asks);
         rks_fetch_release(fetch);
         asks = next;
@@ -292,7 +292,7 @@ static bool ask_others(rks_ask *ask)
 void rks_ask_failed(rks_ask *ask, const rks_error *err)
 {
     rks_fetcher *fetcher = ask->fetch->fetcher;
-    rks_batch_block_free(fetcher, ask->reply);
+    rks_blocks_give(fetcher->pool, ask->reply);
     ask->reply = NULL;
     if (ask->oversize != 0 || ask->no_memory) {
         rks_error own = *err;
@@ -344,7 +344,7 @@ static void *place_reply(void *user, size_t size)
     pthread_mutex_unlock(&fetcher->mutex);
     if (over)
         return NULL; /* nobody waits for it: the engine reads it away */
-    rks_batch_block *block = rks_batch_block_create(fetcher, size, NULL);
+    rks_block *block = rks_blocks_take(fetcher->pool, size, NULL);
     if (block == NULL) {
         ask->no_memory = true;
         return NULL;

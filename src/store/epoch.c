@@ -19,8 +19,9 @@ struct rks_epoch {
     uint64_t steps;
     uint32_t rank;
     rks_prefetch *prefetch;
-    uint64_t asked_ms; /* when the interrupt was last asked for */
-    uint64_t *ids;     /* room for one list as 64-bit ids */
+    rks_collate *collate; /* NULL: batches come as samples */
+    uint64_t asked_ms;    /* when the interrupt was last asked for */
+    uint64_t *ids;        /* room for one list as 64-bit ids */
     size_t room;
 };
 
@@ -86,6 +87,10 @@ static rks_status prepare(rks_epoch *e, const rks_epoch_options *options, rks_er
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "first_step: %" PRIu64 " is beyond the epoch's %" PRIu64 " steps",
                         options->first_step, e->steps);
+    if (options->collate != NULL)
+        status = rks_collate_create(rks_store_schema(e->store), options->collate, &e->collate, err);
+    if (status != RKS_OK)
+        return status;
     e->step = options->first_step;
     rks_prefetch_options ahead = {
         .next_list = next_list,
@@ -121,7 +126,7 @@ rks_status rks_epoch_open(rks_store *store, rks_plan *plan, const rks_epoch_opti
     return RKS_OK;
 }
 
-rks_status rks_epoch_next(rks_epoch *epoch, rks_batch **batch, uint64_t *step, rks_error *err)
+static rks_status next(rks_epoch *epoch, rks_batch **batch, uint64_t *step, rks_error *err)
 {
     /* Where batches are always ready nothing waits, and nothing would ask for an interrupt. */
     uint64_t now = rks_now_ms();
@@ -134,11 +139,39 @@ rks_status rks_epoch_next(rks_epoch *epoch, rks_batch **batch, uint64_t *step, r
     return rks_prefetch_next(epoch->prefetch, batch, step, err);
 }
 
+rks_status rks_epoch_next(rks_epoch *epoch, rks_batch **batch, uint64_t *step, rks_error *err)
+{
+    if (epoch->collate != NULL)
+        return rks_fail(err, RKS_ERR_STATE, 0,
+                        "the epoch was opened with `collate`: its batches come as arrays, from "
+                        "rks_epoch_next_arrays");
+    return next(epoch, batch, step, err);
+}
+
+rks_status rks_epoch_next_arrays(rks_epoch *epoch, rks_arrays **arrays, uint64_t *step,
+                                 rks_error *err)
+{
+    rks_batch *batch = NULL;
+    if (epoch->collate == NULL)
+        return rks_fail(err, RKS_ERR_STATE, 0,
+                        "the epoch was opened without `collate`: its batches come as samples, from "
+                        "rks_epoch_next");
+    rks_status status = next(epoch, &batch, step, err);
+    if (status != RKS_OK)
+        return status;
+    *arrays = NULL;
+    if (batch != NULL)
+        status = rks_batch_arrays(batch, epoch->collate, arrays, err);
+    rks_batch_free(batch);
+    return status;
+}
+
 void rks_epoch_close(rks_epoch *epoch)
 {
     if (epoch == NULL)
         return;
     rks_prefetch_close(epoch->prefetch);
+    rks_collate_release(epoch->collate);
     rks_free(epoch->ids);
     rks_free(epoch);
 }

@@ -160,8 +160,11 @@ static rks_status start_fetching(rks_store *store, rks_error *err)
             .describe = rks_store_describe,
             .derive_key = dataset->derived_keys ? rks_store_derive_key : NULL,
             .user = store,
+            .release = rks_store_release,
         };
         status = rks_fetcher_open(&options, &store->fetcher, err);
+        if (status == RKS_OK)
+            rks_store_hold(store);
     }
     rks_free(mapped);
     rks_free(ids);
@@ -190,20 +193,16 @@ static rks_status start(rks_store *store, rks_error *err)
     return RKS_OK;
 }
 
-static void free_store(rks_store *store)
+void rks_store_hold(rks_store *store)
 {
-    rks_store_unlist(store);
-    if (store->life_ready && rks_group_size(store->group) > 1) {
-        rks_engine *engine = rks_group_engine(store->group);
-        rks_engine_serve(engine, rks_store_service(store, RKS_SERVICE_STORE), NULL, NULL, NULL);
-        rks_engine_serve(engine, rks_store_service(store, RKS_SERVICE_KEYS), NULL, NULL, NULL);
-    }
-    rks_fetcher_close(store->fetcher);
-    rks_fetch_server_close(store->server);
-    if (store->life_ready) {
-        pthread_cond_destroy(&store->cond);
-        pthread_mutex_destroy(&store->mutex);
-    }
+    atomic_fetch_add(&store->references, 1);
+}
+
+void rks_store_release(void *user)
+{
+    rks_store *store = user;
+    if (atomic_fetch_sub(&store->references, 1) != 1)
+        return;
     rks_index_close(store->index);
     for (size_t i = 0; store->shards != NULL && i < store->dataset->shard_count; i++)
         rks_shard_close(store->shards[i]);
@@ -218,6 +217,24 @@ static void free_store(rks_store *store)
     rks_free(store);
 }
 
+/* Ends what it does with other ranks, and its threads. */
+static void end_store(rks_store *store)
+{
+    rks_store_unlist(store);
+    if (store->life_ready && rks_group_size(store->group) > 1) {
+        rks_engine *engine = rks_group_engine(store->group);
+        rks_engine_serve(engine, rks_store_service(store, RKS_SERVICE_STORE), NULL, NULL, NULL);
+        rks_engine_serve(engine, rks_store_service(store, RKS_SERVICE_KEYS), NULL, NULL, NULL);
+    }
+    rks_fetcher_close(store->fetcher);
+    rks_fetch_server_close(store->server);
+    if (store->life_ready) {
+        pthread_cond_destroy(&store->cond);
+        pthread_mutex_destroy(&store->mutex);
+    }
+    rks_store_release(store);
+}
+
 rks_status rks_store_open_dataset(rks_group *group, const char *directory, rks_dataset *dataset,
                                   const rks_store_options *options, rks_store **store,
                                   rks_error *err)
@@ -227,6 +244,7 @@ rks_status rks_store_open_dataset(rks_group *group, const char *directory, rks_d
     if (opened == NULL) {
         rks_dataset_free(dataset);
     } else {
+        atomic_init(&opened->references, 1);
         opened->group = group;
         opened->options = *options;
         opened->dataset = dataset;
@@ -243,7 +261,7 @@ rks_status rks_store_open_dataset(rks_group *group, const char *directory, rks_d
         status = rks_group_agree(group, "open: serving", start(opened, err), err);
     if (status != RKS_OK) {
         if (opened != NULL)
-            free_store(opened);
+            end_store(opened);
         return status;
     }
     *store = opened;
@@ -385,5 +403,5 @@ void rks_store_close(rks_store *store, uint32_t timeout_ms)
         return;
     if (rks_group_size(store->group) > 1)
         wait_all_closed(store, timeout_ms == 0 ? rks_group_silence_ms(store->group) : timeout_ms);
-    free_store(store);
+    end_store(store);
 }

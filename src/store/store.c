@@ -151,3 +151,26 @@ rks_status rks_store_fetch(rks_store *store, const uint64_t *sample_ids, size_t 
         rks_free(wanted);
     return status;
 }
+
+rks_status rks_store_view(rks_store *store, uint64_t sample_id, rks_view **view, rks_error *err)
+{
+    rks_wanted wanted;
+    rks_status status = want(store, &sample_id, 1, &wanted, err);
+    return status == RKS_OK ? rks_fetcher_view(store->fetcher, &wanted, view, err) : status;
+}
+
+rks_status rks_store_collate(rks_store *store, const uint64_t *sample_ids, size_t count,
+                             const rks_collate_options *options, rks_arrays **arrays,
+                             rks_error *err)
+{
+    rks_collate *collate = NULL;
+    rks_batch *batch = NULL;
+    rks_status status = rks_collate_create(rks_store_schema(store), options, &collate, err);
+    if (status == RKS_OK)
+        status = rks_store_fetch(store, sample_ids, count, &batch, err);
+    if (status == RKS_OK)
+        status = rks_batch_arrays(batch, collate, arrays, err);
+    rks_batch_free(batch);
+    rks_collate_release(collate);
+    return status;
+}

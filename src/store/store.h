@@ -5,6 +5,7 @@
 #define RKS_STORE_STORE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "fetch/fetch.h"
 #include "group/group.h"
@@ -14,6 +15,7 @@
 #include "shard/shard.h"
 
 struct rks_store {
+    atomic_int references; /* the caller's, the fetcher's (and so its batches') and one a view */
     rks_group *group;
     char *directory;
     rks_store_options options;
@@ -62,6 +64,11 @@ void rks_store_unlist(rks_store *store); /* and gives it back */
 rks_status rks_store_open_dataset(rks_group *group, const char *directory, rks_dataset *dataset,
                                   const rks_store_options *options, rks_store **store,
                                   rks_error *err);
+
+/* What batches and views need of a store (schema, shards, names of samples) stays until the last of
+ * them is gone. Any thread. */
+void rks_store_hold(rks_store *store);
+void rks_store_release(void *store);
 
 /* who.c: which rank sees and serves which shard. COLLECTIVE. */
 rks_status rks_store_find_owners(rks_store *store, rks_error *err);

@@ -317,25 +317,26 @@ static void an_interrupt_ends_no_finished_fetch(void **state)
 static void large_blocks_are_kept_for_the_next_batch_but_not_many(void **state)
 {
     (void)state;
-    enum { BLOCKS = 40, SIZE = 1 << 20, KEPT_MOST = 16 };
-    rks_batch_block *blocks[BLOCKS];
+    enum { BLOCKS = 90, SIZE = 1 << 20, KEPT_MOST = 64 };
+    rks_block *blocks[BLOCKS];
     rks_fetcher *fetcher = NULL;
     rks_fetcher_options options = world_options(&w, 0, 7, NULL);
     assert_ok(rks_fetcher_open(&options, &fetcher, &err), &err);
     long before = rks_memory_in_use();
     for (size_t i = 0; i < BLOCKS; i++)
-        assert_non_null(blocks[i] = rks_batch_block_create(fetcher, SIZE, &err));
-    rks_batch_block *last = blocks[BLOCKS - 1];
+        assert_non_null(blocks[i] = rks_blocks_take(fetcher->pool, SIZE, &err));
+    rks_block *last = blocks[BLOCKS - 1];
     for (size_t i = 0; i < BLOCKS; i++)
-        rks_batch_block_free(fetcher, blocks[i]);
+        rks_blocks_give(fetcher->pool, blocks[i]);
     assert_in_range(rks_memory_in_use() - before, 1, KEPT_MOST);
-    assert_true(fetcher->kept_bytes <= (size_t)KEPT_MOST * SIZE);
-    assert_int_equal(atomic_load(&fetcher->memory), fetcher->kept_bytes);
-    blocks[0] = rks_batch_block_create(fetcher, SIZE - 1, &err); /* another size of its class */
+    assert_true(rks_blocks_kept(fetcher->pool) <= (size_t)KEPT_MOST * SIZE);
+    assert_int_equal(rks_blocks_memory(fetcher->pool), rks_blocks_kept(fetcher->pool));
+    blocks[0] = rks_blocks_take(fetcher->pool, SIZE - 1, &err); /* another size of its class */
     assert_ptr_equal(blocks[0], last);
     assert_int_equal(blocks[0]->size, SIZE - 1);
-    assert_int_equal(atomic_load(&fetcher->memory), fetcher->kept_bytes);
-    rks_batch_block_free(fetcher, blocks[0]);
+    assert_int_equal(rks_blocks_memory(fetcher->pool),
+                     rks_blocks_kept(fetcher->pool) + blocks[0]->bytes);
+    rks_blocks_give(fetcher->pool, blocks[0]);
     rks_fetcher_close(fetcher);
     assert_true(rks_memory_in_use() < before);
 }

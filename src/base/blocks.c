@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * blocks.c: blocks of memory, kept for the next batch.
+ *
+ * An allocator gives large memory back to the system as soon as it is free, and the next batch pays
+ * for its pages again: a fault and a page of zeros for each 4 KiB, more than receiving or filling
+ * them costs. So a pool keeps a few blocks. A kept block serves whatever fits and fills half of it,
+ * so that batches of many sizes share a few. */
+#include "base/blocks.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+enum {
+    KEPT_FROM = 32 << 10,   /* smaller ones the allocator keeps itself */
+    KEPT_BYTES = 64 << 20,  /* of all that are kept */
+    CLASSES_A_DOUBLING = 8, /* so at most 1/8 of a new block is not used */
+};
+
+struct rks_blocks {
+    atomic_int references;
+    pthread_mutex_t mutex;
+    rks_block *kept;   /* guarded by mutex: free blocks, the newest first */
+    size_t kept_bytes; /* guarded by mutex */
+    atomic_int_least64_t memory, peak;
+};
+
+rks_status rks_blocks_create(rks_blocks **pool, rks_error *err)
+{
+    rks_blocks *made = rks_alloc(1, sizeof(*made), err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    atomic_init(&made->references, 1);
+    pthread_mutex_init(&made->mutex, NULL);
+    *pool = made;
+    return RKS_OK;
+}
+
+void rks_blocks_hold(rks_blocks *pool)
+{
+    atomic_fetch_add(&pool->references, 1);
+}
+
+void rks_blocks_release(rks_blocks *pool)
+{
+    if (pool == NULL || atomic_fetch_sub(&pool->references, 1) != 1)
+        return;
+    while (pool->kept != NULL) {
+        rks_block *next = pool->kept->next;
+        rks_free(pool->kept);
+        pool->kept = next;
+    }
+    pthread_mutex_destroy(&pool->mutex);
+    rks_free(pool);
+}
+
+void rks_blocks_count(rks_blocks *pool, int64_t bytes)
+{
+    int64_t now = atomic_fetch_add_explicit(&pool->memory, bytes, memory_order_relaxed) + bytes;
+    int64_t peak = atomic_load_explicit(&pool->peak, memory_order_relaxed);
+    while (now > peak && !atomic_compare_exchange_weak(&pool->peak, &peak, now))
+        ;
+}
+
+uint64_t rks_blocks_memory(const rks_blocks *pool)
+{
+    return (uint64_t)atomic_load(&pool->memory);
+}
+
+uint64_t rks_blocks_peak(const rks_blocks *pool)
+{
+    return (uint64_t)atomic_load(&pool->peak);
+}
+
+uint64_t rks_blocks_kept(rks_blocks *pool)
+{
+    pthread_mutex_lock(&pool->mutex);
+    uint64_t bytes = pool->kept_bytes;
+    pthread_mutex_unlock(&pool->mutex);
+    return bytes;
+}
+
+/* The bytes to allocate for `bytes` of use. */
+static size_t round_to_class(size_t bytes)
+{
+    if (bytes < KEPT_FROM || bytes > KEPT_BYTES)
+        return bytes;
+    size_t step = (size_t)1 << (63 - __builtin_clzll(bytes));
+    return (size_t)rks_round_up(bytes, step / CLASSES_A_DOUBLING);
+}
+
+/* The smallest kept block that holds `bytes` and not twice as many; NULL: there is none. Of equal
+ * ones the newest: it may still lie in a cache. */
+static rks_block *take_kept(rks_blocks *pool, size_t bytes)
+{
+    rks_block **best = NULL, *found = NULL;
+    pthread_mutex_lock(&pool->mutex);
+    for (rks_block **at = &pool->kept; *at != NULL; at = &(*at)->next)
+        if ((*at)->bytes >= bytes && (*at)->bytes / 2 < bytes &&
+            (best == NULL || (*at)->bytes < (*best)->bytes))
+            best = at;
+    if (best != NULL) {
+        found = *best;
+        *best = found->next;
+        pool->kept_bytes -= found->bytes;
+    }
+    pthread_mutex_unlock(&pool->mutex);
+    return found;
+}
+
+rks_block *rks_blocks_take(rks_blocks *pool, size_t size, rks_error *err)
+{
+    size_t bytes;
+    if (__builtin_add_overflow(size, sizeof(rks_block) + RKS_BLOCK_ALIGN, &bytes)) {
+        rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory: samples of %zu bytes", size);
+        return NULL;
+    }
+    bytes = round_to_class(bytes);
+    rks_block *block = bytes < KEPT_FROM ? NULL : take_kept(pool, bytes);
+    if (block == NULL) {
+        block = rks_alloc_raw(bytes, 1, err);
+        if (block == NULL)
+            return NULL;
+        block->bytes = bytes;
+        rks_blocks_count(pool, (int64_t)bytes);
+    }
+    block->next = NULL;
+    block->data = (uint8_t *)rks_round_up((uint64_t)(uintptr_t)(block + 1), RKS_BLOCK_ALIGN);
+    block->size = size;
+    return block;
+}
+
+/* Of a full store the oldest go, which lie at the end: sizes that are not asked for any more do not
+ * stay. They are few. */
+static rks_block *drop_oldest(rks_blocks *pool)
+{
+    size_t sum = 0;
+    rks_block **at = &pool->kept;
+    while (*at != NULL && (*at)->bytes <= KEPT_BYTES - sum) {
+        sum += (*at)->bytes;
+        at = &(*at)->next;
+    }
+    rks_block *dropped = *at;
+    *at = NULL;
+    pool->kept_bytes = sum;
+    return dropped;
+}
+
+static void free_list(rks_blocks *pool, rks_block *block)
+{
+    while (block != NULL) {
+        rks_block *next = block->next;
+        rks_blocks_count(pool, -(int64_t)block->bytes);
+        rks_free(block);
+        block = next;
+    }
+}
+
+void rks_blocks_give(rks_blocks *pool, rks_block *block)
+{
+    rks_block *dropped = block;
+    if (block == NULL)
+        return;
+    block->next = NULL;
+    if (block->bytes >= KEPT_FROM && block->bytes <= KEPT_BYTES) {
+        pthread_mutex_lock(&pool->mutex);
+        block->next = pool->kept;
+        pool->kept = block;
+        pool->kept_bytes += block->bytes;
+        dropped = pool->kept_bytes > KEPT_BYTES ? drop_oldest(pool) : NULL;
+        pthread_mutex_unlock(&pool->mutex);
+    }
+    free_list(pool, dropped);
+}

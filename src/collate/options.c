@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options.c: options against a schema, once; what comes out is read for each sample. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "collate/inside.h"
+
+void rks_collate_options_default(rks_collate_options *options)
+{
+    *options = (rks_collate_options){
+        .struct_size = sizeof(*options),
+        .layout = "pad",
+        .to_multiple = 1,
+    };
+}
+
+static rks_status parse_layout(const rks_collate_options *options, bool *pack, rks_error *err)
+{
+    const char *layout = options->layout == NULL ? "pad" : options->layout;
+    *pack = strcmp(layout, "pack") == 0;
+    if (!*pack && strcmp(layout, "pad") != 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "collate: layout \"%s\" is neither \"pad\" nor \"pack\"", layout);
+    if (options->to_multiple == 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: to_multiple is 0, from 1");
+    const char *wrong = *pack && options->left           ? "left needs"
+                        : *pack && options->mask != NULL ? "mask needs"
+                                                         : NULL;
+    if (wrong != NULL)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: %s the layout \"pad\"", wrong);
+    if (!*pack && options->positions != NULL)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: positions needs the layout \"pack\"");
+    return RKS_OK;
+}
+
+/* "int64" as a column of such scalars; *column is NULL where the text is no type of items. */
+static rks_status parse_type(const char *type, rks_schema **schema, const rks_column **column,
+                             rks_error *err)
+{
+    char text[32];
+    rks_error inner;
+    *column = NULL;
+    if ((size_t)snprintf(text, sizeof(text), "x:%s", type) >= sizeof(text))
+        return RKS_OK;
+    if (rks_schema_parse(text, schema, &inner) != RKS_OK) {
+        if (inner.status == RKS_ERR_MEMORY && err != NULL)
+            *err = inner;
+        return inner.status == RKS_ERR_MEMORY ? RKS_ERR_MEMORY : RKS_OK;
+    }
+    const rks_column *parsed = rks_schema_column(*schema, 0);
+    if (rks_schema_columns(*schema) == 1 && parsed->dim_count == 0 && !parsed->nullable)
+        *column = parsed;
+    return RKS_OK;
+}
+
+/* The type that was asked for. */
+static rks_status take_type(rks_collate_field *field, const rks_column *stored, const char *type,
+                            rks_kind *kind, rks_error *err)
+{
+    rks_schema *schema = NULL;
+    const rks_column *asked = NULL;
+    rks_status status = parse_type(type, &schema, &asked, err);
+    if (status == RKS_OK && asked == NULL)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                          "collate: column \"%s\": \"%s\" is no type of an array's items",
+                          stored->name, type);
+    if (status == RKS_OK) {
+        *kind = asked->kind;
+        field->to_size = asked->item_size;
+        snprintf(field->type, sizeof(field->type), "%.15s", asked->type);
+    }
+    rks_schema_free(schema);
+    return status;
+}
+
+/* An item's type, and how stored items become such. */
+static rks_status choose_type(rks_collate_field *field, const rks_column *column, const char *type,
+                              rks_kind *kind, rks_error *err)
+{
+    rks_kind from = rks_item_kind(column);
+    bool text = from != column->kind;
+    *kind = from;
+    field->from_size = field->to_size = column->item_size;
+    const char *stored = text ? "uint8" : column->type;
+    snprintf(field->type, sizeof(field->type), "%.*s", (int)strcspn(stored, "[?"), stored);
+    if (type != NULL) {
+        rks_status status = take_type(field, column, type, kind, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    field->convert = rks_item_convert(from, *kind, field->to_size);
+    if (field->convert == NULL)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "collate: column \"%s\": %s does not hold every value of %s", column->name,
+                        field->type, column->type);
+    return RKS_OK;
+}
+
+static rks_status choose_values(rks_collate_field *field, const rks_collate_column *asked,
+                                rks_kind kind, bool pack, rks_error *err)
+{
+    if (!rks_item_encode(kind, asked->pad, field->pad))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: column \"%s\": pad %g is no %s",
+                        asked->column, asked->pad, field->type);
+    field->mark_first = asked->mark_first;
+    if (!asked->mark_first)
+        return RKS_OK;
+    if (!pack || field->cut_dim == field->dim_count)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "collate: column \"%s\": mark_first needs the layout \"pack\" and a "
+                        "variable dimension",
+                        asked->column);
+    if (!rks_item_encode(kind, asked->first, field->first))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: column \"%s\": first %g is no %s",
+                        asked->column, asked->first, field->type);
+    return RKS_OK;
+}
+
+static rks_status check_name(const rks_collate *collate, const char *name, rks_error *err)
+{
+    if (name[0] == '\0')
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: an array's name is empty");
+    for (uint32_t i = 0; i < collate->count; i++)
+        if (strcmp(collate->fields[i].name, name) == 0)
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: two arrays are named \"%s\"", name);
+    return RKS_OK;
+}
+
+/* The next field, zeroed but for its name. */
+static rks_status add_field(rks_collate *collate, const char *name, rks_collate_field **field,
+                            rks_error *err)
+{
+    rks_status status = check_name(collate, name, err);
+    if (status != RKS_OK)
+        return status;
+    rks_collate_field *next = &collate->fields[collate->count];
+    next->name = rks_strdup(name, err);
+    if (next->name == NULL)
+        return RKS_ERR_MEMORY;
+    collate->count++;
+    *field = next;
+    return RKS_OK;
+}
+
+static rks_status add_column(rks_collate *collate, const rks_schema *schema, bool pack,
+                             const rks_collate_column *asked, rks_error *err)
+{
+    int number = asked->column == NULL ? -1 : rks_schema_find(schema, asked->column);
+    if (number < 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: there is no column \"%s\"",
+                        asked->column == NULL ? "" : asked->column);
+    const rks_column *column = rks_schema_column(schema, (uint32_t)number);
+    rks_collate_field *field = NULL;
+    rks_kind kind;
+    rks_status status =
+        add_field(collate, asked->name == NULL ? column->name : asked->name, &field, err);
+    if (status != RKS_OK)
+        return status;
+    field->column = (uint32_t)number;
+    field->dim_count = field->cut_dim = column->dim_count;
+    for (uint32_t d = column->dim_count; d-- > 0;) {
+        field->dims[d] = column->dims[d];
+        if (column->dims[d] == 0)
+            field->cut_dim = d;
+    }
+    field->pack = pack && column->variable_dims != 0;
+    if (field->pack && (field->cut_dim != 0 || column->variable_dims != 1))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "collate: column \"%s\" (%s) cannot be packed: only its first dimension "
+                        "may vary",
+                        column->name, column->type);
+    status = choose_type(field, column, asked->type, &kind, err);
+    return status == RKS_OK ? choose_values(field, asked, kind, pack, err) : status;
+}
+
+static rks_status add_columns(rks_collate *collate, const rks_schema *schema, bool pack,
+                              const rks_collate_options *options, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    if (options->columns == NULL) {
+        for (uint32_t i = 0; status == RKS_OK && i < collate->columns; i++) {
+            rks_collate_column all = {.column = rks_schema_name(schema, i)};
+            status = add_column(collate, schema, pack, &all, err);
+        }
+        return status;
+    }
+    if (options->column_count == 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: no columns");
+    for (size_t i = 0; status == RKS_OK && i < options->column_count; i++)
+        status = add_column(collate, schema, pack, &options->columns[i], err);
+    return status;
+}
+
+/* The array that tells where the first column with a variable dimension has items. */
+static rks_status add_helper(rks_collate *collate, bool pack, const char *name, rks_error *err)
+{
+    uint32_t follows = 0;
+    rks_collate_field *field = NULL;
+    if (name == NULL)
+        return RKS_OK;
+    while (follows < collate->count &&
+           collate->fields[follows].cut_dim == collate->fields[follows].dim_count)
+        follows++;
+    if (follows == collate->count)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "collate: %s \"%s\": no column has a variable dimension",
+                        pack ? "positions" : "mask", name);
+    rks_status status = add_field(collate, name, &field, err);
+    if (status != RKS_OK)
+        return status;
+    field->what = pack ? RKS_FIELD_POSITIONS : RKS_FIELD_MASK;
+    field->pack = pack;
+    field->follows = follows;
+    field->dim_count = 1;
+    field->to_size = sizeof(int64_t);
+    snprintf(field->type, sizeof(field->type), "int64");
+    return RKS_OK;
+}
+
+static rks_status make(rks_collate *made, const rks_schema *schema,
+                       const rks_collate_options *options, rks_error *err)
+{
+    bool pack = false;
+    rks_status status = parse_layout(options, &pack, err);
+    if (status != RKS_OK)
+        return status;
+    made->columns = rks_schema_columns(schema);
+    size_t most = options->columns == NULL ? made->columns : options->column_count;
+    if (most > RKS_COLUMNS_MAX)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: %zu columns, at most %d", most,
+                        RKS_COLUMNS_MAX);
+    made->fields = rks_alloc(most + 1, sizeof(*made->fields), err);
+    if (made->fields == NULL)
+        return RKS_ERR_MEMORY;
+    made->to_multiple = options->to_multiple;
+    made->max_length = options->max_length == 0 ? UINT32_MAX : options->max_length;
+    made->left = options->left;
+    status = add_columns(made, schema, pack, options, err);
+    if (status == RKS_OK)
+        status = add_helper(made, pack, pack ? options->positions : options->mask, err);
+    return status;
+}
+
+rks_status rks_collate_create(const rks_schema *schema, const rks_collate_options *options,
+                              rks_collate **collate, rks_error *err)
+{
+    rks_collate_options chosen;
+    rks_collate_options_default(&chosen);
+    if (options != NULL)
+        memcpy(&chosen, options,
+               options->struct_size < sizeof(chosen) ? options->struct_size : sizeof(chosen));
+    rks_collate *made = rks_alloc(1, sizeof(*made), err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    atomic_init(&made->references, 1);
+    rks_status status = make(made, schema, &chosen, err);
+    if (status != RKS_OK) {
+        rks_collate_release(made);
+        return status;
+    }
+    *collate = made;
+    return RKS_OK;
+}
+
+void rks_collate_hold(rks_collate *collate)
+{
+    atomic_fetch_add(&collate->references, 1);
+}
+
+void rks_collate_release(rks_collate *collate)
+{
+    if (collate == NULL || atomic_fetch_sub(&collate->references, 1) != 1)
+        return;
+    for (uint32_t i = 0; i < collate->count; i++)
+        rks_free(collate->fields[i].name);
+    rks_free(collate->fields);
+    rks_free(collate);
+}

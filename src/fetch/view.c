@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * view.c: one sample without a copy. */
+#include <inttypes.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "fetch/fetcher.h"
+
+struct rks_view {
+    rks_fetcher *fetcher; /* holds a reference, and so the map */
+    rks_batch *batch;     /* of this one sample; NULL: it lies in the map */
+    uint32_t columns;
+    rks_value values[];
+};
+
+static rks_status find_in_map(const rks_fetcher *fetcher, const rks_wanted *wanted,
+                              rks_record_view *record, rks_error *err)
+{
+    const rks_shard *shard = fetcher->shards[wanted->shard];
+    rks_error inner;
+    if (rks_shard_locate_many(shard, &wanted->row, 1, record, &inner) != RKS_OK)
+        return rks_fetcher_blame(fetcher, wanted, &inner, err);
+    rks_status status =
+        fetcher->options.check ? rks_fetcher_check(fetcher, wanted, record, err) : RKS_OK;
+    if (!rks_shard_faulted(shard, record->record, record->record_size))
+        return status;
+    rks_shard_read_failed(shard, wanted->row, record, &inner);
+    return rks_fetcher_blame(fetcher, wanted, &inner, err);
+}
+
+static rks_status decode(const rks_fetcher *fetcher, const rks_wanted *wanted,
+                         const rks_record_view *record, rks_value *values, rks_error *err)
+{
+    rks_error inner;
+    if (rks_record_decode(fetcher->options.schema, record->payload, record->payload_size, values,
+                          &inner) == RKS_OK)
+        return RKS_OK;
+    return rks_fetcher_blame(fetcher, wanted, &inner, err);
+}
+
+static rks_status fill_view(rks_view *view, const rks_wanted *wanted, rks_error *err)
+{
+    rks_fetcher *fetcher = view->fetcher;
+    rks_record_view record;
+    uint64_t begin = rks_now_ns();
+    bool mapped =
+        wanted->shard < fetcher->options.shard_count && fetcher->shards[wanted->shard] != NULL;
+    rks_status status = mapped ? find_in_map(fetcher, wanted, &record, err)
+                               : rks_fetcher_fetch(fetcher, wanted, 1, &view->batch, err);
+    if (status != RKS_OK)
+        return status;
+    if (mapped)
+        rks_fetcher_count_delivered(fetcher, 1, rks_plain_bytes(&fetcher->plain, &record), 0,
+                                    begin);
+    else
+        record = view->batch->views[0];
+    return decode(fetcher, wanted, &record, view->values, err);
+}
+
+rks_status rks_fetcher_view(rks_fetcher *fetcher, const rks_wanted *wanted, rks_view **view,
+                            rks_error *err)
+{
+    uint32_t columns = rks_schema_columns(fetcher->options.schema);
+    rks_view *made = rks_alloc(1, sizeof(*made) + columns * sizeof(rks_value), err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    made->fetcher = fetcher;
+    made->columns = columns;
+    atomic_fetch_add(&fetcher->references, 1);
+    rks_status status = fill_view(made, wanted, err);
+    if (status != RKS_OK) {
+        rks_view_free(made);
+        return status;
+    }
+    *view = made;
+    return RKS_OK;
+}
+
+rks_status rks_view_value(const rks_view *view, uint32_t column, rks_value *value, rks_error *err)
+{
+    if (column >= view->columns)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "column %" PRIu32 ": a sample has %" PRIu32,
+                        column, view->columns);
+    *value = view->values[column];
+    return RKS_OK;
+}
+
+void rks_view_free(rks_view *view)
+{
+    if (view == NULL)
+        return;
+    rks_fetcher *fetcher = view->fetcher;
+    rks_batch_free(view->batch);
+    rks_free(view);
+    rks_fetcher_release(fetcher);
+}

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_store_collate.c: arrays from a store, on one rank and from others; views; what outlives a
+ * store. */
+#include "world.h"
+
+#include <pthread.h>
+
+#include "store/store.h"
+
+static char directory[64], derived[64];
+
+typedef struct job {
+    const char *directory;
+    bool no_share;
+    const rks_collate_options *collate;
+    int (*body)(const struct job *j, rks_store *store, uint32_t rank);
+    /* of rank 0 when its store is closed */
+    rks_batch *batch;
+    rks_view *views[2];
+    rks_arrays *arrays;
+} job;
+
+/* `id` and `text` padded and named anew, `vec` as it is. */
+static const rks_collate_column PADDED[] = {
+    {.column = "id", .name = "number"},
+    {.column = "text", .name = "bytes", .type = "int32", .pad = -1},
+    {.column = "vec", .type = "float64"},
+};
+
+static rks_collate_options padded(void)
+{
+    rks_collate_options options;
+    rks_collate_options_default(&options);
+    options.columns = PADDED;
+    options.column_count = 3;
+    options.to_multiple = 8;
+    options.mask = "mask";
+    return options;
+}
+
+static rks_collate_options packed(void)
+{
+    rks_collate_options options;
+    rks_collate_options_default(&options);
+    options.layout = "pack";
+    options.positions = "positions";
+    return options;
+}
+
+static int job_rank(const rks_bootstrap *bootstrap, void *user)
+{
+    job *j = user;
+    uint32_t rank = bootstrap->rank;
+    int failures = 0;
+    rks_error err = {0};
+    rks_group *group = NULL;
+    rks_store *store = NULL;
+    rks_store_options options;
+    rks_store_options_default(&options);
+    options.no_share = j->no_share;
+    EXPECT_OK(world_group(bootstrap, false, &group, &err), &err);
+    EXPECT_OK(rks_store_open(group, j->directory, &options, &store, &err), &err);
+    if (store != NULL)
+        failures += j->body(j, store, rank);
+    rks_store_close(store, 0);
+    rks_group_close(group);
+    return failures;
+}
+
+/* ---- what arrays hold ------------------------------------------------------------------------ */
+
+static bool padded_is(const rks_arrays *arrays, size_t i, uint64_t number)
+{
+    world_sample sample;
+    world_make(number, &sample);
+    const rks_array *ids = rks_arrays_get(arrays, 0), *text = rks_arrays_get(arrays, 1);
+    const rks_array *vec = rks_arrays_get(arrays, 2), *mask = rks_arrays_get(arrays, 3);
+    const int32_t *bytes = (const int32_t *)text->data + i * text->dims[1];
+    const double *floats = (const double *)vec->data + i * vec->dims[1];
+    const int64_t *ones = (const int64_t *)mask->data + i * mask->dims[1];
+    uint32_t size = world_text_size(number);
+    bool good = rks_arrays_ids(arrays)[i] == number && rks_arrays_lengths(arrays)[i] == size &&
+                ((const int64_t *)ids->data)[i] == (int64_t)number && text->dims[1] % 8 == 0 &&
+                mask->dims[1] == text->dims[1] && text->dims[1] >= size;
+    for (uint64_t k = 0; good && k < text->dims[1]; k++)
+        good = bytes[k] == (k < size ? sample.text[k] : -1) && ones[k] == (k < size);
+    for (uint64_t k = 0; good && k < vec->dims[1]; k++)
+        good = floats[k] == (k < number % 6 ? (double)sample.vec[k] : 0);
+    return good;
+}
+
+static bool packed_is(const rks_arrays *arrays, size_t i, uint64_t number)
+{
+    world_sample sample;
+    world_make(number, &sample);
+    const rks_array *text = rks_arrays_get(arrays, 1), *vec = rks_arrays_get(arrays, 2);
+    const rks_array *positions = rks_arrays_get(arrays, 3);
+    int64_t from = text->offsets[i], size = text->offsets[i + 1] - from;
+    int64_t first = vec->offsets[i], floats = vec->offsets[i + 1] - first;
+    bool good = rks_arrays_ids(arrays)[i] == number && size == world_text_size(number) &&
+                floats == (int64_t)(number % 6) &&
+                memcmp((const char *)text->data + from, sample.text, (size_t)size) == 0 &&
+                memcmp((const float *)vec->data + first, sample.vec, 4 * (size_t)floats) == 0;
+    for (int64_t k = 0; good && k < size; k++)
+        good = ((const int64_t *)positions->data)[from + k] == k;
+    return good;
+}
+
+/* ---- whole calls and epochs --------------------------------------------------------------------
+ */
+
+static int collate_by_ids(const job *j, rks_store *store, uint32_t rank)
+{
+    int failures = 0;
+    rks_error err = {0};
+    uint64_t ids[SAMPLES + 2];
+    rks_arrays *arrays = NULL, *same = NULL;
+    rks_batch *batch = NULL;
+    for (uint64_t i = 0; i < SAMPLES + 2; i++)
+        ids[i] = i * 101 % SAMPLES; /* some twice */
+    EXPECT_OK(rks_store_collate(store, ids, SAMPLES + 2, j->collate, &arrays, &err), &err);
+    EXPECT_OK(rks_store_fetch(store, ids, SAMPLES + 2, &batch, &err), &err);
+    EXPECT_OK(rks_batch_collate(batch, j->collate, &same, &err), &err);
+    bool pack = strcmp(j->collate->layout, "pack") == 0;
+    for (size_t i = 0; arrays != NULL && same != NULL && i < SAMPLES + 2; i++) {
+        EXPECT(pack ? packed_is(arrays, i, ids[i]) : padded_is(arrays, i, ids[i]));
+        EXPECT(pack ? packed_is(same, i, ids[i]) : padded_is(same, i, ids[i]));
+        EXPECT(world_is(batch, i, ids[i])); /* which stays as it is */
+    }
+    rks_arrays_free(arrays);
+    rks_arrays_free(same);
+    rks_batch_free(batch);
+    EXPECT_OK(rks_store_collate(store, NULL, 0, j->collate, &arrays, &err), &err);
+    EXPECT(rks_arrays_samples(arrays) == 0 && rks_arrays_get(arrays, 0)->size == 0);
+    rks_arrays_free(arrays);
+    ids[1] = SAMPLES;
+    EXPECT(rks_store_collate(store, ids, 2, j->collate, &arrays, &err) == RKS_ERR_ARGUMENT);
+    EXPECT_TEXT(err, "out of range");
+    return failures;
+}
+
+static int equal_arrays(const rks_arrays *a, const rks_arrays *b, uint32_t rank)
+{
+    int failures = 0;
+    EXPECT(rks_arrays_samples(a) == rks_arrays_samples(b));
+    EXPECT(rks_arrays_count(a) == rks_arrays_count(b));
+    for (size_t i = 0; i < rks_arrays_count(a); i++) {
+        const rks_array *one = rks_arrays_get(a, i), *other = rks_arrays_get(b, i);
+        EXPECT(one->size == other->size && memcmp(one->data, other->data, one->size) == 0);
+        EXPECT(memcmp(one->dims, other->dims, sizeof(one->dims)) == 0);
+    }
+    EXPECT(memcmp(rks_arrays_ids(a), rks_arrays_ids(b), 8 * rks_arrays_samples(a)) == 0);
+    EXPECT(memcmp(rks_arrays_lengths(a), rks_arrays_lengths(b), 4 * rks_arrays_samples(a)) == 0);
+    return failures;
+}
+
+static int compare_epochs(const job *j, rks_store *store, uint32_t rank)
+{
+    int failures = 0;
+    rks_error err = {0};
+    rks_plan *plan = NULL;
+    rks_epoch *plain = NULL, *collated = NULL;
+    rks_plan_options plan_options;
+    rks_epoch_options options;
+    rks_plan_options_default(&plan_options);
+    rks_epoch_options_default(&options);
+    plan_options.batch_size = 5;
+    options.prefetch_batches = 3;
+    EXPECT_OK(rks_plan_open(store, &plan_options, &plan, &err), &err);
+    EXPECT_OK(rks_epoch_open(store, plan, &options, &plain, &err), &err);
+    options.collate = j->collate;
+    EXPECT_OK(rks_epoch_open(store, plan, &options, &collated, &err), &err);
+    rks_batch *batch = NULL;
+    rks_arrays *arrays = NULL, *expected = NULL;
+    EXPECT(rks_epoch_next(collated, &batch, NULL, &err) == RKS_ERR_STATE);
+    EXPECT(rks_epoch_next_arrays(plain, &arrays, NULL, &err) == RKS_ERR_STATE);
+    for (uint64_t steps = 0;; steps++) {
+        uint64_t step = 0, other = 0;
+        EXPECT_OK(rks_epoch_next(plain, &batch, &step, &err), &err);
+        EXPECT_OK(rks_epoch_next_arrays(collated, &arrays, &other, &err), &err);
+        EXPECT((batch == NULL) == (arrays == NULL));
+        if (batch == NULL || arrays == NULL)
+            break;
+        EXPECT(step == steps && other == steps);
+        EXPECT_OK(rks_batch_collate(batch, j->collate, &expected, &err), &err);
+        if (expected != NULL)
+            failures += equal_arrays(arrays, expected, rank);
+        rks_arrays_free(expected);
+        rks_arrays_free(arrays);
+        rks_batch_free(batch);
+    }
+    rks_epoch_close(plain);
+    rks_epoch_close(collated);
+    rks_plan_free(plan);
+    return failures;
+}
+
+static void run_all(int (*body)(const job *j, rks_store *store, uint32_t rank))
+{
+    const rks_collate_options options[] = {padded(), packed()};
+    for (uint32_t i = 0; i < 12; i++) {
+        job j = {.directory = i % 2 == 0 ? directory : derived,
+                 .no_share = i / 4 == 2,
+                 .collate = &options[i / 2 % 2],
+                 .body = body};
+        world_run(i / 4 == 0 ? 1 : 2, job_rank, &j);
+    }
+}
+
+static void samples_by_id_become_arrays(void **state)
+{
+    (void)state;
+    run_all(collate_by_ids);
+}
+
+static void epochs_with_collate_equal_those_without(void **state)
+{
+    (void)state;
+    run_all(compare_epochs);
+}
+
+static int refuse_options(const job *j, rks_store *store, uint32_t rank)
+{
+    int failures = 0;
+    rks_error err = {0};
+    rks_plan *plan = NULL;
+    rks_epoch *epoch = NULL;
+    rks_arrays *arrays = NULL;
+    rks_batch *batch = NULL;
+    rks_collate_column column = {.column = "text", .type = "int8"};
+    rks_collate_options collate = *j->collate;
+    rks_epoch_options options;
+    uint64_t id = 0;
+    collate.columns = &column;
+    collate.column_count = 1;
+    rks_epoch_options_default(&options);
+    options.collate = &collate;
+    EXPECT_OK(rks_plan_open(store, NULL, &plan, &err), &err);
+    EXPECT(rks_epoch_open(store, plan, &options, &epoch, &err) == RKS_ERR_ARGUMENT);
+    EXPECT_TEXT(err, "\"text\"");
+    EXPECT(rks_store_collate(store, &id, 1, &collate, &arrays, &err) == RKS_ERR_ARGUMENT);
+    EXPECT_OK(rks_store_fetch(store, &id, 1, &batch, &err), &err);
+    EXPECT(rks_batch_collate(batch, &collate, &arrays, &err) == RKS_ERR_ARGUMENT);
+    rks_batch_free(batch);
+    rks_plan_free(plan);
+    return failures;
+}
+
+static void wrong_options_are_refused_by_every_call(void **state)
+{
+    (void)state;
+    const rks_collate_options options = padded();
+    job j = {.directory = directory, .collate = &options, .body = refuse_options};
+    world_run(1, job_rank, &j);
+}
+
+/* ---- views -------------------------------------------------------------------------------------
+ */
+
+static bool view_is(const rks_view *view, uint64_t number)
+{
+    world_sample sample;
+    world_make(number, &sample);
+    for (uint32_t column = 0; column < 3; column++) {
+        rks_value value;
+        if (rks_view_value(view, column, &value, NULL) != RKS_OK ||
+            value.size != sample.values[column].size ||
+            (value.size > 0 && memcmp(value.data, sample.values[column].data, value.size) != 0))
+            return false;
+    }
+    return true;
+}
+
+static int view_all(const job *j, rks_store *store, uint32_t rank)
+{
+    int failures = 0;
+    rks_error err = {0};
+    rks_view *view = NULL;
+    rks_value value;
+    (void)j;
+    for (uint64_t id = 0; id < SAMPLES; id++) {
+        EXPECT_OK(rks_store_view(store, id, &view, &err), &err);
+        EXPECT(view != NULL && view_is(view, id));
+        rks_view_free(view);
+        view = NULL;
+    }
+    EXPECT(rks_store_view(store, SAMPLES, &view, &err) == RKS_ERR_ARGUMENT);
+    EXPECT_OK(rks_store_view(store, 0, &view, &err), &err);
+    EXPECT(rks_view_value(view, 3, &value, &err) == RKS_ERR_ARGUMENT);
+    rks_view_free(view);
+    rks_view_free(NULL);
+    rks_store_stats stats = {.struct_size = sizeof(stats)};
+    rks_store_stats_get(store, &stats);
+    EXPECT(stats.samples == SAMPLES + 1);
+    EXPECT(j->no_share ? stats.remote_bytes > 0 : stats.remote_bytes == 0);
+    return failures;
+}
+
+static void views_show_every_sample(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        job j = {.directory = i % 2 == 0 ? directory : derived,
+                 .no_share = i / 2 == 1,
+                 .body = view_all};
+        world_run(2, job_rank, &j);
+    }
+}
+
+/* ---- what outlives its store
+ * --------------------------------------------------------------------- */
+
+static int keep_things(const job *given, rks_store *store, uint32_t rank)
+{
+    job *j = (job *)(uintptr_t)given;
+    int failures = 0;
+    rks_error err = {0};
+    const uint64_t ids[] = {7, SAMPLES - 1, 43};
+    if (rank != 0)
+        return 0;
+    EXPECT_OK(rks_store_fetch(store, ids, 3, &j->batch, &err), &err);
+    EXPECT_OK(rks_store_view(store, ids[0], &j->views[0], &err), &err);
+    EXPECT_OK(rks_store_view(store, ids[1], &j->views[1], &err), &err);
+    EXPECT_OK(rks_store_collate(store, ids, 3, j->collate, &j->arrays, &err), &err);
+    return failures;
+}
+
+/* world_run, where memory may stay in use. */
+static void run_and_keep(job *j)
+{
+    rks_error err = {0};
+    int code = -1;
+    alarm(100);
+    assert_ok(rks_launch_threads(2, job_rank, j, &code, &err), &err);
+    assert_int_equal(code, 0);
+    assert_true(rks_memory_in_use() > 0);
+    alarm(0);
+}
+
+static void batches_views_and_arrays_outlive_their_store(void **state)
+{
+    (void)state;
+    const uint64_t ids[] = {7, SAMPLES - 1, 43};
+    const rks_collate_options options = padded();
+    for (uint32_t i = 0; i < 4; i++) {
+        rks_error err = {0};
+        rks_arrays *again = NULL;
+        job j = {.directory = i % 2 == 0 ? directory : derived,
+                 .no_share = i / 2 == 1,
+                 .collate = &options,
+                 .body = keep_things};
+        run_and_keep(&j);
+        assert_ok(rks_batch_collate(j.batch, &options, &again, &err), &err);
+        uint64_t sum[2] = {0, 0};
+        rks_batch_digest(j.batch, sum);
+        for (size_t k = 0; k < 3; k++) {
+            size_t size = 0;
+            const void *key = rks_batch_key(j.batch, k, &size);
+            assert_true(world_is(j.batch, k, ids[k]));
+            assert_true(padded_is(j.arrays, k, ids[k]));
+            assert_true(padded_is(again, k, ids[k]));
+            assert_non_null(key);
+            assert_true(size > 6 && memcmp(key, i % 2 == 0 ? "key " : "part ", 4) == 0);
+        }
+        rks_batch_free(j.batch);
+        assert_true(view_is(j.views[0], ids[0]));
+        rks_view_free(j.views[0]);
+        assert_true(view_is(j.views[1], ids[1]));
+        rks_view_free(j.views[1]);
+        assert_true(padded_is(j.arrays, 2, ids[2]));
+        memset(rks_arrays_get(again, 1)->data, 0, rks_arrays_get(again, 1)->size); /* writable */
+        rks_arrays_free(again);
+        rks_arrays_free(j.arrays);
+        assert_int_equal(rks_memory_in_use(), 0);
+    }
+}
+
+/* ---- failing allocations
+ * --------------------------------------------------------------------------- */
+
+static int fail_allocations(const job *j, rks_store *store, uint32_t rank)
+{
+    int failures = 0;
+    rks_error err = {0};
+    const uint64_t ids[] = {7, SAMPLES - 1, 43};
+    for (int what = 0; what < 2; what++) {
+        rks_status status = RKS_ERR_MEMORY;
+        long n = 0;
+        while (status != RKS_OK) {
+            rks_arrays *arrays = NULL;
+            rks_view *view = NULL;
+            long before = rks_memory_in_use();
+            rks_memory_fail_at(++n);
+            status = what == 0 ? rks_store_collate(store, ids, 3, j->collate, &arrays, &err)
+                               : rks_store_view(store, ids[1], &view, &err);
+            rks_memory_fail_at(0);
+            EXPECT(status == RKS_OK || status == RKS_ERR_MEMORY);
+            rks_arrays_free(arrays);
+            rks_view_free(view);
+            EXPECT(rks_memory_in_use() == before);
+        }
+        EXPECT(n > (what == 0 ? 6 : 1));
+    }
+    return failures;
+}
+
+static void survives_each_failing_allocation(void **state)
+{
+    (void)state;
+    const rks_collate_options options = padded();
+    job j = {.directory = directory, .collate = &options, .body = fail_allocations};
+    world_run(1, job_rank, &j);
+}
+
+/* ---- main
+ * ------------------------------------------------------------------------------------------ */
+
+static int prepare(void **state)
+{
+    (void)state;
+    world_directory(directory);
+    world_directory(derived);
+    world_dataset(directory, 2, false);
+    world_job build = {.directory = derived};
+    world_build_options(&build.options);
+    build.options.own_keys = false;
+    world_run(2, world_build_rank, &build);
+    return 0;
+}
+
+static int finish(void **state)
+{
+    (void)state;
+    world_remove(directory);
+    world_remove(derived);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(samples_by_id_become_arrays),
+        cmocka_unit_test(epochs_with_collate_equal_those_without),
+        cmocka_unit_test(wrong_options_are_refused_by_every_call),
+        cmocka_unit_test(views_show_every_sample),
+        cmocka_unit_test(batches_views_and_arrays_outlive_their_store),
+        cmocka_unit_test(survives_each_failing_allocation),
+    };
+    return cmocka_run_group_tests_name("store_collate", tests, prepare, finish);
+}
