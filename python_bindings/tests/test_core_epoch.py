@@ -186,11 +186,12 @@ def interrupted(group: _core.Group, source: str) -> None:
     out = source + "/stopped"
     build(group, source, out)
     store = _core.Store(group, out, no_share=True)
-    plan = _core.Plan(store, batch_size=100, strategy="sequential")
+    plan = _core.Plan(store, batch_size=50, strategy="random")
     pids = [int.from_bytes(one, "little") for one in group.allgather("pids", os.getpid().to_bytes(8, "little"))]
     if group.rank == 1:
         theirs = [i for i in range(COUNT) if store.owner(i) == 0]
         assert len(theirs) > 10
+        assert all(set(theirs) & set(plan.batch(0, step, 1)) for step in range(plan.steps()))
         epoch = _core.Epoch(store, plan)
         os.kill(pids[0], signal.SIGSTOP)
         try:
@@ -208,7 +209,7 @@ def interrupted(group: _core.Group, source: str) -> None:
 
 
 def interrupt(call: Callable[[], object]) -> str:
-    """How it ends when a SIGINT comes after 0.3 s; it must end long before the group's patience does."""
+    """How it ends when a SIGINT comes after 0.3 s; it must end long before the silence of a rank counts (15 s)."""
     sent: list[float] = []
 
     def send() -> None:
@@ -221,7 +222,7 @@ def interrupt(call: Callable[[], object]) -> str:
         call()
     except BaseException as error:
         took = time.monotonic() - sent[0] if sent else -1
-        assert 0 <= took < 1, took
+        assert 0 <= took < 5, took
         return type(error).__name__
     return "no exception"
 
