@@ -102,9 +102,6 @@ PyObject *core_value_copy(const core_column *column, const rks_value *value);
 /* A list of them, one a column. */
 PyObject *core_values_copy(const core_values *values, const rks_value *list);
 
-typedef struct rks_collate_options rks_collate_options;
-typedef struct rks_arrays rks_arrays;
-
 /* ---- group.c, store.c, samples.c, plan.c: handles of their objects ---- */
 /* NULL with an exception where the object is of another type or closed. */
 rks_group *core_group(PyObject *group);

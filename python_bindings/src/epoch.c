@@ -12,6 +12,7 @@ typedef struct epoch {
     core_epoch entry; /* with the handle */
     PyThread_type_lock lock;
     pid_t pid;
+    bool arrays;
 } epoch;
 
 static PyTypeObject *epoch_type;
@@ -44,26 +45,30 @@ static int open_epoch(epoch *self, const rks_epoch_options *options)
 
 static PyObject *epoch_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"store",          "plan", "epoch", "first_step", "prefetch_batches",
-                            "prefetch_bytes", NULL};
-    PyObject *store, *plan, *number = NULL, *first = NULL, *batches = NULL, *bytes = NULL;
+    static char *names[] = {"store",          "plan",    "epoch", "first_step", "prefetch_batches",
+                            "prefetch_bytes", "collate", NULL};
+    PyObject *store, *plan, *number = NULL, *first = NULL, *batches = NULL, *bytes = NULL,
+                            *collate = Py_None;
     rks_epoch_options options;
     rks_epoch_options_default(&options);
     uint64_t ahead = options.prefetch_batches;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$OOOO:Epoch", names, &store, &plan,
-                                     &number, &first, &batches, &bytes) ||
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$OOOOO:Epoch", names, &store, &plan,
+                                     &number, &first, &batches, &bytes, &collate) ||
         !core_number(number, "epoch", 0, UINT64_MAX, &options.epoch) ||
         !core_number(first, "first_step", 0, UINT64_MAX, &options.first_step) ||
         !core_number(batches, "prefetch_batches", 1, UINT32_MAX, &ahead) ||
         !core_number(bytes, "prefetch_bytes", 1, UINT64_MAX, &options.prefetch_bytes))
         return NULL;
     options.prefetch_batches = (uint32_t)ahead;
+    if (collate != Py_None && (options.collate = core_collate(collate)) == NULL)
+        return NULL;
     epoch *self = (epoch *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
         return NULL;
     self->store = Py_NewRef(store);
     self->plan = Py_NewRef(plan);
     self->pid = getpid();
+    self->arrays = collate != Py_None;
     self->lock = PyThread_allocate_lock();
     if (self->lock == NULL)
         PyErr_NoMemory();
@@ -109,6 +114,7 @@ static PyObject *epoch_close(PyObject *object, PyObject *unused)
 
 typedef struct next {
     rks_batch *batch;
+    rks_arrays *arrays;
     uint64_t step;
 } next;
 
@@ -123,7 +129,10 @@ static int ask(epoch *self, next *n)
         return -1;
     }
     Py_BEGIN_ALLOW_THREADS
-    status = rks_epoch_next(handle, &n->batch, &n->step, &err);
+    if (self->arrays)
+        status = rks_epoch_next_arrays(handle, &n->arrays, &n->step, &err);
+    else
+        status = rks_epoch_next(handle, &n->batch, &n->step, &err);
     Py_END_ALLOW_THREADS
     if (status != RKS_OK)
         core_raise(&err);
@@ -152,9 +161,10 @@ static PyObject *epoch_next(PyObject *object)
 {
     epoch *self = (epoch *)object;
     next n = {0};
-    if (take(self, &n) < 0 || n.batch == NULL)
+    if (take(self, &n) < 0 || (n.batch == NULL && n.arrays == NULL))
         return NULL; /* without an exception: the end */
-    PyObject *made = core_samples_new(self->store, n.batch);
+    PyObject *made =
+        self->arrays ? core_arrays_new(n.arrays) : core_samples_new(self->store, n.batch);
     return made == NULL ? NULL : Py_BuildValue("(KN)", (unsigned long long)n.step, made);
 }
 
@@ -165,7 +175,7 @@ static PyMethodDef epoch_methods[] = {
 
 static PyType_Slot epoch_slots[] = {
     {Py_tp_doc, (void *)"This rank's batches of an epoch in step order, fetched ahead: (step, "
-                        "Samples)."},
+                        "Samples or Arrays)."},
     {Py_tp_new, epoch_new},
     {Py_tp_dealloc, epoch_dealloc},
     {Py_tp_methods, epoch_methods},

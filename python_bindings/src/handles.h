@@ -5,7 +5,7 @@
  *   Epoch ──► Plan ──► index ◄── Buffer of lengths or a column
  *     └─────► Store ───┘
  *               ▲
- *   Samples ────┘
+ *   Samples ────┘          view ◄── Buffer of a value        Arrays ◄── Buffer of an array
  *
  * Process  A handle belongs to the process that opened it. In a fork of that, using it is
  *          StateError, and closing or freeing it leaves the C object as it is: its threads and
@@ -35,18 +35,24 @@ int core_samples(PyObject *samples, uint64_t count, uint64_t **ids, size_t *size
 
 /* ---- view.c ---- */
 int core_add_view(PyObject *module);
-/* An object that owns the index and gives it back; on failure, too. */
+/* An object that owns the index (or view) and gives it back; on failure, too. */
 PyObject *core_index_new(rks_index *index);
+PyObject *core_view_new(rks_view *view);
 /* Dimensions of a column's values: 0 for scalars, str, bytes and json. */
 uint8_t core_dim_count(const char *type);
 /* (Buffer over the value, dims), or None where it is missing. */
 PyObject *core_value(PyObject *owner, uint8_t dim_count, const rks_value *value, bool writable);
+/* A list of these for all columns of a view. `dim_counts`: one a column. */
+PyObject *core_view_values(PyObject *view, const uint8_t *dim_counts, uint32_t columns);
 
 /* ---- store.c ---- */
 bool core_is_store(PyObject *object);
 /* The handle, which stays open until core_store_leave; NULL with an exception. */
 rks_store *core_store_enter(PyObject *store);
 void core_store_leave(PyObject *store);
+/* The same for what is possible without the store, too: waits while it is being closed. 1: entered,
+ * 0: closed, -1 with an exception. */
+int core_store_try_enter(PyObject *store);
 /* Of a Store, also one that is closed: what keeps its index (borrowed), and its columns. */
 PyObject *core_store_index(PyObject *store);
 uint32_t core_store_columns(PyObject *store);

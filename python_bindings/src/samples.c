@@ -89,12 +89,23 @@ static PyObject *samples_key(PyObject *object, PyObject *at)
 {
     samples *self = (samples *)object;
     Py_ssize_t i = position(self, at);
-    if (i < 0 || enter(self) < 0)
+    if (i < 0 || core_check_process(self->pid, "samples") < 0)
         return NULL;
+    int entered =
+        core_store_try_enter(self->store); /* keys may be derived of what is the store's */
+    if (entered < 0)
+        return NULL;
+    if (core_lock(self->lock) < 0) {
+        if (entered)
+            core_store_leave(self->store);
+        return NULL;
+    }
     size_t size = 0;
     const char *key = rks_batch_key(self->batch, (size_t)i, &size);
     PyObject *bytes = key == NULL ? NULL : PyBytes_FromStringAndSize(key, (Py_ssize_t)size);
     PyThread_release_lock(self->lock);
+    if (entered)
+        core_store_leave(self->store);
     if (key == NULL)
         return core_raise_text(RKS_ERR_STATE,
                                "samples: the keys are derived, and their store has been closed");
@@ -192,6 +203,22 @@ static PyObject *samples_digest(PyObject *object, PyObject *unused)
     return join(sum);
 }
 
+static PyObject *samples_collate(PyObject *object, PyObject *collate)
+{
+    samples *self = (samples *)object;
+    rks_error err = {0};
+    rks_status status;
+    rks_arrays *arrays = NULL;
+    const rks_collate_options *options = core_collate(collate);
+    if (options == NULL || enter(self) < 0)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_batch_collate(self->batch, options, &arrays, &err);
+    Py_END_ALLOW_THREADS
+    PyThread_release_lock(self->lock);
+    return status == RKS_OK ? core_arrays_new(arrays) : core_raise(&err);
+}
+
 static PyMethodDef samples_methods[] = {
     {"id", samples_id, METH_O, "id(i) -> the sample's number in the dataset"},
     {"length", samples_sample_length, METH_O, "length(i) -> its length"},
@@ -200,6 +227,7 @@ static PyMethodDef samples_methods[] = {
      "value(i, column) -> (Buffer, dims), or None where it is missing"},
     {"values", samples_values, METH_O, "values(i) -> value(i, column) of all columns"},
     {"digest", samples_digest, METH_NOARGS, "The sum of the samples' digests modulo 2**128"},
+    {"collate", samples_collate, METH_O, "collate(Collate) -> Arrays"},
     {0},
 };
 

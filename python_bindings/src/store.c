@@ -49,6 +49,34 @@ rks_store *core_store_enter(PyObject *object)
     return self->handle;
 }
 
+static void sleep_a_little(void)
+{
+    const struct timespec little = {0, 1000000};
+    Py_BEGIN_ALLOW_THREADS
+    nanosleep(&little, NULL);
+    Py_END_ALLOW_THREADS
+}
+
+/* -1 with an exception of a signal handler. */
+static int wait_for_close(const store *self)
+{
+    while (self->closing) {
+        sleep_a_little();
+        if (PyErr_CheckSignals() < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int core_store_try_enter(PyObject *object)
+{
+    store *self = (store *)object;
+    if (wait_for_close(self) < 0)
+        return -1;
+    self->users += self->handle != NULL;
+    return self->handle != NULL;
+}
+
 void core_store_leave(PyObject *object)
 {
     ((store *)object)->users--;
@@ -108,14 +136,6 @@ void core_store_close_epoch(PyObject *object, core_epoch *epoch)
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-static void sleep_a_little(void)
-{
-    const struct timespec little = {0, 1000000};
-    Py_BEGIN_ALLOW_THREADS
-    nanosleep(&little, NULL);
-    Py_END_ALLOW_THREADS
-}
-
 /* -1 with an exception of a signal handler: then the store stays open. */
 static int wait_for_users(store *self)
 {
@@ -129,11 +149,8 @@ static int wait_for_users(store *self)
 
 static int close_store(store *self, uint32_t timeout_ms)
 {
-    while (self->closing) { /* by another thread */
-        sleep_a_little();
-        if (PyErr_CheckSignals() < 0)
-            return -1;
-    }
+    if (wait_for_close(self) < 0) /* by another thread */
+        return -1;
     if (self->handle == NULL)
         return 0;
     self->closing = true;
@@ -424,6 +441,57 @@ static PyObject *store_fetch(PyObject *object, PyObject *samples)
     return status == RKS_OK ? core_samples_new(object, batch) : core_raise(&err);
 }
 
+static PyObject *store_collate(PyObject *object, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"samples", "collate", NULL};
+    store *self = (store *)object;
+    PyObject *samples, *collate;
+    uint64_t *ids = NULL;
+    size_t count = 0;
+    rks_arrays *arrays = NULL;
+    rks_error err = {0};
+    rks_status status;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO:collate", names, &samples, &collate))
+        return NULL;
+    const rks_collate_options *options = core_collate(collate);
+    if (options == NULL || core_samples(samples, self->count, &ids, &count) < 0)
+        return NULL;
+    rks_store *handle = core_store_enter(object);
+    if (handle == NULL) {
+        PyMem_Free(ids);
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_store_collate(handle, ids, count, options, &arrays, &err);
+    Py_END_ALLOW_THREADS
+    core_store_leave(object);
+    PyMem_Free(ids);
+    return status == RKS_OK ? core_arrays_new(arrays) : core_raise(&err);
+}
+
+static PyObject *store_view(PyObject *object, PyObject *number)
+{
+    store *self = (store *)object;
+    uint64_t sample;
+    rks_view *view = NULL;
+    rks_error err = {0};
+    rks_status status;
+    if (core_sample(number, self->count, &sample) < 0)
+        return NULL;
+    rks_store *handle = core_store_enter(object);
+    if (handle == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_store_view(handle, sample, &view, &err);
+    Py_END_ALLOW_THREADS
+    core_store_leave(object);
+    PyObject *owner = status == RKS_OK ? core_view_new(view) : core_raise(&err);
+    PyObject *list =
+        owner == NULL ? NULL : core_view_values(owner, self->dim_counts, self->columns);
+    Py_XDECREF(owner);
+    return list;
+}
+
 /* ---- type -------------------------------------------------------------------------------------
  */
 
@@ -478,6 +546,9 @@ static PyMethodDef store_methods[] = {
     {"info", store_info, METH_NOARGS, "JSON text"},
     {"stats", store_stats, METH_NOARGS, "Figures of this rank since the store was opened"},
     {"fetch", store_fetch, METH_O, "fetch(samples) -> Samples; IndexError"},
+    {"view", store_view, METH_O, "view(sample) -> one (Buffer, dims) a column, or None; read-only"},
+    {"collate", WITH_KEYWORDS(store_collate), METH_VARARGS | METH_KEYWORDS,
+     "collate(samples, collate) -> Arrays"},
     {"close", WITH_KEYWORDS(store_close), METH_VARARGS | METH_KEYWORDS,
      "COLLECTIVE. Twice is fine."},
     {0},

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * view.c: what lives on after a store has been closed, because a Buffer or a plan needs it: its
- * index; and values as (Buffer, dims). */
+ * index, and views of samples; and values as (Buffer, dims). */
 #include "handles.h"
 
 #include <string.h>
@@ -9,29 +9,44 @@
 
 typedef struct held {
     PyObject_HEAD
-    rks_index *index;
+    rks_index *index; /* one of the two */
+    rks_view *view;
     pid_t pid;
 } held;
 
 static PyTypeObject *held_type;
 
-PyObject *core_index_new(rks_index *index)
+static PyObject *hold(rks_index *index, rks_view *view)
 {
     held *self = (held *)PyType_GenericAlloc(held_type, 0);
     if (self == NULL) {
         rks_index_close(index);
+        rks_view_free(view);
         return NULL;
     }
     self->index = index;
+    self->view = view;
     self->pid = getpid();
     return (PyObject *)self;
+}
+
+PyObject *core_index_new(rks_index *index)
+{
+    return hold(index, NULL);
+}
+
+PyObject *core_view_new(rks_view *view)
+{
+    return hold(NULL, view);
 }
 
 static void held_dealloc(PyObject *object)
 {
     held *self = (held *)object;
-    if (!core_is_foreign(self->pid))
+    if (!core_is_foreign(self->pid)) {
         rks_index_close(self->index);
+        rks_view_free(self->view);
+    }
     core_free_object(object);
 }
 
@@ -66,8 +81,25 @@ PyObject *core_value(PyObject *owner, uint8_t dim_count, const rks_value *value,
     return Py_BuildValue("(NN)", bytes, dims);
 }
 
+PyObject *core_view_values(PyObject *view, const uint8_t *dim_counts, uint32_t columns)
+{
+    PyObject *list = PyList_New((Py_ssize_t)columns);
+    for (uint32_t column = 0; list != NULL && column < columns; column++) {
+        rks_error err = {0};
+        rks_value value;
+        PyObject *entry = rks_view_value(((held *)view)->view, column, &value, &err) == RKS_OK
+                              ? core_value(view, dim_counts[column], &value, false)
+                              : core_raise(&err);
+        if (entry == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SetItem(list, (Py_ssize_t)column, entry);
+    }
+    return list;
+}
+
 static PyType_Slot held_slots[] = {
-    {Py_tp_doc, (void *)"What a Buffer keeps: the index of a store."},
+    {Py_tp_doc, (void *)"What a Buffer keeps: the index of a store, or a view of a sample."},
     {Py_tp_dealloc, held_dealloc},
     {0, NULL},
 };

@@ -105,6 +105,8 @@ def test_close_and_wrong_arguments(store: _core.Store) -> None:
     for pair in ((plan, plan), (store, store)):
         with pytest.raises(TypeError):
             _core.Epoch(*pair)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="collate"):
+        _core.Epoch(store, plan, collate="pad")  # type: ignore[arg-type]
     with pytest.raises(errors.ArgumentError, match="ranks"):
         _core.Epoch(store, _core.Plan(store, world=2, batch_size=30))
     open_one = _core.Epoch(store, plan)

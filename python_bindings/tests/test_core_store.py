@@ -115,7 +115,7 @@ def test_keys(store: _core.Store) -> None:
 
 @pytest.mark.parametrize("wrong", [-1, COUNT, 2**64, -(2**70)])
 def test_numbers_out_of_range(store: _core.Store, wrong: int) -> None:
-    for call in (store.key, store.owner, lambda i: store.fetch([0, i])):
+    for call in (store.key, store.owner, store.view, lambda i: store.fetch([0, i])):
         with pytest.raises(IndexError, match="out of range"):
             call(wrong)
 
@@ -201,12 +201,19 @@ def test_buffers_outlive_everything(dataset: str) -> None:
     column = store.column("score")
     assert column is not None
     lengths, scores = memoryview(store.lengths()), np.frombuffer(column[0], np.float64)
+    samples = store.fetch([22, 21])
+    value = samples.value(0, IDS)
+    assert value is not None
+    ids = np.frombuffer(value[0], np.int32)
     store.close()
     group.close()
-    del store, group, column
+    check(samples.values(1), 21)
+    assert samples.key(0) == b"key 22"
+    del store, group, samples, value, column
     gc.collect()
     assert np.frombuffer(lengths, np.uint32).tolist() == [i % 23 for i in range(COUNT)]
     assert scores.tolist() == [i / 8 for i in range(COUNT)]
+    assert ids.tolist() == list(range(22, 44))
 
 
 def test_closed(dataset: str) -> None:
@@ -222,7 +229,7 @@ def test_closed(dataset: str) -> None:
     store.close()
     assert store.closed and store.count == COUNT
     calls = [store.lengths, store.info, store.stats, lambda: store.key(0), lambda: store.find("key 0"),
-             lambda: store.owner(0), lambda: store.column("number"), lambda: store.fetch([0]),
+             lambda: store.owner(0), lambda: store.column("number"), lambda: store.fetch([0]), lambda: store.view(0),
              lambda: _core.Plan(store), lambda: _core.Epoch(store, plan)] + [e.__next__ for e in epochs]
     for call in calls:
         with pytest.raises(errors.StateError, match="closed"):
