@@ -246,6 +246,9 @@ typedef struct rks_build_options {
     uint64_t block_size; /* default 1 MiB, 64 KiB to 64 MiB */
     rks_progress_fn progress;
     void *progress_user;
+    const char *source; /* from memory: what the samples come from, in the caller's words, equal on
+                         * all ranks: a build that was interrupted is resumed only where it is the
+                         * same */
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);

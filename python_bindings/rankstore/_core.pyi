@@ -70,8 +70,9 @@ def build(group: Group, sources: Sequence[str], directory: str, *, schema: str |
           block_size: int | None = None,
           progress: Callable[[str, int, int, int], None] | None = None) -> dict[str, Any]:
     """COLLECTIVE. rks_build: the report as a dict {samples, filtered, bad, bytes, input_bytes, units, units_resumed, seconds,
-    dataset, bad_first}. `filter` sees a dict of the sample's columns, (bytes, dims) or None each, copies; truth keeps the sample. What
-    it raises is raised on all ranks, as DataError, and is the cause of this rank's; what `progress` raises ends the build here."""
+    dataset, bad_first}. `filter` sees a dict of the sample's columns, (bytes, dims, type) or None each, copies; truth keeps the
+    sample. What it raises is raised on all ranks, as DataError, and is the cause of this rank's; what `progress` raises ends the build
+    here."""
 
 class Builder:
     """COLLECTIVE. Building from memory."""
@@ -79,11 +80,14 @@ class Builder:
     def __init__(self, group: Group, directory: str, schema: str, *, key: str | None = None, length: str | None = None,
                  length_unit: int = 1, where: str | None = None, index: Sequence[str] = (), max_sample: int | None = None,
                  own_keys: bool = False, replace: bool = False, block_size: int | None = None,
-                 progress: Callable[[str, int, int, int], None] | None = None) -> None: ...
+                 progress: Callable[[str, int, int, int], None] | None = None, own_lengths: bool = False,
+                 source: str | None = None) -> None:
+        """`own_lengths`: each sample brings its length. `source`: rks_build_options.source."""
+
     def unit(self, number: int, name: str) -> bool:
         """True where an interrupted build has finished it: add nothing."""
 
-    def add(self, values: Sequence[Any], key: bytes | str | None = None) -> None:
+    def add(self, values: Sequence[Any], key: bytes | str | None = None, length: int | None = None) -> None:
         """One value a column, in the schema's order: None (missing); an object with the buffer protocol, C-contiguous, whose
         item type is the column's (bfloat16 and float8 as their unsigned integers); str for str and json columns; bytes;
         bool, int or float for scalars. Anything else goes through `rankstore.values.convert(name, type, value)` first, which
@@ -91,11 +95,11 @@ class Builder:
         the builder stays usable."""
 
     def add_arrays(self, columns: Sequence[tuple[Readable, Readable | None]], count: int,
-                   keys: Sequence[bytes | str] | None = None) -> None:
+                   keys: Sequence[bytes | str] | None = None, lengths: Readable | None = None) -> None:
         """Many samples in one call, without the GIL. For each column (values, offsets): `offsets` int64[count + 1], items
         along the first dimension of sample i being offsets[i]..offsets[i+1] (for str, bytes, json: bytes); None for a column
         of fixed shape, whose values lie one behind the other. Only the first dimension may vary. Offsets are checked. An error
-        names the sample; those before it are added."""
+        names the sample; those before it are added. `lengths`: uint64[count], with own_lengths."""
 
     def commit(self, status: int = 0, text: str = "") -> dict[str, Any]:
         """COLLECTIVE. As build's report."""

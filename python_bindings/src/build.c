@@ -7,12 +7,19 @@
 
 /* ---- callbacks ------------------------------------------------------------------------------- */
 
+/* (bytes, dims, type) of each column, or None. */
 static PyObject *dict_of(const core_values *columns, const rks_sample *sample)
 {
     PyObject *dict = PyDict_New();
     for (uint32_t i = 0; dict != NULL && i < rks_schema_columns(sample->schema); i++) {
         const core_column *column = core_values_column(columns, i);
         PyObject *value = core_value_copy(column, &sample->values[i]);
+        if (value != NULL && value != Py_None) {
+            PyObject *copy = value;
+            value = Py_BuildValue("OOs", PyTuple_GetItem(copy, 0), PyTuple_GetItem(copy, 1),
+                                  column->type);
+            Py_DECREF(copy);
+        }
         if (value == NULL || PyDict_SetItemString(dict, column->name, value) < 0)
             Py_CLEAR(dict);
         Py_XDECREF(value);
@@ -57,6 +64,16 @@ static void call_progress(void *user, const char *phase, uint64_t done, uint64_t
     PyGILState_Release(state);
 }
 
+/* The length that came with the sample. */
+static rks_status own_length(void *user, const rks_sample *sample, uint64_t *length, rks_error *err)
+{
+    const core_callbacks *calls = user;
+    (void)sample;
+    (void)err;
+    *length = calls->length;
+    return RKS_OK;
+}
+
 /* ---- arguments and report -------------------------------------------------------------------- */
 
 bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build_options *options)
@@ -76,6 +93,7 @@ bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build
     options->skip_bad = from->skip_bad != 0;
     options->own_keys = from->own_keys != 0;
     options->replace = from->replace != 0;
+    options->length_fn = from->own_lengths ? own_length : NULL;
     options->callback_user = options->progress_user = calls;
     options->filter = calls->filter == NULL ? NULL : call_filter;
     options->progress = calls->progress == NULL ? NULL : call_progress;
@@ -109,9 +127,10 @@ static PyObject *run_build(PyObject *group_object, const core_texts *sources, co
     if (group == NULL)
         return NULL;
     core_group_hold(group_object, 1);
-    Py_BEGIN_ALLOW_THREADS status =
-        rks_build(group, sources->texts, sources->count, directory, options, &report, &err);
-    Py_END_ALLOW_THREADS core_group_hold(group_object, -1);
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_build(group, sources->texts, sources->count, directory, options, &report, &err);
+    Py_END_ALLOW_THREADS
+    core_group_hold(group_object, -1);
     if (status != RKS_OK)
         return core_raise(&err);
     return PyErr_Occurred() != NULL ? NULL : core_build_report(&report);

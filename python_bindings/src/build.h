@@ -9,12 +9,13 @@
 typedef struct core_callbacks {
     PyObject *filter, *progress; /* NULL: none */
     core_values *columns;        /* of the samples that the filter sees; made with the first */
+    uint64_t length;             /* own_lengths: of the sample that is being added */
 } core_callbacks;
 
 /* Options as Python objects, NULL where not given. */
 typedef struct core_build_given {
     PyObject *length_unit, *index, *filter, *max_sample, *unit_size, *block_size, *progress;
-    int skip_bad, own_keys, replace;
+    int skip_bad, own_keys, own_lengths, replace;
     core_texts names; /* of index */
 } core_build_given;
 

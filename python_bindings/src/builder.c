@@ -16,7 +16,7 @@ typedef struct builder_object {
     core_callbacks calls;
     core_values *values;
     pid_t owner;
-    bool own_keys;
+    bool own_keys, own_lengths;
     bool busy; /* a call runs without the GIL */
 } builder_object;
 
@@ -44,10 +44,10 @@ static bool open_builder(builder_object *self, const char *directory,
     if (group == NULL)
         return false;
     core_group_hold(self->group, 1);
-    Py_BEGIN_ALLOW_THREADS status =
-        rks_builder_open(group, directory, options, &self->builder, &err);
-    Py_END_ALLOW_THREADS if (status != RKS_OK)
-    {
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_builder_open(group, directory, options, &self->builder, &err);
+    Py_END_ALLOW_THREADS
+    if (status != RKS_OK) {
         core_group_hold(self->group, -1);
         core_raise(&err);
         return false;
@@ -65,19 +65,20 @@ static bool open_builder(builder_object *self, const char *directory,
 
 static PyObject *builder_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"group",       "directory",  "schema",   "key",        "length",
-                            "length_unit", "where",      "index",    "max_sample", "own_keys",
-                            "replace",     "block_size", "progress", NULL};
+    static char *names[] = {"group",      "directory",   "schema",  "key",
+                            "length",     "length_unit", "where",   "index",
+                            "max_sample", "own_keys",    "replace", "block_size",
+                            "progress",   "own_lengths", "source",  NULL};
     PyObject *group;
     const char *directory;
     core_build_given from = {0};
     rks_build_options options;
     rks_build_options_default(&options);
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Oss|$zzOzOOppOO:Builder", names, &group,
-                                     &directory, &options.schema, &options.key, &options.length,
-                                     &from.length_unit, &options.where, &from.index,
-                                     &from.max_sample, &from.own_keys, &from.replace,
-                                     &from.block_size, &from.progress))
+    if (!PyArg_ParseTupleAndKeywords(
+            arguments, keywords, "Oss|$zzOzOOppOOpz:Builder", names, &group, &directory,
+            &options.schema, &options.key, &options.length, &from.length_unit, &options.where,
+            &from.index, &from.max_sample, &from.own_keys, &from.replace, &from.block_size,
+            &from.progress, &from.own_lengths, &options.source))
         return NULL;
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     builder_object *self = (builder_object *)alloc(type, 0);
@@ -88,6 +89,7 @@ static PyObject *builder_new(PyTypeObject *type, PyObject *arguments, PyObject *
     bool opened = core_build_options(&from, &self->calls, &options);
     self->progress = Py_XNewRef(self->calls.progress);
     self->own_keys = options.own_keys;
+    self->own_lengths = options.length_fn != NULL;
     opened = opened && open_builder(self, directory, &options);
     core_texts_free(&from.names);
     if (!opened)
@@ -102,7 +104,8 @@ static void end_builder(builder_object *self)
     if (builder == NULL)
         return;
     if (self->owner == getpid()) {
-        Py_BEGIN_ALLOW_THREADS rks_builder_close(builder);
+        Py_BEGIN_ALLOW_THREADS
+        rks_builder_close(builder);
         Py_END_ALLOW_THREADS
     }
     core_group_hold(self->group, -1);
@@ -120,24 +123,39 @@ static PyObject *builder_unit(builder_object *self, PyObject *arguments)
         !core_number(number, "number", 0, UINT64_MAX, &unit) || !ready(self))
         return NULL;
     self->busy = true;
-    Py_BEGIN_ALLOW_THREADS status = rks_builder_unit(self->builder, unit, name, &skip, &err);
-    Py_END_ALLOW_THREADS self->busy = false;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_builder_unit(self->builder, unit, name, &skip, &err);
+    Py_END_ALLOW_THREADS
+    self->busy = false;
     if (status != RKS_OK)
         return core_raise(&err);
     return PyBool_FromLong(skip);
 }
 
+/* Whether a sample's length is given is the builder's option. */
+static bool check_lengths(const builder_object *self, const PyObject *given)
+{
+    if (self->own_lengths == (given != Py_None))
+        return true;
+    PyErr_SetString(PyExc_ValueError, self->own_lengths
+                                          ? "own_lengths is set, but no length is given"
+                                          : "a length is given, but own_lengths is not set");
+    return false;
+}
+
 static PyObject *builder_add(builder_object *self, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"values", "key", NULL};
-    PyObject *sequence, *key_object = Py_None;
+    static char *names[] = {"values", "key", "length", NULL};
+    PyObject *sequence, *key_object = Py_None, *length = Py_None;
     const void *key = NULL;
     size_t key_size = 0;
     rks_error err = {0};
     rks_status status;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O:add", names, &sequence,
-                                     &key_object) ||
-        !ready(self) || (key_object != Py_None && !core_key(key_object, &key, &key_size)))
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|OO:add", names, &sequence, &key_object,
+                                     &length) ||
+        !ready(self) || !check_lengths(self, length) ||
+        !core_number(length, "length", 0, UINT64_MAX, &self->calls.length) ||
+        (key_object != Py_None && !core_key(key_object, &key, &key_size)))
         return NULL;
     self->busy = true; /* convert may run code that calls us */
     const rks_value *values = core_values_read(self->values, sequence);
@@ -145,8 +163,10 @@ static PyObject *builder_add(builder_object *self, PyObject *arguments, PyObject
         self->busy = false;
         return NULL;
     }
-    Py_BEGIN_ALLOW_THREADS status = rks_builder_add(self->builder, values, key, key_size, &err);
-    Py_END_ALLOW_THREADS core_values_release(self->values);
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_builder_add(self->builder, values, key, key_size, &err);
+    Py_END_ALLOW_THREADS
+    core_values_release(self->values);
     self->busy = false;
     if (status != RKS_OK)
         return core_raise(&err);
@@ -166,9 +186,10 @@ static PyObject *builder_commit(builder_object *self, PyObject *arguments, PyObj
         return NULL;
     core_set_error(&err, given, text);
     self->busy = true;
-    Py_BEGIN_ALLOW_THREADS status =
-        rks_builder_commit(self->builder, (rks_status)given, &report, &err);
-    Py_END_ALLOW_THREADS self->busy = false;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_builder_commit(self->builder, (rks_status)given, &report, &err);
+    Py_END_ALLOW_THREADS
+    self->busy = false;
     if (status != RKS_OK)
         return core_raise(&err);
     return PyErr_Occurred() != NULL ? NULL : core_build_report(&report);
@@ -187,8 +208,9 @@ static PyObject *builder_close(builder_object *self, PyObject *unused)
 /* ---- many at once --- */
 
 /* Without the GIL. *done: samples added. An interrupt is looked for every some samples or bytes. */
-static rks_status add_samples(builder_object *self, const core_arrays_given *all, uint64_t count,
-                              uint64_t *done, rks_error *err)
+static rks_status add_samples(builder_object *self, const core_arrays_given *all,
+                              const uint64_t *lengths, uint64_t count, uint64_t *done,
+                              rks_error *err)
 {
     enum { LOOK_SAMPLES = 1024, LOOK_BYTES = 16 << 20 };
     uint64_t bytes = 0;
@@ -202,6 +224,8 @@ static rks_status add_samples(builder_object *self, const core_arrays_given *all
                 return RKS_ERR_CANCELLED;
             }
         }
+        if (lengths != NULL)
+            self->calls.length = lengths[*done];
         status =
             rks_builder_add(self->builder, all->values, all->keys == NULL ? NULL : all->key[*done],
                             all->keys == NULL ? 0 : all->key_size[*done], err);
@@ -224,26 +248,53 @@ static PyObject *raise_at(uint64_t sample, const rks_error *err)
     return core_raise(&placed);
 }
 
+/* uint64[count], released by the caller where *taken. */
+static bool take_lengths(PyObject *object, uint64_t count, Py_buffer *view, bool *taken)
+{
+    if (object == Py_None)
+        return true;
+    if (PyObject_GetBuffer(object, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) < 0)
+        return false;
+    *taken = true;
+    const char *format = view->format;
+    format += strchr("@=<", *format) != NULL;
+    if (view->itemsize != 8 || *format == '\0' || strchr("LQN", *format) == NULL)
+        PyErr_SetString(PyExc_TypeError, "lengths are not uint64");
+    else if ((uint64_t)view->len / 8 != count)
+        PyErr_Format(PyExc_ValueError, "%zd lengths for %llu samples", view->len / 8,
+                     (unsigned long long)count);
+    else
+        return true;
+    return false;
+}
+
 static PyObject *builder_add_arrays(builder_object *self, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"columns", "count", "keys", NULL};
-    PyObject *columns, *count_object, *keys = Py_None;
+    static char *names[] = {"columns", "count", "keys", "lengths", NULL};
+    PyObject *columns, *count_object, *keys = Py_None, *length_object = Py_None;
+    Py_buffer lengths;
+    bool viewed = false;
     uint64_t count = 0, done = 0;
     core_arrays_given all = {0};
     rks_error err = {0};
     rks_status status = RKS_OK;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|O:add_arrays", names, &columns,
-                                     &count_object, &keys) ||
-        !core_number(count_object, "count", 0, UINT32_MAX, &count) || !ready(self))
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|OO:add_arrays", names, &columns,
+                                     &count_object, &keys, &length_object) ||
+        !core_number(count_object, "count", 0, UINT32_MAX, &count) || !ready(self) ||
+        !check_lengths(self, length_object))
         return NULL;
     self->busy = true;
-    bool taken = core_arrays_take(self->values, &all, columns, keys, count);
+    bool taken = core_arrays_take(self->values, &all, columns, keys, count) &&
+                 take_lengths(length_object, count, &lengths, &viewed);
     if (taken) {
-        Py_BEGIN_ALLOW_THREADS status = add_samples(self, &all, count, &done, &err);
+        Py_BEGIN_ALLOW_THREADS
+        status = add_samples(self, &all, viewed ? lengths.buf : NULL, count, &done, &err);
         Py_END_ALLOW_THREADS
     }
     self->busy = false;
     core_arrays_free(&all);
+    if (viewed)
+        PyBuffer_Release(&lengths);
     if (taken && status != RKS_OK)
         return raise_at(done, &err);
     if (!taken)
@@ -289,9 +340,10 @@ static PyMethodDef builder_methods[] = {
     {"unit", (PyCFunction)(void (*)(void))builder_unit, METH_VARARGS,
      "unit(number, name): begins a unit; True where it is finished already."},
     {"add", (PyCFunction)(void (*)(void))builder_add, METH_VARARGS | METH_KEYWORDS,
-     "add(values, key=None): one sample, a value a column."},
+     "add(values, key=None, length=None): one sample, a value a column."},
     {"add_arrays", (PyCFunction)(void (*)(void))builder_add_arrays, METH_VARARGS | METH_KEYWORDS,
-     "add_arrays(columns, count, keys=None): many samples, (values, offsets) a column."},
+     "add_arrays(columns, count, keys=None, lengths=None): many samples, (values, offsets) a "
+     "column."},
     {"commit", (PyCFunction)(void (*)(void))builder_commit, METH_VARARGS | METH_KEYWORDS,
      "commit(status=0, text=''): collective; the report."},
     {"close", (PyCFunction)(void (*)(void))builder_close, METH_NOARGS,

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import subprocess
 import sys
 import threading
 import tracemalloc
@@ -118,6 +119,67 @@ def test_a_unit_that_is_finished_is_skipped_after_an_interrupted_build(group: _c
     again.close()
     assert skipped == [0, 1] and report["units_resumed"] == 2
     assert report["dataset"] == wanted["dataset"] and report["samples"] == 3
+
+
+@pytest.mark.parametrize("second, finished", [("tokens of a", True), ("tokens of b", False), (None, False)])
+def test_parts_are_taken_over_from_the_same_source_alone(
+    group: _core.Group, tmp_path: Path, second: str | None, finished: bool
+) -> None:
+    builder = _core.Builder(group, str(tmp_path), "n:int64", source="tokens of a")
+    assert not builder.unit(0, "u")
+    builder.add([7])
+    builder.unit(1, "v")  # which ends the unit before
+    builder.close()
+    builder = _core.Builder(group, str(tmp_path), "n:int64", source=second)
+    assert builder.unit(0, "u") is finished
+    builder.close()
+
+
+def test_ranks_build_from_one_source(tmp_path: Path) -> None:
+    script = """if True:
+        import os, sys
+        from rankstore import _core, errors
+        def main(group):
+            try:
+                _core.Builder(group, sys.argv[1], "n:int64", source=f"part {group.rank}")
+            except errors.ArgumentError as error:
+                os.write(1, f"{error.text}\\n".encode())
+        sys.exit(_core.launch(2, lambda group: main(group) or 0))
+    """
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], text=True, capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout.splitlines()) == (0, ["source differs between rank 0 and rank 1"] * 2), done.stderr
+
+
+def test_samples_bring_their_lengths(group: _core.Group, tmp_path: Path) -> None:
+    def build(directory: Path, **of: Any) -> str:
+        builder = _core.Builder(group, str(directory), "t:uint8[*]", own_lengths=True, length_unit=10)
+        builder.unit(0, "u")
+        if "lengths" in of:
+            builder.add_arrays([(np.arange(3, dtype=np.uint8), np.array([0, 1, 3, 3]))], 3, lengths=of["lengths"])
+        else:
+            for values, length in zip(([0], [1, 2], []), of["each"], strict=True):
+                builder.add([np.array(values, np.uint8)], length=length)
+        made = builder.commit()
+        builder.close()
+        return str(made["dataset"])
+
+    one = build(tmp_path / "one", each=[0, 41, 2**31])
+    assert build(tmp_path / "arrays", lengths=np.array([0, 41, 2**31], np.uint64)) == one
+    assert build(tmp_path / "other", each=[0, 31, 2**31]) != one
+    assert build(tmp_path / "same unit", each=[0, 50, 2**31]) == one
+    with pytest.raises(errors.DataError, match="length"):
+        build(tmp_path / "far", each=[0, 0, 2**40])
+    with pytest.raises(TypeError, match="uint64"):
+        build(tmp_path / "signed", lengths=np.zeros(3, np.int64))
+    with pytest.raises(ValueError, match="2 lengths for 3 samples"):
+        build(tmp_path / "short", lengths=np.zeros(2, np.uint64))
+    with pytest.raises(ValueError, match="no length is given"):
+        build(tmp_path / "none", each=[None, 1, 2])
+    builder = _core.Builder(group, str(tmp_path / "without"), "t:uint8[*]")
+    builder.unit(0, "u")
+    with pytest.raises(ValueError, match="own_lengths is not set"):
+        builder.add([np.zeros(1, np.uint8)], length=3)
+    builder.close()
 
 
 def test_a_refused_sample_leaves_the_builder_usable(group: _core.Group, tmp_path: Path) -> None:
@@ -298,7 +360,7 @@ def test_build_filters_and_tells_of_its_progress(group: _core.Group, tmp_path: P
         progress=lambda *of: told.append(of),
     )
     assert (report["samples"], report["filtered"], len(seen)) == (1000, 1000, 2000)
-    assert seen[3] == {"n": ((3).to_bytes(8, "little"), ()), "t": (b"xxx", ())}
+    assert seen[3] == {"n": ((3).to_bytes(8, "little"), (), "int64"), "t": (b"xxx", (), "str")}
     assert all(phase == "build" and 0 < done <= total for phase, done, total, _ in told)
     assert _core.verify(str(tmp_path / "d"), 0) == (1000, [])
 

@@ -181,8 +181,8 @@ rks_status rks_build_id(const char *what, rks_digest input, const rks_schema *sc
     return RKS_OK;
 }
 
-rks_status rks_build_agree_input(rks_group *group, rks_status status, const rks_digest *id,
-                                 rks_error *err)
+rks_status rks_build_agree_input(rks_group *group, rks_status status, const char *what,
+                                 const rks_digest *id, rks_error *err)
 {
     uint8_t *all = NULL;
     uint64_t *offsets = NULL;
@@ -190,8 +190,8 @@ rks_status rks_build_agree_input(rks_group *group, rks_status status, const rks_
                                  &offsets, err);
     for (uint32_t rank = 1; status == RKS_OK && rank < rks_group_size(group); rank++)
         if (memcmp(all, all + offsets[rank], sizeof(*id)) != 0)
-            status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                              "the list of input files differs between rank 0 and rank %u", rank);
+            status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s differs between rank 0 and rank %u",
+                              what, rank);
     rks_free(all);
     rks_free(offsets);
     return status;
@@ -265,7 +265,7 @@ static rks_status look_at_input(build *b, const char *const *sources, size_t cou
         digest = rks_input_digest(b->input);
         rks_input_options(b->input, &b->options);
     }
-    return rks_build_agree_input(b->group, status, &digest, err);
+    return rks_build_agree_input(b->group, status, "the list of input files", &digest, err);
 }
 
 static rks_status open_parts(build *b, const char *directory, rks_error *err)

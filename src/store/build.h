@@ -15,9 +15,10 @@ rks_status rks_build_options_text(const rks_build_options *options, char **text,
 /* Over everything that decides the result. */
 rks_status rks_build_id(const char *what, rks_digest input, const rks_schema *schema,
                         const char *options_text, rks_digest *id, rks_error *err);
-/* COLLECTIVE. RKS_ERR_ARGUMENT where the digests of the input differ, naming two ranks. */
-rks_status rks_build_agree_input(rks_group *group, rks_status status, const rks_digest *id,
-                                 rks_error *err);
+/* COLLECTIVE. RKS_ERR_ARGUMENT where the digests of the input differ, naming two ranks and `what`
+ * it is ("the list of input files"). */
+rks_status rks_build_agree_input(rks_group *group, rks_status status, const char *what,
+                                 const rks_digest *id, rks_error *err);
 /* COLLECTIVE. RKS_ERR_ARGUMENT where schemas or options differ, naming the option and two ranks.
  * Both are looked at only where the status is RKS_OK. */
 rks_status rks_build_agree_options(rks_group *group, rks_status status, const rks_schema *schema,

@@ -63,17 +63,24 @@ rks_status rks_builder_open(rks_group *group, const char *directory,
                             const rks_build_options *options, rks_builder **builder, rks_error *err)
 {
     rks_parts_options parts = {0};
+    rks_digest input = {0};
     rks_builder *opened = rks_alloc(1, sizeof(*opened), err);
     rks_status status = RKS_ERR_MEMORY;
     if (opened != NULL) {
         opened->group = group;
         status = prepare(opened, directory, options, err);
     }
-    if (status == RKS_OK)
-        status = rks_build_id("memory", (rks_digest){0}, opened->schema, opened->options_text,
+    if (status == RKS_OK) {
+        const char *source = opened->options.source;
+        if (source != NULL)
+            input = rks_checksum128(source, strlen(source));
+        status = rks_build_id("memory", input, opened->schema, opened->options_text,
                               &parts.shard.build_id, err);
+    }
     status = rks_build_agree_options(group, status, opened == NULL ? NULL : opened->schema,
                                      opened == NULL ? NULL : opened->options_text, err);
+    if (status == RKS_OK)
+        status = rks_build_agree_input(group, status, "source", &input, err);
     if (status == RKS_OK) {
         parts.replace = opened->options.replace;
         parts.build_options = opened->options_text;
