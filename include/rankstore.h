@@ -460,7 +460,8 @@ RKS_API void rks_view_free(rks_view *view); /* NULL is accepted */
 
 /* ---- collate: samples of a batch as arrays -------------------------------------------------- */
 
-/* Layouts. A column's items lie along its variable dimensions; str, bytes and json are uint8[*].
+/* Layouts. A column's items lie along its variable dimensions; str, bytes and json are uint8[*],
+ * and are packed in both layouts, neither cut nor filled up.
  *
  * pad    one array a column, [count, sizes...]: every variable dimension is as wide as the widest
  *        sample that has items, the first of them rounded up to a multiple of `to_multiple`, filled

@@ -45,13 +45,12 @@ typedef struct run {
 /* ---- one value ---------------------------------------------------------------------------- */
 
 /* Along the first variable dimension, after the cut; 0 for a value that is missing or empty. */
-static uint64_t items_of(const rks_collate *collate, const rks_collate_field *field,
-                         const rks_value *value)
+static uint64_t items_of(const rks_collate_field *field, const rks_value *value)
 {
     if (value->data == NULL || value->size == 0)
         return 0;
     uint32_t items = value->dims[field->cut_dim];
-    return items < collate->max_length ? items : collate->max_length;
+    return items < field->max_length ? items : field->max_length;
 }
 
 static void fill(const rks_collate_field *field, uint8_t *to, uint64_t count)
@@ -98,7 +97,7 @@ static bool make_box(const rks_collate *collate, const rks_collate_field *field,
     b->solid = 0;
     b->right = collate->left ? field->cut_dim : RKS_DIMS_MAX;
     for (uint32_t d = field->dim_count; d-- > 0;) {
-        b->items[d] = d == field->cut_dim ? items_of(collate, field, value) : value->dims[d];
+        b->items[d] = d == field->cut_dim ? items_of(field, value) : value->dims[d];
         b->widths[d] = extent->widths[d];
         b->from_each[d] = from_each;
         b->to_each[d] = to_each;
@@ -129,10 +128,10 @@ static bool put_stacked(const rks_collate *collate, const rks_collate_field *fie
     return true;
 }
 
-static bool put_packed(const rks_collate *collate, const rks_collate_field *field, span *extent,
-                       size_t i, const rks_value *value)
+static bool put_packed(const rks_collate_field *field, span *extent, size_t i,
+                       const rks_value *value)
 {
-    uint64_t items = items_of(collate, field, value);
+    uint64_t items = items_of(field, value);
     if (items > extent->total - extent->at)
         return false;
     uint8_t *to = extent->data + extent->at * extent->inner * field->to_size;
@@ -150,7 +149,7 @@ static bool put_mask(const rks_collate *collate, const rks_collate_field *follow
                      size_t i, const rks_value *value)
 {
     static const uint8_t zero[8], one[8] = {1};
-    uint64_t items = items_of(collate, followed, value), width = extent->inner;
+    uint64_t items = items_of(followed, value), width = extent->inner;
     if (items > width)
         return false;
     uint64_t before = collate->left ? width - items : 0;
@@ -160,10 +159,10 @@ static bool put_mask(const rks_collate *collate, const rks_collate_field *follow
     return true;
 }
 
-static bool put_positions(const rks_collate *collate, const rks_collate_field *followed,
-                          span *extent, size_t i, const rks_value *value)
+static bool put_positions(const rks_collate_field *followed, span *extent, size_t i,
+                          const rks_value *value)
 {
-    uint64_t items = items_of(collate, followed, value);
+    uint64_t items = items_of(followed, value);
     if (items > extent->total - extent->at)
         return false;
     int64_t *to = (int64_t *)(void *)extent->data + extent->at;
@@ -187,7 +186,7 @@ static rks_status measure_sample(run *r, size_t i, rks_error *err)
         const rks_value *value = &r->values[field->column];
         if (field->what != RKS_FIELD_COLUMN || field->cut_dim == field->dim_count)
             continue;
-        uint64_t items = items_of(collate, field, value);
+        uint64_t items = items_of(field, value);
         r->extents[f].total += items; /* of 2^32 samples below 2^32 each */
         for (uint32_t d = field->cut_dim; items != 0 && d < field->dim_count; d++) {
             uint64_t width = d == field->cut_dim ? items : value->dims[d];
@@ -231,10 +230,10 @@ static bool shape(run *r, uint32_t f, rks_array *array)
         extent->widths[0] = followed->widths[collate->fields[field->follows].cut_dim];
     } else if (field->cut_dim < field->dim_count && !field->pack) {
         uint64_t *width = &extent->widths[field->cut_dim];
-        *width = round_to(*width, collate->to_multiple);
+        *width = round_to(*width, field->to_multiple);
     }
     array->dim_count = field->dim_count + !field->pack;
-    array->dims[0] = field->pack ? round_to(extent->total, collate->to_multiple) : r->source->count;
+    array->dims[0] = field->pack ? round_to(extent->total, field->to_multiple) : r->source->count;
     extent->inner = 1;
     bool fits = true;
     for (uint32_t d = field->pack; d < field->dim_count; d++) {
@@ -324,9 +323,9 @@ static bool put(const rks_collate *collate, uint32_t f, span *extent, size_t i,
     if (field->what == RKS_FIELD_MASK)
         return put_mask(collate, followed, extent, i, &values[followed->column]);
     if (field->what == RKS_FIELD_POSITIONS)
-        return put_positions(collate, followed, extent, i, &values[followed->column]);
+        return put_positions(followed, extent, i, &values[followed->column]);
     if (field->pack)
-        return put_packed(collate, field, extent, i, &values[field->column]);
+        return put_packed(field, extent, i, &values[field->column]);
     return put_stacked(collate, field, extent, i, &values[field->column]);
 }
 

@@ -14,9 +14,12 @@ typedef struct rks_collate_field {
     char *name;
     char type[16];
     enum { RKS_FIELD_COLUMN, RKS_FIELD_MASK, RKS_FIELD_POSITIONS } what;
-    bool pack;        /* samples lie behind each other; else stacked */
-    uint32_t column;  /* of the schema */
-    uint32_t follows; /* mask, positions: the field whose items they tell of */
+    bool pack; /* samples lie behind each other; else stacked */
+    bool text; /* str, bytes, json: always packed, neither rounded up nor cut */
+    uint32_t to_multiple;
+    uint32_t max_length; /* UINT32_MAX: none */
+    uint32_t column;     /* of the schema */
+    uint32_t follows;    /* mask, positions: the field whose items they tell of */
     uint32_t dim_count;
     uint32_t dims[RKS_DIMS_MAX]; /* 0: variable */
     uint32_t cut_dim;            /* the first variable one; dim_count: there is none */
@@ -30,9 +33,9 @@ struct rks_collate {
     atomic_int references;
     rks_collate_field *fields;
     uint32_t count;
-    uint32_t columns; /* of the schema */
-    uint32_t to_multiple;
-    uint32_t max_length; /* UINT32_MAX: none */
+    uint32_t columns;     /* of the schema */
+    uint32_t to_multiple; /* of all fields but text */
+    uint32_t max_length;  /* UINT32_MAX: none */
     bool left;
 };
 

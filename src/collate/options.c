@@ -143,6 +143,8 @@ static rks_status add_field(rks_collate *collate, const char *name, rks_collate_
     if (next->name == NULL)
         return RKS_ERR_MEMORY;
     collate->count++;
+    next->to_multiple = collate->to_multiple;
+    next->max_length = collate->max_length;
     *field = next;
     return RKS_OK;
 }
@@ -168,7 +170,13 @@ static rks_status add_column(rks_collate *collate, const rks_schema *schema, boo
         if (column->dims[d] == 0)
             field->cut_dim = d;
     }
-    field->pack = pack && column->variable_dims != 0;
+    field->text = column->kind == RKS_KIND_STR || column->kind == RKS_KIND_BYTES ||
+                  column->kind == RKS_KIND_JSON;
+    if (field->text) {
+        field->to_multiple = 1;
+        field->max_length = UINT32_MAX;
+    }
+    field->pack = (pack || field->text) && column->variable_dims != 0;
     if (field->pack && (field->cut_dim != 0 || column->variable_dims != 1))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "collate: column \"%s\" (%s) cannot be packed: only its first dimension "
@@ -204,11 +212,12 @@ static rks_status add_helper(rks_collate *collate, bool pack, const char *name, 
     if (name == NULL)
         return RKS_OK;
     while (follows < collate->count &&
-           collate->fields[follows].cut_dim == collate->fields[follows].dim_count)
+           (collate->fields[follows].text ||
+            collate->fields[follows].cut_dim == collate->fields[follows].dim_count))
         follows++;
     if (follows == collate->count)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "collate: %s \"%s\": no column has a variable dimension",
+                        "collate: %s \"%s\": no array column has a variable dimension",
                         pack ? "positions" : "mask", name);
     rks_status status = add_field(collate, name, &field, err);
     if (status != RKS_OK)

@@ -266,7 +266,7 @@ static void rules_that_are_broken_are_named(void **state)
         {{0}, {{.column = "t"}, {.column = "t"}}, 2, "two arrays are named \"t\""},
         {{.mask = "t"}, {{.column = "t"}}, 1, "two arrays are named \"t\""},
         {{.mask = ""}, {{.column = "t"}}, 1, "name is empty"},
-        {{.mask = "m"}, {{.column = "n"}}, 1, "no column has a variable dimension"},
+        {{.mask = "m"}, {{.column = "n"}}, 1, "no array column has a variable dimension"},
         {{0}, {{.column = "t", .type = "int33"}}, 1, "\"int33\" is no type"},
         {{0}, {{.column = "t", .type = "int32[*]"}}, 1, "is no type"},
         {{0}, {{.column = "t", .type = "int32?"}}, 1, "is no type"},

@@ -21,11 +21,11 @@ typedef struct job {
     rks_arrays *arrays;
 } job;
 
-/* `id` and `text` padded and named anew, `vec` as it is. */
+/* `id` and `text` named anew, `text` packed as text always is, `vec` padded. */
 static const rks_collate_column PADDED[] = {
     {.column = "id", .name = "number"},
-    {.column = "text", .name = "bytes", .type = "int32", .pad = -1},
-    {.column = "vec", .type = "float64"},
+    {.column = "text", .name = "bytes", .type = "int32"},
+    {.column = "vec", .type = "float64", .pad = -1},
 };
 
 static rks_collate_options padded(void)
@@ -76,17 +76,19 @@ static bool padded_is(const rks_arrays *arrays, size_t i, uint64_t number)
     world_make(number, &sample);
     const rks_array *ids = rks_arrays_get(arrays, 0), *text = rks_arrays_get(arrays, 1);
     const rks_array *vec = rks_arrays_get(arrays, 2), *mask = rks_arrays_get(arrays, 3);
-    const int32_t *bytes = (const int32_t *)text->data + i * text->dims[1];
+    const int32_t *bytes = (const int32_t *)text->data + text->offsets[i];
     const double *floats = (const double *)vec->data + i * vec->dims[1];
     const int64_t *ones = (const int64_t *)mask->data + i * mask->dims[1];
     uint32_t size = world_text_size(number);
     bool good = rks_arrays_ids(arrays)[i] == number && rks_arrays_lengths(arrays)[i] == size &&
-                ((const int64_t *)ids->data)[i] == (int64_t)number && text->dims[1] % 8 == 0 &&
-                mask->dims[1] == text->dims[1] && text->dims[1] >= size;
-    for (uint64_t k = 0; good && k < text->dims[1]; k++)
-        good = bytes[k] == (k < size ? sample.text[k] : -1) && ones[k] == (k < size);
+                ((const int64_t *)ids->data)[i] == (int64_t)number &&
+                text->offsets[i + 1] - text->offsets[i] == size && vec->dims[1] % 8 == 0 &&
+                mask->dims[1] == vec->dims[1] && vec->dims[1] >= number % 6;
+    for (uint32_t k = 0; good && k < size; k++)
+        good = bytes[k] == sample.text[k];
     for (uint64_t k = 0; good && k < vec->dims[1]; k++)
-        good = floats[k] == (k < number % 6 ? (double)sample.vec[k] : 0);
+        good = floats[k] == (k < number % 6 ? (double)sample.vec[k] : -1) &&
+               ones[k] == (k < number % 6);
     return good;
 }
 
@@ -102,8 +104,8 @@ static bool packed_is(const rks_arrays *arrays, size_t i, uint64_t number)
                 floats == (int64_t)(number % 6) &&
                 memcmp((const char *)text->data + from, sample.text, (size_t)size) == 0 &&
                 memcmp((const float *)vec->data + first, sample.vec, 4 * (size_t)floats) == 0;
-    for (int64_t k = 0; good && k < size; k++)
-        good = ((const int64_t *)positions->data)[from + k] == k;
+    for (int64_t k = 0; good && k < floats; k++)
+        good = ((const int64_t *)positions->data)[first + k] == k;
     return good;
 }
 
