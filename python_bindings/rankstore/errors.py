@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one tree of exceptions. `RankStoreError` is caught for all; each kind also is what Python users expect (ValueError,
-TimeoutError, ...). All carry `status` ("peer failed"), `rank` (where it happened, -1 if not known), `host`, `cause` (errno, LMDB or MPI
+TimeoutError, ...). All carry `status` ("peer failed"), `code` (its number in rankstore.h), `rank` (where it happened, -1 if not known), `host`, `cause` (errno, LMDB or MPI
 code; 0 if there is none) and `text` (the line as the failing rank wrote it)."""
 from __future__ import annotations
 
@@ -11,10 +11,15 @@ class RankStoreError(Exception):
     """A call of Rankstore failed. On collective calls the same error is raised on every rank."""
 
     status: str = "error"
+    code: int = -7
     rank: int = -1
     cause: int = 0
     host: str = ""
     text: str = ""
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__(text)
+        self.text = text
 
     def __str__(self) -> str:
         where = f"rank {self.rank}" if self.rank >= 0 else ""
@@ -23,7 +28,7 @@ class RankStoreError(Exception):
         return f"{where}: {self.text}" if where else self.text
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_remake, (type(self), self.status, self.rank, self.cause, self.host, self.text))
+        return (_remake, (type(self), self.code, self.status, self.rank, self.cause, self.host, self.text))
 
 
 class ArgumentError(RankStoreError, ValueError):
@@ -85,13 +90,13 @@ _KINDS: dict[int, tuple[str, type[RankStoreError]]] = {
 }
 
 
-def _remake(kind: type[RankStoreError], status: str, rank: int, cause: int, host: str, text: str) -> RankStoreError:
+def _remake(kind: type[RankStoreError], code: int, status: str, rank: int, cause: int, host: str, text: str) -> RankStoreError:
     error = kind(text)
-    error.status, error.rank, error.cause, error.host, error.text = status, rank, cause, host, text
+    error.code, error.status, error.rank, error.cause, error.host, error.text = code, status, rank, cause, host, text
     return error
 
 
 def make(status: int, rank: int, cause: int, host: str, text: str) -> RankStoreError:
     """The exception for a status of librankstore."""
     name, kind = _KINDS.get(status, ("unknown", RankStoreError))
-    return _remake(kind, name, rank, cause, host, text)
+    return _remake(kind, status, name, rank, cause, host, text)

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a loader yields."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .dataset import Dataset
+    from .plans import Plan
+
+
+class Batch(dict[str, Any]):
+    """Columns by name: tensors (or arrays, or lists), each backed by memory of its own that lives as long as anyone holds it.
+
+    Attributes: indices (sample ids, int64[n]), lengths (uint32[n]), step and epoch (-1 where it came from no plan), and, of the
+    plan's step, global_tokens. `model(**batch)` works: nothing but columns are items.
+    """
+
+    indices: Any
+    lengths: Any
+    step: int = -1
+    epoch: int = -1
+    _dataset: Dataset | None = None
+    _plan: Plan | None = None
+    _padded: int = 0
+
+    @property
+    def sample_keys(self) -> list[bytes]:
+        """The keys of the samples, read where they are asked for (from their owners, where they lie elsewhere)."""
+        if self._dataset is None:
+            return []
+        return [self._dataset.store.key(int(index)) for index in self.indices]
+
+    @property
+    def global_tokens(self) -> int:
+        """The sum of lengths of this step's batches on all ranks: what a loss is divided by."""
+        if self._plan is None:
+            return int(self.lengths.sum())
+        return self._plan.step_tokens(self.epoch, self.step)
+
+    @property
+    def padding_ratio(self) -> float:
+        """The part of the widest padded column that is padding: 0 for none."""
+        return 1 - float(self.lengths.sum()) / self._padded if self._padded else 0.0
+
+    def _map(self, change: Callable[[Any], Any]) -> Batch:
+        made = Batch({name: change(value) if hasattr(value, "to") else value for name, value in self.items()})
+        made.__dict__.update(self.__dict__)
+        return made
+
+    def to(self, *args: Any, **kwargs: Any) -> Batch:
+        """A batch whose tensors are `tensor.to(...)`; the rest is the same."""
+        return self._map(lambda value: value.to(*args, **kwargs))
+
+    def pin_memory(self) -> Batch:
+        """A batch whose tensors lie in pinned memory; those that do already are the same."""
+        return self._map(lambda value: value if value.is_pinned() else value.pin_memory())

@@ -1,0 +1,436 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An open dataset: a map-style Dataset of samples that lie on many ranks."""
+from __future__ import annotations
+
+import json
+import os
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import _core, plans, types
+from .batch import Batch
+from .errors import ArgumentError, StateError
+from .group import Group, current
+from .layouts import Collator, Layout, Pad
+from .loader_workers import Handle, Ticket, WorkerStore
+
+if TYPE_CHECKING:
+    import numpy
+    from types import TracebackType
+    from .loader import Loader
+
+    Array = numpy.ndarray[Any, Any]
+
+
+def open(directory: str | os.PathLike[str], *, group: Group | None = None, exchange: str | None = None,  # noqa: A001
+         no_share: bool = False, check: bool = True, partial: bool = False, inflight_bytes: int | None = None) -> Dataset:
+    """COLLECTIVE. Opens the dataset in `directory` (may hold {rank} and {node}); each rank serves the shards that it sees.
+
+    group: the default one (`init`). exchange: how the index travels, "auto", "local", "mpi" or "pull". no_share: fetch what this rank does not own
+    over TCP, also on one node. check: compare each sample with its checksum. partial: open although shards are missing; their samples raise
+    NotFoundError or PeerError. inflight_bytes: replies on their way to this rank (256 MiB).
+
+    Raises NotFoundError, CorruptError, UnsupportedError; the same on all ranks.
+    """
+    chosen = group if group is not None else current()
+    store = _core.Store(chosen.core, os.fspath(directory), exchange=exchange, no_share=no_share, no_check=not check,
+                        partial=partial, inflight_bytes=inflight_bytes)
+    own = os.fspath(directory).replace("{rank}", str(chosen.rank)).replace("{node}", str(chosen.node))
+    places = [os.path.abspath(own)]
+    if chosen.world > 1:
+        mine = json.dumps([chosen.node, places[0]]).encode()
+        others = [json.loads(one) for one in chosen.allgather("open: directories", mine)]
+        places += [place for node, place in others if node == chosen.node]
+    handle = Handle(store, tuple(dict.fromkeys(places)), chosen.rank, chosen.world, not check)
+    return Dataset(handle, os.fspath(directory), chosen)
+
+
+@dataclass(frozen=True)
+class WorkerGroup:
+    """Whose worker this process is."""
+
+    rank: int
+    world: int
+
+
+class Keys(Sequence[bytes]):
+    """The keys of a dataset, read one by one where they are asked for; `find` looks a key up by its hash."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return [self[i] for i in range(*place.indices(len(self)))]
+        return self._dataset.store.key(self._dataset.sample_id(place))
+
+    def find(self, key: str | bytes) -> int:
+        """The place of the sample with this key; KeyError where there is none."""
+        return self._dataset.place(self._dataset.store.find(key))
+
+    def __contains__(self, key: object) -> bool:
+        try:
+            self.find(key)  # type: ignore[arg-type]
+        except (KeyError, TypeError):
+            return False
+        return True
+
+
+class Index(Mapping[str, "Array"]):
+    """The index columns that travelled with the lengths: numpy arrays in sample order, shared by the ranks of a node, read-only."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+        self._names: list[str] = [name for name, column in dataset.schema.items()
+                                  if column.is_scalar and dataset.store.column(name) is not None]
+
+    def __getitem__(self, name: str) -> Any:
+        found = self._dataset.store.column(name)
+        if found is None:
+            raise KeyError(name)
+        return self._dataset.chosen(types.as_array(found[0], types.parse(name, found[1]).item))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class Dataset:
+    """Samples 0..len-1, the same on every rank, each read where it is asked for.
+
+    ds[i] a dict of columns: numpy arrays of their own, numbers, str, bytes; ds[[...]] a list of them; ds.get(key); ds.view(i) without a copy,
+    read-only. lengths: uint32[len], shared by the node. keys, index["duration"], schema, owner(i), select(mask or places), stats().
+    plan(...) and loader(...) make batches. Close it on all ranks, or use it as a context manager.
+    """
+
+    def __init__(self, handle: Handle, directory: str, group: Group | WorkerGroup) -> None:
+        self._handle, self.directory, self.group = handle, directory, group
+        store = self.store
+        self.id = store.dataset
+        _, columns = _core.parse_schema(store.schema)
+        self.schema = {name: types.parse(name, text) for name, text in columns}
+        self.report: Any = None
+        self._columns = list(self.schema.values())
+        self._chosen: Array | None = None
+        self._collator: Collator | None = None
+        self._ahead: _Ahead | None = None
+        self._followers: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    @property
+    def store(self) -> Any:
+        """The C store; in a worker process what stands for it."""
+        return self._handle.store
+
+    def _like(self) -> Dataset:
+        """Another dataset over the same open store."""
+        made = Dataset(self._handle, self.directory, self.group)
+        made.report, made._chosen, made._collator = self.report, self._chosen, self._collator
+        return made
+
+    # ---- samples
+
+    def __len__(self) -> int:
+        return self.store.count if self._chosen is None else len(self._chosen)
+
+    def sample_id(self, place: Any) -> int:
+        """The sample id of a place of this dataset or selection; IndexError where there is none."""
+        number = place.__index__()
+        if number < 0:
+            number += len(self)
+        if not 0 <= number < len(self):
+            raise IndexError(f"sample {place} of {len(self)}")
+        return number if self._chosen is None else int(self._chosen[number])
+
+    def place(self, sample_id: int) -> int:
+        """Where a sample id is in this selection; KeyError where it is not chosen."""
+        if self._chosen is None:
+            return sample_id
+        import numpy
+        found = int(numpy.searchsorted(self._chosen, sample_id))
+        if found == len(self._chosen) or self._chosen[found] != sample_id:
+            raise KeyError(f"sample {sample_id} is not in the selection")
+        return found
+
+    def __getitem__(self, which: Any) -> Any:
+        if isinstance(which, plans.PlanBatch):
+            return self.__getitems__(which)
+        if isinstance(which, slice):
+            return [self[i] for i in range(*which.indices(len(self)))]
+        if hasattr(which, "__index__"):
+            return self._read(self.store.fetch([self.sample_id(which)]), 0)
+        return self._list([self.sample_id(place) for place in which])
+
+    def __getitems__(self, places: Sequence[int]) -> Any:
+        """What DataLoader asks for: a ready Batch for a plan's batch, a list of samples otherwise."""
+        if isinstance(places, plans.PlanBatch):
+            return self._planned(places)
+        return self[places]
+
+    def get(self, key: str | bytes) -> dict[str, Any]:
+        """The sample with this key; KeyError where there is none."""
+        return self._read(self.store.fetch([self.store.find(key)]), 0)
+
+    def view(self, place: int) -> dict[str, Any]:
+        """A sample without a copy: read-only arrays (and memoryviews for bytes) in the map of its shard where that lies on this node. They stay
+        valid as long as they are held. Writing into them raises ValueError."""
+        return {column.name: _value(column, found, copy=False)
+                for column, found in zip(self._columns, self.store.view(self.sample_id(place)))}
+
+    def _list(self, ids: list[int]) -> list[dict[str, Any]]:
+        samples = self.store.fetch(ids)
+        return [self._read(samples, i) for i in range(len(ids))]
+
+    def _read(self, samples: _core.Samples, i: int) -> dict[str, Any]:
+        return {column.name: _value(column, found, copy=True) for column, found in zip(self._columns, samples.values(i))}
+
+    # ---- what is known of all samples
+
+    @property
+    def lengths(self) -> Any:
+        """uint32[len], read-only, shared by the ranks of a node."""
+        return self.chosen(self.all_lengths)
+
+    @property
+    def all_lengths(self) -> Any:
+        """Those of the whole dataset, by sample id, also in a selection."""
+        return types.as_array(self.store.lengths(), "uint32")
+
+    def chosen(self, whole: Any) -> Any:
+        """The entries of this selection."""
+        return whole if self._chosen is None else whole[self._chosen]
+
+    @property
+    def keys(self) -> Keys:
+        return Keys(self)
+
+    @property
+    def index(self) -> Index:
+        return Index(self)
+
+    @property
+    def nbytes(self) -> int:
+        """Column and key bytes of the whole dataset."""
+        return int(json.loads(self.store.info())["bytes"])
+
+    def owner(self, place: int) -> int:
+        """The rank that serves the sample; -1 for nobody."""
+        return int(self.store.owner(self.sample_id(place)))
+
+    def info(self) -> dict[str, Any]:
+        """What `rankstore info --json` prints."""
+        found: dict[str, Any] = json.loads(self.store.info())
+        return found
+
+    def stats(self) -> dict[str, Any]:
+        """Figures of this rank since the dataset was opened: samples, bytes, local_bytes, remote_bytes, served_bytes, wait_ns,
+        peak_inflight_bytes, peak_batch_bytes, index_bytes_node, exchange_bytes, exchange."""
+        found: dict[str, Any] = self.store.stats()
+        return found
+
+    def select(self, which: Any) -> Dataset:
+        """A dataset of some samples: a boolean mask [len] or places (ascending or not, each once). Nothing is copied; plans over it use only
+        them. Sample ids stay those of the whole."""
+        import numpy
+        which = numpy.asarray(which)
+        if which.dtype == bool:
+            if which.shape != (len(self),):
+                raise ArgumentError(f"select: the mask has {which.shape}, the dataset {len(self)} samples")
+            which = numpy.flatnonzero(which)
+        if which.ndim != 1 or (len(which) and which.dtype.kind not in "iu"):
+            raise ArgumentError("select: a boolean mask or a list of places")
+        places = numpy.sort(which.astype(numpy.int64))
+        if len(places) and (places[0] < 0 or places[-1] >= len(self)):
+            raise IndexError(f"select: place {int(places[0] if places[0] < 0 else places[-1])} of {len(self)}")
+        if len(places) > 1 and (places[1:] == places[:-1]).any():
+            raise ArgumentError("select: a place is there twice")
+        made = self._like()
+        made._chosen = places if self._chosen is None else self._chosen[places]
+        return made
+
+    # ---- batches
+
+    def plan(self, strategy: str = "bucket", *, batch_size: int | None = None, max_tokens: int | None = None, cost: str = "padded",
+             max_length: int | None = None, too_long: str = "error", shuffle: bool = True, seed: int = 0, tail: str = "split",
+             batch_multiple: int = 1, steps: str = "constant", num_replicas: int | None = None, rank: int | None = None) -> plans.Plan:
+        """COLLECTIVE. Which samples form which batch, at which step, on which rank: the same on every rank that asks.
+
+        strategy: "bucket" (like lengths together, shuffled), "sorted" (longest first), "random", "sequential". batch_size: samples a batch at most
+        (64 where max_tokens is not given either); max_tokens: longest length x samples, padding included. cost: "padded", "tokens", "quadratic".
+        max_length, too_long: samples above it (or above max_tokens) are an "error", or "drop", "alone", "truncate". shuffle: epochs differ.
+        tail: the last step's batches "split", "repeat" or "drop". batch_multiple: batches hold a multiple of it where they can. steps:
+        "constant" or "per_epoch". num_replicas, rank: plan for other ranks than the group's (data-parallel coordinates).
+
+        Raises ArgumentError naming the option, DataError where no plan exists.
+        """
+        if isinstance(self.group, WorkerGroup):
+            raise StateError("plan: is made in the process that opened the dataset; a worker process reads samples")
+        options: dict[str, Any] = {
+            "strategy": strategy, "batch_size": batch_size or 0, "max_tokens": max_tokens or 0, "cost": cost,
+            "max_length": max_length or 0, "too_long": too_long, "no_shuffle": not shuffle, "seed": seed, "tail": tail,
+            "batch_multiple": batch_multiple, "steps": steps, "world": num_replicas or self.group.world}
+        if self._chosen is None:
+            core = _core.Plan(self.store, **options)
+        else:
+            core = _core.Plan(self._masked_lengths(), dataset=self._selection_id(), **options)
+        chosen = {name: value for name, value in options.items() if value}
+        return plans.Plan(self, core, self.group.rank if rank is None else rank, chosen)
+
+    def _masked_lengths(self) -> Any:
+        """Samples that are not chosen have the length of an absent one, which no plan takes up."""
+        import numpy
+        lengths = numpy.full(self.store.count, 0xFFFFFFFF, numpy.uint32)
+        lengths[self._chosen] = self.lengths
+        return lengths
+
+    def _selection_id(self) -> str:
+        import hashlib
+        assert self._chosen is not None
+        return hashlib.sha256(self.id.encode() + self._chosen.tobytes()).hexdigest()[:32]
+
+    def loader(self, plan: plans.Plan, **options: Any) -> Loader:
+        """Batches of a plan, fetched and collated ahead by threads of the library; the options are Loader's."""
+        from .loader import Loader
+        return Loader(self, plan, **options)
+
+    def collating(self, layout: Layout | None = None, *, columns: Sequence[str] | None = None,
+                  rename: Mapping[str, str] | None = None, out: str = "torch") -> Dataset:
+        """The same dataset, whose `__getitems__` and `collate` make batches of this layout (Pad()): for torch's DataLoader."""
+        made = self._like()
+        made._collator = Collator(layout or Pad(), self.schema, columns, rename, out)
+        return made
+
+    @property
+    def collator(self) -> Collator:
+        if self._collator is None:
+            self._collator = Collator(Pad(), self.schema)
+        return self._collator
+
+    @property
+    def collate(self) -> Callable[[Any], Any]:
+        """A collate_fn for DataLoader: passes a ready Batch on."""
+        return _pass_batch
+
+    def _planned(self, places: plans.PlanBatch) -> Batch:
+        if self._ahead is None or not self._ahead.fits(places):
+            if self._ahead is not None:
+                self._ahead.close()
+            self._ahead = _Ahead(self, places)
+        made = self._ahead.take(places)
+        made.epoch, made.step, made._dataset, made._plan = places.epoch, places.step, self, plans.live.get(places.token)
+        return made
+
+    def collate_ids(self, ids: Sequence[int], collator: Collator) -> Any:
+        """Arrays of samples by id."""
+        if self._handle.is_worker:
+            return self.store.collate(ids, collator.core, collator.options)
+        return self.store.collate(ids, collator.core)
+
+    def follow_epoch(self, sampler: Any) -> None:
+        """set_epoch is handed to this sampler, as long as it lives."""
+        self._followers.add(sampler)
+
+    def set_epoch(self, epoch: int) -> None:
+        """For trainers that know only the dataset: hands the epoch to its samplers and loaders."""
+        for follower in self._followers:
+            follower.set_epoch(epoch)
+
+    # ---- its end
+
+    def close(self, timeout: float | None = None) -> None:
+        """COLLECTIVE. Serves the other ranks until all have closed, or for `timeout` seconds (the group's silence limit). Twice is fine. Batches,
+        views and arrays that are held stay valid."""
+        if self._ahead is not None:
+            self._ahead.close()
+            self._ahead = None
+        self._handle.close(0 if timeout is None else max(1, int(timeout * 1000)))
+
+    @property
+    def closed(self) -> bool:
+        return bool(self.store.closed)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"ticket": self._handle.ticket(), "directory": self.directory, "chosen": self._chosen, "collator": self._collator}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        ticket: Ticket = state["ticket"]
+        handle = Handle(WorkerStore(ticket), ticket.directories, ticket.rank, ticket.world, ticket.no_check)
+        self.__init__(handle, state["directory"], WorkerGroup(ticket.rank, ticket.world))  # type: ignore[misc]
+        self._chosen, self._collator = state["chosen"], state["collator"]
+
+    def __enter__(self) -> Dataset:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close(None if kind is None else 0.001)
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return f"<rankstore.Dataset {self.directory!r}, closed>"
+        columns = ", ".join(f"{name}: {column.text}" for name, column in self.schema.items())
+        part = "" if self._chosen is None else f"{len(self)} of "
+        return (f"<rankstore.Dataset {self.directory!r}: {part}{self.store.count} samples, {self.nbytes} bytes, {{{columns}}}, "
+                f"rank {self.group.rank} of {self.group.world}, id {self.id}>")
+
+
+class _Ahead:
+    """Prefetch for a foreign loader: the batches of a plan's epoch come in step order, so the first one starts an epoch and the next ones
+    are taken from it. In a worker process, or for another rank's batches, each is fetched for itself."""
+
+    def __init__(self, dataset: Dataset, first: plans.PlanBatch) -> None:
+        self._dataset = dataset
+        self._epoch, self._rank, self._step, self._token = first.epoch, first.rank, first.step, first.token
+        self._core: _core.Epoch | None = None
+        self._pid = os.getpid()
+        plan, group = plans.live.get(first.token), dataset.group
+        in_process = plan is not None and isinstance(dataset.store, _core.Store)
+        if plan is not None and in_process and (plan.world, first.rank) == (group.world, group.rank):
+            self._core = _core.Epoch(dataset.store, plan.core, epoch=first.epoch, first_step=first.step,
+                                     collate=dataset.collator.core)
+
+    def fits(self, places: plans.PlanBatch) -> bool:
+        place = (places.token, places.epoch, places.rank, places.step, os.getpid())
+        return place == (self._token, self._epoch, self._rank, self._step, self._pid)
+
+    def take(self, places: plans.PlanBatch) -> Batch:
+        self._step += 1
+        collator = self._dataset.collator
+        if self._core is None:
+            return collator.batch(self._dataset.collate_ids(places, collator))
+        arrays = next(self._core)[1]
+        assert isinstance(arrays, _core.Arrays)
+        return collator.batch(arrays)
+
+    def close(self) -> None:
+        if self._core is not None and self._pid == os.getpid():
+            self._core.close()
+
+
+def _pass_batch(batch: Any) -> Any:
+    if isinstance(batch, Batch):
+        return batch
+    from torch.utils.data import default_collate
+    return default_collate(batch)
+
+
+def _value(column: types.Column, found: tuple[_core.Buffer, tuple[int, ...]] | None, copy: bool) -> Any:
+    """A column's value as Python has it."""
+    if found is None:
+        return None
+    data, dims = found
+    if column.item == "bytes":
+        return bytes(data) if copy else memoryview(data)
+    if column.is_text:
+        text = str(data, "utf-8")
+        return text if column.item == "str" else json.loads(text)
+    array = types.as_array(data, column.item).reshape(dims)
+    if column.is_scalar:
+        return array.item()
+    return array.copy() if copy else array
+

@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ranks of a job: who they are, and how they find each other.
+
+`init()` looks for a launcher in this order and takes the first that is there:
+
+1. what is given: a Group, "solo", an mpi4py communicator, a torch store with rank and world;
+2. a process group of torch.distributed that is initialised;
+3. torchrun's variables (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT);
+4. mpirun's (Open MPI), through the C module;
+5. srun's step (SLURM_STEP_ID, SLURM_PROCID, SLURM_STEP_NUM_TASKS), with MASTER_ADDR and MASTER_PORT or the step's first host;
+6. otherwise this process is alone.
+
+torch's store hands round addresses and a secret, at most 4 KiB a rank; all that follows goes over Rankstore's own connections.
+"""
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from . import _core, ending
+from .errors import ArgumentError, PeerError, RankStoreError, StateError, UnsupportedError, make
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+_DATA = -9
+_current: Group | None = None
+_generations = 0
+
+
+class Group:
+    """The ranks of a job. Made by `init`; a context manager.
+
+    Attributes: rank (0..world-1), world (ranks), node, nodes (of this rank; how many), launcher (how the ranks found each other).
+    """
+
+    def __init__(self, core: _core.Group, launcher: str) -> None:
+        self.core = core
+        self.launcher = launcher
+        self.pid = os.getpid()
+        ending.remember_group(self)
+
+    @property
+    def rank(self) -> int:
+        return self.core.rank
+
+    @property
+    def world(self) -> int:
+        return self.core.size
+
+    @property
+    def node(self) -> int:
+        return self.core.node
+
+    @property
+    def nodes(self) -> int:
+        return self.core.nodes
+
+    @property
+    def closed(self) -> bool:
+        return self.core.closed
+
+    def agree(self, phase: str, error: str | None = None) -> None:
+        """COLLECTIVE. Ends a phase. `error`: the text of what failed here; then all ranks raise DataError with it."""
+        self.core.agree(phase, _DATA if error is not None else 0, error or "")
+
+    def allgather(self, phase: str, data: bytes) -> list[bytes]:
+        """COLLECTIVE. The bytes of all ranks, in rank order; sizes may differ."""
+        return self.core.allgather(phase, data)
+
+    def close(self) -> None:
+        """Says goodbye to the other ranks. Datasets of the group must have been closed. Twice is fine."""
+        global _current
+        if _current is self:
+            _current = None
+        ending.forget_group(self)
+        if self.pid == os.getpid():
+            self.core.close()
+
+    def __enter__(self) -> Group:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"rank {self.rank} of {self.world} on node {self.node} of {self.nodes}"
+        return f"<rankstore.Group {state}, by {self.launcher}>"
+
+
+def init(group: Any = None, *, rank: int | None = None, world: int | None = None, arrival: float = 300,
+         silence: float | None = None, patience: float | None = None, listen: str | None = None, secret_file: str | None = None,
+         node: str | None = None) -> Group:
+    """COLLECTIVE. Connects the ranks of this job and makes them the default group.
+
+    group: None (detected, see the module), "solo" (this process alone), "mpi" (Open MPI's launcher), "torch" (torch's rendezvous), a Group,
+        an mpi4py communicator, or a torch.distributed Store (then `rank` and `world` are needed).
+    arrival: seconds that ranks may start one after the other (300), where they meet at a store.
+    silence: seconds that a rank may be silent before the others give it up (15). A slow rank that is alive is waited for.
+    patience: after so many seconds of waiting a line on stderr says for whom (60).
+    listen: address or interface to listen on (RKS_LISTEN). secret_file: 0600 file of at least 32 bytes (RKS_SECRET_FILE).
+    node: what counts as one node (RKS_NODE).
+
+    Returns the Group. Raises ArgumentError, PeerError, TimeoutError, UnsupportedError.
+    """
+    global _current, _generations
+    if isinstance(group, Group):
+        _current = group
+        return group
+    options: dict[str, Any] = {"listen": listen, "secret_file": secret_file, "node": node}
+    options["silence_ms"] = None if silence is None else _milliseconds("silence", silence)
+    options["patience_ms"] = None if patience is None else _milliseconds("patience", patience)
+    _generations += 1
+    made = _open(group, rank, world, _Setting(_generations, _milliseconds("arrival", arrival) / 1000, options))
+    _current = made
+    return made
+
+
+def current() -> Group:
+    """The default group: the one of the last `init`, or a new one by detection (COLLECTIVE then)."""
+    if _current is not None and not _current.closed:
+        if _current.pid != os.getpid():
+            raise StateError("this process was forked from one that has a group; call rankstore.init() of its own here")
+        return _current
+    return init()
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """What every way of opening needs: the how manyeth init this is, how long ranks may be late, what _core.Group takes."""
+
+    generation: int
+    arrival: float
+    options: dict[str, Any]
+
+
+def _milliseconds(name: str, seconds: float) -> int:
+    if not 0 < seconds < 4e6:
+        raise ArgumentError(f"{name}: {seconds} seconds; it is more than 0 and less than 4,000,000")
+    return max(1, int(seconds * 1000))
+
+
+def _open(group: Any, rank: int | None, world: int | None, setting: _Setting) -> Group:
+    options = setting.options
+    if group is None:
+        return _detect(setting)
+    if group == "solo":
+        return Group(_core.Group(solo=True, **options), "one process")
+    if group == "mpi":
+        return Group(_core.Group(**options), "Open MPI")
+    if group == "torch":
+        return _open_torch(setting)
+    if hasattr(group, "Iallgather") and hasattr(group, "Get_rank"):
+        bootstrap = _CommBootstrap(group)
+        return Group(_core.Group(name="mpi4py", rank=group.Get_rank(), size=group.Get_size(), allgather=bootstrap.allgather,
+                                 **options), "mpi4py")
+    if hasattr(group, "multi_get") and hasattr(group, "set"):
+        if rank is None or world is None:
+            raise ArgumentError("a store needs rank= and world=")
+        return _open_store(group, rank, world, "", "a torch store", setting)
+    raise ArgumentError(f"group: {group!r} is none of None, 'solo', 'mpi', 'torch', a Group, an mpi4py communicator or a torch store")
+
+
+def _detect(setting: _Setting) -> Group:
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        store = distributed.distributed_c10d._get_default_store()
+        return _open_store(store, distributed.get_rank(), distributed.get_world_size(), _run_name(), "torch's process group", setting)
+    environ = os.environ
+    if all(name in environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")):
+        return _open_torch(setting)
+    if "OMPI_COMM_WORLD_SIZE" in environ:
+        return Group(_core.Group(**setting.options), "Open MPI")
+    for name in ("PMIX_RANK", "PMI_RANK"):
+        if name in environ and "SLURM_STEP_ID" not in environ:
+            raise UnsupportedError(f"{name} is set by a launcher that is not Open MPI; pass its communicator: "
+                                   "rankstore.init(mpi4py.MPI.COMM_WORLD)")
+    if "SLURM_STEP_ID" in environ and _number("SLURM_STEP_NUM_TASKS", 1) > 1:
+        return _open_slurm(setting)
+    return Group(_core.Group(solo=True, **setting.options), "one process")
+
+
+def _number(name: str, default: int) -> int:
+    """An integer variable of a launcher."""
+    text = os.environ.get(name, "") or str(default)
+    if not text.isdecimal():
+        raise ArgumentError(f"{name}={text!r} in the environment is no number")
+    return int(text)
+
+
+# ---- torch's stores --------------------------------------------------------------------------------------------------
+
+def _run_name() -> str:
+    """Keys of an earlier attempt of the same job must not be seen."""
+    environ = os.environ
+    return f"{environ.get('TORCHELASTIC_RUN_ID', '')}.{environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"
+
+
+def _open_torch(setting: _Setting) -> Group:
+    rank, world = _number("RANK", 0), _number("WORLD_SIZE", 1)
+    if rank >= world:
+        raise ArgumentError(f"RANK={rank} in the environment is not below WORLD_SIZE={world}")
+    hosted = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # torchrun's agent has opened it
+    host = os.environ.get("MASTER_ADDR", "127.0.0.1")
+    store = _connect(host, _number("MASTER_PORT", 29500), rank, world, rank == 0 and not hosted, setting)
+    return _open_store(store, rank, world, _run_name(), "torch's rendezvous", setting)
+
+
+def _open_slurm(setting: _Setting) -> Group:
+    environ = os.environ
+    rank, world = _number("SLURM_PROCID", 0), _number("SLURM_STEP_NUM_TASKS", 1)
+    host = environ.get("MASTER_ADDR") or first_host(environ.get("SLURM_STEP_NODELIST", ""))
+    if not host:
+        raise ArgumentError("srun: set MASTER_ADDR to the host of rank 0 and MASTER_PORT to a free port there")
+    port = _number("MASTER_PORT", 20000 + _number("SLURM_JOB_ID", 0) % 20000)
+    store = _connect(host, port, rank, world, rank == 0, setting)
+    run = f"{environ['SLURM_STEP_ID']}.{environ.get('SLURM_RESTART_COUNT', '0')}"
+    return _open_store(store, rank, world, run, "srun and a TCPStore", setting)
+
+
+def _connect(host: str, port: int, rank: int, world: int, is_master: bool, setting: _Setting) -> Any:
+    """A TCPStore that torch.distributed can share (multi_tenant). Torch's rendezvous would wait for all ranks in one call that no signal
+    ends; here each try is short, and who is missing is found by the first all-gather."""
+    try:
+        from torch.distributed import TCPStore  # type: ignore[attr-defined,unused-ignore]
+    except ImportError as missing:
+        raise UnsupportedError(f"ranks that meet without mpirun need torch's TCPStore; torch cannot be imported: {missing}") from missing
+    deadline = time.monotonic() + setting.arrival
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            store = TCPStore(host, port, world, is_master, timeout=timedelta(seconds=max(0.1, min(left, 2))),
+                                         wait_for_workers=False, multi_tenant=True)
+            break
+        except RuntimeError as error:
+            if left <= 2:
+                raise make(-6, 0, 0, host, f"rank {rank} cannot reach the store of rank 0 at {host}:{port} after "
+                           f"{setting.arrival:g} s: {str(error).splitlines()[0]}") from error
+    store.set_timeout(timedelta(seconds=setting.arrival))
+    return store
+
+
+def first_host(nodes: str) -> str:
+    """The first host of a Slurm node list: "n[003-007,9],x" gives "n003"."""
+    found = re.match(r"([^,\[]+)(?:\[(\d+))?", nodes)
+    return "" if found is None else found.group(1) + (found.group(2) or "")
+
+
+def _open_store(store: Any, rank: int, world: int, run: str, launcher: str, setting: _Setting) -> Group:
+    bootstrap = _StoreBootstrap(store, rank, world, f"rankstore/{run}/{setting.generation}", setting.arrival)
+    try:
+        core = _core.Group(name="store", rank=rank, size=world, allgather=bootstrap.allgather, **setting.options)
+    except PeerError as error:
+        if isinstance(error.__cause__, RankStoreError):  # who is missing, as the all-gather says it
+            raise error.__cause__ from None
+        raise
+    return Group(core, launcher)
+
+
+class _StoreBootstrap:
+    """An all-gather of small records over a key-value store (set, wait, multi_get)."""
+
+    def __init__(self, store: Any, rank: int, world: int, prefix: str, arrival: float) -> None:
+        self._store, self._rank, self._world, self._prefix, self._arrival = store, rank, world, prefix, arrival
+        self._round = 0
+
+    def allgather(self, record: bytes, timeout_ms: int) -> Sequence[bytes]:
+        keys = [f"{self._prefix}/{self._round}/{rank}" for rank in range(self._world)]
+        limit = self._arrival if self._round == 0 else timeout_ms / 1000
+        self._round += 1
+        self._store.set(keys[self._rank], record)
+        self._wait(keys, limit)
+        return [bytes(record) for record in self._store.multi_get(keys)]
+
+    def _wait(self, keys: list[str], limit: float) -> None:
+        deadline = time.monotonic() + limit
+        while True:
+            left = deadline - time.monotonic()
+            try:
+                self._store.wait(keys, timedelta(seconds=max(0.001, min(left, 0.5))))  # short, so that signals are seen
+                return
+            except RuntimeError as late:  # DistStoreError where the time is over, DistNetworkError where the store is gone
+                if left <= 0 or "Network" in type(late).__name__:
+                    raise self._who(keys, limit) from late
+
+    def _who(self, keys: list[str], limit: float) -> RankStoreError:
+        try:
+            missing = [rank for rank, key in enumerate(keys) if not self._store.check([key])]
+        except RuntimeError:
+            return make(-5, 0, 0, "", "the rank that holds the store where ranks meet has gone before all had arrived")
+        return make(-6, -1, 0, "", f"ranks {missing[:8]} have not arrived after {limit:g} s")
+
+
+# ---- mpi4py --------------------------------------------------------------------------------------------------------
+
+class _CommBootstrap:
+    """The same over an mpi4py communicator: bytes, without pickle, and with an end."""
+
+    def __init__(self, communicator: Any) -> None:
+        self._comm = communicator.Dup()
+
+    def allgather(self, record: bytes, timeout_ms: int) -> Sequence[bytes]:
+        size = self._comm.Get_size()
+        everything = bytearray(len(record) * size)
+        request = self._comm.Iallgather(bytearray(record), everything)
+        begun, nap = time.monotonic(), 1e-5
+        while not request.Test():
+            if (time.monotonic() - begun) * 1000 > timeout_ms:
+                raise make(-6, -1, 0, "", f"ranks are missing after {timeout_ms / 1000:g} s (MPI does not say which)")
+            time.sleep(nap)
+            nap = min(nap * 2, 0.01)
+        each = len(record)
+        return [bytes(everything[rank * each:(rank + 1) * each]) for rank in range(size)]
+
+
+def launch(ranks: int, main: Callable[[Group], int | None], *, silence: float | None = None) -> int:
+    """Runs `main(group)` in `ranks` new processes of this machine and waits for them; returns the exit code of the first that failed,
+    else 0. Call it before threads are started."""
+    def run(core: _core.Group) -> int:
+        global _current
+        _current = Group(core, "fork")
+        return main(_current) or 0
+    return _core.launch(ranks, run, silence_ms=None if silence is None else _milliseconds("silence", silence))

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loader: a plan's batches, fetched and collated ahead by threads of the library, without worker processes."""
+from __future__ import annotations
+
+import sys
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+from .batch import Batch
+from .errors import ArgumentError
+from .layouts import Collator, Layout, Lists
+
+if TYPE_CHECKING:
+    from .dataset import Dataset
+    from .plans import Plan, PlanSampler
+
+
+def parse_bytes(name: str, size: int | str) -> int:
+    """1048576, "512MiB" or "1.5 GB" in bytes."""
+    if isinstance(size, int):
+        return size
+    units = {"": 1, "B": 1}
+    for power, letter in enumerate("KMGT", 1):
+        units |= {letter + "B": 1000**power, letter + "iB": 1024**power, letter: 1024**power}
+    number = size.strip().rstrip("BKMGTi")
+    try:
+        return int(float(number) * units[size.strip()[len(number):].strip()])
+    except (ValueError, KeyError):
+        raise ArgumentError(f"{name}: {size!r} is no size such as 1048576, '512MiB' or '1.5GB'") from None
+
+
+class Loader:
+    """This rank's batches of a plan, epoch by epoch; made by `Dataset.loader`.
+
+    collate: Pad(), Pack(), Nested(), Lists(), or None (Lists). columns, rename: which columns, and what they are called in the batch. transform:
+    a function of a Batch, called ahead in threads of its own. device: where tensors go ("cuda"); pin_memory: "auto" (where a GPU is), True,
+    False. out: "torch" or "numpy". prefetch_batches, prefetch_bytes: how far ahead (4; "1GiB"). threads: of transform (1). start: a state to go on from.
+
+    A plain iterable with a length, the same for all ranks and epochs. A second iter() ends the first. Leaving a loop early ends its threads.
+    Trainers that look at DataLoader's attributes find them.
+    """
+
+    batch_size = None
+    drop_last = False
+    num_workers = 0
+    prefetch_factor = None
+    timeout = 0
+    worker_init_fn = None
+    multiprocessing_context = None
+    generator = None
+    persistent_workers = False
+    in_order = True
+
+    def __init__(self, dataset: Dataset, plan: Plan, *, collate: Layout | None = None, columns: Sequence[str] | None = None,
+                 rename: Mapping[str, str] | None = None, transform: Callable[[Batch], Any] | None = None, device: Any = None,
+                 pin_memory: bool | str = "auto", out: str = "torch", prefetch_batches: int = 4, prefetch_bytes: int | str = "1GiB",
+                 threads: int = 1, start: dict[str, Any] | None = None) -> None:
+        if plan.world != dataset.group.world or plan.rank != dataset.group.rank:
+            self._foreign = True  # another world than the group's: batches are fetched by their lists
+        else:
+            self._foreign = False
+        if threads < 1 or prefetch_batches < 1:
+            raise ArgumentError("threads and prefetch_batches are at least 1")
+        if device is not None and out != "torch":
+            raise ArgumentError("device: tensors alone go there; out='torch'")
+        self.dataset, self.plan, self.transform, self.device = dataset, plan, transform, device
+        self.collator = Collator(collate or Lists(), dataset.schema, columns, rename, out)
+        self.pin_memory = _pins(pin_memory, device, out)
+        self.prefetch_batches, self.threads = prefetch_batches, threads
+        self.prefetch_bytes = parse_bytes("prefetch_bytes", prefetch_bytes)
+        self.sampler: PlanSampler = plan.sampler("rank")
+        self._epoch, self._step = 0, 0  # where training is: what state_dict tells
+        self._first = 0  # where the next iteration begins: 0 but after load_state_dict
+        self._last: weakref.ref[_Iteration] | None = None  # weak: a loop that is left early ends it
+        self._waits: deque[tuple[float, float]] = deque(maxlen=100_000)
+        dataset.follow_epoch(self)
+        if start is not None:
+            self.load_state_dict(start)
+
+    @property
+    def batch_sampler(self) -> PlanSampler:
+        return self.sampler
+
+    @property
+    def collate_fn(self) -> Callable[[Any], Any]:
+        return self.dataset.collate
+
+    def __len__(self) -> int:
+        return self.plan.steps
+
+    def set_epoch(self, epoch: int) -> None:
+        """Which epoch the next iteration yields. Nothing happens where a loaded state is in that epoch."""
+        self.sampler.set_epoch(epoch)
+        if epoch != self._epoch:
+            self._epoch, self._step, self._first = int(epoch), 0, 0
+
+    def __iter__(self) -> Iterator[Any]:
+        self._end_last()
+        iteration = _Iteration(self)
+        self._last = weakref.ref(iteration)
+        return iteration
+
+    def _end_last(self) -> None:
+        last = self._last() if self._last is not None else None
+        if last is not None:
+            last.close()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where training is: batches that were yielded count as done. A few integers and a line of JSON, equal on all ranks."""
+        return self.plan.state(self._epoch, self._step)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next iteration goes on there, also on another number of ranks. StateError names what differs."""
+        self._end_last()
+        self._epoch, self._step = self.plan.resume(state)
+        self._first = self._step
+        self.sampler.load_state_dict(state)
+
+    def stats(self) -> dict[str, Any]:
+        """The dataset's figures, and of this loader: batches, wait_ms_p50 and wait_ms_p99 (how long next() waited)."""
+        waits = sorted(end - begin for begin, end in self._waits)
+        found = self.dataset.stats()
+        found["batches"] = len(waits)
+        for name, part in (("wait_ms_p50", 0.5), ("wait_ms_p99", 0.99)):
+            found[name] = waits[min(len(waits) - 1, int(part * len(waits)))] * 1000 if waits else 0.0
+        return found
+
+    def trace(self, path: str) -> None:
+        """Writes the waits and the work between them as a Chrome trace (chrome://tracing)."""
+        import json
+        import os
+        events, last = [], 0.0
+        for begin, end in self._waits:
+            if last:
+                events.append({"name": "step", "ph": "X", "pid": self.dataset.group.rank, "tid": 0, "ts": last * 1e6,
+                               "dur": (begin - last) * 1e6})
+            events.append({"name": "wait", "ph": "X", "pid": self.dataset.group.rank, "tid": 0, "ts": begin * 1e6,
+                           "dur": (end - begin) * 1e6})
+            last = end
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"traceEvents": events, "otherData": {"pid": os.getpid()}}, file)
+
+    def __repr__(self) -> str:
+        return f"<rankstore.Loader {self.collator.layout!r} over {self.plan!r}, at epoch {self._epoch}, step {self._step}>"
+
+
+def _pins(pin_memory: bool | str, device: Any, out: str) -> bool:
+    if pin_memory not in (True, False, "auto"):
+        raise ArgumentError(f"pin_memory: {pin_memory!r} is none of True, False, 'auto'")
+    if out != "torch" or pin_memory is False:
+        return False
+    import torch
+    if not torch.cuda.is_available():
+        if pin_memory is True:
+            raise ArgumentError("pin_memory: there is no GPU; leave it at 'auto'")
+        return False
+    return True
+
+
+class _Iteration(Iterator[Any]):
+    """One pass. The epoch is bound at the first next(), since trainers set it after iter()."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self._epoch = -1
+        self._core: _core.Epoch | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._ahead: deque[tuple[int, Any]] = deque()
+        self._over = False
+        self._hold: _GradientHold | None = None
+        self._stream: Any = None
+
+    def _begin(self) -> None:
+        loader = self._loader
+        self._epoch, self._step = loader._epoch, loader._first
+        loader._step, loader._first = loader._first, 0
+        self._steps = loader.plan.core.steps(self._epoch)
+        if loader._foreign:
+            self._source = self._fetch_lists()
+        else:
+            self._core = _core.Epoch(loader.dataset.store, loader.plan.core, epoch=self._epoch, first_step=self._step,
+                                     prefetch_batches=loader.prefetch_batches, prefetch_bytes=loader.prefetch_bytes,
+                                     collate=loader.collator.core)
+            self._source = self._core
+        if loader.transform is not None:
+            self._pool = ThreadPoolExecutor(loader.threads, "rankstore-transform")
+        self._hold = _GradientHold(loader)
+        if loader.device is not None:
+            self._stream = _side_stream(loader.device)
+
+    def _fetch_lists(self) -> Iterator[tuple[int, Any]]:
+        plan, dataset = self._loader.plan, self._loader.dataset
+        for step in range(self._step, self._steps):
+            yield step, dataset.collate_ids(plan.core.batch(self._epoch, step, plan.rank), self._loader.collator)
+
+    def _make(self, step: int, arrays: Any) -> Batch:
+        loader = self._loader
+        batch = loader.collator.batch(arrays)
+        batch.step, batch.epoch, batch._dataset, batch._plan = step, self._epoch, loader.dataset, loader.plan
+        if loader.pin_memory:
+            batch = batch.pin_memory()
+        return batch
+
+    def _pull(self) -> tuple[int, Any] | None:
+        """The next batch, or its future."""
+        found = next(self._source, None)
+        if found is None:
+            return None
+        step, arrays = found
+        batch = self._make(step, arrays)
+        if self._pool is not None:
+            assert self._loader.transform is not None
+            return step, self._pool.submit(self._loader.transform, batch)
+        return step, batch
+
+    def _next(self) -> tuple[int, Any] | None:
+        if self._pool is None:
+            return self._pull()
+        while len(self._ahead) < self._loader.threads + 1:
+            found = self._pull()
+            if found is None:
+                break
+            self._ahead.append(found)
+        return self._ahead.popleft() if self._ahead else None
+
+    def __next__(self) -> Any:
+        if self._over:
+            raise StopIteration
+        loader, begin = self._loader, time.monotonic()
+        try:
+            if self._epoch < 0:
+                self._begin()
+            found = self._next()
+            if found is None:
+                self.close()
+                raise StopIteration
+            step, batch = found
+            if isinstance(batch, Future):
+                batch = _wait(batch)
+            if self._stream is not None:
+                batch = _to_device(batch, loader.device, self._stream)
+        except StopIteration:
+            raise
+        except BaseException:
+            self.close()
+            raise
+        loader._waits.append((begin, time.monotonic()))
+        loader._epoch, loader._step = self._epoch, step + 1
+        if self._hold is not None:
+            self._hold.about_to_yield(step + 1 == self._steps)
+        return batch
+
+    def close(self) -> None:
+        self._over = True
+        if self._core is not None:
+            self._core.close()
+            self._core = None
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
+        self._ahead.clear()
+        if self._hold is not None:
+            self._hold.release()
+            self._hold = None
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _wait(future: Future[Any]) -> Any:
+    """The result; a signal is seen at once, since Python's own waits look for them."""
+    return future.result()
+
+
+class _GradientHold:
+    """Accelerate syncs gradients on the last batch of loaders that it knows: this one makes itself known while it is iterated."""
+
+    def __init__(self, loader: Loader) -> None:
+        self._state: Any = None
+        if "accelerate" in sys.modules:
+            from accelerate.state import GradientState  # type: ignore[import-untyped,unused-ignore]
+            self._state = GradientState()
+            self._loader: Any = loader
+            loader.__dict__.update(end_of_dataloader=False, remainder=-1)
+            self._state._add_dataloader(loader)
+
+    def about_to_yield(self, last: bool) -> None:
+        if self._state is not None and last:
+            self._loader.end_of_dataloader = True
+
+    def release(self) -> None:
+        if self._state is not None:
+            self._state._remove_dataloader(self._loader)
+            self._state = None
+
+
+def _side_stream(device: Any) -> Any:
+    import torch
+    make: Any = torch.cuda.Stream
+    chosen = torch.device(device)
+    return make(chosen) if chosen.type == "cuda" else False
+
+
+def _to_device(batch: Any, device: Any, stream: Any) -> Any:
+    """Tensors are allocated on the consumer's stream and copied on a side stream; the consumer's stream waits for an event. So no
+    record_stream is needed: the memory belongs to the consumer's stream, and the copy has ended before it is used."""
+    if stream is False:
+        return batch.to(device)
+    import torch
+    consumer = torch.cuda.current_stream(device)
+    pairs = {name: (value, torch.empty_like(value, device=device)) for name, value in batch.items() if hasattr(value, "is_pinned")}
+    stream.wait_stream(consumer)  # the allocator may hand out memory that the consumer still works on
+    with torch.cuda.stream(stream):
+        for source, target in pairs.values():
+            target.copy_(source, non_blocking=True)
+        done = stream.record_event()
+    consumer.wait_event(done)
+    made = Batch({name: pairs[name][1] if name in pairs else value for name, value in batch.items()})
+    made.__dict__.update(batch.__dict__)
+    return made
+

@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A dataset in worker processes (torch's DataLoader with num_workers > 0: fork, forkserver or spawn).
+
+A worker opens the shards of its node itself, read-only, and asks its parent for the rest over a Unix socket in a directory that only
+this user may enter. Frames, both ways: u32 size of the header, header (JSON), then as many bytes as the header's `sizes` add up to.
+
+    request   {"token", "op": "fetch" | "collate" | "key" | "find", "sizes": [...], ...}   ids: int64
+    reply     {"error": [status, rank, cause, host, text]} or {"sizes": [...], ...}
+"""
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import secrets
+import shutil
+import socket
+import struct
+import tempfile
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import _core, ending
+from .errors import RankStoreError, StateError, make
+
+_HEADER_MAX = 64 << 20
+_IDS_MAX = 1 << 24
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """What a worker needs to know: picklable, and no handle in it."""
+
+    directories: tuple[str, ...]  # of the ranks of this node
+    dataset: str
+    schema: str
+    count: int
+    no_check: bool
+    socket: str  # "": every shard lies on this node
+    token: str
+    rank: int
+    world: int
+
+
+# ---- frames ---------------------------------------------------------------------------------------------------------
+
+def _send(connection: socket.socket, header: dict[str, Any], parts: Sequence[Any] = ()) -> None:
+    views = [memoryview(part).cast("B") for part in parts]
+    text = json.dumps({**header, "sizes": [len(view) for view in views]}).encode()
+    connection.sendall(struct.pack("<I", len(text)) + text)
+    for view in views:
+        connection.sendall(view)
+
+
+def _receive_exactly(connection: socket.socket, size: int) -> bytearray:
+    data = bytearray(size)
+    view, have = memoryview(data), 0
+    while have < size:
+        count = connection.recv_into(view[have:])
+        if count == 0:
+            raise EOFError
+        have += count
+    return data
+
+
+def _receive(connection: socket.socket, limit: int | None) -> tuple[dict[str, Any], list[bytearray]]:
+    """`limit` bounds what a stranger may make us allocate; None for the parent's own replies."""
+    (size,) = struct.unpack("<I", _receive_exactly(connection, 4))
+    if size > (_HEADER_MAX if limit is None else 1 << 20):
+        raise EOFError
+    header = json.loads(_receive_exactly(connection, size))
+    sizes = header.get("sizes", [])
+    if limit is not None and (len(sizes) > 1 or sum(sizes) > limit or min(sizes, default=0) < 0):
+        raise EOFError
+    return header, [_receive_exactly(connection, part) for part in sizes]
+
+
+# ---- the parent's side ----------------------------------------------------------------------------------------------
+
+class Service:
+    """Answers the workers of one open dataset, a thread for each connection. Started when the first worker may come."""
+
+    def __init__(self, store: _core.Store) -> None:
+        self._store = store
+        self._folder = tempfile.mkdtemp(prefix="rankstore-")  # mode 0700
+        self.path = os.path.join(self._folder, "workers")
+        self.token = secrets.token_hex(16)
+        self._pid = os.getpid()
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        self._listener.bind(self.path)
+        self._listener.listen(128)
+        threading.Thread(target=self._accept, name="rankstore-workers", daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), name="rankstore-worker", daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            try:
+                while True:
+                    header, parts = _receive(connection, 8 * _IDS_MAX)
+                    if not hmac.compare_digest(str(header.get("token", "")), self.token):
+                        return
+                    self._answer(connection, header, parts[0] if parts else bytearray())
+            except (EOFError, OSError, ValueError):
+                return
+
+    def _answer(self, connection: socket.socket, header: dict[str, Any], data: bytearray) -> None:
+        try:
+            reply, parts = getattr(self, "_" + header["op"])(header, data)
+        except RankStoreError as error:
+            reply, parts = {"error": [error.code, error.rank, error.cause, error.host, error.text]}, []
+        except (KeyError, IndexError, TypeError, AttributeError) as error:
+            reply, parts = {"error": [type(error).__name__, str(error)]}, []
+        _send(connection, reply, parts)
+
+    def _fetch(self, header: dict[str, Any], ids: bytearray) -> tuple[dict[str, Any], list[Any]]:
+        samples = self._store.fetch(memoryview(ids).cast("q"))
+        dims: list[Any] = []
+        parts: list[Any] = []
+        for i in range(len(samples)):
+            for value in samples.values(i):
+                dims.append(None if value is None else value[1])
+                parts.append(b"" if value is None else value[0])
+        return {"dims": dims}, parts
+
+    def _collate(self, header: dict[str, Any], ids: bytearray) -> tuple[dict[str, Any], list[Any]]:
+        arrays = self._store.collate(memoryview(ids).cast("q"), _core.Collate(**header["options"]))
+        parts: list[Any] = [arrays.ids(), arrays.lengths()]
+        shapes = []
+        for name, item, dims, values, offsets in arrays.arrays():
+            shapes.append([name, item, dims, offsets is not None])
+            parts += [values] if offsets is None else [values, offsets]
+        return {"arrays": shapes, "samples": arrays.samples}, parts
+
+    def _key(self, header: dict[str, Any], data: bytearray) -> tuple[dict[str, Any], list[Any]]:
+        return {}, [self._store.key(int(header["sample"]))]
+
+    def _find(self, header: dict[str, Any], data: bytearray) -> tuple[dict[str, Any], list[Any]]:
+        return {"sample": self._store.find(bytes(data))}, []
+
+    def close(self) -> None:
+        """In a forked child only the descriptor goes; the socket's name is the parent's."""
+        self._listener.close()
+        if self._pid == os.getpid():
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class Handle:
+    """An open store of this process, shared by a dataset and its selections; in a forked child it becomes a WorkerStore."""
+
+    def __init__(self, store: _core.Store | WorkerStore, directories: tuple[str, ...], rank: int, world: int, no_check: bool) -> None:
+        self._store: Any = store
+        self._pid = os.getpid()
+        self._directories, self._rank, self._world, self._no_check = directories, rank, world, no_check
+        self._service: Service | None = None
+        ending.remember_handle(self)
+
+    @property
+    def store(self) -> Any:
+        if os.getpid() != self._pid:
+            self._become_worker()
+        return self._store
+
+    @property
+    def is_worker(self) -> bool:
+        return isinstance(self.store, WorkerStore)
+
+    def ticket(self) -> Ticket:
+        """Starts the service where a worker may need it: where a shard lies in another directory than the first."""
+        if isinstance(self._store, WorkerStore):
+            return self._store.ticket
+        store = self._store
+        alone = self._world == 1 or (store.group.nodes == 1 and len(self._directories) == 1)
+        if not alone and self._service is None and not store.closed:
+            self._service = Service(store)
+        service = self._service
+        return Ticket(self._directories, store.dataset, store.schema, store.count, self._no_check,
+                      service.path if service else "", service.token if service else "", self._rank, self._world)
+
+    def before_fork(self) -> None:
+        if not isinstance(self._store, WorkerStore) and not self._store.closed:
+            self._child_ticket = self.ticket()
+
+    def _become_worker(self) -> None:
+        parents = self._store
+        _abandoned.append(parents)  # its threads and connections are the parent's: it is never freed here
+        self._store, self._pid = WorkerStore(self._child_ticket), os.getpid()
+
+    def close(self, timeout_ms: int) -> None:
+        if self._service is not None:
+            self._service.close()
+            self._service = None
+        if os.getpid() == self._pid:
+            self._store.close(timeout_ms)
+
+
+_abandoned: list[Any] = []
+
+
+def _before_fork() -> None:
+    for handle in ending.handles():
+        handle.before_fork()
+
+
+os.register_at_fork(before=_before_fork)
+
+
+# ---- the worker's side ----------------------------------------------------------------------------------------------
+
+class ReceivedSamples:
+    """What _core.Samples is, of samples that the parent sent."""
+
+    def __init__(self, columns: int, dims: list[Any], parts: list[bytearray]) -> None:
+        self._columns, self._dims, self._parts = columns, dims, parts
+
+    def __len__(self) -> int:
+        return len(self._dims) // self._columns if self._columns else 0
+
+    def values(self, i: int) -> list[Any]:
+        places = range(i * self._columns, (i + 1) * self._columns)
+        return [None if self._dims[k] is None else (self._parts[k], tuple(self._dims[k])) for k in places]
+
+
+class ReceivedArrays:
+    """What _core.Arrays is, of arrays that the parent sent."""
+
+    def __init__(self, header: dict[str, Any], parts: list[bytearray]) -> None:
+        self.samples: int = header["samples"]
+        self._shapes, self._parts = header["arrays"], parts
+
+    def ids(self) -> bytearray:
+        return self._parts[0]
+
+    def lengths(self) -> bytearray:
+        return self._parts[1]
+
+    def arrays(self) -> list[Any]:
+        found, parts = [], iter(self._parts[2:])
+        for name, item, dims, has_offsets in self._shapes:
+            values = next(parts)
+            found.append((name, item, tuple(dims), values, next(parts) if has_offsets else None))
+        return found
+
+
+class WorkerStore:
+    """What _core.Store is, in a worker process."""
+
+    closed = False
+
+    def __init__(self, ticket: Ticket) -> None:
+        self.ticket = ticket
+        self.count, self.dataset, self.schema = ticket.count, ticket.dataset, ticket.schema
+        self._columns = len(_core.parse_schema(ticket.schema)[1])
+        self._lock = threading.Lock()
+        self._connection: socket.socket | None = None
+        self._group: _core.Group | None = None
+        self._stores: list[_core.Store] = []
+
+    def _open(self) -> list[_core.Store]:
+        with self._lock:
+            if self._group is None:
+                self._group = _core.Group(solo=True)
+                for directory in self.ticket.directories:
+                    try:
+                        store = _core.Store(self._group, directory, partial=True, no_check=self.ticket.no_check)
+                    except RankStoreError:
+                        continue  # the parent serves what lies there
+                    if store.dataset == self.ticket.dataset:
+                        self._stores.append(store)
+        return self._stores
+
+    def _holder(self, ids: Sequence[int]) -> _core.Store | None:
+        """The store that has all of these samples on this node."""
+        for sample in ids:
+            if not 0 <= sample < self.count:
+                raise IndexError(f"sample {sample} of {self.count}")
+        for store in self._open():
+            if all(store.owner(sample) >= 0 for sample in ids):
+                return store
+        return None
+
+    def _ask(self, header: dict[str, Any], parts: Sequence[Any] = ()) -> tuple[dict[str, Any], list[bytearray]]:
+        if not self.ticket.socket:
+            raise StateError(f"{self.ticket.directories[0]}: a shard cannot be opened in this worker process")
+        with self._lock:
+            try:
+                if self._connection is None:
+                    self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                    self._connection.connect(self.ticket.socket)
+                _send(self._connection, {**header, "token": self.ticket.token}, parts)
+                reply, data = _receive(self._connection, None)
+            except (OSError, EOFError) as gone:
+                self._connection = None
+                raise StateError("the process that opened the dataset has closed it or gone; a worker asks it for samples of other "
+                                 "nodes") from gone
+        if "error" in reply:
+            if len(reply["error"]) == 2:
+                kind, text = reply["error"]
+                raise {"KeyError": KeyError, "IndexError": IndexError}.get(kind, TypeError)(text)
+            raise make(*reply["error"])
+        return reply, data
+
+    def fetch(self, ids: Sequence[int]) -> Any:
+        store = self._holder(ids)
+        if store is not None:
+            return store.fetch(ids)
+        reply, parts = self._ask({"op": "fetch"}, [_packed(ids)])
+        return ReceivedSamples(self._columns, reply["dims"], parts)
+
+    def collate(self, ids: Sequence[int], collate: _core.Collate, options: dict[str, Any]) -> Any:
+        store = self._holder(ids)
+        if store is not None:
+            return store.collate(ids, collate)
+        reply, parts = self._ask({"op": "collate", "options": options}, [_packed(ids)])
+        return ReceivedArrays(reply, parts)
+
+    def view(self, sample: int) -> list[Any]:
+        store = self._holder([sample])
+        if store is not None:
+            return store.view(sample)
+        values: list[Any] = self.fetch([sample]).values(0)
+        return values
+
+    def key(self, sample: int) -> bytes:
+        store = self._holder([sample])
+        if store is not None:
+            return store.key(sample)
+        return bytes(self._ask({"op": "key", "sample": sample})[1][0])
+
+    def find(self, key: str | bytes) -> int:
+        if not self.ticket.socket:
+            return self._open()[0].find(key)
+        whole = key.encode() if isinstance(key, str) else bytes(key)
+        return int(self._ask({"op": "find"}, [whole])[0]["sample"])
+
+    def close(self, timeout_ms: int = 0) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        for store in self._stores:
+            store.close()
+        if self._group is not None:
+            self._group.close()
+        self.closed = True
+
+    def __getattr__(self, name: str) -> Any:
+        raise StateError(f"{name}: is known in the process that opened the dataset; a worker process reads samples")
+
+
+def _packed(ids: Sequence[int]) -> bytes:
+    return struct.pack(f"<{len(ids)}q", *ids)

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans and their samplers: which samples form which batch, at which step, on which rank."""
+from __future__ import annotations
+
+import itertools
+import json
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+from .errors import ArgumentError, StateError
+from .types import as_array
+
+if TYPE_CHECKING:
+    import numpy
+    from .dataset import Dataset
+
+STATE_VERSION = 1
+
+# Plans of this process by token: a batch that came back from a loader finds its plan, one in a worker process none.
+live: weakref.WeakValueDictionary[int, Plan] = weakref.WeakValueDictionary()
+_tokens = itertools.count()
+
+
+class Epoch:
+    """One epoch of a plan."""
+
+    def __init__(self, plan: Plan, number: int) -> None:
+        self.plan, self.number = plan, number
+
+    def batches(self, rank: int | None = None, first: int = 0,
+                last: int | None = None) -> tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]:
+        """The batches of a rank (this one; -1: all, step-major) at steps first..last: (indptr int64[n + 1], indices uint32[...]);
+        batch i is indices[indptr[i]:indptr[i + 1]]."""
+        bounds, ids = self.plan.core.batches(self.number, self.plan.rank if rank is None else rank, first, last)
+        return as_array(bounds, "int64"), as_array(ids, "uint32")
+
+    def __len__(self) -> int:
+        return self.plan.core.steps(self.number)
+
+
+class Plan:
+    """Equal steps on every rank, no empty batch, each sample once an epoch; made by `Dataset.plan`.
+
+    Attributes: steps (of an epoch), world and rank (whom it plans for), hash (of the dataset and all options), options.
+    """
+
+    def __init__(self, dataset: Dataset, core: _core.Plan, rank: int, options: dict[str, Any]) -> None:
+        self.dataset, self.core, self.rank, self.options = dataset, core, rank, options
+        self.world = core.world
+        self.steps = core.steps(0)
+        self.token = next(_tokens)
+        live[self.token] = self
+
+    @property
+    def hash(self) -> str:
+        """Equal for plans with the same batches: dataset, options, seed, planner version (of no epoch)."""
+        import hashlib
+        whole = json.loads(self.core.state(0, 0))
+        whole.pop("epoch", None), whole.pop("segments", None)
+        return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:32]
+
+    def epoch(self, number: int) -> Epoch:
+        """One epoch's batches."""
+        return Epoch(self, number)
+
+    def report(self, epoch: int = 0) -> dict[str, Any]:
+        """samples, dropped, repeated, truncated, steps, batches, tokens, padded_tokens, largest_batch (padded tokens), efficiency (tokens /
+        padded tokens), balance (mean over steps of mean cost / largest cost over ranks), tokens_per_step, digest."""
+        return self.core.report(epoch)
+
+    def step_tokens(self, epoch: int, step: int) -> int:
+        """The sum of lengths of a step's batches, all ranks."""
+        _, ids = self.epoch(epoch).batches(-1, step, step + 1)
+        return int(self.dataset.all_lengths[ids].sum(dtype="int64"))
+
+    def sampler(self, view: str = "rank") -> PlanSampler:
+        """A batch sampler: "rank" yields this rank's batches, "global" those of all ranks, step-major and rank-minor (for loaders that deal
+        batch i to rank i % world themselves, as Accelerate's prepare does)."""
+        return PlanSampler(self, view)
+
+    def state(self, epoch: int, step: int) -> dict[str, Any]:
+        """Where a job is: "before step `step` of `epoch`". JSON-able, and equal on all ranks."""
+        return {"version": STATE_VERSION, "epoch": epoch, "step": step, "plan": self.core.state(epoch, step)}
+
+    def resume(self, state: dict[str, Any]) -> tuple[int, int]:
+        """Takes a state over, also one of another number of ranks: (epoch, step) to go on from. StateError names what differs."""
+        if not isinstance(state, dict) or state.get("version") != STATE_VERSION or not isinstance(state.get("plan"), str):
+            raise StateError(f"state: {str(state)[:80]!r} is none of rankstore's (version {STATE_VERSION})")
+        return self.core.resume(state["plan"])
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
+        return f"<rankstore.Plan {shown}: {self.steps} steps on {self.world} ranks>"
+
+
+class PlanBatch(list[int]):
+    """Sample ids of one batch, equal to a plain list, that knows its place in the plan."""
+
+    epoch: int = -1
+    step: int = -1
+    rank: int = -1
+    token: int = -1
+
+
+class PlanSampler:
+    """A batch sampler over a plan: give it to DataLoader as `batch_sampler`. It has no batch_size, drop_last or generator, so that
+    trainers leave it as it is; they find `set_epoch` on it, on its `.sampler` and on its `.batch_sampler`."""
+
+    def __init__(self, plan: Plan, view: str) -> None:
+        if view not in ("rank", "global"):
+            raise ArgumentError(f"view: {view!r} is neither 'rank' nor 'global'")
+        self.plan, self.view = plan, view
+        self._epoch, self._step = 0, 0
+        self._last: weakref.ref[_SamplerIterator] | None = None
+        plan.dataset.follow_epoch(self)
+
+    @property
+    def sampler(self) -> PlanSampler:
+        return self
+
+    @property
+    def batch_sampler(self) -> PlanSampler:
+        return self
+
+    def set_epoch(self, epoch: int) -> None:
+        """Which epoch the next iteration yields. Nothing happens where a loaded state is in that epoch."""
+        if epoch != self._epoch:
+            self._epoch, self._step = int(epoch), 0
+
+    def __len__(self) -> int:
+        return self.plan.steps * (self.plan.world if self.view == "global" else 1)
+
+    def __iter__(self) -> _SamplerIterator:
+        iterator = _SamplerIterator(self)
+        self._last = weakref.ref(iterator)
+        return iterator
+
+    def state_dict(self) -> dict[str, Any]:
+        """Of the last iterator: what it has yielded counts as done."""
+        last = self._last() if self._last is not None else None
+        return self.plan.state(self._epoch, self._step) if last is None else last.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next iteration goes on there."""
+        self._epoch, self._step = self.plan.resume(state)
+
+
+class _SamplerIterator(Iterator[PlanBatch]):
+    """Binds the epoch at the first next(): trainers call set_epoch between iter() and next()."""
+
+    def __init__(self, sampler: PlanSampler) -> None:
+        self._sampler = sampler
+        self._epoch, self._step, self._place = -1, 0, 0
+        self._state: dict[str, Any] | None = None
+
+    def _begin(self) -> None:
+        sampler = self._sampler
+        if self._state is not None:
+            sampler._epoch, sampler._step = sampler.plan.resume(self._state)
+        self._epoch, self._step = sampler._epoch, sampler._step
+        sampler._step = 0  # the next iteration is a whole epoch
+        self._steps = len(sampler.plan.epoch(self._epoch))
+
+    def __next__(self) -> PlanBatch:
+        if self._epoch < 0:
+            self._begin()
+        if self._step >= self._steps:
+            raise StopIteration
+        plan, is_global = self._sampler.plan, self._sampler.view == "global"
+        rank = self._place if is_global else plan.rank
+        batch = PlanBatch(plan.core.batch(self._epoch, self._step, rank))
+        batch.epoch, batch.step, batch.rank, batch.token = self._epoch, self._step, rank, plan.token
+        self._place += 1
+        if not is_global or self._place == plan.world:
+            self._place, self._step = 0, self._step + 1
+        return batch
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was yielded counts as done; in the middle of a step of the global view, the step does not."""
+        if self._epoch < 0:
+            return self._state or self._sampler.plan.state(self._sampler._epoch, self._sampler._step)
+        return self._sampler.plan.state(self._epoch, self._step)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._state, self._epoch = state, -1

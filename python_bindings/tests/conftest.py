@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests share: ranks as processes, and an outer limit for each test."""
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+LIMIT_S = 120
+
+
+@pytest.fixture(autouse=True)
+def outer_limit(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No test waits for ever: SIGALRM ends it, and prints where it was."""
+    marker = request.node.get_closest_marker("limit")
+    seconds = marker.args[0] if marker else LIMIT_S
+
+    def late(number: int, frame: Any) -> None:
+        raise TimeoutError(f"the test took more than {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "limit(seconds): the test's own outer limit")
+
+
+@pytest.fixture
+def ranks(tmp_path: Path) -> Callable[..., list[subprocess.CompletedProcess[str]]]:
+    """Runs a script's text as `world` ranks that find each other as torchrun's do; returns what each printed and ended with."""
+
+    def run(world: int, script: str, *arguments: str, timeout: float = 90, env: dict[str, str] | None = None,
+            check: bool = True) -> list[subprocess.CompletedProcess[str]]:
+        path = tmp_path / "script.py"
+        path.write_text(script)
+        port = free_port()
+        running = []
+        for rank in range(world):
+            environ = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank),
+                       "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+                       "OMP_NUM_THREADS": "1", "TESTS": str(Path(__file__).parent), **(env or {})}
+            running.append(subprocess.Popen([sys.executable, str(path), *arguments], env=environ, text=True, cwd=tmp_path,
+                                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL))
+        done = []
+        try:
+            for process in running:
+                out, err = process.communicate(timeout=timeout)
+                done.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
+        finally:
+            for process in running:
+                process.kill()
+                process.wait()
+        if check:
+            for rank, one in enumerate(done):
+                assert one.returncode == 0, f"rank {rank} ended with {one.returncode}:\n{one.stdout}\n{one.stderr}"
+        return done
+
+    return run
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rankstore.open and what a dataset answers."""
+from __future__ import annotations
+
+import gc
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import made
+import numpy
+import pytest
+
+import rankstore
+
+COUNT = 211
+
+
+@pytest.fixture
+def ds(tmp_path: Path) -> Iterator[rankstore.Dataset]:
+    made.build(tmp_path / "store", COUNT)
+    with rankstore.open(tmp_path / "store") as opened:
+        yield opened
+    rankstore.current().close()
+
+
+def test_samples_come_as_they_were_built(ds: rankstore.Dataset) -> None:
+    assert len(ds) == COUNT
+    assert all(made.same(ds[i], i) for i in range(COUNT))
+    assert made.same(ds[-1], COUNT - 1)
+    assert [one["text"] for one in ds[[5, 3, 5]]] == ["sample 5", "sample 3", "sample 5"]
+    assert [one["text"] for one in ds[2:5]] == ["sample 2", "sample 3", "sample 4"]
+
+
+def test_a_sample_is_the_callers_to_write(ds: rankstore.Dataset) -> None:
+    one = ds[4]
+    one["input_ids"][:] = 0
+    assert made.same(ds[4], 4)
+
+
+@pytest.mark.parametrize("place", [COUNT, -COUNT - 1, 2**64 - 1])
+def test_a_place_that_is_not_there(ds: rankstore.Dataset, place: int) -> None:
+    with pytest.raises(IndexError, match=str(place)):
+        ds[place]
+
+
+def test_a_key_leads_to_its_sample(ds: rankstore.Dataset) -> None:
+    key = ds.keys[17]
+    assert ds.keys.find(key) == 17
+    assert made.same(ds.get(key), 17)
+    assert key in ds.keys and "nobody" not in ds.keys
+    with pytest.raises(KeyError, match="nobody"):
+        ds.get("nobody")
+
+
+def test_a_view_is_read_only_and_outlives_the_dataset(tmp_path: Path) -> None:
+    made.build(tmp_path / "store", 20)
+    ds = rankstore.open(tmp_path / "store")
+    view = ds.view(9)
+    with pytest.raises(ValueError):
+        view["input_ids"][0] = 1
+    ds.close()
+    del ds
+    gc.collect()
+    assert numpy.array_equal(view["input_ids"], made.sample(9)["input_ids"])
+
+
+def test_lengths_and_index_columns_are_arrays_without_a_copy(ds: rankstore.Dataset) -> None:
+    assert ds.lengths.tolist() == [made.length_of(i) for i in range(COUNT)]
+    assert not ds.lengths.flags.writeable
+    assert list(ds.index) == ["score"] and ds.index["score"].tolist() == [i / 4 for i in range(COUNT)]
+    held = ds.lengths
+    ds.close()
+    assert held[3] == made.length_of(3)
+
+
+def test_a_selection_keeps_ids_and_plans_only_its_own(ds: rankstore.Dataset) -> None:
+    chosen = ds.select(ds.lengths > 20)
+    places = numpy.flatnonzero(ds.lengths > 20)
+    assert len(chosen) == len(places)
+    assert made.same(chosen[3], int(places[3]))
+    assert chosen.lengths.min() > 20
+    _, ids = chosen.plan(batch_size=7).epoch(0).batches()
+    assert sorted(ids.tolist()) == places.tolist()
+    again = chosen.select([0, 2])
+    assert made.same(again[1], int(places[2]))
+    assert chosen.keys.find(ds.keys[int(places[1])]) == 1
+    with pytest.raises(KeyError):
+        chosen.keys.find(ds.keys[int(numpy.flatnonzero(ds.lengths <= 20)[0])])
+
+
+@pytest.mark.parametrize("which", [[1, 1], [[0]], ["a"], numpy.ones(3, bool), [0.5]])
+def test_a_selection_that_is_none(ds: rankstore.Dataset, which: object) -> None:
+    with pytest.raises((rankstore.ArgumentError, ValueError)):
+        ds.select(which)
+    with pytest.raises(IndexError):
+        ds.select([0, COUNT])
+
+
+def test_the_repr_tells_all_of_it(ds: rankstore.Dataset) -> None:
+    for part in (str(COUNT), "input_ids: uint16[*]", ds.id, "rank 0 of 1"):
+        assert part in repr(ds)
+
+
+def test_a_closed_dataset_says_so(tmp_path: Path) -> None:
+    made.build(tmp_path / "store", 5)
+    ds = rankstore.open(tmp_path / "store")
+    ds.close()
+    ds.close()
+    assert "closed" in repr(ds)
+    with pytest.raises(rankstore.StateError, match="closed"):
+        ds[0]
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    with pytest.raises(rankstore.NotFoundError, match="nowhere"):
+        rankstore.open(tmp_path / "nowhere")
+
+
+def test_a_pickled_dataset_opens_again_in_a_new_process(ds: rankstore.Dataset, tmp_path: Path) -> None:
+    (tmp_path / "ds").write_bytes(pickle.dumps(ds))
+    script = "import pickle, sys; ds = pickle.load(open(sys.argv[1], 'rb')); print(ds[7]['text'], ds.get(ds.keys[3])['text'], len(ds))"
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "ds")], text=True, capture_output=True, timeout=60)
+    assert done.stdout.split("\n")[0] == f"sample 7 sample 3 {COUNT}", done.stderr
+
+
+def test_it_imports_without_numpy_torch_or_mpi() -> None:
+    script = ("import sys\nclass Refuse:\n def find_spec(self, name, *_):\n"
+              "  if name.split('.')[0] in ('numpy', 'torch', 'mpi4py', 'pyarrow', 'tqdm'): raise ImportError(name)\n"
+              "sys.meta_path.insert(0, Refuse())\nimport rankstore\nprint(rankstore.__version__)")
+    done = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that find each other by every launcher that can be had here."""
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import rankstore
+from rankstore.group import first_host
+
+TELL = '''
+group = rankstore.init()
+everyone = group.allgather("names", f"{group.rank}".encode() * (group.rank + 1))
+assert everyone == [str(rank).encode() * (rank + 1) for rank in range(group.world)], everyone
+print(group.rank, group.world, group.launcher, flush=True)
+group.close()
+'''
+
+Ranks = Callable[..., list[subprocess.CompletedProcess[str]]]
+
+
+def test_alone() -> None:
+    with rankstore.init() as group:
+        assert (group.rank, group.world, group.nodes, group.launcher) == (0, 1, 1, "one process")
+        assert "rank 0 of 1" in repr(group)
+    assert group.closed and "closed" in repr(group)
+    group.close()
+
+
+def test_torchruns_variables(ranks: Ranks) -> None:
+    done = ranks(3, "import rankstore\n" + TELL + TELL)  # twice: another generation of keys
+    assert [one.stdout.splitlines() for one in done] == [[f"{rank} 3 torch's rendezvous"] * 2 for rank in range(3)]
+
+
+@pytest.mark.parametrize("first", ["dist.init_process_group('gloo')\n", ""])
+def test_a_process_group_before_or_after(ranks: Ranks, first: str) -> None:
+    after = "" if first else "dist.init_process_group('gloo')\n"
+    done = ranks(2, "import torch.distributed as dist, rankstore\n" + first + TELL + after
+                 + "dist.barrier(); dist.destroy_process_group()")
+    launcher = "torch's process group" if first else "torch's rendezvous"
+    assert [one.stdout.strip() for one in done] == [f"{rank} 2 {launcher}" for rank in range(2)]
+
+
+def mpirun(ranks: int, script: Path) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+               "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+    return subprocess.run(["mpirun", "-n", str(ranks), sys.executable, str(script)], env=environ, text=True, capture_output=True,
+                          timeout=90)
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun")
+@pytest.mark.parametrize("how", ["rankstore.init()", "rankstore.init('mpi')", "rankstore.init(MPI.COMM_WORLD)"])
+def test_mpirun(tmp_path: Path, how: str) -> None:
+    if "COMM" in how:
+        pytest.importorskip("mpi4py")
+    script = tmp_path / "script.py"
+    script.write_text("import rankstore\n" + ("from mpi4py import MPI\n" if "COMM" in how else "")
+                      + TELL.replace("rankstore.init()", how))
+    done = mpirun(2, script)
+    launcher = "mpi4py" if "COMM" in how else "Open MPI"
+    assert sorted(done.stdout.splitlines()) == [f"{rank} 2 {launcher}" for rank in range(2)], done.stderr
+
+
+def test_a_step_of_srun(tmp_path: Path) -> None:
+    """srun's variables, as it sets them for the two tasks of a step; SLURM_NTASKS of the allocation around it is not believed."""
+    from conftest import free_port
+    script = tmp_path / "script.py"
+    script.write_text("import rankstore\n" + TELL)
+    common = {**os.environ, "SLURM_STEP_ID": "0", "SLURM_JOB_ID": "77", "SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "9",
+              "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    running = [subprocess.Popen([sys.executable, str(script)], env={**common, "SLURM_PROCID": str(rank)}, text=True,
+                                stdout=subprocess.PIPE) for rank in range(2)]
+    said = [process.communicate(timeout=60)[0].strip() for process in running]
+    assert said == [f"{rank} 2 srun and a TCPStore" for rank in range(2)]
+
+
+@pytest.mark.parametrize("nodes, host", [("n1", "n1"), ("n[003-007,9],x", "n003"), ("a,b", "a"), ("", ""), ("gpu-1-[2,5]", "gpu-1-2")])
+def test_the_first_host_of_a_node_list(nodes: str, host: str) -> None:
+    assert first_host(nodes) == host
+
+
+def test_another_launcher_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PMI_RANK", "0")
+    with pytest.raises(rankstore.UnsupportedError, match="mpi4py"):
+        rankstore.init()
+
+
+@pytest.mark.parametrize("options", [{"group": "carrier pigeon"}, {"silence": 0}, {"silence": -1}, {"patience": float("inf")},
+                                     {"group": object()}])
+def test_options_that_are_none(options: dict[str, object]) -> None:
+    with pytest.raises(rankstore.ArgumentError):
+        rankstore.init(**options)  # type: ignore[arg-type]
+
+
+def test_an_error_of_one_rank_is_every_ranks(ranks: Ranks) -> None:
+    script = '''
+import rankstore
+group = rankstore.init()
+try:
+    group.agree("loading", "no more tea" if group.rank == 1 else None)
+except rankstore.DataError as error:
+    print(error.rank, error.text)
+group.close()
+'''
+    assert [one.stdout.strip() for one in ranks(3, script)] == ["1 no more tea"] * 3
+
+
+def test_a_rank_that_never_comes(ranks: Ranks) -> None:
+    script = '''
+import os, sys, rankstore
+if os.environ["RANK"] == "1":
+    sys.exit(0)
+try:
+    rankstore.init(silence=1, arrival=2)
+except rankstore.PeerError as error:
+    print(error)
+'''
+    done = ranks(3, script)
+    assert "[1] have not arrived" in done[0].stdout
+    assert "have not arrived" in done[2].stdout or "rank that holds the store" in done[2].stdout  # rank 0 may have left first
+
+
+def test_ctrl_c_while_waiting(tmp_path: Path) -> None:
+    """Rank 0 of two waits for the other, which is not there: SIGINT ends the wait at once with KeyboardInterrupt."""
+    from conftest import free_port
+    script = tmp_path / "script.py"
+    script.write_text("import rankstore\nprint('here', flush=True)\ntry:\n    rankstore.init(silence=60)\n"
+                      "except KeyboardInterrupt:\n    print('interrupted')\n")
+    environ = {**os.environ, "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    process = subprocess.Popen([sys.executable, str(script)], env=environ, text=True, stdout=subprocess.PIPE)
+    assert process.stdout is not None and process.stdout.readline() == "here\n"
+    time.sleep(3)  # torch is imported, and the wait has begun
+    process.send_signal(signal.SIGINT)
+    begun = time.monotonic()
+    assert process.communicate(timeout=30)[0] == "interrupted\n"
+    assert time.monotonic() - begun < 10
+
+
+def test_launch_forks_ranks() -> None:
+    script = ("import rankstore\ndef main(group):\n    assert group.world == 3\n    group.agree('here')\n"
+              "    return 7 if group.rank == 2 else 0\nprint(rankstore.launch(3, main))")
+    done = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, timeout=60)
+    assert done.stdout.strip() == "7", done.stderr

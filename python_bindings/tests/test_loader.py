@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loader, its layouts, its state, and what happens to batches that are held."""
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import made
+import numpy
+import pytest
+import torch
+
+import rankstore
+from rankstore import Lists, Nested, Pack, Pad
+
+COUNT = 307
+
+
+@pytest.fixture
+def ds(tmp_path: Path) -> Iterator[rankstore.Dataset]:
+    made.build(tmp_path / "store", COUNT)
+    with rankstore.open(tmp_path / "store") as opened:
+        yield opened
+    rankstore.current().close()
+
+
+def check_padded(batch: rankstore.Batch) -> None:
+    width = batch["input_ids"].shape[1]
+    assert width % 8 == 0
+    for row, i in enumerate(batch.indices.tolist()):
+        size = made.length_of(i)
+        assert batch.lengths[row] == size
+        assert batch["input_ids"][row, :size].tolist() == [(i + k) % 65536 for k in range(size)]
+        assert not batch["input_ids"][row, size:].any()
+        assert batch["labels"][row].tolist() == [i] * size + [-100] * (width - size)
+        assert batch["attention_mask"][row].tolist() == [1] * size + [0] * (width - size)
+        assert batch["text"][row] == f"sample {i}" and bytes(batch["blob"][row]) == bytes([i % 256]) * (i % 5)
+        assert batch["score"][row] == i / 4
+
+
+def test_an_epoch_of_padded_batches_has_each_sample_once(ds: rankstore.Dataset) -> None:
+    plan = ds.plan("bucket", max_tokens=512, seed=3)
+    loader = ds.loader(plan, collate=Pad())
+    seen: list[int] = []
+    for step, batch in enumerate(loader):
+        assert batch.step == step and batch.epoch == 0
+        assert batch["input_ids"].dtype == torch.int64
+        check_padded(batch)
+        seen += batch.indices.tolist()
+        assert batch.global_tokens == batch.lengths.sum()
+        assert batch.sample_keys == [ds.keys[i] for i in batch.indices.tolist()]
+    assert sorted(seen) == list(range(COUNT)) and len(loader) == step + 1
+
+
+def test_batches_that_are_held_are_never_written_again(ds: rankstore.Dataset) -> None:
+    loader = ds.loader(ds.plan(batch_size=8), collate=Pad())
+    held = list(loader)
+    for batch in held:
+        check_padded(batch)
+    view = held[0]["input_ids"][0]
+    wanted = view.clone()
+    del held
+    for _ in loader:
+        pass
+    assert torch.equal(view, wanted)
+
+
+def test_packed_batches(ds: rankstore.Dataset) -> None:
+    plan = ds.plan("sorted", batch_size=5)
+    for batch in ds.loader(plan, collate=Pack("flash", pad_to=64), columns=["input_ids"]):
+        ids, total = batch.indices.tolist(), int(batch.lengths.sum())
+        wanted = [(i + k) % 65536 for i in ids for k in range(made.length_of(i))]
+        assert batch["input_ids"].shape == (1, (total + 63) // 64 * 64)
+        assert batch["input_ids"][0, :total].tolist() == wanted
+        labels = [(i + k) % 65536 if k else -100 for i in ids for k in range(made.length_of(i))]
+        assert batch["labels"][0].tolist() == labels + [-100] * (batch["labels"].shape[1] - total)
+        assert batch["position_ids"][0, :total].tolist() == [k for i in ids for k in range(made.length_of(i))]
+        edges = batch["cu_seq_lens_q"]
+        assert edges.dtype == torch.int32 and edges[-1] == batch["input_ids"].shape[1]
+        assert edges[:len(ids) + 1].tolist() == [0, *numpy.cumsum([made.length_of(i) for i in ids]).tolist()]
+        assert batch["seq_idx"].shape == batch["input_ids"].shape and batch["max_length_q"] == int(edges.diff().max())
+
+
+def test_nested_and_lists(ds: rankstore.Dataset) -> None:
+    plan = ds.plan("sequential", batch_size=6)
+    for batch in ds.loader(plan, collate=Nested(), columns=["input_ids", "score"]):
+        for i, one in zip(batch.indices.tolist(), batch["input_ids"].unbind()):
+            assert one.tolist() == [(i + k) % 65536 for k in range(made.length_of(i))]
+    for batch in ds.loader(plan, collate=Lists(), out="numpy"):
+        for row, i in enumerate(batch.indices.tolist()):
+            one = {name: batch[name][row] for name in ds.schema}
+            assert made.same({**one, "blob": bytes(one["blob"])}, i)
+            assert one["input_ids"].dtype == numpy.uint16
+
+
+def test_columns_renamed_and_left_padding(ds: rankstore.Dataset) -> None:
+    layout = Pad(side="left", mask=None, to_multiple=1, pad_value={"input_ids": 7}, dtype="int32")
+    for batch in ds.loader(ds.plan(batch_size=4), collate=layout, columns=["input_ids"], rename={"input_ids": "tokens"}):
+        assert set(batch) == {"tokens"} and batch["tokens"].dtype == torch.int32
+        for row, i in enumerate(batch.indices.tolist()):
+            size, width = made.length_of(i), batch["tokens"].shape[1]
+            assert batch["tokens"][row].tolist() == [7] * (width - size) + [(i + k) % 65536 for k in range(size)]
+
+
+@pytest.mark.parametrize("stop", [0, 1, 5, 1000])
+def test_resume_at_any_step_is_exact(ds: rankstore.Dataset, stop: int) -> None:
+    plan = ds.plan(batch_size=16, seed=9)
+    loader = ds.loader(plan, collate=Pad())
+    whole = {epoch: [] for epoch in range(2)}  # type: dict[int, list[list[int]]]
+    for epoch in range(2):
+        loader.set_epoch(epoch)
+        whole[epoch] = [batch.indices.tolist() for batch in loader]
+    assert whole[0] != whole[1]
+    loader.set_epoch(0)
+    seen = []
+    for batch in loader:
+        if len(seen) == stop:
+            break
+        seen.append(batch.indices.tolist())
+        state = json.loads(json.dumps(loader.state_dict()))
+    else:
+        stop = len(seen)
+    if stop == 0:
+        loader.set_epoch(1), loader.set_epoch(0)
+        state = loader.state_dict()
+    other = ds.loader(ds.plan(batch_size=16, seed=9), collate=Pad(), start=state)
+    for epoch in range(state["epoch"], 2):
+        other.set_epoch(epoch)
+        rest = [batch.indices.tolist() for batch in other]
+        assert rest == (whole[0][stop:] if epoch == 0 else whole[1])
+
+
+def test_a_state_of_another_plan_is_refused(ds: rankstore.Dataset) -> None:
+    state = ds.loader(ds.plan(batch_size=16)).state_dict()
+    with pytest.raises(rankstore.StateError, match="options"):
+        ds.loader(ds.plan(batch_size=17)).load_state_dict(state)
+    with pytest.raises(rankstore.StateError):
+        ds.loader(ds.plan(batch_size=17)).load_state_dict({"hello": 1})
+
+
+def test_a_second_iteration_ends_the_first(ds: rankstore.Dataset) -> None:
+    loader = ds.loader(ds.plan(batch_size=8), collate=Pad())
+    first = iter(loader)
+    next(first)
+    second = iter(loader)
+    assert next(second).step == 0
+    with pytest.raises(StopIteration):
+        next(first)
+
+
+def test_leaving_early_leaves_no_thread(ds: rankstore.Dataset) -> None:
+    before = threading.active_count()
+    for batch in ds.loader(ds.plan(batch_size=8), collate=Pad(), transform=lambda batch: batch, threads=3):
+        break
+    del batch
+    deadline = time.monotonic() + 5
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() == before
+
+
+def test_transform_runs_ahead_and_its_errors_arrive(ds: rankstore.Dataset) -> None:
+    def add(batch: rankstore.Batch) -> rankstore.Batch:
+        batch["sum"] = batch["input_ids"].sum()
+        return batch
+
+    for batch in ds.loader(ds.plan(batch_size=8), collate=Pad(), transform=add, threads=2):
+        assert batch["sum"] == batch["input_ids"].sum()
+
+    def fail(batch: rankstore.Batch) -> None:
+        raise RuntimeError(f"no luck at step {batch.step}")
+
+    with pytest.raises(RuntimeError, match="no luck at step 0"):
+        list(ds.loader(ds.plan(batch_size=8), collate=Pad(), transform=fail))
+
+
+def test_two_loaders_on_one_dataset(ds: rankstore.Dataset) -> None:
+    one, two = ds.loader(ds.plan(batch_size=8), collate=Pad()), ds.loader(ds.plan("sorted", max_tokens=300), collate=Pad())
+    for a, b in zip(one, two):
+        check_padded(a)
+        check_padded(b)
+
+
+@pytest.mark.parametrize("options", [{"columns": ["nobody"]}, {"out": "jax"}, {"threads": 0}, {"prefetch_batches": 0},
+                                     {"prefetch_bytes": "many"}, {"pin_memory": "perhaps"}])
+def test_options_that_are_none(ds: rankstore.Dataset, options: dict[str, object]) -> None:
+    with pytest.raises(rankstore.ArgumentError, match=next(iter(options))):
+        ds.loader(ds.plan(batch_size=8), **options)
+
+
+def test_sizes_in_words() -> None:
+    from rankstore.loader import parse_bytes
+    assert [parse_bytes("b", size) for size in (5, "5", "5B", "1KiB", "1.5 MB", "2GiB")] == [5, 5, 5, 1024, 1_500_000, 2 << 30]
+
+
+def test_stats_and_trace(ds: rankstore.Dataset, tmp_path: Path) -> None:
+    loader = ds.loader(ds.plan(batch_size=8), collate=Pad())
+    steps = sum(1 for _ in loader)
+    assert loader.stats()["batches"] == steps and loader.stats()["samples"] >= COUNT
+    loader.trace(str(tmp_path / "trace.json"))
+    assert len(json.loads((tmp_path / "trace.json").read_text())["traceEvents"]) == 2 * steps - 1
