@@ -9,16 +9,19 @@
 """
 from ._core import version as __version__
 from .batch import Batch
+from .building import BuildReport, build
 from .dataset import Dataset, open  # noqa: A004
-from .errors import (ArgumentError, CancelledError, CorruptError, DataError, IOFailedError, NotFoundError, OutOfMemoryError,
+from .errors import (ArgumentError, CallbackError, CancelledError, CorruptError, DataError, IOFailedError, NotFoundError, OutOfMemoryError,
                      PeerError, RankStoreError, StateError, TimeoutError, UnsupportedError)  # noqa: A004
+from .gathering import GatherReport, gather
 from .group import Group, current, init, launch
 from .layouts import Layout, Lists, Nested, Pack, Pad
 from .loader import Loader
 from .plans import Plan, PlanBatch, PlanSampler
+from .sources.columns import Columns
 
 __all__ = [
-    "ArgumentError", "Batch", "CancelledError", "CorruptError", "DataError", "Dataset", "Group", "IOFailedError", "Layout", "Lists",
+    "ArgumentError", "Batch", "BuildReport", "CallbackError", "CancelledError", "Columns", "CorruptError", "DataError", "Dataset", "Group", "IOFailedError", "Layout", "Lists",
     "Loader", "Nested", "NotFoundError", "OutOfMemoryError", "Pack", "Pad", "PeerError", "Plan", "PlanBatch", "PlanSampler",
-    "RankStoreError", "StateError", "TimeoutError", "UnsupportedError", "__version__", "current", "init", "launch", "open",
+    "RankStoreError", "StateError", "TimeoutError", "UnsupportedError", "GatherReport", "__version__", "build", "current", "gather", "init", "launch", "open",
 ]

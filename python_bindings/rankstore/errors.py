@@ -22,6 +22,8 @@ class RankStoreError(Exception):
         self.text = text
 
     def __str__(self) -> str:
+        if not self.text:
+            return Exception.__str__(self)
         where = f"rank {self.rank}" if self.rank >= 0 else ""
         if where and self.host:
             where += f" ({self.host})"
@@ -75,6 +77,29 @@ class CancelledError(RankStoreError):
     """The wait was interrupted."""
 
 
+class CallbackError(RankStoreError):
+    """A function of the user's (map, filter, length, key) or the source raised. On the rank where it did, __cause__ is its exception.
+
+    `sample`: which one ("train.jsonl:12", "sample 17"; empty if not known). `traceback`: the text of the traceback there.
+    """
+
+    status = "callback failed"
+    sample: str = ""
+    traceback: str = ""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()} ({self.sample})" if self.sample else super().__str__()
+
+    @classmethod
+    def of(cls, text: str, rank: int, sample: str, traceback: str) -> CallbackError:
+        error = cls(text)
+        error.text, error.rank, error.sample, error.traceback = text, rank, sample, traceback
+        return error
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (CallbackError.of, (self.text, self.rank, self.sample, self.traceback))
+
+
 _KINDS: dict[int, tuple[str, type[RankStoreError]]] = {
     -1: ("wrong argument", ArgumentError),
     -2: ("out of memory", OutOfMemoryError),
@@ -100,3 +125,13 @@ def make(status: int, rank: int, cause: int, host: str, text: str) -> RankStoreE
     """The exception for a status of librankstore."""
     name, kind = _KINDS.get(status, ("unknown", RankStoreError))
     return _remake(kind, status, name, rank, cause, host, text)
+
+
+def code_of(error: RankStoreError) -> int:
+    """The status of librankstore that an exception stands for."""
+    return next((code for code, (_, kind) in _KINDS.items() if type(error) is kind), -9)
+
+
+def name_of(error: RankStoreError) -> str:
+    """The name of that status ("bad data")."""
+    return next((name for name, kind in _KINDS.values() if type(error) is kind), error.status)

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one rank fails at, all ranks raise."""
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from .errors import CallbackError, CancelledError, DataError, IOFailedError, OutOfMemoryError, RankStoreError, code_of, make, name_of
+from .group import Group
+
+_TRACE_SIZE = 16384
+
+
+def together(group: Group, phase: str, work: Callable[[], Any]) -> list[Any]:
+    """COLLECTIVE. Runs work() on every rank; returns what it gave (JSON values), in rank order.
+
+    Where it raises on a rank, all ranks raise: that rank its own exception, the others the same kind with its rank and text. Of several
+    ranks the lowest counts. work() makes no collective calls.
+    """
+    failure: BaseException | None = None
+    record: dict[str, Any]
+    try:
+        record = {"done": work()}
+    except (Exception, KeyboardInterrupt) as raised:
+        failure = raised
+        record = {"failed": describe(raised, group.rank)}
+    records = [json.loads(text) for text in group.allgather(phase, json.dumps(record).encode())]
+    failed = next((one["failed"] for one in records if "failed" in one), None)
+    if failed is None:
+        return [one["done"] for one in records]
+    if failure is None:
+        raise remake(failed)
+    if isinstance(failure, (RankStoreError, KeyboardInterrupt)):
+        if isinstance(failure, RankStoreError) and failure.rank < 0:
+            failure.status, failure.rank, failure.text = name_of(failure), group.rank, failure.text or str(failure)
+        raise failure
+    raise remake(describe(failure, group.rank)) from failure
+
+
+def describe(failure: BaseException, rank: int) -> dict[str, Any]:
+    """An exception as JSON values, for other processes."""
+    trace = "".join(traceback.format_exception(failure))[-_TRACE_SIZE:]
+    if isinstance(failure, KeyboardInterrupt):
+        return {"kind": "interrupt", "rank": rank, "text": "interrupted (Ctrl-C); the same call resumes what is finished"}
+    if isinstance(failure, CallbackError):
+        return {"kind": "callback", "rank": failure.rank, "text": failure.text, "sample": failure.sample, "traceback": failure.traceback}
+    if isinstance(failure, RankStoreError):
+        return {"kind": "store", "code": code_of(failure), "rank": rank if failure.rank < 0 else failure.rank, "cause": failure.cause,
+                "host": failure.host, "text": failure.text or str(failure)}
+    if isinstance(failure, OSError):
+        return {"kind": "store", "code": code_of(IOFailedError()), "rank": rank, "cause": failure.errno or 0, "host": "",
+                "text": str(failure)}
+    if isinstance(failure, (MemoryError, ValueError, TypeError)):
+        kind = OutOfMemoryError() if isinstance(failure, MemoryError) else DataError()
+        return {"kind": "store", "code": code_of(kind), "rank": rank, "cause": 0, "host": "",
+                "text": str(failure) or type(failure).__name__}
+    return {"kind": "callback", "rank": rank, "text": f"{type(failure).__name__}: {failure}", "sample": "", "traceback": trace}
+
+
+def remake(failed: dict[str, Any]) -> RankStoreError:
+    """The exception that another process described."""
+    if failed["kind"] == "callback":
+        return CallbackError.of(failed["text"], failed["rank"], failed["sample"], failed["traceback"])
+    if failed["kind"] == "interrupt":
+        cancelled = CancelledError(failed["text"])
+        cancelled.status, cancelled.rank, cancelled.text = "cancelled", failed["rank"], failed["text"]
+        return cancelled
+    return make(failed["code"], failed["rank"], failed["cause"], failed["host"], failed["text"])
+
+
+def callback_failed(raised: Exception, rank: int, what: str, sample: str) -> CallbackError:
+    """`what` ("map") raised; the caller raises this from it."""
+    trace = "".join(traceback.format_exception(raised))[-_TRACE_SIZE:]
+    return CallbackError.of(f"{what} raised {type(raised).__name__}: {raised}", rank, sample, trace)

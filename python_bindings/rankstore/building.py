@@ -1,0 +1,459 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`build`: from any source to a dataset on disk.
+
+    files of lines ───────────────► _core.build, no Python object a sample
+    pieces (Parquet, tar, ...) ─► units, dealt to ranks ─► map, filter ─► _core.Builder
+    an iterable on each rank ───► units of its own      ─► map, filter ─► _core.Builder
+"""
+from __future__ import annotations
+
+import functools
+import heapq
+import itertools
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from . import _core, fingerprint, progress, schemas
+from .agreement import callback_failed, together
+from .errors import ArgumentError, CallbackError, RankStoreError
+from .feeding import Feeder, Steps
+from .group import Group, current
+from .sources import Columns, CoreFiles, Piece, Source, Stream, Unit, resolve
+from .sources.columns import base_type
+from .types import as_array
+
+if TYPE_CHECKING:
+    from .dataset import Dataset
+
+PROBES, PROBE = 16, 25  # places that are looked at for a schema, and samples in each
+STREAM_UNIT = 8192  # samples of an iterable in a unit
+_END = object()
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """What a build did, all ranks together: samples kept; filtered (by where, filter, or a map that gave None) and bad ones (skip_bad), in
+    Python counted without those of units that an interrupted build had finished; bytes of columns and keys; units, and how many of them
+    were there already; seconds of this rank; the dataset's id; the first bad ones, a line each."""
+
+    samples: int
+    filtered: int
+    bad: int
+    bytes: int
+    units: int
+    units_resumed: int
+    seconds: float
+    dataset: str
+    bad_first: str
+
+
+@dataclass(frozen=True)
+class Options:
+    """The arguments of `build`, but for the source."""
+
+    map: Callable[[Any], Any] | None = None
+    filter: Callable[[Any], Any] | None = None
+    length: str | Callable[[Any], Any] | None = None
+    key: str | Callable[[Any], Any] | None = None
+    index: tuple[str, ...] = ()
+    schema: str | None = None
+    format: str | None = None
+    where: str | None = None
+    length_unit: int = 1
+    max_sample: int | None = None
+    skip_bad: bool = False
+    replace: bool = False
+    reuse: bool | None = None
+    unit_samples: int | None = None
+    progress: progress.Report | bool | None = field(default=None, compare=False)
+
+    def check(self) -> None:
+        """ArgumentError for what can never be."""
+        for name in ("map", "filter"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise ArgumentError(f"{name}: a callable, not {type(getattr(self, name)).__name__}")
+        for name in ("length", "key"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str) and not callable(value):
+                raise ArgumentError(f"{name}: a column's name or a callable, not {type(value).__name__}")
+        if self.unit_samples is not None and not 1 <= self.unit_samples < 2**32:
+            raise ArgumentError(f"unit_samples: {self.unit_samples}; it is from 1 to 2^32 - 1")
+        if self.replace and self.reuse:
+            raise ArgumentError("replace and reuse exclude each other")
+
+    @property
+    def needs_python(self) -> bool:
+        """Samples are to be seen by Python before the core measures them."""
+        return self.map is not None or callable(self.length) or callable(self.key)
+
+    def shown(self) -> dict[str, Any]:
+        """What decides the result, as JSON values."""
+        named = {name: value if isinstance(value := getattr(self, name), str) else None for name in ("length", "key")}
+        return {**named, "index": list(self.index), "schema": self.schema, "format": self.format, "where": self.where,
+                "length_unit": self.length_unit, "max_sample": self.max_sample, "skip_bad": self.skip_bad,
+                "unit_samples": self.unit_samples,
+                "code": {name: fingerprint.code(value) if callable(value := getattr(self, name)) else None
+                         for name in ("map", "filter", "length", "key")}}
+
+    def for_core(self) -> dict[str, Any]:
+        """As _core.Builder and _core.build name them."""
+        return {"key": self.key if isinstance(self.key, str) else None, "length": self.length if isinstance(self.length, str) else None,
+                "length_unit": self.length_unit, "where": self.where, "index": self.index, "max_sample": self.max_sample,
+                "replace": self.replace}
+
+
+def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any] | None = None,  # noqa: A002
+          filter: Callable[[Any], Any] | None = None, length: str | Callable[[Any], int] | None = None,  # noqa: A002
+          key: str | Callable[[Any], str | bytes] | None = None, index: Sequence[str] = (), schema: Mapping[str, str] | str | None = None,
+          format: str | None = None, where: str | None = None, workers: int = 0, length_unit: int = 1,  # noqa: A002
+          max_sample: int | None = None, skip_bad: bool = False, replace: bool = False, reuse: bool | None = None,
+          unit_samples: int | None = None, exchange: str | None = None, no_share: bool = False,
+          progress: progress.Report | bool | None = None, group: Group | None = None) -> Dataset:
+    """COLLECTIVE. Builds a dataset in the directory `out` and opens it.
+
+    source: one of
+        paths (str, Path, a list; globs) of .jsonl, .txt (lines), folders (a file a sample), .parquet, .arrow, .feather, .tar and .tar.gz
+            (WebDataset), Megatron's .bin with .idx, MDS folders; lines and tar also compressed (.gz, .zst);
+        a pyarrow Table; a Hugging Face dataset;
+        any dataset with __len__ and __getitem__, the same on all ranks (a list of dicts is one);
+        an iterable or generator of samples: each rank gives its own part.
+        A sample is a dict of columns; an item Columns(...) is many of them.
+    out: the directory; "{rank}" and "{node}" in it become numbers.
+    map: map(sample) gives a dict, None (dropped) or a list of dicts. It may see a sample twice: the first ones are looked at for the schema.
+    filter: filter(sample), after map; what is not true is dropped.
+    length: a column (items of an array, bytes of a str, an integer as it is), "chars:COLUMN", or length(sample) -> int. Default: the first
+        column of variable size. length_unit: lengths are divided by it, rounded up.
+    key: a column or key(sample) -> str or bytes, unique. Default: derived from unit and row.
+    index: columns of single numbers that all ranks hold in memory.
+    schema: {"tokens": "int32[*]"} or "tokens:int32[*],..."; columns that it lacks are left out. Default: inferred from first samples.
+    format: of paths whose names do not say it. where: "COLUMN OP VALUE [and ...]".
+    workers: processes of this machine to build with, where the group is one rank.
+    max_sample: bytes of the largest sample that is taken (1 GiB). skip_bad: count and list bad samples (BuildReport) in place of failing.
+    replace: a finished dataset in `out` is replaced. reuse: True: it is opened, whatever it was built from; None: where it was built from
+        the same source with the same options and code; else ArgumentError.
+    unit_samples: samples in a unit, by which an interrupted build resumes (iterables: 8,192, counted before map).
+    exchange, no_share: as for `open`. progress: None: a bar on rank 0's terminal, where tqdm is there; False: none; or a callable
+        (phase, done, total, samples) on each rank. group: default: current().
+
+    The same call resumes an interrupted build. Returns the open Dataset, its `report` a BuildReport. Raises on all ranks: CallbackError (a
+    function of yours or the source raised), DataError, ArgumentError, NotFoundError, StateError, CancelledError, IOFailedError.
+    """
+    options = Options(map, filter, length, key, tuple(index), schemas.text_of(schema), format, where, length_unit, max_sample, skip_bad,
+                      replace, reuse, unit_samples, progress)
+    options.check()
+    group = group or current()
+    directory = os.fspath(out)
+    if workers:
+        from .workers import build_with_workers
+        report = build_with_workers(group, workers, source, directory, options)
+    else:
+        report = build_here(group, source, directory, options)
+    from .dataset import open as open_dataset
+    dataset = open_dataset(directory, group=group, exchange=exchange, no_share=no_share)
+    dataset.report = report
+    return dataset
+
+
+def build_here(group: Group, source: Any, directory: str, options: Options) -> BuildReport:
+    """COLLECTIVE. `build` without the opening."""
+    begun = time.monotonic()
+    held: list[Source] = []
+
+    def look() -> dict[str, Any]:
+        held.append(resolve(source, format=options.format, python=options.needs_python, unit_samples=options.unit_samples))
+        return {"source": _identity(held[0], group), "options": options.shown(),
+                "there": fingerprint.finished(fingerprint.expand(directory, group.rank, group.node))}
+
+    looks = together(group, "build: looking at the source", look)
+    _check_alike(looks)
+    made_from = {"source": looks[0]["source"], **looks[0]["options"]}
+    found = held[0]
+    there = [look["there"] for look in looks]
+    if any(dataset is not None for dataset, _ in there) and not options.replace:
+        return _reuse(group, directory, there, None if isinstance(found, Stream) else fingerprint.digest(made_from), options, begun)
+    report = progress.make(options.progress, group.rank)
+    try:
+        if isinstance(found, CoreFiles):
+            made = _build_core(group, found, directory, options, report)
+        else:
+            made = _build_python(group, found, directory, options, fingerprint.digest(made_from), report)
+    finally:
+        progress.close(report)
+    own = fingerprint.expand(directory, group.rank, group.node)
+    if not isinstance(found, Stream):
+        together(group, "build: python.json", lambda: fingerprint.write(own, made["dataset"], made_from))
+    return BuildReport(made["samples"], made["filtered"], made["bad"], made["bytes"], made["units"], made["units_resumed"],
+                       time.monotonic() - begun, made["dataset"], made["bad_first"])
+
+
+def _identity(source: Source, group: Group) -> list[Any]:
+    if isinstance(source, Stream):
+        return ["iterable", group.world]  # with other ranks its units are others
+    if isinstance(source, CoreFiles):
+        return ["files", source.identity()]
+    return ["pieces", [piece.identity() for piece in source]]
+
+
+def _check_alike(looks: Sequence[dict[str, Any]]) -> None:
+    """All ranks build the same with the same options."""
+    for rank, look in enumerate(looks):
+        if look["source"] != looks[0]["source"]:
+            raise ArgumentError(f"source: rank 0 and rank {rank} see different ones (names, sizes or counts); a source that differs by "
+                                "rank is an iterable")
+        for name, value in look["options"].items():
+            if value != looks[0]["options"][name]:
+                if name == "code":
+                    name = next(one for one in value if value[one] != looks[0]["options"]["code"][one])
+                raise ArgumentError(f"{name}: rank 0 and rank {rank} give different ones")
+
+
+def _reuse(group: Group, directory: str, there: Sequence[Sequence[str | None]], made_from: str | None, options: Options,
+           begun: float) -> BuildReport:
+    """The report of a dataset that is there already; ArgumentError where it is not the one asked for. Alike on all ranks."""
+    dataset = next(dataset for dataset, _ in there if dataset is not None)
+    same = made_from is not None and all(one == made_from for _, one in there)
+    if not options.reuse and not same:
+        why = "and an iterable cannot be compared with it" if made_from is None else "built from another source, or with other options or code"
+        raise ArgumentError(f"{directory}: a finished dataset is here, {why}; replace=True builds anew, reuse=True opens what is there")
+
+    def figures() -> dict[str, int]:
+        return fingerprint.figures(fingerprint.expand(directory, group.rank, group.node))
+
+    made = together(group, "build: what is there", figures)[0]
+    return BuildReport(made["samples"], made["filtered"], made["bad"], made["bytes"], made["units"], made["units"],
+                       time.monotonic() - begun, dataset or "", "")
+
+
+# ---- files that the core reads ---------------------------------------------------------------------------------------
+
+def _build_core(group: Group, files: CoreFiles, directory: str, options: Options, report: progress.Report | None) -> dict[str, Any]:
+    raised: list[Exception] = []
+
+    def filter(sample: dict[str, Any]) -> bool:  # noqa: A001
+        assert options.filter is not None
+        try:
+            return bool(options.filter({name: _plain(value) for name, value in sample.items()}))
+        except Exception as failure:
+            raised.append(failure)
+            raise
+
+    try:
+        return _core.build(group.core, files.paths, directory, schema=options.schema, format=files.format, skip_bad=options.skip_bad,
+                           filter=None if options.filter is None else filter, progress=report, **options.for_core())
+    except RankStoreError as failed:
+        if options.filter is None or not failed.text.partition("filter:")[1]:
+            raise
+        text, where = failed.text, re.match(r"(.+?:\d+):", failed.text)
+
+    def fail() -> None:
+        if raised:
+            error = callback_failed(raised[0], group.rank, "filter", where.group(1) if where else "")
+            raise error from raised[0]
+
+    together(group, "build: filter", fail)
+    raise CallbackError.of(text, -1, where.group(1) if where else "", "")
+
+
+def _plain(value: tuple[bytes, tuple[int, ...], str] | None) -> Any:
+    """A column's value, as the core gives it, as Python's or numpy's."""
+    if value is None:
+        return None
+    data, dims, kind = value
+    item = base_type(kind)
+    if item == "bytes":
+        return data
+    if item in ("str", "json"):
+        return str(data, "utf-8") if item == "str" else json.loads(data)
+    array = as_array(data, item)
+    return array.reshape(dims) if "[" in kind else array[0].item()
+
+
+# ---- pieces and iterables ----------------------------------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class Task:
+    """A unit of a piece, and its number."""
+
+    number: int
+    piece: Piece
+    unit: Unit
+
+
+def _build_python(group: Group, source: Stream | list[Piece], directory: str, options: Options, made_from: str,
+                  report: progress.Report | None) -> dict[str, Any]:
+    steps = Steps(group.rank, options.map, options.filter, options.skip_bad)
+    stream: Iterator[Any] | None = None
+    tasks: list[Task] = []
+    text: str | None
+    if isinstance(source, Stream):
+        text, stream, own_keys = _stream_schema(group, source, options)
+    else:
+        tasks, known = _scan(group, source)
+        known = known if options.map is None else None
+        text, own_keys = options.schema or schemas.text_of(known or _probe(group, tasks, options)), False
+    assert text is not None
+    canonical, columns = together_parse(group, text)
+    key: Any = options.key if callable(options.key) else None
+    builder = _core.Builder(group.core, directory, canonical, own_keys=own_keys or key is not None, own_lengths=callable(options.length),
+                            source=made_from, progress=report, **options.for_core())
+    try:
+        feeder = Feeder(builder, columns, steps, loose=options.schema is not None, key=key,
+                        length=options.length if callable(options.length) else None)
+        tick = progress.Ticker(report)
+
+        def read() -> dict[str, Any]:
+            if stream is not None:
+                _feed_stream(builder, feeder, stream, group, options.unit_samples or STREAM_UNIT, tick)
+            else:
+                _feed_tasks(builder, feeder, deal(tasks, group.world)[group.rank], tick)
+            return {"filtered": steps.filtered, "bad": steps.bad, "bad_first": steps.bad_first}
+
+        done = together(group, "build: samples", read)
+        made = builder.commit()
+    finally:
+        builder.close()
+    made["filtered"] += sum(one["filtered"] for one in done)
+    made["bad"] += sum(one["bad"] for one in done)
+    made["bad_first"] = "\n".join(itertools.chain.from_iterable(one["bad_first"] for one in done))
+    return made
+
+
+def together_parse(group: Group, text: str) -> tuple[str, schemas.Schema]:
+    """COLLECTIVE. The schema parsed, its errors raised on all ranks."""
+    parsed: list[tuple[str, schemas.Schema]] = []
+    together(group, "build: schema", lambda: parsed.append(schemas.parse(text)))
+    return parsed[0]
+
+
+def _scan(group: Group, pieces: list[Piece]) -> tuple[list[Task], dict[str, str] | None]:
+    """COLLECTIVE. All units, numbered in the order of pieces, and the schema where all pieces know it. Each piece is opened by one rank."""
+    def scan() -> list[Any]:
+        found = []
+        for i in range(group.rank, len(pieces), group.world):
+            units, schema = pieces[i].scan()
+            found.append([i, [[unit.name, unit.weight, unit.at] for unit in units], schema])
+        return found
+
+    each = sorted(itertools.chain.from_iterable(
+        ([*one, rank] for one in found) for rank, found in enumerate(together(group, "build: units", scan))), key=lambda one: int(one[0]))
+    tasks = [Task(number, pieces[i], Unit(name, weight, tuple(at)))
+             for number, (i, (name, weight, at)) in enumerate((i, unit) for i, units, _, _ in each for unit in units)]
+    known = all(schema is not None for _, _, schema, _ in each)
+    return tasks, schemas.merge([(rank, schema) for _, _, schema, rank in each]) if known else None
+
+
+def _probe(group: Group, tasks: list[Task], options: Options) -> dict[str, str]:
+    """COLLECTIVE. The schema of the first samples of PROBES equal spans of units; the same for any number of ranks."""
+    spans = [tasks[len(tasks) * i // PROBES:len(tasks) * (i + 1) // PROBES] for i in range(PROBES)]
+
+    def probe() -> list[Any]:
+        return [[i, schemas.infer(itertools.chain.from_iterable(_samples(group, task, options) for task in spans[i]), PROBE)]
+                for i in range(group.rank, PROBES, group.world)]
+
+    found = sorted(((i, rank, schema) for rank, each in enumerate(together(group, "build: first samples", probe)) for i, schema in each),
+                   key=lambda one: int(one[0]))
+    return schemas.merge((rank, schema) for _, rank, schema in found)
+
+
+def _samples(group: Group, task: Task, options: Options) -> Iterator[Any]:
+    steps = Steps(group.rank, options.map, options.filter, options.skip_bad)
+    steps.label = functools.partial(task.piece.label, task.unit)
+    return steps.samples(task.piece.read(task.unit), task.piece.decode)
+
+
+def deal(tasks: Sequence[Task], world: int) -> list[list[Task]]:
+    """Units to ranks: the largest first, each to the rank that has least; a rank's in their order."""
+    dealt: list[list[Task]] = [[] for _ in range(world)]
+    heap = [(0, rank) for rank in range(world)]
+    for task in sorted(tasks, key=lambda task: (-task.unit.weight, task.number)):
+        load, rank = heapq.heappop(heap)
+        dealt[rank].append(task)
+        heapq.heappush(heap, (load + max(1, task.unit.weight), rank))
+    return [sorted(mine, key=lambda task: task.number) for mine in dealt]
+
+
+def _feed_tasks(builder: _core.Builder, feeder: Feeder, tasks: Sequence[Task], tick: progress.Ticker) -> None:
+    total, done = sum(task.unit.weight for task in tasks), 0
+    for task in tasks:
+        if not builder.unit(task.number, task.unit.name):
+            feeder.steps.label = functools.partial(task.piece.label, task.unit)
+            for samples in feeder.feed(task.piece.read(task.unit), task.piece.decode):
+                tick("reading", done, total, samples)
+        done += task.unit.weight
+    tick("reading", done, total, feeder.samples, last=True)
+
+
+def _stream_schema(group: Group, source: Stream, options: Options) -> tuple[str, Iterator[Any], bool]:
+    """COLLECTIVE. The schema, the iterator with what was looked at put back, and whether samples bring keys."""
+    held: list[Iterator[Any]] = []
+    steps = Steps(group.rank, options.map, options.filter, options.skip_bad)
+
+    def look() -> list[Any]:
+        first: list[Any] = []
+
+        def taken(items: Iterator[Any]) -> Iterator[Any]:
+            for item in items:
+                first.append(item)
+                yield item
+
+        try:
+            items = iter(source.items)
+        except Exception as raised:
+            raise callback_failed(raised, group.rank, "the source", "") from raised
+        found = None
+        if options.schema is None:
+            found = schemas.infer(steps.samples(taken(items), None), PROBE * 4)
+        else:
+            next(steps.samples(taken(items), None), None)
+        held.append(itertools.chain(first, items))
+        return [found, any(isinstance(item, Columns) and item.keys is not None for item in first)]
+
+    found = together(group, "build: first samples", look)
+    text = options.schema or schemas.text_of(schemas.merge((rank, schema) for rank, (schema, _) in enumerate(found)))
+    assert text is not None
+    return text, held[0], any(keys for _, keys in found)
+
+
+def _feed_stream(builder: _core.Builder, feeder: Feeder, items: Iterator[Any], group: Group, unit_samples: int,
+                 tick: progress.Ticker) -> None:
+    """Units end behind the item that fills them, also where a finished one is skipped: so they are the same in a resumed build."""
+    seen = 0
+    for k in itertools.count():
+        try:
+            first = next(items, _END)
+        except RankStoreError:
+            raise
+        except Exception as raised:
+            raise callback_failed(raised, group.rank, "the source", f"sample {seen}") from raised
+        if first is _END:
+            break
+        number = group.rank + group.world * k
+        unit = _StreamUnit(itertools.chain([first], items), unit_samples)
+        start = seen
+        feeder.steps.label = lambda row, start=start: f"sample {start + row}"  # type: ignore[misc]
+        if builder.unit(number, f"part {number}"):
+            feeder.steps.unseen(unit)
+        else:
+            for samples in feeder.feed(unit, None):
+                tick("reading", 0, 0, samples)
+        seen += unit.taken
+    tick("reading", 0, 0, feeder.samples, last=True)
+
+
+class _StreamUnit:
+    """The items of one unit."""
+
+    def __init__(self, items: Iterable[Any], size: int) -> None:
+        self.items, self.size, self.taken = items, size, 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self.items:
+            self.taken += len(item) if isinstance(item, Columns) else 1
+            yield item
+            if self.taken >= self.size:
+                return

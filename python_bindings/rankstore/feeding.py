@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the items of a source to the samples of a builder: decode, map, filter, key, length, add."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Protocol
+
+from .agreement import callback_failed
+from .errors import DataError, RankStoreError
+from .sources.columns import Columns
+
+BAD_SHOWN = 16
+
+
+class Sink(Protocol):
+    """What takes samples: _core.Builder."""
+
+    def add(self, values: Sequence[Any], key: bytes | str | None = None, length: int | None = None) -> None: ...
+
+    def add_arrays(self, columns: Sequence[tuple[Any, Any]], count: int, keys: Sequence[bytes | str] | None = None) -> None: ...
+
+
+class Steps:
+    """What happens to each sample before it is added. Functions raise what they like: see `failed`."""
+
+    def __init__(self, rank: int, map: Callable[[Any], Any] | None, filter: Callable[[Any], Any] | None, skip_bad: bool) -> None:  # noqa: A002
+        self.rank, self.map, self.filter, self.skip_bad = rank, map, filter, skip_bad
+        self.filtered = self.bad = self.row = 0
+        self.bad_first: list[str] = []
+        self.label: Callable[[int], str] = lambda row: f"sample {row}"
+
+    def samples(self, items: Iterable[Any], decode: Callable[[Any], Any] | None) -> Iterator[Any]:
+        """Samples (dicts) after map and filter, and Columns where there is neither."""
+        plain = self.map is None and self.filter is None
+        self.row = -1
+        try:
+            for item in items:
+                self.row += 1
+                if decode is not None:
+                    try:
+                        item = decode(item)
+                    except Exception as raised:
+                        self.failed("reading it", raised)
+                        continue
+                    if item is None:
+                        continue
+                if isinstance(item, Columns):
+                    yield from self._columns(item, plain)
+                elif plain:
+                    yield item
+                else:
+                    yield from self._one(item)
+        except RankStoreError:
+            raise
+        except Exception as raised:
+            raise callback_failed(raised, self.rank, "the source", self.label(self.row + 1)) from raised
+
+    def unseen(self, items: Iterable[Any]) -> None:
+        """Takes the items of a unit that is finished already."""
+        self.row = -1
+        try:
+            for _ in items:
+                self.row += 1
+        except Exception as raised:
+            raise callback_failed(raised, self.rank, "the source", self.label(self.row + 1)) from raised
+
+    def _columns(self, columns: Columns, plain: bool) -> Iterator[Any]:
+        if plain:
+            yield columns
+            self.row += max(0, len(columns) - 1)
+            return
+        for i, sample in enumerate(columns.rows()):
+            self.row += i > 0
+            yield from self._one(sample)
+
+    def _one(self, sample: Any) -> Iterator[Any]:
+        if self.map is None:
+            each: Any = (sample,)
+        else:
+            try:
+                each = self.map(sample)
+            except Exception as raised:
+                self.failed("map", raised)
+                return
+            if each is None:
+                self.filtered += 1
+                return
+            if not isinstance(each, list):
+                each = (each,)
+        for made in each:
+            if self.filter is None or self.call("filter", self.filter, made):
+                yield made
+            else:
+                self.filtered += 1
+
+    def call(self, what: str, function: Callable[[Any], Any], sample: Any) -> Any:
+        """function(sample); CallbackError where it raises."""
+        try:
+            return function(sample)
+        except Exception as raised:
+            raise callback_failed(raised, self.rank, what, self.label(self.row)) from raised
+
+    def failed(self, what: str, raised: Exception) -> None:
+        """Counts a bad sample (skip_bad), or raises: Rankstore's own errors as they are, others as CallbackError."""
+        if self.skip_bad:
+            self.note(str(raised) if isinstance(raised, RankStoreError) else f"{what} raised {type(raised).__name__}: {raised}")
+        elif isinstance(raised, RankStoreError):
+            raise raised
+        else:
+            raise callback_failed(raised, self.rank, what, self.label(self.row)) from raised
+
+    def note(self, why: str) -> None:
+        self.bad += 1
+        if len(self.bad_first) < BAD_SHOWN:
+            self.bad_first.append(f"{self.label(self.row)}: {why}"[:500])
+
+
+class Feeder:
+    """Adds samples to a builder in the schema's order.
+
+    `loose`: columns that the schema lacks are passed over, as the user gave it; else they are an error.
+    """
+
+    def __init__(self, sink: Sink, schema: Sequence[tuple[str, str]], steps: Steps, *, loose: bool,
+                 key: Callable[[Any], Any] | bool | None, length: Callable[[Any], Any] | None) -> None:
+        self.sink, self.schema, self.steps, self.loose, self.key, self.length = sink, schema, steps, loose, key, length
+        self.samples = 0
+        self._names = {name for name, _ in schema}
+        first = schema[0][0]
+        self._row: Callable[[Any], Sequence[Any]] = itemgetter(*[name for name, _ in schema]) if len(schema) > 1 else \
+            lambda sample: (sample[first],)
+
+    def feed(self, items: Iterable[Any], decode: Callable[[Any], Any] | None) -> Iterator[int]:
+        """Adds what the items hold; yields the count of samples so far, now and then."""
+        add, row_of, count, columns = self.sink.add, self._row, len(self.schema), Columns
+        simple = self.key is None and self.length is None
+        for sample in self.steps.samples(items, decode):
+            if isinstance(sample, columns):
+                self._add_columns(sample)
+                yield self.samples
+                continue
+            try:
+                if simple and sample.__class__ is dict and len(sample) == count:
+                    try:
+                        row = row_of(sample)
+                    except KeyError:
+                        row = self._slow_row(sample)
+                    add(row)
+                else:
+                    self._add_one(sample)
+            except (TypeError, ValueError) as refused:  # DataError, too
+                self._refused(refused)
+                continue
+            self.samples += 1
+            if not self.samples & 0xff:
+                yield self.samples
+        yield self.samples
+
+    def _refused(self, refused: Exception) -> None:
+        text = getattr(refused, "text", "") or str(refused)
+        if isinstance(refused, RankStoreError) and not isinstance(refused, DataError):
+            raise refused
+        if not self.steps.skip_bad:
+            raise DataError(f"{self.steps.label(self.steps.row)}: {text}") from refused
+        self.steps.note(text)
+
+    def _slow_row(self, sample: Any) -> list[Any]:
+        if not isinstance(sample, Mapping):
+            raise DataError(f"a sample is a dict, not {type(sample).__name__} (map gives a dict, None or a list of dicts)")
+        if not self.loose:
+            for name in sample:
+                if name not in self._names:
+                    raise DataError(f'column "{name}" is not in the schema, which was inferred from the first samples; give schema=')
+        row = []
+        for name, kind in self.schema:
+            if name not in sample and not kind.endswith("?"):
+                raise DataError(f'column "{name}" ({kind}) is missing; "{kind}?" would take that')
+            row.append(sample.get(name))
+        return row
+
+    def _add_one(self, sample: Any) -> None:
+        row, key, length = self._slow_row(sample), None, None
+        if callable(self.key):
+            key = self.steps.call("key", self.key, sample)
+            if isinstance(key, int):
+                key = str(key)
+            if not isinstance(key, (str, bytes)):
+                raise DataError(f"key gave {type(key).__name__}, not str or bytes")
+        if self.length is not None:
+            length = self.steps.call("length", self.length, sample)
+            if not isinstance(length, int) or length < 0:
+                if not hasattr(length, "__index__") or length.__index__() < 0:
+                    raise DataError(f"length gave {length!r}, not an int from 0")
+                length = length.__index__()
+        self.sink.add(row, key, length)
+
+    def _add_columns(self, columns: Columns) -> None:
+        arrays = None
+        if not callable(self.key) and self.length is None:
+            try:
+                arrays = columns.arrays(self.schema, self.loose)
+            except (TypeError, ValueError) as refused:
+                if not self.steps.skip_bad or columns.keys is not None:
+                    self._refused_columns(refused)
+        if arrays is None:
+            self._add_rows(columns)
+            return
+        try:
+            self.sink.add_arrays(arrays, columns.count, columns.keys)
+        except (TypeError, ValueError) as refused:  # some of them may have been added: no second try
+            self._refused_columns(refused)
+        self.samples += columns.count
+
+    def _add_rows(self, columns: Columns) -> None:
+        for i, sample in enumerate(columns.rows()):
+            self.steps.row += i > 0
+            try:
+                if columns.keys is not None and not callable(self.key):
+                    self.sink.add(self._slow_row(sample), columns.keys[i])
+                else:
+                    self._add_one(sample)
+                self.samples += 1
+            except (TypeError, ValueError) as refused:
+                self._refused(refused)
+        self.steps.row -= max(0, len(columns) - 1)  # samples() counts them
+
+    def _refused_columns(self, refused: Exception) -> None:
+        if isinstance(refused, RankStoreError) and not isinstance(refused, DataError):
+            raise refused
+        text = getattr(refused, "text", "") or str(refused)
+        raise DataError(f"{self.steps.label(self.steps.row)} and those behind it: {text}") from refused

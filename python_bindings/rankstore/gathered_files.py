@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files that `gather` writes: under a temporary name beside the target, renamed when they are whole."""
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import zipfile
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import IO, TYPE_CHECKING, Any
+
+from . import _core
+from .errors import ArgumentError, DataError
+from .safetensors_writer import SafetensorsWriter, Tensor
+
+if TYPE_CHECKING:
+    from .gathering import Entry, Result
+
+
+class File(ABC):
+    """Results are added in the order of the entries."""
+
+    def __init__(self, path: str, entries: Sequence[Entry]) -> None:
+        self.path = path
+        self.temporary = ""
+
+    @abstractmethod
+    def add(self, head: Result, data: bytes) -> None: ...
+
+    @abstractmethod
+    def end(self) -> None:
+        """Makes it whole, on disk, under its name."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Removes what was not ended. Twice is fine."""
+
+
+class _OneFile(File):
+    def __init__(self, path: str, entries: Sequence[Entry]) -> None:
+        super().__init__(path, entries)
+        folder = os.path.dirname(os.path.abspath(path))
+        handle, self.temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=folder)
+        self.file: IO[bytes] = os.fdopen(handle, "wb", 1 << 20)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(self.temporary, 0o666 & ~mask)
+        try:
+            self.begin(entries)
+        except BaseException:
+            self.close()
+            raise
+
+    @abstractmethod
+    def begin(self, entries: Sequence[Entry]) -> None: ...
+
+    def end(self) -> None:
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        self.file.close()
+        os.replace(self.temporary, self.path)
+        self.temporary = ""
+        _sync(os.path.dirname(os.path.abspath(self.path)))
+
+    def close(self) -> None:
+        self.file.close()
+        if self.temporary:
+            os.unlink(self.temporary)
+            self.temporary = ""
+
+
+class Safetensors(_OneFile):
+    def begin(self, entries: Sequence[Entry]) -> None:
+        self.writer = SafetensorsWriter(self.file, [Tensor(entry.name, entry.dtype, entry.shape, entry.size) for entry in entries])
+
+    def add(self, head: Result, data: bytes) -> None:
+        self.writer.write(data)
+
+    def end(self) -> None:
+        self.writer.end()
+        super().end()
+
+
+class Npz(_OneFile):
+    """As numpy.savez writes it: a zip of .npy members, stored."""
+
+    def begin(self, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            if entry.dtype in ("bfloat16", "float8_e4m3fn", "float8_e5m2"):
+                raise DataError(f"{entry.name}: numpy has no {entry.dtype}; write .safetensors, or convert it")
+        self.zip = zipfile.ZipFile(self.file, "w", zipfile.ZIP_STORED, allowZip64=True)
+        self.entries = iter(entries)
+        self.member: Any = None
+        self.left = 0
+
+    def add(self, head: Result, data: bytes) -> None:
+        if self.left == 0:
+            self._next()
+        self.member.write(data)
+        self.left -= 1
+        if self.left == 0:
+            self.member.close()
+            self.member = None
+
+    def _next(self) -> None:
+        import numpy
+        entry = next(self.entries)
+        self.member = self.zip.open(zipfile.ZipInfo(entry.name + ".npy"), "w", force_zip64=True)
+        self.left = entry.parts
+        numpy.lib.format.write_array_header_1_0(
+            self.member, {"descr": numpy.lib.format.dtype_to_descr(numpy.dtype(entry.dtype)), "fortran_order": False, "shape": entry.shape})
+
+    def end(self) -> None:
+        self.zip.close()
+        super().end()
+
+    def close(self) -> None:
+        if self.temporary and getattr(self, "zip", None) is not None:
+            if self.member is not None:
+                self.member.close()
+                self.member = None
+            self.zip.close()
+        super().close()
+
+
+class Directory(File):
+    """A Rankstore dataset of one rank: a result a sample, with columns name, index, dtype, shape, and data as bytes."""
+
+    SCHEMA = json.dumps({"name": "str", "index": "uint64", "dtype": "str", "shape": "int64[*]", "data": "bytes"})
+
+    def __init__(self, path: str, entries: Sequence[Entry]) -> None:
+        super().__init__(path, entries)
+        if any(entry.parts > 1 for entry in entries):
+            raise ArgumentError("stack: a dataset holds each result on its own; write .safetensors or .npz")
+        if os.path.lexists(path) and (not os.path.isdir(path) or os.listdir(path)):
+            raise ArgumentError(f"{path}: is there already, and no empty directory; give another name")
+        folder = os.path.dirname(os.path.abspath(path))
+        self.temporary = tempfile.mkdtemp(prefix=f".{os.path.basename(os.path.normpath(path))}.", dir=folder)
+        os.chmod(self.temporary, 0o755)
+        self.group: _core.Group | None = _core.Group(solo=True)
+        self.builder: _core.Builder | None = _core.Builder(self.group, self.temporary, self.SCHEMA, own_keys=True, length="data",
+                                                           index=("index",))
+        self.builder.unit(0, "results")
+
+    def add(self, head: Result, data: bytes) -> None:
+        import numpy
+        assert self.builder is not None
+        shape = numpy.array(head.shape, dtype=numpy.int64)
+        self.builder.add((head.name, head.index, head.dtype, shape, data), f"{head.name}/{head.index}")
+
+    def end(self) -> None:
+        assert self.builder is not None
+        self.builder.commit()
+        self._release()
+        if os.path.isdir(self.path):
+            os.rmdir(self.path)
+        os.rename(self.temporary, self.path)
+        self.temporary = ""
+        _sync(os.path.dirname(os.path.abspath(self.path)))
+
+    def _release(self) -> None:
+        if self.builder is not None:
+            self.builder.close()
+        if self.group is not None:
+            self.group.close()
+        self.builder = self.group = None
+
+    def close(self) -> None:
+        self._release()
+        if self.temporary:
+            shutil.rmtree(self.temporary, ignore_errors=True)
+            self.temporary = ""
+
+
+def _sync(folder: str) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gather`: uneven results of all ranks to one, in memory or into a file. Nothing is pickled, nothing goes through a GPU.
+
+    pass 1 (files, stack)  name, index, dtype, shape ─► dst: what the file's header needs
+    pass 2                 the data, ordered, one result at a time ─► dst
+"""
+from __future__ import annotations
+
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from . import _core
+from .agreement import together
+from .errors import ArgumentError, DataError
+from .gathered_files import Directory, File, Npz, Safetensors
+from .group import Group, current
+
+_SCHEMA = json.dumps({"dtype": "str", "shape": "int64[*]", "data": "bytes"})
+_BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
+_DTYPES = frozenset(("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+                     "complex64", "complex128", *_BITS))
+
+
+@dataclass(frozen=True)
+class GatherReport:
+    """What `gather` wrote: results, names, bytes of data; `gaps`: indices missing between a name's lowest and highest, the first of them in
+    `gap_first` ("loss: 3..5"); seconds of this rank; the path."""
+
+    items: int
+    names: int
+    bytes: int
+    gaps: int
+    gap_first: str
+    seconds: float
+    path: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """A result without its data: `torch` says that it was a tensor; `size` is bytes."""
+
+    name: str
+    index: int
+    dtype: str
+    shape: tuple[int, ...]
+    torch: bool
+
+    @property
+    def size(self) -> int:
+        count = item_size(self.dtype)
+        for dim in self.shape:
+            count *= dim
+        return count
+
+
+def item_size(dtype: str) -> int:
+    import numpy
+    return numpy.dtype(_BITS.get(dtype, dtype)).itemsize
+
+
+def gather(results: Mapping[str, Any], dst: int = 0, out: str | os.PathLike[str] | None = None, *, stack: bool = False,
+           group: Group | None = None, directory: str | os.PathLike[str] | None = None) -> dict[str, Any] | GatherReport | None:
+    """COLLECTIVE. Brings the results of all ranks to rank `dst`, ordered by name and index.
+
+    results: {name: (index, array)} or {name: [(index, array), ...]}; each rank gives what it has, also nothing. index: an int from 0,
+        unique for a name over all ranks (a sample's id). array: numpy array, torch tensor (one on a GPU is copied to the host, here) or
+        number; dtypes and shapes may differ from result to result.
+    out: None: `dst` returns {name: [(index, array), ...]}, tensors where they were. A path: `dst` writes it and returns a GatherReport; its
+        memory is bounded by the largest result. By the ending:
+        .safetensors, .npz: tensors "name" where a name has one result or with stack, else "name/index";
+        else a Rankstore dataset in that (new) directory: columns name, index, dtype, shape, data; keys "name/index".
+        The file is complete or not there.
+    stack: one array a name, results along a new first dimension in the order of index; dtypes and shapes of a name must be equal.
+    group: default current(). directory: where ranks keep results meanwhile (TMPDIR, else /tmp).
+
+    Other ranks return None. Gaps between the indices of a name are a warning on `dst`. Raises on all ranks: DataError (a result twice,
+    naming both ranks; strings, objects; unequal shapes), ArgumentError, IOFailedError.
+    """
+    begun = time.monotonic()
+    group = group or current()
+    path = None if out is None else os.fspath(out)
+    mine: list[tuple[Result, Any]] = []
+    asked = together(group, "gather: results", lambda: _take(results, mine, [dst, path, stack]))
+    for rank, one in enumerate(asked):
+        if one != asked[0]:
+            raise ArgumentError(f"gather: dst, out and stack differ: {asked[0]} on rank 0, {one} on rank {rank}")
+    if not 0 <= dst < group.world:
+        raise ArgumentError(f"dst: {dst}; ranks are 0 to {group.world - 1}")
+    move = _Move(group, dst, None if directory is None else os.fspath(directory), mine)
+    if path is None and not stack:
+        return _in_memory(group, move)
+    heads: list[Result] = []
+    move.run(lambda head, data: heads.append(head), heads_only=True)
+    entries: list[list[Entry]] = []
+    together(group, "gather: shapes", lambda: entries.append(plan_entries(heads, stack)))
+    if path is None:
+        return _stacked(group, move, entries[0])
+    return _to_file(group, move, path, entries[0], begun)
+
+
+def _take(results: Mapping[str, Any], mine: list[tuple[Result, Any]], asked: list[Any]) -> list[Any]:
+    if not isinstance(results, Mapping):
+        raise ArgumentError(f"results: a dict {{name: (index, array)}}, not {type(results).__name__}")
+    for name, each in results.items():
+        if not isinstance(name, str):
+            raise ArgumentError(f"results: names are str, not {type(name).__name__}")
+        for item in each if isinstance(each, list) else [each]:
+            if not isinstance(item, tuple) or len(item) != 2 or not hasattr(item[0], "__index__") or item[0].__index__() < 0:
+                raise ArgumentError(f'results["{name}"]: (index, array) or a list of such; an index is an int from 0')
+            mine.append(_host(name, item[0].__index__(), item[1]))
+    return asked
+
+
+def _host(name: str, index: int, value: Any) -> tuple[Result, Any]:
+    """A result, and its array on the host (bits as integers where numpy lacks the type)."""
+    import numpy
+    if hasattr(value, "detach") and hasattr(value, "layout"):
+        import torch
+        dtype = str(value.dtype).removeprefix("torch.")
+        if value.layout != torch.strided or dtype not in _DTYPES:
+            raise DataError(f'results["{name}"], index {index}: a tensor of {dtype}, {value.layout} cannot be gathered')
+        tensor = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
+        if dtype in _BITS:
+            tensor = tensor.view(torch.int16 if _BITS[dtype] == "uint16" else torch.uint8)
+        return Result(name, index, dtype, tuple(value.shape), True), tensor.numpy()
+    if not isinstance(value, (bool, int, float, complex)) and not hasattr(value, "__array__"):
+        raise DataError(f'results["{name}"], index {index}: {type(value).__name__} cannot be gathered; give numpy arrays, tensors, numbers')
+    array = numpy.asarray(value)
+    if array.dtype.name not in _DTYPES:
+        raise DataError(f'results["{name}"], index {index}: an array of {array.dtype} cannot be gathered; only numbers can')
+    if array.dtype.byteorder == ">" or not array.flags.c_contiguous:
+        array = numpy.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+    return Result(name, index, array.dtype.name, array.shape, False), array
+
+
+class _Move:
+    """The results of all ranks to `dst`, once for their heads and once with data."""
+
+    def __init__(self, group: Group, dst: int, directory: str | None, mine: list[tuple[Result, Any]]) -> None:
+        self.group, self.dst, self.directory, self.mine = group, dst, directory, mine
+        self.report: dict[str, Any] = {}
+
+    def run(self, receive: Callable[[Result, bytes], None], heads_only: bool = False) -> None:
+        """COLLECTIVE. `receive(head, data)` on dst, in the order of (name, index); what it raises, all raise."""
+        raised: list[Exception] = []
+
+        def take(name: str, index: int, rank: int, values: list[Any]) -> None:
+            try:
+                dtype, shape, data = (one[0] for one in values)
+                dims = tuple(memoryview(shape).cast("B").cast("q")) if len(shape) else ()
+                kind = bytes(dtype).decode()
+                receive(Result(name, index, kind.removeprefix("torch."), dims, kind.startswith("torch.")), data)
+            except Exception as failure:
+                raised.append(failure)
+                raise
+
+        mover = _core.Gather(self.group.core, _SCHEMA, self.directory)
+        try:
+            together(self.group, "gather: adding", lambda: self._add(mover, heads_only))
+            self.report = mover.run(self.dst, take)
+        except Exception as failure:
+            if raised:
+                raise failure from raised[0]
+            raise
+        finally:
+            mover.close()
+
+    def _add(self, mover: _core.Gather, heads_only: bool) -> None:
+        import numpy
+        for head, array in self.mine:
+            data = b"" if heads_only else numpy.ascontiguousarray(array).reshape(-1).view(numpy.uint8)
+            kind = f"torch.{head.dtype}" if head.torch else head.dtype
+            mover.add(head.name, head.index, (kind, numpy.array(head.shape, dtype=numpy.int64), data))
+
+    def warn(self) -> None:
+        if self.report.get("gaps"):
+            warnings.warn(f"gather: {self.report['gaps']} results are missing: {self.report['gap_first']}", stacklevel=4)
+
+
+# ---- in memory -----------------------------------------------------------------------------------------------------------
+
+def _array(dtype: str, shape: tuple[int, ...], torch: bool, data: bytes | bytearray) -> Any:
+    """An array or tensor over its own copy of the bytes."""
+    import numpy
+    array = numpy.frombuffer(bytearray(data), dtype=_BITS.get(dtype, dtype)).reshape(shape)
+    if not torch:
+        return array
+    import torch as torch_module
+    if dtype in _BITS:
+        return torch_module.from_numpy(array.view("int16") if _BITS[dtype] == "uint16" else array).view(getattr(torch_module, dtype))
+    return torch_module.from_numpy(array)
+
+
+def _in_memory(group: Group, move: _Move) -> dict[str, list[tuple[int, Any]]] | None:
+    found: dict[str, list[tuple[int, Any]]] = {}
+    move.run(lambda head, data: found.setdefault(head.name, []).append((head.index, _array(head.dtype, head.shape, head.torch, data))))
+    if group.rank != move.dst:
+        return None
+    move.warn()
+    return found
+
+
+def _stacked(group: Group, move: _Move, entries: list[Entry]) -> dict[str, Any] | None:
+    room = {entry.name: bytearray(entry.size) for entry in entries}
+    filled = dict.fromkeys(room, 0)
+
+    def receive(head: Result, data: bytes) -> None:
+        at = filled[head.name]
+        room[head.name][at:at + len(data)] = data
+        filled[head.name] = at + len(data)
+
+    move.run(receive)
+    if group.rank != move.dst:
+        return None
+    move.warn()
+    return {entry.name: _array(entry.dtype, entry.shape, entry.torch, room.pop(entry.name)) for entry in entries}
+
+
+# ---- files ---------------------------------------------------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class Entry:
+    """A tensor of a file: `parts` results one behind the other."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    size: int
+    parts: int
+    torch: bool
+
+
+def plan_entries(heads: list[Result], stack: bool) -> list[Entry]:
+    """What results become in a file, in their order. DataError names the first that differs, or a name that is taken."""
+    entries: list[Entry] = []
+    for same in _by_name(heads):
+        first = same[0]
+        if not stack:
+            entries.extend(Entry(one.name if len(same) == 1 else f"{one.name}/{one.index}", one.dtype, one.shape, one.size, 1, one.torch)
+                           for one in same)
+            continue
+        for one in same:
+            if (one.dtype, one.shape) != (first.dtype, first.shape):
+                raise DataError(f'results["{one.name}"]: index {one.index} is {one.dtype}{list(one.shape)}, index {first.index} is '
+                                f"{first.dtype}{list(first.shape)}; stack needs equal ones")
+        entries.append(Entry(first.name, first.dtype, (len(same), *first.shape), first.size * len(same), len(same),
+                             all(one.torch for one in same)))
+    names: set[str] = set()
+    for entry in entries:
+        if entry.name in names:
+            raise DataError(f'results: "{entry.name}" is the name of two: of a result of its own and of one of several')
+        names.add(entry.name)
+    return entries
+
+
+def _by_name(heads: list[Result]) -> Iterator[list[Result]]:
+    same: list[Result] = []
+    for head in heads:
+        if same and head.name != same[0].name:
+            yield same
+            same = []
+        same.append(head)
+    if same:
+        yield same
+
+
+def _to_file(group: Group, move: _Move, path: str, entries: list[Entry], begun: float) -> GatherReport | None:
+    made: list[File] = []
+    written = 0
+    kinds: dict[str, type[File]] = {".safetensors": Safetensors, ".npz": Npz}
+    kind = kinds.get(os.path.splitext(path)[1], Directory)
+
+    def receive(head: Result, data: bytes) -> None:
+        nonlocal written
+        written += len(data)
+        made[0].add(head, data)
+
+    def begin() -> None:
+        if group.rank == move.dst:
+            made.append(kind(path, entries))
+
+    def end() -> None:
+        for file in made:
+            file.end()
+
+    try:
+        together(group, "gather: file", begin)
+        move.run(receive)
+        together(group, "gather: end of file", end)
+    finally:
+        for file in made:
+            file.close()
+    if group.rank != move.dst:
+        return None
+    move.warn()
+    report = move.report
+    return GatherReport(report["items"], report["names"], written, report["gaps"], report["gap_first"], time.monotonic() - begun, path)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The schema of a build: given, known from the source, or inferred from first samples, and the same on all ranks."""
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from . import _core, values
+from .errors import ArgumentError, DataError
+from .sources.columns import Columns
+
+Schema = list[tuple[str, str]]
+
+
+def text_of(schema: Any) -> str | None:
+    """What a schema argument says, as the core takes it. ArgumentError where it is none."""
+    if schema is None or isinstance(schema, str):
+        return schema
+    if isinstance(schema, Mapping) and all(isinstance(name, str) and isinstance(kind, str) for name, kind in schema.items()):
+        return json.dumps(dict(schema), ensure_ascii=False)
+    raise ArgumentError('schema: a dict {"name": "type"} or a text "name:type,name:type"')
+
+
+def parse(text: str) -> tuple[str, Schema]:
+    """(canonical text, columns)."""
+    canonical, columns = _core.parse_schema(text)
+    return canonical, list(columns)
+
+
+def infer(samples: Iterable[Any], first: int) -> dict[str, str] | None:
+    """The schema of so many first samples (dicts and Columns); None where there are none. Raises DataError."""
+    found: list[Mapping[str, str]] = []
+    try:
+        for sample in itertools.islice(samples, first):
+            if isinstance(sample, Columns):
+                found.append({name: kind + ("?" if name in sample.missing and kind != "json" else "")
+                              for name, kind in sample.types.items()})
+            else:
+                found.append(values.infer(sample))
+        return values.merge(*found) if found else None
+    except (TypeError, ValueError) as refused:
+        raise DataError(f"{getattr(refused, 'text', '') or refused}; give schema=, or leave it out in map=") from refused
+
+
+def merge(found: Iterable[tuple[int, Mapping[str, str] | None]]) -> dict[str, str]:
+    """One schema of what ranks have found, in this order. DataError names the column and two ranks."""
+    merged: dict[str, str] | None = None
+    came_from: dict[str, int] = {}
+    for rank, schema in found:
+        if schema is None:
+            continue
+        try:
+            merged = dict(schema) if merged is None else values.merge(merged, schema)
+        except ValueError as conflict:
+            text = str(conflict)
+            column = re.search(r'column "(.*?)":', text)
+            first = came_from.get(column.group(1), rank) if column else rank
+            raise DataError(f"{text} (rank {first} and rank {rank}); give schema=") from conflict
+        for name in schema:
+            came_from.setdefault(name, rank)
+    if merged is None:
+        raise DataError("the source has no samples to infer a schema from; give schema=")
+    return merged

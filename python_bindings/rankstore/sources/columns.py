@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many samples at once, a column an array: no Python object a sample."""
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from ..errors import DataError
+
+_DTYPES = frozenset(("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
+                     "float64", "complex64"))
+_BLOBS = ("str", "bytes", "json")
+# These have no numpy type: their bits travel as unsigned integers.
+_BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
+
+
+def base_type(kind: str) -> str:
+    """ "int32[*]?" gives "int32"."""
+    return kind.rstrip("?").partition("[")[0]
+
+
+class Columns:
+    """Many samples in one item of an iterable: the fast way to build from memory.
+
+    columns: for each name one of
+        (values, offsets): samples of different sizes; sample i is values[offsets[i]:offsets[i + 1]] along the first dimension; values is
+            an array, or bytes for a str, bytes or json column; offsets holds count + 1 integers;
+        an array whose first dimension is the sample: a scalar (count,) or a fixed shape (count, 80);
+        a list of str or of bytes.
+    Arrays are numpy arrays or torch tensors. keys: one str or bytes a sample, where the build has key=True.
+
+    Raises DataError naming the column where counts differ or a kind of value is none of these.
+    """
+
+    __slots__ = ("columns", "count", "keys", "types", "missing")
+
+    def __init__(self, columns: Mapping[str, Any], keys: Sequence[bytes | str] | None = None) -> None:
+        self.columns: dict[str, tuple[Any, Any]] = {}
+        self.types: dict[str, str] = {}
+        self.missing: dict[str, Any] = {}
+        self.keys = keys
+        self.count = -1 if keys is None else len(keys)
+        for name, value in columns.items():
+            values, offsets, kind, count = _take(name, value)
+            if self.count >= 0 and count != self.count:
+                raise DataError(f'column "{name}": {count} samples, others have {self.count}')
+            self.count = count
+            self.columns[name] = (values, offsets)
+            self.types[name] = kind
+        if self.count < 0:
+            raise DataError("Columns without a column")
+
+    def __len__(self) -> int:
+        return self.count
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The samples one by one: arrays are views, scalars Python's, blobs str, bytes or what their JSON says."""
+        each = [_each(self.types[name], values, offsets, self.missing.get(name))
+                for name, (values, offsets) in self.columns.items()]
+        names = list(self.columns)
+        for row in zip(*each, strict=True):
+            yield dict(zip(names, row, strict=True))
+
+    def arrays(self, schema: Sequence[tuple[str, str]], loose: bool = False) -> list[tuple[Any, Any]] | None:
+        """The columns as Builder.add_arrays takes them, or None where a column is not there or has missing values (rows() then).
+
+        Raises DataError where a type is not the schema's.
+        """
+        if any(name not in self.columns or name in self.missing for name, _ in schema):
+            return None
+        if not loose:
+            check_names(self.columns, schema)
+        return [_fit(name, kind, *self.columns[name]) for name, kind in schema]
+
+
+def check_names(given: Mapping[str, Any], schema: Sequence[tuple[str, str]]) -> None:
+    """DataError for a column that the schema lacks."""
+    known = {name for name, _ in schema}
+    for name in given:
+        if name not in known:
+            raise DataError(f'column "{name}" is not in the schema; add it to schema=, or leave it out in map=')
+
+
+def _array(value: Any) -> Any:
+    """A numpy array of a tensor or array, and the type's name."""
+    import numpy
+    if hasattr(value, "detach") and hasattr(value, "numpy"):
+        kind = str(value.dtype).removeprefix("torch.")
+        tensor = value.detach().cpu().contiguous()
+        if kind in _BITS:
+            import torch
+            return tensor.view(getattr(torch, _BITS[kind])).numpy(), kind
+        return tensor.numpy(), kind
+    array = numpy.ascontiguousarray(value) if getattr(value, "ndim", 1) else numpy.asarray(value)
+    if array.dtype.byteorder == ">":
+        array = array.astype(array.dtype.newbyteorder("<"))
+    return array, array.dtype.name
+
+
+def _take(name: str, value: Any) -> tuple[Any, Any, str, int]:
+    """(values, offsets, type, count) of what a user gave for a column."""
+    import numpy
+    if isinstance(value, tuple) and len(value) == 2:
+        offsets = numpy.ascontiguousarray(value[1], dtype=numpy.int64)
+        if offsets.ndim != 1 or len(offsets) == 0:
+            raise DataError(f'column "{name}": offsets are count + 1 integers')
+        if isinstance(value[0], (bytes, bytearray, memoryview)):
+            return value[0], offsets, "bytes", len(offsets) - 1
+        values, kind = _array(value[0])
+        if kind not in _DTYPES and kind not in _BITS:
+            raise DataError(f'column "{name}": values of {kind} cannot be stored')
+        shape = "".join(f",{size}" for size in values.shape[1:])
+        return values, offsets, f"{kind}[*{shape}]", len(offsets) - 1
+    if isinstance(value, (list, tuple)):
+        return (*_join(name, value), len(value))
+    values, kind = _array(value)
+    if kind not in _DTYPES and kind not in _BITS:
+        raise DataError(f'column "{name}": an array of {kind} cannot be stored; a list of str or bytes can')
+    if values.ndim == 0:
+        raise DataError(f'column "{name}": one value, not one a sample')
+    shape = ",".join(str(size) for size in values.shape[1:])
+    return values, None, f"{kind}[{shape}]" if shape else kind, len(values)
+
+
+def _join(name: str, values: Sequence[Any]) -> tuple[bytes, Any, str]:
+    """A list of str or bytes as (bytes, offsets, type)."""
+    import numpy
+    if all(isinstance(value, str) for value in values):
+        parts, kind = [value.encode() for value in values], "str"
+    elif all(isinstance(value, (bytes, bytearray, memoryview)) for value in values):
+        parts, kind = [bytes(value) for value in values], "bytes"
+    else:
+        odd = next(value for value in values if not isinstance(value, (str, bytes, bytearray, memoryview)))
+        raise DataError(f'column "{name}": a list of str or of bytes, or arrays; not {type(odd).__name__}')
+    offsets = numpy.zeros(len(parts) + 1, dtype=numpy.int64)
+    numpy.cumsum([len(part) for part in parts], out=offsets[1:])
+    return b"".join(parts), offsets, kind
+
+
+def _fit(name: str, kind: str, values: Any, offsets: Any) -> tuple[Any, Any]:
+    """A column as the schema's type, its values beginning at its first offset."""
+    import numpy
+    base = base_type(kind)
+    if base in _BLOBS:
+        if offsets is None or getattr(values, "dtype", numpy.uint8) != numpy.uint8:
+            raise DataError(f'column "{name}" is {kind}; give a list of str or bytes, or (bytes, offsets)')
+        values = values if hasattr(values, "dtype") else memoryview(values).cast("B")
+    else:
+        if isinstance(values, (bytes, bytearray, memoryview)):
+            raise DataError(f'column "{name}" is {kind}, not str or bytes')
+        wanted = numpy.dtype(_BITS.get(base, base))
+        if values.dtype != wanted:
+            if base in _BITS or not numpy.can_cast(values.dtype, wanted, "safe"):
+                raise DataError(f'column "{name}" is {kind}; an array of {values.dtype.name} would lose something: cast it')
+            values = values.astype(wanted)
+    if offsets is not None and offsets[0] != 0:
+        values = values[offsets[0]:]
+        offsets = offsets - offsets[0]
+    if offsets is not None and 0 <= offsets[-1] < len(values):
+        values = values[:offsets[-1]]
+    return values, offsets
+
+
+def _each(kind: str, values: Any, offsets: Any, missing: Any) -> Iterator[Any]:
+    """The values of a column, one a sample."""
+    base = base_type(kind)
+    if offsets is None:
+        each: Iterator[Any] = iter(values.tolist() if values.ndim == 1 and base not in _BITS else values)
+    elif base in _BLOBS:
+        data = memoryview(values).cast("B")
+        each = (_blob(base, data[start:stop]) for start, stop in pairwise(offsets.tolist()))
+    else:
+        each = (values[start:stop] for start, stop in pairwise(offsets.tolist()))
+    if missing is None:
+        return each
+    return (None if absent else value for value, absent in zip(each, missing.tolist(), strict=True))
+
+
+def _blob(base: str, data: memoryview) -> Any:
+    if base == "bytes":
+        return bytes(data)
+    return json.loads(bytes(data)) if base == "json" else str(data, "utf-8")

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Map-style datasets: objects with __len__ and __getitem__, the same on all ranks."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from .source import Piece, Unit
+
+
+class Indexed(Piece):
+    """Units of a size that depends on the number of samples alone, so that sample ids do not depend on the number of ranks."""
+
+    def __init__(self, dataset: Any, unit_samples: int | None, name: str = "dataset") -> None:
+        self.dataset, self.name = dataset, name
+        self.count = len(dataset)
+        self.size = unit_samples or min(16384, max(16, -(-self.count // 1024)))
+
+    def identity(self) -> list[Any]:
+        kind = type(self.dataset)
+        return ["indexed", f"{kind.__module__}.{kind.__qualname__}", self.count, self.size]
+
+    def scan(self) -> tuple[list[Unit], dict[str, str] | None]:
+        return [Unit(f"{self.name}@{start}", min(self.size, self.count - start), (start, min(start + self.size, self.count)))
+                for start in range(0, self.count, self.size)], None
+
+    def read(self, unit: Unit) -> Iterator[int]:
+        yield from range(*unit.at)
+
+    def decode(self, raw: int) -> Any:
+        return self.dataset[raw]
+
+    def label(self, unit: Unit, row: int) -> str:
+        return f"sample {unit.at[0] + row}"

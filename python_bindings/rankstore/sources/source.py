@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a build reads: pieces (a file, a dataset object) in units.
+
+A unit is what ranks are dealt and what resume works by. Units are numbered in the order of pieces and of their place in a piece,
+whatever the number of ranks is, and so are samples.
+"""
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Unit:
+    """`name`: unique, begins derived keys ("name:row"). `weight`: by which units are dealt (bytes or samples). `at`: how its piece
+    finds it; JSON values."""
+
+    name: str
+    weight: int
+    at: tuple[Any, ...] = ()
+
+
+class Piece(ABC):
+    """A file or a dataset object."""
+
+    name: str
+
+    @abstractmethod
+    def identity(self) -> list[Any]:
+        """What tells this input from another one, cheap to find (names, sizes, counts); JSON values."""
+
+    @abstractmethod
+    def scan(self) -> tuple[list[Unit], dict[str, str] | None]:
+        """The units, and the schema where it is known without looking at samples. Called on one rank for all."""
+
+    @abstractmethod
+    def read(self, unit: Unit) -> Iterator[Any]:
+        """The raw items of a unit: what `decode` makes a sample of."""
+
+    def decode(self, raw: Any) -> Any:
+        """A sample (dict) or Columns. May raise: then the item is bad."""
+        return raw
+
+    def label(self, unit: Unit, row: int) -> str:
+        """How messages call the item number `row` (from 0) of a unit."""
+        return f"{unit.name}: sample {row}"
+
+
+@dataclass(frozen=True)
+class Stream:
+    """An iterable: each rank gives its own part."""
+
+    items: Any
+    name: str

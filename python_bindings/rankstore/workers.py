@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Building with several processes of this machine: a group of forked ranks builds, the caller opens."""
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import threading
+from dataclasses import asdict
+from typing import Any
+
+from .agreement import describe, remake
+from .building import BuildReport, Options, build_here
+from .errors import ArgumentError, RankStoreError
+from .group import Group, launch
+from .sources import Stream, resolve
+
+
+def build_with_workers(group: Group, workers: int, source: Any, directory: str, options: Options) -> BuildReport:
+    """Raises what a worker raised, with its text and traceback; KeyboardInterrupt ends them all and leaves what is finished."""
+    if workers < 1:
+        raise ArgumentError(f"workers: {workers}; it is from 1")
+    if group.world > 1:
+        raise ArgumentError(f"workers: the group has {group.world} ranks already; start more ranks instead")
+    others = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread() and not _is_tqdm(thread)]
+    if others:
+        raise ArgumentError(f"workers: this process has other threads ({', '.join(others[:3])}), which do not survive a fork; start more "
+                            "ranks instead")
+    if isinstance(resolve(source, format=options.format, python=options.needs_python, unit_samples=options.unit_samples), Stream):
+        raise ArgumentError("workers: an iterable cannot be dealt out; give a dataset with __len__ and __getitem__, or start more ranks "
+                            "instead, each with its own part")
+    with tempfile.TemporaryDirectory(prefix="rankstore-workers-") as notes:
+        code = launch(workers, lambda ranks: _work(ranks, notes, source, directory, options))
+        left = [note for rank in range(workers) if (note := _read(notes, rank)) is not None]
+    for note in left:
+        if "failed" in note and note["failed"]["kind"] != "interrupt":
+            error = remake(note["failed"])
+            if note["traceback"]:
+                error.add_note(f"In the worker:\n{note['traceback']}")
+            raise error
+    if any("failed" in note for note in left):
+        raise KeyboardInterrupt
+    if code != 0 or len(left) < workers:
+        raise RankStoreError(f"a worker ended with exit code {code}; the same call resumes what is finished")
+    return BuildReport(**left[0]["report"])
+
+
+def _is_tqdm(thread: threading.Thread) -> bool:
+    """tqdm's monitor, which holds no lock that a worker needs."""
+    return type(thread).__module__.startswith("tqdm")
+
+
+def _work(group: Group, notes: str, source: Any, directory: str, options: Options) -> int:
+    """What a worker does; its report or its failure goes into a file."""
+    import traceback
+    note: dict[str, Any]
+    try:
+        note = {"report": asdict(build_here(group, source, directory, options))}
+    except (Exception, KeyboardInterrupt) as failure:
+        note = {"failed": describe(failure, group.rank), "traceback": "".join(traceback.format_exception(failure))[-16384:]}
+    path = os.path.join(notes, str(group.rank))
+    with open(path + ".part", "w", encoding="utf-8") as file:
+        json.dump(note, file)
+    os.replace(path + ".part", path)
+    return 0 if "report" in note else 1
+
+
+def _read(notes: str, rank: int) -> dict[str, Any] | None:
+    try:
+        with open(os.path.join(notes, str(rank)), encoding="utf-8") as file:
+            note: dict[str, Any] = json.load(file)
+            return note
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Building on several ranks and in worker processes: the same dataset, and the same errors everywhere."""
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from built import HEAD, build, dataset_id, launched, read
+
+import rankstore
+
+SQUARES = """
+class Squares:
+    def __len__(self):
+        return 300
+    def __getitem__(self, i):
+        return {"i": i, "row": np.full(i % 7, i, np.float32)}
+"""
+
+
+def squares() -> list[dict[str, Any]]:
+    import numpy
+    return [{"i": i, "row": numpy.full(i % 7, i, numpy.float32)} for i in range(300)]
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+def test_ids_do_not_depend_on_ranks(tmp_path: Path, world: int) -> None:
+    build(squares(), tmp_path / "alone", map=lambda sample: sample if sample["i"] % 4 else None)
+    launched(world, SQUARES + """
+def main(group):
+    with build(Squares(), OUT, group=group, map=lambda s: s if s["i"] % 4 else None) as ds:
+        assert len(ds) == ds.report.samples == 225 and ds.report.filtered == 75, ds.report
+""", tmp_path / "ranks")
+    assert dataset_id(tmp_path / "alone") == dataset_id(tmp_path / "ranks")
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_files_on_ranks(tmp_path: Path, world: int) -> None:
+    for k in range(5):
+        with open(tmp_path / f"{k}.jsonl", "w") as file:
+            file.writelines(json.dumps({"i": i, "t": [i] * (i % 5)}) + "\n" for i in range(k * 10, k * 10 + k * 3))
+    build(str(tmp_path / "*.jsonl"), tmp_path / "alone", map=lambda sample: [sample, sample])
+    for name, more in (("map", "map=lambda s: [s, s]"), ("core", "")):
+        launched(world, f"""
+def main(group):
+    build(sys.argv[2], OUT, group=group, {more}).close()
+""", tmp_path / name, str(tmp_path / "*.jsonl"))
+    assert dataset_id(tmp_path / "alone") == dataset_id(tmp_path / "map")
+    assert [sample["i"] for sample in read(tmp_path / "core")] == [i for k in range(5) for i in range(k * 10, k * 10 + k * 3)]
+
+
+def test_iterables_uneven_and_empty(tmp_path: Path) -> None:
+    launched(3, """
+def main(group):
+    mine = ({"i": i, "rank": group.rank} for i in range([0, 5, 200][group.rank]))
+    build(mine, OUT, group=group, unit_samples=50).close()
+""", tmp_path / "out")
+    found = [(sample["rank"], sample["i"]) for sample in read(tmp_path / "out")]
+    assert sorted(found) == [(1, i) for i in range(5)] + [(2, i) for i in range(200)]
+    assert [i for rank, i in found if rank == 2] == list(range(200))
+
+
+def test_own_directories(tmp_path: Path) -> None:
+    launched(2, SQUARES + """
+def main(group):
+    with build(Squares(), OUT + "/{rank}", group=group) as ds:
+        assert [int(ds[i]["i"]) for i in range(300)] == list(range(300))
+    with build(Squares(), OUT + "/{rank}", group=group) as ds:
+        assert ds.report.units_resumed == ds.report.units > 1
+""", tmp_path)
+    assert (tmp_path / "0" / "python.json").read_text() == (tmp_path / "1" / "python.json").read_text()
+
+
+def test_schema_conflict_names_ranks(tmp_path: Path) -> None:
+    lines = launched(2, """
+def main(group):
+    try:
+        build(iter([{"a": 1} if group.rank == 0 else {"a": "x"}]), OUT, group=group)
+    except rankstore.DataError as error:
+        say(str(error))
+""", tmp_path / "out")
+    assert len(lines) == 2 and all('column "a"' in line and "rank 0 and rank 1" in line and "schema=" in line for line in lines)
+
+
+def test_nothing_to_infer_from(tmp_path: Path) -> None:
+    with pytest.raises(rankstore.DataError, match="schema="):
+        build(iter([]), tmp_path / "out")
+    build(iter([]), tmp_path / "given", schema={"a": "int64"})
+    assert read(tmp_path / "given") == []
+
+
+@pytest.mark.parametrize("what", ["map", "filter", "length", "key", "source", "getitem"])
+def test_errors_of_callbacks_reach_all(tmp_path: Path, what: str) -> None:
+    lines = launched(3, SQUARES + f"""
+WHAT = {what!r}
+def bad(sample):
+    if sample["i"] == 250:
+        raise KeyError("not so")
+    return sample["i"] + 1
+def items():
+    for i in range(300):
+        if i == 250:
+            raise KeyError("not so")
+        yield {{"i": i}}
+class Broken(Squares):
+    def __getitem__(self, i):
+        bad({{"i": i}})
+        return super().__getitem__(i)
+def main(group):
+    options = {{"map": {{"map": lambda s: dict(s, j=bad(s))}}, "filter": {{"filter": bad}}, "length": {{"length": bad}},
+               "key": {{"key": lambda s: str(bad(s))}}}}.get(WHAT, {{}})
+    source = Squares() if WHAT not in ("source", "getitem") else Broken() if WHAT == "getitem" else \\
+        items() if group.rank == 1 else iter([{{"i": 1}}])
+    try:
+        build(source, OUT, group=group, **options)
+    except rankstore.CallbackError as error:
+        say(json.dumps([group.rank, error.rank, error.sample, error.text, "KeyError" in error.traceback,
+                          type(error.__cause__).__name__]))
+""", tmp_path / what)
+    seen = sorted(json.loads(line) for line in lines)
+    assert [one[0] for one in seen] == [0, 1, 2]
+    assert len({one[1] for one in seen}) == 1 and all(one[4] and "KeyError: 'not so'" in one[3] for one in seen)
+    assert all(one[2] == "sample 250" for one in seen)
+    assert [one[5] == "KeyError" for one in seen] == [one[0] == one[1] for one in seen]
+
+
+def test_bad_samples_are_counted_on_all_ranks(tmp_path: Path) -> None:
+    launched(2, SQUARES + """
+def main(group):
+    with build(Squares(), OUT, group=group, skip_bad=True, map=lambda s: s if s["i"] % 100 != 7 else 1 // 0) as ds:
+        assert ds.report.bad == 3 and ds.report.samples == 297, ds.report
+        assert "sample 107: map raised ZeroDivisionError" in ds.report.bad_first, ds.report
+""", tmp_path / "out")
+
+
+def test_options_that_differ_are_named(tmp_path: Path) -> None:
+    lines = launched(2, SQUARES + """
+def main(group):
+    for name, options in (("skip_bad", {"skip_bad": group.rank == 1}), ("map", {"map": (lambda s: s) if group.rank else (lambda s: None)})):
+        try:
+            build(Squares(), OUT, group=group, **options)
+        except rankstore.ArgumentError as error:
+            say(str(error).split(": ")[-2])
+    try:
+        build([{"a": 1}] * (5 + group.rank), OUT, group=group)
+    except rankstore.ArgumentError as error:
+        say(str(error).split(":")[0])
+""", tmp_path / "out")
+    assert sorted(lines) == ["map", "map", "skip_bad", "skip_bad", "source", "source"]
+
+
+def test_interrupt_of_one_rank_ends_all(tmp_path: Path) -> None:
+    lines = launched(2, SQUARES + """
+def stop(sample):
+    if sample["i"] == 250:
+        raise KeyboardInterrupt
+    return sample
+def main(group):
+    try:
+        build(Squares(), OUT, group=group, map=stop)
+    except KeyboardInterrupt:
+        say("interrupted")
+    except rankstore.CancelledError as error:
+        say(str(error))
+""", tmp_path / "out")
+    assert sorted(lines)[0] == "interrupted" and "interrupted (Ctrl-C)" in sorted(lines)[1]
+
+
+# ---- worker processes -----------------------------------------------------------------------------
+
+def script(text: str, *arguments: str, timeout: float = 90, **more: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", HEAD.format(tests=str(Path(__file__).parent)) + SQUARES + text, *arguments], text=True,
+                          capture_output=True, timeout=timeout, **more)
+
+
+def test_workers(tmp_path: Path) -> None:
+    done = script("""
+with build(Squares(), OUT, workers=2, map=lambda s: s) as ds:
+    say(len(ds), ds.report.units, int(ds[299]["i"]))
+""", str(tmp_path / "out"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[0] == "300" and done.stdout.split()[2] == "299"
+    build(squares(), tmp_path / "alone", map=lambda sample: sample)
+    assert dataset_id(tmp_path / "alone") == dataset_id(tmp_path / "out")
+
+
+def test_errors_of_workers(tmp_path: Path) -> None:
+    done = script("""
+import threading
+for what, options in ((Squares(), {"map": lambda s: {"i": 1 // (s["i"] - 250)}}), (iter([{"a": 1}]), {})):
+    try:
+        build(what, OUT, workers=2, **options)
+    except rankstore.RankStoreError as error:
+        say(type(error).__name__, str(error), "In the worker:" in "".join(getattr(error, "__notes__", [])))
+event = threading.Event()
+threading.Thread(target=event.wait, name="mine", daemon=True).start()
+try:
+    build(Squares(), OUT, workers=2)
+except rankstore.ArgumentError as error:
+    say(error)
+""", str(tmp_path / "out"))
+    lines = done.stdout.splitlines()
+    assert "CallbackError" in lines[0] and "(sample 250) True" in lines[0], (lines, done.stderr)
+    assert "start more ranks instead" in lines[1] and "start more ranks instead" in lines[2]
+
+
+def test_interrupt_of_workers_is_resumable(tmp_path: Path) -> None:
+    text = """
+def slow(sample):
+    time.sleep(0.004)
+    return sample
+say("go")
+try:
+    with build(Squares(), OUT, workers=2, map=slow) as ds:
+        say(ds.report.units_resumed, ds.id)
+except KeyboardInterrupt:
+    say("interrupted")
+"""
+    command = [sys.executable, "-c", HEAD.format(tests=str(Path(__file__).parent)) + SQUARES + text, str(tmp_path / "out")]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert running.stdout is not None
+        running.stdout.readline()
+        time.sleep(0.5)
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=60)
+    finally:
+        running.kill()
+    assert out.strip() == "interrupted", (out, err)
+    done = script(text, str(tmp_path / "out"))
+    build(squares(), tmp_path / "alone")
+    assert done.stdout.split()[-1] == dataset_id(tmp_path / "alone"), done.stderr
+
+
+# ---- resume -----------------------------------------------------------------------------------------
+
+@pytest.mark.limit(200)
+@pytest.mark.parametrize("source", ["Squares()", "(Squares()[i] for i in range(300))"])
+def test_resume_after_kills(tmp_path: Path, source: str) -> None:
+    """Killed at any time, again and again, the build ends as the one that nobody killed."""
+    text = f"""
+def slow(sample):
+    time.sleep(0.002)
+    return dict(sample, twice=sample["i"] * 2)
+with build({source}, OUT, map=slow, unit_samples=16, progress=False) as ds:
+    say(ds.report.units_resumed)
+"""
+    command = [sys.executable, "-c", HEAD.format(tests=str(Path(__file__).parent)) + SQUARES + text]
+    subprocess.run([*command, str(tmp_path / "whole")], check=True, timeout=60)
+    killed = 0
+    for k in range(30):
+        running = subprocess.Popen([*command, str(tmp_path / "killed")], stdout=subprocess.PIPE, text=True)
+        try:
+            out, _ = running.communicate(timeout=0.3 + 0.17 * (k % 9))
+        except subprocess.TimeoutExpired:
+            os.kill(running.pid, signal.SIGKILL)
+            running.communicate()
+            killed += 1
+            if (tmp_path / "killed" / "dataset.json").exists():  # killed behind the commit
+                break
+            continue
+        assert running.returncode == 0
+        break
+    else:
+        subprocess.run([*command, str(tmp_path / "killed")], check=True, timeout=60)
+    assert killed > 0
+    assert dataset_id(tmp_path / "whole") == dataset_id(tmp_path / "killed")
+
+
+def test_parts_of_another_source_are_not_taken_over(tmp_path: Path) -> None:
+    def broken(sample: dict[str, Any]) -> dict[str, Any]:
+        if sample["i"] == 290:
+            raise ValueError
+        return {"j": sample["i"]}
+
+    for _ in range(2):
+        with pytest.raises(rankstore.CallbackError):
+            build(squares(), tmp_path / "out", map=broken)
+    report = build(squares(), tmp_path / "out", map=lambda sample: {"j": sample["i"] + 1})
+    assert report.units_resumed == 0
+    assert [sample["j"] for sample in read(tmp_path / "out")] == list(range(1, 301))
+
+
+def test_finished_datasets(tmp_path: Path) -> None:
+    first = build(squares(), tmp_path / "out")
+    assert build(squares(), tmp_path / "out").units_resumed == first.units
+    with pytest.raises(rankstore.ArgumentError, match="replace=True"):
+        build(squares()[:200], tmp_path / "out")
+    with pytest.raises(rankstore.ArgumentError, match="iterable cannot be compared"):
+        build(iter(squares()), tmp_path / "out")
+    assert build(iter([]), tmp_path / "out", reuse=True).samples == 300
+    assert build(squares()[:200], tmp_path / "out", replace=True).samples == 200
+    assert build(squares()[:200], tmp_path / "out").samples == 200
+    (tmp_path / "out" / "python.json").unlink()
+    with pytest.raises(rankstore.ArgumentError, match="replace=True"):
+        build(squares()[:200], tmp_path / "out")
+
+
+def test_code_tells_datasets_apart(tmp_path: Path) -> None:
+    def times(factor: int) -> Any:
+        return lambda sample: {"j": sample["i"] * factor}
+
+    build(squares(), tmp_path / "out", map=times(2))
+    assert build(squares(), tmp_path / "out", map=times(2)).units_resumed > 0
+    with pytest.raises(rankstore.ArgumentError, match="other options or code"):
+        build(squares(), tmp_path / "out", map=times(3))
