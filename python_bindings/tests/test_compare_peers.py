@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tools/compare_peers on small data, with the peers that are installed here (numpy's memmap always is)."""
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROWS = "build-tokens,build-blobs,open,read-tokens,read-blobs-64,padded,padded-loader,epoch-blobs,plan,exchange,gather"
+
+
+def compare(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return subprocess.run([str(ROOT / "tools/compare_peers"), "--here", *arguments], env={**os.environ, "PATH": path, **(env or {})},
+                          text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=280)
+
+
+@pytest.mark.limit(300)
+def test_a_quick_run_measures_every_kind_of_row(tmp_path: Path) -> None:
+    done = compare("--quick", "--only", ROWS, "--with", "memmap", "-o", str(tmp_path / "out"), "--data", str(tmp_path / "data"))
+    assert done.returncode == 0, done.stderr + (tmp_path / "out/log.txt").read_text()
+    found = json.loads((tmp_path / "out/results.json").read_text())
+    assert {row["row"] for row in found["rows"]} == set(ROWS.split(","))
+    for row in found["rows"]:
+        assert row["error"] is None and len(row["values"]) == 1 and row["median"] > 0 and row["peak_rss_bytes"] > 1 << 20, row
+    for row in ROWS.split(","):
+        names = {one["name"] for one in found["rows"] if one["row"] == row}
+        assert any(name.startswith("Rankstore") for name in names) and len(names) > 1, names
+    page = (tmp_path / "out/results.md").read_text()
+    assert "A quick run" in page and "| memmap |" in page
+
+
+def test_a_peer_that_is_not_installed_is_named_and_left_out(tmp_path: Path) -> None:
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "sitecustomize.py").write_text(
+        "import sys\nclass Hide:\n def find_spec(self, name, *_):\n"
+        "  if name == 'lmdb': raise ModuleNotFoundError(name)\nsys.meta_path.insert(0, Hide())\n")
+    env = {"PYTHONPATH": os.pathsep.join([str(hidden), os.environ.get("PYTHONPATH", "")])}
+    done = compare("--quick", "--only", "build-tokens", "--with", "memmap,py-lmdb", "-o", str(tmp_path / "out"), "--data",
+                   str(tmp_path / "data"), env=env)
+    assert done.returncode == 0, done.stderr
+    assert "py-lmdb is left out" in done.stderr and "py-lmdb is left out" in (tmp_path / "out/results.md").read_text()
+    names = {row["name"] for row in json.loads((tmp_path / "out/results.json").read_text())["rows"]}
+    assert "memmap" in names and "py-lmdb" not in names
+
+
+def test_contents_that_differ_are_an_error_and_no_figure(tmp_path: Path) -> None:
+    script = ("import sys, pathlib; sys.path.insert(0, sys.argv[1])\n"
+              "import measures, stores, workload\n"
+              "place = workload.Place(pathlib.Path(sys.argv[2]), True)\n"
+              "class Wrong(stores.Memmap):\n"
+              " def read(self, i): return super().read(i) if i % 64 else super().read(i)[::-1]\n"
+              "stores.STORES['memmap'] = Wrong\n"
+              "measures.Build(place, 'memmap', 'tokens').round()\n")
+    done = subprocess.run([sys.executable, "-c", script, str(ROOT / "tools/peers"), str(tmp_path)], text=True, capture_output=True,
+                          timeout=60)
+    assert done.returncode == 1 and "is not what was written" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(("arguments", "said"), [(["--only", "nothing"], "there is no 'nothing'"), (["--with", "torch"], "there is no 'torch'"),
+                                                 (["--rounds", "0"], "at least 1")])
+def test_options_that_cannot_be(arguments: list[str], said: str) -> None:
+    done = compare(*arguments)
+    assert done.returncode == 2 and said in done.stderr
+
+
+def test_help_teaches_every_row() -> None:
+    done = compare("--help")
+    assert done.returncode == 0 and all(f"\n  {row} " in done.stdout for row in ROWS.split(","))

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of tools/compare_peers."""
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+from rows import MODULES, PEERS, ROWS, peer_of
+
+ROUNDS = 5
+HELP = """Compares Rankstore with other ways to feed a training job, on the same data, in one run:
+all_gather_object, a numpy memmap, py-lmdb, MosaicML streaming, LitData, WebDataset and Hugging Face datasets.
+
+The contestants of a row take turns, a round each, so that ratios hold also on a machine that does other things; figures
+themselves hold only on one that does not. What each gives is compared with the source before anything is timed."""
+EXAMPLES = """examples:
+  tools/compare_peers -o figures                     all rows; about 30 minutes, 16 GB of disk in build/peers
+  tools/compare_peers --quick                        a minute, small data: does everything work?
+  tools/compare_peers --only padded,padded-loader    two rows, and the build that they need
+  tools/compare_peers --with memmap,py-lmdb          fewer peers
+  tools/compare_peers --here                         by the python3 on PATH, with the peers that it has; installs nothing
+
+Without --here the first run makes build/peers-venv (about 2 GB, from tools/peers/requirements.txt) and builds this checkout's
+Python package into build/python/site.
+
+rows:
+"""
+
+
+def arguments() -> argparse.Namespace:
+    rows = "\n".join(f"  {key:<20} {row.title}" for key, row in ROWS.items())
+    parser = argparse.ArgumentParser("tools/compare_peers", description=HELP, epilog=EXAMPLES + rows,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-o", "--out", type=Path, default=Path("build/peers/results"), metavar="FOLDER",
+                        help="where results.md, results.png, results.json and log.txt go (build/peers/results)")
+    parser.add_argument("--only", metavar="ROW,...", help="these rows")
+    parser.add_argument("--with", dest="peers", metavar="PEER,...", help=f"these peers: {', '.join(PEERS)}")
+    parser.add_argument("--rounds", type=int, metavar="N", help=f"rounds of each row ({ROUNDS}; --quick: 1)")
+    parser.add_argument("--data", type=Path, default=Path("build/peers/data"), metavar="FOLDER",
+                        help="where made data and the stores' files lie, and stay (build/peers/data)")
+    parser.add_argument("--quick", action="store_true", help="small data and short rounds")
+    parser.add_argument("--here", action="store_true", help="install nothing: use the python3 on PATH")
+    chosen = parser.parse_args()
+    if chosen.rounds is not None and chosen.rounds < 1:
+        parser.error("--rounds: at least 1")
+    for option, text, known in (("--only", chosen.only, list(ROWS)), ("--with", chosen.peers, list(PEERS))):
+        for name in (text or "").split(",") if text is not None else []:
+            if name not in known:
+                parser.error(f"{option}: there is no {name!r}; there are {', '.join(known)}")
+    return chosen
+
+
+def rows_to_run(only: str | None, peers: list[str]) -> dict[str, list[str]]:
+    """The rows asked for, each with its contestants; before them the builds of the stores that they read."""
+    keys = only.split(",") if only else list(ROWS)
+    found: dict[str, list[str]] = {}
+    for key in keys:
+        row = ROWS[key]
+        found[key] = [name for name in row.contestants if peer_of(name) is None or peer_of(name) in peers]
+        if row.made_by is not None and row.made_by not in keys:
+            builders = found.setdefault(row.made_by, [])
+            builders += [name for name in (*peers, "Rankstore arrays") if name not in builders]
+    return {key: found[key] for key in ROWS if key in found}
+
+
+def is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):  # it is there, but not whole
+        return False
+
+
+def peers_here(asked: str | None) -> tuple[list[str], list[str]]:
+    """(the peers that are installed, a line for each that is not)."""
+    names, left_out = [], []
+    for name in asked.split(",") if asked is not None else PEERS:
+        if is_installed(MODULES[name]):
+            names.append(name)
+        else:
+            left_out.append(f"{name} is left out: the module {MODULES[name]} is not installed")
+    return names, left_out
+
+
+def main() -> int:
+    chosen = arguments()
+    for module in ("numpy", "torch", "rankstore"):
+        if not is_installed(module):
+            print(f"compare_peers: {module} is not installed for {sys.executable}; without --here it is", file=sys.stderr)
+            return 3
+    peers, left_out = peers_here(chosen.peers)
+    for line in left_out:
+        print(f"compare_peers: {line}", file=sys.stderr)
+    rows, quick = rows_to_run(chosen.only, peers), chosen.quick
+    rounds = chosen.rounds or (1 if quick else ROUNDS)
+    return run(rows, chosen.only, chosen.data.resolve(), chosen.out, rounds, quick, left_out)
+
+
+def run(rows: dict[str, list[str]], only: str | None, data: Path, out: Path, rounds: int, quick: bool, left_out: list[str]) -> int:
+    """Runs the rows; prints and writes what they find."""
+    import race
+    import report
+    from workload import Place
+    place, about = Place(data, quick), report.machine()
+    found: report.Found = {}
+    for kind in ("tokens", "blobs"):
+        place.workload(kind)
+    out.mkdir(parents=True, exist_ok=True)
+    with open(out / "log.txt", "w", encoding="utf-8") as log:
+        for key, names in rows.items():
+            asked = only is None or key in only.split(",")
+            results = race.run(key, ROWS[key], names, place, rounds if asked else 1, log, _tell)
+            if asked:
+                found[key] = results
+                _tell("")
+                print("\n".join(report.table(ROWS[key], results)), flush=True)
+                written = report.write(out, found, about, rounds, quick, left_out)
+    for path in written:
+        print(path)
+    failed = [f"{key}: {result.name}: {result.error}" for key, results in found.items() for result in results if result.error]
+    for line in failed:
+        print(f"compare_peers: {line}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _tell(line: str) -> None:
+    """Where the run is, on a terminal."""
+    if os.isatty(2):
+        print(f"\r\033[K{line}", end="", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

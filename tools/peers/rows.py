@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of the comparison: what is measured, of whom, and in which unit."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+# The peers, and the modules that they need.
+MODULES = {"memmap": "numpy", "py-lmdb": "lmdb", "streaming": "streaming", "LitData": "litdata", "WebDataset": "webdataset",
+           "HF datasets": "datasets"}
+PEERS = tuple(MODULES)
+RANDOM = tuple(name for name in PEERS if name != "WebDataset")  # WebDataset reads in sequence only
+
+
+def peer_of(name: str) -> str | None:
+    """The peer that a contestant is; None for Rankstore and for what needs no module."""
+    found = name.partition(", ")[0].removesuffix(" synced")
+    return found if found in MODULES else None
+
+
+@dataclass(frozen=True)
+class Row:
+    """`unit` "s": seconds, less is better; else a rate, `scale` units of work making one. `made_by`: the row that writes its files.
+    `ours`: whose ratio to the others is told. `measure`: a class of measures.py, and its `arguments`. `fresh`: each round is a process of its own. `ranks`: measured by a job of 4 ranks (ranks.py), in place of `measure`."""
+
+    title: str
+    contestants: tuple[str, ...]
+    ours: str
+    measure: str = ""
+    arguments: tuple[Any, ...] = ()
+    unit: str = "s"
+    scale: float = 1
+    made_by: str | None = None
+    fresh: bool = False
+    ranks: bool = False
+    note: str = ""
+
+    @property
+    def less_is_better(self) -> bool:
+        return self.unit == "s"
+
+
+_BUILDERS = ("memmap", "memmap synced", "py-lmdb", "py-lmdb synced", *PEERS[2:], "Rankstore dicts", "Rankstore arrays")
+_OWN = ("Rankstore, loader", "Rankstore, DataLoader 0", "Rankstore, DataLoader 2")
+_UNSYNCED = "Rankstore's builds are synced to disk, sealed and checksummed; the others are not synced, but for those that say so."
+_TOKENS = {"unit": "M tokens/s", "scale": 1e6, "made_by": "build-tokens"}
+_BLOBS = {"unit": "MB/s", "scale": 1e6, "made_by": "build-blobs"}
+
+
+def _reads(kind: str, each: int) -> Row:
+    how = "one by one" if each == 1 else f"{each} a call"
+    views = ("Rankstore view",) if each == 1 else ()
+    return Row(f"{kind}: random reads, {how}", (*(PEERS if each == 1 else RANDOM), "Rankstore", *views), "Rankstore", "Reading", (kind, each),
+               "k samples/s", 1e3, f"build-{kind}", note="WebDataset reads in sequence: it has no access by number." if each == 1 else "")
+
+
+ROWS: dict[str, Row] = {
+    "build-tokens": Row("tokens: building", _BUILDERS, "Rankstore arrays", "Build", ("tokens",), "k samples/s", 1e3, note=_UNSYNCED),
+    "build-blobs": Row("blobs: building", _BUILDERS, "Rankstore arrays", "Build", ("blobs",), "samples/s", note=_UNSYNCED),
+    "open": Row("tokens: import, open, first sample, in a new process that has torch", (*PEERS, "Rankstore"), "Rankstore", "Opening", ("tokens",),
+                made_by="build-tokens", fresh=True),
+    "read-tokens": _reads("tokens", 1),
+    "read-tokens-64": _reads("tokens", 64),
+    "read-blobs": _reads("blobs", 1),
+    "read-blobs-64": _reads("blobs", 64),
+    "padded": Row("tokens: padded int64 batches of 64, like lengths together, one process", (*RANDOM, *_OWN[:2]), _OWN[0], "Epoch",
+                  ("tokens", None), **_TOKENS),  # type: ignore[arg-type]
+    "padded-loader": Row("tokens: the same through DataLoader with 2 workers", (*RANDOM, *_OWN), _OWN[0], "Epoch", ("tokens", 2),
+                         **_TOKENS, note="Rankstore's own loader has threads, no workers."),  # type: ignore[arg-type]
+    "epoch-blobs": Row("blobs: a shuffled epoch, batches of 64, one process", (*PEERS, *_OWN[:2]), _OWN[0], "Epoch", ("blobs", None),
+                       **_BLOBS, note="streaming, LitData and WebDataset by their own shuffling loaders."),  # type: ignore[arg-type]
+    "epoch-blobs-loader": Row("blobs: the same through DataLoader with 2 workers", (*PEERS, *_OWN), _OWN[0], "Epoch", ("blobs", 2),
+                              **_BLOBS),  # type: ignore[arg-type]
+    "plan": Row("planning an epoch of 10 M lengths, 16,384 tokens a batch", ("numpy argsort alone", "numpy", "torch.sort + loop", "Rankstore"), "Rankstore", "Planning", ("",),
+                note="numpy argsort alone makes no batches: it is the floor of a planner that sorts by comparing."),
+    "exchange": Row("exchange of an index of 1 M samples, 4 ranks", ("all_gather_object", "tensors", "Rankstore, pull", "Rankstore"),
+                    "Rankstore, pull", ranks=True, note="Lengths and keys over gloo; lengths and key hashes by Rankstore, which on one node "
+                    "by itself shares them without an exchange. Peak memory is of the largest rank."),
+    "gather": Row("all token samples at hand on 4 ranks", ("all_gather_object", "Rankstore"), "Rankstore", ranks=True,
+                  note="Until every rank can read any sample: all_gather_object of all of them, against building (synced) and opening. One "
+                  "round, since the first takes long. Peak memory is of the largest rank."),
+}
