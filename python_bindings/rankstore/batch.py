@@ -2,12 +2,35 @@
 """What a loader yields."""
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .dataset import Dataset
     from .plans import Plan
+
+
+def _is_parts(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > 0 and all(isinstance(one, memoryview) for one in value)
+
+
+class _Parts:
+    """A list of memoryviews, which pickle does not take, on its way between processes."""
+
+    def __init__(self, parts: list[memoryview]) -> None:
+        self._parts = parts
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        import torch
+        whole = torch.frombuffer(bytearray().join(self._parts) or bytearray(1), dtype=torch.uint8)
+        return _split, (whole, [len(part) for part in self._parts])
+
+
+def _split(whole: Any, sizes: list[int]) -> list[memoryview]:
+    edges = [0, *itertools.accumulate(sizes)]
+    data = memoryview(whole.numpy())
+    return [data[begin:end] for begin, end in itertools.pairwise(edges)]
 
 
 class Batch(dict[str, Any]):
@@ -23,6 +46,7 @@ class Batch(dict[str, Any]):
     epoch: int = -1
     _dataset: Dataset | None = None
     _plan: Plan | None = None
+    _token: int = -1
     _padded: int = 0
 
     @property
@@ -43,6 +67,19 @@ class Batch(dict[str, Any]):
     def padding_ratio(self) -> float:
         """The part of the widest padded column that is padding: 0 for none."""
         return 1 - float(self.lengths.sum()) / self._padded if self._padded else 0.0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """How a worker process hands it over: of plan and dataset only a token travels, since those of the process that gets the batch are
+        meant; bytes travel in a tensor, which torch puts into shared memory."""
+        state = {name: value for name, value in self.__dict__.items() if name not in ("_dataset", "_plan")}
+        return Batch, (), state, None, ((name, _Parts(value) if _is_parts(value) else value) for name, value in self.items())
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        from .plans import live
+        self.__dict__.update(state)
+        plan = live.get(self._token)
+        if plan is not None:
+            self._plan, self._dataset = plan, plan.dataset
 
     def _map(self, change: Callable[[Any], Any]) -> Batch:
         made = Batch({name: change(value) if hasattr(value, "to") else value for name, value in self.items()})

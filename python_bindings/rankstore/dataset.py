@@ -324,6 +324,7 @@ class Dataset:
             self._ahead = _Ahead(self, places)
         made = self._ahead.take(places)
         made.epoch, made.step, made._dataset, made._plan = places.epoch, places.step, self, plans.live.get(places.token)
+        made._token = places.token
         return made
 
     def collate_ids(self, ids: Sequence[int], collator: Collator) -> Any:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import made
 import numpy
@@ -182,6 +183,23 @@ def test_two_loaders_on_one_dataset(ds: rankstore.Dataset) -> None:
     for a, b in zip(one, two):
         check_padded(a)
         check_padded(b)
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_workers_of_a_foreign_loader_hand_over_whole_batches(ds: rankstore.Dataset, start: str) -> None:
+    plan = ds.plan("bucket", max_tokens=512, seed=3)
+    source = ds.collating(Pad())
+    loader: torch.utils.data.DataLoader[Any] = torch.utils.data.DataLoader(
+        source, batch_sampler=plan.sampler("rank"), num_workers=2, collate_fn=source.collate, multiprocessing_context=start,  # type: ignore[arg-type]
+        timeout=60)
+    seen: list[int] = []
+    for step, batch in enumerate(loader):
+        assert (batch.step, batch.epoch) == (step, 0)
+        check_padded(batch)
+        assert batch.global_tokens == batch.lengths.sum() and batch._plan is plan
+        assert batch.sample_keys == [ds.keys[i] for i in batch.indices.tolist()]
+        seen += batch.indices.tolist()
+    assert sorted(seen) == list(range(COUNT))
 
 
 @pytest.mark.parametrize("options", [{"columns": ["nobody"]}, {"out": "jax"}, {"threads": 0}, {"prefetch_batches": 0},
