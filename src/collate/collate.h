@@ -6,7 +6,7 @@
 #define RKS_COLLATE_COLLATE_H
 
 #include "base/blocks.h"
-#include "shard/schema.h"
+#include "shard/record.h"
 
 /* Options that were checked against a schema and copied. Read-only, so any number of threads. */
 typedef struct rks_collate rks_collate;
@@ -18,11 +18,15 @@ rks_status rks_collate_create(const rks_schema *schema, const rks_collate_option
 void rks_collate_hold(rks_collate *collate);
 void rks_collate_release(rks_collate *collate); /* the last one frees it; NULL is accepted */
 
+/* The columns that the arrays are made of. */
+const rks_record_pick *rks_collate_pick(const rks_collate *collate);
+
 /* Where samples come from. Each is asked for twice, in order: for its sizes, then for its items
  * (with the same sizes: others are RKS_ERR_CORRUPT). */
 typedef struct rks_collate_source {
     size_t count;
-    /* Points `values` (one a column of the schema) at sample i, as rks_record_decode does. */
+    /* Points `values` (one a column of the schema) at sample i, as rks_record_decode_picked does.
+     */
     rks_status (*sizes)(void *user, size_t i, rks_value *values, rks_error *err);
     rks_status (*items)(void *user, size_t i, rks_value *values, rks_error *err);
     /* The items have been read. NULL: nothing to do. */

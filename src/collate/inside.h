@@ -33,7 +33,8 @@ struct rks_collate {
     atomic_int references;
     rks_collate_field *fields;
     uint32_t count;
-    uint32_t columns;     /* of the schema */
+    uint32_t columns; /* of the schema */
+    rks_record_pick pick;
     uint32_t to_multiple; /* of all fields but text */
     uint32_t max_length;  /* UINT32_MAX: none */
     bool left;

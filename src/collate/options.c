@@ -231,6 +231,19 @@ static rks_status add_helper(rks_collate *collate, bool pack, const char *name, 
     return RKS_OK;
 }
 
+static rks_record_pick pick_columns(const rks_collate *collate, const rks_schema *schema)
+{
+    uint32_t first = UINT32_MAX, last = 0;
+    for (uint32_t i = 0; i < collate->count; i++) {
+        const rks_collate_field *field = &collate->fields[i];
+        if (field->what != RKS_FIELD_COLUMN)
+            continue;
+        first = field->column < first ? field->column : first;
+        last = field->column > last ? field->column : last;
+    }
+    return rks_record_pick_columns(schema, first, last);
+}
+
 static rks_status make(rks_collate *made, const rks_schema *schema,
                        const rks_collate_options *options, rks_error *err)
 {
@@ -252,6 +265,8 @@ static rks_status make(rks_collate *made, const rks_schema *schema,
     status = add_columns(made, schema, pack, options, err);
     if (status == RKS_OK)
         status = add_helper(made, pack, pack ? options->positions : options->mask, err);
+    if (status == RKS_OK)
+        made->pick = pick_columns(made, schema);
     return status;
 }
 
@@ -274,6 +289,11 @@ rks_status rks_collate_create(const rks_schema *schema, const rks_collate_option
     }
     *collate = made;
     return RKS_OK;
+}
+
+const rks_record_pick *rks_collate_pick(const rks_collate *collate)
+{
+    return &collate->pick;
 }
 
 void rks_collate_hold(rks_collate *collate)

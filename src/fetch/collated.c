@@ -1,28 +1,73 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * collated.c: samples of a batch as arrays. */
+ * collated.c: samples as arrays: of a batch, or of a fetch that carries `collate`.
+ *
+ * Such a fetch has no batch to hand out, and no copy of its local samples. Their sizes are read in
+ * the map; then one sample at a time is copied into a small buffer, which stays in the processor's
+ * cache, checked there and converted from there. So what was checked is what arrives, as in
+ * local.c, whatever happens to the file meanwhile. */
 #include <inttypes.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "fetch/fetcher.h"
 
-static rks_status decode(void *user, size_t i, rks_value *values, rks_error *err)
+typedef struct samples {
+    const rks_batch *batch;
+    const rks_record_pick *pick;
+    bool maps;       /* local samples lie in their maps, else in the batch */
+    uint8_t *copy;   /* of the sample that is converted */
+    uint64_t *bytes; /* of local samples, so far */
+} samples;
+
+static bool in_map(const samples *s, size_t i)
 {
-    const rks_batch *batch = user;
-    const rks_record_view *view = &batch->views[i];
-    rks_error inner;
-    if (rks_record_decode(batch->schema, view->payload, view->payload_size, values, &inner) ==
-        RKS_OK)
-        return RKS_OK;
-    return rks_fetcher_blame(batch->fetcher, &batch->wanted[i], &inner, err);
+    return s->maps && s->batch->fetcher->shards[s->batch->wanted[i].shard] != NULL;
 }
 
-rks_status rks_batch_arrays(rks_batch *batch, rks_collate *collate, rks_arrays **arrays,
-                            rks_error *err)
+static rks_status decode(const samples *s, size_t i, const rks_record_view *view, rks_value *values,
+                         rks_error *err)
 {
+    rks_error inner;
+    if (rks_record_decode_picked(s->pick, view->payload, view->payload_size, values, &inner) ==
+        RKS_OK)
+        return RKS_OK;
+    return rks_fetcher_blame(s->batch->fetcher, &s->batch->wanted[i], &inner, err);
+}
+
+static rks_status read_sizes(void *user, size_t i, rks_value *values, rks_error *err)
+{
+    const samples *s = user;
+    const rks_record_view *view = &s->batch->views[i];
+    rks_status status = decode(s, i, view, values, err);
+    if (status == RKS_OK || !in_map(s, i))
+        return status;
+    rks_status fault = rks_fetch_check_faults(s->batch->fetcher, &s->batch->wanted[i], view, err);
+    return fault == RKS_OK ? status : fault;
+}
+
+static rks_status read_items(void *user, size_t i, rks_value *values, rks_error *err)
+{
+    const samples *s = user;
+    const rks_record_view *view = &s->batch->views[i];
+    rks_record_view copy;
+    if (!in_map(s, i))
+        return decode(s, i, view, values, err);
+    rks_fetch_prefetch_local(s->batch, i);
+    rks_status status =
+        rks_fetch_copy_checked(s->batch->fetcher, &s->batch->wanted[i], view, s->copy, &copy, err);
+    if (status != RKS_OK)
+        return status;
+    *s->bytes += rks_plain_bytes(&s->batch->fetcher->plain, &copy);
+    return decode(s, i, &copy, values, err);
+}
+
+static rks_status run(samples *s, rks_collate *collate, rks_arrays **arrays, rks_error *err)
+{
+    const rks_batch *batch = s->batch;
     rks_arrays *made = NULL;
     const rks_collate_source source = {
-        .count = batch->count, .sizes = decode, .items = decode, .user = batch};
+        .count = batch->count, .sizes = read_sizes, .items = read_items, .user = s};
     rks_status status = rks_collate_run(collate, &source, batch->fetcher->pool, &made, err);
     if (status != RKS_OK)
         return status;
@@ -36,13 +81,68 @@ rks_status rks_batch_arrays(rks_batch *batch, rks_collate *collate, rks_arrays *
     return RKS_OK;
 }
 
+/* ---- of a batch ----------------------------------------------------------------------------- */
+
 rks_status rks_batch_collate(rks_batch *batch, const rks_collate_options *options,
                              rks_arrays **arrays, rks_error *err)
 {
     rks_collate *collate = NULL;
     rks_status status = rks_collate_create(batch->schema, options, &collate, err);
-    if (status == RKS_OK)
-        status = rks_batch_arrays(batch, collate, arrays, err);
+    if (status == RKS_OK) {
+        samples s = {.batch = batch, .pick = rks_collate_pick(collate)};
+        status = run(&s, collate, arrays, err);
+    }
     rks_collate_release(collate);
     return status;
+}
+
+/* ---- of a fetch ----------------------------------------------------------------------------- */
+
+rks_status rks_fetch_make_arrays(rks_batch *batch, rks_collate *collate, rks_arrays **arrays,
+                                 uint64_t *bytes, rks_error *err)
+{
+    rks_fetcher *fetcher = batch->fetcher;
+    samples s = {.batch = batch, .pick = rks_collate_pick(collate), .maps = true, .bytes = bytes};
+    size_t all = 0, largest = 0;
+    rks_status status = rks_fetch_locate_local(batch, &all, err);
+    if (status != RKS_OK)
+        return status;
+    for (size_t i = 0; i < batch->count; i++)
+        if (in_map(&s, i) && batch->views[i].record_size > largest)
+            largest = batch->views[i].record_size;
+    rks_block *block = rks_blocks_take(fetcher->pool, largest, err);
+    if (block == NULL)
+        return RKS_ERR_MEMORY;
+    s.copy = block->data;
+    status = run(&s, collate, arrays, err);
+    rks_blocks_give(fetcher->pool, block);
+    return status;
+}
+
+rks_status rks_fetcher_collate(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
+                               rks_collate *collate, rks_arrays **arrays, rks_error *err)
+{
+    uint64_t begin = rks_now_ns(), bytes = 0;
+    rks_batch *batch = NULL;
+    rks_fetch *fetch = NULL;
+    size_t remote = 0;
+    rks_status status = rks_fetch_count_remote(fetcher, wanted, count, &remote, err);
+    if (status == RKS_OK && remote != 0) {
+        status = rks_fetch_begin(fetcher, wanted, count, collate, false, &fetch, err);
+        return status == RKS_OK ? rks_fetch_wait_arrays(fetch, arrays, err) : status;
+    }
+    if (status == RKS_OK)
+        status = rks_batch_create(fetcher, wanted, count, &batch, err);
+    if (status == RKS_OK)
+        status = rks_fetch_make_arrays(batch, collate, arrays, &bytes, err);
+    rks_batch_free(batch);
+    if (status == RKS_OK)
+        rks_fetcher_count_delivered(fetcher, count, bytes, 0, begin);
+    return status;
+}
+
+rks_status rks_fetcher_start_arrays(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
+                                    rks_collate *collate, rks_fetch **fetch, rks_error *err)
+{
+    return rks_fetch_begin(fetcher, wanted, count, collate, true, fetch, err);
 }

@@ -75,17 +75,21 @@ rks_status rks_fetcher_fetch(rks_fetcher *fetcher, const rks_wanted *wanted, siz
  * it comes first. `wanted` is copied. rks_fetch_ready, _wait and _cancel are the public ones. */
 rks_status rks_fetcher_start(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
                              rks_fetch **fetch, rks_error *err);
+/* The same for arrays: a fetch that carries `collate` makes them when its last sample has come. */
+rks_status rks_fetcher_collate(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
+                               rks_collate *collate, rks_arrays **arrays, rks_error *err);
+rks_status rks_fetcher_start_arrays(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
+                                    rks_collate *collate, rks_fetch **fetch, rks_error *err);
+/* rks_fetch_wait for what rks_fetcher_start_arrays started. */
+rks_status rks_fetch_wait_arrays(rks_fetch *fetch, rks_arrays **arrays, rks_error *err);
 /* Memory of a batch: what peak_batch_bytes counts. */
 uint64_t rks_batch_memory(const rks_batch *batch);
-/* The memory of a fetch's batch once all of it has arrived, else 0. */
+/* The memory of a fetch's batch or arrays once all of it has arrived, else 0. */
 uint64_t rks_fetch_memory(rks_fetch *fetch);
 
 /* One sample in the map of its shard, checked, or fetched where it does not lie in one. A view
  * holds the fetcher's memory, and so what `release` would let go. */
 rks_status rks_fetcher_view(rks_fetcher *fetcher, const rks_wanted *wanted, rks_view **view,
-                            rks_error *err);
-/* Arrays of a batch: rks_batch_collate with options that were checked before. */
-rks_status rks_batch_arrays(rks_batch *batch, rks_collate *collate, rks_arrays **arrays,
                             rks_error *err);
 /* The figures that fetching fills: samples, bytes, local_bytes, remote_bytes, wait_ns, peaks. */
 void rks_fetcher_stats(rks_fetcher *fetcher, rks_store_stats *stats);

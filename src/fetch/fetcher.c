@@ -254,6 +254,29 @@ static void do_local(rks_fetch *fetch)
     rks_fetch_finish(fetch, status == RKS_OK ? &block : NULL, 0, &err);
 }
 
+/* All other pieces are done, so nobody else looks at the batch. */
+static void do_arrays(rks_fetch *fetch)
+{
+    rks_fetcher *fetcher = fetch->fetcher;
+    rks_arrays *arrays = NULL;
+    uint64_t bytes = 0;
+    rks_error err;
+    fetch->local_waits = false;
+    pthread_mutex_unlock(&fetcher->mutex);
+    rks_status status = rks_fetch_make_arrays(fetch->batch, fetch->collate, &arrays, &bytes, &err);
+    if (status == RKS_OK) {
+        rks_batch_free(fetch->batch);
+        fetch->batch = NULL;
+    }
+    pthread_mutex_lock(&fetcher->mutex);
+    fetch->local_bytes += bytes;
+    fetch->arrays = arrays;
+    if (status != RKS_OK)
+        rks_fetch_set_failed(fetch, &err);
+    else if (--fetch->pieces == 0)
+        pthread_cond_broadcast(&fetch->changed);
+}
+
 static void do_arrived(rks_fetch *fetch)
 {
     rks_fetcher *fetcher = fetch->fetcher;
@@ -275,10 +298,12 @@ static bool work_on(rks_fetch *fetch)
 {
     if (rks_fetch_is_over(fetch))
         return false;
-    if (fetch->local_waits)
-        do_local(fetch);
-    else if (fetch->arrived != NULL)
+    if (fetch->arrived != NULL)
         do_arrived(fetch);
+    else if (fetch->local_waits && fetch->collate == NULL)
+        do_local(fetch);
+    else if (fetch->local_waits && fetch->pieces == 1)
+        do_arrays(fetch);
     else
         return false;
     return true;
@@ -330,8 +355,8 @@ static rks_status start_workers(rks_fetcher *fetcher, rks_error *err)
 /* ---- fetches ----------------------------------------------------------------------------------
  */
 
-static rks_status count_remote(const rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
-                               size_t *remote, rks_error *err)
+rks_status rks_fetch_count_remote(const rks_fetcher *fetcher, const rks_wanted *wanted,
+                                  size_t count, size_t *remote, rks_error *err)
 {
     size_t found = 0;
     for (size_t i = 0; i < count; i++) {
@@ -355,14 +380,16 @@ void rks_fetch_release(rks_fetch *fetch)
         return;
     rks_fetcher *fetcher = fetch->fetcher;
     rks_batch_free(fetch->batch);
+    rks_arrays_free(fetch->arrays);
+    rks_collate_release(fetch->collate);
     pthread_cond_destroy(&fetch->changed);
     rks_free(fetch);
     rks_fetcher_release(fetcher);
 }
 
 /* A fetch with its requests queued, not sent. It takes the batch over, also when it fails. */
-static rks_status make_fetch(rks_fetcher *fetcher, rks_batch *batch, size_t remote, bool ahead,
-                             rks_fetch **fetch, rks_error *err)
+static rks_status make_fetch(rks_fetcher *fetcher, rks_batch *batch, size_t remote,
+                             rks_collate *collate, bool ahead, rks_fetch **fetch, rks_error *err)
 {
     rks_fetch *made = rks_alloc(1, sizeof(*made), err);
     if (made == NULL) {
@@ -371,11 +398,16 @@ static rks_status make_fetch(rks_fetcher *fetcher, rks_batch *batch, size_t remo
     }
     made->fetcher = fetcher;
     made->batch = batch;
+    made->count = batch->count;
     made->ahead = ahead;
     atomic_init(&made->references, 1);
     atomic_fetch_add(&fetcher->references, 1);
     rks_cond_init(&made->changed);
-    made->local_waits = remote < batch->count;
+    if (collate != NULL) {
+        rks_collate_hold(collate);
+        made->collate = collate;
+    }
+    made->local_waits = remote < batch->count || collate != NULL;
     made->pieces = made->local_waits;
     rks_status status = remote == 0 ? RKS_OK : rks_fetch_ask_all(made, remote, err);
     if (status != RKS_OK) {
@@ -386,28 +418,36 @@ static rks_status make_fetch(rks_fetcher *fetcher, rks_batch *batch, size_t remo
     return RKS_OK;
 }
 
-rks_status rks_fetcher_start(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
-                             rks_fetch **fetch, rks_error *err)
+rks_status rks_fetch_begin(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
+                           rks_collate *collate, bool ahead, rks_fetch **fetch, rks_error *err)
 {
     rks_batch *batch = NULL;
     rks_fetch *made = NULL;
     size_t remote = 0;
-    rks_status status = count_remote(fetcher, wanted, count, &remote, err);
-    if (status == RKS_OK && count != 0)
+    rks_status status = rks_fetch_count_remote(fetcher, wanted, count, &remote, err);
+    if (status == RKS_OK && ahead && count != 0)
         status = start_workers(fetcher, err);
     if (status == RKS_OK)
         status = rks_batch_create(fetcher, wanted, count, &batch, err);
     if (status == RKS_OK)
-        status = make_fetch(fetcher, batch, remote, true, &made, err);
+        status = make_fetch(fetcher, batch, remote, collate, ahead, &made, err);
     if (status != RKS_OK)
         return status;
-    pthread_mutex_lock(&fetcher->mutex);
-    if (made->local_waits)
+    if (ahead && made->local_waits && (collate == NULL || remote == 0)) {
+        pthread_mutex_lock(&fetcher->mutex);
         rks_fetch_wake(made);
-    pthread_mutex_unlock(&fetcher->mutex);
-    rks_fetch_send_queued(fetcher);
+        pthread_mutex_unlock(&fetcher->mutex);
+    }
+    if (remote != 0)
+        rks_fetch_send_queued(fetcher);
     *fetch = made;
     return RKS_OK;
+}
+
+rks_status rks_fetcher_start(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
+                             rks_fetch **fetch, rks_error *err)
+{
+    return rks_fetch_begin(fetcher, wanted, count, NULL, true, fetch, err);
 }
 
 /* Nobody wants it any more: drops what has not been sent or looked at, and the reference. */
@@ -454,19 +494,33 @@ static rks_status wait_until_over(rks_fetch *fetch, rks_error *err)
     return status;
 }
 
-rks_status rks_fetch_wait(rks_fetch *fetch, rks_batch **batch, rks_error *err)
+/* Of a batch and arrays the one that the fetch brings. */
+static rks_status end_wait(rks_fetch *fetch, rks_batch **batch, rks_arrays **arrays, rks_error *err)
 {
     uint64_t begin = rks_now_ns();
-    rks_fetcher *fetcher = fetch->fetcher;
     rks_status status = wait_until_over(fetch, err);
     if (status == RKS_OK) {
-        rks_fetcher_count_delivered(fetcher, fetch->batch->count, fetch->local_bytes,
+        rks_fetcher_count_delivered(fetch->fetcher, fetch->count, fetch->local_bytes,
                                     fetch->remote_bytes, begin);
         *batch = fetch->batch;
+        *arrays = fetch->arrays;
         fetch->batch = NULL;
+        fetch->arrays = NULL;
     }
     end_fetch(fetch);
     return status;
+}
+
+rks_status rks_fetch_wait(rks_fetch *fetch, rks_batch **batch, rks_error *err)
+{
+    rks_arrays *none;
+    return end_wait(fetch, batch, &none, err);
+}
+
+rks_status rks_fetch_wait_arrays(rks_fetch *fetch, rks_arrays **arrays, rks_error *err)
+{
+    rks_batch *none;
+    return end_wait(fetch, &none, arrays, err);
 }
 
 bool rks_fetch_ready(rks_fetch *fetch)
@@ -481,7 +535,9 @@ uint64_t rks_fetch_memory(rks_fetch *fetch)
 {
     pthread_mutex_lock(&fetch->fetcher->mutex);
     bool good = fetch->status == RKS_OK && fetch->pieces == 0;
-    uint64_t bytes = good ? fetch->batch->bytes : 0;
+    uint64_t bytes = !good                   ? 0
+                     : fetch->arrays != NULL ? rks_arrays_memory(fetch->arrays)
+                                             : fetch->batch->bytes;
     pthread_mutex_unlock(&fetch->fetcher->mutex);
     return bytes;
 }
@@ -511,18 +567,15 @@ rks_status rks_fetcher_fetch(rks_fetcher *fetcher, const rks_wanted *wanted, siz
     rks_batch *made = NULL;
     rks_fetch *fetch = NULL;
     size_t remote = 0;
-    rks_status status = count_remote(fetcher, wanted, count, &remote, err);
+    rks_status status = rks_fetch_count_remote(fetcher, wanted, count, &remote, err);
+    if (status == RKS_OK && remote != 0) {
+        status = rks_fetch_begin(fetcher, wanted, count, NULL, false, &fetch, err);
+        return status == RKS_OK ? rks_fetch_wait(fetch, batch, err) : status;
+    }
     if (status == RKS_OK)
         status = rks_batch_create(fetcher, wanted, count, &made, err);
     if (status != RKS_OK)
         return status;
-    if (remote != 0) {
-        status = make_fetch(fetcher, made, remote, false, &fetch, err);
-        if (status != RKS_OK)
-            return status;
-        rks_fetch_send_queued(fetcher);
-        return rks_fetch_wait(fetch, batch, err);
-    }
     status = fetch_local(made, &bytes, err);
     if (status != RKS_OK) {
         rks_batch_free(made);

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fetcher.h: the inside of the requester's side, shared by fetcher.c (life of a fetch), local.c
- * (copies from maps), remote.c (requests to owners) and silent.c (owners that do not answer).
+ * (copies from maps), collated.c (arrays), remote.c (requests to owners) and silent.c (owners that
+ * do not answer).
  *
  * A fetch consists of pieces: its local samples are one, each request to an owner is one. A
- * request that was answered leaves its reply in the fetch's `arrived` list, to be checked. What
+ * request that was answered leaves its reply in the fetch's `arrived` list, to be checked. A fetch
+ * with `collate` has the arrays as its last piece, which waits for all others and takes the local
+ * samples from their maps. What
  * takes time (copying, checking) is done by whoever takes the piece first: the thread that waits
  * for the fetch, or a worker. A fetch is over when no piece is left, or with its first error. */
 #ifndef RKS_FETCH_FETCHER_H
@@ -42,13 +45,16 @@ typedef struct rks_ask {
 struct rks_fetch {
     rks_fetcher *fetcher; /* holds a reference */
     rks_batch *batch;
+    rks_collate *collate; /* holds a reference; NULL: it brings a batch, no arrays */
+    rks_arrays *arrays;   /* instead of the batch, once they are made */
+    size_t count;         /* samples */
     atomic_int references;
     pthread_cond_t changed;
     /* guarded by fetcher->mutex */
     bool ahead;       /* workers may take its pieces */
     bool queued;      /* in fetcher->work */
     bool waited_for;  /* a thread sleeps until something changes: it works, no worker need wake */
-    bool local_waits; /* the local piece has not been taken */
+    bool local_waits; /* the local piece, or that of the arrays, has not been taken */
     bool ended;       /* waited for or cancelled: nobody wants it any more */
     size_t pieces;    /* not finished */
     uint64_t local_bytes, remote_bytes;
@@ -96,10 +102,28 @@ rks_status rks_fetcher_blame(const rks_fetcher *fetcher, const rks_wanted *wante
 rks_status rks_fetcher_check(const rks_fetcher *fetcher, const rks_wanted *wanted,
                              const rks_record_view *view, rks_error *err);
 /* ---- local.c ---- */
+/* Finds all samples of the batch that lie in maps; *size is what their copies take. */
+rks_status rks_fetch_locate_local(rks_batch *batch, size_t *size, rks_error *err);
+/* Asks for the bytes of a local sample a little behind the i-th, of those that were found. */
+void rks_fetch_prefetch_local(const rks_batch *batch, size_t i);
+/* After a record was read from its map: an error where a page of it was replaced. */
+rks_status rks_fetch_check_faults(const rks_fetcher *fetcher, const rks_wanted *wanted,
+                                  const rks_record_view *in_map, rks_error *err);
+/* Copies a record out of its map; the copy is checked, unless checks are off. */
+rks_status rks_fetch_copy_checked(const rks_fetcher *fetcher, const rks_wanted *wanted,
+                                  const rks_record_view *in_map, uint8_t *to, rks_record_view *copy,
+                                  rks_error *err);
 /* Copies and checks all samples of the batch that lie in maps; they take the views of their own, so
  * replies may be checked meanwhile. The block is not added yet; *bytes counts columns and keys. */
 rks_status rks_fetch_copy_local(rks_batch *batch, rks_block **block, uint64_t *bytes,
                                 rks_error *err);
+
+/* ---- collated.c ---- */
+/* Arrays of all samples of the batch, which a fetch with `collate` ends with: local ones from their
+ * maps, the others as they were received and checked. *bytes counts columns and keys of local ones.
+ */
+rks_status rks_fetch_make_arrays(rks_batch *batch, rks_collate *collate, rks_arrays **arrays,
+                                 uint64_t *bytes, rks_error *err);
 
 /* ---- remote.c ---- */
 /* Makes and queues the requests for the `remote` samples of the fetch that do not lie in maps. */
@@ -125,6 +149,12 @@ void rks_ask_free(rks_ask *asks);
 void rks_fetch_give_up_silent(rks_fetch *fetch);
 
 /* ---- fetcher.c ---- */
+/* A fetch with its requests sent; of `ahead` ones workers may take the pieces. */
+rks_status rks_fetch_begin(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
+                           rks_collate *collate, bool ahead, rks_fetch **fetch, rks_error *err);
+/* How many of the samples do not lie in maps; RKS_ERR_ARGUMENT for one that cannot be. */
+rks_status rks_fetch_count_remote(const rks_fetcher *fetcher, const rks_wanted *wanted,
+                                  size_t count, size_t *remote, rks_error *err);
 /* The mutex is held for these four. */
 bool rks_fetch_is_over(const rks_fetch *fetch);
 void rks_fetch_set_failed(rks_fetch *fetch, const rks_error *err);

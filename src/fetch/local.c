@@ -13,12 +13,11 @@
 
 enum { AHEAD = 4, PREFETCH_RECORD = 1024, CACHE_LINE = 64, PIECE = 64 };
 
-/* Asks for what rks_shard_locate_many has not asked for yet; only of local samples. */
-static void prefetch_record(const rks_fetcher *fetcher, const rks_wanted *wanted,
-                            const rks_record_view *view)
+void rks_fetch_prefetch_local(const rks_batch *batch, size_t i)
 {
-    if (fetcher->shards[wanted->shard] == NULL)
+    if (i + AHEAD >= batch->count || batch->fetcher->shards[batch->wanted[i + AHEAD].shard] == NULL)
         return;
+    const rks_record_view *view = &batch->views[i + AHEAD];
     size_t size = view->record_size < PREFETCH_RECORD ? view->record_size : PREFETCH_RECORD;
     for (size_t at = 2 * CACHE_LINE; at < size; at += CACHE_LINE)
         __builtin_prefetch(view->record + at);
@@ -73,8 +72,7 @@ static rks_status locate_piece(rks_batch *batch, size_t first, uint64_t todo, rk
     return RKS_OK;
 }
 
-/* Finds all local samples; *size is what their copies take. */
-static rks_status locate_all(rks_batch *batch, size_t *size, rks_error *err)
+rks_status rks_fetch_locate_local(rks_batch *batch, size_t *size, rks_error *err)
 {
     rks_shard *const *shards = batch->fetcher->shards;
     size_t end = 0;
@@ -97,17 +95,30 @@ static rks_status locate_all(rks_batch *batch, size_t *size, rks_error *err)
     return RKS_OK;
 }
 
-static rks_status check_copy(const rks_fetcher *fetcher, const rks_wanted *wanted,
-                             const rks_record_view *in_map, const rks_record_view *copy,
-                             rks_error *err)
+rks_status rks_fetch_check_faults(const rks_fetcher *fetcher, const rks_wanted *wanted,
+                                  const rks_record_view *in_map, rks_error *err)
 {
     const rks_shard *shard = fetcher->shards[wanted->shard];
-    if (rks_shard_faulted(shard, in_map->record, in_map->record_size)) {
-        rks_error inner;
-        rks_shard_read_failed(shard, wanted->row, in_map, &inner);
-        return rks_fetcher_blame(fetcher, wanted, &inner, err);
-    }
-    return fetcher->options.check ? rks_fetcher_check(fetcher, wanted, copy, err) : RKS_OK;
+    rks_error inner;
+    if (!rks_shard_faulted(shard, in_map->record, in_map->record_size))
+        return RKS_OK;
+    rks_shard_read_failed(shard, wanted->row, in_map, &inner);
+    return rks_fetcher_blame(fetcher, wanted, &inner, err);
+}
+
+rks_status rks_fetch_copy_checked(const rks_fetcher *fetcher, const rks_wanted *wanted,
+                                  const rks_record_view *in_map, uint8_t *to, rks_record_view *copy,
+                                  rks_error *err)
+{
+    memcpy(to, in_map->record, in_map->record_size);
+    *copy = *in_map;
+    copy->record = to;
+    copy->payload = to + (in_map->payload - in_map->record);
+    copy->key = to + (in_map->key_size == 0 ? 0 : in_map->key - in_map->record);
+    rks_status status = rks_fetch_check_faults(fetcher, wanted, in_map, err);
+    return status == RKS_OK && fetcher->options.check
+               ? rks_fetcher_check(fetcher, wanted, copy, err)
+               : status;
 }
 
 static rks_status copy_all(rks_batch *batch, uint8_t *data, uint64_t *bytes, rks_error *err)
@@ -119,16 +130,11 @@ static rks_status copy_all(rks_batch *batch, uint8_t *data, uint64_t *bytes, rks
         const rks_wanted *wanted = &batch->wanted[i];
         if (fetcher->shards[wanted->shard] == NULL)
             continue;
-        if (i + AHEAD < batch->count)
-            prefetch_record(fetcher, &batch->wanted[i + AHEAD], &batch->views[i + AHEAD]);
+        rks_fetch_prefetch_local(batch, i);
         rks_record_view *view = &batch->views[i], in_map = *view;
         size_t place = rks_fetch_record_place(end, view);
-        uint8_t *copy = data + place;
-        memcpy(copy, in_map.record, in_map.record_size);
-        view->record = copy;
-        view->payload = copy + (in_map.payload - in_map.record);
-        view->key = copy + (in_map.key_size == 0 ? 0 : in_map.key - in_map.record);
-        rks_status status = check_copy(fetcher, wanted, &in_map, view, err);
+        rks_status status =
+            rks_fetch_copy_checked(fetcher, wanted, &in_map, data + place, view, err);
         if (status != RKS_OK)
             return status;
         sum += rks_plain_bytes(&fetcher->plain, view);
@@ -142,7 +148,7 @@ rks_status rks_fetch_copy_local(rks_batch *batch, rks_block **block, uint64_t *b
                                 rks_error *err)
 {
     size_t size = 0;
-    rks_status status = locate_all(batch, &size, err);
+    rks_status status = rks_fetch_locate_local(batch, &size, err);
     if (status != RKS_OK)
         return status;
     rks_block *copies = rks_blocks_take(batch->fetcher->pool, size, err);

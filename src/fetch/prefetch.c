@@ -114,32 +114,37 @@ static void pop(rks_prefetch *prefetch)
     prefetch->count--;
 }
 
-static rks_status wait_for_first(rks_prefetch *prefetch, rks_batch **batch, rks_error *err)
+/* What a fetch brings: one of the two. */
+typedef struct goods {
+    rks_batch *batch;
+    rks_arrays *arrays;
+} goods;
+
+static rks_status wait_for_first(rks_prefetch *prefetch, bool collated, goods *arrived,
+                                 rks_error *err)
 {
     slot *first = &prefetch->ring[prefetch->first];
     rks_status status = RKS_OK;
     if (first->fetch == NULL)
         status = prefetch->options.start(prefetch->options.user, &first->list, &first->fetch, err);
     if (status == RKS_OK) {
-        status = rks_fetch_wait(first->fetch, batch, err);
+        status = collated ? rks_fetch_wait_arrays(first->fetch, &arrived->arrays, err)
+                          : rks_fetch_wait(first->fetch, &arrived->batch, err);
         first->fetch = NULL;
     }
     return status;
 }
 
-rks_status rks_prefetch_next(rks_prefetch *prefetch, rks_batch **batch, uint64_t *tag,
-                             rks_error *err)
+static rks_status next(rks_prefetch *prefetch, bool collated, goods *arrived, uint64_t *tag,
+                       rks_error *err)
 {
-    rks_batch *arrived = NULL;
     rks_status status = top_up(prefetch, err);
     if (prefetch->count == 0) {
-        if (status == RKS_OK)
-            *batch = NULL;
-        else if (status != RKS_ERR_CANCELLED)
+        if (status != RKS_OK && status != RKS_ERR_CANCELLED)
             prefetch->has_next = false; /* it could not be started: the one behind it is next */
         return status;
     }
-    status = wait_for_first(prefetch, &arrived, err);
+    status = wait_for_first(prefetch, collated, arrived, err);
     if (status != RKS_OK) {
         if (status != RKS_ERR_CANCELLED)
             pop(prefetch);
@@ -147,13 +152,33 @@ rks_status rks_prefetch_next(rks_prefetch *prefetch, rks_batch **batch, uint64_t
     }
     rks_prefetch_list list = prefetch->ring[prefetch->first].list;
     pop(prefetch);
-    prefetch->seen_bytes += (double)rks_batch_memory(arrived);
+    prefetch->seen_bytes +=
+        (double)(collated ? rks_arrays_memory(arrived->arrays) : rks_batch_memory(arrived->batch));
     prefetch->seen_weight += (double)list.weight;
     /* While the caller works on this batch, others are on their way. What goes wrong with them
      * goes wrong again in the next call. */
     (void)top_up(prefetch, NULL);
-    *batch = arrived;
     if (tag != NULL)
         *tag = list.tag;
     return RKS_OK;
+}
+
+rks_status rks_prefetch_next(rks_prefetch *prefetch, rks_batch **batch, uint64_t *tag,
+                             rks_error *err)
+{
+    goods arrived = {0};
+    rks_status status = next(prefetch, false, &arrived, tag, err);
+    if (status == RKS_OK)
+        *batch = arrived.batch;
+    return status;
+}
+
+rks_status rks_prefetch_next_arrays(rks_prefetch *prefetch, rks_arrays **arrays, uint64_t *tag,
+                                    rks_error *err)
+{
+    goods arrived = {0};
+    rks_status status = next(prefetch, true, &arrived, tag, err);
+    if (status == RKS_OK)
+        *arrays = arrived.arrays;
+    return status;
 }

@@ -41,6 +41,9 @@ rks_status rks_prefetch_open(const rks_prefetch_options *options, rks_prefetch *
  * with the batch behind the one that failed. */
 rks_status rks_prefetch_next(rks_prefetch *prefetch, rks_batch **batch, uint64_t *tag,
                              rks_error *err);
+/* The same where `start` starts arrays. */
+rks_status rks_prefetch_next_arrays(rks_prefetch *prefetch, rks_arrays **arrays, uint64_t *tag,
+                                    rks_error *err);
 /* Cancels what is in flight. NULL is accepted. */
 void rks_prefetch_close(rks_prefetch *prefetch);
 

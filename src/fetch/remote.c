@@ -402,6 +402,8 @@ static void take_reply(rks_ask *ask, size_t served, rks_ask *rest)
     }
     if (!over && small) {
         rks_fetch_finish(fetch, status == RKS_OK ? &ask->reply : NULL, bytes, &err);
+        if (fetch->collate != NULL && fetch->pieces == 1)
+            rks_fetch_wake(fetch);
     } else if (!over) {
         ask->next = fetch->arrived;
         fetch->arrived = ask;

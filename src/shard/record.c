@@ -26,12 +26,9 @@ enum { WIDE_COLUMN = 4096, WIDE_ALIGN = 64 };
 /* What precedes the columns. */
 static size_t prefix_size(const rks_schema *schema)
 {
-    size_t dims = 0, nullable = 0;
-    for (uint32_t i = 0; i < rks_schema_columns(schema); i++) {
-        dims += rks_schema_column(schema, i)->variable_dims;
-        nullable += rks_schema_column(schema, i)->nullable;
-    }
-    return 4 * dims + (nullable + 7) / 8;
+    const rks_column *last = rks_schema_column(schema, rks_schema_columns(schema) - 1);
+    return 4 * ((size_t)last->dims_before + last->variable_dims) +
+           (last->nulls_before + last->nullable + 7) / 8;
 }
 
 static uint64_t place(uint64_t at, const rks_column *column, uint64_t size)
@@ -129,10 +126,9 @@ rks_status rks_record_measure(const rks_schema *schema, const rks_value *values,
 void rks_record_write(const rks_schema *schema, const rks_value *values, uint8_t *payload)
 {
     uint32_t count = rks_schema_columns(schema);
+    const rks_column *last = rks_schema_column(schema, count - 1);
     size_t prefix = prefix_size(schema), dim_at = 0, bit = 0;
-    for (uint32_t i = 0; i < count; i++)
-        dim_at += 4 * rks_schema_column(schema, i)->variable_dims;
-    uint8_t *nulls = payload + dim_at;
+    uint8_t *nulls = payload + 4 * ((size_t)last->dims_before + last->variable_dims);
     memset(payload, 0, prefix);
     dim_at = 0;
     uint64_t at = prefix;
@@ -184,40 +180,79 @@ static rks_status malformed(const rks_column *column, rks_error *err)
                     column->name, column->type);
 }
 
-rks_status rks_record_decode(const rks_schema *schema, const uint8_t *payload, size_t size,
-                             rks_value *values, rks_error *err)
+rks_record_pick rks_record_pick_columns(const rks_schema *schema, uint32_t first, uint32_t last)
 {
     uint32_t count = rks_schema_columns(schema);
-    size_t prefix = prefix_size(schema), dim_at = 0, bit = 0;
-    if (prefix > size)
+    const rks_column *columns = rks_schema_column(schema, 0), *final = &columns[count - 1];
+    rks_record_pick pick = {.schema = schema, .end = last + 1, .prefix = prefix_size(schema)};
+    pick.dims_size = 4 * (final->dims_before + final->variable_dims);
+    pick.nullable = final->nulls_before + final->nullable;
+    pick.at = pick.prefix;
+    for (; pick.first < first; pick.first++) { /* whose places are the same in all samples */
+        const rks_column *column = &columns[pick.first];
+        if (column->variable_dims != 0 || column->nullable)
+            break;
+        pick.at = place(pick.at, column, column->unit) + column->unit;
+    }
+    return pick;
+}
+
+/* The dimensions of a value as the payload's begin has them; true where a variable one is not 0. */
+static bool read_dims(const rks_column *column, const uint8_t *payload, uint32_t *dims)
+{
+    const uint8_t *from = payload + 4 * (size_t)column->dims_before;
+    uint32_t any = 0;
+    for (uint32_t d = 0; d < column->dim_count; d++) {
+        dims[d] = column->dims[d];
+        if (dims[d] != 0)
+            continue;
+        dims[d] = rks_load_u32(from);
+        any |= dims[d];
+        from += 4;
+    }
+    return any != 0;
+}
+
+static bool is_missing(const rks_column *column, const uint8_t *nulls)
+{
+    return column->nullable && (nulls[column->nulls_before / 8] >> column->nulls_before % 8 & 1);
+}
+
+static rks_status check_end(const rks_record_pick *pick, const uint8_t *nulls, uint64_t at,
+                            size_t size, rks_error *err)
+{
+    if (pick->nullable % 8 != 0 && nulls[pick->nullable / 8] >> pick->nullable % 8 != 0)
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "sample: bits set for columns that are not there");
+    if (at != size)
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "sample: its columns end at %" PRIu64 " of %zu",
+                        at, size);
+    return RKS_OK;
+}
+
+rks_status rks_record_decode_picked(const rks_record_pick *pick, const uint8_t *payload,
+                                    size_t size, rks_value *values, rks_error *err)
+{
+    const rks_column *columns = rks_schema_column(pick->schema, 0);
+    const uint8_t *nulls = payload + pick->dims_size;
+    uint64_t at = pick->at;
+    if (pick->prefix > size)
         return rks_fail(err, RKS_ERR_CORRUPT, 0, "sample: %zu bytes, its schema asks for %zu", size,
-                        prefix);
-    for (uint32_t i = 0; i < count; i++)
-        dim_at += 4 * rks_schema_column(schema, i)->variable_dims;
-    const uint8_t *nulls = payload + dim_at;
-    dim_at = 0;
-    uint64_t at = prefix;
-    for (uint32_t i = 0; i < count; i++) {
-        const rks_column *column = rks_schema_column(schema, i);
+                        pick->prefix);
+    for (uint32_t i = pick->first; i < pick->end; i++) {
+        const rks_column *column = &columns[i];
         rks_value value = {0};
-        uint32_t any = 0;
-        for (uint32_t d = 0; d < column->dim_count; d++) {
-            value.dims[d] = column->dims[d];
-            if (column->dims[d] != 0)
-                continue;
-            value.dims[d] = rks_load_u32(payload + dim_at);
-            any |= value.dims[d];
-            dim_at += 4;
-        }
-        bool missing = column->nullable && (nulls[bit / 8] >> bit % 8 & 1) != 0;
-        bit += column->nullable;
-        if (missing) {
-            if (any != 0)
+        bool any = read_dims(column, payload, value.dims);
+        if (is_missing(column, nulls)) {
+            if (any)
                 return malformed(column, err);
             values[i] = (rks_value){0};
             continue;
         }
-        if (!volume(column, value.dims, &value.size))
+        if (column->variable_dims < 2) /* both factors are below 2^32 */
+            value.size = column->unit * (column->variable_dims == 0
+                                             ? UINT64_C(1)
+                                             : rks_load_u32(payload + 4 * column->dims_before));
+        else if (!volume(column, value.dims, &value.size))
             return malformed(column, err);
         uint64_t begin = place(at, column, value.size);
         if (begin > size || value.size > size - begin)
@@ -226,10 +261,13 @@ rks_status rks_record_decode(const rks_schema *schema, const uint8_t *payload, s
         values[i] = value;
         at = begin + value.size;
     }
-    if (bit % 8 != 0 && nulls[bit / 8] >> bit % 8 != 0)
-        return rks_fail(err, RKS_ERR_CORRUPT, 0, "sample: bits set for columns that are not there");
-    if (at != size)
-        return rks_fail(err, RKS_ERR_CORRUPT, 0, "sample: its columns end at %" PRIu64 " of %zu",
-                        at, size);
-    return RKS_OK;
+    return pick->end == rks_schema_columns(pick->schema) ? check_end(pick, nulls, at, size, err)
+                                                         : RKS_OK;
+}
+
+rks_status rks_record_decode(const rks_schema *schema, const uint8_t *payload, size_t size,
+                             rks_value *values, rks_error *err)
+{
+    const rks_record_pick all = rks_record_pick_columns(schema, 0, rks_schema_columns(schema) - 1);
+    return rks_record_decode_picked(&all, payload, size, values, err);
 }

@@ -26,4 +26,20 @@ void rks_record_write(const rks_schema *schema, const rks_value *values, uint8_t
 rks_status rks_record_decode(const rks_schema *schema, const uint8_t *payload, size_t size,
                              rks_value *values, rks_error *err);
 
+/* The columns that a reader needs: from the first one to the last, worked out once. */
+typedef struct rks_record_pick {
+    const rks_schema *schema;
+    uint32_t first, end;          /* columns to be walked over: [first, end) */
+    uint32_t dims_size, nullable; /* of the whole schema */
+    size_t prefix;                /* bytes before the columns */
+    uint64_t at;                  /* where column `first` begins, before it is aligned */
+} rks_record_pick;
+
+/* Of columns [first, last]; the schema must outlive it. */
+rks_record_pick rks_record_pick_columns(const rks_schema *schema, uint32_t first, uint32_t last);
+/* rks_record_decode for these columns: fills values[first] to values[last], and perhaps some before
+ * them; bounds of columns behind are not looked at. */
+rks_status rks_record_decode_picked(const rks_record_pick *pick, const uint8_t *payload,
+                                    size_t size, rks_value *values, rks_error *err);
+
 #endif

@@ -72,7 +72,7 @@ static bool parse_item(const char **at, rks_column *column)
         if (strlen(ITEMS[i].name) != size || memcmp(ITEMS[i].name, *at, size) != 0)
             continue;
         column->kind = ITEMS[i].kind;
-        column->item_size = ITEMS[i].item_size;
+        column->item_size = column->unit = ITEMS[i].item_size;
         snprintf(column->type, sizeof(column->type), "%s", ITEMS[i].name);
         *at += size;
         return true;
@@ -117,6 +117,7 @@ static bool parse_dims(const char **at, rks_column *column)
     if (**at != ']')
         return false;
     ++*at;
+    column->unit = (uint32_t)fixed;
     return true;
 }
 
@@ -197,6 +198,11 @@ static rks_status add_column(rks_schema *schema, const char *name, const char *t
     column.name = rks_strdup(name, err);
     if (column.name == NULL)
         return RKS_ERR_MEMORY;
+    if (schema->count > 0) {
+        const rks_column *before = &schema->columns[schema->count - 1];
+        column.dims_before = before->dims_before + before->variable_dims;
+        column.nulls_before = before->nulls_before + before->nullable;
+    }
     schema->columns[schema->count++] = column;
     return RKS_OK;
 }

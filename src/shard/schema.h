@@ -35,6 +35,9 @@ typedef struct rks_column {
     uint32_t dim_count;          /* 0: scalar, and 1 (variable) for str, bytes, json */
     uint32_t dims[RKS_DIMS_MAX]; /* 0: `*` */
     uint32_t variable_dims;      /* how many `*` */
+    uint32_t unit;               /* bytes: item_size times the fixed dimensions */
+    uint32_t dims_before;        /* variable dimensions of the columns before it */
+    uint32_t nulls_before;       /* nullable columns before it */
     bool nullable;
     char type[128]; /* canonical: "float16[80,*]?" */
 } rks_column;

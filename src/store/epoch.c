@@ -71,7 +71,9 @@ static rks_status start(void *user, const rks_prefetch_list *list, rks_fetch **f
     }
     for (size_t i = 0; i < count; i++)
         e->ids[i] = batch[i];
-    return rks_store_fetch_start(e->store, e->ids, count, fetch, err);
+    return e->collate == NULL
+               ? rks_store_fetch_start(e->store, e->ids, count, fetch, err)
+               : rks_store_collate_start(e->store, e->ids, count, e->collate, fetch, err);
 }
 
 static rks_status prepare(rks_epoch *e, const rks_epoch_options *options, rks_error *err)
@@ -126,17 +128,14 @@ rks_status rks_epoch_open(rks_store *store, rks_plan *plan, const rks_epoch_opti
     return RKS_OK;
 }
 
-static rks_status next(rks_epoch *epoch, rks_batch **batch, uint64_t *step, rks_error *err)
+/* Where batches are always ready nothing waits, and nothing would ask for an interrupt. */
+static rks_status ask_for_interrupt(rks_epoch *epoch, rks_error *err)
 {
-    /* Where batches are always ready nothing waits, and nothing would ask for an interrupt. */
     uint64_t now = rks_now_ms();
-    if (now - epoch->asked_ms >= RKS_WAIT_SLICE_MS / 2) {
-        epoch->asked_ms = now;
-        rks_status status = rks_check_interrupt(err);
-        if (status != RKS_OK)
-            return status;
-    }
-    return rks_prefetch_next(epoch->prefetch, batch, step, err);
+    if (now - epoch->asked_ms < RKS_WAIT_SLICE_MS / 2)
+        return RKS_OK;
+    epoch->asked_ms = now;
+    return rks_check_interrupt(err);
 }
 
 rks_status rks_epoch_next(rks_epoch *epoch, rks_batch **batch, uint64_t *step, rks_error *err)
@@ -145,25 +144,19 @@ rks_status rks_epoch_next(rks_epoch *epoch, rks_batch **batch, uint64_t *step, r
         return rks_fail(err, RKS_ERR_STATE, 0,
                         "the epoch was opened with `collate`: its batches come as arrays, from "
                         "rks_epoch_next_arrays");
-    return next(epoch, batch, step, err);
+    rks_status status = ask_for_interrupt(epoch, err);
+    return status == RKS_OK ? rks_prefetch_next(epoch->prefetch, batch, step, err) : status;
 }
 
 rks_status rks_epoch_next_arrays(rks_epoch *epoch, rks_arrays **arrays, uint64_t *step,
                                  rks_error *err)
 {
-    rks_batch *batch = NULL;
     if (epoch->collate == NULL)
         return rks_fail(err, RKS_ERR_STATE, 0,
                         "the epoch was opened without `collate`: its batches come as samples, from "
                         "rks_epoch_next");
-    rks_status status = next(epoch, &batch, step, err);
-    if (status != RKS_OK)
-        return status;
-    *arrays = NULL;
-    if (batch != NULL)
-        status = rks_batch_arrays(batch, epoch->collate, arrays, err);
-    rks_batch_free(batch);
-    return status;
+    rks_status status = ask_for_interrupt(epoch, err);
+    return status == RKS_OK ? rks_prefetch_next_arrays(epoch->prefetch, arrays, step, err) : status;
 }
 
 void rks_epoch_close(rks_epoch *epoch)

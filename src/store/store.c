@@ -159,18 +159,34 @@ rks_status rks_store_view(rks_store *store, uint64_t sample_id, rks_view **view,
     return status == RKS_OK ? rks_fetcher_view(store->fetcher, &wanted, view, err) : status;
 }
 
+rks_status rks_store_collate_start(rks_store *store, const uint64_t *sample_ids, size_t count,
+                                   rks_collate *collate, rks_fetch **fetch, rks_error *err)
+{
+    rks_wanted few[FEW], *wanted = NULL;
+    rks_status status = make_list(store, sample_ids, count, few, &wanted, err);
+    if (status != RKS_OK)
+        return status;
+    status = rks_fetcher_start_arrays(store->fetcher, wanted, count, collate, fetch, err);
+    if (wanted != few)
+        rks_free(wanted);
+    return status;
+}
+
 rks_status rks_store_collate(rks_store *store, const uint64_t *sample_ids, size_t count,
                              const rks_collate_options *options, rks_arrays **arrays,
                              rks_error *err)
 {
     rks_collate *collate = NULL;
-    rks_batch *batch = NULL;
+    rks_wanted few[FEW], *wanted = NULL;
     rks_status status = rks_collate_create(rks_store_schema(store), options, &collate, err);
-    if (status == RKS_OK)
-        status = rks_store_fetch(store, sample_ids, count, &batch, err);
-    if (status == RKS_OK)
-        status = rks_batch_arrays(batch, collate, arrays, err);
-    rks_batch_free(batch);
+    if (status != RKS_OK)
+        return status;
+    status = make_list(store, sample_ids, count, few, &wanted, err);
+    if (status == RKS_OK) {
+        status = rks_fetcher_collate(store->fetcher, wanted, count, collate, arrays, err);
+        if (wanted != few)
+            rks_free(wanted);
+    }
     rks_collate_release(collate);
     return status;
 }
