@@ -7,18 +7,38 @@
     for batch in ds.loader(plan, collate=rankstore.Pad()):
         ...
 """
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from ._core import version as __version__
 from .batch import Batch
-from .building import BuildReport, build
 from .dataset import Dataset, open  # noqa: A004
 from .errors import (ArgumentError, CallbackError, CancelledError, CorruptError, DataError, IOFailedError, NotFoundError, OutOfMemoryError,
                      PeerError, RankStoreError, StateError, TimeoutError, UnsupportedError)  # noqa: A004
-from .gathering import GatherReport, gather
 from .group import Group, current, init, launch
 from .layouts import Layout, Lists, Nested, Pack, Pad
 from .loader import Loader
 from .plans import Plan, PlanBatch, PlanSampler
-from .sources.columns import Columns
+
+if TYPE_CHECKING:
+    from .building import BuildReport, build
+    from .gathering import GatherReport, gather
+    from .sources.columns import Columns
+
+# A job that only reads has no use for these, which are most of what there is to import.
+_LATER = {"BuildReport": ".building", "build": ".building", "Columns": ".sources.columns", "GatherReport": ".gathering", "gather": ".gathering"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found = getattr(import_module(_LATER[name], __name__), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
 
 __all__ = [
     "ArgumentError", "Batch", "BuildReport", "CallbackError", "CancelledError", "Columns", "CorruptError", "DataError", "Dataset", "Group", "IOFailedError", "Layout", "Lists",

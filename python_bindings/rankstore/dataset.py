@@ -2,6 +2,7 @@
 """An open dataset: a map-style Dataset of samples that lie on many ranks."""
 from __future__ import annotations
 
+import functools
 import json
 import os
 import weakref
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from .loader import Loader
 
     Array = numpy.ndarray[Any, Any]
+
+Reader = Callable[[Any, tuple[int, ...]], Any]  # of a Buffer and its dimensions
+Readers = list[tuple[str, Reader]]
 
 
 def open(directory: str | os.PathLike[str], *, group: Group | None = None, exchange: str | None = None,  # noqa: A001
@@ -180,15 +184,22 @@ class Dataset:
     def view(self, place: int) -> dict[str, Any]:
         """A sample without a copy: read-only arrays (and memoryviews for bytes) in the map of its shard where that lies on this node. They stay
         valid as long as they are held. Writing into them raises ValueError."""
-        return {column.name: _value(column, found, copy=False)
-                for column, found in zip(self._columns, self.store.view(self.sample_id(place)))}
+        return _values(self._viewers, self.store.view(self.sample_id(place)))
 
     def _list(self, ids: list[int]) -> list[dict[str, Any]]:
         samples = self.store.fetch(ids)
         return [self._read(samples, i) for i in range(len(ids))]
 
     def _read(self, samples: _core.Samples, i: int) -> dict[str, Any]:
-        return {column.name: _value(column, found, copy=True) for column, found in zip(self._columns, samples.values(i))}
+        return _values(self._readers, samples.values(i))
+
+    @functools.cached_property
+    def _readers(self) -> Readers:
+        return [(column.name, _reader(column, copy=True)) for column in self._columns]
+
+    @functools.cached_property
+    def _viewers(self) -> Readers:
+        return [(column.name, _reader(column, copy=False)) for column in self._columns]
 
     # ---- what is known of all samples
 
@@ -420,18 +431,24 @@ def _pass_batch(batch: Any) -> Any:
     return default_collate(batch)
 
 
-def _value(column: types.Column, found: tuple[_core.Buffer, tuple[int, ...]] | None, copy: bool) -> Any:
-    """A column's value as Python has it."""
-    if found is None:
-        return None
-    data, dims = found
-    if column.item == "bytes":
-        return bytes(data) if copy else memoryview(data)
-    if column.is_text:
-        text = str(data, "utf-8")
-        return text if column.item == "str" else json.loads(text)
-    array = types.as_array(data, column.item).reshape(dims)
-    if column.is_scalar:
-        return array.item()
-    return array.copy() if copy else array
+def _values(readers: Readers, values: Sequence[tuple[_core.Buffer, tuple[int, ...]] | None]) -> dict[str, Any]:
+    """A sample's columns as Python has them; None for what is missing."""
+    return {name: None if found is None else read(*found) for (name, read), found in zip(readers, values)}
 
+
+def _reader(column: types.Column, copy: bool) -> Reader:
+    """What makes Python's value of a column's bytes and dimensions. Chosen once: it is called for each sample."""
+    if column.item == "bytes":
+        return (lambda data, dims: bytes(data)) if copy else (lambda data, dims: memoryview(data))
+    if column.item == "str":
+        return lambda data, dims: str(data, "utf-8")
+    if column.item == "json":
+        return lambda data, dims: json.loads(str(data, "utf-8"))
+    import numpy
+    array: Any = numpy.frombuffer
+    dtype = types.numpy_dtype(column.item)
+    if column.is_scalar:
+        return lambda data, dims: array(data, dtype).item()
+    if len(column.dims) == 1:
+        return (lambda data, dims: array(data, dtype).copy()) if copy else (lambda data, dims: array(data, dtype))
+    return (lambda data, dims: array(data, dtype).reshape(dims).copy()) if copy else (lambda data, dims: array(data, dtype).reshape(dims))
