@@ -20,13 +20,12 @@ def together(group: Group, phase: str, work: Callable[[], Any]) -> list[Any]:
     ranks the lowest counts. work() makes no collective calls.
     """
     failure: BaseException | None = None
-    record: dict[str, Any]
     try:
-        record = {"done": work()}
+        record = json.dumps({"done": work()})
     except (Exception, KeyboardInterrupt) as raised:
         failure = raised
-        record = {"failed": describe(raised, group.rank)}
-    records = [json.loads(text) for text in group.allgather(phase, json.dumps(record).encode())]
+        record = json.dumps({"failed": describe(raised, group.rank)})
+    records = [json.loads(text) for text in group.allgather(phase, record.encode())]
     failed = next((one["failed"] for one in records if "failed" in one), None)
     if failed is None:
         return [one["done"] for one in records]

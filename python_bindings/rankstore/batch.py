@@ -74,6 +74,9 @@ class Batch(dict[str, Any]):
         state = {name: value for name, value in self.__dict__.items() if name not in ("_dataset", "_plan")}
         return Batch, (), state, None, ((name, _Parts(value) if _is_parts(value) else value) for name, value in self.items())
 
+    def __copy__(self) -> Batch:
+        return self._map(lambda value: value)
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         from .plans import live
         self.__dict__.update(state)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import operator
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -80,7 +81,7 @@ class Keys(Sequence[bytes]):
     def __contains__(self, key: object) -> bool:
         try:
             self.find(key)  # type: ignore[arg-type]
-        except (KeyError, TypeError):
+        except (KeyError, TypeError, ValueError):  # ValueError: what no key can be
             return False
         return True
 
@@ -145,7 +146,7 @@ class Dataset:
 
     def sample_id(self, place: Any) -> int:
         """The sample id of a place of this dataset or selection; IndexError where there is none."""
-        number = place.__index__()
+        number = operator.index(place)
         if number < 0:
             number += len(self)
         if not 0 <= number < len(self):
@@ -167,8 +168,12 @@ class Dataset:
             return self.__getitems__(which)
         if isinstance(which, slice):
             return [self[i] for i in range(*which.indices(len(self)))]
+        if hasattr(which, "ndim") and which.ndim > 0:  # an array or tensor of places
+            which = which.tolist()
         if hasattr(which, "__index__"):
             return self._read(self.store.fetch([self.sample_id(which)]), 0)
+        if isinstance(which, (str, bytes, Mapping)) or not hasattr(which, "__iter__"):
+            raise TypeError(f"a dataset's places are ints, slices or lists of ints, not {type(which).__name__}; get(key) takes keys")
         return self._list([self.sample_id(place) for place in which])
 
     def __getitems__(self, places: Sequence[int]) -> Any:
@@ -282,16 +287,24 @@ class Dataset:
         """
         if isinstance(self.group, WorkerGroup):
             raise StateError("plan: is made in the process that opened the dataset; a worker process reads samples")
+        for name, number in (("batch_size", batch_size), ("max_tokens", max_tokens), ("max_length", max_length),
+                             ("num_replicas", num_replicas)):
+            if number == 0:
+                raise ArgumentError(f"{name}: 0; it is from 1, or None")
+        world = num_replicas or self.group.world
         options: dict[str, Any] = {
             "strategy": strategy, "batch_size": batch_size or 0, "max_tokens": max_tokens or 0, "cost": cost,
             "max_length": max_length or 0, "too_long": too_long, "no_shuffle": not shuffle, "seed": seed, "tail": tail,
-            "batch_multiple": batch_multiple, "steps": steps, "world": num_replicas or self.group.world}
+            "batch_multiple": batch_multiple, "steps": steps, "world": world}
         if self._chosen is None:
             core = _core.Plan(self.store, **options)
         else:
             core = _core.Plan(self._masked_lengths(), dataset=self._selection_id(), **options)
+        rank = self.group.rank if rank is None else operator.index(rank)
+        if not 0 <= rank < world:  # only now: the others are in the same call
+            raise ArgumentError(f"rank: {rank}; ranks of this plan are 0 to {world - 1}")
         chosen = {name: value for name, value in options.items() if value}
-        return plans.Plan(self, core, self.group.rank if rank is None else rank, chosen)
+        return plans.Plan(self, core, rank, chosen)
 
     def _masked_lengths(self) -> Any:
         """Samples that are not chosen have the length of an absent one, which no plan takes up."""
@@ -329,12 +342,15 @@ class Dataset:
         return _pass_batch
 
     def _planned(self, places: plans.PlanBatch) -> Batch:
+        plan = plans.live.get(places.token)
+        if plan is not None:
+            plan.check_dataset(self)
         if self._ahead is None or not self._ahead.fits(places):
             if self._ahead is not None:
                 self._ahead.close()
             self._ahead = _Ahead(self, places)
         made = self._ahead.take(places)
-        made.epoch, made.step, made._dataset, made._plan = places.epoch, places.step, self, plans.live.get(places.token)
+        made.epoch, made.step, made._dataset, made._plan = places.epoch, places.step, self, plan
         made._token = places.token
         return made
 
@@ -387,7 +403,8 @@ class Dataset:
             return f"<rankstore.Dataset {self.directory!r}, closed>"
         columns = ", ".join(f"{name}: {column.text}" for name, column in self.schema.items())
         part = "" if self._chosen is None else f"{len(self)} of "
-        return (f"<rankstore.Dataset {self.directory!r}: {part}{self.store.count} samples, {self.nbytes} bytes, {{{columns}}}, "
+        size = "in a worker process" if isinstance(self.group, WorkerGroup) else f"{self.nbytes} bytes"
+        return (f"<rankstore.Dataset {self.directory!r}: {part}{self.store.count} samples, {size}, {{{columns}}}, "
                 f"rank {self.group.rank} of {self.group.world}, id {self.id}>")
 
 

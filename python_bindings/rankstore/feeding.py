@@ -189,10 +189,9 @@ class Feeder:
                 raise DataError(f"key gave {type(key).__name__}, not str or bytes")
         if self.length is not None:
             length = self.steps.call("length", self.length, sample)
-            if not isinstance(length, int) or length < 0:
-                if not hasattr(length, "__index__") or length.__index__() < 0:
-                    raise DataError(f"length gave {length!r}, not an int from 0")
-                length = length.__index__()
+            if not hasattr(length, "__index__") or not 0 <= length.__index__() < 1 << 64:
+                raise DataError(f"length gave {str(length)[:40]}, not an int from 0 to 2^64 - 1")
+            length = length.__index__()
         self.sink.add(row, key, length)
 
     def _add_columns(self, columns: Columns) -> None:

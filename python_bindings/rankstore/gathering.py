@@ -83,12 +83,12 @@ def gather(results: Mapping[str, Any], dst: int = 0, out: str | os.PathLike[str]
     """
     begun = time.monotonic()
     group = group or current()
-    path = None if out is None else os.fspath(out)
     mine: list[tuple[Result, Any]] = []
-    asked = together(group, "gather: results", lambda: _take(results, mine, [dst, path, stack]))
+    asked = together(group, "gather: results", lambda: _take(results, mine, dst, out, stack))
     for rank, one in enumerate(asked):
         if one != asked[0]:
             raise ArgumentError(f"gather: dst, out and stack differ: {asked[0]} on rank 0, {one} on rank {rank}")
+    dst, path, stack = asked[0]
     if not 0 <= dst < group.world:
         raise ArgumentError(f"dst: {dst}; ranks are 0 to {group.world - 1}")
     move = _Move(group, dst, None if directory is None else os.fspath(directory), mine)
@@ -103,7 +103,12 @@ def gather(results: Mapping[str, Any], dst: int = 0, out: str | os.PathLike[str]
     return _to_file(group, move, path, entries[0], begun)
 
 
-def _take(results: Mapping[str, Any], mine: list[tuple[Result, Any]], asked: list[Any]) -> list[Any]:
+def _take(results: Mapping[str, Any], mine: list[tuple[Result, Any]], dst: Any, out: Any, stack: Any) -> list[Any]:
+    """Fills `mine`; dst, out and stack as JSON values."""
+    if not hasattr(dst, "__index__"):
+        raise ArgumentError(f"dst: a rank, not {dst!r}")
+    if out is not None and not isinstance(out, (str, os.PathLike)):
+        raise ArgumentError(f"out: a path or None, not {type(out).__name__}")
     if not isinstance(results, Mapping):
         raise ArgumentError(f"results: a dict {{name: (index, array)}}, not {type(results).__name__}")
     for name, each in results.items():
@@ -113,7 +118,7 @@ def _take(results: Mapping[str, Any], mine: list[tuple[Result, Any]], asked: lis
             if not isinstance(item, tuple) or len(item) != 2 or not hasattr(item[0], "__index__") or item[0].__index__() < 0:
                 raise ArgumentError(f'results["{name}"]: (index, array) or a list of such; an index is an int from 0')
             mine.append(_host(name, item[0].__index__(), item[1]))
-    return asked
+    return [dst.__index__(), None if out is None else os.fsdecode(out), bool(stack)]
 
 
 def _host(name: str, index: int, value: Any) -> tuple[Result, Any]:

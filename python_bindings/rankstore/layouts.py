@@ -189,11 +189,16 @@ class Collator:
 
     def __init__(self, layout: Layout, schema: Mapping[str, Column], columns: Sequence[str] | None = None,
                  rename: Rename | None = None, out: str = "torch") -> None:
+        if isinstance(columns, str):
+            raise ArgumentError(f"columns: a list of names, not the str {columns!r}")
         missing = [name for name in columns or () if name not in schema]
         if missing:
             raise ArgumentError(f"columns: there is no {missing[0]!r}; there are {', '.join(schema)}")
         if out not in ("torch", "numpy"):
             raise ArgumentError(f"out: {out!r} is neither 'torch' nor 'numpy'")
+        for name in rename or ():
+            if name not in schema:
+                raise ArgumentError(f"rename: there is no {name!r}; there are {', '.join(schema)}")
         self.layout, self.out, self.rename = layout, out, dict(rename or {})
         self.columns = [schema[name] for name in (columns if columns is not None else schema)]
         self.text = {self.rename.get(column.name, column.name): column.item for column in self.columns if column.is_text}

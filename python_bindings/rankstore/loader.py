@@ -2,7 +2,9 @@
 """The loader: a plan's batches, fetched and collated ahead by threads of the library, without worker processes."""
 from __future__ import annotations
 
+import os
 import sys
+import threading
 import time
 import weakref
 from collections import deque
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core
 from .batch import Batch
-from .errors import ArgumentError
+from .errors import ArgumentError, StateError
 from .layouts import Collator, Layout, Lists
 
 if TYPE_CHECKING:
@@ -24,13 +26,15 @@ def parse_bytes(name: str, size: int | str) -> int:
     """1048576, "512MiB" or "1.5 GB" in bytes."""
     if isinstance(size, int):
         return size
+    if not isinstance(size, str):
+        raise ArgumentError(f"{name}: an int or a str such as '512MiB', not {type(size).__name__}")
     units = {"": 1, "B": 1}
     for power, letter in enumerate("KMGT", 1):
         units |= {letter + "B": 1000**power, letter + "iB": 1024**power, letter: 1024**power}
     number = size.strip().rstrip("BKMGTi")
     try:
         return int(float(number) * units[size.strip()[len(number):].strip()])
-    except (ValueError, KeyError):
+    except (ValueError, KeyError, OverflowError):
         raise ArgumentError(f"{name}: {size!r} is no size such as 1048576, '512MiB' or '1.5GB'") from None
 
 
@@ -64,8 +68,14 @@ class Loader:
             self._foreign = True  # another world than the group's: batches are fetched by their lists
         else:
             self._foreign = False
-        if threads < 1 or prefetch_batches < 1:
-            raise ArgumentError("threads and prefetch_batches are at least 1")
+        plan.check_dataset(dataset)
+        for name, number in (("threads", threads), ("prefetch_batches", prefetch_batches)):
+            if not hasattr(number, "__index__") or number < 1:
+                raise ArgumentError(f"{name}: {number!r}; it is an int from 1")
+        if collate is not None and not isinstance(collate, Layout):
+            raise ArgumentError(f"collate: Pad(), Pack(), Nested(), Lists() or None, not {collate!r}")
+        if transform is not None and not callable(transform):
+            raise ArgumentError(f"transform: a function of a batch, not {type(transform).__name__}")
         if device is not None and out != "torch":
             raise ArgumentError("device: tensors alone go there; out='torch'")
         self.dataset, self.plan, self.transform, self.device = dataset, plan, transform, device
@@ -133,7 +143,6 @@ class Loader:
     def trace(self, path: str) -> None:
         """Writes the waits and the work between them as a Chrome trace (chrome://tracing)."""
         import json
-        import os
         events, last = [], 0.0
         for begin, end in self._waits:
             if last:
@@ -168,6 +177,7 @@ class _Iteration(Iterator[Any]):
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
         self._epoch = -1
+        self._owner = os.getpid(), threading.get_ident()
         self._core: _core.Epoch | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._ahead: deque[tuple[int, Any]] = deque()
@@ -231,6 +241,8 @@ class _Iteration(Iterator[Any]):
     def __next__(self) -> Any:
         if self._over:
             raise StopIteration
+        if os.getpid() != self._owner[0]:
+            raise StateError(f"loader: process {self._owner[0]} began this iteration, and this is a fork of that; iterate anew here")
         loader, begin = self._loader, time.monotonic()
         try:
             if self._epoch < 0:
@@ -246,8 +258,8 @@ class _Iteration(Iterator[Any]):
                 batch = _to_device(batch, loader.device, self._stream)
         except StopIteration:
             raise
-        except BaseException:
-            self.close()
+        except BaseException as raised:
+            self.close(wait=isinstance(raised, Exception))  # Ctrl-C does not wait for transform
             raise
         loader._waits.append((begin, time.monotonic()))
         loader._epoch, loader._step = self._epoch, step + 1
@@ -255,13 +267,14 @@ class _Iteration(Iterator[Any]):
             self._hold.about_to_yield(step + 1 == self._steps)
         return batch
 
-    def close(self) -> None:
+    def close(self, wait: bool = True) -> None:
         self._over = True
         if self._core is not None:
             self._core.close()
             self._core = None
         if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
+            own = self._owner == (os.getpid(), threading.get_ident())  # another thread may be one of the pool's
+            self._pool.shutdown(wait=wait and own, cancel_futures=True)
             self._pool = None
         self._ahead.clear()
         if self._hold is not None:

@@ -147,7 +147,9 @@ class Service:
         return {"sample": self._store.find(bytes(data))}, []
 
     def close(self) -> None:
-        """In a forked child only the descriptor goes; the socket's name is the parent's."""
+        """In a forked child only the descriptor goes; the socket and its name are the parent's."""
+        if self._pid == os.getpid():
+            self._listener.shutdown(socket.SHUT_RDWR)  # ends the thread's accept(), which close() alone does not
         self._listener.close()
         if self._pid == os.getpid():
             shutil.rmtree(self._folder, ignore_errors=True)

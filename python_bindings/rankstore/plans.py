@@ -2,8 +2,8 @@
 """Plans and their samplers: which samples form which batch, at which step, on which rank."""
 from __future__ import annotations
 
-import itertools
 import json
+import secrets
 import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,6 @@ STATE_VERSION = 1
 
 # Plans of this process by token: a batch that came back from a loader finds its plan, one in a worker process none.
 live: weakref.WeakValueDictionary[int, Plan] = weakref.WeakValueDictionary()
-_tokens = itertools.count()
 
 
 class Epoch:
@@ -50,7 +49,7 @@ class Plan:
         self.dataset, self.core, self.rank, self.options = dataset, core, rank, options
         self.world = core.world
         self.steps = core.steps(0)
-        self.token = next(_tokens)
+        self.token = secrets.randbits(62)  # a batch that was saved finds no other plan, also in another process
         live[self.token] = self
 
     @property
@@ -60,6 +59,11 @@ class Plan:
         whole = json.loads(self.core.state(0, 0))
         whole.pop("epoch", None), whole.pop("segments", None)
         return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:32]
+
+    def check_dataset(self, dataset: Dataset) -> None:
+        """ArgumentError where this is the plan of another dataset."""
+        if self.dataset.id != dataset.id:
+            raise ArgumentError(f"plan: it is of the dataset {self.dataset.id}, and this is {dataset.id}")
 
     def epoch(self, number: int) -> Epoch:
         """One epoch's batches."""

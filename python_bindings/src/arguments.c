@@ -3,6 +3,16 @@
  * arguments.c: what several calls take from Python. */
 #include "core.h"
 
+static void raise_outside(const char *name, PyObject *number, uint64_t least, uint64_t most)
+{
+    PyObject *shown = PyObject_Str(number);
+    const char *text = shown == NULL ? NULL : PyUnicode_AsUTF8AndSize(shown, NULL);
+    if (text != NULL)
+        core_raise_text(RKS_ERR_ARGUMENT, "%s: %.40s is not from %llu to %llu", name, text,
+                        (unsigned long long)least, (unsigned long long)most);
+    Py_XDECREF(shown);
+}
+
 bool core_number(PyObject *object, const char *name, uint64_t least, uint64_t most, uint64_t *value)
 {
     if (object == NULL || object == Py_None)
@@ -16,8 +26,7 @@ bool core_number(PyObject *object, const char *name, uint64_t least, uint64_t mo
     bool outside = taken == (unsigned long long)-1 && PyErr_Occurred() != NULL;
     PyErr_Clear();
     if (outside || taken < least || taken > most)
-        PyErr_Format(PyExc_ValueError, "%s: %S is not from %llu to %llu", name, number,
-                     (unsigned long long)least, (unsigned long long)most);
+        raise_outside(name, number, least, most);
     else
         *value = taken;
     Py_DECREF(number);

@@ -273,7 +273,7 @@ static void serve(rks_request *request)
     uint16_t service = request->service;
     rks_handler handler;
     if (service == 0 || !handler_enter(engine, service, &handler)) {
-        refuse(request, "is not open");
+        refuse(request, "is not open (that rank has closed it, or left)");
         return;
     }
     if (handler.serve != NULL)
