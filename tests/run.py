@@ -76,7 +76,8 @@ def build(name):
             return False
     targets = []
     if name == "fuzz":
-        targets = ["tests/fuzz/seeds"] + [os.path.splitext(path)[0] for path in glob.glob("tests/fuzz/fuzz_*.c")]
+        corpora = [os.path.basename(path)[:-len(".zip")] for path in glob.glob("tests/fuzz/corpus/*.zip")]
+        targets = ["tests/fuzz/seeds"] + ["tests/fuzz/" + name for name in corpora] + [os.path.splitext(path)[0] for path in glob.glob("tests/fuzz/fuzz_*.c")]
     done = subprocess.run(["ninja", "-C", directory, "-j", JOBS, *targets], text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT)
     if done.returncode != 0:
