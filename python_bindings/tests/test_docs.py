@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages: what they print works as it is printed, in order, in an empty directory."""
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import paged
+import pytest
+
+import rankstore
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+LIMIT_S = 280
+
+
+@pytest.mark.limit(300)
+@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+def test_a_page_runs_as_printed(page: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+               "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, paged.__file__, str(page)], cwd=tmp_path, env={**os.environ, **allowed}, text=True,
+                          timeout=LIMIT_S, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert done.returncode == 0, done.stdout[-6000:]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+def test_every_block_says_how_it_runs(page: Path) -> None:
+    for block in paged.blocks_of(page):
+        kind = f"{block.language} {block.how}".strip()
+        assert kind in paged.KINDS or kind.startswith("python save="), f"{page.name}:{block.line}: ```{kind}"
+        assert kind != "sh" or re.search(r"\b(apt-get|pip) install\b", block.text), f"{page.name}:{block.line} is not run"
+    assert any(block.language == "python" for block in paged.blocks_of(page))
+
+
+def test_a_block_that_fails_fails_its_page(tmp_path: Path) -> None:
+    for text in ("```python\nassert 1 == 2\n```\n", "```sh run\nfalse\n```\n",
+                 "```python save=a.py\nraise SystemExit(3)\n```\n\n```sh srun\nsrun -n 2 python a.py\n```\n"):
+        (tmp_path / "page.md").write_text(text)
+        done = subprocess.run([sys.executable, paged.__file__, "page.md"], cwd=tmp_path, capture_output=True, timeout=60)
+        assert done.returncode != 0, text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
+        assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_the_table_of_errors_has_each_of_them() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"^\| `(\w+Error)`", text, re.M))
+    assert named == {name for name in rankstore.__all__ if name.endswith("Error")}
+
+
+def test_the_system_packages_are_those_of_the_setup() -> None:
+    wanted = re.search(r"apt-get install ([^\n]+)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    known = re.search(r'^setup_build_packages="([^"]+)"', (ROOT.parent / "tools" / "setup").read_text(encoding="utf-8"), re.M)
+    assert wanted and known and set(wanted[1].split()) <= set(known[1].split())
