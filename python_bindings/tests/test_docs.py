@@ -46,6 +46,17 @@ def test_a_block_that_fails_fails_its_page(tmp_path: Path) -> None:
         assert done.returncode != 0, text
 
 
+def test_the_projects_own_example(tmp_path: Path) -> None:
+    """The README above the package goes on with the store that its shell block has built (tests/readme.py runs that)."""
+    pytest.importorskip("torch")
+    texts = ["a short one", "and a somewhat longer one"]
+    with rankstore.init("solo") as group:
+        rankstore.build([{"text": text} for text in texts], tmp_path / "store", length="text", group=group).close()
+    script = "".join(block.text for block in paged.blocks_of(ROOT.parent / "README.md") if block.language == "python")
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, text=True, capture_output=True, timeout=60)
+    assert done.returncode == 0 and all(text in done.stdout for text in texts), done.stderr
+
+
 @pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
 def test_links_lead_somewhere(page: Path) -> None:
     for link in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8")):
