@@ -5,12 +5,15 @@
  * Such a fetch has no batch to hand out, and no copy of its local samples. Their sizes are read in
  * the map; then one sample at a time is copied into a small buffer, which stays in the processor's
  * cache, checked there and converted from there. So what was checked is what arrives, as in
- * local.c, whatever happens to the file meanwhile. */
+ * local.c, whatever happens to the file meanwhile. Of a large sample that copy would cost nearly as
+ * much as all the rest: it is checked and converted where it lies in the map. */
 #include <inttypes.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "fetch/fetcher.h"
+
+enum { COPY_MOST = 64 << 10 }; /* bytes of a record */
 
 typedef struct samples {
     const rks_batch *batch;
@@ -25,6 +28,12 @@ static bool in_map(const samples *s, size_t i)
     return s->maps && s->batch->fetcher->shards[s->batch->wanted[i].shard] != NULL;
 }
 
+/* Is it converted from a copy of its own? What is not checked needs none. */
+static bool is_copied(const samples *s, const rks_record_view *view)
+{
+    return s->batch->fetcher->options.check && view->record_size <= COPY_MOST;
+}
+
 static rks_status decode(const samples *s, size_t i, const rks_record_view *view, rks_value *values,
                          rks_error *err)
 {
@@ -35,31 +44,50 @@ static rks_status decode(const samples *s, size_t i, const rks_record_view *view
     return rks_fetcher_blame(s->batch->fetcher, &s->batch->wanted[i], &inner, err);
 }
 
+/* What came of reading a record in its map, unless a page of it was replaced: then that is why. */
+static rks_status blame_fault(const samples *s, size_t i, rks_status status, rks_error *err)
+{
+    const rks_batch *batch = s->batch;
+    rks_status fault =
+        rks_fetch_check_faults(batch->fetcher, &batch->wanted[i], &batch->views[i], err);
+    return fault == RKS_OK ? status : fault;
+}
+
 static rks_status read_sizes(void *user, size_t i, rks_value *values, rks_error *err)
 {
     const samples *s = user;
-    const rks_record_view *view = &s->batch->views[i];
-    rks_status status = decode(s, i, view, values, err);
-    if (status == RKS_OK || !in_map(s, i))
-        return status;
-    rks_status fault = rks_fetch_check_faults(s->batch->fetcher, &s->batch->wanted[i], view, err);
-    return fault == RKS_OK ? status : fault;
+    rks_status status = decode(s, i, &s->batch->views[i], values, err);
+    return status == RKS_OK || !in_map(s, i) ? status : blame_fault(s, i, status, err);
 }
 
 static rks_status read_items(void *user, size_t i, rks_value *values, rks_error *err)
 {
     const samples *s = user;
+    const rks_fetcher *fetcher = s->batch->fetcher;
+    const rks_wanted *wanted = &s->batch->wanted[i];
     const rks_record_view *view = &s->batch->views[i];
     rks_record_view copy;
+    rks_status status = RKS_OK;
     if (!in_map(s, i))
         return decode(s, i, view, values, err);
     rks_fetch_prefetch_local(s->batch, i);
-    rks_status status =
-        rks_fetch_copy_checked(s->batch->fetcher, &s->batch->wanted[i], view, s->copy, &copy, err);
-    if (status != RKS_OK)
-        return status;
-    *s->bytes += rks_plain_bytes(&s->batch->fetcher->plain, &copy);
-    return decode(s, i, &copy, values, err);
+    if (is_copied(s, view)) {
+        status = rks_fetch_copy_checked(fetcher, wanted, view, s->copy, &copy, err);
+        view = &copy;
+    } else if (fetcher->options.check) {
+        status = rks_fetcher_check(fetcher, wanted, view, err);
+    }
+    if (status == RKS_OK) {
+        *s->bytes += rks_plain_bytes(&fetcher->plain, view);
+        status = decode(s, i, view, values, err);
+    }
+    return status == RKS_OK ? status : blame_fault(s, i, status, err);
+}
+
+static rks_status end_items(void *user, size_t i, rks_error *err)
+{
+    const samples *s = user;
+    return in_map(s, i) ? blame_fault(s, i, RKS_OK, err) : RKS_OK;
 }
 
 static rks_status run(samples *s, rks_collate *collate, rks_arrays **arrays, rks_error *err)
@@ -67,7 +95,12 @@ static rks_status run(samples *s, rks_collate *collate, rks_arrays **arrays, rks
     const rks_batch *batch = s->batch;
     rks_arrays *made = NULL;
     const rks_collate_source source = {
-        .count = batch->count, .sizes = read_sizes, .items = read_items, .user = s};
+        .count = batch->count,
+        .sizes = read_sizes,
+        .items = read_items,
+        .done = end_items,
+        .user = s,
+    };
     rks_status status = rks_collate_run(collate, &source, batch->fetcher->pool, &made, err);
     if (status != RKS_OK)
         return status;
@@ -108,7 +141,8 @@ rks_status rks_fetch_make_arrays(rks_batch *batch, rks_collate *collate, rks_arr
     if (status != RKS_OK)
         return status;
     for (size_t i = 0; i < batch->count; i++)
-        if (in_map(&s, i) && batch->views[i].record_size > largest)
+        if (in_map(&s, i) && is_copied(&s, &batch->views[i]) &&
+            batch->views[i].record_size > largest)
             largest = batch->views[i].record_size;
     rks_block *block = rks_blocks_take(fetcher->pool, largest, err);
     if (block == NULL)

@@ -309,6 +309,25 @@ static bool work_on(rks_fetch *fetch)
     return true;
 }
 
+/* The same with the first fetch of the work list, and with all its pieces; the caller holds the
+ * mutex. */
+static bool work_on_next(rks_fetcher *fetcher)
+{
+    rks_fetch *fetch = fetcher->work;
+    if (fetch == NULL)
+        return false;
+    fetcher->work = fetch->next;
+    if (fetch->next == NULL)
+        fetcher->work_end = &fetcher->work;
+    fetch->queued = false;
+    while (work_on(fetch))
+        ;
+    pthread_mutex_unlock(&fetcher->mutex);
+    rks_fetch_release(fetch); /* of the work list */
+    pthread_mutex_lock(&fetcher->mutex);
+    return true;
+}
+
 static void *worker_main(void *user)
 {
     rks_fetcher *fetcher = user;
@@ -318,22 +337,9 @@ static void *worker_main(void *user)
     sigdelset(&mask, SIGSEGV);
     pthread_sigmask(SIG_SETMASK, &mask, NULL);
     pthread_mutex_lock(&fetcher->mutex);
-    while (!fetcher->closing) {
-        rks_fetch *fetch = fetcher->work;
-        if (fetch == NULL) {
+    while (!fetcher->closing)
+        if (!work_on_next(fetcher))
             pthread_cond_wait(&fetcher->work_comes, &fetcher->mutex);
-            continue;
-        }
-        fetcher->work = fetch->next;
-        if (fetch->next == NULL)
-            fetcher->work_end = &fetcher->work;
-        fetch->queued = false;
-        while (work_on(fetch))
-            ;
-        pthread_mutex_unlock(&fetcher->mutex);
-        rks_fetch_release(fetch); /* of the work list */
-        pthread_mutex_lock(&fetcher->mutex);
-    }
     pthread_mutex_unlock(&fetcher->mutex);
     return NULL;
 }
@@ -465,14 +471,15 @@ static void end_fetch(rks_fetch *fetch)
     rks_fetch_release(fetch);
 }
 
-/* Works and waits until it is over. */
+/* Works and waits until it is over. Who waits for a fetch that was started ahead helps with those
+ * behind it rather than sleep: they are what it waits for next. */
 static rks_status wait_until_over(rks_fetch *fetch, rks_error *err)
 {
     rks_fetcher *fetcher = fetch->fetcher;
     rks_status status = RKS_OK;
     pthread_mutex_lock(&fetcher->mutex);
     while (status == RKS_OK && !rks_fetch_is_over(fetch)) {
-        if (!work_on(fetch)) {
+        if (!work_on(fetch) && !(fetch->ahead && work_on_next(fetcher))) {
             fetch->waited_for = true;
             rks_cond_wait_ms(&fetch->changed, &fetcher->mutex, RKS_WAIT_SLICE_MS);
             fetch->waited_for = false;
