@@ -530,7 +530,9 @@ RKS_API rks_status rks_batch_collate(rks_batch *batch, const rks_collate_options
                                      rks_arrays **arrays, rks_error *err);
 
 /* Fetches and collates: rks_store_fetch and rks_batch_collate in one, samples of this node straight
- * from their map into the arrays. */
+ * from their map into the arrays. What was checked is what arrives, also where somebody writes to
+ * the file meanwhile; for samples above 64 KiB that holds of sealed files that nobody writes to. A
+ * file that is cut or cannot be read is RKS_ERR_IO and names the sample. */
 RKS_API rks_status rks_store_collate(rks_store *store, const uint64_t *sample_ids, size_t count,
                                      const rks_collate_options *options, rks_arrays **arrays,
                                      rks_error *err);

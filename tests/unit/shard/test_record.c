@@ -100,6 +100,37 @@ static void every_type_comes_back(void **state)
     rks_buffer_free(&payload);
 }
 
+/* Picked columns are where decoding all of them finds them, in every cut of the schema. */
+static void picked_columns_are_those_of_the_whole(void **state)
+{
+    (void)state;
+    static const uint8_t bytes[5000] = {1, 2, 3};
+    const rks_value values[] = {{bytes, 1, {0}}, {bytes, 24, {0}},   {bytes, 8, {0}},
+                                {bytes, 5, {0}}, {NULL, 0, {0}},     {bytes, 24, {2, 3}},
+                                {NULL, 0, {0}},  {bytes, 5000, {0}}, {bytes, 4, {0}}};
+    rks_schema *schema = schema_of("a:bool,b:float64[3],c:int64?,d:str,e:str?,f:int32[*,*],"
+                                   "g:int64?,h:bytes,i:int32");
+    rks_buffer payload = {0};
+    rks_value all[9], some[9];
+    uint32_t align;
+    uint64_t plain;
+    assert_ok(rks_record_encode(schema, values, &payload, &align, &plain, &err), &err);
+    assert_ok(rks_record_decode(schema, payload.data, payload.size, all, &err), &err);
+    for (uint32_t first = 0; first < 9; first++) {
+        for (uint32_t last = first; last < 9; last++) {
+            const rks_record_pick pick = rks_record_pick_columns(schema, first, last);
+            memset(some, 0xee, sizeof(some));
+            assert_ok(rks_record_decode_picked(&pick, payload.data, payload.size, some, &err),
+                      &err);
+            assert_memory_equal(&some[first], &all[first], (last - first + 1) * sizeof(some[0]));
+            assert_fails(RKS_ERR_CORRUPT, rks_record_decode_picked(&pick, payload.data,
+                                                                   pick.prefix - 1, some, &err));
+        }
+    }
+    rks_buffer_free(&payload);
+    rks_schema_free(schema);
+}
+
 static void dimensions_come_back(void **state)
 {
     (void)state;
@@ -265,6 +296,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_payload_has_these_bytes),
         cmocka_unit_test(every_type_comes_back),
+        cmocka_unit_test(picked_columns_are_those_of_the_whole),
         cmocka_unit_test(dimensions_come_back),
         cmocka_unit_test(a_column_of_4_kib_is_aligned_to_64),
         cmocka_unit_test(nine_nullable_columns_take_two_bytes),
