@@ -56,7 +56,7 @@ class Totals:
                     self.permitted.append(line)
 
     def skip(self, name, reason):
-        if any(fnmatch.fnmatch(name, pattern) for pattern in self.permitted):
+        if any(fnmatch.fnmatchcase(one, pattern) for pattern in self.permitted for one in (name, f"{name}: {reason}")):
             self.skipped.append(name)
             print(f"  skipped {name}: {reason}")
         else:

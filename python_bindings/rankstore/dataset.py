@@ -125,6 +125,7 @@ class Dataset:
         self._columns = list(self.schema.values())
         self._chosen: Array | None = None
         self._collator: Collator | None = None
+        self._is_collating = False
         self._ahead: _Ahead | None = None
         self._followers: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -136,7 +137,8 @@ class Dataset:
     def _like(self) -> Dataset:
         """Another dataset over the same open store."""
         made = Dataset(self._handle, self.directory, self.group)
-        made.report, made._chosen, made._collator = self.report, self._chosen, self._collator
+        made.report, made._chosen = self.report, self._chosen
+        made._collator, made._is_collating = self._collator, self._is_collating
         return made
 
     # ---- samples
@@ -177,10 +179,15 @@ class Dataset:
         return self._list([self.sample_id(place) for place in which])
 
     def __getitems__(self, places: Sequence[int]) -> Any:
-        """What DataLoader asks for: a ready Batch for a plan's batch, a list of samples otherwise."""
+        """What DataLoader asks for: a ready Batch for a plan's batch, and for any list where the dataset is `collating`; otherwise a list of
+        samples."""
         if isinstance(places, plans.PlanBatch):
             return self._planned(places)
-        return self[places]
+        if not self._is_collating:
+            return self[places]
+        made = self.collator.batch(self.collate_ids([self.sample_id(place) for place in places], self.collator))
+        made._dataset = self
+        return made
 
     def get(self, key: str | bytes) -> dict[str, Any]:
         """The sample with this key; KeyError where there is none."""
@@ -325,9 +332,9 @@ class Dataset:
 
     def collating(self, layout: Layout | None = None, *, columns: Sequence[str] | None = None,
                   rename: Mapping[str, str] | None = None, out: str = "torch") -> Dataset:
-        """The same dataset, whose `__getitems__` and `collate` make batches of this layout (Pad()): for torch's DataLoader."""
+        """The same dataset, whose `__getitems__` makes batches of this layout (Pad()): for torch's DataLoader, with a plan's sampler or its own."""
         made = self._like()
-        made._collator = Collator(layout or Pad(), self.schema, columns, rename, out)
+        made._collator, made._is_collating = Collator(layout or Pad(), self.schema, columns, rename, out), True
         return made
 
     @property
@@ -384,13 +391,14 @@ class Dataset:
         return bool(self.store.closed)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"ticket": self._handle.ticket(), "directory": self.directory, "chosen": self._chosen, "collator": self._collator}
+        return {"ticket": self._handle.ticket(), "directory": self.directory, "chosen": self._chosen, "collator": self._collator,
+                "is_collating": self._is_collating}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         ticket: Ticket = state["ticket"]
         handle = Handle(WorkerStore(ticket), ticket.directories, ticket.rank, ticket.world, ticket.no_check)
         self.__init__(handle, state["directory"], WorkerGroup(ticket.rank, ticket.world))  # type: ignore[misc]
-        self._chosen, self._collator = state["chosen"], state["collator"]
+        self._chosen, self._collator, self._is_collating = state["chosen"], state["collator"], state["is_collating"]
 
     def __enter__(self) -> Dataset:
         return self

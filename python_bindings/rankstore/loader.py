@@ -16,10 +16,11 @@ from . import _core
 from .batch import Batch
 from .errors import ArgumentError, StateError
 from .layouts import Collator, Layout, Lists
+from .plans import PlanSampler
 
 if TYPE_CHECKING:
     from .dataset import Dataset
-    from .plans import Plan, PlanSampler
+    from .plans import Plan
 
 
 def parse_bytes(name: str, size: int | str) -> int:
@@ -83,7 +84,7 @@ class Loader:
         self.pin_memory = _pins(pin_memory, device, out)
         self.prefetch_batches, self.threads = prefetch_batches, threads
         self.prefetch_bytes = parse_bytes("prefetch_bytes", prefetch_bytes)
-        self.sampler: PlanSampler = plan.sampler("rank")
+        self.sampler: PlanSampler = _LoaderSampler(plan, self)
         self._epoch, self._step = 0, 0  # where training is: what state_dict tells
         self._first = 0  # where the next iteration begins: 0 but after load_state_dict
         self._last: weakref.ref[_Iteration] | None = None  # weak: a loop that is left early ends it
@@ -100,14 +101,21 @@ class Loader:
     def collate_fn(self) -> Callable[[Any], Any]:
         return self.dataset.collate
 
+    @property
+    def epoch(self) -> int:
+        """The epoch to go on in: that of a loaded state or of the last batch, or the next one where it has been seen to its end."""
+        return self._epoch + (0 < self.plan.core.steps(self._epoch) <= self._step)
+
     def __len__(self) -> int:
         return self.plan.steps
 
     def set_epoch(self, epoch: int) -> None:
         """Which epoch the next iteration yields. Nothing happens where a loaded state is in that epoch."""
         self.sampler.set_epoch(epoch)
+
+    def _enter(self, epoch: int) -> None:
         if epoch != self._epoch:
-            self._epoch, self._step, self._first = int(epoch), 0, 0
+            self._epoch, self._step, self._first = epoch, 0, 0
 
     def __iter__(self) -> Iterator[Any]:
         self._end_last()
@@ -156,6 +164,20 @@ class Loader:
 
     def __repr__(self) -> str:
         return f"<rankstore.Loader {self.collator.layout!r} over {self.plan!r}, at epoch {self._epoch}, step {self._step}>"
+
+
+class _LoaderSampler(PlanSampler):
+    """The loader's sampler: through it trainers that tell the epoch to samplers only (Lightning) reach the loader."""
+
+    def __init__(self, plan: Plan, loader: Loader) -> None:
+        super().__init__(plan, "rank")
+        self._loader = weakref.ref(loader)
+
+    def set_epoch(self, epoch: int) -> None:
+        super().set_epoch(epoch)
+        loader = self._loader()
+        if loader is not None:
+            loader._enter(int(epoch))
 
 
 def _pins(pin_memory: bool | str, device: Any, out: str) -> bool:
@@ -211,7 +233,8 @@ class _Iteration(Iterator[Any]):
     def _make(self, step: int, arrays: Any) -> Batch:
         loader = self._loader
         batch = loader.collator.batch(arrays)
-        batch.step, batch.epoch, batch._dataset, batch._plan = step, self._epoch, loader.dataset, loader.plan
+        batch.step, batch.epoch, batch._token = step, self._epoch, loader.plan.token
+        batch._dataset, batch._plan = loader.dataset, loader.plan
         if loader.pin_memory:
             batch = batch.pin_memory()
         return batch

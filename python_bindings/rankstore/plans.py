@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import secrets
+import sys
 import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from . import _core
+from . import _core, frameworks
 from .errors import ArgumentError, StateError
 from .types import as_array
 
@@ -137,6 +138,7 @@ class PlanSampler:
         return self.plan.steps * (self.plan.world if self.view == "global" else 1)
 
     def __iter__(self) -> _SamplerIterator:
+        frameworks.warn_out_of_order(sys._getframe(1).f_locals.get("loader"))  # DataLoader's iterator calls its loader so
         iterator = _SamplerIterator(self)
         self._last = weakref.ref(iterator)
         return iterator
@@ -161,6 +163,7 @@ class _SamplerIterator(Iterator[PlanBatch]):
 
     def _begin(self) -> None:
         sampler = self._sampler
+        frameworks.check_prepared(sampler)
         if self._state is not None:
             sampler._epoch, sampler._step = sampler.plan.resume(self._state)
         self._epoch, self._step = sampler._epoch, sampler._step

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Trainer of transformers over a plan.
+
+    class MyTrainer(rankstore.hf.TrainerMixin, Trainer): ...
+
+    trainer = MyTrainer(model, TrainingArguments(..., remove_unused_columns=False), train_dataset=dataset)
+    trainer.plan = dataset.plan("bucket", max_tokens=16384)
+    trainer.loader_options = {"collate": rankstore.Pad(), "columns": ["input_ids", "labels"]}
+    trainer.train(resume_from_checkpoint=...)          # goes on exactly there
+"""
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .errors import ArgumentError
+from .frameworks import refuse_dealing
+from .layouts import Pad
+
+if TYPE_CHECKING:
+    from .loader import Loader
+    from .plans import Plan
+
+
+class TrainerMixin:
+    """Before Trainer among the bases: its training batches are those of a plan.
+
+    plan: made by `train_dataset.plan`; has to be set before train(). loader_options: what `Dataset.loader` takes (collate: Pad()). The Trainer
+    hands all columns of a batch to the model: choose them by columns=[...].
+    """
+
+    plan: Plan | None = None
+    loader_options: dict[str, Any] | None = None
+
+    def get_train_dataloader(self) -> Loader:
+        """The plan's loader. It is not prepared: its batches are this rank's already. ArgumentError where there is no plan."""
+        trainer: Any = self
+        if self.plan is None:
+            raise ArgumentError("trainer.plan is not set; set it to train_dataset.plan(...) before train()")
+        refuse_dealing(trainer.accelerator)
+        options = {"collate": Pad(), **(self.loader_options or {})}
+        return self.plan.dataset.loader(self.plan, **options)
