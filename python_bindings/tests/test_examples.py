@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The examples, as their readers run them: no sample twice or lost, equal steps, epochs that differ, exact resume."""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import free_port
+from trained import EXAMPLES, Record, needs
+
+SAMPLES = 600
+Ranks = Callable[..., list[subprocess.CompletedProcess[str]]]
+
+# name, what else it needs, columns between step and ids, steps (of its own counting) after which it is stopped
+FRAMEWORKS = [("stateful_dataloader", "torchdata", 0, 7), ("distributed_checkpoint", "torch", 0, 11),
+              ("accelerate_training", "accelerate", 1, 15), ("lightning_training", "lightning", 0, 7)]
+
+
+def run(ranks: Ranks, world: int, name: str, *arguments: str) -> str:
+    """An example on `world` ranks; what rank 0 printed."""
+    return ranks(world, (EXAMPLES / f"{name}.py").read_text(), *arguments, timeout=100)[0].stdout
+
+
+@pytest.mark.parametrize("name, other, flags, stop", FRAMEWORKS, ids=[one[0] for one in FRAMEWORKS])
+@pytest.mark.limit(300)
+def test_a_stopped_run_goes_on_exactly(ranks: Ranks, tmp_path: Path, name: str, other: str, flags: int, stop: int) -> None:
+    needs(other)
+    out = ["--out", str(tmp_path / "store")]
+    said = run(ranks, 2, name, *out, "--record", str(tmp_path / "whole"))
+    assert "epoch 0:" in said and "epoch 1:" in said
+    whole = Record(tmp_path / "whole", 2, flags)
+    steps = whole.check(SAMPLES)
+    run(ranks, 2, name, *out, "--stop-after", str(stop), "--record", str(tmp_path / "begun"))
+    run(ranks, 2, name, *out, "--resume", "--record", str(tmp_path / "rest"))
+    begun, rest = Record(tmp_path / "begun", 2, flags), Record(tmp_path / "rest", 2, flags)
+    for rank in range(2):
+        assert len(begun.batches(rank)) == stop
+        assert begun.batches(rank) + rest.batches(rank) == whole.batches(rank)
+        assert [line[:2] for line in begun.ranks[rank] + rest.ranks[rank]] == [[i // steps, i % steps] for i in range(2 * steps)]
+
+
+@pytest.mark.parametrize("how", [[], ["--prepared"]], ids=["loader", "prepared"])
+def test_accelerate_syncs_the_last_accumulation(ranks: Ranks, tmp_path: Path, how: list[str]) -> None:
+    needs("accelerate")
+    run(ranks, 2, "accelerate_training", "--out", str(tmp_path / "store"), "--record", str(tmp_path / "record"), *how)
+    record = Record(tmp_path / "record", 2, 1)
+    steps = record.check(SAMPLES)
+    assert steps % 4 != 0
+    for lines in record.ranks:
+        assert [line[2] for line in lines] == [int(step % 4 == 3 or step == steps - 1) for step in range(steps)] * 2
+
+
+@pytest.mark.limit(300)
+def test_hf_trainer(ranks: Ranks, tmp_path: Path) -> None:
+    needs("transformers"), needs("accelerate")
+    out = ["--out", str(tmp_path / "store")]
+    said = run(ranks, 2, "hf_trainer", *out, "--record", str(tmp_path / "whole"))
+    whole = Record(tmp_path / "whole", 2, 1)
+    steps = len(whole.ranks[0]) // 2
+    assert steps % 4 != 0 and f"{2 * (steps // 4 + 1)} optimizer steps" in said
+    for lines in whole.ranks:
+        assert [line[2] for line in lines] == [int(step % 4 == 3 or step == steps - 1) for step in range(steps)] * 2
+    epochs = [[whole.batches(rank)[epoch * steps:(epoch + 1) * steps] for rank in range(2)] for epoch in range(2)]
+    assert all(sorted(one for batches in each for batch in batches for one in batch) == list(range(SAMPLES)) for each in epochs)
+    assert epochs[0] != epochs[1]
+    done = steps // 4 + 2  # in the second epoch
+    run(ranks, 2, "hf_trainer", *out, "--stop-after", str(done), "--record", str(tmp_path / "begun"))
+    run(ranks, 2, "hf_trainer", *out, "--resume", "--record", str(tmp_path / "rest"))
+    begun, rest = Record(tmp_path / "begun", 2, 1), Record(tmp_path / "rest", 2, 1)
+    for rank in range(2):
+        assert len(begun.batches(rank)) == steps + 4
+        assert begun.batches(rank) + rest.batches(rank) == whole.batches(rank)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_plain_dataloader_by_torchrun(tmp_path: Path, workers: int) -> None:
+    done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port()),
+                           str(EXAMPLES / "torch_dataloader.py"), "--out", str(tmp_path / "store"), "--record",
+                           str(tmp_path / "record"), "--workers", str(workers)], text=True, capture_output=True, timeout=100,
+                          cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    steps = Record(tmp_path / "record", 2).check(SAMPLES)
+    assert f"epoch 1: {steps} steps" in done.stdout
+
+
+def test_a_checkpoint_goes_on_with_another_number_of_ranks(ranks: Ranks, tmp_path: Path) -> None:
+    out = ["--out", str(tmp_path / "store")]
+    run(ranks, 2, "distributed_checkpoint", *out, "--stop-after", "7", "--record", str(tmp_path / "begun"))
+    run(ranks, 3, "distributed_checkpoint", *out, "--resume", "--record", str(tmp_path / "rest"))
+    begun, rest = Record(tmp_path / "begun", 2), Record(tmp_path / "rest", 3)
+    first = [one for rank in range(2) for batch in begun.batches(rank) for one in batch]
+    lines = [line for rank in rest.ranks for line in rank]
+    for epoch, before in ((0, first), (1, [])):
+        assert sorted(before + [one for line in lines if line[0] == epoch for one in line[2:]]) == list(range(SAMPLES))
+    assert len({len(lines) for lines in rest.ranks}) == 1
+
+
+@pytest.mark.limit(300)
+def test_sorted_batches(ranks: Ranks, tmp_path: Path) -> None:
+    """The example asserts that each epoch delivers each sample once; here also that the batches are the uninterrupted run's."""
+    data = Path(os.environ.get("RANKSTORE_DATA", "nowhere"), "gsm8k", "train.jsonl")
+    options = ["--out", str(tmp_path / "store"), *(["--data", str(data), "--max-tokens", "65536"] if data.exists() else [])]
+    said = run(ranks, 4, "sorted_batches", *options, "--record", str(tmp_path / "whole"))
+    assert "each once" in said and "epoch 1:" in said
+    whole = Record(tmp_path / "whole", 4)
+    steps = len(whole.epochs()[0][0])
+    stop = steps + steps // 2
+    said = run(ranks, 4, "sorted_batches", *options, "--stop-after", str(stop), "--record", str(tmp_path / "begun"))
+    assert f"stopped in epoch 1 after {stop} steps" in said
+    begun = Record(tmp_path / "begun", 4)
+    for world in (2, 4):
+        said = run(ranks, world, "sorted_batches", *options, "--resume", "--record", str(tmp_path / f"rest{world}"))
+        assert "epoch 1:" in said and f"on {world} ranks" in said
+    rest = Record(tmp_path / "rest4", 4)
+    assert all(begun.batches(rank) + rest.batches(rank) == whole.batches(rank) for rank in range(4))
+
+
+# ---- the same limit of memory for the old way and the new one ---------------------------------------------------------
+
+MEMORY = {"MALLOC_ARENA_MAX": "2", "OMP_NUM_THREADS": "1"}
+WORLD, MANY, FEW, BUDGET = 2, 3000, 40, 96 << 20  # 3,000 samples are 2,571 kept ones of 2,100 tokens and 17 bytes a token: 92 MB
+
+
+def gpt(tmp_path: Path, how: str, samples: int, limit: int | None) -> tuple[list[int], list[int], list[str]]:
+    """Runs gpt_loss_mask with at most `limit` bytes of data (RLIMIT_DATA) in each rank. Returns of each rank the exit status, the peak of
+    its data, and what it said."""
+    port, running = str(free_port()), []
+    for rank in range(WORLD):
+        environ = {**os.environ, **MEMORY, "RANK": str(rank), "WORLD_SIZE": str(WORLD), "LOCAL_RANK": str(rank),
+                   "LOCAL_WORLD_SIZE": str(WORLD), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        script = ("import resource, runpy, sys; limit = int(sys.argv[1]); "
+                  "limit and resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)); sys.argv = sys.argv[2:]; "
+                  "runpy.run_path(sys.argv[0], run_name='__main__')")
+        running.append(subprocess.Popen(
+            [sys.executable, "-c", script, str(limit or 0), str(EXAMPLES / "gpt_loss_mask.py"), "--how", how, "--samples", str(samples),
+             "--out", str(tmp_path / f"store{samples}"), "--record", str(tmp_path / f"{how}{samples}")],
+            env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path))
+    peaks, deadline = [0] * WORLD, time.monotonic() + 100
+    try:
+        while any(process.poll() is None for process in running) and time.monotonic() < deadline:
+            for rank, process in enumerate(running):
+                peaks[rank] = max(peaks[rank], data_of(process.pid))
+            if limit and any(process.poll() not in (None, 0) for process in running):
+                time.sleep(2)  # a rank that waits for a dead one is ended
+                break
+            time.sleep(0.02)
+    finally:
+        for process in running:
+            process.terminate() if process.poll() is None else None
+    said = [process.communicate(timeout=30)[0] for process in running]
+    return [process.returncode for process in running], peaks, said
+
+
+def data_of(pid: int) -> int:
+    """Bytes that RLIMIT_DATA counts; 0 for a process that has gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData")), 0)
+
+
+def delivered(tmp_path: Path, name: str) -> list[int]:
+    record = Record(tmp_path / name, WORLD)
+    return sorted({one for rank in range(WORLD) for batch in record.batches(rank) for one in batch})
+
+
+@pytest.mark.limit(300)
+def test_where_gathering_all_samples_runs_out_of_memory(tmp_path: Path) -> None:
+    """What torch itself takes is measured with a few samples; both ways get as much and BUDGET more."""
+    _, base, said = gpt(tmp_path, "after", FEW, None)
+    limit = max(base) + BUDGET
+    assert gpt(tmp_path, "before", FEW, limit)[0] == [0] * WORLD, "the old way must pass with few samples"
+    ended, _, said = gpt(tmp_path, "before", MANY, limit)
+    assert any(ended), f"the old way passed within {limit} bytes"
+    assert any(word in "".join(said) for word in ("MemoryError", "bad_alloc", "allocate memory")), said
+    ended, peaks, said = gpt(tmp_path, "after", MANY, limit)
+    assert ended == [0] * WORLD, said
+    print(f"limit {limit >> 20} MiB, of which torch {max(base) >> 20}; the new way's peak {max(peaks) >> 20} MiB")
+    assert delivered(tmp_path, f"after{MANY}") == [number for number in range(MANY) if number % 7]
+    assert gpt(tmp_path, "before", MANY, None)[0] == [0] * WORLD
+    assert delivered(tmp_path, f"before{MANY}") == delivered(tmp_path, f"after{MANY}")
