@@ -39,6 +39,7 @@ STEPS = [
     ("hosts", "release", "script", "tests/hosts/run.py", 300),
     ("address unit", "address", "suite", "unit", 900),
     ("address ranks", "address", "suite", "ranks", 900),
+    ("address python", None, "script", "tests/python_address.py", 600),
     ("thread unit", "thread", "suite", "unit", 900),
     ("thread ranks", "thread", "suite", "ranks", 900),
     ("fuzz", "fuzz", "suite", "fuzz", 600),

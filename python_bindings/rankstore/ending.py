@@ -49,7 +49,10 @@ def _close_all() -> None:
             print(f"rankstore: {error}", file=sys.stderr)
     for group, pid in list(_groups.values()):
         if pid == os.getpid():
-            group.close()
+            try:
+                group.close()
+            except RankStoreError as error:
+                print(f"rankstore: {error}", file=sys.stderr)
 
 
 atexit.register(_close_all)

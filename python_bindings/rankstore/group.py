@@ -75,13 +75,13 @@ class Group:
         return self.core.allgather(phase, data)
 
     def close(self) -> None:
-        """Says goodbye to the other ranks. Datasets of the group must have been closed. Twice is fine."""
+        """Says goodbye to the other ranks. StateError where a dataset of the group is open. Twice is fine."""
         global _current
+        if self.pid == os.getpid():
+            self.core.close()
         if _current is self:
             _current = None
         ending.forget_group(self)
-        if self.pid == os.getpid():
-            self.core.close()
 
     def __enter__(self) -> Group:
         return self

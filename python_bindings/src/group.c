@@ -227,9 +227,9 @@ static PyObject *group_close(group_object *self, PyObject *unused)
 {
     (void)unused;
     if (self->group != NULL && self->held > 0 && self->owner == getpid())
-        return PyErr_Format(PyExc_RuntimeError,
-                            "the group is in use: close its stores and builders first (%d)",
-                            self->held);
+        return core_raise_text(RKS_ERR_STATE,
+                               "the group is in use: close its datasets and builders first (%d)",
+                               self->held);
     end_group(self);
     Py_RETURN_NONE;
 }

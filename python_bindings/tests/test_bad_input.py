@@ -130,6 +130,13 @@ def test_an_empty_selection_has_no_plan(ds: rankstore.Dataset) -> None:
         none.plan(batch_size=2)
 
 
+def test_a_group_with_an_open_dataset_stays_the_default(ds: rankstore.Dataset) -> None:
+    group = rankstore.current()
+    with pytest.raises(StateError, match="in use"):
+        group.close()
+    assert rankstore.current() is group and made.same(ds[3], 3)
+
+
 # ---- copies -------------------------------------------------------------------------------------------------------------
 
 def test_a_copied_batch_is_the_same_batch(ds: rankstore.Dataset) -> None:

@@ -198,7 +198,7 @@ def test_a_closed_group_says_so() -> None:
 def test_a_group_in_use_is_not_closed(tmp_path: Path) -> None:
     group = _core.Group(solo=True)
     builder = _core.Builder(group, str(tmp_path / "d"), "n:int64")
-    with pytest.raises(RuntimeError, match="in use"):
+    with pytest.raises(errors.StateError, match="in use"):
         group.close()
     assert not group.closed
     builder.close()
