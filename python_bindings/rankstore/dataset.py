@@ -411,7 +411,7 @@ class Dataset:
             return f"<rankstore.Dataset {self.directory!r}, closed>"
         columns = ", ".join(f"{name}: {column.text}" for name, column in self.schema.items())
         part = "" if self._chosen is None else f"{len(self)} of "
-        size = "in a worker process" if isinstance(self.group, WorkerGroup) else f"{self.nbytes} bytes"
+        size = "in a worker process" if self._handle.is_worker else f"{self.nbytes} bytes"
         return (f"<rankstore.Dataset {self.directory!r}: {part}{self.store.count} samples, {size}, {{{columns}}}, "
                 f"rank {self.group.rank} of {self.group.world}, id {self.id}>")
 

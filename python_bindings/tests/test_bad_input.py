@@ -153,6 +153,13 @@ def test_a_batch_that_was_saved_finds_no_other_plan(ds: rankstore.Dataset) -> No
 
 def test_a_dataset_of_a_worker_has_a_repr(ds: rankstore.Dataset) -> None:
     assert ds.id in repr(pickle.loads(pickle.dumps(ds)))
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(0 if ds.id in repr(ds) else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(pid, 0)[1] == 0
 
 
 # ---- files --------------------------------------------------------------------------------------------------------------
@@ -347,3 +354,25 @@ def main(group):
         say(error)
 """, tmp_path)
     assert len(lines) == 2 and all("same" in line for line in lines), lines
+
+
+@pytest.mark.parametrize("end, code", [("raise RuntimeError('boom')", 1), ("sys.exit(3)", 3), ("os.kill(os.getpid(), 9)", -9),
+                                       ("os.kill(os.getpid(), 15)", -15)])
+def test_a_rank_that_ends_within_a_loop_ends_the_others(ranks: Callable[..., Any], end: str, code: int) -> None:
+    """With datasets open and batches in flight: the other fails with an error that names it, and neither waits."""
+    done = ranks(2, f"""
+import os, sys
+from pathlib import Path
+sys.path.insert(0, os.environ["TESTS"])
+import made, rankstore
+group = rankstore.init(silence=10)
+made.build(Path(f"part{{group.rank}}"), 400, group)
+ds = rankstore.open("part{{rank}}", no_share=True)
+plan = ds.plan(batch_size=8)
+while True:
+    for batch in ds.loader(plan, collate=rankstore.Pad(), transform=lambda batch: batch):
+        if group.rank == 1 and batch.step == 5:
+            {end}
+""", check=False)
+    assert done[1].returncode == code
+    assert done[0].returncode == 1 and "Error: rank 1 (" in done[0].stderr, done[0].stderr
