@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rankstore: a distributed, lazy-loading dataset store behind PyTorch datasets, planned samplers and a loader without worker processes.
+"""Rankstore: a distributed, lazy-loading dataset store behind PyTorch datasets, planned samplers and a loader without
+worker processes.
 
     import rankstore
     ds = rankstore.open("store")                       # on every rank: samples 0..len-1, each read where it lies
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from ._core import version as __version__
 from .batch import Batch
 from .dataset import Dataset, open  # noqa: A004
-from .errors import (ArgumentError, CallbackError, CancelledError, CorruptError, DataError, IOFailedError, NotFoundError, OutOfMemoryError,
-                     PeerError, RankStoreError, StateError, TimeoutError, UnsupportedError)  # noqa: A004
+from .errors import (ArgumentError, CallbackError, CancelledError, CorruptError, DataError, IOFailedError,
+                     NotFoundError, OutOfMemoryError, PeerError, RankStoreError, StateError, TimeoutError,
+                     UnsupportedError)  # noqa: A004
 from .group import Group, current, init, launch
 from .layouts import Layout, Lists, Nested, Pack, Pad
 from .loader import Loader
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
     from .sources.columns import Columns
 
 # A job that only reads has no use for these, which are most of what there is to import.
-_LATER = {"BuildReport": ".building", "build": ".building", "Columns": ".sources.columns", "GatherReport": ".gathering", "gather": ".gathering"}
+_LATER = {"BuildReport": ".building", "build": ".building", "Columns": ".sources.columns", "GatherReport": ".gathering",
+          "gather": ".gathering"}
 
 
 def __getattr__(name: str) -> Any:
@@ -41,7 +44,9 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "ArgumentError", "Batch", "BuildReport", "CallbackError", "CancelledError", "Columns", "CorruptError", "DataError", "Dataset", "Group", "IOFailedError", "Layout", "Lists",
-    "Loader", "Nested", "NotFoundError", "OutOfMemoryError", "Pack", "Pad", "PeerError", "Plan", "PlanBatch", "PlanSampler",
-    "RankStoreError", "StateError", "TimeoutError", "UnsupportedError", "GatherReport", "__version__", "build", "current", "gather", "init", "launch", "open",
+    "ArgumentError", "Batch", "BuildReport", "CallbackError", "CancelledError", "Columns", "CorruptError",
+    "DataError", "Dataset", "GatherReport", "Group", "IOFailedError", "Layout", "Lists", "Loader", "Nested",
+    "NotFoundError", "OutOfMemoryError", "Pack", "Pad", "PeerError", "Plan", "PlanBatch", "PlanSampler",
+    "RankStoreError", "StateError", "TimeoutError", "UnsupportedError", "__version__", "build", "current", "gather",
+    "init", "launch", "open",
 ]

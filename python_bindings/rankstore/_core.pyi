@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C extension: one thin call for each of librankstore's, with Python's ownership and errors. Private: use `rankstore`.
+"""The C extension: one thin call for each of librankstore's, with Python's ownership and errors. Private: use
+`rankstore`.
 
 Every call that waits or copies releases the GIL, and looks for signals at least each 100 ms. A failure raises what
 `rankstore.errors.make` makes of it. Objects keep what they need alive: a batch its store, a store its group. Times are
@@ -16,7 +17,8 @@ class Readable(Protocol):
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 class Buffer:
-    """Bytes of a C object, by the buffer protocol (format "B", one dimension); keeps the object alive while a view is held."""
+    """Bytes of a C object, by the buffer protocol (format "B", one dimension); keeps the object alive while a view is
+    held."""
 
     writable: bool
     def __buffer__(self, flags: int, /) -> memoryview: ...
@@ -35,9 +37,9 @@ def doctor(group: Group | None, directory: str | None) -> str:
 
 # ---- group.c ----
 class Group:
-    """COLLECTIVE. `allgather(record: bytes, timeout_ms: int) -> list[bytes]` (in rank order, all of the record's size) makes
-    a launcher of one's own with `rank` and `size`; without it Open MPI's where mpirun set its variables, or one rank.
-    `check() -> str | None` is asked while waiting: the text of a rank's end that the launcher has seen."""
+    """COLLECTIVE. `allgather(record: bytes, timeout_ms: int) -> list[bytes]` (in rank order, all of the record's size)
+    makes a launcher of one's own with `rank` and `size`; without it Open MPI's where mpirun set its variables, or one
+    rank. `check() -> str | None` is asked while waiting: the text of a rank's end that the launcher has seen."""
 
     rank: int
     size: int
@@ -60,7 +62,8 @@ class Group:
 
 def launch(ranks: int, main: Callable[[Group], int], *, silence_ms: int | None = None) -> int:
     """rks_launch: `main(group)` in `ranks` forked processes; returns the exit code of the first that failed, else 0. An
-    exception of main is printed by its process, which ends with 1. Where threads of this process run, fork is their risk."""
+    exception of main is printed by its process, which ends with 1. Where threads of this process run, fork is their
+    risk."""
 
 # ---- build.c ----
 def build(group: Group, sources: Sequence[str], directory: str, *, schema: str | None = None, format: str | None = None,
@@ -69,16 +72,17 @@ def build(group: Group, sources: Sequence[str], directory: str, *, schema: str |
           max_sample: int | None = None, skip_bad: bool = False, replace: bool = False, unit_size: int | None = None,
           block_size: int | None = None,
           progress: Callable[[str, int, int, int], None] | None = None) -> dict[str, Any]:
-    """COLLECTIVE. rks_build: the report as a dict {samples, filtered, bad, bytes, input_bytes, units, units_resumed, seconds,
-    dataset, bad_first}. `filter` sees a dict of the sample's columns, (bytes, dims, type) or None each, copies; truth keeps the
-    sample. What it raises is raised on all ranks, as DataError, and is the cause of this rank's; what `progress` raises ends the build
-    here."""
+    """COLLECTIVE. rks_build: the report as a dict {samples, filtered, bad, bytes, input_bytes, units, units_resumed,
+    seconds, dataset, bad_first}. `filter` sees a dict of the sample's columns, (bytes, dims, type) or None each,
+    copies; truth keeps the sample. What it raises is raised on all ranks, as DataError, and is the cause of this
+    rank's; what `progress` raises ends the build here."""
 
 class Builder:
     """COLLECTIVE. Building from memory."""
 
     def __init__(self, group: Group, directory: str, schema: str, *, key: str | None = None, length: str | None = None,
-                 length_unit: int = 1, where: str | None = None, index: Sequence[str] = (), max_sample: int | None = None,
+                 length_unit: int = 1, where: str | None = None, index: Sequence[str] = (),
+                 max_sample: int | None = None,
                  own_keys: bool = False, replace: bool = False, block_size: int | None = None,
                  progress: Callable[[str, int, int, int], None] | None = None, own_lengths: bool = False,
                  source: str | None = None) -> None:
@@ -88,18 +92,19 @@ class Builder:
         """True where an interrupted build has finished it: add nothing."""
 
     def add(self, values: Sequence[Any], key: bytes | str | None = None, length: int | None = None) -> None:
-        """One value a column, in the schema's order: None (missing); an object with the buffer protocol, C-contiguous, whose
-        item type is the column's (bfloat16 and float8 as their unsigned integers); str for str and json columns; bytes;
-        bool, int or float for scalars. Anything else goes through `rankstore.values.convert(name, type, value)` first, which
-        gives one of these or raises TypeError. A wrong type, shape or range raises TypeError or ValueError naming the column;
-        the builder stays usable."""
+        """One value a column, in the schema's order: None (missing); an object with the buffer protocol, C-contiguous,
+        whose item type is the column's (bfloat16 and float8 as their unsigned integers); str for str and json columns;
+        bytes; bool, int or float for scalars. Anything else goes through `rankstore.values.convert(name, type, value)`
+        first, which gives one of these or raises TypeError. A wrong type, shape or range raises TypeError or ValueError
+        naming the column; the builder stays usable."""
 
     def add_arrays(self, columns: Sequence[tuple[Readable, Readable | None]], count: int,
                    keys: Sequence[bytes | str] | None = None, lengths: Readable | None = None) -> None:
-        """Many samples in one call, without the GIL. For each column (values, offsets): `offsets` int64[count + 1], items
-        along the first dimension of sample i being offsets[i]..offsets[i+1] (for str, bytes, json: bytes); None for a column
-        of fixed shape, whose values lie one behind the other. Only the first dimension may vary. Offsets are checked. An error
-        names the sample; those before it are added. `lengths`: uint64[count], with own_lengths."""
+        """Many samples in one call, without the GIL. For each column (values, offsets): `offsets` int64[count + 1],
+        items along the first dimension of sample i being offsets[i]..offsets[i+1] (for str, bytes, json: bytes); None
+        for a column of fixed shape, whose values lie one behind the other. Only the first dimension may vary. Offsets
+        are checked. An error names the sample; those before it are added. `lengths`: uint64[count], with
+        own_lengths."""
 
     def commit(self, status: int = 0, text: str = "") -> dict[str, Any]:
         """COLLECTIVE. As build's report."""
@@ -113,8 +118,8 @@ class Gather:
     def add(self, name: str, index: int, values: Sequence[Any]) -> None: ...
     def run(self, dst: int, receive: Callable[[str, int, int, list[Any]], None] | None,
             status: int = 0, text: str = "") -> dict[str, Any]:
-        """COLLECTIVE. On `dst` calls receive(name, index, rank, values); values are (bytes, dims) or None, copies; dims are () for
-        scalars, str, bytes and json. The report:
+        """COLLECTIVE. On `dst` calls receive(name, index, rank, values); values are (bytes, dims) or None, copies; dims
+        are () for scalars, str, bytes and json. The report:
         {items, names, gaps, gap_first}."""
 
     def close(self) -> None: ...
@@ -153,8 +158,8 @@ class Store:
 
     def collate(self, samples: Readable | Sequence[int], collate: Collate) -> Arrays: ...
     def close(self, timeout_ms: int = 0) -> None:
-        """COLLECTIVE. Epochs of the store are closed by it. Twice is fine. Buffers of lengths and columns keep the index alive:
-        what they show stays valid."""
+        """COLLECTIVE. Epochs of the store are closed by it. Twice is fine. Buffers of lengths and columns keep the
+        index alive: what they show stays valid."""
 
 # ---- samples.c ----
 class Samples:
@@ -199,7 +204,8 @@ class Plan:
     world: int
     def __init__(self, source: Store | Readable, *, dataset: str | None = None, strategy: str | None = None,
                  batch_size: int = 0, max_tokens: int = 0, cost: str | None = None, max_length: int = 0,
-                 too_long: str | None = None, tail: str | None = None, steps: str | None = None, batch_multiple: int = 1,
+                 too_long: str | None = None, tail: str | None = None, steps: str | None = None,
+                 batch_multiple: int = 1,
                  no_shuffle: bool = False, world: int = 0, seed: int = 0) -> None: ...
     def steps(self, epoch: int = 0) -> int: ...
     def batch(self, epoch: int, step: int, rank: int) -> list[int]: ...
@@ -213,10 +219,11 @@ class Plan:
 
 # ---- epoch.c ----
 class Epoch:
-    """This rank's batches of an epoch in step order, fetched ahead; an iterator of (step, Samples), or (step, Arrays) with
-    `collate`."""
+    """This rank's batches of an epoch in step order, fetched ahead; an iterator of (step, Samples), or (step, Arrays)
+    with `collate`."""
 
-    def __init__(self, store: Store, plan: Plan, *, epoch: int = 0, first_step: int = 0, prefetch_batches: int | None = None,
+    def __init__(self, store: Store, plan: Plan, *, epoch: int = 0, first_step: int = 0,
+                 prefetch_batches: int | None = None,
                  prefetch_bytes: int | None = None, collate: Collate | None = None) -> None: ...
     def __iter__(self) -> Epoch: ...
     def __next__(self) -> tuple[int, Samples | Arrays]: ...

@@ -7,7 +7,8 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from .errors import CallbackError, CancelledError, DataError, IOFailedError, OutOfMemoryError, RankStoreError, code_of, make, name_of
+from .errors import (CallbackError, CancelledError, DataError, IOFailedError, OutOfMemoryError, RankStoreError, code_of,
+                     make, name_of)
 from .group import Group
 
 _TRACE_SIZE = 16384
@@ -16,8 +17,8 @@ _TRACE_SIZE = 16384
 def together(group: Group, phase: str, work: Callable[[], Any]) -> list[Any]:
     """COLLECTIVE. Runs work() on every rank; returns what it gave (JSON values), in rank order.
 
-    Where it raises on a rank, all ranks raise: that rank its own exception, the others the same kind with its rank and text. Of several
-    ranks the lowest counts. work() makes no collective calls.
+    Where it raises on a rank, all ranks raise: that rank its own exception, the others the same kind with its rank and
+    text. Of several ranks the lowest counts. work() makes no collective calls.
     """
     failure: BaseException | None = None
     try:
@@ -42,20 +43,25 @@ def describe(failure: BaseException, rank: int) -> dict[str, Any]:
     """An exception as JSON values, for other processes."""
     trace = "".join(traceback.format_exception(failure))[-_TRACE_SIZE:]
     if isinstance(failure, KeyboardInterrupt):
-        return {"kind": "interrupt", "rank": rank, "text": "interrupted (Ctrl-C); the same call resumes what is finished"}
+        return {"kind": "interrupt", "rank": rank,
+                "text": "interrupted (Ctrl-C); the same call resumes what is finished"}
     if isinstance(failure, CallbackError):
-        return {"kind": "callback", "rank": failure.rank, "text": failure.text, "sample": failure.sample, "traceback": failure.traceback}
+        return {"kind": "callback", "rank": failure.rank, "text": failure.text, "sample": failure.sample,
+                "traceback": failure.traceback}
     if isinstance(failure, RankStoreError):
-        return {"kind": "store", "code": code_of(failure), "rank": rank if failure.rank < 0 else failure.rank, "cause": failure.cause,
+        return {"kind": "store", "code": code_of(failure), "rank": rank if failure.rank < 0 else failure.rank,
+                "cause": failure.cause,
                 "host": failure.host, "text": failure.text or str(failure)}
     if isinstance(failure, OSError):
-        return {"kind": "store", "code": code_of(IOFailedError()), "rank": rank, "cause": failure.errno or 0, "host": "",
+        return {"kind": "store", "code": code_of(IOFailedError()), "rank": rank, "cause": failure.errno or 0,
+                "host": "",
                 "text": str(failure)}
     if isinstance(failure, (MemoryError, ValueError, TypeError)):
         kind = OutOfMemoryError() if isinstance(failure, MemoryError) else DataError()
         return {"kind": "store", "code": code_of(kind), "rank": rank, "cause": 0, "host": "",
                 "text": str(failure) or type(failure).__name__}
-    return {"kind": "callback", "rank": rank, "text": f"{type(failure).__name__}: {failure}", "sample": "", "traceback": trace}
+    return {"kind": "callback", "rank": rank, "text": f"{type(failure).__name__}: {failure}", "sample": "",
+            "traceback": trace}
 
 
 def remake(failed: dict[str, Any]) -> RankStoreError:

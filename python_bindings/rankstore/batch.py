@@ -34,10 +34,11 @@ def _split(whole: Any, sizes: list[int]) -> list[memoryview]:
 
 
 class Batch(dict[str, Any]):
-    """Columns by name: tensors (or arrays, or lists), each backed by memory of its own that lives as long as anyone holds it.
+    """Columns by name: tensors (or arrays, or lists), each backed by memory of its own that lives as long as anyone
+    holds it.
 
-    Attributes: indices (sample ids, int64[n]), lengths (uint32[n]), step and epoch (-1 where it came from no plan), and, of the
-    plan's step, global_tokens. `model(**batch)` works: nothing but columns are items.
+    Attributes: indices (sample ids, int64[n]), lengths (uint32[n]), step and epoch (-1 where it came from no plan),
+    and, of the plan's step, global_tokens. `model(**batch)` works: nothing but columns are items.
     """
 
     indices: Any
@@ -69,10 +70,11 @@ class Batch(dict[str, Any]):
         return 1 - float(self.lengths.sum()) / self._padded if self._padded else 0.0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """How a worker process hands it over: of plan and dataset only a token travels, since those of the process that gets the batch are
-        meant; bytes travel in a tensor, which torch puts into shared memory."""
+        """How a worker process hands it over: of plan and dataset only a token travels, since those of the process that
+        gets the batch are meant; bytes travel in a tensor, which torch puts into shared memory."""
         state = {name: value for name, value in self.__dict__.items() if name not in ("_dataset", "_plan")}
-        return Batch, (), state, None, ((name, _Parts(value) if _is_parts(value) else value) for name, value in self.items())
+        return Batch, (), state, None, ((name, _Parts(value) if _is_parts(value) else value)
+                                        for name, value in self.items())
 
     def __copy__(self) -> Batch:
         return self._map(lambda value: value)

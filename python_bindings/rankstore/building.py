@@ -37,9 +37,10 @@ _END = object()
 
 @dataclass(frozen=True)
 class BuildReport:
-    """What a build did, all ranks together: samples kept; filtered (by where, filter, or a map that gave None) and bad ones (skip_bad), in
-    Python counted without those of units that an interrupted build had finished; bytes of columns and keys; units, and how many of them
-    were there already; seconds of this rank; the dataset's id; the first bad ones, a line each."""
+    """What a build did, all ranks together: samples kept; filtered (by where, filter, or a map that gave None) and bad
+    ones (skip_bad), in Python counted without those of units that an interrupted build had finished; bytes of columns
+    and keys; units, and how many of them were there already; seconds of this rank; the dataset's id; the first bad
+    ones, a line each."""
 
     samples: int
     filtered: int
@@ -102,14 +103,16 @@ class Options:
 
     def for_core(self) -> dict[str, Any]:
         """As _core.Builder and _core.build name them."""
-        return {"key": self.key if isinstance(self.key, str) else None, "length": self.length if isinstance(self.length, str) else None,
-                "length_unit": self.length_unit, "where": self.where, "index": self.index, "max_sample": self.max_sample,
-                "replace": self.replace}
+        return {"key": self.key if isinstance(self.key, str) else None,
+                "length": self.length if isinstance(self.length, str) else None, "length_unit": self.length_unit,
+                "where": self.where, "index": self.index,
+                "max_sample": self.max_sample, "replace": self.replace}
 
 
 def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any] | None = None,  # noqa: A002
           filter: Callable[[Any], Any] | None = None, length: str | Callable[[Any], int] | None = None,  # noqa: A002
-          key: str | Callable[[Any], str | bytes] | None = None, index: Sequence[str] = (), schema: Mapping[str, str] | str | None = None,
+          key: str | Callable[[Any], str | bytes] | None = None, index: Sequence[str] = (),
+          schema: Mapping[str, str] | str | None = None,
           format: str | None = None, where: str | None = None, workers: int = 0, length_unit: int = 1,  # noqa: A002
           max_sample: int | None = None, skip_bad: bool = False, replace: bool = False, reuse: bool | None = None,
           unit_samples: int | None = None, exchange: str | None = None, no_share: bool = False,
@@ -117,33 +120,39 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     """COLLECTIVE. Builds a dataset in the directory `out` and opens it.
 
     source: one of
-        paths (str, Path, a list; globs) of .jsonl, .txt (lines), folders (a file a sample), .parquet, .arrow, .feather, .tar and .tar.gz
-            (WebDataset), Megatron's .bin with .idx, MDS folders; lines and tar also compressed (.gz, .zst);
+        paths (str, Path, a list; globs) of .jsonl, .txt (lines), folders (a file a sample), .parquet, .arrow, .feather,
+            .tar and .tar.gz (WebDataset), Megatron's .bin with .idx, MDS folders; lines and tar also compressed (.gz,
+            .zst);
         a pyarrow Table; a Hugging Face dataset;
         any dataset with __len__ and __getitem__, the same on all ranks (a list of dicts is one);
         an iterable or generator of samples: each rank gives its own part.
         A sample is a dict of columns; an item Columns(...) is many of them.
     out: the directory; "{rank}" and "{node}" in it become numbers.
-    map: map(sample) gives a dict, None (dropped) or a list of dicts. It may see a sample twice: the first ones are looked at for the schema.
+    map: map(sample) gives a dict, None (dropped) or a list of dicts. It may see a sample twice: the first ones are
+        looked at for the schema.
     filter: filter(sample), after map; what is not true is dropped.
-    length: a column (items of an array, bytes of a str, an integer as it is), "chars:COLUMN", or length(sample) -> int. Default: the first
-        column of variable size. length_unit: lengths are divided by it, rounded up.
+    length: a column (items of an array, bytes of a str, an integer as it is), "chars:COLUMN", or length(sample) -> int.
+        Default: the first column of variable size. length_unit: lengths are divided by it, rounded up.
     key: a column or key(sample) -> str or bytes, unique. Default: derived from unit and row.
     index: columns of single numbers that all ranks hold in memory.
-    schema: {"tokens": "int32[*]"} or "tokens:int32[*],..."; columns that it lacks are left out. Default: inferred from first samples.
+    schema: {"tokens": "int32[*]"} or "tokens:int32[*],..."; columns that it lacks are left out. Default: inferred from
+        first samples.
     format: of paths whose names do not say it. where: "COLUMN OP VALUE [and ...]".
     workers: processes of this machine to build with, where the group is one rank.
-    max_sample: bytes of the largest sample that is taken (1 GiB). skip_bad: count and list bad samples (BuildReport) in place of failing.
-    replace: a finished dataset in `out` is replaced. reuse: True: it is opened, whatever it was built from; None: where it was built from
-        the same source with the same options and code; else ArgumentError.
+    max_sample: bytes of the largest sample that is taken (1 GiB). skip_bad: count and list bad samples (BuildReport) in
+        place of failing.
+    replace: a finished dataset in `out` is replaced. reuse: True: it is opened, whatever it was built from; None: where
+        it was built from the same source with the same options and code; else ArgumentError.
     unit_samples: samples in a unit, by which an interrupted build resumes (iterables: 8,192, counted before map).
-    exchange, no_share: as for `open`. progress: None: a bar on rank 0's terminal, where tqdm is there; False: none; or a callable
-        (phase, done, total, samples) on each rank. group: default: current().
+    exchange, no_share: as for `open`. progress: None: a bar on rank 0's terminal, where tqdm is there; False: none; or
+        a callable (phase, done, total, samples) on each rank. group: default: current().
 
-    The same call resumes an interrupted build. Returns the open Dataset, its `report` a BuildReport. Raises on all ranks: CallbackError (a
-    function of yours or the source raised), DataError, ArgumentError, NotFoundError, StateError, CancelledError, IOFailedError.
+    The same call resumes an interrupted build. Returns the open Dataset, its `report` a BuildReport. Raises on all
+    ranks: CallbackError (a function of yours or the source raised), DataError, ArgumentError, NotFoundError,
+    StateError, CancelledError, IOFailedError.
     """
-    options = Options(map, filter, length, key, tuple(index), schemas.text_of(schema), format, where, length_unit, max_sample, skip_bad,
+    options = Options(map, filter, length, key, tuple(index), schemas.text_of(schema), format, where, length_unit,
+                      max_sample, skip_bad,
                       replace, reuse, unit_samples, progress)
     options.check()
     group = group or current()
@@ -165,7 +174,8 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
     held: list[Source] = []
 
     def look() -> dict[str, Any]:
-        held.append(resolve(source, format=options.format, python=options.needs_python, unit_samples=options.unit_samples))
+        held.append(resolve(source, format=options.format, python=options.needs_python,
+                            unit_samples=options.unit_samples))
         return {"source": _identity(held[0], group), "options": options.shown(),
                 "there": fingerprint.finished(fingerprint.expand(directory, group.rank, group.node))}
 
@@ -175,7 +185,8 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
     found = held[0]
     there = [look["there"] for look in looks]
     if any(dataset is not None for dataset, _ in there) and not options.replace:
-        return _reuse(group, directory, there, None if isinstance(found, Stream) else fingerprint.digest(made_from), options, begun)
+        return _reuse(group, directory, there, None if isinstance(found, Stream) else fingerprint.digest(made_from),
+                      options, begun)
     report = progress.make(options.progress, group.rank)
     try:
         if isinstance(found, CoreFiles):
@@ -187,7 +198,8 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
     own = fingerprint.expand(directory, group.rank, group.node)
     if not isinstance(found, Stream):
         together(group, "build: python.json", lambda: fingerprint.write(own, made["dataset"], made_from))
-    return BuildReport(made["samples"], made["filtered"], made["bad"], made["bytes"], made["units"], made["units_resumed"],
+    return BuildReport(made["samples"], made["filtered"], made["bad"], made["bytes"], made["units"],
+                       made["units_resumed"],
                        time.monotonic() - begun, made["dataset"], made["bad_first"])
 
 
@@ -203,8 +215,8 @@ def _check_alike(looks: Sequence[dict[str, Any]]) -> None:
     """All ranks build the same with the same options."""
     for rank, look in enumerate(looks):
         if look["source"] != looks[0]["source"]:
-            raise ArgumentError(f"source: rank 0 and rank {rank} see different ones (names, sizes or counts); a source that differs by "
-                                "rank is an iterable")
+            raise ArgumentError(f"source: rank 0 and rank {rank} see different ones (names, sizes or counts); a source "
+                                "that differs by rank is an iterable")
         for name, value in look["options"].items():
             if value != looks[0]["options"][name]:
                 if name == "code":
@@ -214,12 +226,15 @@ def _check_alike(looks: Sequence[dict[str, Any]]) -> None:
 
 def _reuse(group: Group, directory: str, there: Sequence[Sequence[str | None]], made_from: str | None, options: Options,
            begun: float) -> BuildReport:
-    """The report of a dataset that is there already; ArgumentError where it is not the one asked for. Alike on all ranks."""
+    """The report of a dataset that is there already; ArgumentError where it is not the one asked for. Alike on all
+    ranks."""
     dataset = next(dataset for dataset, _ in there if dataset is not None)
     same = made_from is not None and all(one == made_from for _, one in there)
     if not options.reuse and not same:
-        why = "and an iterable cannot be compared with it" if made_from is None else "built from another source, or with other options or code"
-        raise ArgumentError(f"{directory}: a finished dataset is here, {why}; replace=True builds anew, reuse=True opens what is there")
+        why = ("and an iterable cannot be compared with it" if made_from is None else
+               "built from another source, or with other options or code")
+        raise ArgumentError(f"{directory}: a finished dataset is here, {why}; replace=True builds anew, reuse=True "
+                            "opens what is there")
 
     def figures() -> dict[str, int]:
         return fingerprint.figures(fingerprint.expand(directory, group.rank, group.node))
@@ -231,7 +246,8 @@ def _reuse(group: Group, directory: str, there: Sequence[Sequence[str | None]], 
 
 # ---- files that the core reads ---------------------------------------------------------------------------------------
 
-def _build_core(group: Group, files: CoreFiles, directory: str, options: Options, report: progress.Report | None) -> dict[str, Any]:
+def _build_core(group: Group, files: CoreFiles, directory: str, options: Options,
+                report: progress.Report | None) -> dict[str, Any]:
     raised: list[Exception] = []
 
     def filter(sample: dict[str, Any]) -> bool:  # noqa: A001
@@ -243,7 +259,8 @@ def _build_core(group: Group, files: CoreFiles, directory: str, options: Options
             raise
 
     try:
-        return _core.build(group.core, files.paths, directory, schema=options.schema, format=files.format, skip_bad=options.skip_bad,
+        return _core.build(group.core, files.paths, directory, schema=options.schema, format=files.format,
+                           skip_bad=options.skip_bad,
                            filter=None if options.filter is None else filter, progress=report, **options.for_core())
     except RankStoreError as failed:
         if options.filter is None or not failed.text.partition("filter:")[1]:
@@ -273,7 +290,8 @@ def _plain(value: tuple[bytes, tuple[int, ...], str] | None) -> Any:
     return array.reshape(dims) if "[" in kind else array[0].item()
 
 
-# ---- pieces and iterables ----------------------------------------------------------------------------------------------
+# ---- pieces and iterables
+# ----------------------------------------------------------------------------------------------
 
 @dataclass(frozen=True)
 class Task:
@@ -299,7 +317,8 @@ def _build_python(group: Group, source: Stream | list[Piece], directory: str, op
     assert text is not None
     canonical, columns = together_parse(group, text)
     key: Any = options.key if callable(options.key) else None
-    builder = _core.Builder(group.core, directory, canonical, own_keys=own_keys or key is not None, own_lengths=callable(options.length),
+    builder = _core.Builder(group.core, directory, canonical, own_keys=own_keys or key is not None,
+                            own_lengths=callable(options.length),
                             source=made_from, progress=report, **options.for_core())
     try:
         feeder = Feeder(builder, columns, steps, loose=options.schema is not None, key=key,
@@ -331,7 +350,8 @@ def together_parse(group: Group, text: str) -> tuple[str, schemas.Schema]:
 
 
 def _scan(group: Group, pieces: list[Piece]) -> tuple[list[Task], dict[str, str] | None]:
-    """COLLECTIVE. All units, numbered in the order of pieces, and the schema where all pieces know it. Each piece is opened by one rank."""
+    """COLLECTIVE. All units, numbered in the order of pieces, and the schema where all pieces know it. Each piece is
+    opened by one rank."""
     def scan() -> list[Any]:
         found = []
         for i in range(group.rank, len(pieces), group.world):
@@ -340,7 +360,8 @@ def _scan(group: Group, pieces: list[Piece]) -> tuple[list[Task], dict[str, str]
         return found
 
     each = sorted(itertools.chain.from_iterable(
-        ([*one, rank] for one in found) for rank, found in enumerate(together(group, "build: units", scan))), key=lambda one: int(one[0]))
+        ([*one, rank] for one in found) for rank, found in enumerate(together(group, "build: units", scan))),
+                  key=lambda one: int(one[0]))
     tasks = [Task(number, pieces[i], Unit(name, weight, tuple(at)))
              for number, (i, (name, weight, at)) in enumerate((i, unit) for i, units, _, _ in each for unit in units)]
     known = all(schema is not None for _, _, schema, _ in each)
@@ -352,10 +373,12 @@ def _probe(group: Group, tasks: list[Task], options: Options) -> dict[str, str]:
     spans = [tasks[len(tasks) * i // PROBES:len(tasks) * (i + 1) // PROBES] for i in range(PROBES)]
 
     def probe() -> list[Any]:
-        return [[i, schemas.infer(itertools.chain.from_iterable(_samples(group, task, options) for task in spans[i]), PROBE)]
+        return [[i, schemas.infer(itertools.chain.from_iterable(_samples(group, task, options) for task in spans[i]),
+                                  PROBE)]
                 for i in range(group.rank, PROBES, group.world)]
 
-    found = sorted(((i, rank, schema) for rank, each in enumerate(together(group, "build: first samples", probe)) for i, schema in each),
+    found = sorted(((i, rank, schema) for rank, each in enumerate(together(group, "build: first samples", probe))
+                    for i, schema in each),
                    key=lambda one: int(one[0]))
     return schemas.merge((rank, schema) for _, rank, schema in found)
 
@@ -421,7 +444,8 @@ def _stream_schema(group: Group, source: Stream, options: Options) -> tuple[str,
 
 def _feed_stream(builder: _core.Builder, feeder: Feeder, items: Iterator[Any], group: Group, unit_samples: int,
                  tick: progress.Ticker) -> None:
-    """Units end behind the item that fills them, also where a finished one is skipped: so they are the same in a resumed build."""
+    """Units end behind the item that fills them, also where a finished one is skipped: so they are the same in a
+    resumed build."""
     seen = 0
     for k in itertools.count():
         try:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interpreter's end: what is still open is closed, in the order in which it was opened, so that all ranks close alike. After an
-uncaught exception nobody is waited for: the others see this rank go and end with an error that names it."""
+"""The interpreter's end: what is still open is closed, in the order in which it was opened, so that all ranks close
+alike. After an uncaught exception nobody is waited for: the others see this rank go and end with an error that names
+it."""
 from __future__ import annotations
 
 import atexit

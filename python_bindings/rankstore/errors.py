@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one tree of exceptions. `RankStoreError` is caught for all; each kind also is what Python users expect (ValueError,
-TimeoutError, ...). All carry `status` ("peer failed"), `code` (its number in rankstore.h), `rank` (where it happened, -1 if not known), `host`, `cause` (errno, LMDB or MPI
-code; 0 if there is none) and `text` (the line as the failing rank wrote it)."""
+"""The one tree of exceptions. `RankStoreError` is caught for all; each kind also is what Python users expect
+(ValueError, TimeoutError, ...). All carry `status` ("peer failed"), `code` (its number in rankstore.h), `rank` (where
+it happened, -1 if not known), `host`, `cause` (errno, LMDB or MPI code; 0 if there is none) and `text` (the line as the
+failing rank wrote it)."""
 from __future__ import annotations
 
 import builtins
@@ -78,9 +79,11 @@ class CancelledError(RankStoreError):
 
 
 class CallbackError(RankStoreError):
-    """A function of the user's (map, filter, length, key) or the source raised. On the rank where it did, __cause__ is its exception.
+    """A function of the user's (map, filter, length, key) or the source raised. On the rank where it did, __cause__ is
+    its exception.
 
-    `sample`: which one ("train.jsonl:12", "sample 17"; empty if not known). `traceback`: the text of the traceback there.
+    `sample`: which one ("train.jsonl:12", "sample 17"; empty if not known). `traceback`: the text of the traceback
+    there.
     """
 
     status = "callback failed"
@@ -115,7 +118,8 @@ _KINDS: dict[int, tuple[str, type[RankStoreError]]] = {
 }
 
 
-def _remake(kind: type[RankStoreError], code: int, status: str, rank: int, cause: int, host: str, text: str) -> RankStoreError:
+def _remake(kind: type[RankStoreError], code: int, status: str, rank: int, cause: int, host: str,
+            text: str) -> RankStoreError:
     error = kind(text)
     error.code, error.status, error.rank, error.cause, error.host, error.text = code, status, rank, cause, host, text
     return error

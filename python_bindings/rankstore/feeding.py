@@ -18,13 +18,15 @@ class Sink(Protocol):
 
     def add(self, values: Sequence[Any], key: bytes | str | None = None, length: int | None = None) -> None: ...
 
-    def add_arrays(self, columns: Sequence[tuple[Any, Any]], count: int, keys: Sequence[bytes | str] | None = None) -> None: ...
+    def add_arrays(self, columns: Sequence[tuple[Any, Any]], count: int,
+                   keys: Sequence[bytes | str] | None = None) -> None: ...
 
 
 class Steps:
     """What happens to each sample before it is added. Functions raise what they like: see `failed`."""
 
-    def __init__(self, rank: int, map: Callable[[Any], Any] | None, filter: Callable[[Any], Any] | None, skip_bad: bool) -> None:  # noqa: A002
+    def __init__(self, rank: int, map: Callable[[Any], Any] | None, filter: Callable[[Any], Any] | None,
+                 skip_bad: bool) -> None:  # noqa: A002
         self.rank, self.map, self.filter, self.skip_bad = rank, map, filter, skip_bad
         self.filtered = self.bad = self.row = 0
         self.bad_first: list[str] = []
@@ -104,7 +106,8 @@ class Steps:
     def failed(self, what: str, raised: Exception) -> None:
         """Counts a bad sample (skip_bad), or raises: Rankstore's own errors as they are, others as CallbackError."""
         if self.skip_bad:
-            self.note(str(raised) if isinstance(raised, RankStoreError) else f"{what} raised {type(raised).__name__}: {raised}")
+            self.note(str(raised) if isinstance(raised, RankStoreError)
+                      else f"{what} raised {type(raised).__name__}: {raised}")
         elif isinstance(raised, RankStoreError):
             raise raised
         else:
@@ -167,11 +170,13 @@ class Feeder:
 
     def _slow_row(self, sample: Any) -> list[Any]:
         if not isinstance(sample, Mapping):
-            raise DataError(f"a sample is a dict, not {type(sample).__name__} (map gives a dict, None or a list of dicts)")
+            raise DataError(f"a sample is a dict, not {type(sample).__name__} (map gives a dict, None or a list of "
+                            "dicts)")
         if not self.loose:
             for name in sample:
                 if name not in self._names:
-                    raise DataError(f'column "{name}" is not in the schema, which was inferred from the first samples; give schema=')
+                    raise DataError(f'column "{name}" is not in the schema, which was inferred from the first samples; '
+                                    'give schema=')
         row = []
         for name, kind in self.schema:
             if name not in sample and not kind.endswith("?"):

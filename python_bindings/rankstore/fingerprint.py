@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a finished dataset is what a build would make: from what, with which options and which code.
 
-Each rank's directory holds it as `python.json` beside dataset.json: {"dataset": id, "made_from": digest, "shown": {...}}.
+Each rank's directory holds it as `python.json` beside dataset.json: {"dataset": id, "made_from": digest, "shown":
+{...}}.
 """
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ def digest(value: Any) -> str:
 
 
 def code(function: Any) -> str | None:
-    """What a callable does, as far as its own code, its defaults and what it closes over say; None for none. Functions that it calls are
-    known by their names alone."""
+    """What a callable does, as far as its own code, its defaults and what it closes over say; None for none. Functions
+    that it calls are known by their names alone."""
     return None if function is None else digest(_code(function, 0))
 
 
@@ -70,7 +71,8 @@ def expand(directory: str, rank: int, node: int) -> str:
 
 
 def finished(directory: str) -> tuple[str | None, str | None]:
-    """(dataset id, what it was made from) of the dataset in `directory`; None where there is none, or nobody wrote it down."""
+    """(dataset id, what it was made from) of the dataset in `directory`; None where there is none, or nobody wrote it
+    down."""
     try:
         with open(os.path.join(directory, "dataset.json"), encoding="utf-8") as file:
             dataset = str(json.load(file).get("dataset"))

@@ -73,7 +73,8 @@ class _OneFile(File):
 
 class Safetensors(_OneFile):
     def begin(self, entries: Sequence[Entry]) -> None:
-        self.writer = SafetensorsWriter(self.file, [Tensor(entry.name, entry.dtype, entry.shape, entry.size) for entry in entries])
+        self.writer = SafetensorsWriter(self.file,
+                                        [Tensor(entry.name, entry.dtype, entry.shape, entry.size) for entry in entries])
 
     def add(self, head: Result, data: bytes) -> None:
         self.writer.write(data)
@@ -110,7 +111,8 @@ class Npz(_OneFile):
         self.member = self.zip.open(zipfile.ZipInfo(entry.name + ".npy"), "w", force_zip64=True)
         self.left = entry.parts
         numpy.lib.format.write_array_header_1_0(
-            self.member, {"descr": numpy.lib.format.dtype_to_descr(numpy.dtype(entry.dtype)), "fortran_order": False, "shape": entry.shape})
+            self.member, {"descr": numpy.lib.format.dtype_to_descr(numpy.dtype(entry.dtype)), "fortran_order": False,
+                          "shape": entry.shape})
 
     def end(self) -> None:
         self.zip.close()
@@ -140,7 +142,8 @@ class Directory(File):
         self.temporary = tempfile.mkdtemp(prefix=f".{os.path.basename(os.path.normpath(path))}.", dir=folder)
         os.chmod(self.temporary, 0o755)
         self.group: _core.Group | None = _core.Group(solo=True)
-        self.builder: _core.Builder | None = _core.Builder(self.group, self.temporary, self.SCHEMA, own_keys=True, length="data",
+        self.builder: _core.Builder | None = _core.Builder(self.group, self.temporary, self.SCHEMA, own_keys=True,
+                                                           length="data",
                                                            index=("index",))
         self.builder.unit(0, "results")
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gather`: uneven results of all ranks to one, in memory or into a file. Nothing is pickled, nothing goes through a GPU.
+"""`gather`: uneven results of all ranks to one, in memory or into a file. Nothing is pickled, nothing goes through
+a GPU.
 
     pass 1 (files, stack)  name, index, dtype, shape ─► dst: what the file's header needs
     pass 2                 the data, ordered, one result at a time ─► dst
@@ -22,14 +23,15 @@ from .group import Group, current
 
 _SCHEMA = json.dumps({"dtype": "str", "shape": "int64[*]", "data": "bytes"})
 _BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
-_DTYPES = frozenset(("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64",
+_DTYPES = frozenset(("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
+                     "float32", "float64",
                      "complex64", "complex128", *_BITS))
 
 
 @dataclass(frozen=True)
 class GatherReport:
-    """What `gather` wrote: results, names, bytes of data; `gaps`: indices missing between a name's lowest and highest, the first of them in
-    `gap_first` ("loss: 3..5"); seconds of this rank; the path."""
+    """What `gather` wrote: results, names, bytes of data; `gaps`: indices missing between a name's lowest and highest,
+    the first of them in `gap_first` ("loss: 3..5"); seconds of this rank; the path."""
 
     items: int
     names: int
@@ -64,22 +66,24 @@ def item_size(dtype: str) -> int:
 
 
 def gather(results: Mapping[str, Any], dst: int = 0, out: str | os.PathLike[str] | None = None, *, stack: bool = False,
-           group: Group | None = None, directory: str | os.PathLike[str] | None = None) -> dict[str, Any] | GatherReport | None:
+           group: Group | None = None,
+           directory: str | os.PathLike[str] | None = None) -> dict[str, Any] | GatherReport | None:
     """COLLECTIVE. Brings the results of all ranks to rank `dst`, ordered by name and index.
 
-    results: {name: (index, array)} or {name: [(index, array), ...]}; each rank gives what it has, also nothing. index: an int from 0,
-        unique for a name over all ranks (a sample's id). array: numpy array, torch tensor (one on a GPU is copied to the host, here) or
-        number; dtypes and shapes may differ from result to result.
-    out: None: `dst` returns {name: [(index, array), ...]}, tensors where they were. A path: `dst` writes it and returns a GatherReport; its
-        memory is bounded by the largest result. By the ending:
+    results: {name: (index, array)} or {name: [(index, array), ...]}; each rank gives what it has, also nothing. index:
+        an int from 0, unique for a name over all ranks (a sample's id). array: numpy array, torch tensor (one on a GPU
+        is copied to the host, here) or number; dtypes and shapes may differ from result to result.
+    out: None: `dst` returns {name: [(index, array), ...]}, tensors where they were. A path: `dst` writes it and returns
+        a GatherReport; its memory is bounded by the largest result. By the ending:
         .safetensors, .npz: tensors "name" where a name has one result or with stack, else "name/index";
         else a Rankstore dataset in that (new) directory: columns name, index, dtype, shape, data; keys "name/index".
         The file is complete or not there.
-    stack: one array a name, results along a new first dimension in the order of index; dtypes and shapes of a name must be equal.
+    stack: one array a name, results along a new first dimension in the order of index; dtypes and shapes of a name must
+        be equal.
     group: default current(). directory: where ranks keep results meanwhile (TMPDIR, else /tmp).
 
-    Other ranks return None. Gaps between the indices of a name are a warning on `dst`. Raises on all ranks: DataError (a result twice,
-    naming both ranks; strings, objects; unequal shapes), ArgumentError, IOFailedError.
+    Other ranks return None. Gaps between the indices of a name are a warning on `dst`. Raises on all ranks: DataError
+    (a result twice, naming both ranks; strings, objects; unequal shapes), ArgumentError, IOFailedError.
     """
     begun = time.monotonic()
     group = group or current()
@@ -115,7 +119,8 @@ def _take(results: Mapping[str, Any], mine: list[tuple[Result, Any]], dst: Any, 
         if not isinstance(name, str):
             raise ArgumentError(f"results: names are str, not {type(name).__name__}")
         for item in each if isinstance(each, list) else [each]:
-            if not isinstance(item, tuple) or len(item) != 2 or not hasattr(item[0], "__index__") or item[0].__index__() < 0:
+            if not isinstance(item, tuple) or len(item) != 2 or \
+                    not hasattr(item[0], "__index__") or item[0].__index__() < 0:
                 raise ArgumentError(f'results["{name}"]: (index, array) or a list of such; an index is an int from 0')
             mine.append(_host(name, item[0].__index__(), item[1]))
     return [dst.__index__(), None if out is None else os.fsdecode(out), bool(stack)]
@@ -134,10 +139,12 @@ def _host(name: str, index: int, value: Any) -> tuple[Result, Any]:
             tensor = tensor.view(torch.int16 if _BITS[dtype] == "uint16" else torch.uint8)
         return Result(name, index, dtype, tuple(value.shape), True), tensor.numpy()
     if not isinstance(value, (bool, int, float, complex)) and not hasattr(value, "__array__"):
-        raise DataError(f'results["{name}"], index {index}: {type(value).__name__} cannot be gathered; give numpy arrays, tensors, numbers')
+        raise DataError(f'results["{name}"], index {index}: {type(value).__name__} cannot be gathered; give numpy '
+                        'arrays, tensors, numbers')
     array = numpy.asarray(value)
     if array.dtype.name not in _DTYPES:
-        raise DataError(f'results["{name}"], index {index}: an array of {array.dtype} cannot be gathered; only numbers can')
+        raise DataError(f'results["{name}"], index {index}: an array of {array.dtype} cannot be gathered; only numbers '
+                        'can')
     if array.dtype.byteorder == ">" or not array.flags.c_contiguous:
         array = numpy.array(array, dtype=array.dtype.newbyteorder("="), order="C")
     return Result(name, index, array.dtype.name, array.shape, False), array
@@ -184,10 +191,11 @@ class _Move:
 
     def warn(self) -> None:
         if self.report.get("gaps"):
-            warnings.warn(f"gather: {self.report['gaps']} results are missing: {self.report['gap_first']}", stacklevel=4)
+            warnings.warn(f"gather: {self.report['gaps']} results are missing: {self.report['gap_first']}",
+                          stacklevel=4)
 
 
-# ---- in memory -----------------------------------------------------------------------------------------------------------
+# ---- in memory ------------------------------------------------------------------------------------------------------
 
 def _array(dtype: str, shape: tuple[int, ...], torch: bool, data: bytes | bytearray) -> Any:
     """An array or tensor over its own copy of the bytes."""
@@ -197,13 +205,19 @@ def _array(dtype: str, shape: tuple[int, ...], torch: bool, data: bytes | bytear
         return array
     import torch as torch_module
     if dtype in _BITS:
-        return torch_module.from_numpy(array.view("int16") if _BITS[dtype] == "uint16" else array).view(getattr(torch_module, dtype))
+        bits = array.view("int16") if _BITS[dtype] == "uint16" else array
+        return torch_module.from_numpy(bits).view(getattr(torch_module, dtype))
     return torch_module.from_numpy(array)
 
 
 def _in_memory(group: Group, move: _Move) -> dict[str, list[tuple[int, Any]]] | None:
     found: dict[str, list[tuple[int, Any]]] = {}
-    move.run(lambda head, data: found.setdefault(head.name, []).append((head.index, _array(head.dtype, head.shape, head.torch, data))))
+
+    def receive(head: Result, data: bytes) -> None:
+        array = _array(head.dtype, head.shape, head.torch, data)
+        found.setdefault(head.name, []).append((head.index, array))
+
+    move.run(receive)
     if group.rank != move.dst:
         return None
     move.warn()
@@ -226,7 +240,7 @@ def _stacked(group: Group, move: _Move, entries: list[Entry]) -> dict[str, Any] 
     return {entry.name: _array(entry.dtype, entry.shape, entry.torch, room.pop(entry.name)) for entry in entries}
 
 
-# ---- files ---------------------------------------------------------------------------------------------------------------
+# ---- files ---------------------------------------------------------------------------------------------------------
 
 @dataclass(frozen=True)
 class Entry:
@@ -241,18 +255,20 @@ class Entry:
 
 
 def plan_entries(heads: list[Result], stack: bool) -> list[Entry]:
-    """What results become in a file, in their order. DataError names the first that differs, or a name that is taken."""
+    """What results become in a file, in their order. DataError names the first that differs, or a name that is
+    taken."""
     entries: list[Entry] = []
     for same in _by_name(heads):
         first = same[0]
         if not stack:
-            entries.extend(Entry(one.name if len(same) == 1 else f"{one.name}/{one.index}", one.dtype, one.shape, one.size, 1, one.torch)
+            entries.extend(Entry(one.name if len(same) == 1 else f"{one.name}/{one.index}", one.dtype, one.shape,
+                                 one.size, 1, one.torch)
                            for one in same)
             continue
         for one in same:
             if (one.dtype, one.shape) != (first.dtype, first.shape):
-                raise DataError(f'results["{one.name}"]: index {one.index} is {one.dtype}{list(one.shape)}, index {first.index} is '
-                                f"{first.dtype}{list(first.shape)}; stack needs equal ones")
+                raise DataError(f'results["{one.name}"]: index {one.index} is {one.dtype}{list(one.shape)}, index '
+                                f"{first.index} is {first.dtype}{list(first.shape)}; stack needs equal ones")
         entries.append(Entry(first.name, first.dtype, (len(same), *first.shape), first.size * len(same), len(same),
                              all(one.torch for one in same)))
     names: set[str] = set()
@@ -304,4 +320,5 @@ def _to_file(group: Group, move: _Move, path: str, entries: list[Entry], begun: 
         return None
     move.warn()
     report = move.report
-    return GatherReport(report["items"], report["names"], written, report["gaps"], report["gap_first"], time.monotonic() - begun, path)
+    return GatherReport(report["items"], report["names"], written, report["gaps"], report["gap_first"],
+                        time.monotonic() - begun, path)

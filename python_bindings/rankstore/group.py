@@ -7,10 +7,12 @@
 2. a process group of torch.distributed that is initialised;
 3. torchrun's variables (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT);
 4. mpirun's (Open MPI), through the C module;
-5. srun's step (SLURM_STEP_ID, SLURM_PROCID, SLURM_STEP_NUM_TASKS), with MASTER_ADDR and MASTER_PORT or the step's first host;
+5. srun's step (SLURM_STEP_ID, SLURM_PROCID, SLURM_STEP_NUM_TASKS), with MASTER_ADDR and MASTER_PORT or the step's first
+   host;
 6. otherwise this process is alone.
 
-torch's store hands round addresses and a secret, at most 4 KiB a rank; all that follows goes over Rankstore's own connections.
+torch's store hands round addresses and a secret, at most 4 KiB a rank; all that follows goes over Rankstore's own
+connections.
 """
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ _generations = 0
 class Group:
     """The ranks of a job. Made by `init`; a context manager.
 
-    Attributes: rank (0..world-1), world (ranks), node, nodes (of this rank; how many), launcher (how the ranks found each other).
+    Attributes: rank (0..world-1), world (ranks), node, nodes (of this rank; how many), launcher (how the ranks found
+    each other).
     """
 
     def __init__(self, core: _core.Group, launcher: str) -> None:
@@ -86,7 +89,8 @@ class Group:
     def __enter__(self) -> Group:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 trace: TracebackType | None) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -95,16 +99,19 @@ class Group:
 
 
 def init(group: Any = None, *, rank: int | None = None, world: int | None = None, arrival: float = 300,
-         silence: float | None = None, patience: float | None = None, listen: str | None = None, secret_file: str | None = None,
+         silence: float | None = None, patience: float | None = None, listen: str | None = None,
+         secret_file: str | None = None,
          node: str | None = None) -> Group:
     """COLLECTIVE. Connects the ranks of this job and makes them the default group.
 
-    group: None (detected, see the module), "solo" (this process alone), "mpi" (Open MPI's launcher), "torch" (torch's rendezvous), a Group,
-        an mpi4py communicator, or a torch.distributed Store (then `rank` and `world` are needed).
+    group: None (detected, see the module), "solo" (this process alone), "mpi" (Open MPI's launcher), "torch" (torch's
+        rendezvous), a Group, an mpi4py communicator, or a torch.distributed Store (then `rank` and `world` are needed).
     arrival: seconds that ranks may start one after the other (300), where they meet at a store.
-    silence: seconds that a rank may be silent before the others give it up (15). A slow rank that is alive is waited for.
+    silence: seconds that a rank may be silent before the others give it up (15). A slow rank that is alive is waited
+        for.
     patience: after so many seconds of waiting a line on stderr says for whom (60).
-    listen: address or interface to listen on (RKS_LISTEN). secret_file: 0600 file of at least 32 bytes (RKS_SECRET_FILE).
+    listen: address or interface to listen on (RKS_LISTEN). secret_file: 0600 file of at least 32 bytes
+        (RKS_SECRET_FILE).
     node: what counts as one node (RKS_NODE).
 
     Returns the Group. Raises ArgumentError, PeerError, TimeoutError, UnsupportedError.
@@ -133,7 +140,8 @@ def current() -> Group:
 
 @dataclass(frozen=True)
 class _Setting:
-    """What every way of opening needs: the how manyeth init this is, how long ranks may be late, what _core.Group takes."""
+    """What every way of opening needs: the how manyeth init this is, how long ranks may be late, what _core.Group
+    takes."""
 
     generation: int
     arrival: float
@@ -158,20 +166,23 @@ def _open(group: Any, rank: int | None, world: int | None, setting: _Setting) ->
         return _open_torch(setting)
     if hasattr(group, "Iallgather") and hasattr(group, "Get_rank"):
         bootstrap = _CommBootstrap(group)
-        return Group(_core.Group(name="mpi4py", rank=group.Get_rank(), size=group.Get_size(), allgather=bootstrap.allgather,
+        return Group(_core.Group(name="mpi4py", rank=group.Get_rank(), size=group.Get_size(),
+                                 allgather=bootstrap.allgather,
                                  **options), "mpi4py")
     if hasattr(group, "multi_get") and hasattr(group, "set"):
         if rank is None or world is None:
             raise ArgumentError("a store needs rank= and world=")
         return _open_store(group, rank, world, "", "a torch store", setting)
-    raise ArgumentError(f"group: {group!r} is none of None, 'solo', 'mpi', 'torch', a Group, an mpi4py communicator or a torch store")
+    raise ArgumentError(f"group: {group!r} is none of None, 'solo', 'mpi', 'torch', a Group, an mpi4py communicator or "
+                        "a torch store")
 
 
 def _detect(setting: _Setting) -> Group:
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         store = distributed.distributed_c10d._get_default_store()
-        return _open_store(store, distributed.get_rank(), distributed.get_world_size(), _run_name(), "torch's process group", setting)
+        return _open_store(store, distributed.get_rank(), distributed.get_world_size(), _run_name(),
+                           "torch's process group", setting)
     environ = os.environ
     if all(name in environ for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")):
         return _open_torch(setting)
@@ -225,12 +236,13 @@ def _open_slurm(setting: _Setting) -> Group:
 
 
 def _connect(host: str, port: int, rank: int, world: int, is_master: bool, setting: _Setting) -> Any:
-    """A TCPStore that torch.distributed can share (multi_tenant). Torch's rendezvous would wait for all ranks in one call that no signal
-    ends; here each try is short, and who is missing is found by the first all-gather."""
+    """A TCPStore that torch.distributed can share (multi_tenant). Torch's rendezvous would wait for all ranks in one
+    call that no signal ends; here each try is short, and who is missing is found by the first all-gather."""
     try:
         from torch.distributed import TCPStore  # type: ignore[attr-defined,unused-ignore]
     except ImportError as missing:
-        raise UnsupportedError(f"ranks that meet without mpirun need torch's TCPStore; torch cannot be imported: {missing}") from missing
+        raise UnsupportedError("ranks that meet without mpirun need torch's TCPStore; torch cannot be imported: "
+                               f"{missing}") from missing
     deadline = time.monotonic() + setting.arrival
     while True:
         left = deadline - time.monotonic()
@@ -285,7 +297,8 @@ class _StoreBootstrap:
             try:
                 self._store.wait(keys, timedelta(seconds=max(0.001, min(left, 0.5))))  # short, so that signals are seen
                 return
-            except RuntimeError as late:  # DistStoreError where the time is over, DistNetworkError where the store is gone
+            except RuntimeError as late:
+                # DistStoreError where the time is over, DistNetworkError where the store is gone
                 if left <= 0 or "Network" in type(late).__name__:
                     raise self._who(keys, limit) from late
 
@@ -320,8 +333,8 @@ class _CommBootstrap:
 
 
 def launch(ranks: int, main: Callable[[Group], int | None], *, silence: float | None = None) -> int:
-    """Runs `main(group)` in `ranks` new processes of this machine and waits for them; returns the exit code of the first that failed,
-    else 0. Call it before threads are started."""
+    """Runs `main(group)` in `ranks` new processes of this machine and waits for them; returns the exit code of the
+    first that failed, else 0. Call it before threads are started."""
     def run(core: _core.Group) -> int:
         global _current
         _current = Group(core, "fork")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How samples become a batch: Pad, Pack, Nested and Lists. The work is done by the library's threads; here are its options, and
-the names that models expect.
+"""How samples become a batch: Pad, Pack, Nested and Lists. The work is done by the library's threads; here are its
+options, and the names that models expect.
 
-Integer columns of variable size become int64 (token ids, labels), but uint8 and int8 stay as they are; so do floats. `dtype` says
-otherwise. str columns become lists of str, bytes and json lists of memoryviews and objects.
+Integer columns of variable size become int64 (token ids, labels), but uint8 and int8 stay as they are; so do floats.
+`dtype` says otherwise. str columns become lists of str, bytes and json lists of memoryviews and objects.
 """
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class Layout:
         """What _core.Collate takes."""
         raise NotImplementedError
 
-    def finish(self, batch: Batch, columns: Sequence[Column], rename: Rename, offsets: dict[str, Any], out: str) -> None:
+    def finish(self, batch: Batch, columns: Sequence[Column], rename: Rename, offsets: dict[str, Any],
+               out: str) -> None:
         """Adds what follows from the arrays."""
 
     def item(self, column: Column) -> str | None:
@@ -57,9 +58,11 @@ class Layout:
 class Pad(Layout):
     """One tensor a column, [samples, width, ...], as wide as the longest sample.
 
-    pad_value: what fills, for all columns or by name. to_multiple: the width is rounded up to it (8). side: "right" or "left", where the filling is.
-    mask: name of an int64 tensor [samples, width], 1 where the first column of variable size has items; None: none. labels_pad: what
-    fills columns that are called "labels" (-100, which torch's cross entropy skips). max_length: longer samples are cut.
+    pad_value: what fills, for all columns or by name. to_multiple: the width is rounded up to it (8). side: "right" or
+        "left", where the filling is.
+    mask: name of an int64 tensor [samples, width], 1 where the first column of variable size has items; None: none.
+    labels_pad: what fills columns that are called "labels" (-100, which torch's cross entropy skips). max_length:
+        longer samples are cut.
     """
 
     def __init__(self, pad_value: float | Mapping[str, float] = 0, *, to_multiple: int = 8, side: str = "right",
@@ -86,10 +89,11 @@ class Pad(Layout):
 class Pack(Layout):
     """Samples one behind the other, without padding: tensors [1, total, ...].
 
-    style "hf": with position_ids, and labels whose first item of each sample is -100 (made from the first column of variable size where there is no
-    column "labels"). "flash": also cu_seq_lens_q, cu_seq_lens_k (int32[samples + 1]), max_length_q, max_length_k (int) and seq_idx
-    (int32[1, total]). "titan": `positions` in place of position_ids. labels: False for none. max_len: longer samples are cut. pad_to: the total
-    is rounded up to a multiple of it, filled with pad_value (a sequence of its own in cu_seq_lens).
+    style "hf": with position_ids, and labels whose first item of each sample is -100 (made from the first column of
+    variable size where there is no column "labels"). "flash": also cu_seq_lens_q, cu_seq_lens_k (int32[samples + 1]),
+    max_length_q, max_length_k (int) and seq_idx (int32[1, total]). "titan": `positions` in place of position_ids.
+    labels: False for none. max_len: longer samples are cut. pad_to: the total is rounded up to a multiple of it, filled
+    with pad_value (a sequence of its own in cu_seq_lens).
     """
 
     layout = "pack"
@@ -116,7 +120,8 @@ class Pack(Layout):
         return {"layout": "pack", "columns": specs, "to_multiple": self.pad_to or 1, "max_length": self.max_len or 0,
                 "positions": positions if first is not None else None}
 
-    def finish(self, batch: Batch, columns: Sequence[Column], rename: Rename, offsets: dict[str, Any], out: str) -> None:
+    def finish(self, batch: Batch, columns: Sequence[Column], rename: Rename, offsets: dict[str, Any],
+               out: str) -> None:
         for name in offsets:
             batch[name] = batch[name][None]
         first = next((rename.get(column.name, column.name) for column in columns if column.varies), None)
@@ -129,7 +134,8 @@ class Pack(Layout):
         if bounds[-1] != total:
             bounds = numpy.append(bounds, total)
         sizes = numpy.diff(bounds)
-        edges, index = bounds.astype(numpy.int32), numpy.repeat(numpy.arange(len(sizes), dtype=numpy.int32), sizes)[None]
+        edges = bounds.astype(numpy.int32)
+        index = numpy.repeat(numpy.arange(len(sizes), dtype=numpy.int32), sizes)[None]
         for side in "qk":
             batch[f"cu_seq_lens_{side}"] = tensor(edges, "int32", out)
             batch[f"max_length_{side}"] = int(sizes.max(initial=0))
@@ -144,7 +150,8 @@ class Nested(Layout):
     def options(self, columns: Sequence[Column], rename: Rename) -> dict[str, Any]:
         return {"layout": "pack", "columns": self.specs(columns, rename, {}, 0)}
 
-    def finish(self, batch: Batch, columns: Sequence[Column], rename: Rename, offsets: dict[str, Any], out: str) -> None:
+    def finish(self, batch: Batch, columns: Sequence[Column], rename: Rename, offsets: dict[str, Any],
+               out: str) -> None:
         import torch
         if out != "torch":
             raise ArgumentError("Nested gives torch tensors: out='torch'")
@@ -163,7 +170,8 @@ class Lists(Layout):
     def options(self, columns: Sequence[Column], rename: Rename) -> dict[str, Any]:
         return {"layout": "pack", "columns": self.specs(columns, rename, {}, 0)}
 
-    def finish(self, batch: Batch, columns: Sequence[Column], rename: Rename, offsets: dict[str, Any], out: str) -> None:
+    def finish(self, batch: Batch, columns: Sequence[Column], rename: Rename, offsets: dict[str, Any],
+               out: str) -> None:
         for name, bounds in offsets.items():
             values, edges = batch[name], bounds.tolist()
             batch[name] = [values[begin:end] for begin, end in zip(edges, edges[1:])]
@@ -201,7 +209,8 @@ class Collator:
                 raise ArgumentError(f"rename: there is no {name!r}; there are {', '.join(schema)}")
         self.layout, self.out, self.rename = layout, out, dict(rename or {})
         self.columns = [schema[name] for name in (columns if columns is not None else schema)]
-        self.text = {self.rename.get(column.name, column.name): column.item for column in self.columns if column.is_text}
+        self.text = {self.rename.get(column.name, column.name): column.item for column in self.columns
+                     if column.is_text}
         self.varying = {self.rename.get(column.name, column.name) for column in self.columns if column.varies}
         self.options = layout.options(self.columns, self.rename)  # JSON-able
         self.core = _core.Collate(**self.options)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A dataset in worker processes (torch's DataLoader with num_workers > 0: fork, forkserver or spawn).
 
-A worker opens the shards of its node itself, read-only, and asks its parent for the rest over a Unix socket in a directory that only
-this user may enter. Frames, both ways: u32 size of the header, header (JSON), then as many bytes as the header's `sizes` add up to.
+A worker opens the shards of its node itself, read-only, and asks its parent for the rest over a Unix socket in a
+directory that only this user may enter. Frames, both ways: u32 size of the header, header (JSON), then as many bytes as
+the header's `sizes` add up to.
 
     request   {"token", "op": "fetch" | "collate" | "key" | "find", "sizes": [...], ...}   ids: int64
     reply     {"error": [status, rank, cause, host, text]} or {"sizes": [...], ...}
@@ -156,9 +157,11 @@ class Service:
 
 
 class Handle:
-    """An open store of this process, shared by a dataset and its selections; in a forked child it becomes a WorkerStore."""
+    """An open store of this process, shared by a dataset and its selections; in a forked child it becomes a
+    WorkerStore."""
 
-    def __init__(self, store: _core.Store | WorkerStore, directories: tuple[str, ...], rank: int, world: int, no_check: bool) -> None:
+    def __init__(self, store: _core.Store | WorkerStore, directories: tuple[str, ...], rank: int, world: int,
+                 no_check: bool) -> None:
         self._store: Any = store
         self._pid = os.getpid()
         self._directories, self._rank, self._world, self._no_check = directories, rank, world, no_check
@@ -301,7 +304,8 @@ class WorkerStore:
                 reply, data = _receive(self._connection, None)
             except (OSError, EOFError) as gone:
                 self._connection = None
-                raise StateError("the process that opened the dataset has closed it or gone; a worker asks it for samples of other "
+                raise StateError("the process that opened the dataset has closed it or gone; a worker asks it for "
+                                 "samples of other "
                                  "nodes") from gone
         if "error" in reply:
             if len(reply["error"]) == 2:

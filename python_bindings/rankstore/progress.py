@@ -51,7 +51,8 @@ class Ticker:
 
 
 def make(progress: Report | bool | None, rank: int) -> Report | None:
-    """What a `progress` argument means on this rank: None or True bars (rank 0, and only where tqdm is installed), False none."""
+    """What a `progress` argument means on this rank: None or True bars (rank 0, and only where tqdm is installed),
+    False none."""
     if progress is False:
         return None
     if callable(progress):

@@ -13,8 +13,10 @@ from typing import IO, Any
 
 from .errors import DataError
 
-DTYPES = {"bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32", "int32": "I32", "uint64": "U64",
-          "int64": "I64", "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64", "float8_e4m3fn": "F8_E4M3",
+DTYPES = {"bool": "BOOL", "uint8": "U8", "int8": "I8", "uint16": "U16", "int16": "I16", "uint32": "U32", "int32": "I32",
+          "uint64": "U64",
+          "int64": "I64", "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64",
+          "float8_e4m3fn": "F8_E4M3",
           "float8_e5m2": "F8_E5M2", "complex64": "C64"}
 HEADER_MAX = 100_000_000  # what readers take
 
@@ -38,12 +40,14 @@ class SafetensorsWriter:
                 raise DataError(f"{tensor.name}: safetensors has no {tensor.dtype}")
             if tensor.name in header or tensor.name == "__metadata__":
                 raise DataError(f"{tensor.name}: this name is taken in the file")
-            header[tensor.name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, at + tensor.size]}
+            header[tensor.name] = {"dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape),
+                                   "data_offsets": [at, at + tensor.size]}
             at += tensor.size
         text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 8)
         if len(text) > HEADER_MAX:
-            raise DataError(f"{len(header)} tensors make a header of {len(text)} bytes, readers take {HEADER_MAX}; use stack=True or a directory")
+            raise DataError(f"{len(header)} tensors make a header of {len(text)} bytes, readers take {HEADER_MAX}; use "
+                            "stack=True or a directory")
         self._file = file
         self._left = at
         file.write(struct.pack("<Q", len(text)))

@@ -19,7 +19,8 @@ def text_of(schema: Any) -> str | None:
     """What a schema argument says, as the core takes it. ArgumentError where it is none."""
     if schema is None or isinstance(schema, str):
         return schema
-    if isinstance(schema, Mapping) and all(isinstance(name, str) and isinstance(kind, str) for name, kind in schema.items()):
+    if isinstance(schema, Mapping) and all(isinstance(name, str) and isinstance(kind, str)
+                                           for name, kind in schema.items()):
         return json.dumps(dict(schema), ensure_ascii=False)
     raise ArgumentError('schema: a dict {"name": "type"} or a text "name:type,name:type"')
 
@@ -42,7 +43,8 @@ def infer(samples: Iterable[Any], first: int) -> dict[str, str] | None:
                 found.append(values.infer(sample))
         return values.merge(*found) if found else None
     except (TypeError, ValueError) as refused:
-        raise DataError(f"{getattr(refused, 'text', '') or refused}; give schema=, or leave it out in map=") from refused
+        text = getattr(refused, "text", "") or refused
+        raise DataError(f"{text}; give schema=, or leave it out in map=") from refused
 
 
 def merge(found: Iterable[tuple[int, Mapping[str, str] | None]]) -> dict[str, str]:

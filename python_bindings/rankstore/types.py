@@ -17,8 +17,8 @@ TEXT = {"str", "bytes", "json"}
 
 @dataclass(frozen=True)
 class Column:
-    """One column of a schema: its name, its item type, its dimensions (None: differs from sample to sample), and whether a value
-    may be missing."""
+    """One column of a schema: its name, its item type, its dimensions (None: differs from sample to sample), and
+    whether a value may be missing."""
 
     name: str
     item: str

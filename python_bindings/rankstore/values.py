@@ -3,8 +3,8 @@
 
 `convert` is what the extension calls for a value that is not already bytes of the column's own item type: lists, numpy
 arrays of another type or layout, torch tensors, JSON. Nothing is lost on the way: what does not fit raises TypeError or
-ValueError naming the column. One thing is rounded: Python's float, where the column has a shorter one. numpy and torch are
-not needed to import this.
+ValueError naming the column. One thing is rounded: Python's float, where the column has a shorter one. numpy and torch
+are not needed to import this.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def _numpy() -> ModuleType:
 
 
 def parse(type: str) -> tuple[str, tuple[int | None, ...] | None, bool]:
-    """(item, dims, nullable) of a canonical type: "float16[80,*]?" is ("float16", (80, None), True). Dims are None for a
-    scalar, str, bytes and json. ValueError for another text."""
+    """(item, dims, nullable) of a canonical type: "float16[80,*]?" is ("float16", (80, None), True). Dims are None for
+    a scalar, str, bytes and json. ValueError for another text."""
     found = _TYPE.fullmatch(type)
     if found is None:
         raise ValueError(f"{type!r} is no type")
@@ -49,8 +49,8 @@ def parse(type: str) -> tuple[str, tuple[int | None, ...] | None, bool]:
 
 
 def convert(name: str, type: str, value: Any) -> Any:
-    """`value` for column `name` of `type` ("int32[*]"): a str for json, else a C-contiguous object with the buffer protocol
-    and the column's item type (bfloat16 and float8 as unsigned integers). Its shape is not looked at.
+    """`value` for column `name` of `type` ("int32[*]"): a str for json, else a C-contiguous object with the buffer
+    protocol and the column's item type (bfloat16 and float8 as unsigned integers). Its shape is not looked at.
 
     - integers of another width are taken where all are in range; whole numbers for a float column where they are exact
     - shorter floats for a longer type; longer ones are refused, except Python's own (also in lists), which are rounded
@@ -234,9 +234,9 @@ def infer(sample: Mapping[str, Any]) -> dict[str, str]:
     """The type of each column of one sample, a dict.
 
     bool, int (int64, or uint64 above its range), float (float64), complex (complex64), str, bytes; lists of numbers:
-    int64[*], float64[*], bool[*], of more dimensions where they are rectangular; numpy and torch by their dtype. The first
-    dimension is `*`, the others are as they are: `merge` finds out which of them differ. Other lists and dicts, if they are
-    JSON: json. None and [] say nothing yet: "json?", which no other value gives.
+    int64[*], float64[*], bool[*], of more dimensions where they are rectangular; numpy and torch by their dtype. The
+    first dimension is `*`, the others are as they are: `merge` finds out which of them differ. Other lists and dicts,
+    if they are JSON: json. None and [] say nothing yet: "json?", which no other value gives.
 
     TypeError for another kind of value, ValueError for an int beyond 64 bits; both name the column."""
     if not isinstance(sample, Mapping):

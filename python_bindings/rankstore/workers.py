@@ -17,17 +17,22 @@ from .sources import Stream, resolve
 
 
 def build_with_workers(group: Group, workers: int, source: Any, directory: str, options: Options) -> BuildReport:
-    """Raises what a worker raised, with its text and traceback; KeyboardInterrupt ends them all and leaves what is finished."""
+    """Raises what a worker raised, with its text and traceback; KeyboardInterrupt ends them all and leaves what is
+    finished."""
     if workers < 1:
         raise ArgumentError(f"workers: {workers}; it is from 1")
     if group.world > 1:
         raise ArgumentError(f"workers: the group has {group.world} ranks already; start more ranks instead")
-    others = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread() and not _is_tqdm(thread)]
+    others = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()
+              and not _is_tqdm(thread)]
     if others:
-        raise ArgumentError(f"workers: this process has other threads ({', '.join(others[:3])}), which do not survive a fork; start more "
+        raise ArgumentError(f"workers: this process has other threads ({', '.join(others[:3])}), which do not survive "
+                            "a fork; start more "
                             "ranks instead")
-    if isinstance(resolve(source, format=options.format, python=options.needs_python, unit_samples=options.unit_samples), Stream):
-        raise ArgumentError("workers: an iterable cannot be dealt out; give a dataset with __len__ and __getitem__, or start more ranks "
+    if isinstance(resolve(source, format=options.format, python=options.needs_python,
+                          unit_samples=options.unit_samples), Stream):
+        raise ArgumentError("workers: an iterable cannot be dealt out; give a dataset with __len__ and __getitem__, or "
+                            "start more ranks "
                             "instead, each with its own part")
     with tempfile.TemporaryDirectory(prefix="rankstore-workers-") as notes:
         code = launch(workers, lambda ranks: _work(ranks, notes, source, directory, options))
@@ -57,7 +62,8 @@ def _work(group: Group, notes: str, source: Any, directory: str, options: Option
     try:
         note = {"report": asdict(build_here(group, source, directory, options))}
     except (Exception, KeyboardInterrupt) as failure:
-        note = {"failed": describe(failure, group.rank), "traceback": "".join(traceback.format_exception(failure))[-16384:]}
+        note = {"failed": describe(failure, group.rank),
+                "traceback": "".join(traceback.format_exception(failure))[-16384:]}
     path = os.path.join(notes, str(group.rank))
     with open(path + ".part", "w", encoding="utf-8") as file:
         json.dump(note, file)

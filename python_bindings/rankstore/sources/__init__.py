@@ -42,7 +42,8 @@ Source = CoreFiles | Stream | list[Piece]
 
 
 def resolve(source: Any, *, format: str | None, python: bool, unit_samples: int | None) -> Source:  # noqa: A002
-    """What `build` reads `source` as. `python`: samples are to be seen by Python, so the core does not read files itself.
+    """What `build` reads `source` as. `python`: samples are to be seen by Python, so the core does not read files
+    itself.
 
     Raises ArgumentError, NotFoundError.
     """
@@ -53,7 +54,8 @@ def resolve(source: Any, *, format: str | None, python: bool, unit_samples: int 
     if format is not None:
         raise ArgumentError("format: goes with paths only")
     if isinstance(source, (Mapping, bytes)):
-        raise ArgumentError(f"source: a {type(source).__name__} is no dataset; give paths, a dataset, a table or an iterable of samples")
+        raise ArgumentError(f"source: a {type(source).__name__} is no dataset; give paths, a dataset, a table or an "
+                            "iterable of samples")
     return _object(source, unit_samples)
 
 
@@ -61,7 +63,8 @@ def _files(paths: list[str], format: str | None, python: bool) -> Source:  # noq
     each = with_formats(paths, format)
     if not each:
         raise ArgumentError("source: no file")
-    plain = all(kind in CORE_FORMATS and (kind == "folder" or os.path.splitext(path)[1] not in COMPRESSIONS) for path, kind in each)
+    plain = all(kind in CORE_FORMATS and (kind == "folder" or os.path.splitext(path)[1] not in COMPRESSIONS)
+                for path, kind in each)
     if plain and not python:
         return CoreFiles(expand(paths), format)
     names = short_names([path for path, _ in each])
@@ -84,4 +87,5 @@ def _object(source: Any, unit_samples: int | None) -> Source:
         return [Indexed(source, unit_samples)]
     if isinstance(source, Iterable):
         return Stream(source, type(source).__name__)
-    raise ArgumentError(f"source: {type(source).__name__} is none of paths, a table, a dataset with __len__ and __getitem__, an iterable")
+    raise ArgumentError(f"source: {type(source).__name__} is none of paths, a table, a dataset with __len__ and "
+                        "__getitem__, an iterable")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arrow tables and Parquet: columns are taken over as arrays, never as Python objects.
 
-Arrow types and what they become: numbers and bool as they are; string str; binary bytes; list<number> "T[*]", fixed_size_list<number, n>
-"T[n]"; other lists and structs json; a struct of bytes and path (an image or audio file as datasets stores it) bytes; dictionaries are
-decoded. Anything else is refused by name.
+Arrow types and what they become: numbers and bool as they are; string str; binary bytes; list<number> "T[*]",
+fixed_size_list<number, n> "T[n]"; other lists and structs json; a struct of bytes and path (an image or audio file as
+datasets stores it) bytes; dictionaries are decoded. Anything else is refused by name.
 """
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def column_type(name: str, kind: Any) -> str:
         return f"{_number(pa, kind.value_type)}[*]"
     if types.is_nested(kind) and _is_json(pa, kind):
         return "json"
-    raise UnsupportedError(f'column "{name}": Arrow\'s {kind} has no type here; cast it, or make something of it in map=')
+    raise UnsupportedError(f'column "{name}": Arrow\'s {kind} has no type here; cast it, or make something of it in '
+                           'map=')
 
 
 def _is_json(pa: Any, kind: Any) -> bool:
@@ -71,12 +72,14 @@ def _is_json(pa: Any, kind: Any) -> bool:
         return all(_is_json(pa, field.type) for field in kind)
     if pa.types.is_nested(kind):
         return not pa.types.is_map(kind) and hasattr(kind, "value_type") and _is_json(pa, kind.value_type)
-    return bool(_number(pa, kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind))
+    return bool(_number(pa, kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
+                or pa.types.is_null(kind))
 
 
 def table_schema(schema: Any, missing: set[str]) -> dict[str, str]:
     """The schema of an Arrow schema; columns in `missing` hold nulls."""
-    return {field.name: column_type(field.name, field.type) + ("?" if field.name in missing else "") for field in schema}
+    return {field.name: column_type(field.name, field.type) + ("?" if field.name in missing else "")
+            for field in schema}
 
 
 def to_columns(batch: Any) -> Columns:
@@ -94,7 +97,8 @@ def to_columns(batch: Any) -> Columns:
         if _is_file(pa, array.type):
             array = array.field("bytes")
             if array.null_count > 0:
-                raise DataError(f'column "{field.name}": a file without bytes; embed the files (datasets: embed_external_files)')
+                raise DataError(f'column "{field.name}": a file without bytes; embed the files (datasets: '
+                                'embed_external_files)')
         made.columns[field.name] = _take(pa, numpy, field.name, kind, array)
         made.types[field.name] = kind
     return made
@@ -122,7 +126,8 @@ def _take(pa: Any, numpy: Any, name: str, kind: str, array: Any) -> tuple[Any, A
             return flat.reshape(len(array), array.type.list_size), None
         wide = pa.types.is_large_list(array.type)
         return flat, _offsets(numpy, array.buffers()[1], array.offset, len(array), wide)
-    return _numbers(pa, numpy, array.fill_null(False if kind == "bool" else 0) if array.null_count else array, name), None
+    return _numbers(pa, numpy, array.fill_null(False if kind == "bool" else 0) if array.null_count else array,
+                    name), None
 
 
 def _numbers(pa: Any, numpy: Any, array: Any, name: str) -> Any:
@@ -168,7 +173,8 @@ class Table(ArrowPiece):
 
     def scan(self) -> tuple[list[Unit], dict[str, str] | None]:
         rows = self.table.num_rows
-        missing = {name for name, column in zip(self.table.column_names, self.table.columns, strict=True) if column.null_count}
+        missing = {name for name, column in zip(self.table.column_names, self.table.columns, strict=True)
+                   if column.null_count}
         units = [Unit(f"{self.name}@{start}", min(self.ROWS, rows - start), (start, min(self.ROWS, rows - start)))
                  for start in range(0, rows, self.ROWS)]
         return units, table_schema(self.table.schema, missing)
@@ -201,7 +207,8 @@ class ArrowFile(ArrowPiece):
         units = []
         each = (reader.get_batch(i) for i in range(reader.num_record_batches)) if is_file else reader
         for i, batch in enumerate(each):
-            missing.update(name for name, column in zip(batch.schema.names, batch.columns, strict=True) if column.null_count)
+            missing.update(name for name, column in zip(batch.schema.names, batch.columns, strict=True)
+                           if column.null_count)
             units.append(Unit(f"{self.name}#{i}", batch.nbytes, (i,)))
         schema = table_schema(reader.schema, missing)
         return units if is_file else [Unit(self.name, sum(unit.weight for unit in units), (-1,))], schema
@@ -231,12 +238,13 @@ class Parquet(ArrowPiece):
     def scan(self) -> tuple[list[Unit], dict[str, str] | None]:
         with self._open() as file:
             footer = file.metadata
-            units = [Unit(f"{self.name}#{i}", footer.row_group(i).total_byte_size, (i,)) for i in range(footer.num_row_groups)]
+            units = [Unit(f"{self.name}#{i}", footer.row_group(i).total_byte_size, (i,))
+                     for i in range(footer.num_row_groups)]
             return units, table_schema(file.schema_arrow, self._missing(file))
 
     def _missing(self, file: Any) -> set[str]:
-        """The columns with nulls: by the statistics, and where these cannot tell (no statistics; empty lists count as nulls in them) by
-        the columns themselves."""
+        """The columns with nulls: by the statistics, and where these cannot tell (no statistics; empty lists count as
+        nulls in them) by the columns themselves."""
         footer, missing, unknown = file.metadata, set(), set()
         for group in range(footer.num_row_groups):
             for leaf in range(footer.num_columns):

@@ -9,7 +9,8 @@ from typing import Any
 
 from ..errors import DataError
 
-_DTYPES = frozenset(("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32",
+_DTYPES = frozenset(("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
+                     "float32",
                      "float64", "complex64"))
 _BLOBS = ("str", "bytes", "json")
 # These have no numpy type: their bits travel as unsigned integers.
@@ -25,8 +26,8 @@ class Columns:
     """Many samples in one item of an iterable: the fast way to build from memory.
 
     columns: for each name one of
-        (values, offsets): samples of different sizes; sample i is values[offsets[i]:offsets[i + 1]] along the first dimension; values is
-            an array, or bytes for a str, bytes or json column; offsets holds count + 1 integers;
+        (values, offsets): samples of different sizes; sample i is values[offsets[i]:offsets[i + 1]] along the first
+            dimension; values is an array, or bytes for a str, bytes or json column; offsets holds count + 1 integers;
         an array whose first dimension is the sample: a scalar (count,) or a fixed shape (count, 80);
         a list of str or of bytes.
     Arrays are numpy arrays or torch tensors. keys: one str or bytes a sample, where the build has key=True.
@@ -64,7 +65,8 @@ class Columns:
             yield dict(zip(names, row, strict=True))
 
     def arrays(self, schema: Sequence[tuple[str, str]], loose: bool = False) -> list[tuple[Any, Any]] | None:
-        """The columns as Builder.add_arrays takes them, or None where a column is not there or has missing values (rows() then).
+        """The columns as Builder.add_arrays takes them, or None where a column is not there or has missing values
+        (rows() then).
 
         Raises DataError where a type is not the schema's.
         """
@@ -153,7 +155,8 @@ def _fit(name: str, kind: str, values: Any, offsets: Any) -> tuple[Any, Any]:
         wanted = numpy.dtype(_BITS.get(base, base))
         if values.dtype != wanted:
             if base in _BITS or not numpy.can_cast(values.dtype, wanted, "safe"):
-                raise DataError(f'column "{name}" is {kind}; an array of {values.dtype.name} would lose something: cast it')
+                raise DataError(f'column "{name}" is {kind}; an array of {values.dtype.name} would lose something: '
+                                'cast it')
             values = values.astype(wanted)
     if offsets is not None and offsets[0] != 0:
         values = values[offsets[0]:]

@@ -16,7 +16,8 @@ from .tar import ENDINGS as TAR_ENDINGS
 from .tar import Tar
 
 FORMATS = ("jsonl", "text", "folder", "parquet", "arrow", "megatron", "mds", "tar")
-_BY_ENDING = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".txt": "text", ".text": "text", ".parquet": "parquet",
+_BY_ENDING = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".txt": "text", ".text": "text",
+              ".parquet": "parquet",
               ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow", ".idx": "megatron", ".bin": "megatron"}
 # What the C core reads itself.
 CORE_FORMATS = ("jsonl", "text", "folder")
@@ -63,12 +64,14 @@ def _by_content(path: str) -> str:
         head = file.read(65536)
     text = str(head, "utf-8", "ignore")
     if b"\0" in head or len(text.encode()) < len(head) - 3:
-        raise ArgumentError(f"{path}: neither its name nor its content says what it is; give format=, one of {', '.join(FORMATS)}")
+        raise ArgumentError(f"{path}: neither its name nor its content says what it is; give format=, one of "
+                            f"{', '.join(FORMATS)}")
     return "jsonl" if text.removeprefix("\ufeff").lstrip().startswith("{") else "text"
 
 
 def with_formats(paths: Sequence[str], given: str | None) -> list[tuple[str, str]]:
-    """(path, format) of each. A folder of files of another format than "folder" gives these. The .bin of a .idx is left out."""
+    """(path, format) of each. A folder of files of another format than "folder" gives these. The .bin of a .idx is left
+    out."""
     each: list[tuple[str, str]] = []
     for path in expand(paths):
         if os.path.isdir(path) and given not in ("folder", "mds"):

@@ -9,7 +9,8 @@ from .source import Piece, Unit
 
 
 class Indexed(Piece):
-    """Units of a size that depends on the number of samples alone, so that sample ids do not depend on the number of ranks."""
+    """Units of a size that depends on the number of samples alone, so that sample ids do not depend on the number of
+    ranks."""
 
     def __init__(self, dataset: Any, unit_samples: int | None, name: str = "dataset") -> None:
         self.dataset, self.name = dataset, name
@@ -21,7 +22,8 @@ class Indexed(Piece):
         return ["indexed", f"{kind.__module__}.{kind.__qualname__}", self.count, self.size]
 
     def scan(self) -> tuple[list[Unit], dict[str, str] | None]:
-        return [Unit(f"{self.name}@{start}", min(self.size, self.count - start), (start, min(start + self.size, self.count)))
+        return [Unit(f"{self.name}@{start}", min(self.size, self.count - start),
+                     (start, min(start + self.size, self.count)))
                 for start in range(0, self.count, self.size)], None
 
     def read(self, unit: Unit) -> Iterator[int]:

@@ -32,7 +32,8 @@ def open_file(path: str) -> IO[bytes]:
     try:
         import pyarrow
     except ImportError as missing:
-        raise UnsupportedError(f"{path}: reading {COMPRESSIONS[ending]} needs pyarrow, which cannot be imported") from missing
+        raise UnsupportedError(f"{path}: reading {COMPRESSIONS[ending]} needs pyarrow, which cannot be "
+                               "imported") from missing
     import io
     return io.BufferedReader(_Readable(pyarrow.input_stream(path, compression=COMPRESSIONS[ending])), 1 << 20)
 
@@ -110,7 +111,8 @@ class Folder(Piece):
 
     def __init__(self, path: str, name: str) -> None:
         self.path, self.name = path, name
-        self.files = sorted(os.path.relpath(os.path.join(top, file), path) for top, _, files in os.walk(path) for file in files)
+        self.files = sorted(os.path.relpath(os.path.join(top, file), path) for top, _, files in os.walk(path)
+                            for file in files)
 
     def identity(self) -> list[Any]:
         return ["folder", self.name, [[file, os.path.getsize(os.path.join(self.path, file))] for file in self.files]]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mosaic's MDS shards, as index.json lists them. A shard is a unit. `pkl` columns are refused: reading one runs what it holds.
+"""Mosaic's MDS shards, as index.json lists them. A shard is a unit. `pkl` columns are refused: reading one runs what it
+holds.
 
     u32 samples n | u32[n + 1] offsets | JSON | samples: u32 sizes of the columns without a fixed one, then the columns
 """
@@ -15,7 +16,8 @@ from ..errors import CorruptError, UnsupportedError
 from .source import Piece, Unit
 
 _SCALARS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
-_ARRAY_DTYPES = {8: "uint8", 9: "int8", 16: "uint16", 17: "int16", 18: "float16", 32: "uint32", 33: "int32", 34: "float32", 64: "uint64",
+_ARRAY_DTYPES = {8: "uint8", 9: "int8", 16: "uint16", 17: "int16", 18: "float16", 32: "uint32", 33: "int32",
+                 34: "float32", 64: "uint64",
                  65: "int64", 66: "float64"}
 
 
@@ -23,7 +25,8 @@ def _decoder(path: str, name: str, encoding: str) -> tuple[str | None, Callable[
     """(type or None where samples say it, the value of its bytes)."""
     kind, *rest = encoding.split(":")
     if kind == "pkl":
-        raise UnsupportedError(f'{path}: column "{name}" is pkl: reading a pickle runs what it holds; write it as another encoding')
+        raise UnsupportedError(f'{path}: column "{name}" is pkl: reading a pickle runs what it holds; write it as '
+                               'another encoding')
     if kind in ("bytes", "jpeg", "png"):
         return "bytes", bytes
     if kind == "str":
@@ -64,7 +67,8 @@ def _array_type(rest: list[str]) -> str | None:
 
 
 def _array(data: bytes, rest: list[str]) -> Any:
-    """u8 dtype (where the encoding has none), u8 rank and width of sizes, sizes (where the encoding has none), items."""
+    """u8 dtype (where the encoding has none), u8 rank and width of sizes, sizes (where the encoding has none),
+    items."""
     import numpy
     at = 0
     if rest:
@@ -96,13 +100,15 @@ class MDS(Piece):
                     raise UnsupportedError(f"{path}: shards of format {shard['format']}; only mds is known")
                 for file_name in (shard["raw_data"], shard.get("zip_data") or shard["raw_data"]):
                     if os.path.basename(file_name["basename"]) != file_name["basename"]:
-                        raise CorruptError(f"{path}: index.json names {file_name['basename']!r}, which is no file of the directory")
+                        raise CorruptError(f"{path}: index.json names {file_name['basename']!r}, which is no file of "
+                                           "the directory")
         except (KeyError, TypeError) as bad:
             raise CorruptError(f"{path}: index.json lacks {bad}") from bad
         self._columns: dict[str, list[tuple[str, int | None, Callable[[bytes], Any]]]] = {}
 
     def identity(self) -> list[Any]:
-        return ["mds", self.name, [[shard["raw_data"]["basename"], shard["samples"], shard["raw_data"]["bytes"]] for shard in self.shards]]
+        return ["mds", self.name, [[shard["raw_data"]["basename"], shard["samples"], shard["raw_data"]["bytes"]]
+                                   for shard in self.shards]]
 
     def scan(self) -> tuple[list[Unit], dict[str, str] | None]:
         units = [Unit(f"{self.name}/{shard['raw_data']['basename']}", shard["raw_data"]["bytes"], (i,))

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Megatron's indexed dataset: NAME.bin holds tokens, NAME.idx says where sequences lie.
 
-    9 bytes "MMIDIDX\\0\\0" | u64 version 1 | u8 dtype | u64 sequences n | u64 documents m | i32[n] sizes | i64[n] byte offsets | i64[m]
+    9 bytes "MMIDIDX\\0\\0" | u64 version 1 | u8 dtype | u64 sequences n | u64 documents m | i32[n] sizes | i64[n] byte
+    offsets | i64[m]
 
-A sample is a sequence; its column is "tokens". Sizes and offsets are checked against both files before anything is read.
+A sample is a sequence; its column is "tokens". Sizes and offsets are checked against both files before anything is
+read.
 """
 from __future__ import annotations
 
@@ -70,7 +72,8 @@ class Megatron(Piece):
         if numpy.array_equal(offsets, offsets[0] + ends[:-1] * item):
             values = data[offsets[0]:offsets[0] + ends[-1] * item]
         else:
-            values = numpy.concatenate([data[at:at + size * item] for at, size in zip(offsets.tolist(), sizes.tolist(), strict=True)])
+            values = numpy.concatenate([data[at:at + size * item]
+                                        for at, size in zip(offsets.tolist(), sizes.tolist(), strict=True)])
         return Columns({"tokens": (numpy.frombuffer(values.tobytes(), dtype=dtype), ends)})
 
 
@@ -87,7 +90,8 @@ def _read_index(index_path: str, data_path: str) -> tuple[str, Any, Any]:
     if code not in _DTYPES:
         raise CorruptError(f"{index_path}: dtype code {code}; 1 to 8 are known")
     if _HEAD + count * 12 + documents * 8 > size:
-        raise CorruptError(f"{index_path}: {count} sequences and {documents} documents do not fit into its {size} bytes")
+        raise CorruptError(f"{index_path}: {count} sequences and {documents} documents do not fit into its {size} "
+                           "bytes")
     dtype = _DTYPES[code]
     sizes = numpy.fromfile(index_path, dtype="<i4", count=count, offset=_HEAD).astype(numpy.int64)
     offsets = numpy.fromfile(index_path, dtype="<i8", count=count, offset=_HEAD + 4 * count)
@@ -96,6 +100,7 @@ def _read_index(index_path: str, data_path: str) -> tuple[str, Any, Any]:
     bad = numpy.flatnonzero((sizes < 0) | (offsets < 0) | (offsets > bytes_there) | (sizes > room))
     if len(bad):
         at = int(bad[0])
-        raise CorruptError(f"{index_path}: sequence {at} lies outside {data_path} (byte {int(offsets[at])}, {int(sizes[at])} items, "
+        raise CorruptError(f"{index_path}: sequence {at} lies outside {data_path} (byte {int(offsets[at])}, "
+                           f"{int(sizes[at])} items, "
                            f"the file has {bytes_there} bytes)")
     return dtype, sizes, offsets

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a build reads: pieces (a file, a dataset object) in units.
 
-A unit is what ranks are dealt and what resume works by. Units are numbered in the order of pieces and of their place in a piece,
-whatever the number of ranks is, and so are samples.
+A unit is what ranks are dealt and what resume works by. Units are numbered in the order of pieces and of their place in
+a piece, whatever the number of ranks is, and so are samples.
 """
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Unit:
-    """`name`: unique, begins derived keys ("name:row"). `weight`: by which units are dealt (bytes or samples). `at`: how its piece
-    finds it; JSON values."""
+    """`name`: unique, begins derived keys ("name:row"). `weight`: by which units are dealt (bytes or samples). `at`:
+    how its piece finds it; JSON values."""
 
     name: str
     weight: int

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tar files as WebDataset writes them: members that follow each other and share their name up to its first dot (behind the last slash)
-are one sample, its columns the endings. A file is a unit, read as a stream. Names are keys ("__key__") and column names only; nothing is
-ever written under them. Links and devices are refused by name.
+"""Tar files as WebDataset writes them: members that follow each other and share their name up to its first dot (behind
+the last slash) are one sample, its columns the endings. A file is a unit, read as a stream. Names are keys ("__key__")
+and column names only; nothing is ever written under them. Links and devices are refused by name.
 """
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2")
 
 
 class Tar(Piece):
-    """Columns: "__key__" (str), and for each ending: json of .json, str of .txt, int64 of .cls, the array of .npy, else bytes."""
+    """Columns: "__key__" (str), and for each ending: json of .json, str of .txt, int64 of .cls, the array of .npy, else
+    bytes."""
 
     MEMBER_BYTES = 1 << 30  # a larger member is refused before it is read
 
@@ -68,9 +69,11 @@ class Tar(Piece):
 
     def _check(self, member: tarfile.TarInfo) -> None:
         if not member.isreg():
-            raise DataError(f"{self.name}: member {member.name!r} is a link or a device, not a file; write the tar with its contents")
+            raise DataError(f"{self.name}: member {member.name!r} is a link or a device, not a file; write the tar "
+                            "with its contents")
         if member.size > self.MEMBER_BYTES:
-            raise DataError(f"{self.name}: member {member.name!r} has {member.size} bytes, at most {self.MEMBER_BYTES} are taken")
+            raise DataError(f"{self.name}: member {member.name!r} has {member.size} bytes, at most {self.MEMBER_BYTES} "
+                            "are taken")
 
     def decode(self, raw: dict[str, Any]) -> dict[str, Any]:
         return {column: value if column == "__key__" else _value(column, value) for column, value in raw.items()}
