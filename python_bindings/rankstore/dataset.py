@@ -335,6 +335,7 @@ class Dataset:
         """The same dataset, whose `__getitems__` makes batches of this layout (Pad()): for torch's DataLoader, with a plan's sampler or its own."""
         made = self._like()
         made._collator, made._is_collating = Collator(layout or Pad(), self.schema, columns, rename, out), True
+        made._followers = self._followers  # a trainer that is given `made` reaches the samplers of plans of either
         return made
 
     @property

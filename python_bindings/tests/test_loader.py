@@ -209,6 +209,16 @@ def test_options_that_are_none(ds: rankstore.Dataset, options: dict[str, object]
         ds.loader(ds.plan(batch_size=8), **options)
 
 
+def test_the_epoch_reaches_a_sampler_through_the_collating_dataset(ds: rankstore.Dataset) -> None:
+    sampler = ds.plan(batch_size=16).sampler()
+    made = ds.collating(Pad())
+    first = [list(batch) for batch in sampler]
+    made.set_epoch(1)
+    assert [list(batch) for batch in sampler] != first
+    made.set_epoch(0)
+    assert [list(batch) for batch in sampler] == first
+
+
 def test_sizes_in_words() -> None:
     from rankstore.loader import parse_bytes
     assert [parse_bytes("b", size) for size in (5, "5", "5B", "1KiB", "1.5 MB", "2GiB")] == [5, 5, 5, 1024, 1_500_000, 2 << 30]
