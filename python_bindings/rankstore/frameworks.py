@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What loaders and trainers around a plan must not do, seen where it can be seen. Nothing is imported that is not there already."""
+"""What loaders and trainers around a plan must not do, seen where it can be seen. Nothing is imported that is not there
+already."""
 from __future__ import annotations
 
 import sys
@@ -16,7 +17,8 @@ def refuse_dealing(accelerator: Any) -> None:
     """ArgumentError where an Accelerator is told to cut batches up, or to deal out those of rank 0."""
     for name in ("split_batches", "dispatch_batches"):
         if getattr(accelerator, name, None):
-            raise ArgumentError(f"{name}=True: a plan's batches are each rank's own and of different sizes; leave {name} at False")
+            raise ArgumentError(f"{name}=True: a plan's batches are each rank's own and of different sizes; leave "
+                                f"{name} at False")
 
 
 def check_prepared(sampler: PlanSampler) -> None:
@@ -30,15 +32,19 @@ def check_prepared(sampler: PlanSampler) -> None:
     if around is None or inner is not sampler or sampler.plan.world == 1:
         return
     if type(loader).__name__ == "DataLoaderDispatcher":
-        raise StateError("Accelerate's dispatch_batches=True reads all batches on rank 0, and a plan's are of different sizes; pass "
+        raise StateError("Accelerate's dispatch_batches=True reads all batches on rank 0, and a plan's are of "
+                         "different sizes; pass "
                          "dispatch_batches=False to Accelerator's DataLoaderConfiguration")
     if around is not sampler and sampler.view == "rank":
-        raise StateError("Accelerate deals batches out to ranks, and this sampler yields those of one rank only: samples would be lost; "
-                         'prepare a DataLoader over plan.sampler("global"), or use dataset.loader(plan), which needs no prepare()')
+        raise StateError("Accelerate deals batches out to ranks, and this sampler yields those of one rank only: "
+                         'samples would be lost; prepare a DataLoader over plan.sampler("global"), or use '
+                         "dataset.loader(plan), which needs no prepare()")
 
 
 def warn_out_of_order(loader: Any) -> None:
     """A warning where a DataLoader with workers may yield batches in another order on each rank."""
     if getattr(loader, "in_order", True) is False and getattr(loader, "num_workers", 0) > 0:
-        warnings.warn("DataLoader(in_order=False): each rank yields its batches in another order, so that a step's batches are no longer "
-                      "of like length, and a resumed run repeats or loses samples; leave in_order at True", stacklevel=4)
+        warnings.warn("DataLoader(in_order=False): each rank yields its batches in another order, so that a step's "
+                      "batches are no longer of like length, and a resumed run repeats or loses samples; leave "
+                      "in_order at True",
+                      stacklevel=4)

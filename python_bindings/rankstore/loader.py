@@ -42,12 +42,13 @@ def parse_bytes(name: str, size: int | str) -> int:
 class Loader:
     """This rank's batches of a plan, epoch by epoch; made by `Dataset.loader`.
 
-    collate: Pad(), Pack(), Nested(), Lists(), or None (Lists). columns, rename: which columns, and what they are called in the batch. transform:
-    a function of a Batch, called ahead in threads of its own. device: where tensors go ("cuda"); pin_memory: "auto" (where a GPU is), True,
-    False. out: "torch" or "numpy". prefetch_batches, prefetch_bytes: how far ahead (4; "1GiB"). threads: of transform (1). start: a state to go on from.
+    collate: Pad(), Pack(), Nested(), Lists(), or None (Lists). columns, rename: which columns, and what they are called
+    in the batch. transform: a function of a Batch, called ahead in threads of its own. device: where tensors go
+    ("cuda"); pin_memory: "auto" (where a GPU is), True, False. out: "torch" or "numpy". prefetch_batches,
+    prefetch_bytes: how far ahead (4; "1GiB"). threads: of transform (1). start: a state to go on from.
 
-    A plain iterable with a length, the same for all ranks and epochs. A second iter() ends the first. Leaving a loop early ends its threads.
-    Trainers that look at DataLoader's attributes find them.
+    A plain iterable with a length, the same for all ranks and epochs. A second iter() ends the first. Leaving a loop
+    early ends its threads. Trainers that look at DataLoader's attributes find them.
     """
 
     batch_size = None
@@ -61,10 +62,11 @@ class Loader:
     persistent_workers = False
     in_order = True
 
-    def __init__(self, dataset: Dataset, plan: Plan, *, collate: Layout | None = None, columns: Sequence[str] | None = None,
-                 rename: Mapping[str, str] | None = None, transform: Callable[[Batch], Any] | None = None, device: Any = None,
-                 pin_memory: bool | str = "auto", out: str = "torch", prefetch_batches: int = 4, prefetch_bytes: int | str = "1GiB",
-                 threads: int = 1, start: dict[str, Any] | None = None) -> None:
+    def __init__(self, dataset: Dataset, plan: Plan, *, collate: Layout | None = None,
+                 columns: Sequence[str] | None = None, rename: Mapping[str, str] | None = None,
+                 transform: Callable[[Batch], Any] | None = None, device: Any = None,
+                 pin_memory: bool | str = "auto", out: str = "torch", prefetch_batches: int = 4,
+                 prefetch_bytes: int | str = "1GiB", threads: int = 1, start: dict[str, Any] | None = None) -> None:
         if plan.world != dataset.group.world or plan.rank != dataset.group.rank:
             self._foreign = True  # another world than the group's: batches are fetched by their lists
         else:
@@ -103,7 +105,8 @@ class Loader:
 
     @property
     def epoch(self) -> int:
-        """The epoch to go on in: that of a loaded state or of the last batch, or the next one where it has been seen to its end."""
+        """The epoch to go on in: that of a loaded state or of the last batch, or the next one where it has been seen to
+        its end."""
         return self._epoch + (0 < self.plan.core.steps(self._epoch) <= self._step)
 
     def __len__(self) -> int:
@@ -129,7 +132,8 @@ class Loader:
             last.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """Where training is: batches that were yielded count as done. A few integers and a line of JSON, equal on all ranks."""
+        """Where training is: batches that were yielded count as done. A few integers and a line of JSON, equal on all
+        ranks."""
         return self.plan.state(self._epoch, self._step)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -163,7 +167,8 @@ class Loader:
             json.dump({"traceEvents": events, "otherData": {"pid": os.getpid()}}, file)
 
     def __repr__(self) -> str:
-        return f"<rankstore.Loader {self.collator.layout!r} over {self.plan!r}, at epoch {self._epoch}, step {self._step}>"
+        return (f"<rankstore.Loader {self.collator.layout!r} over {self.plan!r}, at epoch {self._epoch}, "
+                f"step {self._step}>")
 
 
 class _LoaderSampler(PlanSampler):

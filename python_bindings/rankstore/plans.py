@@ -31,8 +31,8 @@ class Epoch:
 
     def batches(self, rank: int | None = None, first: int = 0,
                 last: int | None = None) -> tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]:
-        """The batches of a rank (this one; -1: all, step-major) at steps first..last: (indptr int64[n + 1], indices uint32[...]);
-        batch i is indices[indptr[i]:indptr[i + 1]]."""
+        """The batches of a rank (this one; -1: all, step-major) at steps first..last: (indptr int64[n + 1], indices
+        uint32[...]); batch i is indices[indptr[i]:indptr[i + 1]]."""
         bounds, ids = self.plan.core.batches(self.number, self.plan.rank if rank is None else rank, first, last)
         return as_array(bounds, "int64"), as_array(ids, "uint32")
 
@@ -71,8 +71,9 @@ class Plan:
         return Epoch(self, number)
 
     def report(self, epoch: int = 0) -> dict[str, Any]:
-        """samples, dropped, repeated, truncated, steps, batches, tokens, padded_tokens, largest_batch (padded tokens), efficiency (tokens /
-        padded tokens), balance (mean over steps of mean cost / largest cost over ranks), tokens_per_step, digest."""
+        """samples, dropped, repeated, truncated, steps, batches, tokens, padded_tokens, largest_batch (padded tokens),
+        efficiency (tokens / padded tokens), balance (mean over steps of mean cost / largest cost over ranks),
+        tokens_per_step, digest."""
         return self.core.report(epoch)
 
     def step_tokens(self, epoch: int, step: int) -> int:
@@ -81,8 +82,8 @@ class Plan:
         return int(self.dataset.all_lengths[ids].sum(dtype="int64"))
 
     def sampler(self, view: str = "rank") -> PlanSampler:
-        """A batch sampler: "rank" yields this rank's batches, "global" those of all ranks, step-major and rank-minor (for loaders that deal
-        batch i to rank i % world themselves, as Accelerate's prepare does)."""
+        """A batch sampler: "rank" yields this rank's batches, "global" those of all ranks, step-major and rank-minor
+        (for loaders that deal batch i to rank i % world themselves, as Accelerate's prepare does)."""
         return PlanSampler(self, view)
 
     def state(self, epoch: int, step: int) -> dict[str, Any]:
@@ -90,8 +91,10 @@ class Plan:
         return {"version": STATE_VERSION, "epoch": epoch, "step": step, "plan": self.core.state(epoch, step)}
 
     def resume(self, state: dict[str, Any]) -> tuple[int, int]:
-        """Takes a state over, also one of another number of ranks: (epoch, step) to go on from. StateError names what differs."""
-        if not isinstance(state, dict) or state.get("version") != STATE_VERSION or not isinstance(state.get("plan"), str):
+        """Takes a state over, also one of another number of ranks: (epoch, step) to go on from. StateError names what
+        differs."""
+        if not isinstance(state, dict) or state.get("version") != STATE_VERSION or \
+                not isinstance(state.get("plan"), str):
             raise StateError(f"state: {str(state)[:80]!r} is none of rankstore's (version {STATE_VERSION})")
         return self.core.resume(state["plan"])
 
@@ -110,8 +113,9 @@ class PlanBatch(list[int]):
 
 
 class PlanSampler:
-    """A batch sampler over a plan: give it to DataLoader as `batch_sampler`. It has no batch_size, drop_last or generator, so that
-    trainers leave it as it is; they find `set_epoch` on it, on its `.sampler` and on its `.batch_sampler`."""
+    """A batch sampler over a plan: give it to DataLoader as `batch_sampler`. It has no batch_size, drop_last or
+    generator, so that trainers leave it as it is; they find `set_epoch` on it, on its `.sampler` and on its
+    `.batch_sampler`."""
 
     def __init__(self, plan: Plan, view: str) -> None:
         if view not in ("rank", "global"):
@@ -138,7 +142,8 @@ class PlanSampler:
         return self.plan.steps * (self.plan.world if self.view == "global" else 1)
 
     def __iter__(self) -> _SamplerIterator:
-        frameworks.warn_out_of_order(sys._getframe(1).f_locals.get("loader"))  # DataLoader's iterator calls its loader so
+        # DataLoader's iterator calls its loader so
+        frameworks.warn_out_of_order(sys._getframe(1).f_locals.get("loader"))
         iterator = _SamplerIterator(self)
         self._last = weakref.ref(iterator)
         return iterator
