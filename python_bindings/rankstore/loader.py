@@ -270,7 +270,8 @@ class _Iteration(Iterator[Any]):
         if self._over:
             raise StopIteration
         if os.getpid() != self._owner[0]:
-            raise StateError(f"loader: process {self._owner[0]} began this iteration, and this is a fork of that; iterate anew here")
+            raise StateError(f"loader: process {self._owner[0]} began this iteration, and this is a fork of that; "
+                             "iterate anew here")
         loader, begin = self._loader, time.monotonic()
         try:
             if self._epoch < 0:
@@ -319,7 +320,8 @@ def _wait(future: Future[Any]) -> Any:
 
 
 class _GradientHold:
-    """Accelerate syncs gradients on the last batch of loaders that it knows: this one makes itself known while it is iterated."""
+    """Accelerate syncs gradients on the last batch of loaders that it knows: this one makes itself known while it is
+    iterated."""
 
     def __init__(self, loader: Loader) -> None:
         self._state: Any = None
@@ -348,13 +350,15 @@ def _side_stream(device: Any) -> Any:
 
 
 def _to_device(batch: Any, device: Any, stream: Any) -> Any:
-    """Tensors are allocated on the consumer's stream and copied on a side stream; the consumer's stream waits for an event. So no
-    record_stream is needed: the memory belongs to the consumer's stream, and the copy has ended before it is used."""
+    """Tensors are allocated on the consumer's stream and copied on a side stream; the consumer's stream waits for an
+    event. So no record_stream is needed: the memory belongs to the consumer's stream, and the copy has ended before it
+    is used."""
     if stream is False:
         return batch.to(device)
     import torch
     consumer = torch.cuda.current_stream(device)
-    pairs = {name: (value, torch.empty_like(value, device=device)) for name, value in batch.items() if hasattr(value, "is_pinned")}
+    pairs = {name: (value, torch.empty_like(value, device=device)) for name, value in batch.items()
+             if hasattr(value, "is_pinned")}
     stream.wait_stream(consumer)  # the allocator may hand out memory that the consumer still works on
     with torch.cuda.stream(stream):
         for source, target in pairs.values():
