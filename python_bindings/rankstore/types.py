@@ -2,6 +2,7 @@
 """Column types: "int32[*]", "float16[80,*]", "str", "int64?" and what numpy and torch call them."""
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +52,7 @@ def parse(name: str, text: str) -> Column:
     return Column(name, item, sizes, nullable, text)
 
 
+@functools.cache
 def numpy_dtype(item: str) -> Any:
     """The numpy dtype of an item type; of the bits for bfloat16 and float8."""
     import numpy

@@ -375,4 +375,4 @@ while True:
             {end}
 """, check=False)
     assert done[1].returncode == code
-    assert done[0].returncode == 1 and "Error: rank 1 (" in done[0].stderr, done[0].stderr
+    assert done[0].returncode == 1 and "PeerError: rank 1 (" in done[0].stderr, done[0].stderr

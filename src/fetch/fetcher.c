@@ -9,6 +9,7 @@
 #include "fetch/fetcher.h"
 
 #include <inttypes.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 
@@ -344,11 +345,23 @@ static void *worker_main(void *user)
     return NULL;
 }
 
+/* Who waits works, too: with as many workers as cores they would only take turns (measured on 2
+ * cores: 1.2 G padded tokens/s with two, 1.5 G with one). */
+static size_t workers_wanted(void)
+{
+    cpu_set_t cores;
+    int count = sched_getaffinity(0, sizeof(cores), &cores) == 0 ? CPU_COUNT(&cores) : 1;
+    return count - 1 < 1                   ? 1
+           : count - 1 > RKS_FETCH_WORKERS ? RKS_FETCH_WORKERS
+                                           : (size_t)count - 1;
+}
+
 static rks_status start_workers(rks_fetcher *fetcher, rks_error *err)
 {
     int error = 0;
+    size_t wanted = workers_wanted();
     pthread_mutex_lock(&fetcher->mutex);
-    while (error == 0 && fetcher->worker_count < RKS_FETCH_WORKERS) {
+    while (error == 0 && fetcher->worker_count < wanted) {
         error =
             pthread_create(&fetcher->workers[fetcher->worker_count], NULL, worker_main, fetcher);
         fetcher->worker_count += error == 0;

@@ -259,10 +259,10 @@ void rks_request_reply(rks_request *request, const struct iovec *parts, size_t c
 
 /* ---- I/O threads ---------------------------------------------------------------------------- */
 
-static void refuse(rks_request *request, const char *why)
+static void refuse(rks_request *request, rks_status status, const char *why)
 {
     rks_error err;
-    rks_fail(&err, RKS_ERR_STATE, 0, "service %u of rank %" PRIu32 " %s", request->service,
+    rks_fail(&err, status, 0, "service %u of rank %" PRIu32 " %s", request->service,
              request->engine->options.rank, why);
     rks_request_fail(request, &err);
 }
@@ -273,13 +273,13 @@ static void serve(rks_request *request)
     uint16_t service = request->service;
     rks_handler handler;
     if (service == 0 || !handler_enter(engine, service, &handler)) {
-        refuse(request, "is not open (that rank has closed it, or left)");
+        refuse(request, RKS_ERR_PEER, "is not open (that rank has closed it, or left)");
         return;
     }
     if (handler.serve != NULL)
         handler.serve(handler.user, request);
     else
-        refuse(request, "takes no requests");
+        refuse(request, RKS_ERR_STATE, "takes no requests");
     handler_leave(engine, service);
 }
 
@@ -303,7 +303,7 @@ static void *pool_thread(void *argument)
         pool->waiting--;
         pthread_mutex_unlock(&pool->mutex);
         if (stopping)
-            refuse(request, "is closing");
+            refuse(request, RKS_ERR_PEER, "is closing");
         else
             serve(request);
         pthread_mutex_lock(&pool->mutex);
@@ -395,7 +395,7 @@ static void refuse_all(rks_engine *engine, rks_request *first, int error)
         if (error != 0)
             rks_fail_errno(&err, error, "no thread to serve a request");
         else
-            rks_fail(&err, RKS_ERR_STATE, 0, "rank %" PRIu32 " is closing", engine->options.rank);
+            rks_fail(&err, RKS_ERR_PEER, 0, "rank %" PRIu32 " is closing", engine->options.rank);
         rks_request_fail(first, &err);
         first = next;
     }

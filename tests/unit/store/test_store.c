@@ -407,7 +407,7 @@ static int ask_stand_ins(const rks_bootstrap *bootstrap, void *user)
     if (rank == 2 && j->step < 2) {
         failures += check_keys(store, rank);
     } else if (rank == 2) {
-        EXPECT(rks_store_key(store, 3, key, &size, &err) == RKS_ERR_STATE);
+        EXPECT(rks_store_key(store, 3, key, &size, &err) == RKS_ERR_PEER);
         EXPECT(err.rank == 1);
         EXPECT(size == 77 && strcmp((char *)key, "untouched") == 0);
     }

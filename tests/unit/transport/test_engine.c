@@ -50,8 +50,8 @@ static void an_error_reply_says_where_it_happened(void **state)
     assert_int_equal(err.rank, 1);
     assert_int_equal(err.cause, 77);
     assert_true(err.host[0] != '\0');
-    assert_fails(RKS_ERR_STATE, rks_engine_ask(m.engines[0], 1, RKS_SERVICE_KEYS, "xy", 2, 100,
-                                               "a test", &reply, &size, &err));
+    assert_fails(RKS_ERR_PEER, rks_engine_ask(m.engines[0], 1, RKS_SERVICE_KEYS, "xy", 2, 100,
+                                              "a test", &reply, &size, &err));
     assert_contains(err.text, "not open");
     assert_null(reply);
     mesh_close(&m);
@@ -629,7 +629,7 @@ static void a_service_that_ended_is_not_called_any_more(void **state)
     rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
     assert_ok(ask_echo(m.engines[0], 1, 1, 10, &err), &err);
     rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, NULL, NULL, NULL);
-    assert_fails(RKS_ERR_STATE, ask_echo(m.engines[0], 1, 1, 10, &err));
+    assert_fails(RKS_ERR_PEER, ask_echo(m.engines[0], 1, 1, 10, &err));
     mesh_close(&m);
 }
 
