@@ -17,13 +17,13 @@ all_gather_object, a numpy memmap, py-lmdb, MosaicML streaming, LitData, WebData
 The contestants of a row take turns, a round each, so that ratios hold also on a machine that does other things; figures
 themselves hold only on one that does not. What each gives is compared with the source before anything is timed."""
 EXAMPLES = """examples:
-  tools/compare_peers -o figures                     all rows; about 30 minutes, 16 GB of disk in build/peers
-  tools/compare_peers --quick                        a minute, small data: does everything work?
+  tools/compare_peers -o figures                     all rows; an hour, and 20 GB of disk
+  tools/compare_peers --quick                        some minutes, small data: does everything work?
   tools/compare_peers --only padded,padded-loader    two rows, and the build that they need
   tools/compare_peers --with memmap,py-lmdb          fewer peers
   tools/compare_peers --here                         by the python3 on PATH, with the peers that it has; installs nothing
 
-Without --here the first run makes build/peers-venv (about 2 GB, from tools/peers/requirements.txt) and builds this checkout's
+Without --here the first run makes build/peers-venv (1.5 GB, from tools/peers/requirements.txt) and builds this checkout's
 Python package into build/python/site.
 
 rows:
