@@ -30,12 +30,15 @@ Readers = list[tuple[str, Reader]]
 
 
 def open(directory: str | os.PathLike[str], *, group: Group | None = None, exchange: str | None = None,  # noqa: A001
-         no_share: bool = False, check: bool = True, partial: bool = False, inflight_bytes: int | None = None) -> Dataset:
-    """COLLECTIVE. Opens the dataset in `directory` (may hold {rank} and {node}); each rank serves the shards that it sees.
+         no_share: bool = False, check: bool = True, partial: bool = False,
+         inflight_bytes: int | None = None) -> Dataset:
+    """COLLECTIVE. Opens the dataset in `directory` (may hold {rank} and {node}); each rank serves the shards that it
+    sees.
 
-    group: the default one (`init`). exchange: how the index travels, "auto", "local", "mpi" or "pull". no_share: fetch what this rank does not own
-    over TCP, also on one node. check: compare each sample with its checksum. partial: open although shards are missing; their samples raise
-    NotFoundError or PeerError. inflight_bytes: replies on their way to this rank (256 MiB).
+    group: the default one (`init`). exchange: how the index travels, "auto", "local", "mpi" or "pull". no_share:
+    fetch what this rank does not own over TCP, also on one node. check: compare each sample with its checksum.
+    partial: open although shards are missing; their samples raise NotFoundError or PeerError. inflight_bytes: replies
+    on their way to this rank (256 MiB).
 
     Raises NotFoundError, CorruptError, UnsupportedError; the same on all ranks.
     """
@@ -87,7 +90,8 @@ class Keys(Sequence[bytes]):
 
 
 class Index(Mapping[str, "Array"]):
-    """The index columns that travelled with the lengths: numpy arrays in sample order, shared by the ranks of a node, read-only."""
+    """The index columns that travelled with the lengths: numpy arrays in sample order, shared by the ranks of a node,
+    read-only."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset
@@ -110,9 +114,10 @@ class Index(Mapping[str, "Array"]):
 class Dataset:
     """Samples 0..len-1, the same on every rank, each read where it is asked for.
 
-    ds[i] a dict of columns: numpy arrays of their own, numbers, str, bytes; ds[[...]] a list of them; ds.get(key); ds.view(i) without a copy,
-    read-only. lengths: uint32[len], shared by the node. keys, index["duration"], schema, owner(i), select(mask or places), stats().
-    plan(...) and loader(...) make batches. Close it on all ranks, or use it as a context manager.
+    ds[i] a dict of columns: numpy arrays of their own, numbers, str, bytes; ds[[...]] a list of them; ds.get(key);
+    ds.view(i) without a copy, read-only. lengths: uint32[len], shared by the node. keys, index["duration"], schema,
+    owner(i), select(mask or places), stats(). plan(...) and loader(...) make batches. Close it on all ranks, or use
+    it as a context manager.
     """
 
     def __init__(self, handle: Handle, directory: str, group: Group | WorkerGroup) -> None:
@@ -175,12 +180,13 @@ class Dataset:
         if hasattr(which, "__index__"):
             return self._read(self.store.fetch([self.sample_id(which)]), 0)
         if isinstance(which, (str, bytes, Mapping)) or not hasattr(which, "__iter__"):
-            raise TypeError(f"a dataset's places are ints, slices or lists of ints, not {type(which).__name__}; get(key) takes keys")
+            raise TypeError(f"a dataset's places are ints, slices or lists of ints, not {type(which).__name__}; "
+                            "get(key) takes keys")
         return self._list([self.sample_id(place) for place in which])
 
     def __getitems__(self, places: Sequence[int]) -> Any:
-        """What DataLoader asks for: a ready Batch for a plan's batch, and for any list where the dataset is `collating`; otherwise a list of
-        samples."""
+        """What DataLoader asks for: a ready Batch for a plan's batch, and for any list where the dataset is
+        `collating`; otherwise a list of samples."""
         if isinstance(places, plans.PlanBatch):
             return self._planned(places)
         if not self._is_collating:
@@ -194,8 +200,9 @@ class Dataset:
         return self._read(self.store.fetch([self.store.find(key)]), 0)
 
     def view(self, place: int) -> dict[str, Any]:
-        """A sample without a copy: read-only arrays (and memoryviews for bytes) in the map of its shard where that lies on this node. They stay
-        valid as long as they are held. Writing into them raises ValueError."""
+        """A sample without a copy: read-only arrays (and memoryviews for bytes) in the map of its shard where that
+        lies on this node. They stay valid as long as they are held. Writing into them raises ValueError. Checked
+        once, here: what is cut off the file later reads as zeros."""
         return _values(self._viewers, self.store.view(self.sample_id(place)))
 
     def _list(self, ids: list[int]) -> list[dict[str, Any]]:
@@ -252,14 +259,14 @@ class Dataset:
         return found
 
     def stats(self) -> dict[str, Any]:
-        """Figures of this rank since the dataset was opened: samples, bytes, local_bytes, remote_bytes, served_bytes, wait_ns,
-        peak_inflight_bytes, peak_batch_bytes, index_bytes_node, exchange_bytes, exchange."""
+        """Figures of this rank since the dataset was opened: samples, bytes, local_bytes, remote_bytes, served_bytes,
+        wait_ns, peak_inflight_bytes, peak_batch_bytes, index_bytes_node, exchange_bytes, exchange."""
         found: dict[str, Any] = self.store.stats()
         return found
 
     def select(self, which: Any) -> Dataset:
-        """A dataset of some samples: a boolean mask [len] or places (ascending or not, each once). Nothing is copied; plans over it use only
-        them. Sample ids stay those of the whole."""
+        """A dataset of some samples: a boolean mask [len] or places (ascending or not, each once). Nothing is copied;
+        plans over it use only them. Sample ids stay those of the whole."""
         import numpy
         which = numpy.asarray(which)
         if which.dtype == bool:
@@ -279,16 +286,25 @@ class Dataset:
 
     # ---- batches
 
-    def plan(self, strategy: str = "bucket", *, batch_size: int | None = None, max_tokens: int | None = None, cost: str = "padded",
-             max_length: int | None = None, too_long: str = "error", shuffle: bool = True, seed: int = 0, tail: str = "split",
-             batch_multiple: int = 1, steps: str = "constant", num_replicas: int | None = None, rank: int | None = None) -> plans.Plan:
+    def plan(self, strategy: str = "bucket", *, batch_size: int | None = None, max_tokens: int | None = None,
+             cost: str = "padded", max_length: int | None = None, too_long: str = "error", shuffle: bool = True,
+             seed: int = 0, tail: str = "split", batch_multiple: int = 1, steps: str = "constant",
+             num_replicas: int | None = None, rank: int | None = None) -> plans.Plan:
         """COLLECTIVE. Which samples form which batch, at which step, on which rank: the same on every rank that asks.
 
-        strategy: "bucket" (like lengths together, shuffled), "sorted" (longest first), "random", "sequential". batch_size: samples a batch at most
-        (64 where max_tokens is not given either); max_tokens: longest length x samples, padding included. cost: "padded", "tokens", "quadratic".
-        max_length, too_long: samples above it (or above max_tokens) are an "error", or "drop", "alone", "truncate". shuffle: epochs differ.
-        tail: the last step's batches "split", "repeat" or "drop". batch_multiple: batches hold a multiple of it where they can. steps:
-        "constant" or "per_epoch". num_replicas, rank: plan for other ranks than the group's (data-parallel coordinates).
+        strategy: "bucket" (like lengths together, shuffled), "sorted" (longest first), "random", "sequential".
+        batch_size: samples a batch at most (64 where max_tokens is not given either).
+        max_tokens: longest length x samples of a batch at most, padding included; with cost "tokens" the sum of lengths.
+        cost: what the budget and the balance over ranks count: "padded", "tokens", "quadratic" (padded for the budget,
+            longest squared x samples for the balance, as attention costs).
+        max_length, too_long: samples above it, or above max_tokens, are an "error", or "drop", "alone" (in a batch),
+            "truncate" (counted as cut; Pad(max_length=...) cuts them).
+        shuffle: epochs differ. seed: of all that is drawn.
+        tail: the last step's batches "split" what is left, "repeat" samples of theirs, or "drop" it.
+        batch_multiple: batches hold a multiple of it where they can.
+        steps: "constant" over all epochs, or "per_epoch" ("random" with max_tokens only: batches are filled, and their
+            number varies).
+        num_replicas, rank: plan for other ranks than the group's (data-parallel coordinates).
 
         Raises ArgumentError naming the option, DataError where no plan exists.
         """
@@ -332,7 +348,8 @@ class Dataset:
 
     def collating(self, layout: Layout | None = None, *, columns: Sequence[str] | None = None,
                   rename: Mapping[str, str] | None = None, out: str = "torch") -> Dataset:
-        """The same dataset, whose `__getitems__` makes batches of this layout (Pad()): for torch's DataLoader, with a plan's sampler or its own."""
+        """The same dataset, whose `__getitems__` makes batches of this layout (Pad()): for torch's DataLoader, with a
+        plan's sampler or its own."""
         made = self._like()
         made._collator, made._is_collating = Collator(layout or Pad(), self.schema, columns, rename, out), True
         made._followers = self._followers  # a trainer that is given `made` reaches the samplers of plans of either
@@ -380,8 +397,8 @@ class Dataset:
     # ---- its end
 
     def close(self, timeout: float | None = None) -> None:
-        """COLLECTIVE. Serves the other ranks until all have closed, or for `timeout` seconds (the group's silence limit). Twice is fine. Batches,
-        views and arrays that are held stay valid."""
+        """COLLECTIVE. Serves the other ranks until all have closed, or for `timeout` seconds (the group's silence
+        limit). Twice is fine. Batches, views and arrays that are held stay valid."""
         if self._ahead is not None:
             self._ahead.close()
             self._ahead = None
@@ -392,8 +409,8 @@ class Dataset:
         return bool(self.store.closed)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"ticket": self._handle.ticket(), "directory": self.directory, "chosen": self._chosen, "collator": self._collator,
-                "is_collating": self._is_collating}
+        return {"ticket": self._handle.ticket(), "directory": self.directory, "chosen": self._chosen,
+                "collator": self._collator, "is_collating": self._is_collating}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         ticket: Ticket = state["ticket"]
@@ -404,7 +421,8 @@ class Dataset:
     def __enter__(self) -> Dataset:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 trace: TracebackType | None) -> None:
         self.close(None if kind is None else 0.001)
 
     def __repr__(self) -> str:
@@ -418,8 +436,9 @@ class Dataset:
 
 
 class _Ahead:
-    """Prefetch for a foreign loader: the batches of a plan's epoch come in step order, so the first one starts an epoch and the next ones
-    are taken from it. In a worker process, or for another rank's batches, each is fetched for itself."""
+    """Prefetch for a foreign loader: the batches of a plan's epoch come in step order, so the first one starts an
+    epoch and the next ones are taken from it. In a worker process, or for another rank's batches, each is fetched for
+    itself."""
 
     def __init__(self, dataset: Dataset, first: plans.PlanBatch) -> None:
         self._dataset = dataset
@@ -477,4 +496,6 @@ def _reader(column: types.Column, copy: bool) -> Reader:
         return lambda data, dims: array(data, dtype).item()
     if len(column.dims) == 1:
         return (lambda data, dims: array(data, dtype).copy()) if copy else (lambda data, dims: array(data, dtype))
-    return (lambda data, dims: array(data, dtype).reshape(dims).copy()) if copy else (lambda data, dims: array(data, dtype).reshape(dims))
+    if copy:
+        return lambda data, dims: array(data, dtype).reshape(dims).copy()
+    return lambda data, dims: array(data, dtype).reshape(dims)
