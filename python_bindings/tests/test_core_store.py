@@ -219,7 +219,7 @@ def test_buffers_outlive_everything(dataset: str) -> None:
 def test_closed(dataset: str) -> None:
     group = _core.Group(solo=True)
     store = _core.Store(group, dataset)
-    with pytest.raises(RuntimeError):
+    with pytest.raises(errors.StateError, match="in use"):
         group.close()
     plan = _core.Plan(store, batch_size=10)
     epochs = [_core.Epoch(store, plan) for _ in range(3)]
