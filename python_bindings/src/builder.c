@@ -325,15 +325,12 @@ static int builder_clear(builder_object *self)
 static void builder_dealloc(builder_object *self)
 {
     PyObject *type, *value, *trace;
-    PyTypeObject *own_type = Py_TYPE((PyObject *)self);
     PyObject_GC_UnTrack(self);
     PyErr_Fetch(&type, &value, &trace);
     builder_clear(self);
     PyErr_Restore(type, value, trace);
     core_values_free(self->values);
-    freefunc release = (freefunc)PyType_GetSlot(own_type, Py_tp_free);
-    release(self);
-    Py_DECREF(own_type);
+    core_free_object((PyObject *)self);
 }
 
 static PyMethodDef builder_methods[] = {
@@ -370,10 +367,8 @@ static PyType_Spec builder_spec = {
 
 int core_add_builder(PyObject *module)
 {
-    PyObject *type = PyType_FromSpec(&builder_spec);
-    if (type == NULL)
-        return -1;
-    int added = PyModule_AddType(module, (PyTypeObject *)type);
-    Py_DECREF(type);
+    PyTypeObject *type;
+    int added = core_add_type(module, &builder_spec, &type);
+    Py_XDECREF((PyObject *)type);
     return added;
 }

@@ -102,6 +102,12 @@ PyObject *core_value_copy(const core_column *column, const rks_value *value);
 /* A list of them, one a column. */
 PyObject *core_values_copy(const core_values *values, const rks_value *list);
 
+/* ---- guard.c ---- */
+/* Makes a type, adds it to the module under its name, and keeps it in *type (NULL where it fails). */
+int core_add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type);
+/* The end of a tp_dealloc, of types with and without garbage collection. */
+void core_free_object(PyObject *self);
+
 /* ---- group.c, store.c, samples.c, plan.c: handles of their objects ---- */
 /* NULL with an exception where the object is of another type or closed. */
 rks_group *core_group(PyObject *group);

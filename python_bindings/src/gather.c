@@ -202,15 +202,12 @@ static int gather_clear(gather_object *self)
 static void gather_dealloc(gather_object *self)
 {
     PyObject *type, *value, *trace;
-    PyTypeObject *own_type = Py_TYPE((PyObject *)self);
     PyObject_GC_UnTrack(self);
     PyErr_Fetch(&type, &value, &trace);
     gather_clear(self);
     PyErr_Restore(type, value, trace);
     core_values_free(self->values);
-    freefunc release = (freefunc)PyType_GetSlot(own_type, Py_tp_free);
-    release(self);
-    Py_DECREF(own_type);
+    core_free_object((PyObject *)self);
 }
 
 static PyMethodDef gather_methods[] = {
@@ -242,10 +239,8 @@ static PyType_Spec gather_spec = {
 
 int core_add_gather(PyObject *module)
 {
-    PyObject *type = PyType_FromSpec(&gather_spec);
-    if (type == NULL)
-        return -1;
-    int added = PyModule_AddType(module, (PyTypeObject *)type);
-    Py_DECREF(type);
+    PyTypeObject *type;
+    int added = core_add_type(module, &gather_spec, &type);
+    Py_XDECREF((PyObject *)type);
     return added;
 }

@@ -252,15 +252,12 @@ static int group_clear(group_object *self)
 static void group_dealloc(group_object *self)
 {
     PyObject *type, *value, *trace;
-    PyTypeObject *own_type = Py_TYPE((PyObject *)self);
     PyObject_GC_UnTrack(self);
     PyErr_Fetch(&type, &value, &trace);
     end_group(self);
     PyErr_Restore(type, value, trace);
     group_clear(self);
-    freefunc release = (freefunc)PyType_GetSlot(own_type, Py_tp_free);
-    release(self);
-    Py_DECREF(own_type);
+    core_free_object((PyObject *)self);
 }
 
 rks_group *core_group(PyObject *object)
@@ -546,8 +543,7 @@ int core_add_group(PyObject *module)
         PyErr_Format(PyExc_OSError, "pthread_atfork: %s", strerror(error));
         return -1;
     }
-    group_type = (PyTypeObject *)PyType_FromSpec(&group_spec);
-    if (group_type == NULL || PyModule_AddType(module, group_type) < 0)
+    if (core_add_type(module, &group_spec, &group_type) < 0)
         return -1;
     return PyModule_AddFunctions(module, group_functions);
 }

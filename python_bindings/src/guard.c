@@ -16,7 +16,8 @@ int core_add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type)
 void core_free_object(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
-    PyObject_Free(self);
+    freefunc release = (freefunc)PyType_GetSlot(type, Py_tp_free);
+    release(self);
     Py_DECREF(type);
 }
 

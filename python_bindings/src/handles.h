@@ -18,10 +18,6 @@
 #include "core.h"
 
 /* ---- guard.c ---- */
-/* Makes a type, adds it to the module under its name, and keeps it in *type. */
-int core_add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type);
-/* The end of a tp_dealloc. */
-void core_free_object(PyObject *self);
 /* Did another process open it? */
 bool core_is_foreign(pid_t pid);
 /* -1 with StateError if so. */
