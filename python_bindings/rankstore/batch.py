@@ -50,6 +50,10 @@ class Batch(dict[str, Any]):
     _token: int = -1
     _padded: int = 0
 
+    def planned(self, dataset: Dataset, plan: Plan | None, token: int, epoch: int, step: int) -> None:
+        """Where it is in which plan (None, with its token, in a worker process)."""
+        self._dataset, self._plan, self._token, self.epoch, self.step = dataset, plan, token, epoch, step
+
     @property
     def sample_keys(self) -> list[bytes]:
         """The keys of the samples, read where they are asked for (from their owners, where they lie elsewhere)."""

@@ -375,8 +375,7 @@ class Dataset:
                 self._ahead.close()
             self._ahead = _Ahead(self, places)
         made = self._ahead.take(places)
-        made.epoch, made.step, made._dataset, made._plan = places.epoch, places.step, self, plan
-        made._token = places.token
+        made.planned(self, plan, places.token, places.epoch, places.step)
         return made
 
     def collate_ids(self, ids: Sequence[int], collator: Collator) -> Any:

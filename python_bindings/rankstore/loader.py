@@ -67,10 +67,8 @@ class Loader:
                  transform: Callable[[Batch], Any] | None = None, device: Any = None,
                  pin_memory: bool | str = "auto", out: str = "torch", prefetch_batches: int = 4,
                  prefetch_bytes: int | str = "1GiB", threads: int = 1, start: dict[str, Any] | None = None) -> None:
-        if plan.world != dataset.group.world or plan.rank != dataset.group.rank:
-            self._foreign = True  # another world than the group's: batches are fetched by their lists
-        else:
-            self._foreign = False
+        # For other ranks than the group's: batches are fetched by their lists.
+        self._foreign = (plan.world, plan.rank) != (dataset.group.world, dataset.group.rank)
         plan.check_dataset(dataset)
         for name, number in (("threads", threads), ("prefetch_batches", prefetch_batches)):
             if not hasattr(number, "__index__") or number < 1:
@@ -238,8 +236,7 @@ class _Iteration(Iterator[Any]):
     def _make(self, step: int, arrays: Any) -> Batch:
         loader = self._loader
         batch = loader.collator.batch(arrays)
-        batch.step, batch.epoch, batch._token = step, self._epoch, loader.plan.token
-        batch._dataset, batch._plan = loader.dataset, loader.plan
+        batch.planned(loader.dataset, loader.plan, loader.plan.token, self._epoch, step)
         if loader.pin_memory:
             batch = batch.pin_memory()
         return batch
@@ -282,7 +279,7 @@ class _Iteration(Iterator[Any]):
                 raise StopIteration
             step, batch = found
             if isinstance(batch, Future):
-                batch = _wait(batch)
+                batch = batch.result()  # a signal is seen at once, since Python's own waits look for them
             if self._stream is not None:
                 batch = _to_device(batch, loader.device, self._stream)
         except StopIteration:
@@ -312,11 +309,6 @@ class _Iteration(Iterator[Any]):
 
     def __del__(self) -> None:
         self.close()
-
-
-def _wait(future: Future[Any]) -> Any:
-    """The result; a signal is seen at once, since Python's own waits look for them."""
-    return future.result()
 
 
 class _GradientHold:
