@@ -60,7 +60,7 @@ struct rks_fetch {
     uint64_t local_bytes, remote_bytes;
     rks_status status; /* the first failure */
     rks_error error;
-    rks_ask *sent; /* on their way, without those that were given up */
+    rks_ask *sent; /* on their way, written, without those that were given up */
     rks_ask *arrived;
     rks_fetch *next;
 };

@@ -180,16 +180,19 @@ static void enqueue(rks_fetcher *fetcher, rks_ask *list)
     }
 }
 
-/* The mutex is held. */
+/* From now on it may be given up, and its fetch may end without it: what it needs of the batch has
+ * been read. */
 static void link_sent(rks_ask *ask)
 {
     rks_fetch *fetch = ask->fetch;
+    pthread_mutex_lock(&fetch->fetcher->mutex);
     ask->sent_ms = rks_now_ms();
     ask->next = fetch->sent;
     ask->at_sent = &fetch->sent;
     if (ask->next != NULL)
         ask->next->at_sent = &ask->next;
     fetch->sent = ask;
+    pthread_mutex_unlock(&fetch->fetcher->mutex);
 }
 
 void rks_ask_unlink_sent(rks_ask *ask)
@@ -495,6 +498,7 @@ static rks_status send_ask(rks_ask *ask, rks_error *err)
         return RKS_ERR_MEMORY;
     }
     write_request(ask, groups, body);
+    link_sent(ask);
     const rks_reply_sink sink = {
         .place = place_reply, .come = reply_comes, .done = reply_done, .user = ask};
     const rks_fetcher_options *options = &ask->fetch->fetcher->options;
@@ -517,7 +521,7 @@ static rks_ask *next_to_send(rks_fetcher *fetcher)
         fetcher->queue = ask->next;
         if (ask->next == NULL)
             fetcher->queue_end = &fetcher->queue;
-        link_sent(ask);
+        ask->next = NULL;
         ask->reserve = ask->need;
         fetcher->reserved += ask->need;
     }

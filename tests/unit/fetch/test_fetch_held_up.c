@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_fetch_held_up.c: a thread that is held up, for longer than timeout_ms, between taking
+ * another fetch's request from the queue and writing it. The linker puts our rks_fetch_request_size
+ * and rks_fetch_reply_check before the library's: that is where threads stop.
+ *
+ *   the fetch   128 rows of rank 1, and 1 row that has no room until the first reply has come
+ *   the engine  stops at that reply, when its room is free again
+ *   a sender    begins another fetch, takes the request for the 1 row, and stops before writing it
+ *   the engine  goes on: the waiter has all samples but one */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "fetch/wire.h"
+#include "world.h"
+
+enum { TIMEOUT_MS = 200, ROWS = 129 };
+
+typedef struct gate {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    bool shut, reached; /* guarded by mutex */
+} gate;
+
+static gate reply = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, false};
+static gate write_out = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, false};
+static _Thread_local bool is_sender;
+static rks_error err;
+static world w;
+
+static void pass(gate *g)
+{
+    pthread_mutex_lock(&g->mutex);
+    g->reached = true;
+    pthread_cond_broadcast(&g->changed);
+    while (g->shut)
+        pthread_cond_wait(&g->changed, &g->mutex);
+    pthread_mutex_unlock(&g->mutex);
+}
+
+static void set_gate(gate *g, bool shut)
+{
+    pthread_mutex_lock(&g->mutex);
+    g->shut = shut;
+    g->reached = false;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->mutex);
+}
+
+static void wait_for_arrival(gate *g)
+{
+    pthread_mutex_lock(&g->mutex);
+    while (!g->reached)
+        pthread_cond_wait(&g->changed, &g->mutex);
+    pthread_mutex_unlock(&g->mutex);
+}
+
+size_t __real_rks_fetch_request_size(size_t groups, size_t rows);
+size_t __wrap_rks_fetch_request_size(size_t groups, size_t rows);
+size_t __wrap_rks_fetch_request_size(size_t groups, size_t rows)
+{
+    if (is_sender)
+        pass(&write_out);
+    return __real_rks_fetch_request_size(groups, rows);
+}
+
+rks_status __real_rks_fetch_reply_check(const uint8_t *bytes, size_t size, size_t asked,
+                                        size_t *served, rks_error *why);
+rks_status __wrap_rks_fetch_reply_check(const uint8_t *bytes, size_t size, size_t asked,
+                                        size_t *served, rks_error *why);
+rks_status __wrap_rks_fetch_reply_check(const uint8_t *bytes, size_t size, size_t asked,
+                                        size_t *served, rks_error *why)
+{
+    pass(&reply);
+    return __real_rks_fetch_reply_check(bytes, size, asked, served, why);
+}
+
+static int open_world(void **state)
+{
+    (void)state;
+    world_open(&w);
+    return 0;
+}
+
+static int close_world(void **state)
+{
+    (void)state;
+    world_close(&w);
+    return rks_memory_in_use() == 0 ? 0 : -1;
+}
+
+static void begin(rks_fetcher *fetcher, uint64_t first, size_t count, rks_fetch **fetch)
+{
+    rks_wanted wanted[ROWS];
+    for (size_t i = 0; i < count; i++)
+        wanted[i] = world_wanted(&w, first + i);
+    assert_ok(rks_fetcher_start(fetcher, wanted, count, fetch, &err), &err);
+}
+
+typedef struct work {
+    rks_fetcher *fetcher;
+    rks_fetch *fetch;
+    atomic_bool done;
+    rks_batch *batch;
+} work;
+
+static void *send_other(void *user)
+{
+    work *other = user;
+    is_sender = true;
+    begin(other->fetcher, 200, 1, &other->fetch);
+    return NULL;
+}
+
+/* What was fetched is used and freed at once, as a caller may. */
+static void *wait_and_free(void *user)
+{
+    work *own = user;
+    rks_error why;
+    uint64_t ids[ROWS];
+    for (uint64_t i = 0; i < ROWS; i++)
+        ids[i] = i;
+    assert_ok(rks_fetch_wait(own->fetch, &own->batch, &why), &why);
+    world_check_batch(own->batch, ids, ROWS);
+    rks_batch_free(own->batch);
+    atomic_store(&own->done, true);
+    return NULL;
+}
+
+static void a_request_that_is_being_written_is_not_given_up(void **state)
+{
+    (void)state;
+    static const int32_t BOTH[] = {1, 2, -1};
+    static const int32_t *const owners[] = {BOTH, BOTH, BOTH};
+    const struct timespec long_enough = {0, 4 * TIMEOUT_MS * 1000000};
+    rks_fetch_server *servers[2];
+    pthread_t sender, waiter;
+    alarm(60);
+    world_connect(&w, 3, 2000);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_ok(rks_fetch_server_open(w.engines[i + 1], RKS_SERVICE_FETCH, w.shards, WORLD_SHARDS,
+                                        &servers[i], &err),
+                  &err);
+    rks_fetcher_options options = world_options(&w, 0, 0, owners);
+    options.timeout_ms = TIMEOUT_MS;
+    options.inflight_bytes = 16 * (w.largest[0] + 1024); /* not 128 rows and another one */
+    work own = {0}, other = {0};
+    assert_ok(rks_fetcher_open(&options, &own.fetcher, &err), &err);
+    other.fetcher = own.fetcher;
+
+    set_gate(&reply, true);
+    set_gate(&write_out, true);
+    begin(own.fetcher, 0, ROWS, &own.fetch);
+    wait_for_arrival(&reply);
+    assert_int_equal(pthread_create(&sender, NULL, send_other, &other), 0);
+    wait_for_arrival(&write_out);
+    set_gate(&reply, false);
+    assert_int_equal(pthread_create(&waiter, NULL, wait_and_free, &own), 0);
+    nanosleep(&long_enough, NULL);
+    assert_false(atomic_load(&own.done)); /* its request is still to be read from the batch */
+    set_gate(&write_out, false);
+    assert_int_equal(pthread_join(sender, NULL), 0);
+    assert_int_equal(pthread_join(waiter, NULL), 0);
+    assert_ok(rks_fetch_wait(other.fetch, &other.batch, &err), &err);
+    rks_batch_free(other.batch);
+
+    rks_fetcher_close(own.fetcher);
+    for (size_t i = 0; i < 2; i++)
+        rks_fetch_server_close(servers[i]);
+    world_disconnect(&w);
+    alarm(0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_request_that_is_being_written_is_not_given_up),
+    };
+    return cmocka_run_group_tests_name("fetch_held_up", tests, open_world, close_world);
+}
