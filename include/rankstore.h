@@ -384,6 +384,10 @@ RKS_API void rks_index_close(rks_index *index); /* NULL is accepted */
 /* The rank that serves the sample; -1 for an id out of range or a shard that nobody serves. */
 RKS_API int64_t rks_store_owner(const rks_store *store, uint64_t sample_id);
 
+/* The shard that holds the sample, as its place in the list that rks_store_info_json prints; -1 for
+ * an id out of range. */
+RKS_API int64_t rks_store_shard(const rks_store *store, uint64_t sample_id);
+
 /* The key of a sample, stored or derived; read from its owner where its shard is not on this node.
  */
 RKS_API rks_status rks_store_key(rks_store *store, uint64_t sample_id, uint8_t key[RKS_KEY_MAX],
@@ -625,6 +629,13 @@ typedef struct rks_plan_report {
 /* The caller sets struct_size. In a resumed epoch: of what was left. */
 RKS_API rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *report,
                                        rks_error *err);
+
+/* Bounds of an epoch's neighbourhoods (strategy bucket; others have none: *count is 0): a length for
+ * each, which none of its samples is above, ascending, each once. The lengths of a batch, as
+ * truncated, lie between two that follow each other, both included; samples that are alone in a
+ * batch have no bound. The caller frees *bounds (NULL where *count is 0) with rks_release. */
+RKS_API rks_status rks_plan_bounds(rks_plan *plan, uint64_t epoch, uint32_t **bounds, size_t *count,
+                                   rks_error *err);
 
 /* Where a job is in an epoch: equal on all ranks, at most RKS_STATE_MAX bytes of JSON. */
 enum { RKS_STATE_MAX = 1024 };

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * report.c: figures and digest of an epoch.
+ * report.c: figures, bounds and digest of an epoch.
  *
  * The digest is XXH3-128 of the batches, step by step and in it rank by rank: step (8 bytes), rank
  * (4), number of ids (4), ids (4 each), little-endian. */
 #include "plan/inside.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/memory.h"
 
 /* The cost that ranks of a step should have alike; for figures only, so floating point will do. */
 static double cost_for_balance(const rks_plan *plan, uint64_t longest, uint64_t sum, uint64_t count)
@@ -103,5 +105,41 @@ rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *
     rks_digest_format(rks_digester_result(digester), made.digest);
     rks_digester_free(digester);
     memcpy(report, &made, size < sizeof(made) ? size : sizeof(made));
+    return RKS_OK;
+}
+
+static int compare_bounds(const void *a, const void *b)
+{
+    uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+rks_status rks_plan_bounds(rks_plan *plan, uint64_t epoch, uint32_t **bounds, size_t *count,
+                           rks_error *err)
+{
+    rks_status status = rks_plan_prepare(plan, epoch, err);
+    if (status != RKS_OK)
+        return status;
+    const rks_plan_layout *layout = plan->layout;
+    size_t filled = 0, kept = 0;
+    uint32_t *list = NULL;
+    if (plan->config.strategy == STRATEGY_BUCKET) {
+        list = rks_alloc(layout->count, sizeof(*list), err);
+        if (list == NULL)
+            return RKS_ERR_MEMORY;
+        for (size_t i = 0; i < layout->count; i++)
+            if (!layout->groups[i].alone)
+                list[filled++] = layout->groups[i].longest;
+        qsort(list, filled, sizeof(*list), compare_bounds);
+        for (size_t i = 0; i < filled; i++)
+            if (kept == 0 || list[kept - 1] != list[i])
+                list[kept++] = list[i];
+    }
+    if (kept == 0) {
+        rks_free(list);
+        list = NULL;
+    }
+    *bounds = list;
+    *count = kept;
     return RKS_OK;
 }

@@ -58,14 +58,20 @@ rks_index *rks_store_index(rks_store *store)
     return rks_index_share(store->index);
 }
 
-int64_t rks_store_owner(const rks_store *store, uint64_t sample_id)
+int64_t rks_store_shard(const rks_store *store, uint64_t sample_id)
 {
     if (sample_id >= store->dataset->count)
         return -1;
     uint32_t shard;
     uint64_t row;
     rks_index_locate(store->index, sample_id, &shard, &row);
-    return store->owners[shard][0];
+    return shard;
+}
+
+int64_t rks_store_owner(const rks_store *store, uint64_t sample_id)
+{
+    int64_t shard = rks_store_shard(store, sample_id);
+    return shard < 0 ? -1 : store->owners[shard][0];
 }
 
 void rks_store_stats_get(rks_store *store, rks_store_stats *stats)

@@ -366,6 +366,65 @@ static void every_pair_meets_somewhere_near(void **state)
     rks_plan_free(plan);
 }
 
+/* The place of the first bound that `length` is not above. */
+static size_t bound_of(const uint32_t *bounds, size_t count, uint32_t length)
+{
+    size_t at = 0;
+    while (at < count && bounds[at] < length)
+        at++;
+    return at;
+}
+
+static void batches_lie_between_bounds(void **state)
+{
+    (void)state;
+    rks_random random = {test_seed("batches_lie_between_bounds")};
+    size_t most = 0;
+    for (int round = 0; round < 200; round++) {
+        uint64_t lengths_count = 50 + below(&random, 3000), steps;
+        uint32_t *lengths = random_lengths(&random, lengths_count), *bounds = NULL;
+        size_t count = 0;
+        rks_plan_options options;
+        random_options(&random, &options);
+        bool bucket = option_is(options.strategy, "bucket");
+        rks_expected expected = expect_of(lengths, lengths_count, &options);
+        rks_plan *plan = NULL;
+        if (rks_plan_create(lengths, lengths_count, NULL, &options, &plan, &err) != RKS_OK ||
+            rks_plan_steps(plan, 1, &steps, &err) != RKS_OK) {
+            rks_plan_free(plan);
+            free(lengths);
+            continue;
+        }
+        assert_ok(rks_plan_bounds(plan, 1, &bounds, &count, &err), &err);
+        assert_true(bucket || count == 0);
+        assert_true((bounds != NULL) == (count > 0));
+        for (size_t i = 1; i < count; i++)
+            assert_true(bounds[i - 1] < bounds[i]);
+        for (uint64_t slot = 0; bucket && slot < steps * options.world; slot++) {
+            const uint32_t *ids;
+            size_t size;
+            uint32_t low = UINT32_MAX, high = 0;
+            assert_ok(rks_plan_batch(plan, 1, slot / options.world,
+                                     (uint32_t)(slot % options.world), &ids, &size, &err),
+                      &err);
+            bool alone = option_is(options.too_long, "alone") && lengths[ids[0]] > expected.limit;
+            for (size_t i = 0; i < size; i++) {
+                uint32_t length = lengths[ids[i]];
+                length = length < expected.limit ? length : expected.limit;
+                low = length < low ? length : low;
+                high = length > high ? length : high;
+            }
+            size_t at = bound_of(bounds, count, high);
+            assert_true(alone || (at < count && (at == 0 || low >= bounds[at - 1])));
+        }
+        most = count > most ? count : most;
+        rks_release(bounds);
+        rks_plan_free(plan);
+        free(lengths);
+    }
+    assert_true(most > 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -378,6 +437,7 @@ int main(void)
         cmocka_unit_test(batches_are_multiples_where_they_can_be),
         cmocka_unit_test(good_plans_waste_little),
         cmocka_unit_test(every_pair_meets_somewhere_near),
+        cmocka_unit_test(batches_lie_between_bounds),
     };
     return cmocka_run_group_tests_name("plan laws", tests, NULL, NULL);
 }

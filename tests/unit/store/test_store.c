@@ -48,9 +48,11 @@ static int check_index(rks_store *store, uint32_t rank)
         EXPECT(lengths[id] == world_text_size(id));
         EXPECT(hashes[id] == rks_key_hash(sample.key, strlen(sample.key)));
         EXPECT(ids[id] == (int64_t)id);
-        EXPECT(rks_store_owner(store, id) >= 0);
+        int64_t shard = rks_store_shard(store, id);
+        EXPECT(shard >= 0 && (size_t)shard < store->dataset->shard_count);
+        EXPECT(rks_store_owner(store, id) == store->owners[shard][0]);
     }
-    EXPECT(rks_store_owner(store, SAMPLES) == -1);
+    EXPECT(rks_store_owner(store, SAMPLES) == -1 && rks_store_shard(store, SAMPLES) == -1);
     return failures;
 }
 
