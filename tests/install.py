@@ -56,6 +56,13 @@ def the_command_line_finds_its_library():
     assert '"exactly_once": true' in run(rankstore, "bench", "store", "-j", "2", "--json")
 
 
+def the_manual_page_and_the_completions_are_where_they_are_looked_for():
+    for name, folder in (("rankstore.1", "man/man1"), ("rankstore.bash", "bash-completion/completions"),
+                         ("_rankstore", "zsh/site-functions")):
+        assert os.path.dirname(installed(name)).endswith(folder), name
+        assert os.path.getsize(installed(name)) > 2000, name
+
+
 def a_program_is_built_with_pkg_config_and_runs():
     with open(os.path.join(WORK, "example.c"), "w", encoding="utf-8") as file:
         file.write(blocks("c")[0])
@@ -82,7 +89,8 @@ def samples_of(printed):
 
 if __name__ == "__main__":
     try:
-        run_all([it_installs_into_a_prefix, the_command_line_finds_its_library, a_program_is_built_with_pkg_config_and_runs,
+        run_all([it_installs_into_a_prefix, the_command_line_finds_its_library,
+                 the_manual_page_and_the_completions_are_where_they_are_looked_for, a_program_is_built_with_pkg_config_and_runs,
                  the_mpi_module_is_found_where_it_is_installed])
     finally:
         shutil.rmtree(WORK, ignore_errors=True)

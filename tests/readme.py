@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the README's examples as they are printed: the shell block, then the C program in the same directory."""
+"""Runs the README's examples as they are printed: the shell blocks in one directory, then the C program there. Every command
+of `rankstore --help` occurs in a shell block and ends well."""
 import os
 import re
 import subprocess
@@ -21,13 +22,34 @@ def run(name, command, work, environment):
     return done.stdout
 
 
+def commands(environment):
+    """The commands that `rankstore --help` lists."""
+    text = subprocess.run(["rankstore", "--help"], env=environment, capture_output=True, text=True, timeout=60).stdout
+    return re.findall(r"^  (\w+) ", text.partition("Commands:\n")[2].partition("\n\n")[0], re.M)
+
+
+def walk(script, work, environment):
+    """Runs `script` with a `rankstore` in front that notes each command that ended well."""
+    shim, log = os.path.join(work, ".shim"), os.path.join(work, ".commands")
+    os.mkdir(shim)
+    with open(os.path.join(shim, "rankstore"), "w", encoding="utf-8") as file:
+        file.write(f'#!/bin/sh\nPATH="${{PATH#*:}}" rankstore "$@" && echo "$1" >> "{log}"\n')
+    os.chmod(os.path.join(shim, "rankstore"), 0o755)
+    run("the_shell_examples_work_as_printed", ["bash", "-euo", "pipefail", "-c", script], work,
+        {**environment, "PATH": shim + ":" + environment["PATH"]})
+    with open(log, encoding="utf-8") as file:
+        return set(file.read().split())
+
+
 def main():
     build, source = os.path.abspath(sys.argv[1]), os.getcwd()
     environment = {**os.environ, "PATH": os.path.join(build, "tools", "rankstore") + ":" + os.environ["PATH"],
                    "LD_LIBRARY_PATH": os.path.join(build, "src")}
     with tempfile.TemporaryDirectory(prefix="rankstore-readme-") as work:
-        run("the_shell_example_works_as_printed", ["bash", "-euo", "pipefail", "-c", "\n".join(blocks("sh"))], work,
-            environment)
+        ran, known = walk("\n".join(blocks("sh")), work, environment), commands(environment)
+        missing = [name for name in known if name not in ran]
+        print(f"FAIL the_walk_runs_every_command: not in it, or failed: {', '.join(missing)}" if missing or len(known) < 8
+              else "ok the_walk_runs_every_command")
         with open(os.path.join(work, "example.c"), "w", encoding="utf-8") as file:
             file.write(blocks("c")[0])
         run("the_c_example_compiles_without_warnings",

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * args.c: options by table. A wrong one is named, with the nearest that exists. */
-#include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,30 +42,23 @@ const char *cli_nearest(const char *word, const char *const *candidates, size_t 
     return best;
 }
 
-static void print_help(const cli_command *command, const cli_option *options, size_t count)
+int cli_usage(const cli_command *command, const char *format, ...)
 {
-    printf("%s\n\nUsage: rankstore %s %s [OPTION...]\n\n%s\n\nOptions:\n", command->summary,
-           command->name, command->arguments, command->examples);
-    for (size_t i = 0; i < count; i++) {
-        char left[64];
-        snprintf(left, sizeof(left), "%s%s%s", options[i].name, options[i].value ? " " : "",
-                 options[i].value ? options[i].value : "");
-        printf("  %-20s %s\n", left, options[i].help);
-    }
-    printf("  %-20s %s\n", "--help", "this text");
-    printf("\nExit codes: 0 good, 1 data problem found, 2 usage, 3 environment or I/O, "
-           "4 a peer failed, 130 interrupted\n");
-}
-
-static int usage(const cli_command *command, const char *format, const char *what,
-                 const char *advice)
-{
+    va_list arguments;
     fprintf(stderr, "rankstore %s: ", command->name);
-    fprintf(stderr, format, what);
-    if (advice != NULL)
-        fprintf(stderr, "; did you mean %s?", advice);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
     fprintf(stderr, "\nTry 'rankstore %s --help'.\n", command->name);
     return CLI_USAGE;
+}
+
+size_t cli_choice(const char **choices, const char **word)
+{
+    *word = *choices + strspn(*choices, " ");
+    size_t size = strcspn(*word, " ");
+    *choices = *word + size;
+    return size;
 }
 
 /* Digits only: no sign, no space, no 0x; with `units` one of k, M, G behind them. */
@@ -89,19 +82,17 @@ static bool parse_number(const char *text, uint64_t max, bool units, uint64_t *n
     return true;
 }
 
-static bool set_number(const cli_option *option, const char *value)
+static bool set_number(const cli_option *option, const char *value, void *target)
 {
     bool small = option->type == CLI_U32 || option->type == CLI_SIZE32;
     bool units = option->type == CLI_SIZE || option->type == CLI_SIZE32;
     uint64_t number = 0, max = small ? UINT32_MAX : UINT64_MAX;
-    bool batch = strcmp(option->name, "--batch-size") == 0 ||
-                 strcmp(option->name, "--max-tokens") == 0 || strcmp(option->name, "-j") == 0;
-    if (!parse_number(value, max, units, &number) || (batch && number == 0))
+    if (!parse_number(value, max, units, &number) || number < option->least)
         return false;
     if (small)
-        *(uint32_t *)option->target = (uint32_t)number;
+        *(uint32_t *)target = (uint32_t)number;
     else
-        *(uint64_t *)option->target = number;
+        *(uint64_t *)target = number;
     return true;
 }
 
@@ -115,90 +106,149 @@ static bool add_to_list(cli_list *list, const char *value)
     return true;
 }
 
-static int set_option(const cli_command *command, const cli_option *option, const char *value)
+enum { CHOICES_MAX = 32, CHOICE_SIZE = 32 };
+
+/* -1 where the value is one of the choices. */
+static int check_choice(const cli_command *command, const char *what, const char *choices,
+                        const char *value)
 {
-    char message[256];
+    char words[CHOICES_MAX][CHOICE_SIZE];
+    const char *names[CHOICES_MAX], *word = NULL, *rest = choices;
+    size_t count = 0, size;
+    while ((size = cli_choice(&rest, &word)) > 0 && count < CHOICES_MAX) {
+        snprintf(words[count], CHOICE_SIZE, "%.*s", (int)size, word);
+        names[count] = words[count];
+        if (strcmp(names[count++], value) == 0)
+            return -1;
+    }
+    const char *near = cli_nearest(value, names, count);
+    return cli_usage(command, "%s: '%s' is none of: %s%s%s%s", what, value, choices,
+                     near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+}
+
+static int set_option(const cli_command *command, const cli_option *option, const char *value,
+                      void *args)
+{
+    void *target = (char *)args + option->field;
+    if (option->choices != NULL) {
+        int code = check_choice(command, option->name, option->choices, value);
+        if (code >= 0)
+            return code;
+    }
     switch (option->type) {
     case CLI_FLAG:
-        *(bool *)option->target = true;
+        *(bool *)target = true;
         return -1;
     case CLI_TEXT:
-        *(const char **)option->target = value;
+        *(const char **)target = value;
         return -1;
     case CLI_LIST:
-        return add_to_list(option->target, value) ? -1 : CLI_ENVIRONMENT;
+        return add_to_list(target, value) ? -1 : CLI_ENVIRONMENT;
     default:
-        if (set_number(option, value))
+        if (set_number(option, value, target))
             return -1;
-        snprintf(message, sizeof(message), "%s: '%%s' is not a whole number in range",
-                 option->name);
-        return usage(command, message, value, NULL);
+        return cli_usage(command, "%s: '%s' is not a whole number in range", option->name, value);
     }
 }
 
-static const cli_option *find_option(const cli_option *options, size_t count, const char *name,
-                                     size_t size)
+static const cli_option *find_option(const cli_command *command, const char *name, size_t size)
 {
-    for (size_t i = 0; i < count; i++)
-        if (strlen(options[i].name) == size && memcmp(options[i].name, name, size) == 0)
-            return &options[i];
+    for (size_t i = 0; i < command->option_count; i++)
+        if (strlen(command->options[i].name) == size &&
+            memcmp(command->options[i].name, name, size) == 0)
+            return &command->options[i];
     return NULL;
 }
 
-static int unknown(const cli_command *command, const cli_option *options, size_t count,
-                   const char *word)
+static int unknown(const cli_command *command, const char *word)
 {
-    const char *names[64];
-    for (size_t i = 0; i < count && i < 64; i++)
-        names[i] = options[i].name;
-    return usage(command, "unknown option '%s'", word,
-                 cli_nearest(word, names, count < 64 ? count : 64));
+    enum { MOST = 64 };
+    const char *names[MOST];
+    size_t count = command->option_count < MOST ? command->option_count : MOST;
+    for (size_t i = 0; i < count; i++)
+        names[i] = command->options[i].name;
+    const char *near = cli_nearest(word, names, count);
+    return cli_usage(command, "unknown option '%s'%s%s%s", word, near ? "; did you mean " : "",
+                     near ? near : "", near ? "?" : "");
 }
 
 /* One word that begins with '-': --name value, --name=value, -jN. */
-static int take_option(const cli_command *command, const cli_option *options, size_t count,
-                       int argc, char **argv, int *at)
+static int take_option(const cli_command *command, int argc, char **argv, int *at, void *args)
 {
     const char *word = argv[*at], *equals = strchr(word, '=');
     size_t size = equals == NULL ? strlen(word) : (size_t)(equals - word);
-    const cli_option *option = find_option(options, count, word, size);
+    const cli_option *option = find_option(command, word, size);
     const char *value = equals == NULL ? NULL : equals + 1;
     if (option == NULL && word[1] != '-' && strlen(word) > 2) {
-        option = find_option(options, count, word, 2);
+        option = find_option(command, word, 2);
         value = word + 2;
     }
     if (option == NULL)
-        return unknown(command, options, count, word);
+        return unknown(command, word);
     if (option->type == CLI_FLAG && value != NULL)
-        return usage(command, "option %s takes no value", option->name, NULL);
+        return cli_usage(command, "option %s takes no value", option->name);
     if (option->type != CLI_FLAG && value == NULL) {
         if (*at + 1 >= argc)
-            return usage(command, "option %s needs a value", option->name, NULL);
+            return cli_usage(command, "option %s needs a value", option->name);
         value = argv[++*at];
     }
-    return set_option(command, option, value);
+    return set_option(command, option, value, args);
 }
 
-int cli_parse(const cli_command *command, const cli_option *options, size_t option_count, int argc,
-              char **argv, const char **positional, size_t *positional_count)
+static int take_word(const cli_command *command, const char *word, cli_list *words)
 {
-    size_t count = 0;
+    if (command->word_choices != NULL) {
+        int code = check_choice(command, command->arguments, command->word_choices, word);
+        if (code >= 0)
+            return code;
+    }
+    return add_to_list(words, word) ? -1 : CLI_ENVIRONMENT;
+}
+
+static int parse(const cli_command *command, int argc, char **argv, void *args)
+{
+    cli_list *words = (cli_list *)(void *)((char *)args + command->words);
     bool ended = false;
     for (int at = 1; at < argc; at++) {
         const char *word = argv[at];
+        int code = -1;
         if (!ended && strcmp(word, "--") == 0) {
             ended = true;
         } else if (!ended && (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)) {
-            print_help(command, options, option_count);
+            cli_print_help(command);
             return cli_finish(CLI_GOOD);
         } else if (!ended && word[0] == '-' && word[1] != '\0') {
-            int code = take_option(command, options, option_count, argc, argv, &at);
-            if (code >= 0)
-                return code;
+            code = take_option(command, argc, argv, &at, args);
         } else {
-            positional[count++] = word;
+            code = take_word(command, word, words);
         }
+        if (code >= 0)
+            return code;
     }
-    *positional_count = count;
+    if (words->count < command->least || words->count > command->most)
+        return cli_usage(command, "%s", command->needs);
     return -1;
+}
+
+static void free_lists(const cli_command *command, void *args)
+{
+    free(((cli_list *)(void *)((char *)args + command->words))->items);
+    for (size_t i = 0; i < command->option_count; i++)
+        if (command->options[i].type == CLI_LIST)
+            free(((cli_list *)(void *)((char *)args + command->options[i].field))->items);
+}
+
+int cli_dispatch(const cli_command *command, int argc, char **argv)
+{
+    void *args = calloc(1, command->args_size);
+    if (args == NULL)
+        return CLI_ENVIRONMENT;
+    if (command->defaults != NULL)
+        command->defaults(args);
+    int code = parse(command, argc, argv, args);
+    if (code < 0)
+        code = command->run(args);
+    free_lists(command, args);
+    free(args);
+    return code;
 }

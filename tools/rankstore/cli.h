@@ -5,6 +5,7 @@
 #ifndef RKS_TOOLS_CLI_H
 #define RKS_TOOLS_CLI_H
 
+#include <stddef.h>
 #include <stdio.h>
 
 #include "rankstore.h"
@@ -18,51 +19,87 @@ enum cli_exit {
     CLI_INTERRUPTED = 130,
 };
 
-/* ---- options ---------------------------------------------------------------------------- */
+/* ---- commands as data ------------------------------------------------------------------
+ *
+ * A command is a table: what it is for, its options and where their values go. The parser, --help,
+ * the shells' completion and the manual page are all read from it. */
 
 typedef enum cli_type {
     CLI_FLAG,
     CLI_TEXT,
     CLI_U32,
     CLI_U64,
-    CLI_SIZE,
-    CLI_SIZE32,
-    CLI_LIST
+    CLI_SIZE,   /* uint64_t; with k, M or G for 1024, 1024^2, 1024^3 behind the digits */
+    CLI_SIZE32, /* the same in a uint32_t */
+    CLI_LIST    /* given several times */
 } cli_type;
 
+/* Texts in the order in which they were given. */
 typedef struct cli_list {
     const char **items;
     size_t count;
 } cli_list;
 
-/* One option. `target` is a bool, const char *, uint32_t, uint64_t (CLI_U64, CLI_SIZE: bytes, with
- * k, M or G for 1024, 1024^2, 1024^3 behind it) or cli_list (given several times). */
 typedef struct cli_option {
     const char *name;  /* "--max-tokens", or "-j" */
-    const char *value; /* "N"; NULL for a flag */
+    const char *value; /* "N"; NULL for a flag. "FILE", "DIR" and "SRC" are completed as paths */
     cli_type type;
-    void *target;
-    const char *help; /* one line: what it does, unit, default */
+    size_t field; /* offsetof(args, ...) of a bool, const char *, uint32_t, uint64_t or cli_list */
+    const char *help;    /* what it does, with its unit; no full stop, no default */
+    const char *choices; /* all values that it takes, by spaces: "sorted bucket"; NULL: any */
+    const char *normal;  /* its default, in words: "4"; NULL: none worth saying */
+    uint64_t least;      /* numbers below are refused */
 } cli_option;
 
 typedef struct cli_command {
     const char *name;
-    const char *arguments; /* "SRC... -o DIR" */
-    const char *summary;   /* one line */
-    const char *examples;  /* two that work */
-    int (*run)(int argc, char **argv);
+    const char *arguments;   /* "SRC... -o DIR" */
+    const char *summary;     /* what it is for: one line, no full stop */
+    const char *examples[2]; /* commands that work as they stand where `store` is a dataset
+                                (tests/help.py) */
+    const char
+        *text; /* what else there is to know: sentences, "\n\n" between paragraphs; may be NULL */
+    const cli_option *options;
+    size_t option_count;
+    size_t args_size;         /* of what the fields are in */
+    size_t words;             /* offsetof(args, ...) of a cli_list: arguments that are no options */
+    size_t least, most;       /* how many of them; CLI_MANY: no bound */
+    const char *needs;        /* "one dataset is needed": said where there are fewer or more */
+    const char *word_choices; /* as an option's; NULL: paths */
+    void (*defaults)(void *args); /* before the options are read; NULL: all zero */
+    int (*run)(void *args);       /* the exit code */
 } cli_command;
+#define CLI_MANY SIZE_MAX
+#define CLI_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 extern const cli_command cli_build, cli_info, cli_ls, cli_cat, cli_verify, cli_plan, cli_bench,
-    cli_doctor;
+    cli_doctor, cli_completion, cli_manual;
+extern const cli_command *const cli_commands[]; /* in the order of a dataset's life */
+extern const size_t cli_command_count;
 
-/* Parses options and positional arguments (`positional` has room for argc). `--` ends the options.
- * Returns -1 to go on; otherwise the exit code, with help on stdout or a message that names the
- * option on stderr. */
-int cli_parse(const cli_command *command, const cli_option *options, size_t option_count, int argc,
-              char **argv, const char **positional, size_t *positional_count);
+/* Parses `argv` (argv[0] is the command's name) and runs the command. `--` ends the options. The
+ * exit code: of the command, of its help on stdout, or of a message that names the wrong option. */
+int cli_dispatch(const cli_command *command, int argc, char **argv);
+/* "rankstore COMMAND: MESSAGE", and where help is. Returns CLI_USAGE. */
+int cli_usage(const cli_command *command, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* "did you mean": the candidate with the fewest changes, or NULL where none is near. */
 const char *cli_nearest(const char *word, const char *const *candidates, size_t count);
+/* The next word of `*choices`, moved behind it; 0 at the end. */
+size_t cli_choice(const char **choices, const char **word);
+
+/* The help of all commands, and of one. */
+void cli_print_usage(FILE *out);
+void cli_print_help(const cli_command *command);
+/* An option's whole sentence, with choices and default; valid until the next call. */
+const char *cli_option_text(const cli_option *option);
+
+/* What all commands share: exit codes and variables of the environment. */
+typedef struct cli_fact {
+    const char *name, *text;
+} cli_fact;
+extern const cli_fact cli_exit_codes[], cli_environment[];
+extern const size_t cli_exit_code_count, cli_environment_count;
 
 /* ---- running ---------------------------------------------------------------------------- */
 
@@ -101,31 +138,62 @@ void cli_bar_end(cli_bar *bar);
 int cli_open(rks_group *group, const char *directory, const rks_store_options *options,
              rks_store **store);
 
-/* The plan's options as the commands take them. */
+/* ---- options that several commands take; `field` is that of the struct in `args` ---------- */
+
+#define CLI_PROCESSES(args, field)                                                                 \
+    {                                                                                              \
+        "-j", "N", CLI_U32, offsetof(args, field), .help = "run on N processes of this machine",   \
+                                                   .normal = "1", .least = 1                       \
+    }
+#define CLI_JSON(args, field, what)                                                                \
+    {                                                                                              \
+        "--json", NULL, CLI_FLAG, offsetof(args, field), .help = what                              \
+    }
+/* rks_store_options */
+#define CLI_STORE_OPTIONS(args, field)                                                             \
+    {                                                                                              \
+        "--partial", NULL, CLI_FLAG, offsetof(args, field.partial),                                \
+            .help = "open although shards are missing"                                             \
+    }
+/* cli_plan_args */
 typedef struct cli_plan_args {
     rks_plan_options options;
     uint64_t epoch;
 } cli_plan_args;
-#define CLI_PLAN_OPTIONS(args)                                                                     \
-    {"--strategy", "NAME", CLI_TEXT, &(args)->options.strategy,                                    \
-     "sorted, bucket, random or sequential; default bucket"},                                      \
-        {"--batch-size", "N", CLI_U32, &(args)->options.batch_size,                                \
-         "at most N samples a batch; default 64 where no budget is given"},                        \
-        {"--max-tokens", "N", CLI_SIZE, &(args)->options.max_tokens,                               \
-         "budget of a batch: longest length x samples, padding included"},                         \
-        {"--cost", "NAME", CLI_TEXT, &(args)->options.cost,                                        \
-         "what the budget and the balance count: padded, tokens or quadratic; default padded"},    \
-        {"--max-length", "N", CLI_SIZE32, &(args)->options.max_length,                             \
-         "longest sample that is planned as it is; default no limit"},                             \
-        {"--too-long", "WHAT", CLI_TEXT, &(args)->options.too_long,                                \
-         "above --max-length: error, drop, alone or truncate; default error"},                     \
-        {"--tail", "WHAT", CLI_TEXT, &(args)->options.tail,                                        \
-         "last step: split, repeat or drop; default split"},                                       \
-        {"--seed", "N", CLI_U64, &(args)->options.seed, "seed of the shuffles; default 0"},        \
-        {"--no-shuffle", NULL, CLI_FLAG, &(args)->options.no_shuffle,                              \
-         "the same order in every epoch"},                                                         \
-    {                                                                                              \
-        "--epoch", "N", CLI_U64, &(args)->epoch, "the epoch; default 0"                            \
-    }
+/* clang-format off */
+#define CLI_PLAN_OPTIONS(args, field)                                                              \
+    {"--strategy", "NAME", CLI_TEXT, offsetof(args, field.options.strategy),                       \
+     .help = "how samples come together",                                                          \
+     .choices = "bucket sorted random sequential", .normal = "bucket"},                            \
+    {"--batch-size", "N", CLI_U32, offsetof(args, field.options.batch_size),                       \
+     .help = "at most N samples a batch",                                                          \
+     .normal = "64 where no budget is given", .least = 1},                                         \
+    {"--max-tokens", "N", CLI_SIZE, offsetof(args, field.options.max_tokens),                      \
+     .help = "budget of a batch: longest length x samples, padding included",                      \
+     .least = 1},                                                                                  \
+    {"--cost", "NAME", CLI_TEXT, offsetof(args, field.options.cost),                               \
+     .help = "what the budget and the balance over ranks count",                                   \
+     .choices = "padded tokens quadratic", .normal = "padded"},                                    \
+    {"--max-length", "N", CLI_SIZE32, offsetof(args, field.options.max_length),                    \
+     .help = "longest sample that is planned as it is",                                            \
+     .normal = "no limit"},                                                                        \
+    {"--too-long", "WHAT", CLI_TEXT, offsetof(args, field.options.too_long),                       \
+     .help = "what becomes of samples above --max-length",                                         \
+     .choices = "error drop alone truncate", .normal = "error"},                                   \
+    {"--tail", "WHAT", CLI_TEXT, offsetof(args, field.options.tail),                               \
+     .help = "what becomes of the last step",                                                      \
+     .choices = "split repeat drop", .normal = "split"},                                           \
+    {"--steps", "WHAT", CLI_TEXT, offsetof(args, field.options.steps),                             \
+     .help = "steps of an epoch; per_epoch: random with --max-tokens only",                        \
+     .choices = "constant per_epoch", .normal = "constant"},                                       \
+    {"--seed", "N", CLI_U64, offsetof(args, field.options.seed),                                   \
+     .help = "seed of the shuffles",                                                               \
+     .normal = "0"},                                                                               \
+    {"--no-shuffle", NULL, CLI_FLAG, offsetof(args, field.options.no_shuffle),                     \
+     .help = "the same order in every epoch"},                                                     \
+    {"--epoch", "N", CLI_U64, offsetof(args, field.epoch),                                         \
+     .help = "the (first) epoch",                                                                  \
+     .normal = "0"}
+/* clang-format on */
 
 #endif

@@ -10,9 +10,10 @@
 
 #include "cli.h"
 #include "ledger.h"
+#include "value.h"
 
 typedef struct args {
-    const char *directory;
+    cli_list words; /* the directory */
     cli_plan_args plan;
     rks_store_options store;
     uint64_t epochs, prefetch_bytes;
@@ -190,10 +191,7 @@ static void print_json(const tally *all, const rks_store_stats *stats, const cha
         (json_int_t)all->peak_anon_bytes, "index_bytes_node", (json_int_t)all->index_bytes_node,
         "exchange_bytes", (json_int_t)all->exchange_bytes, "exchange", stats->exchange,
         "exactly_once", exact, "digest", contents, "plan_digest", digest);
-    char *text = json_dumps(object, JSON_INDENT(2));
-    printf("%s\n", text == NULL ? "{}" : text);
-    free(text);
-    json_decref(object);
+    cli_print_json(object, JSON_INDENT(2));
 }
 
 static void print_table(const tally *all, const rks_store_stats *stats, const char *digest,
@@ -251,7 +249,7 @@ static int run_bench(rks_group *group, void *user)
 {
     const args *a = user;
     rks_store *store = NULL;
-    int code = cli_open(group, a->directory, &a->store, &store);
+    int code = cli_open(group, a->words.items[0], &a->store, &store);
     if (code >= 0)
         return code;
     code = bench_store(group, store, a);
@@ -259,48 +257,57 @@ static int run_bench(rks_group *group, void *user)
     return code;
 }
 
-static int bench(int argc, char **argv)
+static void defaults(void *user)
 {
-    args a = {.epochs = 1, .prefetch_batches = 4, .prefetch_bytes = UINT64_C(1) << 30};
-    rks_plan_options_default(&a.plan.options);
-    rks_store_options_default(&a.store);
-    const cli_option options[] = {
-        CLI_PLAN_OPTIONS(&a.plan),
-        {"--epochs", "N", CLI_U64, &a.epochs, "read N epochs; default 1"},
-        {"--no-share", NULL, CLI_FLAG, &a.store.no_share,
-         "fetch over TCP all that this rank does not own, also on one node"},
-        {"--exchange", "NAME", CLI_TEXT, &a.store.exchange,
-         "auto, local, mpi or pull: how ranks exchange the index; default auto"},
-        {"--no-check", NULL, CLI_FLAG, &a.store.no_check, "do not compare samples with checksums"},
-        {"--partial", NULL, CLI_FLAG, &a.store.partial, "open although shards are missing"},
-        {"--prefetch-batches", "N", CLI_U32, &a.prefetch_batches, "batches ahead; default 4"},
-        {"--prefetch-bytes", "BYTES", CLI_SIZE, &a.prefetch_bytes, "bytes ahead; default 1G"},
-        {"-j", "N", CLI_U32, &a.processes, "run on N processes; default 1"},
-        {"--json", NULL, CLI_FLAG, &a.json, "print JSON"},
-    };
-    const char **paths = calloc((size_t)argc, sizeof(*paths));
-    size_t count = 0;
-    if (paths == NULL)
-        return CLI_ENVIRONMENT;
-    int code = cli_parse(&cli_bench, options, sizeof(options) / sizeof(options[0]), argc, argv,
-                         paths, &count);
-    if (code < 0 && count != 1) {
-        fprintf(stderr, "rankstore bench: one dataset is needed\nTry 'rankstore bench --help'.\n");
-        code = CLI_USAGE;
-    }
-    if (code < 0) {
-        a.directory = paths[0];
-        code = cli_run(a.processes, run_bench, &a);
-    }
-    free(paths);
-    return code;
+    args *a = user;
+    a->epochs = 1;
+    a->prefetch_batches = 4;
+    a->prefetch_bytes = UINT64_C(1) << 30;
+    rks_plan_options_default(&a->plan.options);
+    rks_store_options_default(&a->store);
 }
 
+static int bench(void *user)
+{
+    return cli_run(((args *)user)->processes, run_bench, user);
+}
+
+static const cli_option options[] = {
+    CLI_PLAN_OPTIONS(args, plan),
+    {"--epochs", "N", CLI_U64, offsetof(args, epochs), .help = "how many epochs are read",
+     .normal = "1"},
+    {"--no-share", NULL, CLI_FLAG, offsetof(args, store.no_share),
+     .help = "fetch over TCP all that this rank does not own, also on one node"},
+    {"--exchange", "NAME", CLI_TEXT, offsetof(args, store.exchange),
+     .help = "how ranks exchange the index", .choices = "auto local mpi pull", .normal = "auto"},
+    {"--no-check", NULL, CLI_FLAG, offsetof(args, store.no_check),
+     .help = "do not compare samples with checksums"},
+    CLI_STORE_OPTIONS(args, store),
+    {"--prefetch-batches", "N", CLI_U32, offsetof(args, prefetch_batches),
+     .help = "batches fetched ahead", .normal = "4", .least = 1},
+    {"--prefetch-bytes", "BYTES", CLI_SIZE, offsetof(args, prefetch_bytes),
+     .help = "bytes fetched ahead", .normal = "1G", .least = 1},
+    CLI_PROCESSES(args, processes),
+    CLI_JSON(args, json, "print JSON"),
+};
+
 const cli_command cli_bench = {
-    "bench",
-    "DIR",
-    "Read epochs as training would, and check every sample",
-    "Examples:\n  rankstore bench store --max-tokens 32k\n"
-    "  mpirun -n 4 rankstore bench store --max-tokens 32k --no-share --epochs 3",
-    bench,
+    .name = "bench",
+    .arguments = "DIR",
+    .summary = "Read epochs as training would, and check every sample",
+    .examples = {"rankstore bench store --max-tokens 32k",
+                 "mpirun -n 4 rankstore bench store --max-tokens 32k --no-share --epochs 3"},
+    .text =
+        "Every batch is planned, fetched ahead and checked against its checksums; at the end all "
+        "ranks compare what was delivered with what was planned: exit code 1 where a sample is "
+        "missing, or came twice.",
+    .options = options,
+    .option_count = CLI_COUNT(options),
+    .args_size = sizeof(args),
+    .words = offsetof(args, words),
+    .least = 1,
+    .most = 1,
+    .needs = "one dataset is needed",
+    .defaults = defaults,
+    .run = bench,
 };

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 
 #include "cli.h"
+#include "value.h"
 
 typedef struct args {
-    const char **sources;
-    size_t source_count;
+    cli_list sources;
     const char *directory;
     rks_build_options options;
     cli_list index;
@@ -33,10 +33,7 @@ static void print_json(const rks_build_report *report, const char *directory)
         (json_int_t)report->bytes, "input_bytes", (json_int_t)report->input_bytes, "units",
         (json_int_t)report->units, "units_resumed", (json_int_t)report->units_resumed, "seconds",
         report->seconds, "dataset", report->dataset, "bad_first", report->bad_first);
-    char *text = object == NULL ? NULL : json_dumps(object, JSON_INDENT(2));
-    printf("%s\n", text == NULL ? "{}" : text);
-    free(text);
-    json_decref(object);
+    cli_print_json(object, JSON_INDENT(2));
 }
 
 static void print_report(const rks_build_report *report, const char *directory)
@@ -65,8 +62,8 @@ static int run_build(rks_group *group, void *user)
     a->options.progress = on_progress;
     a->options.progress_user = &a->bar;
     cli_bar_begin(&a->bar, group);
-    rks_status status =
-        rks_build(group, a->sources, a->source_count, a->directory, &a->options, &report, &err);
+    rks_status status = rks_build(group, a->sources.items, a->sources.count, a->directory,
+                                  &a->options, &report, &err);
     cli_bar_end(&a->bar);
     if (status != RKS_OK) {
         int code = cli_fail(group, status, &err);
@@ -83,62 +80,68 @@ static int run_build(rks_group *group, void *user)
     return CLI_GOOD;
 }
 
-static int build(int argc, char **argv)
+static void defaults(void *user)
 {
-    args a = {0};
-    rks_build_options_default(&a.options);
-    const cli_option options[] = {
-        {"-o", "DIR", CLI_TEXT, &a.directory,
-         "the dataset's directory; {rank} and {node} stand for this rank's numbers"},
-        {"-j", "N", CLI_U32, &a.processes, "build with N processes; default 1"},
-        {"--format", "NAME", CLI_TEXT, &a.options.format,
-         "jsonl, text or folder; default by name and content"},
-        {"--schema", "TEXT", CLI_TEXT, &a.options.schema,
-         "columns, as name:type,...; default inferred from the input"},
-        {"--key", "COLUMN", CLI_TEXT, &a.options.key, "column with a unique key; default path:row"},
-        {"--length", "COLUMN", CLI_TEXT, &a.options.length,
-         "what plans sort by: items of a list, bytes of a string, or a number as it is; "
-         "chars:COLUMN "
-         "counts characters; default the first such column"},
-        {"--length-unit", "N", CLI_U32, &a.options.length_unit,
-         "lengths are divided by N, rounded up; default 1"},
-        {"--index", "COLUMN", CLI_LIST, &a.index,
-         "a numeric column that every rank knows without fetching; may be given again"},
-        {"--where", "EXPR", CLI_TEXT, &a.options.where,
-         "keep what fits: 'COLUMN OP VALUE [and ...]', OP one of == != < <= > >="},
-        {"--max-sample", "BYTES", CLI_SIZE, &a.options.max_sample,
-         "a larger sample is an error; default 1G"},
-        {"--skip-bad", NULL, CLI_FLAG, &a.options.skip_bad,
-         "count and list malformed samples instead of ending"},
-        {"--replace", NULL, CLI_FLAG, &a.options.replace,
-         "build anew over a finished dataset, which stays until the new one is whole"},
-        {"--unit-size", "BYTES", CLI_SIZE, &a.options.unit_size,
-         "input in a unit, the piece that ranks and resumes work by; default 64M"},
-        {"--json", NULL, CLI_FLAG, &a.json, "print the report as JSON"},
-    };
-    a.sources = calloc((size_t)argc, sizeof(*a.sources));
-    if (a.sources == NULL)
-        return CLI_ENVIRONMENT;
-    int code = cli_parse(&cli_build, options, sizeof(options) / sizeof(options[0]), argc, argv,
-                         a.sources, &a.source_count);
-    if (code < 0 && (a.source_count == 0 || a.directory == NULL)) {
-        fprintf(stderr, "rankstore build: %s\nTry 'rankstore build --help'.\n",
-                a.source_count == 0 ? "no source given" : "no directory given: -o DIR");
-        code = CLI_USAGE;
-    }
-    if (code < 0)
-        code = cli_run(a.processes, run_build, &a);
-    free(a.sources);
-    free(a.index.items);
-    return code;
+    rks_build_options_default(&((args *)user)->options);
 }
 
+static int build(void *user)
+{
+    args *a = user;
+    if (a->directory == NULL)
+        return cli_usage(&cli_build, "no directory given: -o DIR");
+    return cli_run(a->processes, run_build, a);
+}
+
+static const cli_option options[] = {
+    {"-o", "DIR", CLI_TEXT, offsetof(args, directory),
+     .help = "the dataset's directory; {rank} and {node} stand for this rank's numbers"},
+    CLI_PROCESSES(args, processes),
+    {"--format", "NAME", CLI_TEXT, offsetof(args, options.format), .help = "what the input is",
+     .choices = "jsonl text folder", .normal = "by name and content"},
+    {"--schema", "TEXT", CLI_TEXT, offsetof(args, options.schema),
+     .help = "columns, as name:type,...", .normal = "inferred from the input"},
+    {"--key", "COLUMN", CLI_TEXT, offsetof(args, options.key), .help = "column with a unique key",
+     .normal = "path:row"},
+    {"--length", "COLUMN", CLI_TEXT, offsetof(args, options.length),
+     .help = "what plans sort by: items of a list, bytes of a string, or a number as it is; "
+             "chars:COLUMN "
+             "counts characters",
+     .normal = "the first such column"},
+    {"--length-unit", "N", CLI_U32, offsetof(args, options.length_unit),
+     .help = "lengths are divided by N, rounded up", .normal = "1", .least = 1},
+    {"--index", "COLUMN", CLI_LIST, offsetof(args, index),
+     .help = "a numeric column that every rank knows without fetching"},
+    {"--where", "EXPR", CLI_TEXT, offsetof(args, options.where),
+     .help = "keep what fits: 'COLUMN OP VALUE [and ...]', OP one of == != < <= > >=",
+     .normal = "all"},
+    {"--max-sample", "BYTES", CLI_SIZE, offsetof(args, options.max_sample),
+     .help = "a larger sample is an error", .normal = "1G", .least = 1},
+    {"--skip-bad", NULL, CLI_FLAG, offsetof(args, options.skip_bad),
+     .help = "count and list malformed samples instead of ending"},
+    {"--replace", NULL, CLI_FLAG, offsetof(args, options.replace),
+     .help = "build anew over a finished dataset, which stays until the new one is whole"},
+    {"--unit-size", "BYTES", CLI_SIZE, offsetof(args, options.unit_size),
+     .help = "input in a unit, the piece that ranks and resumes work by", .normal = "64M",
+     .least = 1},
+    CLI_JSON(args, json, "print the report as JSON"),
+};
+
 const cli_command cli_build = {
-    "build",
-    "SRC... -o DIR",
-    "Build a dataset from JSONL, text lines or folders of files",
-    "Examples:\n"
-    "  rankstore build data/train.jsonl -o store --length question --where 'question != \"\"'\n"
-    "  mpirun -n 4 rankstore build books/ -o '/local/store-{rank}' --format folder",
-    build,
+    .name = "build",
+    .arguments = "SRC... -o DIR",
+    .summary = "Build a dataset from JSONL, text lines or folders of files",
+    .examples = {"rankstore build train.jsonl -o store --length text --where 'text != \"\"'",
+                 "mpirun -n 4 rankstore build books/ -o 'store-{rank}' --format folder"},
+    .text =
+        "The same command resumes a build that was interrupted, also on another number of ranks.",
+    .options = options,
+    .option_count = CLI_COUNT(options),
+    .args_size = sizeof(args),
+    .words = offsetof(args, sources),
+    .least = 1,
+    .most = CLI_MANY,
+    .needs = "no source given",
+    .defaults = defaults,
+    .run = build,
 };

@@ -12,10 +12,10 @@
 #include "value.h"
 
 typedef struct args {
-    const char **words; /* directory, then keys or #ids */
-    size_t word_count;
+    cli_list words; /* directory, then keys or #ids */
+    rks_store_options store;
     const char *column;
-    bool raw, force, json, partial;
+    bool raw, force, json;
 } args;
 
 /* "#17" is an id, everything else a key; "##17" is the key "#17". */
@@ -63,11 +63,8 @@ static rks_status print_json(rks_store *store, rks_batch *batch, int column, rks
                                 cli_value_json(rks_schema_type(schema, i), &value));
     }
     json_object_set_new(object, "columns", columns);
-    if (status == RKS_OK) {
-        char *text = json_dumps(object, JSON_COMPACT);
-        printf("%s\n", text == NULL ? "{}" : text);
-        free(text);
-    }
+    if (status == RKS_OK)
+        cli_print_json(json_incref(object), JSON_COMPACT);
     json_decref(object);
     return status;
 }
@@ -113,19 +110,16 @@ static int run_cat(rks_group *group, void *user)
     const args *a = user;
     rks_error err = {0};
     rks_store *store = NULL;
-    rks_store_options options;
     int column = -1, worst = CLI_GOOD;
-    rks_store_options_default(&options);
-    options.partial = a->partial;
-    int code = cli_open(group, a->words[0], &options, &store);
+    int code = cli_open(group, a->words.items[0], &a->store, &store);
     if (code >= 0)
         return code;
     code = choose_column(group, store, a, &column);
     if (code >= 0)
         worst = code;
     else if (rks_group_rank(group) == 0)
-        for (size_t i = 1; i < a->word_count; i++) {
-            rks_status status = print_sample(store, a, column, a->words[i], &err);
+        for (size_t i = 1; i < a->words.count; i++) {
+            rks_status status = print_sample(store, a, column, a->words.items[i], &err);
             if (status == RKS_OK)
                 continue;
             if (status == RKS_ERR_ARGUMENT)
@@ -138,41 +132,42 @@ static int run_cat(rks_group *group, void *user)
     return worst;
 }
 
-static int cat(int argc, char **argv)
+static void defaults(void *user)
 {
-    args a = {0};
-    const cli_option options[] = {
-        {"--column", "NAME", CLI_TEXT, &a.column, "this column only"},
-        {"--raw", NULL, CLI_FLAG, &a.raw, "the column's bytes as they are stored"},
-        {"--force", NULL, CLI_FLAG, &a.force, "raw bytes to a terminal too"},
-        {"--json", NULL, CLI_FLAG, &a.json,
-         "JSON, a line a sample: id, key, length, columns (default)"},
-        {"--partial", NULL, CLI_FLAG, &a.partial, "open although shards are missing"},
-    };
-    a.words = calloc((size_t)argc, sizeof(*a.words));
-    if (a.words == NULL)
-        return CLI_ENVIRONMENT;
-    int code = cli_parse(&cli_cat, options, 5, argc, argv, a.words, &a.word_count);
-    if (code < 0 && a.word_count < 2) {
-        fprintf(stderr, "rankstore cat: a dataset and a key or #id are needed\n"
-                        "Try 'rankstore cat --help'.\n");
-        code = CLI_USAGE;
-    }
-    if (code < 0 && a.raw && !a.force && isatty(STDOUT_FILENO)) {
-        fprintf(stderr, "rankstore cat: --raw writes bytes to a terminal; add --force to do it\n");
-        code = CLI_USAGE;
-    }
-    if (code < 0)
-        code = cli_run(1, run_cat, &a);
-    free(a.words);
-    return code;
+    rks_store_options_default(&((args *)user)->store);
 }
 
+static int cat(void *user)
+{
+    args *a = user;
+    if (a->raw && !a->force && isatty(STDOUT_FILENO))
+        return cli_usage(&cli_cat, "--raw writes bytes to a terminal; add --force to do it");
+    return cli_run(1, run_cat, a);
+}
+
+static const cli_option options[] = {
+    {"--column", "NAME", CLI_TEXT, offsetof(args, column), .help = "this column only",
+     .normal = "all"},
+    {"--raw", NULL, CLI_FLAG, offsetof(args, raw), .help = "the column's bytes as they are stored"},
+    {"--force", NULL, CLI_FLAG, offsetof(args, force), .help = "raw bytes to a terminal too"},
+    CLI_JSON(args, json, "JSON, a line a sample: id, key, length, columns (default)"),
+    CLI_STORE_OPTIONS(args, store),
+};
+
 const cli_command cli_cat = {
-    "cat",
-    "DIR KEY|#ID...",
-    "Print samples by key or id",
-    "Examples:\n  rankstore cat store 'train.jsonl:0'\n  rankstore cat store '#17' --column text "
-    "--raw",
-    cat,
+    .name = "cat",
+    .arguments = "DIR KEY|#ID...",
+    .summary = "Print samples by key or id",
+    .examples = {"rankstore cat store train.jsonl:0",
+                 "rankstore cat store '#17' --column text --raw"},
+    .text = "#17 is the sample with the id 17; ##17 is the one with the key #17.",
+    .options = options,
+    .option_count = CLI_COUNT(options),
+    .args_size = sizeof(args),
+    .words = offsetof(args, words),
+    .least = 2,
+    .most = CLI_MANY,
+    .needs = "a dataset and a key or #id are needed",
+    .defaults = defaults,
+    .run = cat,
 };

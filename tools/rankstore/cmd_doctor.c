@@ -5,9 +5,10 @@
 #include <stdlib.h>
 
 #include "cli.h"
+#include "value.h"
 
 typedef struct args {
-    const char *directory;
+    cli_list words; /* the directory, or none */
     bool json;
 } args;
 
@@ -15,10 +16,11 @@ static int run_doctor(rks_group *group, void *user)
 {
     const args *a = user;
     rks_error err = {0};
+    const char *directory = a->words.count == 1 ? a->words.items[0] : NULL;
     char *text = NULL;
     size_t i, bad = 0;
     json_t *finding;
-    rks_status status = rks_doctor_json(group, a->directory, &text, &err);
+    rks_status status = rks_doctor_json(group, directory, &text, &err);
     if (status != RKS_OK)
         return cli_fail(group, status, &err);
     json_t *findings = json_loads(text, 0, NULL);
@@ -38,44 +40,33 @@ static int run_doctor(rks_group *group, void *user)
     if (a->json && rks_group_rank(group) == 0) {
         json_t *result =
             json_pack("{s:i, s:b, s:O}", "schema_version", 1, "ok", bad == 0, "findings", findings);
-        char *shown = json_dumps(result, JSON_INDENT(2));
-        printf("%s\n", shown == NULL ? "{}" : shown);
-        free(shown);
-        json_decref(result);
+        cli_print_json(result, JSON_INDENT(2));
     }
     json_decref(findings);
     rks_release(text);
     return bad == 0 ? CLI_GOOD : CLI_ENVIRONMENT;
 }
 
-static int doctor(int argc, char **argv)
+static int doctor(void *user)
 {
-    args a = {0};
-    const cli_option options[] = {
-        {"--json", NULL, CLI_FLAG, &a.json, "print ok and findings (name, ok, value, advice)"},
-    };
-    const char **paths = calloc((size_t)argc, sizeof(*paths));
-    size_t count = 0;
-    if (paths == NULL)
-        return CLI_ENVIRONMENT;
-    int code = cli_parse(&cli_doctor, options, 1, argc, argv, paths, &count);
-    if (code < 0 && count > 1) {
-        fprintf(stderr, "rankstore doctor: at most one directory\n"
-                        "Try 'rankstore doctor --help'.\n");
-        code = CLI_USAGE;
-    }
-    if (code < 0) {
-        a.directory = count == 1 ? paths[0] : NULL;
-        code = cli_run(1, run_doctor, &a);
-    }
-    free(paths);
-    return code;
+    return cli_run(1, run_doctor, user);
 }
 
+static const cli_option options[] = {
+    CLI_JSON(args, json, "print ok and findings (name, ok, value, advice)"),
+};
+
 const cli_command cli_doctor = {
-    "doctor",
-    "[DIR]",
-    "Look at launcher, network, limits and the disk under DIR",
-    "Examples:\n  rankstore doctor\n  mpirun -n 2 rankstore doctor --json /local",
-    doctor,
+    .name = "doctor",
+    .arguments = "[DIR]",
+    .summary = "Look at launcher, network, limits and the disk under DIR",
+    .examples = {"rankstore doctor", "mpirun -n 2 rankstore doctor --json /tmp"},
+    .text = "Exit code 3 where something must be put right; each finding says how.",
+    .options = options,
+    .option_count = CLI_COUNT(options),
+    .args_size = sizeof(args),
+    .words = offsetof(args, words),
+    .most = 1,
+    .needs = "at most one directory",
+    .run = doctor,
 };

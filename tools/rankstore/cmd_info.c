@@ -8,9 +8,9 @@
 #include "cli.h"
 
 typedef struct args {
-    const char **paths;
-    size_t path_count;
-    bool json, partial;
+    cli_list paths;
+    rks_store_options store;
+    bool json;
 } args;
 
 static uint64_t number(const json_t *object, const char *name)
@@ -54,10 +54,7 @@ static int show(rks_group *group, const args *a, const char *path)
     rks_error err = {0};
     rks_store *store = NULL;
     char *text = NULL;
-    rks_store_options options;
-    rks_store_options_default(&options);
-    options.partial = a->partial;
-    int code = cli_open(group, path, &options, &store);
+    int code = cli_open(group, path, &a->store, &store);
     if (code >= 0)
         return code;
     rks_status status = rks_store_info_json(store, &text, &err);
@@ -79,39 +76,41 @@ static int run_info(rks_group *group, void *user)
 {
     const args *a = user;
     int worst = CLI_GOOD;
-    for (size_t i = 0; i < a->path_count; i++) {
-        int code = show(group, a, a->paths[i]);
+    for (size_t i = 0; i < a->paths.count; i++) {
+        int code = show(group, a, a->paths.items[i]);
         if (code > worst)
             worst = code;
     }
     return worst;
 }
 
-static int info(int argc, char **argv)
+static void defaults(void *user)
 {
-    args a = {0};
-    const cli_option options[] = {
-        {"--json", NULL, CLI_FLAG, &a.json, "print JSON"},
-        {"--partial", NULL, CLI_FLAG, &a.partial, "open although shards are missing"},
-    };
-    a.paths = calloc((size_t)argc, sizeof(*a.paths));
-    if (a.paths == NULL)
-        return CLI_ENVIRONMENT;
-    int code = cli_parse(&cli_info, options, 2, argc, argv, a.paths, &a.path_count);
-    if (code < 0 && a.path_count == 0) {
-        fprintf(stderr, "rankstore info: no dataset given\nTry 'rankstore info --help'.\n");
-        code = CLI_USAGE;
-    }
-    if (code < 0)
-        code = cli_run(1, run_info, &a);
-    free(a.paths);
-    return code;
+    rks_store_options_default(&((args *)user)->store);
 }
 
+static int info(void *user)
+{
+    return cli_run(1, run_info, user);
+}
+
+static const cli_option options[] = {
+    CLI_JSON(args, json, "print JSON"),
+    CLI_STORE_OPTIONS(args, store),
+};
+
 const cli_command cli_info = {
-    "info",
-    "DIR...",
-    "Show what a dataset holds",
-    "Examples:\n  rankstore info store\n  rankstore info --json store | python3 -m json.tool",
-    info,
+    .name = "info",
+    .arguments = "DIR...",
+    .summary = "Show what a dataset holds",
+    .examples = {"rankstore info store", "rankstore info --json store | python3 -m json.tool"},
+    .options = options,
+    .option_count = CLI_COUNT(options),
+    .args_size = sizeof(args),
+    .words = offsetof(args, paths),
+    .least = 1,
+    .most = CLI_MANY,
+    .needs = "no dataset given",
+    .defaults = defaults,
+    .run = info,
 };

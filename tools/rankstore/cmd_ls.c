@@ -9,9 +9,10 @@
 #include "value.h"
 
 typedef struct args {
-    const char *directory;
+    cli_list words; /* the directory */
+    rks_store_options store;
     uint64_t head;
-    bool json, partial;
+    bool json;
 } args;
 
 static rks_status print_sample(rks_store *store, uint64_t id, bool as_json, rks_error *err)
@@ -26,10 +27,7 @@ static rks_status print_sample(rks_store *store, uint64_t id, bool as_json, rks_
         json_t *line = json_pack("{s:I, s:I, s:o, s:I}", "id", (json_int_t)id, "length",
                                  (json_int_t)length, "key", cli_text_json(key, size), "owner",
                                  (json_int_t)rks_store_owner(store, id));
-        char *text = json_dumps(line, JSON_COMPACT);
-        printf("%s\n", text == NULL ? "{}" : text);
-        free(text);
-        json_decref(line);
+        cli_print_json(line, JSON_COMPACT);
     } else {
         printf("#%-10" PRIu64 " %10" PRIu32 "  ", id, length);
         cli_print_key(stdout, key, size);
@@ -43,10 +41,7 @@ static int run_ls(rks_group *group, void *user)
     const args *a = user;
     rks_error err = {0};
     rks_store *store = NULL;
-    rks_store_options options;
-    rks_store_options_default(&options);
-    options.partial = a->partial;
-    int code = cli_open(group, a->directory, &options, &store);
+    int code = cli_open(group, a->words.items[0], &a->store, &store);
     if (code >= 0)
         return code;
     uint64_t count = rks_store_count(store);
@@ -62,35 +57,35 @@ static int run_ls(rks_group *group, void *user)
     return status == RKS_OK ? CLI_GOOD : cli_fail(group, status, &err);
 }
 
-static int ls(int argc, char **argv)
+static void defaults(void *user)
 {
-    args a = {0};
-    const cli_option options[] = {
-        {"--head", "N", CLI_U64, &a.head, "the first N samples only"},
-        {"--json", NULL, CLI_FLAG, &a.json, "a JSON object a line: id, length, key, owner"},
-        {"--partial", NULL, CLI_FLAG, &a.partial, "open although shards are missing"},
-    };
-    const char **paths = calloc((size_t)argc, sizeof(*paths));
-    size_t count = 0;
-    if (paths == NULL)
-        return CLI_ENVIRONMENT;
-    int code = cli_parse(&cli_ls, options, 3, argc, argv, paths, &count);
-    if (code < 0 && count != 1) {
-        fprintf(stderr, "rankstore ls: one dataset is needed\nTry 'rankstore ls --help'.\n");
-        code = CLI_USAGE;
-    }
-    if (code < 0) {
-        a.directory = paths[0];
-        code = cli_run(1, run_ls, &a);
-    }
-    free(paths);
-    return code;
+    rks_store_options_default(&((args *)user)->store);
 }
 
+static int ls(void *user)
+{
+    return cli_run(1, run_ls, user);
+}
+
+static const cli_option options[] = {
+    {"--head", "N", CLI_U64, offsetof(args, head), .help = "the first N samples only",
+     .normal = "all", .least = 1},
+    CLI_JSON(args, json, "a JSON object a line: id, length, key, owner"),
+    CLI_STORE_OPTIONS(args, store),
+};
+
 const cli_command cli_ls = {
-    "ls",
-    "DIR",
-    "List samples: id, length, key",
-    "Examples:\n  rankstore ls store --head 10\n  rankstore ls store --json | tail -1",
-    ls,
+    .name = "ls",
+    .arguments = "DIR",
+    .summary = "List samples: id, length, key",
+    .examples = {"rankstore ls store --head 10", "rankstore ls store --json | tail -1"},
+    .options = options,
+    .option_count = CLI_COUNT(options),
+    .args_size = sizeof(args),
+    .words = offsetof(args, words),
+    .least = 1,
+    .most = 1,
+    .needs = "one dataset is needed",
+    .defaults = defaults,
+    .run = ls,
 };

@@ -7,11 +7,14 @@
 #include <time.h>
 
 #include "cli.h"
+#include "value.h"
 
 typedef struct args {
-    const char *directory;
+    cli_list words; /* the directory */
     cli_plan_args plan;
-    bool compare, json, partial;
+    rks_store_options store;
+    uint32_t processes;
+    bool compare, json;
 } args;
 
 static double now(void)
@@ -46,14 +49,6 @@ static json_t *report_json(const rks_plan_report *report, const char *strategy, 
         "seconds", seconds, "dropped", (json_int_t)report->dropped, "repeated",
         (json_int_t)report->repeated, "truncated", (json_int_t)report->truncated, "largest_batch",
         (json_int_t)report->largest_batch, "tokens_per_step", report->tokens_per_step);
-}
-
-static void print_json(json_t *value)
-{
-    char *text = json_dumps(value, JSON_INDENT(2));
-    printf("%s\n", text == NULL ? "{}" : text);
-    free(text);
-    json_decref(value);
 }
 
 static void print_report(const rks_plan_report *report, const char *strategy, uint32_t world,
@@ -101,7 +96,7 @@ static rks_status compare(rks_store *store, const args *a, bool talks, rks_error
                    bar, cli_count(report.steps), report.balance);
     }
     if (talks && a->json && status == RKS_OK)
-        print_json(json_pack("{s:i, s:O}", "schema_version", 1, "plans", list));
+        cli_print_json(json_pack("{s:i, s:O}", "schema_version", 1, "plans", list), JSON_INDENT(2));
     json_decref(list);
     return status;
 }
@@ -112,12 +107,9 @@ static int run_plan(rks_group *group, void *user)
     rks_error err = {0};
     rks_store *store = NULL;
     rks_plan_report report;
-    rks_store_options options;
-    rks_store_options_default(&options);
-    options.partial = a->partial;
     bool talks = rks_group_rank(group) == 0;
     double seconds = 0;
-    int code = cli_open(group, a->directory, &options, &store);
+    int code = cli_open(group, a->words.items[0], &a->store, &store);
     if (code >= 0)
         return code;
     const char *strategy = a->plan.options.strategy == NULL ? "bucket" : a->plan.options.strategy;
@@ -128,53 +120,49 @@ static int run_plan(rks_group *group, void *user)
     if (status != RKS_OK)
         code = cli_fail(group, status, &err);
     else if (talks && !a->compare && a->json)
-        print_json(report_json(&report, strategy, seconds));
+        cli_print_json(report_json(&report, strategy, seconds), JSON_INDENT(2));
     else if (talks && !a->compare)
         print_report(&report, strategy, world, seconds);
     rks_store_close(store, 0);
     return status == RKS_OK ? CLI_GOOD : code;
 }
 
-static int plan(int argc, char **argv)
+static void defaults(void *user)
 {
-    args a = {0};
-    uint32_t processes = 1;
-    rks_plan_options_default(&a.plan.options);
-    const cli_option options[] = {
-        CLI_PLAN_OPTIONS(&a.plan),
-        {"--world", "N", CLI_U32, &a.plan.options.world,
-         "plan for N ranks; default as many as run"},
-        {"--steps", "WHAT", CLI_TEXT, &a.plan.options.steps,
-         "constant, or per_epoch (random with --max-tokens); default constant"},
-        {"--compare", NULL, CLI_FLAG, &a.compare,
-         "padding waste of random, bucket and sorted side by side"},
-        {"-j", "N", CLI_U32, &processes, "plan on N processes"},
-        {"--json", NULL, CLI_FLAG, &a.json, "print JSON"},
-        {"--partial", NULL, CLI_FLAG, &a.partial, "open although shards are missing"},
-    };
-    const char **paths = calloc((size_t)argc, sizeof(*paths));
-    size_t count = 0;
-    if (paths == NULL)
-        return CLI_ENVIRONMENT;
-    int code = cli_parse(&cli_plan, options, sizeof(options) / sizeof(options[0]), argc, argv,
-                         paths, &count);
-    if (code < 0 && count != 1) {
-        fprintf(stderr, "rankstore plan: one dataset is needed\nTry 'rankstore plan --help'.\n");
-        code = CLI_USAGE;
-    }
-    if (code < 0) {
-        a.directory = paths[0];
-        code = cli_run(processes, run_plan, &a);
-    }
-    free(paths);
-    return code;
+    args *a = user;
+    rks_plan_options_default(&a->plan.options);
+    rks_store_options_default(&a->store);
 }
 
+static int plan(void *user)
+{
+    return cli_run(((args *)user)->processes, run_plan, user);
+}
+
+static const cli_option options[] = {
+    CLI_PLAN_OPTIONS(args, plan),
+    {"--world", "N", CLI_U32, offsetof(args, plan.options.world), .help = "plan for N ranks",
+     .normal = "as many as run"},
+    {"--compare", NULL, CLI_FLAG, offsetof(args, compare),
+     .help = "padding waste of random, bucket and sorted side by side"},
+    CLI_PROCESSES(args, processes),
+    CLI_JSON(args, json, "print JSON"),
+    CLI_STORE_OPTIONS(args, store),
+};
+
 const cli_command cli_plan = {
-    "plan",
-    "DIR",
-    "Show the batches that a plan would make, for any number of ranks",
-    "Examples:\n  rankstore plan store --max-tokens 32k --world 64\n"
-    "  rankstore plan store --max-tokens 32k --compare",
-    plan,
+    .name = "plan",
+    .arguments = "DIR",
+    .summary = "Show the batches that a plan would make, for any number of ranks",
+    .examples = {"rankstore plan store --max-tokens 32k --world 64",
+                 "rankstore plan store --max-tokens 32k --compare"},
+    .options = options,
+    .option_count = CLI_COUNT(options),
+    .args_size = sizeof(args),
+    .words = offsetof(args, words),
+    .least = 1,
+    .most = 1,
+    .needs = "one dataset is needed",
+    .defaults = defaults,
+    .run = plan,
 };

@@ -10,8 +10,7 @@
 #include "value.h"
 
 typedef struct args {
-    const char **paths;
-    size_t path_count;
+    cli_list paths;
     bool full, deep, json;
     json_t *errors;
 } args;
@@ -51,9 +50,10 @@ static int run_verify(rks_group *group, void *user)
                                        : RKS_VERIFY_FAST;
     if (rks_group_rank(group) != 0)
         return CLI_GOOD; /* what this node has is looked at once */
-    for (size_t i = 0; i < a->path_count; i++) {
+    for (size_t i = 0; i < a->paths.count; i++) {
         uint64_t some = 0, found = 0;
-        rks_status status = rks_verify(a->paths[i], level, on_finding, a, &some, &found, &err);
+        rks_status status =
+            rks_verify(a->paths.items[i], level, on_finding, a, &some, &found, &err);
         int code =
             status == RKS_OK ? (found > 0 ? CLI_PROBLEM : CLI_GOOD) : cli_fail(group, status, &err);
         worst = code > worst ? code : worst;
@@ -65,10 +65,7 @@ static int run_verify(rks_group *group, void *user)
         json_t *result =
             json_pack("{s:i, s:b, s:I, s:O}", "schema_version", 1, "ok", worst == CLI_GOOD,
                       "samples", (json_int_t)samples, "errors", a->errors);
-        char *text = json_dumps(result, JSON_INDENT(2));
-        printf("%s\n", text == NULL ? "{}" : text);
-        free(text);
-        json_decref(result);
+        cli_print_json(result, JSON_INDENT(2));
     } else if (!failed) {
         printf("%s samples looked at, %s\n", cli_count(samples),
                findings == 0 ? "all good" : "damage found");
@@ -76,35 +73,38 @@ static int run_verify(rks_group *group, void *user)
     return worst;
 }
 
-static int verify(int argc, char **argv)
+static int verify(void *user)
 {
-    args a = {0};
-    const cli_option options[] = {
-        {"--full", NULL, CLI_FLAG, &a.full, "also every byte of every file, by the sums"},
-        {"--deep", NULL, CLI_FLAG, &a.deep,
-         "also LMDB's own view, in a child process with a time limit"},
-        {"--json", NULL, CLI_FLAG, &a.json, "print ok, samples, errors (file, offset, key, what)"},
-    };
-    a.paths = calloc((size_t)argc, sizeof(*a.paths));
-    a.errors = json_array();
-    if (a.paths == NULL || a.errors == NULL)
-        return CLI_ENVIRONMENT;
-    int code = cli_parse(&cli_verify, options, 3, argc, argv, a.paths, &a.path_count);
-    if (code < 0 && a.path_count == 0) {
-        fprintf(stderr, "rankstore verify: no dataset given\nTry 'rankstore verify --help'.\n");
-        code = CLI_USAGE;
-    }
-    if (code < 0)
-        code = cli_run(1, run_verify, &a);
-    json_decref(a.errors);
-    free(a.paths);
+    args *a = user;
+    a->errors = json_array();
+    int code = a->errors == NULL ? CLI_ENVIRONMENT : cli_run(1, run_verify, a);
+    json_decref(a->errors);
     return code;
 }
 
+static const cli_option options[] = {
+    {"--full", NULL, CLI_FLAG, offsetof(args, full),
+     .help = "also every byte of every file, by the sums"},
+    {"--deep", NULL, CLI_FLAG, offsetof(args, deep),
+     .help = "also LMDB's own view, in a child process with a time limit"},
+    CLI_JSON(args, json, "print ok, samples, errors (file, offset, key, what)"),
+};
+
 const cli_command cli_verify = {
-    "verify",
-    "DIR...",
-    "Check manifests and every sample (or every byte) of a dataset",
-    "Examples:\n  rankstore verify store\n  rankstore verify --full --json store",
-    verify,
+    .name = "verify",
+    .arguments = "DIR...",
+    .summary = "Check manifests and every sample (or every byte) of a dataset",
+    .examples = {"rankstore verify store", "rankstore verify --full --json store"},
+    .text =
+        "Nothing is written. Exit code 1 where damage was found; each finding names file and "
+        "offset, and the key where the bytes lie in a sample. A shard's file (part-*.rks) can be "
+        "given too.",
+    .options = options,
+    .option_count = CLI_COUNT(options),
+    .args_size = sizeof(args),
+    .words = offsetof(args, paths),
+    .least = 1,
+    .most = CLI_MANY,
+    .needs = "no dataset given",
+    .run = verify,
 };

@@ -185,6 +185,14 @@ json_t *cli_value_json(const char *type, const rks_value *value)
     return base64(value->data, (size_t)value->size);
 }
 
+void cli_print_json(json_t *value, size_t flags)
+{
+    char *text = value == NULL ? NULL : json_dumps(value, flags);
+    printf("%s\n", text == NULL ? "{}" : text);
+    free(text);
+    json_decref(value);
+}
+
 void cli_print_key(FILE *out, const void *key, size_t size)
 {
     const uint8_t *bytes = key;

@@ -15,6 +15,9 @@ json_t *cli_text_json(const void *bytes, size_t size);
  * they are, bytes as
  * {"base64": ...}, a missing value as null. NaN and infinities become strings. */
 json_t *cli_value_json(const char *type, const rks_value *value);
+/* Prints `value` with jansson's flags (JSON_COMPACT, JSON_INDENT(2)) and a line's end, and lets go
+ * of it. */
+void cli_print_json(json_t *value, size_t flags);
 /* Control characters and broken UTF-8 shown as \xNN, so that a key cannot steer a terminal. */
 void cli_print_key(FILE *out, const void *key, size_t size);
 
