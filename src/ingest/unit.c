@@ -8,185 +8,18 @@
  */
 #include "ingest/unit.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "ingest/lines.h"
-#include "ingest/walk.h"
-#include "shard/utf8.h"
+#include "ingest/format.h"
 
-enum { LOOK = 64 << 10, FILE_WEIGHT = 4096 };
+enum { FILE_WEIGHT = 4096 };
 
 static const uint64_t DEFAULT_UNIT_SIZE = (uint64_t)64 << 20;
 static const uint64_t DEFAULT_MAX_SAMPLE = (uint64_t)1 << 30;
-static const char *const FORMAT_NAMES[] = {"jsonl", "text", "folder"};
-
-static bool ends_with(const char *name, const char *ending)
-{
-    size_t size = strlen(name), tail = strlen(ending);
-    return size > tail && strcasecmp(name + size - tail, ending) == 0;
-}
-
-/* *known is false for an empty file, which goes along with the others. */
-static rks_status format_by_content(const rks_input_file *file, rks_input_format *format,
-                                    bool *known, rks_error *err)
-{
-    *known = file->size > 0;
-    if (file->size == 0)
-        return RKS_OK;
-    int fd = -1;
-    size_t size = 0, bad = 0;
-    uint8_t *bytes = rks_alloc_raw(LOOK, 1, err);
-    if (bytes == NULL)
-        return RKS_ERR_MEMORY;
-    rks_status status = rks_input_file_open(file, &fd, err);
-    if (status == RKS_OK)
-        status = rks_input_file_read(file, fd, 0, bytes, LOOK, &size, err);
-    if (status != RKS_OK)
-        goto out;
-    size_t at = size >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
-    while (at < size && (bytes[at] == ' ' || (bytes[at] >= '\t' && bytes[at] <= '\r')))
-        at++;
-    /* What was read may end inside a character. */
-    bool text = rks_utf8_valid(bytes, size, &bad) || (size < file->size && size - bad < 4);
-    if (!text || memchr(bytes, 0, size) != NULL)
-        status = rks_fail(err, RKS_ERR_DATA, 0,
-                          "%s: neither JSON lines nor UTF-8 text (compressed?); give --format",
-                          file->path);
-    else
-        *format = at < size && bytes[at] == '{' ? RKS_FORMAT_JSONL : RKS_FORMAT_TEXT;
-out:
-    if (fd >= 0)
-        close(fd);
-    rks_free(bytes);
-    return status;
-}
-
-static rks_status format_of(const rks_input_file *file, bool folder, rks_input_format *format,
-                            bool *known, rks_error *err)
-{
-    *known = true;
-    if (folder)
-        *format = RKS_FORMAT_FOLDER;
-    else if (ends_with(file->path, ".jsonl") || ends_with(file->path, ".ndjson") ||
-             ends_with(file->path, ".json"))
-        *format = RKS_FORMAT_JSONL;
-    else if (ends_with(file->path, ".txt"))
-        *format = RKS_FORMAT_TEXT;
-    else
-        return format_by_content(file, format, known, err);
-    return RKS_OK;
-}
-
-static rks_status find_format(const rks_found_list *list, const bool *folders, const char *asked,
-                              rks_input_format *format, rks_error *err)
-{
-    for (size_t i = 0; asked != NULL && i < 3; i++) {
-        if (strcmp(asked, FORMAT_NAMES[i]) == 0) {
-            *format = (rks_input_format)i;
-            return RKS_OK;
-        }
-    }
-    if (asked != NULL)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "format: \"%s\" is not known; there are jsonl, text and folder", asked);
-    const rks_input_file *first = NULL;
-    *format = RKS_FORMAT_TEXT;
-    for (size_t i = 0; i < list->count; i++) {
-        const rks_input_file *file = &list->found[i].file;
-        rks_input_format found = RKS_FORMAT_TEXT;
-        bool known = false;
-        rks_status status = format_of(file, folders[list->found[i].source], &found, &known, err);
-        if (status != RKS_OK)
-            return status;
-        if (first != NULL && known && found != *format)
-            return rks_fail(err, RKS_ERR_DATA, 0, "%s is %s and %s is %s: give --format",
-                            first->path, FORMAT_NAMES[*format], file->path, FORMAT_NAMES[found]);
-        if (first == NULL && known) {
-            first = file;
-            *format = found;
-        }
-    }
-    return RKS_OK;
-}
-
-static rks_status too_many(uint64_t unit_size, rks_error *err)
-{
-    return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                    "unit_size: %" PRIu64 " bytes make more than %d units; take a larger one",
-                    unit_size, RKS_UNITS_MAX);
-}
-
-static rks_status count_units(const rks_input *input, uint64_t unit_size, size_t *count,
-                              rks_error *err)
-{
-    uint64_t units = 0;
-    for (size_t i = 0; i < input->file_count; i++) {
-        uint64_t size = input->files[i].size;
-        units += size / unit_size + (size % unit_size != 0);
-        if (units > RKS_UNITS_MAX)
-            return too_many(unit_size, err);
-    }
-    *count = (size_t)units;
-    return RKS_OK;
-}
-
-static rks_status cut_lines(rks_input *input, uint64_t unit_size, rks_error *err)
-{
-    size_t count = 0;
-    rks_status status = count_units(input, unit_size, &count, err);
-    if (status != RKS_OK)
-        return status;
-    input->units = rks_alloc(count, sizeof(*input->units), err);
-    if (input->units == NULL)
-        return RKS_ERR_MEMORY;
-    for (size_t i = 0; i < input->file_count; i++) {
-        uint64_t size = input->files[i].size;
-        for (uint64_t offset = 0; offset < size; offset += unit_size) {
-            uint64_t left = size - offset;
-            input->units[input->unit_count] = (rks_input_unit){
-                .number = input->unit_count,
-                .first_file = i,
-                .file_count = 1,
-                .offset = offset,
-                .size = left < unit_size ? left : unit_size,
-                .first_of_file = offset == 0,
-            };
-            input->unit_count++;
-            if (left <= unit_size)
-                break; /* offset + unit_size might overflow */
-        }
-    }
-    return RKS_OK;
-}
-
-static rks_status cut_folder(rks_input *input, uint64_t unit_size, rks_error *err)
-{
-    rks_input_unit *unit = NULL;
-    input->units = rks_alloc(input->file_count, sizeof(*input->units), err);
-    if (input->units == NULL)
-        return RKS_ERR_MEMORY;
-    for (size_t i = 0; i < input->file_count; i++) {
-        uint64_t size = input->files[i].size;
-        if (unit == NULL || unit->file_count == RKS_UNIT_FILES_MAX || unit->size >= unit_size ||
-            size > unit_size - unit->size) {
-            if (input->unit_count == RKS_UNITS_MAX)
-                return too_many(unit_size, err);
-            unit = &input->units[input->unit_count];
-            *unit = (rks_input_unit){
-                .number = input->unit_count++, .first_file = i, .first_of_file = true};
-        }
-        unit->file_count++;
-        unit->size += size;
-    }
-    return RKS_OK;
-}
 
 static void digest_number(rks_digester *digester, uint64_t value)
 {
@@ -203,7 +36,7 @@ static rks_status digest_input(rks_input *input, rks_error *err)
     digest_number(digester, input->file_count);
     for (size_t i = 0; i < input->file_count; i++) {
         const rks_input_file *file = &input->files[i];
-        digest_number(digester, (uint64_t)file->format);
+        digest_number(digester, rks_format_number(input->format));
         digest_number(digester, file->size);
         digest_number(digester, strlen(file->name));
         rks_digester_update(digester, file->name, strlen(file->name));
@@ -229,7 +62,6 @@ static rks_status take_files(rks_input *input, rks_found_list *list, rks_error *
         return RKS_ERR_MEMORY;
     for (size_t i = 0; i < list->count; i++) {
         input->files[i] = list->found[i].file;
-        input->files[i].format = input->format;
         if (__builtin_add_overflow(input->bytes, input->files[i].size, &input->bytes))
             input->bytes = UINT64_MAX;
     }
@@ -266,12 +98,11 @@ rks_status rks_input_open(const char *const *sources, size_t count,
     }
     opened->max_sample = options->max_sample != 0 ? options->max_sample : DEFAULT_MAX_SAMPLE;
     opened->skip_bad = options->skip_bad;
-    status = find_format(&list, folders, options->format, &opened->format, err);
+    status = rks_format_find(&list, sources, folders, options->format, &opened->format, err);
     if (status == RKS_OK)
         status = take_files(opened, &list, err);
     if (status == RKS_OK)
-        status = opened->format == RKS_FORMAT_FOLDER ? cut_folder(opened, unit_size, err)
-                                                     : cut_lines(opened, unit_size, err);
+        status = opened->format->cut(opened, unit_size, err);
     if (status == RKS_OK)
         status = digest_input(opened, err);
     if (status == RKS_OK) {
@@ -305,9 +136,9 @@ rks_digest rks_input_digest(const rks_input *input)
 
 void rks_input_options(const rks_input *input, rks_build_options *options)
 {
-    options->format = FORMAT_NAMES[input->format];
-    if (input->format == RKS_FORMAT_FOLDER && options->key == NULL)
-        options->key = "path";
+    options->format = input->format->name;
+    if (options->key == NULL)
+        options->key = input->format->key;
 }
 
 typedef struct weighed {
@@ -390,10 +221,5 @@ rks_status rks_unit_count_rows(const rks_input *input, size_t unit, uint64_t *ro
 {
     if (unit >= input->unit_count)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "unit %zu of %zu", unit, input->unit_count);
-    const rks_input_unit *at = &input->units[unit];
-    if (input->format == RKS_FORMAT_FOLDER) {
-        *rows = at->file_count;
-        return RKS_OK;
-    }
-    return rks_lines_count(&input->files[at->first_file], at->offset, at->size, rows, err);
+    return input->format->count_rows(input, unit, rows, err);
 }

@@ -5,8 +5,8 @@
  *
  * Format   A source that is a file: by its name (.jsonl, .ndjson, .json; .txt), else by content
  *          (first byte that is no space is '{': jsonl; UTF-8: text). A source that is a folder:
- *          each file below it is a sample ("folder"), unless the option `format` says jsonl or
- *          text, then all files below it are read line by line. One format a build.
+ *          each file below it is a sample ("folder"), unless the option `format` says otherwise,
+ *          then all files below it are read as that. One format a build. More in format.h.
  * Names    of a file source its base name, of a folder source the path below it. Where two sources
  *          have a name in common, all their names get the folder's base name (for a file: the base
  *          name of the folder it lies in) in front; names that are still equal are an error.
@@ -19,11 +19,7 @@
 #include "base/checksum.h"
 #include "rankstore.h"
 
-typedef enum rks_input_format {
-    RKS_FORMAT_JSONL,
-    RKS_FORMAT_TEXT,
-    RKS_FORMAT_FOLDER
-} rks_input_format;
+typedef struct rks_input_format rks_input_format; /* format.h */
 
 enum {
     RKS_UNIT_FILES_MAX = 4096, /* files in a unit of a folder */
@@ -35,7 +31,6 @@ typedef struct rks_input_file {
     char *path; /* to open it */
     char *name; /* relative to its source, for keys and messages; UTF-8, unique in the list */
     uint64_t size;
-    rks_input_format format;
 } rks_input_file;
 
 typedef struct rks_input_unit {
@@ -53,9 +48,9 @@ typedef struct rks_input {
     rks_input_unit *units; /* an empty file of lines has none */
     size_t unit_count;
     uint64_t bytes;
-    rks_input_format format; /* of all files */
-    rks_digest digest;       /* what rks_input_digest gives */
-    uint64_t max_sample;     /* from the options, with the default filled in */
+    const rks_input_format *format; /* of all files */
+    rks_digest digest;              /* what rks_input_digest gives */
+    uint64_t max_sample;            /* from the options, with the default filled in */
     bool skip_bad;
 } rks_input;
 

@@ -7,7 +7,7 @@
 #include "ingest/unit.h"
 
 typedef struct rks_found {
-    rks_input_file file; /* format not set */
+    rks_input_file file;
     size_t source;
 } rks_found;
 

@@ -7,8 +7,8 @@
 #include <sys/un.h>
 
 #include "base/memory.h"
+#include "ingest/format.h"
 #include "ingest/lines.h"
-#include "ingest/unit.h"
 
 static rks_error err;
 
@@ -164,22 +164,22 @@ static void formats_are_told_by_name_then_by_content(void **state)
     (void)state;
     const struct {
         const char *name, *text;
-        rks_input_format format;
+        const rks_input_format *format;
     } cases[] = {
-        {"a.jsonl", "plain", RKS_FORMAT_JSONL},
-        {"a.ndjson", "", RKS_FORMAT_JSONL},
-        {"a.JSON", "x", RKS_FORMAT_JSONL},
-        {"a.txt", "{}", RKS_FORMAT_TEXT},
-        {"a", "  \n\t{\"a\": 1}", RKS_FORMAT_JSONL},
-        {"b", "\xef\xbb\xbf{\"a\": 1}", RKS_FORMAT_JSONL},
-        {"c", "na\xc3\xafve", RKS_FORMAT_TEXT},
-        {"d", "", RKS_FORMAT_TEXT},
-        {"e", "  ", RKS_FORMAT_TEXT},
+        {"a.jsonl", "plain", &rks_format_jsonl},
+        {"a.ndjson", "", &rks_format_jsonl},
+        {"a.JSON", "x", &rks_format_jsonl},
+        {"a.txt", "{}", &rks_format_text},
+        {"a", "  \n\t{\"a\": 1}", &rks_format_jsonl},
+        {"b", "\xef\xbb\xbf{\"a\": 1}", &rks_format_jsonl},
+        {"c", "na\xc3\xafve", &rks_format_text},
+        {"d", "", &rks_format_text},
+        {"e", "  ", &rks_format_text},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         rks_input *input = must_open(scratch_file(cases[i].name, cases[i].text), NULL, 0);
         if (input->format != cases[i].format)
-            fail_msg("%s: format %d", cases[i].name, (int)input->format);
+            fail_msg("%s: %s", cases[i].name, input->format->name);
         rks_input_free(input);
     }
     rks_input *input = NULL;
@@ -208,7 +208,7 @@ static void a_character_cut_by_the_first_look_is_text(void **state)
     memset(text, 'a', size);
     memcpy(text + (64 << 10) - 1, "\xe2\x82\xac", 3);
     rks_input *input = must_open(scratch_bytes("euro", text, size), NULL, 0);
-    assert_int_equal(input->format, RKS_FORMAT_TEXT);
+    assert_ptr_equal(input->format, &rks_format_text);
     rks_input_free(input);
     free(text);
 }
@@ -224,7 +224,7 @@ static void a_folder_is_walked_in_order_without_hidden_names(void **state)
     assert_int_equal(mkfifo(scratch_path("w/fifo"), 0600), 0);
     const char *const expected[] = {"a.b", "a/link", "a/y", "a/z", "b", "ü"};
     rks_input *input = must_open(scratch_path("w"), NULL, 0);
-    assert_int_equal(input->format, RKS_FORMAT_FOLDER);
+    assert_ptr_equal(input->format, &rks_format_folder);
     assert_int_equal(input->file_count, 6);
     for (size_t i = 0; i < 6; i++)
         assert_string_equal(input->files[i].name, expected[i]);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * infer.c: a schema from rows, and the union of two.
+ * guess.c: columns as rows show them, and the union of two schemas.
  *
  * Each column has a shape; shapes are a lattice, in which `join` goes up, so that the result does
  * not depend on how units are grouped:
@@ -11,20 +11,17 @@
  *
  * What has no common upper end (a string and a number) is a conflict. In a schema's text unknown is
  * "json?", which no other shape is: json itself takes null, and so is never nullable. */
-#include "ingest/ingest.h"
+#include "ingest/guess.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "ingest/lines.h"
 #include "ingest/row.h"
-#include "shard/utf8.h"
 
-enum { ROWS = 1000, LOOK = 8 << 20, TYPE_ROOM = 128 };
+enum { TYPE_ROOM = 128 };
 
 typedef enum base {
     BASE_NULL,
@@ -44,27 +41,20 @@ typedef struct shape {
     bool nullable;
 } shape;
 
-typedef struct guess {
+struct rks_guess {
     char *name;
     shape shape;
     uint64_t rows;      /* that have it */
     uint64_t first_row; /* that has it and is not null */
-} guess;
+};
 
-typedef struct guesses {
-    guess *items;
-    size_t count;
-    size_t room;
-    json_t *places; /* name to position */
-} guesses;
-
-static void free_guesses(guesses *all)
+void rks_guesses_free(rks_guesses *all)
 {
     for (size_t i = 0; i < all->count; i++)
         rks_free(all->items[i].name);
     rks_free(all->items);
     json_decref(all->places);
-    *all = (guesses){0};
+    *all = (rks_guesses){0};
 }
 
 static shape shape_of_list(const json_t *list)
@@ -166,7 +156,7 @@ static void print_shape(shape of, char text[TYPE_ROOM])
 }
 
 /* The guess of this name, made where there is none. */
-static rks_status find_guess(guesses *all, const char *name, guess **found, rks_error *err)
+static rks_status find_guess(rks_guesses *all, const char *name, rks_guess **found, rks_error *err)
 {
     json_t *place = json_object_get(all->places, name);
     if (place != NULL) {
@@ -179,13 +169,13 @@ static rks_status find_guess(guesses *all, const char *name, guess **found, rks_
                         RKS_COLUMNS_MAX, name);
     if (all->count == all->room) {
         size_t room = all->room == 0 ? 16 : 2 * all->room;
-        guess *grown = rks_realloc(all->items, room, sizeof(*grown), err);
+        rks_guess *grown = rks_realloc(all->items, room, sizeof(*grown), err);
         if (grown == NULL)
             return RKS_ERR_MEMORY;
         all->items = grown;
         all->room = room;
     }
-    guess made = {.name = rks_strdup(name, err)};
+    rks_guess made = {.name = rks_strdup(name, err)};
     if (made.name == NULL)
         return RKS_ERR_MEMORY;
     if (all->places == NULL)
@@ -199,7 +189,7 @@ static rks_status find_guess(guesses *all, const char *name, guess **found, rks_
     return RKS_OK;
 }
 
-static rks_status conflict(const guess *at, shape other, const char *where, rks_error *err)
+static rks_status conflict(const rks_guess *at, shape other, const char *where, rks_error *err)
 {
     char first[TYPE_ROOM], second[TYPE_ROOM];
     print_shape(at->shape, first);
@@ -208,10 +198,10 @@ static rks_status conflict(const guess *at, shape other, const char *where, rks_
                     at->name, second, first, where);
 }
 
-static rks_status add_row(guesses *all, json_t *object, uint64_t row, rks_error *err)
+rks_status rks_guesses_add(rks_guesses *all, json_t *object, uint64_t row, rks_error *err)
 {
     for (void *at = json_object_iter(object); at != NULL; at = json_object_iter_next(object, at)) {
-        guess *found = NULL;
+        rks_guess *found = NULL;
         shape seen = shape_of(json_object_iter_value(at));
         rks_status status = find_guess(all, json_object_iter_key(at), &found, err);
         if (status != RKS_OK)
@@ -229,7 +219,7 @@ static rks_status add_row(guesses *all, json_t *object, uint64_t row, rks_error 
 }
 
 /* The guesses as a schema's canonical text. */
-static rks_status print_guesses(const guesses *all, char **text, rks_error *err)
+static rks_status print_guesses(const rks_guesses *all, char **text, rks_error *err)
 {
     rks_buffer json = {0};
     rks_schema *schema = NULL;
@@ -262,146 +252,11 @@ static rks_status print_guesses(const guesses *all, char **text, rks_error *err)
     return status;
 }
 
-/* An error in row `row` of the unit, with file and line. */
-static rks_status fail_in_unit(const rks_input *input, size_t unit, uint64_t row, rks_error *err)
+rks_status rks_guesses_text(rks_guesses *all, uint64_t samples, char **text, rks_error *err)
 {
-    const rks_input_unit *at = &input->units[unit];
-    rks_error inner = *err;
-    for (size_t before = unit; before > 0 && !input->units[before].first_of_file; before--) {
-        uint64_t rows = 0;
-        rks_status status = rks_unit_count_rows(input, before - 1, &rows, err);
-        if (status != RKS_OK)
-            return status;
-        row += rows;
-    }
-    *err = inner;
-    return rks_fail_at_row(err, input->files[at->first_file].path, row);
-}
-
-static rks_status look_at_line(guesses *all, const rks_input *input, const rks_line *line,
-                               uint64_t row, bool *counts, rks_error *err)
-{
-    json_t *object = NULL;
-    rks_status status;
-    *counts = false;
-    if (line->too_long)
-        status = rks_fail(err, RKS_ERR_DATA, 0, "%zu bytes, above max_sample (%" PRIu64 ")",
-                          line->size, input->max_sample);
-    else if (rks_line_is_blank(line->text, line->size))
-        return RKS_OK;
-    else
-        status = rks_json_line(line->text, line->size, &object, err);
-    if (status == RKS_ERR_DATA && input->skip_bad)
-        return RKS_OK; /* it is counted and listed when it is read */
-    if (status == RKS_OK)
-        status = add_row(all, object, row, err);
-    *counts = status == RKS_OK;
-    json_decref(object);
-    return status;
-}
-
-static rks_status infer_lines(const rks_input *input, size_t unit, char **text, rks_error *err)
-{
-    const rks_input_unit *at = &input->units[unit];
-    guesses all = {0};
-    rks_lines lines;
-    uint64_t rows = 0, samples = 0;
-    rks_status status = rks_lines_open(&lines, &input->files[at->first_file], at->offset, at->size,
-                                       input->max_sample, err);
-    while (status == RKS_OK && rows < ROWS &&
-           (lines.position < at->offset || lines.position - at->offset < LOOK)) {
-        rks_line line;
-        bool counts = true;
-        status = rks_lines_next(&lines, &line, err);
-        if (status != RKS_OK || line.text == NULL)
-            break;
-        if (input->format == RKS_FORMAT_JSONL) {
-            status = look_at_line(&all, input, &line, rows, &counts, err);
-            if (status != RKS_OK && status != RKS_ERR_MEMORY)
-                status = fail_in_unit(input, unit, rows, err);
-        }
-        rows++;
-        samples += counts;
-    }
-    char *made = NULL;
-    if (status == RKS_OK && samples > 0 && input->format == RKS_FORMAT_TEXT) {
-        made = rks_strdup("{\"text\":\"str\"}", err);
-        status = made == NULL ? RKS_ERR_MEMORY : RKS_OK;
-    } else if (status == RKS_OK && all.count > 0) {
-        for (size_t i = 0; i < all.count; i++)
-            all.items[i].shape.nullable |= all.items[i].rows < samples;
-        status = print_guesses(&all, &made, err);
-    } else if (status == RKS_OK && samples > 0) {
-        status = rks_fail(err, RKS_ERR_DATA, 0, "%s: objects without a member; give --schema",
-                          input->files[at->first_file].path);
-    }
-    if (status == RKS_OK)
-        *text = made;
-    rks_lines_close(&lines);
-    free_guesses(&all);
-    return status;
-}
-
-static rks_status file_is_text(const rks_input_file *file, uint8_t *bytes, uint64_t room,
-                               bool *text, rks_error *err)
-{
-    int fd = -1;
-    uint64_t size = 0, want = file->size < room ? file->size : room;
-    rks_status status = rks_input_file_open(file, &fd, err);
-    while (status == RKS_OK && size < want) {
-        size_t got = 0;
-        status =
-            rks_input_file_read(file, fd, size, bytes + size, (size_t)(want - size), &got, err);
-        size += got;
-    }
-    if (status == RKS_OK) {
-        size_t bad = 0;
-        bool cut = size < file->size; /* perhaps inside a character */
-        *text = memchr(bytes, 0, (size_t)size) == NULL &&
-                (rks_utf8_valid(bytes, (size_t)size, &bad) || (cut && size - bad < 4));
-    }
-    if (fd >= 0)
-        close(fd);
-    return status;
-}
-
-static rks_status infer_folder(const rks_input *input, size_t unit, char **text, rks_error *err)
-{
-    const rks_input_unit *at = &input->units[unit];
-    bool is_text = true;
-    uint64_t looked = 0;
-    uint8_t *bytes = rks_alloc_raw(LOOK, 1, err);
-    if (bytes == NULL)
-        return RKS_ERR_MEMORY;
-    rks_status status = RKS_OK;
-    for (size_t i = 0; i < at->file_count && i < ROWS && looked < LOOK && is_text; i++) {
-        const rks_input_file *file = &input->files[at->first_file + i];
-        status = file_is_text(file, bytes, LOOK - looked, &is_text, err);
-        if (status != RKS_OK)
-            break;
-        looked += file->size;
-    }
-    rks_free(bytes);
-    if (status != RKS_OK)
-        return status;
-    char *made = rks_strdup(is_text ? "{\"text\":\"str\",\"path\":\"str\"}"
-                                    : "{\"data\":\"bytes\",\"path\":\"str\"}",
-                            err);
-    if (made == NULL)
-        return RKS_ERR_MEMORY;
-    *text = made;
-    return RKS_OK;
-}
-
-rks_status rks_ingest_infer(const rks_input *input, size_t unit, char **schema_text, rks_error *err)
-{
-    rks_error unseen = {0};
-    if (err == NULL)
-        err = &unseen;
-    if (unit >= input->unit_count)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "unit %zu of %zu", unit, input->unit_count);
-    return input->format == RKS_FORMAT_FOLDER ? infer_folder(input, unit, schema_text, err)
-                                              : infer_lines(input, unit, schema_text, err);
+    for (size_t i = 0; i < all->count; i++)
+        all->items[i].shape.nullable |= all->items[i].rows < samples;
+    return print_guesses(all, text, err);
 }
 
 /* What an inferred column was: false for a type that inference does not give. */
@@ -432,11 +287,11 @@ static bool shape_of_column(const rks_column *column, shape *of)
     }
 }
 
-static rks_status add_schema(guesses *all, const rks_schema *schema, rks_error *err)
+static rks_status add_schema(rks_guesses *all, const rks_schema *schema, rks_error *err)
 {
     for (uint32_t i = 0; i < rks_schema_columns(schema); i++) {
         const rks_column *column = rks_schema_column(schema, i);
-        guess *found = NULL;
+        rks_guess *found = NULL;
         shape seen;
         if (!shape_of_column(column, &seen))
             return rks_fail(err, RKS_ERR_ARGUMENT, 0, "column \"%s\": %s is no inferred type",
@@ -462,7 +317,7 @@ static bool is_folder(const rks_schema *schema, const char *content, rks_kind ki
 rks_status rks_ingest_merge(const char *a, const char *b, char **merged, rks_error *err)
 {
     rks_schema *first = NULL, *second = NULL;
-    guesses all = {0};
+    rks_guesses all = {0};
     char *made = NULL;
     rks_status status = rks_schema_parse(a, &first, err);
     if (status == RKS_OK)
@@ -482,15 +337,13 @@ rks_status rks_ingest_merge(const char *a, const char *b, char **merged, rks_err
         status = add_schema(&all, first, err);
         if (status == RKS_OK)
             status = add_schema(&all, second, err);
-        for (size_t i = 0; i < all.count; i++)
-            all.items[i].shape.nullable |= all.items[i].rows < 2;
         if (status == RKS_OK)
-            status = print_guesses(&all, &made, err);
+            status = rks_guesses_text(&all, 2, &made, err);
     }
     if (status == RKS_OK)
         *merged = made;
 out:
-    free_guesses(&all);
+    rks_guesses_free(&all);
     rks_schema_free(second);
     rks_schema_free(first);
     return status;

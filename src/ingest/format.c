@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * format.c: the table of formats, and which one an input is. */
+#include "ingest/format.h"
+
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "ingest/lines.h"
+#include "shard/utf8.h"
+
+/* Places are part of what identifies a build: append. Of two that take a file the first one has it.
+ */
+static const rks_input_format *const FORMATS[] = {&rks_format_jsonl, &rks_format_text,
+                                                  &rks_format_folder};
+enum { FORMAT_COUNT = sizeof(FORMATS) / sizeof(FORMATS[0]) };
+
+const rks_input_format *rks_format_at(size_t number)
+{
+    return number < FORMAT_COUNT ? FORMATS[number] : NULL;
+}
+
+size_t rks_format_number(const rks_input_format *format)
+{
+    size_t number = 0;
+    while (number < FORMAT_COUNT && FORMATS[number] != format)
+        number++;
+    return number;
+}
+
+bool rks_name_ends(const char *name, const char *ending)
+{
+    size_t size = strlen(name), tail = strlen(ending);
+    return size > tail && strcasecmp(name + size - tail, ending) == 0;
+}
+
+bool rks_bytes_are_text(const uint8_t *bytes, size_t size, bool all)
+{
+    size_t bad = 0;
+    return memchr(bytes, 0, size) == NULL &&
+           (rks_utf8_valid(bytes, size, &bad) || (!all && size - bad < 4));
+}
+
+rks_status rks_too_many_units(uint64_t unit_size, rks_error *err)
+{
+    return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                    "unit_size: %llu bytes make more than %d units; take a larger one",
+                    (unsigned long long)unit_size, RKS_UNITS_MAX);
+}
+
+/* *format stays NULL for an empty file, which goes along with the others. */
+static rks_status by_content(const rks_input_file *file, const rks_input_format **format,
+                             rks_error *err)
+{
+    if (file->size == 0)
+        return RKS_OK;
+    int fd = -1;
+    size_t size = 0;
+    uint8_t *bytes = rks_alloc_raw(RKS_FORMAT_LOOK, 1, err);
+    if (bytes == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = rks_input_file_open(file, &fd, err);
+    if (status == RKS_OK)
+        status = rks_input_file_read(file, fd, 0, bytes, RKS_FORMAT_LOOK, &size, err);
+    for (size_t i = 0; status == RKS_OK && i < FORMAT_COUNT && *format == NULL; i++)
+        if (FORMATS[i]->looks_like != NULL &&
+            FORMATS[i]->looks_like(bytes, size, size == file->size))
+            *format = FORMATS[i];
+    if (status == RKS_OK && *format == NULL)
+        status = rks_fail(err, RKS_ERR_DATA, 0,
+                          "%s: neither JSON lines nor UTF-8 text (compressed?); give --format",
+                          file->path);
+    if (fd >= 0)
+        close(fd);
+    rks_free(bytes);
+    return status;
+}
+
+static rks_status of_file(const rks_input_file *file, const rks_input_format **format,
+                          rks_error *err)
+{
+    const char *slash = strrchr(file->path, '/');
+    const char *name = slash == NULL ? file->path : slash + 1;
+    *format = NULL;
+    for (size_t i = 0; i < FORMAT_COUNT && *format == NULL; i++)
+        if (FORMATS[i]->is_named != NULL && FORMATS[i]->is_named(name))
+            *format = FORMATS[i];
+    return *format != NULL ? RKS_OK : by_content(file, format, err);
+}
+
+static const rks_input_format *of_folder(const char *path)
+{
+    for (size_t i = 0; i < FORMAT_COUNT; i++)
+        if (FORMATS[i]->is_folder != NULL && FORMATS[i]->is_folder(path))
+            return FORMATS[i];
+    return &rks_format_folder;
+}
+
+static rks_status asked_for(const char *name, const rks_input_format **format, rks_error *err)
+{
+    rks_buffer names = {0};
+    rks_status status = RKS_OK;
+    for (size_t i = 0; i < FORMAT_COUNT; i++) {
+        if (strcmp(name, FORMATS[i]->name) == 0) {
+            *format = FORMATS[i];
+            rks_buffer_free(&names);
+            return RKS_OK;
+        }
+        if (status == RKS_OK)
+            status = rks_buffer_print(&names, err, "%s%s",
+                                      i == 0                  ? ""
+                                      : i + 1 == FORMAT_COUNT ? " and "
+                                                              : ", ",
+                                      FORMATS[i]->name);
+    }
+    if (status == RKS_OK)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "format: \"%s\" is not known; there are %.*s",
+                          name, (int)names.size, (const char *)names.data);
+    rks_buffer_free(&names);
+    return status;
+}
+
+rks_status rks_format_find(const rks_found_list *list, const char *const *sources,
+                           const bool *folders, const char *asked, const rks_input_format **format,
+                           rks_error *err)
+{
+    if (asked != NULL)
+        return asked_for(asked, format, err);
+    const rks_input_file *first = NULL;
+    const rks_input_format *chosen = &rks_format_text; /* where all files are empty */
+    for (size_t i = 0; i < list->count; i++) {
+        const rks_input_file *file = &list->found[i].file;
+        size_t source = list->found[i].source;
+        const rks_input_format *found = NULL;
+        rks_status status = RKS_OK;
+        if (folders[source])
+            found = of_folder(sources[source]);
+        else
+            status = of_file(file, &found, err);
+        if (status != RKS_OK)
+            return status;
+        if (first != NULL && found != NULL && found != chosen)
+            return rks_fail(err, RKS_ERR_DATA, 0, "%s is %s and %s is %s: give --format",
+                            first->path, chosen->name, file->path, found->name);
+        if (first == NULL && found != NULL) {
+            first = file;
+            chosen = found;
+        }
+    }
+    *format = chosen;
+    return RKS_OK;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * format.h: what an input format is. A new one is a file of its own with an rks_input_format in it,
+ * and a row of the table in format.c.
+ *
+ * Found   A file's format by its name, else by its first 64 KiB; a folder's by what is in it, else
+ *         "folder". The option `format` overrides both. One format a build. */
+#ifndef RKS_INGEST_FORMAT_H
+#define RKS_INGEST_FORMAT_H
+
+#include "ingest/job.h"
+
+enum { RKS_FORMAT_LOOK = 64 << 10 };
+
+/* Ends of a unit that are looked at for a schema. */
+enum { RKS_INFER_ROWS = 1000, RKS_INFER_BYTES = 8 << 20 };
+
+struct rks_input_format {
+    const char *name; /* as the option has it */
+    const char *key;  /* column that is the key where no other is asked for; NULL: "name:row" */
+    bool named_only;  /* rows have no keys of their own: a key column is needed */
+
+    /* The file's name (without a folder) is one of this format's. NULL: by content alone. */
+    bool (*is_named)(const char *name);
+    /* A file that begins with these bytes, and ends there where `all` is set, is of this format.
+     * size > 0. NULL: by name alone. */
+    bool (*looks_like)(const uint8_t *bytes, size_t size, bool all);
+    /* A source that is this folder is of this format. NULL: never by itself. */
+    bool (*is_folder)(const char *path);
+
+    /* Makes input->units, in the order of the files; their numbers are set. */
+    rks_status (*cut)(rks_input *input, uint64_t unit_size, rks_error *err);
+    /* Rows of a unit, where a later unit of its file (first_of_file false) needs to know. */
+    rks_status (*count_rows)(const rks_input *input, size_t unit, uint64_t *rows, rks_error *err);
+    /* As rks_ingest_infer(); what is too large or malformed is passed over with skip_bad. */
+    rks_status (*infer)(const rks_input *input, size_t unit, char **schema_text, rks_error *err);
+    /* RKS_ERR_ARGUMENT for a schema that these files cannot fill. NULL: any. */
+    rks_status (*check_schema)(const rks_schema *schema, rks_error *err);
+    /* Reads the job's unit: each row through rks_job_offer() and rks_job_row(). */
+    rks_status (*read)(rks_job *job, rks_error *err);
+};
+
+extern const rks_input_format rks_format_jsonl, rks_format_text, rks_format_folder;
+
+/* `number` is the format's place in the table, which never changes. NULL where there is none. */
+const rks_input_format *rks_format_at(size_t number);
+size_t rks_format_number(const rks_input_format *format);
+
+/* The format of all files of `list`, which came from `sources`; `asked` is the option, or NULL. */
+rks_status rks_format_find(const rks_found_list *list, const char *const *sources,
+                           const bool *folders, const char *asked, const rks_input_format **format,
+                           rks_error *err);
+
+/* The name ends so, in any case of letters, and has something in front. */
+bool rks_name_ends(const char *name, const char *ending);
+/* UTF-8 without NUL; a character may be cut where the bytes are not all. */
+bool rks_bytes_are_text(const uint8_t *bytes, size_t size, bool all);
+
+/* For rks_input_format.cut: too many units of this size. */
+rks_status rks_too_many_units(uint64_t unit_size, rks_error *err);
+
+#endif

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * job.h: reading one unit: what a format hands its rows to.
+ *
+ * For each row, in order: rks_job_offer() with its values, or a failure of the format's own; then
+ * rks_job_row() with what came of it. A row that holds no sample (a blank line) is a row without an
+ * offer. */
+#ifndef RKS_INGEST_JOB_H
+#define RKS_INGEST_JOB_H
+
+#include "ingest/ingest.h"
+#include "ingest/walk.h"
+
+typedef struct rks_job {
+    const rks_input *input;
+    const rks_input_unit *unit;
+    const rks_schema *schema;
+    const rks_build_options *options;
+    rks_selector *selector;
+    rks_shard_writer *writer;
+    rks_buffer *bad_list;
+    const rks_ingest_progress *progress;
+    bool skip_bad;
+    uint64_t max_sample;
+    uint64_t first_row;
+    uint64_t rows; /* seen so far; the row at hand has this number in the unit */
+    uint64_t kept;
+    uint64_t filtered;
+    uint64_t bad;
+    uint64_t ticked; /* bytes at the last tick */
+} rks_job;
+
+/* Where a row is, for messages: "path:LINE", "path", or "path: member". */
+typedef struct rks_place {
+    const char *path;
+    const char *member; /* in the file; NULL: none */
+    bool line;          /* the row's number, counted from 1, is a line's */
+} rks_place;
+
+/* One sample: chosen, measured, written. `values` has one entry a column. */
+rks_status rks_job_offer(rks_job *job, const rks_value *values, rks_error *err);
+/* Ends the row, which came out as `status` with *err: a malformed one (RKS_ERR_DATA) is listed and
+ * passed over with skip_bad; else its place goes in front of the error, which ends the unit. */
+rks_status rks_job_row(rks_job *job, const rks_place *place, rks_status status, rks_error *err);
+/* `bytes` of the unit are read. Reports about each MiB; notices nothing else. */
+rks_status rks_job_tick(rks_job *job, uint64_t bytes, rks_error *err);
+/* RKS_ERR_DATA: a row of `size` bytes is above max_sample. */
+rks_status rks_job_too_long(const rks_job *job, uint64_t size, rks_error *err);
+
+/* A str, bytes or json value. */
+rks_value rks_blob_value(const void *bytes, size_t size);
+
+#endif

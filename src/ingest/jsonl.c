@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * jsonl.c: a JSON object a line (row.h). */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "ingest/by_line.h"
+#include "ingest/guess.h"
+#include "ingest/row.h"
+
+static bool is_named(const char *name)
+{
+    return rks_name_ends(name, ".jsonl") || rks_name_ends(name, ".ndjson") ||
+           rks_name_ends(name, ".json");
+}
+
+static bool looks_like(const uint8_t *bytes, size_t size, bool all)
+{
+    size_t at = size >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    while (at < size && (bytes[at] == ' ' || (bytes[at] >= '\t' && bytes[at] <= '\r')))
+        at++;
+    return at < size && bytes[at] == '{' && rks_bytes_are_text(bytes, size, all);
+}
+
+typedef struct looking {
+    const rks_input *input;
+    rks_guesses all;
+} looking;
+
+static rks_status look_at_line(void *user, const rks_line *line, uint64_t row, bool *counts,
+                               rks_error *err)
+{
+    looking *at = user;
+    json_t *object = NULL;
+    rks_status status;
+    if (line->too_long)
+        status = rks_fail(err, RKS_ERR_DATA, 0, "%zu bytes, above max_sample (%" PRIu64 ")",
+                          line->size, at->input->max_sample);
+    else if (rks_line_is_blank(line->text, line->size))
+        return RKS_OK;
+    else
+        status = rks_json_line(line->text, line->size, &object, err);
+    if (status == RKS_ERR_DATA && at->input->skip_bad)
+        return RKS_OK; /* it is counted and listed when it is read */
+    if (status == RKS_OK)
+        status = rks_guesses_add(&at->all, object, row, err);
+    *counts = status == RKS_OK;
+    json_decref(object);
+    return status;
+}
+
+static rks_status infer(const rks_input *input, size_t unit, char **schema_text, rks_error *err)
+{
+    looking at = {.input = input};
+    uint64_t samples = 0;
+    rks_status status = rks_by_line_look(input, unit, look_at_line, &at, &samples, err);
+    if (status == RKS_OK && at.all.count > 0)
+        status = rks_guesses_text(&at.all, samples, schema_text, err);
+    else if (status == RKS_OK && samples > 0)
+        status = rks_fail(err, RKS_ERR_DATA, 0, "%s: objects without a member; give --schema",
+                          input->files[input->units[unit].first_file].path);
+    rks_guesses_free(&at.all);
+    return status;
+}
+
+static rks_status take_line(rks_job *job, void *user, const rks_line *line, rks_error *err)
+{
+    rks_row *row = user;
+    if (rks_line_is_blank(line->text, line->size))
+        return RKS_OK;
+    rks_status status = rks_row_parse(row, line->text, line->size, err);
+    return status == RKS_OK ? rks_job_offer(job, row->values, err) : status;
+}
+
+static rks_status read_unit(rks_job *job, rks_error *err)
+{
+    rks_row *row = NULL;
+    rks_status status = rks_row_create(job->schema, job->options->schema == NULL, &row, err);
+    if (status == RKS_OK)
+        status = rks_by_line_read(job, take_line, row, err);
+    rks_row_free(row);
+    return status;
+}
+
+const rks_input_format rks_format_jsonl = {
+    .name = "jsonl",
+    .is_named = is_named,
+    .looks_like = looks_like,
+    .cut = rks_by_line_cut,
+    .count_rows = rks_by_line_count,
+    .infer = infer,
+    .read = read_unit,
+};
