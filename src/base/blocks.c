@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/usage.h"
 
 enum {
     KEPT_FROM = 32 << 10,   /* smaller ones the allocator keeps itself */
@@ -45,25 +46,35 @@ void rks_blocks_hold(rks_blocks *pool)
     atomic_fetch_add(&pool->references, 1);
 }
 
-void rks_blocks_release(rks_blocks *pool)
-{
-    if (pool == NULL || atomic_fetch_sub(&pool->references, 1) != 1)
-        return;
-    while (pool->kept != NULL) {
-        rks_block *next = pool->kept->next;
-        rks_free(pool->kept);
-        pool->kept = next;
-    }
-    pthread_mutex_destroy(&pool->mutex);
-    rks_free(pool);
-}
-
 void rks_blocks_count(rks_blocks *pool, int64_t bytes)
 {
     int64_t now = atomic_fetch_add_explicit(&pool->memory, bytes, memory_order_relaxed) + bytes;
     int64_t peak = atomic_load_explicit(&pool->peak, memory_order_relaxed);
     while (now > peak && !atomic_compare_exchange_weak(&pool->peak, &peak, now))
         ;
+    if (bytes > 0)
+        rks_usage_add(RKS_MEMORY_BATCHES, (uint64_t)bytes);
+    else
+        rks_usage_sub(RKS_MEMORY_BATCHES, (uint64_t)-bytes);
+}
+
+static void free_list(rks_blocks *pool, rks_block *block)
+{
+    while (block != NULL) {
+        rks_block *next = block->next;
+        rks_blocks_count(pool, -(int64_t)block->bytes);
+        rks_free(block);
+        block = next;
+    }
+}
+
+void rks_blocks_release(rks_blocks *pool)
+{
+    if (pool == NULL || atomic_fetch_sub(&pool->references, 1) != 1)
+        return;
+    free_list(pool, pool->kept);
+    pthread_mutex_destroy(&pool->mutex);
+    rks_free(pool);
 }
 
 uint64_t rks_blocks_memory(const rks_blocks *pool)
@@ -148,16 +159,6 @@ static rks_block *drop_oldest(rks_blocks *pool)
     *at = NULL;
     pool->kept_bytes = sum;
     return dropped;
-}
-
-static void free_list(rks_blocks *pool, rks_block *block)
-{
-    while (block != NULL) {
-        rks_block *next = block->next;
-        rks_blocks_count(pool, -(int64_t)block->bytes);
-        rks_free(block);
-        block = next;
-    }
 }
 
 void rks_blocks_give(rks_blocks *pool, rks_block *block)

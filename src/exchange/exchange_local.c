@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/usage.h"
 
 typedef struct local_source {
     uint64_t number;
@@ -49,6 +50,7 @@ static rks_status local_prepare(rks_exchange_plan *plan, void **state, uint64_t 
         return RKS_ERR_MEMORY;
     }
     plan->stats.peak_bytes = plan->room;
+    rks_usage_add(RKS_MEMORY_STAGING, plan->room);
     local_source *source = &prepared->source;
     source->job = plan->job;
     pthread_mutex_lock(&mutex);
@@ -133,6 +135,7 @@ static void local_close(rks_exchange_plan *plan, void *user)
         pthread_cond_wait(&idle, &mutex);
     plan->stats.bytes_sent = state->source.bytes_sent;
     pthread_mutex_unlock(&mutex);
+    rks_usage_sub(RKS_MEMORY_STAGING, plan->room);
     rks_free(state->staging);
     rks_free(state);
 }

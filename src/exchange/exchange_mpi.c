@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/usage.h"
 
 enum {
     TAG_REQUEST = 7101,
@@ -401,10 +402,10 @@ static rks_status mpi_run(rks_exchange_plan *plan, void *user, rks_error *err)
 
 static void mpi_close(rks_exchange_plan *plan, void *user)
 {
-    (void)plan;
     mpi_state *state = user;
     if (state->abandoned)
         return;
+    rks_usage_sub(RKS_MEMORY_STAGING, plan->stats.peak_bytes);
     for (size_t i = 0; i < state->lane_count && state->lanes != NULL; i++)
         rks_free(state->lanes[i].message);
     for (size_t i = 0; i < state->slot_count && state->slots != NULL; i++)
@@ -436,12 +437,14 @@ static rks_status allocate(rks_exchange_plan *plan, mpi_state *state, rks_error 
         if (state->lanes[i].message == NULL)
             return RKS_ERR_MEMORY;
         plan->stats.peak_bytes += HEAD_SIZE + (uint64_t)plan->room;
+        rks_usage_add(RKS_MEMORY_STAGING, HEAD_SIZE + (uint64_t)plan->room);
     }
     for (size_t i = 0; i < state->slot_count; i++) {
         state->slots[i].message = rks_alloc_raw(HEAD_SIZE + (size_t)plan->send_room, 1, err);
         if (state->slots[i].message == NULL)
             return RKS_ERR_MEMORY;
         plan->stats.peak_bytes += HEAD_SIZE + (uint64_t)plan->send_room;
+        rks_usage_add(RKS_MEMORY_STAGING, HEAD_SIZE + (uint64_t)plan->send_room);
     }
     return RKS_OK;
 }

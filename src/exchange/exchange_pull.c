@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/usage.h"
 
 enum { REQUEST_SIZE = 16, REPLY_HEAD = 8 };
 
@@ -66,6 +67,7 @@ static bool reply_begin(pull_server *server, uint64_t size)
         server->users++;
         server->replies++;
         server->bytes += size;
+        rks_usage_add(RKS_MEMORY_STAGING, size);
         if (server->bytes > server->peak_bytes)
             server->peak_bytes = server->bytes;
     }
@@ -78,6 +80,7 @@ static void reply_end(pull_server *server, uint64_t size)
     pthread_mutex_lock(&server->mutex);
     server->replies--;
     server->bytes -= size;
+    rks_usage_sub(RKS_MEMORY_STAGING, size);
     pthread_cond_signal(&server->freed);
     pthread_mutex_unlock(&server->mutex);
     server_release(server);
@@ -205,8 +208,10 @@ static void box_release(pull_box *box)
     pthread_mutex_unlock(&box->mutex);
     if (!last)
         return;
-    for (size_t i = 0; i < RKS_EXCHANGE_LANES; i++)
+    for (size_t i = 0; i < RKS_EXCHANGE_LANES; i++) {
+        rks_usage_sub(RKS_MEMORY_STAGING, box->lanes[i].reply == NULL ? 0 : box->room);
         rks_free(box->lanes[i].reply);
+    }
     pthread_cond_destroy(&box->arrived);
     pthread_mutex_destroy(&box->mutex);
     rks_free(box);
@@ -233,6 +238,7 @@ static pull_box *box_create(rks_exchange_plan *plan, rks_error *err)
             return NULL;
         }
         plan->stats.peak_bytes += box->room;
+        rks_usage_add(RKS_MEMORY_STAGING, box->room);
     }
     return box;
 }

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/usage.h"
 #include "fetch/wire.h"
 
 enum { CHECK_AT_ONCE = 128 << 10 }; /* bytes of a reply */
@@ -359,6 +360,7 @@ static void *place_reply(void *user, size_t size)
         ask->reserve = size;
     }
     fetcher->inflight += size;
+    rks_usage_add(RKS_MEMORY_IN_FLIGHT, size);
     if (fetcher->inflight > fetcher->peak_inflight)
         fetcher->peak_inflight = fetcher->inflight;
     pthread_mutex_unlock(&fetcher->mutex);
@@ -445,8 +447,10 @@ static void reply_done(void *user, const rks_error *err)
     pthread_mutex_lock(&fetcher->mutex);
     fetcher->busy++;
     fetcher->reserved -= ask->reserve;
-    if (ask->reply != NULL)
+    if (ask->reply != NULL) {
         fetcher->inflight -= ask->reply->size;
+        rks_usage_sub(RKS_MEMORY_IN_FLIGHT, ask->reply->size);
+    }
     rks_ask_unlink_sent(ask);
     bool given_up = ask->given_up;
     pthread_mutex_unlock(&fetcher->mutex);

@@ -22,6 +22,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/shared_memory.h"
+#include "base/usage.h"
 
 enum {
     ARRAY_ALIGN = 64,
@@ -177,6 +178,9 @@ static rks_status copy_layout(rks_index *index, const rks_index_layout *layout, 
         (index->column_at = rks_alloc(layout->column_count, sizeof(uint64_t), err)) == NULL ||
         (index->item_sizes = rks_alloc(layout->column_count, sizeof(uint32_t), err)) == NULL)
         return RKS_ERR_MEMORY;
+    index->own_bytes = (runs + 1) * sizeof(*index->runs) + blocks * sizeof(*index->blocks) +
+                       runs * (2 * sizeof(*index->by_id) + sizeof(*index->position));
+    rks_usage_add(RKS_MEMORY_INDEX_OWN, index->own_bytes);
     for (size_t i = 0; i < runs; i++) {
         const rks_span *span = &layout->spans[i];
         index->runs[i] = (rks_index_run){(uint32_t)span->first_id, span->shard, span->first_row};
@@ -206,6 +210,7 @@ static rks_status map_memory(rks_index *index, int fd, rks_error *err)
     void *map = mmap(NULL, index->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED)
         return rks_fail_errno(err, errno, "index: map of %" PRIu64 " bytes", index->bytes);
+    rks_usage_add(RKS_MEMORY_INDEX, index->bytes);
     index->map = map;
     index->fd = fd;
     return RKS_OK;
@@ -265,6 +270,7 @@ const void *rks_index_order(const rks_index *index)
 
 void rks_index_keep_order(rks_index *index, void *map, uint64_t bytes)
 {
+    rks_usage_add(RKS_MEMORY_INDEX, bytes);
     index->order = map;
     index->order_bytes = bytes;
 }
@@ -273,13 +279,18 @@ void rks_index_close(rks_index *index)
 {
     if (index == NULL || atomic_fetch_sub(&index->owners, 1) > 1)
         return;
-    if (index->order != NULL)
+    if (index->order != NULL) {
         munmap(index->order, index->order_bytes);
-    if (index->map != NULL)
+        rks_usage_sub(RKS_MEMORY_INDEX, index->order_bytes);
+    }
+    if (index->map != NULL) {
         munmap(index->map, index->bytes);
+        rks_usage_sub(RKS_MEMORY_INDEX, index->bytes);
+    }
     if (index->fd >= 0)
         close(index->fd);
     rks_index_table_free(atomic_load(&index->table));
+    rks_usage_sub(RKS_MEMORY_INDEX_OWN, index->own_bytes);
     pthread_mutex_destroy(&index->mutex);
     rks_free(index->runs);
     rks_free(index->by_row);

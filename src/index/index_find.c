@@ -8,12 +8,14 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/usage.h"
 
 /* The ids ordered by the top bits of their hashes: those of bucket b are
  * ids[first[b]..first[b + 1]), ascending. 2 to 4 ids a bucket: 4 bytes a sample for ids and 1 to 2
  * for first. */
 struct rks_index_table {
     uint32_t bits;
+    uint64_t bytes; /* as counted; 0 before */
     uint32_t *first;
     uint32_t *ids;
 };
@@ -24,6 +26,7 @@ void rks_index_table_free(rks_index_table *table)
         return;
     rks_free(table->first);
     rks_free(table->ids);
+    rks_usage_sub(RKS_MEMORY_INDEX_OWN, table->bytes);
     rks_free(table);
 }
 
@@ -45,6 +48,8 @@ static rks_status build_table(rks_index *index, rks_index_table **table, rks_err
         rks_index_table_free(built);
         return RKS_ERR_MEMORY;
     }
+    built->bytes = (buckets + 2 + index->count) * sizeof(uint32_t);
+    rks_usage_add(RKS_MEMORY_INDEX_OWN, built->bytes);
     /* Counted two places up, so that after the ids are put in first[b + 1] is where b ends. */
     const uint64_t *hashes = rks_index_key_hashes(index);
     uint32_t *next = built->first + 1;

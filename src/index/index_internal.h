@@ -40,6 +40,7 @@ struct rks_index {
     uint32_t *by_row;   /* run numbers by (shard, first row) */
     uint32_t *by_id;    /* run numbers by (shard, first id) */
     uint64_t *position; /* of by_id[i]: samples of the same shard before it in that order */
+    uint64_t own_bytes; /* of these five, as counted */
 
     void *order; /* mapped; NULL until a plan needs it */
     uint64_t order_bytes;

@@ -26,6 +26,7 @@
 #include "base/checksum.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/usage.h"
 
 enum { HEAD_SIZE = 24, PIECE_SAMPLES = 1 << 16 };
 
@@ -187,6 +188,7 @@ struct rks_index_intake {
     stream s;
     uint64_t piece;   /* the next one */
     uint8_t *partial; /* of that piece, `held` bytes; NULL while there are none */
+    size_t room;      /* of partial */
     size_t held;
     bool damaged;
 };
@@ -202,11 +204,20 @@ rks_status rks_index_intake_create(rks_index *index, uint32_t shard, rks_index_i
     return RKS_OK;
 }
 
+static void drop_partial(rks_index_intake *intake)
+{
+    rks_usage_sub(RKS_MEMORY_INDEX_OWN, intake->room);
+    rks_free(intake->partial);
+    intake->partial = NULL;
+    intake->room = 0;
+    intake->held = 0;
+}
+
 void rks_index_intake_free(rks_index_intake *intake)
 {
     if (intake == NULL)
         return;
-    rks_free(intake->partial);
+    drop_partial(intake);
     rks_free(intake);
 }
 
@@ -255,6 +266,8 @@ static rks_status take_part(rks_index_intake *intake, const uint8_t *bytes, size
         intake->partial = rks_alloc_raw(want, 1, err);
         if (intake->partial == NULL)
             return RKS_ERR_MEMORY;
+        intake->room = want;
+        rks_usage_add(RKS_MEMORY_INDEX_OWN, want);
     }
     *used = want - before < size ? want - before : size;
     memcpy(intake->partial + before, bytes, *used);
@@ -265,9 +278,7 @@ static rks_status take_part(rks_index_intake *intake, const uint8_t *bytes, size
     if (status != RKS_OK || intake->held < want)
         return status;
     status = take_piece(intake, intake->partial, err);
-    rks_free(intake->partial);
-    intake->partial = NULL;
-    intake->held = 0;
+    drop_partial(intake);
     return status;
 }
 

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/usage.h"
 
 rks_status rks_plan_layout_add(rks_plan_layout *layout, const rks_plan_group *group, rks_error *err)
 {
@@ -21,6 +22,7 @@ rks_status rks_plan_layout_add(rks_plan_layout *layout, const rks_plan_group *gr
         rks_plan_group *groups = rks_realloc(layout->groups, room, sizeof(*groups), err);
         if (groups == NULL)
             return RKS_ERR_MEMORY;
+        rks_usage_add(RKS_MEMORY_PLAN, (room - layout->room) * sizeof(*groups));
         layout->groups = groups;
         layout->room = room;
     }
@@ -30,6 +32,7 @@ rks_status rks_plan_layout_add(rks_plan_layout *layout, const rks_plan_group *gr
 
 void rks_plan_layout_free(rks_plan_layout *layout)
 {
+    rks_usage_sub(RKS_MEMORY_PLAN, layout->room * sizeof(*layout->groups));
     rks_free(layout->groups);
     memset(layout, 0, sizeof(*layout));
 }

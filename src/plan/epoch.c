@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/usage.h"
 
 enum { STAGE_MEMBERS = 1, STAGE_PLACES = 2 };
 
@@ -22,6 +23,7 @@ static rks_status grow(uint32_t **items, uint64_t *room, uint64_t count, rks_err
     if (grown == NULL)
         return RKS_ERR_MEMORY;
     rks_plan_advise(grown, count * sizeof(*grown));
+    rks_usage_add(RKS_MEMORY_PLAN, (count - *room) * sizeof(*grown));
     *items = grown;
     *room = count;
     return RKS_OK;

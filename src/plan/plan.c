@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/usage.h"
 #include "plan/inside.h"
 
 /* What all lengths say together. */
@@ -90,6 +91,7 @@ static rks_status take_order(rks_plan *plan, const void *order, rks_error *err)
     plan->own_order = rks_alloc_raw(plan->count, sizeof(*plan->own_order), err);
     if (plan->own_order == NULL)
         return RKS_ERR_MEMORY;
+    rks_usage_add(RKS_MEMORY_PLAN, plan->count * sizeof(*plan->own_order));
     plan->order = plan->own_order;
     return rks_plan_sort(plan->lengths, plan->count, plan->own_order, err);
 }
@@ -144,6 +146,9 @@ void rks_plan_free(rks_plan *plan)
         return;
     rks_plan_layout_free(&plan->whole);
     rks_plan_layout_free(&plan->part);
+    rks_usage_sub(RKS_MEMORY_PLAN, (plan->slots_room + plan->ids_room +
+                                    (plan->own_order == NULL ? 0 : plan->count)) *
+                                       sizeof(uint32_t));
     rks_free(plan->slots);
     rks_free(plan->ids);
     rks_free(plan->own_order);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/usage.h"
 
 /* NEAR items are 2 MiB. Both numbers are part of the planner's version. */
 enum { NEAR = 1 << 19, PARTS = 256 };
@@ -69,6 +70,7 @@ rks_status rks_plan_shuffle(uint64_t key, uint32_t *items, uint64_t count, rks_e
     if (scattered == NULL)
         return RKS_ERR_MEMORY;
     rks_plan_advise(scattered, count * sizeof(*scattered));
+    rks_usage_add(RKS_MEMORY_PLAN, count * sizeof(*scattered));
     uint64_t ends[PARTS];
     scatter(key, items, count, scattered, ends);
     uint64_t first = 0;
@@ -77,6 +79,7 @@ rks_status rks_plan_shuffle(uint64_t key, uint32_t *items, uint64_t count, rks_e
         first = ends[part];
     }
     memcpy(items, scattered, count * sizeof(*items));
+    rks_usage_sub(RKS_MEMORY_PLAN, count * sizeof(*scattered));
     rks_free(scattered);
     return RKS_OK;
 }

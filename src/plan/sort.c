@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/usage.h"
 
 enum { DIRECT_LENGTHS = 1 << 16, DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
 
@@ -70,6 +71,7 @@ static rks_status sort_radix(const uint32_t *lengths, uint64_t count, uint32_t l
     if (other == NULL)
         goto out;
     rks_plan_advise(other, count * sizeof(*other));
+    rks_usage_add(RKS_MEMORY_PLAN, count * sizeof(*other));
     next = rks_alloc(DIGITS, sizeof(*next), err);
     if (next == NULL)
         goto out;
@@ -85,6 +87,7 @@ static rks_status sort_radix(const uint32_t *lengths, uint64_t count, uint32_t l
 
 out:
     rks_free(next);
+    rks_usage_sub(RKS_MEMORY_PLAN, other == NULL ? 0 : count * sizeof(*other));
     rks_free(other);
     return status;
 }

@@ -43,4 +43,15 @@ static inline void rks_check_fails(rks_status expected, rks_status status, const
         }                                                                                          \
     } while (0)
 
+/* Bytes of all kinds of memory that are counted as held: 0 where all was given back. */
+static inline uint64_t counted_memory(void)
+{
+    uint64_t sum = 0;
+    rks_memory_use use = {.struct_size = sizeof(use)};
+    rks_memory_use_get(&use);
+    for (int i = 0; i < RKS_MEMORY_KINDS; i++)
+        sum += i == RKS_MEMORY_RESIDENT ? 0 : use.kinds[i].current;
+    return sum;
+}
+
 #endif

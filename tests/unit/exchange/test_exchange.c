@@ -100,6 +100,7 @@ static void eight_threads_get_the_same_bytes(void **state)
         assert_int_equal(cases[many.count - 2].results[1].received, 0);
         free(cases);
         assert_int_equal(rks_memory_in_use(), 0);
+        assert_int_equal(counted_memory(), 0);
     }
 }
 
@@ -192,6 +193,7 @@ static void a_failing_source_or_sink_ends_all_with_its_error(void **state)
             }
         }
         assert_int_equal(rks_memory_in_use(), 0);
+        assert_int_equal(counted_memory(), 0);
     }
 }
 
@@ -228,6 +230,7 @@ static void a_rank_that_leaves_ends_the_others(void **state)
                 assert_int_not_equal(all.results[i].status, RKS_OK);
     }
     assert_int_equal(rks_memory_in_use(), 0);
+    assert_int_equal(counted_memory(), 0);
 }
 
 static void a_killed_process_ends_the_others(void **state)
@@ -330,6 +333,7 @@ static void an_interrupt_ends_it(void **state)
             assert_int_not_equal(all.results[i].status, RKS_OK);
     }
     assert_int_equal(rks_memory_in_use(), 0);
+    assert_int_equal(counted_memory(), 0);
 }
 
 /* ---- allocations ----------------------------------------------------------------------------- */
@@ -362,6 +366,7 @@ static void each_failing_allocation_of_a_rank_alone_is_an_error(void **state)
     }
     rks_group_close(group);
     assert_int_equal(rks_memory_in_use(), 0);
+    assert_int_equal(counted_memory(), 0);
 }
 
 typedef struct alloc_case {
@@ -415,6 +420,7 @@ static void each_failing_allocation_ends_all(void **state)
             }
             passes = good == 3 ? passes + 1 : 0;
             assert_int_equal(rks_memory_in_use(), 0);
+            assert_int_equal(counted_memory(), 0);
         }
     }
 }

@@ -154,6 +154,7 @@ static void run(const char *backend, bool damage)
     assert_ok(rks_launch_threads(RANKS, rank_main, NULL, &code, &err), &err);
     alarm(0);
     assert_int_equal(rks_memory_in_use(), 0);
+    assert_int_equal(counted_memory(), 0);
 }
 
 static void all_ranks_come_to_have_the_whole_index(void **state)

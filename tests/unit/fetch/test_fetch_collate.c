@@ -49,7 +49,7 @@ static int close_world(void **state)
     rks_collate_release(collate);
     rks_fetch_server_close(server);
     world_close(&w);
-    return rks_memory_in_use() == 0 ? 0 : -1;
+    return rks_memory_in_use() == 0 && counted_memory() == 0 ? 0 : -1;
 }
 
 /* Shards of the bits are mapped. */

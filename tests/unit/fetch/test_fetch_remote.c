@@ -29,7 +29,7 @@ static int close_world(void **state)
 {
     (void)state;
     world_close(&w);
-    return rks_memory_in_use() == 0 ? 0 : -1;
+    return rks_memory_in_use() == 0 && counted_memory() == 0 ? 0 : -1;
 }
 
 static int connect_world(void **state)

@@ -69,6 +69,7 @@ static inline void on_threads(uint32_t ranks, rks_rank_fn body, void *user)
     alarm(0);
     assert_int_equal(code, 0);
     assert_int_equal(rks_memory_in_use(), 0);
+    assert_int_equal(counted_memory(), 0);
 }
 
 #endif

@@ -73,6 +73,7 @@ static void refuses_spans_that_do_not_hold_each_id_and_row_once(void **state)
         assert_int_equal(close(fd), 0); /* still the caller's */
     }
     assert_int_equal(rks_memory_in_use(), 0);
+    assert_int_equal(counted_memory(), 0);
 }
 
 static void refuses_memory_of_another_size(void **state)
@@ -404,6 +405,7 @@ static void reports_equal_hashes_in_each_partition_once(void **state)
     assert_fails(RKS_ERR_ARGUMENT, rks_index_equal_hashes(index, 0, 0, take_pair, &all, &err));
     rks_index_close(index);
     assert_int_equal(rks_memory_in_use(), 0);
+    assert_int_equal(counted_memory(), 0);
 }
 
 static void survives_each_failing_allocation(void **state)
@@ -438,6 +440,7 @@ static void survives_each_failing_allocation(void **state)
             assert_ok(rks_index_find(index, 5, collect, &found, &err), &err);
         rks_index_close(index);
         assert_int_equal(rks_memory_in_use(), 0);
+        assert_int_equal(counted_memory(), 0);
     }
 }
 

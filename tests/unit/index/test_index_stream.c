@@ -114,6 +114,7 @@ static void any_cutting_of_a_stream_is_taken_in(void **state)
         free(spans);
     }
     assert_int_equal(rks_memory_in_use(), 0);
+    assert_int_equal(counted_memory(), 0);
 }
 
 static void single_bytes_are_taken_in(void **state)

@@ -65,6 +65,7 @@ static void each_sample_that_is_there_comes_once(void **state)
         rks_plan_free(plan);
     }
     assert_int_equal(rks_memory_in_use(), 0);
+    assert_int_equal(counted_memory(), 0);
 }
 
 static void what_is_left_of_an_epoch_leaves_them_out_too(void **state)
@@ -109,6 +110,7 @@ static void a_plan_over_nothing_that_is_there_is_refused(void **state)
     rks_plan *plan = NULL;
     assert_fails(RKS_ERR_DATA, rks_plan_create(none, 3, NULL, NULL, &plan, &err));
     assert_int_equal(rks_memory_in_use(), 0);
+    assert_int_equal(counted_memory(), 0);
 }
 
 int main(void)

@@ -92,6 +92,7 @@ static void every_random_plan_keeps_the_laws(void **state)
     }
     assert_true(plans > ROUNDS / 2);
     assert_int_equal(rks_memory_in_use(), 0);
+    assert_int_equal(counted_memory(), 0);
 }
 
 static void a_plan_is_the_same_whatever_was_asked_before(void **state)

@@ -310,6 +310,7 @@ static void each_failing_allocation_is_an_error_and_leaks_nothing(void **state)
             rks_memory_fail_at(0);
             assert_true(status == RKS_OK || status == RKS_ERR_MEMORY);
             assert_int_equal(rks_memory_in_use(), 0);
+            assert_int_equal(counted_memory(), 0);
         }
     }
     lengths[5] = 5;

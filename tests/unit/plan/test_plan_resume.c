@@ -214,6 +214,7 @@ static void chains_of_worlds_lose_nothing(void **state)
         free(lengths);
     }
     assert_int_equal(rks_memory_in_use(), 0);
+    assert_int_equal(counted_memory(), 0);
 }
 
 /* A plan of 600 samples in single steps, for the texts below. */

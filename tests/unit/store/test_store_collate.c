@@ -375,6 +375,7 @@ static void batches_views_and_arrays_outlive_their_store(void **state)
         rks_arrays_free(again);
         rks_arrays_free(j.arrays);
         assert_int_equal(rks_memory_in_use(), 0);
+        assert_int_equal(counted_memory(), 0);
     }
 }
 

@@ -115,6 +115,7 @@ static inline void world_run(uint32_t ranks, rks_rank_fn body, void *user)
     assert_ok(rks_launch_threads(ranks, body, user, &code, &err), &err);
     assert_int_equal(code, 0);
     assert_int_equal(rks_memory_in_use(), 0);
+    assert_int_equal(counted_memory(), 0);
     alarm(0);
 }
 
