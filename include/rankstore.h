@@ -146,6 +146,13 @@ RKS_API uint32_t rks_group_nodes(const rks_group *group); /* how many */
 RKS_API rks_status rks_group_agree(rks_group *group, const char *phase, rks_status status,
                                    rks_error *err);
 
+/* Between collective calls; not collective, never waiting, any thread. A rank whose own long work
+ * fails says so at once (_stop), and brings its error to the next collective call. The others ask
+ * now and then (_must_stop): RKS_ERR_PEER where a rank has said so, or was lost; who gets it makes
+ * that call early, with this status and error, and there the failing rank's own error counts. */
+RKS_API void rks_group_stop(rks_group *group);
+RKS_API rks_status rks_group_must_stop(rks_group *group, rks_error *err);
+
 /* COLLECTIVE. Every rank brings its status and `size` bytes (sizes may differ; also 0); on success
  * *all holds them in rank order, (*offsets)[r] to (*offsets)[r + 1] being rank r's (size of the
  * group + 1 entries). Free both with rks_release. A rank that brings an error fails the call on

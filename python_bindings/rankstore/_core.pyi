@@ -57,6 +57,13 @@ class Group:
     def allgather(self, phase: str, data: Readable, status: int = 0, text: str = "") -> list[bytes]:
         """COLLECTIVE."""
 
+    def stop(self) -> None:
+        """Tells the others at once that this rank brings an error to the next collective call. Not collective."""
+
+    def must_stop(self) -> bool:
+        """Another rank has said so, or was lost: long work of this rank's own ends, and makes that call early. Never
+        waits; tens of nanoseconds."""
+
     def close(self) -> None:
         """Stores of the group have been closed before (RuntimeError otherwise). Twice is fine."""
 

@@ -7,27 +7,43 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from .errors import (CallbackError, CancelledError, DataError, IOFailedError, OutOfMemoryError, RankStoreError, code_of,
-                     make, name_of)
+from .errors import (CallbackError, CancelledError, DataError, IOFailedError, OutOfMemoryError, RankStoreError, StateError,
+                     code_of, make, name_of)
 from .group import Group
 
 _TRACE_SIZE = 16384
+
+
+class Stopped(Exception):
+    """Another rank has failed: work() ends early, and what that rank raised is raised."""
+
+
+def check_others(group: Group) -> None:
+    """For long work of this rank's own, now and then (tens of nanoseconds): Stopped where another rank has failed."""
+    if group.core.must_stop():
+        raise Stopped
 
 
 def together(group: Group, phase: str, work: Callable[[], Any]) -> list[Any]:
     """COLLECTIVE. Runs work() on every rank; returns what it gave (JSON values), in rank order.
 
     Where it raises on a rank, all ranks raise: that rank its own exception, the others the same kind with its rank and
-    text. Of several ranks the lowest counts. work() makes no collective calls.
+    text. Of several ranks the lowest counts. work() makes no collective calls; where it is long it calls
+    check_others(), since a rank that fails says so at once.
     """
     failure: BaseException | None = None
     try:
         record = json.dumps({"done": work()})
+    except Stopped:
+        record = json.dumps({"stopped": True})
     except (Exception, KeyboardInterrupt) as raised:
         failure = raised
+        group.core.stop()
         record = json.dumps({"failed": describe(raised, group.rank)})
     records = [json.loads(text) for text in group.allgather(phase, record.encode())]
     failed = next((one["failed"] for one in records if "failed" in one), None)
+    if failed is None and any("stopped" in one for one in records):
+        raise StateError(f"{phase}: was ended early, but no rank failed")
     if failed is None:
         return [one["done"] for one in records]
     if failure is None:

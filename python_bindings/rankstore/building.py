@@ -304,7 +304,7 @@ class Task:
 
 def _build_python(group: Group, source: Stream | list[Piece], directory: str, options: Options, made_from: str,
                   report: progress.Report | None) -> dict[str, Any]:
-    steps = Steps(group.rank, options.map, options.filter, options.skip_bad)
+    steps = Steps(group, options.map, options.filter, options.skip_bad)
     stream: Iterator[Any] | None = None
     tasks: list[Task] = []
     text: str | None
@@ -384,7 +384,7 @@ def _probe(group: Group, tasks: list[Task], options: Options) -> dict[str, str]:
 
 
 def _samples(group: Group, task: Task, options: Options) -> Iterator[Any]:
-    steps = Steps(group.rank, options.map, options.filter, options.skip_bad)
+    steps = Steps(group, options.map, options.filter, options.skip_bad)
     steps.label = functools.partial(task.piece.label, task.unit)
     return steps.samples(task.piece.read(task.unit), task.piece.decode)
 
@@ -414,7 +414,7 @@ def _feed_tasks(builder: _core.Builder, feeder: Feeder, tasks: Sequence[Task], t
 def _stream_schema(group: Group, source: Stream, options: Options) -> tuple[str, Iterator[Any], bool]:
     """COLLECTIVE. The schema, the iterator with what was looked at put back, and whether samples bring keys."""
     held: list[Iterator[Any]] = []
-    steps = Steps(group.rank, options.map, options.filter, options.skip_bad)
+    steps = Steps(group, options.map, options.filter, options.skip_bad)
 
     def look() -> list[Any]:
         first: list[Any] = []

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Protocol
 
-from .agreement import callback_failed
+from .agreement import Stopped, callback_failed, check_others
 from .errors import DataError, RankStoreError
+from .group import Group
 from .sources.columns import Columns
 
 BAD_SHOWN = 16
@@ -23,11 +24,12 @@ class Sink(Protocol):
 
 
 class Steps:
-    """What happens to each sample before it is added. Functions raise what they like: see `failed`."""
+    """What happens to each sample before it is added. Functions raise what they like: see `failed`. Where another rank
+    has failed, the next item ends with Stopped."""
 
-    def __init__(self, rank: int, map: Callable[[Any], Any] | None, filter: Callable[[Any], Any] | None,
+    def __init__(self, group: Group, map: Callable[[Any], Any] | None, filter: Callable[[Any], Any] | None,
                  skip_bad: bool) -> None:  # noqa: A002
-        self.rank, self.map, self.filter, self.skip_bad = rank, map, filter, skip_bad
+        self.group, self.map, self.filter, self.skip_bad = group, map, filter, skip_bad
         self.filtered = self.bad = self.row = 0
         self.bad_first: list[str] = []
         self.label: Callable[[int], str] = lambda row: f"sample {row}"
@@ -38,6 +40,7 @@ class Steps:
         self.row = -1
         try:
             for item in items:
+                check_others(self.group)
                 self.row += 1
                 if decode is not None:
                     try:
@@ -53,19 +56,22 @@ class Steps:
                     yield item
                 else:
                     yield from self._one(item)
-        except RankStoreError:
+        except (RankStoreError, Stopped):
             raise
         except Exception as raised:
-            raise callback_failed(raised, self.rank, "the source", self.label(self.row + 1)) from raised
+            raise callback_failed(raised, self.group.rank, "the source", self.label(self.row + 1)) from raised
 
     def unseen(self, items: Iterable[Any]) -> None:
         """Takes the items of a unit that is finished already."""
         self.row = -1
         try:
             for _ in items:
+                check_others(self.group)
                 self.row += 1
+        except Stopped:
+            raise
         except Exception as raised:
-            raise callback_failed(raised, self.rank, "the source", self.label(self.row + 1)) from raised
+            raise callback_failed(raised, self.group.rank, "the source", self.label(self.row + 1)) from raised
 
     def _columns(self, columns: Columns, plain: bool) -> Iterator[Any]:
         if plain:
@@ -73,6 +79,7 @@ class Steps:
             self.row += max(0, len(columns) - 1)
             return
         for i, sample in enumerate(columns.rows()):
+            check_others(self.group)
             self.row += i > 0
             yield from self._one(sample)
 
@@ -101,7 +108,7 @@ class Steps:
         try:
             return function(sample)
         except Exception as raised:
-            raise callback_failed(raised, self.rank, what, self.label(self.row)) from raised
+            raise callback_failed(raised, self.group.rank, what, self.label(self.row)) from raised
 
     def failed(self, what: str, raised: Exception) -> None:
         """Counts a bad sample (skip_bad), or raises: Rankstore's own errors as they are, others as CallbackError."""
@@ -111,7 +118,7 @@ class Steps:
         elif isinstance(raised, RankStoreError):
             raise raised
         else:
-            raise callback_failed(raised, self.rank, what, self.label(self.row)) from raised
+            raise callback_failed(raised, self.group.rank, what, self.label(self.row)) from raised
 
     def note(self, why: str) -> None:
         self.bad += 1
@@ -218,6 +225,7 @@ class Feeder:
 
     def _add_rows(self, columns: Columns) -> None:
         for i, sample in enumerate(columns.rows()):
+            check_others(self.steps.group)
             self.steps.row += i > 0
             try:
                 if columns.keys is not None and not callable(self.key):

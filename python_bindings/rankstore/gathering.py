@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import _core
-from .agreement import together
+from .agreement import check_others, together
 from .errors import ArgumentError, DataError
 from .gathered_files import Directory, File, Npz, Safetensors
 from .group import Group, current
@@ -185,6 +185,7 @@ class _Move:
     def _add(self, mover: _core.Gather, heads_only: bool) -> None:
         import numpy
         for head, array in self.mine:
+            check_others(self.group)
             data = b"" if heads_only else numpy.ascontiguousarray(array).reshape(-1).view(numpy.uint8)
             kind = f"torch.{head.dtype}" if head.torch else head.dtype
             mover.add(head.name, head.index, (kind, numpy.array(head.shape, dtype=numpy.int64), data))

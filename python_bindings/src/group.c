@@ -355,11 +355,36 @@ static PyObject *group_allgather(group_object *self, PyObject *arguments, PyObje
     return list;
 }
 
+static PyObject *group_stop(group_object *self, PyObject *unused)
+{
+    (void)unused;
+    rks_group *group = core_group((PyObject *)self);
+    if (group == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    rks_group_stop(group);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static PyObject *group_must_stop(group_object *self, PyObject *unused)
+{
+    (void)unused;
+    rks_group *group = core_group((PyObject *)self);
+    if (group == NULL)
+        return NULL;
+    return PyBool_FromLong(rks_group_must_stop(group, NULL) != RKS_OK);
+}
+
 static PyMethodDef group_methods[] = {
     {"agree", (PyCFunction)(void (*)(void))group_agree, METH_VARARGS | METH_KEYWORDS,
      "agree(phase, status=0, text=''): collective; a status other than 0 raises on all ranks."},
     {"allgather", (PyCFunction)(void (*)(void))group_allgather, METH_VARARGS | METH_KEYWORDS,
      "allgather(phase, data, status=0, text=''): collective; each rank's bytes, in rank order."},
+    {"stop", (PyCFunction)(void (*)(void))group_stop, METH_NOARGS,
+     "stop(): tells the others that this rank brings an error to the next collective call."},
+    {"must_stop", (PyCFunction)(void (*)(void))group_must_stop, METH_NOARGS,
+     "must_stop() -> bool: another rank has said so, or was lost. Never waits."},
     {"close", (PyCFunction)(void (*)(void))group_close, METH_NOARGS,
      "Ends this rank's part; RuntimeError where stores or builders are open. Twice is fine."},
     {0},

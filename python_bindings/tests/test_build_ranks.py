@@ -131,6 +131,39 @@ def main(group):
     assert [one[5] == "KeyError" for one in seen] == [one[0] == one[1] for one in seen]
 
 
+@pytest.mark.parametrize("what", ["map", "length", "source", "columns"])
+def test_a_failure_ends_the_others_at_once(tmp_path: Path, what: str) -> None:
+    """Rank 1 fails; the others have an hour's work before them."""
+    lines = launched(3, f"""
+WHAT = {what!r}
+done = 0
+def work(rank, i):
+    global done
+    done += 1
+    if rank == 1 and i == 9000:
+        raise KeyError("not so")
+    if i >= 9000:
+        time.sleep(0.05)
+def items(rank):
+    for i in range(80000):
+        if WHAT == "source":
+            work(rank, i)
+        yield {{"i": i, "rank": rank}}
+def main(group):
+    slow = lambda sample: work(sample["rank"], sample["i"]) or sample
+    options = {{"map": {{"map": slow}}, "columns": {{"map": slow}},
+               "length": {{"length": lambda s: work(s["rank"], s["i"]) or 1}}}}.get(WHAT, {{}})
+    source = items(group.rank)
+    if WHAT == "columns":
+        source = iter([Columns({{"i": np.arange(80000), "rank": np.full(80000, group.rank)}})])
+    try:
+        build(source, OUT, group=group, schema="i:int64,rank:int64", **options)
+    except rankstore.CallbackError as error:
+        say(json.dumps([group.rank, error.rank, "KeyError: 'not so'" in error.text, "in work" in error.traceback, done < 80000]))
+""", tmp_path / what, timeout=60)
+    assert sorted(json.loads(line) for line in lines) == [[rank, 1, True, True, True] for rank in range(3)]
+
+
 def test_bad_samples_are_counted_on_all_ranks(tmp_path: Path) -> None:
     launched(2, SQUARES + """
 def main(group):

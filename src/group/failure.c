@@ -66,6 +66,14 @@ void rks_group_tell_stop(rks_group *group, uint64_t sequence, int64_t except)
         tell_neighbours(group, MESSAGE_STOP, body, sizeof(body), except);
 }
 
+void rks_group_stop(rks_group *group)
+{
+    pthread_mutex_lock(&group->mutex);
+    uint64_t sequence = group->sequence;
+    pthread_mutex_unlock(&group->mutex);
+    rks_group_tell_stop(group, sequence, -1);
+}
+
 /* ---- who is lost ----------------------------------------------------------------------------- */
 
 void rks_group_on_lost(void *user, uint32_t peer, const rks_error *err)

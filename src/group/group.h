@@ -22,10 +22,6 @@ const rks_bootstrap *rks_group_bootstrap(const rks_group *group);
 
 /* A rank was lost or left: every collective from now on fails. Any thread. */
 bool rks_group_failed(rks_group *group);
-/* Looks, without waiting, whether another rank has already brought an error to the collective that
- * this rank has not reached yet: long local work asks now and then, and goes to the agreement
- * early. Any thread. */
-rks_status rks_group_must_stop(rks_group *group, rks_error *err);
 
 /* COLLECTIVE. The same `size` bytes from `root` on all ranks, in place. */
 rks_status rks_group_broadcast(rks_group *group, const char *phase, uint32_t root, void *bytes,

@@ -132,6 +132,42 @@ static void long_work_hears_of_a_failure_before_it_ends(void **state)
     on_threads(4, stop_early, NULL);
 }
 
+/* Rank 3 brings its error only when all others have heard of it; a later phase hears nothing. */
+static int stop_before(const rks_bootstrap *bootstrap, void *user)
+{
+    uint32_t rank = bootstrap->rank;
+    int failures = 0;
+    rks_error err = {0};
+    rks_group *group = NULL;
+    atomic_int *heard = user;
+    EXPECT(open_group(bootstrap, T, per_node, &group, &err) == RKS_OK);
+    rks_status status = RKS_OK;
+    uint64_t until = rks_now_ms() + 20000;
+    if (rank == 3)
+        rks_group_stop(group);
+    while (status == RKS_OK && rks_now_ms() < until)
+        status = rks_group_must_stop(group, &err);
+    atomic_fetch_add(heard, status == RKS_ERR_PEER);
+    while (rank == 3 && atomic_load(heard) < 4 && rks_now_ms() < until)
+        ;
+    if (rank == 3)
+        status = rks_fail(&err, RKS_ERR_DATA, 0, "row 7 of rank 3");
+    EXPECT(rks_group_agree(group, "long work", status, &err) == RKS_ERR_DATA);
+    EXPECT(err.rank == 3 && strcmp(err.text, "row 7 of rank 3") == 0);
+    EXPECT(rks_group_must_stop(group, &err) == RKS_OK);
+    EXPECT(rks_group_agree(group, "next", RKS_OK, &err) == RKS_OK);
+    rks_group_close(group);
+    return failures;
+}
+
+static void a_failure_is_told_before_its_call(void **state)
+{
+    (void)state;
+    atomic_int heard = 0;
+    on_threads(4, stop_before, &heard);
+    assert_int_equal(heard, 4);
+}
+
 static int mismatch(const rks_bootstrap *bootstrap, void *user)
 {
     uint32_t rank = bootstrap->rank;
@@ -303,6 +339,7 @@ int main(void)
         cmocka_unit_test(a_message_larger_than_a_note_arrives_whole),
         cmocka_unit_test(the_lowest_failing_rank_s_error_is_every_rank_s),
         cmocka_unit_test(long_work_hears_of_a_failure_before_it_ends),
+        cmocka_unit_test(a_failure_is_told_before_its_call),
         cmocka_unit_test(ranks_in_different_calls_find_out),
         cmocka_unit_test(an_option_that_differs_is_named_with_two_ranks),
         cmocka_unit_test(groups_of_many_sizes_and_shapes_agree),
