@@ -318,9 +318,15 @@ typedef struct rks_build_options {
     uint64_t block_size; /* default 1 MiB, 64 KiB to 64 MiB */
     rks_progress_fn progress;
     void *progress_user;
-    const char *source; /* from memory: what the samples come from, in the caller's words, equal on
-                         * all ranks: a build that was interrupted is resumed only where it is the
-                         * same */
+    const char *source;  /* from memory: what the samples come from, in the caller's words, equal on
+                          * all ranks: a build that was interrupted is resumed only where it is the
+                          * same */
+    uint32_t min_length; /* samples of a smaller length are filtered out; default 0 */
+    uint32_t max_length; /* and those of a greater one; default 0: no limit */
+    double sample_rate;  /* above 0 and below 1: each row of the input is taken with this chance,
+                          * before anything else is looked at; default 0: all. Which ones follows
+                          * from the seed, the unit and the row in it, so not from the ranks */
+    uint64_t seed;       /* of sample_rate; default 0 */
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);
@@ -328,7 +334,7 @@ RKS_API void rks_build_options_default(rks_build_options *options);
 typedef struct rks_build_report {
     size_t struct_size;
     uint64_t samples;       /* kept, all ranks */
-    uint64_t filtered;      /* dropped by where or filter, all ranks */
+    uint64_t filtered;      /* dropped by where, filter or length, all ranks */
     uint64_t bad;           /* skipped by skip_bad, all ranks */
     uint64_t bytes;         /* column and key bytes kept, all ranks */
     uint64_t input_bytes;   /* all ranks */
@@ -337,6 +343,7 @@ typedef struct rks_build_report {
     double seconds;         /* this rank */
     char dataset[33];       /* the dataset id, 32 hexadecimal digits */
     char bad_first[512];    /* the first skipped ones, a line each, all ranks; may be cut */
+    uint64_t sampled_out;   /* rows that sample_rate did not take, all ranks */
 } rks_build_report;
 
 /* COLLECTIVE. Builds `directory` from files and folders, dealt out over the ranks. The same
@@ -702,8 +709,8 @@ typedef struct rks_plan_report {
 RKS_API rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *report,
                                        rks_error *err);
 
-/* Bounds of an epoch's neighbourhoods (strategy bucket; others have none: *count is 0): a length for
- * each, which none of its samples is above, ascending, each once. The lengths of a batch, as
+/* Bounds of an epoch's neighbourhoods (strategy bucket; others have none: *count is 0): a length
+ * for each, which none of its samples is above, ascending, each once. The lengths of a batch, as
  * truncated, lie between two that follow each other, both included; samples that are alone in a
  * batch have no bound. The caller frees *bounds (NULL where *count is 0) with rks_release. */
 RKS_API rks_status rks_plan_bounds(rks_plan *plan, uint64_t epoch, uint32_t **bounds, size_t *count,

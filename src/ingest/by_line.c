@@ -113,8 +113,9 @@ rks_status rks_by_line_read(rks_job *job, rks_take_line_fn take, void *user, rks
         status = rks_lines_next(&lines, &line, err);
         if (status != RKS_OK || line.text == NULL)
             break;
-        status =
-            line.too_long ? rks_job_too_long(job, line.size, err) : take(job, user, &line, err);
+        if (rks_job_takes(job))
+            status =
+                line.too_long ? rks_job_too_long(job, line.size, err) : take(job, user, &line, err);
         status = rks_job_row(job, &place, status, err);
         if (status == RKS_OK && lines.position > job->unit->offset)
             status = rks_job_tick(job, lines.position - job->unit->offset, err);

@@ -137,15 +137,17 @@ static rks_status read_unit(rks_job *job, rks_error *err)
     for (size_t i = 0; status == RKS_OK && i < job->unit->file_count; i++) {
         const rks_input_file *file = &job->input->files[job->unit->first_file + i];
         const rks_place place = {.path = file->path};
-        bool fits = file->size <= job->max_sample;
-        if (fits)
+        bool taken = rks_job_takes(job), fits = file->size <= job->max_sample;
+        if (taken && fits)
             status = load_file(file, &data, err);
         if (status != RKS_OK)
             break;
         rks_value values[2];
         values[path] = rks_blob_value(file->name, strlen(file->name));
         values[1 - path] = rks_blob_value(data.data, data.size);
-        status = fits ? rks_job_offer(job, values, err) : rks_job_too_long(job, file->size, err);
+        if (taken)
+            status =
+                fits ? rks_job_offer(job, values, err) : rks_job_too_long(job, file->size, err);
         status = rks_job_row(job, &place, status, err);
         bytes += file->size;
         if (status == RKS_OK)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "ingest/draw.h"
 #include "ingest/format.h"
 #include "ingest/row.h"
 
@@ -27,6 +28,13 @@ static rks_status tick(rks_job *at, uint64_t bytes, bool last, rks_error *err)
 rks_status rks_job_tick(rks_job *job, uint64_t bytes, rks_error *err)
 {
     return tick(job, bytes, false, err);
+}
+
+bool rks_job_takes(rks_job *job)
+{
+    bool taken = rks_draw_takes(job->draw_limit, job->options->seed, job->unit->number, job->rows);
+    job->filtered += !taken;
+    return taken;
 }
 
 rks_status rks_job_offer(rks_job *at, const rks_value *values, rks_error *err)
@@ -136,6 +144,7 @@ rks_status rks_ingest_unit(const rks_input *input, size_t unit, uint64_t first_r
         .progress = progress,
         .skip_bad = options->skip_bad,
         .max_sample = options->max_sample != 0 ? options->max_sample : input->max_sample,
+        .draw_limit = rks_draw_limit(options->sample_rate),
         .first_row = first_row,
     };
     bool derived = rks_selector_derived_keys(selector);

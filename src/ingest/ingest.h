@@ -10,6 +10,8 @@
  *          "text" (str). JSONL takes any: see row.h for how values are converted. Members that are
  *          no column are passed over where the user gave the schema, and malformed where it was
  *          inferred.
+ * Sample   A row that sample_rate does not take is not looked at: it is neither blank nor malformed
+ *         and counts as filtered.
  * Bad rows What is wrong with one row (or one file of a folder): JSON, types, UTF-8, size, key,
  *          length. What a callback refuses, and a file that changes, always end the build. */
 #ifndef RKS_INGEST_INGEST_H

@@ -2,9 +2,9 @@
  *
  * job.h: reading one unit: what a format hands its rows to.
  *
- * For each row, in order: rks_job_offer() with its values, or a failure of the format's own; then
- * rks_job_row() with what came of it. A row that holds no sample (a blank line) is a row without an
- * offer. */
+ * For each row, in order: rks_job_takes(), and where it does, rks_job_offer() with its values, or a
+ * failure of the format's own; then rks_job_row() with what came of it. A row that holds no sample
+ * (a blank line) is a row without an offer. */
 #ifndef RKS_INGEST_JOB_H
 #define RKS_INGEST_JOB_H
 
@@ -22,6 +22,7 @@ typedef struct rks_job {
     const rks_ingest_progress *progress;
     bool skip_bad;
     uint64_t max_sample;
+    uint64_t draw_limit; /* see draw.h */
     uint64_t first_row;
     uint64_t rows; /* seen so far; the row at hand has this number in the unit */
     uint64_t kept;
@@ -37,6 +38,9 @@ typedef struct rks_place {
     bool line;          /* the row's number, counted from 1, is a line's */
 } rks_place;
 
+/* Is the row at hand in the sample that is asked for? Asked once a row; one that is not counts as
+ * filtered, and ends with rks_job_row(RKS_OK). */
+bool rks_job_takes(rks_job *job);
 /* One sample: chosen, measured, written. `values` has one entry a column. */
 rks_status rks_job_offer(rks_job *job, const rks_value *values, rks_error *err);
 /* Ends the row, which came out as `status` with *err: a malformed one (RKS_ERR_DATA) is listed and

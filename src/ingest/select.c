@@ -31,6 +31,7 @@ struct rks_selector {
     uint32_t length;
     uint32_t dim; /* MEASURE_ITEMS: which one */
     uint32_t unit;
+    uint32_t min_length, max_length;
     rks_filter_fn filter;
     rks_length_fn length_fn;
     void *user;
@@ -147,6 +148,8 @@ rks_status rks_selector_create(const rks_schema *schema, const rks_build_options
         return RKS_ERR_MEMORY;
     made->schema = schema;
     made->unit = options->length_unit == 0 ? 1 : options->length_unit;
+    made->min_length = options->min_length;
+    made->max_length = options->max_length == 0 ? UINT32_MAX : options->max_length;
     made->filter = options->filter;
     made->length_fn = options->length_fn;
     made->user = options->callback_user;
@@ -341,7 +344,9 @@ rks_status rks_selector_apply(rks_selector *selector, const rks_value *values, b
                         "a length of %" PRIu64 ", at most %" PRIu32
                         " is possible (length_unit divides)",
                         measured, UINT32_MAX - 1);
-    *keep = true;
+    *keep = measured >= selector->min_length && measured <= selector->max_length;
+    if (!*keep)
+        return RKS_OK;
     *length = (uint32_t)measured;
     *key = sample.key;
     *key_size = sample.key_size;

@@ -3,7 +3,8 @@
  * select.h: what a build option says about a sample: keep it or not, its length, its key. Serves
  * files and samples from memory alike.
  *
- * Order   `where`, then the key, then the filter callback (which sees the key), then the length.
+ * Order   `where`, then the key, then the filter callback (which sees the key), then the length
+ *         and its limits.
  * Key     of a str or bytes column its bytes, of an integer column its decimal digits.
  * Length  of str, bytes and json their bytes; of an array the items of its first variable dimension
  *         (of its first where all are fixed); an integer as it is; chars: the characters of a str.
@@ -24,9 +25,10 @@ rks_status rks_selector_create(const rks_schema *schema, const rks_build_options
 void rks_selector_free(rks_selector *selector); /* NULL is accepted */
 
 /* *keep false: filtered, and the rest is not set. *key comes in as a key of the caller's own, which
- * callbacks see and which stays where keys are derived, or as NULL. It then points into `values`, or into the selector's
- * own room for an integer key (decimal digits), valid until the next call; NULL where keys are
- * derived. A length above 2^32 - 2 and a key that is empty or too long are RKS_ERR_DATA. */
+ * callbacks see and which stays where keys are derived, or as NULL. It then points into `values`,
+ * or into the selector's own room for an integer key (decimal digits), valid until the next call;
+ * NULL where keys are derived. A length above 2^32 - 2 and a key that is empty or too long are
+ * RKS_ERR_DATA. */
 rks_status rks_selector_apply(rks_selector *selector, const rks_value *values, bool *keep,
                               uint32_t *length, const void **key, size_t *key_size, rks_error *err);
 /* Keys are derived from unit name and row. */

@@ -67,6 +67,13 @@ rks_status rks_build_options_take(const rks_build_options *given, rks_build_opti
     if (options->max_sample > UINT64_C(3) << 30)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "max_sample: %" PRIu64 " is above 3 GiB",
                         options->max_sample);
+    if (!(options->sample_rate >= 0 && options->sample_rate < 1)) /* also NaN */
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample_rate: %g is not from 0 to below 1",
+                        options->sample_rate);
+    if (options->max_length != 0 && options->min_length > options->max_length)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "min_length: %" PRIu32 " is above max_length: %" PRIu32,
+                        options->min_length, options->max_length);
     if (options->block_size < 64 << 10 || options->block_size > 64 << 20)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "block_size: %" PRIu64 " is not from 64 KiB to 64 MiB",
@@ -75,6 +82,24 @@ rks_status rks_build_options_take(const rks_build_options *given, rks_build_opti
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "unit_size: %" PRIu64 " is below 4 KiB",
                         options->unit_size);
     return RKS_OK;
+}
+
+rks_selection rks_build_selection(const rks_build_options *options)
+{
+    return (rks_selection){.sample_rate = options->sample_rate, .seed = options->seed};
+}
+
+/* Only what is asked for: builds of before, that knew none of it, are gone on with. */
+static void add_selection(json_t *object, const rks_build_options *options)
+{
+    if (options->min_length > 0)
+        json_object_set_new(object, "min_length", json_integer(options->min_length));
+    if (options->max_length > 0)
+        json_object_set_new(object, "max_length", json_integer(options->max_length));
+    if (options->sample_rate > 0)
+        json_object_set_new(object, "sample_rate", json_real(options->sample_rate));
+    if (options->seed > 0)
+        json_object_set_new(object, "seed", json_integer((json_int_t)options->seed));
 }
 
 rks_status rks_build_options_text(const rks_build_options *options, char **text, rks_error *err)
@@ -87,8 +112,10 @@ rks_status rks_build_options_text(const rks_build_options *options, char **text,
         options->key, "length", options->length, "length_unit", (json_int_t)options->length_unit,
         "where", options->where, "index", index, "filter", options->filter != NULL, "length_fn",
         options->length_fn != NULL, "skip_bad", options->skip_bad);
-    if (options->own_keys) /* decides what parts hold, so it is part of the build's id */
+    /* Decides what parts hold, so it is part of the build's id. */
+    if (options->own_keys)
         json_object_set_new(object, "own_keys", json_true());
+    add_selection(object, options);
     char *dumped = object == NULL ? NULL : json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
     json_decref(object);
     if (dumped == NULL)
@@ -279,6 +306,7 @@ static rks_status open_parts(build *b, const char *directory, rks_error *err)
     if (status != RKS_OK)
         return status;
     options.build_options = b->options_text;
+    options.selection = rks_build_selection(&b->options);
     options.shard.schema = b->schema;
     options.shard.block_size = b->options.block_size;
     options.shard.max_sample = b->options.max_sample;

@@ -10,6 +10,13 @@
 /* The caller's options over the defaults, checked. `given` may be NULL. */
 rks_status rks_build_options_take(const rks_build_options *given, rks_build_options *options,
                                   rks_error *err);
+/* What of the options decides, behind the shards, which samples count. */
+typedef struct rks_selection {
+    double sample_rate;
+    uint64_t seed;
+} rks_selection;
+rks_selection rks_build_selection(const rks_build_options *options);
+
 /* The options that decide the result, as JSON for dataset.json and the build id. rks_free. */
 rks_status rks_build_options_text(const rks_build_options *options, char **text, rks_error *err);
 /* Over everything that decides the result. */

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "ingest/draw.h"
 #include "ingest/select.h"
 #include "store/build.h"
 #include "store/directory.h"
@@ -84,6 +85,7 @@ rks_status rks_builder_open(rks_group *group, const char *directory,
     if (status == RKS_OK) {
         parts.replace = opened->options.replace;
         parts.build_options = opened->options_text;
+        parts.selection = rks_build_selection(&opened->options);
         parts.shard.schema = opened->schema;
         parts.shard.block_size = opened->options.block_size;
         parts.shard.max_sample = opened->options.max_sample;
@@ -153,8 +155,11 @@ rks_status rks_builder_add(rks_builder *builder, const rks_value *values, const 
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         own ? "own_keys is set, but no key is given"
                             : "a key is given, but own_keys is not set");
-    rks_status status =
-        rks_selector_apply(builder->selector, values, &keep, &length, &key, &key_size, err);
+    rks_status status = RKS_OK;
+    if (rks_draw_takes(rks_draw_limit(builder->options.sample_rate), builder->options.seed,
+                       builder->unit, builder->seen))
+        status =
+            rks_selector_apply(builder->selector, values, &keep, &length, &key, &key_size, err);
     if (status != RKS_OK)
         return status;
     if (keep) {

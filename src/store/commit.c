@@ -22,6 +22,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "ingest/draw.h"
 #include "store/parts_internal.h"
 #include "store/store.h"
 
@@ -349,6 +350,18 @@ static rks_status collect(rks_parts *parts, rks_dataset **dataset, uint32_t **ho
     return status;
 }
 
+/* Rows that sample_rate did not take: they follow from the unit's number and rows. */
+static uint64_t left_out(const rks_parts *parts, const rks_dataset *dataset)
+{
+    const rks_selection *selection = &parts->options.selection;
+    uint64_t limit = rks_draw_limit(selection->sample_rate), count = 0;
+    for (size_t i = 0; i < dataset->unit_count; i++) {
+        const rks_unit_summary *unit = &dataset->units[i].summary;
+        count += rks_draw_left_out(limit, selection->seed, unit->unit, unit->seen);
+    }
+    return count;
+}
+
 static void fill_report(const rks_parts *parts, const rks_dataset *dataset,
                         rks_build_report *report)
 {
@@ -359,6 +372,8 @@ static void fill_report(const rks_parts *parts, const rks_dataset *dataset,
         report->bad += dataset->units[i].summary.bad;
         report->bytes += dataset->units[i].summary.bytes;
     }
+    report->sampled_out = left_out(parts, dataset);
+    report->filtered -= report->sampled_out; /* units count both together */
     report->units = dataset->unit_count;
     report->units_resumed = parts->finished_count;
     rks_digest_format(dataset->id, report->dataset);

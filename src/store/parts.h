@@ -18,6 +18,7 @@ typedef struct rks_parts_options {
     rks_shard_options shard;   /* build_id included; copied by reference: must outlive the parts */
     bool replace;              /* a finished dataset is replaced at the commit */
     const char *build_options; /* JSON text for dataset.json */
+    rks_selection selection;
 } rks_parts_options;
 
 /* COLLECTIVE. Locks the directory, takes over parts. RKS_ERR_ARGUMENT where a finished dataset is

@@ -13,6 +13,7 @@ typedef struct args {
     const char *directory;
     rks_build_options options;
     cli_list index;
+    const char *sample;
     bool json;
     uint32_t processes;
     cli_bar bar;
@@ -27,12 +28,13 @@ static void on_progress(void *user, const char *phase, uint64_t done, uint64_t t
 static void print_json(const rks_build_report *report, const char *directory)
 {
     json_t *object = json_pack(
-        "{s:i, s:s*, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:s}", "schema_version", 1,
+        "{s:i, s:s*, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:s}", "schema_version", 1,
         "directory", directory, "samples", (json_int_t)report->samples, "filtered",
-        (json_int_t)report->filtered, "bad", (json_int_t)report->bad, "bytes",
-        (json_int_t)report->bytes, "input_bytes", (json_int_t)report->input_bytes, "units",
-        (json_int_t)report->units, "units_resumed", (json_int_t)report->units_resumed, "seconds",
-        report->seconds, "dataset", report->dataset, "bad_first", report->bad_first);
+        (json_int_t)report->filtered, "sampled_out", (json_int_t)report->sampled_out, "bad",
+        (json_int_t)report->bad, "bytes", (json_int_t)report->bytes, "input_bytes",
+        (json_int_t)report->input_bytes, "units", (json_int_t)report->units, "units_resumed",
+        (json_int_t)report->units_resumed, "seconds", report->seconds, "dataset", report->dataset,
+        "bad_first", report->bad_first);
     cli_print_json(object, JSON_INDENT(2));
 }
 
@@ -41,6 +43,8 @@ static void print_report(const rks_build_report *report, const char *directory)
     printf("%s: %s samples, %s", directory, cli_count(report->samples), cli_bytes(report->bytes));
     if (report->filtered > 0)
         printf("; %s filtered out", cli_count(report->filtered));
+    if (report->sampled_out > 0)
+        printf("; %s not in the sample", cli_count(report->sampled_out));
     if (report->bad > 0)
         printf("; %s malformed and skipped", cli_count(report->bad));
     printf("\n%s of input in %.2f s; dataset %s\n", cli_bytes(report->input_bytes), report->seconds,
@@ -80,6 +84,23 @@ static int run_build(rks_group *group, void *user)
     return CLI_GOOD;
 }
 
+/* A share: "0.1" or "10%". */
+static bool parse_sample(const char *text, rks_build_options *options)
+{
+    char *end = NULL;
+    if (text[0] < '0' || text[0] > '9') /* neither spaces nor signs, nan or inf */
+        return false;
+    double rate = strtod(text, &end);
+    if (*end == '%') {
+        rate /= 100;
+        end++;
+    }
+    if (*end != '\0' || !(rate > 0 && rate < 1))
+        return false;
+    options->sample_rate = rate;
+    return true;
+}
+
 static void defaults(void *user)
 {
     rks_build_options_default(&((args *)user)->options);
@@ -90,6 +111,9 @@ static int build(void *user)
     args *a = user;
     if (a->directory == NULL)
         return cli_usage(&cli_build, "no directory given: -o DIR");
+    if (a->sample != NULL && !parse_sample(a->sample, &a->options))
+        return cli_usage(&cli_build, "--sample: '%s' is no share above 0 and below 1 (10%% is 0.1)",
+                         a->sample);
     return cli_run(a->processes, run_build, a);
 }
 
@@ -115,6 +139,15 @@ static const cli_option options[] = {
     {"--where", "EXPR", CLI_TEXT, offsetof(args, options.where),
      .help = "keep what fits: 'COLUMN OP VALUE [and ...]', OP one of == != < <= > >=",
      .normal = "all"},
+    {"--min-length", "N", CLI_U32, offsetof(args, options.min_length),
+     .help = "leave out shorter samples", .normal = "0"},
+    {"--max-length", "N", CLI_U32, offsetof(args, options.max_length),
+     .help = "leave out longer samples", .normal = "no limit", .least = 1},
+    {"--sample", "RATE", CLI_TEXT, offsetof(args, sample),
+     .help = "take this share of the input's rows, 0.1 or 10%: by chance, the same for any number "
+             "of ranks",
+     .normal = "all"},
+    {"--seed", "N", CLI_U64, offsetof(args, options.seed), .help = "of --sample", .normal = "0"},
     {"--max-sample", "BYTES", CLI_SIZE, offsetof(args, options.max_sample),
      .help = "a larger sample is an error", .normal = "1G", .least = 1},
     {"--skip-bad", NULL, CLI_FLAG, offsetof(args, options.skip_bad),

@@ -216,6 +216,26 @@ static void lengths_are_items_bytes_characters_or_values(void **state)
     }
 }
 
+static void lengths_out_of_the_limits_are_left_out(void **state)
+{
+    (void)state;
+    const struct {
+        uint32_t min, max, unit;
+        bool kept;
+    } cases[] = {{0, 0, 1, true}, {5, 5, 1, true},  {6, 0, 1, false}, {0, 4, 1, false},
+                 {0, 3, 2, true}, {4, 9, 2, false}, {0, 2, 2, false}, {1, UINT32_MAX, 1, true}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        rks_build_options options = {.length = "ids", /* 5 of them */
+                                     .length_unit = cases[i].unit,
+                                     .min_length = cases[i].min,
+                                     .max_length = cases[i].max};
+        bool keep = !cases[i].kept;
+        uint32_t length = 0;
+        assert_ok(apply(&options, &keep, &length, NULL), &err);
+        assert_int_equal(keep, cases[i].kept);
+    }
+}
+
 static void the_default_length_is_not_the_keys(void **state)
 {
     (void)state;
@@ -576,6 +596,7 @@ int main(void)
         cmocka_unit_test(where_keeps_what_it_says),
         cmocka_unit_test(a_wrong_where_says_what_and_where),
         cmocka_unit_test(lengths_are_items_bytes_characters_or_values),
+        cmocka_unit_test(lengths_out_of_the_limits_are_left_out),
         cmocka_unit_test(the_default_length_is_not_the_keys),
         cmocka_unit_test(a_length_with_nothing_variable_is_one),
         cmocka_unit_test(keys_are_bytes_or_digits),
