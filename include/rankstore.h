@@ -762,6 +762,21 @@ RKS_API rks_status rks_epoch_next_arrays(rks_epoch *epoch, rks_arrays **arrays, 
                                          rks_error *err);
 RKS_API void rks_epoch_close(rks_epoch *epoch); /* cancels what is in flight; NULL is accepted */
 
+/* ---- where: conditions on a sample's columns ------------------------------------------- */
+
+/* As a build's `where`: "COLUMN OP VALUE [and ...]", OP one of == != < <= > >=. A column's name or a
+ * value with spaces is written in quotes; `null` is a missing value. RKS_ERR_ARGUMENT names the
+ * column, or the place in the text (from 1). The schema must outlive *where, which the caller
+ * owns. */
+typedef struct rks_where rks_where;
+RKS_API rks_status rks_where_parse(const rks_schema *schema, const char *text, rks_where **where,
+                                   rks_error *err);
+/* Do all conditions hold? `values` has one entry a column of the schema. Any threads. RKS_ERR_DATA: a
+ * value whose size does not fit its type. */
+RKS_API rks_status rks_where_test(const rks_where *where, const rks_value *values, bool *keep,
+                                  rks_error *err);
+RKS_API void rks_where_free(rks_where *where); /* NULL is accepted */
+
 /* ---- gather: uneven results of all ranks to one ------------------------------------------ */
 
 /* Results are samples with the key (name, index): `schema` describes one result. Each rank adds

@@ -19,17 +19,6 @@
 
 #include "shard/schema.h"
 
-typedef struct rks_where rks_where;
-
-/* RKS_ERR_ARGUMENT names the column, or the place in the text (counted from 1). */
-rks_status rks_where_parse(const rks_schema *schema, const char *text, rks_where **where,
-                           rks_error *err);
-void rks_where_free(rks_where *where); /* NULL is accepted */
-
-/* Values whose size does not fit their type are RKS_ERR_DATA. */
-rks_status rks_where_test(const rks_where *where, const rks_value *values, bool *keep,
-                          rks_error *err);
-
 /* The column of this name. RKS_ERR_ARGUMENT names the option and the columns most like it. */
 rks_status rks_column_named(const rks_schema *schema, const char *option, const char *name,
                             uint32_t *column, rks_error *err);

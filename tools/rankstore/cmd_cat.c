@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cmd_cat.c: rankstore cat: samples by key or #id, as JSON, or one column's bytes. */
+ * cmd_cat.c: rankstore cat: samples by key or #id: for people, as JSON, or one column's bytes. */
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -69,6 +69,38 @@ static rks_status print_json(rks_store *store, rks_batch *batch, int column, rks
     return status;
 }
 
+/* "#7  KEY  length 12", then a line a column. */
+static rks_status print_people(rks_store *store, rks_batch *batch, int column, rks_error *err)
+{
+    const rks_schema *schema = rks_store_schema(store);
+    uint32_t columns = rks_schema_columns(schema);
+    int name_width = 0, type_width = 0;
+    size_t key_size = 0;
+    const void *key = rks_batch_key(batch, 0, &key_size);
+    for (uint32_t i = 0; i < columns; i++) {
+        int name = (int)strlen(rks_schema_name(schema, i));
+        int type = (int)strlen(rks_schema_type(schema, i));
+        name_width = name > name_width ? name : name_width;
+        type_width = type > type_width ? type : type_width;
+    }
+    printf("#%" PRIu64 "  ", rks_batch_id(batch, 0));
+    cli_print_key(stdout, key, key_size);
+    printf("  length %" PRIu32 "\n", rks_batch_length(batch, 0));
+    for (uint32_t i = 0; i < columns; i++) {
+        rks_value value;
+        if (column >= 0 && i != (uint32_t)column)
+            continue;
+        rks_status status = rks_batch_value(batch, 0, i, &value, err);
+        if (status != RKS_OK)
+            return status;
+        printf("  %-*s  %-*s  ", name_width, rks_schema_name(schema, i), type_width,
+               rks_schema_type(schema, i));
+        cli_print_value(stdout, rks_schema_type(schema, i), &value);
+        printf("\n");
+    }
+    return RKS_OK;
+}
+
 static rks_status print_sample(rks_store *store, const args *a, int column, const char *word,
                                rks_error *err)
 {
@@ -78,7 +110,9 @@ static rks_status print_sample(rks_store *store, const args *a, int column, cons
     if (status == RKS_OK)
         status = rks_store_fetch(store, &id, 1, &batch, err);
     if (status == RKS_OK)
-        status = a->raw ? print_raw(batch, column, err) : print_json(store, batch, column, err);
+        status = a->raw    ? print_raw(batch, column, err)
+                 : a->json ? print_json(store, batch, column, err)
+                           : print_people(store, batch, column, err);
     rks_batch_free(batch);
     return status;
 }
@@ -140,6 +174,8 @@ static void defaults(void *user)
 static int cat(void *user)
 {
     args *a = user;
+    if (a->raw && a->json)
+        return cli_usage(&cli_cat, "--raw and --json exclude each other");
     if (a->raw && !a->force && isatty(STDOUT_FILENO))
         return cli_usage(&cli_cat, "--raw writes bytes to a terminal; add --force to do it");
     return cli_run(1, run_cat, a);
@@ -150,7 +186,7 @@ static const cli_option options[] = {
      .normal = "all"},
     {"--raw", NULL, CLI_FLAG, offsetof(args, raw), .help = "the column's bytes as they are stored"},
     {"--force", NULL, CLI_FLAG, offsetof(args, force), .help = "raw bytes to a terminal too"},
-    CLI_JSON(args, json, "JSON, a line a sample: id, key, length, columns (default)"),
+    CLI_JSON(args, json, "exact values: a JSON object a sample and line: id, key, length, columns"),
     CLI_STORE_OPTIONS(args, store),
 };
 
@@ -160,7 +196,9 @@ const cli_command cli_cat = {
     .summary = "Print samples by key or id",
     .examples = {"rankstore cat store train.jsonl:0",
                  "rankstore cat store '#17' --column text --raw"},
-    .text = "#17 is the sample with the id 17; ##17 is the one with the key #17.",
+    .text = "Strings are cut after a few hundred bytes, and of arrays shape, first and last items, "
+            "smallest and largest are shown; --json has all of it.\n\n#17 is the sample with the "
+            "id 17; ##17 is the one with the key #17.",
     .options = options,
     .option_count = CLI_COUNT(options),
     .args_size = sizeof(args),

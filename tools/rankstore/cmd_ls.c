@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cmd_ls.c: rankstore ls: the samples of a dataset, a line each: id, length, key. */
+ * cmd_ls.c: rankstore ls: the samples of a dataset, a line each: id, length, key; all of them, or
+ * those that a condition holds for, by id, length or key. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli.h"
+#include "filter.h"
 #include "value.h"
 
 typedef struct args {
     cli_list words; /* the directory */
     rks_store_options store;
+    const char *where, *sort;
     uint64_t head;
-    bool json;
+    bool reverse, json;
 } args;
+
+/* ---- a line --------------------------------------------------------------------------------- */
 
 static rks_status print_sample(rks_store *store, uint64_t id, bool as_json, rks_error *err)
 {
@@ -36,6 +42,142 @@ static rks_status print_sample(rks_store *store, uint64_t id, bool as_json, rks_
     return RKS_OK;
 }
 
+/* ---- the order --------------------------------------------------------------------------------
+ */
+
+/* What is sorted; key: 2 bytes of size and the key, from cli's memory, or NULL. */
+typedef struct entry {
+    uint64_t id;
+    uint32_t length, key_size;
+    uint8_t *key;
+} entry;
+
+typedef struct entries {
+    entry *items;
+    size_t count, room;
+} entries;
+
+static int by_id(const entry *a, const entry *b)
+{
+    return a->id < b->id ? -1 : a->id > b->id;
+}
+
+static int by_length(const void *one, const void *other)
+{
+    const entry *a = one, *b = other;
+    return a->length < b->length ? -1 : a->length > b->length ? 1 : by_id(a, b);
+}
+
+static int by_length_down(const void *one, const void *other)
+{
+    const entry *a = one, *b = other;
+    return a->length > b->length ? -1 : a->length < b->length ? 1 : by_id(a, b);
+}
+
+static int by_key(const void *one, const void *other)
+{
+    const entry *a = one, *b = other;
+    uint32_t common = a->key_size < b->key_size ? a->key_size : b->key_size;
+    int order = memcmp(a->key, b->key, common);
+    return order != 0 ? order : a->key_size < b->key_size ? -1 : a->key_size > b->key_size;
+}
+
+static rks_status out_of_memory(rks_error *err)
+{
+    *err = (rks_error){.status = RKS_ERR_MEMORY, .rank = -1};
+    snprintf(err->text, sizeof(err->text), "out of memory: the samples to sort");
+    return RKS_ERR_MEMORY;
+}
+
+static rks_status add_entry(entries *list, rks_store *store, uint64_t id, bool with_key,
+                            rks_error *err)
+{
+    if (list->count == list->room) {
+        size_t room = list->room == 0 ? 1024 : 2 * list->room;
+        entry *grown = realloc(list->items, room * sizeof(*grown));
+        if (grown == NULL)
+            return out_of_memory(err);
+        list->items = grown;
+        list->room = room;
+    }
+    entry *into = &list->items[list->count++];
+    *into = (entry){.id = id, .length = rks_store_lengths(store)[id]};
+    if (!with_key)
+        return RKS_OK;
+    uint8_t key[RKS_KEY_MAX];
+    size_t size = 0;
+    rks_status status = rks_store_key(store, id, key, &size, err);
+    if (status != RKS_OK)
+        return status;
+    into->key = malloc(size == 0 ? 1 : size);
+    if (into->key == NULL)
+        return out_of_memory(err);
+    memcpy(into->key, key, size);
+    into->key_size = (uint32_t)size;
+    return RKS_OK;
+}
+
+/* ---- the walk -----------------------------------------------------------------------------------
+ */
+
+typedef struct walk {
+    rks_store *store;
+    const args *a;
+    const char *order; /* "length", "-key", ...; NULL: as they come */
+    entries sorted;
+    uint64_t printed;
+} walk;
+
+static bool enough(const walk *w)
+{
+    return ferror(stdout) || (w->a->head > 0 && w->printed >= w->a->head);
+}
+
+static rks_status take(void *user, uint64_t id, rks_error *err)
+{
+    walk *w = user;
+    if (w->order != NULL)
+        return add_entry(&w->sorted, w->store, id, strstr(w->order, "key") != NULL, err);
+    w->printed++;
+    return print_sample(w->store, id, w->a->json, err);
+}
+
+static rks_status print_sorted(walk *w, rks_error *err)
+{
+    bool down = (w->order[0] == '-') != w->a->reverse;
+    const char *by = w->order + (w->order[0] == '-');
+    entries *list = &w->sorted;
+    if (strcmp(by, "length") == 0 && list->count > 0)
+        qsort(list->items, list->count, sizeof(entry), down ? by_length_down : by_length);
+    else if (strcmp(by, "key") == 0 && list->count > 0)
+        qsort(list->items, list->count, sizeof(entry), by_key);
+    bool backwards = down && strcmp(by, "length") != 0;
+    rks_status status = RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < list->count && !enough(w); i++, w->printed++)
+        status = print_sample(w->store, list->items[backwards ? list->count - 1 - i : i].id,
+                              w->a->json, err);
+    return status;
+}
+
+static rks_status list(rks_store *store, const args *a, rks_error *err)
+{
+    walk w = {.store = store, .a = a, .order = a->sort};
+    cli_filter *filter = NULL;
+    if (w.order == NULL && a->reverse)
+        w.order = "id";
+    rks_status status = cli_filter_open(store, a->where, &filter, err);
+    uint64_t count = rks_store_count(store), first = w.order == NULL ? a->head : 0;
+    for (uint64_t id = 0; status == RKS_OK && id < count && !enough(&w); id += CLI_FILTER_CHUNK)
+        status = cli_filter_walk(filter, id, first == 0 ? 0 : first - w.printed, take, &w, err);
+    if (status == RKS_OK && w.order != NULL)
+        status = print_sorted(&w, err);
+    for (size_t i = 0; i < w.sorted.count; i++)
+        free(w.sorted.items[i].key);
+    free(w.sorted.items);
+    cli_filter_close(filter);
+    return status;
+}
+
 static int run_ls(rks_group *group, void *user)
 {
     const args *a = user;
@@ -44,14 +186,7 @@ static int run_ls(rks_group *group, void *user)
     int code = cli_open(group, a->words.items[0], &a->store, &store);
     if (code >= 0)
         return code;
-    uint64_t count = rks_store_count(store);
-    rks_status status = RKS_OK;
-    if (a->head > 0 && a->head < count)
-        count = a->head;
-    if (rks_group_rank(group) == 0)
-        for (uint64_t id = 0; status == RKS_OK && id < count && !ferror(stdout); id++)
-            if (rks_store_owner(store, id) >= 0)
-                status = print_sample(store, id, a->json, &err);
+    rks_status status = rks_group_rank(group) == 0 ? list(store, a, &err) : RKS_OK;
     status = rks_group_agree(group, "ls", status, &err);
     rks_store_close(store, 0);
     return status == RKS_OK ? CLI_GOOD : cli_fail(group, status, &err);
@@ -68,6 +203,13 @@ static int ls(void *user)
 }
 
 static const cli_option options[] = {
+    {"--where", "EXPR", CLI_TEXT, offsetof(args, where),
+     .help = "those that fit: 'COLUMN OP VALUE [and ...]', OP one of == != < <= > >=, COLUMN also "
+             "id or length",
+     .normal = "all"},
+    {"--sort", "WHAT", CLI_TEXT, offsetof(args, sort), .help = "the order, downwards with -",
+     .choices = "id length key -id -length -key", .normal = "id"},
+    {"--reverse", NULL, CLI_FLAG, offsetof(args, reverse), .help = "the other way round"},
     {"--head", "N", CLI_U64, offsetof(args, head), .help = "the first N samples only",
      .normal = "all", .least = 1},
     CLI_JSON(args, json, "a JSON object a line: id, length, key, owner"),
@@ -78,7 +220,10 @@ const cli_command cli_ls = {
     .name = "ls",
     .arguments = "DIR",
     .summary = "List samples: id, length, key",
-    .examples = {"rankstore ls store --head 10", "rankstore ls store --json | tail -1"},
+    .examples = {"rankstore ls store --sort=-length --head 10",
+                 "rankstore ls store --where 'length > 5 and text != \"\"' --json"},
+    .text = "--where reads the samples where it names a column of them; with id and length alone "
+            "the index is enough. Equal lengths come by id. --sort key holds all keys in memory.",
     .options = options,
     .option_count = CLI_COUNT(options),
     .args_size = sizeof(args),

@@ -145,6 +145,23 @@ static const kind kinds[] = {
     {"float8_e5m2", 1, item_e5m2},  {"complex64", 8, item_complex64},
 };
 
+static const kind *kind_of(const char *type)
+{
+    size_t size = strcspn(type, "[?");
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (strlen(kinds[i].name) == size && strncmp(type, kinds[i].name, size) == 0)
+            return &kinds[i];
+    return NULL;
+}
+
+static uint32_t dims_of(const char *type)
+{
+    uint32_t dims = 0;
+    for (const char *c = type; *c != '\0' && *c != '?'; c++)
+        dims += *c == '[' || *c == ',';
+    return dims;
+}
+
 /* Nested lists, the last dimension innermost. */
 static json_t *array_json(const kind *k, const rks_value *value, uint32_t dim, uint32_t dims,
                           const uint8_t **at)
@@ -173,16 +190,123 @@ json_t *cli_value_json(const char *type, const rks_value *value)
             json_loadb(value->data, (size_t)value->size, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
         return parsed != NULL ? parsed : cli_text_json(value->data, (size_t)value->size);
     }
-    uint32_t dims = 0;
-    for (const char *c = type + name_size; *c != '\0' && *c != '?'; c++)
-        dims += *c == '[' || *c == ',';
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        const uint8_t *at = value->data;
-        if (strlen(kinds[i].name) != name_size || strncmp(type, kinds[i].name, name_size) != 0)
-            continue;
-        return dims == 0 ? kinds[i].item(at) : array_json(&kinds[i], value, 0, dims, &at);
-    }
+    const kind *k = kind_of(type);
+    const uint8_t *at = value->data;
+    uint32_t dims = dims_of(type);
+    if (k != NULL)
+        return dims == 0 ? k->item(at) : array_json(k, value, 0, dims, &at);
     return base64(value->data, (size_t)value->size);
+}
+
+/* ---- for people ------------------------------------------------------------------------- */
+
+enum { TEXT_SHOWN = 400, BYTES_SHOWN = 16, ITEMS_SHOWN = 3 };
+
+static void print_item(FILE *out, const kind *k, const uint8_t *item)
+{
+    json_t *number = k->item(item);
+    char *text = json_dumps(number, JSON_ENCODE_ANY | JSON_REAL_PRECISION(7));
+    size_t size = text == NULL ? 0 : strlen(text);
+    bool quoted = size >= 2 && text[0] == '"'; /* NaN, Infinity */
+    fprintf(out, "%.*s", (int)(quoted ? size - 2 : size), text == NULL ? "" : text + quoted);
+    free(text);
+    json_decref(number);
+}
+
+/* "1 2 3 ... 8 9 10" */
+static void print_items(FILE *out, const kind *k, const uint8_t *data, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        if (i == ITEMS_SHOWN && count > 2 * ITEMS_SHOWN) {
+            fprintf(out, " ...");
+            i = count - ITEMS_SHOWN;
+        }
+        fputc(' ', out);
+        print_item(out, k, data + i * k->size);
+    }
+}
+
+/* ", min 1, max 10"; items without an order (NaN) are counted. */
+static void print_extremes(FILE *out, const kind *k, const uint8_t *data, uint64_t count)
+{
+    const uint8_t *least = NULL, *most = NULL;
+    double low = 0, high = 0;
+    uint64_t nan = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        const uint8_t *item = data + i * k->size;
+        json_t *number = k->item(item);
+        const char *text = json_string_value(number);
+        double is = text == NULL ? json_number_value(number) : strtod(text, NULL);
+        json_decref(number);
+        nan += isnan(is);
+        if (least == NULL ? !isnan(is) : is < low)
+            least = item, low = is;
+        if (most == NULL ? !isnan(is) : is > high)
+            most = item, high = is;
+    }
+    if (least != NULL) {
+        fprintf(out, "; min ");
+        print_item(out, k, least);
+        fprintf(out, ", max ");
+        print_item(out, k, most);
+    }
+    if (nan > 0)
+        fprintf(out, "%s%llu NaN", least == NULL ? "; " : ", ", (unsigned long long)nan);
+}
+
+static void print_array(FILE *out, const kind *k, const rks_value *value, uint32_t dims)
+{
+    uint64_t count = value->size / k->size;
+    fputc('[', out);
+    for (uint32_t i = 0; i < dims; i++)
+        fprintf(out, "%s%u", i == 0 ? "" : ", ", value->dims[i]);
+    fprintf(out, "]%s", count == 0 ? "" : " ");
+    print_items(out, k, value->data, count);
+    if (k->item != item_bool && k->item != item_complex64 && count > 1)
+        print_extremes(out, k, value->data, count);
+}
+
+/* Whole characters of the first `most` bytes. */
+static size_t cut_text(const uint8_t *bytes, size_t size, size_t most)
+{
+    if (size <= most)
+        return size;
+    while (most > 0 && (bytes[most] & 0xc0) == 0x80)
+        most--;
+    return most;
+}
+
+static void print_blob(FILE *out, const rks_value *value, bool is_text)
+{
+    const uint8_t *bytes = value->data;
+    size_t size = (size_t)value->size, shown = cut_text(bytes, size, TEXT_SHOWN);
+    json_t *valid = is_text ? json_stringn((const char *)bytes, shown) : NULL;
+    if (valid != NULL) {
+        cli_print_key(out, bytes, shown);
+        if (shown < size)
+            fprintf(out, " ... (%zu bytes)", size);
+    } else {
+        fprintf(out, "%zu bytes%s", size, size > 0 ? ":" : "");
+        for (size_t i = 0; i < size && i < BYTES_SHOWN; i++)
+            fprintf(out, " %02x", bytes[i]);
+        if (size > BYTES_SHOWN)
+            fprintf(out, " ...");
+    }
+    json_decref(valid);
+}
+
+void cli_print_value(FILE *out, const char *type, const rks_value *value)
+{
+    const kind *k = kind_of(type);
+    uint32_t dims = dims_of(type);
+    if (value->data == NULL)
+        fprintf(out, "missing");
+    else if (k == NULL)
+        print_blob(out, value, strncmp(type, "bytes", 5) != 0);
+    else if (dims == 0)
+        print_item(out, k, value->data);
+    else
+        print_array(out, k, value, dims);
 }
 
 void cli_print_json(json_t *value, size_t flags)

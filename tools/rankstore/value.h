@@ -15,6 +15,9 @@ json_t *cli_text_json(const void *bytes, size_t size);
  * they are, bytes as
  * {"base64": ...}, a missing value as null. NaN and infinities become strings. */
 json_t *cli_value_json(const char *type, const rks_value *value);
+/* A line for people: strings cut after a few hundred bytes; arrays as their shape, first and last
+ * items, smallest and largest; other bytes as their size and first bytes. */
+void cli_print_value(FILE *out, const char *type, const rks_value *value);
 /* Prints `value` with jansson's flags (JSON_COMPACT, JSON_INDENT(2)) and a line's end, and lets go
  * of it. */
 void cli_print_json(json_t *value, size_t flags);
