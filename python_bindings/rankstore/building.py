@@ -124,7 +124,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
             .tar and .tar.gz (WebDataset), Megatron's .bin with .idx, MDS folders; lines and tar also compressed (.gz,
             .zst);
         a pyarrow Table; a Hugging Face dataset;
-        any dataset with __len__ and __getitem__, the same on all ranks (a list of dicts is one);
+        any dataset with __len__ and __getitem__, the same on all ranks (a list of dicts is one; of lists and tables, 16
+            samples are looked at, so that different ones are found out);
         an iterable or generator of samples: each rank gives its own part.
         A sample is a dict of columns; an item Columns(...) is many of them.
     out: the directory; "{rank}" and "{node}" in it become numbers.
@@ -176,7 +177,7 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
     def look() -> dict[str, Any]:
         held.append(resolve(source, format=options.format, python=options.needs_python,
                             unit_samples=options.unit_samples))
-        return {"source": _identity(held[0], group), "options": options.shown(),
+        return {"source": _identity(held[0], group), "items": _sampled(held[0]), "options": options.shown(),
                 "there": fingerprint.finished(fingerprint.expand(directory, group.rank, group.node))}
 
     looks = together(group, "build: looking at the source", look)
@@ -211,12 +212,22 @@ def _identity(source: Source, group: Group) -> list[Any]:
     return ["pieces", [piece.identity() for piece in source]]
 
 
+def _sampled(source: Source) -> list[Any]:
+    return [piece.sampled() for piece in source] if isinstance(source, list) else []
+
+
 def _check_alike(looks: Sequence[dict[str, Any]]) -> None:
     """All ranks build the same with the same options."""
     for rank, look in enumerate(looks):
         if look["source"] != looks[0]["source"]:
             raise ArgumentError(f"source: rank 0 and rank {rank} see different ones (names, sizes or counts); a source "
                                 "that differs by rank is an iterable")
+        for mine, first in zip(look["items"], looks[0]["items"], strict=True):
+            place = next((place for place in first if first[place] != mine[place]), None)
+            if place is not None:
+                raise ArgumentError(f"source: sample {place} of rank 0 and of rank {rank} differ; a list is the same on "
+                                    "all ranks, and is dealt out; a source that differs by rank is an iterable: "
+                                    "iter(source)")
         for name, value in look["options"].items():
             if value != looks[0]["options"][name]:
                 if name == "code":

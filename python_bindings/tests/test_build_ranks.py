@@ -189,6 +189,56 @@ def main(group):
     assert sorted(lines) == ["map", "map", "skip_bad", "skip_bad", "source", "source"]
 
 
+LISTS = {
+    "numbers": '[{"a": i + (i == 39) * group.rank} for i in range(40)]',
+    "arrays": '[{"a": np.full((3, 4), i + group.rank, np.int16)} for i in range(40)]',
+    "tensors": '[{"a": torch.full((2, 2), i + group.rank, dtype=torch.bfloat16)} for i in range(40)]',
+    "texts": '[{"a": "x" * 5000 + str(i * 3 + group.rank)} for i in range(40)]',
+    "nested": '[{"a": 1, "b": {"c": [1, [2, group.rank]]}} for i in range(40)]',
+    "columns": '[{"a" if group.rank == 0 else "b": i} for i in range(40)]',
+    "table": 'pyarrow.table({"a": [i + group.rank for i in range(40)]})',
+}
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_lists_that_differ_by_rank_are_named(tmp_path: Path, kind: str) -> None:
+    if kind in ("tensors", "table"):
+        pytest.importorskip("torch" if kind == "tensors" else "pyarrow")
+    lines = launched(2, f"""
+if {kind!r} == "tensors":
+    import torch
+if {kind!r} == "table":
+    import pyarrow
+def main(group):
+    try:
+        build({LISTS[kind]}, OUT, group=group)
+    except rankstore.ArgumentError as error:
+        say(str(error))
+""", tmp_path / kind)
+    place = {"numbers": 39}.get(kind, 0)
+    assert len(lines) == 2 and all(f"source: sample {place} of rank 0 and of rank 1 differ" in line for line in lines), lines
+
+
+def test_lists_that_are_alike_are_dealt_out(tmp_path: Path) -> None:
+    """Also with what has no value to compare, what cannot be read, and a dataset that draws."""
+    launched(2, """
+class Odd:
+    shape, dtype = (3,), "odd"
+    def __getitem__(self, i):
+        raise OSError("not now")
+class Draws:
+    def __len__(self):
+        return 20
+    def __getitem__(self, i):
+        return {"a": int.from_bytes(os.urandom(2), "little")}
+def main(group):
+    many = [{"a": i, "b": float("nan"), "c": None, "d": {1, 2}, "e": Odd(), "f": np.array([object()])} for i in range(40)]
+    for name, source in (("odd", many), ("draws", Draws()), ("one", [{"a": 1}]), ("none", [])):
+        with build(source, OUT + name, group=group, schema="a:int64") as ds:
+            assert len(ds) == len(source)
+""", tmp_path / "out")
+
+
 def test_interrupt_of_one_rank_ends_all(tmp_path: Path) -> None:
     lines = launched(2, SQUARES + """
 def stop(sample):

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..errors import DataError, UnsupportedError
+from . import sampling
 from .columns import Columns
 from .source import Piece, Unit
 
@@ -170,6 +171,9 @@ class Table(ArrowPiece):
 
     def identity(self) -> list[Any]:
         return ["table", self.table.num_rows, self.table.nbytes, str(self.table.schema.remove_metadata())]
+
+    def sampled(self) -> dict[str, str]:
+        return sampling.items(lambda row: self.table.slice(row, 1).to_pylist()[0], self.table.num_rows)
 
     def scan(self) -> tuple[list[Unit], dict[str, str] | None]:
         rows = self.table.num_rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from . import sampling
 from .source import Piece, Unit
 
 
@@ -20,6 +21,12 @@ class Indexed(Piece):
     def identity(self) -> list[Any]:
         kind = type(self.dataset)
         return ["indexed", f"{kind.__module__}.{kind.__qualname__}", self.count, self.size]
+
+    def sampled(self) -> dict[str, str]:
+        """Of lists and tuples alone: another dataset may read a disk, or draw."""
+        if type(self.dataset) not in (list, tuple):
+            return {}
+        return sampling.items(self.dataset.__getitem__, self.count)
 
     def scan(self) -> tuple[list[Unit], dict[str, str] | None]:
         return [Unit(f"{self.name}@{start}", min(self.size, self.count - start),

@@ -31,6 +31,10 @@ class Piece(ABC):
     def identity(self) -> list[Any]:
         """What tells this input from another one, cheap to find (names, sizes, counts); JSON values."""
 
+    def sampled(self) -> dict[str, str]:
+        """{place: what is there} of a few items, where they lie in memory and reading them changes nothing; else {}."""
+        return {}
+
     @abstractmethod
     def scan(self) -> tuple[list[Unit], dict[str, str] | None]:
         """The units, and the schema where it is known without looking at samples. Called on one rank for all."""
