@@ -417,6 +417,17 @@ class Dataset:
         self.__init__(handle, state["directory"], WorkerGroup(ticket.rank, ticket.world))  # type: ignore[misc]
         self._chosen, self._collator, self._is_collating = state["chosen"], state["collator"], state["is_collating"]
 
+    def __copy__(self) -> Dataset:
+        """The same open dataset, in this process: closing one closes both. (Pickled, it is opened again, as in a
+        worker process.)"""
+        made = type(self).__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        made._ahead = None
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Dataset:
+        return self.__copy__()
+
     def __enter__(self) -> Dataset:
         return self
 

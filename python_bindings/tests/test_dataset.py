@@ -2,12 +2,14 @@
 """rankstore.open and what a dataset answers."""
 from __future__ import annotations
 
+import copy
 import gc
 import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import made
 import numpy
@@ -117,6 +119,24 @@ def test_a_closed_dataset_says_so(tmp_path: Path) -> None:
 def test_nothing_there(tmp_path: Path) -> None:
     with pytest.raises(rankstore.NotFoundError, match="nowhere"):
         rankstore.open(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_a_copy_is_the_same_open_dataset(ds: rankstore.Dataset, copied: Any) -> None:
+    chosen = ds.select([3, 5, 7]).collating(rankstore.Pad())
+    chosen.mark = "mine"  # type: ignore[attr-defined]
+    for of in (ds, chosen):
+        one = copied(of)
+        assert one is not of and repr(one) == repr(of) and "in a worker process" not in repr(one)
+        assert [one[i]["text"] for i in range(3)] == [of[i]["text"] for i in range(3)]
+        assert one.report == of.report and one.plan(batch_size=2).report() == of.plan(batch_size=2).report()
+        first, second = next(iter(one.loader(one.plan(batch_size=2)))), next(iter(of.loader(of.plan(batch_size=2))))
+        assert first["text"] == second["text"]
+    assert copied(chosen).mark == "mine" and isinstance(copied(chosen).__getitems__([0, 1]), rankstore.Batch)
+    nested = copied({"data": ds})
+    assert nested["data"].lengths[0] == ds.lengths[0]
+    copied(ds).close()
+    assert ds.closed
 
 
 def test_a_pickled_dataset_opens_again_in_a_new_process(ds: rankstore.Dataset, tmp_path: Path) -> None:
