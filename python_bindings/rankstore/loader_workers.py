@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A dataset in worker processes (torch's DataLoader with num_workers > 0: fork, forkserver or spawn).
 
-A worker opens the shards of its node itself, read-only, and asks its parent for the rest over a Unix socket in a
-directory that only this user may enter. Frames, both ways: u32 size of the header, header (JSON), then as many bytes as
+A worker opens the shards of its node itself, read-only, and asks its parent for the rest over a Unix socket with an
+abstract name, which goes with the process, however that ends. Each side looks whether the other's user is its own, and
+the worker brings a token. Frames, both ways: u32 size of the header, header (JSON), then as many bytes as
 the header's `sizes` add up to.
 
     request   {"token", "op": "fetch" | "collate" | "key" | "find", "sizes": [...], ...}   ids: int64
@@ -14,10 +15,8 @@ import hmac
 import json
 import os
 import secrets
-import shutil
 import socket
 import struct
-import tempfile
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,10 +38,16 @@ class Ticket:
     schema: str
     count: int
     no_check: bool
-    socket: str  # "": every shard lies on this node
+    socket: str  # its abstract name; "": every shard lies on this node
     token: str
     rank: int
     world: int
+
+
+def _is_own_user(connection: socket.socket) -> bool:
+    """Abstract names are anybody's."""
+    seen = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return bool(struct.unpack("3i", seen)[1] == os.geteuid())
 
 
 # ---- frames ---------------------------------------------------------------------------------------------------------
@@ -85,12 +90,11 @@ class Service:
 
     def __init__(self, store: _core.Store) -> None:
         self._store = store
-        self._folder = tempfile.mkdtemp(prefix="rankstore-")  # mode 0700
-        self.path = os.path.join(self._folder, "workers")
+        self.name = f"rankstore-workers-{secrets.token_hex(16)}"
         self.token = secrets.token_hex(16)
         self._pid = os.getpid()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        self._listener.bind(self.path)
+        self._listener.bind("\0" + self.name)
         self._listener.listen(128)
         threading.Thread(target=self._accept, name="rankstore-workers", daemon=True).start()
 
@@ -105,7 +109,7 @@ class Service:
     def _serve(self, connection: socket.socket) -> None:
         with connection:
             try:
-                while True:
+                while _is_own_user(connection):
                     header, parts = _receive(connection, 8 * _IDS_MAX)
                     if not hmac.compare_digest(str(header.get("token", "")), self.token):
                         return
@@ -152,8 +156,6 @@ class Service:
         if self._pid == os.getpid():
             self._listener.shutdown(socket.SHUT_RDWR)  # ends the thread's accept(), which close() alone does not
         self._listener.close()
-        if self._pid == os.getpid():
-            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 class Handle:
@@ -180,19 +182,25 @@ class Handle:
 
     def ticket(self) -> Ticket:
         """Starts the service where a worker may need it: where a shard lies in another directory than the first."""
-        if isinstance(self._store, WorkerStore):
-            return self._store.ticket
-        store = self._store
+        store = self.store
+        if isinstance(store, WorkerStore):
+            return store.ticket
         alone = self._world == 1 or (store.group.nodes == 1 and len(self._directories) == 1)
         if not alone and self._service is None and not store.closed:
             self._service = Service(store)
         service = self._service
         return Ticket(self._directories, store.dataset, store.schema, store.count, self._no_check,
-                      service.path if service else "", service.token if service else "", self._rank, self._world)
+                      service.name if service else "", service.token if service else "", self._rank, self._world)
 
     def before_fork(self) -> None:
-        if not isinstance(self._store, WorkerStore) and not self._store.closed:
+        if os.getpid() == self._pid and not self._store.closed:
             self._child_ticket = self.ticket()
+
+    def after_fork(self) -> None:
+        """The child lets go of the socket: it would be there, with nobody to accept, when the parent is gone."""
+        if self._service is not None:
+            self._service.close()
+            self._service = None
 
     def _become_worker(self) -> None:
         parents = self._store
@@ -215,7 +223,12 @@ def _before_fork() -> None:
         handle.before_fork()
 
 
-os.register_at_fork(before=_before_fork)
+def _after_fork() -> None:
+    for handle in ending.handles():
+        handle.after_fork()
+
+
+os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
 
 
 # ---- the worker's side ----------------------------------------------------------------------------------------------
@@ -299,7 +312,9 @@ class WorkerStore:
             try:
                 if self._connection is None:
                     self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-                    self._connection.connect(self.ticket.socket)
+                    self._connection.connect("\0" + self.ticket.socket)
+                    if not _is_own_user(self._connection):
+                        raise EOFError
                 _send(self._connection, {**header, "token": self.ticket.token}, parts)
                 reply, data = _receive(self._connection, None)
             except (OSError, EOFError) as gone:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 import threading
+from contextlib import ExitStack
 from dataclasses import asdict
-from typing import Any
+from typing import IO, Any
 
 from .agreement import describe, remake
 from .building import BuildReport, Options, build_here
@@ -34,9 +34,10 @@ def build_with_workers(group: Group, workers: int, source: Any, directory: str, 
         raise ArgumentError("workers: an iterable cannot be dealt out; give a dataset with __len__ and __getitem__, or "
                             "start more ranks "
                             "instead, each with its own part")
-    with tempfile.TemporaryDirectory(prefix="rankstore-workers-") as notes:
-        code = launch(workers, lambda ranks: _work(ranks, notes, source, directory, options))
-        left = [note for rank in range(workers) if (note := _read(notes, rank)) is not None]
+    with ExitStack() as files:
+        notes = [files.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8")) for _ in range(workers)]
+        code = launch(workers, lambda ranks: _work(ranks, notes[ranks.rank], source, directory, options))
+        left = [note for file in notes if (note := _read(file)) is not None]
     for note in left:
         if "failed" in note and note["failed"]["kind"] != "interrupt":
             error = remake(note["failed"])
@@ -55,8 +56,8 @@ def _is_tqdm(thread: threading.Thread) -> bool:
     return type(thread).__module__.startswith("tqdm")
 
 
-def _work(group: Group, notes: str, source: Any, directory: str, options: Options) -> int:
-    """What a worker does; its report or its failure goes into a file."""
+def _work(group: Group, file: IO[str], source: Any, directory: str, options: Options) -> int:
+    """What a worker does; its report or its failure goes into the file, which has no name and goes with the processes."""
     import traceback
     note: dict[str, Any]
     try:
@@ -64,17 +65,16 @@ def _work(group: Group, notes: str, source: Any, directory: str, options: Option
     except (Exception, KeyboardInterrupt) as failure:
         note = {"failed": describe(failure, group.rank),
                 "traceback": "".join(traceback.format_exception(failure))[-16384:]}
-    path = os.path.join(notes, str(group.rank))
-    with open(path + ".part", "w", encoding="utf-8") as file:
-        json.dump(note, file)
-    os.replace(path + ".part", path)
+    file.write(json.dumps(note))
+    file.flush()
     return 0 if "report" in note else 1
 
 
-def _read(notes: str, rank: int) -> dict[str, Any] | None:
+def _read(file: IO[str]) -> dict[str, Any] | None:
+    """None of a worker that was killed before it had written all."""
+    file.seek(0)
     try:
-        with open(os.path.join(notes, str(rank)), encoding="utf-8") as file:
-            note: dict[str, Any] = json.load(file)
-            return note
-    except FileNotFoundError:
+        note: dict[str, Any] = json.load(file)
+        return note
+    except ValueError:
         return None

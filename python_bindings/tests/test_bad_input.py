@@ -291,6 +291,50 @@ def main(group):
     assert len(lines) == 2 and all(line.startswith("True") for line in lines), lines
 
 
+def test_a_killed_rank_leaves_no_file_and_no_waiting_worker(tmp_path: Path, ranks: Callable[..., list[Any]]) -> None:
+    """Its forked worker, which asks it for samples of another node, and one that asks for the first time: an error."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    done = ranks(2, """
+import os, pickle, signal, sys, time
+from pathlib import Path
+sys.path.insert(0, os.environ["TESTS"])
+import made, rankstore
+group = rankstore.init(node=os.environ["RANK"])
+made.build(Path("part%d" % group.rank), 60, group)
+ds = rankstore.open("part{rank}")
+there = next(i for i in range(60) if ds.owner(i) != group.rank)
+apart = pickle.loads(pickle.dumps(ds))
+assert made.same(apart[there], there)
+def tell(of):
+    try:
+        of[there]
+    except rankstore.StateError as error:
+        os.write(1, (str(error) + "\\n").encode())
+os.write(1, b"|".join(name.encode() for name in os.listdir(os.environ["TMPDIR"])) + b"\\n")
+parent, (ready, go) = os.getpid(), os.pipe()
+if os.fork() == 0:
+    assert made.same(ds[there], there)
+    os.write(go, b".")
+    while os.getppid() == parent:
+        time.sleep(0.01)
+    tell(ds)
+    tell(apart)
+    tell(pickle.loads(pickle.dumps(ds)))
+    os._exit(0)
+os.read(ready, 1)
+Path("ready%d" % group.rank).touch()
+while not all(Path("ready%d" % rank).exists() for rank in range(2)):
+    time.sleep(0.01)
+os.kill(os.getpid(), signal.SIGKILL)
+""", env={"TMPDIR": str(temporary)}, check=False)
+    for one in done:
+        names, *said = one.stdout.split("\n")
+        assert one.returncode == -signal.SIGKILL and names == "", one
+        assert len([line for line in said if "has closed it or gone" in line]) == 3, one
+    assert list(temporary.iterdir()) == []
+
+
 def test_gather_takes_what_is_a_rank_and_a_path(tmp_path: Path) -> None:
     lines = launched(2, """
 def main(group):
