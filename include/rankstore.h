@@ -342,7 +342,7 @@ typedef struct rks_build_report {
     uint64_t units_resumed; /* of them taken over from an interrupted build */
     double seconds;         /* this rank */
     char dataset[33];       /* the dataset id, 32 hexadecimal digits */
-    char bad_first[512];    /* the first skipped ones, a line each, all ranks; may be cut */
+    char bad_first[512];    /* the first that this call skipped, a line each, all ranks; cut */
     uint64_t sampled_out;   /* rows that sample_rate did not take, all ranks */
 } rks_build_report;
 
@@ -376,6 +376,12 @@ RKS_API rks_status rks_builder_unit(rks_builder *builder, uint64_t unit, const c
  * max_sample) leaves the builder usable. */
 RKS_API rks_status rks_builder_add(rks_builder *builder, const rks_value *values, const void *key,
                                    size_t key_size, rks_error *err);
+
+/* Counts samples of the current unit that the caller left out itself, as `filtered` or as `bad`:
+ * kept with the unit, so that reports count them also where a later build takes the unit over. Rows
+ * of derived keys do not count them. Nothing happens in a unit that was to be skipped. */
+RKS_API rks_status rks_builder_left_out(rks_builder *builder, uint64_t filtered, uint64_t bad,
+                                        rks_error *err);
 
 /* COLLECTIVE. Seals the shards and commits the dataset. A rank that failed brings its status, so
  * that all fail alike: RKS_OK, or what `rks_builder_add` or the caller's own work ended with. */

@@ -98,6 +98,9 @@ class Builder:
     def unit(self, number: int, name: str) -> bool:
         """True where an interrupted build has finished it: add nothing."""
 
+    def left_out(self, filtered: int, bad: int) -> None:
+        """rks_builder_left_out: samples of the current unit that were not added, for the report."""
+
     def add(self, values: Sequence[Any], key: bytes | str | None = None, length: int | None = None) -> None:
         """One value a column, in the schema's order: None (missing); an object with the buffer protocol, C-contiguous,
         whose item type is the column's (bfloat16 and float8 as their unsigned integers); str for str and json columns;

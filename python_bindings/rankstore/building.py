@@ -38,9 +38,9 @@ _END = object()
 @dataclass(frozen=True)
 class BuildReport:
     """What a build did, all ranks together: samples kept; filtered (by where, filter, or a map that gave None) and bad
-    ones (skip_bad), in Python counted without those of units that an interrupted build had finished; bytes of columns
-    and keys; units, and how many of them were there already; seconds of this rank; the dataset's id; the first bad
-    ones, a line each."""
+    ones (skip_bad), also those of units that an interrupted build had finished; bytes of columns and keys; units, and
+    how many of them were there already; seconds of this rank; the dataset's id; the first bad ones that this call came
+    upon, a line each."""
 
     samples: int
     filtered: int
@@ -336,20 +336,18 @@ def _build_python(group: Group, source: Stream | list[Piece], directory: str, op
                         length=options.length if callable(options.length) else None)
         tick = progress.Ticker(report)
 
-        def read() -> dict[str, Any]:
+        def read() -> list[str]:
             if stream is not None:
                 _feed_stream(builder, feeder, stream, group, options.unit_samples or STREAM_UNIT, tick)
             else:
                 _feed_tasks(builder, feeder, deal(tasks, group.world)[group.rank], tick)
-            return {"filtered": steps.filtered, "bad": steps.bad, "bad_first": steps.bad_first}
+            return steps.bad_first
 
         done = together(group, "build: samples", read)
         made = builder.commit()
     finally:
         builder.close()
-    made["filtered"] += sum(one["filtered"] for one in done)
-    made["bad"] += sum(one["bad"] for one in done)
-    made["bad_first"] = "\n".join(itertools.chain.from_iterable(one["bad_first"] for one in done))
+    made["bad_first"] = "\n".join(itertools.chain.from_iterable(done))
     return made
 
 

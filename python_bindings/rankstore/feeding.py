@@ -22,6 +22,8 @@ class Sink(Protocol):
     def add_arrays(self, columns: Sequence[tuple[Any, Any]], count: int,
                    keys: Sequence[bytes | str] | None = None) -> None: ...
 
+    def left_out(self, filtered: int, bad: int) -> None: ...
+
 
 class Steps:
     """What happens to each sample before it is added. Functions raise what they like: see `failed`. Where another rank
@@ -142,7 +144,8 @@ class Feeder:
             lambda sample: (sample[first],)
 
     def feed(self, items: Iterable[Any], decode: Callable[[Any], Any] | None) -> Iterator[int]:
-        """Adds what the items hold; yields the count of samples so far, now and then."""
+        """Adds what the items of a unit hold; yields the count of samples so far, now and then."""
+        filtered, bad = self.steps.filtered, self.steps.bad
         add, row_of, count, columns = self.sink.add, self._row, len(self.schema), Columns
         simple = self.key is None and self.length is None
         for sample in self.steps.samples(items, decode):
@@ -165,6 +168,7 @@ class Feeder:
             self.samples += 1
             if not self.samples & 0xff:
                 yield self.samples
+        self.sink.left_out(self.steps.filtered - filtered, self.steps.bad - bad)
         yield self.samples
 
     def _refused(self, refused: Exception) -> None:

@@ -173,6 +173,20 @@ static PyObject *builder_add(builder_object *self, PyObject *arguments, PyObject
     Py_RETURN_NONE;
 }
 
+static PyObject *builder_left_out(builder_object *self, PyObject *arguments)
+{
+    PyObject *filtered_object, *bad_object;
+    uint64_t filtered = 0, bad = 0;
+    rks_error err = {0};
+    if (!PyArg_ParseTuple(arguments, "OO:left_out", &filtered_object, &bad_object) ||
+        !core_number(filtered_object, "filtered", 0, UINT32_MAX, &filtered) ||
+        !core_number(bad_object, "bad", 0, UINT32_MAX, &bad) || !ready(self))
+        return NULL;
+    if (rks_builder_left_out(self->builder, filtered, bad, &err) != RKS_OK)
+        return core_raise(&err);
+    Py_RETURN_NONE;
+}
+
 static PyObject *builder_commit(builder_object *self, PyObject *arguments, PyObject *keywords)
 {
     static char *names[] = {"status", "text", NULL};
@@ -341,6 +355,8 @@ static PyMethodDef builder_methods[] = {
     {"add_arrays", (PyCFunction)(void (*)(void))builder_add_arrays, METH_VARARGS | METH_KEYWORDS,
      "add_arrays(columns, count, keys=None, lengths=None): many samples, (values, offsets) a "
      "column."},
+    {"left_out", (PyCFunction)(void (*)(void))builder_left_out, METH_VARARGS,
+     "left_out(filtered, bad): samples of the current unit that were not added."},
     {"commit", (PyCFunction)(void (*)(void))builder_commit, METH_VARARGS | METH_KEYWORDS,
      "commit(status=0, text=''): collective; the report."},
     {"close", (PyCFunction)(void (*)(void))builder_close, METH_NOARGS,

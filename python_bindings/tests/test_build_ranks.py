@@ -324,6 +324,28 @@ except KeyboardInterrupt:
 
 # ---- resume -----------------------------------------------------------------------------------------
 
+def test_a_report_counts_units_that_were_taken_over(tmp_path: Path) -> None:
+    """Also that of a finished dataset that is opened."""
+    text = """
+def main(group):
+    def keep(sample):
+        if os.environ["LATE"] == "1" and sample["i"] == 290:
+            raise KeyboardInterrupt
+        return sample if sample["i"] % 4 else None
+    def even(sample):
+        return 1 // (sample["i"] % 50 != 49)
+    with build(Squares(), OUT, group=group, map=lambda s: dict(keep(s), j=even(s)) if keep(s) else None, skip_bad=True,
+               schema="i:int64,row:float32[*],j:int64") as ds:
+        say(ds.report.units_resumed > 0, ds.report.samples, ds.report.filtered, ds.report.bad)
+sys.exit(rankstore.launch(2, main, silence=10))
+"""
+    late = script(text, str(tmp_path / "out"), env={**os.environ, "LATE": "1"})
+    assert late.returncode != 0 and not (tmp_path / "out" / "dataset.json").exists()
+    for _ in range(2):
+        done = script(text, str(tmp_path / "out"), env={**os.environ, "LATE": "0"})
+        assert done.stdout.splitlines() == ["True 219 75 6"] * 2, (done.stdout, done.stderr)
+
+
 @pytest.mark.limit(200)
 @pytest.mark.parametrize("source", ["Squares()", "(Squares()[i] for i in range(300))"])
 def test_resume_after_kills(tmp_path: Path, source: str) -> None:

@@ -26,8 +26,9 @@ struct rks_builder {
     bool skipping; /* the current unit is finished already */
     bool committed;
     uint64_t unit;
-    uint64_t seen; /* in the current unit */
+    uint64_t seen; /* in the current unit: the rows of derived keys */
     uint64_t filtered;
+    uint64_t left_out, bad; /* by the caller, who did not add them */
 };
 
 static rks_status prepare(rks_builder *builder, const char *directory,
@@ -107,8 +108,10 @@ static rks_status end_unit(rks_builder *builder, rks_error *err)
 {
     bool open = builder->in_unit && !builder->skipping;
     builder->in_unit = false;
-    return open ? rks_shard_writer_end(builder->writer, builder->seen, builder->filtered, 0, err)
-                : RKS_OK;
+    if (!open)
+        return RKS_OK;
+    return rks_shard_writer_end(builder->writer, builder->seen + builder->left_out + builder->bad,
+                                builder->filtered + builder->left_out, builder->bad, err);
 }
 
 rks_status rks_builder_unit(rks_builder *builder, uint64_t unit, const char *name, bool *skip,
@@ -133,7 +136,7 @@ rks_status rks_builder_unit(rks_builder *builder, uint64_t unit, const char *nam
     builder->in_unit = true;
     builder->skipping = finished;
     builder->unit = unit;
-    builder->seen = builder->filtered = 0;
+    builder->seen = builder->filtered = builder->left_out = builder->bad = 0;
     if (skip != NULL)
         *skip = finished;
     return RKS_OK;
@@ -171,6 +174,19 @@ rks_status rks_builder_add(rks_builder *builder, const rks_value *values, const 
         builder->filtered++;
     }
     builder->seen++;
+    return RKS_OK;
+}
+
+rks_status rks_builder_left_out(rks_builder *builder, uint64_t filtered, uint64_t bad,
+                                rks_error *err)
+{
+    if (!builder->in_unit)
+        return rks_fail(err, RKS_ERR_STATE, 0, "no unit has begun: call rks_builder_unit first");
+    if (filtered > UINT32_MAX || bad > UINT32_MAX)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "unit %" PRIu64 ": more than 2^32 samples left out", builder->unit);
+    builder->left_out += filtered;
+    builder->bad += bad;
     return RKS_OK;
 }
 

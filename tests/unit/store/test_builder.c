@@ -104,6 +104,61 @@ static void a_failed_build_goes_on_with_another_number_of_ranks(void **state)
     world_remove(plain);
 }
 
+/* Each unit leaves out as many as its number says, and twice as many as bad. Step 0: it ends early.
+ */
+static int leave_out(const rks_bootstrap *bootstrap, void *user)
+{
+    job *j = user;
+    uint32_t rank = bootstrap->rank;
+    int failures = 0;
+    rks_error err = {0};
+    rks_builder *builder = NULL;
+    rks_build_report report = {.struct_size = sizeof(report)};
+    rks_group *group = enter(bootstrap, &failures);
+    EXPECT_OK(rks_builder_open(group, j->directory, &j->options, &builder, &err), &err);
+    EXPECT(rks_builder_left_out(builder, 1, 1, &err) == RKS_ERR_STATE);
+    for (uint64_t unit = 0; unit < (j->step == 0 ? 4 : UNITS); unit++) {
+        if (unit % bootstrap->size != rank)
+            continue;
+        EXPECT_OK(world_add_unit(builder, true, unit, &err), &err);
+        EXPECT_OK(rks_builder_left_out(builder, unit, unit, &err), &err);
+        EXPECT_OK(rks_builder_left_out(builder, 0, unit, &err), &err);
+    }
+    rks_status status = j->step == 0 ? rks_fail(&err, RKS_ERR_IO, 28, "the disk") : RKS_OK;
+    EXPECT(rks_builder_commit(builder, status, &report, &err) == status);
+    if (j->step == 1) {
+        EXPECT(report.units_resumed > 0 && report.samples == SAMPLES);
+        EXPECT(report.filtered == UNITS * (UNITS - 1) / 2 && report.bad == UNITS * (UNITS - 1));
+    }
+    rks_builder_close(builder);
+    rks_group_close(group);
+    return failures;
+}
+
+static void what_the_caller_left_out_is_counted_also_in_units_taken_over(void **state)
+{
+    (void)state;
+    char directory[64], plain[64];
+    job j = {.directory = directory};
+    world_directory(directory);
+    world_build_options(&j.options);
+    world_run(2, leave_out, &j);
+    j.step = 1;
+    world_run(3, leave_out, &j);
+    rks_dataset *dataset = NULL, *same = NULL;
+    rks_error err;
+    world_directory(plain);
+    world_dataset(plain, 1, false);
+    assert_ok(rks_dataset_load(directory, &dataset, &err), &err);
+    assert_ok(rks_dataset_load(plain, &same, &err), &err);
+    assert_memory_equal(&dataset->id, &same->id, sizeof(dataset->id));
+    assert_int_equal(dataset->units[3].summary.seen, UNIT_ROWS + 9);
+    rks_dataset_free(dataset);
+    rks_dataset_free(same);
+    world_remove(plain);
+    world_remove(directory);
+}
+
 /* ---- keys ------------------------------------------------------------------------------------ */
 
 static int expect_key(rks_group *group, const char *directory, uint64_t id, const char *expected)
@@ -485,6 +540,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_dataset_does_not_depend_on_the_number_of_ranks),
         cmocka_unit_test(a_failed_build_goes_on_with_another_number_of_ranks),
+        cmocka_unit_test(what_the_caller_left_out_is_counted_also_in_units_taken_over),
         cmocka_unit_test(keys_are_given_or_a_column_or_derived),
         cmocka_unit_test(what_is_there_twice_is_an_error_that_names_both),
         cmocka_unit_test(samples_with_nothing_to_learn_are_dropped),
