@@ -78,8 +78,8 @@ RKS_API const char *rks_status_name(rks_status status);
  * NULL is accepted. */
 RKS_API void rks_release(void *memory);
 
-/* Asked by every waiting call, in the waiting thread, at least each 100 ms; non-zero ends
- * the wait with RKS_ERR_CANCELLED. Process-wide. NULL removes it. */
+/* Asked by every waiting call and by long computations (plans), in the calling thread, at least
+ * each 100 ms; non-zero ends the call with RKS_ERR_CANCELLED. Process-wide. NULL removes it. */
 typedef int (*rks_interrupt_fn)(void *user);
 RKS_API void rks_set_interrupt(rks_interrupt_fn interrupt, void *user);
 

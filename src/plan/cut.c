@@ -79,10 +79,13 @@ static rks_status cut_sorted(const rks_plan *plan, const rks_plan_base *base,
                              rks_plan_layout *layout, rks_error *err)
 {
     rks_status status = RKS_OK;
+    uint64_t done = 0;
     for (uint64_t i = base->alone; i < base->count && status == RKS_OK;) {
         uint32_t cap = rks_plan_cap(&plan->config, rks_plan_length(plan, base->ids[i]));
         uint64_t size = base->count - i < cap ? base->count - i : cap;
         status = add_batch(layout, i, size, cap, false, err);
+        if (status == RKS_OK)
+            status = rks_plan_pause(&done, size, err);
         i += size;
     }
     return status;
@@ -120,10 +123,13 @@ static rks_status cut_greedy(const rks_plan *plan, const rks_plan_base *base,
                              rks_plan_layout *layout, rks_error *err)
 {
     rks_status status = RKS_OK;
+    uint64_t done = 0;
     for (uint64_t i = base->alone; i < base->count && status == RKS_OK;) {
         bool alone = is_alone(plan, base->ids[i]);
         uint64_t size = alone ? 1 : greedy_size(plan, base, i);
         status = add_batch(layout, i, size, (uint32_t)size, alone, err);
+        if (status == RKS_OK)
+            status = rks_plan_pause(&done, size, err);
         i += size;
     }
     return status;

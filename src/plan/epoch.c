@@ -46,51 +46,65 @@ static const uint32_t *sorted_base(const rks_plan *plan)
 }
 
 /* Appends the ids of [0, count) that are too long, or those that are not, or all. */
-static uint64_t fill_by_id(const rks_plan *plan, const uint8_t *struck, bool take_short,
-                           bool take_long, uint64_t at)
+static rks_status fill_by_id(const rks_plan *plan, const uint8_t *struck, bool take_short,
+                             bool take_long, uint64_t *at, rks_error *err)
 {
     uint32_t limit = plan->config.limit;
-    for (uint64_t i = 0; i < plan->count; i++) {
-        uint32_t id = (uint32_t)i;
-        bool take = plan->lengths[id] > limit ? take_long : take_short;
-        take = take && plan->lengths[id] != RKS_LENGTH_ABSENT;
-        if (take && !is_struck(struck, id))
-            plan->ids[at++] = id;
+    for (uint64_t i = 0, end; i < plan->count;) {
+        rks_status status = rks_plan_stretch(i, plan->count, &end, err);
+        if (status != RKS_OK)
+            return status;
+        for (; i < end; i++) {
+            uint32_t id = (uint32_t)i;
+            bool take = plan->lengths[id] > limit ? take_long : take_short;
+            take = take && plan->lengths[id] != RKS_LENGTH_ABSENT;
+            if (take && !is_struck(struck, id))
+                plan->ids[(*at)++] = id;
+        }
     }
-    return at;
+    return RKS_OK;
+}
+
+/* The same from the sorted order. */
+static rks_status fill_sorted(rks_plan *plan, const uint8_t *struck, rks_plan_base *base,
+                              rks_error *err)
+{
+    const uint32_t *order = sorted_base(plan);
+    uint64_t alone = plan->config.too_long == TOO_LONG_ALONE ? plan->too_long : 0;
+    uint64_t count = rks_plan_kept(plan);
+    for (uint64_t i = 0, end; i < count;) {
+        rks_status status = rks_plan_stretch(i, count, &end, err);
+        if (status != RKS_OK)
+            return status;
+        if (struck == NULL) {
+            memcpy(plan->ids + i, order + i, (end - i) * sizeof(*order));
+            base->count = i = end;
+        }
+        for (; i < end; i++) {
+            if (is_struck(struck, order[i]))
+                continue;
+            base->alone += i < alone;
+            plan->ids[base->count++] = order[i];
+        }
+    }
+    if (struck == NULL)
+        base->alone = alone;
+    return RKS_OK;
 }
 
 /* Writes the base into plan->ids, which has room for rks_plan_kept() of them. */
-static void fill(rks_plan *plan, const uint8_t *struck, rks_plan_base *base)
+static rks_status fill(rks_plan *plan, const uint8_t *struck, rks_plan_base *base, rks_error *err)
 {
     enum too_long too_long = plan->config.too_long;
     bool drops = too_long == TOO_LONG_DROP;
     *base = (rks_plan_base){.ids = plan->ids, .longest = plan->longest};
-    if (sorts(plan)) {
-        const uint32_t *order = sorted_base(plan);
-        uint64_t alone = too_long == TOO_LONG_ALONE ? plan->too_long : 0;
-        uint64_t count = rks_plan_kept(plan);
-        base->alone = alone;
-        base->count = count;
-        if (struck == NULL) {
-            memcpy(plan->ids, order, count * sizeof(*order));
-            return;
-        }
-        base->count = 0;
-        for (uint64_t i = 0; i < count; i++) {
-            if (i == alone)
-                base->alone = base->count;
-            if (!is_struck(struck, order[i]))
-                plan->ids[base->count++] = order[i];
-        }
-        if (alone == count)
-            base->alone = base->count;
-    } else if (plan->config.strategy == STRATEGY_RANDOM && too_long == TOO_LONG_ALONE) {
-        base->alone = fill_by_id(plan, struck, false, true, 0);
-        base->count = fill_by_id(plan, struck, true, false, base->alone);
-    } else {
-        base->count = fill_by_id(plan, struck, true, !drops, 0);
-    }
+    if (sorts(plan))
+        return fill_sorted(plan, struck, base, err);
+    if (plan->config.strategy != STRATEGY_RANDOM || too_long != TOO_LONG_ALONE)
+        return fill_by_id(plan, struck, true, !drops, &base->count, err);
+    rks_status status = fill_by_id(plan, struck, false, true, &base->count, err);
+    base->alone = base->count;
+    return status == RKS_OK ? fill_by_id(plan, struck, true, false, &base->count, err) : status;
 }
 
 /* The end of the run of lengths equal to that at `first`; ids are sorted. */
@@ -123,9 +137,12 @@ static rks_status shuffle_equals(rks_plan *plan, const rks_plan_base *base, uint
                                  rks_error *err)
 {
     rks_status status = RKS_OK;
+    uint64_t done = 0;
     for (uint64_t i = 0; i < base->count && status == RKS_OK;) {
         uint64_t end = run_end(plan, plan->ids, i, base->count);
         status = rks_plan_shuffle(rks_random_key(key, i), plan->ids + i, end - i, err);
+        if (status == RKS_OK)
+            status = rks_plan_pause(&done, end - i, err);
         i = end;
     }
     return status;
@@ -135,11 +152,16 @@ static rks_status shuffle_members(rks_plan *plan, const rks_plan_base *base,
                                   const rks_plan_layout *layout, uint64_t key, rks_error *err)
 {
     rks_status status = RKS_OK;
+    uint64_t done = 0;
     switch (plan->config.strategy) {
     case STRATEGY_BUCKET:
-        for (size_t i = 0; i < layout->count && status == RKS_OK; i++)
-            status = rks_plan_shuffle(rks_random_key(key, i), plan->ids + layout->groups[i].first,
-                                      layout->groups[i].span, err);
+        for (size_t i = 0; i < layout->count && status == RKS_OK; i++) {
+            const rks_plan_group *group = &layout->groups[i];
+            status = rks_plan_shuffle(rks_random_key(key, i), plan->ids + group->first, group->span,
+                                      err);
+            if (status == RKS_OK)
+                status = rks_plan_pause(&done, group->span, err);
+        }
         break;
     case STRATEGY_SORTED:
         if (!plan->config.no_shuffle)
@@ -176,9 +198,10 @@ rks_status rks_plan_lay_out(rks_plan *plan, rks_error *err)
         base.ids = sorted_base(plan);
     } else if (config->strategy == STRATEGY_SEQUENTIAL) {
         rks_status status = grow(&plan->ids, &plan->ids_room, base.count, err);
+        if (status == RKS_OK)
+            status = fill(plan, NULL, &base, err);
         if (status != RKS_OK)
             return status;
-        fill(plan, NULL, &base);
     }
     return lay_out(plan, &base, config->world, &plan->whole, err);
 }
@@ -210,7 +233,9 @@ static rks_status compute(rks_plan *plan, uint64_t epoch, uint32_t world, uint64
         return status;
 
     rks_plan_base base;
-    fill(plan, struck, &base);
+    status = fill(plan, struck, &base, err);
+    if (status != RKS_OK)
+        return status;
     uint64_t key = rks_random_key(config->seed, config->no_shuffle ? 0 : epoch);
     key = rks_random_key(key, segment);
     uint64_t members = rks_random_key(key, STAGE_MEMBERS);
@@ -245,14 +270,17 @@ static rks_status strike(rks_plan *plan, size_t index, uint8_t *struck, rks_erro
                         "state: segments: step %" PRIu64 " of %" PRIu64 " on %" PRIu32
                         " ranks leaves nothing",
                         segment->steps, steps, segment->world);
-    for (uint64_t slot = 0; slot < segment->steps * segment->world; slot++) {
+    rks_status status = RKS_OK;
+    uint64_t done = 0;
+    for (uint64_t slot = 0; slot < segment->steps * segment->world && status == RKS_OK; slot++) {
         const uint32_t *ids;
         size_t count;
         rks_plan_at(plan, slot, &ids, &count);
         for (size_t i = 0; i < count; i++)
             struck[ids[i] / 8] |= (uint8_t)(1u << (ids[i] % 8));
+        status = rks_plan_pause(&done, count, err);
     }
-    return RKS_OK;
+    return status;
 }
 
 static rks_status compute_rest(rks_plan *plan, uint8_t *struck, rks_error *err)

@@ -142,6 +142,12 @@ static inline uint64_t rks_plan_kept(const rks_plan *plan)
     return plan->count - plan->absent - dropped;
 }
 
+/* stretch.c: work over many samples looks for an interrupt now and then: RKS_ERR_CANCELLED. */
+/* *end: up to where to go on from sample `at` of `count`; asks between stretches. */
+rks_status rks_plan_stretch(uint64_t at, uint64_t count, uint64_t *end, rks_error *err);
+/* After `more` samples; *done, 0 at first, counts those since it asked last. */
+rks_status rks_plan_pause(uint64_t *done, uint64_t more, rks_error *err);
+
 /* sort.c: asks for huge pages where an array is large: without them a third of the time goes into
  * page faults and address translation. Advice; it cannot fail. */
 void rks_plan_advise(void *memory, uint64_t bytes);

@@ -27,13 +27,18 @@ static rks_status look_at_lengths(const rks_plan *plan, rks_plan_facts *facts, r
     uint64_t too_long = 0;
     uint64_t tokens = 0;
     uint32_t longest = 0;
-    for (uint64_t i = 0; i < plan->count; i++) {
-        uint32_t length = plan->lengths[i];
-        uint32_t within = length > limit || length == RKS_LENGTH_ABSENT ? 0 : length;
-        absent += length == RKS_LENGTH_ABSENT;
-        too_long += length > limit;
-        tokens += within == 0 ? 1 : within;
-        longest = within > longest ? within : longest;
+    for (uint64_t i = 0, end; i < plan->count;) {
+        rks_status status = rks_plan_stretch(i, plan->count, &end, err);
+        if (status != RKS_OK)
+            return status;
+        for (; i < end; i++) {
+            uint32_t length = plan->lengths[i];
+            uint32_t within = length > limit || length == RKS_LENGTH_ABSENT ? 0 : length;
+            absent += length == RKS_LENGTH_ABSENT;
+            too_long += length > limit;
+            tokens += within == 0 ? 1 : within;
+            longest = within > longest ? within : longest;
+        }
     }
     tokens -= absent;
     if (limit != UINT32_MAX)

@@ -50,9 +50,11 @@ static double report_batch(const rks_plan *plan, const uint32_t *ids, size_t cou
     return cost_for_balance(plan, longest, sum, count);
 }
 
-static void report_epoch(const rks_plan *plan, rks_digester *digester, rks_plan_report *report)
+static rks_status report_epoch(const rks_plan *plan, rks_digester *digester,
+                               rks_plan_report *report, rks_error *err)
 {
     uint32_t world = plan->config.world;
+    uint64_t done = 0;
     double balance = 0;
     for (uint64_t step = 0; step < report->steps; step++) {
         double sum = 0;
@@ -71,10 +73,14 @@ static void report_epoch(const rks_plan *plan, rks_digester *digester, rks_plan_
             rks_store_u32(head + 12, (uint32_t)count);
             rks_digester_update(digester, head, sizeof(head));
             rks_digester_update(digester, ids, count * sizeof(*ids));
+            rks_status status = rks_plan_pause(&done, count, err);
+            if (status != RKS_OK)
+                return status;
         }
         balance += most > 0 ? sum / world / most : 1;
     }
     report->balance = balance / (double)report->steps;
+    return RKS_OK;
 }
 
 rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *report,
@@ -98,12 +104,14 @@ rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *
     made.repeated = layout->repeated;
     made.dropped = layout->base - (layout->samples - layout->repeated);
     made.dropped += plan->count - rks_plan_kept(plan);
-    report_epoch(plan, digester, &made);
+    status = report_epoch(plan, digester, &made, err);
     made.efficiency =
         made.padded_tokens == 0 ? 1 : (double)made.tokens / (double)made.padded_tokens;
     made.tokens_per_step = (double)made.tokens / (double)made.steps;
     rks_digest_format(rks_digester_result(digester), made.digest);
     rks_digester_free(digester);
+    if (status != RKS_OK)
+        return status;
     memcpy(report, &made, size < sizeof(made) ? size : sizeof(made));
     return RKS_OK;
 }

@@ -37,15 +37,19 @@ static void shuffle_near(uint64_t key, uint32_t *items, uint64_t count)
 }
 
 /* The part of item i is byte i % 8 of random number i / 8, drawn twice: to count, then to move. */
-static void scatter(uint64_t key, const uint32_t *from, uint64_t count, uint32_t *to,
-                    uint64_t ends[PARTS])
+static rks_status scatter(uint64_t key, const uint32_t *from, uint64_t count, uint32_t *to,
+                          uint64_t ends[PARTS], rks_error *err)
 {
     rks_random random = {key};
     uint64_t number = 0;
+    rks_status status = RKS_OK;
     memset(ends, 0, PARTS * sizeof(*ends));
-    for (uint64_t i = 0; i < count; i++) {
-        number = i % 8 == 0 ? rks_random_next(&random) : number >> 8;
-        ends[number % PARTS]++;
+    for (uint64_t i = 0, end; i < count && status == RKS_OK;) {
+        status = rks_plan_stretch(i, count, &end, err);
+        for (; i < end; i++) {
+            number = i % 8 == 0 ? rks_random_next(&random) : number >> 8;
+            ends[number % PARTS]++;
+        }
     }
     uint64_t next = 0;
     for (size_t part = 0; part < PARTS; part++) {
@@ -54,10 +58,14 @@ static void scatter(uint64_t key, const uint32_t *from, uint64_t count, uint32_t
         next += size;
     }
     random.state = key;
-    for (uint64_t i = 0; i < count; i++) {
-        number = i % 8 == 0 ? rks_random_next(&random) : number >> 8;
-        to[ends[number % PARTS]++] = from[i];
+    for (uint64_t i = 0, end; i < count && status == RKS_OK;) {
+        status = rks_plan_stretch(i, count, &end, err);
+        for (; i < end; i++) {
+            number = i % 8 == 0 ? rks_random_next(&random) : number >> 8;
+            to[ends[number % PARTS]++] = from[i];
+        }
     }
+    return status;
 }
 
 rks_status rks_plan_shuffle(uint64_t key, uint32_t *items, uint64_t count, rks_error *err)
@@ -72,14 +80,16 @@ rks_status rks_plan_shuffle(uint64_t key, uint32_t *items, uint64_t count, rks_e
     rks_plan_advise(scattered, count * sizeof(*scattered));
     rks_usage_add(RKS_MEMORY_PLAN, count * sizeof(*scattered));
     uint64_t ends[PARTS];
-    scatter(key, items, count, scattered, ends);
-    uint64_t first = 0;
-    for (size_t part = 0; part < PARTS; part++) {
-        shuffle_near(rks_random_key(key, part), scattered + first, ends[part] - first);
+    rks_status status = scatter(key, items, count, scattered, ends, err);
+    uint64_t first = 0, done = 0;
+    for (size_t part = 0; part < PARTS && status == RKS_OK; part++) {
+        uint64_t size = ends[part] - first;
+        shuffle_near(rks_random_key(key, part), scattered + first, size);
+        memcpy(items + first, scattered + first, size * sizeof(*items));
         first = ends[part];
+        status = rks_plan_pause(&done, size, err);
     }
-    memcpy(items, scattered, count * sizeof(*items));
     rks_usage_sub(RKS_MEMORY_PLAN, count * sizeof(*scattered));
     rks_free(scattered);
-    return RKS_OK;
+    return status;
 }

@@ -45,25 +45,36 @@ static rks_u128 cost_of(const rks_plan *plan, const rks_plan_group *group, uint6
 }
 
 /* Sorts batches into plan->slots, the dearest class first; counts[c] becomes the class's end. */
-static void sort_by_class(rks_plan *plan, const uint16_t *classes, uint32_t *counts)
+static rks_status sort_by_class(rks_plan *plan, const uint16_t *classes, uint32_t *counts,
+                                rks_error *err)
 {
     uint64_t batches = plan->layout->batches;
-    for (uint64_t i = 0; i < batches; i++)
-        counts[classes[i]]++;
+    rks_status status = RKS_OK;
+    for (uint64_t i = 0, end; i < batches && status == RKS_OK;) {
+        status = rks_plan_stretch(i, batches, &end, err);
+        for (; i < end; i++)
+            counts[classes[i]]++;
+    }
     uint32_t next = 0;
     for (size_t class = CLASSES; class -- > 0;) {
         uint32_t count = counts[class];
         counts[class] = next;
         next += count;
     }
-    for (uint64_t i = 0; i < batches; i++)
-        plan->slots[counts[classes[i]]++] = (uint32_t)i;
+    for (uint64_t i = 0, end; i < batches && status == RKS_OK;) {
+        status = rks_plan_stretch(i, batches, &end, err);
+        for (; i < end; i++)
+            plan->slots[counts[classes[i]]++] = (uint32_t)i;
+    }
+    return status;
 }
 
-static void shuffle_steps(rks_plan *plan, uint32_t world, uint64_t key)
+static rks_status shuffle_steps(rks_plan *plan, uint32_t world, uint64_t key, rks_error *err)
 {
     rks_random random = {key};
-    for (uint64_t i = plan->layout->batches / world; i > 1; i--) {
+    rks_status status = RKS_OK;
+    uint64_t done = 0;
+    for (uint64_t i = plan->layout->batches / world; i > 1 && status == RKS_OK; i--) {
         uint32_t *a = plan->slots + (i - 1) * world;
         uint32_t *b = plan->slots + rks_random_below(&random, i) * world;
         for (uint32_t rank = 0; rank < world; rank++) {
@@ -71,7 +82,28 @@ static void shuffle_steps(rks_plan *plan, uint32_t world, uint64_t key)
             a[rank] = b[rank];
             b[rank] = batch;
         }
+        status = rks_plan_pause(&done, world, err);
     }
+    return status;
+}
+
+/* The class of each batch of the epoch. */
+static rks_status classify(const rks_plan *plan, uint16_t *classes, rks_error *err)
+{
+    const rks_plan_layout *layout = plan->layout;
+    uint64_t done = 0;
+    for (size_t i = 0; i < layout->count; i++) {
+        const rks_plan_group *group = &layout->groups[i];
+        for (uint32_t j = 0; j < group->batches; j++) {
+            uint64_t first, end;
+            rks_plan_deal(group, j, &first, &end);
+            classes[group->first_batch + j] = class_of(cost_of(plan, group, first, end));
+            rks_status status = rks_plan_pause(&done, end - first, err);
+            if (status != RKS_OK)
+                return status;
+        }
+    }
+    return RKS_OK;
 }
 
 rks_status rks_plan_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_error *err)
@@ -86,24 +118,17 @@ rks_status rks_plan_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_er
     if (counts == NULL)
         goto out;
 
-    for (size_t i = 0; i < layout->count; i++) {
-        const rks_plan_group *group = &layout->groups[i];
-        for (uint32_t j = 0; j < group->batches; j++) {
-            uint64_t first, end;
-            rks_plan_deal(group, j, &first, &end);
-            classes[group->first_batch + j] = class_of(cost_of(plan, group, first, end));
-        }
-    }
-    sort_by_class(plan, classes, counts);
+    status = classify(plan, classes, err);
+    if (status == RKS_OK)
+        status = sort_by_class(plan, classes, counts, err);
     uint32_t first = 0;
-    status = RKS_OK;
     for (size_t class = CLASSES; class -- > 0 && status == RKS_OK;) {
         status = rks_plan_shuffle(rks_random_key(key, class), plan->slots + first,
                                   counts[class] - first, err);
         first = counts[class];
     }
     if (status == RKS_OK)
-        shuffle_steps(plan, world, rks_random_key(key, CLASSES));
+        status = shuffle_steps(plan, world, rks_random_key(key, CLASSES), err);
 
 out:
     rks_free(counts);

@@ -14,12 +14,19 @@
 
 enum { DIRECT_LENGTHS = 1 << 16, DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
 
-static uint32_t longest_of(const uint32_t *lengths, uint64_t count)
+static rks_status find_longest(const uint32_t *lengths, uint64_t count, uint32_t *longest,
+                               rks_error *err)
 {
-    uint32_t longest = 0;
-    for (uint64_t i = 0; i < count; i++)
-        longest = lengths[i] > longest ? lengths[i] : longest;
-    return longest;
+    uint32_t found = 0;
+    for (uint64_t i = 0, end; i < count;) {
+        rks_status status = rks_plan_stretch(i, count, &end, err);
+        if (status != RKS_OK)
+            return status;
+        for (; i < end; i++)
+            found = lengths[i] > found ? lengths[i] : found;
+    }
+    *longest = found;
+    return RKS_OK;
 }
 
 /* Turns counts into the first positions, the highest value first. */
@@ -36,30 +43,45 @@ static void positions_downward(uint32_t *counts, size_t values)
 static rks_status sort_direct(const uint32_t *lengths, uint64_t count, uint32_t longest,
                               uint32_t *order, rks_error *err)
 {
+    rks_status status = RKS_OK;
     uint32_t *next = rks_alloc((size_t)longest + 1, sizeof(*next), err);
     if (next == NULL)
         return RKS_ERR_MEMORY;
-    for (uint64_t i = 0; i < count; i++)
-        next[lengths[i]]++;
+    for (uint64_t i = 0, end; i < count && status == RKS_OK;) {
+        status = rks_plan_stretch(i, count, &end, err);
+        for (; i < end; i++)
+            next[lengths[i]]++;
+    }
     positions_downward(next, (size_t)longest + 1);
-    for (uint64_t i = 0; i < count; i++)
-        order[next[lengths[i]]++] = (uint32_t)i;
+    for (uint64_t i = 0, end; i < count && status == RKS_OK;) {
+        status = rks_plan_stretch(i, count, &end, err);
+        for (; i < end; i++)
+            order[next[lengths[i]]++] = (uint32_t)i;
+    }
     rks_free(next);
-    return RKS_OK;
+    return status;
 }
 
 /* One pass by the digit at `shift`; `from` NULL stands for 0, 1, 2, ... */
-static void radix_pass(const uint32_t *lengths, uint64_t count, unsigned shift,
-                       const uint32_t *from, uint32_t *to, uint32_t *next)
+static rks_status radix_pass(const uint32_t *lengths, uint64_t count, unsigned shift,
+                             const uint32_t *from, uint32_t *to, uint32_t *next, rks_error *err)
 {
+    rks_status status = RKS_OK;
     memset(next, 0, DIGITS * sizeof(*next));
-    for (uint64_t i = 0; i < count; i++)
-        next[(lengths[i] >> shift) % DIGITS]++;
-    positions_downward(next, DIGITS);
-    for (uint64_t i = 0; i < count; i++) {
-        uint32_t id = from == NULL ? (uint32_t)i : from[i];
-        to[next[(lengths[id] >> shift) % DIGITS]++] = id;
+    for (uint64_t i = 0, end; i < count && status == RKS_OK;) {
+        status = rks_plan_stretch(i, count, &end, err);
+        for (; i < end; i++)
+            next[(lengths[i] >> shift) % DIGITS]++;
     }
+    positions_downward(next, DIGITS);
+    for (uint64_t i = 0, end; i < count && status == RKS_OK;) {
+        status = rks_plan_stretch(i, count, &end, err);
+        for (; i < end; i++) {
+            uint32_t id = from == NULL ? (uint32_t)i : from[i];
+            to[next[(lengths[id] >> shift) % DIGITS]++] = id;
+        }
+    }
+    return status;
 }
 
 static rks_status sort_radix(const uint32_t *lengths, uint64_t count, uint32_t longest,
@@ -78,12 +100,12 @@ static rks_status sort_radix(const uint32_t *lengths, uint64_t count, uint32_t l
     /* Two passes or three; the last one must end in `order`. */
     unsigned passes = longest >> (2 * DIGIT_BITS) == 0 ? 2 : 3;
     const uint32_t *from = NULL;
-    for (unsigned pass = 0; pass < passes; pass++) {
+    status = RKS_OK;
+    for (unsigned pass = 0; pass < passes && status == RKS_OK; pass++) {
         uint32_t *to = (passes - pass) % 2 == 1 ? order : other;
-        radix_pass(lengths, count, pass * DIGIT_BITS, from, to, next);
+        status = radix_pass(lengths, count, pass * DIGIT_BITS, from, to, next, err);
         from = to;
     }
-    status = RKS_OK;
 
 out:
     rks_free(next);
@@ -108,7 +130,10 @@ rks_status rks_plan_sort(const uint32_t *lengths, uint64_t count, void *order, r
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
                         "plan: %" PRIu64 " samples; it is made for less than 2^32", count);
     rks_plan_advise(order, count * sizeof(uint32_t));
-    uint32_t longest = longest_of(lengths, count);
+    uint32_t longest = 0;
+    rks_status status = find_longest(lengths, count, &longest, err);
+    if (status != RKS_OK)
+        return status;
     if (longest < DIRECT_LENGTHS)
         return sort_direct(lengths, count, longest, order, err);
     return sort_radix(lengths, count, longest, order, err);
