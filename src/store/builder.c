@@ -110,7 +110,7 @@ static rks_status end_unit(rks_builder *builder, rks_error *err)
     builder->in_unit = false;
     if (!open)
         return RKS_OK;
-    return rks_shard_writer_end(builder->writer, builder->seen + builder->left_out + builder->bad,
+    return rks_shard_writer_end(builder->writer, builder->seen,
                                 builder->filtered + builder->left_out, builder->bad, err);
 }
 
