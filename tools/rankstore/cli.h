@@ -72,8 +72,8 @@ typedef struct cli_command {
 #define CLI_MANY SIZE_MAX
 #define CLI_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-extern const cli_command cli_build, cli_info, cli_ls, cli_cat, cli_verify, cli_plan, cli_bench,
-    cli_doctor, cli_completion, cli_manual;
+extern const cli_command cli_build, cli_info, cli_ls, cli_cat, cli_verify, cli_stats, cli_plan,
+    cli_bench, cli_doctor, cli_completion, cli_manual;
 extern const cli_command *const cli_commands[]; /* in the order of a dataset's life */
 extern const size_t cli_command_count;
 
@@ -116,12 +116,25 @@ int cli_exit_code(rks_status status);
  * is fine. */
 int cli_finish(int code);
 void cli_set_command(const char *name);
+/* Ctrl-C or SIGTERM has come: work of the command's own ends, as the library's waits do. */
+bool cli_interrupted(void);
 
 /* ---- output ------------------------------------------------------------------------------ */
 
 /* "1.5 GiB", "17 B"; "12,345"; into a ring of static buffers. */
 const char *cli_bytes(uint64_t bytes);
 const char *cli_count(uint64_t count);
+
+/* A file that appears whole: written beside its place, then moved there. What is there and is no
+ * regular file (a pipe, a device) is written to as it is. */
+typedef struct cli_output {
+    FILE *file;
+    const char *path;
+    char *temporary; /* NULL: none */
+} cli_output;
+rks_status cli_output_open(cli_output *output, const char *path, rks_error *err);
+/* `status` RKS_OK: moves it into place; else removes it and returns that status. */
+rks_status cli_output_close(cli_output *output, rks_status status, rks_error *err);
 
 /* A progress bar on stderr, where that is a terminal and on rank 0; nothing otherwise. */
 typedef struct cli_bar {
@@ -132,6 +145,8 @@ void cli_bar_begin(cli_bar *bar, rks_group *group);
 void cli_bar_update(cli_bar *bar, const char *phase, uint64_t done, uint64_t total,
                     uint64_t samples);
 void cli_bar_end(cli_bar *bar);
+/* The same for work that is not counted in bytes. `bar` may be NULL. */
+void cli_bar_part(cli_bar *bar, const char *phase, uint64_t done, uint64_t total);
 
 /* Opens the dataset in `directory`, alone. Prints what went wrong; returns -1 to go on, or the exit
  * code. */

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * output.c: numbers for people, and the progress bar. */
+ * output.c: numbers for people, files, and the progress bar. */
+#include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -46,6 +49,53 @@ const char *cli_count(uint64_t count)
     return text;
 }
 
+static rks_status fail_file(const char *path, rks_error *err)
+{
+    int cause = errno;
+    *err = (rks_error){.status = RKS_ERR_IO, .rank = -1, .cause = cause};
+    snprintf(err->text, sizeof(err->text), "%.140s: %s", path, strerror(cause));
+    return RKS_ERR_IO;
+}
+
+rks_status cli_output_open(cli_output *output, const char *path, rks_error *err)
+{
+    struct stat there;
+    bool other = stat(path, &there) == 0 && !S_ISREG(there.st_mode);
+    size_t size = strlen(path) + 32;
+    *output = (cli_output){.path = path};
+    if (other) {
+        output->file = fopen(path, "we");
+        return output->file == NULL ? fail_file(path, err) : RKS_OK;
+    }
+    output->temporary = malloc(size);
+    if (output->temporary == NULL)
+        return fail_file(path, err);
+    snprintf(output->temporary, size, "%s.%ld.tmp", path, (long)getpid());
+    output->file = fopen(output->temporary, "wxe");
+    if (output->file != NULL)
+        return RKS_OK;
+    free(output->temporary);
+    output->temporary = NULL;
+    return fail_file(path, err);
+}
+
+rks_status cli_output_close(cli_output *output, rks_status status, rks_error *err)
+{
+    bool good = fflush(output->file) == 0 && !ferror(output->file) &&
+                (output->temporary == NULL || fsync(fileno(output->file)) == 0);
+    if (status == RKS_OK && !good)
+        status = fail_file(output->path, err);
+    fclose(output->file);
+    if (output->temporary == NULL)
+        return status;
+    if (status == RKS_OK && rename(output->temporary, output->path) != 0)
+        status = fail_file(output->path, err);
+    if (status != RKS_OK)
+        unlink(output->temporary);
+    free(output->temporary);
+    return status;
+}
+
 static uint64_t now_ms(void)
 {
     struct timespec now;
@@ -73,6 +123,18 @@ void cli_bar_update(cli_bar *bar, const char *phase, uint64_t done, uint64_t tot
     fprintf(stderr, "\r%s [%s] %3.0f %%  %s of %s, %s samples, %.0f s left \033[K", phase, cells,
             100 * part, cli_bytes(done), cli_bytes(total), cli_count(samples),
             part > 0 ? seconds * (1 - part) / part : 0.0);
+}
+
+void cli_bar_part(cli_bar *bar, const char *phase, uint64_t done, uint64_t total)
+{
+    char cells[31];
+    if (bar == NULL || !bar->shown)
+        return;
+    double part = total == 0 ? 0 : (double)done / (double)total;
+    for (int i = 0; i < 30; i++)
+        cells[i] = i < (int)(part * 30) ? '#' : '.';
+    cells[30] = '\0';
+    fprintf(stderr, "\r%-10s [%s] %3.0f %%\033[K", phase, cells, 100 * part);
 }
 
 void cli_bar_end(cli_bar *bar)

@@ -33,10 +33,15 @@ static void on_interrupt(int number)
     interrupted = 1;
 }
 
+bool cli_interrupted(void)
+{
+    return interrupted != 0;
+}
+
 static int is_interrupted(void *user)
 {
     (void)user;
-    return interrupted != 0;
+    return cli_interrupted();
 }
 
 int cli_exit_code(rks_status status)

@@ -103,24 +103,35 @@ static json_t *item_float64(const uint8_t *item)
     return real(value);
 }
 
+double cli_small_float(const char *type, const uint8_t *item)
+{
+    if (strcmp(type, "float16") == 0)
+        return small_float((uint32_t)(item[0] | item[1] << 8), 5, 10, true);
+    if (strcmp(type, "bfloat16") == 0)
+        return small_float((uint32_t)(item[0] | item[1] << 8), 8, 7, true);
+    if (strcmp(type, "float8_e4m3fn") == 0)
+        return small_float(item[0], 4, 3, false);
+    return small_float(item[0], 5, 2, true);
+}
+
 static json_t *item_float16(const uint8_t *item)
 {
-    return real(small_float((uint32_t)(item[0] | item[1] << 8), 5, 10, true));
+    return real(cli_small_float("float16", item));
 }
 
 static json_t *item_bfloat16(const uint8_t *item)
 {
-    return real(small_float((uint32_t)(item[0] | item[1] << 8), 8, 7, true));
+    return real(cli_small_float("bfloat16", item));
 }
 
 static json_t *item_e4m3(const uint8_t *item)
 {
-    return real(small_float(item[0], 4, 3, false));
+    return real(cli_small_float("float8_e4m3fn", item));
 }
 
 static json_t *item_e5m2(const uint8_t *item)
 {
-    return real(small_float(item[0], 5, 2, true));
+    return real(cli_small_float("float8_e5m2", item));
 }
 
 static json_t *item_complex64(const uint8_t *item)

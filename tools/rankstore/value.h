@@ -21,6 +21,8 @@ void cli_print_value(FILE *out, const char *type, const rks_value *value);
 /* Prints `value` with jansson's flags (JSON_COMPACT, JSON_INDENT(2)) and a line's end, and lets go
  * of it. */
 void cli_print_json(json_t *value, size_t flags);
+/* An item of float16, bfloat16, float8_e4m3fn or float8_e5m2. */
+double cli_small_float(const char *type, const uint8_t *item);
 /* Control characters and broken UTF-8 shown as \xNN, so that a key cannot steer a terminal. */
 void cli_print_key(FILE *out, const void *key, size_t size);
 

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * batches_file.c:
+ *
+ *   0        header      96 bytes: magic, version, ranks, epoch, steps, counts, digests
+ *   96       options     JSON, zeros up to a multiple of 8
+ *            ends        u64 for each batch (step-major, rank-minor): ids up to its end
+ *            ids         u32 each
+ */
+#include "batches_file.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { HEADER = 96 };
+
+static rks_status fail(rks_status status, const char *path, const char *what, rks_error *err)
+{
+    *err = (rks_error){.status = status, .rank = -1, .cause = errno};
+    snprintf(err->text, sizeof(err->text), "%.120s: %s", path, what);
+    return status;
+}
+
+static void put(uint8_t *at, uint64_t value, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        at[i] = (uint8_t)(value >> (8 * i));
+}
+
+/* 32 digits, high half first, as 16 bytes, low half first. */
+static void put_digest(uint8_t *at, const char *digits)
+{
+    char half[17] = "";
+    memcpy(half, digits + 16, 16);
+    put(at, strtoull(half, NULL, 16), 8);
+    memcpy(half, digits, 16);
+    put(at + 8, strtoull(half, NULL, 16), 8);
+}
+
+static const char *or_default(const char *name, const char *fallback)
+{
+    return name == NULL ? fallback : name;
+}
+
+static json_t *describe(const cli_figures *figures, const rks_plan_options *options)
+{
+    return json_pack(
+        "{s:s, s:s, s:I, s:I, s:s, s:I, s:s, s:s, s:b, s:I}", "version", rks_version(), "strategy",
+        figures->strategy, "batch_size", (json_int_t)options->batch_size, "max_tokens",
+        (json_int_t)options->max_tokens, "cost", or_default(options->cost, "padded"), "max_length",
+        (json_int_t)options->max_length, "too_long", or_default(options->too_long, "error"), "tail",
+        or_default(options->tail, "split"), "no_shuffle", options->no_shuffle ? 1 : 0, "seed",
+        (json_int_t)(options->seed & INT64_MAX));
+}
+
+typedef struct writer {
+    FILE *out;
+    const char *path;
+    rks_store *store;
+    const cli_figures *figures;
+    uint64_t epoch;
+    cli_bar *bar;
+    bool gone; /* who read it has left */
+} writer;
+
+typedef void (*batch_fn)(writer *w, uint64_t step, uint32_t rank, const uint32_t *ids, size_t count,
+                         uint64_t *ended);
+
+/* `each` for every batch, step by step and in it rank by rank. */
+static rks_status go_over(writer *w, const char *phase, batch_fn each, rks_error *err)
+{
+    uint64_t ended = 0;
+    for (uint64_t step = 0; step < w->figures->report.steps; step++) {
+        if (step % 1024 == 0)
+            cli_bar_part(w->bar, phase, step, w->figures->report.steps);
+        if (cli_interrupted())
+            return fail(RKS_ERR_CANCELLED, w->path, "interrupted", err);
+        for (uint32_t rank = 0; rank < w->figures->world; rank++) {
+            const uint32_t *ids;
+            size_t count;
+            rks_status status =
+                rks_plan_batch(w->figures->plan, w->epoch, step, rank, &ids, &count, err);
+            if (status != RKS_OK)
+                return status;
+            each(w, step, rank, ids, count, &ended);
+        }
+        w->gone = ferror(w->out) && errno == EPIPE;
+        if (w->gone)
+            return RKS_OK;
+        if (ferror(w->out))
+            return fail(RKS_ERR_IO, w->path, strerror(errno), err);
+    }
+    return RKS_OK;
+}
+
+static void write_end(writer *w, uint64_t step, uint32_t rank, const uint32_t *ids, size_t count,
+                      uint64_t *ended)
+{
+    (void)step, (void)rank, (void)ids;
+    *ended += count;
+    fwrite(ended, sizeof(*ended), 1, w->out); /* little-endian, as this machine is */
+}
+
+static void write_ids(writer *w, uint64_t step, uint32_t rank, const uint32_t *ids, size_t count,
+                      uint64_t *ended)
+{
+    (void)step, (void)rank, (void)ended;
+    fwrite(ids, sizeof(*ids), count, w->out);
+}
+
+static void write_line(writer *w, uint64_t step, uint32_t rank, const uint32_t *ids, size_t count,
+                       uint64_t *ended)
+{
+    (void)ended;
+    fprintf(w->out, "{\"step\":%" PRIu64 ",\"rank\":%" PRIu32 ",\"ids\":[", step, rank);
+    for (size_t i = 0; i < count; i++)
+        fprintf(w->out, "%s%" PRIu32, i == 0 ? "" : ",", ids[i]);
+    fputs("]}\n", w->out);
+}
+
+static rks_status write_binary(writer *w, json_t *options, rks_error *err)
+{
+    const cli_figures *figures = w->figures;
+    static const uint8_t zeros[8];
+    uint8_t header[HEADER] = "RKSPLAN";
+    char *text = options == NULL ? NULL : json_dumps(options, JSON_COMPACT);
+    if (text == NULL)
+        return fail(RKS_ERR_MEMORY, w->path, "no memory", err);
+    size_t size = strlen(text), padding = (8 - size % 8) % 8;
+    uint64_t batches = figures->report.steps * figures->world, ids = figures->report.samples;
+    put(header + 8, 1, 2);
+    put(header + 12, figures->world, 4);
+    put(header + 16, w->epoch, 8);
+    put(header + 24, figures->report.steps, 8);
+    put(header + 32, ids, 8);
+    put(header + 40, rks_store_count(w->store), 8);
+    put_digest(header + 48, rks_store_dataset(w->store));
+    put_digest(header + 64, figures->report.digest);
+    put(header + 80, HEADER + size + padding + 8 * batches + 4 * ids, 8);
+    put(header + 88, size, 4);
+    fwrite(header, sizeof(header), 1, w->out);
+    fwrite(text, size, 1, w->out);
+    fwrite(zeros, padding, 1, w->out);
+    free(text);
+    rks_status status = go_over(w, "batches", write_end, err);
+    return status == RKS_OK ? go_over(w, "ids", write_ids, err) : status;
+}
+
+static rks_status write_lines(writer *w, json_t *options, rks_error *err)
+{
+    const cli_figures *figures = w->figures;
+    json_t *head =
+        json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:O}", "schema_version", 1, "dataset",
+                  rks_store_dataset(w->store), "digest", figures->report.digest, "world",
+                  (json_int_t)figures->world, "epoch", (json_int_t)(w->epoch & INT64_MAX), "steps",
+                  (json_int_t)figures->report.steps, "samples", (json_int_t)figures->report.samples,
+                  "options", options);
+    char *text = head == NULL ? NULL : json_dumps(head, JSON_COMPACT);
+    json_decref(head);
+    if (text == NULL)
+        return fail(RKS_ERR_MEMORY, w->path, "no memory", err);
+    fprintf(w->out, "%s\n", text);
+    free(text);
+    return go_over(w, "batches", write_line, err);
+}
+
+static rks_status write_to(writer *w, const cli_plan_args *args, bool as_json, rks_error *err)
+{
+    json_t *options = describe(w->figures, &args->options);
+    rks_status status = as_json ? write_lines(w, options, err) : write_binary(w, options, err);
+    json_decref(options);
+    errno = 0;
+    if (status == RKS_OK && (fflush(w->out) != 0 || ferror(w->out)) && errno != EPIPE && !w->gone)
+        status = fail(RKS_ERR_IO, w->path, strerror(errno), err);
+    return status;
+}
+
+rks_status cli_write_batches(rks_store *store, const cli_figures *figures,
+                             const cli_plan_args *args, const char *path, bool as_json,
+                             cli_bar *bar, rks_error *err)
+{
+    writer w = {.out = stdout,
+                .path = path,
+                .store = store,
+                .figures = figures,
+                .epoch = args->epoch,
+                .bar = bar};
+    if (strcmp(path, "-") == 0) {
+        if (!as_json && isatty(STDOUT_FILENO))
+            return fail(RKS_ERR_ARGUMENT, path, "no binary to a terminal; -o FILE, or --json", err);
+        return write_to(&w, args, as_json, err);
+    }
+    cli_output output;
+    rks_status status = cli_output_open(&output, path, err);
+    if (status != RKS_OK)
+        return status;
+    w.out = output.file;
+    status = write_to(&w, args, as_json, err);
+    return cli_output_close(&output, status, err);
+}
