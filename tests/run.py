@@ -31,6 +31,7 @@ STEPS = [
     ("unit", "release", "suite", "unit", 600),
     ("ranks", "release", "suite", "ranks", 600),
     ("cli", "release", "script", "tests/cli/run.py", 600),
+    ("page", "release", "script", "tests/page.py", 300),
     ("python", None, "script", "tests/python.py", 1500),
     ("readme", "release", "script", "tests/readme.py", 300),
     ("demo", "release", "script", "tests/demo.py", 300),

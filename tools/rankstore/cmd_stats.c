@@ -8,6 +8,8 @@
 #include "cli.h"
 #include "figures.h"
 #include "histogram.h"
+#include "page.h"
+#include "pictures.h"
 #include "terminal.h"
 #include "value.h"
 
@@ -16,6 +18,7 @@ enum { ROWS = 24 };
 typedef struct args {
     cli_list words; /* the directory */
     const char *by;
+    const char *html;
     cli_plan_args plan;
     rks_store_options store;
     uint32_t processes;
@@ -121,8 +124,60 @@ static void print_json(const rks_store *store, const args *a, const cli_histogra
     cli_print_json(object, JSON_INDENT(2));
 }
 
+static rks_status write_page(rks_store *store, const args *a, const cli_column *column,
+                             const cli_comparison *comparison, cli_bar *bar, rks_error *err)
+{
+    cli_column lengths;
+    cli_output output;
+    cli_histogram *histograms = calloc(2, sizeof(*histograms));
+    cli_page page = {.directory = a->words.items[0],
+                     .store = store,
+                     .lengths = histograms,
+                     .comparison = comparison,
+                     .args = &a->plan};
+    if (histograms == NULL) {
+        snprintf(err->text, sizeof(err->text), "no memory for two histograms");
+        return RKS_ERR_MEMORY;
+    }
+    cli_column_find(store, NULL, &lengths, NULL, 0);
+    rks_status status = cli_histogram_make(&lengths, PICTURE_BINS, bar, &histograms[0], err);
+    if (status == RKS_OK && !cli_column_is_length(column)) {
+        page.column = &histograms[1];
+        status = cli_histogram_make(column, PICTURE_BINS, bar, &histograms[1], err);
+    }
+    if (status == RKS_OK)
+        status = cli_output_open(&output, a->html, err);
+    if (status == RKS_OK) {
+        cli_print_page(output.file, &page);
+        status = cli_output_close(&output, RKS_OK, err);
+    }
+    free(histograms);
+    return status;
+}
+
+/* COLLECTIVE in the plans; rank 0 looks at the columns. */
+static rks_status show_page(rks_store *store, const args *a, const cli_column *column,
+                            rks_error *err)
+{
+    rks_group *group = rks_store_group(store);
+    cli_comparison comparison = {0};
+    cli_bar bar;
+    cli_bar_begin(&bar, group);
+    rks_status status = cli_compare(store, &a->plan, true, &bar, &comparison, err);
+    if (status == RKS_OK && rks_group_rank(group) == 0)
+        status = write_page(store, a, column, &comparison, &bar, err);
+    cli_bar_end(&bar);
+    status = rks_group_agree(group, "stats: page", status, err);
+    if (status == RKS_OK && rks_group_rank(group) == 0)
+        fprintf(stderr, "%s: a page of pictures of %s samples\n", a->html,
+                cli_count(rks_store_count(store)));
+    cli_comparison_free(&comparison);
+    return status;
+}
+
 /* COLLECTIVE in the plan; rank 0 looks at the column. */
-static rks_status look(rks_store *store, const args *a, const cli_column *column, rks_error *err)
+static rks_status show_stats(rks_store *store, const args *a, const cli_column *column,
+                             rks_error *err)
 {
     rks_group *group = rks_store_group(store);
     bool talks = rks_group_rank(group) == 0;
@@ -163,7 +218,9 @@ static int run_stats(rks_group *group, void *user)
     if (code >= 0)
         return code;
     if (cli_column_find(store, a->by, &column, problem, sizeof(problem))) {
-        rks_status status = look(store, a, &column, &err);
+        rks_status status = a->html == NULL ? RKS_OK : show_page(store, a, &column, &err);
+        if (status == RKS_OK)
+            status = show_stats(store, a, &column, &err);
         code = status == RKS_OK ? CLI_GOOD : cli_fail(group, status, &err);
     } else {
         if (rks_group_rank(group) == 0)
@@ -190,6 +247,8 @@ static int stats(void *user)
 static const cli_option options[] = {
     {"--by", "COLUMN", CLI_TEXT, offsetof(args, by), .help = "an index column (build --index)",
      .normal = "the lengths"},
+    {"--html", "FILE", CLI_TEXT, offsetof(args, html),
+     .help = "also write a page of pictures: lengths, padding by strategy, balance, bytes"},
     CLI_PLAN_OPTIONS(args, plan),
     {"--world", "N", CLI_U32, offsetof(args, plan.options.world), .help = "plan for N ranks",
      .normal = "as many as run"},
@@ -203,11 +262,11 @@ const cli_command cli_stats = {
     .arguments = "DIR",
     .summary = "Show how lengths are spread, and where a plan's buckets end",
     .examples = {"rankstore stats store --max-tokens 32k --world 64",
-                 "rankstore stats store --json | python3 -m json.tool"},
+                 "rankstore stats store --max-tokens 32k --world 8 --html store.html"},
     .text =
         "A quantile is a number of the data: of n in order that at place floor(q (n - 1)). Bars "
         "are of block characters, of ASCII where the locale is not UTF-8. Index columns have no "
-        "plan.",
+        "plan. A page needs nothing from elsewhere and runs no scripts.",
     .options = options,
     .option_count = CLI_COUNT(options),
     .args_size = sizeof(args),

@@ -66,13 +66,15 @@ bool cli_gain_text(const cli_comparison *comparison, size_t plan, char text[160]
         base->report.padded_tokens == 0 || base->time <= 0)
         return false;
     double padded = (double)other->report.padded_tokens / (double)base->report.padded_tokens;
-    if (padded == 1)
-        snprintf(text, 160, "%s: as many padded tokens as %s, an epoch takes %.2f of its time",
-                 other->strategy, base->strategy, other->time / base->time);
-    else
-        snprintf(text, 160, "%s: %.1f %% %s padded tokens than %s, an epoch takes %.2f of its time",
-                 other->strategy, 100 * fabs(1 - padded), padded < 1 ? "fewer" : "more",
-                 base->strategy, other->time / base->time);
+    double time = other->time / base->time;
+    char tokens[64] = "as many", word[32] = "of its time";
+    if (padded != 1)
+        snprintf(tokens, sizeof(tokens), "%.1f %% %s", 100 * fabs(1 - padded),
+                 padded < 1 ? "fewer" : "more");
+    if (time >= 1)
+        snprintf(word, sizeof(word), "times as long");
+    snprintf(text, 160, "%s: %s padded tokens %s %s, an epoch takes %.2f %s", other->strategy,
+             tokens, padded == 1 ? "as" : "than", base->strategy, time, word);
     return true;
 }
 
