@@ -165,38 +165,35 @@ static void cut_linear(cli_histogram *made, double min, double max, bool whole, 
         add_bin(made, min, nextafter(max, INFINITY));
 }
 
-/* Octaves in `parts` of equal ratio; of whole numbers, where rounding would make their widths go up
- * and down, in parts of equal width. */
-static void cut_octave(cli_histogram *made, double low, double high, unsigned parts, bool whole)
+/* Edges of equal ratio. Whole ones are rounded: to the nearest where half an octave or more lies
+ * between, so that powers of two stay edges; else up, from the edge before, or widths would go up
+ * and down with the rounding, and counts with them. */
+static void cut_ratio(cli_histogram *made, double low, double max, double parts, bool whole)
 {
-    if (whole && low < 4 * parts && parts > 1) {
-        double step = low < parts ? 1 : low / parts;
-        for (double at = low; at < high; at += step)
-            add_bin(made, at, at + step);
-        return;
-    }
-    double before = low;
-    for (unsigned i = 1; i <= parts; i++) {
-        double edge = i == parts ? high : low * pow(high / low, (double)i / parts);
-        edge = whole ? round(edge) : edge;
-        add_bin(made, before, edge);
-        before = edge;
+    double ratio = exp2(1 / parts), exact = low;
+    while (low <= max && made->bin_count < CLI_BINS_MAX) {
+        exact *= ratio;
+        double high = !whole ? exact : parts <= 2 ? round(exact) : ceil(low * ratio * (1 - 1e-12));
+        high = whole && high <= low ? low + 1 : high;
+        add_bin(made, low, high);
+        low = high;
     }
 }
 
 static void cut_octaves(cli_histogram *made, double min, double max, bool whole, unsigned wanted)
 {
+    double median = cli_column_number(made->column, made->quantiles[3]);
     double low = whole && min < 1 ? 1 : exp2(floor(log2(min)));
-    double octaves = floor(log2(max)) - log2(low) + 1;
-    unsigned parts = 1, jump = 1;
-    while (parts < 16 && octaves * 2 * parts <= wanted)
+    double octaves = floor(log2(max)) - log2(low) + 1, parts = 1;
+    /* Bins of few whole numbers each would be as uneven as rounding is. */
+    while (octaves * 2 * parts <= wanted && parts < 16 &&
+           (!whole || median * (exp2(0.5 / parts) - 1) >= 6))
         parts *= 2;
-    while (octaves / jump > wanted)
-        jump++;
+    while (octaves * parts > wanted)
+        parts /= 2;
     if (whole && min < 1)
         add_bin(made, 0, 1);
-    for (double at = low; made->bin_count < CLI_BINS_MAX && at <= max; at *= exp2(jump))
-        cut_octave(made, at, at * exp2(jump), parts, whole);
+    cut_ratio(made, low, max, parts, whole);
 }
 
 static void trim(cli_histogram *made, double min, double max)

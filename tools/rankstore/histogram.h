@@ -30,7 +30,7 @@ typedef struct cli_histogram {
     uint64_t quantiles[CLI_QUANTILES];
     double mean;
     uint64_t total;   /* of lengths: exact */
-    bool logarithmic; /* bins are powers of two, or parts of such */
+    bool logarithmic; /* the edges of bins have equal ratios, about */
     cli_bin bins[CLI_BINS_MAX];
     size_t bin_count;
     uint64_t highest; /* count of the fullest bin */

@@ -51,7 +51,9 @@ static const char style[] =
     "th:first-child,td:first-child{text-align:left}\n"
     "ul{padding-left:1.2rem}\n"
     "@page{margin:14mm}\n"
-    "@media print{:root{color-scheme:light}body{max-width:none;padding:0;font-size:11pt}"
+    "@media "
+    "print{:root{color-scheme:light;--page:#fff}body{max-width:none;padding:0;font-size:10pt}"
+    "figure{margin-bottom:1rem;padding-top:1rem}"
     "*{-webkit-print-color-adjust:exact;print-color-adjust:exact}details{display:none}"
     ".wide{overflow:visible}svg{min-width:0}}\n";
 

@@ -18,6 +18,8 @@ static double place(const svg_picture *picture, const cli_histogram *histogram, 
         bin++;
     const cli_bin *at = &histogram->bins[bin];
     double part = (number - at->low) / (at->high - at->low);
+    if (histogram->logarithmic && at->low > 0 && number > 0)
+        part = log2(number / at->low) / log2(at->high / at->low);
     part = part < 0 ? 0 : part > 1 ? 1 : part;
     return picture->left +
            ((double)bin + part) * (picture->right - picture->left) / (double)histogram->bin_count;
@@ -38,7 +40,7 @@ static void name_edge(const svg_picture *picture, const cli_histogram *histogram
 /* Powers of two, as many as have room; of a linear axis its round numbers. */
 static void draw_edges(const svg_picture *picture, const cli_histogram *histogram)
 {
-    double each = (picture->right - picture->left) / (double)histogram->bin_count, last = -100;
+    double last = -100;
     svg_scale x = {histogram->bins[0].low, histogram->bins[histogram->bin_count - 1].high,
                    picture->left, picture->right};
     if (!histogram->logarithmic) {
@@ -48,11 +50,17 @@ static void draw_edges(const svg_picture *picture, const cli_histogram *histogra
             name_edge(picture, histogram, ticks[i], svg_at(&x, ticks[i]), "middle");
         return;
     }
-    for (size_t i = 0; i < histogram->bin_count; i++) {
-        double low = histogram->bins[i].low, at = picture->left + (double)i * each;
-        if (at - last < 58 || (low > 0 && log2(low) != floor(log2(low))))
+    double power = exp2(ceil(log2(fmax(x.low, 1e-300))));
+    if (x.low == 0) {
+        name_edge(picture, histogram, 0, picture->left, "middle");
+        last = picture->left;
+        power = 1;
+    }
+    for (; power <= x.high; power *= 2) {
+        double at = place(picture, histogram, power);
+        if (at - last < 58)
             continue;
-        name_edge(picture, histogram, low, at, "middle");
+        name_edge(picture, histogram, power, at, "middle");
         last = at;
     }
 }

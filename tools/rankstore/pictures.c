@@ -356,18 +356,21 @@ void picture_bytes(FILE *out, const cli_figures *plan)
     static const char *const columns[] = {"ranks", "owned", "fetched", NULL};
     char heading[240], words[64];
     svg_picture picture = picture_new(out, "bytes", 270);
-    double most = 1, all_owned = 0, all_fetched = 0;
+    double highest = 1, all_fetched = 0;
+    uint64_t least = UINT64_MAX, most = 0;
     for (uint32_t rank = 0; rank < plan->world; rank++) {
         const cli_rank_figures *at = &plan->ranks[rank];
-        most = fmax(most, fmax((double)at->owned_bytes, at->fetched_bytes));
-        all_owned += (double)at->owned_bytes;
+        least = at->owned_bytes < least ? at->owned_bytes : least;
+        most = at->owned_bytes > most ? at->owned_bytes : most;
         all_fetched += at->fetched_bytes;
     }
-    svg_scale y = {0, most, picture.bottom, picture.top};
+    for (size_t bin = 0; bin < plan->rank_bins; bin++)
+        highest = fmax(
+            highest, fmax(of_ranks(plan, bin, owned, false), of_ranks(plan, bin, fetched, false)));
+    svg_scale y = {0, highest, picture.bottom, picture.top};
     snprintf(heading, sizeof(heading),
-             "A rank owns %s in the mean and fetches %s an epoch from others",
-             cli_bytes((uint64_t)(all_owned / plan->world)),
-             cli_bytes((uint64_t)(all_fetched / plan->world)));
+             "Ranks own %s to %s each; in an epoch a rank fetches %s from others", cli_bytes(least),
+             cli_bytes(most), cli_bytes((uint64_t)(all_fetched / plan->world)));
     picture_open(out, heading);
     svg_begin(&picture, heading,
               "Two bars for each rank: the bytes of the shards that it owns, and those of its "
