@@ -282,7 +282,7 @@ def make(work):
     seed = int(os.environ.get("SEED", random.randrange(1 << 30)))
     print(f"page: SEED={seed} replays this run")
     source = random.Random(seed)
-    lengths = [max(1, int(source.lognormvariate(5, 1))) for _ in range(6000)]
+    lengths = [min(8000, max(1, int(source.lognormvariate(5, 1)))) for _ in range(6000)]
     column = [source.gauss(0, 3) for _ in lengths]
     path = os.path.join(work, "made.jsonl")
     with open(path, "w", encoding="utf-8") as file:
@@ -334,6 +334,31 @@ def no_plan(work, home, store):
     assert all("above max_tokens 2" in row[1] for row in result["pictures"][1]["table"][1:])
 
 
+def readme_picture(work):
+    """The README's picture: that of lengths as the command draws it, with the page's style. UPDATE=1 writes it anew."""
+    made, page = os.path.join(work, "readme.jsonl"), os.path.join(work, "readme.html")
+    source = random.Random(1)
+    with open(made, "w", encoding="utf-8") as file:
+        for _ in range(20000):
+            file.write(json.dumps({"text": "x" * min(8000, max(1, int(source.lognormvariate(5, 1))))}) + "\n")
+    rankstore("build", made, "-o", os.path.join(work, "readme"), "--length", "text")
+    rankstore("stats", os.path.join(work, "readme"), "--max-tokens", "16k", "--world", "8", "--html", page)
+    with open(page, encoding="utf-8") as file:
+        text = file.read()
+    style = re.search(r"<style>.*?</style>", text, re.S).group()
+    drawn = re.search(r'<svg id="lengths".*?</svg>\n', text, re.S).group().replace("<svg ", '<svg xmlns="http://www.w3.org/2000/svg" ', 1)
+    drawn = drawn.replace(">\n", f">\n<!-- SPDX-License-Identifier: Apache-2.0 -->\n{style}\n"
+                          '<rect width="100%" height="100%" fill="var(--page)"/>\n', 1)
+    path = os.path.join(os.path.dirname(__file__), "..", "docs", "lengths.svg")
+    if os.environ.get("UPDATE"):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(drawn)
+    with open(path, encoding="utf-8") as file:
+        assert file.read() == drawn, "docs/lengths.svg is not what the command draws; UPDATE=1 writes it"
+    assert len(drawn) < 60_000
+
+
 def attempt(name, test):
     try:
         test()
@@ -371,6 +396,7 @@ def main():
         attempt("a_telephone_scrolls_pictures_and_not_the_page", lambda: check_page(
             work, "small", store, lengths, column, ["--max-tokens", "8k", "--world", "4"], home, size=500))
         attempt("hostile_names_are_text", lambda: hostile(work, home, os.path.join(work, "made.jsonl")))
+        attempt("the_readme_s_picture_is_what_the_command_draws", lambda: readme_picture(work))
         attempt("where_no_plan_can_be_made_the_page_says_why", lambda: no_plan(work, home, store))
 
 

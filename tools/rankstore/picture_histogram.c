@@ -9,7 +9,7 @@
 
 #include "picture_parts.h"
 
-enum { RUG = 9 }; /* height of the strip in which bounds are marked */
+enum { RUG = 9, ROOM = 38 }; /* height of the strip with bounds; width of a number's name */
 
 static double place(const svg_picture *picture, const cli_histogram *histogram, double number)
 {
@@ -26,43 +26,61 @@ static double place(const svg_picture *picture, const cli_histogram *histogram, 
 }
 
 static void name_edge(const svg_picture *picture, const cli_histogram *histogram, double edge,
-                      double x, const char *anchor)
+                      double x)
 {
     char text[32];
     double largest = histogram->bins[histogram->bin_count - 1].high;
     svg_line(picture, x, picture->bottom, x, picture->bottom + 5, "base");
-    svg_text(picture, x, picture->bottom + 19, "tick", anchor,
+    svg_text(picture, x, picture->bottom + 19, "tick", "middle",
              fabs(largest) < 1e6 && cli_column_is_whole(histogram->column)
                  ? cli_number_text(edge, true, text)
                  : svg_number(edge, fabs(edge), SVG_COUNT, text));
 }
 
-/* Powers of two, as many as have room; of a linear axis its round numbers. */
+/* Octaves from a named power of two to the next: as few as leave room for their names. */
+static int octaves_apart(const svg_picture *picture, const cli_histogram *histogram, double first,
+                         double high)
+{
+    for (int apart = 1;; apart++) {
+        double last = -100, power = first;
+        for (; power <= high; power *= exp2(apart)) {
+            double at = place(picture, histogram, power);
+            if (at - last < ROOM)
+                break;
+            last = at;
+        }
+        if (power > high)
+            return apart;
+    }
+}
+
+static void draw_powers(const svg_picture *picture, const cli_histogram *histogram)
+{
+    double low = histogram->bins[0].low, high = histogram->bins[histogram->bin_count - 1].high;
+    double first = low == 0 ? 1 : exp2(ceil(log2(low)));
+    int apart = octaves_apart(picture, histogram, first, high);
+    if (low == 0)
+        name_edge(picture, histogram, 0, picture->left);
+    for (; first <= high; first *= exp2(apart)) {
+        double at = place(picture, histogram, first);
+        if (low > 0 || at - picture->left >= ROOM)
+            name_edge(picture, histogram, first, at);
+    }
+}
+
+/* Powers of two; of a linear axis its round numbers. */
 static void draw_edges(const svg_picture *picture, const cli_histogram *histogram)
 {
-    double last = -100;
+    double ticks[SVG_TICKS_MAX] = {0};
     svg_scale x = {histogram->bins[0].low, histogram->bins[histogram->bin_count - 1].high,
                    picture->left, picture->right};
-    if (!histogram->logarithmic) {
-        double ticks[SVG_TICKS_MAX] = {0};
-        size_t count = svg_ticks(x.low, x.high, 9, cli_column_is_whole(histogram->column), ticks);
-        for (size_t i = 0; i < count; i++)
-            name_edge(picture, histogram, ticks[i], svg_at(&x, ticks[i]), "middle");
+    if (histogram->logarithmic) {
+        draw_powers(picture, histogram);
         return;
     }
-    double power = exp2(ceil(log2(fmax(x.low, 1e-300))));
-    if (x.low == 0) {
-        name_edge(picture, histogram, 0, picture->left, "middle");
-        last = picture->left;
-        power = 1;
-    }
-    for (; power <= x.high; power *= 2) {
-        double at = place(picture, histogram, power);
-        if (at - last < 58)
-            continue;
-        name_edge(picture, histogram, power, at, "middle");
-        last = at;
-    }
+    size_t count = svg_ticks(x.low, x.high, 9, cli_column_is_whole(histogram->column), ticks);
+    for (size_t i = 0; i < count; i++)
+        name_edge(picture, histogram, ticks[i], svg_at(&x, ticks[i]));
 }
 
 /* A quantile as a line from top to bottom, with its words in a row of its own. */
