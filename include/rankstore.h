@@ -421,9 +421,16 @@ typedef struct rks_store rks_store;
 typedef struct rks_batch rks_batch;
 typedef struct rks_fetch rks_fetch;
 
+/* The NCCL that exchange "nccl" uses where none is loaded in the process yet and RKS_NCCL_LIBRARY
+ * does not name one: a path of libnccl.so.2. Copied; NULL: what the system finds. Any thread.
+ * RKS_ERR_MEMORY. */
+RKS_API rks_status rks_nccl_library(const char *path, rks_error *err);
+
 typedef struct rks_store_options {
     size_t struct_size;
-    const char *exchange;    /* "auto", "local", "mpi", "pull"; auto needs none on one node */
+    const char *exchange;    /* "auto", "local", "nccl", "mpi", "pull": how the index travels; auto
+                              * needs none on one node. "nccl" takes options: "nccl:rails=off,
+                              * timeout=SECONDS,slot=BYTES" (see the README) */
     bool no_share;           /* fetch all that this rank does not own over TCP, also on one node */
     bool no_check;           /* do not compare each sample with its checksum */
     bool partial;            /* open although shards are missing; ids do not change */
@@ -499,7 +506,8 @@ typedef struct rks_store_stats {
     uint64_t index_bytes_node; /* index memory of this node */
     uint64_t
         exchange_bytes; /* index bytes that this node took in from the ranks, headers included */
-    char exchange[16];  /* the backend that ran: "shared", "local", "mpi", "pull" */
+    char exchange[16];  /* the backend that ran: "shared", "local", "nccl", "mpi", "pull" */
+    char exchange_why[128]; /* "named", "auto: ...": why that one */
 } rks_store_stats;
 RKS_API void rks_store_stats_get(rks_store *store, rks_store_stats *stats);
 

@@ -35,6 +35,7 @@ STEPS = [
     ("python", None, "script", "tests/python.py", 1500),
     ("readme", "release", "script", "tests/readme.py", 300),
     ("demo", "release", "script", "tests/demo.py", 300),
+    ("nccl", "release", "script", "tests/nccl.py", 300),
     ("install", None, "script", "tests/install.py", 300),
     ("faults", "release", "script", "tests/faults/run.py", 900),
     ("hosts", "release", "script", "tests/hosts/run.py", 300),

@@ -29,6 +29,9 @@ def status_name(status: int) -> str: ...
 def parse_schema(text: str) -> tuple[str, list[tuple[str, str]]]:
     """The canonical JSON text, and (name, type) of each column."""
 
+def nccl_library(path: str | None) -> None:
+    """The libnccl.so.2 that exchange "nccl" loads where none is loaded yet; None: the system's."""
+
 def verify(path: str, level: int) -> tuple[int, list[dict[str, Any]]]:
     """(samples, findings); a finding is {file, offset, key: bytes, what}. Level 0 fast, 1 full, 2 deep."""
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import _core, plans, types
+from . import _core, nccl, plans, types
 from .batch import Batch
 from .errors import ArgumentError, StateError
 from .group import Group, current
@@ -35,7 +35,9 @@ def open(directory: str | os.PathLike[str], *, group: Group | None = None, excha
     """COLLECTIVE. Opens the dataset in `directory` (may hold {rank} and {node}); each rank serves the shards that it
     sees.
 
-    group: the default one (`init`). exchange: how the index travels, "auto", "local", "mpi" or "pull". no_share:
+    group: the default one (`init`). exchange: how the index travels, "auto", "local", "nccl", "mpi" or "pull"; nccl
+    takes options, "nccl:rails=off,timeout=60" (timeout: seconds for a chunk of all), and the libnccl of this process or
+    of NVIDIA's package beside this interpreter. no_share:
     fetch what this rank does not own over TCP, also on one node. check: compare each sample with its checksum.
     partial: open although shards are missing; their samples raise NotFoundError or PeerError. inflight_bytes: replies
     on their way to this rank (256 MiB).
@@ -43,6 +45,7 @@ def open(directory: str | os.PathLike[str], *, group: Group | None = None, excha
     Raises NotFoundError, CorruptError, UnsupportedError; the same on all ranks.
     """
     chosen = group if group is not None else current()
+    nccl.prepare(chosen, exchange)
     store = _core.Store(chosen.core, os.fspath(directory), exchange=exchange, no_share=no_share, no_check=not check,
                         partial=partial, inflight_bytes=inflight_bytes)
     own = os.fspath(directory).replace("{rank}", str(chosen.rank)).replace("{node}", str(chosen.node))

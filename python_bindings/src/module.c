@@ -13,6 +13,18 @@ static PyObject *status_name(PyObject *self, PyObject *argument)
     return PyUnicode_FromString(known ? rks_status_name((rks_status)status) : "unknown");
 }
 
+static PyObject *nccl_library(PyObject *self, PyObject *arguments)
+{
+    (void)self;
+    const char *path = NULL;
+    rks_error err = {0};
+    if (!PyArg_ParseTuple(arguments, "z:nccl_library", &path))
+        return NULL;
+    if (rks_nccl_library(path, &err) != RKS_OK)
+        return core_raise(&err);
+    Py_RETURN_NONE;
+}
+
 static PyObject *parse_schema(PyObject *self, PyObject *arguments)
 {
     (void)self;
@@ -107,6 +119,7 @@ static PyObject *doctor(PyObject *self, PyObject *arguments)
 static PyMethodDef functions[] = {
     {"status_name", status_name, METH_O, "The name of a status of librankstore: \"corrupt\"."},
     {"parse_schema", parse_schema, METH_VARARGS, "parse_schema(text): (text, [(name, type), ...])"},
+    {"nccl_library", nccl_library, METH_VARARGS, "nccl_library(path): the NCCL to load"},
     {"verify", verify, METH_VARARGS, "verify(path, level): (samples, findings)"},
     {"doctor", doctor, METH_VARARGS, "doctor(group, directory): JSON text"},
     {0},

@@ -2,30 +2,51 @@
  *
  * exchange.c: agrees on backend, sizes and who wants what, runs the backend, agrees on the end.
  *
- * Three collectives: "plan" (a record of each rank), "ready" (all have prepared), "end". */
+ * Three collectives: "plan" (a record of each rank), "ready" (all have prepared), "end". Where auto
+ * has chosen nccl and it fails, a fourth one finds out whether anything but NCCL has failed. */
 #include "exchange/exchange_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/memory.h"
 
 enum {
     CHUNK_DEFAULT = 4 << 20,
     CHUNK_MAX = 1 << 30,
     AUTO = -1,
-    BACKENDS = 3,
+    BACKENDS = 4,
+    NCCL = 1,
 };
 
-/* A backend's number in a record is its place here. */
+/* A backend's number in a record is its place here; auto takes the first one that runs on all. */
 static const rks_exchange_backend *const backends[BACKENDS] = {
     &rks_exchange_local,
+    &rks_exchange_nccl,
     &rks_exchange_mpi,
     &rks_exchange_pull,
 };
+
+/* From here on auto takes NCCL: its start (context, communicators, connections) is said to take
+ * about three seconds, in which the others move this much to a node. */
+static uint64_t nccl_from_bytes = (uint64_t)4 << 30;
+
+void rks_exchange_nccl_from(uint64_t bytes)
+{
+    nccl_from_bytes = bytes != 0 ? bytes : (uint64_t)4 << 30;
+}
+
+/* What all ranks have found out together. */
+typedef struct exchange_choice {
+    int32_t named;  /* AUTO or a backend's number */
+    uint32_t can;   /* bits of the backends that every rank can run */
+    uint64_t bytes; /* of all streams */
+} exchange_choice;
 
 /* What a rank tells the others, and behind it a bit for each sender that it wants:
  *
@@ -42,31 +63,41 @@ static size_t record_size(uint32_t ranks)
     return RECORD_SIZE + ranks / 8 + 1;
 }
 
-static rks_status find_backend(const char *name, int32_t *named, rks_error *err)
+static rks_status find_backend(const char *name, int32_t *named, const char **options,
+                               rks_error *err)
 {
     *named = AUTO;
+    *options = NULL;
     if (name == NULL || strcmp(name, "auto") == 0)
         return RKS_OK;
+    size_t size = strcspn(name, ":");
     for (int32_t i = 0; i < BACKENDS; i++)
-        if (strcmp(name, backends[i]->name) == 0)
+        if (strlen(backends[i]->name) == size && strncmp(name, backends[i]->name, size) == 0)
             *named = i;
     if (*named == AUTO)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "exchange \"%s\": there are auto, local, mpi and pull", name);
+                        "exchange \"%s\": there are auto, local, nccl, mpi and pull", name);
+    if (name[size] == ':')
+        *options = name + size + 1;
+    if (*options != NULL && *named != NCCL)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "exchange \"%s\": %s has no options", name,
+                        backends[*named]->name);
     return RKS_OK;
 }
 
 /* This rank's record; its error where what its user named cannot run. */
-static rks_status fill_record(const rks_exchange_plan *plan, const char *backend, uint8_t *record,
+static rks_status fill_record(rks_exchange_plan *plan, const char *backend, uint8_t *record,
                               rks_error *err)
 {
     const rks_exchange_job *job = plan->job;
     int32_t named = AUTO;
-    rks_status status = find_backend(backend, &named, err);
+    rks_status status = find_backend(backend, &named, &plan->options, err);
     uint32_t can = 0;
     for (int32_t i = 0; i < BACKENDS; i++) {
         rks_error why;
         rks_status answer = backends[i]->can(plan->group, &why);
+        if (i == NCCL && answer == RKS_OK && job->read_of == NULL)
+            answer = rks_fail(&why, RKS_ERR_UNSUPPORTED, 0, "it does not carry these streams");
         if (answer == RKS_OK)
             can |= 1u << i;
         else if (i == named && status == RKS_OK)
@@ -83,45 +114,73 @@ static rks_status fill_record(const rks_exchange_plan *plan, const char *backend
     return status;
 }
 
-/* Takes the records of all ranks; every rank comes to the same result. */
-static rks_status read_records(rks_exchange_plan *plan, const uint8_t *all, const uint64_t *offsets,
-                               const rks_exchange_backend **backend, rks_error *err)
+static bool has_bit(const uint8_t *record, uint32_t rank)
 {
-    uint32_t can = UINT32_MAX;
-    uint32_t named = rks_load_u32(all + 12);
-    plan->chunk = CHUNK_MAX;
+    return (record[RECORD_SIZE + rank / 8] >> (rank % 8) & 1) != 0;
+}
+
+/* Which streams this rank and its node want, and who wants this rank's. */
+static void read_wants(rks_exchange_plan *plan, const uint8_t *all, const uint64_t *offsets)
+{
+    uint32_t node = rks_group_node(plan->group);
     for (uint32_t rank = 0; rank < plan->size; rank++) {
-        const uint8_t *record = all + offsets[rank];
-        if (offsets[rank + 1] - offsets[rank] != record_size(plan->size))
-            return rks_fail(err, RKS_ERR_CORRUPT, 0, "exchange: record of rank %" PRIu32, rank);
-        if (rks_load_u32(record + 12) != named)
-            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                            "exchange: ranks 0 and %" PRIu32 " name different backends", rank);
-        uint32_t chunk = rks_load_u32(record + 8);
-        plan->chunk = chunk < plan->chunk ? chunk : plan->chunk;
-        plan->sizes[rank] = rks_load_u64(record);
-        can &= rks_load_u32(record + 16);
-    }
-    if (plan->chunk == 0)
-        return rks_fail(err, RKS_ERR_CORRUPT, 0, "exchange: chunks of 0 bytes");
-    const uint8_t *mine = all + offsets[plan->rank] + RECORD_SIZE;
-    for (uint32_t rank = 0; rank < plan->size; rank++) {
-        const uint8_t *theirs = all + offsets[rank] + RECORD_SIZE;
-        plan->wanted[rank] = (mine[rank / 8] >> (rank % 8) & 1) != 0 && plan->sizes[rank] > 0;
-        plan->wanters[rank] =
-            (theirs[plan->rank / 8] >> (plan->rank % 8) & 1) != 0 && plan->job->size > 0;
+        const uint8_t *theirs = all + offsets[rank];
+        plan->wanted[rank] = has_bit(all + offsets[plan->rank], rank) && plan->sizes[rank] > 0;
+        plan->wanters[rank] = has_bit(theirs, plan->rank) && plan->job->size > 0;
         uint32_t first = rks_exchange_chunk(plan, rank, 0);
         if (plan->wanted[rank] && first > plan->room)
             plan->room = first;
         if (plan->wanters[rank])
             plan->send_room = rks_exchange_chunk(plan, plan->rank, 0);
+        for (uint32_t sender = 0; sender < plan->size; sender++)
+            if (rks_group_node_of(plan->group, rank) == node && has_bit(theirs, sender))
+                plan->node_wanted[sender] = plan->sizes[sender] > 0;
     }
-    for (uint32_t i = 0; i < BACKENDS && *backend == NULL; i++)
-        if (named == i || (named == (uint32_t)AUTO && (can >> i & 1) != 0))
-            *backend = backends[i];
-    if (*backend == NULL)
-        return rks_fail(err, RKS_ERR_UNSUPPORTED, 0, "exchange: no backend runs on all ranks");
+}
+
+/* Takes the records of all ranks; every rank comes to the same result. */
+static rks_status read_records(rks_exchange_plan *plan, const uint8_t *all, const uint64_t *offsets,
+                               exchange_choice *choice, rks_error *err)
+{
+    choice->can = UINT32_MAX;
+    choice->named = (int32_t)rks_load_u32(all + 12);
+    plan->chunk = CHUNK_MAX;
+    for (uint32_t rank = 0; rank < plan->size; rank++) {
+        const uint8_t *record = all + offsets[rank];
+        if (offsets[rank + 1] - offsets[rank] != record_size(plan->size))
+            return rks_fail(err, RKS_ERR_CORRUPT, 0, "exchange: record of rank %" PRIu32, rank);
+        if ((int32_t)rks_load_u32(record + 12) != choice->named)
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                            "exchange: ranks 0 and %" PRIu32 " name different backends", rank);
+        uint32_t chunk = rks_load_u32(record + 8);
+        plan->chunk = chunk < plan->chunk ? chunk : plan->chunk;
+        plan->sizes[rank] = rks_load_u64(record);
+        choice->can &= rks_load_u32(record + 16);
+        if (__builtin_add_overflow(choice->bytes, plan->sizes[rank], &choice->bytes))
+            choice->bytes = UINT64_MAX;
+    }
+    if (plan->chunk == 0)
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "exchange: chunks of 0 bytes");
+    read_wants(plan, all, offsets);
     return RKS_OK;
+}
+
+/* The first backend from *from on that may be taken; *from is left behind it. */
+static const rks_exchange_backend *next_backend(const rks_exchange_plan *plan,
+                                                const exchange_choice *choice, int32_t *from)
+{
+    for (int32_t i = (*from)++; i < BACKENDS; i = (*from)++) {
+        if (choice->named != AUTO && i != choice->named)
+            continue;
+        if (choice->named == AUTO && (choice->can >> i & 1) == 0)
+            continue;
+        /* Alike on all ranks: nodes and bytes are. */
+        if (choice->named == AUTO && i == NCCL &&
+            (rks_group_nodes(plan->group) == 1 || choice->bytes < nccl_from_bytes))
+            continue;
+        return backends[i];
+    }
+    return NULL;
 }
 
 bool rks_exchange_next(const rks_exchange_plan *plan, uint32_t *cursor, uint32_t *sender)
@@ -159,8 +218,8 @@ rks_status rks_exchange_look(rks_exchange_plan *plan, rks_error *err)
     return rks_check_interrupt(err);
 }
 
-static rks_status make_plan(rks_exchange_plan *plan, const char *backend,
-                            const rks_exchange_backend **chosen, rks_error *err)
+static rks_status make_plan(rks_exchange_plan *plan, const char *backend, exchange_choice *choice,
+                            rks_error *err)
 {
     uint8_t *record = NULL, *all = NULL;
     uint64_t *offsets = NULL;
@@ -168,6 +227,7 @@ static rks_status make_plan(rks_exchange_plan *plan, const char *backend,
     if ((plan->sizes = rks_alloc(plan->size, sizeof(*plan->sizes), err)) == NULL ||
         (plan->wanted = rks_alloc(plan->size, sizeof(*plan->wanted), err)) == NULL ||
         (plan->wanters = rks_alloc(plan->size, sizeof(*plan->wanters), err)) == NULL ||
+        (plan->node_wanted = rks_alloc(plan->size, sizeof(*plan->node_wanted), err)) == NULL ||
         (plan->tokens = rks_alloc(plan->size, sizeof(*plan->tokens), err)) == NULL ||
         (record = rks_alloc(record_size(plan->size), 1, err)) == NULL)
         status = RKS_ERR_MEMORY;
@@ -176,7 +236,7 @@ static rks_status make_plan(rks_exchange_plan *plan, const char *backend,
     status = rks_group_allgather(plan->group, "exchange: plan", status, record,
                                  record == NULL ? 0 : record_size(plan->size), &all, &offsets, err);
     if (status == RKS_OK)
-        status = read_records(plan, all, offsets, chosen, err);
+        status = read_records(plan, all, offsets, choice, err);
     rks_free(record);
     rks_free(all);
     rks_free(offsets);
@@ -203,6 +263,77 @@ static rks_status get_ready(rks_exchange_plan *plan, const rks_exchange_backend 
     return status;
 }
 
+/* COLLECTIVE. */
+static rks_status run_backend(rks_exchange_plan *plan, const rks_exchange_backend *backend,
+                              rks_error *err)
+{
+    void *state = NULL;
+    plan->stats = (rks_exchange_stats){0};
+    plan->stopped = plan->failed = plan->job_failed = false;
+    rks_status status = get_ready(plan, backend, &state, err);
+    if (status == RKS_OK) {
+        status = backend->run(plan, state, err);
+        status = rks_group_agree(plan->group, "exchange: end", status, err);
+        if (status == RKS_OK && plan->stopped)
+            status = rks_fail(err, RKS_ERR_STATE, 0, "exchange: stopped for an error of no rank");
+    }
+    plan->failed = status != RKS_OK;
+    if (state != NULL)
+        backend->close(plan, state);
+    return status;
+}
+
+/* COLLECTIVE. All ranks agree that NCCL alone has failed, so that the next backend may do it. */
+static bool may_fall_back(rks_exchange_plan *plan)
+{
+    uint8_t own =
+        plan->job_failed || plan->job->restart == NULL || rks_check_interrupt(NULL) != RKS_OK;
+    uint8_t *all = NULL;
+    uint64_t *offsets = NULL;
+    rks_error err;
+    rks_status status = rks_group_allgather(plan->group, "exchange: another way", RKS_OK, &own, 1,
+                                            &all, &offsets, &err);
+    bool may = status == RKS_OK;
+    for (uint32_t rank = 0; may && rank < plan->size; rank++)
+        may = all[rank] == 0;
+    rks_free(all);
+    rks_free(offsets);
+    return may;
+}
+
+/* Why this backend: for stats and, where the choice was not plain, for a person. */
+static void say_why(rks_exchange_plan *plan, const exchange_choice *choice,
+                    const rks_exchange_backend *backend, const char *failed)
+{
+    char *why = plan->stats.why;
+    size_t room = sizeof(plan->stats.why);
+    uint32_t nodes = rks_group_nodes(plan->group);
+    if (choice->named != AUTO)
+        snprintf(why, room, "named");
+    else if (failed[0] != '\0')
+        snprintf(why, room, "auto: nccl failed: %.100s", failed);
+    else if (backend == backends[0])
+        snprintf(why, room, "auto: the ranks are threads of one process");
+    else if (backend == backends[NCCL])
+        snprintf(why, room, "auto: %" PRIu64 " MB for each of %" PRIu32 " nodes",
+                 choice->bytes / 1000000, nodes);
+    else
+        snprintf(why, room, "auto: %s, %" PRIu64 " MB for each of %" PRIu32 " nodes",
+                 backend->name[0] == 'm' ? "MPI is there" : "needs neither MPI nor GPUs",
+                 choice->bytes / 1000000, nodes);
+    rks_log_debug("exchange: %s (%s)", backend->name, why);
+}
+
+static void free_plan(rks_exchange_plan *plan)
+{
+    rks_group_progress(plan->group, "");
+    rks_free(plan->sizes);
+    rks_free(plan->wanted);
+    rks_free(plan->wanters);
+    rks_free(plan->node_wanted);
+    rks_free(plan->tokens);
+}
+
 rks_status rks_exchange_run(rks_group *group, const char *backend, const rks_exchange_job *job,
                             rks_exchange_stats *stats, const char **used, rks_error *err)
 {
@@ -211,29 +342,34 @@ rks_status rks_exchange_run(rks_group *group, const char *backend, const rks_exc
         err = &local;
     rks_exchange_plan plan = {
         .group = group, .job = job, .rank = rks_group_rank(group), .size = rks_group_size(group)};
+    exchange_choice choice = {0};
+    int32_t from = 0;
+    char failed[sizeof(err->text)] = "";
     const rks_exchange_backend *chosen = NULL;
-    void *state = NULL;
-    rks_status status = make_plan(&plan, backend, &chosen, err);
-    if (status == RKS_OK)
-        status = get_ready(&plan, chosen, &state, err);
-    if (status == RKS_OK) {
-        status = chosen->run(&plan, state, err);
-        status = rks_group_agree(group, "exchange: end", status, err);
-        if (status == RKS_OK && plan.stopped)
-            status = rks_fail(err, RKS_ERR_STATE, 0, "exchange: stopped for an error of no rank");
+    rks_status status = make_plan(&plan, backend, &choice, err);
+    if (status == RKS_OK && (chosen = next_backend(&plan, &choice, &from)) == NULL)
+        status = rks_fail(err, RKS_ERR_UNSUPPORTED, 0, "exchange: no backend runs on all ranks");
+    while (status == RKS_OK) {
+        status = run_backend(&plan, chosen, err);
+        say_why(&plan, &choice, chosen, failed);
+        if (status == RKS_OK || choice.named != AUTO || chosen != backends[NCCL] ||
+            !may_fall_back(&plan))
+            break;
+        snprintf(failed, sizeof(failed), "%s", err->text);
+        chosen = next_backend(&plan, &choice, &from);
+        if (chosen == NULL)
+            break;
+        if (plan.rank == 0)
+            rks_log("exchange: nccl failed, %s instead: %s", chosen->name, failed);
+        job->restart(job->user);
+        status = RKS_OK;
     }
-    if (state != NULL)
-        chosen->close(&plan, state);
-    rks_group_progress(group, "");
     if (status == RKS_OK) {
         if (stats != NULL)
             *stats = plan.stats;
         if (used != NULL)
             *used = chosen->name;
     }
-    rks_free(plan.sizes);
-    rks_free(plan.wanted);
-    rks_free(plan.wanters);
-    rks_free(plan.tokens);
+    free_plan(&plan);
     return status;
 }

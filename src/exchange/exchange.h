@@ -7,6 +7,7 @@
  *
  *   local  threads of one process: read straight from the sender's source
  *   mpi    tagged non-blocking messages through the MPI module
+ *   nccl   all-gathers between the GPUs of the nodes, rails.h; the nodes' other ranks take no part
  *   pull   receivers ask senders for ranges through the engine (RKS_SERVICE_INDEX), receiver k
  * beginning with sender k + 1, four at a time: needs neither MPI nor a GPU
  *
@@ -29,6 +30,17 @@ typedef struct rks_exchange_job {
                         size_t size, rks_error *err);
     /* true: this rank does not need that sender's stream (its node has it). Same answer always. */
     bool (*skip)(void *user, uint32_t sender);
+    /* nccl needs all three, with the same answers on all ranks. There a rank of a node may be asked
+     * for the stream of another one, and may be handed streams, or parts of them, that its node's
+     * receiver wants, its own included: from a boundary on, in order of offset.
+     * read_of: as read, of any rank of this node.
+     * boundary: the first place from `offset` on (0 < offset < the stream's size) where a stream
+     * may be cut for two takers; at most its size. restart: what was taken in is to be forgotten;
+     * it comes again by another backend. */
+    rks_status (*read_of)(void *user, uint32_t sender, uint64_t offset, void *bytes, size_t size,
+                          rks_error *err);
+    uint64_t (*boundary)(void *user, uint32_t sender, uint64_t offset);
+    void (*restart)(void *user);
     void *user;
     uint32_t chunk; /* bytes; 0: 4 MiB; the smallest of all ranks is taken, and at most 1 GiB */
 } rks_exchange_job;
@@ -37,12 +49,30 @@ typedef struct rks_exchange_stats {
     uint64_t bytes_received; /* this rank, heads of chunks included */
     uint64_t bytes_sent;
     uint64_t peak_bytes; /* staging memory */
+    /* nccl */
+    uint64_t pinned_bytes;   /* host memory that the GPU reads and writes by itself */
+    uint64_t gpu_slot_bytes; /* GPU memory: our slots */
+    uint64_t gpu_nccl_bytes; /* by how much more the device's free memory went down, at most: what
+                              * NCCL took, and what others took on that GPU at the same time */
+    char why[128];           /* why this backend ran: "named", "auto: ..." */
 } rks_exchange_stats;
 
-/* COLLECTIVE. `backend`: "local", "mpi", "pull", or "auto" (local for threads, mpi where its module
- * is open, else pull). A named one that cannot run is RKS_ERR_UNSUPPORTED on all, saying why. *used
- * gets a static name. */
+/* COLLECTIVE. `backend`: "local", "nccl", "mpi", "pull", or "auto" (NULL): local for threads; nccl
+ * where a node receives so much that NCCL's start is soon made up for; mpi where its module is
+ * open; else pull. "nccl" takes options behind it: "nccl:rails=off,timeout=60,slot=16777216"
+ * (rails=off: one communicator of all GPUs; timeout: seconds for a round; slot: bytes of GPU memory
+ * for one of two rounds). A named one that cannot run is RKS_ERR_UNSUPPORTED on all, saying why;
+ * where auto's NCCL fails for reasons of its own, all ranks go on with the next backend. *used gets
+ * a static name.
+ */
 rks_status rks_exchange_run(rks_group *group, const char *backend, const rks_exchange_job *job,
                             rks_exchange_stats *stats, const char **used, rks_error *err);
+
+/* Whether this process could take part in the nccl exchange; `text` says with what, or why not. It
+ * loads the libraries and opens the GPU for a moment. */
+bool rks_exchange_nccl_usable(char text[192]);
+
+/* For tests: from how many bytes on auto takes nccl; 0: as it is written in exchange.c. */
+void rks_exchange_nccl_from(uint64_t bytes);
 
 #endif

@@ -15,18 +15,23 @@ typedef struct rks_exchange_plan {
     const rks_exchange_job *job;
     uint32_t rank;
     uint32_t size;
-    uint32_t chunk;     /* the smallest that a rank asked for */
-    uint32_t room;      /* bytes of the largest chunk that this rank receives */
-    uint32_t send_room; /* bytes of the largest chunk that this rank sends */
-    uint64_t *sizes;    /* of each rank's stream */
-    bool *wanted;       /* senders that this rank receives from; no empty streams */
-    bool *wanters;      /* ranks that receive from this one */
-    uint64_t *tokens;   /* what each rank's backend gave at prepare */
+    uint32_t chunk;      /* the smallest that a rank asked for */
+    uint32_t room;       /* bytes of the largest chunk that this rank receives */
+    uint32_t send_room;  /* bytes of the largest chunk that this rank sends */
+    uint64_t *sizes;     /* of each rank's stream */
+    bool *wanted;        /* senders that this rank receives from; no empty streams */
+    bool *wanters;       /* ranks that receive from this one */
+    bool *node_wanted;   /* senders that some rank of this node receives from; nccl */
+    const char *options; /* behind the backend's name; NULL or "" if none */
+    uint64_t *tokens;    /* what each rank's backend gave at prepare */
     rks_exchange_stats stats;
-    bool stopped; /* not finished, because of an error that another rank brings */
+    bool stopped;    /* not finished, because of an error that another rank brings */
+    bool failed;     /* the exchange has not ended well; for close */
+    bool job_failed; /* by this rank's source or sink, or an interrupt; nccl */
 } rks_exchange_plan;
 
-/* A backend moves the streams of a plan. prepare runs on all ranks before run does on any, and
+/* A backend moves the streams of a plan. prepare (which may be collective) runs on all ranks before
+ * run does on any, and
  * close on all after run has ended on all, or after the group has failed. run returns this rank's
  * own error; where it ends early for the sake of others it sets `stopped` and returns RKS_OK. */
 typedef struct rks_exchange_backend {
@@ -39,6 +44,7 @@ typedef struct rks_exchange_backend {
 
 extern const rks_exchange_backend rks_exchange_local;
 extern const rks_exchange_backend rks_exchange_mpi;
+extern const rks_exchange_backend rks_exchange_nccl;
 extern const rks_exchange_backend rks_exchange_pull;
 
 /* The next sender that is wanted, from rank + 1 on around; false behind the last. *cursor begins

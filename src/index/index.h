@@ -89,17 +89,22 @@ uint64_t rks_index_stream_size(const rks_index *index, uint32_t shard);
  * smaller than a piece cost a piece's checksum each. */
 rks_status rks_index_stream_read(rks_index *index, uint32_t shard, uint64_t offset, void *bytes,
                                  size_t size, rks_error *err);
-/* Takes a stream in, in order, in cuts of any size; holds at most one piece beside the index.
- * Hostile bytes: each piece must be the next one of this shard and match its checksum
- * (RKS_ERR_CORRUPT), and reaches the index only then. Nothing is taken in after an error. Intakes
- * of different shards may be written to at once. */
+/* The first place from `offset` on where a piece begins, or the stream ends: there it may be cut
+ * for two takers. */
+uint64_t rks_index_stream_boundary(const rks_index *index, uint32_t shard, uint64_t offset);
+/* Takes a stream in from `offset` (where a piece begins), in order, in cuts of any size; holds at
+ * most one piece beside the index. Hostile bytes: each piece must be the next one of this shard and
+ * match its checksum (RKS_ERR_CORRUPT), and reaches the index only then. Nothing is taken in after
+ * an error. Intakes of different shards, or of different parts of one, may be written to at once.
+ */
 typedef struct rks_index_intake rks_index_intake;
-rks_status rks_index_intake_create(rks_index *index, uint32_t shard, rks_index_intake **intake,
-                                   rks_error *err);
+rks_status rks_index_intake_create(rks_index *index, uint32_t shard, uint64_t offset,
+                                   rks_index_intake **intake, rks_error *err);
 rks_status rks_index_intake_write(rks_index_intake *intake, const void *bytes, size_t size,
                                   rks_error *err);
-/* RKS_ERR_CORRUPT where the stream is not complete. */
-rks_status rks_index_intake_end(rks_index_intake *intake, rks_error *err);
+/* RKS_ERR_CORRUPT where it ends inside a piece. *taken (may be NULL): the bytes that have come; the
+ * caller knows how many there must be. */
+rks_status rks_index_intake_end(rks_index_intake *intake, uint64_t *taken, rks_error *err);
 void rks_index_intake_free(rks_index_intake *intake); /* NULL is accepted */
 
 #endif

@@ -149,6 +149,13 @@ uint64_t rks_index_stream_size(const rks_index *index, uint32_t shard)
     return stream_size(&s);
 }
 
+uint64_t rks_index_stream_boundary(const rks_index *index, uint32_t shard, uint64_t offset)
+{
+    uint64_t piece = full_piece_size(index), total = rks_index_stream_size(index, shard);
+    uint64_t pieces = offset / piece + (offset % piece != 0);
+    return pieces > total / piece ? total : pieces * piece;
+}
+
 rks_status rks_index_stream_read(rks_index *index, uint32_t shard, uint64_t offset, void *bytes,
                                  size_t size, rks_error *err)
 {
@@ -186,6 +193,7 @@ rks_status rks_index_stream_read(rks_index *index, uint32_t shard, uint64_t offs
 
 struct rks_index_intake {
     stream s;
+    uint64_t first;   /* piece */
     uint64_t piece;   /* the next one */
     uint8_t *partial; /* of that piece, `held` bytes; NULL while there are none */
     size_t room;      /* of partial */
@@ -193,13 +201,17 @@ struct rks_index_intake {
     bool damaged;
 };
 
-rks_status rks_index_intake_create(rks_index *index, uint32_t shard, rks_index_intake **intake,
-                                   rks_error *err)
+rks_status rks_index_intake_create(rks_index *index, uint32_t shard, uint64_t offset,
+                                   rks_index_intake **intake, rks_error *err)
 {
+    if (rks_index_stream_boundary(index, shard, offset) != offset)
+        return rks_fail(err, RKS_ERR_CORRUPT, 0,
+                        "index of shard %" PRIu32 ": no piece begins at %" PRIu64, shard, offset);
     rks_index_intake *created = rks_alloc(1, sizeof(*created), err);
     if (created == NULL)
         return RKS_ERR_MEMORY;
     created->s = stream_of(index, shard);
+    created->first = created->piece = offset / full_piece_size(index);
     *intake = created;
     return RKS_OK;
 }
@@ -305,12 +317,16 @@ rks_status rks_index_intake_write(rks_index_intake *intake, const void *bytes, s
     return RKS_OK;
 }
 
-rks_status rks_index_intake_end(rks_index_intake *intake, rks_error *err)
+rks_status rks_index_intake_end(rks_index_intake *intake, uint64_t *taken, rks_error *err)
 {
     if (intake->damaged)
         return rks_fail(err, RKS_ERR_CORRUPT, 0, "index of shard %" PRIu32 ": damaged before",
                         intake->s.shard);
-    if (intake->held > 0 || intake->piece * PIECE_SAMPLES < intake->s.samples)
-        return damaged(intake, "the stream ends before it", err);
+    if (intake->held > 0)
+        return damaged(intake, "the stream ends inside it", err);
+    uint64_t piece = full_piece_size(intake->s.index), total = stream_size(&intake->s);
+    uint64_t end = intake->piece * piece < total ? intake->piece * piece : total;
+    if (taken != NULL)
+        *taken = end - intake->first * piece;
     return RKS_OK;
 }

@@ -203,13 +203,14 @@ static uint64_t stream_size(const rks_store *store, uint32_t rank)
     return size;
 }
 
-static rks_status stream_read(void *user, uint64_t offset, void *bytes, size_t size, rks_error *err)
+/* The stream of a rank of this node: its shards are in the node's index. */
+static rks_status stream_read_of(void *user, uint32_t sender, uint64_t offset, void *bytes,
+                                 size_t size, rks_error *err)
 {
     rks_store *store = ((stream *)user)->store;
-    uint32_t rank = rks_group_rank(store->group);
     uint8_t *out = bytes;
     for (size_t i = 0; size > 0 && i < store->dataset->shard_count; i++) {
-        if (!owns(store, rank, i))
+        if (!owns(store, sender, i))
             continue;
         uint64_t length = rks_index_stream_size(store->index, (uint32_t)i);
         if (offset >= length) {
@@ -227,6 +228,28 @@ static rks_status stream_read(void *user, uint64_t offset, void *bytes, size_t s
     }
     return size == 0 ? RKS_OK
                      : rks_fail(err, RKS_ERR_PEER, 0, "a rank asked beyond the index's end");
+}
+
+static rks_status stream_read(void *user, uint64_t offset, void *bytes, size_t size, rks_error *err)
+{
+    const rks_store *store = ((stream *)user)->store;
+    return stream_read_of(user, rks_group_rank(store->group), offset, bytes, size, err);
+}
+
+/* Between two pieces, and so that no rank writes to an index piece that another one writes to. */
+static uint64_t stream_boundary(void *user, uint32_t sender, uint64_t offset)
+{
+    const rks_store *store = ((stream *)user)->store;
+    uint64_t before = 0;
+    for (size_t i = 0; i < store->dataset->shard_count; i++) {
+        if (!owns(store, sender, i))
+            continue;
+        uint64_t length = rks_index_stream_size(store->index, (uint32_t)i);
+        if (offset - before <= length)
+            return before + rks_index_stream_boundary(store->index, (uint32_t)i, offset - before);
+        before += length;
+    }
+    return before;
 }
 
 static bool stream_skip(void *user, uint32_t sender)
@@ -256,7 +279,8 @@ static rks_status stream_write(void *user, uint32_t sender, uint64_t offset, con
         size_t piece = size < length - offset ? size : (size_t)(length - offset);
         rks_status status = RKS_OK;
         if (s->intakes[i] == NULL)
-            status = rks_index_intake_create(s->store->index, (uint32_t)i, &s->intakes[i], err);
+            status =
+                rks_index_intake_create(s->store->index, (uint32_t)i, offset, &s->intakes[i], err);
         if (status == RKS_OK)
             status = rks_index_intake_write(s->intakes[i], in, piece, err);
         if (status != RKS_OK) {
@@ -272,22 +296,68 @@ static rks_status stream_write(void *user, uint32_t sender, uint64_t offset, con
                : rks_fail(err, RKS_ERR_PEER, 0, "rank %u sent more index than it has", sender);
 }
 
-static rks_status end_intakes(stream *s, rks_error *err)
+static void free_intakes(void *user)
+{
+    stream *s = user;
+    for (size_t i = 0; i < s->store->dataset->shard_count; i++) {
+        rks_index_intake_free(s->intakes[i]);
+        s->intakes[i] = NULL;
+    }
+}
+
+static rks_status end_intakes(stream *s, uint64_t *taken, rks_error *err)
 {
     rks_status status = RKS_OK;
-    for (size_t i = 0; i < s->store->dataset->shard_count; i++) {
-        if (status == RKS_OK && s->intakes[i] != NULL)
-            status = rks_index_intake_end(s->intakes[i], err);
-        rks_index_intake_free(s->intakes[i]);
+    for (size_t i = 0; status == RKS_OK && i < s->store->dataset->shard_count; i++) {
+        uint64_t bytes = 0;
+        if (s->intakes[i] != NULL)
+            status = rks_index_intake_end(s->intakes[i], &bytes, err);
+        *taken += bytes;
     }
-    rks_free(s->intakes);
     return status;
+}
+
+/* COLLECTIVE. Several ranks of a node may have taken in parts of its streams: together they must
+ * have all that its receiver wanted. */
+static rks_status agree_taken(rks_store *store, rks_status status, const uint64_t *taken,
+                              uint64_t wanted, rks_error *err)
+{
+    uint64_t own[2] = {*taken, wanted}, have = 0, want = 0, *offsets = NULL;
+    uint8_t *all = NULL;
+    status = rks_group_allgather(store->group, "open: exchanged", status, own, sizeof(own), &all,
+                                 &offsets, err);
+    for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(store->group); rank++) {
+        if (rks_group_node_of(store->group, rank) != rks_group_node(store->group))
+            continue;
+        uint64_t theirs[2] = {0};
+        if (offsets[rank + 1] - offsets[rank] == sizeof(theirs))
+            memcpy(theirs, all + offsets[rank], sizeof(theirs));
+        have += theirs[0];
+        want += theirs[1];
+    }
+    rks_free(all);
+    rks_free(offsets);
+    if (status == RKS_OK && have != want)
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0,
+                          "the index of the other ranks: %llu of %llu bytes have come",
+                          (unsigned long long)have, (unsigned long long)want);
+    return rks_group_agree(store->group, "open: index complete", status, err);
+}
+
+static uint64_t wanted_bytes(stream *s)
+{
+    uint64_t bytes = 0;
+    for (uint32_t rank = 0; rank < rks_group_size(s->store->group); rank++)
+        if (rank != rks_group_rank(s->store->group) && !stream_skip(s, rank))
+            bytes += stream_size(s->store, rank);
+    return bytes;
 }
 
 static rks_status exchange(rks_store *store, const char *backend, bool always, rks_error *err)
 {
     stream s = {.store = store, .always = always};
     rks_exchange_stats stats = {0};
+    uint64_t taken = 0, wanted = 0;
     s.intakes = rks_alloc(store->dataset->shard_count, sizeof(*s.intakes), err);
     rks_status status = rks_group_agree(store->group, "open: exchange",
                                         s.intakes == NULL ? RKS_ERR_MEMORY : RKS_OK, err);
@@ -298,21 +368,22 @@ static rks_status exchange(rks_store *store, const char *backend, bool always, r
             .read = stream_read,
             .write = stream_write,
             .skip = stream_skip,
+            .read_of = stream_read_of,
+            .boundary = stream_boundary,
+            .restart = free_intakes,
             .user = &s,
         };
+        wanted = job.receives ? wanted_bytes(&s) : 0;
         status = rks_exchange_run(store->group, backend, &job, &stats, &store->exchange_name, err);
+        if (status == RKS_OK)
+            status = agree_taken(store, end_intakes(&s, &taken, err), &taken, wanted, err);
     }
-    if (s.intakes != NULL) {
-        rks_error local;
-        rks_status ended = end_intakes(&s, &local);
-        if (status == RKS_OK && ended != RKS_OK) {
-            status = ended;
-            if (err != NULL)
-                *err = local;
-        }
-    }
+    if (s.intakes != NULL)
+        free_intakes(&s);
+    rks_free(s.intakes);
     store->exchange_bytes = stats.bytes_received;
-    return rks_group_agree(store->group, "open: exchanged", status, err);
+    snprintf(store->exchange_why, sizeof(store->exchange_why), "%s", stats.why);
+    return status;
 }
 
 /* On one node nothing has to travel: what ranks bring into the shared index is the same streams,
@@ -339,8 +410,10 @@ rks_status rks_store_fill_index(rks_store *store, rks_error *err)
     store->exchange_name = "shared";
     if (named || rks_group_nodes(store->group) > 1)
         status = exchange(store, backend, named, err);
-    else
+    else {
         store->exchange_bytes = shared_bytes(store);
+        snprintf(store->exchange_why, sizeof(store->exchange_why), "auto: all ranks share a node");
+    }
     if (status == RKS_OK)
         status = rks_index_seal(store->index, rks_group_is_leader(store->group), err);
     return rks_group_agree(store->group, "open: index sealed", status, err);

@@ -84,6 +84,7 @@ void rks_store_stats_get(rks_store *store, rks_store_stats *stats)
     all.index_bytes_node = rks_index_bytes(store->index);
     all.exchange_bytes = store->exchange_bytes;
     snprintf(all.exchange, sizeof(all.exchange), "%s", store->exchange_name);
+    snprintf(all.exchange_why, sizeof(all.exchange_why), "%s", store->exchange_why);
     memcpy(stats, &all, room < sizeof(all) ? room : sizeof(all));
 }
 

@@ -38,6 +38,7 @@ struct rks_store {
 
     uint64_t exchange_bytes;
     const char *exchange_name;
+    char exchange_why[128];
 
     uint32_t slot;   /* which of the engine's services are this store's */
     bool listed;     /* in the process's list of open stores */

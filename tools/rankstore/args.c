@@ -108,18 +108,20 @@ static bool add_to_list(cli_list *list, const char *value)
 
 enum { CHOICES_MAX = 32, CHOICE_SIZE = 32 };
 
-/* -1 where the value is one of the choices. */
+/* -1 where the value is one of the choices, also with ":" and options of its own behind it, which
+ * who takes the value looks at. */
 static int check_choice(const cli_command *command, const char *what, const char *choices,
                         const char *value)
 {
     char words[CHOICES_MAX][CHOICE_SIZE];
     const char *names[CHOICES_MAX], *word = NULL, *rest = choices;
-    size_t count = 0, size;
+    size_t count = 0, size, own = strcspn(value, ":");
     while ((size = cli_choice(&rest, &word)) > 0 && count < CHOICES_MAX) {
         snprintf(words[count], CHOICE_SIZE, "%.*s", (int)size, word);
         names[count] = words[count];
-        if (strcmp(names[count++], value) == 0)
+        if (strlen(names[count]) == own && strncmp(names[count], value, own) == 0)
             return -1;
+        count++;
     }
     const char *near = cli_nearest(value, names, count);
     return cli_usage(command, "%s: '%s' is none of: %s%s%s%s", what, value, choices,

@@ -184,13 +184,14 @@ static void print_json(const tally *all, const rks_store_stats *stats, const cha
     char contents[33];
     snprintf(contents, sizeof(contents), "%016" PRIx64 "%016" PRIx64, all->sum[1], all->sum[0]);
     json_t *object = json_pack(
-        "{s:i, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:s, s:b, s:s, s:s}", "schema_version",
-        1, "samples", (json_int_t)all->samples, "bytes", (json_int_t)all->bytes, "local_bytes",
-        (json_int_t)all->local_bytes, "remote_bytes", (json_int_t)all->remote_bytes, "seconds",
-        all->seconds, "wait_seconds", (double)all->wait_ns / 1e9, "peak_anon_bytes",
+        "{s:i, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:s, s:s, s:b, s:s, s:s}",
+        "schema_version", 1, "samples", (json_int_t)all->samples, "bytes", (json_int_t)all->bytes,
+        "local_bytes", (json_int_t)all->local_bytes, "remote_bytes", (json_int_t)all->remote_bytes,
+        "seconds", all->seconds, "wait_seconds", (double)all->wait_ns / 1e9, "peak_anon_bytes",
         (json_int_t)all->peak_anon_bytes, "index_bytes_node", (json_int_t)all->index_bytes_node,
         "exchange_bytes", (json_int_t)all->exchange_bytes, "exchange", stats->exchange,
-        "exactly_once", exact, "digest", contents, "plan_digest", digest);
+        "exchange_why", stats->exchange_why, "exactly_once", exact, "digest", contents,
+        "plan_digest", digest);
     cli_print_json(object, JSON_INDENT(2));
 }
 
@@ -207,7 +208,8 @@ static void print_table(const tally *all, const rks_store_stats *stats, const ch
     printf("  waited    %.3f s (the rank that waited longest)\n", (double)all->wait_ns / 1e9);
     printf("  memory    %s peak, anonymous and shared; index %s a node\n",
            cli_bytes(all->peak_anon_bytes), cli_bytes(all->index_bytes_node));
-    printf("  exchanged %s of index (%s)\n", cli_bytes(all->exchange_bytes), stats->exchange);
+    printf("  exchanged %s of index (%s; %s)\n", cli_bytes(all->exchange_bytes), stats->exchange,
+           stats->exchange_why);
     printf("  plan      %s\n", digest);
     printf("  every sample delivered exactly once: %s\n", exact ? "yes" : "NO");
 }
@@ -279,7 +281,8 @@ static const cli_option options[] = {
     {"--no-share", NULL, CLI_FLAG, offsetof(args, store.no_share),
      .help = "fetch over TCP all that this rank does not own, also on one node"},
     {"--exchange", "NAME", CLI_TEXT, offsetof(args, store.exchange),
-     .help = "how ranks exchange the index", .choices = "auto local mpi pull", .normal = "auto"},
+     .help = "how ranks exchange the index; nccl takes options: nccl:rails=off,timeout=60",
+     .choices = "auto local nccl mpi pull", .normal = "auto"},
     {"--no-check", NULL, CLI_FLAG, offsetof(args, store.no_check),
      .help = "do not compare samples with checksums"},
     CLI_STORE_OPTIONS(args, store),

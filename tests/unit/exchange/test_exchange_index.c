@@ -107,7 +107,7 @@ static rks_status exchange(rks_group *group, index_rank *me, rks_error *err)
 {
     rks_status status = open_index(me, err);
     for (uint32_t shard = 0; shard < RANKS && status == RKS_OK; shard++)
-        status = rks_index_intake_create(me->index, shard, &me->intakes[shard], err);
+        status = rks_index_intake_create(me->index, shard, 0, &me->intakes[shard], err);
     if (status != RKS_OK)
         return status;
     fill(me);
@@ -120,7 +120,7 @@ static rks_status exchange(rks_group *group, index_rank *me, rks_error *err)
     status = rks_exchange_run(group, the_case.backend, &job, &the_case.stats[me->rank], NULL, err);
     for (uint32_t shard = 0; shard < RANKS && status == RKS_OK; shard++)
         if (shard != me->rank)
-            status = rks_index_intake_end(me->intakes[shard], err);
+            status = rks_index_intake_end(me->intakes[shard], NULL, err);
     the_case.equal[me->rank] = status == RKS_OK && is_full(me);
     return status;
 }

@@ -5,6 +5,7 @@
 
 #include "base/checksum.h"
 #include "base/memory.h"
+#include "base/error.h"
 #include "layouts.h"
 
 static rks_error err;
@@ -22,10 +23,14 @@ static uint8_t *stream_bytes(rks_index *index, uint32_t shard, uint64_t *size)
 static rks_status take_all(rks_index *index, uint32_t shard, const uint8_t *bytes, size_t size)
 {
     rks_index_intake *intake = NULL;
-    assert_ok(rks_index_intake_create(index, shard, &intake, &err), &err);
+    uint64_t taken = 0;
+    assert_ok(rks_index_intake_create(index, shard, 0, &intake, &err), &err);
     rks_status status = rks_index_intake_write(intake, bytes, size, &err);
     if (status == RKS_OK)
-        status = rks_index_intake_end(intake, &err);
+        status = rks_index_intake_end(intake, &taken, &err);
+    if (status == RKS_OK && taken != rks_index_stream_size(index, shard))
+        status = rks_fail(&err, RKS_ERR_CORRUPT, 0, "%llu bytes were taken in",
+                          (unsigned long long)taken);
     rks_index_intake_free(intake);
     return status;
 }
@@ -93,7 +98,7 @@ static void any_cutting_of_a_stream_is_taken_in(void **state)
             uint64_t size, at = 0;
             uint8_t *bytes = stream_bytes(from, shard, &size), *cut = malloc(size + 1);
             rks_index_intake *intake = NULL;
-            assert_ok(rks_index_intake_create(to, shard, &intake, &err), &err);
+            assert_ok(rks_index_intake_create(to, shard, 0, &intake, &err), &err);
             uint64_t most = 1 + size / (1 + layout_next(&the_random) % 20);
             while (at < size) {
                 uint64_t part = layout_next(&the_random) % (most + 1);
@@ -103,7 +108,7 @@ static void any_cutting_of_a_stream_is_taken_in(void **state)
                 assert_ok(rks_index_intake_write(intake, cut, part, &err), &err);
                 at += part;
             }
-            assert_ok(rks_index_intake_end(intake, &err), &err);
+            assert_ok(rks_index_intake_end(intake, NULL, &err), &err);
             rks_index_intake_free(intake);
             free(bytes);
             free(cut);
@@ -124,14 +129,14 @@ static void single_bytes_are_taken_in(void **state)
     uint64_t size;
     uint8_t *bytes = stream_bytes(from, 5, &size);
     rks_index_intake *intake = NULL;
-    assert_ok(rks_index_intake_create(to, 5, &intake, &err), &err);
+    assert_ok(rks_index_intake_create(to, 5, 0, &intake, &err), &err);
     for (uint64_t i = 0; i < size; i++) {
         uint8_t one;
         assert_ok(rks_index_stream_read(from, 5, i, &one, 1, &err), &err);
         assert_int_equal(one, bytes[i]);
         assert_ok(rks_index_intake_write(intake, &one, 1, &err), &err);
     }
-    assert_ok(rks_index_intake_end(intake, &err), &err);
+    assert_ok(rks_index_intake_end(intake, NULL, &err), &err);
     rks_index_intake_free(intake);
     assert_int_equal(rks_index_lengths(to)[3], 30);
     assert_int_equal(rks_index_key_hashes(to)[1], 0x2222);
@@ -216,10 +221,10 @@ static void refuses_pieces_that_are_not_the_next_ones(void **state)
     }
     /* Nothing is taken in after an error. */
     rks_index_intake *intake = NULL;
-    assert_ok(rks_index_intake_create(to, 0, &intake, &err), &err);
+    assert_ok(rks_index_intake_create(to, 0, 0, &intake, &err), &err);
     assert_fails(RKS_ERR_CORRUPT, rks_index_intake_write(intake, other, piece, &err));
     assert_fails(RKS_ERR_CORRUPT, rks_index_intake_write(intake, mine, size, &err));
-    assert_fails(RKS_ERR_CORRUPT, rks_index_intake_end(intake, &err));
+    assert_fails(RKS_ERR_CORRUPT, rks_index_intake_end(intake, NULL, &err));
     rks_index_intake_free(intake);
     assert_ok(take_all(to, 0, mine, size), &err);
     free(mine);
@@ -242,7 +247,7 @@ static void survives_each_failing_allocation(void **state)
         rks_memory_fail_at(nth);
         rks_status status = rks_index_stream_read(from, 5, 0, part, sizeof(part), &err);
         if (status == RKS_OK)
-            status = rks_index_intake_create(to, 5, &intake, &err);
+            status = rks_index_intake_create(to, 5, 0, &intake, &err);
         if (status == RKS_OK)
             status = rks_index_intake_write(intake, part, sizeof(part), &err);
         rks_memory_fail_at(0);

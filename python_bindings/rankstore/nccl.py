@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Python knows of NCCL and the C library does not: where its package lies, and whether torch captures a graph."""
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+
+from . import _core
+from .agreement import together
+from .errors import StateError
+from .group import Group
+
+
+def package_library() -> str | None:
+    """The libnccl.so.2 of NVIDIA's package (which torch's CUDA builds load), or None. Imports nothing but its folders."""
+    try:
+        found = importlib.util.find_spec("nvidia.nccl")
+    except ModuleNotFoundError:
+        return None
+    for folder in found.submodule_search_locations or () if found is not None else ():
+        path = os.path.join(folder, "lib", "libnccl.so.2")
+        if os.path.exists(path):
+            return path
+    return None
+
+
+def prepare(group: Group, exchange: str | None) -> None:
+    """COLLECTIVE. Before a dataset is opened, where the exchange may be NCCL's. Nothing is loaded here.
+
+    Raises StateError, on all ranks, where a rank's thread captures a CUDA graph: nothing of an exchange may become part
+    of it.
+    """
+    if exchange is not None and exchange.partition(":")[0] not in ("auto", "nccl"):
+        return
+    if group.world == 1:
+        check_capture()
+    else:
+        together(group, "open: capture", check_capture)
+    _core.nccl_library(package_library())
+
+
+def check_capture() -> None:
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+        raise StateError("this thread captures a CUDA graph; open the dataset before the capture")

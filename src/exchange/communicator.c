@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * communicator.c: the few calls of NCCL that the exchange needs.
+ *
+ * GPU memory  What NCCL takes for itself grows with its channels, so there are two at most, no
+ *             NVLS or CollNet buffers, and no PAT connections, which only the environment can
+ *             forbid: NCCL_PAT_ENABLE is 0 where the user has not set it. */
+#include "exchange/communicator.h"
+
+#include <dlfcn.h>
+#include <nccl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+#define NCCL_CALLS(CALL)                                                                           \
+    CALL(ncclGetVersion)                                                                           \
+    CALL(ncclGetErrorString)                                                                       \
+    CALL(ncclGetLastError)                                                                         \
+    CALL(ncclGetUniqueId)                                                                          \
+    CALL(ncclCommInitRankConfig)                                                                   \
+    CALL(ncclCommGetAsyncError)                                                                    \
+    CALL(ncclAllGather)                                                                            \
+    CALL(ncclCommFinalize)                                                                         \
+    CALL(ncclCommDestroy)                                                                          \
+    CALL(ncclCommAbort)
+
+#define FIELD(name) __typeof__(&name) name;
+static struct {
+    NCCL_CALLS(FIELD)
+} nccl;
+
+_Static_assert(sizeof(ncclUniqueId) == RKS_COMMUNICATOR_ID, "an id is 128 bytes");
+
+enum { ABORT_LIMIT_MS = 20000, OLDEST = 21800, POLL_NS = 50 * 1000 };
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static void *loaded;       /* guarded by mutex */
+static char *library_path; /* guarded by mutex */
+
+struct rks_communicator {
+    ncclComm_t comm;
+    uint32_t rank;
+};
+
+/* ---- loading ------------------------------------------------------------------------------ */
+
+rks_status rks_nccl_library(const char *path, rks_error *err)
+{
+    char *copy = NULL;
+    if (path != NULL && (copy = rks_strdup(path, err)) == NULL)
+        return RKS_ERR_MEMORY;
+    pthread_mutex_lock(&mutex);
+    rks_free(library_path);
+    library_path = copy;
+    pthread_mutex_unlock(&mutex);
+    return RKS_OK;
+}
+
+static rks_status find_calls(void *library, rks_error *err)
+{
+#define FIND(name)                                                                                 \
+    {                                                                                              \
+        void *symbol = dlsym(library, #name);                                                      \
+        if (symbol == NULL)                                                                        \
+            return rks_fail(err, RKS_ERR_UNSUPPORTED, 0, "NCCL has no %s", #name);                 \
+        memcpy(&nccl.name, &symbol, sizeof(symbol));                                               \
+    }
+    NCCL_CALLS(FIND)
+    return RKS_OK;
+}
+
+/* A second copy in one process costs its kernels twice, and a framework that comes later may find
+ * the wrong one: so the one that is there, before anything else. */
+static void *find_library(void)
+{
+    void *library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    const char *named = getenv("RKS_NCCL_LIBRARY");
+    if (named != NULL)
+        return dlopen(named, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL && library_path != NULL)
+        library = dlopen(library_path, RTLD_NOW | RTLD_LOCAL);
+    return library != NULL ? library : dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+}
+
+static rks_status load(rks_error *err)
+{
+    void *library = find_library();
+    if (library == NULL) {
+        const char *why = dlerror();
+        return rks_fail(err, RKS_ERR_UNSUPPORTED, 0, "no NCCL: %s",
+                        why != NULL ? why : "libnccl.so.2");
+    }
+    rks_status status = find_calls(library, err);
+    if (status != RKS_OK) {
+        dlclose(library);
+        return status;
+    }
+    setenv("NCCL_PAT_ENABLE", "0", 0);
+    loaded = library;
+    return RKS_OK;
+}
+
+static rks_status check(ncclResult_t result, ncclComm_t comm, const char *what, rks_error *err)
+{
+    if (result == ncclSuccess)
+        return RKS_OK;
+    const char *last = nccl.ncclGetLastError(comm);
+    return rks_fail(err, RKS_ERR_IO, (int64_t)result, "NCCL: %s: %s%s%s", what,
+                    nccl.ncclGetErrorString(result), last != NULL && last[0] != '\0' ? ": " : "",
+                    last != NULL ? last : "");
+}
+
+rks_status rks_nccl_load(int *version, rks_error *err)
+{
+    pthread_mutex_lock(&mutex);
+    rks_status status = loaded != NULL ? RKS_OK : load(err);
+    pthread_mutex_unlock(&mutex);
+    if (status == RKS_OK)
+        status = check(nccl.ncclGetVersion(version), NULL, "its version", err);
+    if (status == RKS_OK && *version < OLDEST)
+        status = rks_fail(err, RKS_ERR_UNSUPPORTED, *version,
+                          "NCCL %d.%d is too old; 2.18 is the oldest that serves", *version / 10000,
+                          *version / 100 % 100);
+    return status;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------ */
+
+/* While NCCL works in the background no other call on the communicator may be made. */
+static rks_status wait_for(rks_communicator *communicator, ncclResult_t result, const char *what,
+                           const rks_nccl_patience *patience, rks_error *err)
+{
+    uint64_t until = rks_now_ms() + patience->limit_ms;
+    while (result == ncclInProgress) {
+        ncclResult_t asked = nccl.ncclCommGetAsyncError(communicator->comm, &result);
+        if (asked != ncclSuccess)
+            result = asked;
+        if (result != ncclInProgress)
+            break;
+        rks_status status = patience->look(patience->user, err);
+        if (status != RKS_OK)
+            return status;
+        if (rks_now_ms() >= until)
+            return rks_fail(err, RKS_ERR_TIMEOUT, 0, "NCCL: %s: not done within %u ms", what,
+                            patience->limit_ms);
+        nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
+    }
+    return check(result, communicator->comm, what, err);
+}
+
+/* ---- a communicator's life ------------------------------------------------------------------ */
+
+rks_status rks_communicator_draw_id(uint8_t id[RKS_COMMUNICATOR_ID], rks_error *err)
+{
+    ncclUniqueId drawn;
+    rks_status status = check(nccl.ncclGetUniqueId(&drawn), NULL, "drawing an id", err);
+    if (status == RKS_OK)
+        memcpy(id, &drawn, sizeof(drawn));
+    return status;
+}
+
+static ncclConfig_t small_config(void)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    config.cgaClusterSize = 1;
+    config.minCTAs = 1;
+    config.maxCTAs = 2;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
+    config.commName = "rankstore";
+    config.collnetEnable = 0;
+    config.nvlsCTAs = 1;
+#endif
+    return config;
+}
+
+rks_status rks_communicator_open(const uint8_t id[RKS_COMMUNICATOR_ID], uint32_t ranks,
+                                 uint32_t rank, const rks_nccl_patience *patience,
+                                 rks_communicator **communicator, rks_error *err)
+{
+    rks_communicator *opened = rks_alloc(1, sizeof(*opened), err);
+    if (opened == NULL)
+        return RKS_ERR_MEMORY;
+    opened->rank = rank;
+    ncclUniqueId unique;
+    memcpy(&unique, id, sizeof(unique));
+    ncclConfig_t config = small_config();
+    ncclResult_t result =
+        nccl.ncclCommInitRankConfig(&opened->comm, (int)ranks, unique, (int)rank, &config);
+    rks_status status = wait_for(opened, result, "making the communicator", patience, err);
+    if (status != RKS_OK) {
+        rks_communicator_abort(opened);
+        return status;
+    }
+    *communicator = opened;
+    return RKS_OK;
+}
+
+rks_status rks_communicator_all_gather(rks_communicator *communicator, uint64_t slot, size_t bytes,
+                                       rks_gpu_stream stream, const rks_nccl_patience *patience,
+                                       rks_error *err)
+{
+    uint64_t own = slot + (uint64_t)communicator->rank * bytes;
+    ncclResult_t result = nccl.ncclAllGather((const void *)(uintptr_t)own, (void *)(uintptr_t)slot,
+                                             bytes, ncclInt8, communicator->comm, stream);
+    return wait_for(communicator, result, "all-gather", patience, err);
+}
+
+rks_status rks_communicator_look(rks_communicator *communicator, rks_error *err)
+{
+    ncclResult_t result = ncclSuccess;
+    ncclResult_t asked = nccl.ncclCommGetAsyncError(communicator->comm, &result);
+    if (asked != ncclSuccess)
+        result = asked;
+    return result == ncclInProgress ? RKS_OK : check(result, communicator->comm, "on its way", err);
+}
+
+rks_status rks_communicator_close(rks_communicator *communicator, const rks_nccl_patience *patience,
+                                  rks_error *err)
+{
+    ncclResult_t result = nccl.ncclCommFinalize(communicator->comm);
+    rks_status status = wait_for(communicator, result, "finishing", patience, err);
+    if (status != RKS_OK) {
+        rks_communicator_abort(communicator);
+        return status;
+    }
+    result = nccl.ncclCommDestroy(communicator->comm);
+    if (result != ncclSuccess && result != ncclInProgress)
+        status = check(result, NULL, "freeing the communicator", err);
+    rks_free(communicator);
+    return status;
+}
+
+/* ---- abort ----------------------------------------------------------------------------------- */
+
+/* NCCL's abort can itself wait for ranks that do not abort: it gets a thread of its own, which is
+ * left behind where it does not come back. The last of the two frees it. */
+typedef struct aborting {
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+    ncclComm_t comm;
+    bool done;
+    bool left; /* nobody waits any more */
+} aborting;
+
+static void aborting_free(aborting *a)
+{
+    pthread_cond_destroy(&a->cond);
+    pthread_mutex_destroy(&a->mutex);
+    rks_free(a);
+}
+
+static void *abort_main(void *user)
+{
+    aborting *a = user;
+    nccl.ncclCommAbort(a->comm);
+    pthread_mutex_lock(&a->mutex);
+    a->done = true;
+    bool left = a->left;
+    pthread_cond_signal(&a->cond);
+    pthread_mutex_unlock(&a->mutex);
+    if (left)
+        aborting_free(a);
+    return NULL;
+}
+
+bool rks_communicator_abort(rks_communicator *communicator)
+{
+    if (communicator == NULL)
+        return true;
+    ncclComm_t comm = communicator->comm;
+    rks_free(communicator);
+    if (comm == NULL)
+        return true;
+    aborting *a = rks_alloc(1, sizeof(*a), NULL);
+    pthread_t thread;
+    if (a == NULL)
+        return nccl.ncclCommAbort(comm) == ncclSuccess;
+    a->comm = comm;
+    pthread_mutex_init(&a->mutex, NULL);
+    rks_cond_init(&a->cond);
+    if (pthread_create(&thread, NULL, abort_main, a) != 0) {
+        aborting_free(a);
+        return nccl.ncclCommAbort(comm) == ncclSuccess;
+    }
+    pthread_detach(thread);
+    uint64_t until = rks_now_ms() + ABORT_LIMIT_MS;
+    pthread_mutex_lock(&a->mutex);
+    while (!a->done && rks_now_ms() < until)
+        rks_cond_wait_ms(&a->cond, &a->mutex, RKS_WAIT_SLICE_MS);
+    bool done = a->done;
+    a->left = !done;
+    pthread_mutex_unlock(&a->mutex);
+    if (done)
+        aborting_free(a);
+    return done;
+}

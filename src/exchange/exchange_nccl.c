@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * exchange_nccl.c: the streams of all nodes by all-gathers between their GPUs; rails.h says who
+ * carries what. Two slots of GPU memory; while one is filled by NCCL, the other one is emptied:
+ *
+ *   pinned, 2 x a chunk      GPU, 2 x a round                     pinned, 2 x a round
+ *   head, payload   ──up──►  [member 0][member 1]...  ──down──►  heads looked at, payloads taken in
+ *                                  net: ncclAllGather
+ *
+ * A round is put on the streams before the one before it is looked at; everything is allocated, and
+ * NCCL has connected in a first all-gather of heads alone, before the first round. A chunk's head:
+ *
+ *   offset  size  field
+ *        0     4  magic "RKXN"
+ *        4     4  0; 1: this member has failed or heard of an error, and sends nothing more
+ *        8     8  round
+ *       16     8  bytes of payload
+ *       24     8  XXH3-64 of the payload
+ *       32    32  0
+ *
+ * Failures   A rank that fails by itself goes on with empty chunks that say so; all members see
+ * them in the same round, end with the round that is on its way behind it, and no one is left
+ *            waiting. An error of NCCL, of CUDA or of another rank's process, or a round that takes
+ *            too long, ends the communicator: the rank brings its error to the next collective,
+ *            every other rank sees that while it polls, and aborts as well. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/bytes.h"
+#include "base/checksum.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/usage.h"
+#include "exchange/nccl_inside.h"
+
+enum {
+    DRAIN_MS = 10000,
+    GRACE_MS = 400, /* for empty chunks to go round, before all is aborted */
+    LOOK_MS = 5,
+    POLL_NS = 50 * 1000,
+};
+
+static const uint32_t MAGIC = 0x4e584b52; /* "RKXN" */
+
+/* ---- waiting -------------------------------------------------------------------------------- */
+
+void rks_nccl_note_own(nccl_state *state, rks_status status, const rks_error *err)
+{
+    state->plan->job_failed = true;
+    if (state->status != RKS_OK)
+        return;
+    state->status = status;
+    state->err = *err;
+}
+
+static bool ending(const nccl_state *state)
+{
+    return state->status != RKS_OK || state->plan->stopped;
+}
+
+/* Between two looks at the GPU: may this rank go on waiting? An error that is known lets what is on
+ * its way come to its end for a moment. */
+static rks_status look_around(void *user, rks_error *err)
+{
+    nccl_state *state = user;
+    rks_exchange_plan *plan = state->plan;
+    uint64_t now = rks_now_ms();
+    if (now < state->looked_ms + LOOK_MS)
+        return RKS_OK;
+    state->looked_ms = now;
+    rks_error why;
+    rks_status status = rks_exchange_look(plan, &why);
+    if (status != RKS_OK)
+        rks_nccl_note_own(state, status, &why);
+    if (rks_group_failed(plan->group)) {
+        plan->stopped = true;
+        return rks_fail(err, RKS_ERR_STATE, 0, "exchange: a rank was lost");
+    }
+    if (ending(state) && state->stop_ms == 0)
+        state->stop_ms = now;
+    if (state->stop_ms == 0 || now < state->stop_ms + GRACE_MS)
+        return RKS_OK;
+    if (state->status == RKS_OK)
+        return rks_fail(err, RKS_ERR_STATE, 0, "exchange: stopped for another rank's error");
+    *err = state->err;
+    return state->status;
+}
+
+/* Before the first round there is nothing worth waiting for once an error is known. */
+static rks_status look_around_early(void *user, rks_error *err)
+{
+    nccl_state *state = user;
+    rks_status status = look_around(user, err);
+    if (status == RKS_OK && ending(state)) {
+        state->stop_ms = 1;
+        state->looked_ms = 0;
+        status = look_around(user, err);
+    }
+    return status;
+}
+
+static rks_nccl_patience patience(nccl_state *state)
+{
+    return (rks_nccl_patience){state->options.timeout_ms, look_around, state};
+}
+
+static rks_status wait_downloaded(nccl_state *state, const nccl_slot *slot, uint64_t round,
+                                  rks_error *err)
+{
+    uint64_t until = rks_now_ms() + state->options.timeout_ms;
+    bool done = false;
+    for (;;) {
+        rks_status status = rks_gpu_done(state->gpu, slot->downloaded, &done, err);
+        if (status != RKS_OK || done)
+            return status;
+        if ((status = rks_communicator_look(state->communicator, err)) != RKS_OK ||
+            (status = look_around(state, err)) != RKS_OK)
+            return status;
+        if (rks_now_ms() >= until)
+            return rks_fail(err, RKS_ERR_TIMEOUT, 0,
+                            "NCCL: round %" PRIu64 " of %" PRIu64 " (rail %" PRId64
+                            ") was not done within %u ms",
+                            round, state->rails.rounds, state->rails.mine,
+                            state->options.timeout_ms);
+        nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
+    }
+}
+
+/* ---- a round: out -----------------------------------------------------------------------------
+ */
+
+/* A stretch of this rank's slice, from its own stream or from one of its node's. */
+static rks_status read_stretch(void *user, const rks_stretch *stretch, uint64_t at, rks_error *err)
+{
+    struct {
+        nccl_state *state;
+        uint8_t *to;
+    } *where = user;
+    const rks_exchange_job *job = where->state->plan->job;
+    if (stretch->sender == where->state->plan->rank)
+        return job->read(job->user, stretch->offset, where->to + at, stretch->size, err);
+    return job->read_of(job->user, stretch->sender, stretch->offset, where->to + at, stretch->size,
+                        err);
+}
+
+static uint64_t fill_chunk(nccl_state *state, nccl_slot *slot, uint64_t round, uint64_t payload)
+{
+    rks_exchange_plan *plan = state->plan;
+    struct {
+        nccl_state *state;
+        uint8_t *to;
+    } where = {state, slot->up + RKS_ROUND_HEAD};
+    rks_error err;
+    if (!ending(state)) {
+        rks_status status = rks_exchange_look(plan, &err);
+        if (status == RKS_OK)
+            status = rks_rails_each(&state->rails, state->rails.me, round * state->rails.room,
+                                    payload, read_stretch, &where, &err);
+        if (status != RKS_OK)
+            rks_nccl_note_own(state, status, &err);
+    }
+    bool failed = ending(state);
+    if (failed)
+        payload = 0;
+    memset(slot->up, 0, RKS_ROUND_HEAD);
+    rks_store_u32(slot->up, MAGIC);
+    rks_store_u32(slot->up + 4, failed);
+    rks_store_u64(slot->up + 8, round);
+    rks_store_u64(slot->up + 16, payload);
+    rks_store_u64(slot->up + 24, rks_checksum64(slot->up + RKS_ROUND_HEAD, payload));
+    return RKS_ROUND_HEAD + payload;
+}
+
+/* `size`: of each member's chunk; `bytes` of it are this rank's to send. */
+static rks_status put_round(nccl_state *state, nccl_slot *slot, uint64_t size, uint64_t bytes,
+                            rks_error *err)
+{
+    rks_gpu *gpu = state->gpu;
+    rks_nccl_patience waits = patience(state);
+    uint64_t own = slot->gpu + state->rails.me * size;
+    uint64_t all = size * state->rails.member_count;
+    rks_status status;
+    if ((status = rks_gpu_upload(gpu, own, slot->up, bytes, state->up, err)) != RKS_OK ||
+        (status = rks_gpu_record(gpu, slot->uploaded, state->up, err)) != RKS_OK ||
+        (status = rks_gpu_wait(gpu, state->net, slot->uploaded, err)) != RKS_OK ||
+        (status = rks_communicator_all_gather(state->communicator, slot->gpu, size, state->net,
+                                              &waits, err)) != RKS_OK ||
+        (status = rks_gpu_record(gpu, slot->gathered, state->net, err)) != RKS_OK ||
+        (status = rks_gpu_wait(gpu, state->down, slot->gathered, err)) != RKS_OK ||
+        (status = rks_gpu_download(gpu, slot->down, slot->gpu, all, state->down, err)) != RKS_OK)
+        return status;
+    return rks_gpu_record(gpu, slot->downloaded, state->down, err);
+}
+
+static rks_status send_round(nccl_state *state, uint64_t round, rks_error *err)
+{
+    nccl_slot *slot = &state->slots[round % NCCL_SLOTS];
+    uint64_t payload = rks_rails_payload(&state->rails, state->rails.me, round);
+    uint64_t bytes = fill_chunk(state, slot, round, payload);
+    state->plan->stats.bytes_sent += bytes;
+    return put_round(state, slot, rks_rails_round(&state->rails, round), bytes, err);
+}
+
+/* ---- a round: in ------------------------------------------------------------------------------
+ */
+
+static rks_status take_stretch(void *user, const rks_stretch *stretch, uint64_t at, rks_error *err)
+{
+    struct {
+        nccl_state *state;
+        const uint8_t *from;
+    } *where = user;
+    rks_exchange_plan *plan = where->state->plan;
+    if (!plan->node_wanted[stretch->sender])
+        return RKS_OK;
+    return rks_exchange_take(plan, stretch->sender, stretch->offset, where->from + at,
+                             (uint32_t)stretch->size, err);
+}
+
+static rks_status take_chunk(nccl_state *state, uint32_t number, uint64_t round,
+                             const uint8_t *chunk, rks_error *err)
+{
+    const rks_member *member = &state->rails.members[number];
+    uint64_t payload = rks_rails_payload(&state->rails, number, round);
+    const char *wrong = NULL;
+    if (rks_load_u32(chunk) != MAGIC)
+        wrong = "wrong magic";
+    else if (rks_load_u64(chunk + 8) != round)
+        wrong = "another round";
+    if (wrong == NULL && rks_load_u32(chunk + 4) != 0) {
+        state->plan->stopped = true; /* it, or who it heard of, brings the error */
+        return RKS_OK;
+    }
+    if (wrong == NULL && rks_load_u64(chunk + 16) != payload)
+        wrong = "another size";
+    else if (wrong == NULL &&
+             rks_checksum64(chunk + RKS_ROUND_HEAD, payload) != rks_load_u64(chunk + 24))
+        wrong = "wrong checksum";
+    if (wrong != NULL)
+        return rks_fail(err, RKS_ERR_CORRUPT, 0,
+                        "exchange: round %" PRIu64 " from rank %" PRIu32 " (%s): %s", round,
+                        member->rank, rks_group_host(state->plan->group, member->rank), wrong);
+    if (member->carrier != state->rails.members[state->rails.me].carrier || ending(state))
+        return RKS_OK;
+    struct {
+        nccl_state *state;
+        const uint8_t *from;
+    } where = {state, chunk + RKS_ROUND_HEAD};
+    return rks_rails_each(&state->rails, number, round * state->rails.room, payload, take_stretch,
+                          &where, err);
+}
+
+/* *last: some member has said that it ends; so all do, behind the round that is on its way. */
+static rks_status receive_round(nccl_state *state, uint64_t round, bool *last, rks_error *err)
+{
+    nccl_slot *slot = &state->slots[round % NCCL_SLOTS];
+    uint64_t size = rks_rails_round(&state->rails, round);
+    rks_status status = wait_downloaded(state, slot, round, err);
+    if (status != RKS_OK)
+        return status;
+    rks_error why;
+    for (uint32_t i = 0; i < state->rails.member_count; i++) {
+        const uint8_t *chunk = slot->down + i * size;
+        state->plan->stats.bytes_received += i == state->rails.me ? 0 : size;
+        *last |= rks_load_u32(chunk + 4) != 0;
+        status = take_chunk(state, i, round, chunk, &why);
+        if (status != RKS_OK)
+            rks_nccl_note_own(state, status, &why);
+    }
+    return RKS_OK;
+}
+
+static rks_status run_rounds(nccl_state *state, rks_error *err)
+{
+    uint64_t rounds = state->rails.rounds, sent = 0;
+    rks_status status = RKS_OK;
+    bool last = false;
+    for (uint64_t round = 0; status == RKS_OK && round < (last ? sent : rounds); round++) {
+        while (status == RKS_OK && !last && sent < rounds && sent < round + NCCL_SLOTS)
+            status = send_round(state, sent++, err);
+        if (status == RKS_OK)
+            status = receive_round(state, round, &last, err);
+    }
+    return status;
+}
+
+static void measure(nccl_state *state)
+{
+    uint64_t left = 0, slots = state->plan->stats.gpu_slot_bytes;
+    if (rks_gpu_free_memory(state->gpu, &left, NULL) != RKS_OK || left >= state->free_before)
+        return;
+    uint64_t taken = state->free_before - left;
+    uint64_t nccl = taken > slots ? taken - slots : 0;
+    if (nccl <= state->plan->stats.gpu_nccl_bytes)
+        return;
+    rks_usage_add(RKS_MEMORY_GPU_NCCL, nccl - state->plan->stats.gpu_nccl_bytes);
+    state->plan->stats.gpu_nccl_bytes = nccl;
+}
+
+/* This rank's error, for the next collective. What ended early for the sake of another rank is
+ * none: that one brings it. */
+static rks_status own_error(nccl_state *state, rks_status status, rks_error *err)
+{
+    if (state->status != RKS_OK) {
+        *err = state->err;
+        return state->status;
+    }
+    return state->plan->stopped ? RKS_OK : status;
+}
+
+static rks_status nccl_run(rks_exchange_plan *plan, void *user, rks_error *err)
+{
+    nccl_state *state = user;
+    state->plan = plan;
+    if (state->rails.mine < 0 || plan->stopped)
+        return RKS_OK;
+    rks_status status = run_rounds(state, err);
+    measure(state);
+    return own_error(state, status, err);
+}
+
+/* ---- before and after ---------------------------------------------------------------------------
+ */
+
+static rks_status nccl_can(rks_group *group, rks_error *err)
+{
+    if (rks_group_size(group) > 1 && rks_group_is_threads(group))
+        return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
+                        "the ranks are threads of one process; NCCL needs a process each");
+    return RKS_OK;
+}
+
+/* Copies that were put on the streams may still be on their way after the communicator's end. A
+ * stream that failed has nothing on its way. */
+static bool drain(nccl_state *state)
+{
+    rks_gpu_stream streams[] = {state->up, state->net, state->down};
+    uint64_t until = rks_now_ms() + DRAIN_MS;
+    for (int i = 0; i < 3; i++) {
+        bool idle = streams[i] == NULL;
+        while (!idle && rks_gpu_idle(state->gpu, streams[i], &idle, NULL) == RKS_OK && !idle) {
+            if (rks_now_ms() >= until)
+                return false;
+            nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
+        }
+    }
+    return true;
+}
+
+static void free_slots(nccl_state *state)
+{
+    rks_gpu *gpu = state->gpu;
+    for (int i = 0; i < NCCL_SLOTS; i++) {
+        nccl_slot *slot = &state->slots[i];
+        rks_gpu_event_destroy(gpu, slot->uploaded);
+        rks_gpu_event_destroy(gpu, slot->gathered);
+        rks_gpu_event_destroy(gpu, slot->downloaded);
+        rks_gpu_unpin(gpu, slot->up);
+        rks_gpu_unpin(gpu, slot->down);
+        rks_gpu_free(gpu, slot->gpu);
+    }
+    rks_gpu_stream_destroy(gpu, state->up);
+    rks_gpu_stream_destroy(gpu, state->net);
+    rks_gpu_stream_destroy(gpu, state->down);
+    rks_usage_sub(RKS_MEMORY_PINNED, state->pinned_bytes);
+    rks_usage_sub(RKS_MEMORY_GPU_SLOTS, state->slot_bytes);
+    rks_usage_sub(RKS_MEMORY_GPU_NCCL, state->plan->stats.gpu_nccl_bytes);
+}
+
+/* Ends all that it has on the GPU. In order only where nothing has failed anywhere. */
+static void nccl_close(rks_exchange_plan *plan, void *user)
+{
+    nccl_state *state = user;
+    state->plan = plan;
+    if (state->communicator != NULL && plan->failed) {
+        state->left_behind = !rks_communicator_abort(state->communicator);
+    } else if (state->communicator != NULL) {
+        rks_nccl_patience waits = patience(state);
+        rks_error err;
+        if (rks_communicator_close(state->communicator, &waits, &err) != RKS_OK)
+            rks_log("exchange nccl: %s", err.text); /* the index is here; nothing is lost */
+    }
+    if (!state->left_behind && state->entered)
+        state->left_behind = !drain(state);
+    if (state->left_behind)
+        rks_log("exchange nccl: NCCL could not be ended; its memory stays taken until this "
+                "process ends");
+    if (state->entered && !state->left_behind)
+        free_slots(state);
+    if (state->entered)
+        rks_gpu_leave(state->gpu);
+    if (!state->left_behind)
+        rks_gpu_close(state->gpu);
+    rks_rails_free(&state->rails);
+    rks_free(state);
+}
+
+static rks_status pin(nccl_state *state, uint64_t bytes, uint8_t **memory, rks_error *err)
+{
+    rks_status status = rks_gpu_pin(state->gpu, bytes, (void **)memory, err);
+    if (status == RKS_OK) {
+        state->pinned_bytes += bytes;
+        rks_usage_add(RKS_MEMORY_PINNED, bytes);
+    }
+    return status;
+}
+
+static void count_slot(nccl_state *state, uint64_t bytes)
+{
+    state->slot_bytes += bytes;
+    rks_usage_add(RKS_MEMORY_GPU_SLOTS, bytes);
+}
+
+static rks_status make_slot(nccl_state *state, nccl_slot *slot, uint64_t chunk, uint64_t round,
+                            rks_error *err)
+{
+    rks_gpu *gpu = state->gpu;
+    rks_status status = rks_gpu_alloc(gpu, round, &slot->gpu, err);
+    if (status != RKS_OK)
+        return status;
+    count_slot(state, round);
+    if ((status = pin(state, chunk, &slot->up, err)) != RKS_OK ||
+        (status = pin(state, round, &slot->down, err)) != RKS_OK ||
+        (status = rks_gpu_event_create(gpu, &slot->uploaded, err)) != RKS_OK ||
+        (status = rks_gpu_event_create(gpu, &slot->gathered, err)) != RKS_OK)
+        return status;
+    return rks_gpu_event_create(gpu, &slot->downloaded, err);
+}
+
+static rks_status make_slots(nccl_state *state, rks_error *err)
+{
+    uint64_t chunk = rks_rails_round(&state->rails, 0); /* no later one is longer */
+    uint64_t round = chunk * state->rails.member_count;
+    rks_gpu *gpu = state->gpu;
+    rks_status status;
+    if ((status = rks_gpu_stream_create(gpu, &state->up, err)) != RKS_OK ||
+        (status = rks_gpu_stream_create(gpu, &state->net, err)) != RKS_OK ||
+        (status = rks_gpu_stream_create(gpu, &state->down, err)) != RKS_OK)
+        return status;
+    for (int i = 0; i < NCCL_SLOTS; i++)
+        if ((status = make_slot(state, &state->slots[i], chunk, round, err)) != RKS_OK)
+            return status;
+    state->plan->stats.gpu_slot_bytes = state->slot_bytes;
+    state->plan->stats.pinned_bytes = state->pinned_bytes;
+    return RKS_OK;
+}
+
+/* The first all-gather, of heads alone: NCCL connects now, and allocates nothing later. */
+static rks_status warm_up(nccl_state *state, rks_error *err)
+{
+    nccl_slot *slot = &state->slots[0];
+    memset(slot->up, 0, RKS_ROUND_HEAD);
+    rks_status status = put_round(state, slot, RKS_ROUND_HEAD, RKS_ROUND_HEAD, err);
+    return status == RKS_OK ? wait_downloaded(state, slot, 0, err) : status;
+}
+
+static rks_status connect(nccl_state *state, const uint8_t *id, rks_error *err)
+{
+    rks_nccl_patience waits = {10 * state->options.timeout_ms, look_around_early, state};
+    rks_status status = rks_gpu_free_memory(state->gpu, &state->free_before, err);
+    if (status == RKS_OK)
+        status = make_slots(state, err);
+    if (status == RKS_OK)
+        status = rks_communicator_open(id, state->rails.member_count, state->rails.me, &waits,
+                                       &state->communicator, err);
+    if (status == RKS_OK)
+        status = warm_up(state, err);
+    measure(state);
+    return status;
+}
+
+/* COLLECTIVE, unlike that of other backends. */
+static rks_status nccl_prepare(rks_exchange_plan *plan, void **prepared, uint64_t *token,
+                               rks_error *err)
+{
+    (void)token;
+    uint8_t id[RKS_COMMUNICATOR_ID] = {0};
+    nccl_state *state = rks_alloc(1, sizeof(*state), err);
+    rks_status status = state == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    if (status == RKS_OK) {
+        state->plan = plan;
+        state->rails.mine = -1;
+        status = rks_nccl_read_options(plan->options, &state->options, err);
+    }
+    status = rks_group_agree(plan->group, "exchange: NCCL", status, err);
+    if (status == RKS_OK)
+        status = rks_nccl_meet(state, err);
+    if (status == RKS_OK)
+        status = rks_nccl_hand_round_ids(state, id, err);
+    if (status == RKS_OK && state->rails.mine >= 0)
+        status = own_error(state, connect(state, id, err), err);
+    if (status != RKS_OK && state != NULL) {
+        plan->failed = true;
+        nccl_close(plan, state);
+        return status;
+    }
+    *prepared = state;
+    return status;
+}
+
+const rks_exchange_backend rks_exchange_nccl = {"nccl", nccl_can, nccl_prepare, nccl_run,
+                                                nccl_close};

@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gpu.c: the few calls of the CUDA driver that the exchange needs. */
+#include "exchange/gpu.h"
+
+#include <cuda.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+/* By these names the driver has them; cuda.h's macros lead to the same ones. */
+#define DRIVER_CALLS(CALL)                                                                         \
+    CALL(cuInit)                                                                                   \
+    CALL(cuGetErrorString)                                                                         \
+    CALL(cuDeviceGetCount)                                                                         \
+    CALL(cuDeviceGet)                                                                              \
+    CALL(cuDeviceGetUuid_v2)                                                                       \
+    CALL(cuCtxGetCurrent)                                                                          \
+    CALL(cuCtxGetDevice)                                                                           \
+    CALL(cuDevicePrimaryCtxRetain)                                                                 \
+    CALL(cuDevicePrimaryCtxRelease_v2)                                                             \
+    CALL(cuCtxPushCurrent_v2)                                                                      \
+    CALL(cuCtxPopCurrent_v2)                                                                       \
+    CALL(cuThreadExchangeStreamCaptureMode)                                                        \
+    CALL(cuStreamIsCapturing)                                                                      \
+    CALL(cuStreamQuery)                                                                            \
+    CALL(cuStreamCreate)                                                                           \
+    CALL(cuStreamDestroy_v2)                                                                       \
+    CALL(cuStreamWaitEvent)                                                                        \
+    CALL(cuEventCreate)                                                                            \
+    CALL(cuEventDestroy_v2)                                                                        \
+    CALL(cuEventRecord)                                                                            \
+    CALL(cuEventQuery)                                                                             \
+    CALL(cuMemAlloc_v2)                                                                            \
+    CALL(cuMemFree_v2)                                                                             \
+    CALL(cuMemHostAlloc)                                                                           \
+    CALL(cuMemFreeHost)                                                                            \
+    CALL(cuMemGetInfo_v2)                                                                          \
+    CALL(cuMemcpyHtoDAsync_v2)                                                                     \
+    CALL(cuMemcpyDtoHAsync_v2)
+
+#define FIELD(name) __typeof__(&name) name;
+static struct {
+    DRIVER_CALLS(FIELD)
+} driver;
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static void *loaded; /* guarded by mutex */
+
+struct rks_gpu {
+    CUdevice device;
+    CUcontext context;
+    uint8_t uuid[RKS_GPU_UUID];
+    CUstreamCaptureMode mode; /* the thread's, while we are in */
+};
+
+static rks_status find_calls(void *library, rks_error *err)
+{
+    /* ISO C has no cast from data to function. */
+#define FIND(name)                                                                                 \
+    {                                                                                              \
+        void *symbol = dlsym(library, #name);                                                      \
+        if (symbol == NULL)                                                                        \
+            return rks_fail(err, RKS_ERR_UNSUPPORTED, 0, "the CUDA driver has no %s", #name);      \
+        memcpy(&driver.name, &symbol, sizeof(symbol));                                             \
+    }
+    DRIVER_CALLS(FIND)
+    return RKS_OK;
+}
+
+static rks_status load(rks_error *err)
+{
+    const char *named = getenv("RKS_CUDA_LIBRARY");
+    void *library = dlopen(named != NULL ? named : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) {
+        const char *why = dlerror();
+        return rks_fail(err, RKS_ERR_UNSUPPORTED, 0, "no CUDA driver: %s",
+                        why != NULL ? why : "libcuda.so.1");
+    }
+    rks_status status = find_calls(library, err);
+    if (status != RKS_OK) {
+        dlclose(library);
+        return status;
+    }
+    loaded = library;
+    return RKS_OK;
+}
+
+static rks_status check(CUresult result, const char *what, rks_error *err)
+{
+    if (result == CUDA_SUCCESS)
+        return RKS_OK;
+    const char *why = NULL;
+    if (driver.cuGetErrorString(result, &why) != CUDA_SUCCESS || why == NULL)
+        why = "unknown error";
+    rks_status status = RKS_ERR_IO;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        status = RKS_ERR_MEMORY;
+    else if (result == CUDA_ERROR_NO_DEVICE || result == CUDA_ERROR_SYSTEM_DRIVER_MISMATCH)
+        status = RKS_ERR_UNSUPPORTED;
+    return rks_fail(err, status, (int64_t)result, "CUDA: %s: %s", what, why);
+}
+
+/* The device of the thread's context, where it has one. */
+static bool current_device(CUdevice *device)
+{
+    CUcontext context = NULL;
+    return driver.cuCtxGetCurrent(&context) == CUDA_SUCCESS && context != NULL &&
+           driver.cuCtxGetDevice(device) == CUDA_SUCCESS;
+}
+
+static rks_status choose(uint32_t place, CUdevice *device, rks_error *err)
+{
+    int count = 0;
+    rks_status status = check(driver.cuDeviceGetCount(&count), "counting devices", err);
+    if (status != RKS_OK)
+        return status;
+    if (count <= 0)
+        return rks_fail(err, RKS_ERR_UNSUPPORTED, 0, "no GPU is visible to this rank");
+    if (current_device(device))
+        return RKS_OK;
+    long number = (long)(place % (uint32_t)count);
+    const char *named = getenv("RKS_GPU");
+    if (named != NULL) {
+        char *end;
+        number = strtol(named, &end, 10);
+        if (*named == '\0' || *end != '\0' || number < 0 || number >= count)
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                            "RKS_GPU=%s: %d GPUs are visible, numbered from 0", named, count);
+    }
+    return check(driver.cuDeviceGet(device, (int)number), "opening the device", err);
+}
+
+/* The stream that the caller works on is known to nobody but the caller; the driver tells only of
+ * the two default ones, and that some stream captures which these would have to wait for. */
+static rks_status refuse_capture(rks_gpu *gpu, rks_error *err)
+{
+    CUstream streams[] = {CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
+    rks_status status = rks_gpu_enter(gpu, err);
+    if (status != RKS_OK)
+        return status;
+    for (int i = 0; i < 2 && status == RKS_OK; i++) {
+        CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+        CUresult result = driver.cuStreamIsCapturing(streams[i], &capture);
+        if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ||
+            (result == CUDA_SUCCESS && capture != CU_STREAM_CAPTURE_STATUS_NONE))
+            status = rks_fail(err, RKS_ERR_STATE, 0,
+                              "this thread captures a CUDA graph; open the dataset before it");
+        else
+            status = check(result, "asking for a capture", err);
+    }
+    rks_gpu_leave(gpu);
+    return status;
+}
+
+rks_status rks_gpu_open(uint32_t place, rks_gpu **gpu, rks_error *err)
+{
+    pthread_mutex_lock(&mutex);
+    rks_status status = loaded != NULL ? RKS_OK : load(err);
+    pthread_mutex_unlock(&mutex);
+    if (status == RKS_OK)
+        status = check(driver.cuInit(0), "start", err);
+    CUdevice device = 0;
+    if (status == RKS_OK)
+        status = choose(place, &device, err);
+    if (status != RKS_OK)
+        return status;
+    rks_gpu *opened = rks_alloc(1, sizeof(*opened), err);
+    if (opened == NULL)
+        return RKS_ERR_MEMORY;
+    opened->device = device;
+    CUuuid uuid;
+    status = check(driver.cuDeviceGetUuid_v2(&uuid, device), "the device's number", err);
+    if (status == RKS_OK) {
+        memcpy(opened->uuid, uuid.bytes, sizeof(opened->uuid));
+        status = check(driver.cuDevicePrimaryCtxRetain(&opened->context, device),
+                       "the device's context", err);
+    }
+    if (status == RKS_OK)
+        status = refuse_capture(opened, err);
+    if (status != RKS_OK) {
+        rks_gpu_close(opened);
+        return status;
+    }
+    *gpu = opened;
+    return RKS_OK;
+}
+
+void rks_gpu_close(rks_gpu *gpu)
+{
+    if (gpu == NULL)
+        return;
+    if (gpu->context != NULL)
+        driver.cuDevicePrimaryCtxRelease_v2(gpu->device);
+    rks_free(gpu);
+}
+
+const uint8_t *rks_gpu_uuid(const rks_gpu *gpu)
+{
+    return gpu->uuid;
+}
+
+int rks_gpu_number(const rks_gpu *gpu)
+{
+    return gpu->device;
+}
+
+rks_status rks_gpu_free_memory(rks_gpu *gpu, uint64_t *bytes, rks_error *err)
+{
+    (void)gpu;
+    size_t left = 0, all = 0;
+    rks_status status = check(driver.cuMemGetInfo_v2(&left, &all), "free memory", err);
+    if (status == RKS_OK)
+        *bytes = left;
+    return status;
+}
+
+rks_status rks_gpu_enter(rks_gpu *gpu, rks_error *err)
+{
+    gpu->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    rks_status status =
+        check(driver.cuThreadExchangeStreamCaptureMode(&gpu->mode), "capture mode", err);
+    if (status != RKS_OK)
+        return status;
+    status = check(driver.cuCtxPushCurrent_v2(gpu->context), "entering the context", err);
+    if (status != RKS_OK)
+        driver.cuThreadExchangeStreamCaptureMode(&gpu->mode);
+    return status;
+}
+
+void rks_gpu_leave(rks_gpu *gpu)
+{
+    CUcontext ours;
+    driver.cuCtxPopCurrent_v2(&ours);
+    driver.cuThreadExchangeStreamCaptureMode(&gpu->mode);
+}
+
+rks_status rks_gpu_alloc(rks_gpu *gpu, size_t bytes, uint64_t *address, rks_error *err)
+{
+    (void)gpu;
+    CUdeviceptr made = 0;
+    rks_status status = check(driver.cuMemAlloc_v2(&made, bytes), "allocating GPU memory", err);
+    if (status == RKS_OK)
+        *address = made;
+    return status;
+}
+
+void rks_gpu_free(rks_gpu *gpu, uint64_t address)
+{
+    (void)gpu;
+    if (address != 0)
+        driver.cuMemFree_v2(address);
+}
+
+rks_status rks_gpu_pin(rks_gpu *gpu, size_t bytes, void **memory, rks_error *err)
+{
+    (void)gpu;
+    return check(driver.cuMemHostAlloc(memory, bytes, 0), "allocating pinned memory", err);
+}
+
+void rks_gpu_unpin(rks_gpu *gpu, void *memory)
+{
+    (void)gpu;
+    if (memory != NULL)
+        driver.cuMemFreeHost(memory);
+}
+
+rks_status rks_gpu_stream_create(rks_gpu *gpu, rks_gpu_stream *stream, rks_error *err)
+{
+    (void)gpu;
+    CUstream made = NULL;
+    rks_status status =
+        check(driver.cuStreamCreate(&made, CU_STREAM_NON_BLOCKING), "making a stream", err);
+    if (status == RKS_OK)
+        *stream = made;
+    return status;
+}
+
+void rks_gpu_stream_destroy(rks_gpu *gpu, rks_gpu_stream stream)
+{
+    (void)gpu;
+    if (stream != NULL)
+        driver.cuStreamDestroy_v2(stream);
+}
+
+rks_status rks_gpu_idle(rks_gpu *gpu, rks_gpu_stream stream, bool *idle, rks_error *err)
+{
+    (void)gpu;
+    CUresult result = driver.cuStreamQuery(stream);
+    *idle = result == CUDA_SUCCESS;
+    return result == CUDA_ERROR_NOT_READY ? RKS_OK : check(result, "looking at a stream", err);
+}
+
+rks_status rks_gpu_event_create(rks_gpu *gpu, rks_gpu_event *event, rks_error *err)
+{
+    (void)gpu;
+    CUevent made = NULL;
+    rks_status status =
+        check(driver.cuEventCreate(&made, CU_EVENT_DISABLE_TIMING), "making an event", err);
+    if (status == RKS_OK)
+        *event = made;
+    return status;
+}
+
+void rks_gpu_event_destroy(rks_gpu *gpu, rks_gpu_event event)
+{
+    (void)gpu;
+    if (event != NULL)
+        driver.cuEventDestroy_v2(event);
+}
+
+rks_status rks_gpu_upload(rks_gpu *gpu, uint64_t to, const void *pinned, size_t bytes,
+                          rks_gpu_stream stream, rks_error *err)
+{
+    (void)gpu;
+    return check(driver.cuMemcpyHtoDAsync_v2(to, pinned, bytes, stream), "upload", err);
+}
+
+rks_status rks_gpu_download(rks_gpu *gpu, void *pinned, uint64_t from, size_t bytes,
+                            rks_gpu_stream stream, rks_error *err)
+{
+    (void)gpu;
+    return check(driver.cuMemcpyDtoHAsync_v2(pinned, from, bytes, stream), "download", err);
+}
+
+rks_status rks_gpu_record(rks_gpu *gpu, rks_gpu_event event, rks_gpu_stream stream, rks_error *err)
+{
+    (void)gpu;
+    return check(driver.cuEventRecord(event, stream), "recording an event", err);
+}
+
+rks_status rks_gpu_wait(rks_gpu *gpu, rks_gpu_stream stream, rks_gpu_event event, rks_error *err)
+{
+    (void)gpu;
+    return check(driver.cuStreamWaitEvent(stream, event, 0), "waiting for an event", err);
+}
+
+rks_status rks_gpu_done(rks_gpu *gpu, rks_gpu_event event, bool *done, rks_error *err)
+{
+    (void)gpu;
+    CUresult result = driver.cuEventQuery(event);
+    *done = result == CUDA_SUCCESS;
+    return result == CUDA_ERROR_NOT_READY ? RKS_OK : check(result, "looking at an event", err);
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rails.h: which ranks carry what in an all-gather over GPUs; arithmetic alone.
+ *
+ *   node 0   stream of rank 0 | of rank 1 | ...     cut into R slices, by carriers 0 .. R-1
+ *   node 1   stream of rank 4 | of rank 5 | ...     of that node, R being the fewest GPUs of a node
+ *
+ * Carriers   Of each node the lowest ranks with a GPU of their own, R of them; the others take no
+ *            part. Carrier i of a node has slice i of its node's stream.
+ * Rails      R communicators, one for the carriers i of all nodes. A carrier receives slice i of
+ *            every node, which is what its node lacks with the other carriers' slices. Flat: one
+ *            communicator of all carriers, where carrier i takes in the slices i alone.
+ * Rounds     A member of a communicator sends its slice in rounds of at most `room` bytes, each
+ *            behind a head of 64. A round is as long as the longest chunk in it. */
+#ifndef RKS_EXCHANGE_RAILS_H
+#define RKS_EXCHANGE_RAILS_H
+
+#include "rankstore.h"
+
+enum { RKS_ROUND_HEAD = 64 };
+
+/* Bytes [offset, offset + size) of the stream of `sender`. */
+typedef struct rks_stretch {
+    uint32_t sender;
+    uint64_t offset;
+    uint64_t size;
+} rks_stretch;
+
+typedef struct rks_member {
+    uint32_t rank;
+    uint32_t node;
+    uint32_t carrier;     /* i */
+    size_t first_stretch; /* its slice */
+    size_t stretch_count;
+    uint64_t bytes;
+} rks_member;
+
+typedef struct rks_rails {
+    uint32_t rails; /* R */
+    bool flat;
+    int64_t mine;        /* this rank's communicator; -1: it takes no part */
+    uint32_t me;         /* its place in there */
+    rks_member *members; /* of this rank's communicator; by node, then carrier */
+    uint32_t member_count;
+    rks_stretch *stretches;
+    size_t stretch_count;
+    uint32_t root; /* rank of member 0 */
+    uint64_t room; /* payload of a chunk at most */
+    uint64_t rounds;
+} rks_rails;
+
+typedef struct rks_rails_input {
+    uint32_t ranks, rank;
+    const uint32_t *nodes; /* of each rank */
+    const uint8_t *gpus;   /* of each rank 17 bytes: 1 and its GPU's UUID, or 0 */
+    const uint64_t *sizes; /* of each rank's stream */
+    bool flat;
+    uint64_t slot;  /* bytes of GPU memory for one round */
+    uint64_t chunk; /* payload of a chunk at most; 0: as the slot allows */
+    /* The first place from `offset` on where a stream may be cut for two takers; at most its size.
+     * NULL: anywhere. */
+    uint64_t (*boundary)(void *user, uint32_t sender, uint64_t offset);
+    void *user;
+} rks_rails_input;
+
+enum { RKS_GPU_RECORD = 17 };
+
+/* All ranks come to the same carriers and slices. RKS_ERR_UNSUPPORTED names a node's lowest rank
+ * where the node has no GPU, or the slot that is too small. Free with rks_rails_free. */
+rks_status rks_rails_make(const rks_rails_input *input, rks_rails *rails, rks_error *err);
+void rks_rails_free(rks_rails *rails);
+
+/* Bytes of each member's chunk in a round, its head included; a multiple of 16, at most the room
+ * and the head. */
+uint64_t rks_rails_round(const rks_rails *rails, uint64_t round);
+/* Of a member's payload in a round; 0: it has sent all. */
+uint64_t rks_rails_payload(const rks_rails *rails, uint32_t member, uint64_t round);
+/* What [offset, offset + size) of a member's slice is: calls visit for each stretch, in order,
+ * until it fails. `at` counts from the offset. */
+rks_status rks_rails_each(const rks_rails *rails, uint32_t member, uint64_t offset, uint64_t size,
+                          rks_status (*visit)(void *user, const rks_stretch *stretch, uint64_t at,
+                                              rks_error *err),
+                          void *user, rks_error *err);
+
+#endif

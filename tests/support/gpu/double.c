@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * double.c: what the stand-ins of CUDA and NCCL share: faults and figures. */
+#include "inside.h"
+
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct double_world double_world = {
+    .mutex = PTHREAD_MUTEX_INITIALIZER, .gpu = 0, .nccl_version = 22809};
+_Thread_local struct double_thread double_thread;
+
+static struct {
+    const char *call;
+    uint64_t nth, seen;
+    double_fault fault;
+    bool set, happened;
+} planned; /* guarded by the world's mutex */
+
+void double_set_fault(const char *call, uint64_t nth, double_fault fault)
+{
+    pthread_mutex_lock(&double_world.mutex);
+    planned.call = call;
+    planned.nth = nth;
+    planned.seen = 0;
+    planned.fault = fault;
+    planned.set = nth > 0;
+    planned.happened = false;
+    pthread_mutex_unlock(&double_world.mutex);
+}
+
+bool double_fault_happened(uint64_t *calls)
+{
+    pthread_mutex_lock(&double_world.mutex);
+    bool happened = planned.happened;
+    *calls = planned.seen;
+    pthread_mutex_unlock(&double_world.mutex);
+    return happened;
+}
+
+int double_enter(const char *call)
+{
+    pthread_mutex_lock(&double_world.mutex);
+    bool counts = planned.call == NULL || strcmp(planned.call, call) == 0;
+    bool hit = planned.set && counts && ++planned.seen == planned.nth;
+    double_fault fault = planned.fault;
+    planned.happened |= hit;
+    pthread_mutex_unlock(&double_world.mutex);
+    if (!hit)
+        return DOUBLE_GOOD;
+    if (fault == DOUBLE_KILLS)
+        kill(getpid(), SIGKILL);
+    if (fault == DOUBLE_STOPS)
+        kill(getpid(), SIGSTOP);
+    if (fault == DOUBLE_LATE) {
+        nanosleep(&(struct timespec){.tv_nsec = 300 * 1000 * 1000}, NULL);
+        return DOUBLE_GOOD;
+    }
+    return (int)fault;
+}
+
+void double_set_machine(int gpu, int nccl_version, bool capturing)
+{
+    double_world.gpu = gpu;
+    double_world.nccl_version = nccl_version;
+    double_world.capturing = capturing;
+}
+
+void double_get_figures(double_figures *figures)
+{
+    pthread_mutex_lock(&double_world.mutex);
+    *figures = double_world.figures;
+    pthread_mutex_unlock(&double_world.mutex);
+    figures->pushed = double_thread.pushed;
+    figures->capture_mode = double_thread.capture_mode;
+}
+
+void double_count(uint64_t *now, uint64_t *peak, int64_t change)
+{
+    pthread_mutex_lock(&double_world.mutex);
+    *now = (uint64_t)((int64_t)*now + change);
+    if (peak != NULL && *now > *peak)
+        *peak = *now;
+    pthread_mutex_unlock(&double_world.mutex);
+}

@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nccl_case.h: an exchange over the stand-in of CUDA and NCCL, each rank a process with the node
+ * and the GPU that the case gives it. The case lies in shared memory; what is wrong becomes text in
+ * it, and the parent looks at what the ranks of each node have together. */
+#ifndef RKS_TESTS_NCCL_CASE_H
+#define RKS_TESTS_NCCL_CASE_H
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "exchange/exchange.h"
+#include "support/check.h"
+#include "support/gpu/double.h"
+
+enum { NCCL_RANKS = 6, NO_GPU = -1 };
+
+typedef struct nccl_result {
+    rks_status status;
+    rks_error err;
+    rks_exchange_stats stats;
+    double_figures figures;
+    rks_memory_use memory;
+    char used[16];
+    char wrong[128];
+    uint64_t begin[NCCL_RANKS], end[NCCL_RANKS]; /* of each sender's stream, what came */
+    uint32_t restarts;
+} nccl_result;
+
+typedef struct nccl_case {
+    const char *backend;
+    uint32_t ranks;
+    int node[NCCL_RANKS];
+    int gpu[NCCL_RANKS];
+    int version[NCCL_RANKS]; /* 0: 2.28.9 */
+    uint64_t sizes[NCCL_RANKS];
+    uint32_t chunk;
+    uint64_t piece; /* streams may be cut at its multiples; 0: anywhere */
+    bool always;    /* also the streams of the own node travel */
+    bool no_restart;
+    int source_fails; /* this rank's read fails at half of its stream; -1: none */
+    int sink_fails;   /* this rank's write fails at its first call but one; -1: none */
+    int capturing;    /* this rank is; -1: none */
+    int fault_rank;   /* -1: none */
+    char call[48];    /* empty: any */
+    uint64_t nth;
+    double_fault fault;
+    uint32_t silence_ms;
+    nccl_result results[NCCL_RANKS];
+} nccl_case;
+
+typedef struct nccl_rank {
+    nccl_case *all;
+    nccl_result *result;
+    uint32_t rank;
+    uint32_t writes;
+} nccl_rank;
+
+typedef struct nccl_double {
+    double_fault_fn set_fault;
+    double_happened_fn happened;
+    double_figures_fn figures;
+    double_machine_fn machine;
+} nccl_double;
+
+static inline nccl_double nccl_double_load(void)
+{
+    nccl_double made;
+    void *library = dlopen(GPU_DOUBLE, RTLD_NOW | RTLD_LOCAL);
+    *(void **)&made.set_fault = dlsym(library, "double_set_fault");
+    *(void **)&made.happened = dlsym(library, "double_fault_happened");
+    *(void **)&made.figures = dlsym(library, "double_get_figures");
+    *(void **)&made.machine = dlsym(library, "double_set_machine");
+    setenv("RKS_CUDA_LIBRARY", GPU_DOUBLE, 1);
+    setenv("RKS_NCCL_LIBRARY", GPU_DOUBLE, 1);
+    return made;
+}
+
+static inline uint8_t nccl_byte(uint32_t sender, uint64_t offset)
+{
+    return (uint8_t)((offset * 2654435761u >> 13) + offset + sender * 37);
+}
+
+static inline rks_status nccl_read_of(void *user, uint32_t sender, uint64_t offset, void *bytes,
+                                      size_t size, rks_error *err)
+{
+    nccl_rank *me = user;
+    const nccl_case *all = me->all;
+    if (all->node[sender] != all->node[me->rank] || offset > all->sizes[sender] ||
+        size > all->sizes[sender] - offset || size == 0)
+        return rks_fail(err, RKS_ERR_STATE, 0, "a read outside the node's streams");
+    if (all->source_fails == (int)me->rank && offset + size > all->sizes[sender] / 2)
+        return rks_fail(err, RKS_ERR_DATA, 7, "the source is broken");
+    for (size_t i = 0; i < size; i++)
+        ((uint8_t *)bytes)[i] = nccl_byte(sender, offset + i);
+    return RKS_OK;
+}
+
+static inline rks_status nccl_read(void *user, uint64_t offset, void *bytes, size_t size,
+                                   rks_error *err)
+{
+    return nccl_read_of(user, ((nccl_rank *)user)->rank, offset, bytes, size, err);
+}
+
+static inline uint64_t nccl_boundary(void *user, uint32_t sender, uint64_t offset)
+{
+    const nccl_case *all = ((nccl_rank *)user)->all;
+    uint64_t piece = all->piece != 0 ? all->piece : 1;
+    uint64_t at = (offset + piece - 1) / piece * piece;
+    return at < all->sizes[sender] ? at : all->sizes[sender];
+}
+
+static inline bool nccl_skip(void *user, uint32_t sender)
+{
+    const nccl_rank *me = user;
+    return !me->all->always && me->all->node[sender] == me->all->node[me->rank];
+}
+
+static inline void nccl_restart(void *user)
+{
+    nccl_result *result = ((nccl_rank *)user)->result;
+    memset(result->begin, 0, sizeof(result->begin));
+    memset(result->end, 0, sizeof(result->end));
+    result->restarts++;
+}
+
+static inline rks_status nccl_write(void *user, uint32_t sender, uint64_t offset, const void *bytes,
+                                    size_t size, rks_error *err)
+{
+    nccl_rank *me = user;
+    nccl_result *result = me->result;
+    if (me->all->sink_fails == (int)me->rank && ++me->writes > 1)
+        return rks_fail(err, RKS_ERR_IO, 5, "the sink is full");
+    if (sender >= me->all->ranks || nccl_skip(me, sender))
+        snprintf(result->wrong, sizeof(result->wrong), "a chunk of sender %u", sender);
+    else if (result->end[sender] == 0 && nccl_boundary(me, sender, offset) != offset)
+        snprintf(result->wrong, sizeof(result->wrong), "sender %u begins at %llu", sender,
+                 (unsigned long long)offset);
+    else if (result->end[sender] != 0 && result->end[sender] != offset)
+        snprintf(result->wrong, sizeof(result->wrong), "offset %llu of sender %u",
+                 (unsigned long long)offset, sender);
+    if (result->end[sender] == 0)
+        result->begin[sender] = offset;
+    result->end[sender] = offset + size;
+    for (size_t i = 0; i < size && result->wrong[0] == '\0'; i++)
+        if (((const uint8_t *)bytes)[i] != nccl_byte(sender, offset + i))
+            snprintf(result->wrong, sizeof(result->wrong), "byte %llu of sender %u",
+                     (unsigned long long)(offset + i), sender);
+    return RKS_OK;
+}
+
+/* One exchange of this rank. */
+static inline rks_status nccl_exchange(rks_group *group, nccl_case *all, const char *backend)
+{
+    nccl_rank me = {.all = all, .rank = rks_group_rank(group)};
+    me.result = &all->results[me.rank];
+    *me.result = (nccl_result){0};
+    rks_exchange_job job = {.size = all->sizes[me.rank],
+                            .receives = true,
+                            .read = nccl_read,
+                            .write = nccl_write,
+                            .skip = nccl_skip,
+                            .read_of = nccl_read_of,
+                            .boundary = nccl_boundary,
+                            .restart = all->no_restart ? NULL : nccl_restart,
+                            .user = &me,
+                            .chunk = all->chunk};
+    for (uint32_t rank = 0; rank < me.rank; rank++)
+        if (all->node[rank] == all->node[me.rank])
+            job.receives = false;
+    const char *used = "";
+    me.result->status =
+        rks_exchange_run(group, backend, &job, &me.result->stats, &used, &me.result->err);
+    snprintf(me.result->used, sizeof(me.result->used), "%s", used);
+    return me.result->status;
+}
+
+static inline rks_status nccl_group(const rks_bootstrap *bootstrap, nccl_case *all,
+                                    const nccl_double *gpu, rks_group **group, rks_error *err)
+{
+    char node[32];
+    uint32_t rank = bootstrap->rank;
+    snprintf(node, sizeof(node), "node-%d", all->node[rank]);
+    gpu->machine(all->gpu[rank], all->version[rank] != 0 ? all->version[rank] : 22809,
+                 all->capturing == (int)rank);
+    rks_group_options options;
+    rks_group_options_default(&options);
+    options.bootstrap = bootstrap;
+    options.node = node;
+    if (all->silence_ms != 0)
+        options.silence_ms = all->silence_ms;
+    return rks_group_open(&options, group, err);
+}
+
+static inline int nccl_main(const rks_bootstrap *bootstrap, void *user)
+{
+    nccl_case *all = user;
+    nccl_result *result = &all->results[bootstrap->rank];
+    nccl_double gpu = nccl_double_load();
+    rks_group *group = NULL;
+    long before = rks_memory_in_use(); /* the launcher's */
+    result->status = nccl_group(bootstrap, all, &gpu, &group, &result->err);
+    if (result->status != RKS_OK)
+        return 1;
+    if (all->fault_rank == (int)bootstrap->rank)
+        gpu.set_fault(all->call[0] != '\0' ? all->call : NULL, all->nth, all->fault);
+    rks_status status = nccl_exchange(group, all, all->backend);
+    gpu.figures(&result->figures);
+    result->memory.struct_size = sizeof(result->memory);
+    rks_memory_use_get(&result->memory);
+    rks_group_close(group);
+    if (rks_memory_in_use() != before)
+        snprintf(result->wrong, sizeof(result->wrong), "%ld allocations left",
+                 rks_memory_in_use() - before);
+    return status == RKS_OK ? 0 : 1;
+}
+
+static inline nccl_case *nccl_case_new(const char *backend, uint32_t ranks)
+{
+    nccl_case *all =
+        mmap(NULL, sizeof(*all), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(all, MAP_FAILED);
+    *all = (nccl_case){.backend = backend,
+                       .ranks = ranks,
+                       .chunk = 4096,
+                       .source_fails = -1,
+                       .sink_fails = -1,
+                       .capturing = -1,
+                       .fault_rank = -1};
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        all->node[rank] = (int)rank;
+        all->gpu[rank] = (int)rank;
+        all->sizes[rank] = 50000 + 1000 * rank;
+    }
+    return all;
+}
+
+static inline void nccl_case_free(nccl_case *all)
+{
+    munmap(all, sizeof(*all));
+}
+
+/* Runs it; nothing may take longer than `limit` seconds. */
+static inline int nccl_run_case(nccl_case *all, unsigned limit)
+{
+    rks_error err;
+    int code = -1;
+    alarm(limit);
+    assert_ok(rks_launch(all->ranks, nccl_main, all, &code, &err), &err);
+    alarm(0);
+    return code;
+}
+
+/* Nothing of the GPU is held any more, and the thread is as it was. */
+static inline void nccl_check_freed(const nccl_case *all)
+{
+    for (uint32_t rank = 0; rank < all->ranks; rank++) {
+        const double_figures *left = &all->results[rank].figures;
+        assert_int_equal(left->device_bytes, 0);
+        assert_int_equal(left->pinned_bytes, 0);
+        assert_int_equal(left->streams + left->events + left->communicators, 0);
+        assert_int_equal(left->contexts, 0);
+        assert_int_equal(left->nccl_bytes, 0);
+        assert_int_equal(left->pushed, 0);
+        assert_int_equal(left->capture_mode, 0);
+        const rks_memory_figure *kinds = all->results[rank].memory.kinds;
+        assert_int_equal(kinds[RKS_MEMORY_PINNED].current, 0);
+        assert_int_equal(kinds[RKS_MEMORY_GPU_SLOTS].current, 0);
+        assert_int_equal(kinds[RKS_MEMORY_GPU_NCCL].current, 0);
+    }
+}
+
+/* The ranks of each node together have each stream that the node wanted, once. */
+static inline void nccl_check_node(const nccl_case *all, int node, uint32_t sender)
+{
+    uint64_t at = 0;
+    bool found = true;
+    while (at < all->sizes[sender] && found) {
+        found = false;
+        for (uint32_t rank = 0; rank < all->ranks && !found; rank++) {
+            const nccl_result *result = &all->results[rank];
+            if (all->node[rank] == node && result->end[sender] > at &&
+                result->begin[sender] == at) {
+                at = result->end[sender];
+                found = true;
+            }
+        }
+    }
+    if (at != all->sizes[sender])
+        print_error("node %d lacks sender %u from %llu on\n", node, sender, (unsigned long long)at);
+    assert_int_equal(at, all->sizes[sender]);
+}
+
+static inline void nccl_check_good(const nccl_case *all, const char *used)
+{
+    for (uint32_t rank = 0; rank < all->ranks; rank++) {
+        const nccl_result *result = &all->results[rank];
+        if (result->status != RKS_OK || result->wrong[0] != '\0')
+            print_error("rank %u: %s: %s%s\n", rank, rks_status_name(result->status),
+                        result->status != RKS_OK ? result->err.text : "", result->wrong);
+        assert_int_equal(result->status, RKS_OK);
+        assert_string_equal(result->wrong, "");
+        assert_string_equal(result->used, used);
+    }
+    for (uint32_t receiver = 0; receiver < all->ranks; receiver++)
+        for (uint32_t sender = 0; sender < all->ranks; sender++)
+            if (all->node[sender] != all->node[receiver])
+                nccl_check_node(all, all->node[receiver], sender);
+    nccl_check_freed(all);
+}
+
+static inline void nccl_check_failed(const nccl_case *all, rks_status status, int rank,
+                                     const char *text)
+{
+    for (uint32_t i = 0; i < all->ranks; i++) {
+        const nccl_result *result = &all->results[i];
+        if (result->status != status || strstr(result->err.text, text) == NULL ||
+            result->wrong[0] != '\0' || (rank >= 0 && result->err.rank != rank))
+            print_error("rank %u: %s of rank %d: %s %s\n", i, rks_status_name(result->status),
+                        result->err.rank, result->err.text, result->wrong);
+        assert_int_equal(result->status, status);
+        assert_contains(result->err.text, text);
+        if (rank >= 0)
+            assert_int_equal(result->err.rank, rank);
+        assert_string_equal(result->wrong, "");
+    }
+    nccl_check_freed(all);
+}
+
+#endif

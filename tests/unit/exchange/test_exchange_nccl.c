@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_exchange_nccl.c: the nccl exchange over a stand-in of CUDA and NCCL that is loaded as the
+ * real ones are: the same bytes as every other exchange, whatever the ranks have. */
+#include "nccl_case.h"
+
+static void spread(nccl_case *all, const int *nodes, const int *gpus, const uint64_t *sizes)
+{
+    for (uint32_t rank = 0; rank < all->ranks; rank++) {
+        all->node[rank] = nodes[rank];
+        all->gpu[rank] = gpus[rank];
+        all->sizes[rank] = sizes[rank];
+    }
+}
+
+/* A rank a node, as on machines with one GPU. */
+static void each_shape_arrives_whole(void **state)
+{
+    (void)state;
+    static const uint64_t shapes[][4] = {
+        {1000, 1, 4096, 70001},   {0, 0, 0, 0}, {0, 99999, 0, 0},
+        {4096, 4096, 4096, 4096}, {1, 1, 1, 1}, {300000, 0, 17, 65536},
+    };
+    static const uint32_t chunks[] = {313, 4096, 1 << 20};
+    for (size_t shape = 0; shape < 6; shape++) {
+        for (size_t chunk = 0; chunk < 3; chunk++) {
+            nccl_case *all = nccl_case_new("nccl", 4);
+            memcpy(all->sizes, shapes[shape], sizeof(shapes[shape]));
+            all->chunk = chunks[chunk];
+            nccl_run_case(all, 60);
+            nccl_check_good(all, "nccl");
+            nccl_case_free(all);
+        }
+    }
+}
+
+static const int two_nodes[] = {0, 0, 0, 1, 1, 1};
+static const uint64_t six_sizes[] = {50001, 7, 90000, 30000, 0, 120001};
+
+/* Two GPUs a node and a third rank that shares one of them: two rails, and every carrier takes its
+ * part in. */
+static void rails_share_a_node_s_stream(void **state)
+{
+    (void)state;
+    static const int gpus[] = {0, 1, 1, 0, 0, 1};
+    static const char *const backends[] = {"nccl", "nccl:rails=off", "nccl:slot=65536,rails=on"};
+    for (int i = 0; i < 3; i++) {
+        nccl_case *all = nccl_case_new(backends[i], 6);
+        spread(all, two_nodes, gpus, six_sizes);
+        all->piece = 1000;
+        nccl_run_case(all, 60);
+        nccl_check_good(all, "nccl");
+        assert_true(all->results[0].end[5] > 0 || all->results[0].end[3] > 0);
+        assert_true(all->results[1].end[5] > 0);
+        assert_int_equal(all->results[2].end[5], 0); /* it shares the GPU of rank 1 */
+        nccl_case_free(all);
+    }
+}
+
+/* The fewest GPUs of a node count, and a rank without one takes no part. */
+static void a_rank_without_a_gpu_takes_no_part(void **state)
+{
+    (void)state;
+    static const int gpus[] = {NO_GPU, 1, 2, 0, NO_GPU, NO_GPU};
+    nccl_case *all = nccl_case_new("nccl", 6);
+    spread(all, two_nodes, gpus, six_sizes);
+    nccl_run_case(all, 60);
+    nccl_check_good(all, "nccl");
+    assert_int_equal(all->results[0].figures.peak_device_bytes, 0);
+    assert_true(all->results[1].end[3] == all->sizes[3]);
+    assert_int_equal(all->results[2].figures.peak_device_bytes, 0); /* there is one rail */
+    nccl_case_free(all);
+}
+
+/* A backend that was named runs, also where nothing has to travel. */
+static void one_node_and_one_rank_go_through_the_gpu(void **state)
+{
+    (void)state;
+    for (uint32_t ranks = 1; ranks <= 3; ranks += 2) {
+        nccl_case *all = nccl_case_new("nccl", ranks);
+        all->always = true;
+        for (uint32_t rank = 0; rank < ranks; rank++)
+            all->node[rank] = 0;
+        nccl_run_case(all, 60);
+        nccl_check_good(all, "nccl");
+        for (uint32_t sender = 1; sender < ranks; sender++)
+            nccl_check_node(all, 0, sender);
+        assert_string_equal(all->results[0].stats.why, "named");
+        nccl_case_free(all);
+    }
+}
+
+static void memory_stays_within_two_slots(void **state)
+{
+    (void)state;
+    nccl_case *all = nccl_case_new("nccl:slot=65536", 3);
+    for (int rank = 0; rank < 3; rank++)
+        all->sizes[rank] = 4 << 20;
+    all->chunk = 1 << 20;
+    nccl_run_case(all, 60);
+    nccl_check_good(all, "nccl");
+    for (int rank = 0; rank < 3; rank++) {
+        const nccl_result *result = &all->results[rank];
+        assert_true(result->stats.gpu_slot_bytes <= 2 * 65536);
+        assert_true(result->stats.gpu_slot_bytes > 65536);
+        assert_int_equal(result->stats.gpu_slot_bytes, result->figures.peak_device_bytes);
+        assert_int_equal(result->stats.pinned_bytes, result->figures.peak_pinned_bytes);
+        assert_true(result->stats.pinned_bytes <= 4 * 65536);
+        assert_int_equal(result->stats.gpu_nccl_bytes, 20 << 20); /* what the stand-in takes */
+        assert_int_equal(result->stats.peak_bytes, 0);
+        const rks_memory_figure *kinds = result->memory.kinds;
+        assert_int_equal(kinds[RKS_MEMORY_PINNED].peak, result->stats.pinned_bytes);
+        assert_int_equal(kinds[RKS_MEMORY_GPU_SLOTS].peak, result->stats.gpu_slot_bytes);
+        assert_int_equal(kinds[RKS_MEMORY_GPU_NCCL].peak, 20 << 20);
+    }
+    nccl_case_free(all);
+}
+
+/* ---- auto
+ * ---------------------------------------------------------------------------------------- */
+
+static int auto_main(const rks_bootstrap *bootstrap, void *user)
+{
+    rks_exchange_nccl_from(1);
+    return nccl_main(bootstrap, user);
+}
+
+static void run_auto(nccl_case *all)
+{
+    rks_error err;
+    int code = -1;
+    alarm(60);
+    assert_ok(rks_launch(all->ranks, auto_main, all, &code, &err), &err);
+    alarm(0);
+}
+
+static void auto_takes_nccl_where_much_is_to_travel(void **state)
+{
+    (void)state;
+    nccl_case *all = nccl_case_new("auto", 3);
+    run_auto(all);
+    nccl_check_good(all, "nccl");
+    assert_contains(all->results[1].stats.why, "auto: 0 MB for each of 3 nodes");
+    nccl_run_case(all, 60); /* below the size from which on it pays */
+    nccl_check_good(all, "pull");
+    assert_contains(all->results[1].stats.why, "needs neither MPI nor GPUs");
+    assert_int_equal(all->results[1].figures.peak_device_bytes, 0);
+    nccl_case_free(all);
+}
+
+/* Where NCCL fails, at its start or in the middle, all go on together by another way. */
+static void auto_goes_on_without_nccl(void **state)
+{
+    (void)state;
+    static const char *const calls[] = {"cuInit", "ncclCommInitRankConfig", "ncclAllGather"};
+    for (int i = 0; i < 3; i++) {
+        nccl_case *all = nccl_case_new("auto", 3);
+        all->fault_rank = 2;
+        all->nth = i == 2 ? 4 : 1; /* the fourth all-gather: bytes have been taken in already */
+        snprintf(all->call, sizeof(all->call), "%s", calls[i]);
+        run_auto(all);
+        nccl_check_good(all, "pull");
+        for (int rank = 0; rank < 3; rank++) {
+            assert_contains(all->results[rank].stats.why, "auto: nccl failed");
+            assert_int_equal(all->results[rank].restarts, 1);
+        }
+        nccl_case_free(all);
+    }
+}
+
+/* Its own source or sink would fail again. */
+static void auto_does_not_try_again_what_is_broken(void **state)
+{
+    (void)state;
+    nccl_case *all = nccl_case_new("auto", 3);
+    all->source_fails = 1;
+    run_auto(all);
+    nccl_check_failed(all, RKS_ERR_DATA, 1, "the source is broken");
+    all->source_fails = -1;
+    all->no_restart = true; /* the caller cannot forget what it has taken in */
+    all->fault_rank = 2;
+    all->nth = 4;
+    snprintf(all->call, sizeof(all->call), "ncclAllGather");
+    run_auto(all);
+    nccl_check_failed(all, RKS_ERR_IO, 2, "NCCL");
+    nccl_case_free(all);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_shape_arrives_whole),
+        cmocka_unit_test(rails_share_a_node_s_stream),
+        cmocka_unit_test(a_rank_without_a_gpu_takes_no_part),
+        cmocka_unit_test(one_node_and_one_rank_go_through_the_gpu),
+        cmocka_unit_test(memory_stays_within_two_slots),
+        cmocka_unit_test(auto_takes_nccl_where_much_is_to_travel),
+        cmocka_unit_test(auto_goes_on_without_nccl),
+        cmocka_unit_test(auto_does_not_try_again_what_is_broken),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_nccl_faults.c: whatever fails in the nccl exchange, all ranks end with the same error, soon,
+ * and hold nothing of the GPU; then they exchange again. */
+#include "nccl_case.h"
+
+#include "base/clock.h"
+
+/* ---- a rank's own errors --------------------------------------------------------------------- */
+
+static void a_broken_source_or_sink_is_every_rank_s_error(void **state)
+{
+    (void)state;
+    for (int rank = 0; rank < 3; rank++) {
+        nccl_case *all = nccl_case_new("nccl", 3);
+        all->source_fails = rank;
+        nccl_run_case(all, 30);
+        nccl_check_failed(all, RKS_ERR_DATA, rank, "the source is broken");
+        all->source_fails = -1;
+        all->sink_fails = rank;
+        nccl_run_case(all, 30);
+        nccl_check_failed(all, RKS_ERR_IO, rank, "the sink is full");
+        nccl_case_free(all);
+    }
+}
+
+/* A rank of another rail, which shares no communicator with it. */
+static void an_error_ends_the_other_rails(void **state)
+{
+    (void)state;
+    nccl_case *all = nccl_case_new("nccl", 6);
+    for (int rank = 0; rank < 6; rank++) {
+        all->node[rank] = rank / 2;
+        all->gpu[rank] = rank % 2;
+        all->sizes[rank] = 400000;
+    }
+    all->source_fails = 3;
+    nccl_run_case(all, 30);
+    nccl_check_failed(all, RKS_ERR_DATA, 3, "the source is broken");
+    nccl_case_free(all);
+}
+
+/* ---- every call
+ * ---------------------------------------------------------------------------------- */
+
+/* All in one group: rank 1 has a fault at its nth call of CUDA or NCCL; then all exchange without a
+ * fault, by NCCL and by another way. The first n without a fault ends it. */
+typedef struct sweep {
+    nccl_case all;
+    uint64_t steps, failed;
+    uint64_t slowest_ms;
+    char wrong[256];
+} sweep;
+
+static bool same_error(rks_group *group, nccl_result *result)
+{
+    uint8_t *all = NULL;
+    uint64_t *offsets = NULL;
+    rks_error err, mine = result->err;
+    if (result->status == RKS_OK)
+        memset(&mine, 0, sizeof(mine));
+    bool same = rks_group_allgather(group, "test: errors", RKS_OK, &mine, sizeof(mine), &all,
+                                    &offsets, &err) == RKS_OK;
+    for (uint32_t rank = 0; same && rank < rks_group_size(group); rank++) {
+        rks_error theirs;
+        memcpy(&theirs, all + offsets[rank], sizeof(theirs));
+        same = theirs.status == mine.status && theirs.rank == mine.rank &&
+               strcmp(theirs.text, mine.text) == 0;
+    }
+    rks_release(all);
+    rks_release(offsets);
+    return same;
+}
+
+static bool held(const double_figures *f)
+{
+    return f->device_bytes + f->pinned_bytes + f->streams + f->events + f->communicators +
+               f->contexts + f->pushed !=
+           0;
+}
+
+/* *more: the fault has happened, on the rank that has it. */
+static void sweep_step(sweep *s, rks_group *group, const nccl_double *gpu, bool *more)
+{
+    nccl_case *all = &s->all;
+    uint32_t rank = rks_group_rank(group);
+    nccl_result *result = &all->results[rank];
+    uint64_t calls = 0, before = rks_now_ms();
+    if (rank == 1)
+        gpu->set_fault(NULL, s->steps + 1, DOUBLE_FAILS);
+    rks_status status = nccl_exchange(group, all, "nccl");
+    uint64_t took = rks_now_ms() - before;
+    double_figures left;
+    gpu->figures(&left);
+    bool happened = rank == 1 && gpu->happened(&calls);
+    if (rank == 1)
+        gpu->set_fault(NULL, 0, DOUBLE_FAILS);
+    if (!same_error(group, result))
+        snprintf(s->wrong, sizeof(s->wrong), "step %llu, rank %u: %s", (unsigned long long)s->steps,
+                 rank, status == RKS_OK ? "good" : result->err.text);
+    if (held(&left))
+        snprintf(s->wrong, sizeof(s->wrong), "step %llu, rank %u holds something of the GPU",
+                 (unsigned long long)s->steps, rank);
+    if (rank == 0 && status != RKS_OK)
+        s->failed++;
+    if (took > s->slowest_ms)
+        s->slowest_ms = took;
+    if (nccl_exchange(group, all, s->steps % 2 == 0 ? "nccl" : "pull") != RKS_OK)
+        snprintf(s->wrong, sizeof(s->wrong), "after step %llu: %.150s",
+                 (unsigned long long)s->steps, result->err.text);
+    uint8_t *told = NULL;
+    uint64_t *offsets = NULL;
+    rks_error err;
+    *more = false;
+    if (rks_group_allgather(group, "test: more", RKS_OK, &happened, 1, &told, &offsets, &err) ==
+        RKS_OK)
+        *more = told[1] != 0;
+    rks_release(told);
+    rks_release(offsets);
+}
+
+static int sweep_main(const rks_bootstrap *bootstrap, void *user)
+{
+    sweep *s = user;
+    nccl_double gpu = nccl_double_load();
+    rks_group *group = NULL;
+    rks_error err;
+    if (nccl_group(bootstrap, &s->all, &gpu, &group, &err) != RKS_OK)
+        return 2;
+    bool more = true;
+    while (more && s->wrong[0] == '\0') {
+        sweep_step(s, group, &gpu, &more);
+        rks_group_agree(group, "test: step", RKS_OK, &err);
+        if (rks_group_rank(group) == 0)
+            s->steps++;
+        rks_group_agree(group, "test: next", RKS_OK, &err);
+    }
+    rks_group_close(group);
+    return 0;
+}
+
+static void each_failing_call_is_every_rank_s_error(void **state)
+{
+    (void)state;
+    sweep *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(s, MAP_FAILED);
+    nccl_case *model = nccl_case_new("nccl", 3);
+    s->all = *model;
+    nccl_case_free(model);
+    for (int rank = 0; rank < 3; rank++)
+        s->all.sizes[rank] = 9000;
+    rks_error err;
+    int code = -1;
+    alarm(170);
+    assert_ok(rks_launch(3, sweep_main, s, &code, &err), &err);
+    alarm(0);
+    assert_string_equal(s->wrong, "");
+    assert_int_equal(code, 0);
+    print_message("%llu calls, %llu of them end the exchange; the slowest end took %llu ms\n",
+                  (unsigned long long)s->steps, (unsigned long long)s->failed,
+                  (unsigned long long)s->slowest_ms);
+    assert_in_range(s->steps, 60, 1000);
+    assert_true(s->failed > 40);
+    munmap(s, sizeof(*s));
+}
+
+/* ---- ranks that go away, hang, or are late
+ * ------------------------------------------------------- */
+
+static void set_fault(nccl_case *all, int rank, const char *call, uint64_t nth, double_fault fault)
+{
+    all->fault_rank = rank;
+    all->nth = nth;
+    all->fault = fault;
+    snprintf(all->call, sizeof(all->call), "%s", call);
+}
+
+/* The others know within their limit, and end. */
+static void check_lost(const nccl_case *all, int lost)
+{
+    for (uint32_t rank = 0; rank < all->ranks; rank++) {
+        if ((int)rank == lost)
+            continue;
+        const nccl_result *result = &all->results[rank];
+        if (result->err.rank != lost)
+            print_error("rank %u: rank %d: %s\n", rank, result->err.rank, result->err.text);
+        assert_true(result->status == RKS_ERR_PEER || result->status == RKS_ERR_TIMEOUT);
+        assert_int_equal(result->err.rank, lost);
+        assert_int_equal(held(&result->figures), 0);
+    }
+}
+
+static void a_killed_rank_ends_the_others(void **state)
+{
+    (void)state;
+    static const char *const calls[] = {"cuInit",        "cuMemAlloc_v2", "ncclCommInitRankConfig",
+                                        "ncclAllGather", "ncclAllGather", "ncclCommFinalize"};
+    static const uint64_t nth[] = {1, 2, 1, 1, 5, 1};
+    for (int i = 0; i < 6; i++) {
+        nccl_case *all = nccl_case_new("nccl", 3);
+        all->silence_ms = 1000;
+        set_fault(all, 1, calls[i], nth[i], DOUBLE_KILLS);
+        nccl_run_case(all, 60);
+        if (i == 5) /* all have ended the exchange; it may be good for the others */
+            assert_int_equal(all->results[0].wrong[0], '\0');
+        else
+            check_lost(all, 1);
+        nccl_case_free(all);
+    }
+}
+
+static void a_round_that_is_never_done_ends_by_its_limit(void **state)
+{
+    (void)state;
+    nccl_case *all = nccl_case_new("nccl:timeout=1", 3);
+    set_fault(all, 2, "ncclAllGather", 4, DOUBLE_NEVER_DONE);
+    nccl_run_case(all, 60);
+    nccl_check_failed(all, RKS_ERR_TIMEOUT, -1, "was not done within 1000 ms");
+    set_fault(all, 2, "ncclAllGather", 1, DOUBLE_NEVER_DONE); /* the warm-up */
+    nccl_run_case(all, 60);
+    nccl_check_failed(all, RKS_ERR_TIMEOUT, -1, "within 1000 ms");
+    nccl_case_free(all);
+}
+
+static void a_late_rank_is_waited_for(void **state)
+{
+    (void)state;
+    static const char *const calls[] = {"cuInit", "ncclCommInitRankConfig", "ncclAllGather"};
+    for (int i = 0; i < 3; i++) {
+        nccl_case *all = nccl_case_new("nccl", 3);
+        all->silence_ms = 1000;
+        set_fault(all, 0, calls[i], 1, DOUBLE_LATE);
+        nccl_run_case(all, 60);
+        nccl_check_good(all, "nccl");
+        nccl_case_free(all);
+    }
+}
+
+static void a_damaged_round_is_found(void **state)
+{
+    (void)state;
+    nccl_case *all = nccl_case_new("nccl", 3);
+    set_fault(all, 0, "ncclAllGather", 3, DOUBLE_DAMAGES);
+    nccl_run_case(all, 60);
+    nccl_check_failed(all, RKS_ERR_CORRUPT, 0, "exchange: round 1 from rank 1");
+    nccl_case_free(all);
+}
+
+/* ---- what cannot run
+ * ------------------------------------------------------------------------------ */
+
+static void versions_of_nccl_must_be_the_same(void **state)
+{
+    (void)state;
+    nccl_case *all = nccl_case_new("nccl", 3);
+    all->version[2] = 23003;
+    nccl_run_case(all, 30);
+    nccl_check_failed(all, RKS_ERR_UNSUPPORTED, -1, "NCCL differs: rank 0 (");
+    assert_contains(all->results[0].err.text, "2.28.9");
+    assert_contains(all->results[0].err.text, "has 2.30.3");
+    for (int rank = 0; rank < 3; rank++)
+        all->version[rank] = 21700;
+    nccl_run_case(all, 30);
+    nccl_check_failed(all, RKS_ERR_UNSUPPORTED, 0, "NCCL 2.17 is too old");
+    nccl_case_free(all);
+}
+
+static void a_node_without_a_gpu_is_named(void **state)
+{
+    (void)state;
+    nccl_case *all = nccl_case_new("nccl", 3);
+    all->gpu[1] = NO_GPU;
+    nccl_run_case(all, 30);
+    nccl_check_failed(all, RKS_ERR_UNSUPPORTED, 1, "no CUDA-capable device is detected");
+    nccl_case_free(all);
+}
+
+static void a_capture_is_not_disturbed(void **state)
+{
+    (void)state;
+    nccl_case *all = nccl_case_new("nccl", 3);
+    all->capturing = 2;
+    nccl_run_case(all, 30);
+    nccl_check_failed(all, RKS_ERR_STATE, 2, "captures a CUDA graph");
+    nccl_case_free(all);
+}
+
+static void odd_options_are_named(void **state)
+{
+    (void)state;
+    static const char *const backends[] = {"nccl:fast",    "nccl:rails=2",    "nccl:timeout=0",
+                                           "nccl:slot=-1", "nccl:timeout=9x", "pull:rails=off"};
+    static const char *const texts[] = {"\"fast\"",  "\"rails=2\"",         "timeout is a number",
+                                        "slot is a", "timeout is a number", "pull has no options"};
+    for (int i = 0; i < 6; i++) {
+        nccl_case *all = nccl_case_new(backends[i], 2);
+        nccl_run_case(all, 30);
+        nccl_check_failed(all, RKS_ERR_ARGUMENT, -1, texts[i]);
+        nccl_case_free(all);
+    }
+}
+
+static int without_libraries(const rks_bootstrap *bootstrap, void *user)
+{
+    nccl_case *all = user;
+    nccl_double gpu = nccl_double_load();
+    if (bootstrap->rank == 1)
+        setenv(all->call, "/nonexistent/lib.so", 1);
+    rks_group *group = NULL;
+    nccl_result *result = &all->results[bootstrap->rank];
+    if (nccl_group(bootstrap, all, &gpu, &group, &result->err) != RKS_OK)
+        return 2;
+    nccl_exchange(group, all, all->backend);
+    rks_group_close(group);
+    return 0;
+}
+
+static void a_missing_library_is_named(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"RKS_CUDA_LIBRARY", "RKS_NCCL_LIBRARY"};
+    static const char *const texts[] = {"no CUDA driver: /nonexistent", "no NCCL: /nonexistent"};
+    for (int i = 0; i < 2; i++) {
+        nccl_case *all = nccl_case_new("nccl", 2);
+        rks_error err;
+        int code = -1;
+        snprintf(all->call, sizeof(all->call), "%s", names[i]);
+        alarm(30);
+        assert_ok(rks_launch(2, without_libraries, all, &code, &err), &err);
+        alarm(0);
+        nccl_check_failed(all, RKS_ERR_UNSUPPORTED, 1, texts[i]);
+        nccl_case_free(all);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_broken_source_or_sink_is_every_rank_s_error),
+        cmocka_unit_test(an_error_ends_the_other_rails),
+        cmocka_unit_test(each_failing_call_is_every_rank_s_error),
+        cmocka_unit_test(a_killed_rank_ends_the_others),
+        cmocka_unit_test(a_round_that_is_never_done_ends_by_its_limit),
+        cmocka_unit_test(a_late_rank_is_waited_for),
+        cmocka_unit_test(a_damaged_round_is_found),
+        cmocka_unit_test(versions_of_nccl_must_be_the_same),
+        cmocka_unit_test(a_node_without_a_gpu_is_named),
+        cmocka_unit_test(a_capture_is_not_disturbed),
+        cmocka_unit_test(odd_options_are_named),
+        cmocka_unit_test(a_missing_library_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
