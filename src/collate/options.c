@@ -93,7 +93,7 @@ static rks_status choose_type(rks_collate_field *field, const rks_column *column
         if (status != RKS_OK)
             return status;
     }
-    field->convert = rks_item_convert(from, *kind, field->to_size);
+    field->convert = rks_item_convert(from, *kind, field->to_size, rks_item_has_wide());
     if (field->convert == NULL)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "collate: column \"%s\": %s does not hold every value of %s", column->name,

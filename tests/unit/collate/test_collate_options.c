@@ -2,6 +2,7 @@
  *
  * test_collate_options.c: which types go into which, exactly; what is refused and by which words.
  */
+#include "collate/item.h"
 #include "samples.h"
 
 #include <math.h>
@@ -158,6 +159,31 @@ static void each_pair_of_types_is_exact_or_refused(void **state)
             check_pair(TYPES[from], TYPES[to]);
     }
     assert_int_equal(rks_memory_in_use(), 0);
+}
+
+/* Of any count and from any address; nothing behind the last item is written. */
+static void wide_kernels_give_the_same_bytes(void **state)
+{
+    (void)state;
+    enum { MOST = 150, GUARD = 0xa5 };
+    static uint8_t plain[MOST * 8 + 8], wide[MOST * 8 + 8];
+    if (!rks_item_has_wide())
+        skip();
+    for (int from = RKS_KIND_BOOL; from <= RKS_KIND_COMPLEX64; from++)
+        for (int to = RKS_KIND_BOOL; to <= RKS_KIND_COMPLEX64; to++) {
+            rks_convert_fn one = rks_item_convert((rks_kind)from, (rks_kind)to, 8, false);
+            rks_convert_fn other = rks_item_convert((rks_kind)from, (rks_kind)to, 8, true);
+            assert_int_equal(one == NULL, other == NULL);
+            for (size_t count = 0; one != NULL && count <= MOST; count++) {
+                const uint8_t *at = stored + count * 389 + count % 8;
+                memset(plain, GUARD, sizeof(plain));
+                memset(wide, GUARD, sizeof(wide));
+                one(plain, at, count);
+                other(wide, at, count);
+                assert_memory_equal(plain, wide, sizeof(plain));
+                assert_int_equal(wide[MOST * 8], GUARD);
+            }
+        }
 }
 
 /* ---- what fills up ----------------------------------------------------------------------------
@@ -318,6 +344,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_pair_of_types_is_exact_or_refused),
+        cmocka_unit_test(wide_kernels_give_the_same_bytes),
         cmocka_unit_test(pads_are_values_of_the_type_or_refused),
         cmocka_unit_test(rules_that_are_broken_are_named),
     };
