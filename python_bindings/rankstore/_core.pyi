@@ -25,6 +25,8 @@ class Buffer:
     def __len__(self) -> int: ...
 
 # ---- module.c ----
+def pid() -> int:
+    """os.getpid() without a system call."""
 def status_name(status: int) -> str: ...
 def parse_schema(text: str) -> tuple[str, list[tuple[str, str]]]:
     """The canonical JSON text, and (name, type) of each column."""

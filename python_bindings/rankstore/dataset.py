@@ -457,7 +457,7 @@ class _Ahead:
         self._dataset = dataset
         self._epoch, self._rank, self._step, self._token = first.epoch, first.rank, first.step, first.token
         self._core: _core.Epoch | None = None
-        self._pid = os.getpid()
+        self._pid = _core.pid()
         plan, group = plans.live.get(first.token), dataset.group
         in_process = plan is not None and isinstance(dataset.store, _core.Store)
         if plan is not None and in_process and (plan.world, first.rank) == (group.world, group.rank):
@@ -465,7 +465,7 @@ class _Ahead:
                                      collate=dataset.collator.core)
 
     def fits(self, places: plans.PlanBatch) -> bool:
-        place = (places.token, places.epoch, places.rank, places.step, os.getpid())
+        place = (places.token, places.epoch, places.rank, places.step, _core.pid())
         return place == (self._token, self._epoch, self._rank, self._step, self._pid)
 
     def take(self, places: plans.PlanBatch) -> Batch:
@@ -478,7 +478,7 @@ class _Ahead:
         return collator.batch(arrays)
 
     def close(self) -> None:
-        if self._core is not None and self._pid == os.getpid():
+        if self._core is not None and self._pid == _core.pid():
             self._core.close()
 
 

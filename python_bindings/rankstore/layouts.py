@@ -7,14 +7,15 @@ Integer columns of variable size become int64 (token ids, labels), but uint8 and
 """
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import _core
 from .batch import Batch
 from .errors import ArgumentError
-from .types import Column, as_array, torch_view
+from .types import Column, as_array, numpy_dtype, torch_view
 
 Rename = Mapping[str, str]
 
@@ -218,17 +219,31 @@ class Collator:
     def __reduce__(self) -> tuple[Any, ...]:
         return (Collator, (self.layout, {column.name: column for column in self.columns}, None, self.rename, self.out))
 
+    @functools.cached_property
+    def _array(self) -> Any:
+        import numpy
+        return numpy.ndarray
+
+    @functools.cached_property
+    def _to_torch(self) -> Callable[[Any], Any] | None:
+        if self.out == "numpy":
+            return None
+        import torch
+        return torch.from_numpy
+
     def batch(self, arrays: Any) -> Batch:
-        """The tensors of collated arrays; no copy."""
-        made, offsets = Batch(), {}
-        made.indices = as_array(arrays.ids(), "int64")
-        made.lengths = as_array(arrays.lengths(), "uint32")
+        """The tensors of collated arrays; no copy. This is called for each batch, between two steps of training: what
+        can be found out once is."""
+        made, offsets, count, to_torch = Batch(), {}, (arrays.samples,), self._to_torch
+        made.indices = self._array(count, numpy_dtype("int64"), arrays.ids())
+        made.lengths = self._array(count, numpy_dtype("uint32"), arrays.lengths())
         for name, item, dims, data, bounds in arrays.arrays():
             edges = None if bounds is None else as_array(bounds, "int64")
             if name in self.text:
                 made[name] = _text(self.text[name], memoryview(data), [] if edges is None else edges.tolist())
                 continue
-            made[name] = tensor(as_array(data, item).reshape(dims), item, self.out)
+            array = self._array(dims, numpy_dtype(item), data)
+            made[name] = array if to_torch is None else torch_view(to_torch(array), item)
             if edges is not None:
                 offsets[name] = edges
             elif name in self.varying:

@@ -202,7 +202,7 @@ class _Iteration(Iterator[Any]):
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
         self._epoch = -1
-        self._owner = os.getpid(), threading.get_ident()
+        self._owner = _core.pid(), threading.get_ident()
         self._core: _core.Epoch | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._ahead: deque[tuple[int, Any]] = deque()
@@ -266,7 +266,7 @@ class _Iteration(Iterator[Any]):
     def __next__(self) -> Any:
         if self._over:
             raise StopIteration
-        if os.getpid() != self._owner[0]:
+        if _core.pid() != self._owner[0]:
             raise StateError(f"loader: process {self._owner[0]} began this iteration, and this is a fork of that; "
                              "iterate anew here")
         loader, begin = self._loader, time.monotonic()
@@ -299,7 +299,7 @@ class _Iteration(Iterator[Any]):
             self._core.close()
             self._core = None
         if self._pool is not None:
-            own = self._owner == (os.getpid(), threading.get_ident())  # another thread may be one of the pool's
+            own = self._owner == (_core.pid(), threading.get_ident())  # another thread may be one of the pool's
             self._pool.shutdown(wait=wait and own, cancel_futures=True)
             self._pool = None
         self._ahead.clear()

@@ -92,7 +92,7 @@ class Service:
         self._store = store
         self.name = f"rankstore-workers-{secrets.token_hex(16)}"
         self.token = secrets.token_hex(16)
-        self._pid = os.getpid()
+        self._pid = _core.pid()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         self._listener.bind("\0" + self.name)
         self._listener.listen(128)
@@ -153,7 +153,7 @@ class Service:
 
     def close(self) -> None:
         """In a forked child only the descriptor goes; the socket and its name are the parent's."""
-        if self._pid == os.getpid():
+        if self._pid == _core.pid():
             self._listener.shutdown(socket.SHUT_RDWR)  # ends the thread's accept(), which close() alone does not
         self._listener.close()
 
@@ -165,14 +165,14 @@ class Handle:
     def __init__(self, store: _core.Store | WorkerStore, directories: tuple[str, ...], rank: int, world: int,
                  no_check: bool) -> None:
         self._store: Any = store
-        self._pid = os.getpid()
+        self._pid = _core.pid()
         self._directories, self._rank, self._world, self._no_check = directories, rank, world, no_check
         self._service: Service | None = None
         ending.remember_handle(self)
 
     @property
     def store(self) -> Any:
-        if os.getpid() != self._pid:
+        if _core.pid() != self._pid:
             self._become_worker()
         return self._store
 
@@ -193,7 +193,7 @@ class Handle:
                       service.name if service else "", service.token if service else "", self._rank, self._world)
 
     def before_fork(self) -> None:
-        if os.getpid() == self._pid and not self._store.closed:
+        if _core.pid() == self._pid and not self._store.closed:
             self._child_ticket = self.ticket()
 
     def after_fork(self) -> None:
@@ -205,13 +205,13 @@ class Handle:
     def _become_worker(self) -> None:
         parents = self._store
         _abandoned.append(parents)  # its threads and connections are the parent's: it is never freed here
-        self._store, self._pid = WorkerStore(self._child_ticket), os.getpid()
+        self._store, self._pid = WorkerStore(self._child_ticket), _core.pid()
 
     def close(self, timeout_ms: int) -> None:
         if self._service is not None:
             self._service.close()
             self._service = None
-        if os.getpid() == self._pid:
+        if _core.pid() == self._pid:
             self._store.close(timeout_ms)
 
 

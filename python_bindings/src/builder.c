@@ -3,7 +3,6 @@
  * builder.c: Builder: a dataset from memory, sample by sample or by arrays. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "arrays.h"
 #include "build.h"
@@ -24,7 +23,7 @@ static bool ready(builder_object *self)
 {
     if (self->builder == NULL)
         core_raise_closed("the builder");
-    else if (self->owner != getpid())
+    else if (self->owner != core_pid())
         core_raise_text(RKS_ERR_STATE, "the builder was opened by process %d, before a fork",
                         (int)self->owner);
     else if (self->busy)
@@ -85,7 +84,7 @@ static PyObject *builder_new(PyTypeObject *type, PyObject *arguments, PyObject *
     if (self == NULL)
         return NULL;
     self->group = Py_NewRef(group);
-    self->owner = getpid();
+    self->owner = core_pid();
     bool opened = core_build_options(&from, &self->calls, &options);
     self->progress = Py_XNewRef(self->calls.progress);
     self->own_keys = options.own_keys;
@@ -103,7 +102,7 @@ static void end_builder(builder_object *self)
     self->builder = NULL;
     if (builder == NULL)
         return;
-    if (self->owner == getpid()) {
+    if (self->owner == core_pid()) {
         Py_BEGIN_ALLOW_THREADS
         rks_builder_close(builder);
         Py_END_ALLOW_THREADS

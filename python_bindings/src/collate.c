@@ -3,8 +3,6 @@
  * collate.c: how samples become arrays, and arrays. */
 #include "handles.h"
 
-#include <unistd.h>
-
 /* ---- Collate -----------------------------------------------------------------------------------
  */
 
@@ -169,7 +167,7 @@ PyObject *core_arrays_new(rks_arrays *handle)
         return NULL;
     }
     self->handle = handle;
-    self->pid = getpid();
+    self->pid = core_pid();
     return (PyObject *)self;
 }
 

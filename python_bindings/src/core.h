@@ -16,6 +16,7 @@
 #define Py_LIMITED_API 0x030b0000
 #include <Python.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include <rankstore.h>
 
@@ -28,8 +29,8 @@ PyObject *core_raise(const rks_error *err);
 PyObject *core_raise_text(rks_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* In a callback: *err says "WHAT: TYPE: MESSAGE" (WHAT may be "") of the exception that is set,
- * which stays set, so that core_raise finds it. With RKS_ERR_CANCELLED where it is no Exception, else
- * `status`. */
+ * which stays set, so that core_raise finds it. With RKS_ERR_CANCELLED where it is no Exception,
+ * else `status`. */
 rks_status core_caught(const char *what, rks_status status, rks_error *err);
 /* For a status and text that Python brings to a collective call. */
 void core_set_error(rks_error *err, int status, const char *text);
@@ -103,7 +104,12 @@ PyObject *core_value_copy(const core_column *column, const rks_value *value);
 PyObject *core_values_copy(const core_values *values, const rks_value *list);
 
 /* ---- guard.c ---- */
-/* Makes a type, adds it to the module under its name, and keeps it in *type (NULL where it fails). */
+/* getpid without a system call: a handle is used by the process that opened it. The second is
+ * called once before the first: -1 with an exception. */
+pid_t core_pid(void);
+int core_watch_forks(void);
+/* Makes a type, adds it to the module under its name, and keeps it in *type (NULL where it fails).
+ */
 int core_add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type);
 /* The end of a tp_dealloc, of types with and without garbage collection. */
 void core_free_object(PyObject *self);

@@ -3,8 +3,6 @@
  * epoch.c: the batches of an epoch, as an iterator. */
 #include "handles.h"
 
-#include <unistd.h>
-
 typedef struct epoch {
     PyObject_HEAD
     PyObject *store;
@@ -67,7 +65,7 @@ static PyObject *epoch_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
         return NULL;
     self->store = Py_NewRef(store);
     self->plan = Py_NewRef(plan);
-    self->pid = getpid();
+    self->pid = core_pid();
     self->arrays = collate != Py_None;
     self->lock = PyThread_allocate_lock();
     if (self->lock == NULL)

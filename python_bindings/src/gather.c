@@ -2,7 +2,6 @@
  *
  * gather.c: Gather: uneven results of all ranks to one. */
 #include <string.h>
-#include <unistd.h>
 
 #include "core.h"
 
@@ -19,7 +18,7 @@ static bool ready(gather_object *self)
 {
     if (self->gather == NULL)
         core_raise_closed("the gather");
-    else if (self->owner != getpid())
+    else if (self->owner != core_pid())
         core_raise_text(RKS_ERR_STATE, "the gather was opened by process %d, before a fork",
                         (int)self->owner);
     else if (self->busy)
@@ -70,7 +69,7 @@ static PyObject *gather_new(PyTypeObject *type, PyObject *arguments, PyObject *k
     if (self == NULL)
         return NULL;
     self->group = Py_NewRef(group);
-    self->owner = getpid();
+    self->owner = core_pid();
     if (!open_gather(self, schema, directory))
         Py_CLEAR(self);
     return (PyObject *)self;
@@ -82,7 +81,7 @@ static void end_gather(gather_object *self)
     self->gather = NULL;
     if (gather == NULL)
         return;
-    if (self->owner == getpid()) {
+    if (self->owner == core_pid()) {
         Py_BEGIN_ALLOW_THREADS rks_gather_close(gather);
         Py_END_ALLOW_THREADS
     }

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core.h"
 
@@ -113,7 +112,7 @@ static group_object *group_alloc(PyTypeObject *type)
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     group_object *self = (group_object *)alloc(type, 0);
     if (self != NULL) {
-        self->owner = getpid();
+        self->owner = core_pid();
         self->closed = 1;
     }
     return self;
@@ -143,7 +142,7 @@ static void end_group(group_object *self)
     rks_group *group = self->group;
     self->group = NULL;
     self->closed = 1;
-    if (group == NULL || self->owner != getpid())
+    if (group == NULL || self->owner != core_pid())
         return;
     Py_BEGIN_ALLOW_THREADS rks_group_close(group);
     Py_END_ALLOW_THREADS
@@ -226,7 +225,7 @@ static PyObject *group_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
 static PyObject *group_close(group_object *self, PyObject *unused)
 {
     (void)unused;
-    if (self->group != NULL && self->held > 0 && self->owner == getpid())
+    if (self->group != NULL && self->held > 0 && self->owner == core_pid())
         return core_raise_text(RKS_ERR_STATE,
                                "the group is in use: close its datasets and builders first (%d)",
                                self->held);
@@ -269,7 +268,7 @@ rks_group *core_group(PyObject *object)
     }
     if (self->group == NULL)
         core_raise_closed("the group");
-    else if (self->owner != getpid())
+    else if (self->owner != core_pid())
         core_raise_text(RKS_ERR_STATE,
                         "the group was opened by process %d: a forked process opens its own",
                         (int)self->owner);

@@ -4,6 +4,8 @@
  * samples are meant. */
 #include "handles.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -21,9 +23,36 @@ void core_free_object(PyObject *self)
     Py_DECREF(type);
 }
 
+/* Asked for with each batch and each sample that is added, where a system call would be felt. */
+static pid_t process;
+
+static void note_process(void)
+{
+    process = getpid();
+}
+
+int core_watch_forks(void)
+{
+    if (process != 0)
+        return 0;
+    int error = pthread_atfork(NULL, NULL, note_process);
+    if (error != 0) {
+        errno = error;
+        PyErr_SetFromErrno(PyExc_OSError);
+        return -1;
+    }
+    note_process();
+    return 0;
+}
+
+pid_t core_pid(void)
+{
+    return process;
+}
+
 bool core_is_foreign(pid_t pid)
 {
-    return pid != getpid();
+    return pid != core_pid();
 }
 
 int core_check_process(pid_t pid, const char *name)

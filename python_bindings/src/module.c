@@ -84,10 +84,11 @@ static PyObject *verify(PyObject *self, PyObject *arguments)
     uint64_t samples = 0, count = 0;
     rks_error err = {0};
     rks_status status;
-    Py_BEGIN_ALLOW_THREADS status =
-        rks_verify(path, (rks_verify_level)level, found, findings, &samples, &count, &err);
-    Py_END_ALLOW_THREADS if (status == RKS_OK && PyErr_Occurred() == NULL) return Py_BuildValue(
-        "(KN)", (unsigned long long)samples, findings);
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_verify(path, (rks_verify_level)level, found, findings, &samples, &count, &err);
+    Py_END_ALLOW_THREADS
+    if (status == RKS_OK && PyErr_Occurred() == NULL)
+        return Py_BuildValue("(KN)", (unsigned long long)samples, findings);
     Py_DECREF(findings);
     return status == RKS_OK ? NULL : core_raise(&err);
 }
@@ -107,8 +108,11 @@ static PyObject *doctor(PyObject *self, PyObject *arguments)
     rks_status status;
     if (group != NULL)
         core_group_hold(group_object, 1);
-    Py_BEGIN_ALLOW_THREADS status = rks_doctor_json(group, directory, &json, &err);
-    Py_END_ALLOW_THREADS if (group != NULL) core_group_hold(group_object, -1);
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_doctor_json(group, directory, &json, &err);
+    Py_END_ALLOW_THREADS
+    if (group != NULL)
+        core_group_hold(group_object, -1);
     if (status != RKS_OK)
         return core_raise(&err);
     PyObject *text = PyErr_Occurred() != NULL ? NULL : PyUnicode_FromString(json);
@@ -116,7 +120,15 @@ static PyObject *doctor(PyObject *self, PyObject *arguments)
     return text;
 }
 
+static PyObject *pid(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyLong_FromLong((long)core_pid());
+}
+
 static PyMethodDef functions[] = {
+    {"pid", pid, METH_NOARGS, "os.getpid() without a system call."},
     {"status_name", status_name, METH_O, "The name of a status of librankstore: \"corrupt\"."},
     {"parse_schema", parse_schema, METH_VARARGS, "parse_schema(text): (text, [(name, type), ...])"},
     {"nccl_library", nccl_library, METH_VARARGS, "nccl_library(path): the NCCL to load"},
@@ -137,14 +149,14 @@ PyMODINIT_FUNC PyInit__core(void);
 
 PyMODINIT_FUNC PyInit__core(void)
 {
-    PyObject *module = PyModule_Create(&definition);
+    PyObject *module = core_watch_forks() < 0 ? NULL : PyModule_Create(&definition);
     if (module == NULL)
         return NULL;
     if (PyModule_AddStringConstant(module, "version", rks_version()) < 0 ||
         core_add_group(module) < 0 || core_add_build(module) < 0 || core_add_builder(module) < 0 ||
         core_add_gather(module) < 0 || core_add_buffer(module) < 0 || core_add_view(module) < 0 ||
-        core_add_samples(module) < 0 || core_add_collate(module) < 0 || core_add_store(module) < 0 || core_add_plan(module) < 0 ||
-        core_add_epoch(module) < 0) {
+        core_add_samples(module) < 0 || core_add_collate(module) < 0 ||
+        core_add_store(module) < 0 || core_add_plan(module) < 0 || core_add_epoch(module) < 0) {
         Py_DECREF(module);
         return NULL;
     }

@@ -4,7 +4,6 @@
 #include "handles.h"
 
 #include <string.h>
-#include <unistd.h>
 
 typedef struct plan {
     PyObject_HEAD
@@ -160,7 +159,7 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     plan *self = (plan *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
         return NULL;
-    self->pid = getpid();
+    self->pid = core_pid();
     self->lock = PyThread_allocate_lock();
     if (self->lock == NULL)
         PyErr_NoMemory();

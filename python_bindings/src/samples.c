@@ -3,8 +3,6 @@
  * samples.c: a batch of samples. */
 #include "handles.h"
 
-#include <unistd.h>
-
 typedef struct samples {
     PyObject_HEAD
     PyObject *store;
@@ -24,7 +22,7 @@ PyObject *core_samples_new(PyObject *store, rks_batch *batch)
     }
     self->store = Py_NewRef(store);
     self->batch = batch;
-    self->pid = getpid();
+    self->pid = core_pid();
     self->lock = PyThread_allocate_lock();
     if (self->lock == NULL) {
         Py_DECREF(self);

@@ -6,7 +6,6 @@
 
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 typedef struct store {
     PyObject_HEAD
@@ -252,7 +251,7 @@ static PyObject *store_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     if (self == NULL)
         return NULL;
     self->group = Py_NewRef(group);
-    self->pid = getpid();
+    self->pid = core_pid();
     if (open_store(self, handle, directory, &options) < 0)
         Py_CLEAR(self);
     return (PyObject *)self;

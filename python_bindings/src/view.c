@@ -5,7 +5,6 @@
 #include "handles.h"
 
 #include <string.h>
-#include <unistd.h>
 
 typedef struct held {
     PyObject_HEAD
@@ -26,7 +25,7 @@ static PyObject *hold(rks_index *index, rks_view *view)
     }
     self->index = index;
     self->view = view;
-    self->pid = getpid();
+    self->pid = core_pid();
     return (PyObject *)self;
 }
 

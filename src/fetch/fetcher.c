@@ -359,9 +359,10 @@ static size_t workers_wanted(void)
 static rks_status start_workers(rks_fetcher *fetcher, rks_error *err)
 {
     int error = 0;
-    size_t wanted = workers_wanted();
     pthread_mutex_lock(&fetcher->mutex);
-    while (error == 0 && fetcher->worker_count < wanted) {
+    if (fetcher->workers_wanted == 0)
+        fetcher->workers_wanted = workers_wanted();
+    while (error == 0 && fetcher->worker_count < fetcher->workers_wanted) {
         error =
             pthread_create(&fetcher->workers[fetcher->worker_count], NULL, worker_main, fetcher);
         fetcher->worker_count += error == 0;

@@ -83,7 +83,7 @@ struct rks_fetcher {
     rks_fetch *work, **work_end;
     pthread_cond_t work_comes;
     pthread_t workers[RKS_FETCH_WORKERS];
-    size_t worker_count;
+    size_t worker_count, workers_wanted; /* 0: nobody has asked the system for its cores yet */
     uint32_t failed[RKS_FETCH_TRIES]; /* owners that failed last time: asked after others */
     size_t failed_count;
 

@@ -341,6 +341,27 @@ static void large_blocks_are_kept_for_the_next_batch_but_not_many(void **state)
     assert_true(rks_memory_in_use() < before);
 }
 
+static void the_newest_block_serves_what_fills_a_quarter_of_it(void **state)
+{
+    (void)state;
+    enum { SIZE = 1 << 20, SPARE = 256 };
+    rks_blocks *pool = NULL;
+    rks_block *small, *large, *found;
+    assert_ok(rks_blocks_create(&pool, &err), &err);
+    assert_non_null(small = rks_blocks_take(pool, SIZE / 4, &err));
+    assert_non_null(large = rks_blocks_take(pool, SIZE - SPARE, &err));
+    rks_blocks_give(pool, small);
+    rks_blocks_give(pool, large);
+    assert_ptr_equal(found = rks_blocks_take(pool, SIZE / 4, &err),
+                     large); /* small would fit, too */
+    rks_blocks_give(pool, found);
+    assert_ptr_equal(found = rks_blocks_take(pool, SIZE / 8, &err), small);
+    rks_blocks_give(pool, found);
+    assert_ptr_equal(found = rks_blocks_take(pool, SIZE / 2, &err), large);
+    rks_blocks_give(pool, found);
+    rks_blocks_release(pool);
+}
+
 static void survives_each_failing_allocation(void **state)
 {
     (void)state;
@@ -439,6 +460,7 @@ int main(void)
         cmocka_unit_test(digest_of_batches_does_not_depend_on_their_order),
         cmocka_unit_test(an_interrupt_ends_no_finished_fetch),
         cmocka_unit_test(large_blocks_are_kept_for_the_next_batch_but_not_many),
+        cmocka_unit_test(the_newest_block_serves_what_fills_a_quarter_of_it),
         cmocka_unit_test(survives_each_failing_allocation),
         cmocka_unit_test(four_threads_fetch_at_once),
     };
