@@ -126,7 +126,7 @@ class Dataset:
     def __init__(self, handle: Handle, directory: str, group: Group | WorkerGroup) -> None:
         self._handle, self.directory, self.group = handle, directory, group
         store = self.store
-        self.id = store.dataset
+        self.id, self._count = store.dataset, store.count
         _, columns = _core.parse_schema(store.schema)
         self.schema = {name: types.parse(name, text) for name, text in columns}
         self.report: Any = None
@@ -152,15 +152,15 @@ class Dataset:
     # ---- samples
 
     def __len__(self) -> int:
-        return self.store.count if self._chosen is None else len(self._chosen)
+        return self._count if self._chosen is None else len(self._chosen)
 
     def sample_id(self, place: Any) -> int:
         """The sample id of a place of this dataset or selection; IndexError where there is none."""
-        number = operator.index(place)
+        number, count = operator.index(place), len(self)
         if number < 0:
-            number += len(self)
-        if not 0 <= number < len(self):
-            raise IndexError(f"sample {place} of {len(self)}")
+            number += count
+        if not 0 <= number < count:
+            raise IndexError(f"sample {place} of {count}")
         return number if self._chosen is None else int(self._chosen[number])
 
     def place(self, sample_id: int) -> int:
@@ -174,6 +174,8 @@ class Dataset:
         return found
 
     def __getitem__(self, which: Any) -> Any:
+        if which.__class__ is int:  # before all else: it is asked for most often
+            return self._read(self.store.fetch((self.sample_id(which),)), 0)
         if isinstance(which, plans.PlanBatch):
             return self.__getitems__(which)
         if isinstance(which, slice):

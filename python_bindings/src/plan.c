@@ -4,6 +4,7 @@
 #include "handles.h"
 
 #include <string.h>
+#include <sys/mman.h>
 
 typedef struct plan {
     PyObject_HEAD
@@ -38,6 +39,20 @@ void core_plan_leave(PyObject *object)
 /* ---- open and close ---------------------------------------------------------------------------
  */
 
+/* A bytes object that is to be filled. Of a large one in small pages the system's part, a fault for
+ * each 4 KiB, took as long as copying into it; where it has no large pages, nothing changes. */
+static PyObject *new_bytes(size_t size)
+{
+    static const size_t LARGE = 4 << 20, PAGE = 4096;
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+    if (bytes != NULL && size >= LARGE) {
+        uintptr_t begin = (uintptr_t)PyBytes_AsString(bytes), end = (begin + size) / PAGE * PAGE;
+        begin = (begin + PAGE - 1) / PAGE * PAGE;
+        (void)madvise((void *)begin, end - begin, MADV_HUGEPAGE);
+    }
+    return bytes;
+}
+
 /* A list of uint32 as a bytes object of its own, so that nobody changes it under the plan; NULL
  * with an exception. */
 static PyObject *copy_lengths(PyObject *source)
@@ -51,11 +66,17 @@ static PyObject *copy_lengths(PyObject *source)
     bool items = view.itemsize == 4 && (strcmp(code, "I") == 0 || strcmp(code, "L") == 0);
     bool raw = strcmp(code, "B") == 0 && view.len % 4 == 0; /* a Buffer has no type */
     if (view.ndim == 1 && (items || raw))
-        bytes = PyBytes_FromStringAndSize(view.buf, view.len);
+        bytes = new_bytes((size_t)view.len);
     else
         PyErr_Format(PyExc_TypeError,
                      "lengths: an array of %d dimensions and items \"%s\"; uint32 in one is needed",
                      view.ndim, format);
+    if (bytes != NULL) {
+        char *to = PyBytes_AsString(bytes);
+        Py_BEGIN_ALLOW_THREADS
+        memcpy(to, view.buf, (size_t)view.len);
+        Py_END_ALLOW_THREADS
+    }
     PyBuffer_Release(&view);
     return bytes;
 }
@@ -302,16 +323,15 @@ static PyObject *batches_of(rks_plan *handle, range *r)
                                (unsigned long long)r->first, (unsigned long long)r->last,
                                (unsigned long long)r->epoch, (unsigned long long)steps);
     size_t count = (size_t)(r->last - r->first) * (r->rank_end - r->rank);
-    PyObject *indptr = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)((count + 1) * sizeof(int64_t)));
+    PyObject *indptr = new_bytes((count + 1) * sizeof(int64_t));
     if (indptr == NULL)
         return NULL;
     int64_t *offsets = (int64_t *)(void *)PyBytes_AsString(indptr);
     Py_BEGIN_ALLOW_THREADS
     status = copy_batches(handle, r, offsets, NULL, &err);
     Py_END_ALLOW_THREADS
-    PyObject *ids = status == RKS_OK
-                        ? PyBytes_FromStringAndSize(NULL, (Py_ssize_t)offsets[count] * 4)
-                        : core_raise(&err);
+    PyObject *ids =
+        status == RKS_OK ? new_bytes((size_t)offsets[count] * sizeof(uint32_t)) : core_raise(&err);
     if (ids == NULL) {
         Py_DECREF(indptr);
         return NULL;
