@@ -93,7 +93,7 @@ static inline uint16_t to_bfloat16(float value)
         for (size_t i = 0; i < count; i++) {                                                       \
             from_type value;                                                                       \
             memcpy(&value, in + i * sizeof(value), sizeof(value));                                 \
-            out[i] = (to_type)how;                                                                 \
+            out[i] = (to_type)(how);                                                               \
         }                                                                                          \
     }
 
