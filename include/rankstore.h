@@ -718,8 +718,17 @@ typedef struct rks_plan_report {
     double balance;         /* mean over steps of mean cost / max cost over ranks */
     double tokens_per_step; /* mean over steps, all ranks */
     char digest[33];        /* of the epoch's batches: 32 hexadecimal digits */
+    /* Size GPU memory by the largest batch, not by the mean. All in padded tokens: */
+    uint32_t largest_batch_rank; /* where the largest batch is: of equal ones the first step's, */
+    uint64_t largest_batch_step; /* and in it the lowest rank's */
+    uint64_t smallest_batch;
+    uint64_t median_batch;           /* at least half of the batches have no more */
+    uint64_t p95_batch;              /* at least 95 % of the batches have no more */
+    uint64_t least_largest_of_ranks; /* each rank has a largest batch: the least of these */
+    uint64_t least_largest_of_steps; /* each step has a largest batch: the least of these */
 } rks_plan_report;
-/* The caller sets struct_size. In a resumed epoch: of what was left. */
+/* The caller sets struct_size. In a resumed epoch: of what was left; steps count from there. Takes
+ * 8 bytes a batch meanwhile. */
 RKS_API rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *report,
                                        rks_error *err);
 

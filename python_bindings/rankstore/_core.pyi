@@ -40,6 +40,13 @@ def verify(path: str, level: int) -> tuple[int, list[dict[str, Any]]]:
 def doctor(group: Group | None, directory: str | None) -> str:
     """JSON text."""
 
+# ---- memory.c ----
+def memory_use() -> dict[str, tuple[int, int]]:
+    """(current, peak) by kind, of this process."""
+
+def memory_use_all(group: Group) -> tuple[list[dict[str, tuple[int, int]]], dict[str, tuple[int, int, int, int, int]]]:
+    """COLLECTIVE. That of each rank; (current, current_rank, peak, peak_rank, least_peak) by kind, of all."""
+
 # ---- group.c ----
 class Group:
     """COLLECTIVE. `allgather(record: bytes, timeout_ms: int) -> list[bytes]` (in rank order, all of the record's size)

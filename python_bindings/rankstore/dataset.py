@@ -17,6 +17,7 @@ from .errors import ArgumentError, StateError
 from .group import Group, current
 from .layouts import Collator, Layout, Pad
 from .loader_workers import Handle, Ticket, WorkerStore
+from .memory import Extreme, TorchMemory, of_process, of_ranks, of_torch
 
 if TYPE_CHECKING:
     import numpy
@@ -45,9 +46,11 @@ def open(directory: str | os.PathLike[str], *, group: Group | None = None, excha
     Raises NotFoundError, CorruptError, UnsupportedError; the same on all ranks.
     """
     chosen = group if group is not None else current()
+    before = of_torch()
     nccl.prepare(chosen, exchange)
     store = _core.Store(chosen.core, os.fspath(directory), exchange=exchange, no_share=no_share, no_check=not check,
                         partial=partial, inflight_bytes=inflight_bytes)
+    after = of_torch()
     own = os.fspath(directory).replace("{rank}", str(chosen.rank)).replace("{node}", str(chosen.node))
     places = [os.path.abspath(own)]
     if chosen.world > 1:
@@ -55,7 +58,9 @@ def open(directory: str | os.PathLike[str], *, group: Group | None = None, excha
         others = [json.loads(one) for one in chosen.allgather("open: directories", mine)]
         places += [place for node, place in others if node == chosen.node]
     handle = Handle(store, tuple(dict.fromkeys(places)), chosen.rank, chosen.world, not check)
-    return Dataset(handle, os.fspath(directory), chosen)
+    opened = Dataset(handle, os.fspath(directory), chosen)
+    opened.torch_memory = None if before is None or after is None else {"before": before, "after": after}
+    return opened
 
 
 @dataclass(frozen=True)
@@ -130,6 +135,7 @@ class Dataset:
         _, columns = _core.parse_schema(store.schema)
         self.schema = {name: types.parse(name, text) for name, text in columns}
         self.report: Any = None
+        self.torch_memory: dict[str, TorchMemory] | None = None
         self._columns = list(self.schema.values())
         self._chosen: Array | None = None
         self._collator: Collator | None = None
@@ -145,7 +151,7 @@ class Dataset:
     def _like(self) -> Dataset:
         """Another dataset over the same open store."""
         made = Dataset(self._handle, self.directory, self.group)
-        made.report, made._chosen = self.report, self._chosen
+        made.report, made._chosen, made.torch_memory = self.report, self._chosen, self.torch_memory
         made._collator, made._is_collating = self._collator, self._is_collating
         return made
 
@@ -265,9 +271,20 @@ class Dataset:
 
     def stats(self) -> dict[str, Any]:
         """Figures of this rank since the dataset was opened: samples, bytes, local_bytes, remote_bytes, served_bytes,
-        wait_ns, peak_inflight_bytes, peak_batch_bytes, index_bytes_node, exchange_bytes, exchange."""
+        wait_ns, peak_inflight_bytes, peak_batch_bytes, index_bytes_node, exchange_bytes, exchange; memory, by kind what
+        this process holds (current, peak; `rankstore.memory` has the kinds); torch_memory, None or what torch's CUDA
+        allocator held before and after the opening (allocated, reserved, largest_free_block): equal but for what other
+        threads did, since the exchange takes nothing from it."""
         found: dict[str, Any] = self.store.stats()
+        found["memory"], found["torch_memory"] = of_process(), self.torch_memory
         return found
+
+    def memory(self) -> dict[str, Extreme]:
+        """COLLECTIVE. What memory the ranks hold, by kind: current and peak of the rank that has most, which rank that
+        is, the least of the ranks' peaks, and `ranks`, the figures of each."""
+        if not isinstance(self.group, Group):
+            raise StateError("memory: a worker process has no ranks to ask")
+        return of_ranks(self.group)
 
     def select(self, which: Any) -> Dataset:
         """A dataset of some samples: a boolean mask [len] or places (ascending or not, each once). Nothing is copied;

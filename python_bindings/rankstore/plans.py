@@ -73,7 +73,10 @@ class Plan:
     def report(self, epoch: int = 0) -> dict[str, Any]:
         """samples, dropped, repeated, truncated, steps, batches, tokens, padded_tokens, largest_batch (padded tokens),
         efficiency (tokens / padded tokens), balance (mean over steps of mean cost / largest cost over ranks),
-        tokens_per_step, digest."""
+        tokens_per_step, digest. Size GPU memory by the largest batch: it is at largest_batch_step on
+        largest_batch_rank; smallest_batch, median_batch and p95_batch (padded tokens that half, or 95 %, of the
+        batches do not exceed) tell the spread, least_largest_of_ranks and least_largest_of_steps that of what ranks
+        and steps have at most."""
         return self.core.report(epoch)
 
     def step_tokens(self, epoch: int, step: int) -> int:

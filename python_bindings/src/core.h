@@ -60,6 +60,11 @@ void core_texts_free(core_texts *texts);
 /* A key, str or bytes, valid as long as the object. */
 bool core_key(PyObject *object, const void **key, size_t *size);
 
+/* ---- memory.c ---- */
+/* Functions of the module. */
+PyObject *core_memory_use(PyObject *self, PyObject *unused);
+PyObject *core_memory_use_all(PyObject *self, PyObject *group_object);
+
 /* ---- buffer.c ---- */
 /* A Buffer over data[size], which lives as long as `owner` (a new reference is taken). */
 PyObject *core_buffer(PyObject *owner, void *data, size_t size, bool writable);

@@ -134,6 +134,10 @@ static PyMethodDef functions[] = {
     {"nccl_library", nccl_library, METH_VARARGS, "nccl_library(path): the NCCL to load"},
     {"verify", verify, METH_VARARGS, "verify(path, level): (samples, findings)"},
     {"doctor", doctor, METH_VARARGS, "doctor(group, directory): JSON text"},
+    {"memory_use", core_memory_use, METH_NOARGS, "memory_use(): {kind: (current, peak)}"},
+    {"memory_use_all", core_memory_use_all, METH_O,
+     "memory_use_all(group): ([{kind: (current, peak)} by rank], "
+     "{kind: (current, current_rank, peak, peak_rank, least_peak)}). COLLECTIVE"},
     {0},
 };
 

@@ -393,13 +393,17 @@ static PyObject *plan_report(PyObject *object, PyObject *arguments, PyObject *ke
     core_plan_leave(object);
     if (status != RKS_OK)
         return core_raise(&err);
-    return Py_BuildValue("{sK,sK,sK,sK,sK,sK,sK,sK,sK,sd,sd,sd,ss}", "samples", report.samples,
-                         "dropped", report.dropped, "repeated", report.repeated, "truncated",
-                         report.truncated, "steps", report.steps, "batches", report.batches,
-                         "tokens", report.tokens, "padded_tokens", report.padded_tokens,
-                         "largest_batch", report.largest_batch, "efficiency", report.efficiency,
-                         "balance", report.balance, "tokens_per_step", report.tokens_per_step,
-                         "digest", report.digest);
+    return Py_BuildValue(
+        "{sK,sK,sK,sK,sK,sK,sK,sK,sK,sd,sd,sd,ss,sI,sK,sK,sK,sK,sK,sK}", "samples", report.samples,
+        "dropped", report.dropped, "repeated", report.repeated, "truncated", report.truncated,
+        "steps", report.steps, "batches", report.batches, "tokens", report.tokens, "padded_tokens",
+        report.padded_tokens, "largest_batch", report.largest_batch, "efficiency",
+        report.efficiency, "balance", report.balance, "tokens_per_step", report.tokens_per_step,
+        "digest", report.digest, "largest_batch_rank", report.largest_batch_rank,
+        "largest_batch_step", report.largest_batch_step, "smallest_batch", report.smallest_batch,
+        "median_batch", report.median_batch, "p95_batch", report.p95_batch,
+        "least_largest_of_ranks", report.least_largest_of_ranks, "least_largest_of_steps",
+        report.least_largest_of_steps);
 }
 
 static PyObject *plan_state(PyObject *object, PyObject *arguments, PyObject *keywords)

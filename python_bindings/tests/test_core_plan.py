@@ -2,7 +2,9 @@
 """The extension's Plan over lengths: batches, reports, states."""
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import threading
 
 import numpy as np
@@ -95,6 +97,25 @@ def test_report(lengths: np.ndarray, plan: _core.Plan) -> None:
     assert report["tokens"] == int(lengths.sum()) <= report["padded_tokens"] and report["largest_batch"] <= 2000
     assert report["efficiency"] == pytest.approx(report["tokens"] / report["padded_tokens"])
     assert len(report["digest"]) == 32 and report["digest"] != plan.report(3)["digest"]
+
+
+def test_the_report_tells_the_largest_batch_and_the_spread(lengths: np.ndarray) -> None:
+    for strategy, options in itertools.product(("bucket", "sorted", "random", "sequential"),
+                                               ({"max_tokens": 2000}, {"batch_size": 7}, {"batch_size": 1})):
+        plan = _core.Plan(lengths, strategy=strategy, world=3, seed=5, tail="repeat", **options)
+        padded = []
+        for step in range(plan.steps(1)):
+            batches = [np.frombuffer(plan.batches(1, rank, step, step + 1)[1], np.uint32) for rank in range(3)]
+            padded.append([int(lengths[ids].max()) * len(ids) for ids in batches])
+        table, report = np.array(padded), plan.report(1)
+        everything = np.sort(table.ravel())
+        step, rank = np.unravel_index(table.argmax(), table.shape)  # the first of equal ones
+        found = {key: report[key] for key in report if "batch_" in key or "_batch" in key or "largest" in key}
+        assert found == {
+            "largest_batch": table.max(), "largest_batch_rank": rank, "largest_batch_step": step,
+            "smallest_batch": table.min(), "median_batch": everything[math.ceil(len(everything) / 2) - 1],
+            "p95_batch": everything[math.ceil(len(everything) * 19 / 20) - 1],
+            "least_largest_of_ranks": table.max(axis=0).min(), "least_largest_of_steps": table.max(axis=1).min()}
 
 
 def test_a_state_is_taken_over(lengths: np.ndarray, plan: _core.Plan) -> None:

@@ -187,6 +187,10 @@ void rks_plan_at(const rks_plan *plan, uint64_t slot, const uint32_t **ids, size
 /* shuffle.c: takes 4 bytes an item for a while where there are more than half a million. */
 rks_status rks_plan_shuffle(uint64_t key, uint32_t *items, uint64_t count, rks_error *err);
 
+/* spread.c: what a report says of padded tokens, tokens[step * world + rank], which are put out of
+ * order. At least one step. */
+void rks_plan_spread(uint64_t *tokens, uint64_t steps, uint32_t world, rks_plan_report *report);
+
 /* slots.c: which batch at which slot, like costs in one step. */
 rks_status rks_plan_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_error *err);
 

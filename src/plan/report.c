@@ -12,6 +12,8 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/usage.h"
+#include "base/memory.h"
 
 /* The cost that ranks of a step should have alike; for figures only, so floating point will do. */
 static double cost_for_balance(const rks_plan *plan, uint64_t longest, uint64_t sum, uint64_t count)
@@ -28,7 +30,7 @@ static double cost_for_balance(const rks_plan *plan, uint64_t longest, uint64_t 
 }
 
 static double report_batch(const rks_plan *plan, const uint32_t *ids, size_t count,
-                           rks_plan_report *report)
+                           rks_plan_report *report, uint64_t *padded)
 {
     uint64_t longest = 0;
     uint64_t sum = 0;
@@ -42,16 +44,15 @@ static double report_batch(const rks_plan *plan, const uint32_t *ids, size_t cou
         longest = length > longest ? length : longest;
         sum += length;
     }
-    uint64_t padded = longest * count;
+    *padded = longest * count;
     report->tokens += sum;
-    report->padded_tokens += padded;
-    if (padded > report->largest_batch)
-        report->largest_batch = padded;
+    report->padded_tokens += *padded;
     return cost_for_balance(plan, longest, sum, count);
 }
 
+/* `padded`: of the batch of each step and rank, filled here. */
 static rks_status report_epoch(const rks_plan *plan, rks_digester *digester,
-                               rks_plan_report *report, rks_error *err)
+                               rks_plan_report *report, uint64_t *padded, rks_error *err)
 {
     uint32_t world = plan->config.world;
     uint64_t done = 0;
@@ -63,7 +64,7 @@ static rks_status report_epoch(const rks_plan *plan, rks_digester *digester,
             const uint32_t *ids;
             size_t count;
             rks_plan_at(plan, step * world + rank, &ids, &count);
-            double cost = report_batch(plan, ids, count, report);
+            double cost = report_batch(plan, ids, count, report, &padded[step * world + rank]);
             sum += cost;
             most = cost > most ? cost : most;
 
@@ -92,11 +93,15 @@ rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *
     rks_status status = rks_plan_prepare(plan, epoch, err);
     if (status != RKS_OK)
         return status;
-    rks_digester *digester = rks_digester_create(err);
-    if (digester == NULL)
-        return RKS_ERR_MEMORY;
-
     const rks_plan_layout *layout = plan->layout;
+    rks_digester *digester = rks_digester_create(err);
+    uint64_t *padded = rks_alloc_raw(layout->batches, sizeof(*padded), err);
+    if (digester == NULL || padded == NULL) {
+        rks_digester_free(digester);
+        rks_free(padded);
+        return RKS_ERR_MEMORY;
+    }
+    rks_usage_add(RKS_MEMORY_PLAN, layout->batches * sizeof(*padded));
     rks_plan_report made = {.struct_size = size};
     made.batches = layout->batches;
     made.steps = layout->batches / plan->config.world;
@@ -104,7 +109,11 @@ rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *
     made.repeated = layout->repeated;
     made.dropped = layout->base - (layout->samples - layout->repeated);
     made.dropped += plan->count - rks_plan_kept(plan);
-    status = report_epoch(plan, digester, &made, err);
+    status = report_epoch(plan, digester, &made, padded, err);
+    if (status == RKS_OK)
+        rks_plan_spread(padded, made.steps, plan->config.world, &made);
+    rks_usage_sub(RKS_MEMORY_PLAN, layout->batches * sizeof(*padded));
+    rks_free(padded);
     made.efficiency =
         made.padded_tokens == 0 ? 1 : (double)made.tokens / (double)made.padded_tokens;
     made.tokens_per_step = (double)made.tokens / (double)made.steps;

@@ -10,6 +10,7 @@
 
 #include "cli.h"
 #include "ledger.h"
+#include "memory.h"
 #include "value.h"
 
 typedef struct args {
@@ -178,25 +179,25 @@ static rks_status bench_epoch(rks_group *group, rks_store *store, rks_plan *plan
     return status;
 }
 
-static void print_json(const tally *all, const rks_store_stats *stats, const char *digest,
-                       bool exact)
+static void print_json(const tally *all, const rks_store_stats *stats, const cli_memory *memory,
+                       const char *digest, bool exact)
 {
     char contents[33];
     snprintf(contents, sizeof(contents), "%016" PRIx64 "%016" PRIx64, all->sum[1], all->sum[0]);
     json_t *object = json_pack(
-        "{s:i, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:s, s:s, s:b, s:s, s:s}",
+        "{s:i, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:s, s:s, s:b, s:s, s:s, s:o}",
         "schema_version", 1, "samples", (json_int_t)all->samples, "bytes", (json_int_t)all->bytes,
         "local_bytes", (json_int_t)all->local_bytes, "remote_bytes", (json_int_t)all->remote_bytes,
         "seconds", all->seconds, "wait_seconds", (double)all->wait_ns / 1e9, "peak_anon_bytes",
         (json_int_t)all->peak_anon_bytes, "index_bytes_node", (json_int_t)all->index_bytes_node,
         "exchange_bytes", (json_int_t)all->exchange_bytes, "exchange", stats->exchange,
         "exchange_why", stats->exchange_why, "exactly_once", exact, "digest", contents,
-        "plan_digest", digest);
+        "plan_digest", digest, "memory", cli_memory_json(memory));
     cli_print_json(object, JSON_INDENT(2));
 }
 
-static void print_table(const tally *all, const rks_store_stats *stats, const char *digest,
-                        bool exact, uint32_t ranks)
+static void print_table(const tally *all, const rks_store_stats *stats, const cli_memory *memory,
+                        const char *digest, bool exact, uint32_t ranks)
 {
     double seconds = all->seconds > 0 ? all->seconds : 1e-9;
     printf("%s samples on %u rank%s in %.3f s: %s samples/s, %s/s\n", cli_count(all->samples),
@@ -211,6 +212,7 @@ static void print_table(const tally *all, const rks_store_stats *stats, const ch
     printf("  exchanged %s of index (%s; %s)\n", cli_bytes(all->exchange_bytes), stats->exchange,
            stats->exchange_why);
     printf("  plan      %s\n", digest);
+    cli_memory_print(memory);
     printf("  every sample delivered exactly once: %s\n", exact ? "yes" : "NO");
 }
 
@@ -219,6 +221,7 @@ static int bench_store(rks_group *group, rks_store *store, const args *a)
     rks_error err = {0};
     rks_plan *plan = NULL;
     tally mine = {0}, all;
+    cli_memory memory = {0};
     rks_plan_report report = {.struct_size = sizeof(report)};
     rks_store_stats stats = {.struct_size = sizeof(stats)};
     rks_status status = rks_plan_open(store, &a->plan.options, &plan, &err);
@@ -236,14 +239,17 @@ static int bench_store(rks_group *group, rks_store *store, const args *a)
     if (status == RKS_OK)
         status = rks_plan_report_get(plan, a->plan.epoch, &report, &err);
     status = combine(group, status, &mine, &all, &err);
+    if (status == RKS_OK)
+        status = cli_memory_gather(group, &memory, &err);
     rks_plan_free(plan);
     if (status != RKS_OK)
         return cli_fail(group, status, &err);
     bool exact = mine.exact == a->epochs;
     if (rks_group_rank(group) == 0 && a->json)
-        print_json(&all, &stats, report.digest, exact);
+        print_json(&all, &stats, &memory, report.digest, exact);
     else if (rks_group_rank(group) == 0)
-        print_table(&all, &stats, report.digest, exact, rks_group_size(group));
+        print_table(&all, &stats, &memory, report.digest, exact, rks_group_size(group));
+    cli_memory_free(&memory);
     return exact ? CLI_GOOD : CLI_PROBLEM;
 }
 

@@ -29,7 +29,14 @@ static void print_report(const cli_figures *figures)
     printf("  balance       %.3f (mean over steps of mean / largest cost over ranks)\n",
            report->balance);
     printf("  tokens/step   %s\n", cli_count((uint64_t)report->tokens_per_step));
-    printf("  largest batch %s padded tokens\n", cli_count(report->largest_batch));
+    printf("  largest batch %s padded tokens (rank %u, step %s): size memory by it\n",
+           cli_count(report->largest_batch), report->largest_batch_rank,
+           cli_count(report->largest_batch_step));
+    printf("  batches       from %s, half up to %s, 95 %% up to %s padded tokens\n",
+           cli_count(report->smallest_batch), cli_count(report->median_batch),
+           cli_count(report->p95_batch));
+    printf("  the largest   of each rank: from %s; of each step: from %s padded tokens\n",
+           cli_count(report->least_largest_of_ranks), cli_count(report->least_largest_of_steps));
     if (report->dropped + report->repeated + report->truncated > 0)
         printf("  dropped %s, repeated %s, truncated %s\n", cli_count(report->dropped),
                cli_count(report->repeated), cli_count(report->truncated));

@@ -294,7 +294,7 @@ json_t *cli_figures_json(const cli_figures *figures)
                          "error", figures->err.text);
     return json_pack(
         "{s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:f, s:I, s:I, s:I, s:I, s:f, "
-        "s:f}",
+        "s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
         "schema_version", 1, "strategy", figures->strategy, "world", (json_int_t)figures->world,
         "samples", (json_int_t)report->samples, "steps", (json_int_t)report->steps, "batches",
         (json_int_t)report->batches, "tokens", (json_int_t)report->tokens, "padded_tokens",
@@ -302,5 +302,11 @@ json_t *cli_figures_json(const cli_figures *figures)
         report->balance, "digest", report->digest, "seconds", figures->seconds, "dropped",
         (json_int_t)report->dropped, "repeated", (json_int_t)report->repeated, "truncated",
         (json_int_t)report->truncated, "largest_batch", (json_int_t)report->largest_batch,
-        "tokens_per_step", report->tokens_per_step, "time", figures->time);
+        "tokens_per_step", report->tokens_per_step, "time", figures->time, "largest_batch_rank",
+        (json_int_t)report->largest_batch_rank, "largest_batch_step",
+        (json_int_t)report->largest_batch_step, "smallest_batch",
+        (json_int_t)report->smallest_batch, "median_batch", (json_int_t)report->median_batch,
+        "p95_batch", (json_int_t)report->p95_batch, "least_largest_of_ranks",
+        (json_int_t)report->least_largest_of_ranks, "least_largest_of_steps",
+        (json_int_t)report->least_largest_of_steps);
 }

@@ -19,6 +19,62 @@ static void check_refusal(rks_status status, const rks_expected *expected)
                     option_is(options->too_long, "alone"));
 }
 
+static int by_size(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The largest of `count` numbers that are `stride` apart. */
+static uint64_t largest_of(const uint64_t *numbers, uint64_t count, uint64_t stride)
+{
+    uint64_t largest = 0;
+    for (uint64_t i = 0; i < count; i++)
+        largest = numbers[i * stride] > largest ? numbers[i * stride] : largest;
+    return largest;
+}
+
+/* Compares what the report says of batches' padded tokens with a walk over all batches. */
+static void check_spread(rks_plan *plan, const rks_expected *expected, uint64_t epoch,
+                         const rks_plan_report *report)
+{
+    uint64_t world = rks_plan_world(plan), count = report->batches;
+    bool truncates = option_is(expected->options->too_long, "truncate");
+    uint64_t *padded = calloc(count, sizeof(*padded));
+    assert_non_null(padded);
+    for (uint64_t i = 0; i < count; i++) {
+        const uint32_t *ids;
+        size_t size;
+        assert_ok(rks_plan_batch(plan, epoch, i / world, (uint32_t)(i % world), &ids, &size, &err),
+                  &err);
+        for (size_t j = 0; j < size; j++) {
+            uint64_t length = expected->lengths[ids[j]];
+            length = truncates && length > expected->limit ? expected->limit : length;
+            padded[i] = length * size > padded[i] ? length * size : padded[i];
+        }
+    }
+    uint64_t largest = largest_of(padded, count, 1), of_ranks = UINT64_MAX, of_steps = UINT64_MAX;
+    uint64_t at = report->largest_batch_step * world + report->largest_batch_rank;
+    assert_int_equal(report->largest_batch, largest);
+    assert_true(report->largest_batch_rank < world && at < count && padded[at] == largest);
+    assert_true(at == 0 || largest_of(padded, at, 1) < largest || largest == 0); /* the first */
+    for (uint64_t rank = 0; rank < world; rank++) {
+        uint64_t of_rank = largest_of(padded + rank, count / world, world);
+        of_ranks = of_rank < of_ranks ? of_rank : of_ranks;
+    }
+    for (uint64_t step = 0; step < count / world; step++) {
+        uint64_t of_step = largest_of(padded + step * world, world, 1);
+        of_steps = of_step < of_steps ? of_step : of_steps;
+    }
+    assert_int_equal(report->least_largest_of_ranks, of_ranks);
+    assert_int_equal(report->least_largest_of_steps, of_steps);
+    qsort(padded, count, sizeof(*padded), by_size);
+    assert_int_equal(report->smallest_batch, padded[0]);
+    assert_int_equal(report->median_batch, padded[(count + 1) / 2 - 1]);
+    assert_int_equal(report->p95_batch, padded[(count * 19 + 19) / 20 - 1]);
+    free(padded);
+}
+
 static void check_epoch(rks_plan *plan, const rks_expected *expected, uint64_t epoch)
 {
     const rks_plan_options *options = expected->options;
@@ -48,6 +104,7 @@ static void check_epoch(rks_plan *plan, const rks_expected *expected, uint64_t e
     assert_int_equal(report.batches, steps * options->world);
     assert_true(report.tokens <= report.padded_tokens);
     assert_true(report.balance > 0 && report.balance <= 1.0000001);
+    check_spread(plan, expected, epoch, &report);
     free(seen);
 }
 

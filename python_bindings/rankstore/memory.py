@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What memory the library holds, by what it is for, and what torch's allocator held beside it.
+
+The kinds: "index" (the index and the sorted order that plans use: one copy a node, which each of its ranks tells whole,
+so don't add ranks up), "index_own" (this process's own tables), "plan" (ids and batches of an epoch), "staging" (chunks
+of index on their way while a dataset opens), "batches" (batches and arrays that are alive, those fetched ahead, and what
+is kept for the next ones), "in_flight" (of "batches": replies on their way), "pinned" (host memory pinned for a GPU),
+"gpu_slots" (GPU memory of the exchange's own slots), "gpu_nccl" (GPU memory that NCCL took, by the driver's free
+memory), "resident" (of the process, by the kernel: all of it that was touched, mapped files included).
+
+All in bytes, of the process since its start, of all its datasets together.
+"""
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from . import _core
+
+if TYPE_CHECKING:
+    from .group import Group
+
+
+class Figure(TypedDict):
+    """Of one process."""
+
+    current: int
+    peak: int
+
+
+class Extreme(TypedDict):
+    """Of all ranks: the largest, and the lowest rank that has it. A least_peak far below peak: one rank alone pays."""
+
+    current: int
+    current_rank: int
+    peak: int
+    peak_rank: int
+    least_peak: int
+    ranks: list[Figure]
+
+
+class TorchMemory(TypedDict):
+    """Of torch's CUDA allocator, on the current device."""
+
+    allocated: int
+    reserved: int
+    largest_free_block: int
+
+
+def of_process() -> dict[str, Figure]:
+    """By kind."""
+    return {kind: {"current": current, "peak": peak} for kind, (current, peak) in _core.memory_use().items()}
+
+
+def of_ranks(group: Group) -> dict[str, Extreme]:
+    """COLLECTIVE. By kind."""
+    ranks, most = _core.memory_use_all(group.core)
+    return {kind: {"current": current, "current_rank": current_rank, "peak": peak, "peak_rank": peak_rank,
+                   "least_peak": least, "ranks": [{"current": one[kind][0], "peak": one[kind][1]} for one in ranks]}
+            for kind, (current, current_rank, peak, peak_rank, least) in most.items()}
+
+
+def of_torch() -> TorchMemory | None:
+    """None where torch has not been imported, or its CUDA not been used: neither is done here."""
+    cuda: Any = getattr(sys.modules.get("torch"), "cuda", None)
+    if cuda is None or not cuda.is_initialized():
+        return None
+    device = cuda.current_device()
+    free = [block["size"] for segment in cuda.memory_snapshot() if segment["device"] == device
+            for block in segment["blocks"] if block["state"] == "inactive"]
+    return {"allocated": int(cuda.memory_allocated(device)), "reserved": int(cuda.memory_reserved(device)),
+            "largest_free_block": max(free, default=0)}
