@@ -7,7 +7,9 @@
  *                 8     8  size                         8     n  the bytes
  *
  * A receiver has one chunk of each of four senders on its way. A sender holds four replies at
- * most; further requests wait for one of them to be sent. What the engine may still touch after
+ * most; further requests wait for one of them to be sent. Their memory is used again: requests are
+ * answered by many threads, and an allocator that keeps what each of them freed would hold a
+ * multiple of it. What the engine may still touch after
  * this rank has left (replies being sent, places for replies) belongs to who lets go of it last.
  */
 #include "exchange/exchange_internal.h"
@@ -26,23 +28,27 @@ enum { REQUEST_SIZE = 16, REPLY_HEAD = 8 };
 
 /* ---- sender ------------------------------------------------------------------------------- */
 
+typedef struct pull_reply pull_reply;
+
 typedef struct pull_server {
     const rks_exchange_plan *plan; /* not used once the service is closed */
     pthread_mutex_t mutex;
     pthread_cond_t freed;
     unsigned users; /* guarded by mutex, as all below: the rank, and each reply */
     unsigned replies;
+    pull_reply *spare; /* each has `room` bytes */
+    uint64_t room;     /* of the largest reply; constant */
     bool closing;
-    uint64_t bytes;
     uint64_t peak_bytes;
     uint64_t bytes_sent;
 } pull_server;
 
-typedef struct pull_reply {
+struct pull_reply {
     pull_server *server;
+    pull_reply *next; /* in spare */
     uint64_t size;
     uint8_t bytes[];
-} pull_reply;
+};
 
 static void server_release(pull_server *server)
 {
@@ -51,13 +57,20 @@ static void server_release(pull_server *server)
     pthread_mutex_unlock(&server->mutex);
     if (!last)
         return;
+    while (server->spare != NULL) {
+        pull_reply *next = server->spare->next;
+        rks_free(server->spare);
+        rks_usage_sub(RKS_MEMORY_STAGING, server->room);
+        server->spare = next;
+    }
     pthread_cond_destroy(&server->freed);
     pthread_mutex_destroy(&server->mutex);
     rks_free(server);
 }
 
-/* Waits until fewer than four replies are held. */
-static bool reply_begin(pull_server *server, uint64_t size)
+/* Waits until fewer than four replies are held; false where the exchange has ended. *reply may be
+ * NULL: none is there to be used again. */
+static bool reply_begin(pull_server *server, pull_reply **reply)
 {
     pthread_mutex_lock(&server->mutex);
     while (server->replies >= RKS_EXCHANGE_LANES && !server->closing)
@@ -66,21 +79,23 @@ static bool reply_begin(pull_server *server, uint64_t size)
     if (open) {
         server->users++;
         server->replies++;
-        server->bytes += size;
-        rks_usage_add(RKS_MEMORY_STAGING, size);
-        if (server->bytes > server->peak_bytes)
-            server->peak_bytes = server->bytes;
+        *reply = server->spare;
+        if (server->spare != NULL)
+            server->spare = server->spare->next;
     }
     pthread_mutex_unlock(&server->mutex);
     return open;
 }
 
-static void reply_end(pull_server *server, uint64_t size)
+/* `reply` may be NULL. */
+static void reply_end(pull_server *server, pull_reply *reply)
 {
     pthread_mutex_lock(&server->mutex);
     server->replies--;
-    server->bytes -= size;
-    rks_usage_sub(RKS_MEMORY_STAGING, size);
+    if (reply != NULL) {
+        reply->next = server->spare;
+        server->spare = reply;
+    }
     pthread_cond_signal(&server->freed);
     pthread_mutex_unlock(&server->mutex);
     server_release(server);
@@ -89,8 +104,20 @@ static void reply_end(pull_server *server, uint64_t size)
 static void reply_release(void *user)
 {
     pull_reply *reply = user;
-    reply_end(reply->server, reply->size);
-    rks_free(reply);
+    reply_end(reply->server, reply);
+}
+
+static pull_reply *reply_create(pull_server *server, rks_error *err)
+{
+    pull_reply *made = rks_alloc_raw(sizeof(*made) + server->room, 1, err);
+    if (made == NULL)
+        return NULL;
+    made->server = server;
+    rks_usage_add(RKS_MEMORY_STAGING, server->room);
+    pthread_mutex_lock(&server->mutex);
+    server->peak_bytes += server->room;
+    pthread_mutex_unlock(&server->mutex);
+    return made;
 }
 
 static rks_status check_request(const rks_exchange_plan *plan, rks_request *request,
@@ -113,21 +140,21 @@ static rks_status check_request(const rks_exchange_plan *plan, rks_request *requ
     return RKS_OK;
 }
 
+/* *reply is a spare one, or NULL; also on failure it is what was used. */
 static rks_status read_reply(pull_server *server, uint64_t offset, uint64_t size,
                              pull_reply **reply, rks_error *err)
 {
     const rks_exchange_job *job = server->plan->job;
-    pull_reply *made = rks_alloc_raw(sizeof(*made) + REPLY_HEAD + size, 1, err);
-    if (made == NULL)
+    if (*reply == NULL)
+        *reply = reply_create(server, err);
+    if (*reply == NULL)
         return RKS_ERR_MEMORY;
-    *made = (pull_reply){server, REPLY_HEAD + size};
-    rks_status status = job->read(job->user, offset, made->bytes + REPLY_HEAD, size, err);
-    if (status != RKS_OK) {
-        rks_free(made);
+    uint8_t *bytes = (*reply)->bytes;
+    rks_status status = job->read(job->user, offset, bytes + REPLY_HEAD, size, err);
+    if (status != RKS_OK)
         return status;
-    }
-    rks_store_u64(made->bytes, rks_checksum64(made->bytes + REPLY_HEAD, size));
-    *reply = made;
+    (*reply)->size = REPLY_HEAD + size;
+    rks_store_u64(bytes, rks_checksum64(bytes + REPLY_HEAD, size));
     return RKS_OK;
 }
 
@@ -139,12 +166,12 @@ static void pull_serve(void *user, rks_request *request)
     pull_reply *reply = NULL;
     uint64_t offset = 0, size = 0;
     rks_status status = check_request(plan, request, &offset, &size, &err);
-    if (status == RKS_OK && !reply_begin(server, REPLY_HEAD + size))
+    if (status == RKS_OK && !reply_begin(server, &reply))
         status = rks_fail(&err, RKS_ERR_STATE, 0, "exchange: it has ended");
     else if (status == RKS_OK) {
         status = read_reply(server, offset, size, &reply, &err);
         if (status != RKS_OK)
-            reply_end(server, REPLY_HEAD + size);
+            reply_end(server, reply);
     }
     if (status != RKS_OK) {
         rks_error_place(&err, plan->rank, rks_group_host(plan->group, plan->rank));
@@ -165,6 +192,7 @@ static pull_server *server_create(const rks_exchange_plan *plan, rks_error *err)
         return NULL;
     server->plan = plan;
     server->users = 1;
+    server->room = REPLY_HEAD + (uint64_t)plan->send_room;
     pthread_mutex_init(&server->mutex, NULL);
     rks_cond_init(&server->freed);
     return server;
