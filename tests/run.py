@@ -34,6 +34,7 @@ STEPS = [
     ("page", "release", "script", "tests/page.py", 300),
     ("python", None, "script", "tests/python.py", 1500),
     ("readme", "release", "script", "tests/readme.py", 300),
+    ("model", None, "script", "tests/model.py", 60),
     ("demo", "release", "script", "tests/demo.py", 300),
     ("nccl", "release", "script", "tests/nccl.py", 300),
     ("install", None, "script", "tests/install.py", 300),

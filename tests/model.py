@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The model of the index exchange: the README prints what it prints, and its parts give what is known of them by other ways."""
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "bench"))
+import exchange_model as model  # noqa: E402
+
+HEADING = "## The index exchange: a model"
+
+
+def report(name, problems):
+    print(f"FAIL {name}: {'; '.join(problems)}" if problems else f"ok {name}")
+
+
+def differences(pairs):
+    """`pairs`: (what, found, wanted, part of it that may be off)."""
+    return [f"{what} is {found}, not {wanted}" for what, found, wanted, off in pairs if abs(found - wanted) > off * wanted]
+
+
+def rings():
+    """Latencies by NCCL's constants, worked out by hand: hops within nodes and between them."""
+    us = [("8 ranks on 1 node", model.ring(8, 8), 8.4 + 7 * 3.4), ("16 on 2", model.ring(16, 8), 8.4 + 14 * 3.4 + 14),
+          ("256 on 32", model.ring(256, 8), 1204), ("1024 on 128", model.ring(1024, 8), 4833), ("32 on 32", model.ring(32), 442.4),
+          ("128 on 128", model.ring(128), 1786.4)]
+    return differences([(name, found * 1e6, wanted, 0.001) for name, found, wanted in us])
+
+
+def rails():
+    """Seconds of 8 rails at 45 GB/s by slot size, as 8 x ceil(part / slot) rings and the bytes of a part."""
+    found = []
+    for ranks, slot, seconds in ((256, 16, 0.078), (256, 64, 0.046), (256, 256, 0.038), (1024, 16, 0.83), (1024, 64, 0.32)):
+        found.append((f"{ranks} ranks, {slot} MiB", model.slots_and_bytes(model.Job(ranks), slot * model.MIB, 45e9), seconds, 0.03))
+    return differences(found)
+
+
+def line():
+    found = model.through([(10, 7.0), (20, 99.0), (30, 17.0)])
+    return differences([("slope", found.slope, 0.5, 1e-9), ("fixed", found.fixed, 2.0, 1e-9), ("at 20", found.at(20), 12.0, 1e-9)])
+
+
+def bounds(measured):
+    """What the README promises of memory, at the sizes of its table; more ranks never take less time."""
+    problems = []
+    for make, base in ((model.by_messages, "pull"), (model.by_messages, "mpi"), (model.by_nccl, "mpi")):
+        before = 0.0
+        for ranks in (16, 256, 1024, 4096):
+            one = make(model.Job(ranks), 0.0, model.through(model.points_of(measured, base, "processor")).slope)
+            if one.host + one.pinned > 64 * model.MIB or one.gpu > 128 * model.MIB:
+                problems.append(f"{make.__name__} on {ranks}: {one}")
+            if one.seconds <= before:
+                problems.append(f"{make.__name__}: {ranks} ranks take {one.seconds} s")
+            before = one.seconds
+    return problems
+
+
+def measurements(measured):
+    """The committed run has what it is asked for, and its staging is what the model says of 4 ranks."""
+    problems = []
+    for samples, ways in measured["samples"].items():
+        for way in ("mpi", "pull"):
+            one, most = ways[way], int(samples)
+            if one["staging"] > model.staging(3, 3):
+                problems.append(f"{samples} {way}: staging of {one['staging']}")
+            if one["beside_index"] > 64 * model.MIB:
+                problems.append(f"{samples} {way}: {one['beside_index']} beside the index")
+            if not 36 * most <= one["bytes"] <= 36 * most * 1.001 + 4096:
+                problems.append(f"{samples} {way}: {one['bytes']} bytes")
+    return problems
+
+
+def readme(measured):
+    with open("README.md", encoding="utf-8") as file:
+        text = file.read()
+    _, found, rest = text.partition(HEADING + "\n")
+    section = rest.split("\n## ")[0]
+    if not found:
+        return [f"there is no section '{HEADING[3:]}'"]
+    return [] if model.section(measured) in section + "\n" else ["print it again: tests/bench/exchange_model.py"]
+
+
+def main():
+    with open("tests/bench/exchange_measured.json", encoding="utf-8") as file:
+        measured = json.load(file)
+    report("a_rings_latency_is_its_hops", rings())
+    report("rails_take_their_rounds_and_their_bytes", rails())
+    report("a_line_goes_through_its_ends", line())
+    report("memory_stays_within_its_bound_and_time_grows_with_ranks", bounds(measured))
+    report("the_measured_run_keeps_what_is_promised", measurements(measured))
+    report("the_readme_shows_what_the_model_prints", readme(measured))
+
+
+if __name__ == "__main__":
+    main()
