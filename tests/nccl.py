@@ -120,6 +120,12 @@ def a_node_without_a_gpu_is_named_to_all():
     assert "rank 2" in done.stderr and "no CUDA driver: libcuda.so.1" in done.stderr, done.stderr
 
 
+def what_runs_on_a_gpu_runs_over_the_stand_in():
+    done = run("tests/gpu/run", "--stand-in", BUILD)
+    lines = done.stdout.splitlines()
+    assert not any(line.startswith("FAIL") for line in lines) and sum(line.startswith("ok ") for line in lines) == 5, done.stdout
+
+
 if __name__ == "__main__":
     if not os.path.exists(DOUBLE):
         print("skip nccl: this build has no NCCL exchange (its headers were not found)")
@@ -134,5 +140,6 @@ if __name__ == "__main__":
             options_that_are_none_are_named,
             two_nodes_get_the_same_index_by_nccl_and_by_messages,
             a_node_without_a_gpu_is_named_to_all,
+            what_runs_on_a_gpu_runs_over_the_stand_in,
         ])
     shutil.rmtree(WORK, ignore_errors=True)

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gpu_exchange.c: one exchange of made streams by processes that share one GPU, each of them a node
+ * of its own; run by tests/gpu/run. Prints one JSON object: what each rank found.
+ *
+ * Usage: gpu_exchange RANKS BYTES CHUNK BACKEND REPEATS [fail|kill RANK]
+ * BYTES of each rank's stream, uneven by rank; `fail`: that rank's source fails at half of its
+ * stream, `kill`: its process is killed there. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "exchange/exchange.h"
+
+enum { RANKS_MAX = 64, REPEATS_MAX = 32 };
+
+typedef struct rank_result {
+    rks_status status;
+    rks_error err;
+    double seconds[REPEATS_MAX];
+    double known_seconds; /* from the fault to this rank's error */
+    rks_exchange_stats stats;
+    uint64_t bytes;
+    char used[16];
+    bool wrong; /* a byte, or an order */
+} rank_result;
+
+typedef struct job {
+    uint32_t ranks, chunk;
+    uint64_t bytes;
+    const char *backend;
+    uint32_t repeats;
+    bool fails, kills;
+    uint32_t fault_rank;
+    uint64_t fault_ns; /* shared: when it happened */
+    rank_result results[RANKS_MAX];
+} job;
+
+typedef struct rank_job {
+    job *all;
+    uint32_t rank;
+    uint64_t next[RANKS_MAX];
+    uint8_t *expected; /* a chunk */
+} rank_job;
+
+static uint64_t size_of(const job *all, uint32_t rank)
+{
+    return all->bytes / 2 + all->bytes * rank / all->ranks;
+}
+
+/* Eight bytes at a time: making and checking must not be what is measured. */
+static void fill(uint32_t rank, uint64_t offset, uint8_t *bytes, size_t size)
+{
+    for (size_t i = 0; i < size;) {
+        uint64_t at = offset + i,
+                 word = (at / 8 + rank * 0x9e3779b97f4a7c15u) * 0xd6e8feb86659fd93u;
+        size_t skip = at % 8, part = 8 - skip < size - i ? 8 - skip : size - i;
+        memcpy(bytes + i, (const uint8_t *)&word + skip, part);
+        i += part;
+    }
+}
+
+static rks_status read_stream(void *user, uint64_t offset, void *bytes, size_t size, rks_error *err)
+{
+    rank_job *me = user;
+    job *all = me->all;
+    if (me->rank == all->fault_rank && offset + size > size_of(all, me->rank) / 2 &&
+        (all->fails || all->kills)) {
+        all->fault_ns = rks_now_ns();
+        if (all->kills)
+            kill(getpid(), SIGKILL);
+        return rks_fail(err, RKS_ERR_DATA, 7, "the source is broken");
+    }
+    fill(me->rank, offset, bytes, size);
+    return RKS_OK;
+}
+
+/* No two of these processes share a node. */
+static rks_status read_other(void *user, uint32_t sender, uint64_t offset, void *bytes, size_t size,
+                             rks_error *err)
+{
+    (void)user;
+    (void)offset;
+    (void)bytes;
+    (void)size;
+    return rks_fail(err, RKS_ERR_STATE, 0, "the stream of rank %u was asked for", sender);
+}
+
+static rks_status write_stream(void *user, uint32_t sender, uint64_t offset, const void *bytes,
+                               size_t size, rks_error *err)
+{
+    rank_job *me = user;
+    (void)err;
+    if (me->next[sender] != offset)
+        me->all->results[me->rank].wrong = true;
+    me->next[sender] = offset + size;
+    fill(sender, offset, me->expected, size);
+    if (memcmp(me->expected, bytes, size) != 0)
+        me->all->results[me->rank].wrong = true;
+    me->all->results[me->rank].bytes += size;
+    return RKS_OK;
+}
+
+static uint64_t boundary(void *user, uint32_t sender, uint64_t offset)
+{
+    (void)user;
+    (void)sender;
+    return offset;
+}
+
+static void exchange_once(rks_group *group, rank_job *me, uint32_t turn)
+{
+    job *all = me->all;
+    rank_result *result = &all->results[me->rank];
+    memset(me->next, 0, sizeof(me->next));
+    result->bytes = 0;
+    rks_exchange_job work = {.size = size_of(all, me->rank),
+                             .receives = true,
+                             .read = read_stream,
+                             .write = write_stream,
+                             .read_of = read_other,
+                             .boundary = boundary,
+                             .user = me,
+                             .chunk = all->chunk};
+    const char *used = "";
+    uint64_t begin = rks_now_ns();
+    result->status =
+        rks_exchange_run(group, all->backend, &work, &result->stats, &used, &result->err);
+    uint64_t end = rks_now_ns();
+    result->seconds[turn] = (double)(end - begin) / 1e9;
+    if (all->fault_ns != 0)
+        result->known_seconds = (double)(end - all->fault_ns) / 1e9;
+    snprintf(result->used, sizeof(result->used), "%s", used);
+    for (uint32_t sender = 0; sender < all->ranks; sender++)
+        if (result->status == RKS_OK && sender != me->rank &&
+            me->next[sender] != size_of(all, sender))
+            result->wrong = true;
+}
+
+static int rank_main(const rks_bootstrap *bootstrap, void *user)
+{
+    rank_job me = {.all = user, .rank = bootstrap->rank};
+    char node[32];
+    snprintf(node, sizeof(node), "node-%u", bootstrap->rank);
+    setenv("NCCL_HOSTID", node, 1); /* else NCCL sees one GPU twice, and refuses */
+    rks_group_options options;
+    rks_group_options_default(&options);
+    options.bootstrap = bootstrap;
+    options.node = node;
+    rks_group *group = NULL;
+    me.expected = malloc(64 << 20);
+    rank_result *result = &me.all->results[me.rank];
+    result->status = rks_group_open(&options, &group, &result->err);
+    for (uint32_t i = 0; result->status == RKS_OK && i < me.all->repeats; i++)
+        exchange_once(group, &me, i);
+    rks_group_close(group);
+    free(me.expected);
+    return result->status == RKS_OK ? 0 : 1;
+}
+
+static void print_rank(const job *all, uint32_t rank)
+{
+    const rank_result *r = &all->results[rank];
+    printf("%s{\"rank\": %u, \"status\": \"%s\", \"text\": \"", rank > 0 ? ", " : "", rank,
+           rks_status_name(r->status));
+    for (const char *c = r->status == RKS_OK ? "" : r->err.text; *c != '\0'; c++)
+        printf(*c == '"' || *c == '\\' ? "\\%c" : "%c", *c);
+    printf("\", \"error_rank\": %d, \"used\": \"%s\", \"wrong\": %s, \"bytes\": %llu, "
+           "\"known_seconds\": %.6f, \"gpu_slot_bytes\": %llu, "
+           "\"gpu_nccl_bytes\": %llu, \"pinned_bytes\": %llu, \"bytes_received\": %llu, "
+           "\"seconds\": [",
+           r->status == RKS_OK ? -1 : r->err.rank, r->used, r->wrong ? "true" : "false",
+           (unsigned long long)r->bytes, r->known_seconds,
+           (unsigned long long)r->stats.gpu_slot_bytes, (unsigned long long)r->stats.gpu_nccl_bytes,
+           (unsigned long long)r->stats.pinned_bytes, (unsigned long long)r->stats.bytes_received);
+    for (uint32_t i = 0; i < all->repeats; i++)
+        printf("%s%.6f", i > 0 ? ", " : "", r->seconds[i]);
+    printf("]}");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 6) {
+        fprintf(stderr, "usage: gpu_exchange RANKS BYTES CHUNK BACKEND REPEATS [fail|kill RANK]\n");
+        return 2;
+    }
+    job *all = mmap(NULL, sizeof(*all), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED)
+        return 3;
+    all->ranks = (uint32_t)strtoul(argv[1], NULL, 10);
+    all->bytes = strtoull(argv[2], NULL, 10);
+    all->chunk = (uint32_t)strtoul(argv[3], NULL, 10);
+    all->backend = argv[4];
+    all->repeats = (uint32_t)strtoul(argv[5], NULL, 10);
+    all->fails = argc > 7 && strcmp(argv[6], "fail") == 0;
+    all->kills = argc > 7 && strcmp(argv[6], "kill") == 0;
+    all->fault_rank = argc > 7 ? (uint32_t)strtoul(argv[7], NULL, 10) : 0;
+    if (all->ranks == 0 || all->ranks > RANKS_MAX || all->repeats > REPEATS_MAX)
+        return 2;
+    rks_error err;
+    int code = 0;
+    rks_launch(all->ranks, rank_main, all, &code, &err);
+    printf("[");
+    for (uint32_t rank = 0; rank < all->ranks; rank++)
+        print_rank(all, rank);
+    printf("]\n");
+    return 0;
+}
