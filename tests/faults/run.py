@@ -344,16 +344,24 @@ def running(pid):
 
 
 def nothing_is_left_behind():
-    before = set(os.listdir("/dev/shm")) | {n for n in os.listdir(tempfile.gettempdir()) if n.startswith("rankstore-")}
+    temporary = tempfile.mkdtemp(prefix="r-", dir="/tmp")  # short: a socket's path is
+    try:
+        look_for_what_is_left(temporary)
+    finally:
+        shutil.rmtree(temporary)
+
+
+def look_for_what_is_left(temporary):
     store = make_store("peers", lines=2000)
+    before = set(os.listdir("/dev/shm"))
     for _ in range(10):
-        process, _ = start_bench(store, 3)
+        process, _ = start_bench(store, 3, env={"TMPDIR": temporary})
         time.sleep(CHOICE.uniform(0, 0.2))
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
     wait_for(lambda: not any(running(pid) for pid in os.listdir("/proc") if pid.isdigit()))
-    after = set(os.listdir("/dev/shm")) | {n for n in os.listdir(tempfile.gettempdir()) if n.startswith("rankstore-")}
-    assert after <= before, after - before
+    left = set(os.listdir(temporary)) | set(os.listdir("/dev/shm")) - before
+    assert not left, left
 
 
 def few_open_files_are_an_error_that_says_so():

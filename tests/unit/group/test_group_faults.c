@@ -22,6 +22,7 @@ static int open_and_close(const rks_bootstrap *bootstrap, void *user)
     rks_free(offsets);
     rks_group_close(group);
     shared->statuses[bootstrap->rank] = status;
+    shared->errors[bootstrap->rank] = err;
     return 0;
 }
 
@@ -42,6 +43,9 @@ static void each_failing_allocation_is_every_rank_s_error_and_no_hang(void **sta
         }
         bool well = shared->statuses[0] == RKS_OK;
         /* A closing that lacks memory may be the last thing that happens: the others are done. */
+        if (well != (shared->statuses[1] == RKS_OK))
+            print_error("allocation %ld: rank 0: %d (%s), rank 1: %d (%s)\n", n, shared->statuses[0],
+                        shared->errors[0].text, shared->statuses[1], shared->errors[1].text);
         assert_true(well == (shared->statuses[1] == RKS_OK));
         failed += !well;
         clean = well ? clean + 1 : 0;
