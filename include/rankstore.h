@@ -415,6 +415,31 @@ typedef void (*rks_finding_fn)(void *user, const rks_finding *finding);
 RKS_API rks_status rks_verify(const char *path, rks_verify_level level, rks_finding_fn found,
                               void *user, uint64_t *samples, uint64_t *findings, rks_error *err);
 
+typedef struct rks_verify_options {
+    size_t struct_size;
+    rks_verify_level level;
+    /* Directories that are verified together, each by a call of its own, `path` among them: a shard
+     * that is not in `path` may lie in another one that holds the same dataset, as those of ranks
+     * with disks of their own do. What none of them has is told of with the first. */
+    const char *const *together; /* NULL: `path` alone */
+    size_t together_count;
+    bool partial; /* a shard that none of them has is counted, and no finding */
+} rks_verify_options;
+
+typedef struct rks_verify_counts {
+    size_t struct_size;
+    uint64_t samples;   /* checked */
+    uint64_t findings;  /* problems */
+    uint64_t elsewhere; /* shards that were not at hand, with `partial` */
+} rks_verify_counts;
+
+RKS_API void rks_verify_options_default(rks_verify_options *options);
+/* rks_verify with options (NULL: the defaults). The caller sets counts->struct_size; NULL: not
+ * wanted. */
+RKS_API rks_status rks_verify_with(const char *path, const rks_verify_options *options,
+                                   rks_finding_fn found, void *user, rks_verify_counts *counts,
+                                   rks_error *err);
+
 /* ---- store: a dataset, open over a group ------------------------------------------------- */
 
 typedef struct rks_store rks_store;

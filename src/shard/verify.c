@@ -260,7 +260,7 @@ static rks_status verify_shard(rks_verify_job *job, const char *stem, const rks_
             goto out;
         }
     }
-    if (status == RKS_OK && job->level >= RKS_VERIFY_FULL)
+    if (status == RKS_OK && job->options.level >= RKS_VERIFY_FULL)
         status = check_sums(job, &files, manifest, &what);
     else if (status == RKS_OK)
         glance_at_sums(job, &files, manifest);
@@ -276,7 +276,7 @@ static rks_status verify_shard(rks_verify_job *job, const char *stem, const rks_
         status = compare_with_dataset(job, shard, &files, dataset, at, &what);
     if (status == RKS_OK)
         status = rks_verify_samples(job, shard, &what);
-    if (status == RKS_OK && job->level >= RKS_VERIFY_DEEP)
+    if (status == RKS_OK && job->options.level >= RKS_VERIFY_DEEP)
         status = rks_verify_deep(job, shard, &what);
 out:
     if (status != RKS_OK && err != NULL)
@@ -289,8 +289,26 @@ out:
 
 /* ---- a dataset ---------------------------------------------------------------------------- */
 
+/* A shard that is not here. What no directory has is told of once. */
+static rks_status look_beside(rks_verify_job *job, const rks_verify_beside *beside,
+                              const char *data, const char *name, rks_error *err)
+{
+    bool found = false;
+    rks_status status = rks_verify_beside_has(beside, name, &found, err);
+    if (status != RKS_OK || found || !beside->first)
+        return status;
+    if (job->options.partial)
+        job->elsewhere++;
+    else
+        rks_verify_report(job, data, 0, NULL, 0,
+                          "missing: %s lists this shard, and it is not here%s", DATASET_NAME,
+                          beside->count > 0 ? ", nor in the other directories" : "");
+    return RKS_OK;
+}
+
 static rks_status verify_listed(rks_verify_job *job, const char *directory,
-                                const rks_dataset *dataset, uint32_t at, rks_error *err)
+                                const rks_dataset *dataset, const rks_verify_beside *beside,
+                                uint32_t at, rks_error *err)
 {
     struct stat info;
     const char *name = dataset->shards[at].name;
@@ -301,13 +319,24 @@ static rks_status verify_listed(rks_verify_job *job, const char *directory,
         goto out;
     status = RKS_OK;
     if (lstat(data, &info) != 0 && errno == ENOENT)
-        rks_verify_report(job, data, 0, NULL, 0, "missing: %s lists this shard, and it is not here",
-                          DATASET_NAME);
+        status = look_beside(job, beside, data, name, err);
     else
         status = verify_shard(job, stem, dataset, at, err);
 out:
     rks_free(data);
     rks_free(stem);
+    return status;
+}
+
+static rks_status verify_all_listed(rks_verify_job *job, const char *directory,
+                                    const rks_dataset *dataset, rks_error *err)
+{
+    rks_verify_beside beside;
+    rks_status status = rks_verify_beside_open(job->options.together, job->options.together_count,
+                                               directory, dataset, &beside, err);
+    for (size_t i = 0; status == RKS_OK && i < dataset->shard_count; i++)
+        status = verify_listed(job, directory, dataset, &beside, (uint32_t)i, err);
+    rks_verify_beside_close(&beside);
     return status;
 }
 
@@ -377,10 +406,10 @@ static rks_status verify_dataset(rks_verify_job *job, const char *directory, rks
             *err = what;
         goto out;
     }
-    if (dataset != NULL)
+    if (dataset != NULL) {
         check_totals(job, file, dataset);
-    for (size_t i = 0; dataset != NULL && status == RKS_OK && i < dataset->shard_count; i++)
-        status = verify_listed(job, directory, dataset, (uint32_t)i, err);
+        status = verify_all_listed(job, directory, dataset, err);
+    }
     if (status == RKS_OK)
         status = verify_others(job, directory, dataset, err);
 out:
@@ -389,7 +418,7 @@ out:
     return status;
 }
 
-/* ---- the call ----------------------------------------------------------------------------- */
+/* ---- the calls ---------------------------------------------------------------------------- */
 
 /* Size of `path` without the ending of one of a shard's files; 0: it has none. */
 static size_t stem_size(const char *path)
@@ -430,18 +459,56 @@ static rks_status verify_path(rks_verify_job *job, const char *path, rks_error *
     return status;
 }
 
+void rks_verify_options_default(rks_verify_options *options)
+{
+    *options = (rks_verify_options){.struct_size = sizeof(*options)};
+}
+
+static bool is_good_path(const char *path)
+{
+    return path != NULL && path[0] != '\0';
+}
+
+rks_status rks_verify_with(const char *path, const rks_verify_options *options,
+                           rks_finding_fn found, void *user, rks_verify_counts *counts,
+                           rks_error *err)
+{
+    rks_verify_job job = {.found = found, .user = user};
+    rks_verify_options_default(&job.options);
+    if (options != NULL)
+        memcpy(&job.options, options,
+               options->struct_size < sizeof(job.options) ? options->struct_size
+                                                          : sizeof(job.options));
+    int level = (int)job.options.level;
+    bool good = is_good_path(path);
+    for (size_t i = 0; good && i < job.options.together_count; i++)
+        good = is_good_path(job.options.together[i]);
+    if (!good || level < RKS_VERIFY_FAST || level > RKS_VERIFY_DEEP)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "verify: no path, or no level %d", level);
+    rks_status status = verify_path(&job, path, err);
+    if (status != RKS_OK || counts == NULL)
+        return status;
+    rks_verify_counts made = {.struct_size = counts->struct_size,
+                              .samples = job.samples,
+                              .findings = job.findings,
+                              .elsewhere = job.elsewhere};
+    memcpy(counts, &made, made.struct_size < sizeof(made) ? made.struct_size : sizeof(made));
+    return RKS_OK;
+}
+
 rks_status rks_verify(const char *path, rks_verify_level level, rks_finding_fn found, void *user,
                       uint64_t *samples, uint64_t *findings, rks_error *err)
 {
-    if (path == NULL || path[0] == '\0' || (int)level < RKS_VERIFY_FAST || level > RKS_VERIFY_DEEP)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "verify: no path, or no level %d", (int)level);
-    rks_verify_job job = {.level = level, .found = found, .user = user};
-    rks_status status = verify_path(&job, path, err);
+    rks_verify_options options;
+    rks_verify_counts counts = {.struct_size = sizeof(counts)};
+    rks_verify_options_default(&options);
+    options.level = level;
+    rks_status status = rks_verify_with(path, &options, found, user, &counts, err);
     if (status != RKS_OK)
         return status;
     if (samples != NULL)
-        *samples = job.samples;
+        *samples = counts.samples;
     if (findings != NULL)
-        *findings = job.findings;
+        *findings = counts.findings;
     return RKS_OK;
 }

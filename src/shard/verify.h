@@ -1,19 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * verify.h: what the parts of rks_verify share: verify.c (datasets, files, findings),
- * verify_samples.c (one shard's index, blocks and samples), verify_deep.c (LMDB's own view). */
+ * verify_samples.c (one shard's index, blocks and samples), verify_deep.c (LMDB's own view),
+ * verify_beside.c (directories that are verified together). */
 #ifndef RKS_SHARD_VERIFY_H
 #define RKS_SHARD_VERIFY_H
 
+#include "shard/dataset.h"
 #include "shard/shard_inside.h"
 
 typedef struct rks_verify_job {
-    rks_verify_level level;
+    rks_verify_options options;
     rks_finding_fn found; /* may be NULL */
     void *user;
     uint64_t samples;
     uint64_t findings;
+    uint64_t elsewhere; /* listed shards that lie in no directory at hand, where that is allowed */
 } rks_verify_job;
+
+/* The other directories, of those that are verified together, that hold a dataset. */
+typedef struct rks_verify_beside {
+    const char **directories; /* borrowed texts */
+    size_t count;
+    bool first; /* none of them comes before the one at hand */
+} rks_verify_beside;
+/* Of `paths`, which may hold `directory` itself. To be closed also where it fails. */
+rks_status rks_verify_beside_open(const char *const *paths, size_t count, const char *directory,
+                                  const rks_dataset *dataset, rks_verify_beside *beside,
+                                  rks_error *err);
+/* *found: one of them has the data of shard `name`. */
+rks_status rks_verify_beside_has(const rks_verify_beside *beside, const char *name, bool *found,
+                                 rks_error *err);
+void rks_verify_beside_close(rks_verify_beside *beside);
 
 /* Reports one finding. `key` may be NULL. */
 void rks_verify_report(rks_verify_job *job, const char *file, uint64_t offset, const void *key,

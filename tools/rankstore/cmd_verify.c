@@ -11,7 +11,7 @@
 
 typedef struct args {
     cli_list paths;
-    bool full, deep, json;
+    bool full, deep, partial, json;
     json_t *errors;
 } args;
 
@@ -42,33 +42,40 @@ static int run_verify(rks_group *group, void *user)
 {
     args *a = user;
     rks_error err = {0};
-    uint64_t samples = 0, findings = 0;
+    uint64_t samples = 0, findings = 0, elsewhere = 0;
     int worst = CLI_GOOD;
     bool failed = false;
-    rks_verify_level level = a->deep   ? RKS_VERIFY_DEEP
-                             : a->full ? RKS_VERIFY_FULL
-                                       : RKS_VERIFY_FAST;
+    rks_verify_options chosen;
+    rks_verify_options_default(&chosen);
+    chosen.level = a->deep ? RKS_VERIFY_DEEP : a->full ? RKS_VERIFY_FULL : RKS_VERIFY_FAST;
+    chosen.together = (const char *const *)a->paths.items;
+    chosen.together_count = a->paths.count;
+    chosen.partial = a->partial;
     if (rks_group_rank(group) != 0)
         return CLI_GOOD; /* what this node has is looked at once */
     for (size_t i = 0; i < a->paths.count; i++) {
-        uint64_t some = 0, found = 0;
+        rks_verify_counts counts = {.struct_size = sizeof(counts)};
         rks_status status =
-            rks_verify(a->paths.items[i], level, on_finding, a, &some, &found, &err);
-        int code =
-            status == RKS_OK ? (found > 0 ? CLI_PROBLEM : CLI_GOOD) : cli_fail(group, status, &err);
+            rks_verify_with(a->paths.items[i], &chosen, on_finding, a, &counts, &err);
+        int code = status == RKS_OK ? (counts.findings > 0 ? CLI_PROBLEM : CLI_GOOD)
+                                    : cli_fail(group, status, &err);
         worst = code > worst ? code : worst;
         failed = failed || status != RKS_OK;
-        samples += some;
-        findings += found;
+        samples += counts.samples;
+        findings += counts.findings;
+        elsewhere += counts.elsewhere;
     }
     if (a->json) {
-        json_t *result =
-            json_pack("{s:i, s:b, s:I, s:O}", "schema_version", 1, "ok", worst == CLI_GOOD,
-                      "samples", (json_int_t)samples, "errors", a->errors);
+        json_t *result = json_pack("{s:i, s:b, s:I, s:I, s:O}", "schema_version", 1, "ok",
+                                   worst == CLI_GOOD, "samples", (json_int_t)samples,
+                                   "shards_elsewhere", (json_int_t)elsewhere, "errors", a->errors);
         cli_print_json(result, JSON_INDENT(2));
     } else if (!failed) {
-        printf("%s samples looked at, %s\n", cli_count(samples),
+        printf("%s samples looked at, %s", cli_count(samples),
                findings == 0 ? "all good" : "damage found");
+        if (elsewhere > 0)
+            printf("; %s shards are elsewhere", cli_count(elsewhere));
+        printf("\n");
     }
     return worst;
 }
@@ -87,18 +94,21 @@ static const cli_option options[] = {
      .help = "also every byte of every file, by the sums"},
     {"--deep", NULL, CLI_FLAG, offsetof(args, deep),
      .help = "also LMDB's own view, in a child process with a time limit"},
-    CLI_JSON(args, json, "print ok, samples, errors (file, offset, key, what)"),
+    {"--partial", NULL, CLI_FLAG, offsetof(args, partial),
+     .help = "shards that lie in none of the directories are elsewhere, not missing"},
+    CLI_JSON(args, json, "print ok, samples, shards_elsewhere, errors (file, offset, key, what)"),
 };
 
 const cli_command cli_verify = {
     .name = "verify",
     .arguments = "DIR...",
     .summary = "Check manifests and every sample (or every byte) of a dataset",
-    .examples = {"rankstore verify store", "rankstore verify --full --json store"},
+    .examples = {"rankstore verify store", "rankstore verify --full --json store/*"},
     .text =
         "Nothing is written. Exit code 1 where damage was found; each finding names file and "
         "offset, and the key where the bytes lie in a sample. A shard's file (part-*.rks) can be "
-        "given too.",
+        "given too. Where ranks have directories of their own (store/{rank}), give all of them: "
+        "shards are looked for in each.",
     .options = options,
     .option_count = CLI_COUNT(options),
     .args_size = sizeof(args),
