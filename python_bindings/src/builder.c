@@ -6,6 +6,7 @@
 
 #include "arrays.h"
 #include "build.h"
+#include "handles.h"
 
 typedef struct builder_object {
     PyObject_HEAD
@@ -21,16 +22,8 @@ typedef struct builder_object {
 
 static bool ready(builder_object *self)
 {
-    if (self->builder == NULL)
-        core_raise_closed("the builder");
-    else if (self->owner != core_pid())
-        core_raise_text(RKS_ERR_STATE, "the builder was opened by process %d, before a fork",
-                        (int)self->owner);
-    else if (self->busy)
-        PyErr_SetString(PyExc_RuntimeError, "the builder is in use by another thread or callback");
-    else
-        return core_group(self->group) != NULL;
-    return false;
+    return core_check_usable(self->builder, self->owner, self->busy, "builder") == 0 &&
+           core_group(self->group) != NULL;
 }
 
 static bool open_builder(builder_object *self, const char *directory,
@@ -102,7 +95,7 @@ static void end_builder(builder_object *self)
     self->builder = NULL;
     if (builder == NULL)
         return;
-    if (self->owner == core_pid()) {
+    if (!core_is_foreign(self->owner)) {
         Py_BEGIN_ALLOW_THREADS
         rks_builder_close(builder);
         Py_END_ALLOW_THREADS
@@ -211,9 +204,8 @@ static PyObject *builder_commit(builder_object *self, PyObject *arguments, PyObj
 static PyObject *builder_close(builder_object *self, PyObject *unused)
 {
     (void)unused;
-    if (self->busy)
-        return PyErr_Format(PyExc_RuntimeError,
-                            "the builder is in use by another thread or callback");
+    if (core_check_idle(self->busy, "builder") < 0)
+        return NULL;
     end_builder(self);
     Py_RETURN_NONE;
 }

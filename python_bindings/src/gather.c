@@ -3,7 +3,7 @@
  * gather.c: Gather: uneven results of all ranks to one. */
 #include <string.h>
 
-#include "core.h"
+#include "handles.h"
 
 typedef struct gather_object {
     PyObject_HEAD
@@ -16,16 +16,8 @@ typedef struct gather_object {
 
 static bool ready(gather_object *self)
 {
-    if (self->gather == NULL)
-        core_raise_closed("the gather");
-    else if (self->owner != core_pid())
-        core_raise_text(RKS_ERR_STATE, "the gather was opened by process %d, before a fork",
-                        (int)self->owner);
-    else if (self->busy)
-        PyErr_SetString(PyExc_RuntimeError, "the gather is in use by another thread or callback");
-    else
-        return core_group(self->group) != NULL;
-    return false;
+    return core_check_usable(self->gather, self->owner, self->busy, "gather") == 0 &&
+           core_group(self->group) != NULL;
 }
 
 static bool open_gather(gather_object *self, const char *schema_text, const char *directory)
@@ -37,10 +29,10 @@ static bool open_gather(gather_object *self, const char *schema_text, const char
     if (group == NULL)
         return false;
     core_group_hold(self->group, 1);
-    Py_BEGIN_ALLOW_THREADS status =
-        rks_gather_open(group, schema_text, directory, &self->gather, &err);
-    Py_END_ALLOW_THREADS if (status != RKS_OK)
-    {
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_gather_open(group, schema_text, directory, &self->gather, &err);
+    Py_END_ALLOW_THREADS
+    if (status != RKS_OK) {
         core_group_hold(self->group, -1);
         core_raise(&err);
         return false;
@@ -81,8 +73,9 @@ static void end_gather(gather_object *self)
     self->gather = NULL;
     if (gather == NULL)
         return;
-    if (self->owner == core_pid()) {
-        Py_BEGIN_ALLOW_THREADS rks_gather_close(gather);
+    if (!core_is_foreign(self->owner)) {
+        Py_BEGIN_ALLOW_THREADS
+        rks_gather_close(gather);
         Py_END_ALLOW_THREADS
     }
     core_group_hold(self->group, -1);
@@ -104,8 +97,10 @@ static PyObject *gather_add(gather_object *self, PyObject *arguments)
         self->busy = false;
         return NULL;
     }
-    Py_BEGIN_ALLOW_THREADS status = rks_gather_add(self->gather, name, index, values, &err);
-    Py_END_ALLOW_THREADS core_values_release(self->values);
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_gather_add(self->gather, name, index, values, &err);
+    Py_END_ALLOW_THREADS
+    core_values_release(self->values);
     self->busy = false;
     if (status != RKS_OK)
         return core_raise(&err);
@@ -165,10 +160,11 @@ static PyObject *gather_run(gather_object *self, PyObject *arguments, PyObject *
         return NULL;
     core_set_error(&err, given, text);
     self->busy = true;
-    Py_BEGIN_ALLOW_THREADS status =
-        rks_gather_run(self->gather, (rks_status)given, (uint32_t)dst,
-                       to.callable == NULL ? NULL : receive, &to, &report, &err);
-    Py_END_ALLOW_THREADS self->busy = false;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_gather_run(self->gather, (rks_status)given, (uint32_t)dst,
+                            to.callable == NULL ? NULL : receive, &to, &report, &err);
+    Py_END_ALLOW_THREADS
+    self->busy = false;
     if (status != RKS_OK)
         return core_raise(&err);
     return PyErr_Occurred() != NULL ? NULL : report_dict(&report);
@@ -177,9 +173,8 @@ static PyObject *gather_run(gather_object *self, PyObject *arguments, PyObject *
 static PyObject *gather_close(gather_object *self, PyObject *unused)
 {
     (void)unused;
-    if (self->busy)
-        return PyErr_Format(PyExc_RuntimeError,
-                            "the gather is in use by another thread or callback");
+    if (core_check_idle(self->busy, "gather") < 0)
+        return NULL;
     end_gather(self);
     Py_RETURN_NONE;
 }

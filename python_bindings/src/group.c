@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core.h"
+#include "handles.h"
 
 #include <structmember.h>
 
@@ -122,9 +122,10 @@ static bool open_group(group_object *self, const rks_group_options *options)
 {
     rks_error err = {0};
     rks_status status;
-    Py_BEGIN_ALLOW_THREADS status = rks_group_open(options, &self->group, &err);
-    Py_END_ALLOW_THREADS if (status != RKS_OK)
-    {
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_group_open(options, &self->group, &err);
+    Py_END_ALLOW_THREADS
+    if (status != RKS_OK) {
         core_raise(&err);
         return false;
     }
@@ -142,9 +143,10 @@ static void end_group(group_object *self)
     rks_group *group = self->group;
     self->group = NULL;
     self->closed = 1;
-    if (group == NULL || self->owner != core_pid())
+    if (group == NULL || core_is_foreign(self->owner))
         return;
-    Py_BEGIN_ALLOW_THREADS rks_group_close(group);
+    Py_BEGIN_ALLOW_THREADS
+    rks_group_close(group);
     Py_END_ALLOW_THREADS
 }
 
@@ -225,7 +227,7 @@ static PyObject *group_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
 static PyObject *group_close(group_object *self, PyObject *unused)
 {
     (void)unused;
-    if (self->group != NULL && self->held > 0 && self->owner == core_pid())
+    if (self->group != NULL && self->held > 0 && !core_is_foreign(self->owner))
         return core_raise_text(RKS_ERR_STATE,
                                "the group is in use: close its datasets and builders first (%d)",
                                self->held);
@@ -266,15 +268,7 @@ rks_group *core_group(PyObject *object)
         PyErr_Format(PyExc_TypeError, "group: a Group, not %R", Py_TYPE(object));
         return NULL;
     }
-    if (self->group == NULL)
-        core_raise_closed("the group");
-    else if (self->owner != core_pid())
-        core_raise_text(RKS_ERR_STATE,
-                        "the group was opened by process %d: a forked process opens its own",
-                        (int)self->owner);
-    else
-        return self->group;
-    return NULL;
+    return core_check_usable(self->group, self->owner, false, "group") < 0 ? NULL : self->group;
 }
 
 void core_group_hold(PyObject *group, int change)
@@ -299,8 +293,10 @@ static PyObject *group_agree(group_object *self, PyObject *arguments, PyObject *
     rks_status status;
     core_set_error(&err, given, text);
     self->held++;
-    Py_BEGIN_ALLOW_THREADS status = rks_group_agree(group, phase, (rks_status)given, &err);
-    Py_END_ALLOW_THREADS self->held--;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_group_agree(group, phase, (rks_status)given, &err);
+    Py_END_ALLOW_THREADS
+    self->held--;
     if (status != RKS_OK)
         return core_raise(&err);
     if (PyErr_Occurred() != NULL)
@@ -342,9 +338,11 @@ static PyObject *group_allgather(group_object *self, PyObject *arguments, PyObje
     rks_status status;
     core_set_error(&err, given, text);
     self->held++;
-    Py_BEGIN_ALLOW_THREADS status = rks_group_allgather(group, phase, (rks_status)given, data.buf,
-                                                        (size_t)data.len, &all, &offsets, &err);
-    Py_END_ALLOW_THREADS self->held--;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_group_allgather(group, phase, (rks_status)given, data.buf, (size_t)data.len, &all,
+                                 &offsets, &err);
+    Py_END_ALLOW_THREADS
+    self->held--;
     PyBuffer_Release(&data);
     if (status != RKS_OK)
         return core_raise(&err);

@@ -66,6 +66,23 @@ int core_check_process(pid_t pid, const char *name)
     return -1;
 }
 
+int core_check_idle(bool busy, const char *name)
+{
+    if (!busy)
+        return 0;
+    PyErr_Format(PyExc_RuntimeError, "%s: in use by another thread or callback", name);
+    return -1;
+}
+
+int core_check_usable(const void *handle, pid_t pid, bool busy, const char *name)
+{
+    if (handle == NULL) {
+        core_raise_closed(name);
+        return -1;
+    }
+    return core_check_process(pid, name) < 0 ? -1 : core_check_idle(busy, name);
+}
+
 int core_lock(PyThread_type_lock lock)
 {
     enum { SLICE_US = 50000 };

@@ -22,6 +22,11 @@
 bool core_is_foreign(pid_t pid);
 /* -1 with StateError if so. */
 int core_check_process(pid_t pid, const char *name);
+/* -1 with RuntimeError where a call of it runs in another thread, or in a callback of its own. */
+int core_check_idle(bool busy, const char *name);
+/* Of what refuses a second thread: open (`handle` is there), this process's, and not busy; else -1
+ * with an exception. */
+int core_check_usable(const void *handle, pid_t pid, bool busy, const char *name);
 /* One thread at a time. Waiting releases the GIL and looks for signals: -1 with an exception. */
 int core_lock(PyThread_type_lock lock);
 /* A sample's number below `count`; -1 with IndexError. */
