@@ -327,6 +327,8 @@ typedef struct rks_build_options {
                           * before anything else is looked at; default 0: all. Which ones follows
                           * from the seed, the unit and the row in it, so not from the ranks */
     uint64_t seed;       /* of sample_rate; default 0 */
+    uint64_t max_total;  /* bytes that one compressed file or archive may unpack to, more is an
+                          * error; default 1 TiB */
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);

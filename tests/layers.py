@@ -18,7 +18,8 @@ MAY_SEE = {
     "fetch": ["base", "transport", "shard", "collate"],
     "store": ["base", "transport", "shard", "collate", "ingest", "index", "group", "exchange", "plan", "fetch"],
 }
-ONE_FILE_ONLY = ["lmdb.h", "nccl.h", "cuda.h", "mpi.h", "uv.h", "xxhash.h", "xxh_x86dispatch.h", "sodium.h"]
+ONE_FILE_ONLY = ["lmdb.h", "nccl.h", "cuda.h", "mpi.h", "uv.h", "xxhash.h", "xxh_x86dispatch.h", "sodium.h",
+                 "archive.h", "archive_entry.h", "zlib.h"]
 
 
 def includes(path):

@@ -90,7 +90,8 @@ def build(group: Group, sources: Sequence[str], directory: str, *, schema: str |
           index: Sequence[str] = (), filter: Callable[[dict[str, Any]], Any] | None = None,
           max_sample: int | None = None, skip_bad: bool = False, replace: bool = False, unit_size: int | None = None,
           block_size: int | None = None,
-          progress: Callable[[str, int, int, int], None] | None = None) -> dict[str, Any]:
+          progress: Callable[[str, int, int, int], None] | None = None,
+          max_total: int | None = None) -> dict[str, Any]:
     """COLLECTIVE. rks_build: the report as a dict {samples, filtered, bad, bytes, input_bytes, units, units_resumed,
     seconds, dataset, bad_first}. `filter` sees a dict of the sample's columns, (bytes, dims, type) or None each,
     copies; truth keeps the sample. What it raises is raised on all ranks, as DataError, and is the cause of this

@@ -72,6 +72,7 @@ class Options:
     reuse: bool | None = None
     unit_samples: int | None = None
     progress: progress.Report | bool | None = field(default=None, compare=False)
+    max_total: int | None = None
 
     def check(self) -> None:
         """ArgumentError for what can never be."""
@@ -96,7 +97,7 @@ class Options:
         """What decides the result, as JSON values."""
         named = {name: value if isinstance(value := getattr(self, name), str) else None for name in ("length", "key")}
         return {**named, "index": list(self.index), "schema": self.schema, "format": self.format, "where": self.where,
-                "length_unit": self.length_unit, "max_sample": self.max_sample, "skip_bad": self.skip_bad,
+                "length_unit": self.length_unit, "max_sample": self.max_sample, "skip_bad": self.skip_bad, "max_total": self.max_total,
                 "unit_samples": self.unit_samples,
                 "code": {name: fingerprint.code(value) if callable(value := getattr(self, name)) else None
                          for name in ("map", "filter", "length", "key")}}
@@ -116,13 +117,14 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
           format: str | None = None, where: str | None = None, workers: int = 0, length_unit: int = 1,  # noqa: A002
           max_sample: int | None = None, skip_bad: bool = False, replace: bool = False, reuse: bool | None = None,
           unit_samples: int | None = None, exchange: str | None = None, no_share: bool = False,
-          progress: progress.Report | bool | None = None, group: Group | None = None) -> Dataset:
+          progress: progress.Report | bool | None = None, group: Group | None = None,
+          max_total: int | None = None) -> Dataset:
     """COLLECTIVE. Builds a dataset in the directory `out` and opens it.
 
     source: one of
         paths (str, Path, a list; globs) of .jsonl, .txt (lines), folders (a file a sample), .parquet, .arrow, .feather,
             .tar and .tar.gz (WebDataset), Megatron's .bin with .idx, MDS folders; lines and tar also compressed (.gz,
-            .zst);
+            .zst, .xz, .bz2);
         a pyarrow Table; a Hugging Face dataset;
         any dataset with __len__ and __getitem__, the same on all ranks (a list of dicts is one; of lists and tables, 16
             samples are looked at, so that different ones are found out);
@@ -141,7 +143,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     format: of paths whose names do not say it. where: "COLUMN OP VALUE [and ...]".
     workers: processes of this machine to build with, where the group is one rank.
     max_sample: bytes of the largest sample that is taken (1 GiB). skip_bad: count and list bad samples (BuildReport) in
-        place of failing.
+        place of failing. max_total: bytes that one compressed file may unpack to (1 TiB), where the C core reads it.
     replace: a finished dataset in `out` is replaced. reuse: True: it is opened, whatever it was built from; None: where
         it was built from the same source with the same options and code; else ArgumentError.
     unit_samples: samples in a unit, by which an interrupted build resumes (iterables: 8,192, counted before map).
@@ -154,7 +156,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     """
     options = Options(map, filter, length, key, tuple(index), schemas.text_of(schema), format, where, length_unit,
                       max_sample, skip_bad,
-                      replace, reuse, unit_samples, progress)
+                      replace, reuse, unit_samples, progress, max_total)
     options.check()
     group = group or current()
     directory = os.fspath(out)
@@ -271,7 +273,7 @@ def _build_core(group: Group, files: CoreFiles, directory: str, options: Options
 
     try:
         return _core.build(group.core, files.paths, directory, schema=options.schema, format=files.format,
-                           skip_bad=options.skip_bad,
+                           skip_bad=options.skip_bad, max_total=options.max_total,
                            filter=None if options.filter is None else filter, progress=report, **options.for_core())
     except RankStoreError as failed:
         if options.filter is None or not failed.text.partition("filter:")[1]:

@@ -81,6 +81,7 @@ bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build
     uint64_t unit = 1;
     if (!core_number(from->length_unit, "length_unit", 1, UINT32_MAX, &unit) ||
         !core_number(from->max_sample, "max_sample", 1, UINT64_MAX, &options->max_sample) ||
+        !core_number(from->max_total, "max_total", 1, UINT64_MAX, &options->max_total) ||
         !core_number(from->unit_size, "unit_size", 1, UINT64_MAX, &options->unit_size) ||
         !core_number(from->block_size, "block_size", 1, UINT64_MAX, &options->block_size) ||
         !core_texts_take(from->index, "index", &from->names) ||
@@ -142,7 +143,7 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
     static char *names[] = {"group",      "sources",    "directory",   "schema",  "format",
                             "key",        "length",     "length_unit", "where",   "index",
                             "filter",     "max_sample", "skip_bad",    "replace", "unit_size",
-                            "block_size", "progress",   NULL};
+                            "block_size", "progress",   "max_total",   NULL};
     PyObject *group, *sequence, *built = NULL;
     const char *directory;
     core_texts sources = {0};
@@ -151,10 +152,10 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
     rks_build_options options;
     rks_build_options_default(&options);
     if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "OOs|$zzzzOzOOOppOOO:build", names, &group, &sequence, &directory,
+            arguments, keywords, "OOs|$zzzzOzOOOppOOOO:build", names, &group, &sequence, &directory,
             &options.schema, &options.format, &options.key, &options.length, &from.length_unit,
             &options.where, &from.index, &from.filter, &from.max_sample, &from.skip_bad,
-            &from.replace, &from.unit_size, &from.block_size, &from.progress))
+            &from.replace, &from.unit_size, &from.block_size, &from.progress, &from.max_total))
         return NULL;
     if (core_texts_take(sequence, "sources", &sources) &&
         core_build_options(&from, &calls, &options))

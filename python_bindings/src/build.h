@@ -14,7 +14,8 @@ typedef struct core_callbacks {
 
 /* Options as Python objects, NULL where not given. */
 typedef struct core_build_given {
-    PyObject *length_unit, *index, *filter, *max_sample, *unit_size, *block_size, *progress;
+    PyObject *length_unit, *index, *filter, *max_sample, *max_total, *unit_size, *block_size,
+        *progress;
     int skip_bad, own_keys, own_lengths, replace;
     core_texts names; /* of index */
 } core_build_given;

@@ -2,9 +2,11 @@
 """Each source gives back what its own library reads from it."""
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
+import lzma
 import struct
 import tarfile
 from pathlib import Path
@@ -68,6 +70,23 @@ def test_line_numbers_of_ranges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_compressed_lines(tmp_path: Path) -> None:
     build(jsonl(tmp_path / "a.jsonl.gz", rows(50)), tmp_path / "gz")
     same(read(tmp_path / "gz"), wanted(rows(50)))
+    assert keys(tmp_path / "gz")[49] == b"a.jsonl:49"  # the C core's, as of the file without its ending
+
+
+@pytest.mark.parametrize("ending, pack", [(".gz", gzip.compress), (".bz2", bz2.compress), (".xz", lzma.compress),
+                                          (".zst", lambda data: pyarrow.compress(data, "zstd", asbytes=True))])
+def test_compressed(tmp_path: Path, ending: str, pack: Any) -> None:
+    packed = pack(jsonl(tmp_path / "plain.jsonl", rows(3000)).read_bytes())
+    (tmp_path / f"a.jsonl{ending}").write_bytes(packed)
+    build(tmp_path / f"a.jsonl{ending}", tmp_path / "core")
+    build(tmp_path / f"a.jsonl{ending}", tmp_path / "python", map=lambda sample: sample)
+    same(read(tmp_path / "core"), wanted(rows(3000)))
+    same(read(tmp_path / "python"), wanted(rows(3000)))
+    (tmp_path / f"cut.jsonl{ending}").write_bytes(packed[:-20])
+    with pytest.raises(rankstore.DataError, match=rf"cut.jsonl{ending}: damaged .*at about byte \d+ of {len(packed) - 20}"):
+        build(tmp_path / f"cut.jsonl{ending}", tmp_path / "cut")
+    with pytest.raises(rankstore.DataError, match=r"max_total \(1000 bytes\)"):
+        build(tmp_path / f"a.jsonl{ending}", tmp_path / "small", max_total=1000)
     plain = jsonl(tmp_path / "b.jsonl", rows(50)).read_bytes()
     (tmp_path / "b.jsonl.zst").write_bytes(pyarrow.compress(plain, "zstd", asbytes=True))
     build(tmp_path / "b.jsonl.zst", tmp_path / "zst")

@@ -15,7 +15,10 @@ static rks_status count_units(const rks_input *input, uint64_t unit_size, size_t
     uint64_t units = 0;
     for (size_t i = 0; i < input->file_count; i++) {
         uint64_t size = input->files[i].size;
-        units += size / unit_size + (size % unit_size != 0);
+        if (input->files[i].packing != RKS_PACKING_NONE)
+            units += 1;
+        else
+            units += size / unit_size + (size % unit_size != 0);
         if (units > RKS_UNITS_MAX)
             return rks_too_many_units(unit_size, err);
     }
@@ -34,6 +37,7 @@ rks_status rks_by_line_cut(rks_input *input, uint64_t unit_size, rks_error *err)
         return RKS_ERR_MEMORY;
     for (size_t i = 0; i < input->file_count; i++) {
         uint64_t size = input->files[i].size;
+        bool packed = input->files[i].packing != RKS_PACKING_NONE; /* cannot be cut */
         for (uint64_t offset = 0; offset < size; offset += unit_size) {
             uint64_t left = size - offset;
             input->units[input->unit_count] = (rks_input_unit){
@@ -41,11 +45,11 @@ rks_status rks_by_line_cut(rks_input *input, uint64_t unit_size, rks_error *err)
                 .first_file = i,
                 .file_count = 1,
                 .offset = offset,
-                .size = left < unit_size ? left : unit_size,
+                .size = left < unit_size || packed ? left : unit_size,
                 .first_of_file = offset == 0,
             };
             input->unit_count++;
-            if (left <= unit_size)
+            if (left <= unit_size || packed)
                 break; /* offset + unit_size might overflow */
         }
     }
@@ -117,8 +121,9 @@ rks_status rks_by_line_read(rks_job *job, rks_take_line_fn take, void *user, rks
             status =
                 line.too_long ? rks_job_too_long(job, line.size, err) : take(job, user, &line, err);
         status = rks_job_row(job, &place, status, err);
-        if (status == RKS_OK && lines.position > job->unit->offset)
-            status = rks_job_tick(job, lines.position - job->unit->offset, err);
+        uint64_t done = rks_lines_done(&lines);
+        if (status == RKS_OK && done > job->unit->offset)
+            status = rks_job_tick(job, done - job->unit->offset, err);
     }
     rks_lines_close(&lines);
     return status;

@@ -7,7 +7,7 @@
 #include "ingest/format.h"
 #include "ingest/lines.h"
 
-/* Byte ranges of about unit_size. */
+/* Byte ranges of about unit_size; a packed file as a whole. */
 rks_status rks_by_line_cut(rks_input *input, uint64_t unit_size, rks_error *err);
 rks_status rks_by_line_count(const rks_input *input, size_t unit, uint64_t *rows, rks_error *err);
 

@@ -5,12 +5,11 @@
 
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "ingest/lines.h"
+#include "ingest/unpack.h"
 #include "shard/utf8.h"
 
 /* Places are part of what identifies a build: append. Of two that take a file the first one has it.
@@ -52,44 +51,63 @@ rks_status rks_too_many_units(uint64_t unit_size, rks_error *err)
                     (unsigned long long)unit_size, RKS_UNITS_MAX);
 }
 
+/* The first bytes, unpacked; *all where there are no more. */
+static rks_status look_into(const rks_input_file *file, uint8_t *bytes, size_t *size, bool *all,
+                            rks_error *err)
+{
+    rks_unpack *stream = NULL;
+    size_t got = 1;
+    rks_status status = rks_unpack_open(file, &stream, err);
+    for (*size = 0; status == RKS_OK && got > 0 && *size < RKS_FORMAT_LOOK; *size += got)
+        status = rks_unpack_read(stream, bytes + *size, RKS_FORMAT_LOOK - *size, &got, err);
+    *all = got == 0 || (file->packing == RKS_PACKING_NONE && *size == file->size);
+    rks_unpack_close(stream);
+    return status;
+}
+
 /* *format stays NULL for an empty file, which goes along with the others. */
 static rks_status by_content(const rks_input_file *file, const rks_input_format **format,
                              rks_error *err)
 {
-    if (file->size == 0)
-        return RKS_OK;
-    int fd = -1;
     size_t size = 0;
+    bool all = false;
     uint8_t *bytes = rks_alloc_raw(RKS_FORMAT_LOOK, 1, err);
     if (bytes == NULL)
         return RKS_ERR_MEMORY;
-    rks_status status = rks_input_file_open(file, &fd, err);
-    if (status == RKS_OK)
-        status = rks_input_file_read(file, fd, 0, bytes, RKS_FORMAT_LOOK, &size, err);
-    for (size_t i = 0; status == RKS_OK && i < FORMAT_COUNT && *format == NULL; i++)
-        if (FORMATS[i]->looks_like != NULL &&
-            FORMATS[i]->looks_like(bytes, size, size == file->size))
+    rks_status status = look_into(file, bytes, &size, &all, err);
+    for (size_t i = 0; status == RKS_OK && size > 0 && i < FORMAT_COUNT && *format == NULL; i++)
+        if (FORMATS[i]->looks_like != NULL && FORMATS[i]->looks_like(bytes, size, all))
             *format = FORMATS[i];
-    if (status == RKS_OK && *format == NULL)
+    if (status == RKS_OK && size > 0 && *format == NULL)
         status = rks_fail(err, RKS_ERR_DATA, 0,
-                          "%s: neither JSON lines nor UTF-8 text (compressed?); give --format",
+                          "%s: neither JSON lines nor UTF-8 text, nor anything else that is known; "
+                          "give --format",
                           file->path);
-    if (fd >= 0)
-        close(fd);
     rks_free(bytes);
     return status;
 }
 
+/* file->packing is set. */
 static rks_status of_file(const rks_input_file *file, const rks_input_format **format,
                           rks_error *err)
 {
     const char *slash = strrchr(file->path, '/');
-    const char *name = slash == NULL ? file->path : slash + 1;
+    char *name = rks_strdup(slash == NULL ? file->path : slash + 1, err);
+    if (name == NULL)
+        return RKS_ERR_MEMORY;
+    if (file->packing != RKS_PACKING_NONE)
+        name[strlen(name) - rks_packing_ending(name)] = '\0';
     *format = NULL;
     for (size_t i = 0; i < FORMAT_COUNT && *format == NULL; i++)
         if (FORMATS[i]->is_named != NULL && FORMATS[i]->is_named(name))
             *format = FORMATS[i];
-    return *format != NULL ? RKS_OK : by_content(file, format, err);
+    rks_free(name);
+    rks_status status = *format != NULL ? RKS_OK : by_content(file, format, err);
+    if (status == RKS_OK && *format != NULL && file->packing != RKS_PACKING_NONE &&
+        !(*format)->packable)
+        return rks_fail(err, RKS_ERR_DATA, 0, "%s: %s input is not read compressed; unpack it",
+                        file->path, (*format)->name);
+    return status;
 }
 
 static const rks_input_format *of_folder(const char *path)
@@ -124,14 +142,22 @@ static rks_status asked_for(const char *name, const rks_input_format **format, r
     return status;
 }
 
-rks_status rks_format_find(const rks_found_list *list, const char *const *sources,
-                           const bool *folders, const char *asked, const rks_input_format **format,
-                           rks_error *err)
+static rks_status find_packings(rks_found_list *list, const bool *folders, bool in_folders,
+                                rks_error *err)
 {
-    if (asked != NULL)
-        return asked_for(asked, format, err);
+    rks_status status = RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < list->count; i++)
+        if (in_folders || !folders[list->found[i].source])
+            status = rks_packing_find(&list->found[i].file, &list->found[i].file.packing, err);
+    return status;
+}
+
+/* What all files are, in their order: the first that is not empty says it. */
+static rks_status find_common(const rks_found_list *list, const char *const *sources,
+                              const bool *folders, const rks_input_format **format, rks_error *err)
+{
     const rks_input_file *first = NULL;
-    const rks_input_format *chosen = &rks_format_text; /* where all files are empty */
+    *format = &rks_format_text; /* where all files are empty */
     for (size_t i = 0; i < list->count; i++) {
         const rks_input_file *file = &list->found[i].file;
         size_t source = list->found[i].source;
@@ -143,13 +169,33 @@ rks_status rks_format_find(const rks_found_list *list, const char *const *source
             status = of_file(file, &found, err);
         if (status != RKS_OK)
             return status;
-        if (first != NULL && found != NULL && found != chosen)
+        if (first != NULL && found != NULL && found != *format)
             return rks_fail(err, RKS_ERR_DATA, 0, "%s is %s and %s is %s: give --format",
-                            first->path, chosen->name, file->path, found->name);
+                            first->path, (*format)->name, file->path, found->name);
         if (first == NULL && found != NULL) {
             first = file;
-            chosen = found;
+            *format = found;
         }
+    }
+    return RKS_OK;
+}
+
+rks_status rks_format_find(rks_found_list *list, const char *const *sources, const bool *folders,
+                           const char *asked, const rks_input_format **format, rks_error *err)
+{
+    const rks_input_format *chosen = NULL;
+    rks_status status = asked == NULL ? RKS_OK : asked_for(asked, &chosen, err);
+    if (status == RKS_OK && (chosen == NULL || chosen->packable))
+        status = find_packings(list, folders, chosen != NULL, err);
+    if (status == RKS_OK && chosen == NULL)
+        status = find_common(list, sources, folders, &chosen, err);
+    if (status != RKS_OK)
+        return status;
+    for (size_t i = 0; i < list->count; i++) {
+        rks_input_file *file = &list->found[i].file;
+        size_t size = strlen(file->name), ending = rks_packing_ending(file->name);
+        if (file->packing != RKS_PACKING_NONE)
+            file->name[size - ending] = '\0';
     }
     *format = chosen;
     return RKS_OK;

@@ -18,7 +18,8 @@ enum { RKS_INFER_ROWS = 1000, RKS_INFER_BYTES = 8 << 20 };
 struct rks_input_format {
     const char *name; /* as the option has it */
     const char *key;  /* column that is the key where no other is asked for; NULL: "name:row" */
-    bool named_only;  /* rows have no keys of their own: a key column is needed */
+    bool packable; /* its files may be compressed, and are read through rks_unpack or rks_archive */
+    bool named_only; /* rows have no keys of their own: a key column is needed */
 
     /* The file's name (without a folder) is one of this format's. NULL: by content alone. */
     bool (*is_named)(const char *name);
@@ -46,10 +47,10 @@ extern const rks_input_format rks_format_jsonl, rks_format_text, rks_format_fold
 const rks_input_format *rks_format_at(size_t number);
 size_t rks_format_number(const rks_input_format *format);
 
-/* The format of all files of `list`, which came from `sources`; `asked` is the option, or NULL. */
-rks_status rks_format_find(const rks_found_list *list, const char *const *sources,
-                           const bool *folders, const char *asked, const rks_input_format **format,
-                           rks_error *err);
+/* The format of all files of `list`, which came from `sources`; `asked` is the option, or NULL.
+ * Sets the files' packing, and takes the endings that say so off their names. */
+rks_status rks_format_find(rks_found_list *list, const char *const *sources, const bool *folders,
+                           const char *asked, const rks_input_format **format, rks_error *err);
 
 /* The name ends so, in any case of letters, and has something in front. */
 bool rks_name_ends(const char *name, const char *ending);

@@ -87,6 +87,7 @@ const rks_input_format rks_format_jsonl = {
     .name = "jsonl",
     .is_named = is_named,
     .looks_like = looks_like,
+    .packable = true,
     .cut = rks_by_line_cut,
     .count_rows = rks_by_line_count,
     .infer = infer,

@@ -91,19 +91,28 @@ static rks_status fill(rks_lines *lines, rks_error *err)
         lines->data = grown;
         lines->room *= 2;
     }
+    size_t got = 0;
     uint64_t want = lines->room - lines->filled;
+    if (lines->stream != NULL) {
+        status =
+            rks_unpack_read(lines->stream, lines->data + lines->filled, (size_t)want, &got, err);
+        lines->ended = got == 0;
+        lines->filled += got;
+        lines->read_to += got;
+        return status;
+    }
     if (want > lines->file->size - lines->read_to)
         want = lines->file->size - lines->read_to;
     /* Behind the range only the last line's end is needed. */
     if (lines->read_to < lines->end && want > lines->end - lines->read_to + OVERLAP)
         want = lines->end - lines->read_to + OVERLAP;
-    size_t got = 0;
     status = rks_input_file_read(lines->file, lines->fd, lines->read_to,
                                  lines->data + lines->filled, (size_t)want, &got, err);
     if (status != RKS_OK)
         return status;
     lines->filled += got;
     lines->read_to += got;
+    lines->ended = lines->read_to == lines->file->size;
     return RKS_OK;
 }
 
@@ -126,7 +135,7 @@ static rks_status discard(rks_lines *lines, uint64_t stop, rks_error *err)
             return RKS_OK;
         }
         advance(lines, left);
-        if (lines->position >= stop || lines->read_to == lines->file->size)
+        if (lines->position >= stop || lines->ended)
             return RKS_OK;
         rks_status status = fill(lines, err);
         if (status != RKS_OK)
@@ -138,11 +147,16 @@ rks_status rks_lines_open(rks_lines *lines, const rks_input_file *file, uint64_t
                           uint64_t size, uint64_t limit, rks_error *err)
 {
     *lines = (rks_lines){.file = file, .fd = -1, .end = offset + size, .limit = limit};
-    rks_status status = rks_input_file_open(file, &lines->fd, err);
+    bool packed = file->packing != RKS_PACKING_NONE;
+    rks_status status = packed ? rks_unpack_open(file, &lines->stream, err)
+                               : rks_input_file_open(file, &lines->fd, err);
     if (status != RKS_OK)
         return status;
+    if (packed)
+        lines->end = UINT64_MAX;
     lines->position = lines->read_to = offset == 0 ? 0 : offset - 1;
-    lines->room = size < CHUNK - OVERLAP ? (size_t)size + OVERLAP : CHUNK;
+    lines->ended = !packed && lines->read_to == file->size;
+    lines->room = size < CHUNK - OVERLAP && !packed ? (size_t)size + OVERLAP : CHUNK;
     lines->data = rks_alloc_raw(lines->room, 1, err);
     if (lines->data == NULL)
         return RKS_ERR_MEMORY;
@@ -167,6 +181,8 @@ rks_status rks_lines_next(rks_lines *lines, rks_line *line, rks_error *err)
     *line = (rks_line){0};
     if (lines->position >= lines->end)
         return rks_input_file_unchanged(lines->file, lines->fd, err);
+    if (lines->ended && lines->begin == lines->filled)
+        return RKS_OK; /* the stream has looked at the file */
     size_t looked = 0; /* at bytes of this line without finding its end */
     for (;;) {
         const uint8_t *at = lines->data + lines->begin;
@@ -176,7 +192,9 @@ rks_status rks_lines_next(rks_lines *lines, rks_line *line, rks_error *err)
             emit(lines, (size_t)(newline - at), (size_t)(newline - at) + 1, line);
             return RKS_OK;
         }
-        if (lines->read_to == lines->file->size) {
+        if (lines->ended && left == 0)
+            return RKS_OK; /* packed: only now it is known */
+        if (lines->ended) {
             emit(lines, left, left, line);
             return RKS_OK;
         }
@@ -197,8 +215,14 @@ rks_status rks_lines_next(rks_lines *lines, rks_line *line, rks_error *err)
     }
 }
 
+uint64_t rks_lines_done(const rks_lines *lines)
+{
+    return lines->stream != NULL ? rks_unpack_taken(lines->stream) : lines->position;
+}
+
 void rks_lines_close(rks_lines *lines)
 {
+    rks_unpack_close(lines->stream);
     if (lines->fd >= 0)
         close(lines->fd);
     rks_free(lines->data);

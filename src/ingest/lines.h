@@ -5,15 +5,17 @@
 #ifndef RKS_INGEST_LINES_H
 #define RKS_INGEST_LINES_H
 
-#include "ingest/unit.h"
+#include "ingest/unpack.h"
 
 typedef struct rks_lines {
     const rks_input_file *file;
-    int fd;
-    uint64_t end;      /* lines that begin before it are ours */
-    uint64_t position; /* in the file, of the next line */
-    uint64_t read_to;  /* in the file, of the end of what is buffered */
-    uint64_t limit;    /* longest line */
+    int fd;             /* of a plain file */
+    rks_unpack *stream; /* instead, where it is packed */
+    bool ended;         /* all of it is buffered */
+    uint64_t end;       /* lines that begin before it are ours */
+    uint64_t position;  /* in the file, unpacked, of the next line */
+    uint64_t read_to;   /* in the file, unpacked, of the end of what is buffered */
+    uint64_t limit;     /* longest line */
     uint8_t *data;
     size_t begin;  /* of the next line in data */
     size_t filled; /* bytes of data that are valid */
@@ -36,12 +38,15 @@ rks_status rks_input_file_unchanged(const rks_input_file *file, int fd, rks_erro
 rks_status rks_input_file_read(const rks_input_file *file, int fd, uint64_t offset, void *bytes,
                                size_t size, size_t *got, rks_error *err);
 
-/* `lines` needs no preparation, and is closed in every case. */
+/* `lines` needs no preparation, and is closed in every case. A packed file is read as a whole:
+ * offset is 0, and `size` does not matter. */
 rks_status rks_lines_open(rks_lines *lines, const rks_input_file *file, uint64_t offset,
                           uint64_t size, uint64_t limit, rks_error *err);
 /* At the end it also looks whether the file has changed. Interrupts are noticed. */
 rks_status rks_lines_next(rks_lines *lines, rks_line *line, rks_error *err);
 void rks_lines_close(rks_lines *lines);
+/* Bytes of the file that are done, packed ones where it is packed. */
+uint64_t rks_lines_done(const rks_lines *lines);
 
 /* Lines that begin in the range. */
 rks_status rks_lines_count(const rks_input_file *file, uint64_t offset, uint64_t size,

@@ -19,6 +19,7 @@
 enum { FILE_WEIGHT = 4096 };
 
 static const uint64_t DEFAULT_UNIT_SIZE = (uint64_t)64 << 20;
+static const uint64_t DEFAULT_MAX_TOTAL = (uint64_t)1 << 40;
 static const uint64_t DEFAULT_MAX_SAMPLE = (uint64_t)1 << 30;
 
 static void digest_number(rks_digester *digester, uint64_t value)
@@ -87,6 +88,13 @@ rks_status rks_input_open(const char *const *sources, size_t count,
     rks_status status = RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < count; i++)
         status = rks_walk(sources[i], i, &list, &folders[i], err);
+    rks_walk_sort(&list);
+    for (size_t i = 0; i < list.count; i++)
+        list.found[i].file.max_total =
+            options->max_total != 0 ? options->max_total : DEFAULT_MAX_TOTAL;
+    const rks_input_format *format = NULL;
+    if (status == RKS_OK)
+        status = rks_format_find(&list, sources, folders, options->format, &format, err);
     if (status == RKS_OK)
         status = rks_walk_name(sources, count, folders, &list, err);
     if (status != RKS_OK)
@@ -98,9 +106,8 @@ rks_status rks_input_open(const char *const *sources, size_t count,
     }
     opened->max_sample = options->max_sample != 0 ? options->max_sample : DEFAULT_MAX_SAMPLE;
     opened->skip_bad = options->skip_bad;
-    status = rks_format_find(&list, sources, folders, options->format, &opened->format, err);
-    if (status == RKS_OK)
-        status = take_files(opened, &list, err);
+    opened->format = format;
+    status = take_files(opened, &list, err);
     if (status == RKS_OK)
         status = opened->format->cut(opened, unit_size, err);
     if (status == RKS_OK)

@@ -10,6 +10,9 @@
  * Names    of a file source its base name, of a folder source the path below it. Where two sources
  *          have a name in common, all their names get the folder's base name (for a file: the base
  *          name of the folder it lies in) in front; names that are still equal are an error.
+ * Packed   A file of lines or members may be compressed (unpack.h). It is one unit, its size is
+ * what it takes on disk, and its name goes without the ending that says so: keys and lines are
+ *          those of the file unpacked. In a "folder" files stay as they are.
  * Folders  Hidden names are skipped, and so is all that is neither file nor folder. Links to files
  *          are followed, links to folders are not; a link that leads nowhere is an error.
  */
@@ -27,10 +30,20 @@ enum {
     RKS_INPUT_NAME_MAX = 490,  /* bytes of a name, so that "name:row" is a key */
 };
 
+typedef enum rks_packing {
+    RKS_PACKING_NONE,
+    RKS_PACKING_GZIP,
+    RKS_PACKING_ZSTD,
+    RKS_PACKING_XZ,
+    RKS_PACKING_BZIP2,
+} rks_packing;
+
 typedef struct rks_input_file {
-    char *path; /* to open it */
-    char *name; /* relative to its source, for keys and messages; UTF-8, unique in the list */
-    uint64_t size;
+    char *path;    /* to open it */
+    char *name;    /* relative to its source, for keys and messages; UTF-8, unique in the list */
+    uint64_t size; /* on disk */
+    rks_packing packing; /* what is read is what this unpacks to (unpack.h) */
+    uint64_t max_total;  /* bytes that it may unpack to */
 } rks_input_file;
 
 typedef struct rks_input_unit {

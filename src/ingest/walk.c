@@ -226,6 +226,12 @@ static int by_name(const void *a, const void *b)
     return order != 0 ? order : (x->source > y->source) - (x->source < y->source);
 }
 
+void rks_walk_sort(rks_found_list *list)
+{
+    if (list->count > 0)
+        qsort(list->found, list->count, sizeof(*list->found), by_name);
+}
+
 /* The base name of a folder source, or of the folder that a file source lies in. */
 static char *prefix_of(const char *source, bool folder, rks_error *err)
 {
@@ -296,7 +302,7 @@ rks_status rks_walk_name(const char *const *sources, size_t source_count, const 
     if (clashing == NULL)
         return RKS_ERR_MEMORY;
     bool any = false;
-    qsort(list->found, list->count, sizeof(*list->found), by_name);
+    rks_walk_sort(list);
     for (size_t i = 1; i < list->count; i++) {
         const rks_found *a = &list->found[i - 1], *b = &list->found[i];
         if (strcmp(a->file.name, b->file.name) == 0)
@@ -305,7 +311,7 @@ rks_status rks_walk_name(const char *const *sources, size_t source_count, const 
     rks_status status = RKS_OK;
     if (any) {
         status = prefix_names(sources, source_count, folders, clashing, list, err);
-        qsort(list->found, list->count, sizeof(*list->found), by_name);
+        rks_walk_sort(list);
     }
     rks_free(clashing);
     return status == RKS_OK ? check_names(list, err) : status;

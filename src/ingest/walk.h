@@ -22,6 +22,7 @@ rks_status rks_walk(const char *path, size_t source, rks_found_list *list, bool 
                     rks_error *err);
 void rks_found_list_free(rks_found_list *list);
 
+void rks_walk_sort(rks_found_list *list); /* by name, then by source */
 /* Sorts by name and makes the names unique (unit.h says how). `sources` are the paths. */
 rks_status rks_walk_name(const char *const *sources, size_t source_count, const bool *folders,
                          rks_found_list *list, rks_error *err);

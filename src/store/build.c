@@ -46,6 +46,7 @@ void rks_build_options_default(rks_build_options *options)
         .max_sample = UINT64_C(1) << 30,
         .unit_size = UINT64_C(64) << 20,
         .block_size = UINT64_C(1) << 20,
+        .max_total = UINT64_C(1) << 40,
     };
 }
 
@@ -60,6 +61,8 @@ rks_status rks_build_options_take(const rks_build_options *given, rks_build_opti
         options->length_unit = 1;
     if (options->max_sample == 0)
         options->max_sample = UINT64_C(1) << 30;
+    if (options->max_total == 0)
+        options->max_total = UINT64_C(1) << 40;
     if (options->unit_size == 0)
         options->unit_size = UINT64_C(64) << 20;
     if (options->block_size == 0)

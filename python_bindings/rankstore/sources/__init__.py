@@ -10,9 +10,8 @@ from typing import Any
 
 from ..errors import ArgumentError
 from .columns import Columns
-from .files import CORE_FORMATS, expand, piece, short_names, with_formats
+from .files import core_reads, expand, piece, short_names, with_formats
 from .indexed import Indexed
-from .lines import COMPRESSIONS
 from .source import Piece, Stream, Unit
 
 __all__ = ["Columns", "CoreFiles", "Piece", "Source", "Stream", "Unit", "resolve"]
@@ -63,9 +62,7 @@ def _files(paths: list[str], format: str | None, python: bool) -> Source:  # noq
     each = with_formats(paths, format)
     if not each:
         raise ArgumentError("source: no file")
-    plain = all(kind in CORE_FORMATS and (kind == "folder" or os.path.splitext(path)[1] not in COMPRESSIONS)
-                for path, kind in each)
-    if plain and not python:
+    if not python and all(core_reads(path, kind) for path, kind in each):
         return CoreFiles(expand(paths), format)
     names = short_names([path for path, _ in each])
     return [piece(path, name, kind) for (path, kind), name in zip(each, names, strict=True)]

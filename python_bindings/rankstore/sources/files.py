@@ -19,8 +19,12 @@ FORMATS = ("jsonl", "text", "folder", "parquet", "arrow", "megatron", "mds", "ta
 _BY_ENDING = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".txt": "text", ".text": "text",
               ".parquet": "parquet",
               ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow", ".idx": "megatron", ".bin": "megatron"}
-# What the C core reads itself.
-CORE_FORMATS = ("jsonl", "text", "folder")
+_CORE_FORMATS = ("jsonl", "text", "folder")
+
+
+def core_reads(path: str, kind: str) -> bool:
+    """The C core reads a file of this format itself."""
+    return kind in _CORE_FORMATS and (kind == "folder" or os.path.splitext(path)[1] != ".lz4")
 
 
 def expand(paths: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from ..errors import UnsupportedError
 from .source import Piece, Unit
 
 UNIT_BYTES = 16 << 20
-COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".xz": "xz", ".bz2": "bz2", ".lz4": "lz4"}
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -26,6 +26,9 @@ def open_file(path: str) -> IO[bytes]:
     if ending == ".gz":
         import gzip
         return gzip.open(path, "rb")  # type: ignore[return-value]
+    if ending == ".xz":
+        import lzma
+        return lzma.open(path, "rb")
     if ending == ".bz2":
         import bz2
         return bz2.open(path, "rb")

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * unpack.c: one of three readers, and the limits on what they unpack. */
+#include "ingest/unpack.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "ingest/archive.h"
+#include "ingest/format.h"
+#include "ingest/gunzip.h"
+#include "ingest/lines.h"
+
+static const uint64_t RATIO_FROM = UINT64_C(1) << 30;
+
+struct rks_unpack {
+    const rks_input_file *file;
+    int fd;
+    rks_gunzip *gunzip;
+    rks_archive *archive;
+    uint64_t made; /* bytes handed out */
+};
+
+static const struct {
+    const char *ending;
+    const char *magic;
+    size_t size;
+    rks_packing packing;
+} PACKINGS[] = {
+    {".gz", "\x1f\x8b\x08", 3, RKS_PACKING_GZIP},
+    {".zst", "\x28\xb5\x2f\xfd", 4, RKS_PACKING_ZSTD},
+    {".xz", "\xfd\x37zXZ\0", 6, RKS_PACKING_XZ},
+    {".bz2", "BZh", 3, RKS_PACKING_BZIP2},
+};
+enum { PACKING_COUNT = sizeof(PACKINGS) / sizeof(PACKINGS[0]), MAGIC_ROOM = 16 };
+
+size_t rks_packing_ending(const char *name)
+{
+    for (size_t i = 0; i < PACKING_COUNT; i++)
+        if (rks_name_ends(name, PACKINGS[i].ending))
+            return strlen(PACKINGS[i].ending);
+    return 0;
+}
+
+static bool is_packed(const uint8_t *bytes, size_t size, size_t i)
+{
+    if (size < PACKINGS[i].size || memcmp(bytes, PACKINGS[i].magic, PACKINGS[i].size) != 0)
+        return false;
+    /* "BZh" could be text: a block's own magic, or the end's, follows the level. */
+    return PACKINGS[i].packing != RKS_PACKING_BZIP2 ||
+           (size >= 10 && (memcmp(bytes + 4, "1AY&SY", 6) == 0 ||
+                           memcmp(bytes + 4, "\x17\x72\x45\x38\x50\x90", 6) == 0));
+}
+
+rks_status rks_packing_find(const rks_input_file *file, rks_packing *packing, rks_error *err)
+{
+    uint8_t bytes[MAGIC_ROOM];
+    int fd = -1;
+    size_t size = 0;
+    rks_status status = RKS_OK;
+    *packing = RKS_PACKING_NONE;
+    if (file->size > 0)
+        status = rks_input_file_open(file, &fd, err);
+    if (status == RKS_OK && file->size > 0)
+        status = rks_input_file_read(file, fd, 0, bytes, sizeof(bytes), &size, err);
+    if (fd >= 0)
+        close(fd);
+    if (status != RKS_OK)
+        return status;
+    for (size_t i = 0; i < PACKING_COUNT; i++)
+        if (is_packed(bytes, size, i))
+            *packing = PACKINGS[i].packing;
+    if (*packing == RKS_PACKING_NONE && rks_packing_ending(file->path) > 0)
+        return rks_fail(err, RKS_ERR_DATA, 0, "%s: not compressed, or cut, in spite of its name",
+                        file->path);
+    return RKS_OK;
+}
+
+rks_status rks_unpack_open(const rks_input_file *file, rks_unpack **stream, rks_error *err)
+{
+    rks_unpack *made = rks_alloc(1, sizeof(*made), err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    made->file = file;
+    made->fd = -1;
+    rks_status status;
+    rks_member member;
+    bool end = false;
+    if (file->packing == RKS_PACKING_NONE) {
+        status = rks_input_file_open(file, &made->fd, err);
+    } else if (file->packing == RKS_PACKING_GZIP) {
+        status = rks_gunzip_open(file, &made->gunzip, err);
+    } else {
+        status = rks_archive_open(RKS_ARCHIVE_RAW, file, 0, &made->archive, err);
+        if (status == RKS_OK)
+            status = rks_archive_next(made->archive, &member, &end, err);
+        if (end) { /* packed nothing */
+            rks_archive_close(made->archive);
+            made->archive = NULL;
+        }
+    }
+    if (status != RKS_OK) {
+        rks_unpack_close(made);
+        return status;
+    }
+    *stream = made;
+    return RKS_OK;
+}
+
+uint64_t rks_unpack_taken(const rks_unpack *stream)
+{
+    return stream->gunzip != NULL    ? rks_gunzip_taken(stream->gunzip)
+           : stream->archive != NULL ? rks_archive_taken(stream->archive)
+           : stream->fd >= 0         ? stream->made
+                                     : stream->file->size;
+}
+
+static rks_status read_plain(rks_unpack *stream, void *bytes, size_t size, size_t *got,
+                             rks_error *err)
+{
+    uint64_t left = stream->file->size - stream->made;
+    rks_status status = rks_check_interrupt(err);
+    *got = 0;
+    if (status != RKS_OK)
+        return status;
+    if (left == 0)
+        return rks_input_file_unchanged(stream->file, stream->fd, err);
+    return rks_input_file_read(stream->file, stream->fd, stream->made, bytes,
+                               size < left ? size : (size_t)left, got, err);
+}
+
+static rks_status check_limits(const rks_unpack *stream, rks_error *err)
+{
+    uint64_t taken = rks_unpack_taken(stream);
+    if (stream->made > stream->file->max_total)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "%s: unpacks to more than max_total (%" PRIu64 " bytes), at byte %" PRIu64
+                        " of %" PRIu64,
+                        stream->file->path, stream->file->max_total, taken, stream->file->size);
+    if (stream->made > RATIO_FROM && stream->made / RKS_UNPACK_RATIO > taken)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "%s: %" PRIu64 " bytes unpacked from %" PRIu64
+                        ", more than %d times as many: a bomb",
+                        stream->file->path, stream->made, taken, RKS_UNPACK_RATIO);
+    return RKS_OK;
+}
+
+rks_status rks_unpack_read(rks_unpack *stream, void *bytes, size_t size, size_t *got,
+                           rks_error *err)
+{
+    rks_status status = RKS_OK;
+    *got = 0;
+    if (stream->fd >= 0)
+        status = read_plain(stream, bytes, size, got, err);
+    else if (stream->gunzip != NULL)
+        status = rks_gunzip_read(stream->gunzip, bytes, size, got, err);
+    else if (stream->archive != NULL)
+        status = rks_archive_read(stream->archive, bytes, size, got, err);
+    stream->made += *got;
+    return status == RKS_OK && stream->fd < 0 ? check_limits(stream, err) : status;
+}
+
+void rks_unpack_close(rks_unpack *stream)
+{
+    if (stream == NULL)
+        return;
+    rks_archive_close(stream->archive);
+    rks_gunzip_close(stream->gunzip);
+    if (stream->fd >= 0)
+        close(stream->fd);
+    rks_free(stream);
+}
