@@ -297,11 +297,12 @@ typedef void (*rks_progress_fn)(void *user, const char *phase, uint64_t done, ui
 typedef struct rks_build_options {
     size_t struct_size;
     const char *schema;   /* as rks_schema_parse(); NULL: inferred from the input */
-    const char *format;   /* "jsonl", "text", "folder"; NULL: by name and content */
+    const char *format;   /* "jsonl", "text", "folder", "tar", "zip"; NULL: by name and content */
     const char *key;      /* column that holds the key (str, bytes or an integer); NULL: derived
                            * "relative path:row", rows from 0 */
     const char *length;   /* "COLUMN" (items of an array, bytes of a string, an integer as it
-                           * is), "chars:COLUMN" (UTF-8 characters); NULL: the first column
+                           * is), "chars:COLUMN" (UTF-8 characters), "wav:COLUMN" (sample
+                           * frames of a WAV file, by its header); NULL: the first column
                            * with a variable dimension that is not `key`, else 1 */
     uint32_t length_unit; /* lengths are divided by it, rounded up; default 1 */
     const char *where;    /* "COLUMN OP VALUE [and ...]", OP one of == != < <= > >= ; NULL: all */

@@ -9,6 +9,7 @@ import json
 import lzma
 import struct
 import tarfile
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -288,6 +289,13 @@ def write_tar(path: Path, members: list[tuple[str, bytes]], more: list[tarfile.T
     return path
 
 
+def both(source: Path, out: Path, **options: Any) -> list[Path]:
+    """By the C core, and by Python."""
+    build(source, out / "core", **options)
+    build(source, out / "python", map=lambda sample: sample, **options)
+    return [out / "core", out / "python"]
+
+
 @pytest.mark.parametrize("name", ["a.tar", "a.tar.gz"])
 def test_tar(tmp_path: Path, name: str) -> None:
     members = []
@@ -295,25 +303,63 @@ def test_tar(tmp_path: Path, name: str) -> None:
         array = io.BytesIO()
         numpy.save(array, numpy.arange(i, dtype=numpy.float32))
         members += [(f"d/{i:03}.jpg", bytes([i])), (f"d/{i:03}.cls", str(i).encode()), (f"d/{i:03}.txt", f"é{i}".encode()),
-                    (f"d/{i:03}.json", b'{"i":%d}' % i), (f"d/{i:03}.x.npy", array.getvalue())]
-    build(write_tar(tmp_path / name, members), tmp_path / "out", key="__key__")
-    same(read(tmp_path / "out"), [{"__key__": f"d/{i:03}", "jpg": bytes([i]), "cls": i, "txt": f"é{i}", "json": {"i": i},
-                                   "x.npy": numpy.arange(i, dtype=numpy.float32)} for i in range(20)])
+                    (f"d/{i:03}.json", b'{"i":%d}' % i), (f"d/{i:03}.x.npy", array.getvalue()), (f"d/{i:03}.n.json", b"%d" % i),
+                    (f"d/{i:03}.l.JSON", b"[%d, 2]" % i)]
+    for out in both(write_tar(tmp_path / name, members), tmp_path, key="__key__"):
+        same(read(out), [{"__key__": f"d/{i:03}", "jpg": bytes([i]), "cls": i, "txt": f"é{i}", "json": {"i": i},
+                          "x.npy": numpy.arange(i, dtype=numpy.float32), "n.json": i, "l.json": numpy.array([i, 2])}
+                         for i in range(20)])
+
+
+def test_tar_folder_and_zip(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for part in range(3):
+        write_tar(tmp_path / "in" / f"{part}.tar", [(f"{part}-{i}.txt", str(i).encode()) for i in range(5)])
+    build(tmp_path / "in", tmp_path / "out", key="__key__")
+    assert keys(tmp_path / "out") == [f"{part}-{i}".encode() for part in range(3) for i in range(5)]
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as made:
+        made.writestr("d/é.txt", "some text " * 100)
+    build(tmp_path / "a.zip", tmp_path / "zip")
+    same(read(tmp_path / "zip"), [{"__key__": "d/é", "txt": "some text " * 100}])
+    with pytest.raises(rankstore.ArgumentError, match="read by the C core alone"):
+        build(tmp_path / "a.zip", tmp_path / "map", map=dict)
 
 
 def test_tar_hostile(tmp_path: Path) -> None:
-    build(write_tar(tmp_path / "a.tar", [("../../etc/evil.txt", b"x"), ("/abs.txt", b"y")]), tmp_path / "deep" / "out")
-    assert [sample["__key__"] for sample in read(tmp_path / "deep" / "out")] == ["../../etc/evil", "/abs"]
+    for name in ("../../etc/evil.txt", "/abs.txt"):
+        source = write_tar(tmp_path / "a.tar", [("ok.txt", b"fine"), (name, b"x")])
+        for way in ({}, {"map": dict}):
+            with pytest.raises(rankstore.DataError, match=f"a.tar: .*{name}.*its name"):
+                build(source, tmp_path / "deep" / "out", **way)
     assert not (tmp_path / "etc").exists()
     for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE):
         info = tarfile.TarInfo("bad.txt")
         info.type, info.linkname = kind, "/etc/passwd"
-        with pytest.raises(rankstore.DataError, match="'bad.txt' is a link or a device"):
-            build(write_tar(tmp_path / "b.tar", [("a.txt", b"x")], [info]), tmp_path / "b")
+        source = write_tar(tmp_path / "b.tar", [("a.txt", b"x")], [info])
+        for way in ({}, {"map": dict}):
+            with pytest.raises(rankstore.DataError, match="bad.txt.*(a link or a device|a symbolic link|a hard link|a device|a FIFO)"):
+                build(source, tmp_path / "b", **way)
     cut = (tmp_path / "a.tar").read_bytes()[:700]
     (tmp_path / "c.tar").write_bytes(cut)
-    with pytest.raises(rankstore.RankStoreError, match="c.tar"):
-        build(tmp_path / "c.tar", tmp_path / "c")
+    for way in ({}, {"map": dict}):
+        with pytest.raises(rankstore.RankStoreError, match="c.tar"):
+            build(tmp_path / "c.tar", tmp_path / "c", **way)
+
+
+def test_recordings(tmp_path: Path) -> None:
+    import wave
+    members = []
+    for i in range(1, 9):
+        file = io.BytesIO()
+        with wave.open(file, "wb") as made:
+            made.setparams((2, 2, 8000, 0, "NONE", ""))
+            made.writeframes(bytes(4 * 1000 * i))
+        members.append((f"{i}.wav", file.getvalue()))
+    source = write_tar(tmp_path / "a.tar", members)
+    build(source, tmp_path / "frames", length="wav:wav")
+    assert lengths(tmp_path / "frames") == [1000 * i for i in range(1, 9)]
+    build(source, tmp_path / "seconds", length="wav:wav", length_unit=8000)
+    assert lengths(tmp_path / "seconds") == [1] * 8
 
 
 # ---- Python objects --------------------------------------------------------------------------------

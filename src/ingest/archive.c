@@ -206,8 +206,8 @@ rks_status rks_archive_next(rks_archive *archive, rks_member *member, bool *end,
         return rks_input_file_unchanged(archive->file, archive->fd, err);
     if (*end)
         return RKS_OK;
-    if (code < ARCHIVE_WARN)
-        return fail(archive, err);
+    if (code != ARCHIVE_OK && code != ARCHIVE_WARN)
+        return fail(archive, err); /* ARCHIVE_RETRY: a header whose sum is wrong */
     int64_t size = archive_entry_size(entry);
     *member = (rks_member){
         .name = name == NULL ? "" : name,

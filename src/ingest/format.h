@@ -41,7 +41,8 @@ struct rks_input_format {
     rks_status (*read)(rks_job *job, rks_error *err);
 };
 
-extern const rks_input_format rks_format_jsonl, rks_format_text, rks_format_folder;
+extern const rks_input_format rks_format_jsonl, rks_format_text, rks_format_folder, rks_format_tar,
+    rks_format_zip;
 
 /* `number` is the format's place in the table, which never changes. NULL where there is none. */
 const rks_input_format *rks_format_at(size_t number);

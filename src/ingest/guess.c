@@ -32,6 +32,7 @@ typedef enum base {
     BASE_STR,
     BASE_BYTES,
     BASE_JSON,
+    BASE_TYPED, /* any other type, by its name */
 } base;
 
 typedef struct shape {
@@ -39,6 +40,8 @@ typedef struct shape {
     uint32_t dims;  /* 0, 1 or 2, of BASE_INT and BASE_REAL */
     uint32_t width; /* of [*,n]; 0 where it differs */
     bool nullable;
+    char item[16];                /* BASE_TYPED: "float32" */
+    uint32_t sizes[RKS_DIMS_MAX]; /* BASE_TYPED: of its dims dimensions; 0 where they differ */
 } shape;
 
 struct rks_guess {
@@ -113,6 +116,14 @@ static bool is_list(shape of)
     return of.base == BASE_EMPTY || (is_number(of) && of.dims > 0);
 }
 
+static shape join_sizes(shape a, shape b)
+{
+    for (uint32_t i = 0; i < a.dims; i++)
+        if (a.sizes[i] != b.sizes[i])
+            a.sizes[i] = 0;
+    return a;
+}
+
 /* False where they do not go together. */
 static bool join(shape a, shape b, shape *joined)
 {
@@ -128,12 +139,29 @@ static bool join(shape a, shape b, shape *joined)
         *joined = (shape){.base = a.base == b.base ? a.base : BASE_REAL,
                           .dims = a.dims,
                           .width = a.width == b.width ? a.width : 0};
-    else if (a.base == b.base && a.dims == b.dims)
+    else if (a.base == BASE_TYPED && b.base == BASE_TYPED && a.dims == b.dims &&
+             strcmp(a.item, b.item) == 0)
+        *joined = join_sizes(a, b);
+    else if (a.base == b.base && a.dims == b.dims && a.base != BASE_TYPED)
         *joined = a;
     else
         return false;
     joined->nullable = nullable;
     return true;
+}
+
+static void print_typed(shape of, char text[TYPE_ROOM])
+{
+    int used = snprintf(text, TYPE_ROOM, "%s", of.item);
+    for (uint32_t i = 0; i < of.dims; i++) {
+        char size[16] = "*";
+        if (of.sizes[i] != 0)
+            snprintf(size, sizeof(size), "%" PRIu32, of.sizes[i]);
+        used += snprintf(text + used, (size_t)(TYPE_ROOM - used), "%s%s%s", i == 0 ? "[" : ",",
+                         size, i + 1 == of.dims ? "]" : "");
+    }
+    if (of.nullable)
+        snprintf(text + used, (size_t)(TYPE_ROOM - used), "?");
 }
 
 static void print_shape(shape of, char text[TYPE_ROOM])
@@ -150,6 +178,10 @@ static void print_shape(shape of, char text[TYPE_ROOM])
         snprintf(dims, sizeof(dims), "[*,*]");
     else if (is_number(of) && of.dims == 2)
         snprintf(dims, sizeof(dims), "[*,%" PRIu32 "]", of.width);
+    if (of.base == BASE_TYPED) {
+        print_typed(of, text);
+        return;
+    }
     bool unknown = of.base == BASE_NULL || of.base == BASE_EMPTY;
     bool nullable = unknown || (of.nullable && of.base != BASE_JSON);
     snprintf(text, TYPE_ROOM, "%s%s%s", NAMES[of.base], dims, nullable ? "?" : "");
@@ -198,24 +230,32 @@ static rks_status conflict(const rks_guess *at, shape other, const char *where, 
                     at->name, second, first, where);
 }
 
+static rks_status add_shape(rks_guesses *all, const char *name, shape seen, uint64_t row,
+                            rks_error *err)
+{
+    rks_guess *found = NULL;
+    rks_status status = find_guess(all, name, &found, err);
+    if (status != RKS_OK)
+        return status;
+    bool first = found->rows++ == 0 || found->shape.base == BASE_NULL;
+    if (!join(found->shape, seen, &found->shape)) {
+        char where[64];
+        snprintf(where, sizeof(where), "%" PRIu64 " lines before", row - found->first_row);
+        return conflict(found, seen, where, err);
+    }
+    if (first)
+        found->first_row = row;
+    return RKS_OK;
+}
+
 rks_status rks_guesses_add(rks_guesses *all, json_t *object, uint64_t row, rks_error *err)
 {
-    for (void *at = json_object_iter(object); at != NULL; at = json_object_iter_next(object, at)) {
-        rks_guess *found = NULL;
-        shape seen = shape_of(json_object_iter_value(at));
-        rks_status status = find_guess(all, json_object_iter_key(at), &found, err);
-        if (status != RKS_OK)
-            return status;
-        bool first = found->rows++ == 0 || found->shape.base == BASE_NULL;
-        if (!join(found->shape, seen, &found->shape)) {
-            char where[64];
-            snprintf(where, sizeof(where), "%" PRIu64 " lines before", row - found->first_row);
-            return conflict(found, seen, where, err);
-        }
-        if (first)
-            found->first_row = row;
-    }
-    return RKS_OK;
+    rks_status status = RKS_OK;
+    for (void *at = json_object_iter(object); status == RKS_OK && at != NULL;
+         at = json_object_iter_next(object, at))
+        status = add_shape(all, json_object_iter_key(at), shape_of(json_object_iter_value(at)), row,
+                           err);
+    return status;
 }
 
 /* The guesses as a schema's canonical text. */
@@ -259,32 +299,59 @@ rks_status rks_guesses_text(rks_guesses *all, uint64_t samples, char **text, rks
     return print_guesses(all, text, err);
 }
 
-/* What an inferred column was: false for a type that inference does not give. */
-static bool shape_of_column(const rks_column *column, shape *of)
+static shape typed(const rks_column *column)
+{
+    shape made = {.base = BASE_TYPED, .dims = column->dim_count, .nullable = column->nullable};
+    snprintf(made.item, sizeof(made.item), "%.*s", (int)strcspn(column->type, "[?"), column->type);
+    memcpy(made.sizes, column->dims, sizeof(made.sizes));
+    return made;
+}
+
+/* What an inferred column was. */
+static void shape_of_column(const rks_column *column, shape *of)
 {
     *of = (shape){.nullable = column->nullable};
     of->dims = column->dim_count;
     switch (column->kind) {
     case RKS_KIND_BOOL:
         of->base = BASE_BOOL;
-        return of->dims == 0;
+        if (of->dims > 0)
+            *of = typed(column);
+        return;
     case RKS_KIND_INT64:
     case RKS_KIND_FLOAT64:
         of->base = column->kind == RKS_KIND_INT64 ? BASE_INT : BASE_REAL;
         of->width = of->dims == 2 ? column->dims[1] : 0;
-        return of->dims <= 2 && (of->dims == 0 || column->dims[0] == 0);
+        if (of->dims > 2 || (of->dims > 0 && column->dims[0] != 0))
+            *of = typed(column);
+        return;
     case RKS_KIND_STR:
     case RKS_KIND_BYTES:
         of->base = column->kind == RKS_KIND_STR ? BASE_STR : BASE_BYTES;
         of->dims = 0;
-        return true;
+        return;
     case RKS_KIND_JSON:
         of->base = column->nullable ? BASE_NULL : BASE_JSON;
         of->dims = 0;
-        return true;
+        return;
     default:
-        return false;
+        *of = typed(column);
     }
+}
+
+rks_status rks_guesses_add_type(rks_guesses *all, const char *name, const char *type, uint64_t row,
+                                rks_error *err)
+{
+    rks_schema *schema = NULL;
+    char text[TYPE_ROOM];
+    shape seen;
+    snprintf(text, sizeof(text), "c:%s", type);
+    rks_status status = rks_schema_parse(text, &schema, err);
+    if (status != RKS_OK)
+        return status;
+    shape_of_column(rks_schema_column(schema, 0), &seen);
+    rks_schema_free(schema);
+    return add_shape(all, name, seen, row, err);
 }
 
 static rks_status add_schema(rks_guesses *all, const rks_schema *schema, rks_error *err)
@@ -293,9 +360,7 @@ static rks_status add_schema(rks_guesses *all, const rks_schema *schema, rks_err
         const rks_column *column = rks_schema_column(schema, i);
         rks_guess *found = NULL;
         shape seen;
-        if (!shape_of_column(column, &seen))
-            return rks_fail(err, RKS_ERR_ARGUMENT, 0, "column \"%s\": %s is no inferred type",
-                            column->name, column->type);
+        shape_of_column(column, &seen);
         rks_status status = find_guess(all, column->name, &found, err);
         if (status != RKS_OK)
             return status;

@@ -20,6 +20,9 @@ typedef struct rks_guesses {
 
 /* A row as an object of its columns. RKS_ERR_DATA names a column whose types do not go together. */
 rks_status rks_guesses_add(rks_guesses *all, json_t *object, uint64_t row, rks_error *err);
+/* One column of a row by its type, as a schema has it: "float32[*,3]". */
+rks_status rks_guesses_add_type(rks_guesses *all, const char *name, const char *type, uint64_t row,
+                                rks_error *err);
 /* The schema's canonical text (rks_free) of `samples` rows; needs a column. */
 rks_status rks_guesses_text(rks_guesses *all, uint64_t samples, char **text, rks_error *err);
 void rks_guesses_free(rks_guesses *all);

@@ -65,15 +65,15 @@ const char *rks_json_kind(const json_t *value)
     return value == NULL ? "nothing" : NAMES[json_typeof(value)];
 }
 
-rks_status rks_json_line(const uint8_t *line, size_t size, json_t **root, rks_error *err)
+rks_status rks_json_parse(const uint8_t *text, size_t size, json_t **root, rks_error *err)
 {
     json_error_t wrong;
-    json_t *parsed = json_loadb((const char *)line, size,
+    json_t *parsed = json_loadb((const char *)text, size,
                                 JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &wrong);
     if (parsed == NULL) {
         enum json_error_code code = json_error_code(&wrong);
         if (code == json_error_out_of_memory)
-            return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for a line of %zu bytes", size);
+            return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for JSON of %zu bytes", size);
         if (code == json_error_numeric_overflow)
             return rks_fail(err, RKS_ERR_DATA, 0,
                             "%.80s: integers from -2^63 to 2^63 - 1 and 64-bit floats are possible",
@@ -81,10 +81,19 @@ rks_status rks_json_line(const uint8_t *line, size_t size, json_t **root, rks_er
         return rks_fail(err, RKS_ERR_DATA, 0, "no JSON at byte %d: %.100s", wrong.position,
                         wrong.text);
     }
+    *root = parsed;
+    return RKS_OK;
+}
+
+rks_status rks_json_line(const uint8_t *line, size_t size, json_t **root, rks_error *err)
+{
+    json_t *parsed = NULL;
+    rks_status status = rks_json_parse(line, size, &parsed, err);
+    if (status != RKS_OK)
+        return status;
     if (!json_is_object(parsed)) {
-        rks_status status =
-            rks_fail(err, RKS_ERR_DATA, 0, "%s where each line must be a JSON object",
-                     rks_json_kind(parsed));
+        status = rks_fail(err, RKS_ERR_DATA, 0, "%s where each line must be a JSON object",
+                          rks_json_kind(parsed));
         json_decref(parsed);
         return status;
     }

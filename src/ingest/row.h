@@ -43,6 +43,8 @@ void rks_row_free(rks_row *row); /* NULL is accepted */
 /* RKS_ERR_DATA says what is malformed (and in which column), not where the line is. */
 rks_status rks_row_parse(rks_row *row, const uint8_t *line, size_t size, rks_error *err);
 
+/* Any JSON text; the caller owns *root. */
+rks_status rks_json_parse(const uint8_t *text, size_t size, json_t **root, rks_error *err);
 /* A line as an object; the caller owns it. */
 rks_status rks_json_line(const uint8_t *line, size_t size, json_t **root, rks_error *err);
 bool rks_line_is_blank(const uint8_t *line, size_t size);

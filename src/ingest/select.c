@@ -11,12 +11,14 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "ingest/number.h"
+#include "ingest/wav.h"
 #include "ingest/where.h"
 
 typedef enum measure {
     MEASURE_ONE,   /* every sample is 1 long */
     MEASURE_BYTES, /* of str, bytes, json */
     MEASURE_CHARS,
+    MEASURE_WAV,   /* sample frames of a recording */
     MEASURE_ITEMS, /* of an array's dimension */
     MEASURE_VALUE, /* of an integer */
     MEASURE_CALLBACK,
@@ -83,18 +85,22 @@ static void set_default_length(rks_selector *selector)
     selector->measure = MEASURE_ONE;
 }
 
+/* A column may itself be called "chars:x". */
+static bool has_prefix(const rks_schema *schema, const char *name, const char *prefix)
+{
+    return strncmp(name, prefix, strlen(prefix)) == 0 && rks_schema_find(schema, name) < 0;
+}
+
 static rks_status set_length(rks_selector *selector, const char *name, rks_error *err)
 {
-    static const char CHARS[] = "chars:";
     if (name == NULL) {
         set_default_length(selector);
         return RKS_OK;
     }
-    /* A column may itself be called "chars:x". */
-    bool chars =
-        strncmp(name, CHARS, sizeof(CHARS) - 1) == 0 && rks_schema_find(selector->schema, name) < 0;
+    bool chars = has_prefix(selector->schema, name, "chars:");
+    bool wav = has_prefix(selector->schema, name, "wav:");
     rks_status status =
-        rks_column_named(selector->schema, "length", chars ? name + sizeof(CHARS) - 1 : name,
+        rks_column_named(selector->schema, "length", chars || wav ? strchr(name, ':') + 1 : name,
                          &selector->length, err);
     if (status != RKS_OK)
         return status;
@@ -103,8 +109,14 @@ static rks_status set_length(rks_selector *selector, const char *name, rks_error
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "length: column \"%s\" is %s; chars: counts the characters of str",
                         column->name, column->type);
+    if (wav && column->kind != RKS_KIND_BYTES)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "length: column \"%s\" is %s; wav: counts the sample frames of bytes",
+                        column->name, column->type);
     if (chars)
         selector->measure = MEASURE_CHARS;
+    else if (wav)
+        selector->measure = MEASURE_WAV;
     else if (column->dim_count > 0)
         measure_array(selector, column);
     else if (rks_kind_is_integer(column->kind))
@@ -259,6 +271,16 @@ static rks_status measure_value(const rks_column *column, const rks_value *value
     return RKS_OK;
 }
 
+static rks_status measure_wav(const rks_column *column, const rks_value *value, uint64_t *length,
+                              rks_error *err)
+{
+    rks_error inner = {0};
+    rks_status status = rks_wav_frames(value->data, value->size, length, &inner);
+    return status == RKS_OK
+               ? status
+               : rks_fail(err, status, 0, "column \"%s\": %s", column->name, inner.text);
+}
+
 static rks_status find_length(rks_selector *selector, const rks_sample *sample, uint64_t *length,
                               rks_error *err)
 {
@@ -281,6 +303,8 @@ static rks_status find_length(rks_selector *selector, const rks_sample *sample, 
         if (value->data != NULL)
             *length = count_characters(value->data, value->size);
         return RKS_OK;
+    case MEASURE_WAV:
+        return value->data == NULL ? RKS_OK : measure_wav(column, value, length, err);
     case MEASURE_BYTES:
         if (value->data != NULL)
             *length = value->size;

@@ -7,7 +7,8 @@
  *         and its limits.
  * Key     of a str or bytes column its bytes, of an integer column its decimal digits.
  * Length  of str, bytes and json their bytes; of an array the items of its first variable dimension
- *         (of its first where all are fixed); an integer as it is; chars: the characters of a str.
+ *         (of its first where all are fixed); an integer as it is; chars: the characters of a str;
+ *         wav: the sample frames of a WAV file in bytes, by its header (wav.h).
  *         A missing value has length 0. Divided by length_unit, rounded up. Without the option it
  *         is the first column with a variable dimension that is not the key's. */
 #ifndef RKS_INGEST_SELECT_H

@@ -133,19 +133,19 @@ static rks_status read_plain(rks_unpack *stream, void *bytes, size_t size, size_
                                size < left ? size : (size_t)left, got, err);
 }
 
-static rks_status check_limits(const rks_unpack *stream, rks_error *err)
+rks_status rks_unpack_check(const rks_input_file *file, uint64_t taken, uint64_t made,
+                            uint64_t more, rks_error *err)
 {
-    uint64_t taken = rks_unpack_taken(stream);
-    if (stream->made > stream->file->max_total)
+    if (more > file->max_total || made > file->max_total - more)
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "%s: unpacks to more than max_total (%" PRIu64 " bytes), at byte %" PRIu64
                         " of %" PRIu64,
-                        stream->file->path, stream->file->max_total, taken, stream->file->size);
-    if (stream->made > RATIO_FROM && stream->made / RKS_UNPACK_RATIO > taken)
+                        file->path, file->max_total, taken, file->size);
+    if (made > RATIO_FROM && made / RKS_UNPACK_RATIO > taken)
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "%s: %" PRIu64 " bytes unpacked from %" PRIu64
                         ", more than %d times as many: a bomb",
-                        stream->file->path, stream->made, taken, RKS_UNPACK_RATIO);
+                        file->path, made, taken, RKS_UNPACK_RATIO);
     return RKS_OK;
 }
 
@@ -161,7 +161,9 @@ rks_status rks_unpack_read(rks_unpack *stream, void *bytes, size_t size, size_t 
     else if (stream->archive != NULL)
         status = rks_archive_read(stream->archive, bytes, size, got, err);
     stream->made += *got;
-    return status == RKS_OK && stream->fd < 0 ? check_limits(stream, err) : status;
+    return status == RKS_OK && stream->fd < 0
+               ? rks_unpack_check(stream->file, rks_unpack_taken(stream), stream->made, 0, err)
+               : status;
 }
 
 void rks_unpack_close(rks_unpack *stream)

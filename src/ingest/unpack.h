@@ -32,6 +32,9 @@ rks_status rks_unpack_open(const rks_input_file *file, rks_unpack **stream, rks_
  * and how far it was read. Interrupts are noticed. */
 rks_status rks_unpack_read(rks_unpack *stream, void *bytes, size_t size, size_t *got,
                            rks_error *err);
+/* The limits, of `made` unpacked bytes and `more` to come, from `taken` bytes of the file. */
+rks_status rks_unpack_check(const rks_input_file *file, uint64_t taken, uint64_t made,
+                            uint64_t more, rks_error *err);
 uint64_t rks_unpack_taken(const rks_unpack *stream); /* bytes of the file that have been read */
 void rks_unpack_close(rks_unpack *stream);           /* NULL is accepted */
 

@@ -122,7 +122,7 @@ static const cli_option options[] = {
      .help = "the dataset's directory; {rank} and {node} stand for this rank's numbers"},
     CLI_PROCESSES(args, processes),
     {"--format", "NAME", CLI_TEXT, offsetof(args, options.format), .help = "what the input is",
-     .choices = "jsonl text folder", .normal = "by name and content"},
+     .choices = "jsonl text folder tar zip", .normal = "by name and content"},
     {"--schema", "TEXT", CLI_TEXT, offsetof(args, options.schema),
      .help = "columns, as name:type,...", .normal = "inferred from the input"},
     {"--key", "COLUMN", CLI_TEXT, offsetof(args, options.key), .help = "column with a unique key",
@@ -130,7 +130,7 @@ static const cli_option options[] = {
     {"--length", "COLUMN", CLI_TEXT, offsetof(args, options.length),
      .help = "what plans sort by: items of a list, bytes of a string, or a number as it is; "
              "chars:COLUMN "
-             "counts characters",
+             "counts characters, wav:COLUMN the sample frames of a WAV file",
      .normal = "the first such column"},
     {"--length-unit", "N", CLI_U32, offsetof(args, options.length_unit),
      .help = "lengths are divided by N, rounded up", .normal = "1", .least = 1},

@@ -63,6 +63,8 @@ def _files(paths: list[str], format: str | None, python: bool) -> Source:  # noq
     if not each:
         raise ArgumentError("source: no file")
     if not python and all(core_reads(path, kind) for path, kind in each):
+        if {kind for _, kind in each} <= {"tar", "zip"}:  # also where a folder of them was given
+            return CoreFiles([path for path, _ in each], format or each[0][1])
         return CoreFiles(expand(paths), format)
     names = short_names([path for path, _ in each])
     return [piece(path, name, kind) for (path, kind), name in zip(each, names, strict=True)]

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tar files as WebDataset writes them: members that follow each other and share their name up to its first dot (behind
+"""Tar files as WebDataset writes them, where Python is to see the samples (map=, a function for length or key); else the C
+core reads them, by the same rules: members that follow each other and share their name up to its first dot (behind
 the last slash) are one sample, its columns the endings. A file is a unit, read as a stream. Names are keys ("__key__")
-and column names only; nothing is ever written under them. Links and devices are refused by name.
+and column names only; nothing is ever written under them. Links, devices and names
+that lead elsewhere are refused by name.
 """
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from ..errors import CorruptError, DataError
 from .lines import open_file
 from .source import Piece, Unit
 
-ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2")
+ENDINGS = (".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.xz", ".tar.bz2")
 
 
 class Tar(Piece):
@@ -71,6 +73,8 @@ class Tar(Piece):
         if not member.isreg():
             raise DataError(f"{self.name}: member {member.name!r} is a link or a device, not a file; write the tar "
                             "with its contents")
+        if member.name.startswith("/") or ".." in member.name.split("/"):
+            raise DataError(f"{self.name}: member {member.name!r}: its name is absolute or goes up by \"..\"")
         if member.size > self.MEMBER_BYTES:
             raise DataError(f"{self.name}: member {member.name!r} has {member.size} bytes, at most {self.MEMBER_BYTES} "
                             "are taken")

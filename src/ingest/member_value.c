@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * member_value.c: by the column's type first, then by what its name ends with. */
+#include "ingest/member_value.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "ingest/members.h"
+#include "ingest/npy.h"
+#include "ingest/row.h"
+
+static rks_status begin_stored(rks_buffer *store, rks_member_value *made, rks_error *err)
+{
+    size_t place = rks_round_up(store->size, 8);
+    rks_status status = rks_buffer_reserve(store, place - store->size + 1, err);
+    if (status != RKS_OK)
+        return status;
+    store->size = place;
+    made->stored = true;
+    made->place = place;
+    return RKS_OK;
+}
+
+static rks_status take_json(const rks_column *column, const uint8_t *bytes, size_t size,
+                            rks_buffer *store, rks_member_value *made, rks_error *err)
+{
+    json_t *root = NULL;
+    rks_status status = rks_json_parse(bytes, size, &root, err);
+    if (status == RKS_OK && json_is_null(root) && column->nullable) {
+        json_decref(root);
+        return RKS_OK;
+    }
+    if (status == RKS_OK)
+        status = begin_stored(store, made, err);
+    if (status == RKS_OK && column->kind == RKS_KIND_JSON) {
+        status = rks_json_print(root, store, err);
+        made->value = rks_blob_value(NULL, store->size - made->place);
+    } else if (status == RKS_OK) {
+        status = rks_json_convert(column, root, size, store, &made->value, err);
+    }
+    json_decref(root);
+    return status;
+}
+
+/* Decimal digits, as Python's int() takes them: spaces around, a sign, zeros in front. */
+static rks_status take_class(const rks_column *column, const uint8_t *bytes, size_t size,
+                             rks_buffer *store, rks_member_value *made, rks_error *err)
+{
+    char text[32] = "", *end = text;
+    long long number = 0;
+    errno = 0;
+    if (size < sizeof(text) && memchr(bytes, 0, size) == NULL) {
+        memcpy(text, bytes, size);
+        text[size] = '\0';
+        number = strtoll(text, &end, 10);
+    }
+    bool some = end > text;
+    while (*end == ' ' || (*end >= '\t' && *end <= '\r'))
+        end++;
+    if (!some || *end != '\0' || errno != 0)
+        return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": no integer of 64 bits", column->name);
+    rks_status status = begin_stored(store, made, err);
+    if (status != RKS_OK)
+        return status;
+    json_t *integer = json_integer(number);
+    status = integer == NULL ? rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for a number")
+                             : rks_json_convert(column, integer, 1, store, &made->value, err);
+    json_decref(integer);
+    return status;
+}
+
+static rks_status take_array(const rks_column *column, uint8_t *bytes, size_t size,
+                             rks_member_value *made, rks_error *err)
+{
+    rks_npy npy;
+    char type[128];
+    rks_status status = rks_npy_parse(bytes, size, &npy, err);
+    if (status != RKS_OK)
+        return status;
+    rks_npy_type(&npy, type);
+    bool fits = npy.kind == column->kind && npy.dim_count == column->dim_count;
+    for (uint32_t i = 0; fits && i < npy.dim_count; i++)
+        fits = column->dims[i] == 0 || column->dims[i] == npy.dims[i];
+    if (!fits)
+        return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\" is %s, the array %s", column->name,
+                        column->type, type);
+    if (npy.size != size - npy.begin)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "column \"%s\": npy: %zu bytes of items where the shape takes %llu",
+                        column->name, size - npy.begin, (unsigned long long)npy.size);
+    if (npy.begin % 8 != 0) /* callbacks may read numbers in place */
+        memmove(bytes, bytes + npy.begin, npy.size);
+    uint8_t *items = npy.begin % 8 != 0 ? bytes : bytes + npy.begin;
+    made->value = (rks_value){.data = items, .size = npy.size};
+    for (uint32_t i = 0; i < npy.dim_count; i++)
+        made->value.dims[i] = (uint32_t)npy.dims[i];
+    return rks_npy_arrange(&npy, items, err);
+}
+
+rks_status rks_member_value_make(const rks_column *column, uint8_t *bytes, size_t size,
+                                 rks_buffer *store, rks_member_value *made, rks_error *err)
+{
+    const char *ending = rks_member_ending(column->name);
+    *made = (rks_member_value){0};
+    if (column->kind == RKS_KIND_STR || column->kind == RKS_KIND_BYTES) {
+        made->value = rks_blob_value(bytes, size);
+        return RKS_OK;
+    }
+    if (column->kind != RKS_KIND_JSON && strcmp(ending, "npy") == 0)
+        return take_array(column, bytes, size, made, err);
+    if (column->kind != RKS_KIND_JSON &&
+        (strcmp(ending, "cls") == 0 || strcmp(ending, "cls2") == 0))
+        return take_class(column, bytes, size, store, made, err);
+    return take_json(column, bytes, size, store, made, err);
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * members.c: which members are a sample, and what is refused. */
+#include "ingest/members.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "ingest/unpack.h"
+#include "shard/utf8.h"
+
+enum { STEP = 1 << 20 };
+
+rks_status rks_members_open(rks_members *members, rks_archive_kind kind, const rks_input_file *file,
+                            uint64_t offset, uint64_t size, rks_error *err)
+{
+    bool part = kind == RKS_ARCHIVE_TAR && file->packing == RKS_PACKING_NONE &&
+                (offset > 0 || size < file->size);
+    *members = (rks_members){.file = file, .stop = part ? offset + size : UINT64_MAX};
+    return rks_archive_open(kind, file, offset, &members->archive, err);
+}
+
+void rks_members_close(rks_members *members)
+{
+    rks_archive_close(members->archive);
+    rks_free(members->current);
+    *members = (rks_members){0};
+}
+
+static size_t base_size(const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    const char *last = slash == NULL ? name : slash + 1;
+    return (size_t)(last - name) + strcspn(last, ".");
+}
+
+static rks_status set_current(rks_members *members, rks_error *err)
+{
+    if (members->base >= members->current_room) {
+        size_t room = 2 * members->base + 64;
+        char *grown = rks_realloc(members->current, room, 1, err);
+        if (grown == NULL)
+            return RKS_ERR_MEMORY;
+        members->current = grown;
+        members->current_room = room;
+    }
+    memcpy(members->current, members->member.name, members->base);
+    members->current[members->base] = '\0';
+    members->current_size = members->base;
+    return RKS_OK;
+}
+
+rks_status rks_members_next(rks_members *members, rks_error *err)
+{
+    bool begun = members->current != NULL;
+    do {
+        rks_status status =
+            rks_archive_next(members->archive, &members->member, &members->end, err);
+        if (status != RKS_OK)
+            return status;
+        members->end |= members->member.position >= members->stop;
+    } while (!members->end && members->member.folder);
+    if (members->end)
+        return RKS_OK;
+    rks_status status = rks_unpack_check(members->file, rks_archive_taken(members->archive),
+                                         members->total, members->member.size, err);
+    if (status != RKS_OK)
+        return status;
+    members->total += members->member.size;
+    members->base = base_size(members->member.name);
+    members->first = !begun || members->base != members->current_size ||
+                     memcmp(members->current, members->member.name, members->base) != 0;
+    return members->first ? set_current(members, err) : RKS_OK;
+}
+
+const char *rks_member_ending(const char *column)
+{
+    const char *dot = strrchr(column, '.');
+    return dot == NULL ? column : dot + 1;
+}
+
+static bool goes_up(const char *name)
+{
+    for (const char *at = name; *at != '\0'; at += strcspn(at, "/"), at += *at == '/')
+        if (strncmp(at, "..", 2) == 0 && (at[2] == '/' || at[2] == '\0'))
+            return true;
+    return false;
+}
+
+rks_status rks_member_column(const rks_members *members, char column[256], rks_error *err)
+{
+    const char *name = members->member.name, *why = NULL;
+    size_t size = strlen(name);
+    const char *ending = name + members->base + (name[members->base] == '.');
+    if (members->member.refuse != NULL)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "%s; members are regular files, written with what is "
+                        "in them",
+                        members->member.refuse);
+    if (size == 0 || !rks_utf8_valid(name, size, NULL))
+        why = "its name is not UTF-8";
+    else if (name[0] == '/')
+        why = "its name is absolute";
+    else if (goes_up(name))
+        why = "its name goes up by \"..\"";
+    else if (size > RKS_INPUT_NAME_MAX)
+        why = "its name is above 490 bytes";
+    else if (*ending == '\0')
+        why = "its name has no ending, which would be its column";
+    else if (strlen(ending) > 255)
+        why = "its ending is above 255 bytes";
+    if (why != NULL)
+        return rks_fail(err, RKS_ERR_DATA, 0, "%s", why);
+    for (size_t i = 0;; i++) {
+        column[i] = ending[i] >= 'A' && ending[i] <= 'Z' ? (char)(ending[i] + 32) : ending[i];
+        if (ending[i] == '\0')
+            return RKS_OK;
+    }
+}
+
+rks_status rks_member_load(rks_members *members, uint64_t max_sample, rks_buffer *data,
+                           bool *refused, rks_error *err)
+{
+    uint64_t begin = data->size, left = max_sample > begin ? max_sample - begin : 0;
+    rks_status status = RKS_OK;
+    size_t got = 1;
+    *refused = members->member.size > left;
+    while (!*refused && got > 0) {
+        /* What the header says is believed step by step only. */
+        uint64_t rest = members->member.size - (data->size - begin);
+        size_t room =
+            data->size - begin > members->member.size || rest > STEP ? STEP : (size_t)rest + 1;
+        status = rks_buffer_reserve(data, room, err);
+        if (status == RKS_OK)
+            status = rks_archive_read(members->archive, data->data + data->size, room, &got, err);
+        if (status != RKS_OK)
+            return status;
+        data->size += got;
+        *refused = data->size - begin > left;
+    }
+    if (*refused)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "%" PRIu64 " bytes, above max_sample (%" PRIu64 ") together with the other "
+                        "members of \"%.80s\"",
+                        members->member.size, max_sample, members->current);
+    if (data->size - begin > members->member.size)
+        members->total += data->size - begin - members->member.size;
+    return RKS_OK;
+}
+
+rks_status rks_members_count(rks_archive_kind kind, const rks_input *input, size_t unit,
+                             uint64_t *rows, rks_error *err)
+{
+    const rks_input_unit *at = &input->units[unit];
+    rks_members members;
+    uint64_t count = 0;
+    rks_status status =
+        rks_members_open(&members, kind, &input->files[at->first_file], at->offset, at->size, err);
+    if (status == RKS_OK)
+        status = rks_members_next(&members, err);
+    while (status == RKS_OK && !members.end) {
+        count += members.first;
+        status = rks_members_next(&members, err);
+    }
+    rks_members_close(&members);
+    if (status == RKS_OK)
+        *rows = count;
+    return status;
+}

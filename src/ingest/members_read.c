@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * members_read.c: the members of a sample, collected, made into values and handed on. */
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "ingest/member_value.h"
+#include "ingest/members.h"
+
+typedef struct part {
+    bool there;
+    size_t at; /* in data; divisible by 8 */
+    size_t size;
+} part;
+
+typedef struct sample {
+    rks_job *job;
+    bool inferred;
+    bool taken;        /* the sample at hand is asked for */
+    int key;           /* column "__key__", or -1 */
+    rks_buffer name;   /* of the sample, or of the member that is refused */
+    rks_buffer base;   /* the sample's key */
+    rks_error refused; /* of the first member that is; status RKS_OK: none */
+    rks_buffer data;   /* the members' bytes */
+    rks_buffer store;  /* values that are made */
+    part *parts;       /* one a column */
+    rks_value *values;
+    rks_member_value *made;
+} sample;
+
+static rks_status set_text(rks_buffer *text, const char *from, rks_error *err)
+{
+    text->size = 0;
+    return rks_buffer_add(text, from, strlen(from) + 1, err);
+}
+
+static rks_status begin_sample(sample *at, const rks_members *members, rks_error *err)
+{
+    uint32_t columns = rks_schema_columns(at->job->schema);
+    memset(at->parts, 0, columns * sizeof(*at->parts));
+    at->data.size = at->store.size = 0;
+    at->refused.status = RKS_OK;
+    at->taken = rks_job_takes(at->job);
+    rks_status status = set_text(&at->base, members->current, err);
+    return status == RKS_OK ? set_text(&at->name, members->current, err) : status;
+}
+
+/* *refused: the member is to blame. */
+static rks_status collect(sample *at, rks_members *members, bool *refused, rks_error *err)
+{
+    char column[256];
+    rks_status status = rks_member_column(members, column, err);
+    *refused = status == RKS_ERR_DATA;
+    if (status != RKS_OK)
+        return status;
+    int found = rks_schema_find(at->job->schema, column);
+    *refused = found < 0 ? at->inferred : found == at->key || at->parts[found].there;
+    if (*refused && found < 0)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "column \"%.64s\" is not in the schema inferred from the first samples; "
+                        "give --schema",
+                        column);
+    if (*refused)
+        return rks_fail(err, RKS_ERR_DATA, 0, "column \"%.64s\" is there twice", column);
+    if (found < 0)
+        return RKS_OK;
+    size_t place = rks_round_up(at->data.size, 8);
+    status = rks_buffer_reserve(&at->data, place - at->data.size + 1, err);
+    if (status != RKS_OK)
+        return status;
+    at->data.size = place;
+    status = rks_member_load(members, at->job->max_sample, &at->data, refused, err);
+    at->parts[found] = (part){.there = true, .at = place, .size = at->data.size - place};
+    return status;
+}
+
+static rks_status take_member(sample *at, rks_members *members, rks_error *err)
+{
+    bool refused = false;
+    if (!at->taken || at->refused.status != RKS_OK)
+        return RKS_OK;
+    rks_status status = collect(at, members, &refused, err);
+    if (status == RKS_OK || !refused)
+        return status;
+    at->refused = *err;
+    return set_text(&at->name, members->member.name, err);
+}
+
+static rks_status make_value(sample *at, uint32_t i, rks_error *err)
+{
+    const rks_column *column = rks_schema_column(at->job->schema, i);
+    rks_member_value *made = &at->made[i];
+    *made = (rks_member_value){0};
+    if ((int)i == at->key) {
+        made->value = rks_blob_value(at->base.data, at->base.size - 1);
+        return RKS_OK;
+    }
+    if (at->parts[i].there)
+        return rks_member_value_make(column, at->data.data + at->parts[i].at, at->parts[i].size,
+                                     &at->store, made, err);
+    if (at->inferred && column->kind == RKS_KIND_JSON && !column->nullable)
+        made->value = rks_blob_value("null", 4);
+    else if (!column->nullable)
+        return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\" (%s) is missing", column->name,
+                        column->type);
+    return RKS_OK;
+}
+
+/* All members are in data, which moves no more. */
+static rks_status offer(sample *at, rks_error *err)
+{
+    uint32_t columns = rks_schema_columns(at->job->schema);
+    if (at->refused.status != RKS_OK) {
+        *err = at->refused;
+        return (rks_status)err->status;
+    }
+    rks_status status = RKS_OK;
+    for (uint32_t i = 0; status == RKS_OK && i < columns; i++)
+        status = make_value(at, i, err);
+    if (status != RKS_OK)
+        return status;
+    for (uint32_t i = 0; i < columns; i++) {
+        at->values[i] = at->made[i].value;
+        if (at->made[i].stored)
+            at->values[i].data = at->store.data + at->made[i].place;
+    }
+    return rks_job_offer(at->job, at->values, err);
+}
+
+static rks_status end_sample(sample *at, const rks_members *members, rks_error *err)
+{
+    rks_text_clean((char *)at->name.data);
+    const rks_place place = {.path = members->file->path, .member = (const char *)at->name.data};
+    rks_status status = rks_job_row(at->job, &place, at->taken ? offer(at, err) : RKS_OK, err);
+    uint64_t done = rks_archive_taken(members->archive);
+    if (status == RKS_OK && done > at->job->unit->offset)
+        status = rks_job_tick(at->job, done - at->job->unit->offset, err);
+    return status;
+}
+
+static rks_status read_all(sample *at, rks_members *members, rks_error *err)
+{
+    bool open = false;
+    for (;;) {
+        rks_status status = rks_members_next(members, err);
+        if (status == RKS_OK && open && (members->end || members->first))
+            status = end_sample(at, members, err);
+        if (status != RKS_OK || members->end)
+            return status;
+        if (members->first)
+            status = begin_sample(at, members, err);
+        open = true;
+        if (status == RKS_OK)
+            status = take_member(at, members, err);
+        if (status != RKS_OK)
+            return status;
+    }
+}
+
+rks_status rks_members_read(rks_archive_kind kind, rks_job *job, rks_error *err)
+{
+    const rks_input_file *file = &job->input->files[job->unit->first_file];
+    uint32_t columns = rks_schema_columns(job->schema);
+    rks_members members = {0};
+    sample at = {
+        .job = job,
+        .inferred = job->options->schema == NULL,
+        .key = rks_schema_find(job->schema, "__key__"),
+    };
+    rks_status status = RKS_ERR_MEMORY;
+    at.parts = rks_alloc(columns, sizeof(*at.parts), err);
+    at.values = at.parts == NULL ? NULL : rks_alloc(columns, sizeof(*at.values), err);
+    at.made = at.values == NULL ? NULL : rks_alloc(columns, sizeof(*at.made), err);
+    if (at.made != NULL)
+        status = rks_members_open(&members, kind, file, job->unit->offset, job->unit->size, err);
+    if (status == RKS_OK)
+        status = read_all(&at, &members, err);
+    rks_members_close(&members);
+    rks_free(at.made);
+    rks_free(at.values);
+    rks_free(at.parts);
+    rks_buffer_free(&at.store);
+    rks_buffer_free(&at.data);
+    rks_buffer_free(&at.base);
+    rks_buffer_free(&at.name);
+    return status;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * wav.c: chunks of a RIFF file, each a name, a size and bytes, padded to an even size:
+ *
+ *   "RIFF" u32 size "WAVE"
+ *   "fmt " u32 size: u16 coding, u16 channels, u32 frames a second, u32 bytes a second, u16 bytes a
+ *                    frame, ...
+ *   "data" u32 size: the frames; 0 and 2^32 - 1 stand for the rest of the file, which is what a
+ *                    writer leaves that could not go back */
+#include "ingest/wav.h"
+
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+
+rks_status rks_wav_frames(const void *bytes, uint64_t size, uint64_t *frames, rks_error *err)
+{
+    const uint8_t *at = bytes;
+    uint32_t frame = 0;
+    if (size < 12 || memcmp(at, "RIFF", 4) != 0 || memcmp(at + 8, "WAVE", 4) != 0)
+        return rks_fail(err, RKS_ERR_DATA, 0, "no WAV file");
+    for (uint64_t place = 12; size - place >= 8;) {
+        uint64_t chunk = rks_load_u32(at + place + 4), left = size - place - 8;
+        const uint8_t *inside = at + place + 8;
+        if (memcmp(at + place, "data", 4) == 0) {
+            if (chunk == UINT32_MAX || chunk == 0)
+                chunk = left;
+            if (chunk > left)
+                return rks_fail(err, RKS_ERR_DATA, 0,
+                                "the WAV file is cut: %llu of %llu bytes of data",
+                                (unsigned long long)left, (unsigned long long)chunk);
+            if (frame == 0 || chunk % frame != 0)
+                return rks_fail(err, RKS_ERR_DATA, 0,
+                                "the WAV file has %llu bytes of data, in frames of %u",
+                                (unsigned long long)chunk, (unsigned)frame);
+            *frames = chunk / frame;
+            return RKS_OK;
+        }
+        if (chunk > left)
+            break;
+        if (memcmp(at + place, "fmt ", 4) == 0 && chunk >= 16)
+            frame = rks_load_u16(inside + 12);
+        place += 8 + chunk + (chunk % 2);
+        if (place > size)
+            break;
+    }
+    return rks_fail(err, RKS_ERR_DATA, 0, "the WAV file has no data");
+}
