@@ -33,11 +33,19 @@
 #define FIELD(name) __typeof__(&name) name;
 static struct {
     NCCL_CALLS(FIELD)
+    /* From 2.29.7 on; NULL before. */
+    ncclResult_t (*ncclCommSuspend)(ncclComm_t comm, int flags);
+    ncclResult_t (*ncclCommResume)(ncclComm_t comm);
 } nccl;
 
 _Static_assert(sizeof(ncclUniqueId) == RKS_COMMUNICATOR_ID, "an id is 128 bytes");
 
-enum { ABORT_LIMIT_MS = 20000, OLDEST = 21800, POLL_NS = 50 * 1000 };
+enum {
+    ABORT_LIMIT_MS = 20000,
+    OLDEST = 21800,
+    SUSPEND_MEMORY = 1 /* NCCL_SUSPEND_MEM */,
+    POLL_NS = 50 * 1000
+};
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static void *loaded;       /* guarded by mutex */
@@ -72,6 +80,10 @@ static rks_status find_calls(void *library, rks_error *err)
         memcpy(&nccl.name, &symbol, sizeof(symbol));                                               \
     }
     NCCL_CALLS(FIND)
+    void *symbol = dlsym(library, "ncclCommSuspend");
+    memcpy(&nccl.ncclCommSuspend, &symbol, sizeof(symbol));
+    symbol = dlsym(library, "ncclCommResume");
+    memcpy(&nccl.ncclCommResume, &symbol, sizeof(symbol));
     return RKS_OK;
 }
 
@@ -219,6 +231,23 @@ rks_status rks_communicator_look(rks_communicator *communicator, rks_error *err)
     if (asked != ncclSuccess)
         result = asked;
     return result == ncclInProgress ? RKS_OK : check(result, communicator->comm, "on its way", err);
+}
+
+rks_status rks_communicator_suspend(rks_communicator *communicator,
+                                    const rks_nccl_patience *patience, rks_error *err)
+{
+    if (nccl.ncclCommSuspend == NULL || nccl.ncclCommResume == NULL)
+        return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
+                        "this NCCL cannot suspend a communicator; 2.29.7 can");
+    ncclResult_t result = nccl.ncclCommSuspend(communicator->comm, SUSPEND_MEMORY);
+    return wait_for(communicator, result, "suspending", patience, err);
+}
+
+rks_status rks_communicator_resume(rks_communicator *communicator,
+                                   const rks_nccl_patience *patience, rks_error *err)
+{
+    ncclResult_t result = nccl.ncclCommResume(communicator->comm);
+    return wait_for(communicator, result, "resuming", patience, err);
 }
 
 rks_status rks_communicator_close(rks_communicator *communicator, const rks_nccl_patience *patience,

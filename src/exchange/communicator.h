@@ -40,6 +40,12 @@ rks_status rks_communicator_all_gather(rks_communicator *communicator, uint64_t 
                                        rks_error *err);
 /* Without waiting: has NCCL noticed that something is wrong? */
 rks_status rks_communicator_look(rks_communicator *communicator, rks_error *err);
+/* Gives GPU memory back that it takes again at resume, and can do nothing in between. For
+ * communicators with nothing on its way. RKS_ERR_UNSUPPORTED where NCCL is older than 2.29.7. */
+rks_status rks_communicator_suspend(rks_communicator *communicator,
+                                    const rks_nccl_patience *patience, rks_error *err);
+rks_status rks_communicator_resume(rks_communicator *communicator,
+                                   const rks_nccl_patience *patience, rks_error *err);
 /* Waits for what is on its way on all ranks, and frees it. On failure it is aborted. */
 rks_status rks_communicator_close(rks_communicator *communicator, const rks_nccl_patience *patience,
                                   rks_error *err);

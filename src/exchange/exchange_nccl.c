@@ -39,7 +39,6 @@
 #include "exchange/nccl_inside.h"
 
 enum {
-    DRAIN_MS = 10000,
     GRACE_MS = 400, /* for empty chunks to go round, before all is aborted */
     LOOK_MS = 5,
     POLL_NS = 50 * 1000,
@@ -47,7 +46,7 @@ enum {
 
 static const uint32_t MAGIC = 0x4e584b52; /* "RKXN" */
 
-/* ---- waiting -------------------------------------------------------------------------------- */
+/* ---- waiting ---------------------------------------------------------------------------- */
 
 void rks_nccl_note_own(nccl_state *state, rks_status status, const rks_error *err)
 {
@@ -115,10 +114,10 @@ static rks_status wait_downloaded(nccl_state *state, const nccl_slot *slot, uint
     uint64_t until = rks_now_ms() + state->options.timeout_ms;
     bool done = false;
     for (;;) {
-        rks_status status = rks_gpu_done(state->gpu, slot->downloaded, &done, err);
+        rks_status status = rks_gpu_done(state->held->gpu, slot->downloaded, &done, err);
         if (status != RKS_OK || done)
             return status;
-        if ((status = rks_communicator_look(state->communicator, err)) != RKS_OK ||
+        if ((status = rks_communicator_look(state->held->communicator, err)) != RKS_OK ||
             (status = look_around(state, err)) != RKS_OK)
             return status;
         if (rks_now_ms() >= until)
@@ -131,8 +130,7 @@ static rks_status wait_downloaded(nccl_state *state, const nccl_slot *slot, uint
     }
 }
 
-/* ---- a round: out -----------------------------------------------------------------------------
- */
+/* ---- a round: out ----------------------------------------------------------------------- */
 
 /* A stretch of this rank's slice, from its own stream or from one of its node's. */
 static rks_status read_stretch(void *user, const rks_stretch *stretch, uint64_t at, rks_error *err)
@@ -180,34 +178,34 @@ static uint64_t fill_chunk(nccl_state *state, nccl_slot *slot, uint64_t round, u
 static rks_status put_round(nccl_state *state, nccl_slot *slot, uint64_t size, uint64_t bytes,
                             rks_error *err)
 {
-    rks_gpu *gpu = state->gpu;
+    rks_gpu *gpu = state->held->gpu;
     rks_nccl_patience waits = patience(state);
     uint64_t own = slot->gpu + state->rails.me * size;
     uint64_t all = size * state->rails.member_count;
     rks_status status;
-    if ((status = rks_gpu_upload(gpu, own, slot->up, bytes, state->up, err)) != RKS_OK ||
-        (status = rks_gpu_record(gpu, slot->uploaded, state->up, err)) != RKS_OK ||
-        (status = rks_gpu_wait(gpu, state->net, slot->uploaded, err)) != RKS_OK ||
-        (status = rks_communicator_all_gather(state->communicator, slot->gpu, size, state->net,
-                                              &waits, err)) != RKS_OK ||
-        (status = rks_gpu_record(gpu, slot->gathered, state->net, err)) != RKS_OK ||
-        (status = rks_gpu_wait(gpu, state->down, slot->gathered, err)) != RKS_OK ||
-        (status = rks_gpu_download(gpu, slot->down, slot->gpu, all, state->down, err)) != RKS_OK)
+    if ((status = rks_gpu_upload(gpu, own, slot->up, bytes, state->held->up, err)) != RKS_OK ||
+        (status = rks_gpu_record(gpu, slot->uploaded, state->held->up, err)) != RKS_OK ||
+        (status = rks_gpu_wait(gpu, state->held->net, slot->uploaded, err)) != RKS_OK ||
+        (status = rks_communicator_all_gather(state->held->communicator, slot->gpu, size,
+                                              state->held->net, &waits, err)) != RKS_OK ||
+        (status = rks_gpu_record(gpu, slot->gathered, state->held->net, err)) != RKS_OK ||
+        (status = rks_gpu_wait(gpu, state->held->down, slot->gathered, err)) != RKS_OK ||
+        (status = rks_gpu_download(gpu, slot->down, slot->gpu, all, state->held->down, err)) !=
+            RKS_OK)
         return status;
-    return rks_gpu_record(gpu, slot->downloaded, state->down, err);
+    return rks_gpu_record(gpu, slot->downloaded, state->held->down, err);
 }
 
 static rks_status send_round(nccl_state *state, uint64_t round, rks_error *err)
 {
-    nccl_slot *slot = &state->slots[round % NCCL_SLOTS];
+    nccl_slot *slot = &state->held->slots[round % NCCL_SLOTS];
     uint64_t payload = rks_rails_payload(&state->rails, state->rails.me, round);
     uint64_t bytes = fill_chunk(state, slot, round, payload);
     state->plan->stats.bytes_sent += bytes;
     return put_round(state, slot, rks_rails_round(&state->rails, round), bytes, err);
 }
 
-/* ---- a round: in ------------------------------------------------------------------------------
- */
+/* ---- a round: in ------------------------------------------------------------------------ */
 
 static rks_status take_stretch(void *user, const rks_stretch *stretch, uint64_t at, rks_error *err)
 {
@@ -258,7 +256,7 @@ static rks_status take_chunk(nccl_state *state, uint32_t number, uint64_t round,
 /* *last: some member has said that it ends; so all do, behind the round that is on its way. */
 static rks_status receive_round(nccl_state *state, uint64_t round, bool *last, rks_error *err)
 {
-    nccl_slot *slot = &state->slots[round % NCCL_SLOTS];
+    nccl_slot *slot = &state->held->slots[round % NCCL_SLOTS];
     uint64_t size = rks_rails_round(&state->rails, round);
     rks_status status = wait_downloaded(state, slot, round, err);
     if (status != RKS_OK)
@@ -292,14 +290,15 @@ static rks_status run_rounds(nccl_state *state, rks_error *err)
 static void measure(nccl_state *state)
 {
     uint64_t left = 0, slots = state->plan->stats.gpu_slot_bytes;
-    if (rks_gpu_free_memory(state->gpu, &left, NULL) != RKS_OK || left >= state->free_before)
+    if (state->reuses || rks_gpu_free_memory(state->held->gpu, &left, NULL) != RKS_OK ||
+        left >= state->free_before)
         return;
     uint64_t taken = state->free_before - left;
     uint64_t nccl = taken > slots ? taken - slots : 0;
     if (nccl <= state->plan->stats.gpu_nccl_bytes)
         return;
     rks_usage_add(RKS_MEMORY_GPU_NCCL, nccl - state->plan->stats.gpu_nccl_bytes);
-    state->plan->stats.gpu_nccl_bytes = nccl;
+    state->plan->stats.gpu_nccl_bytes = state->held->nccl_bytes = nccl;
 }
 
 /* This rank's error, for the next collective. What ended early for the sake of another rank is
@@ -324,8 +323,7 @@ static rks_status nccl_run(rks_exchange_plan *plan, void *user, rks_error *err)
     return own_error(state, status, err);
 }
 
-/* ---- before and after ---------------------------------------------------------------------------
- */
+/* ---- before and after ------------------------------------------------------------------- */
 
 static rks_status nccl_can(rks_group *group, rks_error *err)
 {
@@ -335,143 +333,80 @@ static rks_status nccl_can(rks_group *group, rks_error *err)
     return RKS_OK;
 }
 
-/* Copies that were put on the streams may still be on their way after the communicator's end. A
- * stream that failed has nothing on its way. */
-static bool drain(nccl_state *state)
-{
-    rks_gpu_stream streams[] = {state->up, state->net, state->down};
-    uint64_t until = rks_now_ms() + DRAIN_MS;
-    for (int i = 0; i < 3; i++) {
-        bool idle = streams[i] == NULL;
-        while (!idle && rks_gpu_idle(state->gpu, streams[i], &idle, NULL) == RKS_OK && !idle) {
-            if (rks_now_ms() >= until)
-                return false;
-            nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
-        }
-    }
-    return true;
-}
-
-static void free_slots(nccl_state *state)
-{
-    rks_gpu *gpu = state->gpu;
-    for (int i = 0; i < NCCL_SLOTS; i++) {
-        nccl_slot *slot = &state->slots[i];
-        rks_gpu_event_destroy(gpu, slot->uploaded);
-        rks_gpu_event_destroy(gpu, slot->gathered);
-        rks_gpu_event_destroy(gpu, slot->downloaded);
-        rks_gpu_unpin(gpu, slot->up);
-        rks_gpu_unpin(gpu, slot->down);
-        rks_gpu_free(gpu, slot->gpu);
-    }
-    rks_gpu_stream_destroy(gpu, state->up);
-    rks_gpu_stream_destroy(gpu, state->net);
-    rks_gpu_stream_destroy(gpu, state->down);
-    rks_usage_sub(RKS_MEMORY_PINNED, state->pinned_bytes);
-    rks_usage_sub(RKS_MEMORY_GPU_SLOTS, state->slot_bytes);
-    rks_usage_sub(RKS_MEMORY_GPU_NCCL, state->plan->stats.gpu_nccl_bytes);
-}
-
-/* Ends all that it has on the GPU. In order only where nothing has failed anywhere. */
+/* In order only where nothing has failed anywhere. */
 static void nccl_close(rks_exchange_plan *plan, void *user)
 {
     nccl_state *state = user;
+    nccl_held *held = state->held;
     state->plan = plan;
-    if (state->communicator != NULL && plan->failed) {
-        state->left_behind = !rks_communicator_abort(state->communicator);
-    } else if (state->communicator != NULL) {
-        rks_nccl_patience waits = patience(state);
-        rks_error err;
-        if (rks_communicator_close(state->communicator, &waits, &err) != RKS_OK)
-            rks_log("exchange nccl: %s", err.text); /* the index is here; nothing is lost */
-    }
-    if (!state->left_behind && state->entered)
-        state->left_behind = !drain(state);
-    if (state->left_behind)
-        rks_log("exchange nccl: NCCL could not be ended; its memory stays taken until this "
-                "process ends");
-    if (state->entered && !state->left_behind)
-        free_slots(state);
-    if (state->entered)
-        rks_gpu_leave(state->gpu);
-    if (!state->left_behind)
-        rks_gpu_close(state->gpu);
+    rks_nccl_patience waits = patience(state);
+    bool kept = false;
+    if (!plan->failed && state->options.memory != NCCL_FREES)
+        kept = rks_nccl_keep(held, state->options.memory, state->options.flat, &waits);
+    else if (!plan->failed && held->entered)
+        rks_nccl_drop(held, &waits);
+    if (!kept)
+        rks_nccl_release(held);
     rks_rails_free(&state->rails);
     rks_free(state);
-}
-
-static rks_status pin(nccl_state *state, uint64_t bytes, uint8_t **memory, rks_error *err)
-{
-    rks_status status = rks_gpu_pin(state->gpu, bytes, (void **)memory, err);
-    if (status == RKS_OK) {
-        state->pinned_bytes += bytes;
-        rks_usage_add(RKS_MEMORY_PINNED, bytes);
-    }
-    return status;
-}
-
-static void count_slot(nccl_state *state, uint64_t bytes)
-{
-    state->slot_bytes += bytes;
-    rks_usage_add(RKS_MEMORY_GPU_SLOTS, bytes);
-}
-
-static rks_status make_slot(nccl_state *state, nccl_slot *slot, uint64_t chunk, uint64_t round,
-                            rks_error *err)
-{
-    rks_gpu *gpu = state->gpu;
-    rks_status status = rks_gpu_alloc(gpu, round, &slot->gpu, err);
-    if (status != RKS_OK)
-        return status;
-    count_slot(state, round);
-    if ((status = pin(state, chunk, &slot->up, err)) != RKS_OK ||
-        (status = pin(state, round, &slot->down, err)) != RKS_OK ||
-        (status = rks_gpu_event_create(gpu, &slot->uploaded, err)) != RKS_OK ||
-        (status = rks_gpu_event_create(gpu, &slot->gathered, err)) != RKS_OK)
-        return status;
-    return rks_gpu_event_create(gpu, &slot->downloaded, err);
-}
-
-static rks_status make_slots(nccl_state *state, rks_error *err)
-{
-    uint64_t chunk = rks_rails_round(&state->rails, 0); /* no later one is longer */
-    uint64_t round = chunk * state->rails.member_count;
-    rks_gpu *gpu = state->gpu;
-    rks_status status;
-    if ((status = rks_gpu_stream_create(gpu, &state->up, err)) != RKS_OK ||
-        (status = rks_gpu_stream_create(gpu, &state->net, err)) != RKS_OK ||
-        (status = rks_gpu_stream_create(gpu, &state->down, err)) != RKS_OK)
-        return status;
-    for (int i = 0; i < NCCL_SLOTS; i++)
-        if ((status = make_slot(state, &state->slots[i], chunk, round, err)) != RKS_OK)
-            return status;
-    state->plan->stats.gpu_slot_bytes = state->slot_bytes;
-    state->plan->stats.pinned_bytes = state->pinned_bytes;
-    return RKS_OK;
 }
 
 /* The first all-gather, of heads alone: NCCL connects now, and allocates nothing later. */
 static rks_status warm_up(nccl_state *state, rks_error *err)
 {
-    nccl_slot *slot = &state->slots[0];
+    nccl_slot *slot = &state->held->slots[0];
     memset(slot->up, 0, RKS_ROUND_HEAD);
     rks_status status = put_round(state, slot, RKS_ROUND_HEAD, RKS_ROUND_HEAD, err);
     return status == RKS_OK ? wait_downloaded(state, slot, 0, err) : status;
 }
 
+static rks_status make_slots(nccl_state *state, rks_error *err)
+{
+    nccl_held *held = state->held;
+    uint64_t chunk = rks_rails_round(&state->rails, 0); /* no later one is longer */
+    rks_status status = rks_nccl_make_slots(held, chunk, chunk * state->rails.member_count, err);
+    state->plan->stats.gpu_slot_bytes = held->slot_bytes;
+    state->plan->stats.pinned_bytes = held->pinned_bytes;
+    return status;
+}
+
 static rks_status connect(nccl_state *state, const uint8_t *id, rks_error *err)
 {
+    nccl_held *held = state->held;
     rks_nccl_patience waits = {10 * state->options.timeout_ms, look_around_early, state};
-    rks_status status = rks_gpu_free_memory(state->gpu, &state->free_before, err);
+    if (state->reuses) {
+        rks_status status = make_slots(state, err);
+        state->plan->stats.gpu_nccl_bytes = held->nccl_bytes;
+        if (status == RKS_OK && held->suspended)
+            status = rks_communicator_resume(held->communicator, &waits, err);
+        held->suspended = held->suspended && status != RKS_OK;
+        return status;
+    }
+    rks_status status = rks_gpu_free_memory(held->gpu, &state->free_before, err);
     if (status == RKS_OK)
         status = make_slots(state, err);
     if (status == RKS_OK)
         status = rks_communicator_open(id, state->rails.member_count, state->rails.me, &waits,
-                                       &state->communicator, err);
+                                       &held->communicator, err);
     if (status == RKS_OK)
         status = warm_up(state, err);
     measure(state);
     return status;
+}
+
+static nccl_state *create_state(rks_exchange_plan *plan, rks_error *err)
+{
+    nccl_state *state = rks_alloc(1, sizeof(*state), err);
+    if (state == NULL)
+        return NULL;
+    state->plan = plan;
+    state->rails.mine = -1;
+    state->held = rks_nccl_take(plan->group, err);
+    if (state->held == NULL) {
+        rks_free(state);
+        return NULL;
+    }
+    return state;
 }
 
 /* COLLECTIVE, unlike that of other backends. */
@@ -480,18 +415,17 @@ static rks_status nccl_prepare(rks_exchange_plan *plan, void **prepared, uint64_
 {
     (void)token;
     uint8_t id[RKS_COMMUNICATOR_ID] = {0};
-    nccl_state *state = rks_alloc(1, sizeof(*state), err);
-    rks_status status = state == NULL ? RKS_ERR_MEMORY : RKS_OK;
-    if (status == RKS_OK) {
-        state->plan = plan;
-        state->rails.mine = -1;
-        status = rks_nccl_read_options(plan->options, &state->options, err);
-    }
+    nccl_state *state = create_state(plan, err);
+    rks_status status =
+        state == NULL ? RKS_ERR_MEMORY : rks_nccl_read_options(plan->options, &state->options, err);
     status = rks_group_agree(plan->group, "exchange: NCCL", status, err);
     if (status == RKS_OK)
         status = rks_nccl_meet(state, err);
-    if (status == RKS_OK)
+    if (status == RKS_OK && !state->reuses) {
+        if (state->held->entered)
+            rks_nccl_drop(state->held, NULL); /* what was kept for other rails */
         status = rks_nccl_hand_round_ids(state, id, err);
+    }
     if (status == RKS_OK && state->rails.mine >= 0)
         status = own_error(state, connect(state, id, err), err);
     if (status != RKS_OK && state != NULL) {

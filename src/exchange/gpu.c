@@ -137,7 +137,7 @@ static rks_status choose(uint32_t place, CUdevice *device, rks_error *err)
 
 /* The stream that the caller works on is known to nobody but the caller; the driver tells only of
  * the two default ones, and that some stream captures which these would have to wait for. */
-static rks_status refuse_capture(rks_gpu *gpu, rks_error *err)
+rks_status rks_gpu_refuse_capture(rks_gpu *gpu, rks_error *err)
 {
     CUstream streams[] = {CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
     rks_status status = rks_gpu_enter(gpu, err);
@@ -181,7 +181,7 @@ rks_status rks_gpu_open(uint32_t place, rks_gpu **gpu, rks_error *err)
                        "the device's context", err);
     }
     if (status == RKS_OK)
-        status = refuse_capture(opened, err);
+        status = rks_gpu_refuse_capture(opened, err);
     if (status != RKS_OK) {
         rks_gpu_close(opened);
         return status;

@@ -30,6 +30,9 @@ void rks_gpu_close(rks_gpu *gpu);
 /* Equal for two ranks that use the same GPU. */
 const uint8_t *rks_gpu_uuid(const rks_gpu *gpu);
 int rks_gpu_number(const rks_gpu *gpu);
+/* RKS_ERR_STATE where this thread captures a graph, as far as the driver tells; rks_gpu_open looks
+ * too. */
+rks_status rks_gpu_refuse_capture(rks_gpu *gpu, rks_error *err);
 /* Bytes of the whole device that nobody has taken. */
 rks_status rks_gpu_free_memory(rks_gpu *gpu, uint64_t *bytes, rks_error *err);
 

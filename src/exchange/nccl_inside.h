@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nccl_inside.h: the inside of the nccl exchange, for its two files. */
+ * nccl_inside.h: the inside of the nccl exchange, for its files. */
 #ifndef RKS_EXCHANGE_NCCL_INSIDE_H
 #define RKS_EXCHANGE_NCCL_INSIDE_H
+
+#include <sys/types.h>
 
 #include "exchange/communicator.h"
 #include "exchange/exchange_internal.h"
@@ -14,11 +16,15 @@ enum {
     NCCL_ROUND_MS = 60 * 1000, /* default; making a communicator may take ten times as long */
 };
 
-/* What stands behind the name: "nccl:rails=off,timeout=60,slot=16777216". */
+/* What becomes of GPU and pinned memory when an exchange has ended well. */
+typedef enum nccl_memory { NCCL_FREES, NCCL_SUSPENDS, NCCL_KEEPS } nccl_memory;
+
+/* What stands behind the name: "nccl:rails=off,timeout=60,slot=16777216,memory=keep". */
 typedef struct nccl_options {
     bool flat;
     uint32_t timeout_ms;
     uint64_t slot;
+    nccl_memory memory;
 } nccl_options;
 
 typedef struct nccl_slot {
@@ -28,24 +34,53 @@ typedef struct nccl_slot {
     rks_gpu_event uploaded, gathered, downloaded;
 } nccl_slot;
 
-typedef struct nccl_state {
-    rks_exchange_plan *plan;
-    nccl_options options;
+/* What a rank holds on a GPU. It outlives an exchange where it is kept for the group's next one. */
+typedef struct nccl_held {
+    struct nccl_held *next; /* of those that are kept */
+    rks_group *group;
+    pid_t pid;
+    uint64_t serial; /* of the exchange that kept it, equal on all ranks; 0: it is new */
+    bool flat;       /* of that exchange's rails */
+    bool suspended;
     rks_gpu *gpu;
     bool entered;
-    rks_rails rails;
     rks_communicator *communicator;
     rks_gpu_stream up, net, down;
     nccl_slot slots[NCCL_SLOTS];
-    uint64_t slot_bytes;
-    uint64_t pinned_bytes;
+    uint64_t chunk_room, round_room; /* of a slot */
+    uint64_t slot_bytes, pinned_bytes, nccl_bytes;
+    bool left_behind; /* NCCL did not come back: its memory is not touched any more */
+} nccl_held;
+
+typedef struct nccl_state {
+    rks_exchange_plan *plan;
+    nccl_options options;
+    nccl_held *held;
+    bool reuses; /* all ranks kept what they hold from the same exchange, with the same rails */
+    rks_rails rails;
     uint64_t free_before; /* of the GPU, before anything was made on it */
     uint64_t looked_ms;
     uint64_t stop_ms;  /* since when an error is known; 0: none is */
-    bool left_behind;  /* NCCL did not come back: its memory is not touched any more */
     rks_status status; /* of this rank's own source or sink, or an interrupt */
     rks_error err;
 } nccl_state;
+
+/* nccl_held.c */
+
+/* What this process kept for the group, or a new one; NULL: no memory. */
+nccl_held *rks_nccl_take(rks_group *group, rks_error *err);
+/* Two slots for rounds of `round` bytes, with chunks of `chunk`; what is there and large enough
+ * stays. Within the GPU's context. */
+rks_status rks_nccl_make_slots(nccl_held *held, uint64_t chunk, uint64_t round, rks_error *err);
+/* Ends the communicator: in order, by `patience`, or by abort where that is NULL. Then slots and
+ * streams are freed; the GPU stays open. */
+void rks_nccl_drop(nccl_held *held, const rks_nccl_patience *patience);
+/* Keeps it for the group's next exchange, and frees it when the group is closed. False: it has been
+ * dropped, since it could not be suspended. */
+bool rks_nccl_keep(nccl_held *held, nccl_memory memory, bool flat,
+                   const rks_nccl_patience *patience);
+/* Drops what is left, by abort, and frees it. */
+void rks_nccl_release(nccl_held *held);
 
 /* nccl_meet.c */
 

@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "exchange/nccl_inside.h"
 
-/* ---- options -------------------------------------------------------------------------------- */
+/* ---- options ---------------------------------------------------------------------------- */
 
 static rks_status read_number(const char *name, const char *text, uint64_t low, uint64_t high,
                               uint64_t *value, rks_error *err)
@@ -37,6 +37,12 @@ rks_status rks_nccl_read_options(const char *text, nccl_options *options, rks_er
             options->flat = true;
         else if (size == 8 && strncmp(text, "rails=on", size) == 0)
             options->flat = false;
+        else if (size == 11 && strncmp(text, "memory=free", size) == 0)
+            options->memory = NCCL_FREES;
+        else if (size == 11 && strncmp(text, "memory=keep", size) == 0)
+            options->memory = NCCL_KEEPS;
+        else if (size == 14 && strncmp(text, "memory=suspend", size) == 0)
+            options->memory = NCCL_SUSPENDS;
         else if (strncmp(text, "timeout=", 8) == 0) {
             status = read_number("timeout", text + 8, 1, 3600, &value, err);
             options->timeout_ms = (uint32_t)value * 1000;
@@ -45,8 +51,8 @@ rks_status rks_nccl_read_options(const char *text, nccl_options *options, rks_er
             options->slot = value;
         } else {
             status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                              "exchange nccl: \"%.*s\": there are rails=on|off, timeout=SECONDS "
-                              "and slot=BYTES",
+                              "exchange nccl: \"%.*s\": there are rails=on|off, timeout=SECONDS, "
+                              "slot=BYTES and memory=free|suspend|keep",
                               (int)size, text);
         }
         text += size + (text[size] == ',');
@@ -54,8 +60,7 @@ rks_status rks_nccl_read_options(const char *text, nccl_options *options, rks_er
     return status;
 }
 
-/* ---- meeting ----------------------------------------------------------------------------------
- */
+/* ---- meeting ---------------------------------------------------------------------------- */
 
 /* What a rank tells the others of itself:
  *
@@ -63,8 +68,9 @@ rks_status rks_nccl_read_options(const char *text, nccl_options *options, rks_er
  *        0    17  1 and its GPU's UUID, or zeros
  *       17     3  0
  *       20     4  version of NCCL
- *       24   192  why it has no GPU or NCCL */
-enum { SELF_VERSION = 20, SELF_WHY = 24, SELF_SIZE = SELF_WHY + 192 };
+ *       24     8  serial of the exchange that it has kept everything from; 0: it has nothing
+ *       32   192  why it has no GPU or NCCL */
+enum { SELF_VERSION = 20, SELF_SERIAL = 24, SELF_WHY = 32, SELF_SIZE = SELF_WHY + 192 };
 
 static void know_self(nccl_state *state, uint8_t self[SELF_SIZE])
 {
@@ -76,13 +82,17 @@ static void know_self(nccl_state *state, uint8_t self[SELF_SIZE])
     rks_error err;
     rks_status status = rks_nccl_load(&version, &err);
     if (status == RKS_OK)
-        status = rks_gpu_open(place, &state->gpu, &err);
-    if (status == RKS_OK && (status = rks_gpu_enter(state->gpu, &err)) == RKS_OK) {
-        state->entered = true;
+        status = state->held->gpu != NULL ? rks_gpu_refuse_capture(state->held->gpu, &err)
+                                          : rks_gpu_open(place, &state->held->gpu, &err);
+    if (status == RKS_OK && (status = rks_gpu_enter(state->held->gpu, &err)) == RKS_OK) {
+        state->held->entered = true;
         self[0] = 1;
-        memcpy(self + 1, rks_gpu_uuid(state->gpu), RKS_GPU_UUID);
+        memcpy(self + 1, rks_gpu_uuid(state->held->gpu), RKS_GPU_UUID);
     }
     rks_store_u32(self + SELF_VERSION, (uint32_t)version);
+    /* A serial and the kind of rails; what was kept for the other kind is of no use. */
+    if (status == RKS_OK && state->held->flat == state->options.flat)
+        rks_store_u64(self + SELF_SERIAL, state->held->serial);
     if (status != RKS_OK)
         memcpy(self + SELF_WHY, err.text, 192);
     /* A rank without a GPU may take no part; one whose caller is in the middle of a capture, or has
@@ -111,6 +121,22 @@ static rks_status same_version(const rks_exchange_plan *plan, const uint8_t *all
                             version / 10000, version / 100 % 100, version % 100);
     }
     return RKS_OK;
+}
+
+/* All that have a GPU kept what they hold from one exchange: then its carriers are these again. */
+static bool same_serial(const rks_exchange_plan *plan, const uint8_t *all)
+{
+    uint64_t serial = 0;
+    for (uint32_t rank = 0; rank < plan->size; rank++) {
+        const uint8_t *self = all + (size_t)rank * SELF_SIZE;
+        uint64_t theirs = rks_load_u64(self + SELF_SERIAL);
+        if (self[0] == 0)
+            continue;
+        if (theirs == 0 || (serial != 0 && theirs != serial))
+            return false;
+        serial = theirs;
+    }
+    return serial != 0;
 }
 
 static rks_status choose_carriers(nccl_state *state, const uint8_t *all, uint8_t *gpus,
@@ -166,6 +192,8 @@ rks_status rks_nccl_meet(nccl_state *state, rks_error *err)
         status = rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory: records of GPUs");
     if (status == RKS_OK)
         status = choose_carriers(state, all, gpus, nodes, err);
+    if (status == RKS_OK)
+        state->reuses = same_serial(plan, all);
     rks_free(gpus);
     rks_free(nodes);
     rks_release(all);

@@ -370,6 +370,8 @@ void rks_group_close(rks_group *group)
 {
     if (group == NULL)
         return;
+    if (group->closing != NULL)
+        group->closing(group);
     rks_group_fail_interrupted(group);
     /* After a failure somebody may be silent: what is queued needs no T to reach the others. */
     bool failed = rks_group_failed(group);
@@ -397,6 +399,11 @@ void rks_group_close(rks_group *group)
     rks_free(group->node_of);
     rks_free(group->leaders);
     rks_free(group);
+}
+
+void rks_group_on_close(rks_group *group, void (*closing)(rks_group *group))
+{
+    group->closing = closing;
 }
 
 uint32_t rks_group_rank(const rks_group *group)

@@ -23,6 +23,9 @@ const rks_bootstrap *rks_group_bootstrap(const rks_group *group);
 /* A rank was lost or left: every collective from now on fails. Any thread. */
 bool rks_group_failed(rks_group *group);
 
+/* Called once by rks_group_close, first; one function a group, the last one counts. */
+void rks_group_on_close(rks_group *group, void (*closing)(rks_group *group));
+
 /* COLLECTIVE. The same `size` bytes from `root` on all ranks, in place. */
 rks_status rks_group_broadcast(rks_group *group, const char *phase, uint32_t root, void *bytes,
                                size_t size, rks_error *err);

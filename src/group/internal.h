@@ -51,6 +51,8 @@ struct rks_group {
     uint32_t *children;
     uint32_t child_count;
 
+    void (*closing)(rks_group *group); /* NULL: nobody wants to know */
+
     pthread_mutex_t sending; /* held while the pieces of one message are posted */
     pthread_mutex_t mutex;
     pthread_cond_t cond;

@@ -11,8 +11,7 @@
     if (double_enter(name) >= DOUBLE_FAILS)                                                        \
     return CUDA_ERROR_UNKNOWN
 
-/* ---- streams and events -----------------------------------------------------------------------
- */
+/* ---- streams and events ----------------------------------------------------------------- */
 
 typedef struct task {
     struct task *next;
@@ -209,7 +208,7 @@ DOUBLE_API CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *
     return CUDA_SUCCESS;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* ---- memory ----------------------------------------------------------------------------- */
 
 /* Sizes stand before what is handed out. */
 enum { BEFORE = 64 };
@@ -314,8 +313,7 @@ DOUBLE_API CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, 
     return CUDA_SUCCESS;
 }
 
-/* ---- device and context ------------------------------------------------------------------------
- */
+/* ---- device and context ----------------------------------------------------------------- */
 
 DOUBLE_API CUresult cuInit(unsigned flags)
 {

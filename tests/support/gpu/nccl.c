@@ -36,6 +36,7 @@ struct ncclComm {
     atomic_int outstanding; /* of them not done */
     atomic_bool aborted;
     pthread_t opener;
+    bool suspended;
     bool opening; /* the thread has not been joined */
     atomic_int opened;
     char path[64];
@@ -164,13 +165,33 @@ DOUBLE_API ncclResult_t ncclAllGather(const void *send, void *receive, size_t co
     int fault = double_enter("ncclAllGather");
     if (fault == DOUBLE_FAILS)
         return ncclSystemError;
-    if (type != ncclInt8 || count > ROOM ||
+    if (type != ncclInt8 || comm->suspended || count > ROOM ||
         (const uint8_t *)send != (uint8_t *)receive + (size_t)comm->rank * count)
         return ncclInvalidArgument;
     gather *g = malloc(sizeof(*g));
     *g = (gather){comm, send, receive, count, comm->gathers++, fault};
     atomic_fetch_add(&comm->outstanding, 1);
     double_stream_put((double_stream *)stream, run_gather, g);
+    return ncclSuccess;
+}
+
+DOUBLE_API ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags)
+{
+    FAIL_IF_ASKED("ncclCommSuspend");
+    if (flags != 1 || comm->suspended || atomic_load(&comm->outstanding) > 0)
+        return ncclInvalidUsage;
+    comm->suspended = true;
+    double_count(&double_world.figures.nccl_bytes, NULL, -NCCL_BYTES);
+    return ncclSuccess;
+}
+
+DOUBLE_API ncclResult_t ncclCommResume(ncclComm_t comm)
+{
+    FAIL_IF_ASKED("ncclCommResume");
+    if (!comm->suspended)
+        return ncclInvalidUsage;
+    comm->suspended = false;
+    double_count(&double_world.figures.nccl_bytes, NULL, NCCL_BYTES);
     return ncclSuccess;
 }
 
@@ -185,7 +206,7 @@ static void free_comm(struct ncclComm *comm)
         nap();
     munmap(comm->map, comm->size);
     double_count(&double_world.figures.communicators, NULL, -1);
-    if (atomic_load(&comm->opened))
+    if (atomic_load(&comm->opened) && !comm->suspended)
         double_count(&double_world.figures.nccl_bytes, NULL, -NCCL_BYTES);
     free(comm);
 }

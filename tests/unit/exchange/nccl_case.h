@@ -24,7 +24,9 @@ typedef struct nccl_result {
     rks_status status;
     rks_error err;
     rks_exchange_stats stats;
-    double_figures figures;
+    double_figures figures; /* before the group is closed */
+    double_figures at_end;  /* after it */
+    uint64_t calls;         /* that the fault may meet, in the last exchange */
     rks_memory_use memory;
     char used[16];
     char wrong[128];
@@ -51,6 +53,8 @@ typedef struct nccl_case {
     uint64_t nth;
     double_fault fault;
     uint32_t silence_ms;
+    uint32_t repeats; /* 0: 1. The fault is in the last one */
+    const char *then; /* the backend from the second one on; NULL: the same */
     nccl_result results[NCCL_RANKS];
 } nccl_case;
 
@@ -207,13 +211,20 @@ static inline int nccl_main(const rks_bootstrap *bootstrap, void *user)
     result->status = nccl_group(bootstrap, all, &gpu, &group, &result->err);
     if (result->status != RKS_OK)
         return 1;
-    if (all->fault_rank == (int)bootstrap->rank)
-        gpu.set_fault(all->call[0] != '\0' ? all->call : NULL, all->nth, all->fault);
-    rks_status status = nccl_exchange(group, all, all->backend);
+    rks_status status = RKS_OK;
+    for (uint32_t i = 0; status == RKS_OK && i < (all->repeats == 0 ? 1 : all->repeats); i++) {
+        bool last = i + 1 >= all->repeats;
+        gpu.set_fault(all->call[0] != '\0' ? all->call : NULL,
+                      last && all->fault_rank == (int)bootstrap->rank ? all->nth : UINT64_MAX,
+                      all->fault);
+        status = nccl_exchange(group, all, i > 0 && all->then != NULL ? all->then : all->backend);
+    }
+    gpu.happened(&result->calls);
     gpu.figures(&result->figures);
     result->memory.struct_size = sizeof(result->memory);
     rks_memory_use_get(&result->memory);
     rks_group_close(group);
+    gpu.figures(&result->at_end);
     if (rks_memory_in_use() != before)
         snprintf(result->wrong, sizeof(result->wrong), "%ld allocations left",
                  rks_memory_in_use() - before);

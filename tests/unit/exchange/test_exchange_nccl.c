@@ -116,6 +116,67 @@ static void memory_stays_within_two_slots(void **state)
     nccl_case_free(all);
 }
 
+/* ---- kept from one exchange to the next ------------------------------------------------- */
+
+static void check_nothing_left(const nccl_case *all)
+{
+    for (uint32_t rank = 0; rank < all->ranks; rank++) {
+        const nccl_result *result = &all->results[rank];
+        const double_figures *left = &result->at_end;
+        assert_int_equal(result->status, RKS_OK);
+        assert_string_equal(result->wrong, "");
+        assert_int_equal(left->device_bytes + left->pinned_bytes + left->nccl_bytes, 0);
+        assert_int_equal(left->streams + left->events + left->communicators + left->contexts, 0);
+        assert_int_equal(left->pushed, 0);
+    }
+}
+
+static void what_is_kept_serves_the_next_exchange(void **state)
+{
+    (void)state;
+    static const char *const backends[] = {"nccl:memory=keep", "nccl:memory=suspend"};
+    for (int i = 0; i < 2; i++) {
+        nccl_case *all = nccl_case_new(backends[i], 3);
+        snprintf(all->call, sizeof(all->call), "ncclCommInitRankConfig");
+        all->repeats = 3;
+        nccl_run_case(all, 60);
+        check_nothing_left(all);
+        for (int rank = 0; rank < 3; rank++) {
+            const nccl_result *result = &all->results[rank];
+            assert_int_equal(result->calls, 0); /* of the last exchange: no communicator was made */
+            assert_int_equal(result->figures.communicators, 1);
+            assert_int_equal(result->figures.nccl_bytes, i == 0 ? 20 << 20 : 0);
+            assert_int_equal(result->figures.device_bytes, result->stats.gpu_slot_bytes);
+            assert_int_equal(result->figures.pushed, 0);
+            assert_int_equal(result->stats.gpu_nccl_bytes, 20 << 20);
+        }
+        nccl_case_free(all);
+    }
+}
+
+/* Other rails, another size of slots, nothing kept any more: made anew where it must be. */
+static void what_is_kept_gives_way(void **state)
+{
+    (void)state;
+    static const char *const then[] = {"nccl:rails=off", "nccl:memory=keep,slot=1048576", "nccl",
+                                       "pull"};
+    static const uint64_t made[] = {1, 0, 0, 0};
+    for (int i = 0; i < 4; i++) {
+        nccl_case *all = nccl_case_new("nccl:memory=keep,slot=4096", 3);
+        snprintf(all->call, sizeof(all->call), "ncclCommInitRankConfig");
+        all->repeats = 2;
+        all->then = then[i];
+        all->chunk = 65536;
+        nccl_run_case(all, 60);
+        check_nothing_left(all);
+        for (int rank = 0; rank < 3; rank++) {
+            assert_int_equal(all->results[rank].calls, made[i]);
+            assert_int_equal(all->results[rank].figures.communicators, i == 1 || i == 3);
+        }
+        nccl_case_free(all);
+    }
+}
+
 /* ---- auto
  * ---------------------------------------------------------------------------------------- */
 
@@ -194,6 +255,8 @@ int main(void)
         cmocka_unit_test(a_rank_without_a_gpu_takes_no_part),
         cmocka_unit_test(one_node_and_one_rank_go_through_the_gpu),
         cmocka_unit_test(memory_stays_within_two_slots),
+        cmocka_unit_test(what_is_kept_serves_the_next_exchange),
+        cmocka_unit_test(what_is_kept_gives_way),
         cmocka_unit_test(auto_takes_nccl_where_much_is_to_travel),
         cmocka_unit_test(auto_goes_on_without_nccl),
         cmocka_unit_test(auto_does_not_try_again_what_is_broken),

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 
-/* ---- a rank's own errors --------------------------------------------------------------------- */
+/* ---- a rank's own errors ---------------------------------------------------------------- */
 
 static void a_broken_source_or_sink_is_every_rank_s_error(void **state)
 {
@@ -236,6 +236,42 @@ static void a_late_rank_is_waited_for(void **state)
     }
 }
 
+/* A rank that cannot keep what the others keep: the next exchange makes all of it anew. */
+static void what_one_rank_cannot_keep_is_made_again(void **state)
+{
+    (void)state;
+    nccl_case *all = nccl_case_new("nccl:memory=suspend", 3);
+    set_fault(all, 1, "ncclCommSuspend", 1, DOUBLE_FAILS);
+    nccl_run_case(all, 30);
+    for (int rank = 0; rank < 3; rank++) {
+        assert_int_equal(all->results[rank].status, RKS_OK);
+        assert_int_equal(all->results[rank].figures.communicators, rank != 1);
+        assert_int_equal(held(&all->results[rank].at_end), 0);
+    }
+    nccl_case_free(all);
+}
+
+/* What is kept may fail later, as what is new. */
+static void what_was_kept_may_fail(void **state)
+{
+    (void)state;
+    static const char *const calls[] = {"ncclCommResume", "ncclAllGather", "cuEventRecord",
+                                        "ncclGetVersion"};
+    for (int i = 0; i < 4; i++) {
+        nccl_case *all = nccl_case_new("nccl:memory=suspend", 3);
+        all->repeats = 2;
+        set_fault(all, 2, calls[i], 1, DOUBLE_FAILS);
+        nccl_run_case(all, 30);
+        for (int rank = 0; rank < 3; rank++) {
+            const nccl_result *result = &all->results[rank];
+            if (i < 3)
+                assert_int_not_equal(result->status, RKS_OK);
+            assert_int_equal(held(&result->at_end), 0);
+        }
+        nccl_case_free(all);
+    }
+}
+
 static void a_damaged_round_is_found(void **state)
 {
     (void)state;
@@ -342,6 +378,8 @@ int main(void)
         cmocka_unit_test(a_killed_rank_ends_the_others),
         cmocka_unit_test(a_round_that_is_never_done_ends_by_its_limit),
         cmocka_unit_test(a_late_rank_is_waited_for),
+        cmocka_unit_test(what_one_rank_cannot_keep_is_made_again),
+        cmocka_unit_test(what_was_kept_may_fail),
         cmocka_unit_test(a_damaged_round_is_found),
         cmocka_unit_test(versions_of_nccl_must_be_the_same),
         cmocka_unit_test(a_node_without_a_gpu_is_named),

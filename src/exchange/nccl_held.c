@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * nccl_held.c: what the nccl exchange holds on a GPU, made, freed, or kept from one exchange of a
+ * group to the next. */
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/usage.h"
+#include "exchange/nccl_inside.h"
+
+enum { DRAIN_MS = 10000, POLL_NS = 50 * 1000 };
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static nccl_held *kept; /* guarded by mutex; one a group at most */
+
+/* ---- slots ------------------------------------------------------------------------------ */
+
+static rks_status pin(nccl_held *held, uint64_t bytes, uint8_t **memory, rks_error *err)
+{
+    rks_status status = rks_gpu_pin(held->gpu, bytes, (void **)memory, err);
+    if (status == RKS_OK) {
+        held->pinned_bytes += bytes;
+        rks_usage_add(RKS_MEMORY_PINNED, bytes);
+    }
+    return status;
+}
+
+static rks_status make_slot(nccl_held *held, nccl_slot *slot, uint64_t chunk, uint64_t round,
+                            rks_error *err)
+{
+    rks_gpu *gpu = held->gpu;
+    rks_status status = rks_gpu_alloc(gpu, round, &slot->gpu, err);
+    if (status != RKS_OK)
+        return status;
+    held->slot_bytes += round;
+    rks_usage_add(RKS_MEMORY_GPU_SLOTS, round);
+    if ((status = pin(held, chunk, &slot->up, err)) != RKS_OK ||
+        (status = pin(held, round, &slot->down, err)) != RKS_OK ||
+        (status = rks_gpu_event_create(gpu, &slot->uploaded, err)) != RKS_OK ||
+        (status = rks_gpu_event_create(gpu, &slot->gathered, err)) != RKS_OK)
+        return status;
+    return rks_gpu_event_create(gpu, &slot->downloaded, err);
+}
+
+/* Nothing of them is on its way any more. */
+static void free_slots(nccl_held *held)
+{
+    rks_gpu *gpu = held->gpu;
+    for (int i = 0; i < NCCL_SLOTS; i++) {
+        nccl_slot *slot = &held->slots[i];
+        rks_gpu_event_destroy(gpu, slot->uploaded);
+        rks_gpu_event_destroy(gpu, slot->gathered);
+        rks_gpu_event_destroy(gpu, slot->downloaded);
+        rks_gpu_unpin(gpu, slot->up);
+        rks_gpu_unpin(gpu, slot->down);
+        rks_gpu_free(gpu, slot->gpu);
+        *slot = (nccl_slot){0};
+    }
+    rks_gpu_stream_destroy(gpu, held->up);
+    rks_gpu_stream_destroy(gpu, held->net);
+    rks_gpu_stream_destroy(gpu, held->down);
+    held->up = held->net = held->down = NULL;
+    rks_usage_sub(RKS_MEMORY_PINNED, held->pinned_bytes);
+    rks_usage_sub(RKS_MEMORY_GPU_SLOTS, held->slot_bytes);
+    held->pinned_bytes = held->slot_bytes = held->chunk_room = held->round_room = 0;
+}
+
+rks_status rks_nccl_make_slots(nccl_held *held, uint64_t chunk, uint64_t round, rks_error *err)
+{
+    if (held->chunk_room >= chunk && held->round_room >= round)
+        return RKS_OK;
+    free_slots(held);
+    rks_gpu *gpu = held->gpu;
+    rks_status status;
+    if ((status = rks_gpu_stream_create(gpu, &held->up, err)) != RKS_OK ||
+        (status = rks_gpu_stream_create(gpu, &held->net, err)) != RKS_OK ||
+        (status = rks_gpu_stream_create(gpu, &held->down, err)) != RKS_OK)
+        return status;
+    for (int i = 0; i < NCCL_SLOTS; i++)
+        if ((status = make_slot(held, &held->slots[i], chunk, round, err)) != RKS_OK)
+            return status;
+    held->chunk_room = chunk;
+    held->round_room = round;
+    return RKS_OK;
+}
+
+/* ---- the end
+ * -------------------------------------------------------------------------------------- */
+
+/* Copies that were put on the streams may still be on their way after the communicator's end. A
+ * stream that failed has nothing on its way. */
+static bool drain(nccl_held *held)
+{
+    rks_gpu_stream streams[] = {held->up, held->net, held->down};
+    uint64_t until = rks_now_ms() + DRAIN_MS;
+    for (int i = 0; i < 3; i++) {
+        bool idle = streams[i] == NULL;
+        while (!idle && rks_gpu_idle(held->gpu, streams[i], &idle, NULL) == RKS_OK && !idle) {
+            if (rks_now_ms() >= until)
+                return false;
+            nanosleep(&(struct timespec){.tv_nsec = POLL_NS}, NULL);
+        }
+    }
+    return true;
+}
+
+void rks_nccl_drop(nccl_held *held, const rks_nccl_patience *patience)
+{
+    rks_error err;
+    bool ended = true;
+    if (held->communicator != NULL && patience == NULL)
+        ended = rks_communicator_abort(held->communicator);
+    else if (held->communicator != NULL &&
+             rks_communicator_close(held->communicator, patience, &err) != RKS_OK)
+        rks_log("exchange nccl: %s", err.text); /* the index is here; nothing is lost */
+    held->communicator = NULL;
+    held->suspended = false;
+    held->serial = 0;
+    rks_usage_sub(RKS_MEMORY_GPU_NCCL, held->nccl_bytes);
+    held->nccl_bytes = 0;
+    held->left_behind |= !ended || !drain(held);
+    if (held->left_behind)
+        rks_log("exchange nccl: NCCL could not be ended; its memory stays taken until this "
+                "process ends");
+    else
+        free_slots(held);
+}
+
+void rks_nccl_release(nccl_held *held)
+{
+    if (held->gpu != NULL && !held->entered && !held->left_behind)
+        held->entered = rks_gpu_enter(held->gpu, NULL) == RKS_OK;
+    if (held->entered && !held->left_behind)
+        rks_nccl_drop(held, NULL);
+    if (held->entered)
+        rks_gpu_leave(held->gpu);
+    if (!held->left_behind)
+        rks_gpu_close(held->gpu);
+    rks_free(held);
+}
+
+/* ---- from one exchange to the next
+ * ------------------------------------------------------------------ */
+
+/* A child of fork sees its parent's, and leaves them alone. */
+static nccl_held *take_kept(const rks_group *group)
+{
+    pthread_mutex_lock(&mutex);
+    nccl_held **at = &kept;
+    while (*at != NULL && ((*at)->group != group || (*at)->pid != getpid()))
+        at = &(*at)->next;
+    nccl_held *found = *at;
+    if (found != NULL)
+        *at = found->next;
+    pthread_mutex_unlock(&mutex);
+    return found;
+}
+
+nccl_held *rks_nccl_take(rks_group *group, rks_error *err)
+{
+    nccl_held *held = take_kept(group);
+    if (held == NULL && (held = rks_alloc(1, sizeof(*held), err)) != NULL)
+        held->group = group;
+    return held;
+}
+
+static void on_group_close(rks_group *group)
+{
+    nccl_held *held = take_kept(group);
+    if (held != NULL)
+        rks_nccl_release(held);
+}
+
+bool rks_nccl_keep(nccl_held *held, nccl_memory memory, bool flat,
+                   const rks_nccl_patience *patience)
+{
+    rks_error err;
+    if (held->communicator != NULL && memory == NCCL_SUSPENDS) {
+        held->suspended = rks_communicator_suspend(held->communicator, patience, &err) == RKS_OK;
+        if (!held->suspended) {
+            rks_log("exchange nccl: nothing is kept: %s", err.text);
+            rks_nccl_drop(held, NULL);
+            return false;
+        }
+    }
+    if (held->entered)
+        rks_gpu_leave(held->gpu);
+    held->entered = false;
+    held->serial++;
+    held->flat = flat;
+    held->pid = getpid();
+    rks_group_on_close(held->group, on_group_close);
+    pthread_mutex_lock(&mutex);
+    held->next = kept;
+    kept = held;
+    pthread_mutex_unlock(&mutex);
+    return true;
+}
