@@ -327,9 +327,14 @@ typedef struct rks_build_options {
     double sample_rate;  /* above 0 and below 1: each row of the input is taken with this chance,
                           * before anything else is looked at; default 0: all. Which ones follows
                           * from the seed, the unit and the row in it, so not from the ranks */
-    uint64_t seed;       /* of sample_rate; default 0 */
+    uint64_t seed;       /* of sample_rate and sample; default 0 */
     uint64_t max_total;  /* bytes that one compressed file or archive may unpack to, more is an
                           * error; default 1 TiB */
+    uint64_t sample;     /* keep this many of the samples that are left, by chance: also the same on
+                          * any ranks; default 0: all. Not with sample_rate. Shards hold the others
+                          * too, and dataset.json leaves them out */
+    bool dedup; /* of samples with equal contents (all columns but the key's) only the first
+                 * in (unit, row) order counts; the shards hold the others too */
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);
@@ -346,7 +351,8 @@ typedef struct rks_build_report {
     double seconds;         /* this rank */
     char dataset[33];       /* the dataset id, 32 hexadecimal digits */
     char bad_first[512];    /* the first that this call skipped, a line each, all ranks; cut */
-    uint64_t sampled_out;   /* rows that sample_rate did not take, all ranks */
+    uint64_t sampled_out;   /* that sample_rate or sample did not take, all ranks */
+    uint64_t duplicates;    /* that dedup left out, all ranks */
 } rks_build_report;
 
 /* COLLECTIVE. Builds `directory` from files and folders, dealt out over the ranks. The same

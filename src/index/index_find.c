@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/pairs.h"
 #include "base/usage.h"
 
 /* The ids ordered by the top bits of their hashes: those of bucket b are
@@ -97,70 +98,6 @@ rks_status rks_index_find(rks_index *index, uint64_t hash, bool (*visit)(void *u
 
 /* ---- equal hashes -------------------------------------------------------------------------- */
 
-typedef struct entry {
-    uint64_t hash;
-    uint64_t id;
-} entry;
-
-enum { SMALL = 32, DIGITS = 12 };
-
-static bool entry_less(const entry *a, const entry *b)
-{
-    return a->hash != b->hash ? a->hash < b->hash : a->id < b->id;
-}
-
-/* Twelve digits of 8 bits: the hash's, then the id's (below 2^32). */
-static unsigned digit_of(const entry *e, int digit)
-{
-    uint64_t word = digit < 8 ? e->hash >> (56 - 8 * digit) : e->id >> (24 - 8 * (digit - 8));
-    return (unsigned)(word & 0xff);
-}
-
-static void sort_small(entry *entries, size_t count)
-{
-    for (size_t i = 1; i < count; i++) {
-        entry moved = entries[i];
-        size_t at = i;
-        for (; at > 0 && entry_less(&moved, &entries[at - 1]); at--)
-            entries[at] = entries[at - 1];
-        entries[at] = moved;
-    }
-}
-
-/* In place, from the highest digit down: no second array, and at most DIGITS passes whatever the
- * hashes are. */
-static void sort_entries(entry *entries, size_t count, int digit)
-{
-    if (count <= SMALL || digit == DIGITS) {
-        sort_small(entries, count);
-        return;
-    }
-    size_t next[256], end[256], sizes[256] = {0};
-    for (size_t i = 0; i < count; i++)
-        sizes[digit_of(&entries[i], digit)]++;
-    size_t at = 0;
-    for (unsigned d = 0; d < 256; d++) {
-        next[d] = at;
-        at += sizes[d];
-        end[d] = at;
-    }
-    for (unsigned d = 0; d < 256; d++) {
-        while (next[d] < end[d]) {
-            entry moved = entries[next[d]];
-            unsigned to;
-            while ((to = digit_of(&moved, digit)) != d) {
-                entry other = entries[next[to]];
-                entries[next[to]++] = moved;
-                moved = other;
-            }
-            entries[next[d]++] = moved;
-        }
-    }
-    for (unsigned d = 0; d < 256; d++)
-        if (sizes[d] > 1)
-            sort_entries(entries + (end[d] - sizes[d]), sizes[d], digit + 1);
-}
-
 rks_status rks_index_equal_hashes(const rks_index *index, uint32_t part, uint32_t parts,
                                   rks_status (*pair)(void *user, uint64_t a, uint64_t b,
                                                      rks_error *err),
@@ -172,18 +109,18 @@ rks_status rks_index_equal_hashes(const rks_index *index, uint32_t part, uint32_
     size_t count = 0;
     for (uint64_t id = 0; id < index->count; id++)
         count += hashes[id] % parts == part;
-    entry *entries = rks_alloc_raw(count, sizeof(*entries), err);
+    rks_pair *entries = rks_alloc_raw(count, sizeof(*entries), err);
     if (entries == NULL)
         return RKS_ERR_MEMORY;
     size_t filled = 0;
     for (uint64_t id = 0; id < index->count && filled < count; id++)
         if (hashes[id] % parts == part)
-            entries[filled++] = (entry){hashes[id], id};
-    sort_entries(entries, filled, 0);
+            entries[filled++] = (rks_pair){hashes[id], id};
+    rks_pairs_sort(entries, filled);
     rks_status status = RKS_OK;
     for (size_t i = 1; i < filled && status == RKS_OK; i++)
-        if (entries[i].hash == entries[i - 1].hash)
-            status = pair(user, entries[i - 1].id, entries[i].id, err);
+        if (entries[i].first == entries[i - 1].first)
+            status = pair(user, entries[i - 1].second, entries[i].second, err);
     rks_free(entries);
     return status;
 }

@@ -39,6 +39,24 @@ rks_digest rks_dataset_fold(const rks_dataset_unit *units, size_t count, const r
     return folded;
 }
 
+rks_digest rks_dataset_id(const rks_dataset *dataset)
+{
+    rks_digest folded = rks_dataset_fold(dataset->units, dataset->unit_count, dataset->schema);
+    uint8_t step[32];
+    if (dataset->excluded.samples == 0)
+        return folded;
+    rks_store_u64(step, folded.low);
+    rks_store_u64(step + 8, folded.high);
+    rks_store_u64(step + 16, dataset->excluded.digest.low);
+    rks_store_u64(step + 24, dataset->excluded.digest.high);
+    return rks_checksum128(step, sizeof(step));
+}
+
+uint64_t rks_dataset_stored(const rks_dataset *dataset)
+{
+    return dataset->count + dataset->excluded.samples;
+}
+
 /* ---- what must hold, for what we write and for what we read ---- */
 
 bool rks_dataset_name_good(const char *name)
@@ -131,9 +149,26 @@ static rks_status check_shards(const rks_dataset *dataset, const char *path, rks
         if (count > UINT32_MAX)
             return rks_fail(err, status, 0, "%s: more than %" PRIu32 " samples", path, UINT32_MAX);
     }
-    if (count != dataset->count)
+    if (count != rks_dataset_stored(dataset))
         return rks_fail(err, status, 0, "%s: %" PRIu64 " samples, its shards have %" PRIu64, path,
-                        dataset->count, count);
+                        rks_dataset_stored(dataset), count);
+    return RKS_OK;
+}
+
+/* Bounds what is allocated for the list. */
+static rks_status check_excluded(const rks_dataset *dataset, const char *path, rks_status status,
+                                 rks_error *err)
+{
+    const rks_excluded *excluded = &dataset->excluded;
+    if (excluded->samples == 0 && excluded->run_count == 0)
+        return RKS_OK;
+    if (excluded->run_count == 0 || excluded->run_count > excluded->samples ||
+        excluded->run_count > dataset->count + 1 || excluded->duplicates > excluded->samples ||
+        excluded->samples > UINT32_MAX || dataset->count > UINT32_MAX ||
+        !rks_dataset_name_good(excluded->name))
+        return rks_fail(err, status, 0,
+                        "%s: %" PRIu64 " excluded samples in %" PRIu64 " runs cannot be", path,
+                        excluded->samples, excluded->run_count);
     return RKS_OK;
 }
 
@@ -153,15 +188,16 @@ static rks_status check_index(const rks_dataset *dataset, const char *path, rks_
 rks_status rks_dataset_check(const rks_dataset *dataset, const char *path, rks_status status,
                              rks_error *err)
 {
-    rks_status found = check_shards(dataset, path, status, err);
+    rks_status found = check_excluded(dataset, path, status, err);
+    if (found == RKS_OK)
+        found = check_shards(dataset, path, status, err);
     if (found == RKS_OK)
         found = check_index(dataset, path, status, err);
     for (size_t i = 0; found == RKS_OK && i < dataset->unit_count; i++)
         found = check_unit(dataset, i, path, status, err);
     if (found != RKS_OK)
         return found;
-    rks_digest folded = rks_dataset_fold(dataset->units, dataset->unit_count, dataset->schema);
-    if (!rks_digest_equal(folded, dataset->id))
+    if (!rks_digest_equal(rks_dataset_id(dataset), dataset->id))
         return rks_fail(err, status, 0, "%s: its id is not that of its units", path);
     const rks_dataset_unit **places = rks_alloc(dataset->unit_count, sizeof(*places), err);
     if (places == NULL)
@@ -176,6 +212,25 @@ rks_status rks_dataset_check(const rks_dataset *dataset, const char *path, rks_s
 
 /* ---- the file ---- */
 
+/* Under its own name, before the file that names it. */
+static rks_status write_excluded(const char *directory, const rks_dataset *dataset, rks_error *err)
+{
+    rks_excluded excluded = dataset->excluded;
+    rks_buffer bytes = {0};
+    char *path = NULL;
+    if (excluded.samples == 0)
+        return RKS_OK;
+    rks_status status = rks_excluded_encode(&excluded, &bytes, err);
+    if (status == RKS_OK) {
+        path = rks_format(err, "%s/%s", directory, excluded.name);
+        status =
+            path == NULL ? RKS_ERR_MEMORY : rks_file_replace(path, bytes.data, bytes.size, err);
+    }
+    rks_buffer_free(&bytes);
+    rks_free(path);
+    return status;
+}
+
 rks_status rks_dataset_commit(const char *directory, const rks_dataset *dataset, rks_error *err)
 {
     char *text = NULL;
@@ -183,6 +238,8 @@ rks_status rks_dataset_commit(const char *directory, const rks_dataset *dataset,
     char *path = rks_format(err, "%s/%s", directory, RKS_DATASET_FILE);
     rks_status status =
         path == NULL ? RKS_ERR_MEMORY : rks_dataset_encode(dataset, &text, &size, err);
+    if (status == RKS_OK)
+        status = write_excluded(directory, dataset, err);
     if (status == RKS_OK)
         status = rks_file_replace(path, text, size, err);
     rks_free(text);
@@ -202,7 +259,7 @@ static rks_status not_found(const char *directory, rks_error *err)
                     directory, count, RKS_DATASET_FILE);
 }
 
-rks_status rks_dataset_load(const char *directory, rks_dataset **dataset, rks_error *err)
+rks_status rks_dataset_load_json(const char *directory, rks_dataset **dataset, rks_error *err)
 {
     char *text = NULL;
     size_t size = 0;
@@ -219,6 +276,42 @@ rks_status rks_dataset_load(const char *directory, rks_dataset **dataset, rks_er
     return status;
 }
 
+rks_status rks_dataset_load_excluded(const char *directory, rks_dataset *dataset, rks_error *err)
+{
+    char *bytes = NULL;
+    size_t size = 0;
+    if (dataset->excluded.samples == 0)
+        return RKS_OK;
+    char *path = rks_format(err, "%s/%s", directory, dataset->excluded.name);
+    rks_status status = RKS_ERR_MEMORY;
+    if (path != NULL)
+        status = rks_file_load(path, (size_t)rks_excluded_size(dataset->excluded.run_count), &bytes,
+                               &size, err);
+    if (status == RKS_OK)
+        status = rks_excluded_decode(&dataset->excluded, bytes, size, rks_dataset_stored(dataset),
+                                     path, err);
+    else if (status == RKS_ERR_NOT_FOUND)
+        status = rks_fail(err, RKS_ERR_CORRUPT, ENOENT,
+                          "%s: missing: dataset.json leaves out the samples that it lists", path);
+    rks_free(bytes);
+    rks_free(path);
+    return status;
+}
+
+rks_status rks_dataset_load(const char *directory, rks_dataset **dataset, rks_error *err)
+{
+    rks_dataset *loaded = NULL;
+    rks_status status = rks_dataset_load_json(directory, &loaded, err);
+    if (status == RKS_OK)
+        status = rks_dataset_load_excluded(directory, loaded, err);
+    if (status == RKS_OK) {
+        *dataset = loaded;
+        loaded = NULL;
+    }
+    rks_dataset_free(loaded);
+    return status;
+}
+
 void rks_dataset_free(rks_dataset *dataset)
 {
     if (dataset == NULL)
@@ -228,6 +321,7 @@ void rks_dataset_free(rks_dataset *dataset)
     for (size_t i = 0; i < dataset->unit_count; i++)
         rks_free((char *)dataset->units[i].key_name);
     rks_free(dataset->index);
+    rks_free(dataset->excluded.runs);
     rks_free(dataset->shards);
     rks_free(dataset->units);
     rks_free(dataset->build_options);

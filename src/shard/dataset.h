@@ -6,6 +6,7 @@
 #define RKS_SHARD_DATASET_H
 
 #include "base/checksum.h"
+#include "shard/excluded.h"
 #include "shard/schema.h"
 #include "shard/shard_writer.h"
 
@@ -31,7 +32,7 @@ typedef struct rks_dataset_unit {
 typedef struct rks_dataset {
     rks_digest id;
     rks_digest build_id;
-    uint64_t count; /* N */
+    uint64_t count; /* N: samples that count */
     rks_schema *schema;
     bool derived_keys;
     char **index; /* index column names */
@@ -40,19 +41,29 @@ typedef struct rks_dataset {
     size_t shard_count;
     rks_dataset_unit *units;
     size_t unit_count;
-    char *build_options; /* JSON text: what was asked for, for people */
+    char *build_options;   /* JSON text: what was asked for, for people */
+    rks_excluded excluded; /* `samples` 0: nothing is */
 } rks_dataset;
 
 /* Folds the unit digests, in unit order, into the dataset id. */
 rks_digest rks_dataset_fold(const rks_dataset_unit *units, size_t count, const rks_schema *schema);
+/* The id: that fold and, where samples are excluded, their list's digest. */
+rks_digest rks_dataset_id(const rks_dataset *dataset);
+/* Samples in the shards, excluded ones among them. */
+uint64_t rks_dataset_stored(const rks_dataset *dataset);
 
-/* Writes DIRECTORY/dataset.json, last and atomically. */
+/* Writes the list of excluded samples where there is one, then DIRECTORY/dataset.json, last and
+ * atomically. */
 rks_status rks_dataset_commit(const char *directory, const rks_dataset *dataset, rks_error *err);
 /* RKS_ERR_NOT_FOUND: "build not finished" (parts are there) or "no dataset here". */
 rks_status rks_dataset_load(const char *directory, rks_dataset **dataset, rks_error *err);
+/* The same in two steps: all but the list of excluded samples, and the list. */
+rks_status rks_dataset_load_json(const char *directory, rks_dataset **dataset, rks_error *err);
+rks_status rks_dataset_load_excluded(const char *directory, rks_dataset *dataset, rks_error *err);
 /* dataset.json as bytes, the same on every rank; for comparing and for sending. rks_free(*text).
  * RKS_ERR_ARGUMENT where the parts do not fit together: `id` is not the fold, units are not sorted
- * or do not fill their shards, counts differ. build_options NULL is an empty object. */
+ * or do not fill their shards, counts differ. build_options NULL is an empty object. The runs of
+ * excluded samples are no part of it. */
 rks_status rks_dataset_encode(const rks_dataset *dataset, char **text, size_t *size,
                               rks_error *err);
 rks_status rks_dataset_decode(const char *text, size_t size, const char *path,

@@ -9,6 +9,8 @@
  *   samples       N
  *   derived_keys  as in a manifest
  *   schema, index as in a manifest
+ *   excluded      only where `requires` has it: {name, samples, bytes, duplicates, runs, digest}:
+ *                 the file that lists samples of the shards that do not count (excluded.c)
  *   options       an object: what the build was asked for
  *   shards        sorted by id: {name, id, manifest, samples, bytes, file_bytes, largest}:
  *                 `name` is the file's without ending, `manifest` the digest of NAME.json,
@@ -17,6 +19,7 @@
  *                 first_source_row, digest, key_name}: `shard` counts `shards` from 0; key_name
  * where keys are derived, or key_name_hex (two digits a byte) where it is not UTF-8
  *
+ * `samples` counts without excluded ones; they have no sample id.
  * The rows of a shard belong to its units without gap or overlap.
  * Sample ids: units in this order, rows in the order of the unit.
  */
@@ -32,6 +35,8 @@
 #include "shard/json_text.h"
 #include "shard/utf8.h"
 
+static const char EXCLUDED[] = "excluded";
+
 /* ---- writing ---- */
 
 static int compare_shards(const void *a, const void *b)
@@ -40,12 +45,29 @@ static int compare_shards(const void *a, const void *b)
     return rks_dataset_compare_ids((*left)->id, (*right)->id);
 }
 
+static rks_status put_excluded(const rks_excluded *excluded, rks_buffer *json, rks_error *err)
+{
+    char digest[RKS_DIGEST_TEXT];
+    rks_digest_format(excluded->digest, digest);
+    rks_status status = rks_buffer_print(json, err, ",\"excluded\":{\"name\":");
+    if (status == RKS_OK)
+        status = rks_json_put_string(json, excluded->name, err);
+    if (status != RKS_OK)
+        return status;
+    return rks_buffer_print(json, err,
+                            ",\"samples\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"duplicates\":%" PRIu64
+                            ",\"runs\":%" PRIu64 ",\"digest\":\"%s\"}",
+                            excluded->samples, excluded->bytes, excluded->duplicates,
+                            excluded->run_count, digest);
+}
+
 static rks_status put_top(const rks_dataset *dataset, rks_buffer *json, rks_error *err)
 {
     char id[RKS_DIGEST_TEXT], build[RKS_DIGEST_TEXT];
     rks_digest_format(dataset->id, id);
     rks_digest_format(dataset->build_id, build);
-    rks_status status = rks_json_begin(json, err);
+    bool excludes = dataset->excluded.samples > 0;
+    rks_status status = rks_json_begin(json, excludes ? EXCLUDED : NULL, err);
     if (status == RKS_OK)
         status =
             rks_buffer_print(json, err,
@@ -59,7 +81,11 @@ static rks_status put_top(const rks_dataset *dataset, rks_buffer *json, rks_erro
             status = rks_json_put_string(json, dataset->index[i], err);
     }
     if (status == RKS_OK)
-        status = rks_buffer_print(json, err, "],\"options\":");
+        status = rks_buffer_print(json, err, "]");
+    if (status == RKS_OK && excludes)
+        status = put_excluded(&dataset->excluded, json, err);
+    if (status == RKS_OK)
+        status = rks_buffer_print(json, err, ",\"options\":");
     return status;
 }
 
@@ -284,6 +310,31 @@ static rks_status decode_unit(const json_t *item, const char *path, rks_dataset_
     return decode_key_name(item, path, unit, err);
 }
 
+static rks_status decode_excluded(const json_t *root, const char *path, rks_excluded *excluded,
+                                  rks_error *err)
+{
+    const char *name = NULL;
+    const json_t *item = json_object_get(root, EXCLUDED);
+    if (!rks_json_requires(root, EXCLUDED))
+        return RKS_OK;
+    rks_status status = rks_json_string(item, "name", path, &name, err);
+    if (status == RKS_OK && strlen(name) >= sizeof(excluded->name))
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: a name of %zu bytes", path, strlen(name));
+    if (status == RKS_OK) {
+        memcpy(excluded->name, name, strlen(name) + 1);
+        status = rks_json_u64(item, "samples", path, &excluded->samples, err);
+    }
+    if (status == RKS_OK)
+        status = rks_json_u64(item, "bytes", path, &excluded->bytes, err);
+    if (status == RKS_OK)
+        status = rks_json_u64(item, "duplicates", path, &excluded->duplicates, err);
+    if (status == RKS_OK)
+        status = rks_json_u64(item, "runs", path, &excluded->run_count, err);
+    if (status == RKS_OK)
+        status = rks_json_digest(item, "digest", path, &excluded->digest, err);
+    return status;
+}
+
 static rks_status decode_top(const json_t *root, const char *path, rks_dataset *dataset,
                              rks_error *err)
 {
@@ -296,6 +347,8 @@ static rks_status decode_top(const json_t *root, const char *path, rks_dataset *
         status = rks_json_u64(root, "samples", path, &dataset->count, err);
     if (status == RKS_OK)
         status = rks_json_bool(root, "derived_keys", path, &dataset->derived_keys, err);
+    if (status == RKS_OK)
+        status = decode_excluded(root, path, &dataset->excluded, err);
     if (status == RKS_OK)
         status = rks_json_object_text(root, "options", path, &dataset->build_options, err);
     if (status == RKS_OK)
@@ -356,7 +409,7 @@ rks_status rks_dataset_decode(const char *text, size_t size, const char *path,
         status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %zu bytes, at most %zu expected", path,
                           size, RKS_DATASET_MAX);
     if (status == RKS_OK)
-        status = rks_json_open(text, size, path, &root, &digest, err);
+        status = rks_json_open(text, size, path, EXCLUDED, &root, &digest, err);
     if (status == RKS_OK)
         status = decode_top(root, path, decoded, err);
     if (status == RKS_OK)

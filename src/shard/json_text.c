@@ -45,10 +45,25 @@ rks_status rks_json_put_string(rks_buffer *json, const char *text, rks_error *er
     return status == RKS_OK ? rks_buffer_add(json, "\"", 1, err) : status;
 }
 
-rks_status rks_json_begin(rks_buffer *json, rks_error *err)
+rks_status rks_json_begin(rks_buffer *json, const char *feature, rks_error *err)
 {
-    return rks_buffer_print(json, err, "{\"format\":{\"major\":%d,\"minor\":%d},\"requires\":[]",
-                            RKS_FORMAT_MAJOR, RKS_FORMAT_MINOR);
+    const char *quote = feature == NULL ? "" : "\"";
+    return rks_buffer_print(
+        json, err, "{\"format\":{\"major\":%d,\"minor\":%d},\"requires\":[%s%s%s]",
+        RKS_FORMAT_MAJOR, RKS_FORMAT_MINOR, quote, feature == NULL ? "" : feature, quote);
+}
+
+bool rks_json_requires(const json_t *root, const char *feature)
+{
+    const json_t *list = json_object_get(root, "requires"), *item;
+    size_t i;
+    json_array_foreach(list, i, item)
+    {
+        const char *text = json_string_value(item);
+        if (text != NULL && strcmp(text, feature) == 0)
+            return true;
+    }
+    return false;
 }
 
 rks_status rks_json_finish(rks_buffer *json, rks_digest *digest, rks_error *err)
@@ -92,7 +107,8 @@ static rks_status check_digest(const char *text, size_t size, const char *path, 
     return RKS_OK;
 }
 
-static rks_status check_format(const json_t *root, const char *path, rks_error *err)
+static rks_status check_format(const json_t *root, const char *path, const char *known,
+                               rks_error *err)
 {
     uint64_t major = 0, minor = 0;
     const json_t *requires = NULL;
@@ -108,8 +124,10 @@ static rks_status check_format(const json_t *root, const char *path, rks_error *
     status = rks_json_array(root, "requires", path, &requires, err);
     if (status != RKS_OK)
         return status;
-    if (json_array_size(requires) > 0) {
-        const char *feature = json_string_value(json_array_get(requires, 0));
+    for (size_t i = 0; i < json_array_size(requires); i++) {
+        const char *feature = json_string_value(json_array_get(requires, i));
+        if (feature != NULL && known != NULL && strcmp(feature, known) == 0)
+            continue;
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
                         "%s: needs the feature \"%s\", which this build lacks", path,
                         feature == NULL ? "?" : feature);
@@ -117,8 +135,8 @@ static rks_status check_format(const json_t *root, const char *path, rks_error *
     return RKS_OK;
 }
 
-rks_status rks_json_open(const char *text, size_t size, const char *path, json_t **root,
-                         rks_digest *digest, rks_error *err)
+rks_status rks_json_open(const char *text, size_t size, const char *path, const char *feature,
+                         json_t **root, rks_digest *digest, rks_error *err)
 {
     json_error_t where;
     json_t *parsed = json_loadb(text, size, JSON_REJECT_DUPLICATES, &where);
@@ -129,7 +147,7 @@ rks_status rks_json_open(const char *text, size_t size, const char *path, json_t
     if (!json_is_object(parsed))
         status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: not a JSON object", path);
     if (status == RKS_OK)
-        status = check_format(parsed, path, err);
+        status = check_format(parsed, path, feature, err);
     if (status == RKS_OK)
         status = check_digest(text, size, path, digest, err);
     if (status == RKS_OK) {

@@ -72,7 +72,7 @@ static rks_status put_fields(const rks_manifest *manifest, rks_buffer *json, rks
     rks_digest_format(manifest->build_id, build);
     rks_digest_format(manifest->head, head);
     rks_digest_format(manifest->sums, sums);
-    rks_status status = rks_json_begin(json, err);
+    rks_status status = rks_json_begin(json, NULL, err);
     if (status == RKS_OK)
         status = rks_buffer_print(
             json, err,
@@ -326,7 +326,7 @@ rks_status rks_manifest_decode(const char *text, size_t size, const char *path,
         status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %zu bytes, at most %d expected", path, size,
                           RKS_MANIFEST_MAX);
     if (status == RKS_OK)
-        status = rks_json_open(text, size, path, &root, &decoded->digest, err);
+        status = rks_json_open(text, size, path, NULL, &root, &decoded->digest, err);
     if (status == RKS_OK)
         status = decode_numbers(root, path, decoded, err);
     if (status == RKS_OK)

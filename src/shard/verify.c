@@ -381,14 +381,30 @@ static void check_totals(rks_verify_job *job, const char *file, const rks_datase
         shards += dataset->shards[i].samples;
     for (size_t i = 0; i < dataset->unit_count; i++)
         units += dataset->units[i].summary.samples;
-    if (shards != dataset->count || units != dataset->count)
+    uint64_t stored = rks_dataset_stored(dataset);
+    if (shards != stored || units != stored)
         rks_verify_report(job, file, 0, NULL, 0,
                           "%s: %" PRIu64 " samples, its shards have %" PRIu64
                           " and its units %" PRIu64,
-                          file, dataset->count, shards, units);
-    rks_digest folded = rks_dataset_fold(dataset->units, dataset->unit_count, dataset->schema);
-    if (!rks_digest_equal(folded, dataset->id))
+                          file, stored, shards, units);
+    if (!rks_digest_equal(rks_dataset_id(dataset), dataset->id))
         rks_verify_report(job, file, 0, NULL, 0, "%s: its id does not follow from its units", file);
+}
+
+/* Small beside the shards, and every reader needs it whole: looked at on every level. */
+static rks_status verify_excluded(rks_verify_job *job, const char *directory, rks_dataset *dataset,
+                                  rks_error *err)
+{
+    rks_error what = {0};
+    char *file = rks_format(err, "%s/%s", directory, dataset->excluded.name);
+    if (file == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status found = rks_dataset_load_excluded(directory, dataset, &what);
+    rks_status status = rks_verify_absorb(job, file, 0, found, &what);
+    if (status != RKS_OK && err != NULL)
+        *err = what;
+    rks_free(file);
+    return status;
 }
 
 static rks_status verify_dataset(rks_verify_job *job, const char *directory, rks_error *err)
@@ -398,7 +414,7 @@ static rks_status verify_dataset(rks_verify_job *job, const char *directory, rks
     char *file = rks_format(err, "%s/%s", directory, DATASET_NAME);
     if (file == NULL)
         return RKS_ERR_MEMORY;
-    rks_status status = rks_dataset_load(directory, &dataset, &what);
+    rks_status status = rks_dataset_load_json(directory, &dataset, &what);
     if (status != RKS_OK && status != RKS_ERR_NOT_FOUND)
         status = rks_verify_absorb(job, file, 0, status, &what);
     if (status != RKS_OK) {
@@ -408,7 +424,9 @@ static rks_status verify_dataset(rks_verify_job *job, const char *directory, rks
     }
     if (dataset != NULL) {
         check_totals(job, file, dataset);
-        status = verify_all_listed(job, directory, dataset, err);
+        status = verify_excluded(job, directory, dataset, err);
+        if (status == RKS_OK)
+            status = verify_all_listed(job, directory, dataset, err);
     }
     if (status == RKS_OK)
         status = verify_others(job, directory, dataset, err);

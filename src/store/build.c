@@ -73,6 +73,11 @@ rks_status rks_build_options_take(const rks_build_options *given, rks_build_opti
     if (!(options->sample_rate >= 0 && options->sample_rate < 1)) /* also NaN */
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample_rate: %g is not from 0 to below 1",
                         options->sample_rate);
+    if (options->sample > 0 && options->sample_rate > 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample and sample_rate exclude each other");
+    if (options->sample > UINT32_MAX)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample: %" PRIu64 " is above %" PRIu32,
+                        options->sample, UINT32_MAX);
     if (options->max_length != 0 && options->min_length > options->max_length)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "min_length: %" PRIu32 " is above max_length: %" PRIu32,
@@ -89,7 +94,11 @@ rks_status rks_build_options_take(const rks_build_options *given, rks_build_opti
 
 rks_selection rks_build_selection(const rks_build_options *options)
 {
-    return (rks_selection){.sample_rate = options->sample_rate, .seed = options->seed};
+    return (rks_selection){.sample_rate = options->sample_rate,
+                           .seed = options->seed,
+                           .sample = options->sample,
+                           .dedup = options->dedup,
+                           .key = options->key};
 }
 
 /* Only what is asked for: builds of before, that knew none of it, are gone on with. */
@@ -101,6 +110,10 @@ static void add_selection(json_t *object, const rks_build_options *options)
         json_object_set_new(object, "max_length", json_integer(options->max_length));
     if (options->sample_rate > 0)
         json_object_set_new(object, "sample_rate", json_real(options->sample_rate));
+    if (options->sample > 0)
+        json_object_set_new(object, "sample", json_integer((json_int_t)options->sample));
+    if (options->dedup)
+        json_object_set_new(object, "dedup", json_true());
     if (options->seed > 0)
         json_object_set_new(object, "seed", json_integer((json_int_t)options->seed));
 }

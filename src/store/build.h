@@ -14,6 +14,9 @@ rks_status rks_build_options_take(const rks_build_options *given, rks_build_opti
 typedef struct rks_selection {
     double sample_rate;
     uint64_t seed;
+    uint64_t sample;
+    bool dedup;
+    const char *key; /* column that is no content; NULL: none */
 } rks_selection;
 rks_selection rks_build_selection(const rks_build_options *options);
 

@@ -374,6 +374,9 @@ static void fill_report(const rks_parts *parts, const rks_dataset *dataset,
     }
     report->sampled_out = left_out(parts, dataset);
     report->filtered -= report->sampled_out; /* units count both together */
+    report->sampled_out += dataset->excluded.samples - dataset->excluded.duplicates;
+    report->duplicates = dataset->excluded.duplicates;
+    report->bytes -= dataset->excluded.bytes;
     report->units = dataset->unit_count;
     report->units_resumed = parts->finished_count;
     rks_digest_format(dataset->id, report->dataset);
@@ -391,6 +394,8 @@ rks_status rks_parts_commit(rks_parts *parts, rks_status status, rks_build_repor
     status = rks_group_agree(parts->group, "build: seal", status, err);
     if (status == RKS_OK)
         status = collect(parts, &dataset, &holders, err);
+    if (status == RKS_OK)
+        status = rks_commit_leave_out(parts, dataset, holders, err);
     if (status == RKS_OK && !dataset->derived_keys)
         status = rks_commit_check_keys(parts->group, parts->directory, dataset, holders,
                                        parts->describe_key, err);

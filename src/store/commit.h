@@ -7,6 +7,7 @@
 #include "group/group.h"
 #include "shard/dataset.h"
 #include "store/build.h"
+#include "store/parts.h"
 
 /* COLLECTIVE. Opens the not yet committed dataset as a store and looks for equal keys: equal hashes
  * are compared by full key at their owners. RKS_ERR_DATA shows the key and names both ranks:
@@ -14,5 +15,10 @@
 rks_status rks_commit_check_keys(rks_group *group, const char *directory,
                                  const rks_dataset *dataset, const uint32_t *holders,
                                  rks_describe_key_fn describe, rks_error *err);
+
+/* COLLECTIVE. Sets what the build's selection leaves out of the sealed samples: dataset->excluded,
+ * count and id. Nothing to do without dedup and sample. */
+rks_status rks_commit_leave_out(rks_parts *parts, rks_dataset *dataset, const uint32_t *holders,
+                                rks_error *err);
 
 #endif

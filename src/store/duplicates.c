@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "store/commit.h"
 #include "store/store.h"
 
@@ -62,6 +63,18 @@ static rks_status compare_pair(void *user, uint64_t a, uint64_t b, rks_error *er
                     shown, holder_of(c, a), a, holder_of(c, b), b);
 }
 
+/* The runs, which dataset.json does not hold. */
+static rks_status copy_excluded(const rks_excluded *from, rks_excluded *to, rks_error *err)
+{
+    if (from->samples == 0)
+        return RKS_OK;
+    to->runs = rks_alloc_raw(from->run_count, sizeof(*to->runs), err);
+    if (to->runs == NULL)
+        return RKS_ERR_MEMORY;
+    memcpy(to->runs, from->runs, from->run_count * sizeof(*to->runs));
+    return RKS_OK;
+}
+
 rks_status rks_commit_check_keys(rks_group *group, const char *directory,
                                  const rks_dataset *dataset, const uint32_t *holders,
                                  rks_describe_key_fn describe, rks_error *err)
@@ -76,6 +89,8 @@ rks_status rks_commit_check_keys(rks_group *group, const char *directory,
     if (status == RKS_OK)
         status = rks_dataset_decode(text, size, directory, &copy, err);
     rks_release(text);
+    if (status == RKS_OK)
+        status = copy_excluded(&dataset->excluded, &copy->excluded, err);
     status = rks_group_agree(group, "build: keys", status, err);
     if (status != RKS_OK) {
         rks_dataset_free(copy);

@@ -29,30 +29,52 @@ static int64_t filler(const rks_store *store, uint32_t node, size_t shard)
 
 /* ---- layout ------------------------------------------------------------------------- */
 
+/* Units without their excluded samples: runs of samples that count, with consecutive ids and rows.
+ * Returns how many; fills `spans` and the store's units unless `spans` is NULL. */
+static size_t cut_spans(rks_store *store, rks_span *spans)
+{
+    const rks_dataset *dataset = store->dataset;
+    const rks_excluded *excluded = &dataset->excluded;
+    uint64_t position = 0, id = 0, run = 0;
+    size_t used = 0;
+    store->unit_count = 0;
+    for (size_t i = 0; i < dataset->unit_count; i++) {
+        const rks_dataset_unit *unit = &dataset->units[i];
+        uint64_t begin = position, end = position + unit->summary.samples, first_id = id;
+        while (position < end) {
+            const rks_excluded_run *next = run < excluded->run_count ? &excluded->runs[run] : NULL;
+            if (next == NULL || position < next->first) {
+                uint64_t stop = next == NULL || next->first > end ? end : next->first;
+                if (spans != NULL)
+                    spans[used] = (rks_span){id, stop - position, unit->shard,
+                                             unit->first_row + (position - begin)};
+                used++;
+                id += stop - position;
+                position = stop;
+                continue;
+            }
+            uint64_t over = (uint64_t)next->first + next->count;
+            position = over < end ? over : end;
+            run += position == over;
+        }
+        if (id > first_id && spans != NULL) {
+            store->unit_first[store->unit_count] = first_id;
+            store->unit_number[store->unit_count++] = (uint32_t)i;
+        }
+    }
+    return used;
+}
+
 static rks_status make_spans(rks_store *store, rks_span **spans, size_t *count, rks_error *err)
 {
     const rks_dataset *dataset = store->dataset;
-    rks_span *made = rks_alloc(dataset->unit_count, sizeof(*made), err);
+    *count = cut_spans(store, NULL);
+    *spans = rks_alloc(*count, sizeof(**spans), err);
     store->unit_first = rks_alloc(dataset->unit_count, sizeof(*store->unit_first), err);
     store->unit_number = rks_alloc(dataset->unit_count, sizeof(*store->unit_number), err);
-    if (made == NULL || store->unit_first == NULL || store->unit_number == NULL) {
-        rks_free(made);
+    if (*spans == NULL || store->unit_first == NULL || store->unit_number == NULL)
         return RKS_ERR_MEMORY;
-    }
-    uint64_t id = 0;
-    size_t used = 0;
-    for (size_t i = 0; i < dataset->unit_count; i++) {
-        const rks_dataset_unit *unit = &dataset->units[i];
-        if (unit->summary.samples == 0)
-            continue;
-        store->unit_first[used] = id;
-        store->unit_number[used] = (uint32_t)i;
-        made[used++] = (rks_span){id, unit->summary.samples, unit->shard, unit->first_row};
-        id += unit->summary.samples;
-    }
-    store->unit_count = used;
-    *spans = made;
-    *count = used;
+    cut_spans(store, *spans);
     return RKS_OK;
 }
 
@@ -78,17 +100,18 @@ static rks_status make_columns(const rks_dataset *dataset, rks_index_column **co
     return RKS_OK;
 }
 
-static rks_status make_index(rks_store *store, rks_error *err)
+/* (*spans): where the index's ids lie; rks_free, also on failure. */
+static rks_status make_index(rks_store *store, rks_span **spans, size_t *span_count, rks_error *err)
 {
     rks_index_layout layout = {.count = store->dataset->count,
                                .column_count = store->dataset->index_count};
-    rks_span *spans = NULL;
     rks_index_column *columns = NULL;
     int fd = -1, shared = -1;
-    rks_status status = make_spans(store, &spans, &layout.span_count, err);
+    rks_status status = make_spans(store, spans, span_count, err);
     if (status == RKS_OK)
         status = make_columns(store->dataset, &columns, err);
-    layout.spans = spans;
+    layout.spans = *spans;
+    layout.span_count = *span_count;
     layout.columns = columns;
     if (status == RKS_OK && rks_group_is_leader(store->group))
         status = rks_index_memory(&layout, store->directory, &fd, err);
@@ -105,27 +128,25 @@ static rks_status make_index(rks_store *store, rks_error *err)
         close(fd);
     if (shared >= 0)
         close(shared);
-    rks_free(spans);
     rks_free(columns);
     return status;
 }
 
 /* ---- this node's shards --------------------------------------------------------------- */
 
-static rks_status copy_unit(rks_store *store, const rks_dataset_unit *unit, uint64_t id,
-                            rks_error *err)
+static rks_status copy_span(rks_store *store, const rks_span *span, rks_error *err)
 {
-    rks_shard *shard = store->shards[unit->shard];
-    uint64_t count = unit->summary.samples;
-    rks_status status = rks_shard_copy_lengths(shard, unit->first_row, count,
-                                               rks_index_lengths(store->index) + id, err);
+    rks_shard *shard = store->shards[span->shard];
+    uint64_t id = span->first_id, row = span->first_row, count = span->count;
+    rks_status status =
+        rks_shard_copy_lengths(shard, row, count, rks_index_lengths(store->index) + id, err);
     if (status == RKS_OK)
-        status = rks_shard_copy_key_hashes(shard, unit->first_row, count,
+        status = rks_shard_copy_key_hashes(shard, row, count,
                                            rks_index_key_hashes(store->index) + id, err);
     for (size_t i = 0; status == RKS_OK && i < store->dataset->index_count; i++) {
         uint8_t *data = rks_index_column_data(store->index, i);
         uint32_t item = rks_shard_index_column(shard, i)->item_size;
-        status = rks_shard_copy_column(shard, i, unit->first_row, count, data + id * item, err);
+        status = rks_shard_copy_column(shard, i, row, count, data + id * item, err);
     }
     return status;
 }
@@ -159,25 +180,29 @@ static void mark_absent(rks_store *store, uint64_t id, uint64_t count)
         lengths[id + i] = RKS_LENGTH_ABSENT;
 }
 
-static rks_status fill_local(rks_store *store, rks_error *err)
+static rks_status fill_local(rks_store *store, const rks_span *spans, size_t span_count,
+                             rks_error *err)
 {
     const rks_dataset *dataset = store->dataset;
     uint32_t rank = rks_group_rank(store->group), node = rks_group_node(store->group);
-    uint64_t id = 0;
     rks_status status = RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < dataset->shard_count; i++)
         if (store->shards[i] != NULL)
             status = check_columns(store, i, err);
-    for (size_t i = 0; status == RKS_OK && i < dataset->unit_count; i++) {
-        const rks_dataset_unit *unit = &dataset->units[i];
-        if (unit->summary.samples == 0)
-            continue;
-        if (filler(store, node, unit->shard) == rank)
-            status = copy_unit(store, unit, id, err);
-        else if (store->owners[unit->shard][0] < 0 && rks_group_is_leader(store->group))
-            mark_absent(store, id, unit->summary.samples);
-        id += unit->summary.samples;
+    int64_t *fillers =
+        status == RKS_OK ? rks_alloc(dataset->shard_count, sizeof(*fillers), err) : NULL;
+    if (status == RKS_OK && fillers == NULL)
+        status = RKS_ERR_MEMORY;
+    for (size_t i = 0; status == RKS_OK && i < dataset->shard_count; i++)
+        fillers[i] = filler(store, node, i);
+    for (size_t i = 0; status == RKS_OK && i < span_count; i++) {
+        const rks_span *span = &spans[i];
+        if (fillers[span->shard] == rank)
+            status = copy_span(store, span, err);
+        else if (store->owners[span->shard][0] < 0 && rks_group_is_leader(store->group))
+            mark_absent(store, span->first_id, span->count);
     }
+    rks_free(fillers);
     return rks_group_agree(store->group, "open: own shards", status, err);
 }
 
@@ -402,9 +427,12 @@ rks_status rks_store_fill_index(rks_store *store, rks_error *err)
 {
     const char *backend = store->options.exchange == NULL ? "auto" : store->options.exchange;
     bool named = strcmp(backend, "auto") != 0;
-    rks_status status = make_index(store, err);
+    rks_span *spans = NULL;
+    size_t span_count = 0;
+    rks_status status = make_index(store, &spans, &span_count, err);
     if (status == RKS_OK)
-        status = fill_local(store, err);
+        status = fill_local(store, spans, span_count, err);
+    rks_free(spans);
     if (status != RKS_OK)
         return status;
     store->exchange_name = "shared";

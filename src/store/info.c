@@ -104,8 +104,10 @@ static json_t *describe_units(const rks_dataset *dataset)
         filtered += (json_int_t)dataset->units[i].summary.filtered;
         bad += (json_int_t)dataset->units[i].summary.bad;
     }
-    return json_pack("{s:I, s:I, s:I}", "units", (json_int_t)dataset->unit_count, "filtered",
-                     filtered, "bad", bad);
+    json_int_t duplicates = (json_int_t)dataset->excluded.duplicates;
+    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "units", (json_int_t)dataset->unit_count,
+                     "filtered", filtered, "bad", bad, "duplicates", duplicates, "sampled_out",
+                     (json_int_t)dataset->excluded.samples - duplicates);
 }
 
 rks_status rks_store_info_json(rks_store *store, char **json, rks_error *err)
@@ -117,6 +119,7 @@ rks_status rks_store_info_json(rks_store *store, char **json, rks_error *err)
         return RKS_ERR_MEMORY;
     for (size_t i = 0; i < dataset->unit_count; i++)
         bytes += (json_int_t)dataset->units[i].summary.bytes;
+    bytes -= (json_int_t)dataset->excluded.bytes;
     for (size_t i = 0; i < dataset->shard_count; i++)
         file_bytes += (json_int_t)dataset->shards[i].file_bytes;
     json_t *index = json_array();

@@ -304,6 +304,34 @@ static rks_status compare(rks_group *group, const uint8_t *all, const char *dire
     return RKS_OK;
 }
 
+/* COLLECTIVE. The list of excluded samples, for ranks that have no directory to read it from. */
+static rks_status share_excluded(rks_group *group, const uint8_t *all, uint32_t root,
+                                 const char *directory, rks_dataset *dataset, rks_error *err)
+{
+    rks_excluded *excluded = &dataset->excluded;
+    rks_buffer bytes = {0};
+    bool lacking = false;
+    for (uint32_t rank = 0; rank < rks_group_size(group); rank++) {
+        found other;
+        memcpy(&other, all + rank * sizeof(other), sizeof(other));
+        lacking = lacking || other.size == 0;
+    }
+    if (!lacking || excluded->samples == 0)
+        return RKS_OK;
+    size_t size = (size_t)rks_excluded_size(excluded->run_count);
+    rks_status status = excluded->runs == NULL ? rks_buffer_reserve(&bytes, size, err)
+                                               : rks_excluded_encode(excluded, &bytes, err);
+    status = rks_group_agree(group, "open: excluded samples", status, err);
+    if (status == RKS_OK)
+        status =
+            rks_group_broadcast(group, "open: excluded samples sent", root, bytes.data, size, err);
+    if (status == RKS_OK && excluded->runs == NULL)
+        status = rks_excluded_decode(excluded, bytes.data, size, rks_dataset_stored(dataset),
+                                     directory, err);
+    rks_buffer_free(&bytes);
+    return status;
+}
+
 /* COLLECTIVE. A rank whose directory holds nothing (more ranks than built it) gets the dataset from
  * one that has it. */
 static rks_status load_dataset(rks_group *group, const char *directory, rks_dataset **dataset,
@@ -341,6 +369,9 @@ static rks_status load_dataset(rks_group *group, const char *directory, rks_data
     if (status == RKS_OK && loaded == NULL)
         status = rks_dataset_decode(text, mine.size, directory, &loaded, err);
     status = rks_group_agree(group, "open: dataset known", status, err);
+    if (status == RKS_OK)
+        status = rks_group_agree(group, "open: excluded samples known",
+                                 share_excluded(group, all, root, directory, loaded, err), err);
     rks_free(text);
     rks_free(all);
     rks_free(offsets);

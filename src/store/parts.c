@@ -3,6 +3,7 @@
  * parts.c: finding and taking over what an interrupted build left, and this rank's writer. */
 #include "store/parts.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,22 @@ static void remove_part(const rks_parts *parts, const char *name)
     }
 }
 
+/* Lists of excluded samples that `keep` does not name. */
+static void remove_lists(const rks_parts *parts, const rks_dataset *keep)
+{
+    DIR *directory = opendir(parts->directory);
+    if (directory == NULL)
+        return;
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        const char *name = entry->d_name;
+        size_t size = strlen(name);
+        if (strncmp(name, "excluded-", 9) == 0 && size > 14 &&
+            strcmp(name + size - 5, ".runs") == 0 && strcmp(name, keep->excluded.name) != 0)
+            unlinkat(dirfd(directory), name, 0);
+    }
+    closedir(directory);
+}
+
 void rks_parts_remove_strangers(rks_parts *parts, const rks_dataset *keep)
 {
     char **names = NULL;
@@ -41,6 +58,7 @@ void rks_parts_remove_strangers(rks_parts *parts, const rks_dataset *keep)
             remove_part(parts, names[i]);
     }
     rks_dataset_parts_free(names, count);
+    remove_lists(parts, keep);
 }
 
 static rks_status add_sealed(rks_parts *parts, const char *name, rks_error *err)

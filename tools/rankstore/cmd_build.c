@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cmd_build.c: rankstore build: files in, a dataset out. */
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli.h"
 #include "value.h"
@@ -28,13 +30,13 @@ static void on_progress(void *user, const char *phase, uint64_t done, uint64_t t
 static void print_json(const rks_build_report *report, const char *directory)
 {
     json_t *object = json_pack(
-        "{s:i, s:s*, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:s}", "schema_version", 1,
-        "directory", directory, "samples", (json_int_t)report->samples, "filtered",
-        (json_int_t)report->filtered, "sampled_out", (json_int_t)report->sampled_out, "bad",
-        (json_int_t)report->bad, "bytes", (json_int_t)report->bytes, "input_bytes",
-        (json_int_t)report->input_bytes, "units", (json_int_t)report->units, "units_resumed",
-        (json_int_t)report->units_resumed, "seconds", report->seconds, "dataset", report->dataset,
-        "bad_first", report->bad_first);
+        "{s:i, s:s*, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:s}", "schema_version",
+        1, "directory", directory, "samples", (json_int_t)report->samples, "filtered",
+        (json_int_t)report->filtered, "sampled_out", (json_int_t)report->sampled_out, "duplicates",
+        (json_int_t)report->duplicates, "bad", (json_int_t)report->bad, "bytes",
+        (json_int_t)report->bytes, "input_bytes", (json_int_t)report->input_bytes, "units",
+        (json_int_t)report->units, "units_resumed", (json_int_t)report->units_resumed, "seconds",
+        report->seconds, "dataset", report->dataset, "bad_first", report->bad_first);
     cli_print_json(object, JSON_INDENT(2));
 }
 
@@ -43,6 +45,8 @@ static void print_report(const rks_build_report *report, const char *directory)
     printf("%s: %s samples, %s", directory, cli_count(report->samples), cli_bytes(report->bytes));
     if (report->filtered > 0)
         printf("; %s filtered out", cli_count(report->filtered));
+    if (report->duplicates > 0)
+        printf("; %s duplicates left out", cli_count(report->duplicates));
     if (report->sampled_out > 0)
         printf("; %s not in the sample", cli_count(report->sampled_out));
     if (report->bad > 0)
@@ -84,12 +88,17 @@ static int run_build(rks_group *group, void *user)
     return CLI_GOOD;
 }
 
-/* A share: "0.1" or "10%". */
+/* How many, "1000", or a share, "0.1" or "10%". */
 static bool parse_sample(const char *text, rks_build_options *options)
 {
     char *end = NULL;
     if (text[0] < '0' || text[0] > '9') /* neither spaces nor signs, nan or inf */
         return false;
+    if (strspn(text, "0123456789") == strlen(text)) {
+        errno = 0;
+        options->sample = strtoull(text, NULL, 10);
+        return errno == 0 && options->sample > 0 && options->sample <= UINT32_MAX;
+    }
     double rate = strtod(text, &end);
     if (*end == '%') {
         rate /= 100;
@@ -112,7 +121,8 @@ static int build(void *user)
     if (a->directory == NULL)
         return cli_usage(&cli_build, "no directory given: -o DIR");
     if (a->sample != NULL && !parse_sample(a->sample, &a->options))
-        return cli_usage(&cli_build, "--sample: '%s' is no share above 0 and below 1 (10%% is 0.1)",
+        return cli_usage(&cli_build,
+                         "--sample: '%s' is neither a number of samples nor a share (0.1, 10%%)",
                          a->sample);
     return cli_run(a->processes, run_build, a);
 }
@@ -143,11 +153,14 @@ static const cli_option options[] = {
      .help = "leave out shorter samples", .normal = "0"},
     {"--max-length", "N", CLI_U32, offsetof(args, options.max_length),
      .help = "leave out longer samples", .normal = "no limit", .least = 1},
-    {"--sample", "RATE", CLI_TEXT, offsetof(args, sample),
-     .help = "take this share of the input's rows, 0.1 or 10%: by chance, the same for any number "
-             "of ranks",
+    {"--sample", "N", CLI_TEXT, offsetof(args, sample),
+     .help =
+         "keep N samples, or a share of the input's rows (0.1, 10%): by chance, the same on any "
+         "number of ranks",
      .normal = "all"},
     {"--seed", "N", CLI_U64, offsetof(args, options.seed), .help = "of --sample", .normal = "0"},
+    {"--dedup", NULL, CLI_FLAG, offsetof(args, options.dedup),
+     .help = "of samples with equal contents (all columns but the key) keep the first"},
     {"--max-sample", "BYTES", CLI_SIZE, offsetof(args, options.max_sample),
      .help = "a larger sample is an error", .normal = "1G", .least = 1},
     {"--max-total", "BYTES", CLI_SIZE, offsetof(args, options.max_total),

@@ -29,6 +29,10 @@ static void print_info(const json_t *info)
     printf("  samples   %s", cli_count(number(info, "samples")));
     if (number(info, "filtered") > 0)
         printf("  (%s filtered out)", cli_count(number(info, "filtered")));
+    if (number(info, "duplicates") > 0)
+        printf("  (%s duplicates left out)", cli_count(number(info, "duplicates")));
+    if (number(info, "sampled_out") > 0)
+        printf("  (%s not in the sample)", cli_count(number(info, "sampled_out")));
     if (number(info, "bad") > 0)
         printf("  (%s malformed and skipped)", cli_count(number(info, "bad")));
     printf("\n  bytes     %s in columns and keys, %s in files\n", cli_bytes(number(info, "bytes")),

@@ -119,6 +119,75 @@ static void dataset_json_has_these_bytes(void **state)
     free(text);
 }
 
+/* Four of the 11 samples do not count. */
+static void exclude_some(rks_dataset *dataset)
+{
+    dataset->excluded = (rks_excluded){.name = "excluded-1.runs",
+                                       .samples = 4,
+                                       .bytes = 40,
+                                       .duplicates = 3,
+                                       .run_count = 2,
+                                       .digest = {21, 22}};
+    dataset->count = 7;
+    dataset->id = rks_dataset_id(dataset);
+}
+
+static void excluded_samples_are_a_feature_that_readers_must_know(void **state)
+{
+    (void)state;
+    fixture f;
+    char *text = NULL;
+    size_t size = 0;
+    rks_dataset *dataset = NULL;
+    rks_schema *schema = schema_of("t:str,n:int64");
+    good_fixture(&f, schema);
+    rks_digest plain = f.dataset.id;
+    exclude_some(&f.dataset);
+    assert_false(rks_digest_equal(plain, f.dataset.id));
+    assert_ok(rks_dataset_encode(&f.dataset, &text, &size, &err), &err);
+    assert_contains(text, "\"requires\":[\"excluded\"],");
+    assert_contains(text, "\"samples\":7,");
+    assert_contains(text, "\"excluded\":{\"name\":\"excluded-1.runs\",\"samples\":4,\"bytes\":40,"
+                          "\"duplicates\":3,\"runs\":2,"
+                          "\"digest\":\"00000000000000160000000000000015\"}");
+    assert_ok(rks_dataset_decode(text, size, "d", &dataset, &err), &err);
+    assert_int_equal(dataset->count, 7);
+    assert_int_equal(rks_dataset_stored(dataset), 11);
+    assert_string_equal(dataset->excluded.name, "excluded-1.runs");
+    assert_int_equal(dataset->excluded.duplicates, 3);
+    assert_int_equal(dataset->excluded.run_count, 2);
+    rks_dataset_free(dataset);
+    rks_free(text);
+    rks_schema_free(schema);
+}
+
+static void excluded_samples_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    const struct {
+        uint64_t samples, runs, duplicates;
+        const char *name;
+    } cases[] = {{4, 0, 0, "x"},    {4, 5, 0, "x"},          {4, 9, 0, "x"},
+                 {4, 2, 5, "x"},    {0, 1, 0, "x"},          {5, 2, 0, "x"},
+                 {4, 2, 0, "../x"}, {UINT64_MAX, 2, 0, "x"}, {4, UINT64_MAX, 0, "x"}};
+    rks_schema *schema = schema_of("t:str,n:int64");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        fixture f;
+        char *text = NULL;
+        size_t size = 0;
+        good_fixture(&f, schema);
+        exclude_some(&f.dataset);
+        rks_excluded *excluded = &f.dataset.excluded;
+        excluded->samples = cases[i].samples;
+        excluded->run_count = cases[i].runs;
+        excluded->duplicates = cases[i].duplicates;
+        snprintf(excluded->name, sizeof(excluded->name), "%s", cases[i].name);
+        f.dataset.id = rks_dataset_id(&f.dataset);
+        assert_fails(rks_dataset_encode(&f.dataset, &text, &size, &err), RKS_ERR_ARGUMENT);
+    }
+    rks_schema_free(schema);
+}
+
 static void a_dataset_comes_back_and_encodes_alike(void **state)
 {
     (void)state;
@@ -412,6 +481,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dataset_json_has_these_bytes),
+        cmocka_unit_test(excluded_samples_are_a_feature_that_readers_must_know),
+        cmocka_unit_test(excluded_samples_that_cannot_be_are_refused),
         cmocka_unit_test(a_dataset_comes_back_and_encodes_alike),
         cmocka_unit_test(the_order_of_shards_does_not_matter),
         cmocka_unit_test(the_id_is_of_contents_alone),
