@@ -40,7 +40,7 @@ class BuildReport:
     """What a build did, all ranks together: samples kept; filtered (by where, filter, or a map that gave None) and bad
     ones (skip_bad), also those of units that an interrupted build had finished; bytes of columns and keys; units, and
     how many of them were there already; seconds of this rank; the dataset's id; the first bad ones that this call came
-    upon, a line each."""
+    upon, a line each; duplicates that dedup left out; what a sample left out."""
 
     samples: int
     filtered: int
@@ -51,6 +51,8 @@ class BuildReport:
     seconds: float
     dataset: str
     bad_first: str
+    duplicates: int = 0
+    sampled_out: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,11 @@ class Options:
     unit_samples: int | None = None
     progress: progress.Report | bool | None = field(default=None, compare=False)
     max_total: int | None = None
+    min_length: int = 0
+    max_length: int | None = None
+    sample: int | float | None = None
+    seed: int = 0
+    dedup: bool = False
 
     def check(self) -> None:
         """ArgumentError for what can never be."""
@@ -85,6 +92,9 @@ class Options:
                 raise ArgumentError(f"{name}: a column's name or a callable, not {type(value).__name__}")
         if self.unit_samples is not None and not 1 <= self.unit_samples < 2**32:
             raise ArgumentError(f"unit_samples: {self.unit_samples}; it is from 1 to 2^32 - 1")
+        if self.sample is not None and not _good_sample(self.sample):
+            raise ArgumentError(f"sample: {self.sample!r}; it is a number of samples (an int), or a share above 0 and "
+                                "below 1 (a float)")
         if self.replace and self.reuse:
             raise ArgumentError("replace and reuse exclude each other")
 
@@ -96,18 +106,33 @@ class Options:
     def shown(self) -> dict[str, Any]:
         """What decides the result, as JSON values."""
         named = {name: value if isinstance(value := getattr(self, name), str) else None for name in ("length", "key")}
-        return {**named, "index": list(self.index), "schema": self.schema, "format": self.format, "where": self.where,
-                "length_unit": self.length_unit, "max_sample": self.max_sample, "skip_bad": self.skip_bad, "max_total": self.max_total,
+        return {**named, **self.selection(), "index": list(self.index), "schema": self.schema, "format": self.format, "where": self.where,
+                "length_unit": self.length_unit, "max_sample": self.max_sample, "skip_bad": self.skip_bad,
+                "max_total": self.max_total,
                 "unit_samples": self.unit_samples,
                 "code": {name: fingerprint.code(value) if callable(value := getattr(self, name)) else None
                          for name in ("map", "filter", "length", "key")}}
+
+    def selection(self) -> dict[str, Any]:
+        """What is asked for of lengths, samples and duplicates, as _core names it."""
+        share = isinstance(self.sample, float)
+        every = {"min_length": self.min_length, "max_length": self.max_length,
+                 "sample": None if share else self.sample, "sample_rate": self.sample if share else None,
+                 "seed": self.seed, "dedup": self.dedup}
+        return {name: value for name, value in every.items() if value}
 
     def for_core(self) -> dict[str, Any]:
         """As _core.Builder and _core.build name them."""
         return {"key": self.key if isinstance(self.key, str) else None,
                 "length": self.length if isinstance(self.length, str) else None, "length_unit": self.length_unit,
                 "where": self.where, "index": self.index,
-                "max_sample": self.max_sample, "replace": self.replace}
+                "max_sample": self.max_sample, "replace": self.replace, **self.selection()}
+
+
+def _good_sample(sample: Any) -> bool:
+    if isinstance(sample, bool):
+        return False
+    return 1 <= sample < 2**32 if isinstance(sample, int) else isinstance(sample, float) and 0 < sample < 1
 
 
 def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any] | None = None,  # noqa: A002
@@ -117,8 +142,9 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
           format: str | None = None, where: str | None = None, workers: int = 0, length_unit: int = 1,  # noqa: A002
           max_sample: int | None = None, skip_bad: bool = False, replace: bool = False, reuse: bool | None = None,
           unit_samples: int | None = None, exchange: str | None = None, no_share: bool = False,
-          progress: progress.Report | bool | None = None, group: Group | None = None,
-          max_total: int | None = None) -> Dataset:
+          progress: progress.Report | bool | None = None, group: Group | None = None, min_length: int = 0,
+          max_length: int | None = None, sample: int | float | None = None, seed: int = 0,
+          dedup: bool = False, max_total: int | None = None) -> Dataset:
     """COLLECTIVE. Builds a dataset in the directory `out` and opens it.
 
     source: one of
@@ -146,6 +172,11 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         place of failing. max_total: bytes that one compressed file may unpack to (1 TiB), where the C core reads it.
     replace: a finished dataset in `out` is replaced. reuse: True: it is opened, whatever it was built from; None: where
         it was built from the same source with the same options and code; else ArgumentError.
+    min_length, max_length: samples of other lengths are filtered out.
+    sample: an int: so many of the samples that are left, by chance; a float: this share of the source's rows, by
+        chance, before filter and where look at them (where Python reads the source: behind map and filter). seed: of
+        the sample, which is the same for any number of ranks, but for iterables.
+    dedup: of samples with equal contents (all columns but the key's) only the first counts.
     unit_samples: samples in a unit, by which an interrupted build resumes (iterables: 8,192, counted before map).
     exchange, no_share: as for `open`. progress: None: a bar on rank 0's terminal, where tqdm is there; False: none; or
         a callable (phase, done, total, samples) on each rank. group: default: current().
@@ -156,7 +187,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     """
     options = Options(map, filter, length, key, tuple(index), schemas.text_of(schema), format, where, length_unit,
                       max_sample, skip_bad,
-                      replace, reuse, unit_samples, progress, max_total)
+                      replace, reuse, unit_samples, progress, max_total, min_length, max_length, sample, seed, dedup)
     options.check()
     group = group or current()
     directory = os.fspath(out)
@@ -203,7 +234,8 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
         together(group, "build: python.json", lambda: fingerprint.write(own, made["dataset"], made_from))
     return BuildReport(made["samples"], made["filtered"], made["bad"], made["bytes"], made["units"],
                        made["units_resumed"],
-                       time.monotonic() - begun, made["dataset"], made["bad_first"])
+                       time.monotonic() - begun, made["dataset"], made["bad_first"], made["duplicates"],
+                       made["sampled_out"])
 
 
 def _identity(source: Source, group: Group) -> list[Any]:
@@ -231,7 +263,7 @@ def _check_alike(looks: Sequence[dict[str, Any]]) -> None:
                                     "all ranks, and is dealt out; a source that differs by rank is an iterable: "
                                     "iter(source)")
         for name, value in look["options"].items():
-            if value != looks[0]["options"][name]:
+            if value != looks[0]["options"].get(name):
                 if name == "code":
                     name = next(one for one in value if value[one] != looks[0]["options"]["code"][one])
                 raise ArgumentError(f"{name}: rank 0 and rank {rank} give different ones")
@@ -254,7 +286,7 @@ def _reuse(group: Group, directory: str, there: Sequence[Sequence[str | None]], 
 
     made = together(group, "build: what is there", figures)[0]
     return BuildReport(made["samples"], made["filtered"], made["bad"], made["bytes"], made["units"], made["units"],
-                       time.monotonic() - begun, dataset or "", "")
+                       time.monotonic() - begun, dataset or "", "", made["duplicates"], made["sampled_out"])
 
 
 # ---- files that the core reads ---------------------------------------------------------------------------------------

@@ -100,7 +100,7 @@ def write(directory: str, dataset: str, made_from: dict[str, Any]) -> None:
 
 def figures(directory: str) -> dict[str, int]:
     """What dataset.json says about a finished build; zeros where this directory has none."""
-    made = {"samples": 0, "filtered": 0, "bad": 0, "bytes": 0, "units": 0}
+    made = {"samples": 0, "filtered": 0, "bad": 0, "bytes": 0, "units": 0, "duplicates": 0, "sampled_out": 0}
     try:
         with open(os.path.join(directory, "dataset.json"), encoding="utf-8") as file:
             dataset = json.load(file)
@@ -110,4 +110,8 @@ def figures(directory: str) -> dict[str, int]:
     for unit in dataset["units"]:
         for name in ("filtered", "bad", "bytes"):
             made[name] += int(unit[name])
+    excluded = dataset.get("excluded", {"samples": 0, "bytes": 0, "duplicates": 0})
+    made["bytes"] -= int(excluded["bytes"])
+    made["duplicates"] = int(excluded["duplicates"])
+    made["sampled_out"] = int(excluded["samples"]) - made["duplicates"]
     return made

@@ -88,6 +88,15 @@ bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build
         (from->filter != NULL && !core_callable(from->filter, "filter", &calls->filter)) ||
         (from->progress != NULL && !core_callable(from->progress, "progress", &calls->progress)))
         return false;
+    uint64_t least = 0, most = 0;
+    if (!core_number(from->min_length, "min_length", 0, UINT32_MAX, &least) ||
+        !core_number(from->max_length, "max_length", 1, UINT32_MAX, &most) ||
+        !core_number(from->sample, "sample", 1, UINT32_MAX, &options->sample) ||
+        !core_number(from->seed, "seed", 0, INT64_MAX, &options->seed))
+        return false;
+    options->min_length = (uint32_t)least;
+    options->max_length = (uint32_t)most;
+    options->dedup = from->dedup != 0;
     options->length_unit = (uint32_t)unit;
     options->index = from->names.texts;
     options->index_count = from->names.count;
@@ -108,8 +117,10 @@ PyObject *core_build_report(const rks_build_report *r)
     if (bad_first == NULL)
         return NULL;
     return Py_BuildValue(
-        "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:d,s:s,s:N}", "samples", (unsigned long long)r->samples,
-        "filtered", (unsigned long long)r->filtered, "bad", (unsigned long long)r->bad, "bytes",
+        "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:d,s:s,s:N}", "samples",
+        (unsigned long long)r->samples, "duplicates", (unsigned long long)r->duplicates,
+        "sampled_out", (unsigned long long)r->sampled_out, "filtered",
+        (unsigned long long)r->filtered, "bad", (unsigned long long)r->bad, "bytes",
         (unsigned long long)r->bytes, "input_bytes", (unsigned long long)r->input_bytes, "units",
         (unsigned long long)r->units, "units_resumed", (unsigned long long)r->units_resumed,
         "seconds", r->seconds, "dataset", r->dataset, "bad_first", bad_first);
@@ -140,10 +151,11 @@ static PyObject *run_build(PyObject *group_object, const core_texts *sources, co
 static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
 {
     (void)self;
-    static char *names[] = {"group",      "sources",    "directory",   "schema",  "format",
-                            "key",        "length",     "length_unit", "where",   "index",
-                            "filter",     "max_sample", "skip_bad",    "replace", "unit_size",
-                            "block_size", "progress",   "max_total",   NULL};
+    static char *names[] = {"group",       "sources",    "directory",   "schema",     "format",
+                            "key",         "length",     "length_unit", "where",      "index",
+                            "filter",      "max_sample", "skip_bad",    "replace",    "unit_size",
+                            "block_size",  "progress",   "min_length",  "max_length", "sample",
+                            "sample_rate", "seed",       "dedup",       "max_total",  NULL};
     PyObject *group, *sequence, *built = NULL;
     const char *directory;
     core_texts sources = {0};
@@ -152,10 +164,12 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
     rks_build_options options;
     rks_build_options_default(&options);
     if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "OOs|$zzzzOzOOOppOOOO:build", names, &group, &sequence, &directory,
-            &options.schema, &options.format, &options.key, &options.length, &from.length_unit,
-            &options.where, &from.index, &from.filter, &from.max_sample, &from.skip_bad,
-            &from.replace, &from.unit_size, &from.block_size, &from.progress, &from.max_total))
+            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpO:build", names, &group, &sequence,
+            &directory, &options.schema, &options.format, &options.key, &options.length,
+            &from.length_unit, &options.where, &from.index, &from.filter, &from.max_sample,
+            &from.skip_bad, &from.replace, &from.unit_size, &from.block_size, &from.progress,
+            &from.min_length, &from.max_length, &from.sample, &options.sample_rate, &from.seed,
+            &from.dedup, &from.max_total))
         return NULL;
     if (core_texts_take(sequence, "sources", &sources) &&
         core_build_options(&from, &calls, &options))

@@ -16,7 +16,8 @@ typedef struct core_callbacks {
 typedef struct core_build_given {
     PyObject *length_unit, *index, *filter, *max_sample, *max_total, *unit_size, *block_size,
         *progress;
-    int skip_bad, own_keys, own_lengths, replace;
+    PyObject *min_length, *max_length, *sample, *seed;
+    int skip_bad, own_keys, own_lengths, replace, dedup;
     core_texts names; /* of index */
 } core_build_given;
 
