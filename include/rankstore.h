@@ -297,7 +297,8 @@ typedef void (*rks_progress_fn)(void *user, const char *phase, uint64_t done, ui
 typedef struct rks_build_options {
     size_t struct_size;
     const char *schema;   /* as rks_schema_parse(); NULL: inferred from the input */
-    const char *format;   /* "jsonl", "text", "folder", "tar", "zip"; NULL: by name and content */
+    const char *format;   /* "jsonl", "text", "folder", "tar", "zip", "csv", "tsv"; NULL: by
+                           * name and content */
     const char *key;      /* column that holds the key (str, bytes or an integer); NULL: derived
                            * "relative path:row", rows from 0 */
     const char *length;   /* "COLUMN" (items of an array, bytes of a string, an integer as it
@@ -335,6 +336,8 @@ typedef struct rks_build_options {
                           * too, and dataset.json leaves them out */
     bool dedup; /* of samples with equal contents (all columns but the key's) only the first
                  * in (unit, row) order counts; the shards hold the others too */
+    const char *columns; /* names of the columns of CSV or TSV, by commas, where files have no
+                          * header; NULL: the first record of each file names them */
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);
@@ -821,15 +824,15 @@ RKS_API void rks_epoch_close(rks_epoch *epoch); /* cancels what is in flight; NU
 
 /* ---- where: conditions on a sample's columns ------------------------------------------- */
 
-/* As a build's `where`: "COLUMN OP VALUE [and ...]", OP one of == != < <= > >=. A column's name or a
- * value with spaces is written in quotes; `null` is a missing value. RKS_ERR_ARGUMENT names the
+/* As a build's `where`: "COLUMN OP VALUE [and ...]", OP one of == != < <= > >=. A column's name or
+ * a value with spaces is written in quotes; `null` is a missing value. RKS_ERR_ARGUMENT names the
  * column, or the place in the text (from 1). The schema must outlive *where, which the caller
  * owns. */
 typedef struct rks_where rks_where;
 RKS_API rks_status rks_where_parse(const rks_schema *schema, const char *text, rks_where **where,
                                    rks_error *err);
-/* Do all conditions hold? `values` has one entry a column of the schema. Any threads. RKS_ERR_DATA: a
- * value whose size does not fit its type. */
+/* Do all conditions hold? `values` has one entry a column of the schema. Any threads. RKS_ERR_DATA:
+ * a value whose size does not fit its type. */
 RKS_API rks_status rks_where_test(const rks_where *where, const rks_value *values, bool *keep,
                                   rks_error *err);
 RKS_API void rks_where_free(rks_where *where); /* NULL is accepted */

@@ -106,10 +106,9 @@ class Options:
     def shown(self) -> dict[str, Any]:
         """What decides the result, as JSON values."""
         named = {name: value if isinstance(value := getattr(self, name), str) else None for name in ("length", "key")}
-        return {**named, **self.selection(), "index": list(self.index), "schema": self.schema, "format": self.format, "where": self.where,
-                "length_unit": self.length_unit, "max_sample": self.max_sample, "skip_bad": self.skip_bad,
-                "max_total": self.max_total,
-                "unit_samples": self.unit_samples,
+        return {**named, **self.selection(), "index": list(self.index), "schema": self.schema, "format": self.format,
+                "where": self.where, "length_unit": self.length_unit, "max_sample": self.max_sample,
+                "skip_bad": self.skip_bad, "max_total": self.max_total, "unit_samples": self.unit_samples,
                 "code": {name: fingerprint.code(value) if callable(value := getattr(self, name)) else None
                          for name in ("map", "filter", "length", "key")}}
 
@@ -148,7 +147,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     """COLLECTIVE. Builds a dataset in the directory `out` and opens it.
 
     source: one of
-        paths (str, Path, a list; globs) of .jsonl, .txt (lines), folders (a file a sample), .parquet, .arrow, .feather,
+        paths (str, Path, a list; globs) of .jsonl, .txt (lines), .csv, .tsv, folders (a file a sample), .parquet,
+            .arrow, .feather,
             .tar and .tar.gz (WebDataset), Megatron's .bin with .idx, MDS folders; lines and tar also compressed (.gz,
             .zst, .xz, .bz2);
         a pyarrow Table; a Hugging Face dataset;

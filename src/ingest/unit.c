@@ -106,6 +106,7 @@ rks_status rks_input_open(const char *const *sources, size_t count,
     }
     opened->max_sample = options->max_sample != 0 ? options->max_sample : DEFAULT_MAX_SAMPLE;
     opened->skip_bad = options->skip_bad;
+    opened->columns = options->columns;
     opened->format = format;
     status = take_files(opened, &list, err);
     if (status == RKS_OK)

@@ -112,6 +112,8 @@ static void add_selection(json_t *object, const rks_build_options *options)
         json_object_set_new(object, "sample_rate", json_real(options->sample_rate));
     if (options->sample > 0)
         json_object_set_new(object, "sample", json_integer((json_int_t)options->sample));
+    if (options->columns != NULL)
+        json_object_set_new(object, "columns", json_string(options->columns));
     if (options->dedup)
         json_object_set_new(object, "dedup", json_true());
     if (options->seed > 0)

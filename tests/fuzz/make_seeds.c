@@ -110,6 +110,8 @@ static void make(void **state)
     put("ingest", "where", where, sizeof(where) - 1);
     put("ingest", "line", line, sizeof(line) - 1);
     put("ingest", "file", file, sizeof(file) - 1);
+    static const char csv[] = "\7\100a,b\r\n1,\"x\"\"\n,y\"\n\n,\"\"\nbad\"\n\"2";
+    put("csv", "file", csv, sizeof(csv) - 1);
     /* The first byte below 128: a whole state; from 128 on: its segments. */
     static const char whole[] =
         "\4{\"format\": 1, \"planner\": 1, \"dataset\": null, \"samples\": 64}";

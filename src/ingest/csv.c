@@ -1,0 +1,605 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * csv.c: CSV and TSV: a record a sample (csv_record.h), columns named by the first record of each
+ * file, or by the option `columns`.
+ *
+ * Units   A file of at most unit_size is one. A larger one is read through once, by every rank, for
+ *         the quotes that say where records end, and cut between records.
+ * Rows    Records behind the header, from 0. A blank record holds no sample.
+ * Types   Of the rows that are looked at: integers, numbers and true or false if all fields are
+ *         such (007 is text), else str; a field that is empty and not in quotes is missing, and
+ *         makes a column nullable; "" is an empty string.
+ * Values  Numbers as in JSON; true and false in small, large or capital letters; bytes as they are;
+ *         lists and json as JSON. An empty field is missing in a nullable column, an empty string
+ * in a str or bytes column, and else malformed. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "ingest/csv_record.h"
+#include "ingest/format.h"
+#include "ingest/row.h"
+#include "shard/json_text.h"
+
+static bool is_csv(const char *name)
+{
+    return rks_name_ends(name, ".csv");
+}
+
+static bool is_tsv(const char *name)
+{
+    return rks_name_ends(name, ".tsv") || rks_name_ends(name, ".tab");
+}
+
+static char separator_of(const rks_input *input)
+{
+    return input->format == &rks_format_tsv ? '\t' : ',';
+}
+
+/* ---- units ----------------------------------------------------------------------------------- */
+
+typedef struct cutting {
+    rks_input *input;
+    size_t file;
+    uint64_t begin; /* of the unit that is open */
+    uint64_t unit_size;
+    size_t room;
+} cutting;
+
+static rks_status add_unit(cutting *c, uint64_t end, rks_error *err)
+{
+    rks_input *input = c->input;
+    if (input->unit_count == RKS_UNITS_MAX)
+        return rks_too_many_units(c->unit_size, err);
+    if (input->unit_count == c->room) {
+        size_t room = c->room == 0 ? 64 : c->room * 2;
+        rks_input_unit *grown = rks_realloc(input->units, room, sizeof(*grown), err);
+        if (grown == NULL)
+            return RKS_ERR_MEMORY;
+        input->units = grown;
+        c->room = room;
+    }
+    input->units[input->unit_count] = (rks_input_unit){
+        .number = input->unit_count,
+        .first_file = c->file,
+        .file_count = 1,
+        .offset = c->begin,
+        .size = end - c->begin,
+        .first_of_file = c->begin == 0,
+    };
+    input->unit_count++;
+    c->begin = end;
+    return RKS_OK;
+}
+
+static rks_status cut_here(void *user, uint64_t offset, rks_error *err)
+{
+    return add_unit(user, offset, err);
+}
+
+static rks_status cut(rks_input *input, uint64_t unit_size, rks_error *err)
+{
+    cutting c = {.input = input, .unit_size = unit_size};
+    rks_status status = RKS_OK;
+    for (; status == RKS_OK && c.file < input->file_count; c.file++) {
+        uint64_t size = input->files[c.file].size;
+        c.begin = 0;
+        if (size > unit_size)
+            status = rks_csv_cuts(&input->files[c.file], unit_size, cut_here, &c, err);
+        if (status == RKS_OK && size > 0)
+            status = add_unit(&c, size, err);
+    }
+    return status;
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* The columns of a file: names in order. */
+typedef struct header {
+    char *text; /* the names, each with its NUL */
+    const char **names;
+    size_t count;
+} header;
+
+static void free_header(header *h)
+{
+    rks_free(h->text);
+    rks_free(h->names);
+    *h = (header){0};
+}
+
+static rks_status check_name(const header *h, size_t at, const char *path, rks_error *err)
+{
+    if (h->names[at][0] == '\0')
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "%s: column %zu has no name; where the first record holds values, give "
+                        "the names by --columns",
+                        path, at + 1);
+    for (size_t k = 0; k < at; k++)
+        if (strcmp(h->names[k], h->names[at]) == 0)
+            return rks_fail(err, RKS_ERR_DATA, 0, "%s: two columns are called \"%.64s\"", path,
+                            h->names[at]);
+    return RKS_OK;
+}
+
+/* The record's fields are the names. */
+static rks_status make_header(header *h, rks_csv_record *record, char separator, const char *path,
+                              rks_error *err)
+{
+    rks_csv_field *fields = rks_alloc(RKS_COLUMNS_MAX, sizeof(*fields), err);
+    size_t size = 0;
+    rks_error inner = {0};
+    if (fields == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status =
+        rks_csv_fields(record, separator, fields, RKS_COLUMNS_MAX, &h->count, &inner);
+    if (status != RKS_OK)
+        status = rks_fail(err, status, 0, "%s: header: %s", path, inner.text);
+    else if (h->count > RKS_COLUMNS_MAX)
+        status = rks_fail(err, RKS_ERR_DATA, 0, "%s: header: %zu columns, at most %d", path,
+                          h->count, RKS_COLUMNS_MAX);
+    for (size_t i = 0; status == RKS_OK && i < h->count; i++)
+        size += fields[i].size + 1;
+    if (status == RKS_OK) {
+        h->text = rks_alloc(size, 1, err);
+        h->names = rks_alloc(h->count, sizeof(*h->names), err);
+        status = h->text == NULL || h->names == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    }
+    char *at = h->text;
+    for (size_t i = 0; status == RKS_OK && i < h->count; i++) {
+        if (memchr(fields[i].text, '\0', fields[i].size) != NULL || fields[i].size > 255)
+            status = rks_fail(err, RKS_ERR_DATA, 0,
+                              "%s: header: column %zu: no name of 1 to 255 "
+                              "bytes",
+                              path, i + 1);
+        memcpy(at, fields[i].text, fields[i].size);
+        h->names[i] = at;
+        at += fields[i].size + 1;
+        if (status == RKS_OK)
+            status = check_name(h, i, path, err);
+    }
+    rks_free(fields);
+    return status;
+}
+
+/* From the option, or from the file's first record. */
+static rks_status read_header(const rks_input *input, const rks_input_file *file, header *h,
+                              rks_error *err)
+{
+    rks_csv csv = {.fd = -1};
+    rks_csv_record record = {0};
+    rks_status status;
+    if (input->columns != NULL) {
+        char *copy = rks_strdup(input->columns, err);
+        if (copy == NULL)
+            return RKS_ERR_MEMORY;
+        record = (rks_csv_record){.text = (uint8_t *)copy, .size = strlen(copy)};
+        status = make_header(h, &record, ',', "columns", err);
+        rks_free(copy);
+        return status;
+    }
+    status = rks_csv_open(&csv, file, 0, file->size, 1 << 20, err);
+    if (status == RKS_OK)
+        status = rks_csv_next(&csv, &record, err);
+    if (status == RKS_OK && (record.text == NULL || record.too_long))
+        status = rks_fail(err, RKS_ERR_DATA, 0, "%s: its first record is no header", file->path);
+    if (status == RKS_OK)
+        status = make_header(h, &record, separator_of(input), file->path, err);
+    rks_csv_close(&csv);
+    return status;
+}
+
+/* ---- records of a unit ------------------------------------------------------------------------
+ */
+
+typedef struct unit_reader {
+    rks_csv csv;
+    header header;
+    rks_csv_field *fields;
+    size_t count; /* fields of the record at hand */
+    char separator;
+} unit_reader;
+
+static void close_unit(unit_reader *r)
+{
+    rks_csv_close(&r->csv);
+    free_header(&r->header);
+    rks_free(r->fields);
+}
+
+static rks_status open_unit(unit_reader *r, const rks_input *input, const rks_input_unit *unit,
+                            uint64_t limit, rks_error *err)
+{
+    const rks_input_file *file = &input->files[unit->first_file];
+    rks_csv_record skipped;
+    *r = (unit_reader){.separator = separator_of(input), .csv.fd = -1};
+    rks_status status = read_header(input, file, &r->header, err);
+    if (status == RKS_OK) {
+        r->fields = rks_alloc(r->header.count, sizeof(*r->fields), err);
+        status = r->fields == NULL
+                     ? RKS_ERR_MEMORY
+                     : rks_csv_open(&r->csv, file, unit->offset, unit->size, limit, err);
+    }
+    if (status == RKS_OK && unit->offset == 0 && input->columns == NULL)
+        status = rks_csv_next(&r->csv, &skipped, err);
+    return status;
+}
+
+/* The fields of a record; RKS_ERR_DATA where they are malformed or not as many as names. */
+static rks_status split(unit_reader *r, rks_csv_record *record, rks_error *err)
+{
+    rks_status status =
+        rks_csv_fields(record, r->separator, r->fields, r->header.count, &r->count, err);
+    if (status == RKS_OK && r->count != r->header.count)
+        status = rks_fail(err, RKS_ERR_DATA, 0, "%zu fields, there are %zu columns", r->count,
+                          r->header.count);
+    return status;
+}
+
+static rks_status count_rows(const rks_input *input, size_t unit, uint64_t *rows, rks_error *err)
+{
+    unit_reader r;
+    rks_csv_record record;
+    uint64_t count = 0;
+    rks_status status = open_unit(&r, input, &input->units[unit], input->max_sample, err);
+    while (status == RKS_OK) {
+        status = rks_csv_next(&r.csv, &record, err);
+        if (status != RKS_OK || record.text == NULL)
+            break;
+        count++;
+    }
+    close_unit(&r);
+    if (status == RKS_OK)
+        *rows = count;
+    return status;
+}
+
+/* ---- types ------------------------------------------------------------------------------------
+ */
+
+static bool is_true(const rks_csv_field *f)
+{
+    return f->size == 4 && (memcmp(f->text, "true", 4) == 0 || memcmp(f->text, "True", 4) == 0 ||
+                            memcmp(f->text, "TRUE", 4) == 0);
+}
+
+static bool is_false(const rks_csv_field *f)
+{
+    return f->size == 5 && (memcmp(f->text, "false", 5) == 0 || memcmp(f->text, "False", 5) == 0 ||
+                            memcmp(f->text, "FALSE", 5) == 0);
+}
+
+/* As JSON has them: 0, -7, 12; not 007, +1. False also where it does not fit. */
+static bool parse_integer(const rks_csv_field *f, int64_t *number)
+{
+    bool minus = f->size > 0 && f->text[0] == '-';
+    size_t at = minus;
+    int64_t value = 0;
+    if (at == f->size || (f->text[at] == '0' && f->size > at + 1))
+        return false;
+    for (; at < f->size; at++) {
+        int digit = f->text[at] - '0';
+        if (digit < 0 || digit > 9 || __builtin_mul_overflow(value, 10, &value) ||
+            __builtin_sub_overflow(value, digit, &value)) /* down: there is one more of them */
+            return false;
+    }
+    if (!minus && value == INT64_MIN)
+        return false;
+    *number = minus ? value : -value;
+    return true;
+}
+
+/* JSON's grammar, and finite. */
+static bool parse_real(const rks_csv_field *f, double *number)
+{
+    char *end = NULL;
+    size_t at = f->size > 0 && f->text[0] == '-';
+    if (at == f->size || f->text[at] < '0' || f->text[at] > '9' ||
+        (f->text[at] == '0' && at + 1 < f->size && f->text[at + 1] != '.' &&
+         f->text[at + 1] != 'e' && f->text[at + 1] != 'E'))
+        return false;
+    *number = strtod(f->text, &end);
+    return end == f->text + f->size && f->text[f->size - 1] != '.' && *number - *number == 0;
+}
+
+typedef struct guess {
+    bool missing, any, not_integer, not_real, not_bool;
+} guess;
+
+static void look_at_field(guess *g, const rks_csv_field *f)
+{
+    int64_t integer;
+    double real;
+    if (f->size == 0 && !f->quoted) {
+        g->missing = true;
+        return;
+    }
+    g->any = true;
+    g->not_integer = g->not_integer || !parse_integer(f, &integer);
+    g->not_real = g->not_real || !parse_real(f, &real);
+    g->not_bool = g->not_bool || (!is_true(f) && !is_false(f));
+}
+
+/* A column of nothing but missing values is "json?", which any other type takes the place of. */
+static const char *type_of(const guess *g)
+{
+    if (!g->any)
+        return "json?";
+    return !g->not_integer ? (g->missing ? "int64?" : "int64")
+           : !g->not_real  ? (g->missing ? "float64?" : "float64")
+           : !g->not_bool  ? (g->missing ? "bool?" : "bool")
+                           : (g->missing ? "str?" : "str");
+}
+
+static rks_status write_schema(const header *h, const guess *guesses, char **text, rks_error *err)
+{
+    rks_buffer json = {0};
+    rks_status status = RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < h->count; i++) {
+        status = rks_buffer_print(&json, err, i == 0 ? "{" : ",");
+        if (status == RKS_OK)
+            status = rks_json_put_string(&json, h->names[i], err);
+        if (status == RKS_OK)
+            status = rks_buffer_print(&json, err, ":\"%s\"", type_of(&guesses[i]));
+    }
+    if (status == RKS_OK)
+        status = rks_buffer_add(&json, "}", 2, err); /* with its NUL */
+    if (status != RKS_OK) {
+        rks_buffer_free(&json);
+        return status;
+    }
+    *text = (char *)json.data;
+    return RKS_OK;
+}
+
+static rks_status fail_at(const char *path, uint64_t row, rks_error *err)
+{
+    rks_error inner = *err;
+    return rks_fail(err, (rks_status)inner.status, inner.cause, "%s: row %" PRIu64 ": %s", path,
+                    row, inner.text);
+}
+
+static rks_status look_at_rows(unit_reader *r, const rks_input *input, size_t unit, guess *guesses,
+                               uint64_t *samples, rks_error *err)
+{
+    const rks_input_unit *at = &input->units[unit];
+    rks_status status = RKS_OK;
+    for (uint64_t row = 0;
+         status == RKS_OK && row < RKS_INFER_ROWS && r->csv.position - at->offset < RKS_INFER_BYTES;
+         row++) {
+        rks_csv_record record;
+        status = rks_csv_next(&r->csv, &record, err);
+        if (status != RKS_OK || record.text == NULL)
+            break;
+        if (record.too_long)
+            status = rks_fail(err, RKS_ERR_DATA, 0, "%zu bytes, above max_sample (%" PRIu64 ")",
+                              record.size, input->max_sample);
+        else if (record.size > 0)
+            status = split(r, &record, err);
+        if (status == RKS_ERR_DATA && input->skip_bad) {
+            status = RKS_OK; /* it is counted and listed when it is read */
+            continue;
+        }
+        if (status != RKS_OK)
+            return fail_at(input->files[at->first_file].path, row, err);
+        for (size_t i = 0; record.size > 0 && i < r->header.count; i++)
+            look_at_field(&guesses[i], &r->fields[i]);
+        *samples += record.size > 0;
+    }
+    return status;
+}
+
+static rks_status infer(const rks_input *input, size_t unit, char **schema_text, rks_error *err)
+{
+    unit_reader r;
+    guess *guesses = NULL;
+    uint64_t samples = 0;
+    rks_status status = open_unit(&r, input, &input->units[unit], input->max_sample, err);
+    if (status == RKS_OK) {
+        guesses = rks_alloc(r.header.count, sizeof(*guesses), err);
+        status = guesses == NULL ? RKS_ERR_MEMORY
+                                 : look_at_rows(&r, input, unit, guesses, &samples, err);
+    }
+    if (status == RKS_OK && samples > 0)
+        status = write_schema(&r.header, guesses, schema_text, err);
+    rks_free(guesses);
+    close_unit(&r);
+    return status;
+}
+
+/* ---- values -----------------------------------------------------------------------------------
+ */
+
+typedef struct taker {
+    unit_reader reader;
+    const rks_schema *schema;
+    int *columns; /* of each field; -1: passed over */
+    rks_value *values;
+    size_t *places; /* of a value in `store`; SIZE_MAX: it lies elsewhere */
+    rks_buffer store;
+} taker;
+
+static rks_status no_value(const rks_column *column, const rks_csv_field *f, rks_error *err)
+{
+    if (f->size == 0)
+        return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": empty, and %s is never missing",
+                        column->name, column->type);
+    return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": '%.*s%s' does not fit %s", column->name,
+                    f->size < 40 ? (int)f->size : 40, f->text, f->size < 40 ? "" : "...",
+                    column->type);
+}
+
+/* What JSON says: lists, json, and numbers of the rarer types. */
+static rks_status put_json(taker *t, const rks_column *column, const rks_csv_field *f,
+                           rks_value *value, rks_error *err)
+{
+    size_t begin = t->store.size;
+    json_t *json = json_loadb(f->text, f->size,
+                              JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, NULL);
+    if (json == NULL)
+        return no_value(column, f, err);
+    rks_status status;
+    if (column->kind == RKS_KIND_JSON) {
+        status = rks_json_print(json, &t->store, err);
+        value->size = t->store.size - begin;
+        value->dims[0] = (uint32_t)value->size;
+    } else {
+        status = rks_json_convert(column, json, f->size, &t->store, value, err);
+    }
+    json_decref(json);
+    return status;
+}
+
+static rks_status put_scalar(taker *t, const rks_column *column, const rks_csv_field *f,
+                             rks_value *value, rks_error *err)
+{
+    int64_t integer = 0;
+    double real = 0;
+    uint8_t truth = is_true(f);
+    const void *bytes = NULL;
+    if (column->kind == RKS_KIND_BOOL && (truth || is_false(f)))
+        bytes = &truth;
+    else if (column->kind == RKS_KIND_INT64 && parse_integer(f, &integer))
+        bytes = &integer;
+    else if (column->kind == RKS_KIND_FLOAT64 && parse_real(f, &real))
+        bytes = &real;
+    if (bytes == NULL)
+        return column->kind == RKS_KIND_BOOL ? no_value(column, f, err)
+                                             : put_json(t, column, f, value, err);
+    value->size = column->item_size;
+    return rks_buffer_add(&t->store, bytes, column->item_size, err);
+}
+
+static rks_status put_field(taker *t, uint32_t at, const rks_csv_field *f, rks_error *err)
+{
+    const rks_column *column = rks_schema_column(t->schema, at);
+    rks_value *value = &t->values[at];
+    bool text = column->kind == RKS_KIND_STR || column->kind == RKS_KIND_BYTES;
+    static const uint8_t zeros[8];
+    *value = (rks_value){0};
+    t->places[at] = SIZE_MAX;
+    if (f->size == 0 && !f->quoted && column->nullable)
+        return RKS_OK;
+    if (text) {
+        *value = rks_blob_value(f->text, f->size);
+        return RKS_OK;
+    }
+    size_t place = rks_round_up(t->store.size, 8); /* callbacks may read numbers in place */
+    rks_status status = rks_buffer_add(&t->store, zeros, place - t->store.size, err);
+    if (status == RKS_OK)
+        status = rks_buffer_reserve(&t->store, 16, err); /* an empty list has a place too */
+    if (status != RKS_OK)
+        return status;
+    t->places[at] = place;
+    return column->dim_count == 0 ? put_scalar(t, column, f, value, err)
+                                  : put_json(t, column, f, value, err);
+}
+
+static rks_status take_record(rks_job *job, taker *t, rks_csv_record *record, rks_error *err)
+{
+    if (record->too_long)
+        return rks_job_too_long(job, record->size, err);
+    if (record->size == 0)
+        return RKS_OK;
+    rks_status status = split(&t->reader, record, err);
+    t->store.size = 0;
+    for (size_t i = 0; status == RKS_OK && i < t->reader.header.count; i++)
+        if (t->columns[i] >= 0)
+            status = put_field(t, (uint32_t)t->columns[i], &t->reader.fields[i], err);
+    if (status != RKS_OK)
+        return status;
+    for (uint32_t i = 0; i < rks_schema_columns(t->schema); i++)
+        if (t->places[i] != SIZE_MAX)
+            t->values[i].data = t->store.data + t->places[i];
+    return rks_job_offer(job, t->values, err);
+}
+
+/* Which column each field is, and that no column is left without. */
+static rks_status match_columns(rks_job *job, taker *t, const char *path, rks_error *err)
+{
+    const header *h = &t->reader.header;
+    for (size_t i = 0; i < h->count; i++) {
+        t->columns[i] = rks_schema_find(t->schema, h->names[i]);
+        if (t->columns[i] < 0 && job->options->schema == NULL)
+            return rks_fail(err, RKS_ERR_DATA, 0,
+                            "%s: column \"%.64s\" is not in the schema inferred from first rows; "
+                            "give --schema",
+                            path, h->names[i]);
+    }
+    for (uint32_t column = 0; column < rks_schema_columns(t->schema); column++) {
+        bool there = rks_schema_column(t->schema, column)->nullable;
+        t->places[column] = SIZE_MAX;
+        for (size_t i = 0; i < h->count && !there; i++)
+            there = t->columns[i] == (int)column;
+        if (!there)
+            return rks_fail(err, RKS_ERR_DATA, 0, "%s: there is no column \"%.64s\"", path,
+                            rks_schema_name(t->schema, column));
+    }
+    return RKS_OK;
+}
+
+static rks_status read_records(rks_job *job, taker *t, const char *path, rks_error *err)
+{
+    char row[32];
+    const rks_place place = {.path = path, .member = row};
+    rks_csv_record record;
+    rks_status status = RKS_OK;
+    while (status == RKS_OK) {
+        status = rks_csv_next(&t->reader.csv, &record, err);
+        if (status != RKS_OK || record.text == NULL)
+            break;
+        if (rks_job_takes(job))
+            status = take_record(job, t, &record, err);
+        if (status != RKS_OK)
+            snprintf(row, sizeof(row), "row %" PRIu64, job->first_row + job->rows);
+        status = rks_job_row(job, &place, status, err);
+        if (status == RKS_OK)
+            status = rks_job_tick(job, t->reader.csv.position - job->unit->offset, err);
+    }
+    return status;
+}
+
+static rks_status read_unit(rks_job *job, rks_error *err)
+{
+    const char *path = job->input->files[job->unit->first_file].path;
+    uint32_t count = rks_schema_columns(job->schema);
+    taker t = {.schema = job->schema};
+    rks_status status = open_unit(&t.reader, job->input, job->unit, job->max_sample, err);
+    if (status == RKS_OK &&
+        ((t.columns = rks_alloc(t.reader.header.count, sizeof(*t.columns), err)) == NULL ||
+         (t.values = rks_alloc(count, sizeof(*t.values), err)) == NULL ||
+         (t.places = rks_alloc(count, sizeof(*t.places), err)) == NULL))
+        status = RKS_ERR_MEMORY;
+    if (status == RKS_OK)
+        status = match_columns(job, &t, path, err);
+    if (status == RKS_OK)
+        status = read_records(job, &t, path, err);
+    close_unit(&t.reader);
+    rks_free(t.columns);
+    rks_free(t.values);
+    rks_free(t.places);
+    rks_buffer_free(&t.store);
+    return status;
+}
+
+const rks_input_format rks_format_csv = {
+    .name = "csv",
+    .is_named = is_csv,
+    .cut = cut,
+    .count_rows = count_rows,
+    .infer = infer,
+    .read = read_unit,
+};
+
+const rks_input_format rks_format_tsv = {
+    .name = "tsv",
+    .is_named = is_tsv,
+    .cut = cut,
+    .count_rows = count_rows,
+    .infer = infer,
+    .read = read_unit,
+};

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * csv_record.c: memchr finds newlines and quotes; a record is looked at once for its end and once
+ * for its fields. */
+#include "ingest/csv_record.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "ingest/lines.h"
+
+enum { CHUNK = 1 << 20 };
+
+static const uint8_t BOM[3] = {0xef, 0xbb, 0xbf};
+
+rks_status rks_csv_open(rks_csv *csv, const rks_input_file *file, uint64_t offset, uint64_t size,
+                        uint64_t limit, rks_error *err)
+{
+    *csv = (rks_csv){.file = file,
+                     .fd = -1,
+                     .end = offset + size,
+                     .position = offset,
+                     .read_to = offset,
+                     .limit = limit,
+                     .room = CHUNK};
+    csv->data = rks_alloc_raw(csv->room + 1, 1, err);
+    return csv->data == NULL ? RKS_ERR_MEMORY : rks_input_file_open(file, &csv->fd, err);
+}
+
+void rks_csv_close(rks_csv *csv)
+{
+    if (csv->fd >= 0)
+        close(csv->fd);
+    rks_free(csv->data);
+    *csv = (rks_csv){.fd = -1};
+}
+
+/* Moves what is left to the front, makes room and reads on. Not at the file's end. */
+static rks_status fill(rks_csv *csv, rks_error *err)
+{
+    rks_status status = rks_check_interrupt(err);
+    if (status != RKS_OK)
+        return status;
+    size_t left = csv->filled - csv->begin, got = 0;
+    memmove(csv->data, csv->data + csv->begin, left);
+    csv->begin = 0;
+    csv->filled = left;
+    if (csv->filled == csv->room) {
+        uint8_t *grown = rks_realloc(csv->data, csv->room * 2 + 1, 1, err);
+        if (grown == NULL)
+            return RKS_ERR_MEMORY;
+        csv->data = grown;
+        csv->room *= 2;
+    }
+    uint64_t want = csv->room - csv->filled;
+    if (want > csv->file->size - csv->read_to)
+        want = csv->file->size - csv->read_to;
+    status = rks_input_file_read(csv->file, csv->fd, csv->read_to, csv->data + csv->filled,
+                                 (size_t)want, &got, err);
+    if (status != RKS_OK)
+        return status;
+    csv->filled += got;
+    csv->read_to += got;
+    csv->data[csv->filled] = '\0'; /* numbers end somewhere */
+    return RKS_OK;
+}
+
+/* Looks on from *at for the newline that ends a record; true where it is found, at *at. */
+static bool find_end(const uint8_t *bytes, size_t size, size_t *at, bool *inside)
+{
+    while (*at < size) {
+        const uint8_t *from = bytes + *at;
+        if (*inside) {
+            const uint8_t *quote = memchr(from, '"', size - *at);
+            *at = quote == NULL ? size : (size_t)(quote - bytes) + 1;
+            *inside = quote == NULL;
+            continue;
+        }
+        const uint8_t *newline = memchr(from, '\n', size - *at);
+        size_t span = newline == NULL ? size - *at : (size_t)(newline - from);
+        const uint8_t *quote = memchr(from, '"', span);
+        if (quote != NULL) {
+            *at = (size_t)(quote - bytes) + 1;
+            *inside = true;
+            continue;
+        }
+        *at += span;
+        if (newline != NULL)
+            return true;
+    }
+    return false;
+}
+
+static void emit(rks_csv *csv, size_t size, size_t step, rks_csv_record *record)
+{
+    uint8_t *text = csv->data + csv->begin;
+    if (csv->position == 0 && size >= sizeof(BOM) && memcmp(text, BOM, sizeof(BOM)) == 0) {
+        text += sizeof(BOM);
+        size -= sizeof(BOM);
+    }
+    if (size > 0 && text[size - 1] == '\r')
+        size--;
+    *record = (rks_csv_record){.text = text, .size = size, .too_long = size > csv->limit};
+    csv->begin += step;
+    csv->position += step;
+}
+
+/* A record above the limit, of which `looked` bytes were looked at, is passed over. */
+static rks_status discard(rks_csv *csv, size_t looked, bool inside, rks_csv_record *record,
+                          rks_error *err)
+{
+    uint64_t begin = csv->position;
+    rks_status status = RKS_OK;
+    for (bool found = false; !found;) { /* `looked` bytes are of the record */
+        csv->begin += looked;
+        csv->position += looked;
+        looked = 0;
+        if (csv->begin == csv->filled) {
+            if (csv->read_to == csv->file->size)
+                break;
+            status = fill(csv, err);
+            if (status != RKS_OK)
+                return status;
+        }
+        found = find_end(csv->data + csv->begin, csv->filled - csv->begin, &looked, &inside);
+    }
+    *record = (rks_csv_record){.text = csv->data, .too_long = true};
+    record->size = (size_t)(csv->position - begin) + looked;
+    if (looked < csv->filled - csv->begin)
+        looked++; /* the newline that was found */
+    csv->begin += looked;
+    csv->position += looked;
+    return RKS_OK;
+}
+
+rks_status rks_csv_next(rks_csv *csv, rks_csv_record *record, rks_error *err)
+{
+    *record = (rks_csv_record){0};
+    if (csv->position >= csv->end)
+        return rks_input_file_unchanged(csv->file, csv->fd, err);
+    size_t looked = 0;
+    bool inside = false;
+    for (;;) {
+        size_t left = csv->filled - csv->begin;
+        if (find_end(csv->data + csv->begin, left, &looked, &inside)) {
+            emit(csv, looked, looked + 1, record);
+            return RKS_OK;
+        }
+        if (csv->read_to == csv->file->size) {
+            emit(csv, left, left, record);
+            return RKS_OK;
+        }
+        /* A BOM and a carriage return do not count. */
+        if (left > csv->limit && left - csv->limit > sizeof(BOM) + 1)
+            return discard(csv, looked, inside, record, err);
+        rks_status status = fill(csv, err);
+        if (status != RKS_OK)
+            return status;
+    }
+}
+
+/* A quoted field, *at behind its first quote. */
+static rks_status take_quoted(uint8_t *text, size_t size, size_t *at, char separator,
+                              rks_csv_field *field, size_t number, rks_error *err)
+{
+    size_t from = *at, to = *at;
+    field->quoted = true;
+    field->text = (const char *)text + from;
+    for (;;) {
+        const uint8_t *quote = memchr(text + from, '"', size - from);
+        if (quote == NULL)
+            return rks_fail(err, RKS_ERR_DATA, 0, "field %zu: its quote is not closed", number);
+        size_t span = (size_t)(quote - text) - from;
+        bool doubled = from + span + 1 < size && text[from + span + 1] == '"';
+        if (to != from)
+            memmove(text + to, text + from, span + doubled);
+        to += span + doubled;
+        from += span + 1 + doubled;
+        if (!doubled)
+            break;
+    }
+    field->size = (size_t)((const char *)text + to - field->text);
+    *at = from;
+    if (from < size && text[from] != (uint8_t)separator)
+        return rks_fail(err, RKS_ERR_DATA, 0, "field %zu: text behind its closing quote", number);
+    return RKS_OK;
+}
+
+rks_status rks_csv_fields(rks_csv_record *record, char separator, rks_csv_field *fields,
+                          size_t room, size_t *count, rks_error *err)
+{
+    uint8_t *text = record->text;
+    size_t at = 0, number = 0, size = record->size;
+    for (;;) {
+        rks_csv_field field = {.text = (const char *)text + at};
+        number++;
+        if (at < size && text[at] == '"') {
+            at++;
+            rks_status status = take_quoted(text, size, &at, separator, &field, number, err);
+            if (status != RKS_OK)
+                return status;
+        } else {
+            const uint8_t *end = at < size ? memchr(text + at, separator, size - at) : NULL;
+            field.size = end == NULL ? size - at : (size_t)(end - text) - at;
+            if (field.size > 0 && memchr(field.text, '"', field.size) != NULL)
+                return rks_fail(err, RKS_ERR_DATA, 0,
+                                "field %zu: a quote in a field that is not in quotes", number);
+            at += field.size;
+        }
+        if (number <= room)
+            fields[number - 1] = field;
+        if (at == size)
+            break;
+        at++; /* the separator */
+    }
+    *count = number;
+    return RKS_OK;
+}
+
+rks_status rks_csv_cuts(const rks_input_file *file, uint64_t unit_size,
+                        rks_status (*cut)(void *user, uint64_t offset, rks_error *err), void *user,
+                        rks_error *err)
+{
+    rks_csv csv = {.fd = -1};
+    bool inside = false;
+    uint64_t base = 0, next = unit_size;
+    uint8_t *bytes = rks_alloc_raw(CHUNK, 1, err);
+    rks_status status = bytes == NULL ? RKS_ERR_MEMORY : rks_input_file_open(file, &csv.fd, err);
+    while (status == RKS_OK && base < file->size && next < file->size) {
+        size_t got = 0, at = 0;
+        status = rks_check_interrupt(err);
+        if (status == RKS_OK)
+            status = rks_input_file_read(file, csv.fd, base, bytes, CHUNK, &got, err);
+        while (status == RKS_OK && at < got) {
+            /* Only parity counts before the place from which a cut is looked for. */
+            if (base + at < next - 1) {
+                uint64_t span = next - 1 - (base + at);
+                size_t to = span < got - at ? at + (size_t)span : got;
+                for (; at < to; at++)
+                    inside ^= bytes[at] == '"';
+                continue;
+            }
+            if (!find_end(bytes, got, &at, &inside))
+                break;
+            uint64_t offset = base + ++at;
+            if (offset < file->size)
+                status = cut(user, offset, err);
+            while (next <= offset)
+                next += unit_size < UINT64_MAX - next ? unit_size : UINT64_MAX - next;
+        }
+        base += got;
+    }
+    if (csv.fd >= 0)
+        close(csv.fd);
+    rks_free(bytes);
+    return status;
+}
