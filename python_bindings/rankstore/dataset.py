@@ -46,8 +46,8 @@ def open(directory: str | os.PathLike[str], *, group: Group | None = None, excha
     Raises NotFoundError, CorruptError, UnsupportedError; the same on all ranks.
     """
     chosen = group if group is not None else current()
-    before = of_torch()
     nccl.prepare(chosen, exchange)
+    before = of_torch()
     store = _core.Store(chosen.core, os.fspath(directory), exchange=exchange, no_share=no_share, no_check=not check,
                         partial=partial, inflight_bytes=inflight_bytes)
     after = of_torch()
@@ -271,7 +271,8 @@ class Dataset:
 
     def stats(self) -> dict[str, Any]:
         """Figures of this rank since the dataset was opened: samples, bytes, local_bytes, remote_bytes, served_bytes,
-        wait_ns, peak_inflight_bytes, peak_batch_bytes, index_bytes_node, exchange_bytes, exchange; memory, by kind what
+        wait_ns, peak_inflight_bytes, peak_batch_bytes, index_bytes_node, exchange_bytes, exchange (the
+        way by which the index came) and exchange_why; memory, by kind what
         this process holds (current, peak; `rankstore.memory` has the kinds); torch_memory, None or what torch's CUDA
         allocator held before and after the opening (allocated, reserved, largest_free_block): equal but for what other
         threads did, since the exchange takes nothing from it."""

@@ -359,7 +359,8 @@ rks_status rks_exchange_run(rks_group *group, const char *backend, const rks_exc
         chosen = next_backend(&plan, &choice, &from);
         if (chosen == NULL)
             break;
-        if (plan.rank == 0)
+        /* A machine without GPUs is nothing to talk about; stats say it. */
+        if (plan.rank == 0 && status != RKS_ERR_UNSUPPORTED)
             rks_log("exchange: nccl failed, %s instead: %s", chosen->name, failed);
         job->restart(job->user);
         status = RKS_OK;

@@ -18,11 +18,11 @@
  *       24     8  XXH3-64 of the payload
  *       32    32  0
  *
- * Failures   A rank that fails by itself goes on with empty chunks that say so; all members see
- * them in the same round, end with the round that is on its way behind it, and no one is left
- *            waiting. An error of NCCL, of CUDA or of another rank's process, or a round that takes
- *            too long, ends the communicator: the rank brings its error to the next collective,
- *            every other rank sees that while it polls, and aborts as well. */
+ * A rank that fails by itself goes on with empty chunks that say so; all members see them in the
+ * same round, end with the round that is on its way behind it, and no one is left waiting. An error
+ * of NCCL, of CUDA or of another rank's process, or a round that takes too long, ends the
+ * communicator: the rank brings its error to the next collective, every other rank sees that while
+ * it polls, and aborts as well. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

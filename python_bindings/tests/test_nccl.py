@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The nccl exchange from Python: on a machine without a GPU it says why not, and a graph capture is not disturbed. What it does on
+a GPU is tried by tests/gpu/run."""
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import rankstore
+from rankstore import nccl
+
+Run = Callable[..., list[subprocess.CompletedProcess[str]]]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    path = str(tmp_path / "store")
+    rankstore.build([{"text": "a" * i} for i in range(50)], path, progress=False).close()
+    return path
+
+
+@pytest.mark.skipif(os.path.exists("/dev/nvidiactl"), reason="this machine has a GPU")
+def test_without_a_gpu_it_says_why(store: str) -> None:
+    with pytest.raises(rankstore.UnsupportedError, match="no CUDA driver|no NCCL|this build has no NCCL"):
+        rankstore.open(store, exchange="nccl")
+    with rankstore.open(store) as dataset:
+        assert dataset.stats()["exchange_why"] == "auto: all ranks share a node"
+
+
+def test_odd_options_are_named(store: str) -> None:
+    with pytest.raises((rankstore.ArgumentError, rankstore.UnsupportedError), match="fast|this build has no NCCL"):
+        rankstore.open(store, exchange="nccl:fast")
+
+
+def test_the_package_beside_the_interpreter_is_found() -> None:
+    path = nccl.package_library()
+    assert path is None or os.path.basename(path) == "libnccl.so.2"
+    try:
+        import nvidia.nccl  # noqa: F401
+    except ImportError:
+        assert path is None
+    else:
+        assert path is not None
+
+
+# torch.cuda as it is while a graph is captured: there is no GPU here to capture one on.
+CAPTURING = """
+import os, sys, types
+torch = types.ModuleType("torch")
+torch.cuda = types.SimpleNamespace(is_initialized=lambda: True, is_current_stream_capturing=lambda: os.environ["RANK"] == "1")
+import rankstore
+rankstore.init()
+store = os.path.join(os.environ["TESTS"], "..", "no store is looked for")
+real, sys.modules["torch"] = sys.modules.get("torch"), torch
+try:
+    rankstore.open(store, exchange="nccl")
+except rankstore.StateError as raised:
+    print(raised)
+sys.modules["torch"] = real
+"""
+
+
+def test_a_capture_on_one_rank_ends_the_open_on_all(ranks: Run) -> None:
+    for one in ranks(2, CAPTURING):
+        assert "captures a CUDA graph" in one.stdout and "rank 1" in one.stdout, one.stdout + one.stderr
