@@ -875,6 +875,52 @@ RKS_API rks_status rks_gather_run(rks_gather *gather, rks_status status, uint32_
                                   rks_error *err);
 RKS_API void rks_gather_close(rks_gather *gather); /* NULL is accepted */
 
+/* ---- exporting ---------------------------------------------------------------------------- */
+
+/* Formats
+ * jsonl  an object a line: "__key__" where no column holds the keys, then the columns; bytes are
+ *        {"base64": "..."}, NaN and infinities strings, integers above 2^63 - 1 strings
+ * tar    as WebDataset has it: members KEY.COLUMN, side by side for each sample
+ * dir    the same as files; samples {path, data} or {path, text} become a folder again
+ * npz    an array a column; columns of varying size lie one behind the other, with COLUMN.offsets
+ *        (and .shapes); .missing where a type has `?`
+ * lmdb   an environment with a record a sample: its key, and its column's bytes, or a line of jsonl
+ *        where there are several columns
+ *
+ * In names of files and members all but letters, digits and some signs of a key is %XX, and long
+ * parts end in a hash; no name leads out of the target. */
+typedef struct rks_export_options {
+    size_t struct_size;
+    const char *to;    /* "jsonl", "tar", "dir", "npz", "lmdb"; NULL: by the target's ending, else
+                        * dir */
+    const char *where; /* as rks_build_options.where; NULL: all */
+    const char *const *columns; /* NULL: all */
+    size_t column_count;
+    bool force; /* an existing target is replaced; a directory only where an export made it */
+    rks_progress_fn progress;
+    void *progress_user;
+} rks_export_options;
+
+RKS_API void rks_export_options_default(rks_export_options *options);
+
+typedef struct rks_export_report {
+    size_t struct_size;
+    uint64_t samples;  /* written */
+    uint64_t filtered; /* dropped by where */
+    uint64_t bytes;    /* column and key bytes of the written ones, all columns */
+    double seconds;
+    char to[8]; /* the format */
+} rks_export_report;
+
+/* COLLECTIVE. Writes the samples of a store, in id order, into `target`: rank 0 writes, the others
+ * send it what they serve; a few batches are in memory at once. The target is there when all of it
+ * is written, durable, or not at all; what a killed export left is removed by the next one.
+ * RKS_ERR_ARGUMENT where something is there and `force` is not set; RKS_ERR_STATE where another
+ * export writes it. *report may be NULL. */
+RKS_API rks_status rks_store_export(rks_store *store, const char *target,
+                                    const rks_export_options *options, rks_export_report *report,
+                                    rks_error *err);
+
 /* ---- comparing ----------------------------------------------------------------------------- */
 
 typedef enum rks_difference {

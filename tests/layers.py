@@ -10,13 +10,14 @@ MAY_SEE = {
     "shard": ["base"],
     "collate": ["base", "shard"],
     "ingest": ["base", "shard"],
+    "export": ["base", "shard", "ingest"],
     "index": ["base"],
     "group": ["base", "transport"],
     "mpi": ["base", "group"],
     "exchange": ["base", "transport", "group"],
     "plan": ["base", "index"],
     "fetch": ["base", "transport", "shard", "collate"],
-    "store": ["base", "transport", "shard", "collate", "ingest", "index", "group", "exchange", "plan", "fetch"],
+    "store": ["base", "transport", "shard", "collate", "ingest", "export", "index", "group", "exchange", "plan", "fetch"],
 }
 ONE_FILE_ONLY = ["lmdb.h", "nccl.h", "cuda.h", "mpi.h", "uv.h", "xxhash.h", "xxh_x86dispatch.h", "sodium.h",
                  "archive.h", "archive_entry.h", "zlib.h"]

@@ -16,7 +16,9 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/memory.h"
+#include "ingest/archive_writer.h"
 #include "ingest/gunzip.h"
 #include "ingest/lines.h"
 
@@ -247,4 +249,125 @@ void rks_archive_close(rks_archive *archive)
     if (archive->fd >= 0)
         close(archive->fd);
     rks_free(archive);
+}
+
+/* ---- writing ------------------------------------------------------------------------------ */
+
+enum { TIME_OF_ALL = 315532800 }; /* 1980-01-01: what zip can say */
+
+struct rks_archive_writer {
+    struct archive *archive;
+    struct archive_entry *entry;
+    const char *path;
+    int fd;
+    /* Of a write to the file. libarchive is not told: it would leave its buffers behind. */
+    rks_status status;
+    rks_error err;
+};
+
+static rks_status write_failed(const rks_archive_writer *writer, rks_error *err)
+{
+    int error = archive_errno(writer->archive);
+    const char *what = archive_error_string(writer->archive);
+    return rks_fail(err, error == ENOMEM ? RKS_ERR_MEMORY : RKS_ERR_IO, error, "%s: %s",
+                    writer->path, what == NULL ? "writing the archive" : what);
+}
+
+/* What a call of libarchive's came to. */
+static rks_status outcome(const rks_archive_writer *writer, bool good, rks_error *err)
+{
+    if (writer->status == RKS_OK)
+        return good ? RKS_OK : write_failed(writer, err);
+    if (err != NULL)
+        *err = writer->err;
+    return writer->status;
+}
+
+static la_ssize_t write_out(struct archive *archive, void *user, const void *bytes, size_t size)
+{
+    rks_archive_writer *writer = user;
+    (void)archive;
+    if (writer->status == RKS_OK)
+        writer->status = rks_file_write(writer->fd, writer->path, bytes, size, &writer->err);
+    return (la_ssize_t)size;
+}
+
+static int set_format(const rks_archive_writer *writer, rks_archive_kind kind)
+{
+    if (kind == RKS_ARCHIVE_TAR)
+        return archive_write_set_format_pax_restricted(writer->archive);
+    int code = archive_write_set_format_zip(writer->archive);
+    return code == ARCHIVE_OK ? archive_write_zip_set_compression_store(writer->archive) : code;
+}
+
+rks_status rks_archive_writer_open(rks_archive_kind kind, int fd, const char *path,
+                                   rks_archive_writer **writer, rks_error *err)
+{
+    rks_archive_writer *opened = rks_alloc(1, sizeof(*opened), err);
+    if (opened == NULL)
+        return RKS_ERR_MEMORY;
+    opened->fd = fd;
+    opened->path = path;
+    opened->archive = archive_write_new();
+    opened->entry = archive_entry_new();
+    rks_status status = RKS_OK;
+    if (opened->archive == NULL || opened->entry == NULL)
+        status = rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory: %s", path);
+    else if (set_format(opened, kind) != ARCHIVE_OK ||
+             archive_write_open(opened->archive, opened, NULL, write_out, NULL) != ARCHIVE_OK)
+        status = write_failed(opened, err);
+    if (status != RKS_OK) {
+        rks_archive_writer_close(opened);
+        return status;
+    }
+    *writer = opened;
+    return RKS_OK;
+}
+
+rks_status rks_archive_writer_begin(rks_archive_writer *writer, const char *name, uint64_t size,
+                                    rks_error *err)
+{
+    archive_entry_clear(writer->entry);
+    archive_entry_set_pathname(writer->entry, name);
+    archive_entry_set_filetype(writer->entry, AE_IFREG);
+    archive_entry_set_perm(writer->entry, 0644);
+    archive_entry_set_mtime(writer->entry, TIME_OF_ALL, 0);
+    archive_entry_set_size(writer->entry, (la_int64_t)size);
+    bool good = archive_write_header(writer->archive, writer->entry) == ARCHIVE_OK;
+    return outcome(writer, good, err);
+}
+
+rks_status rks_archive_writer_put(rks_archive_writer *writer, const void *bytes, size_t size,
+                                  rks_error *err)
+{
+    bool good = true;
+    for (size_t done = 0; good && done < size && writer->status == RKS_OK;) {
+        la_ssize_t put =
+            archive_write_data(writer->archive, (const uint8_t *)bytes + done, size - done);
+        good = put > 0;
+        done += good ? (size_t)put : 0;
+    }
+    return outcome(writer, good, err);
+}
+
+rks_status rks_archive_writer_end(rks_archive_writer *writer, rks_error *err)
+{
+    return outcome(writer, archive_write_finish_entry(writer->archive) == ARCHIVE_OK, err);
+}
+
+rks_status rks_archive_writer_finish(rks_archive_writer *writer, rks_error *err)
+{
+    return outcome(writer, archive_write_close(writer->archive) == ARCHIVE_OK, err);
+}
+
+void rks_archive_writer_close(rks_archive_writer *writer)
+{
+    if (writer == NULL)
+        return;
+    archive_entry_free(writer->entry);
+    if (writer->status == RKS_OK) /* what was not finished is not to be written now */
+        writer->status = RKS_ERR_STATE;
+    if (writer->archive != NULL)
+        archive_write_free(writer->archive);
+    rks_free(writer);
 }

@@ -51,6 +51,12 @@ static rks_status unfit(const rks_column *column, const json_t *json, rks_error 
                     rks_json_kind(json), column->type);
 }
 
+static bool put_small(rks_kind kind, double number, uint16_t *bits)
+{
+    return isfinite(number) ? rks_small_float_encode(kind, number, bits)
+                            : rks_small_float_special(kind, number, bits);
+}
+
 static bool put_float(rks_kind kind, double number, uint8_t *into)
 {
     uint16_t bits = 0;
@@ -61,31 +67,65 @@ static bool put_float(rks_kind kind, double number, uint8_t *into)
         return true;
     case RKS_KIND_FLOAT32:
         memcpy(into, &single, sizeof(single));
-        return isfinite(single);
+        return isfinite(single) || !isfinite(number);
     case RKS_KIND_FLOAT16:
     case RKS_KIND_BFLOAT16:
-        if (!rks_small_float_encode(kind, number, &bits))
+        if (!put_small(kind, number, &bits))
             return false;
         rks_store_u16(into, bits);
         return true;
     default:
-        if (!rks_small_float_encode(kind, number, &bits))
+        if (!put_small(kind, number, &bits))
             return false;
         into[0] = (uint8_t)bits;
         return true;
     }
 }
 
+/* A number, or one of the three that JSON has no digits for. */
+static bool read_float(const json_t *json, double *number)
+{
+    static const struct {
+        const char *name;
+        double value;
+    } special[] = {{"NaN", NAN}, {"Infinity", INFINITY}, {"-Infinity", -INFINITY}};
+    const char *text = json_string_value(json);
+    *number = json_number_value(json);
+    for (size_t i = 0; text != NULL && i < sizeof(special) / sizeof(special[0]); i++)
+        if (strcmp(text, special[i].name) == 0) {
+            *number = special[i].value;
+            return true;
+        }
+    return json_is_number(json);
+}
+
+/* Digits above what JSON integers hold here. */
+static bool put_large(const json_t *json, uint8_t *into)
+{
+    const char *text = json_string_value(json);
+    uint64_t number = 0;
+    if (text == NULL || text[0] == '\0')
+        return false;
+    for (; *text != '\0'; text++)
+        if (*text < '0' || *text > '9' || __builtin_mul_overflow(number, 10u, &number) ||
+            __builtin_add_overflow(number, (uint64_t)(*text - '0'), &number))
+            return false;
+    rks_store_u64(into, number);
+    return true;
+}
+
 static bool put_complex(const json_t *json, uint8_t *into)
 {
-    const json_t *real = json_array_get(json, 0), *imaginary = json_array_get(json, 1);
-    return json_array_size(json) == 2 && json_is_number(real) && json_is_number(imaginary) &&
-           put_float(RKS_KIND_FLOAT32, json_number_value(real), into) &&
-           put_float(RKS_KIND_FLOAT32, json_number_value(imaginary), into + sizeof(float));
+    double real, imaginary;
+    return json_array_size(json) == 2 && read_float(json_array_get(json, 0), &real) &&
+           read_float(json_array_get(json, 1), &imaginary) &&
+           put_float(RKS_KIND_FLOAT32, real, into) &&
+           put_float(RKS_KIND_FLOAT32, imaginary, into + sizeof(float));
 }
 
 static bool put_item(const rks_column *column, const json_t *json, uint8_t *into)
 {
+    double real;
     if (column->kind == RKS_KIND_BOOL) {
         into[0] = json_is_true(json);
         return json_is_boolean(json);
@@ -93,7 +133,9 @@ static bool put_item(const rks_column *column, const json_t *json, uint8_t *into
     if (column->kind == RKS_KIND_COMPLEX64)
         return put_complex(json, into);
     if (rks_kind_is_float(column->kind))
-        return json_is_number(json) && put_float(column->kind, json_number_value(json), into);
+        return read_float(json, &real) && put_float(column->kind, real, into);
+    if (column->kind == RKS_KIND_UINT64 && json_is_string(json))
+        return put_large(json, into);
     int64_t number = json_integer_value(json);
     range fits = range_of(column->kind);
     if (!json_is_integer(json) || number < fits.low || number > fits.high)

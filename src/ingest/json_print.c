@@ -28,7 +28,7 @@ static rks_status print_real(const json_t *value, rks_buffer *text, rks_error *e
     return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for a number");
 }
 
-static rks_status print_string(const char *at, size_t size, rks_buffer *text, rks_error *err)
+rks_status rks_json_print_string(const char *at, size_t size, rks_buffer *text, rks_error *err)
 {
     static const char HEX[] = "0123456789abcdef";
     static const char SHORT[] = "btn\0fr"; /* 8 to 13; 11 has none */
@@ -83,7 +83,7 @@ static rks_status print_object(json_t *object, rks_buffer *text, rks_error *err)
             status = rks_buffer_add(text, ",", 1, err);
         first = false;
         if (status == RKS_OK)
-            status = print_string(name, strlen(name), text, err);
+            status = rks_json_print_string(name, strlen(name), text, err);
         if (status == RKS_OK)
             status = rks_buffer_add(text, ":", 1, err);
         if (status == RKS_OK)
@@ -100,7 +100,8 @@ rks_status rks_json_print(const json_t *value, rks_buffer *text, rks_error *err)
     case JSON_ARRAY:
         return print_list(value, text, err);
     case JSON_STRING:
-        return print_string(json_string_value(value), json_string_length(value), text, err);
+        return rks_json_print_string(json_string_value(value), json_string_length(value), text,
+                                     err);
     case JSON_INTEGER:
         return rks_buffer_print(text, err, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
     case JSON_REAL:

@@ -124,6 +124,22 @@ static layout layout_of(rks_kind kind)
     }
 }
 
+/* NaN and infinities have the highest exponent; float8_e4m3fn has no infinity, and one NaN. */
+bool rks_small_float_special(rks_kind kind, double value, uint16_t *bits)
+{
+    layout shape = layout_of(kind);
+    uint16_t top = (uint16_t)(((1u << shape.exponent_bits) - 1) << shape.fraction_bits);
+    uint16_t all = (uint16_t)((1u << shape.fraction_bits) - 1);
+    uint16_t sign =
+        (uint16_t)((signbit(value) ? 1u : 0u) << (shape.exponent_bits + shape.fraction_bits));
+    if (!isnan(value) && !shape.infinite)
+        return false;
+    *bits = isnan(value)
+                ? (uint16_t)(top | (shape.infinite ? 1u << (shape.fraction_bits - 1) : all))
+                : (uint16_t)(top | sign);
+    return true;
+}
+
 bool rks_small_float_encode(rks_kind kind, double value, uint16_t *bits)
 {
     layout shape = layout_of(kind);

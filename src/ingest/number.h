@@ -31,6 +31,8 @@ rks_number rks_number_load(rks_kind kind, const void *data);
 /* float16, bfloat16, float8_e4m3fn and float8_e5m2, rounded to nearest, ties to even. False where
  * the finite value is out of the type's range. */
 bool rks_small_float_encode(rks_kind kind, double value, uint16_t *bits);
+/* The same for NaN and infinities; false where the type has no such value. */
+bool rks_small_float_special(rks_kind kind, double value, uint16_t *bits);
 double rks_small_float_decode(rks_kind kind, uint16_t bits);
 
 #endif

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/base64.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -120,6 +121,29 @@ static int column_of(const rks_row *row, const char *name, uint32_t *guess)
     return found;
 }
 
+/* {"base64": "..."}, as exports write bytes. */
+static rks_status take_base64(rks_row *row, uint32_t at, const json_t *json, rks_error *err)
+{
+    const rks_column *column = rks_schema_column(row->schema, at);
+    const json_t *text = json_object_get(json, "base64");
+    size_t place = row->store.size;
+    bool good = false;
+    rks_status status = rks_buffer_reserve(&row->store, 1, err);
+    if (status == RKS_OK && json_is_string(text) && json_object_size(json) == 1)
+        status = rks_base64_decode(json_string_value(text), json_string_length(text), &row->store,
+                                   &good, err);
+    if (status == RKS_OK && !good)
+        return rks_fail(
+            err, RKS_ERR_DATA, 0,
+            "column \"%s\": an object that is not {\"base64\": \"...\"} does not fit %s",
+            column->name, column->type);
+    row->stored[at] = true;
+    row->places[at] = place;
+    row->values[at].size = row->store.size - place;
+    row->values[at].dims[0] = (uint32_t)row->values[at].size;
+    return status;
+}
+
 static rks_status take(rks_row *row, uint32_t at, const json_t *json, rks_error *err)
 {
     const rks_column *column = rks_schema_column(row->schema, at);
@@ -130,6 +154,8 @@ static rks_status take(rks_row *row, uint32_t at, const json_t *json, rks_error 
     row->stored[at] = false;
     if (json_is_null(json) && column->nullable)
         return RKS_OK;
+    if (column->kind == RKS_KIND_BYTES && json_is_object(json))
+        return take_base64(row, at, json, err);
     if (column->kind == RKS_KIND_STR || column->kind == RKS_KIND_BYTES) {
         if (!json_is_string(json))
             return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": %s does not fit %s", column->name,

@@ -5,13 +5,13 @@
  * A line is one JSON object (RFC 8259) in UTF-8, without a name twice in an object, at most 2,048
  * levels deep. NUL may be in strings (\u0000), not in names.
  *   bool             true or false
- *   int*, uint*      an integer in the type's range (uint64: up to 2^63 - 1)
+ *   int*, uint*      an integer in the type's range (uint64 above 2^63 - 1: its digits as a string)
  *   float*, bfloat16 a number, rounded to nearest, ties to even; one that would round to infinity
- *                    is refused
+ *                    is refused; "NaN", "Infinity" and "-Infinity" where the type has them
  *   complex64        [real, imaginary]
  *   arrays           lists in lists, all of the sizes that the type asks for; `*` is the same in
  *                    the whole value
- *   str, bytes       a string; bytes are its UTF-8
+ *   str, bytes       a string; bytes are its UTF-8, or those of {"base64": "..."}
  *   json             any value, without spaces, names in the order of the line, real numbers in
  *                    15 to 17 digits, as few as give the same double
  * null, or a name that is not there, is a missing value. json that may not be missing takes null as
@@ -51,6 +51,8 @@ bool rks_line_is_blank(const uint8_t *line, size_t size);
 /* "a string", "an integer", ... */
 const char *rks_json_kind(const json_t *value);
 
+/* Appends the text as a JSON string with its quotes; UTF-8, also with NUL. */
+rks_status rks_json_print_string(const char *at, size_t size, rks_buffer *text, rks_error *err);
 /* Appends the value as the row comment says. */
 rks_status rks_json_print(const json_t *value, rks_buffer *text, rks_error *err);
 /* Appends an array's or number's bytes and sets size and dims; data is not set. `limit`: more items

@@ -29,6 +29,7 @@ static const uint64_t MAP_SLACK = UINT64_C(32) << 20;
 struct rks_lmdb {
     MDB_env *env;
     MDB_txn *txn; /* the open write transaction, or NULL */
+    bool plain;
     MDB_dbi dbi[RKS_LMDB_DBS];
     char *path;
     uint64_t map_size;
@@ -53,8 +54,10 @@ static rks_status open_databases(rks_lmdb *env, bool read_only, rks_error *err)
     static const char *const names[RKS_LMDB_DBS] = {"blocks", "units", "index"};
     MDB_txn *txn = NULL;
     int code = mdb_txn_begin(env->env, NULL, read_only ? MDB_RDONLY : 0, &txn);
-    for (int i = 0; code == 0 && i < RKS_LMDB_DBS; i++)
+    for (int i = 0; code == 0 && !env->plain && i < RKS_LMDB_DBS; i++)
         code = mdb_dbi_open(txn, names[i], read_only ? 0 : MDB_CREATE, &env->dbi[i]);
+    if (code == 0 && env->plain)
+        code = mdb_dbi_open(txn, NULL, 0, &env->dbi[RKS_LMDB_PLAIN]);
     if (code == 0)
         code = mdb_txn_commit(txn); /* keeps the handles */
     else if (txn != NULL)
@@ -90,7 +93,9 @@ static rks_status check_size(rks_lmdb *env, bool read_only, rks_error *err)
 
 rks_status rks_lmdb_fill_file(rks_lmdb *env, rks_error *err)
 {
-    return check_size(env, false, err);
+    rks_status status = check_size(env, false, err);
+    int code = status == RKS_OK && env->plain ? mdb_env_sync(env->env, 1) : 0;
+    return code == 0 ? status : fail(env, code, "syncing it", 0, err);
 }
 
 static rks_status open_env(rks_lmdb *env, bool read_only, rks_error *err)
@@ -106,7 +111,9 @@ static rks_status open_env(rks_lmdb *env, bool read_only, rks_error *err)
         code = mdb_env_set_mapsize(env->env, env->map_size);
     if (code == 0)
         code = mdb_env_open(env->env, env->path,
-                            MDB_NOSUBDIR | MDB_NOLOCK | (read_only ? MDB_RDONLY : 0), 0644);
+                            MDB_NOSUBDIR | MDB_NOLOCK | (read_only ? MDB_RDONLY : 0) |
+                                (env->plain ? MDB_NOSYNC : 0),
+                            0644);
     if (code != 0)
         return fail(env, code, "opening it", FIRST_MAP, err);
     MDB_stat stat_of;
@@ -119,11 +126,13 @@ static rks_status open_env(rks_lmdb *env, bool read_only, rks_error *err)
     return status == RKS_OK ? open_databases(env, read_only, err) : status;
 }
 
-rks_status rks_lmdb_open(const char *path, bool read_only, rks_lmdb **env, rks_error *err)
+static rks_status open_path(const char *path, bool read_only, bool plain, rks_lmdb **env,
+                            rks_error *err)
 {
     rks_lmdb *opened = rks_alloc(1, sizeof(*opened), err);
     if (opened == NULL)
         return RKS_ERR_MEMORY;
+    opened->plain = plain;
     opened->path = rks_strdup(path, err);
     rks_status status = opened->path == NULL ? RKS_ERR_MEMORY : open_env(opened, read_only, err);
     if (status == RKS_OK) {
@@ -132,6 +141,16 @@ rks_status rks_lmdb_open(const char *path, bool read_only, rks_lmdb **env, rks_e
     }
     rks_lmdb_close(opened);
     return status;
+}
+
+rks_status rks_lmdb_open(const char *path, bool read_only, rks_lmdb **env, rks_error *err)
+{
+    return open_path(path, read_only, false, env, err);
+}
+
+rks_status rks_lmdb_open_plain(const char *path, rks_lmdb **env, rks_error *err)
+{
+    return open_path(path, false, true, env, err);
 }
 
 void rks_lmdb_close(rks_lmdb *env)
@@ -211,7 +230,10 @@ rks_status rks_lmdb_put(rks_lmdb *env, rks_lmdb_db db, const void *key, size_t k
         return status;
     MDB_val mdb_key = {key_size, (void *)key};
     MDB_val mdb_value = {size, (void *)value};
-    int code = mdb_put(env->txn, env->dbi[db], &mdb_key, &mdb_value, append ? MDB_APPEND : 0);
+    int code = mdb_put(env->txn, env->dbi[db], &mdb_key, &mdb_value,
+                       append       ? MDB_APPEND
+                       : env->plain ? MDB_NOOVERWRITE
+                                    : 0);
     env->pending += room;
     return code == 0 ? RKS_OK : fail(env, code, "putting a value", env->pending, err);
 }

@@ -14,7 +14,8 @@ typedef enum rks_lmdb_db {
     RKS_LMDB_BLOCKS, /* key: block number, u64 big-endian */
     RKS_LMDB_UNITS,  /* key: position in the file, u64 big-endian */
     RKS_LMDB_INDEX,  /* key: text */
-    RKS_LMDB_DBS
+    RKS_LMDB_DBS,
+    RKS_LMDB_PLAIN = 0 /* of an environment without named ones */
 } rks_lmdb_db;
 
 typedef struct rks_lmdb_entry {
@@ -30,6 +31,10 @@ typedef struct rks_lmdb_entry {
  * shorter than its own page count is RKS_ERR_CORRUPT there. LMDB trusts what it reads: a file from
  * elsewhere is opened only in a process that may die. */
 rks_status rks_lmdb_open(const char *path, bool read_only, rks_lmdb **env, rks_error *err);
+/* A new environment of the default database alone, for other readers of LMDB; keys as they are, in
+ * any order, each once. The file must not be there. It is durable, and whole, after
+ * rks_lmdb_fill_file alone. */
+rks_status rks_lmdb_open_plain(const char *path, rks_lmdb **env, rks_error *err);
 /* What was not committed is gone. NULL is accepted. */
 void rks_lmdb_close(rks_lmdb *env);
 

@@ -211,6 +211,17 @@ void rks_directory_lock_release(rks_directory_lock *lock)
     rks_free(lock);
 }
 
+bool rks_directory_is_empty(const char *path)
+{
+    DIR *directory = opendir(path);
+    bool empty = directory != NULL;
+    for (struct dirent *entry; empty && (entry = readdir(directory)) != NULL;)
+        empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+    if (directory != NULL)
+        closedir(directory);
+    return empty;
+}
+
 void rks_directory_remove(const char *path)
 {
     DIR *directory = opendir(path);

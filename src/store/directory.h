@@ -21,6 +21,8 @@ rks_status rks_directory_lock_take(rks_group *group, const char *directory,
 /* NULL is accepted. */
 void rks_directory_lock_release(rks_directory_lock *lock);
 
+/* False also where it cannot be read. */
+bool rks_directory_is_empty(const char *path);
 /* Removes the files in a directory, then the directory. What cannot be removed stays. */
 void rks_directory_remove(const char *path);
 

@@ -170,6 +170,51 @@ def an_interrupted_build_exits_130_and_can_be_resumed():
     rankstore("verify", "--full", path("ctrlc"))
 
 
+def an_export_is_there_whole_or_not_at_all():
+    store = make_store("exported", lines=20000)
+    for to in ("jsonl", "tar", "npz", "lmdb", "dir"):
+        target = path(f"out/{to}")
+        os.makedirs(path("out"), exist_ok=True)
+        begun = time.monotonic()
+        rankstore("export", store, "-o", target, "--to", to)
+        duration = time.monotonic() - begun
+        for kill in (signal.SIGKILL, signal.SIGINT) * 6:
+            shutil.rmtree(target) if os.path.isdir(target) else os.path.exists(target) and os.remove(target)
+            process = subprocess.Popen([CLI, "export", store, "-o", target, "--to", to], stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL)
+            time.sleep(CHOICE.uniform(0, duration))
+            process.send_signal(kill)
+            code = process.wait(30)
+            assert code in ((-signal.SIGKILL, 0) if kill == signal.SIGKILL else (-signal.SIGINT, 130, 0)), code
+            left = os.listdir(path("out"))
+            if kill == signal.SIGINT and code == 130:
+                assert left == [], left
+            assert (to in left) == (code == 0) or kill == signal.SIGKILL, (left, code)
+            if to in left and to == "jsonl":
+                with open(target, encoding="utf-8") as file:
+                    assert sum(1 for _ in file) == 20000
+        rankstore("export", store, "-o", target, "--to", to, "--force")
+        assert os.listdir(path("out")) == [to], os.listdir(path("out"))
+        shutil.rmtree(path("out"))
+
+
+def a_full_disk_during_an_export_is_named_and_leaves_nothing():
+    if os.geteuid() != 0:
+        raise Skip("needs root to mount a small file system")
+    store = make_store("exported", lines=20000)
+    disk = path("tiny")
+    os.makedirs(disk)
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], capture_output=True).returncode != 0:
+        raise Skip("cannot mount a tmpfs here")
+    try:
+        for to in ("jsonl", "tar", "npz", "lmdb", "dir"):
+            _, err = rankstore("export", store, "-o", disk + "/out", "--to", to, code=3)
+            assert "disk full" in err and "tiny/out" in err, err
+            assert os.listdir(disk) == [], os.listdir(disk)
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
 # ---- damage ---------------------------------------------------------------------------------
 
 
@@ -383,6 +428,8 @@ TESTS = [
     a_file_size_limit_is_named,
     a_second_build_in_the_same_place_is_refused_naming_the_first,
     an_interrupted_build_exits_130_and_can_be_resumed,
+    an_export_is_there_whole_or_not_at_all,
+    a_full_disk_during_an_export_is_named_and_leaves_nothing,
     every_flipped_byte_is_found_where_it_is_and_never_handed_out,
     a_shard_cut_anywhere_is_an_error_and_not_a_signal,
     a_killed_rank_ends_the_others_with_its_name,

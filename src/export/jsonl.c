@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * jsonl.c: samples as lines of JSON. Numbers are written in as few digits as give the same value of
+ * their type back. */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/base64.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "export/export.h"
+#include "ingest/number.h"
+#include "ingest/row.h"
+#include "shard/utf8.h"
+
+enum { FLUSH = 1 << 20 };
+
+/* ---- values ----------------------------------------------------------------------------- */
+
+static rks_status put_real(double number, bool narrow, rks_buffer *text, rks_error *err)
+{
+    char digits[40];
+    if (isnan(number))
+        return rks_buffer_print(text, err, "\"NaN\"");
+    if (isinf(number))
+        return rks_buffer_print(text, err, number > 0 ? "\"Infinity\"" : "\"-Infinity\"");
+    for (int precision = narrow ? 6 : 15; precision <= (narrow ? 9 : 17); precision++) {
+        snprintf(digits, sizeof(digits), "%.*g", precision, number);
+        double back = strtod(digits, NULL);
+        if (narrow ? (float)back == (float)number : back == number)
+            break;
+    }
+    bool whole = strpbrk(digits, ".e") == NULL;
+    return rks_buffer_print(text, err, "%s%s", digits, whole ? ".0" : "");
+}
+
+static rks_status put_float(float number, rks_buffer *text, rks_error *err)
+{
+    return put_real((double)number, true, text, err);
+}
+
+static rks_status put_item(rks_kind kind, const uint8_t *item, uint32_t size, rks_buffer *text,
+                           rks_error *err)
+{
+    uint64_t bits = 0;
+    float floats[2];
+    double wide;
+    memcpy(&bits, item, size);
+    switch (kind) {
+    case RKS_KIND_BOOL:
+        return rks_buffer_print(text, err, bits != 0 ? "true" : "false");
+    case RKS_KIND_INT8:
+        return rks_buffer_print(text, err, "%d", (int8_t)bits);
+    case RKS_KIND_INT16:
+        return rks_buffer_print(text, err, "%d", (int16_t)bits);
+    case RKS_KIND_INT32:
+        return rks_buffer_print(text, err, "%" PRId32, (int32_t)bits);
+    case RKS_KIND_INT64:
+        return rks_buffer_print(text, err, "%" PRId64, (int64_t)bits);
+    case RKS_KIND_UINT64: /* above 2^63 - 1 as a string: few readers have the number */
+        return rks_buffer_print(text, err, bits > INT64_MAX ? "\"%" PRIu64 "\"" : "%" PRIu64, bits);
+    case RKS_KIND_FLOAT32:
+        memcpy(floats, item, 4);
+        return put_float(floats[0], text, err);
+    case RKS_KIND_FLOAT64:
+        memcpy(&wide, item, 8);
+        return put_real(wide, false, text, err);
+    case RKS_KIND_COMPLEX64:
+        memcpy(floats, item, 8);
+        rks_status status = rks_buffer_add(text, "[", 1, err);
+        if (status == RKS_OK)
+            status = put_float(floats[0], text, err);
+        if (status == RKS_OK)
+            status = rks_buffer_add(text, ",", 1, err);
+        if (status == RKS_OK)
+            status = put_float(floats[1], text, err);
+        return status == RKS_OK ? rks_buffer_add(text, "]", 1, err) : status;
+    case RKS_KIND_FLOAT16:
+    case RKS_KIND_BFLOAT16:
+    case RKS_KIND_FLOAT8_E4M3FN:
+    case RKS_KIND_FLOAT8_E5M2:
+        return put_real(rks_small_float_decode(kind, (uint16_t)bits), true, text, err);
+    default:
+        return rks_buffer_print(text, err, "%" PRIu64, bits);
+    }
+}
+
+static rks_status put_list(const rks_column *column, const uint32_t *dims, uint32_t dim,
+                           const uint8_t **at, rks_buffer *text, rks_error *err)
+{
+    rks_status status = rks_buffer_add(text, "[", 1, err);
+    for (uint32_t i = 0; status == RKS_OK && i < dims[dim]; i++) {
+        if (i > 0)
+            status = rks_buffer_add(text, ",", 1, err);
+        if (status == RKS_OK && dim + 1 < column->dim_count) {
+            status = put_list(column, dims, dim + 1, at, text, err);
+        } else if (status == RKS_OK) {
+            status = put_item(column->kind, *at, column->item_size, text, err);
+            *at += column->item_size;
+        }
+    }
+    return status == RKS_OK ? rks_buffer_add(text, "]", 1, err) : status;
+}
+
+static rks_status put_base64(const void *bytes, size_t size, rks_buffer *text, rks_error *err)
+{
+    rks_status status = rks_buffer_print(text, err, "{\"base64\":\"");
+    if (status == RKS_OK)
+        status = rks_base64_encode(bytes, size, text, err);
+    return status == RKS_OK ? rks_buffer_print(text, err, "\"}") : status;
+}
+
+static rks_status put_value(const rks_column *column, const rks_value *value, rks_buffer *text,
+                            rks_error *err)
+{
+    const uint8_t *at = value->data;
+    if (value->data == NULL)
+        return rks_buffer_print(text, err, "null");
+    if (column->kind == RKS_KIND_STR)
+        return rks_json_print_string(value->data, (size_t)value->size, text, err);
+    if (column->kind == RKS_KIND_BYTES)
+        return put_base64(value->data, (size_t)value->size, text, err);
+    if (column->kind == RKS_KIND_JSON)
+        return rks_buffer_add(text, value->data, (size_t)value->size, err);
+    return column->dim_count == 0 ? put_item(column->kind, at, column->item_size, text, err)
+                                  : put_list(column, value->dims, 0, &at, text, err);
+}
+
+static rks_status put_key(const rks_sample *sample, rks_buffer *text, rks_error *err)
+{
+    rks_status status = rks_buffer_print(text, err, "\"__key__\":");
+    if (status != RKS_OK)
+        return status;
+    return rks_utf8_valid(sample->key, sample->key_size, NULL)
+               ? rks_json_print_string(sample->key, sample->key_size, text, err)
+               : put_base64(sample->key, sample->key_size, text, err);
+}
+
+rks_status rks_export_object(const rks_export_job *job, const rks_sample *sample, rks_buffer *text,
+                             rks_error *err)
+{
+    rks_status status = rks_buffer_add(text, "{", 1, err);
+    bool first = !job->keys_apart;
+    if (status == RKS_OK && job->keys_apart)
+        status = put_key(sample, text, err);
+    for (uint32_t i = 0; status == RKS_OK && i < job->column_count; i++) {
+        const rks_column *column = rks_schema_column(job->schema, job->columns[i]);
+        if (!first)
+            status = rks_buffer_add(text, ",", 1, err);
+        first = false;
+        if (status == RKS_OK)
+            status = rks_json_print_string(column->name, strlen(column->name), text, err);
+        if (status == RKS_OK)
+            status = rks_buffer_add(text, ":", 1, err);
+        if (status == RKS_OK)
+            status = put_value(column, &sample->values[job->columns[i]], text, err);
+    }
+    return status == RKS_OK ? rks_buffer_add(text, "}", 1, err) : status;
+}
+
+/* ---- the file ------------------------------------------------------------------------------ */
+
+typedef struct lines {
+    const rks_export_job *job;
+    int fd;
+    rks_buffer text;
+} lines;
+
+static void lines_close(void *state)
+{
+    lines *l = state;
+    if (l == NULL)
+        return;
+    if (l->fd >= 0)
+        close(l->fd);
+    rks_buffer_free(&l->text);
+    rks_free(l);
+}
+
+static rks_status lines_open(const rks_export_job *job, void **state, rks_error *err)
+{
+    lines *l = rks_alloc(1, sizeof(*l), err);
+    if (l == NULL)
+        return RKS_ERR_MEMORY;
+    l->job = job;
+    l->fd = open(job->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (l->fd < 0) {
+        rks_status status = rks_fail_write(err, errno, job->path, 0);
+        lines_close(l);
+        return status;
+    }
+    *state = l;
+    return RKS_OK;
+}
+
+static rks_status flush(lines *l, rks_error *err)
+{
+    rks_status status = rks_file_write(l->fd, l->job->path, l->text.data, l->text.size, err);
+    l->text.size = 0;
+    return status;
+}
+
+static rks_status lines_add(void *state, const rks_sample *sample, rks_error *err)
+{
+    lines *l = state;
+    rks_status status = rks_export_object(l->job, sample, &l->text, err);
+    if (status == RKS_OK)
+        status = rks_buffer_add(&l->text, "\n", 1, err);
+    return status == RKS_OK && l->text.size >= FLUSH ? flush(l, err) : status;
+}
+
+static rks_status lines_finish(void *state, rks_error *err)
+{
+    lines *l = state;
+    rks_status status = flush(l, err);
+    if (status == RKS_OK && fsync(l->fd) != 0)
+        status = rks_fail_write(err, errno, l->job->path, 0);
+    return status;
+}
+
+const rks_export_ops rks_export_jsonl = {lines_open, lines_add, lines_finish, lines_close};

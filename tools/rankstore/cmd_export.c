@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cmd_export.c: rankstore export: a dataset into files that other tools read. */
+#include <inttypes.h>
+#include <jansson.h>
+
+#include "cli.h"
+#include "value.h"
+
+typedef struct args {
+    cli_list words; /* the directory */
+    cli_list columns;
+    const char *target;
+    rks_export_options options;
+    rks_store_options store;
+    bool json;
+    cli_bar bar;
+} args;
+
+static void on_progress(void *user, const char *phase, uint64_t done, uint64_t total,
+                        uint64_t samples)
+{
+    cli_bar_update(user, phase, done, total, samples);
+}
+
+static void print_report(const args *a, const rks_export_report *report)
+{
+    if (a->json) {
+        cli_print_json(json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:f}", "schema_version", 1,
+                                 "target", a->target, "to", report->to, "samples",
+                                 (json_int_t)report->samples, "filtered",
+                                 (json_int_t)report->filtered, "bytes", (json_int_t)report->bytes,
+                                 "seconds", report->seconds),
+                       JSON_INDENT(2));
+        return;
+    }
+    printf("%s: %s samples, %s, as %s", a->target, cli_count(report->samples),
+           cli_bytes(report->bytes), report->to);
+    if (report->filtered > 0)
+        printf("; %s filtered out", cli_count(report->filtered));
+    printf("\n");
+}
+
+static int run_export(rks_group *group, void *user)
+{
+    args *a = user;
+    rks_error err = {0};
+    rks_store *store = NULL;
+    rks_export_report report = {.struct_size = sizeof(report)};
+    int code = cli_open(group, a->words.items[0], &a->store, &store);
+    if (code >= 0)
+        return code;
+    if (rks_group_rank(group) == 0 && rks_group_size(group) > 1)
+        fprintf(stderr,
+                "rankstore export: rank 0 writes; the other %" PRIu32 " send what they "
+                "have\n",
+                rks_group_size(group) - 1);
+    a->options.columns = a->columns.items;
+    a->options.column_count = a->columns.count;
+    a->options.progress = on_progress;
+    a->options.progress_user = &a->bar;
+    cli_bar_begin(&a->bar, group);
+    rks_status status = rks_store_export(store, a->target, &a->options, &report, &err);
+    cli_bar_end(&a->bar);
+    code = status == RKS_OK ? CLI_GOOD : cli_fail(group, status, &err);
+    if (status == RKS_OK && rks_group_rank(group) == 0)
+        print_report(a, &report);
+    rks_store_close(store, 0);
+    return code;
+}
+
+static void defaults(void *user)
+{
+    rks_export_options_default(&((args *)user)->options);
+    rks_store_options_default(&((args *)user)->store);
+}
+
+static int export(void *user)
+{
+    args *a = user;
+    if (a->target == NULL)
+        return cli_usage(&cli_export, "no target given: -o FILE or -o DIR");
+    return cli_run(1, run_export, a);
+}
+
+static const cli_option options[] = {
+    {"-o", "FILE", CLI_TEXT, offsetof(args, target),
+     .help = "the file or directory, which appears when all of it is written"},
+    {"--to", "FORMAT", CLI_TEXT, offsetof(args, options.to),
+     .help = "what to write: jsonl: a line a sample; tar, dir: a file for each column of a sample; "
+             "npz: an array a column; lmdb: a record a sample, of its column's bytes, or of JSON "
+             "where there are several",
+     .choices = "jsonl tar dir npz lmdb", .normal = "by the target's ending, else dir"},
+    {"--where", "EXPR", CLI_TEXT, offsetof(args, options.where),
+     .help = "samples that fit: 'COLUMN OP VALUE [and ...]', OP one of == != < <= > >=",
+     .normal = "all"},
+    {"--column", "NAME", CLI_LIST, offsetof(args, columns), .help = "this column", .normal = "all"},
+    {"--force", NULL, CLI_FLAG, offsetof(args, options.force),
+     .help = "replace what is there: a file, or a directory that an export made"},
+    CLI_JSON(args, json, "print the report as JSON"),
+    CLI_STORE_OPTIONS(args, store),
+};
+
+const cli_command cli_export = {
+    .name = "export",
+    .arguments = "DIR -o TARGET",
+    .summary = "Write a dataset's samples as JSON lines, tar, files, NumPy arrays or plain LMDB",
+    .examples = {"rankstore export store -o store.jsonl",
+                 "rankstore export store -o texts.tar --where 'text != \"\"' --column text"},
+    .text = "One process writes; under mpirun the other ranks send it what only they see. In file "
+            "names all but letters, digits and some signs of a key is %XX.",
+    .options = options,
+    .option_count = CLI_COUNT(options),
+    .args_size = sizeof(args),
+    .words = offsetof(args, words),
+    .least = 1,
+    .most = 1,
+    .needs = "one dataset is needed",
+    .defaults = defaults,
+    .run = export,
+};
