@@ -82,10 +82,7 @@ static rks_status take_array(const rks_column *column, uint8_t *bytes, size_t si
     if (status != RKS_OK)
         return status;
     rks_npy_type(&npy, type);
-    bool fits = npy.kind == column->kind && npy.dim_count == column->dim_count;
-    for (uint32_t i = 0; fits && i < npy.dim_count; i++)
-        fits = column->dims[i] == 0 || column->dims[i] == npy.dims[i];
-    if (!fits)
+    if (!rks_npy_fits(&npy, column))
         return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\" is %s, the array %s", column->name,
                         column->type, type);
     if (npy.size != size - npy.begin)

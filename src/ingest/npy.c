@@ -180,18 +180,35 @@ rks_status rks_npy_parse(const uint8_t *bytes, size_t size, rks_npy *npy, rks_er
     return RKS_OK;
 }
 
-void rks_npy_type(const rks_npy *npy, char type[128])
+static void print_type(const rks_npy *npy, bool fixed, char type[128])
 {
     int used = snprintf(type, 128, "%s", npy->item);
     for (uint32_t i = 0; i < npy->dim_count; i++) {
-        const char *before = i == 0 ? "[" : ",";
-        used +=
-            i == 0 || npy->dims[i] == 0
-                ? snprintf(type + used, (size_t)(128 - used), "%s*", before)
-                : snprintf(type + used, (size_t)(128 - used), "%s%" PRIu64, before, npy->dims[i]);
+        char size[24] = "*";
+        if ((i > 0 || fixed) && npy->dims[i] != 0)
+            snprintf(size, sizeof(size), "%" PRIu64, npy->dims[i]);
+        used += snprintf(type + used, (size_t)(128 - used), "%s%s", i == 0 ? "[" : ",", size);
     }
     if (npy->dim_count > 0)
         snprintf(type + used, (size_t)(128 - used), "]");
+}
+
+void rks_npy_type(const rks_npy *npy, char type[128])
+{
+    print_type(npy, false, type);
+}
+
+void rks_npy_fixed_type(const rks_npy *npy, char type[128])
+{
+    print_type(npy, true, type);
+}
+
+bool rks_npy_fits(const rks_npy *npy, const rks_column *column)
+{
+    bool fits = npy->kind == column->kind && npy->dim_count == column->dim_count;
+    for (uint32_t i = 0; fits && i < npy->dim_count; i++)
+        fits = column->dims[i] == 0 || column->dims[i] == npy->dims[i];
+    return fits;
 }
 
 static void swap(const rks_npy *npy, uint8_t *items)

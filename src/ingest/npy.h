@@ -33,6 +33,10 @@ typedef struct rks_npy {
 rks_status rks_npy_parse(const uint8_t *bytes, size_t size, rks_npy *npy, rks_error *err);
 /* The schema's type of an array of one sample: the first dimension is `*`, and each of 0. */
 void rks_npy_type(const rks_npy *npy, char type[128]);
+/* The same with all dimensions as they are. */
+void rks_npy_fixed_type(const rks_npy *npy, char type[128]);
+/* A value of the column may be this array. */
+bool rks_npy_fits(const rks_npy *npy, const rks_column *column);
 /* Brings npy->size bytes of items into the order that they are stored in, in place. */
 rks_status rks_npy_arrange(const rks_npy *npy, uint8_t *items, rks_error *err);
 

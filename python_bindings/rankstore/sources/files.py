@@ -15,18 +15,18 @@ from .source import Piece
 from .tar import ENDINGS as TAR_ENDINGS
 from .tar import Tar
 
-FORMATS = ("jsonl", "text", "folder", "csv", "tsv", "parquet", "arrow", "megatron", "mds", "tar", "zip")
+FORMATS = ("jsonl", "text", "folder", "csv", "tsv", "npy", "parquet", "arrow", "megatron", "mds", "tar", "zip")
 _BY_ENDING = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".txt": "text", ".text": "text",
-              ".csv": "csv", ".tsv": "tsv", ".tab": "tsv",
+              ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".npy": "npy",
               ".parquet": "parquet",
               ".pq": "parquet", ".arrow": "arrow", ".feather": "arrow", ".idx": "megatron", ".bin": "megatron",
               ".zip": "zip"}
-_CORE_FORMATS = ("jsonl", "text", "folder", "csv", "tsv", "tar", "zip")
+_CORE_FORMATS = ("jsonl", "text", "folder", "csv", "tsv", "npy", "tar", "zip")
 
 
 def core_reads(path: str, kind: str) -> bool:
     """The C core reads a file of this format itself."""
-    if kind in ("csv", "tsv"):
+    if kind in ("csv", "tsv", "npy"):
         return os.path.splitext(path)[1] not in COMPRESSIONS
     return kind in _CORE_FORMATS and (kind == "folder" or os.path.splitext(path)[1] != ".lz4")
 
@@ -115,7 +115,7 @@ def _inside(path: str) -> list[tuple[str, str]]:
 
 def piece(path: str, name: str, kind: str) -> Piece:
     """The piece of a file."""
-    if kind in ("csv", "tsv"):
+    if kind in ("csv", "tsv", "npy"):
         raise ArgumentError(f"{path}: {kind} is read by the core alone: uncompressed, not together with other formats, "
                             "and without map or functions for length and key")
     if kind in ("jsonl", "text"):

@@ -56,6 +56,25 @@ static void reads_what_numpy_writes(void **state)
         }
 }
 
+static void types_with_all_their_dimensions_fit_columns(void **state)
+{
+    (void)state;
+    uint8_t bytes[256];
+    rks_npy npy;
+    char type[128];
+    rks_schema *schema = NULL;
+    size_t size = header(bytes, 1, "{'descr': '<i4', 'fortran_order': False, 'shape': (3, 4), }");
+    assert_ok(rks_npy_parse(bytes, size, &npy, &err), &err);
+    rks_npy_fixed_type(&npy, type);
+    assert_string_equal(type, "int32[3,4]");
+    assert_ok(rks_schema_parse("a:int32[3,4],b:int32[*,4],c:int32[3,5],d:int32[3],e:int64[3,4]",
+                               &schema, &err),
+              &err);
+    for (uint32_t i = 0; i < 5; i++)
+        assert_int_equal(rks_npy_fits(&npy, rks_schema_column(schema, i)), i < 2);
+    rks_schema_free(schema);
+}
+
 static void refuses_what_it_is_not(void **state)
 {
     (void)state;
@@ -124,6 +143,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_what_numpy_writes),
+        cmocka_unit_test(types_with_all_their_dimensions_fit_columns),
         cmocka_unit_test(refuses_what_it_is_not),
         cmocka_unit_test(brings_items_into_our_order),
     };

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * npy_rows.c: .npy files: the first axis is samples, a row of it the column "data" (or the only
+ * column of the schema). Units are runs of rows. Fortran's order is refused: its rows lie
+ * scattered over the whole file. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "ingest/format.h"
+#include "ingest/lines.h"
+#include "ingest/npy.h"
+
+enum { CHUNK = 1 << 20, HEADER_ROOM = RKS_NPY_HEADER_MAX + 12 };
+
+typedef struct rows {
+    uint64_t count;
+    uint64_t begin; /* of the first one */
+    rks_npy row;    /* of each: one dimension less than the file's; row.size > 0 */
+} rows;
+
+static bool is_named(const char *name)
+{
+    return rks_name_ends(name, ".npy");
+}
+
+static bool looks_like(const uint8_t *bytes, size_t size, bool all)
+{
+    (void)all;
+    return size >= 6 && memcmp(bytes, "\x93NUMPY", 6) == 0;
+}
+
+static rks_status read_exactly(const rks_input_file *file, int fd, uint64_t offset, uint8_t *bytes,
+                               size_t size, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (size_t at = 0, got = 0; status == RKS_OK && at < size; at += got)
+        status = rks_input_file_read(file, fd, offset + at, bytes + at, size - at, &got, err);
+    return status;
+}
+
+static rks_status split_rows(const rks_input_file *file, const rks_npy *npy, rows *found,
+                             rks_error *err)
+{
+    if (npy->dim_count == 0)
+        return rks_fail(err, RKS_ERR_DATA, 0, "%s: a number without axes; the first is samples",
+                        file->path);
+    if (npy->fortran && npy->dim_count > 1)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "%s: the first axis lies innermost (Fortran's order); save it with "
+                        "numpy.ascontiguousarray",
+                        file->path);
+    *found = (rows){.count = npy->dims[0], .begin = npy->begin, .row = *npy};
+    found->row.fortran = false;
+    found->row.dim_count--;
+    found->row.size = npy->item_size;
+    memmove(found->row.dims, npy->dims + 1, found->row.dim_count * sizeof(*npy->dims));
+    for (uint32_t i = 0; i < found->row.dim_count; i++)
+        if (__builtin_mul_overflow(found->row.size, found->row.dims[i], &found->row.size))
+            return rks_fail(err, RKS_ERR_DATA, 0, "%s: the shape is too large", file->path);
+    if (found->row.size == 0)
+        return rks_fail(err, RKS_ERR_DATA, 0, "%s: rows of no bytes", file->path);
+    if (npy->size != file->size - npy->begin)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "%s: %" PRIu64 " rows of %" PRIu64 " bytes are not the %" PRIu64
+                        " bytes behind its header",
+                        file->path, found->count, found->row.size, file->size - npy->begin);
+    return RKS_OK;
+}
+
+/* *fd is open on success. */
+static rks_status open_file(const rks_input_file *file, int *fd, rows *found, rks_error *err)
+{
+    size_t size = file->size < HEADER_ROOM ? (size_t)file->size : HEADER_ROOM;
+    rks_error why = {0};
+    rks_npy npy;
+    int opened = -1;
+    uint8_t *bytes = rks_alloc_raw(size + 1, 1, err);
+    rks_status status = bytes == NULL ? RKS_ERR_MEMORY : rks_input_file_open(file, &opened, err);
+    if (status == RKS_OK)
+        status = read_exactly(file, opened, 0, bytes, size, err);
+    if (status == RKS_OK) {
+        status = rks_npy_parse(bytes, size, &npy, &why);
+        if (status != RKS_OK)
+            rks_fail(err, status, 0, "%s: %s", file->path, why.text);
+    }
+    if (status == RKS_OK)
+        status = split_rows(file, &npy, found, err);
+    rks_free(bytes);
+    if (status == RKS_OK)
+        *fd = opened;
+    else if (opened >= 0)
+        close(opened);
+    return status;
+}
+
+static rks_status look(const rks_input_file *file, rows *found, rks_error *err)
+{
+    int fd = -1;
+    rks_status status = open_file(file, &fd, found, err);
+    if (status == RKS_OK)
+        close(fd);
+    return status;
+}
+
+/* Units of file `i`, of whole rows, at the end of the list. */
+static rks_status cut_file(rks_input *input, size_t i, uint64_t unit_size, rks_error *err)
+{
+    rows all;
+    rks_status status = look(&input->files[i], &all, err);
+    if (status != RKS_OK)
+        return status;
+    uint64_t most = unit_size / all.row.size == 0 ? 1 : unit_size / all.row.size;
+    most = most > UINT32_MAX ? UINT32_MAX : most;
+    uint64_t units = all.count / most + (all.count % most != 0);
+    if (units > RKS_UNITS_MAX - input->unit_count)
+        return rks_too_many_units(unit_size, err);
+    if (units == 0)
+        return RKS_OK;
+    rks_input_unit *grown =
+        rks_realloc(input->units, input->unit_count + units, sizeof(*grown), err);
+    if (grown == NULL)
+        return RKS_ERR_MEMORY;
+    input->units = grown;
+    for (uint64_t row = 0; row < all.count; row += most) {
+        uint64_t count = all.count - row < most ? all.count - row : most;
+        input->units[input->unit_count] = (rks_input_unit){
+            .number = input->unit_count,
+            .first_file = i,
+            .file_count = 1,
+            .offset = all.begin + row * all.row.size,
+            .size = count * all.row.size,
+            .first_of_file = row == 0,
+        };
+        input->unit_count++;
+    }
+    return RKS_OK;
+}
+
+static rks_status cut(rks_input *input, uint64_t unit_size, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < input->file_count; i++)
+        if (input->files[i].size > 0)
+            status = cut_file(input, i, unit_size, err);
+    return status;
+}
+
+static rks_status count_rows(const rks_input *input, size_t unit, uint64_t *count, rks_error *err)
+{
+    rows all;
+    const rks_input_unit *at = &input->units[unit];
+    rks_status status = look(&input->files[at->first_file], &all, err);
+    if (status == RKS_OK)
+        *count = at->size / all.row.size;
+    return status;
+}
+
+static rks_status infer(const rks_input *input, size_t unit, char **schema_text, rks_error *err)
+{
+    rows all;
+    char type[128];
+    rks_status status = look(&input->files[input->units[unit].first_file], &all, err);
+    if (status != RKS_OK)
+        return status;
+    rks_npy_fixed_type(&all.row, type);
+    char *made = rks_format(err, "{\"data\":\"%s\"}", type);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    *schema_text = made;
+    return RKS_OK;
+}
+
+static rks_status check_schema(const rks_schema *schema, rks_error *err)
+{
+    if (rks_schema_columns(schema) == 1)
+        return RKS_OK;
+    return rks_fail(err, RKS_ERR_ARGUMENT, 0, "schema: an array makes one column, not %.100s",
+                    rks_schema_text(schema));
+}
+
+static rks_status take_row(rks_job *job, const rks_npy *row, uint8_t *bytes, rks_error *err)
+{
+    rks_value value = {.data = bytes, .size = row->size};
+    for (uint32_t i = 0; i < row->dim_count; i++)
+        value.dims[i] = (uint32_t)row->dims[i];
+    rks_status status = rks_npy_arrange(row, bytes, err);
+    return status == RKS_OK ? rks_job_offer(job, &value, err) : status;
+}
+
+static rks_status read_rows(rks_job *job, const rks_input_file *file, int fd, const rows *all,
+                            rks_buffer *chunk, rks_error *err)
+{
+    const rks_place place = {.path = file->path};
+    uint64_t step = all->row.size;
+    bool fits = step <= job->max_sample; /* else nothing is read */
+    uint64_t most = fits ? (CHUNK / step == 0 ? 1 : CHUNK / step) * step : step;
+    rks_status status = fits ? rks_buffer_reserve(chunk, most, err) : RKS_OK;
+    for (uint64_t done = 0; status == RKS_OK && done < job->unit->size;) {
+        uint64_t left = job->unit->size - done, size = left < most ? left : most;
+        status = rks_check_interrupt(err);
+        if (status == RKS_OK && fits)
+            status =
+                read_exactly(file, fd, job->unit->offset + done, chunk->data, (size_t)size, err);
+        for (uint64_t at = 0; status == RKS_OK && at < size; at += step) {
+            if (rks_job_takes(job))
+                status = fits ? take_row(job, &all->row, chunk->data + at, err)
+                              : rks_job_too_long(job, step, err);
+            status = rks_job_row(job, &place, status, err);
+        }
+        done += size;
+        if (status == RKS_OK)
+            status = rks_job_tick(job, done, err);
+    }
+    return status;
+}
+
+static rks_status read_unit(rks_job *job, rks_error *err)
+{
+    const rks_input_file *file = &job->input->files[job->unit->first_file];
+    const rks_column *column = rks_schema_column(job->schema, 0);
+    rks_buffer chunk = {0};
+    rows all;
+    int fd = -1;
+    rks_status status = open_file(file, &fd, &all, err);
+    if (status == RKS_OK && !rks_npy_fits(&all.row, column)) {
+        char type[128];
+        rks_npy_fixed_type(&all.row, type);
+        status = rks_fail(err, RKS_ERR_DATA, 0, "%s: rows of %s, the schema has %s", file->path,
+                          type, column->type);
+    }
+    if (status == RKS_OK)
+        status = read_rows(job, file, fd, &all, &chunk, err);
+    if (status == RKS_OK)
+        status = rks_input_file_unchanged(file, fd, err);
+    if (fd >= 0)
+        close(fd);
+    rks_buffer_free(&chunk);
+    return status;
+}
+
+const rks_input_format rks_format_npy = {
+    .name = "npy",
+    .is_named = is_named,
+    .looks_like = looks_like,
+    .cut = cut,
+    .count_rows = count_rows,
+    .infer = infer,
+    .check_schema = check_schema,
+    .read = read_unit,
+};
