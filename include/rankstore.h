@@ -338,6 +338,9 @@ typedef struct rks_build_options {
                  * in (unit, row) order counts; the shards hold the others too */
     const char *columns; /* names of the columns of CSV or TSV, by commas, where files have no
                           * header; NULL: the first record of each file names them */
+    bool append;         /* the samples come behind those of the dataset in the directory, as its
+                          * next generation; schema, key, length and index columns are by default
+                          * that one's. Where there is none it is built as generation 1 */
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);
@@ -402,6 +405,31 @@ RKS_API rks_status rks_builder_commit(rks_builder *builder, rks_status status,
 
 /* Frees the builder. What was not committed stays for a resume. NULL is accepted. */
 RKS_API void rks_builder_close(rks_builder *builder);
+
+/* ---- generations ------------------------------------------------------------------------ */
+
+typedef struct rks_prune_options {
+    size_t struct_size;
+    uint64_t keep; /* generations that stay, the newest ones; 0: all */
+    bool dry_run;  /* count only */
+} rks_prune_options;
+
+typedef struct rks_prune_report {
+    size_t struct_size;
+    uint64_t generations; /* forgotten, all ranks' directories */
+    uint64_t files;       /* removed with them: shards that no generation names, unfinished parts,
+                           * what killed processes left */
+    uint64_t bytes;
+} rks_prune_report;
+
+/* COLLECTIVE. Forgets old generations and removes what the others do not name, in each rank's
+ * `directory`; the newest generation always stays. Killed at any instant it leaves each generation
+ * whole or forgotten; another call goes on. RKS_ERR_STATE where a build runs there,
+ * RKS_ERR_NOT_FOUND where there is no dataset (an unfinished build keeps its parts). `options` and
+ * `report` may be NULL. */
+RKS_API rks_status rks_prune(rks_group *group, const char *directory,
+                             const rks_prune_options *options, rks_prune_report *report,
+                             rks_error *err);
 
 /* ---- verifying ------------------------------------------------------------------------ */
 
@@ -480,9 +508,10 @@ typedef struct rks_store_options {
 
 RKS_API void rks_store_options_default(rks_store_options *options);
 
-/* COLLECTIVE. Opens the dataset in `directory` (may hold {rank} and {node}), each rank serving
- * the shards it sees, and exchanges the index. Samples are numbered 0..count-1.
- * The group must outlive the store. The caller owns *store. */
+/* COLLECTIVE. Opens the dataset in `directory` (may hold {rank} and {node}; "DIR@2" is its
+ * generation 2, where no directory has that name), each rank serving the shards it sees, and
+ * exchanges the index. Samples are numbered 0..count-1. The group must outlive the store. The
+ * caller owns *store. */
 RKS_API rks_status rks_store_open(rks_group *group, const char *directory,
                                   const rks_store_options *options, rks_store **store,
                                   rks_error *err);

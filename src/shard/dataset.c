@@ -238,6 +238,8 @@ rks_status rks_dataset_commit(const char *directory, const rks_dataset *dataset,
     char *path = rks_format(err, "%s/%s", directory, RKS_DATASET_FILE);
     rks_status status =
         path == NULL ? RKS_ERR_MEMORY : rks_dataset_encode(dataset, &text, &size, err);
+    if (status == RKS_OK && dataset->generation > 1)
+        status = rks_dataset_keep_generation(directory, dataset->generation - 1, err);
     if (status == RKS_OK)
         status = write_excluded(directory, dataset, err);
     if (status == RKS_OK)

@@ -18,6 +18,10 @@ typedef struct rks_dataset_shard {
     uint64_t bytes;
     uint64_t file_bytes;
     uint64_t largest; /* bytes of its largest record */
+    /* Of a dataset that several builds made: the build that wrote it, and what its own unit numbers
+     * are below those of the dataset. All zero: the dataset's build, and 0. */
+    rks_digest build;
+    uint64_t first_unit;
 } rks_dataset_shard;
 
 typedef struct rks_dataset_unit {
@@ -42,6 +46,7 @@ typedef struct rks_dataset {
     rks_dataset_unit *units;
     size_t unit_count;
     char *build_options;   /* JSON text: what was asked for, for people */
+    uint64_t generation;   /* from 1; 0 counts as 1 */
     rks_excluded excluded; /* `samples` 0: nothing is */
 } rks_dataset;
 
@@ -52,8 +57,28 @@ rks_digest rks_dataset_id(const rks_dataset *dataset);
 /* Samples in the shards, excluded ones among them. */
 uint64_t rks_dataset_stored(const rks_dataset *dataset);
 
+/* The samples of `a`, then those of `b`: units of `b` get the numbers behind those of `a`. Shards
+ * stay as they are sealed. RKS_ERR_ARGUMENT names what differs (schema, index columns, kind of
+ * keys); RKS_ERR_DATA where a shard, or the name of one, is in both. The build, and generation + 1,
+ * are b's and a's. */
+rks_status rks_dataset_join(const rks_dataset *a, const rks_dataset *b, rks_dataset **joined,
+                            rks_error *err);
+/* The build that wrote the shard. */
+rks_digest rks_dataset_build_of(const rks_dataset *dataset, size_t shard);
+
+/* Generations: dataset.json is the newest one, dataset.N.json an older one. */
+
+/* 0: the newest. RKS_ERR_NOT_FOUND names those that are there. */
+rks_status rks_dataset_load_generation(const char *directory, uint64_t generation,
+                                       rks_dataset **dataset, rks_error *err);
+/* Numbers of the older ones, ascending. rks_free(*generations). */
+rks_status rks_dataset_generations(const char *directory, uint64_t **generations, size_t *count,
+                                   rks_error *err);
+/* "DIRECTORY/dataset.N.json". rks_free. */
+char *rks_dataset_generation_path(const char *directory, uint64_t generation, rks_error *err);
+
 /* Writes the list of excluded samples where there is one, then DIRECTORY/dataset.json, last and
- * atomically. */
+ * atomically. Where the generation before it is there, that one is kept as dataset.N.json first. */
 rks_status rks_dataset_commit(const char *directory, const rks_dataset *dataset, rks_error *err);
 /* RKS_ERR_NOT_FOUND: "build not finished" (parts are there) or "no dataset here". */
 rks_status rks_dataset_load(const char *directory, rks_dataset **dataset, rks_error *err);

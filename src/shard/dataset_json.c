@@ -14,7 +14,10 @@
  *   options       an object: what the build was asked for
  *   shards        sorted by id: {name, id, manifest, samples, bytes, file_bytes, largest}:
  *                 `name` is the file's without ending, `manifest` the digest of NAME.json,
- *                 `file_bytes` counts its three files
+ *                 `file_bytes` counts its three files; `build` and `first_unit` only where
+ *                 `requires` has "builds": the build that wrote it, and what its own unit numbers
+ *                 lack to those of the dataset
+ *   generation    only above 1
  *   units         sorted by unit: {unit, shard, first_row, samples, seen, filtered, bad, bytes,
  *                 first_source_row, digest, key_name}: `shard` counts `shards` from 0; key_name
  * where keys are derived, or key_name_hex (two digits a byte) where it is not UTF-8
@@ -36,8 +39,19 @@
 #include "shard/utf8.h"
 
 static const char EXCLUDED[] = "excluded";
+static const char BUILDS[] = "builds";
+static const char *const FEATURES[] = {EXCLUDED, BUILDS, NULL};
 
 /* ---- writing ---- */
+
+static bool has_builds(const rks_dataset *dataset)
+{
+    const rks_digest none = {0};
+    for (size_t i = 0; i < dataset->shard_count; i++)
+        if (dataset->shards[i].first_unit > 0 || !rks_digest_equal(dataset->shards[i].build, none))
+            return true;
+    return false;
+}
 
 static int compare_shards(const void *a, const void *b)
 {
@@ -67,7 +81,10 @@ static rks_status put_top(const rks_dataset *dataset, rks_buffer *json, rks_erro
     rks_digest_format(dataset->id, id);
     rks_digest_format(dataset->build_id, build);
     bool excludes = dataset->excluded.samples > 0;
-    rks_status status = rks_json_begin(json, excludes ? EXCLUDED : NULL, err);
+    const char *features[3] = {NULL};
+    features[0] = excludes ? EXCLUDED : NULL;
+    features[excludes] = has_builds(dataset) ? BUILDS : NULL;
+    rks_status status = rks_json_begin(json, features, err);
     if (status == RKS_OK)
         status =
             rks_buffer_print(json, err,
@@ -84,6 +101,8 @@ static rks_status put_top(const rks_dataset *dataset, rks_buffer *json, rks_erro
         status = rks_buffer_print(json, err, "]");
     if (status == RKS_OK && excludes)
         status = put_excluded(&dataset->excluded, json, err);
+    if (status == RKS_OK && dataset->generation > 1)
+        status = rks_buffer_print(json, err, ",\"generation\":%" PRIu64, dataset->generation);
     if (status == RKS_OK)
         status = rks_buffer_print(json, err, ",\"options\":");
     return status;
@@ -108,8 +127,8 @@ static rks_status put_options(const rks_dataset *dataset, rks_buffer *json, rks_
     return status;
 }
 
-static rks_status put_shard(const rks_dataset_shard *shard, bool first, rks_buffer *json,
-                            rks_error *err)
+static rks_status put_shard(const rks_dataset_shard *shard, bool builds, bool first,
+                            rks_buffer *json, rks_error *err)
 {
     char id[RKS_DIGEST_TEXT], manifest[RKS_DIGEST_TEXT];
     rks_digest_format(shard->id, id);
@@ -121,9 +140,15 @@ static rks_status put_shard(const rks_dataset_shard *shard, bool first, rks_buff
         status = rks_buffer_print(
             json, err,
             ",\"id\":\"%s\",\"manifest\":\"%s\",\"samples\":%" PRIu64 ",\"bytes\":%" PRIu64
-            ",\"file_bytes\":%" PRIu64 ",\"largest\":%" PRIu64 "}",
+            ",\"file_bytes\":%" PRIu64 ",\"largest\":%" PRIu64,
             id, manifest, shard->samples, shard->bytes, shard->file_bytes, shard->largest);
-    return status;
+    if (status == RKS_OK && builds) {
+        char build[RKS_DIGEST_TEXT];
+        rks_digest_format(shard->build, build);
+        status = rks_buffer_print(json, err, ",\"build\":\"%s\",\"first_unit\":%" PRIu64, build,
+                                  shard->first_unit);
+    }
+    return status == RKS_OK ? rks_buffer_add(json, "}", 1, err) : status;
 }
 
 static rks_status put_key_name(const char *name, rks_buffer *json, rks_error *err)
@@ -194,7 +219,7 @@ rks_status rks_dataset_encode(const rks_dataset *dataset, char **text, size_t *s
     if (status == RKS_OK)
         status = rks_buffer_print(&json, err, ",\"shards\":[");
     for (size_t i = 0; status == RKS_OK && i < dataset->shard_count; i++)
-        status = put_shard(sorted[i], i == 0, &json, err);
+        status = put_shard(sorted[i], has_builds(dataset), i == 0, &json, err);
     if (status == RKS_OK)
         status = rks_buffer_print(&json, err, "],\"units\":[");
     for (size_t i = 0; status == RKS_OK && i < dataset->unit_count; i++)
@@ -248,6 +273,10 @@ static rks_status decode_shard(const json_t *item, const char *path, rks_dataset
         status = rks_json_u64(item, "file_bytes", path, &shard->file_bytes, err);
     if (status == RKS_OK)
         status = rks_json_u64(item, "largest", path, &shard->largest, err);
+    if (status == RKS_OK && json_object_get(item, "build") != NULL)
+        status = rks_json_digest(item, "build", path, &shard->build, err);
+    if (status == RKS_OK && json_object_get(item, "first_unit") != NULL)
+        status = rks_json_u64(item, "first_unit", path, &shard->first_unit, err);
     return status;
 }
 
@@ -347,6 +376,8 @@ static rks_status decode_top(const json_t *root, const char *path, rks_dataset *
         status = rks_json_u64(root, "samples", path, &dataset->count, err);
     if (status == RKS_OK)
         status = rks_json_bool(root, "derived_keys", path, &dataset->derived_keys, err);
+    if (status == RKS_OK && json_object_get(root, "generation") != NULL)
+        status = rks_json_u64(root, "generation", path, &dataset->generation, err);
     if (status == RKS_OK)
         status = decode_excluded(root, path, &dataset->excluded, err);
     if (status == RKS_OK)
@@ -409,7 +440,7 @@ rks_status rks_dataset_decode(const char *text, size_t size, const char *path,
         status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %zu bytes, at most %zu expected", path,
                           size, RKS_DATASET_MAX);
     if (status == RKS_OK)
-        status = rks_json_open(text, size, path, EXCLUDED, &root, &digest, err);
+        status = rks_json_open(text, size, path, FEATURES, &root, &digest, err);
     if (status == RKS_OK)
         status = decode_top(root, path, decoded, err);
     if (status == RKS_OK)

@@ -9,6 +9,8 @@
 #define RKS_DATASET_FILE "dataset.json"
 #define RKS_DATASET_MAX ((size_t)64 << 20)
 
+/* Keeps dataset.json as dataset.N.json where it is generation N. */
+rks_status rks_dataset_keep_generation(const char *directory, uint64_t generation, rks_error *err);
 /* No path, no hidden file, no control characters. */
 bool rks_dataset_name_good(const char *name);
 int rks_dataset_compare_ids(rks_digest a, rks_digest b);

@@ -45,12 +45,14 @@ rks_status rks_json_put_string(rks_buffer *json, const char *text, rks_error *er
     return status == RKS_OK ? rks_buffer_add(json, "\"", 1, err) : status;
 }
 
-rks_status rks_json_begin(rks_buffer *json, const char *feature, rks_error *err)
+rks_status rks_json_begin(rks_buffer *json, const char *const *features, rks_error *err)
 {
-    const char *quote = feature == NULL ? "" : "\"";
-    return rks_buffer_print(
-        json, err, "{\"format\":{\"major\":%d,\"minor\":%d},\"requires\":[%s%s%s]",
-        RKS_FORMAT_MAJOR, RKS_FORMAT_MINOR, quote, feature == NULL ? "" : feature, quote);
+    rks_status status =
+        rks_buffer_print(json, err, "{\"format\":{\"major\":%d,\"minor\":%d},\"requires\":[",
+                         RKS_FORMAT_MAJOR, RKS_FORMAT_MINOR);
+    for (size_t i = 0; status == RKS_OK && features != NULL && features[i] != NULL; i++)
+        status = rks_buffer_print(json, err, "%s\"%s\"", i == 0 ? "" : ",", features[i]);
+    return status == RKS_OK ? rks_buffer_add(json, "]", 1, err) : status;
 }
 
 bool rks_json_requires(const json_t *root, const char *feature)
@@ -107,7 +109,15 @@ static rks_status check_digest(const char *text, size_t size, const char *path, 
     return RKS_OK;
 }
 
-static rks_status check_format(const json_t *root, const char *path, const char *known,
+static bool is_known(const char *const *features, const char *feature)
+{
+    for (; features != NULL && *features != NULL; features++)
+        if (feature != NULL && strcmp(*features, feature) == 0)
+            return true;
+    return false;
+}
+
+static rks_status check_format(const json_t *root, const char *path, const char *const *features,
                                rks_error *err)
 {
     uint64_t major = 0, minor = 0;
@@ -126,7 +136,7 @@ static rks_status check_format(const json_t *root, const char *path, const char 
         return status;
     for (size_t i = 0; i < json_array_size(requires); i++) {
         const char *feature = json_string_value(json_array_get(requires, i));
-        if (feature != NULL && known != NULL && strcmp(feature, known) == 0)
+        if (is_known(features, feature))
             continue;
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
                         "%s: needs the feature \"%s\", which this build lacks", path,
@@ -135,8 +145,9 @@ static rks_status check_format(const json_t *root, const char *path, const char 
     return RKS_OK;
 }
 
-rks_status rks_json_open(const char *text, size_t size, const char *path, const char *feature,
-                         json_t **root, rks_digest *digest, rks_error *err)
+rks_status rks_json_open(const char *text, size_t size, const char *path,
+                         const char *const *features, json_t **root, rks_digest *digest,
+                         rks_error *err)
 {
     json_error_t where;
     json_t *parsed = json_loadb(text, size, JSON_REJECT_DUPLICATES, &where);
@@ -147,7 +158,7 @@ rks_status rks_json_open(const char *text, size_t size, const char *path, const 
     if (!json_is_object(parsed))
         status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: not a JSON object", path);
     if (status == RKS_OK)
-        status = check_format(parsed, path, feature, err);
+        status = check_format(parsed, path, features, err);
     if (status == RKS_OK)
         status = check_digest(text, size, path, digest, err);
     if (status == RKS_OK) {

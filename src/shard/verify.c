@@ -201,7 +201,8 @@ static rks_status compare_units(rks_verify_job *job, const rks_shard *shard,
             continue;
         size_t place = count < units->count ? order[count] : 0;
         count++;
-        if (count > units->count || units->summaries[place].unit != listed->summary.unit ||
+        if (count > units->count ||
+            units->summaries[place].unit + dataset->shards[at].first_unit != listed->summary.unit ||
             units->first_rows[place] != listed->first_row ||
             units->summaries[place].samples != listed->summary.samples ||
             !rks_digest_equal(units->summaries[place].digest, listed->summary.digest)) {
@@ -227,9 +228,10 @@ static rks_status compare_with_dataset(rks_verify_job *job, const rks_shard *sha
 {
     const rks_manifest *manifest = shard->manifest;
     const rks_dataset_shard *listed = &dataset->shards[at];
-    const char *differs = !rks_digest_equal(manifest->shard_id, listed->id)          ? "shard id"
-                          : !rks_digest_equal(manifest->digest, listed->manifest)    ? "manifest"
-                          : !rks_digest_equal(manifest->build_id, dataset->build_id) ? "build id"
+    const char *differs = !rks_digest_equal(manifest->shard_id, listed->id)       ? "shard id"
+                          : !rks_digest_equal(manifest->digest, listed->manifest) ? "manifest"
+                          : !rks_digest_equal(manifest->build_id, rks_dataset_build_of(dataset, at))
+                              ? "build id"
                           : manifest->samples != listed->samples ? "sample count"
                           : manifest->bytes != listed->bytes     ? "byte count"
                           : manifest->largest != listed->largest ? "size of the largest record"

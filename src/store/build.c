@@ -20,6 +20,7 @@
 #include "store/build.h"
 #include "store/directory.h"
 #include "store/parts.h"
+#include "store/store.h"
 
 typedef struct build {
     rks_group *group;
@@ -31,6 +32,8 @@ typedef struct build {
     rks_schema *schema;
     rks_selector *selector;
     rks_parts *parts;
+    rks_dataset *base; /* of an append */
+    json_t *base_options;
     uint64_t *first_rows; /* by unit: row in its file of its first row */
     uint32_t *owners;     /* by unit: the rank that reads it; UINT32_MAX where it is finished */
     rks_buffer bad;
@@ -195,6 +198,38 @@ static rks_status infer(build *b, rks_error *err)
     return rks_group_agree(b->group, "build: schema agreed", status, err);
 }
 
+/* COLLECTIVE. What an append is not told is as the dataset has it. */
+static rks_status inherit(build *b, rks_error *err)
+{
+    rks_build_options *o = &b->options;
+    rks_error none = {0};
+    if (!o->append)
+        return RKS_OK;
+    rks_status status = rks_store_load_dataset(b->group, b->directory, 0, &b->base, &none);
+    if (status == RKS_ERR_NOT_FOUND)
+        return RKS_OK;
+    if (status != RKS_OK) {
+        if (err != NULL)
+            *err = none;
+        return status;
+    }
+    b->base_options = json_loads(b->base->build_options, 0, NULL);
+    const char *key = json_string_value(json_object_get(b->base_options, "key"));
+    const char *length = json_string_value(json_object_get(b->base_options, "length"));
+    json_int_t unit = json_integer_value(json_object_get(b->base_options, "length_unit"));
+    o->key = o->key != NULL ? o->key : key;
+    if (o->length == NULL && o->length_fn == NULL) {
+        o->length = length;
+        o->length_unit = unit > 0 && unit <= UINT32_MAX ? (uint32_t)unit : o->length_unit;
+    }
+    o->schema = o->schema != NULL ? o->schema : rks_schema_text(b->base->schema);
+    if (o->index_count == 0) {
+        o->index = (const char *const *)b->base->index;
+        o->index_count = b->base->index_count;
+    }
+    return RKS_OK;
+}
+
 static rks_status choose_schema(build *b, rks_error *err)
 {
     rks_status status = RKS_OK;
@@ -315,7 +350,7 @@ static rks_status look_at_input(build *b, const char *const *sources, size_t cou
 
 static rks_status open_parts(build *b, const char *directory, rks_error *err)
 {
-    rks_parts_options options = {.replace = b->options.replace};
+    rks_parts_options options = {.replace = b->options.replace, .append = b->options.append};
     rks_status status = rks_build_options_text(&b->options, &b->options_text, err);
     if (status == RKS_OK)
         status = rks_build_id("files", rks_input_digest(b->input), b->schema, b->options_text,
@@ -469,6 +504,8 @@ static rks_status collect_bad(build *b, rks_status status, rks_build_report *rep
 static void free_build(build *b)
 {
     rks_parts_close(b->parts);
+    rks_dataset_free(b->base);
+    json_decref(b->base_options);
     rks_selector_free(b->selector);
     rks_schema_free(b->schema);
     rks_input_free(b->input);
@@ -490,11 +527,15 @@ rks_status rks_build(rks_group *group, const char *const *sources, size_t source
     rks_status status = rks_build_options_take(options, &b.options, err);
     if (status == RKS_OK && source_count == 0)
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "no source given");
+    if (status == RKS_OK && b.options.append && b.options.replace)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "append and replace exclude each other");
     if (status == RKS_OK)
         status = rks_directory_expand(group, directory, &b.directory, err);
     status = rks_group_agree(group, "build: arguments", status, err);
     if (status == RKS_OK)
         status = look_at_input(&b, sources, source_count, err);
+    if (status == RKS_OK)
+        status = inherit(&b, err);
     if (status == RKS_OK)
         status = choose_schema(&b, err);
     if (status == RKS_OK)

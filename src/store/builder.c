@@ -85,6 +85,7 @@ rks_status rks_builder_open(rks_group *group, const char *directory,
         status = rks_build_agree_input(group, status, "source", &input, err);
     if (status == RKS_OK) {
         parts.replace = opened->options.replace;
+        parts.append = opened->options.append;
         parts.build_options = opened->options_text;
         parts.selection = rks_build_selection(&opened->options);
         parts.shard.schema = opened->schema;

@@ -330,6 +330,31 @@ static rks_status make_dataset(const rks_parts *parts, const uint8_t *all, const
     return RKS_OK;
 }
 
+/* *dataset becomes the next generation of `base`, whose shards no rank has brought: they count as
+ * rank 0's. */
+static rks_status append_to(const rks_dataset *base, rks_dataset **dataset, uint32_t **holders,
+                            rks_error *err)
+{
+    rks_dataset *joined = NULL;
+    size_t before = base->shard_count, added = (*dataset)->shard_count;
+    uint32_t *grown = rks_realloc(*holders, before + added, sizeof(*grown), err);
+    if (grown == NULL)
+        return RKS_ERR_MEMORY;
+    *holders = grown;
+    memmove(grown + before, grown, added * sizeof(*grown));
+    memset(grown, 0, before * sizeof(*grown));
+    rks_status status = rks_dataset_join(base, *dataset, &joined, err);
+    if (status == RKS_OK)
+        status = check_names(joined, err);
+    if (status != RKS_OK) {
+        rks_dataset_free(joined);
+        return status;
+    }
+    rks_dataset_free(*dataset);
+    *dataset = joined;
+    return RKS_OK;
+}
+
 static rks_status collect(rks_parts *parts, rks_dataset **dataset, uint32_t **holders,
                           rks_error *err)
 {
@@ -396,6 +421,10 @@ rks_status rks_parts_commit(rks_parts *parts, rks_status status, rks_build_repor
         status = collect(parts, &dataset, &holders, err);
     if (status == RKS_OK)
         status = rks_commit_leave_out(parts, dataset, holders, err);
+    if (status == RKS_OK && parts->base != NULL) {
+        status = append_to(parts->base, &dataset, &holders, err);
+        status = rks_group_agree(parts->group, "build: appended", status, err);
+    }
     if (status == RKS_OK && !dataset->derived_keys)
         status = rks_commit_check_keys(parts->group, parts->directory, dataset, holders,
                                        parts->describe_key, err);

@@ -110,6 +110,45 @@ static json_t *describe_units(const rks_dataset *dataset)
                      (json_int_t)dataset->excluded.samples - duplicates);
 }
 
+static uint64_t generation_of(const rks_dataset *dataset)
+{
+    return dataset->generation == 0 ? 1 : dataset->generation;
+}
+
+static void add_generation(json_t *list, const rks_dataset *dataset)
+{
+    char id[RKS_DIGEST_TEXT];
+    rks_digest_format(dataset->id, id);
+    json_array_append_new(list, json_pack("{s:I, s:I, s:s}", "generation",
+                                          (json_int_t)generation_of(dataset), "samples",
+                                          (json_int_t)dataset->count, "id", id));
+}
+
+/* Those that this rank's directory has, ascending. */
+static json_t *describe_generations(const rks_store *store)
+{
+    json_t *list = json_array();
+    uint64_t *numbers = NULL;
+    size_t count = 0;
+    rks_dataset *newest = NULL;
+    if (rks_dataset_generations(store->directory, &numbers, &count, NULL) != RKS_OK)
+        count = 0;
+    if (rks_dataset_load(store->directory, &newest, NULL) != RKS_OK)
+        newest = NULL;
+    for (size_t i = 0; i < count; i++) {
+        rks_dataset *older = NULL;
+        if (newest != NULL && numbers[i] >= generation_of(newest))
+            break; /* kept, but its successor was never committed */
+        if (rks_dataset_load_generation(store->directory, numbers[i], &older, NULL) == RKS_OK)
+            add_generation(list, older);
+        rks_dataset_free(older);
+    }
+    add_generation(list, newest != NULL ? newest : store->dataset);
+    rks_dataset_free(newest);
+    rks_free(numbers);
+    return list;
+}
+
 rks_status rks_store_info_json(rks_store *store, char **json, rks_error *err)
 {
     const rks_dataset *dataset = store->dataset;
@@ -132,6 +171,8 @@ rks_status rks_store_info_json(rks_store *store, char **json, rks_error *err)
         json_loads(rks_schema_text(dataset->schema), 0, NULL), "shards", describe_shards(store),
         "lengths", lengths, "keys", dataset->derived_keys ? "derived" : "stored", "index", index,
         "build", json_loads(dataset->build_options, 0, NULL));
+    json_object_set_new(info, "generation", json_integer((json_int_t)generation_of(dataset)));
+    json_object_set_new(info, "generations", describe_generations(store));
     json_t *units = describe_units(dataset);
     if (info != NULL && units != NULL)
         json_object_update(info, units);

@@ -2,7 +2,10 @@
  *
  * open.c: from a directory to a store that serves and fetches, and back. Each phase ends with an
  * agreement, so that a failure on one rank ends the open on all. */
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/checksum.h"
@@ -332,32 +335,37 @@ static rks_status share_excluded(rks_group *group, const uint8_t *all, uint32_t 
     return status;
 }
 
-/* COLLECTIVE. A rank whose directory holds nothing (more ranks than built it) gets the dataset from
- * one that has it. */
-static rks_status load_dataset(rks_group *group, const char *directory, rks_dataset **dataset,
-                               rks_error *err)
+rks_status rks_store_load_dataset(rks_group *group, const char *directory, uint64_t generation,
+                                  rks_dataset **dataset, rks_error *err)
 {
     rks_error none = {0};
+    rks_dataset *loaded = NULL;
+    rks_status status = rks_dataset_load_generation(directory, generation, &loaded, &none);
+    return rks_store_agree_dataset(group, directory, status, loaded, &none, dataset, err);
+}
+
+rks_status rks_store_agree_dataset(rks_group *group, const char *directory, rks_status status,
+                                   rks_dataset *loaded, rks_error *none, rks_dataset **dataset,
+                                   rks_error *err)
+{
     found mine = {0};
     char *text = NULL;
     size_t size = 0;
     uint32_t root = 0;
     uint8_t *all = NULL;
     uint64_t *offsets = NULL;
-    rks_dataset *loaded = NULL;
-    rks_status status = rks_dataset_load(directory, &loaded, &none);
     if (status == RKS_OK) {
         status = rks_dataset_encode(loaded, &text, &size, err);
         mine = (found){rks_checksum128(text, size), size};
     } else if (status == RKS_ERR_NOT_FOUND) {
         status = RKS_OK;
     } else if (err != NULL) {
-        *err = none;
+        *err = *none;
     }
     status = rks_group_allgather(group, "open: dataset", status, &mine, sizeof(mine), &all,
                                  &offsets, err);
     if (status == RKS_OK)
-        status = compare(group, all, directory, &none, &root, err);
+        status = compare(group, all, directory, none, &root, err);
     if (status == RKS_OK) {
         memcpy(&mine, all + root * sizeof(mine), sizeof(mine));
         if (text == NULL && (text = rks_alloc_raw(mine.size, 1, err)) == NULL)
@@ -406,6 +414,21 @@ static rks_status agree_exchange(rks_group *group, const char *name, rks_status 
     return status;
 }
 
+/* "DIR@2" is generation 2 of DIR, unless there is a directory of that very name: cuts it off. */
+static uint64_t take_generation(char *directory)
+{
+    char *sign = strrchr(directory, '@'), *end = NULL;
+    if (sign == NULL || sign == directory || sign[1] < '1' || sign[1] > '9' ||
+        access(directory, F_OK) == 0)
+        return 0;
+    errno = 0;
+    unsigned long long generation = strtoull(sign + 1, &end, 10);
+    if (*end != '\0' || errno != 0)
+        return 0;
+    *sign = '\0';
+    return generation;
+}
+
 rks_status rks_store_open(rks_group *group, const char *directory, const rks_store_options *options,
                           rks_store **store, rks_error *err)
 {
@@ -417,11 +440,14 @@ rks_status rks_store_open(rks_group *group, const char *directory, const rks_sto
     if (chosen.inflight_bytes == 0)
         chosen.inflight_bytes = 256u << 20;
     char *expanded = NULL;
+    uint64_t generation = 0;
     rks_dataset *dataset = NULL;
     rks_status status = rks_directory_expand(group, directory, &expanded, err);
+    if (status == RKS_OK)
+        generation = take_generation(expanded);
     status = agree_exchange(group, chosen.exchange, status, err);
     if (status == RKS_OK)
-        status = load_dataset(group, expanded, &dataset, err);
+        status = rks_store_load_dataset(group, expanded, generation, &dataset, err);
     if (status == RKS_OK)
         status = rks_store_open_dataset(group, expanded, dataset, &chosen, store, err);
     rks_free(expanded);

@@ -16,6 +16,22 @@
 #include "base/memory.h"
 #include "base/secret.h"
 #include "store/parts_internal.h"
+#include "store/store.h"
+
+static void remove_generations(const char *directory)
+{
+    uint64_t *generations = NULL;
+    size_t count = 0;
+    if (rks_dataset_generations(directory, &generations, &count, NULL) != RKS_OK)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        char *path = rks_dataset_generation_path(directory, generations[i], NULL);
+        if (path != NULL)
+            unlink(path);
+        rks_free(path);
+    }
+    rks_free(generations);
+}
 
 static void remove_part(const rks_parts *parts, const char *name)
 {
@@ -50,6 +66,8 @@ void rks_parts_remove_strangers(rks_parts *parts, const rks_dataset *keep)
     size_t count = 0;
     if (rks_dataset_parts(parts->directory, &names, &count, NULL) != RKS_OK)
         return; /* only a clean-up: what stays does no harm */
+    if (!parts->options.append)
+        remove_generations(parts->directory); /* of what was replaced */
     for (size_t i = 0; i < count; i++) {
         bool kept = false;
         for (size_t k = 0; k < keep->shard_count && !kept; k++)
@@ -58,7 +76,8 @@ void rks_parts_remove_strangers(rks_parts *parts, const rks_dataset *keep)
             remove_part(parts, names[i]);
     }
     rks_dataset_parts_free(names, count);
-    remove_lists(parts, keep);
+    if (!parts->options.append) /* older generations name others */
+        remove_lists(parts, keep);
 }
 
 static rks_status add_sealed(rks_parts *parts, const char *name, rks_error *err)
@@ -244,6 +263,26 @@ static rks_status look_for_dataset(const rks_parts *parts, rks_dataset **old, ui
     return RKS_OK;
 }
 
+/* COLLECTIVE. What is appended to: the dataset that is there, or where this very append has been
+ * committed (but not in all directories) the generation before. `found` is consumed. */
+static rks_status find_base(rks_parts *parts, rks_dataset *found, bool committed, rks_error *err)
+{
+    rks_error none = {0};
+    uint64_t generation = found == NULL ? 0 : found->generation;
+    rks_status status = RKS_OK;
+    if (committed) {
+        rks_dataset_free(found);
+        found = NULL;
+    }
+    if (committed && generation > 1)
+        status = rks_dataset_load_generation(parts->directory, generation - 1, &found, &none);
+    else if (found == NULL)
+        status = rks_fail(&none, RKS_ERR_NOT_FOUND, 0, "%s: no dataset here", parts->directory);
+    status = rks_store_agree_dataset(parts->group, parts->directory, status, found, &none,
+                                     &parts->base, err);
+    return status == RKS_ERR_NOT_FOUND ? RKS_OK : status; /* it was the first generation */
+}
+
 /* A finished dataset stops the build, unless it is to be replaced, or is this very build's and some
  * directory still lacks it: then the commit was interrupted, and goes on. *old is what to replace.
  */
@@ -263,7 +302,15 @@ static rks_status check_dataset(rks_parts *parts, rks_dataset **old, rks_error *
         same += all[rank] == 1;
         other += all[rank] == 2;
     }
-    if (!parts->options.replace && (other > 0 || same == ranks))
+    if (parts->options.append && same == ranks)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                          "%s: the same input was the last to be added, with the same options",
+                          parts->directory);
+    else if (parts->options.append) {
+        if (same + other > 0)
+            status = find_base(parts, found, what == 1, err);
+        found = NULL;
+    } else if (!parts->options.replace && (other > 0 || same == ranks))
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
                           "%s: holds a finished dataset already; use --replace to build it anew",
                           parts->directory);
@@ -299,7 +346,7 @@ rks_status rks_parts_open(rks_group *group, const char *directory, const rks_par
     if (status == RKS_OK)
         status = check_dataset(opened, &old, err);
     if (status == RKS_OK)
-        status = take_parts(opened, old, err);
+        status = take_parts(opened, opened->base != NULL ? opened->base : old, err);
     if (status == RKS_OK)
         status = agree_finished(opened, err);
     rks_dataset_free(old);
@@ -321,6 +368,7 @@ void rks_parts_close(rks_parts *parts)
     rks_free(parts->sealed);
     rks_free(parts->finished);
     rks_directory_lock_release(parts->lock);
+    rks_dataset_free(parts->base);
     rks_free(parts->directory);
     rks_free(parts);
 }

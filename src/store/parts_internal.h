@@ -23,6 +23,7 @@ struct rks_parts {
     rks_unit_summary *finished; /* all ranks', by unit, each once */
     size_t finished_count;
     rks_describe_key_fn describe_key; /* NULL: as text */
+    rks_dataset *base;                /* what is appended to, or NULL */
 };
 
 /* Seals the writer's part, or removes it where it holds no unit. */

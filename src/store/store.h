@@ -60,6 +60,16 @@ uint64_t rks_store_slots_used(const rks_group *group);
 void rks_store_list(rks_store *store);   /* takes its slot */
 void rks_store_unlist(rks_store *store); /* and gives it back */
 
+/* COLLECTIVE. What the directories hold (generation 0: the newest): the same on all ranks; one
+ * whose directory holds nothing gets it from another. */
+rks_status rks_store_load_dataset(rks_group *group, const char *directory, uint64_t generation,
+                                  rks_dataset **dataset, rks_error *err);
+/* The same where each rank has looked for itself: `status`, and `loaded` (consumed) or the error in
+ * *none. RKS_ERR_NOT_FOUND on all ranks where none has found any. */
+rks_status rks_store_agree_dataset(rks_group *group, const char *directory, rks_status status,
+                                   rks_dataset *loaded, rks_error *none, rks_dataset **dataset,
+                                   rks_error *err);
+
 /* COLLECTIVE. rks_store_open on a dataset that is in memory; it is the store's from now on, also on
  * failure. */
 rks_status rks_store_open_dataset(rks_group *group, const char *directory, rks_dataset *dataset,

@@ -198,6 +198,46 @@ def an_export_is_there_whole_or_not_at_all():
         shutil.rmtree(path("out"))
 
 
+def an_append_or_prune_killed_at_any_instant_leaves_whole_generations():
+    first, more = make_input("input2000.jsonl", 2000), path("more.jsonl")
+    with open(make_input("input20000.jsonl", 20000), encoding="utf-8") as lines, open(more, "w", encoding="utf-8") as file:
+        file.writelines(line for number, line in enumerate(lines) if number >= 2000)
+    options = ["--key", "key", "--length", "text", "--unit-size", "64k"]
+    rankstore("build", first, "-o", path("before"), *options)
+    before = rankstore_json("info", path("before"))["dataset"]
+    shutil.copytree(path("before"), path("after"))
+    begun = time.monotonic()
+    rankstore("build", more, "-o", path("after"), "--append", "-j", "2")
+    duration = time.monotonic() - begun
+    after = rankstore_json("info", path("after"))["dataset"]
+    target = path("grown")
+    for round_number in range(30):
+        if round_number % 6 == 0:
+            shutil.rmtree(target, ignore_errors=True)
+            shutil.copytree(path("before"), target)
+        arguments = ["build", more, "-o", target, "--append", "-j", CHOICE.choice("123")]
+        if rankstore_json("info", target)["dataset"] == after:
+            arguments = ["prune", target, "--keep", CHOICE.choice("12")]
+        process = subprocess.Popen([CLI, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                   start_new_session=True)
+        try:
+            process.wait(CHOICE.uniform(0, duration if "build" in arguments else 0.05))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        info = rankstore_json("info", target)
+        assert info["dataset"] in (before, after), "another dataset after a kill"
+        assert [g["id"] for g in info["generations"]] in ([before], [before, after], [after]), info["generations"]
+        for generation in info["generations"]:
+            rankstore("ls", f"{target}@{generation['generation']}", "--head", "1")
+    if rankstore_json("info", target)["dataset"] == before:
+        rankstore("build", more, "-o", target, "--append")
+    rankstore("prune", target)
+    assert rankstore_json("info", target)["dataset"] == after
+    rankstore("verify", "--full", target)
+    assert rankstore("prune", target)[0].startswith("0 generations and 0 files"), "a prune left something"
+
+
 def a_full_disk_during_an_export_is_named_and_leaves_nothing():
     if os.geteuid() != 0:
         raise Skip("needs root to mount a small file system")
@@ -429,6 +469,7 @@ TESTS = [
     a_second_build_in_the_same_place_is_refused_naming_the_first,
     an_interrupted_build_exits_130_and_can_be_resumed,
     an_export_is_there_whole_or_not_at_all,
+    an_append_or_prune_killed_at_any_instant_leaves_whole_generations,
     a_full_disk_during_an_export_is_named_and_leaves_nothing,
     every_flipped_byte_is_found_where_it_is_and_never_handed_out,
     a_shard_cut_anywhere_is_an_error_and_not_a_signal,

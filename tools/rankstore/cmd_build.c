@@ -173,6 +173,9 @@ static const cli_option options[] = {
      .help = "count and list malformed samples instead of ending"},
     {"--replace", NULL, CLI_FLAG, offsetof(args, options.replace),
      .help = "build anew over a finished dataset, which stays until the new one is whole"},
+    {"--append", NULL, CLI_FLAG, offsetof(args, options.append),
+     .help = "add to the dataset in DIR, as its next generation; schema, key, length and index "
+             "columns are that one's unless given; --dedup and --sample look at the new samples"},
     {"--unit-size", "BYTES", CLI_SIZE, offsetof(args, options.unit_size),
      .help = "input in a unit, the piece that ranks and resumes work by", .normal = "64M",
      .least = 1},

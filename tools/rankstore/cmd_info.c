@@ -18,6 +18,20 @@ static uint64_t number(const json_t *object, const char *name)
     return (uint64_t)json_integer_value(json_object_get(object, name));
 }
 
+/* Nothing where there is one alone. */
+static void print_generations(const json_t *info)
+{
+    const json_t *list = json_object_get(info, "generations"), *one;
+    size_t i;
+    if (json_array_size(list) < 2)
+        return;
+    printf("  generations");
+    json_array_foreach(list, i, one)
+        printf("%s @%s: %s samples", i == 0 ? "" : ",", cli_count(number(one, "generation")),
+               cli_count(number(one, "samples")));
+    printf("\n");
+}
+
 static void print_info(const json_t *info)
 {
     const json_t *shards = json_object_get(info, "shards"), *shard, *type;
@@ -43,6 +57,7 @@ static void print_info(const json_t *info)
            cli_count(number(lengths, "min")), cli_count(number(lengths, "median")),
            json_number_value(json_object_get(lengths, "mean")), cli_count(number(lengths, "p99")),
            cli_count(number(lengths, "max")), cli_count(number(lengths, "total")));
+    print_generations(info);
     printf("  shards    %zu\n", json_array_size(shards));
     json_array_foreach(shards, i, shard)
     {

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cmd_prune.c: rankstore prune: old generations, and what no generation names. */
+#include <jansson.h>
+
+#include "cli.h"
+#include "value.h"
+
+typedef struct args {
+    cli_list words; /* the directory */
+    rks_prune_options options;
+    bool json;
+    uint32_t processes;
+} args;
+
+static int run_prune(rks_group *group, void *user)
+{
+    args *a = user;
+    rks_error err = {0};
+    rks_prune_report report = {.struct_size = sizeof(report)};
+    rks_status status = rks_prune(group, a->words.items[0], &a->options, &report, &err);
+    if (status != RKS_OK)
+        return cli_fail(group, status, &err);
+    if (rks_group_rank(group) != 0)
+        return CLI_GOOD;
+    if (a->json)
+        cli_print_json(json_pack("{s:i, s:I, s:I, s:I, s:b}", "schema_version", 1, "generations",
+                                 (json_int_t)report.generations, "files", (json_int_t)report.files,
+                                 "bytes", (json_int_t)report.bytes, "dry_run", a->options.dry_run),
+                       JSON_INDENT(2));
+    else
+        printf("%s generations and %s files%s, %s\n", cli_count(report.generations),
+               cli_count(report.files), a->options.dry_run ? " would be removed" : " removed",
+               cli_bytes(report.bytes));
+    return CLI_GOOD;
+}
+
+static void defaults(void *user)
+{
+    ((args *)user)->options.struct_size = sizeof(rks_prune_options);
+}
+
+static int prune(void *user)
+{
+    args *a = user;
+    return cli_run(a->processes, run_prune, a);
+}
+
+static const cli_option options[] = {
+    {"--keep", "N", CLI_U64, offsetof(args, options.keep),
+     .help = "forget all but the newest N generations", .normal = "all stay", .least = 1},
+    {"--dry-run", NULL, CLI_FLAG, offsetof(args, options.dry_run),
+     .help = "only say what would be removed"},
+    CLI_PROCESSES(args, processes),
+    CLI_JSON(args, json, "print generations, files, bytes"),
+};
+
+const cli_command cli_prune = {
+    .name = "prune",
+    .arguments = "DIR",
+    .summary = "Remove what no generation of a dataset names, and old generations",
+    .examples = {"rankstore prune store --dry-run", "rankstore prune store --keep 2"},
+    .text = "Left over are shards of builds that failed or were given up, and temporary files of "
+            "killed processes. Readers that have a dataset open are not disturbed.",
+    .options = options,
+    .option_count = CLI_COUNT(options),
+    .args_size = sizeof(args),
+    .words = offsetof(args, words),
+    .least = 1,
+    .most = 1,
+    .needs = "one dataset is needed",
+    .defaults = defaults,
+    .run = prune,
+};
