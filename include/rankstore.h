@@ -431,6 +431,35 @@ RKS_API rks_status rks_prune(rks_group *group, const char *directory,
                              const rks_prune_options *options, rks_prune_report *report,
                              rks_error *err);
 
+/* ---- merging ----------------------------------------------------------------------------- */
+
+typedef struct rks_merge_options {
+    size_t struct_size;
+    bool copy; /* shards are copied; default: linked where source and target are of one file system
+                */
+    rks_progress_fn progress;
+    void *progress_user;
+} rks_merge_options;
+
+typedef struct rks_merge_report {
+    size_t struct_size;
+    uint64_t samples;
+    uint64_t shards;
+    uint64_t linked_bytes; /* of files that are links of the sources', this rank */
+    uint64_t copied_bytes;
+    char dataset[33]; /* the dataset id, 32 hexadecimal digits */
+} rks_merge_report;
+
+/* COLLECTIVE. Makes one dataset of `count` (2 and more) in `target`, without reading a sample: the
+ * sources' sealed shards are linked or copied, and a new dataset.json names them, the samples of
+ * the first source first. Each rank brings the shards that it sees ({rank}, {node} and "DIR@2" as
+ * in rks_store_open). Schema, index columns and kind of keys must agree (RKS_ERR_ARGUMENT);
+ * RKS_ERR_DATA names a key that is in two of them. RKS_ERR_ARGUMENT where a dataset is in `target`.
+ * Options and report may be NULL. A merge that was killed is done again by the same call. */
+RKS_API rks_status rks_merge(rks_group *group, const char *const *sources, size_t count,
+                             const char *target, const rks_merge_options *options,
+                             rks_merge_report *report, rks_error *err);
+
 /* ---- verifying ------------------------------------------------------------------------ */
 
 typedef enum rks_verify_level {

@@ -240,8 +240,7 @@ static int by_name(const void *a, const void *b)
     return order != 0 ? order : one < other ? -1 : one > other;
 }
 
-/* Derived keys are equal where two units have one name and share rows. */
-static rks_status check_names(const rks_dataset *dataset, rks_error *err)
+rks_status rks_commit_check_names(const rks_dataset *dataset, rks_error *err)
 {
     size_t count = dataset->unit_count;
     if (!dataset->derived_keys || count == 0)
@@ -318,7 +317,7 @@ static rks_status make_dataset(const rks_parts *parts, const uint8_t *all, const
     if (status == RKS_OK)
         status = settle_units(made, *holders, err);
     if (status == RKS_OK)
-        status = check_names(made, err);
+        status = rks_commit_check_names(made, err);
     if (status != RKS_OK) {
         rks_dataset_free(made);
         return status;
@@ -345,7 +344,7 @@ static rks_status append_to(const rks_dataset *base, rks_dataset **dataset, uint
     memset(grown, 0, before * sizeof(*grown));
     rks_status status = rks_dataset_join(base, *dataset, &joined, err);
     if (status == RKS_OK)
-        status = check_names(joined, err);
+        status = rks_commit_check_names(joined, err);
     if (status != RKS_OK) {
         rks_dataset_free(joined);
         return status;

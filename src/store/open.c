@@ -414,8 +414,7 @@ static rks_status agree_exchange(rks_group *group, const char *name, rks_status 
     return status;
 }
 
-/* "DIR@2" is generation 2 of DIR, unless there is a directory of that very name: cuts it off. */
-static uint64_t take_generation(char *directory)
+uint64_t rks_store_take_generation(char *directory)
 {
     char *sign = strrchr(directory, '@'), *end = NULL;
     if (sign == NULL || sign == directory || sign[1] < '1' || sign[1] > '9' ||
@@ -444,7 +443,7 @@ rks_status rks_store_open(rks_group *group, const char *directory, const rks_sto
     rks_dataset *dataset = NULL;
     rks_status status = rks_directory_expand(group, directory, &expanded, err);
     if (status == RKS_OK)
-        generation = take_generation(expanded);
+        generation = rks_store_take_generation(expanded);
     status = agree_exchange(group, chosen.exchange, status, err);
     if (status == RKS_OK)
         status = rks_store_load_dataset(group, expanded, generation, &dataset, err);

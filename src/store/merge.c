@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * merge.c: several datasets as one: links or copies of their shards, and a dataset.json over them.
+ *
+ *   know the sources ─► join ─► lock the target ─► bring shards ─► compare keys ─► commit
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "store/commit.h"
+#include "store/directory.h"
+#include "store/store.h"
+
+enum { COPY = 4 << 20 };
+
+/* The manifest last: a shard without it is not sealed. */
+static const char *const endings[] = {"rks", "sums", "json"};
+
+typedef struct merge {
+    rks_group *group;
+    rks_merge_options options;
+    rks_merge_report report;
+    char **directories; /* the sources, this rank's */
+    size_t count;
+    char *target;
+    rks_dataset *dataset;
+    rks_directory_lock *lock;
+    bool writes;
+    uint64_t done, ticked_ms;
+} merge;
+
+/* ---- files -------------------------------------------------------------------------------- */
+
+static void tick(merge *m, uint64_t bytes)
+{
+    uint64_t now = rks_now_ms(), total = 0;
+    m->done += bytes;
+    if (m->options.progress == NULL || now - m->ticked_ms < 100)
+        return;
+    m->ticked_ms = now;
+    for (size_t i = 0; i < m->dataset->shard_count; i++)
+        total += m->dataset->shards[i].file_bytes;
+    m->options.progress(m->options.progress_user, "merge", m->done, total, m->dataset->count);
+}
+
+static rks_status copy_bytes(merge *m, int from, int to, const char *path, uint64_t size,
+                             rks_error *err)
+{
+    if (ioctl(to, FICLONE, from) == 0) { /* shares the blocks where the file system can */
+        tick(m, size);
+        return RKS_OK;
+    }
+    for (uint64_t at = 0; at < size;) {
+        rks_status status = rks_group_must_stop(m->group, err);
+        if (status == RKS_OK)
+            status = rks_check_interrupt(err);
+        if (status != RKS_OK)
+            return status;
+        ssize_t put = copy_file_range(from, NULL, to, NULL, size - at < COPY ? size - at : COPY, 0);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return rks_fail_write(err, errno, path, size - at);
+        if (put == 0)
+            return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: its source was cut while it was copied",
+                            path);
+        at += (uint64_t)put;
+        tick(m, (uint64_t)put);
+    }
+    return RKS_OK;
+}
+
+static rks_status copy_file(merge *m, const char *from, const char *to, rks_error *err)
+{
+    int in = -1, out = -1;
+    uint64_t size = 0;
+    rks_status status = rks_file_open(from, &in, &size, err);
+    if (status == RKS_OK) {
+        out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+        status =
+            out < 0 ? rks_fail_write(err, errno, to, size) : copy_bytes(m, in, out, to, size, err);
+    }
+    if (status == RKS_OK && fsync(out) != 0)
+        status = rks_fail_write(err, errno, to, size);
+    m->report.copied_bytes += status == RKS_OK ? size : 0;
+    if (in >= 0)
+        close(in);
+    if (out >= 0)
+        close(out);
+    return status;
+}
+
+/* Under a name of this rank's own, then in place: ranks that share a target may bring the same. */
+static rks_status bring_file(merge *m, const char *from, const char *to, rks_error *err)
+{
+    struct stat info;
+    char *own = rks_format(err, "%s.%" PRIu32 ".tmp", to, rks_group_rank(m->group));
+    rks_status status = own == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    if (status == RKS_OK) {
+        unlink(own);
+        bool linked = !m->options.copy && link(from, own) == 0;
+        if (linked && stat(own, &info) == 0) {
+            m->report.linked_bytes += (uint64_t)info.st_size;
+            tick(m, (uint64_t)info.st_size);
+        }
+        if (!linked)
+            status = copy_file(m, from, own, err);
+    }
+    if (status == RKS_OK && rename(own, to) != 0)
+        status = rks_fail_errno(err, errno, "%s: renaming into place", to);
+    if (own != NULL)
+        unlink(own); /* also where the rename found the same file there, which leaves both names */
+    rks_free(own);
+    return status;
+}
+
+/* ---- shards ------------------------------------------------------------------------------- */
+
+/* From the first source of this rank's that has it; nothing where none has. */
+static rks_status bring_shard(merge *m, const rks_dataset_shard *shard, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (size_t source = 0; status == RKS_OK && source < m->count; source++) {
+        char *manifest = rks_format(err, "%s/%s.json", m->directories[source], shard->name);
+        bool here = manifest != NULL && access(manifest, F_OK) == 0;
+        status = manifest == NULL ? RKS_ERR_MEMORY : RKS_OK;
+        rks_free(manifest);
+        for (size_t i = 0; here && status == RKS_OK && i < 3; i++) {
+            char *from =
+                rks_format(err, "%s/%s.%s", m->directories[source], shard->name, endings[i]);
+            char *to = rks_format(err, "%s/%s.%s", m->target, shard->name, endings[i]);
+            status = from == NULL || to == NULL ? RKS_ERR_MEMORY : bring_file(m, from, to, err);
+            rks_free(from);
+            rks_free(to);
+        }
+        if (here)
+            break;
+    }
+    return status;
+}
+
+static rks_status bring_shards(merge *m, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < m->dataset->shard_count; i++)
+        status = bring_shard(m, &m->dataset->shards[i], err);
+    if (status == RKS_OK) {
+        char *path = rks_format(err, "%s/dataset.json", m->target);
+        status = path == NULL ? RKS_ERR_MEMORY : rks_file_sync_directory_of(path, err);
+        rks_free(path);
+    }
+    return rks_group_agree(m->group, "merge: shards", status, err);
+}
+
+static void remove_shards(const merge *m)
+{
+    for (size_t i = 0; m->writes && m->dataset != NULL && i < m->dataset->shard_count; i++)
+        for (size_t k = 3; k-- > 0;) {
+            char *path =
+                rks_format(NULL, "%s/%s.%s", m->target, m->dataset->shards[i].name, endings[k]);
+            if (path != NULL)
+                unlink(path);
+            rks_free(path);
+        }
+}
+
+/* ---- the dataset ----------------------------------------------------------------------------- */
+
+/* COLLECTIVE. Adds the source's dataset to what is joined so far. */
+static rks_status join_source(merge *m, const char *pattern, rks_error *err)
+{
+    rks_dataset *one = NULL, *joined = NULL;
+    uint64_t generation = 0;
+    rks_status status = rks_directory_expand(m->group, pattern, &m->directories[m->count], err);
+    if (status == RKS_OK)
+        generation = rks_store_take_generation(m->directories[m->count++]);
+    status = rks_group_agree(m->group, "merge: source", status, err);
+    if (status == RKS_OK)
+        status =
+            rks_store_load_dataset(m->group, m->directories[m->count - 1], generation, &one, err);
+    if (status != RKS_OK)
+        return status;
+    if (m->dataset == NULL) {
+        m->dataset = one;
+        return RKS_OK;
+    }
+    rks_error what = {0};
+    status = rks_dataset_join(m->dataset, one, &joined, &what);
+    if (status != RKS_OK)
+        rks_fail(err, status, 0, "%s: %s", pattern, what.text);
+    rks_dataset_free(one);
+    if (status == RKS_OK) {
+        rks_dataset_free(m->dataset);
+        m->dataset = joined;
+    }
+    return rks_group_agree(m->group, "merge: joined", status, err);
+}
+
+/* COLLECTIVE. */
+static rks_status take_target(merge *m, const char *pattern, rks_error *err)
+{
+    struct stat info;
+    rks_status status = rks_directory_expand(m->group, pattern, &m->target, err);
+    status = rks_group_agree(m->group, "merge: target", status, err);
+    if (status == RKS_OK)
+        status = rks_directory_lock_take(m->group, m->target, &m->lock, &m->writes, err);
+    if (status != RKS_OK)
+        return status;
+    char *path = rks_format(err, "%s/dataset.json", m->target);
+    if (path == NULL)
+        status = RKS_ERR_MEMORY;
+    else if (lstat(path, &info) == 0)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, EEXIST, "%s: holds a finished dataset already",
+                          m->target);
+    rks_free(path);
+    return rks_group_agree(m->group, "merge: target is free", status, err);
+}
+
+/* COLLECTIVE. */
+static rks_status check_and_commit(merge *m, rks_error *err)
+{
+    uint32_t *holders = rks_alloc(m->dataset->shard_count, sizeof(*holders), err);
+    rks_status status = holders == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    if (status == RKS_OK)
+        status = rks_commit_check_names(m->dataset, err);
+    status = rks_group_agree(m->group, "merge: names", status, err);
+    if (status == RKS_OK) /* also finds shards that no rank has brought */
+        status = rks_commit_check_keys(m->group, m->target, m->dataset, holders, NULL, err);
+    if (status == RKS_OK) {
+        status = m->writes ? rks_dataset_commit(m->target, m->dataset, err) : RKS_OK;
+        status = rks_group_agree(m->group, "merge: commit", status, err);
+    }
+    rks_free(holders);
+    return status;
+}
+
+rks_status rks_merge(rks_group *group, const char *const *sources, size_t count, const char *target,
+                     const rks_merge_options *options, rks_merge_report *report, rks_error *err)
+{
+    merge m = {.group = group, .report = {.struct_size = sizeof(m.report)}};
+    bool committed = false;
+    if (options != NULL)
+        memcpy(&m.options, options,
+               options->struct_size < sizeof(m.options) ? options->struct_size : sizeof(m.options));
+    rks_status status = RKS_OK;
+    if (count < 2)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "merge: two datasets and more are needed");
+    else if ((m.directories = rks_alloc(count, sizeof(char *), err)) == NULL)
+        status = RKS_ERR_MEMORY;
+    status = rks_group_agree(group, "merge: begin", status, err);
+    for (size_t i = 0; status == RKS_OK && i < count; i++)
+        status = join_source(&m, sources[i], err);
+    if (status == RKS_OK) {
+        m.dataset->generation = 1;
+        status = take_target(&m, target, err);
+    }
+    if (status == RKS_OK) {
+        status = bring_shards(&m, err);
+        if (status == RKS_OK)
+            status = check_and_commit(&m, err);
+        committed = status == RKS_OK;
+        if (!committed)
+            remove_shards(&m);
+    }
+    rks_directory_lock_release(m.lock);
+    if (committed && report != NULL) {
+        size_t room = report->struct_size;
+        m.report.samples = m.dataset->count;
+        m.report.shards = m.dataset->shard_count;
+        rks_digest_format(m.dataset->id, m.report.dataset);
+        memcpy(report, &m.report, room < sizeof(m.report) ? room : sizeof(m.report));
+        report->struct_size = room;
+    }
+    for (size_t i = 0; i < m.count; i++)
+        rks_free(m.directories[i]);
+    rks_free(m.directories);
+    rks_free(m.target);
+    rks_dataset_free(m.dataset);
+    return status;
+}
