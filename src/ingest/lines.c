@@ -36,7 +36,8 @@ rks_status rks_input_file_open(const rks_input_file *file, int *fd, rks_error *e
         close(opened);
         return status;
     }
-    posix_fadvise(opened, 0, 0, POSIX_FADV_SEQUENTIAL);
+    if (file->size > CHUNK) /* else the first read asks for all of it */
+        posix_fadvise(opened, 0, 0, POSIX_FADV_SEQUENTIAL);
     *fd = opened;
     return RKS_OK;
 }

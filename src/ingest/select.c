@@ -362,7 +362,8 @@ rks_status rks_selector_apply(rks_selector *selector, const rks_value *values, b
         *keep = false;
         return RKS_OK;
     }
-    measured = measured / selector->unit + (measured % selector->unit != 0);
+    if (selector->unit > 1)
+        measured = measured / selector->unit + (measured % selector->unit != 0);
     if (measured >= UINT32_MAX) /* which is kept for samples that are not there */
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "a length of %" PRIu64 ", at most %" PRIu32
