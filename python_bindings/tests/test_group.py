@@ -113,6 +113,21 @@ group.close()
     assert [one.stdout.strip() for one in ranks(3, script)] == ["1 no more tea"] * 3
 
 
+def test_a_rank_that_left_is_named_once(ranks: Ranks) -> None:
+    script = '''
+import sys, rankstore
+group = rankstore.init()
+group.allgather("all are here", b"")
+if group.rank == 1:
+    sys.exit(0)
+try:
+    group.allgather("names", b"")
+except rankstore.PeerError as error:
+    print(error.rank, str(error).count("rank 1"), "has left" in str(error))
+'''
+    assert [one.stdout.strip() for one in ranks(3, script)] == ["1 1 True", "", "1 1 True"]
+
+
 def test_a_rank_that_never_comes(ranks: Ranks) -> None:
     script = '''
 import os, sys, rankstore
