@@ -88,7 +88,7 @@ static rks_status read_epoch(rks_store *store, rks_plan *plan, const args *a, ui
         if (now() - looked > 0.05) {
             looked = now();
             watch_memory(t);
-            cli_bar_update(bar, "bench", step + 1, steps, t->delivered.count);
+            cli_bar_part(bar, "bench", step + 1, steps);
         }
         rks_batch_free(batch);
     }

@@ -106,6 +106,7 @@ static uint64_t now_ms(void)
 void cli_bar_begin(cli_bar *bar, rks_group *group)
 {
     bar->shown = isatty(STDERR_FILENO) && rks_group_rank(group) == 0;
+    bar->ranks = rks_group_size(group);
     bar->begun_ms = now_ms();
 }
 
@@ -114,15 +115,21 @@ void cli_bar_update(cli_bar *bar, const char *phase, uint64_t done, uint64_t tot
 {
     if (!bar->shown)
         return;
-    double seconds = (double)(now_ms() - bar->begun_ms) / 1e3;
+    uint64_t passed_ms = now_ms() - bar->begun_ms;
+    double seconds = passed_ms == 0 ? 1e-3 : (double)passed_ms / 1e3;
     double part = total == 0 ? 0 : (double)done / (double)total;
-    char cells[31];
-    for (int i = 0; i < 30; i++)
-        cells[i] = i < (int)(part * 30) ? '#' : '.';
-    cells[30] = '\0';
-    fprintf(stderr, "\r%s [%s] %3.0f %%  %s of %s, %s samples, %.0f s left \033[K", phase, cells,
+    char cells[21], ranks[48] = "";
+    for (int i = 0; i < 20; i++)
+        cells[i] = i < (int)(part * 20) ? '#' : '.';
+    cells[20] = '\0';
+    if (bar->ranks > 1)
+        snprintf(ranks, sizeof(ranks), " (rank 0 of %u)", bar->ranks);
+    fprintf(stderr, "\r%s%s [%s] %3.0f %%  %s of %s, %s samples, %s/s", phase, ranks, cells,
             100 * part, cli_bytes(done), cli_bytes(total), cli_count(samples),
-            part > 0 ? seconds * (1 - part) / part : 0.0);
+            cli_bytes((uint64_t)((double)done / seconds)));
+    if (part > 0)
+        fprintf(stderr, ", %.0f s left", seconds * (1 - part) / part);
+    fputs(" \033[K", stderr);
 }
 
 void cli_bar_part(cli_bar *bar, const char *phase, uint64_t done, uint64_t total)
