@@ -73,6 +73,15 @@ rks_status rks_input_file_read(const rks_input_file *file, int fd, uint64_t offs
     return RKS_OK;
 }
 
+rks_status rks_input_file_read_all(const rks_input_file *file, int fd, uint64_t offset,
+                                   uint8_t *bytes, size_t size, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (size_t at = 0, got = 0; status == RKS_OK && at < size; at += got)
+        status = rks_input_file_read(file, fd, offset + at, bytes + at, size - at, &got, err);
+    return status;
+}
+
 /* Moves what is left to the front, makes room and reads on. Not at the file's end. */
 static rks_status fill(rks_lines *lines, rks_error *err)
 {

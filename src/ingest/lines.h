@@ -37,6 +37,9 @@ rks_status rks_input_file_unchanged(const rks_input_file *file, int fd, rks_erro
 /* Reads at most `size` bytes at `offset`: at least one, or RKS_ERR_DATA where there is none. */
 rks_status rks_input_file_read(const rks_input_file *file, int fd, uint64_t offset, void *bytes,
                                size_t size, size_t *got, rks_error *err);
+/* Reads all of `size` bytes at `offset`. */
+rks_status rks_input_file_read_all(const rks_input_file *file, int fd, uint64_t offset,
+                                   uint8_t *bytes, size_t size, rks_error *err);
 
 /* `lines` needs no preparation, and is closed in every case. A packed file is read as a whole:
  * offset is 0, and `size` does not matter. */

@@ -35,15 +35,6 @@ static bool looks_like(const uint8_t *bytes, size_t size, bool all)
     return size >= 6 && memcmp(bytes, "\x93NUMPY", 6) == 0;
 }
 
-static rks_status read_exactly(const rks_input_file *file, int fd, uint64_t offset, uint8_t *bytes,
-                               size_t size, rks_error *err)
-{
-    rks_status status = RKS_OK;
-    for (size_t at = 0, got = 0; status == RKS_OK && at < size; at += got)
-        status = rks_input_file_read(file, fd, offset + at, bytes + at, size - at, &got, err);
-    return status;
-}
-
 static rks_status split_rows(const rks_input_file *file, const rks_npy *npy, rows *found,
                              rks_error *err)
 {
@@ -83,7 +74,7 @@ static rks_status open_file(const rks_input_file *file, int *fd, rows *found, rk
     uint8_t *bytes = rks_alloc_raw(size + 1, 1, err);
     rks_status status = bytes == NULL ? RKS_ERR_MEMORY : rks_input_file_open(file, &opened, err);
     if (status == RKS_OK)
-        status = read_exactly(file, opened, 0, bytes, size, err);
+        status = rks_input_file_read_all(file, opened, 0, bytes, size, err);
     if (status == RKS_OK) {
         status = rks_npy_parse(bytes, size, &npy, &why);
         if (status != RKS_OK)
@@ -205,8 +196,8 @@ static rks_status read_rows(rks_job *job, const rks_input_file *file, int fd, co
         uint64_t left = job->unit->size - done, size = left < most ? left : most;
         status = rks_check_interrupt(err);
         if (status == RKS_OK && fits)
-            status =
-                read_exactly(file, fd, job->unit->offset + done, chunk->data, (size_t)size, err);
+            status = rks_input_file_read_all(file, fd, job->unit->offset + done, chunk->data,
+                                             (size_t)size, err);
         for (uint64_t at = 0; status == RKS_OK && at < size; at += step) {
             if (rks_job_takes(job))
                 status = fits ? take_row(job, &all->row, chunk->data + at, err)
