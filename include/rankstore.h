@@ -475,6 +475,8 @@ typedef struct rks_finding {
     const void *key;
     size_t key_size;
     const char *what;
+    int64_t sample_id; /* in the dataset; -1 where the bytes lie in no one sample, or a shard's file
+                        * was looked at alone */
 } rks_finding;
 typedef void (*rks_finding_fn)(void *user, const rks_finding *finding);
 
@@ -509,6 +511,13 @@ RKS_API rks_status rks_verify_with(const char *path, const rks_verify_options *o
                                    rks_finding_fn found, void *user, rks_verify_counts *counts,
                                    rks_error *err);
 
+/* Writes a list of samples that an open can leave out (FORMAT.md): `count` ids of the dataset in
+ * `directory`, in any order; `reasons` holds a line for each, or is NULL. Replaces `path` at once
+ * or not at all. RKS_ERR_ARGUMENT for an id out of range. */
+RKS_API rks_status rks_quarantine_write(const char *path, const char *directory,
+                                        const uint64_t *sample_ids, const char *const *reasons,
+                                        size_t count, rks_error *err);
+
 /* ---- store: a dataset, open over a group ------------------------------------------------- */
 
 typedef struct rks_store rks_store;
@@ -533,6 +542,12 @@ typedef struct rks_store_options {
                                 * were asked of it (its disk hangs): then the next owner of the
                                 * shard is asked; where there is none the fetch ends with
                                 * RKS_ERR_TIMEOUT. Default 0: as long as it beats */
+    const char *quarantine;    /* a list of samples that are left out, as rks_quarantine_write makes
+                                * it;    may hold {rank} and {node}; NULL: none. A rank that does not
+                                * see    it    takes the others'; where lists differ, what any of them
+                                * names is    left    out. Ids do not change: such a sample has the length
+                                * UINT32_MAX    and the    owner -1, is never planned, and a fetch of it
+                                * is    RKS_ERR_NOT_FOUND.    RKS_ERR_DATA: a list of another dataset */
 } rks_store_options;
 
 RKS_API void rks_store_options_default(rks_store_options *options);
@@ -568,7 +583,8 @@ typedef struct rks_index rks_index;
 RKS_API rks_index *rks_store_index(rks_store *store);
 RKS_API void rks_index_close(rks_index *index); /* NULL is accepted */
 
-/* The rank that serves the sample; -1 for an id out of range or a shard that nobody serves. */
+/* The rank that serves the sample; -1 for an id out of range, a shard that nobody serves, or a
+ * sample in quarantine. */
 RKS_API int64_t rks_store_owner(const rks_store *store, uint64_t sample_id);
 
 /* The shard that holds the sample, as its place in the list that rks_store_info_json prints; -1 for
@@ -603,6 +619,7 @@ typedef struct rks_store_stats {
         exchange_bytes; /* index bytes that this node took in from the ranks, headers included */
     char exchange[16];  /* the backend that ran: "shared", "local", "nccl", "mpi", "pull" */
     char exchange_why[128]; /* "named", "auto: ...": why that one */
+    uint64_t quarantined;   /* samples of the dataset that the quarantine list leaves out */
 } rks_store_stats;
 RKS_API void rks_store_stats_get(rks_store *store, rks_store_stats *stats);
 

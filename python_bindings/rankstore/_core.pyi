@@ -37,6 +37,9 @@ def nccl_library(path: str | None) -> None:
 def verify(path: str, level: int) -> tuple[int, list[dict[str, Any]]]:
     """(samples, findings); a finding is {file, offset, key: bytes, what}. Level 0 fast, 1 full, 2 deep."""
 
+def write_quarantine(path: str, directory: str, samples: list[int]) -> None: ...
+
+
 def doctor(group: Group | None, directory: str | None) -> str:
     """JSON text."""
 
@@ -159,7 +162,8 @@ class Store:
     schema: str
     closed: bool
     def __init__(self, group: Group, directory: str, *, exchange: str | None = None, no_share: bool = False,
-                 no_check: bool = False, partial: bool = False, inflight_bytes: int | None = None) -> None: ...
+                 no_check: bool = False, partial: bool = False, inflight_bytes: int | None = None,
+                 quarantine: str | None = None) -> None: ...
     def lengths(self) -> Buffer:
         """uint32[count], read-only, shared by the node; the store is not freed while a view is held."""
 

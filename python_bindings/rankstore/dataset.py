@@ -7,7 +7,7 @@ import json
 import operator
 import os
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ Readers = list[tuple[str, Reader]]
 
 def open(directory: str | os.PathLike[str], *, group: Group | None = None, exchange: str | None = None,  # noqa: A001
          no_share: bool = False, check: bool = True, partial: bool = False,
-         inflight_bytes: int | None = None) -> Dataset:
+         inflight_bytes: int | None = None, quarantine: str | os.PathLike[str] | None = None) -> Dataset:
     """COLLECTIVE. Opens the dataset in `directory` (may hold {rank} and {node}); each rank serves the shards that it
     sees.
 
@@ -41,7 +41,9 @@ def open(directory: str | os.PathLike[str], *, group: Group | None = None, excha
     of NVIDIA's package beside this interpreter. no_share:
     fetch what this rank does not own over TCP, also on one node. check: compare each sample with its checksum.
     partial: open although shards are missing; their samples raise NotFoundError or PeerError. inflight_bytes: replies
-    on their way to this rank (256 MiB).
+    on their way to this rank (256 MiB). quarantine: a list of bad samples, as `rankstore verify --quarantine FILE`
+    writes it (may hold {rank} and {node}): they keep their ids, are never planned, and raise NotFoundError where they
+    are asked for; `stats()["quarantined"]` counts them.
 
     Raises NotFoundError, CorruptError, UnsupportedError; the same on all ranks.
     """
@@ -49,7 +51,8 @@ def open(directory: str | os.PathLike[str], *, group: Group | None = None, excha
     nccl.prepare(chosen, exchange)
     before = of_torch()
     store = _core.Store(chosen.core, os.fspath(directory), exchange=exchange, no_share=no_share, no_check=not check,
-                        partial=partial, inflight_bytes=inflight_bytes)
+                        partial=partial, inflight_bytes=inflight_bytes,
+                        quarantine=None if quarantine is None else os.fspath(quarantine))
     after = of_torch()
     own = os.fspath(directory).replace("{rank}", str(chosen.rank)).replace("{node}", str(chosen.node))
     places = [os.path.abspath(own)]
@@ -272,7 +275,7 @@ class Dataset:
     def stats(self) -> dict[str, Any]:
         """Figures of this rank since the dataset was opened: samples, bytes, local_bytes, remote_bytes, served_bytes,
         wait_ns, peak_inflight_bytes, peak_batch_bytes, index_bytes_node, exchange_bytes, exchange (the
-        way by which the index came) and exchange_why; memory, by kind what
+        way by which the index came), exchange_why and quarantined; memory, by kind what
         this process holds (current, peak; `rankstore.memory` has the kinds); torch_memory, None or what torch's CUDA
         allocator held before and after the opening (allocated, reserved, largest_free_block): equal but for what other
         threads did, since the exchange takes nothing from it."""
@@ -286,6 +289,17 @@ class Dataset:
         if not isinstance(self.group, Group):
             raise StateError("memory: a worker process has no ranks to ask")
         return of_ranks(self.group)
+
+    def write_quarantine(self, path: str | os.PathLike[str], samples: Iterable[int]) -> None:
+        """Writes a list of samples that `open(..., quarantine=path)` leaves out; an existing list is replaced. For
+        samples that are sound and still unwanted; damaged ones are listed by `rankstore verify --quarantine`.
+
+        Raises IndexError for a sample that is not there. On one rank; the directory must hold the dataset."""
+        chosen = [int(one) for one in samples]
+        for one in chosen:
+            if not 0 <= one < self.store.count:
+                raise IndexError(f"sample {one} is out of range: the dataset has {self.store.count}")
+        _core.write_quarantine(os.fspath(path), self._handle.directories[0], chosen)
 
     def select(self, which: Any) -> Dataset:
         """A dataset of some samples: a boolean mask [len] or places (ascending or not, each once). Nothing is copied;

@@ -166,7 +166,7 @@ class Handle:
                  no_check: bool) -> None:
         self._store: Any = store
         self._pid = _core.pid()
-        self._directories, self._rank, self._world, self._no_check = directories, rank, world, no_check
+        self.directories, self._rank, self._world, self._no_check = directories, rank, world, no_check
         self._service: Service | None = None
         ending.remember_handle(self)
 
@@ -185,11 +185,11 @@ class Handle:
         store = self.store
         if isinstance(store, WorkerStore):
             return store.ticket
-        alone = self._world == 1 or (store.group.nodes == 1 and len(self._directories) == 1)
+        alone = self._world == 1 or (store.group.nodes == 1 and len(self.directories) == 1)
         if not alone and self._service is None and not store.closed:
             self._service = Service(store)
         service = self._service
-        return Ticket(self._directories, store.dataset, store.schema, store.count, self._no_check,
+        return Ticket(self.directories, store.dataset, store.schema, store.count, self._no_check,
                       service.name if service else "", service.token if service else "", self._rank, self._world)
 
     def before_fork(self) -> None:

@@ -93,6 +93,31 @@ static PyObject *verify(PyObject *self, PyObject *arguments)
     return status == RKS_OK ? NULL : core_raise(&err);
 }
 
+static PyObject *write_quarantine(PyObject *self, PyObject *arguments)
+{
+    (void)self;
+    const char *path, *directory;
+    PyObject *list;
+    if (!PyArg_ParseTuple(arguments, "ssO!:write_quarantine", &path, &directory, &PyList_Type,
+                          &list))
+        return NULL;
+    Py_ssize_t count = PyList_Size(list);
+    uint64_t *ids = PyMem_Malloc((size_t)(count + 1) * sizeof(*ids));
+    if (ids == NULL)
+        return PyErr_NoMemory();
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!core_number(PyList_GetItem(list, i), "sample", 0, UINT64_MAX, &ids[i])) {
+            PyMem_Free(ids);
+            return NULL;
+        }
+    rks_error err = {0};
+    rks_status status = rks_quarantine_write(path, directory, ids, NULL, (size_t)count, &err);
+    PyMem_Free(ids);
+    if (status != RKS_OK)
+        return core_raise(&err);
+    Py_RETURN_NONE;
+}
+
 static PyObject *doctor(PyObject *self, PyObject *arguments)
 {
     (void)self;
@@ -133,6 +158,8 @@ static PyMethodDef functions[] = {
     {"parse_schema", parse_schema, METH_VARARGS, "parse_schema(text): (text, [(name, type), ...])"},
     {"nccl_library", nccl_library, METH_VARARGS, "nccl_library(path): the NCCL to load"},
     {"verify", verify, METH_VARARGS, "verify(path, level): (samples, findings)"},
+    {"write_quarantine", write_quarantine, METH_VARARGS,
+     "write_quarantine(path, directory, [id, ...])"},
     {"doctor", doctor, METH_VARARGS, "doctor(group, directory): JSON text"},
     {"memory_use", core_memory_use, METH_NOARGS, "memory_use(): {kind: (current, peak)}"},
     {"memory_use_all", core_memory_use_all, METH_O,

@@ -228,17 +228,17 @@ static int open_store(store *self, rks_group *group, const char *directory,
 
 static PyObject *store_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"group",    "directory", "exchange",       "no_share",
-                            "no_check", "partial",   "inflight_bytes", NULL};
+    static char *names[] = {"group",   "directory",      "exchange",   "no_share", "no_check",
+                            "partial", "inflight_bytes", "quarantine", NULL};
     PyObject *group, *inflight = NULL;
     const char *directory;
     int no_share = 0, no_check = 0, partial = 0;
     rks_store_options options;
     rks_store_options_default(&options);
-    const char *exchange = NULL;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Os|$zpppO:Store", names, &group,
+    const char *exchange = NULL, *quarantine = NULL;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Os|$zpppOz:Store", names, &group,
                                      &directory, &exchange, &no_share, &no_check, &partial,
-                                     &inflight) ||
+                                     &inflight, &quarantine) ||
         !core_number(inflight, "inflight_bytes", 0, UINT64_MAX, &options.inflight_bytes))
         return NULL;
     if (exchange != NULL)
@@ -246,6 +246,7 @@ static PyObject *store_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     options.no_share = no_share;
     options.no_check = no_check;
     options.partial = partial;
+    options.quarantine = quarantine;
     rks_group *handle = core_group(group);
     store *self = handle == NULL ? NULL : (store *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
@@ -407,12 +408,12 @@ static PyObject *store_stats(PyObject *object, PyObject *unused)
     rks_store_stats_get(handle, &stats);
     core_store_leave(object);
     return Py_BuildValue(
-        "{sK,sK,sK,sK,sK,sK,sK,sK,sK,sK,ss,ss}", "samples", stats.samples, "bytes", stats.bytes,
+        "{sK,sK,sK,sK,sK,sK,sK,sK,sK,sK,ss,ss,sK}", "samples", stats.samples, "bytes", stats.bytes,
         "local_bytes", stats.local_bytes, "remote_bytes", stats.remote_bytes, "served_bytes",
         stats.served_bytes, "wait_ns", stats.wait_ns, "peak_inflight_bytes",
         stats.peak_inflight_bytes, "peak_batch_bytes", stats.peak_batch_bytes, "index_bytes_node",
         stats.index_bytes_node, "exchange_bytes", stats.exchange_bytes, "exchange", stats.exchange,
-        "exchange_why", stats.exchange_why);
+        "exchange_why", stats.exchange_why, "quarantined", stats.quarantined);
 }
 
 /* ---- samples ----------------------------------------------------------------------------------

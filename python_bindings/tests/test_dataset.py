@@ -42,6 +42,21 @@ def test_a_sample_is_the_callers_to_write(ds: rankstore.Dataset) -> None:
     assert made.same(ds[4], 4)
 
 
+def test_a_quarantine_list_leaves_samples_out(ds: rankstore.Dataset, tmp_path: Path) -> None:
+    with pytest.raises(IndexError, match=str(COUNT)):
+        ds.write_quarantine(tmp_path / "bad.json", [COUNT])
+    ds.write_quarantine(tmp_path / "bad.json", [17, 3, 17])
+    with rankstore.open(tmp_path / "store", quarantine=tmp_path / "bad.json") as left:
+        assert len(left) == COUNT and left.stats()["quarantined"] == 2
+        assert made.same(left[4], 4) and left.owner(17) == -1
+        with pytest.raises(rankstore.NotFoundError, match="sample 17 is in quarantine"):
+            left[17]
+        planned = left.plan("random", batch_size=8).epoch(0).batches()[1]
+        assert sorted(planned.tolist()) == [i for i in range(COUNT) if i not in (3, 17)]
+    with pytest.raises(rankstore.NotFoundError, match="nowhere"):
+        rankstore.open(tmp_path / "store", quarantine="nowhere.json")
+
+
 @pytest.mark.parametrize("place", [COUNT, -COUNT - 1, 2**64 - 1])
 def test_a_place_that_is_not_there(ds: rankstore.Dataset, place: int) -> None:
     with pytest.raises(IndexError, match=str(place)):

@@ -35,9 +35,49 @@ void rks_verify_report(rks_verify_job *job, const char *file, uint64_t offset, c
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     job->findings++;
-    rks_finding finding = {file, offset, key, key_size, text};
+    rks_finding finding = {file, offset, key, key_size, text, job->sample_id};
     if (job->found != NULL)
         job->found(job->user, &finding);
+}
+
+/* Finds the row's unit, unless it is that of the last one. Rows come in order within a unit. */
+static bool find_unit(rks_verify_job *job, uint64_t row)
+{
+    const rks_dataset *dataset = job->dataset;
+    uint64_t position = 0;
+    bool known = row >= job->unit_first_row && row < job->unit_end_row;
+    for (size_t i = 0; !known && i < dataset->unit_count; i++) {
+        const rks_dataset_unit *unit = &dataset->units[i];
+        known = unit->shard == job->shard && row >= unit->first_row &&
+                row - unit->first_row < unit->summary.samples;
+        if (known) {
+            job->unit_position = position;
+            job->unit_first_row = unit->first_row;
+            job->unit_end_row = unit->first_row + unit->summary.samples;
+            job->runs_before = job->excluded_before = 0;
+        }
+        position += unit->summary.samples;
+    }
+    return known;
+}
+
+int64_t rks_verify_sample_id(rks_verify_job *job, uint64_t row)
+{
+    if (job->dataset == NULL || !find_unit(job, row))
+        return -1;
+    const rks_excluded *excluded = &job->dataset->excluded;
+    uint64_t position = job->unit_position + row - job->unit_first_row;
+    if (excluded->samples > 0 && excluded->runs == NULL)
+        return -1; /* the list is damaged: ids are not known */
+    for (; excluded->samples > 0 && job->runs_before < excluded->run_count; job->runs_before++) {
+        const rks_excluded_run *run = &excluded->runs[job->runs_before];
+        if (position < run->first)
+            break;
+        if (position - run->first < run->count)
+            return -1;
+        job->excluded_before += run->count;
+    }
+    return (int64_t)(position - job->excluded_before);
 }
 
 rks_status rks_verify_absorb(rks_verify_job *job, const char *file, uint64_t offset,
@@ -254,6 +294,9 @@ static rks_status verify_shard(rks_verify_job *job, const char *stem, const rks_
     rks_manifest *manifest = NULL;
     rks_shard *shard = NULL;
     rks_error what = {0};
+    job->dataset = dataset;
+    job->shard = at;
+    job->unit_first_row = job->unit_end_row = 0;
     rks_status status = name_files(stem, &files, &what);
     if (status == RKS_OK) {
         status = rks_manifest_load(files.manifest, &manifest, &what);
@@ -493,7 +536,7 @@ rks_status rks_verify_with(const char *path, const rks_verify_options *options,
                            rks_finding_fn found, void *user, rks_verify_counts *counts,
                            rks_error *err)
 {
-    rks_verify_job job = {.found = found, .user = user};
+    rks_verify_job job = {.found = found, .user = user, .sample_id = -1};
     rks_verify_options_default(&job.options);
     if (options != NULL)
         memcpy(&job.options, options,

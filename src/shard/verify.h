@@ -16,6 +16,14 @@ typedef struct rks_verify_job {
     uint64_t samples;
     uint64_t findings;
     uint64_t elsewhere; /* listed shards that lie in no directory at hand, where that is allowed */
+    /* The dataset of the shard that is looked at, and its number there; NULL: the shard alone. */
+    const rks_dataset *dataset;
+    uint32_t shard;
+    int64_t sample_id; /* of what is reported; -1: no sample */
+    /* The unit of the last sample that was reported: rows from first_row to before end_row, its
+     * first row's position in the dataset, and how many runs of excluded samples, and samples in
+     * them, lie before. */
+    uint64_t unit_position, unit_first_row, unit_end_row, runs_before, excluded_before;
 } rks_verify_job;
 
 /* The other directories, of those that are verified together, that hold a dataset. */
@@ -37,6 +45,8 @@ void rks_verify_beside_close(rks_verify_beside *beside);
 void rks_verify_report(rks_verify_job *job, const char *file, uint64_t offset, const void *key,
                        size_t key_size, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
+/* The id of a row of the job's shard; -1 where no unit of the dataset has it, or it is excluded. */
+int64_t rks_verify_sample_id(rks_verify_job *job, uint64_t row);
 /* A failure that tells of the data becomes a finding, and RKS_OK; any other is returned. */
 rks_status rks_verify_absorb(rks_verify_job *job, const char *file, uint64_t offset,
                              rks_status status, const rks_error *what);

@@ -177,7 +177,9 @@ static void report_sample(sample_walk *walk, uint64_t offset, const uint8_t *key
 {
     walk->unit_bad = true;
     walk->block_torn = false; /* this is why */
+    walk->job->sample_id = rks_verify_sample_id(walk->job, walk->row);
     rks_verify_report(walk->job, walk->shard->path, offset, key, key_size, "%s", what);
+    walk->job->sample_id = -1;
 }
 
 /* The checksum is wrong. Where the record agrees with itself, the index is what is damaged. */

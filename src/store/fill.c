@@ -442,6 +442,8 @@ rks_status rks_store_fill_index(rks_store *store, rks_error *err)
         store->exchange_bytes = shared_bytes(store);
         snprintf(store->exchange_why, sizeof(store->exchange_why), "auto: all ranks share a node");
     }
+    if (status == RKS_OK && rks_group_is_leader(store->group))
+        rks_store_mark_quarantined(store);
     if (status == RKS_OK)
         status = rks_index_seal(store->index, rks_group_is_leader(store->group), err);
     return rks_group_agree(store->group, "open: index sealed", status, err);

@@ -209,6 +209,7 @@ void rks_store_release(void *user)
     rks_index_close(store->index);
     for (size_t i = 0; store->shards != NULL && i < store->dataset->shard_count; i++)
         rks_shard_close(store->shards[i]);
+    rks_free(store->quarantined);
     rks_free(store->unit_first);
     rks_free(store->unit_number);
     rks_free(store->shards);
@@ -250,6 +251,7 @@ rks_status rks_store_open_dataset(rks_group *group, const char *directory, rks_d
         atomic_init(&opened->references, 1);
         opened->group = group;
         opened->options = *options;
+        opened->options.quarantine = NULL; /* the caller's text */
         opened->dataset = dataset;
         opened->directory = rks_strdup(directory, err);
         rks_digest_format(dataset->id, opened->id_text);
@@ -258,6 +260,8 @@ rks_status rks_store_open_dataset(rks_group *group, const char *directory, rks_d
     status = rks_group_agree(group, "open", status, err);
     if (status == RKS_OK)
         status = rks_store_find_owners(opened, err);
+    if (status == RKS_OK)
+        status = rks_store_find_quarantined(opened, options->quarantine, err);
     if (status == RKS_OK)
         status = rks_store_fill_index(opened, err);
     if (status == RKS_OK)

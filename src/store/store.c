@@ -71,7 +71,7 @@ int64_t rks_store_shard(const rks_store *store, uint64_t sample_id)
 int64_t rks_store_owner(const rks_store *store, uint64_t sample_id)
 {
     int64_t shard = rks_store_shard(store, sample_id);
-    return shard < 0 ? -1 : store->owners[shard][0];
+    return shard < 0 || rks_store_is_quarantined(store, sample_id) ? -1 : store->owners[shard][0];
 }
 
 void rks_store_stats_get(rks_store *store, rks_store_stats *stats)
@@ -83,6 +83,7 @@ void rks_store_stats_get(rks_store *store, rks_store_stats *stats)
     all.served_bytes = store->server == NULL ? 0 : rks_fetch_server_bytes(store->server);
     all.index_bytes_node = rks_index_bytes(store->index);
     all.exchange_bytes = store->exchange_bytes;
+    all.quarantined = store->quarantined_count;
     snprintf(all.exchange, sizeof(all.exchange), "%s", store->exchange_name);
     snprintf(all.exchange_why, sizeof(all.exchange_why), "%s", store->exchange_why);
     memcpy(stats, &all, room < sizeof(all) ? room : sizeof(all));
@@ -111,6 +112,11 @@ static rks_status want(rks_store *store, const uint64_t *sample_ids, size_t coun
             return rks_fail(err, RKS_ERR_NOT_FOUND, 0,
                             "sample %" PRIu64 " lies in shard %s, which is on no rank's disk", id,
                             store->dataset->shards[one->shard].name);
+        if (rks_store_is_quarantined(store, id))
+            return rks_fail(err, RKS_ERR_NOT_FOUND, 0,
+                            "sample %" PRIu64 " is in quarantine: the list that the store was "
+                            "opened with leaves it out",
+                            id);
     }
     return RKS_OK;
 }

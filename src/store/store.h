@@ -32,6 +32,9 @@ struct rks_store {
     uint32_t *unit_number;
     size_t unit_count;
 
+    uint32_t *quarantined; /* ids that are left out, ascending */
+    size_t quarantined_count;
+
     rks_index *index;
     rks_fetch_server *server; /* NULL where nobody has to ask */
     rks_fetcher *fetcher;
@@ -92,6 +95,13 @@ void rks_store_release(void *store);
 rks_status rks_store_find_owners(rks_store *store, rks_error *err);
 /* fill.c: makes the node's index and fills it. COLLECTIVE. */
 rks_status rks_store_fill_index(rks_store *store, rks_error *err);
+
+/* quarantine.c: reads the list at `pattern` (NULL: this rank brings none) into the store.
+ * COLLECTIVE. */
+rks_status rks_store_find_quarantined(rks_store *store, const char *pattern, rks_error *err);
+/* Before the index is sealed, by one rank a node. */
+void rks_store_mark_quarantined(rks_store *store);
+bool rks_store_is_quarantined(const rks_store *store, uint64_t sample_id);
 
 /* key.c: full keys, from the map or from the rank that serves them. */
 void rks_store_serve_keys(rks_store *store);

@@ -151,8 +151,8 @@ void cli_bar_end(cli_bar *bar);
 /* The same for work that is not counted in bytes. `bar` may be NULL. */
 void cli_bar_part(cli_bar *bar, const char *phase, uint64_t done, uint64_t total);
 
-/* Opens the dataset in `directory`, alone. Prints what went wrong; returns -1 to go on, or the exit
- * code. */
+/* Opens the dataset in `directory`. Prints what went wrong, and on stderr how many samples a
+ * quarantine list leaves out; returns -1 to go on, or the exit code. */
 int cli_open(rks_group *group, const char *directory, const rks_store_options *options,
              rks_store **store);
 
@@ -169,9 +169,12 @@ int cli_open(rks_group *group, const char *directory, const rks_store_options *o
     }
 /* rks_store_options */
 #define CLI_STORE_OPTIONS(args, field)                                                             \
+    {"--partial", NULL, CLI_FLAG, offsetof(args, field.partial),                                   \
+     .help = "open although shards are missing"},                                                  \
     {                                                                                              \
-        "--partial", NULL, CLI_FLAG, offsetof(args, field.partial),                                \
-            .help = "open although shards are missing"                                             \
+        "--quarantine", "FILE", CLI_TEXT, offsetof(args, field.quarantine),                        \
+            .help = "leave out the samples that this list names, as 'verify --quarantine' wrote "  \
+                    "it; ids do not change"                                                        \
     }
 /* cli_plan_args */
 typedef struct cli_plan_args {

@@ -185,13 +185,14 @@ static void print_json(const tally *all, const rks_store_stats *stats, const cli
     char contents[33];
     snprintf(contents, sizeof(contents), "%016" PRIx64 "%016" PRIx64, all->sum[1], all->sum[0]);
     json_t *object = json_pack(
-        "{s:i, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:s, s:s, s:b, s:s, s:s, s:o}",
+        "{s:i, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:s, s:s, s:I, s:b, s:s, s:s, s:o}",
         "schema_version", 1, "samples", (json_int_t)all->samples, "bytes", (json_int_t)all->bytes,
         "local_bytes", (json_int_t)all->local_bytes, "remote_bytes", (json_int_t)all->remote_bytes,
         "seconds", all->seconds, "wait_seconds", (double)all->wait_ns / 1e9, "peak_anon_bytes",
         (json_int_t)all->peak_anon_bytes, "index_bytes_node", (json_int_t)all->index_bytes_node,
         "exchange_bytes", (json_int_t)all->exchange_bytes, "exchange", stats->exchange,
-        "exchange_why", stats->exchange_why, "exactly_once", exact, "digest", contents,
+        "exchange_why", stats->exchange_why, "quarantined",
+        (json_int_t)stats->quarantined, "exactly_once", exact, "digest", contents,
         "plan_digest", digest, "memory", cli_memory_json(memory));
     cli_print_json(object, JSON_INDENT(2));
 }

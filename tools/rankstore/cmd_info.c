@@ -47,6 +47,8 @@ static void print_info(const json_t *info)
         printf("  (%s duplicates left out)", cli_count(number(info, "duplicates")));
     if (number(info, "sampled_out") > 0)
         printf("  (%s not in the sample)", cli_count(number(info, "sampled_out")));
+    if (number(info, "quarantined") > 0)
+        printf("  (%s in quarantine)", cli_count(number(info, "quarantined")));
     if (number(info, "bad") > 0)
         printf("  (%s malformed and skipped)", cli_count(number(info, "bad")));
     printf("\n  bytes     %s in columns and keys, %s in files\n", cli_bytes(number(info, "bytes")),

@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli.h"
 #include "value.h"
@@ -12,21 +13,71 @@
 typedef struct args {
     cli_list paths;
     bool full, deep, partial, json;
+    const char *quarantine; /* file or directory; NULL: none is written */
     json_t *errors;
+    json_t *bad;           /* [sample, what] of each finding that lies in a sample */
+    uint64_t in_no_sample; /* findings that lie in none */
 } args;
+
+static void note_sample(args *a, const rks_finding *finding)
+{
+    char what[256];
+    if (finding->sample_id < 0) {
+        a->in_no_sample++;
+        return;
+    }
+    snprintf(what, sizeof(what), "offset %" PRIu64 ": %s", finding->offset, finding->what);
+    json_array_append_new(a->bad, json_pack("[I, o]", (json_int_t)finding->sample_id,
+                                            cli_text_json(what, strlen(what))));
+}
+
+/* FILE, or DIR/quarantine.json. */
+static rks_status write_quarantine(const args *a, rks_error *err)
+{
+    size_t count = json_array_size(a->bad);
+    uint64_t *ids = calloc(count + 1, sizeof(*ids));
+    const char **reasons = calloc(count + 1, sizeof(*reasons));
+    char path[4096];
+    struct stat info;
+    bool folder = stat(a->quarantine, &info) == 0 && S_ISDIR(info.st_mode);
+    snprintf(path, sizeof(path), "%s%s", a->quarantine, folder ? "/quarantine.json" : "");
+    rks_status status = RKS_ERR_MEMORY;
+    if (ids != NULL && reasons != NULL) {
+        for (size_t i = 0; i < count; i++) {
+            const json_t *one = json_array_get(a->bad, i);
+            ids[i] = (uint64_t)json_integer_value(json_array_get(one, 0));
+            reasons[i] = json_string_value(json_array_get(one, 1));
+        }
+        status = rks_quarantine_write(path, a->paths.items[0], ids, reasons, count, err);
+    }
+    if (status == RKS_OK)
+        fprintf(stderr, "%s: %s finding%s in samples, now in quarantine\n", path, cli_count(count),
+                count == 1 ? "" : "s");
+    if (status == RKS_OK && a->in_no_sample > 0)
+        fprintf(stderr,
+                "%s finding%s in no one sample: leaving samples out does not mend them; build the "
+                "shard anew\n",
+                cli_count(a->in_no_sample), a->in_no_sample == 1 ? "" : "s");
+    free(ids);
+    free(reasons);
+    return status;
+}
 
 static void on_finding(void *user, const rks_finding *finding)
 {
     args *a = user;
+    note_sample(a, finding);
     if (a->json) {
         json_array_append_new(
             a->errors,
-            json_pack("{s:o, s:I, s:o, s:o}", "file",
+            json_pack("{s:o, s:I, s:o, s:o, s:o}", "file",
                       cli_text_json(finding->file, strlen(finding->file)), "offset",
                       (json_int_t)finding->offset, "key",
                       finding->key_size == 0 ? json_null()
                                              : cli_text_json(finding->key, finding->key_size),
-                      "what", cli_text_json(finding->what, strlen(finding->what))));
+                      "what", cli_text_json(finding->what, strlen(finding->what)), "sample",
+                      finding->sample_id < 0 ? json_null()
+                                             : json_integer((json_int_t)finding->sample_id)));
         return;
     }
     printf("%s: offset %" PRIu64 ": ", finding->file, finding->offset);
@@ -77,15 +128,23 @@ static int run_verify(rks_group *group, void *user)
             printf("; %s shards are elsewhere", cli_count(elsewhere));
         printf("\n");
     }
+    if (a->quarantine != NULL && !failed) {
+        rks_status status = write_quarantine(a, &err);
+        return status == RKS_OK ? worst : cli_fail(group, status, &err);
+    }
     return worst;
 }
 
 static int verify(void *user)
 {
     args *a = user;
+    if (a->quarantine != NULL && a->paths.count != 1)
+        return cli_usage(&cli_verify, "--quarantine takes one dataset");
     a->errors = json_array();
-    int code = a->errors == NULL ? CLI_ENVIRONMENT : cli_run(1, run_verify, a);
+    a->bad = json_array();
+    int code = a->errors == NULL || a->bad == NULL ? CLI_ENVIRONMENT : cli_run(1, run_verify, a);
     json_decref(a->errors);
+    json_decref(a->bad);
     return code;
 }
 
@@ -96,7 +155,11 @@ static const cli_option options[] = {
      .help = "also LMDB's own view, in a child process with a time limit"},
     {"--partial", NULL, CLI_FLAG, offsetof(args, partial),
      .help = "shards that lie in none of the directories are elsewhere, not missing"},
-    CLI_JSON(args, json, "print ok, samples, shards_elsewhere, errors (file, offset, key, what)"),
+    {"--quarantine", "FILE", CLI_TEXT, offsetof(args, quarantine),
+     .help = "write the bad samples into this list (in a folder: quarantine.json), which other "
+             "commands and rankstore.open take to leave them out"},
+    CLI_JSON(args, json,
+             "print ok, samples, shards_elsewhere, errors (file, offset, key, what, sample)"),
 };
 
 const cli_command cli_verify = {
@@ -105,7 +168,8 @@ const cli_command cli_verify = {
     .summary = "Check manifests and every sample (or every byte) of a dataset",
     .examples = {"rankstore verify store", "rankstore verify --full --json store/*"},
     .text =
-        "Nothing is written. Exit code 1 where damage was found; each finding names file and "
+        "The dataset is never written to. Exit code 1 where damage was found; each finding names "
+        "file and "
         "offset, and the key where the bytes lie in a sample. A shard's file (part-*.rks) can be "
         "given too. Where ranks have directories of their own (store/{rank}), give all of them: "
         "shards are looked for in each.",

@@ -165,5 +165,12 @@ int cli_open(rks_group *group, const char *directory, const rks_store_options *o
 {
     rks_error err = {0};
     rks_status status = rks_store_open(group, directory, options, store, &err);
-    return status == RKS_OK ? -1 : cli_fail(group, status, &err);
+    if (status != RKS_OK)
+        return cli_fail(group, status, &err);
+    rks_store_stats stats = {.struct_size = sizeof(stats)};
+    rks_store_stats_get(*store, &stats);
+    if (options != NULL && options->quarantine != NULL && rks_group_rank(group) == 0)
+        fprintf(stderr, "rankstore %s: %s sample%s left out, in quarantine\n", command_name,
+                cli_count(stats.quarantined), stats.quarantined == 1 ? "" : "s");
+    return -1;
 }
