@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/trace.h"
 
 static const uint64_t LARGEST_RECORD = (uint64_t)1 << 40; /* no shard can hold a larger one */
 static const uint64_t DEFAULT_INFLIGHT = (uint64_t)256 << 20;
@@ -91,6 +92,8 @@ void rks_fetcher_count_delivered(rks_fetcher *fetcher, size_t samples, uint64_t 
     if (remote != 0)
         atomic_fetch_add_explicit(&fetcher->remote_bytes, remote, memory_order_relaxed);
     atomic_fetch_add_explicit(&fetcher->wait_ns, rks_now_ns() - begin_ns, memory_order_relaxed);
+    if (rks_trace_begin() != 0)
+        rks_trace_end(begin_ns, RKS_TRACE_WAIT, -1, samples, local + remote);
 }
 
 /* ---- the fetcher's life --------------------------------------------------------------------- */

@@ -27,6 +27,7 @@ typedef struct rks_ask {
     struct rks_ask **at_sent; /* what points to it in sent, or NULL; guarded by fetcher->mutex */
     rks_fetch *fetch;         /* holds a reference */
     uint64_t sent_ms;         /* guarded by fetcher->mutex */
+    uint64_t traced;          /* rks_trace_begin, when it was sent */
     bool given_up;            /* others are asked instead; guarded by fetcher->mutex */
     uint64_t need;            /* of inflight_bytes, before the reply's size is known */
     uint64_t reserve;         /* what it has of them; guarded by fetcher->mutex */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/trace.h"
 #include "fetch/wire.h"
 
 enum { AHEAD = 4, PREFETCH_RECORD = 1024, CACHE_LINE = 64, PIECE = 64 };
@@ -148,6 +149,7 @@ rks_status rks_fetch_copy_local(rks_batch *batch, rks_block **block, uint64_t *b
                                 rks_error *err)
 {
     size_t size = 0;
+    uint64_t begun = rks_trace_begin();
     rks_status status = rks_fetch_locate_local(batch, &size, err);
     if (status != RKS_OK)
         return status;
@@ -160,5 +162,6 @@ rks_status rks_fetch_copy_local(rks_batch *batch, rks_block **block, uint64_t *b
         return status;
     }
     *block = copies;
+    rks_trace_end(begun, RKS_TRACE_COPY, -1, 0, *bytes);
     return RKS_OK;
 }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/trace.h"
 
 enum { DEFAULT_BATCHES = 4, MOST_BATCHES = 4096 };
 
@@ -14,6 +15,7 @@ static const uint64_t DEFAULT_BYTES = (uint64_t)1 << 30;
 typedef struct slot {
     rks_prefetch_list list;
     rks_fetch *fetch;
+    uint64_t traced; /* rks_trace_begin, when it was started */
 } slot;
 
 struct rks_prefetch {
@@ -102,7 +104,7 @@ static rks_status top_up(rks_prefetch *prefetch, rks_error *err)
         if (status != RKS_OK)
             return status;
         prefetch->ring[(prefetch->first + prefetch->count++) % prefetch->room] =
-            (slot){prefetch->next, fetch};
+            (slot){prefetch->next, fetch, rks_trace_begin()};
         prefetch->has_next = false;
     }
     return RKS_OK;
@@ -151,9 +153,12 @@ static rks_status next(rks_prefetch *prefetch, bool collated, goods *arrived, ui
         return status;
     }
     rks_prefetch_list list = prefetch->ring[prefetch->first].list;
+    uint64_t memory =
+        collated ? rks_arrays_memory(arrived->arrays) : rks_batch_memory(arrived->batch);
+    rks_trace_end(prefetch->ring[prefetch->first].traced, RKS_TRACE_PREFETCH, -1, list.count,
+                  memory);
     pop(prefetch);
-    prefetch->seen_bytes +=
-        (double)(collated ? rks_arrays_memory(arrived->arrays) : rks_batch_memory(arrived->batch));
+    prefetch->seen_bytes += (double)memory;
     prefetch->seen_weight += (double)list.weight;
     /* While the caller works on this batch, others are on their way. What goes wrong with them
      * goes wrong again in the next call. */

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/trace.h"
 #include "base/usage.h"
 #include "fetch/wire.h"
 
@@ -188,6 +189,7 @@ static void link_sent(rks_ask *ask)
     rks_fetch *fetch = ask->fetch;
     pthread_mutex_lock(&fetch->fetcher->mutex);
     ask->sent_ms = rks_now_ms();
+    ask->traced = rks_trace_begin();
     ask->next = fetch->sent;
     ask->at_sent = &fetch->sent;
     if (ask->next != NULL)
@@ -454,6 +456,8 @@ static void reply_done(void *user, const rks_error *err)
     rks_ask_unlink_sent(ask);
     bool given_up = ask->given_up;
     pthread_mutex_unlock(&fetcher->mutex);
+    rks_trace_end(ask->traced, RKS_TRACE_FETCH, ask->owner, ask->count,
+                  ask->reply == NULL ? 0 : ask->reply->size);
     if (given_up)
         rks_ask_free(ask);
     else if (err != NULL)

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/trace.h"
 #include "base/usage.h"
 
 enum { STAGE_MEMBERS = 1, STAGE_PLACES = 2 };
@@ -315,6 +316,7 @@ rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err)
     if (plan->ready && plan->epoch == epoch)
         return RKS_OK;
     plan->ready = false;
+    uint64_t begun = rks_trace_begin();
     rks_status status;
     if (plan->done_count > 0 && plan->resumed_epoch == epoch) {
         uint8_t *struck = rks_alloc(plan->count / 8 + 1, 1, err);
@@ -327,6 +329,7 @@ rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err)
     }
     plan->ready = status == RKS_OK;
     plan->epoch = epoch;
+    rks_trace_end(begun, RKS_TRACE_PLAN, -1, plan->count, 0);
     return status;
 }
 

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/trace.h"
 #include "fetch/prefetch.h"
 #include "store/store.h"
 
@@ -20,6 +21,7 @@ struct rks_epoch {
     uint32_t rank;
     rks_prefetch *prefetch;
     rks_collate *collate; /* NULL: batches come as samples */
+    uint64_t traced;      /* rks_trace_begin, when the last batch was handed out */
     uint64_t asked_ms;    /* when the interrupt was last asked for */
     uint64_t *ids;        /* room for one list as 64-bit ids */
     size_t room;
@@ -128,9 +130,12 @@ rks_status rks_epoch_open(rks_store *store, rks_plan *plan, const rks_epoch_opti
     return RKS_OK;
 }
 
-/* Where batches are always ready nothing waits, and nothing would ask for an interrupt. */
+/* The caller is back. Where batches are always ready nothing waits, and nothing would ask for an
+ * interrupt. */
 static rks_status ask_for_interrupt(rks_epoch *epoch, rks_error *err)
 {
+    rks_trace_end(epoch->traced, RKS_TRACE_BATCH, -1, 0, 0);
+    epoch->traced = 0;
     uint64_t now = rks_now_ms();
     if (now - epoch->asked_ms < RKS_WAIT_SLICE_MS / 2)
         return RKS_OK;
@@ -145,7 +150,10 @@ rks_status rks_epoch_next(rks_epoch *epoch, rks_batch **batch, uint64_t *step, r
                         "the epoch was opened with `collate`: its batches come as arrays, from "
                         "rks_epoch_next_arrays");
     rks_status status = ask_for_interrupt(epoch, err);
-    return status == RKS_OK ? rks_prefetch_next(epoch->prefetch, batch, step, err) : status;
+    if (status == RKS_OK)
+        status = rks_prefetch_next(epoch->prefetch, batch, step, err);
+    epoch->traced = rks_trace_begin();
+    return status;
 }
 
 rks_status rks_epoch_next_arrays(rks_epoch *epoch, rks_arrays **arrays, uint64_t *step,
@@ -156,7 +164,10 @@ rks_status rks_epoch_next_arrays(rks_epoch *epoch, rks_arrays **arrays, uint64_t
                         "the epoch was opened without `collate`: its batches come as samples, from "
                         "rks_epoch_next");
     rks_status status = ask_for_interrupt(epoch, err);
-    return status == RKS_OK ? rks_prefetch_next_arrays(epoch->prefetch, arrays, step, err) : status;
+    if (status == RKS_OK)
+        status = rks_prefetch_next_arrays(epoch->prefetch, arrays, step, err);
+    epoch->traced = rks_trace_begin();
+    return status;
 }
 
 void rks_epoch_close(rks_epoch *epoch)

@@ -9,8 +9,10 @@
 #include <time.h>
 
 #include "cli.h"
+#include "measured.h"
 #include "ledger.h"
 #include "memory.h"
+#include "trace_file.h"
 #include "value.h"
 
 typedef struct args {
@@ -19,7 +21,8 @@ typedef struct args {
     rks_store_options store;
     uint64_t epochs, prefetch_bytes;
     uint32_t prefetch_batches, processes;
-    bool json;
+    const char *trace; /* file; NULL: none */
+    bool json, metrics;
 } args;
 
 /* What each rank has to say at the end. */
@@ -27,10 +30,8 @@ typedef struct tally {
     cli_ledger delivered; /* this epoch */
     cli_ledger planned;   /* this epoch, this rank, asked anew */
     uint64_t sum[2];      /* digests of keys and contents, all epochs */
-    uint64_t samples, bytes, local_bytes, remote_bytes, wait_ns;
-    uint64_t peak_anon_bytes, index_bytes_node, exchange_bytes;
+    cli_measured figures;
     uint64_t exact; /* epochs in which all was as it should be */
-    double seconds;
 } tally;
 
 static double now(void)
@@ -59,8 +60,8 @@ static uint64_t anonymous_bytes(void)
 static void watch_memory(tally *t)
 {
     uint64_t bytes = anonymous_bytes();
-    if (bytes > t->peak_anon_bytes)
-        t->peak_anon_bytes = bytes;
+    if (bytes > t->figures.peak_anon_bytes)
+        t->figures.peak_anon_bytes = bytes;
 }
 
 static rks_status read_epoch(rks_store *store, rks_plan *plan, const args *a, uint64_t epoch,
@@ -111,34 +112,31 @@ static rks_status walk_plan(rks_plan *plan, uint64_t epoch, uint32_t rank, cli_l
     return status;
 }
 
-/* All ranks' tallies in one; sums, and the largest of what is a peak or a time. */
+/* All ranks' tallies in one. *ranks, which the caller frees, gets each rank's figures; NULL: not
+ * wanted. */
 static rks_status combine(rks_group *group, rks_status status, const tally *mine, tally *all,
-                          rks_error *err)
+                          cli_measured **ranks, rks_error *err)
 {
     uint8_t *bytes = NULL;
     uint64_t *offsets = NULL;
+    uint32_t size = rks_group_size(group);
+    cli_measured *each = ranks == NULL ? NULL : calloc(size, sizeof(*each));
     memset(all, 0, sizeof(*all));
     status = rks_group_allgather(group, "bench: results", status, mine, sizeof(*mine), &bytes,
                                  &offsets, err);
-    for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(group); rank++) {
+    for (uint32_t rank = 0; status == RKS_OK && rank < size; rank++) {
         tally one;
         memcpy(&one, bytes + offsets[rank], sizeof(one));
         cli_ledger_merge(&all->delivered, &one.delivered);
         cli_ledger_merge(&all->planned, &one.planned);
         all->sum[0] += one.sum[0];
         all->sum[1] += one.sum[1] + (all->sum[0] < one.sum[0]);
-        all->samples += one.samples;
-        all->bytes += one.bytes;
-        all->local_bytes += one.local_bytes;
-        all->remote_bytes += one.remote_bytes;
-#define LARGEST(field) all->field = one.field > all->field ? one.field : all->field
-        LARGEST(wait_ns);
-        LARGEST(seconds);
-        LARGEST(peak_anon_bytes);
-        LARGEST(index_bytes_node);
-        LARGEST(exchange_bytes);
-#undef LARGEST
+        cli_measured_add(&all->figures, &one.figures);
+        if (each != NULL)
+            each[rank] = one.figures;
     }
+    if (ranks != NULL)
+        *ranks = each;
     rks_release(bytes);
     rks_release(offsets);
     return status;
@@ -167,91 +165,142 @@ static rks_status bench_epoch(rks_group *group, rks_store *store, rks_plan *plan
     cli_bar_begin(&bar, group);
     double begun = now();
     rks_status status = read_epoch(store, plan, a, epoch, &bar, t, err);
-    t->seconds += now() - begun;
+    t->figures.seconds += now() - begun;
     cli_bar_end(&bar);
     if (status == RKS_OK)
         status = walk_plan(plan, epoch, rks_group_rank(group), &t->planned, err);
     if (status == RKS_OK)
         status = rks_plan_report_get(plan, epoch, &report, err);
-    status = combine(group, status, t, &all, err);
+    status = combine(group, status, t, &all, NULL, err);
     if (status == RKS_OK && is_exact(&all, store, &report))
         t->exact++;
     return status;
 }
 
-static void print_json(const tally *all, const rks_store_stats *stats, const cli_memory *memory,
-                       const char *digest, bool exact)
+/* What a bench ends with, on rank 0. */
+typedef struct outcome {
+    tally all;
+    cli_measured *ranks;
+    cli_memory memory;
+    uint32_t rank_count;
+    const char *exchange, *exchange_why, *plan_digest;
+    bool exact;
+} outcome;
+
+static void print_json(const outcome *o)
 {
     char contents[33];
-    snprintf(contents, sizeof(contents), "%016" PRIx64 "%016" PRIx64, all->sum[1], all->sum[0]);
-    json_t *object = json_pack(
-        "{s:i, s:I, s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:s, s:s, s:I, s:b, s:s, s:s, s:o}",
-        "schema_version", 1, "samples", (json_int_t)all->samples, "bytes", (json_int_t)all->bytes,
-        "local_bytes", (json_int_t)all->local_bytes, "remote_bytes", (json_int_t)all->remote_bytes,
-        "seconds", all->seconds, "wait_seconds", (double)all->wait_ns / 1e9, "peak_anon_bytes",
-        (json_int_t)all->peak_anon_bytes, "index_bytes_node", (json_int_t)all->index_bytes_node,
-        "exchange_bytes", (json_int_t)all->exchange_bytes, "exchange", stats->exchange,
-        "exchange_why", stats->exchange_why, "quarantined",
-        (json_int_t)stats->quarantined, "exactly_once", exact, "digest", contents,
-        "plan_digest", digest, "memory", cli_memory_json(memory));
+    json_t *object = json_pack("{s:i}", "schema_version", 1);
+    snprintf(contents, sizeof(contents), "%016" PRIx64 "%016" PRIx64, o->all.sum[1], o->all.sum[0]);
+    cli_measured_json(object, &o->all.figures);
+    json_object_set_new(object, "exchange", json_string(o->exchange));
+    json_object_set_new(object, "exchange_why", json_string(o->exchange_why));
+    json_object_set_new(object, "exactly_once", json_boolean(o->exact));
+    json_object_set_new(object, "digest", json_string(contents));
+    json_object_set_new(object, "plan_digest", json_string(o->plan_digest));
+    json_object_set_new(object, "memory", cli_memory_json(&o->memory));
     cli_print_json(object, JSON_INDENT(2));
 }
 
-static void print_table(const tally *all, const rks_store_stats *stats, const cli_memory *memory,
-                        const char *digest, bool exact, uint32_t ranks)
+static void print_metrics(const outcome *o)
 {
+    cli_measured_metrics(stdout, o->ranks, o->rank_count);
+    printf("# HELP rankstore_exactly_once Whether every sample was delivered exactly once.\n"
+           "# TYPE rankstore_exactly_once gauge\nrankstore_exactly_once %d\n"
+           "# HELP rankstore_info What ran.\n# TYPE rankstore_info gauge\n"
+           "rankstore_info{version=\"%s\",exchange=\"%s\",plan_digest=\"%s\"} 1\n",
+           o->exact, rks_version(), o->exchange, o->plan_digest);
+}
+
+static void print_table(const outcome *o)
+{
+    const cli_measured *all = &o->all.figures;
     double seconds = all->seconds > 0 ? all->seconds : 1e-9;
     printf("%s samples on %u rank%s in %.3f s: %s samples/s, %s/s\n", cli_count(all->samples),
-           ranks, ranks == 1 ? "" : "s", all->seconds,
+           o->rank_count, o->rank_count == 1 ? "" : "s", all->seconds,
            cli_count((uint64_t)((double)all->samples / seconds)),
            cli_bytes((uint64_t)((double)all->bytes / seconds)));
     printf("  local     %s\n  remote    %s\n", cli_bytes(all->local_bytes),
            cli_bytes(all->remote_bytes));
-    printf("  waited    %.3f s (the rank that waited longest)\n", (double)all->wait_ns / 1e9);
+    printf("  waited    %.3f s (the rank that waited longest)\n", all->wait_seconds);
     printf("  memory    %s peak, anonymous and shared; index %s a node\n",
            cli_bytes(all->peak_anon_bytes), cli_bytes(all->index_bytes_node));
-    printf("  exchanged %s of index (%s; %s)\n", cli_bytes(all->exchange_bytes), stats->exchange,
-           stats->exchange_why);
-    printf("  plan      %s\n", digest);
-    cli_memory_print(memory);
-    printf("  every sample delivered exactly once: %s\n", exact ? "yes" : "NO");
+    printf("  exchanged %s of index (%s; %s)\n", cli_bytes(all->exchange_bytes), o->exchange,
+           o->exchange_why);
+    printf("  plan      %s\n", o->plan_digest);
+    cli_memory_print(&o->memory);
+    printf("  every sample delivered exactly once: %s\n", o->exact ? "yes" : "NO");
+}
+
+static void take_stats(cli_measured *figures, const rks_store_stats *stats)
+{
+    figures->samples = stats->samples;
+    figures->bytes = stats->bytes;
+    figures->local_bytes = stats->local_bytes;
+    figures->remote_bytes = stats->remote_bytes;
+    figures->served_bytes = stats->served_bytes;
+    figures->wait_seconds = (double)stats->wait_ns / 1e9;
+    figures->index_bytes_node = stats->index_bytes_node;
+    figures->exchange_bytes = stats->exchange_bytes;
+    figures->quarantined = stats->quarantined;
+}
+
+static rks_status write_trace(rks_group *group, const args *a, uint64_t origin, rks_error *err)
+{
+    uint64_t events = 0, dropped = 0;
+    rks_status status = cli_trace_write(group, a->trace, origin, &events, &dropped, err);
+    if (status == RKS_OK && rks_group_rank(group) == 0)
+        fprintf(stderr, "%s: %s events, %s dropped\n", a->trace, cli_count(events),
+                cli_count(dropped));
+    return status;
+}
+
+static void print_outcome(const args *a, const outcome *o)
+{
+    if (a->json)
+        print_json(o);
+    else if (a->metrics)
+        print_metrics(o);
+    else
+        print_table(o);
 }
 
 static int bench_store(rks_group *group, rks_store *store, const args *a)
 {
     rks_error err = {0};
     rks_plan *plan = NULL;
-    tally mine = {0}, all;
-    cli_memory memory = {0};
+    tally mine = {0};
+    uint64_t origin = 0;
     rks_plan_report report = {.struct_size = sizeof(report)};
     rks_store_stats stats = {.struct_size = sizeof(stats)};
-    rks_status status = rks_plan_open(store, &a->plan.options, &plan, &err);
+    rks_status status = a->trace == NULL ? RKS_OK : cli_trace_start(group, &origin, &err);
+    if (status == RKS_OK)
+        status = rks_plan_open(store, &a->plan.options, &plan, &err);
     watch_memory(&mine);
     for (uint64_t i = 0; status == RKS_OK && i < a->epochs; i++)
         status = bench_epoch(group, store, plan, a, a->plan.epoch + i, &mine, &err);
     rks_store_stats_get(store, &stats);
-    mine.samples = stats.samples;
-    mine.bytes = stats.bytes;
-    mine.local_bytes = stats.local_bytes;
-    mine.remote_bytes = stats.remote_bytes;
-    mine.wait_ns = stats.wait_ns;
-    mine.index_bytes_node = stats.index_bytes_node;
-    mine.exchange_bytes = stats.exchange_bytes;
+    take_stats(&mine.figures, &stats);
     if (status == RKS_OK)
         status = rks_plan_report_get(plan, a->plan.epoch, &report, &err);
-    status = combine(group, status, &mine, &all, &err);
+    outcome o = {.rank_count = rks_group_size(group),
+                 .exchange = stats.exchange,
+                 .exchange_why = stats.exchange_why,
+                 .plan_digest = report.digest,
+                 .exact = mine.exact == a->epochs};
+    status = combine(group, status, &mine, &o.all, &o.ranks, &err);
     if (status == RKS_OK)
-        status = cli_memory_gather(group, &memory, &err);
+        status = cli_memory_gather(group, &o.memory, &err);
     rks_plan_free(plan);
+    if (status == RKS_OK && a->trace != NULL)
+        status = write_trace(group, a, origin, &err);
+    if (status == RKS_OK && rks_group_rank(group) == 0 && o.ranks != NULL)
+        print_outcome(a, &o);
+    cli_memory_free(&o.memory);
+    free(o.ranks);
     if (status != RKS_OK)
         return cli_fail(group, status, &err);
-    bool exact = mine.exact == a->epochs;
-    if (rks_group_rank(group) == 0 && a->json)
-        print_json(&all, &stats, &memory, report.digest, exact);
-    else if (rks_group_rank(group) == 0)
-        print_table(&all, &stats, &memory, report.digest, exact, rks_group_size(group));
-    cli_memory_free(&memory);
-    return exact ? CLI_GOOD : CLI_PROBLEM;
+    return o.exact ? CLI_GOOD : CLI_PROBLEM;
 }
 
 static int run_bench(rks_group *group, void *user)
@@ -278,7 +327,10 @@ static void defaults(void *user)
 
 static int bench(void *user)
 {
-    return cli_run(((args *)user)->processes, run_bench, user);
+    args *a = user;
+    if (a->json && a->metrics)
+        return cli_usage(&cli_bench, "--json and --metrics exclude each other");
+    return cli_run(a->processes, run_bench, a);
 }
 
 static const cli_option options[] = {
@@ -299,6 +351,11 @@ static const cli_option options[] = {
      .help = "bytes fetched ahead", .normal = "1G", .least = 1},
     CLI_PROCESSES(args, processes),
     CLI_JSON(args, json, "print JSON"),
+    {"--metrics", NULL, CLI_FLAG, offsetof(args, metrics),
+     .help = "print the figures of each rank as Prometheus text"},
+    {"--trace", "FILE", CLI_TEXT, offsetof(args, trace),
+     .help = "write what all ranks did when as a Chrome trace, for Perfetto or chrome://tracing: "
+             "plan, prefetch, fetch by owner, copy, wait, batch"},
 };
 
 const cli_command cli_bench = {
