@@ -104,3 +104,11 @@ bool rks_digest_parse(const char *text, rks_digest *digest)
     *digest = (rks_digest){halves[1], halves[0]};
     return true;
 }
+
+const char *rks_checksum_version(void)
+{
+    static _Thread_local char text[24];
+    unsigned number = XXH_versionNumber(); /* 10000 major + 100 minor + patch */
+    snprintf(text, sizeof(text), "%u.%u.%u", number / 10000, number / 100 % 100, number % 100);
+    return text;
+}

@@ -33,4 +33,7 @@ bool rks_digest_equal(rks_digest a, rks_digest b);
 void rks_digest_format(rks_digest digest, char text[RKS_DIGEST_TEXT]);
 bool rks_digest_parse(const char *text, rks_digest *digest); /* exactly 32 lower-case digits */
 
+/* "0.8.1": xxHash's version; valid until the thread asks again. */
+const char *rks_checksum_version(void);
+
 #endif

@@ -60,3 +60,8 @@ rks_status rks_secret_read(const char *path, uint8_t secret[RKS_SECRET_SIZE], rk
     close(fd);
     return status;
 }
+
+const char *rks_secret_library(void)
+{
+    return sodium_version_string();
+}

@@ -19,4 +19,7 @@ void rks_wipe(void *bytes, size_t size);
  */
 rks_status rks_secret_read(const char *path, uint8_t secret[RKS_SECRET_SIZE], rks_error *err);
 
+/* libsodium's version. Static. */
+const char *rks_secret_library(void);
+
 #endif

@@ -8,6 +8,7 @@
  */
 #include "shard/lmdb_env.h"
 
+#include <stdio.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <lmdb.h>
@@ -332,4 +333,13 @@ rks_status rks_lmdb_delete_from(rks_lmdb *env, rks_lmdb_db db, const void *from,
     mdb_txn_abort(env->txn);
     env->txn = NULL;
     return code == MDB_NOTFOUND ? RKS_OK : fail(env, code, "deleting", MAP_SLACK, err);
+}
+
+const char *rks_lmdb_version(void)
+{
+    static _Thread_local char text[40];
+    int major, minor, patch;
+    mdb_version(&major, &minor, &patch);
+    snprintf(text, sizeof(text), "%d.%d.%d", major, minor, patch);
+    return text;
 }

@@ -66,4 +66,7 @@ rks_status rks_lmdb_walk(rks_lmdb *env, rks_lmdb_db db, const void *from, size_t
 rks_status rks_lmdb_delete_from(rks_lmdb *env, rks_lmdb_db db, const void *from, size_t from_size,
                                 rks_error *err);
 
+/* LMDB's version; valid until the thread asks again. */
+const char *rks_lmdb_version(void);
+
 #endif

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * doctor.c: what this machine and job offer, each finding with what to do about it. */
+ * doctor.c: what this machine and job offer, each finding with what to do about it: a table of
+ * probes, each of which adds its findings. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <gnu/libc-version.h>
 #include <ifaddrs.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -12,147 +14,280 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/checksum.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/secret.h"
 #include "group/group.h"
+#include "shard/lmdb_env.h"
+#include "shard/utf8.h"
+#include "transport/loop.h"
 
-static void add(json_t *list, const char *name, bool ok, const char *advice, const char *format,
-                ...) __attribute__((format(printf, 5, 6)));
+typedef struct visit {
+    rks_group *group;      /* NULL: none */
+    const char *directory; /* NULL: none */
+    json_t *findings;
+} visit;
 
-static void add(json_t *list, const char *name, bool ok, const char *advice, const char *format,
-                ...)
+static void add(visit *v, const char *name, bool ok, const char *advice, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+static void add(visit *v, const char *name, bool ok, const char *advice, const char *format, ...)
 {
     char value[512];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(value, sizeof(value), format, arguments);
     va_end(arguments);
-    json_array_append_new(list, json_pack("{s:s, s:b, s:s, s:s}", "name", name, "ok", ok, "value",
-                                          value, "advice", advice == NULL ? "" : advice));
+    /* Names of files may hold any bytes, and a cut may fall into a character. */
+    for (size_t bad; !rks_utf8_valid(value, strlen(value), &bad);)
+        value[bad] = '?';
+    json_array_append_new(v->findings,
+                          json_pack("{s:s, s:b, s:s, s:s}", "name", name, "ok", ok, "value", value,
+                                    "advice", advice == NULL ? "" : advice));
 }
 
-static void add_launcher(json_t *list, rks_group *group)
+/* ---- what runs ------------------------------------------------------------------------------ */
+
+static void probe_versions(visit *v)
 {
-    if (group != NULL) {
-        add(list, "ranks", true, NULL, "rank %u of %u, node %u of %u (%s)", rks_group_rank(group),
-            rks_group_size(group), rks_group_node(group), rks_group_nodes(group),
-            rks_group_bootstrap(group)->name);
-        return;
-    }
-    const char *launcher = rks_mpi_detected()                      ? "Open MPI"
-                           : getenv("TORCHELASTIC_RUN_ID") != NULL ? "torchrun"
-                           : getenv("SLURM_STEP_ID") != NULL       ? "srun"
-                                                                   : "none: one rank, or -j N";
-    add(list, "launcher", true, NULL, "%s", launcher);
+    struct utsname machine;
+    uname(&machine);
+    add(v, "rankstore", true, NULL, "%s", rks_version());
+    add(v, "machine", true, NULL, "%s, Linux %s, %s", machine.nodename, machine.release,
+        machine.machine);
+    add(v, "libraries", true, NULL,
+        "LMDB %s, xxHash %s, jansson %s, libuv %s, libsodium %s, glibc %s", rks_lmdb_version(),
+        rks_checksum_version(), jansson_version_str(), rks_loop_library(), rks_secret_library(),
+        gnu_get_libc_version());
 }
 
-static void add_mpi(json_t *list)
+static void probe_launcher(visit *v)
+{
+    const struct {
+        const char *name, *size;
+    } known[] = {{"torchrun", "WORLD_SIZE"}, {"srun", "SLURM_NTASKS"}};
+    const char *size = NULL, *name = "none: one rank, or -j N";
+    if (rks_mpi_detected()) {
+        name = "Open MPI";
+        size = getenv("OMPI_COMM_WORLD_SIZE");
+    } else if (getenv("TORCHELASTIC_RUN_ID") != NULL) {
+        name = known[0].name;
+        size = getenv(known[0].size);
+    } else if (getenv("SLURM_STEP_ID") != NULL) {
+        name = known[1].name;
+        size = getenv(known[1].size);
+    }
+    add(v, "launcher", true, NULL, "%s%s%s", name,
+        size == NULL ? "" : ", ranks: ", size == NULL ? "" : size);
+    if (v->group == NULL)
+        return;
+    uint32_t ranks = rks_group_size(v->group);
+    bool seen = size == NULL || strtoul(size, NULL, 10) == ranks;
+    add(v, "ranks", seen,
+        seen ? NULL
+             : "the launcher started another number of ranks than found each other: start all of "
+               "them with one launcher",
+        "rank %u of %u, node %u of %u (%s)", rks_group_rank(v->group), ranks,
+        rks_group_node(v->group), rks_group_nodes(v->group), rks_group_bootstrap(v->group)->name);
+}
+
+static void probe_mpi(visit *v)
 {
     rks_error err;
     if (rks_mpi_load(&err) != NULL)
-        add(list, "mpi", true, NULL, "usable");
+        add(v, "mpi", true, NULL, "usable");
     else
-        add(list, "mpi", !rks_mpi_detected(),
-            "needed under mpirun only; build with Open MPI installed, or set RKS_MPI_MODULE",
+        add(v, "mpi", !rks_mpi_detected(),
+            "needed under mpirun only: build with Open MPI installed, or set RKS_MPI_MODULE",
             "not usable: %s", err.text);
 }
 
-static void add_interfaces(json_t *list)
+/* The one place where NCCL's exchange says whether it can be used, or why not. */
+static void probe_nccl(visit *v)
 {
+    add(v, "nccl", true, NULL, "not in this build: the index travels by MPI or TCP");
+}
+
+/* ---- the network ------------------------------------------------------------------------------
+ */
+
+static void probe_interfaces(visit *v)
+{
+    const char *listen = getenv("RKS_LISTEN");
     struct ifaddrs *interfaces = NULL;
     char text[400] = "";
     size_t used = 0;
+    bool found = listen == NULL;
     if (getifaddrs(&interfaces) != 0) {
-        add(list, "interfaces", false, "ranks on other nodes cannot be reached", "%s",
+        add(v, "interfaces", false, "ranks on other nodes cannot be reached", "%s",
             strerror(errno));
         return;
     }
     for (struct ifaddrs *one = interfaces; one != NULL; one = one->ifa_next) {
         char address[INET6_ADDRSTRLEN];
         if (one->ifa_addr == NULL || (one->ifa_flags & IFF_UP) == 0 ||
-            one->ifa_addr->sa_family != AF_INET)
+            (one->ifa_addr->sa_family != AF_INET && one->ifa_addr->sa_family != AF_INET6))
             continue;
-        const struct sockaddr_in *ip = (const struct sockaddr_in *)(const void *)one->ifa_addr;
-        inet_ntop(AF_INET, &ip->sin_addr, address, sizeof(address));
+        const void *ip =
+            one->ifa_addr->sa_family == AF_INET
+                ? (const void *)&((const struct sockaddr_in *)(const void *)one->ifa_addr)->sin_addr
+                : &((const struct sockaddr_in6 *)(const void *)one->ifa_addr)->sin6_addr;
+        inet_ntop(one->ifa_addr->sa_family, ip, address, sizeof(address));
+        found = found || strcmp(listen, one->ifa_name) == 0 || strcmp(listen, address) == 0;
         if (used < sizeof(text))
             used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s %s",
                                      used == 0 ? "" : ", ", one->ifa_name, address);
     }
     freeifaddrs(interfaces);
-    add(list, "interfaces", used > 0, used > 0 ? NULL : "bring a network interface up", "%s", text);
+    add(v, "interfaces", used > 0, used > 0 ? NULL : "bring a network interface up", "%s", text);
+    if (listen != NULL)
+        add(v, "RKS_LISTEN", found,
+            found ? NULL : "name one of the interfaces or addresses above, or unset it", "%s",
+            listen);
 }
 
-static void add_limits(json_t *list)
-{
-    struct rlimit limit;
-    getrlimit(RLIMIT_NOFILE, &limit);
-    add(list, "open files", limit.rlim_cur >= 1024,
-        limit.rlim_cur >= 1024
-            ? NULL
-            : "a rank needs a few descriptors for each shard and peer: ulimit -n 4096",
-        "%" PRIu64, (uint64_t)limit.rlim_cur);
-    getrlimit(RLIMIT_AS, &limit);
-    add(list, "address space", limit.rlim_cur == RLIM_INFINITY,
-        limit.rlim_cur == RLIM_INFINITY ? NULL : "shards are mapped whole: ulimit -v unlimited",
-        limit.rlim_cur == RLIM_INFINITY ? "unlimited" : "%" PRIu64 " bytes",
-        (uint64_t)limit.rlim_cur);
-    getrlimit(RLIMIT_MEMLOCK, &limit);
-    add(list, "locked memory", true, NULL,
-        limit.rlim_cur == RLIM_INFINITY ? "unlimited" : "%" PRIu64 " bytes",
-        (uint64_t)limit.rlim_cur);
-    static const char *const files[] = {"/sys/fs/cgroup/memory.max",
-                                        "/sys/fs/cgroup/memory/memory.limit_in_bytes"};
-    for (size_t i = 0; i < 2; i++) {
-        FILE *file = fopen(files[i], "re");
-        char text[64] = "";
-        if (file == NULL)
-            continue;
-        if (fgets(text, sizeof(text), file) != NULL) {
-            text[strcspn(text, "\n")] = '\0';
-            add(list, "cgroup memory", true, NULL, "%s", text);
-        }
-        fclose(file);
-    }
-    add(list, "cores", true, NULL, "%ld", sysconf(_SC_NPROCESSORS_ONLN));
-    add(list, "memory", true, NULL, "%ld MiB",
-        sysconf(_SC_PHYS_PAGES) / 1024 * sysconf(_SC_PAGESIZE) / 1024);
-}
-
-static void add_secret(json_t *list)
+static void probe_secret(visit *v)
 {
     const char *path = getenv("RKS_SECRET_FILE");
     uint8_t secret[RKS_SECRET_SIZE];
     rks_error err;
     if (path == NULL) {
-        add(list, "secret", true,
+        add(v, "secret", true,
             "it stops strangers and scanners, not somebody who can read the launcher's store; for "
-            "that set "
-            "RKS_SECRET_FILE to a 0600 file of 32 random bytes",
+            "that set RKS_SECRET_FILE to a 0600 file of 32 random bytes",
             "drawn by rank 0 and handed round by the launcher");
         return;
     }
     bool ok = rks_secret_read(path, secret, &err) == RKS_OK;
     rks_wipe(secret, sizeof(secret));
-    add(list, "secret", ok, ok ? NULL : "head -c 32 /dev/urandom > FILE; chmod 600 FILE", "%s",
+    add(v, "secret", ok, ok ? NULL : "head -c 32 /dev/urandom > FILE; chmod 600 FILE", "%s",
         ok ? path : err.text);
+}
+
+/* ---- limits -----------------------------------------------------------------------------------
+ */
+
+/* `least` 0: any is fine. */
+static void add_limit(visit *v, const char *name, int resource, uint64_t least, const char *unit,
+                      const char *advice)
+{
+    struct rlimit limit;
+    if (getrlimit((__rlimit_resource_t)resource, &limit) != 0)
+        return;
+    bool free = limit.rlim_cur == RLIM_INFINITY;
+    bool ok = free || (uint64_t)limit.rlim_cur >= least;
+    if (free)
+        add(v, name, true, NULL, "unlimited");
+    else
+        add(v, name, ok, ok ? NULL : advice, "%" PRIu64 "%s", (uint64_t)limit.rlim_cur, unit);
+}
+
+static void probe_limits(visit *v)
+{
+    add_limit(v, "open files", RLIMIT_NOFILE, 1024, "",
+              "a rank needs a few descriptors for each shard and peer: ulimit -n 4096");
+    add_limit(v, "processes", RLIMIT_NPROC, 256, "",
+              "ranks and their threads count: ulimit -u 4096");
+    add_limit(v, "address space", RLIMIT_AS, UINT64_MAX, " bytes",
+              "shards are mapped whole: ulimit -v unlimited");
+    add_limit(v, "file size", RLIMIT_FSIZE, UINT64_MAX, " bytes",
+              "a shard is one file: ulimit -f unlimited");
+    add_limit(v, "locked memory", RLIMIT_MEMLOCK, 0, " bytes", NULL);
+    add(v, "cores", true, NULL, "%ld", sysconf(_SC_NPROCESSORS_ONLN));
+    add(v, "memory", true, NULL, "%ld MiB",
+        sysconf(_SC_PHYS_PAGES) / 1024 * sysconf(_SC_PAGESIZE) / 1024);
+}
+
+static bool first_line(const char *path, char *text, size_t size)
+{
+    FILE *file = fopen(path, "re");
+    bool got = file != NULL && fgets(text, (int)size, file) != NULL;
+    if (file != NULL)
+        fclose(file);
+    if (got)
+        text[strcspn(text, "\n")] = '\0';
+    return got;
+}
+
+/* The lowest limit from this process's group up to the root, of version 2, else version 1's. */
+static void probe_cgroup(visit *v)
+{
+    char line[512], path[640], text[64], own[512] = "/";
+    uint64_t least = UINT64_MAX;
+    if (first_line("/proc/self/cgroup", line, sizeof(line)) && strncmp(line, "0::", 3) == 0)
+        snprintf(own, sizeof(own), "%s", line + 3);
+    for (;;) {
+        snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.max", own);
+        if (first_line(path, text, sizeof(text)) && strtoull(text, NULL, 10) > 0 &&
+            strtoull(text, NULL, 10) < least)
+            least = strtoull(text, NULL, 10);
+        char *slash = strrchr(own, '/');
+        if (slash == NULL)
+            break;
+        *slash = '\0';
+    }
+    if (first_line("/sys/fs/cgroup/memory/memory.limit_in_bytes", text, sizeof(text)) &&
+        strtoull(text, NULL, 10) < least)
+        least = strtoull(text, NULL, 10);
+    uint64_t all = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    bool bounded = least < all, ok = !bounded || least >= UINT64_C(1) << 30;
+    if (bounded)
+        add(v, "cgroup memory", ok,
+            ok ? NULL : "batches ahead (1 GiB by default) need more: raise it, or --prefetch-bytes",
+            "%" PRIu64 " MiB", least >> 20);
+    else
+        add(v, "cgroup memory", true, NULL, "no limit below the machine's");
+}
+
+/* ---- places -----------------------------------------------------------------------------------
+ */
+
+static void add_place(visit *v, const char *name, const char *path, uint64_t least,
+                      const char *advice)
+{
+    struct statvfs room;
+    if (statvfs(path, &room) != 0 || access(path, W_OK | X_OK) != 0) {
+        add(v, name, false, advice, "%s: %s", path, strerror(errno));
+        return;
+    }
+    uint64_t bytes = (uint64_t)room.f_bavail * room.f_frsize;
+    add(v, name, bytes >= least, bytes >= least ? NULL : advice, "%s: %" PRIu64 " MiB free", path,
+        bytes >> 20);
+}
+
+static void probe_temporary(visit *v)
+{
+    const char *path = getenv("TMPDIR");
+    /* Nothing of Rankstore lies there, but other libraries of a job need it. */
+    struct statvfs room;
+    if (statvfs("/dev/shm", &room) == 0)
+        add(v, "/dev/shm", true, NULL, "%" PRIu64 " MiB free; Rankstore needs none of it",
+            ((uint64_t)room.f_bavail * room.f_frsize) >> 20);
+    else
+        add(v, "/dev/shm", true,
+            "Rankstore needs none of it; data loaders with worker processes do", "%s",
+            strerror(errno));
+    add_place(v, "TMPDIR", path == NULL ? "/tmp" : path, UINT64_C(64) << 20,
+              "gathers write their results there: set TMPDIR to a directory with room");
 }
 
 enum { TRIAL = 32 << 20 };
 
 /* Writes 32 MiB, synced, into a file without a name, and reads it back. */
-static void try_disk(json_t *list, const char *directory)
+static void try_disk(visit *v, const char *directory)
 {
     int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd < 0) {
-        add(list, "disk speed", false, "a build needs a directory that it may write to", "%s: %s",
+        add(v, "disk speed", false, "a build needs a directory that it may write to", "%s: %s",
             directory, strerror(errno));
         return;
     }
@@ -165,50 +300,45 @@ static void try_disk(json_t *list, const char *directory)
             status = rks_fail_errno(&err, errno, "%s", directory);
         double seconds = (double)(rks_now_ns() - begun) / 1e9;
         if (status == RKS_OK)
-            add(list, "disk speed", true, NULL, "%.0f MB/s written and synced",
-                TRIAL / 1e6 / seconds);
+            add(v, "disk speed", true, NULL, "%.0f MB/s written and synced", TRIAL / 1e6 / seconds);
         else
-            add(list, "disk speed", false, "make room, or build elsewhere", "%s", err.text);
+            add(v, "disk speed", false, "make room, or build elsewhere", "%s", err.text);
     }
     rks_free(bytes);
     close(fd);
 }
 
-static void add_directory(json_t *list, const char *directory)
+static void probe_directory(visit *v)
 {
-    struct statvfs room;
     struct statfs kind;
-    if (statvfs(directory, &room) != 0 || statfs(directory, &kind) != 0) {
-        add(list, "directory", false, "make it, or name another one", "%s: %s", directory,
+    if (v->directory == NULL)
+        return;
+    if (statfs(v->directory, &kind) != 0) {
+        add(v, "directory", false, "make it, or name another one", "%s: %s", v->directory,
             strerror(errno));
         return;
     }
-    uint64_t bytes = (uint64_t)room.f_bavail * room.f_frsize;
-    add(list, "free space", bytes > UINT64_C(1) << 30,
-        bytes > UINT64_C(1) << 30 ? NULL : "a build needs about the size of its input",
-        "%" PRIu64 " MiB", bytes >> 20);
+    add_place(v, "free space", v->directory, UINT64_C(1) << 30,
+              "a build needs about the size of its input: make room, or name another directory");
     bool network = kind.f_type == 0x6969 || kind.f_type == 0x0bd00bd0 || kind.f_type == 0xff534d42;
-    add(list, "file system", !network, network ? "shards belong on a disk of the node" : NULL,
+    add(v, "file system", !network, network ? "shards belong on a disk of the node" : NULL,
         network ? "network" : "local");
-    try_disk(list, directory);
+    try_disk(v, v->directory);
 }
+
+/* In the order in which a person would look. */
+static void (*const probes[])(visit *v) = {
+    probe_versions, probe_launcher, probe_mpi,    probe_nccl,      probe_interfaces,
+    probe_secret,   probe_limits,   probe_cgroup, probe_temporary, probe_directory,
+};
 
 rks_status rks_doctor_json(rks_group *group, const char *directory, char **json, rks_error *err)
 {
-    struct utsname machine;
-    json_t *list = json_array();
-    uname(&machine);
-    add(list, "rankstore", true, NULL, "%s", rks_version());
-    add(list, "machine", true, NULL, "%s, Linux %s", machine.nodename, machine.release);
-    add_launcher(list, group);
-    add_mpi(list);
-    add_interfaces(list);
-    add_limits(list);
-    add_secret(list);
-    if (directory != NULL)
-        add_directory(list, directory);
-    char *text = json_dumps(list, JSON_INDENT(2));
-    json_decref(list);
+    visit v = {.group = group, .directory = directory, .findings = json_array()};
+    for (size_t i = 0; i < sizeof(probes) / sizeof(probes[0]); i++)
+        probes[i](&v);
+    char *text = json_dumps(v.findings, JSON_INDENT(2));
+    json_decref(v.findings);
     if (text == NULL)
         return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory: findings");
     *json = rks_strdup(text, err);

@@ -366,3 +366,8 @@ void rks_stream_close(rks_stream *stream)
     if (!uv_is_closing(&stream->uv.handle))
         uv_close(&stream->uv.handle, on_closed);
 }
+
+const char *rks_loop_library(void)
+{
+    return uv_version_string();
+}

@@ -80,4 +80,7 @@ size_t rks_stream_unsent(const rks_stream *stream);
 void rks_stream_finish(rks_stream *stream);
 void rks_stream_close(rks_stream *stream);
 
+/* libuv's version. Static. */
+const char *rks_loop_library(void);
+
 #endif

@@ -3,6 +3,7 @@
  * cmd_doctor.c: rankstore doctor: is this machine fit for it, and what to do where not. */
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli.h"
 #include "value.h"
@@ -12,48 +13,115 @@ typedef struct args {
     bool json;
 } args;
 
+static bool is_ok(const json_t *finding)
+{
+    return json_is_true(json_object_get(finding, "ok"));
+}
+
+/* `rank` -1: rank 0's own. */
+static void print_finding(const json_t *finding, int64_t rank)
+{
+    const char *advice = json_string_value(json_object_get(finding, "advice"));
+    bool ok = is_ok(finding);
+    if (rank >= 0)
+        printf("rank %lld: ", (long long)rank);
+    printf("%-4s %-14s %s\n", ok ? "ok" : "BAD",
+           json_string_value(json_object_get(finding, "name")),
+           json_string_value(json_object_get(finding, "value")));
+    if (advice[0] != '\0')
+        printf("     %-14s %s\n", "", advice);
+}
+
+/* Rank 0's findings, and of the others those that are not good: `all` holds each rank's list. */
+static void report(const args *a, json_t *all, bool ok)
+{
+    size_t rank, i;
+    json_t *list, *finding, *others = json_array();
+    json_array_foreach(all, rank, list) json_array_foreach(list, i, finding)
+    {
+        if (rank > 0 && is_ok(finding))
+            continue;
+        if (!a->json)
+            print_finding(finding, rank == 0 ? -1 : (int64_t)rank);
+        if (rank == 0)
+            continue;
+        json_t *named = json_copy(finding);
+        json_object_set_new(named, "rank", json_integer((json_int_t)rank));
+        json_array_append_new(others, named);
+    }
+    if (a->json)
+        cli_print_json(json_pack("{s:i, s:b, s:O, s:O}", "schema_version", 1, "ok", ok, "findings",
+                                 json_array_get(all, 0), "other_ranks", others),
+                       JSON_INDENT(2));
+    json_decref(others);
+}
+
+/* Prints what each rank found, `offsets` apart in `bytes`, on rank 0. The exit code. */
+static int judge(const args *a, const char *bytes, const uint64_t *offsets, uint32_t ranks,
+                 bool talks)
+{
+    json_t *all = json_array(), *list, *finding;
+    bool ok = true;
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        size_t i;
+        list =
+            json_loadb(bytes + offsets[rank], (size_t)(offsets[rank + 1] - offsets[rank]), 0, NULL);
+        json_array_foreach(list, i, finding) ok = ok && is_ok(finding);
+        json_array_append_new(all, list == NULL ? json_array() : list);
+    }
+    if (talks)
+        report(a, all, ok);
+    json_decref(all);
+    return ok ? CLI_GOOD : CLI_ENVIRONMENT;
+}
+
+static const char *directory_of(const args *a)
+{
+    return a->words.count == 1 ? a->words.items[0] : NULL;
+}
+
 static int run_doctor(rks_group *group, void *user)
 {
     const args *a = user;
     rks_error err = {0};
-    const char *directory = a->words.count == 1 ? a->words.items[0] : NULL;
     char *text = NULL;
-    size_t i, bad = 0;
-    json_t *finding;
-    rks_status status = rks_doctor_json(group, directory, &text, &err);
+    uint8_t *bytes = NULL;
+    uint64_t *offsets = NULL;
+    rks_status status = rks_doctor_json(group, directory_of(a), &text, &err);
+    status = rks_group_allgather(group, "doctor", status, text, text == NULL ? 0 : strlen(text),
+                                 &bytes, &offsets, &err);
+    rks_release(text);
     if (status != RKS_OK)
         return cli_fail(group, status, &err);
-    json_t *findings = json_loads(text, 0, NULL);
-    json_array_foreach(findings, i, finding)
-    {
-        const char *advice = json_string_value(json_object_get(finding, "advice"));
-        bool ok = json_is_true(json_object_get(finding, "ok"));
-        bad += !ok;
-        if (a->json || rks_group_rank(group) != 0)
-            continue;
-        printf("%-4s %-14s %s\n", ok ? "ok" : "BAD",
-               json_string_value(json_object_get(finding, "name")),
-               json_string_value(json_object_get(finding, "value")));
-        if (advice[0] != '\0')
-            printf("     %-14s %s\n", "", advice);
-    }
-    if (a->json && rks_group_rank(group) == 0) {
-        json_t *result =
-            json_pack("{s:i, s:b, s:O}", "schema_version", 1, "ok", bad == 0, "findings", findings);
-        cli_print_json(result, JSON_INDENT(2));
-    }
-    json_decref(findings);
+    int code = judge(a, (char *)bytes, offsets, rks_group_size(group), rks_group_rank(group) == 0);
+    rks_release(bytes);
+    rks_release(offsets);
+    return code;
+}
+
+/* Without other ranks no group is needed: what keeps one from opening is among the findings. */
+static int look_alone(const args *a)
+{
+    rks_error err = {0};
+    char *text = NULL;
+    rks_status status = rks_doctor_json(NULL, directory_of(a), &text, &err);
+    if (status != RKS_OK)
+        return cli_fail(NULL, status, &err);
+    const uint64_t offsets[] = {0, strlen(text)};
+    int code = judge(a, text, offsets, 1, true);
     rks_release(text);
-    return bad == 0 ? CLI_GOOD : CLI_ENVIRONMENT;
+    return cli_finish(code);
 }
 
 static int doctor(void *user)
 {
-    return cli_run(1, run_doctor, user);
+    return getenv("OMPI_COMM_WORLD_SIZE") == NULL ? look_alone(user) : cli_run(1, run_doctor, user);
 }
 
 static const cli_option options[] = {
-    CLI_JSON(args, json, "print ok and findings (name, ok, value, advice)"),
+    CLI_JSON(
+        args, json,
+        "print ok, findings (name, ok, value, advice), and other_ranks: what is not good there"),
 };
 
 const cli_command cli_doctor = {
@@ -61,7 +129,8 @@ const cli_command cli_doctor = {
     .arguments = "[DIR]",
     .summary = "Look at launcher, network, limits and the disk under DIR",
     .examples = {"rankstore doctor", "mpirun -n 2 rankstore doctor --json /tmp"},
-    .text = "Exit code 3 where something must be put right; each finding says how.",
+    .text = "Every rank looks; of the others what is not good is shown. Exit code 3 where "
+            "something must be put right; each finding says how.",
     .options = options,
     .option_count = CLI_COUNT(options),
     .args_size = sizeof(args),
