@@ -542,12 +542,12 @@ typedef struct rks_store_options {
                                 * were asked of it (its disk hangs): then the next owner of the
                                 * shard is asked; where there is none the fetch ends with
                                 * RKS_ERR_TIMEOUT. Default 0: as long as it beats */
-    const char *quarantine;    /* a list of samples that are left out, as rks_quarantine_write makes
-                                * it;    may hold {rank} and {node}; NULL: none. A rank that does not
-                                * see    it    takes the others'; where lists differ, what any of them
-                                * names is    left    out. Ids do not change: such a sample has the length
-                                * UINT32_MAX    and the    owner -1, is never planned, and a fetch of it
-                                * is    RKS_ERR_NOT_FOUND.    RKS_ERR_DATA: a list of another dataset */
+    /* A list of samples that are left out, as rks_quarantine_write makes it; may hold {rank} and
+     * {node}; NULL: none. A rank that does not see it takes the others'; where lists differ, what
+     * any of them names is left out. Ids do not change: such a sample has the length UINT32_MAX and
+     * the owner -1, is never planned, and a fetch of it is RKS_ERR_NOT_FOUND. RKS_ERR_DATA: a list
+     * of another dataset. */
+    const char *quarantine;
 } rks_store_options;
 
 RKS_API void rks_store_options_default(rks_store_options *options);

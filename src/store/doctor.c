@@ -26,6 +26,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/secret.h"
+#include "exchange/exchange.h"
 #include "group/group.h"
 #include "shard/lmdb_env.h"
 #include "shard/utf8.h"
@@ -111,10 +112,12 @@ static void probe_mpi(visit *v)
             "not usable: %s", err.text);
 }
 
-/* The one place where NCCL's exchange says whether it can be used, or why not. */
 static void probe_nccl(visit *v)
 {
-    add(v, "nccl", true, NULL, "not in this build: the index travels by MPI or TCP");
+    char text[192] = "";
+    bool usable = rks_exchange_nccl_usable(text);
+    add(v, "nccl", true, usable ? NULL : "not needed: the index travels by MPI or TCP then", "%s%s",
+        usable ? "usable: " : "not usable: ", text);
 }
 
 /* ---- the network ------------------------------------------------------------------------------
