@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * make_seeds.c: DIRECTORY/TARGET/...: inputs for the fuzz targets to begin with, cut from shards
- * that the writer makes; and lines of JSON. */
+ * that the writer makes; lines of JSON; and small archives. */
+#include <archive.h>
+#include <archive_entry.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -139,11 +141,74 @@ static void make_texts(void **state)
                      "{\"b\": [], \"c\": {\"x\": [[1, 2], [3, 4]]}}");
 }
 
+static void add_member(struct archive *to, const char *name, const void *bytes, size_t size)
+{
+    struct archive_entry *entry = archive_entry_new();
+    archive_entry_set_pathname(entry, name);
+    archive_entry_set_size(entry, (la_int64_t)size);
+    archive_entry_set_filetype(entry, AE_IFREG);
+    archive_entry_set_perm(entry, 0644);
+    assert_int_equal(archive_write_header(to, entry), ARCHIVE_OK);
+    assert_int_equal(archive_write_data(to, bytes, size), (la_ssize_t)size);
+    archive_entry_free(entry);
+}
+
+/* What fuzz_archive.c takes: `what`, units of 1 KiB, and the file. */
+static void put_packed(const char *name, uint8_t what, const char *format, const char *filter)
+{
+    static const char npy[] = "\x93NUMPY\1\0\x46\0{'descr': '<f4', 'fortran_order': False, "
+                              "'shape': (2,), }            \n\0\0\0\0\0\0\x80\x3f";
+    static uint8_t input[32 << 10];
+    size_t used = 0;
+    struct archive *made = archive_write_new();
+    input[0] = what;
+    input[1] = 1;
+    assert_int_equal(archive_write_set_format_by_name(made, format), ARCHIVE_OK);
+    if (filter != NULL)
+        assert_int_equal(archive_write_add_filter_by_name(made, filter), ARCHIVE_OK);
+    archive_write_set_bytes_per_block(made, 0);
+    assert_int_equal(archive_write_open_memory(made, input + 2, sizeof(input) - 2, &used),
+                     ARCHIVE_OK);
+    if (strcmp(format, "raw") == 0) {
+        add_member(made, "lines", "one\ntwo\r\n\nthree", 15);
+    } else {
+        add_member(made, "a/1.json", "{\"n\": [1, 2.5], \"s\": \"x\"}", 25);
+        add_member(made, "a/1.cls", " 3\n", 3);
+        add_member(made, "a/2.npy", npy, sizeof(npy) - 1);
+    }
+    assert_int_equal(archive_write_close(made), ARCHIVE_OK);
+    archive_write_free(made);
+    put("archive", name, input, used + 2);
+    if (strcmp(name, "tar") == 0) { /* the array alone, too */
+        memcpy(input + 1, npy, sizeof(npy) - 1);
+        input[0] = 0;
+        put("archive", "npy", input, sizeof(npy));
+    }
+}
+
+static void make_archives(void **state)
+{
+    (void)state;
+    static const char wav[] = "\1RIFF\x2c\0\0\0WAVEfmt \x10\0\0\0\1\0\1\0\x40\x1f\0\0"
+                              "\x80\x3e\0\0\2\0\x10\0data\4\0\0\0\1\0\2";
+    put("archive", "wav", wav, sizeof(wav)); /* with the NUL at its end */
+    put_packed("tar", 2, "ustar", NULL);
+    put_packed("tar_pax", 2, "pax", NULL);
+    put_packed("tar_gnu", 2, "gnutar", "gzip");
+    put_packed("tar_xz", 2, "ustar", "xz");
+    put_packed("zip", 3, "zip", NULL);
+    put_packed("lines_gz", 4, "raw", "gzip");
+    put_packed("lines_zst", 4, "raw", "zstd");
+    put_packed("lines_xz", 4, "raw", "xz");
+    put_packed("lines_bz2", 4, "raw", "bzip2");
+}
+
 int main(int count, char **arguments)
 {
     if (count != 2)
         return 2;
     out = arguments[1];
-    const struct CMUnitTest tests[] = {cmocka_unit_test(make), cmocka_unit_test(make_texts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(make), cmocka_unit_test(make_texts),
+                                       cmocka_unit_test(make_archives)};
     return cmocka_run_group_tests_name("seeds", tests, NULL, NULL) == 0 ? 0 : 1;
 }
