@@ -15,8 +15,8 @@
 /* Places are part of what identifies a build: append. Of two that take a file the first one has it.
  */
 static const rks_input_format *const FORMATS[] = {
-    &rks_format_jsonl, &rks_format_text, &rks_format_folder, &rks_format_tar,     &rks_format_zip,
-    &rks_format_csv,   &rks_format_tsv,  &rks_format_npy,    &rks_format_megatron};
+    &rks_format_jsonl, &rks_format_text, &rks_format_folder, &rks_format_tar,      &rks_format_zip,
+    &rks_format_csv,   &rks_format_tsv,  &rks_format_npy,    &rks_format_megatron, &rks_format_mds};
 enum { FORMAT_COUNT = sizeof(FORMATS) / sizeof(FORMATS[0]) };
 
 const rks_input_format *rks_format_at(size_t number)

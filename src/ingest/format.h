@@ -42,7 +42,8 @@ struct rks_input_format {
 };
 
 extern const rks_input_format rks_format_jsonl, rks_format_text, rks_format_folder, rks_format_tar,
-    rks_format_zip, rks_format_csv, rks_format_tsv, rks_format_npy, rks_format_megatron;
+    rks_format_zip, rks_format_csv, rks_format_tsv, rks_format_npy, rks_format_megatron,
+    rks_format_mds;
 
 /* `number` is the format's place in the table, which never changes. NULL where there is none. */
 const rks_input_format *rks_format_at(size_t number);

@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mds.c: a directory of Mosaic's MDS shards, as its index.json lists them. A shard is a unit; it
+ * may be compressed (unpack.h), and is named as it is unpacked.
+ *
+ *   u32 samples n | u32[n + 1] places of samples | JSON, passed over | samples
+ *   a sample: u32 sizes of the columns without a fixed one | the columns (mds_type.h)
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "ingest/format.h"
+#include "ingest/guess.h"
+#include "ingest/lines.h"
+#include "ingest/mds_index.h"
+#include "ingest/mds_type.h"
+
+enum { STEP = 64 << 10 };
+
+/* ---- units ----------------------------------------------------------------------------------- */
+
+static int by_name(const void *name, const void *file)
+{
+    return strcmp(name, ((const rks_input_file *)file)->name);
+}
+
+/* The file beside the index, in the list; *found is NULL where there is none. */
+static rks_status find_beside(const rks_input *input, const rks_input_file *index, const char *base,
+                              rks_input_file **found, rks_error *err)
+{
+    *found = NULL;
+    if (base == NULL)
+        return RKS_OK;
+    char *name =
+        rks_format(err, "%.*s%s", (int)rks_mds_folder_size(index->name), index->name, base);
+    if (name == NULL)
+        return RKS_ERR_MEMORY;
+    *found = bsearch(name, input->files, input->file_count, sizeof(*input->files), by_name);
+    rks_free(name);
+    return RKS_OK;
+}
+
+/* names[file] becomes what a compressed shard is called. */
+static rks_status add_shard(rks_input *input, const rks_input_file *index, const json_t *entry,
+                            char **names, rks_error *err)
+{
+    const char *base = rks_mds_base_name(entry, "raw_data");
+    rks_input_file *file = NULL;
+    rks_status status = find_beside(input, index, base, &file, err);
+    bool packed = status == RKS_OK && file == NULL;
+    if (packed)
+        status = find_beside(input, index, rks_mds_base_name(entry, "zip_data"), &file, err);
+    if (status != RKS_OK)
+        return status;
+    if (file == NULL)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "%s: shard %s is missing, or is in no folder that is a source", index->path,
+                        base);
+    if (names[file - input->files] != NULL)
+        return rks_fail(err, RKS_ERR_DATA, 0, "%s: shard %s is there twice", index->path, base);
+    names[file - input->files] =
+        rks_format(err, "%.*s%s", (int)rks_mds_folder_size(index->name), index->name, base);
+    if (names[file - input->files] == NULL)
+        return RKS_ERR_MEMORY;
+    file->packing = packed ? RKS_PACKING_ZSTD : RKS_PACKING_NONE; /* which one: at the opening */
+    input->units[input->unit_count] = (rks_input_unit){
+        .number = input->unit_count,
+        .first_file = (size_t)(file - input->files),
+        .file_count = 1,
+        .size = file->size,
+        .first_of_file = true,
+    };
+    input->unit_count++;
+    return RKS_OK;
+}
+
+static rks_status cut_index(rks_input *input, const rks_input_file *index, char **names,
+                            rks_error *err)
+{
+    json_t *root = NULL;
+    rks_status status = rks_mds_index_load(index, &root, err);
+    const json_t *shards = json_object_get(root, "shards");
+    for (size_t i = 0; status == RKS_OK && i < json_array_size(shards); i++) {
+        status = rks_mds_check_entry(json_array_get(shards, i), i, index->path, err);
+        if (status == RKS_OK)
+            status = add_shard(input, index, json_array_get(shards, i), names, err);
+    }
+    json_decref(root);
+    return status;
+}
+
+static rks_status cut(rks_input *input, uint64_t unit_size, rks_error *err)
+{
+    (void)unit_size;
+    bool any = false;
+    rks_status status = RKS_OK;
+    char **names = rks_alloc(input->file_count, sizeof(*names), err);
+    if (names == NULL)
+        return RKS_ERR_MEMORY;
+    input->units = rks_alloc(input->file_count, sizeof(*input->units), err);
+    if (input->units == NULL)
+        status = RKS_ERR_MEMORY;
+    for (size_t i = 0; status == RKS_OK && i < input->file_count; i++) {
+        const rks_input_file *file = &input->files[i];
+        if (strcmp(file->path + rks_mds_folder_size(file->path), RKS_MDS_INDEX) != 0)
+            continue;
+        any = true;
+        status = cut_index(input, file, names, err);
+    }
+    if (status == RKS_OK && !any)
+        status = rks_fail(err, RKS_ERR_DATA, 0, "%s: there is no %s", input->files[0].path,
+                          RKS_MDS_INDEX);
+    for (size_t i = 0; i < input->file_count; i++) {
+        char *unused = names[i];
+        if (status == RKS_OK && unused != NULL) {
+            unused = input->files[i].name;
+            input->files[i].name = names[i];
+        }
+        rks_free(unused);
+    }
+    rks_free(names);
+    return status;
+}
+
+/* ---- a shard --------------------------------------------------------------------------------- */
+
+typedef struct column {
+    const char *name;
+    rks_mds_type type;
+    int64_t fixed; /* bytes; below 0: each sample says */
+    size_t at;     /* in the sample at hand */
+    size_t size;
+} column;
+
+typedef struct shard {
+    json_t *root;
+    const json_t *entry;
+    rks_input_file file; /* as the list has it, with its packing */
+    column *columns;
+    size_t column_count;
+    rks_unpack *stream;
+    rks_buffer places; /* u32[samples + 1] */
+    uint64_t samples;
+    uint64_t position; /* in the unpacked shard */
+    rks_buffer sample; /* the one at hand */
+} shard;
+
+static void close_shard(shard *s)
+{
+    rks_unpack_close(s->stream);
+    rks_buffer_free(&s->places);
+    rks_buffer_free(&s->sample);
+    rks_free(s->columns);
+    json_decref(s->root);
+}
+
+static rks_status find_entry(const rks_input *input, shard *s, rks_error *err)
+{
+    size_t size = rks_mds_folder_size(s->file.path);
+    const rks_input_file *index = NULL;
+    const char *base = s->file.name + rks_mds_folder_size(s->file.name);
+    for (size_t i = 0; i < input->file_count && index == NULL; i++)
+        if (strncmp(input->files[i].path, s->file.path, size) == 0 &&
+            strcmp(input->files[i].path + size, RKS_MDS_INDEX) == 0)
+            index = &input->files[i];
+    if (index == NULL)
+        return rks_fail(err, RKS_ERR_DATA, 0, "%s: no %s beside it", s->file.path, RKS_MDS_INDEX);
+    rks_status status = rks_mds_index_load(index, &s->root, err);
+    const json_t *shards = json_object_get(s->root, "shards");
+    for (size_t i = 0; status == RKS_OK && i < json_array_size(shards) && s->entry == NULL; i++) {
+        const json_t *entry = json_array_get(shards, i);
+        status = rks_mds_check_entry(entry, i, index->path, err);
+        if (status == RKS_OK && strcmp(rks_mds_base_name(entry, "raw_data"), base) == 0)
+            s->entry = entry;
+    }
+    if (status == RKS_OK && s->entry == NULL)
+        status = rks_fail(err, RKS_ERR_DATA, 0, "%s: changed while it was read", index->path);
+    return status;
+}
+
+static rks_status read_columns(shard *s, rks_error *err)
+{
+    const json_t *names = json_object_get(s->entry, "column_names");
+    const json_t *encodings = json_object_get(s->entry, "column_encodings");
+    const json_t *sizes = json_object_get(s->entry, "column_sizes");
+    size_t count = json_array_size(names);
+    if (count == 0 || count > RKS_COLUMNS_MAX || json_array_size(encodings) != count ||
+        json_array_size(sizes) != count)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "%s: %s lacks its column_names, column_encodings or column_sizes",
+                        s->file.path, RKS_MDS_INDEX);
+    s->columns = rks_alloc(count, sizeof(*s->columns), err);
+    if (s->columns == NULL)
+        return RKS_ERR_MEMORY;
+    s->column_count = count;
+    for (size_t i = 0; i < count; i++) {
+        column *made = &s->columns[i];
+        const char *encoding = json_string_value(json_array_get(encodings, i));
+        const json_t *size = json_array_get(sizes, i);
+        rks_error why = {0};
+        made->name = json_string_value(json_array_get(names, i));
+        made->fixed = json_is_integer(size) ? json_integer_value(size) : -1;
+        if (made->name == NULL || encoding == NULL ||
+            (json_is_integer(size) ? made->fixed < 0 : !json_is_null(size)))
+            return rks_fail(err, RKS_ERR_DATA, 0, "%s: %s: column %zu is malformed", s->file.path,
+                            RKS_MDS_INDEX, i);
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(s->columns[k].name, made->name) == 0)
+                return rks_fail(err, RKS_ERR_DATA, 0, "%s: column \"%.64s\" is there twice",
+                                s->file.path, made->name);
+        if (rks_mds_type_parse(encoding, &made->type, &why) != RKS_OK)
+            return rks_fail(err, RKS_ERR_DATA, 0, "%s: column \"%.64s\": %s", s->file.path,
+                            made->name, why.text);
+    }
+    return RKS_OK;
+}
+
+static rks_status read_all(shard *s, uint8_t *bytes, size_t size, rks_error *err)
+{
+    for (size_t at = 0, got = 0; at < size; at += got) {
+        rks_status status = rks_unpack_read(s->stream, bytes + at, size - at, &got, err);
+        if (status == RKS_OK && got == 0)
+            status = rks_fail(err, RKS_ERR_DATA, 0, "%s: ends after %" PRIu64 " bytes of the shard",
+                              s->file.path, s->position);
+        if (status != RKS_OK)
+            return status;
+        s->position += got;
+    }
+    return RKS_OK;
+}
+
+static rks_status append(shard *s, rks_buffer *to, uint64_t size, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (uint64_t left = size; status == RKS_OK && left > 0;) {
+        size_t step = left < STEP ? (size_t)left : STEP; /* room is for bytes that are there */
+        status = rks_buffer_reserve(to, step, err);
+        if (status == RKS_OK)
+            status = read_all(s, to->data + to->size, step, err);
+        to->size += status == RKS_OK ? step : 0;
+        left -= step;
+    }
+    return status;
+}
+
+static uint64_t place_of(const shard *s, uint64_t row)
+{
+    return rks_load_u32(s->places.data + row * 4);
+}
+
+static rks_status read_places(shard *s, rks_error *err)
+{
+    uint8_t head[4];
+    uint64_t bytes = (uint64_t)json_integer_value(
+        json_object_get(json_object_get(s->entry, "raw_data"), "bytes"));
+    json_int_t said = json_integer_value(json_object_get(s->entry, "samples"));
+    rks_status status = read_all(s, head, sizeof(head), err);
+    if (status != RKS_OK)
+        return status;
+    s->samples = rks_load_u32(head);
+    if ((json_int_t)s->samples != said)
+        return rks_fail(err, RKS_ERR_DATA, 0, "%s: %" PRIu64 " samples, %s says %lld", s->file.path,
+                        s->samples, RKS_MDS_INDEX, (long long)said);
+    status = append(s, &s->places, (s->samples + 1) * 4, err);
+    if (status != RKS_OK)
+        return status;
+    bool good = place_of(s, 0) >= s->position && place_of(s, s->samples) == bytes;
+    for (uint64_t i = 0; good && i < s->samples; i++)
+        good = place_of(s, i) <= place_of(s, i + 1);
+    if (!good)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "%s: places of samples that are not in order, or do not end at the %" PRIu64
+                        " bytes that %s says",
+                        s->file.path, bytes, RKS_MDS_INDEX);
+    return RKS_OK;
+}
+
+/* To be closed in every case. */
+static rks_status open_shard(const rks_input *input, const rks_input_unit *unit, shard *s,
+                             rks_error *err)
+{
+    *s = (shard){.file = input->files[unit->first_file]};
+    rks_status status = find_entry(input, s, err);
+    if (status == RKS_OK)
+        status = read_columns(s, err);
+    if (status == RKS_OK && s->file.packing != RKS_PACKING_NONE) {
+        status = rks_packing_find(&s->file, &s->file.packing, err);
+        if (status == RKS_OK && s->file.packing == RKS_PACKING_NONE)
+            status =
+                rks_fail(err, RKS_ERR_DATA, 0,
+                         "%s: neither zstd, gzip, bzip2 nor xz; the Python package may read it",
+                         s->file.path);
+    }
+    if (status == RKS_OK)
+        status = rks_unpack_open(&s->file, &s->stream, err);
+    return status == RKS_OK ? read_places(s, err) : status;
+}
+
+static rks_status pass_over(shard *s, uint64_t until, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    while (status == RKS_OK && s->position < until) {
+        uint64_t left = until - s->position;
+        s->sample.size = 0;
+        status = append(s, &s->sample, left < STEP ? left : STEP, err);
+    }
+    s->sample.size = 0;
+    return status;
+}
+
+/* Reads the row (in order) to s->sample, or passes it over. */
+static rks_status next_sample(shard *s, uint64_t row, bool wanted, rks_error *err)
+{
+    uint64_t begin = place_of(s, row), end = place_of(s, row + 1);
+    rks_status status = pass_over(s, wanted ? begin : end, err);
+    return status == RKS_OK && wanted ? append(s, &s->sample, end - begin, err) : status;
+}
+
+static rks_status check_end(shard *s, rks_error *err)
+{
+    uint8_t byte;
+    size_t got = 0;
+    rks_status status = pass_over(s, place_of(s, s->samples), err); /* JSON, without samples */
+    if (status == RKS_OK)
+        status = rks_unpack_read(s->stream, &byte, 1, &got, err);
+    if (status == RKS_OK && got > 0)
+        status = rks_fail(err, RKS_ERR_DATA, 0, "%s: more than the %" PRIu64 " bytes that %s says",
+                          s->file.path, s->position, RKS_MDS_INDEX);
+    return status;
+}
+
+/* Where the columns are in the sample. */
+static rks_status split(shard *s, rks_error *err)
+{
+    size_t open = 0, sized = 0;
+    for (size_t i = 0; i < s->column_count; i++)
+        open += s->columns[i].fixed < 0;
+    uint64_t at = 4 * (uint64_t)open, all = s->sample.size;
+    for (size_t i = 0; i < s->column_count; i++) {
+        column *c = &s->columns[i];
+        uint64_t size = (uint64_t)c->fixed;
+        if (c->fixed < 0 && all >= 4 * open)
+            size = rks_load_u32(s->sample.data + 4 * sized++);
+        if (at > all || size > all - at)
+            return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\" ends behind the sample", c->name);
+        c->at = (size_t)at;
+        c->size = (size_t)size;
+        at += size;
+    }
+    if (at != all)
+        return rks_fail(err, RKS_ERR_DATA, 0, "%" PRIu64 " bytes behind the last column", all - at);
+    return RKS_OK;
+}
+
+/* The error's column goes in front. */
+static rks_status fail_in(const column *c, rks_status status, rks_error *err)
+{
+    rks_error inner = *err;
+    if (status != RKS_ERR_DATA)
+        return status;
+    return rks_fail(err, status, 0, "column \"%s\": %s", c->name, inner.text);
+}
+
+/* ---- schema ---------------------------------------------------------------------------------- */
+
+static rks_status count_rows(const rks_input *input, size_t unit, uint64_t *rows, rks_error *err)
+{
+    shard s;
+    rks_status status = open_shard(input, &input->units[unit], &s, err);
+    if (status == RKS_OK)
+        *rows = s.samples;
+    close_shard(&s);
+    return status;
+}
+
+static rks_status guess_sample(shard *s, rks_guesses *guesses, uint64_t row, rks_error *err)
+{
+    rks_status status = split(s, err);
+    for (size_t i = 0; status == RKS_OK && i < s->column_count; i++) {
+        const column *c = &s->columns[i];
+        char type[128];
+        status = rks_mds_type_of(&c->type, s->sample.data + c->at, c->size, type, err);
+        status = status == RKS_OK ? rks_guesses_add_type(guesses, c->name, type, row, err)
+                                  : fail_in(c, status, err);
+    }
+    return status;
+}
+
+static rks_status infer(const rks_input *input, size_t unit, char **schema_text, rks_error *err)
+{
+    shard s;
+    rks_guesses guesses = {0};
+    uint64_t samples = 0;
+    rks_status status = open_shard(input, &input->units[unit], &s, err);
+    for (uint64_t row = 0; status == RKS_OK && row < s.samples && row < RKS_INFER_ROWS &&
+                           s.position < RKS_INFER_BYTES + (uint64_t)s.places.size;
+         row++) {
+        bool fits = place_of(&s, row + 1) - place_of(&s, row) <= input->max_sample;
+        status = next_sample(&s, row, fits, err);
+        if (status != RKS_OK || !fits)
+            continue; /* it is named when it is read */
+        status = guess_sample(&s, &guesses, row, err);
+        samples += status == RKS_OK;
+        if (status == RKS_ERR_DATA && input->skip_bad)
+            status = RKS_OK;
+        else if (status == RKS_ERR_DATA) {
+            rks_error inner = *err;
+            rks_fail(err, status, 0, "%s: row %" PRIu64 ": %s", s.file.path, row, inner.text);
+        }
+    }
+    if (status == RKS_OK && samples > 0)
+        status = rks_guesses_text(&guesses, samples, schema_text, err);
+    rks_guesses_free(&guesses);
+    close_shard(&s);
+    return status;
+}
+
+/* ---- samples --------------------------------------------------------------------------------- */
+
+typedef struct taker {
+    shard shard;
+    int *columns; /* of each of the shard's; -1: passed over */
+    rks_value *values;
+    rks_member_value *made;
+    rks_buffer store;
+} taker;
+
+static rks_status match(rks_job *job, taker *t, rks_error *err)
+{
+    const shard *s = &t->shard;
+    for (size_t i = 0; i < s->column_count; i++) {
+        t->columns[i] = rks_schema_find(job->schema, s->columns[i].name);
+        if (t->columns[i] < 0 && job->options->schema == NULL)
+            return rks_fail(err, RKS_ERR_DATA, 0,
+                            "%s: column \"%.64s\" is not in the schema inferred from first rows; "
+                            "give --schema",
+                            s->file.path, s->columns[i].name);
+    }
+    for (uint32_t k = 0; k < rks_schema_columns(job->schema); k++) {
+        bool there = rks_schema_column(job->schema, k)->nullable;
+        for (size_t i = 0; i < s->column_count && !there; i++)
+            there = t->columns[i] == (int)k;
+        if (!there)
+            return rks_fail(err, RKS_ERR_DATA, 0, "%s: there is no column \"%.64s\"", s->file.path,
+                            rks_schema_name(job->schema, k));
+    }
+    return RKS_OK;
+}
+
+static rks_status take(rks_job *job, taker *t, rks_error *err)
+{
+    shard *s = &t->shard;
+    uint32_t count = rks_schema_columns(job->schema);
+    memset(t->made, 0, count * sizeof(*t->made));
+    t->store.size = 0;
+    rks_status status = split(s, err);
+    for (size_t i = 0; status == RKS_OK && i < s->column_count; i++) {
+        const column *c = &s->columns[i];
+        if (t->columns[i] < 0)
+            continue;
+        uint32_t k = (uint32_t)t->columns[i];
+        status = rks_mds_value(&c->type, rks_schema_column(job->schema, k), s->sample.data + c->at,
+                               c->size, &t->store, &t->made[k], err);
+        if (status != RKS_OK)
+            return fail_in(c, status, err);
+    }
+    for (uint32_t k = 0; k < count; k++) {
+        t->values[k] = t->made[k].value;
+        if (t->made[k].stored)
+            t->values[k].data = t->store.data + t->made[k].place;
+    }
+    return status == RKS_OK ? rks_job_offer(job, t->values, err) : status;
+}
+
+static rks_status read_samples(rks_job *job, taker *t, rks_error *err)
+{
+    shard *s = &t->shard;
+    char name[32];
+    const rks_place place = {.path = s->file.path, .member = name};
+    rks_status status = RKS_OK;
+    for (uint64_t row = 0; status == RKS_OK && row < s->samples; row++) {
+        uint64_t size = place_of(s, row + 1) - place_of(s, row);
+        bool taken = rks_job_takes(job), fits = size <= job->max_sample;
+        status = next_sample(s, row, taken && fits, err);
+        if (status != RKS_OK)
+            return status;
+        if (taken)
+            status = fits ? take(job, t, err) : rks_job_too_long(job, size, err);
+        if (status != RKS_OK)
+            snprintf(name, sizeof(name), "row %" PRIu64, row);
+        status = rks_job_row(job, &place, status, err);
+        if (status == RKS_OK)
+            status = rks_job_tick(job, rks_unpack_taken(s->stream), err);
+    }
+    return status == RKS_OK ? check_end(s, err) : status;
+}
+
+static rks_status read_unit(rks_job *job, rks_error *err)
+{
+    uint32_t count = rks_schema_columns(job->schema);
+    taker t = {0};
+    rks_status status = open_shard(job->input, job->unit, &t.shard, err);
+    if (status == RKS_OK &&
+        ((t.columns = rks_alloc(t.shard.column_count, sizeof(*t.columns), err)) == NULL ||
+         (t.values = rks_alloc(count, sizeof(*t.values), err)) == NULL ||
+         (t.made = rks_alloc(count, sizeof(*t.made), err)) == NULL))
+        status = RKS_ERR_MEMORY;
+    if (status == RKS_OK)
+        status = match(job, &t, err);
+    if (status == RKS_OK)
+        status = read_samples(job, &t, err);
+    close_shard(&t.shard);
+    rks_free(t.columns);
+    rks_free(t.values);
+    rks_free(t.made);
+    rks_buffer_free(&t.store);
+    return status;
+}
+
+const rks_input_format rks_format_mds = {
+    .name = "mds",
+    .is_folder = rks_mds_is_folder,
+    .cut = cut,
+    .count_rows = count_rows,
+    .infer = infer,
+    .read = read_unit,
+};
