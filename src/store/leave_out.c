@@ -118,13 +118,14 @@ static rks_status join_runs(leaving *at, const char *phase, rks_status status, r
     uint64_t *offsets = NULL;
     status = rks_group_allgather(at->group, phase, status, at->runs.data, at->runs.size, &all,
                                  &offsets, err);
-    if (status == RKS_OK) {
-        uint64_t more = offsets[rks_group_size(at->group)] / sizeof(rks_excluded_run);
+    uint64_t more =
+        status == RKS_OK ? offsets[rks_group_size(at->group)] / sizeof(rks_excluded_run) : 0;
+    if (more > 0) {
         rks_excluded_run *runs =
             rks_realloc(excluded->runs, excluded->run_count + more, sizeof(*runs), err);
-        if (runs == NULL && excluded->run_count + more > 0) {
+        if (runs == NULL) {
             status = RKS_ERR_MEMORY;
-        } else if (more > 0) {
+        } else {
             memcpy(runs + excluded->run_count, all, more * sizeof(*runs));
             excluded->runs = runs;
             excluded->run_count += more;
