@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "terminal.h"
 
 enum { RING = 16, WIDTH = 32 };
 
@@ -118,18 +119,23 @@ void cli_bar_update(cli_bar *bar, const char *phase, uint64_t done, uint64_t tot
     uint64_t passed_ms = now_ms() - bar->begun_ms;
     double seconds = passed_ms == 0 ? 1e-3 : (double)passed_ms / 1e3;
     double part = total == 0 ? 0 : (double)done / (double)total;
-    char cells[21], ranks[48] = "";
-    for (int i = 0; i < 20; i++)
-        cells[i] = i < (int)(part * 20) ? '#' : '.';
-    cells[20] = '\0';
+    char before[64], after[160], left[32] = "", cells[31];
     if (bar->ranks > 1)
-        snprintf(ranks, sizeof(ranks), " (rank 0 of %u)", bar->ranks);
-    fprintf(stderr, "\r%s%s [%s] %3.0f %%  %s of %s, %s samples, %s/s", phase, ranks, cells,
-            100 * part, cli_bytes(done), cli_bytes(total), cli_count(samples),
-            cli_bytes((uint64_t)((double)done / seconds)));
+        snprintf(before, sizeof(before), "%s (rank 0 of %u)", phase, bar->ranks);
+    else
+        snprintf(before, sizeof(before), "%s", phase);
     if (part > 0)
-        fprintf(stderr, ", %.0f s left", seconds * (1 - part) / part);
-    fputs(" \033[K", stderr);
+        snprintf(left, sizeof(left), ", %.0f s left", seconds * (1 - part) / part);
+    snprintf(after, sizeof(after), "%3.0f %%  %s of %s, %s samples, %s/s%s", 100 * part,
+             cli_bytes(done), cli_bytes(total), cli_count(samples),
+             cli_bytes((uint64_t)((double)done / seconds)), left);
+    /* A line that wraps could not be drawn over. */
+    int room = cli_width() - (int)(strlen(before) + strlen(after)) - 6;
+    int width = room < 0 ? 0 : room > 30 ? 30 : room;
+    for (int i = 0; i < width; i++)
+        cells[i] = i < (int)(part * width) ? '#' : '.';
+    cells[width] = '\0';
+    fprintf(stderr, "\r%s [%s] %s\033[K", before, cells, after);
 }
 
 void cli_bar_part(cli_bar *bar, const char *phase, uint64_t done, uint64_t total)
