@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -23,11 +24,12 @@
 #include "group/internal.h"
 
 #define NAME_PREFIX "rankstore-share-"
-enum { SWEEP_AFTER_S = 4 * 3600 }; /* T may be an hour */
+enum { SWEEP_AFTER_S = 2 }; /* between the directory and its lock */
 
 typedef struct door {
     char directory[80];
     struct sockaddr_un address;
+    int lock; /* of the directory, for as long as it is needed */
     int listener;
 } door;
 
@@ -39,11 +41,22 @@ static void close_door(door *d)
         unlink(d->address.sun_path);
     if (d->directory[0] != '\0')
         rmdir(d->directory);
-    *d = (door){.listener = -1};
+    if (d->lock >= 0)
+        close(d->lock);
+    *d = (door){.lock = -1, .listener = -1};
 }
 
-/* Removes what a leader left that was killed with its door open; nobody needs it for longer than T.
- */
+/* A directory that nobody holds. Its lock ends with the process that made it. */
+static bool abandoned(int base, const char *name)
+{
+    int directory = openat(base, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    bool free = directory >= 0 && flock(directory, LOCK_EX | LOCK_NB) == 0;
+    if (directory >= 0)
+        close(directory);
+    return free;
+}
+
+/* Removes what leaders left that were killed with their doors open. */
 static void sweep(const char *base)
 {
     DIR *directory = opendir(base);
@@ -56,7 +69,8 @@ static void sweep(const char *base)
         if (strncmp(entry->d_name, NAME_PREFIX, sizeof(NAME_PREFIX) - 1) != 0 ||
             fstatat(dirfd(directory), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 ||
             !S_ISDIR(info.st_mode) || info.st_uid != geteuid() ||
-            time(NULL) < info.st_mtime + SWEEP_AFTER_S)
+            time(NULL) < info.st_mtime + SWEEP_AFTER_S ||
+            !abandoned(dirfd(directory), entry->d_name))
             continue;
         snprintf(socket_name, sizeof(socket_name), "%s/fd", entry->d_name);
         unlinkat(dirfd(directory), socket_name, 0);
@@ -77,6 +91,10 @@ static rks_status open_door(door *d, int backlog, rks_error *err)
         d->directory[0] = '\0';
         return rks_fail_errno(err, errno, "%s: making a temporary directory", base);
     }
+    /* Where directories cannot be locked nobody else can lock it either, and it stays. */
+    d->lock = open(d->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (d->lock >= 0)
+        (void)flock(d->lock, LOCK_EX | LOCK_NB);
     d->address.sun_family = AF_UNIX;
     snprintf(d->address.sun_path, sizeof(d->address.sun_path), "%s/fd", d->directory);
     d->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -227,7 +245,7 @@ typedef struct offer {
 
 rks_status rks_group_share_fd(rks_group *group, int fd, int *shared, rks_error *err)
 {
-    door d = {.listener = -1};
+    door d = {.lock = -1, .listener = -1};
     offer mine = {.fd = fd}, theirs;
     uint8_t *all = NULL;
     uint64_t *offsets = NULL;

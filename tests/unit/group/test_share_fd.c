@@ -3,6 +3,7 @@
  * test_share_fd.c: a node's descriptor reaches its ranks, and no name of it stays. */
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include "ranks.h"
@@ -85,22 +86,29 @@ static void a_shared_descriptor_leaves_no_name_behind(void **state)
     (void)state;
     rks_error err = {0};
     int code = -1;
-    char directory[] = "/tmp/rankstore-test-XXXXXX", stale[128], path[160];
+    char directory[] = "/tmp/rankstore-test-XXXXXX", stale[128], path[160], used[128];
     assert_non_null(mkdtemp(directory));
-    /* What a leader left that was killed long ago. */
+    /* What a leader left that was killed, and what one is still using. */
     snprintf(stale, sizeof(stale), "%s/rankstore-share-abcdef", directory);
     snprintf(path, sizeof(path), "%s/fd", stale);
     assert_int_equal(mkdir(stale, 0700), 0);
     close(open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
     struct timespec old[2] = {{1000, 0}, {1000, 0}};
     assert_int_equal(utimensat(AT_FDCWD, stale, old, 0), 0);
+    snprintf(used, sizeof(used), "%s/rankstore-share-ghijkl", directory);
+    assert_int_equal(mkdir(used, 0700), 0);
+    assert_int_equal(utimensat(AT_FDCWD, used, old, 0), 0);
+    int lock = open(used, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(flock(lock, LOCK_EX), 0);
     setenv("TMPDIR", directory, 1);
     alarm(LIMIT_S);
     assert_ok(rks_launch(5, share_badly, NULL, &code, &err), &err);
     alarm(0);
     unsetenv("TMPDIR");
     assert_int_equal(code, 0);
-    assert_int_equal(entries_of(directory), 0);
+    assert_int_equal(entries_of(directory), 1);
+    assert_int_equal(rmdir(used), 0);
+    close(lock);
     rmdir(directory);
 }
 
