@@ -16,6 +16,7 @@ from typing import Any
 
 import made
 import pytest
+import torch
 from torch.utils.data import DataLoader
 from trained import needs
 
@@ -130,7 +131,17 @@ def test_an_error_in_a_worker_arrives(ds: rankstore.Dataset) -> None:
         next(loader)
 
 
-def test_a_worker_that_dies(ds: rankstore.Dataset) -> None:
+@pytest.fixture
+def by_name() -> Iterator[None]:
+    """Tensors travel by names, not by descriptors that a worker hands over while it lives: then the end of one is torch's
+    own error, whatever it was at."""
+    before = torch.multiprocessing.get_sharing_strategy()
+    torch.multiprocessing.set_sharing_strategy("file_system")
+    yield
+    torch.multiprocessing.set_sharing_strategy(before)
+
+
+def test_a_worker_that_dies(ds: rankstore.Dataset, by_name: None) -> None:
     batches = ds.collating(Pad())
     loader = DataLoader(batches, batch_sampler=ds.plan(batch_size=4).sampler(), collate_fn=batches.collate, num_workers=2, timeout=60,
                         multiprocessing_context="fork")
@@ -149,6 +160,7 @@ import os, sys
 import rankstore
 sys.path.insert(0, os.environ["TESTS"])
 import made
+import torch
 from torch.utils.data import DataLoader
 
 def main():
@@ -231,6 +243,7 @@ import rankstore
 sys.path.insert(0, os.environ["TESTS"])
 import made
 from accelerate import Accelerator, DataLoaderConfiguration
+import torch
 from torch.utils.data import DataLoader
 how = sys.argv[1]
 accelerator = Accelerator(cpu=True, gradient_accumulation_steps=4, dataloader_config=DataLoaderConfiguration(
@@ -325,6 +338,7 @@ def test_the_trainer_mixin_says_what_is_missing() -> None:
 ENDING = '''
 import sys, time
 import rankstore
+import torch
 from torch.utils.data import DataLoader
 ds = rankstore.open(sys.argv[1])
 plan, batches = ds.plan(batch_size=4), ds.collating(rankstore.Pad())
