@@ -182,7 +182,7 @@ def section(measured: dict[str, Any]) -> str:
     """Markdown."""
     return "\n".join([
         *check_table(measured), "",
-        f"The line is laid through 1 M and 10 M samples, so 3 M tests it, as well as a machine at other work can. For more ranks, each with {SAMPLES_A_RANK / 1e6:.1f} M samples, "
+        f"The line is laid through 1 M and 10 M samples, so 3 M tests it, as well as one machine can. For more ranks, each with {SAMPLES_A_RANK / 1e6:.1f} M samples, "
         f"{RANKS_A_NODE} a node:", "", *scale_table(measured), "",
         "Assumed:", "",
         f"- pull and mpi: one interface of {RAIL / 1e9:.1f} GB/s a node; a node's leader takes in what other nodes have, {LANES} chunks of "
