@@ -24,8 +24,6 @@
  * communicator: the rank brings its error to the next collective, every other rank sees that while
  * it polls, and aborts as well. */
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 

@@ -2,7 +2,6 @@
  *
  * nccl_held.c: what the nccl exchange holds on a GPU, made, freed, or kept from one exchange of a
  * group to the next. */
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
