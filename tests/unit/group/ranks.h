@@ -18,14 +18,26 @@
 #include "base/memory.h"
 #include "group/group.h"
 
-/* A rank's checks are plain: cmocka's assertions belong to the main thread. Needs `rank`, `err` and
- * `failures`. */
+/* One rank of a test, as its body sees it. */
+typedef struct member {
+    const rks_bootstrap *bootstrap;
+    uint32_t rank, size;
+    rks_group *group; /* NULL until it is opened; closed behind the body */
+    rks_error err;
+    int failures;
+    int code; /* what the rank ends with where nothing failed */
+    void *user;
+} member;
+
+typedef void (*member_fn)(member *m);
+
+/* A rank's checks are plain: cmocka's assertions belong to the main thread. Needs `m`. */
 #define EXPECT(condition)                                                                          \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
-            fprintf(stderr, "rank %u: %s:%d: %s (%s)\n", rank, __FILE__, __LINE__, #condition,     \
-                    err.text);                                                                     \
-            failures++;                                                                            \
+            fprintf(stderr, "rank %u: %s:%d: %s (%s)\n", m->rank, __FILE__, __LINE__, #condition,  \
+                    m->err.text);                                                                  \
+            m->failures++;                                                                         \
         }                                                                                          \
     } while (0)
 
@@ -45,8 +57,8 @@ static inline void share_memory(void)
 }
 
 /* per_node: 0: all ranks are on one node. */
-static inline rks_status open_group(const rks_bootstrap *bootstrap, uint32_t silence_ms,
-                                    uint32_t per_node, rks_group **group, rks_error *err)
+static inline rks_status try_to_open(member *m, const rks_bootstrap *bootstrap, uint32_t silence_ms,
+                                     uint32_t per_node)
 {
     rks_group_options options;
     char node[16];
@@ -54,22 +66,59 @@ static inline rks_status open_group(const rks_bootstrap *bootstrap, uint32_t sil
     options.bootstrap = bootstrap;
     options.silence_ms = silence_ms;
     if (per_node > 0) {
-        snprintf(node, sizeof(node), "n%u", bootstrap->rank / per_node);
+        snprintf(node, sizeof(node), "n%u", m->rank / per_node);
         options.node = node;
     }
-    return rks_group_open(&options, group, err);
+    return rks_group_open(&options, &m->group, &m->err);
 }
 
-static inline void on_threads(uint32_t ranks, rks_rank_fn body, void *user)
+/* False: a failure is counted, and there is nothing to go on with. */
+static inline bool open_group(member *m, uint32_t silence_ms, uint32_t per_node)
 {
+    EXPECT(try_to_open(m, m->bootstrap, silence_ms, per_node) == RKS_OK);
+    return m->group != NULL;
+}
+
+typedef struct member_start {
+    member_fn body;
+    void *user;
+} member_start;
+
+static inline int run_member(const rks_bootstrap *bootstrap, void *user)
+{
+    const member_start *start = user;
+    member m = {.bootstrap = bootstrap,
+                .rank = bootstrap->rank,
+                .size = bootstrap->size,
+                .user = start->user};
+    start->body(&m);
+    rks_group_close(m.group);
+    return m.failures > 0 ? m.failures : m.code;
+}
+
+static inline void on_threads(uint32_t ranks, member_fn body, void *user)
+{
+    member_start start = {body, user};
     rks_error err = {0};
     int code = -1;
     alarm(LIMIT_S);
-    assert_ok(rks_launch_threads(ranks, body, user, &code, &err), &err);
+    assert_ok(rks_launch_threads(ranks, run_member, &start, &code, &err), &err);
     alarm(0);
     assert_int_equal(code, 0);
     assert_int_equal(rks_memory_in_use(), 0);
     assert_int_equal(counted_memory(), 0);
+}
+
+/* The exit code of the first rank that did not end with 0. */
+static inline int on_processes(uint32_t ranks, member_fn body, void *user)
+{
+    member_start start = {body, user};
+    rks_error err = {0};
+    int code = -1;
+    alarm(LIMIT_S);
+    assert_ok(rks_launch(ranks, run_member, &start, &code, &err), &err);
+    alarm(0);
+    return code;
 }
 
 #endif

@@ -8,33 +8,29 @@
 
 /* ---- memory ---- */
 
-static int open_and_close(const rks_bootstrap *bootstrap, void *user)
+static void open_and_gather(member *m)
 {
-    rks_error err = {0};
-    rks_group *group = NULL;
     uint8_t *all = NULL;
     uint64_t *offsets = NULL;
-    (void)user;
-    rks_status status = open_group(bootstrap, 200, 1, &group, &err);
+    rks_status status = try_to_open(m, m->bootstrap, 200, 1);
     if (status == RKS_OK)
-        status = rks_group_allgather(group, "bytes", RKS_OK, "abc", 3, &all, &offsets, &err);
+        status = rks_group_allgather(m->group, "bytes", RKS_OK, "abc", 3, &all, &offsets, &m->err);
     rks_free(all);
     rks_free(offsets);
-    rks_group_close(group);
-    shared->statuses[bootstrap->rank] = status;
-    shared->errors[bootstrap->rank] = err;
-    return 0;
+    shared->statuses[m->rank] = status;
+    shared->errors[m->rank] = m->err;
 }
 
 static void each_failing_allocation_is_every_rank_s_error_and_no_hang(void **state)
 {
     (void)state;
+    member_start start = {open_and_gather, NULL};
     rks_error err = {0};
     int code, clean = 0, failed = 0;
     for (long n = 1; clean < 3 && n < 2000; n++) {
         alarm(LIMIT_S);
         rks_memory_fail_at(n);
-        rks_status status = rks_launch_threads(2, open_and_close, NULL, &code, &err);
+        rks_status status = rks_launch_threads(2, run_member, &start, &code, &err);
         rks_memory_fail_at(0);
         assert_int_equal(rks_memory_in_use(), 0);
         if (status != RKS_OK) { /* the launcher's own */
@@ -44,8 +40,9 @@ static void each_failing_allocation_is_every_rank_s_error_and_no_hang(void **sta
         bool well = shared->statuses[0] == RKS_OK;
         /* A closing that lacks memory may be the last thing that happens: the others are done. */
         if (well != (shared->statuses[1] == RKS_OK))
-            print_error("allocation %ld: rank 0: %d (%s), rank 1: %d (%s)\n", n, shared->statuses[0],
-                        shared->errors[0].text, shared->statuses[1], shared->errors[1].text);
+            print_error("allocation %ld: rank 0: %d (%s), rank 1: %d (%s)\n", n,
+                        shared->statuses[0], shared->errors[0].text, shared->statuses[1],
+                        shared->errors[1].text);
         assert_true(well == (shared->statuses[1] == RKS_OK));
         failed += !well;
         clean = well ? clean + 1 : 0;
@@ -55,29 +52,22 @@ static void each_failing_allocation_is_every_rank_s_error_and_no_hang(void **sta
 }
 
 /* Rank 1 brings an error while the n-th allocation fails, of whichever rank's: both hear of one. */
-static int error_without_memory(const rks_bootstrap *bootstrap, void *user)
+static void error_without_memory(member *m)
 {
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
-    rks_group *group = NULL;
-    EXPECT(open_group(bootstrap, 1000, 0, &group, &err) == RKS_OK);
-    if (group == NULL)
-        return 1;
-    rks_status status = rks_group_agree(group, "ready", RKS_OK, &err);
+    if (!open_group(m, 1000, 0))
+        return;
+    rks_status status = rks_group_agree(m->group, "ready", RKS_OK, &m->err);
     EXPECT(status == RKS_OK);
-    if (rank == 1) {
-        status = rks_fail(&err, RKS_ERR_DATA, 0, "a bad line");
-        rks_memory_fail_at(*(const long *)user);
+    if (m->rank == 1) {
+        status = rks_fail(&m->err, RKS_ERR_DATA, 0, "a bad line");
+        rks_memory_fail_at(*(const long *)m->user);
     }
-    status = rks_group_agree(group, "work", status, &err);
+    status = rks_group_agree(m->group, "work", status, &m->err);
     rks_memory_fail_at(0);
     EXPECT(status != RKS_OK);
     /* Not that rank 1 has closed its group, which may be long after. */
-    EXPECT(rank != 0 || strstr(err.text, "a bad line") != NULL ||
-           strstr(err.text, "memory") != NULL);
-    rks_group_close(group);
-    return failures;
+    EXPECT(m->rank != 0 || strstr(m->err.text, "a bad line") != NULL ||
+           strstr(m->err.text, "memory") != NULL);
 }
 
 static void an_error_reaches_all_ranks_where_memory_ends_on_the_way(void **state)
@@ -132,36 +122,30 @@ static void count_answer(void *user, const rks_error *err)
     pthread_mutex_unlock(&c->mutex);
 }
 
-static int crowd_rank(const rks_bootstrap *bootstrap, void *user)
+static void crowd_rank(member *m)
 {
-    crowd *c = user;
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
-    rks_group *group = NULL;
+    crowd *c = m->user;
     rks_group_options options;
     rks_group_options_default(&options);
     EXPECT(options.io_threads == 16);
-    options.bootstrap = bootstrap;
+    options.bootstrap = m->bootstrap;
     options.io_threads = THREADS;
-    EXPECT(rks_group_open(&options, &group, &err) == RKS_OK);
-    if (group == NULL)
-        return 1;
-    rks_engine *engine = rks_group_engine(group);
-    if (rank == 0)
+    EXPECT(rks_group_open(&options, &m->group, &m->err) == RKS_OK);
+    if (m->group == NULL)
+        return;
+    rks_engine *engine = rks_group_engine(m->group);
+    if (m->rank == 0)
         rks_engine_serve(engine, RKS_SERVICE_FETCH, serve_slowly, NULL, c);
-    EXPECT(rks_group_agree(group, "serving", RKS_OK, &err) == RKS_OK);
+    EXPECT(rks_group_agree(m->group, "serving", RKS_OK, &m->err) == RKS_OK);
     rks_reply_sink sink = {.place = place_none, .done = count_answer, .user = c};
-    for (int i = 0; rank == 1 && i < REQUESTS; i++)
-        EXPECT(rks_engine_request(engine, 0, RKS_SERVICE_FETCH, "?", 1, "test", &sink, &err) ==
+    for (int i = 0; m->rank == 1 && i < REQUESTS; i++)
+        EXPECT(rks_engine_request(engine, 0, RKS_SERVICE_FETCH, "?", 1, "test", &sink, &m->err) ==
                RKS_OK);
     pthread_mutex_lock(&c->mutex);
     for (int i = 0; i < 300 && c->answered < REQUESTS; i++)
         rks_cond_wait_ms(&c->changed, &c->mutex, 100);
     EXPECT(c->answered == REQUESTS && c->most == THREADS);
     pthread_mutex_unlock(&c->mutex);
-    rks_group_close(group);
-    return failures;
 }
 
 static void as_many_threads_serve_as_the_group_s_option_says(void **state)
@@ -191,26 +175,20 @@ static int interrupt_one(void *user)
     return atomic_load(&interrupt_on) && pthread_equal(pthread_self(), interrupted_thread);
 }
 
-static int wait_and_be_interrupted(const rks_bootstrap *bootstrap, void *user)
+static void wait_and_be_interrupted(member *m)
 {
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
-    rks_group *group = NULL;
-    (void)user;
-    EXPECT(open_group(bootstrap, 2000, 2, &group, &err) == RKS_OK);
-    if (rank == 3) {
+    if (!open_group(m, 2000, 2))
+        return;
+    if (m->rank == 3) {
         interrupted_thread = pthread_self();
         interrupt_on = true;
     }
-    if (rank == 0) /* never comes to the collective by itself */
-        while (!rks_group_failed(group))
+    if (m->rank == 0) /* never comes to the collective by itself */
+        while (!rks_group_failed(m->group))
             rks_check_interrupt(NULL);
-    EXPECT(rks_group_agree(group, "waiting", RKS_OK, &err) == RKS_ERR_CANCELLED);
-    EXPECT(err.rank == 3 && strstr(err.text, "interrupted") != NULL);
-    EXPECT(rks_group_agree(group, "later", RKS_OK, &err) == RKS_ERR_CANCELLED);
-    rks_group_close(group);
-    return failures;
+    EXPECT(rks_group_agree(m->group, "waiting", RKS_OK, &m->err) == RKS_ERR_CANCELLED);
+    EXPECT(m->err.rank == 3 && strstr(m->err.text, "interrupted") != NULL);
+    EXPECT(rks_group_agree(m->group, "later", RKS_OK, &m->err) == RKS_ERR_CANCELLED);
 }
 
 static void an_interrupted_rank_brings_the_others_out(void **state)
@@ -226,24 +204,19 @@ static void an_interrupted_rank_brings_the_others_out(void **state)
 
 static rks_group *left_behind;
 
-static int go_without_a_word(const rks_bootstrap *bootstrap, void *user)
+static void go_without_a_word(member *m)
 {
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
-    rks_group *group = NULL;
-    (void)user;
-    EXPECT(open_group(bootstrap, 300, 0, &group, &err) == RKS_OK);
-    if (rank == 1) {
-        left_behind = group; /* it goes on beating */
-        return 0;
+    if (!open_group(m, 300, 0))
+        return;
+    if (m->rank == 1) {
+        left_behind = m->group; /* it goes on beating */
+        m->group = NULL;
+        return;
     }
-    EXPECT(rks_group_agree(group, "work", RKS_OK, &err) == RKS_ERR_PEER);
-    EXPECT(err.rank == 1 && strstr(err.text, "rank 1") != NULL);
-    rks_group_close(group);
-    if (rank == 0)
+    EXPECT(rks_group_agree(m->group, "work", RKS_OK, &m->err) == RKS_ERR_PEER);
+    EXPECT(m->err.rank == 1 && strstr(m->err.text, "rank 1") != NULL);
+    if (m->rank == 0)
         rks_group_close(left_behind); /* so that this test leaks nothing */
-    return failures;
 }
 
 static void a_thread_that_ends_without_closing_is_named(void **state)
@@ -252,19 +225,13 @@ static void a_thread_that_ends_without_closing_is_named(void **state)
     on_threads(3, go_without_a_word, NULL);
 }
 
-static int stay_away(const rks_bootstrap *bootstrap, void *user)
+static void stay_away(member *m)
 {
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
-    rks_group *group = NULL;
-    (void)user;
-    if (rank == 2)
-        return 0;
-    rks_status status = open_group(bootstrap, 300, 0, &group, &err);
+    if (m->rank == 2)
+        return;
+    rks_status status = try_to_open(m, m->bootstrap, 300, 0);
     EXPECT(status == RKS_ERR_TIMEOUT || status == RKS_ERR_PEER);
-    EXPECT(err.rank == 2 && strstr(err.text, "rank 2") != NULL);
-    return failures;
+    EXPECT(m->err.rank == 2 && strstr(m->err.text, "rank 2") != NULL);
 }
 
 static void a_rank_that_never_opens_the_group_is_named(void **state)
@@ -273,21 +240,15 @@ static void a_rank_that_never_opens_the_group_is_named(void **state)
     on_threads(4, stay_away, NULL);
 }
 
-static int bad_option(const rks_bootstrap *bootstrap, void *user)
+static void bad_option(member *m)
 {
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
-    rks_group *group = NULL;
     rks_group_options options;
-    (void)user;
     rks_group_options_default(&options);
-    options.bootstrap = bootstrap;
-    if (rank == 1)
+    options.bootstrap = m->bootstrap;
+    if (m->rank == 1)
         options.secret_file = "/nonexistent/secret";
-    EXPECT(rks_group_open(&options, &group, &err) == RKS_ERR_IO);
-    EXPECT(err.rank == 1 && strstr(err.text, "/nonexistent/secret") != NULL);
-    return failures;
+    EXPECT(rks_group_open(&options, &m->group, &m->err) == RKS_ERR_IO);
+    EXPECT(m->err.rank == 1 && strstr(m->err.text, "/nonexistent/secret") != NULL);
 }
 
 static void a_bad_option_of_one_rank_is_every_rank_s_error(void **state)
@@ -298,26 +259,22 @@ static void a_bad_option_of_one_rank_is_every_rank_s_error(void **state)
 
 /* ---- words ---- */
 
-static int be_late(const rks_bootstrap *bootstrap, void *user)
+static void be_late(member *m)
 {
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
-    rks_group *group = NULL;
     rks_group_options options;
     rks_group_options_default(&options);
-    options.bootstrap = bootstrap;
+    options.bootstrap = m->bootstrap;
     options.silence_ms = 300;
     options.patience_ms = 500;
-    EXPECT(rks_group_open(&options, &group, &err) == RKS_OK);
-    if (rank == *(const uint32_t *)user) {
-        rks_group_progress(group, "unit 3 of 17");
+    EXPECT(rks_group_open(&options, &m->group, &m->err) == RKS_OK);
+    if (m->group == NULL)
+        return;
+    if (m->rank == *(const uint32_t *)m->user) {
+        rks_group_progress(m->group, "unit 3 of 17");
         for (uint64_t until = rks_now_ms() + 900; rks_now_ms() < until;)
             rks_check_interrupt(NULL); /* as a long callback: far longer than T */
     }
-    EXPECT(rks_group_agree(group, "build", RKS_OK, &err) == RKS_OK);
-    rks_group_close(group);
-    return failures;
+    EXPECT(rks_group_agree(m->group, "build", RKS_OK, &m->err) == RKS_OK);
 }
 
 static void who_is_waited_for_is_said_with_what_it_does(void **state)
@@ -331,7 +288,8 @@ static void who_is_waited_for_is_said_with_what_it_does(void **state)
         alarm(LIMIT_S);
         rks_error err = {0};
         int code = -1;
-        rks_status status = rks_launch_threads(3, be_late, &late, &code, &err);
+        member_start start = {be_late, &late};
+        rks_status status = rks_launch_threads(3, run_member, &start, &code, &err);
         alarm(0);
         dup2(before, STDERR_FILENO);
         close(before);

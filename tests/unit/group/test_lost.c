@@ -27,7 +27,7 @@ static int always(void *user)
     return 1;
 }
 
-static int end_badly(enum fate fate, rks_group *group)
+static void end_badly(enum fate fate, rks_group *group)
 {
     if (fate == KILLED)
         raise(SIGKILL);
@@ -40,50 +40,42 @@ static int end_badly(enum fate fate, rks_group *group)
         rks_check_interrupt(NULL);
         rks_set_interrupt(NULL, NULL);
     }
-    rks_group_close(group);
-    return 0;
 }
 
-static int suffer(const rks_bootstrap *bootstrap, void *user)
+static void suffer(member *m)
 {
-    const misfortune *m = user;
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0}, again = {0};
-    rks_group *group = NULL;
+    const misfortune *plan = m->user;
+    rks_error again = {0};
     alarm(LIMIT_S);
-    EXPECT(open_group(bootstrap, T, 2, &group, &err) == RKS_OK);
-    EXPECT(rks_group_agree(group, "before", RKS_OK, &err) == RKS_OK);
-    if (rank == m->victim) {
+    if (!open_group(m, T, 2))
+        return;
+    EXPECT(rks_group_agree(m->group, "before", RKS_OK, &m->err) == RKS_OK);
+    if (m->rank == plan->victim) {
         while (shared->ready < RANKS - 1)
             rks_check_interrupt(NULL);
-        return end_badly(m->fate, group);
+        end_badly(plan->fate, m->group);
+        return;
     }
     shared->ready++;
     uint64_t begun_ms = rks_now_ms();
-    rks_status status = rks_group_agree(group, "after", RKS_OK, &err);
+    rks_status status = rks_group_agree(m->group, "after", RKS_OK, &m->err);
     EXPECT(rks_now_ms() - begun_ms < T + 1500);
-    EXPECT(rks_group_agree(group, "again", RKS_OK, &again) == status);
-    EXPECT(memcmp(&again, &err, sizeof(err)) == 0);
-    shared->errors[rank] = err;
-    shared->failures += failures;
+    EXPECT(rks_group_agree(m->group, "again", RKS_OK, &again) == status);
+    EXPECT(memcmp(&again, &m->err, sizeof(m->err)) == 0);
+    shared->errors[m->rank] = m->err;
+    shared->failures += m->failures;
     /* Whoever ended now would be one more lost rank. */
     for (shared->ready++; shared->ready < 2 * (RANKS - 1);)
         rks_check_interrupt(NULL);
-    rks_group_close(group);
-    return LOST_CODE; /* so that a stopped one is ended */
+    m->code = LOST_CODE; /* so that a stopped one is ended */
 }
 
 static void all_say(uint32_t victim, enum fate fate, rks_status status, const char *what)
 {
-    misfortune m = {victim, fate};
-    rks_error err = {0};
-    int code = -1;
-    char wanted[sizeof(err.text)];
+    misfortune plan = {victim, fate};
+    char wanted[sizeof(shared->errors[0].text)];
     memset(shared, 0, sizeof(*shared));
-    alarm(LIMIT_S);
-    assert_ok(rks_launch(RANKS, suffer, &m, &code, &err), &err);
-    alarm(0);
+    int code = on_processes(RANKS, suffer, &plan);
     assert_int_equal(shared->failures, 0);
     /* The supervisor may reap others first that were as quick. */
     assert_true(code == (fate == KILLED ? 128 + SIGKILL : LOST_CODE) ||
@@ -140,21 +132,18 @@ static void a_rank_that_closes_because_of_an_interrupt_was_interrupted(void **st
 /* ---- before the group is open ------------------------------------------------------------------
  */
 
-static int never_open(const rks_bootstrap *bootstrap, void *user)
+static void never_open(member *m)
 {
-    const misfortune *m = user;
-    rks_error err = {0};
-    rks_group *group = NULL;
+    const misfortune *plan = m->user;
     alarm(LIMIT_S);
-    if (bootstrap->rank == m->victim && m->fate == KILLED)
+    if (m->rank == plan->victim && plan->fate == KILLED)
         raise(SIGKILL);
-    if (bootstrap->rank == m->victim)
+    if (m->rank == plan->victim)
         _exit(7);
     uint64_t begun_ms = rks_now_ms();
-    shared->statuses[bootstrap->rank] = open_group(bootstrap, 20000, 0, &group, &err);
+    shared->statuses[m->rank] = try_to_open(m, m->bootstrap, 20000, 0);
     shared->failures += rks_now_ms() - begun_ms > 10000; /* far less than the silence limit */
-    shared->errors[bootstrap->rank] = err;
-    return 0;
+    shared->errors[m->rank] = m->err;
 }
 
 static void a_process_that_ends_before_the_group_opens_is_noticed_at_once(void **state)
@@ -165,12 +154,9 @@ static void a_process_that_ends_before_the_group_opens_is_noticed_at_once(void *
         "rank 2: ended with exit code 7 during 'opening the group'",
     };
     for (int i = 0; i < 2; i++) {
-        misfortune m = {2, i == 0 ? KILLED : ENDED};
-        rks_error err = {0};
+        misfortune plan = {2, i == 0 ? KILLED : ENDED};
         memset(shared, 0, sizeof(*shared));
-        alarm(LIMIT_S);
-        assert_ok(rks_launch(RANKS, never_open, &m, NULL, &err), &err);
-        alarm(0);
+        on_processes(RANKS, never_open, &plan);
         assert_int_equal(shared->failures, 0);
         for (uint32_t rank = 0; rank < RANKS; rank++) {
             if (rank == 2)
@@ -197,32 +183,28 @@ static rks_status gather_once(void *user, const void *record, size_t size, void 
     return b->real.allgather(b->real.user, record, size, all, timeout_ms, err);
 }
 
-static int miss_the_second_round(const rks_bootstrap *bootstrap, void *user)
+static void miss_the_second_round(member *m)
 {
-    uint32_t rank = bootstrap->rank, silence_ms = 3000;
-    int failures = 0;
-    between b = {.real = *bootstrap};
-    rks_bootstrap mine = *bootstrap;
-    rks_error err = {0};
-    rks_group *group = NULL;
-    (void)user;
-    if (rank == 1) {
+    uint32_t silence_ms = 3000;
+    between b = {.real = *m->bootstrap};
+    rks_bootstrap mine = *m->bootstrap;
+    if (m->rank == 1) {
         mine.user = &b;
         mine.allgather = gather_once;
         mine.check = NULL;
     }
     uint64_t begun_ms = rks_now_ms();
-    rks_status status = open_group(&mine, silence_ms, 0, &group, &err);
-    if (rank == 1) {
-        EXPECT(status == RKS_ERR_IO && strcmp(err.text, "a cable is out") == 0);
+    rks_status status = try_to_open(m, &mine, silence_ms, 0);
+    if (m->rank == 1) {
+        EXPECT(status == RKS_ERR_IO && strcmp(m->err.text, "a cable is out") == 0);
         for (uint64_t until_ms = begun_ms + 2 * silence_ms; rks_now_ms() < until_ms;)
             rks_check_interrupt(NULL); /* a thread that ended would be noticed by that */
-        return failures;
+        return;
     }
-    EXPECT(status == RKS_ERR_TIMEOUT && err.rank == 1);
-    EXPECT(strstr(err.text, "): did not come within 3000 ms during 'opening the group'") != NULL);
+    EXPECT(status == RKS_ERR_TIMEOUT && m->err.rank == 1);
+    EXPECT(strstr(m->err.text, "): did not come within 3000 ms during 'opening the group'") !=
+           NULL);
     EXPECT(rks_now_ms() - begun_ms < 2 * silence_ms);
-    return failures;
 }
 
 static void a_rank_that_fails_between_the_rounds_is_noticed_after_one_silence_limit(void **state)
@@ -261,40 +243,35 @@ static bool is_clean(const char *text)
     return true;
 }
 
-static int be_hostile(const rks_bootstrap *bootstrap, void *user)
+static void be_hostile(member *m)
 {
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    between b = {.real = *bootstrap};
-    rks_bootstrap forged = *bootstrap;
-    rks_error err = {0};
-    rks_group *group = NULL;
+    between b = {.real = *m->bootstrap};
+    rks_bootstrap forged = *m->bootstrap;
     rks_group_options options;
     forged.user = &b;
     forged.allgather = gather_forged;
     forged.check = NULL;
     rks_group_options_default(&options);
-    options.bootstrap = rank == 1 ? &forged : bootstrap;
+    options.bootstrap = m->rank == 1 ? &forged : m->bootstrap;
     options.patience_ms = 200;
-    if (rank == 1)
-        options.secret_file = user; /* NULL: there is none, and the group opens */
-    rks_status status = rks_group_open(&options, &group, &err);
-    if (user != NULL) {
-        EXPECT(status == RKS_ERR_IO && err.rank == 1);
-        EXPECT(is_clean(err.text) && is_clean(err.host) && strstr(err.text, "?]0;x?") != NULL);
-        return failures;
+    if (m->rank == 1)
+        options.secret_file = m->user; /* NULL: there is none, and the group opens */
+    rks_status status = rks_group_open(&options, &m->group, &m->err);
+    if (m->user != NULL) {
+        EXPECT(status == RKS_ERR_IO && m->err.rank == 1);
+        EXPECT(is_clean(m->err.text) && is_clean(m->err.host) &&
+               strstr(m->err.text, "?]0;x?") != NULL);
+        return;
     }
-    EXPECT(status == RKS_OK && strcmp(rks_group_host(group, 1), "?]0;x???") == 0);
-    if (rank == 1) {
-        rks_group_progress(group, "unit 3\033[2J of 17");
+    EXPECT(status == RKS_OK && strcmp(rks_group_host(m->group, 1), "?]0;x???") == 0);
+    if (m->rank == 1) {
+        rks_group_progress(m->group, "unit 3\033[2J of 17");
         for (uint64_t until_ms = rks_now_ms() + 1000; rks_now_ms() < until_ms;)
             rks_check_interrupt(NULL);
-        status = rks_fail(&err, RKS_ERR_DATA, 0, "a bad line");
+        status = rks_fail(&m->err, RKS_ERR_DATA, 0, "a bad line");
     }
-    EXPECT(rks_group_agree(group, "build", status, &err) == RKS_ERR_DATA);
-    EXPECT(is_clean(err.host) && err.host[0] != '\0');
-    rks_group_close(group);
-    return failures;
+    EXPECT(rks_group_agree(m->group, "build", status, &m->err) == RKS_ERR_DATA);
+    EXPECT(is_clean(m->err.host) && m->err.host[0] != '\0');
 }
 
 static void control_characters_of_another_rank_reach_no_terminal(void **state)
@@ -302,11 +279,12 @@ static void control_characters_of_another_rank_reach_no_terminal(void **state)
     (void)state;
     char path[] = "/tmp/rankstore-test-XXXXXX", words[4096] = "", missing[] = "/nonexistent/secret";
     int file = mkstemp(path), before = dup(STDERR_FILENO), code = -1;
+    member_start start = {be_hostile, NULL};
     rks_error err = {0};
     unlink(path);
     dup2(file, STDERR_FILENO);
     alarm(LIMIT_S);
-    rks_status status = rks_launch_threads(3, be_hostile, NULL, &code, &err);
+    rks_status status = rks_launch_threads(3, run_member, &start, &code, &err);
     alarm(0);
     dup2(before, STDERR_FILENO);
     close(before);

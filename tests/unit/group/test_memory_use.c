@@ -8,22 +8,16 @@
 
 enum { RANKS = 4, T = 5000, HEAVY = 2 };
 
-static int tell_all(const rks_bootstrap *bootstrap, void *user)
+static void tell_all(member *m)
 {
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
-    rks_group *group = NULL;
     rks_memory_use *ranks = NULL;
     rks_memory_most most = {.struct_size = sizeof(most)};
-    (void)user;
-    EXPECT(open_group(bootstrap, T, 0, &group, &err) == RKS_OK);
-    if (group == NULL)
-        return 1;
-    rks_usage_add(RKS_MEMORY_GPU_SLOTS, rank == HEAVY ? 9000 : 1000);
-    rks_usage_add(RKS_MEMORY_STAGING, 100 * (rank + 1));
-    rks_usage_sub(RKS_MEMORY_STAGING, 99 * (rank + 1));
-    EXPECT(rks_memory_use_all(group, sizeof(*ranks), &ranks, &most, &err) == RKS_OK);
+    if (!open_group(m, T, 0))
+        return;
+    rks_usage_add(RKS_MEMORY_GPU_SLOTS, m->rank == HEAVY ? 9000 : 1000);
+    rks_usage_add(RKS_MEMORY_STAGING, 100 * (m->rank + 1));
+    rks_usage_sub(RKS_MEMORY_STAGING, 99 * (m->rank + 1));
+    EXPECT(rks_memory_use_all(m->group, sizeof(*ranks), &ranks, &most, &m->err) == RKS_OK);
     for (uint32_t other = 0; ranks != NULL && other < RANKS; other++) {
         const rks_memory_figure *kinds = ranks[other].kinds;
         EXPECT(ranks[other].struct_size == sizeof(*ranks));
@@ -42,39 +36,26 @@ static int tell_all(const rks_bootstrap *bootstrap, void *user)
     EXPECT(staging.current == RANKS && staging.least_peak == 100);
     EXPECT(most.kinds[RKS_MEMORY_PINNED].peak_rank == 0); /* of equal ones the lowest */
     rks_release(ranks);
-    rks_group_close(group);
-    return failures;
 }
 
 static void every_rank_learns_what_each_holds_and_who_holds_most(void **state)
 {
     (void)state;
-    rks_error err = {0};
-    int code = -1;
-    alarm(LIMIT_S);
-    assert_ok(rks_launch(RANKS, tell_all, NULL, &code, &err), &err);
-    alarm(0);
-    assert_int_equal(code, 0);
+    assert_int_equal(on_processes(RANKS, tell_all, NULL), 0);
 }
 
 /* A program with an older header: room for two kinds, on one rank only. */
-static int tell_less(const rks_bootstrap *bootstrap, void *user)
+static void tell_less(member *m)
 {
     enum { SMALL = sizeof(size_t) + 2 * sizeof(rks_memory_figure) };
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
-    rks_group *group = NULL;
     rks_memory_use *ranks = NULL;
     rks_memory_most most = {.struct_size = sizeof(size_t) + sizeof(rks_memory_extreme)};
-    (void)user;
-    EXPECT(open_group(bootstrap, T, 0, &group, &err) == RKS_OK);
-    if (group == NULL)
-        return 1;
-    size_t room = rank == 0 ? SMALL : sizeof(*ranks);
-    rks_usage_add(RKS_MEMORY_INDEX_OWN, 10 * (rank + 1));
-    EXPECT(rks_memory_use_all(group, room, &ranks, &most, &err) == RKS_OK);
-    for (uint32_t other = 0; ranks != NULL && other < rks_group_size(group); other++) {
+    if (!open_group(m, T, 0))
+        return;
+    size_t room = m->rank == 0 ? SMALL : sizeof(*ranks);
+    rks_usage_add(RKS_MEMORY_INDEX_OWN, 10 * (m->rank + 1));
+    EXPECT(rks_memory_use_all(m->group, room, &ranks, &most, &m->err) == RKS_OK);
+    for (uint32_t other = 0; ranks != NULL && other < rks_group_size(m->group); other++) {
         rks_memory_use use = {0};
         memcpy(&use, (uint8_t *)ranks + other * room, room);
         EXPECT(use.struct_size == room);
@@ -84,22 +65,16 @@ static int tell_less(const rks_bootstrap *bootstrap, void *user)
     rks_release(ranks);
     ranks = NULL;
     /* Refused on one rank: the same error on all. */
-    rks_status status = rks_memory_use_all(group, rank == 1 ? 3 : room, &ranks, NULL, &err);
-    EXPECT(status == RKS_ERR_ARGUMENT && err.rank == 1 && ranks == NULL);
-    EXPECT(strstr(err.text, "3 bytes") != NULL);
-    rks_group_close(group);
-    return failures;
+    rks_status status =
+        rks_memory_use_all(m->group, m->rank == 1 ? 3 : room, &ranks, NULL, &m->err);
+    EXPECT(status == RKS_ERR_ARGUMENT && m->err.rank == 1 && ranks == NULL);
+    EXPECT(strstr(m->err.text, "3 bytes") != NULL);
 }
 
 static void structs_of_another_size_get_what_fits(void **state)
 {
     (void)state;
-    rks_error err = {0};
-    int code = -1;
-    alarm(LIMIT_S);
-    assert_ok(rks_launch(2, tell_less, NULL, &code, &err), &err);
-    alarm(0);
-    assert_int_equal(code, 0);
+    assert_int_equal(on_processes(2, tell_less, NULL), 0);
 }
 
 /* A group of one: nobody waits for who failed. */

@@ -12,63 +12,49 @@ enum { T = 1000 };
 
 static uint32_t per_node;
 
-static int share(const rks_bootstrap *bootstrap, void *user)
+static void share(member *m)
 {
-    uint32_t rank = bootstrap->rank;
-    int failures = 0, fd = -1, got = -1;
-    rks_error err = {0};
-    rks_group *group = NULL;
+    int fd = -1, got = -1;
     char text[16] = "", wanted[16];
-    (void)user;
-    EXPECT(open_group(bootstrap, T, per_node, &group, &err) == RKS_OK);
-    if (rks_group_is_leader(group)) {
+    if (!open_group(m, T, per_node))
+        return;
+    if (rks_group_is_leader(m->group)) {
         fd = memfd_create("test", MFD_CLOEXEC);
-        snprintf(text, sizeof(text), "from %u", rank);
+        snprintf(text, sizeof(text), "from %u", m->rank);
         EXPECT(write(fd, text, sizeof(text)) == sizeof(text));
     }
-    EXPECT(rks_group_share_fd(group, fd, &got, &err) == RKS_OK);
+    EXPECT(rks_group_share_fd(m->group, fd, &got, &m->err) == RKS_OK);
     EXPECT(pread(got, text, sizeof(text), 0) == sizeof(text));
-    snprintf(wanted, sizeof(wanted), "from %u", rks_group_leader(group, rks_group_node(group)));
+    snprintf(wanted, sizeof(wanted), "from %u",
+             rks_group_leader(m->group, rks_group_node(m->group)));
     EXPECT(strcmp(text, wanted) == 0);
-    EXPECT(rks_group_agree(group, "seen", RKS_OK, &err) == RKS_OK);
+    EXPECT(rks_group_agree(m->group, "seen", RKS_OK, &m->err) == RKS_OK);
     close(got);
     if (fd >= 0)
         close(fd);
-    rks_group_close(group);
-    return failures;
 }
 
 static void a_leader_s_descriptor_reaches_its_node_and_no_other(void **state)
 {
     (void)state;
-    rks_error err = {0};
-    int code = -1;
     per_node = 2;
     on_threads(5, share, NULL);
-    alarm(60);
-    assert_ok(rks_launch(5, share, NULL, &code, &err), &err);
-    assert_int_equal(code, 0);
-    alarm(0);
+    assert_int_equal(on_processes(5, share, NULL), 0);
     per_node = 0;
 }
 
-static int share_badly(const rks_bootstrap *bootstrap, void *user)
+static void share_badly(member *m)
 {
-    uint32_t rank = bootstrap->rank;
-    int failures = 0, got = -1;
-    rks_error err = {0};
-    rks_group *group = NULL;
-    (void)user;
-    EXPECT(open_group(bootstrap, T, 2, &group, &err) == RKS_OK);
-    int fd = rank == 0 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1; /* rank 2 leads, too */
+    int got = -1;
+    if (!open_group(m, T, 2))
+        return;
+    int fd = m->rank == 0 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1; /* rank 2 leads, too */
     uint64_t begun_ms = rks_now_ms();
-    EXPECT(rks_group_share_fd(group, fd, &got, &err) == RKS_ERR_IO);
-    EXPECT(err.rank == 2 && got == -1 && rks_now_ms() - begun_ms < T / 2);
-    EXPECT(rks_group_agree(group, "on", RKS_OK, &err) == RKS_OK);
-    fd = rks_group_is_leader(group) ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
-    EXPECT(rks_group_share_fd(group, fd, &got, &err) == RKS_OK && got >= 0);
-    rks_group_close(group);
-    return failures;
+    EXPECT(rks_group_share_fd(m->group, fd, &got, &m->err) == RKS_ERR_IO);
+    EXPECT(m->err.rank == 2 && got == -1 && rks_now_ms() - begun_ms < T / 2);
+    EXPECT(rks_group_agree(m->group, "on", RKS_OK, &m->err) == RKS_OK);
+    fd = rks_group_is_leader(m->group) ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
+    EXPECT(rks_group_share_fd(m->group, fd, &got, &m->err) == RKS_OK && got >= 0);
 }
 
 static size_t entries_of(const char *path)
@@ -84,8 +70,6 @@ static size_t entries_of(const char *path)
 static void a_shared_descriptor_leaves_no_name_behind(void **state)
 {
     (void)state;
-    rks_error err = {0};
-    int code = -1;
     char directory[] = "/tmp/rankstore-test-XXXXXX", stale[128], path[160], used[128];
     assert_non_null(mkdtemp(directory));
     /* What a leader left that was killed, and what one is still using. */
@@ -101,9 +85,7 @@ static void a_shared_descriptor_leaves_no_name_behind(void **state)
     int lock = open(used, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_int_equal(flock(lock, LOCK_EX), 0);
     setenv("TMPDIR", directory, 1);
-    alarm(LIMIT_S);
-    assert_ok(rks_launch(5, share_badly, NULL, &code, &err), &err);
-    alarm(0);
+    int code = on_processes(5, share_badly, NULL);
     unsetenv("TMPDIR");
     assert_int_equal(code, 0);
     assert_int_equal(entries_of(directory), 1);
