@@ -124,6 +124,8 @@ bool cli_interrupted(void);
 /* "1.5 GiB", "17 B"; "12,345"; into a ring of static buffers. */
 const char *cli_bytes(uint64_t bytes);
 const char *cli_count(uint64_t count);
+/* "1 sample", "2 samples", "2 batches". */
+const char *cli_counted(uint64_t count, const char *thing);
 
 /* A file that appears whole: written beside its place, then moved there. What is there and is no
  * regular file (a pipe, a device) is written to as it is. */

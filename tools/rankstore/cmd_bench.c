@@ -216,8 +216,8 @@ static void print_table(const outcome *o)
 {
     const cli_measured *all = &o->all.figures;
     double seconds = all->seconds > 0 ? all->seconds : 1e-9;
-    printf("%s samples on %u rank%s in %.3f s: %s samples/s, %s/s\n", cli_count(all->samples),
-           o->rank_count, o->rank_count == 1 ? "" : "s", all->seconds,
+    printf("%s on %s in %.3f s: %s samples/s, %s/s\n", cli_counted(all->samples, "sample"),
+           cli_counted(o->rank_count, "rank"), all->seconds,
            cli_count((uint64_t)((double)all->samples / seconds)),
            cli_bytes((uint64_t)((double)all->bytes / seconds)));
     printf("  local     %s\n  remote    %s\n", cli_bytes(all->local_bytes),
@@ -250,7 +250,7 @@ static rks_status write_trace(rks_group *group, const args *a, uint64_t origin, 
     uint64_t events = 0, dropped = 0;
     rks_status status = cli_trace_write(group, a->trace, origin, &events, &dropped, err);
     if (status == RKS_OK && rks_group_rank(group) == 0)
-        fprintf(stderr, "%s: %s events, %s dropped\n", a->trace, cli_count(events),
+        fprintf(stderr, "%s: %s, %s dropped\n", a->trace, cli_counted(events, "event"),
                 cli_count(dropped));
     return status;
 }

@@ -42,11 +42,12 @@ static void print_json(const rks_build_report *report, const char *directory)
 
 static void print_report(const rks_build_report *report, const char *directory)
 {
-    printf("%s: %s samples, %s", directory, cli_count(report->samples), cli_bytes(report->bytes));
+    printf("%s: %s, %s", directory, cli_counted(report->samples, "sample"),
+           cli_bytes(report->bytes));
     if (report->filtered > 0)
         printf("; %s filtered out", cli_count(report->filtered));
     if (report->duplicates > 0)
-        printf("; %s duplicates left out", cli_count(report->duplicates));
+        printf("; %s left out", cli_counted(report->duplicates, "duplicate"));
     if (report->sampled_out > 0)
         printf("; %s not in the sample", cli_count(report->sampled_out));
     if (report->bad > 0)
@@ -54,8 +55,8 @@ static void print_report(const rks_build_report *report, const char *directory)
     printf("\n%s of input in %.2f s; dataset %s\n", cli_bytes(report->input_bytes), report->seconds,
            report->dataset);
     if (report->units_resumed > 0)
-        printf("resumed: %s of %s units were finished before\n", cli_count(report->units_resumed),
-               cli_count(report->units));
+        printf("resumed: %s of %s were finished before\n", cli_count(report->units_resumed),
+               cli_counted(report->units, "unit"));
     if (report->bad > 0)
         fprintf(stderr, "skipped:\n%s", report->bad_first);
 }

@@ -34,7 +34,7 @@ static void print_report(const args *a, const rks_export_report *report)
                        JSON_INDENT(2));
         return;
     }
-    printf("%s: %s samples, %s, as %s", a->target, cli_count(report->samples),
+    printf("%s: %s, %s, as %s", a->target, cli_counted(report->samples, "sample"),
            cli_bytes(report->bytes), report->to);
     if (report->filtered > 0)
         printf("; %s filtered out", cli_count(report->filtered));

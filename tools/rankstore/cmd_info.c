@@ -27,8 +27,8 @@ static void print_generations(const json_t *info)
         return;
     printf("  generations");
     json_array_foreach(list, i, one)
-        printf("%s @%s: %s samples", i == 0 ? "" : ",", cli_count(number(one, "generation")),
-               cli_count(number(one, "samples")));
+        printf("%s @%s: %s", i == 0 ? "" : ",", cli_count(number(one, "generation")),
+               cli_counted(number(one, "samples"), "sample"));
     printf("\n");
 }
 
@@ -44,7 +44,7 @@ static void print_info(const json_t *info)
     if (number(info, "filtered") > 0)
         printf("  (%s filtered out)", cli_count(number(info, "filtered")));
     if (number(info, "duplicates") > 0)
-        printf("  (%s duplicates left out)", cli_count(number(info, "duplicates")));
+        printf("  (%s left out)", cli_counted(number(info, "duplicates"), "duplicate"));
     if (number(info, "sampled_out") > 0)
         printf("  (%s not in the sample)", cli_count(number(info, "sampled_out")));
     if (number(info, "quarantined") > 0)

@@ -44,9 +44,9 @@ static int run_merge(rks_group *group, void *user)
                                  (json_int_t)report.copied_bytes, "dataset", report.dataset),
                        JSON_INDENT(2));
     else
-        printf("%s: %s samples in %s shards; %s linked, %s copied\ndataset %s\n", a->target,
-               cli_count(report.samples), cli_count(report.shards), cli_bytes(report.linked_bytes),
-               cli_bytes(report.copied_bytes), report.dataset);
+        printf("%s: %s in %s; %s linked, %s copied\ndataset %s\n", a->target,
+               cli_counted(report.samples, "sample"), cli_counted(report.shards, "shard"),
+               cli_bytes(report.linked_bytes), cli_bytes(report.copied_bytes), report.dataset);
     return CLI_GOOD;
 }
 

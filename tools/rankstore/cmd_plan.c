@@ -21,9 +21,9 @@ typedef struct args {
 static void print_report(const cli_figures *figures)
 {
     const rks_plan_report *report = &figures->report;
-    printf("%s over %u ranks: %s steps, %s batches, %s samples\n", figures->strategy,
-           figures->world, cli_count(report->steps), cli_count(report->batches),
-           cli_count(report->samples));
+    printf("%s over %s: %s, %s, %s\n", figures->strategy, cli_counted(figures->world, "rank"),
+           cli_counted(report->steps, "step"), cli_counted(report->batches, "batch"),
+           cli_counted(report->samples, "sample"));
     printf("  tokens        %s, padded to %s: %.2f %% waste\n", cli_count(report->tokens),
            cli_count(report->padded_tokens), 100 * (1 - report->efficiency));
     printf("  balance       %.3f (mean over steps of mean / largest cost over ranks)\n",
@@ -81,8 +81,9 @@ static rks_status show_plan(rks_store *store, const args *a, bool talks, cli_bar
     status = rks_group_agree(rks_store_group(store), "plan: shown", status, err);
     if (status == RKS_OK && talks && writes) {
         if (strcmp(a->output, "-") != 0)
-            fprintf(stderr, "%s: %s batches of %s samples\n", a->output,
-                    cli_count(figures.report.batches), cli_count(figures.report.samples));
+            fprintf(stderr, "%s: %s of %s\n", a->output,
+                    cli_counted(figures.report.batches, "batch"),
+                    cli_counted(figures.report.samples, "sample"));
     } else if (status == RKS_OK && talks && a->json) {
         cli_print_json(cli_figures_json(&figures), JSON_INDENT(2));
     } else if (status == RKS_OK && talks) {

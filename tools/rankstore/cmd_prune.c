@@ -29,9 +29,9 @@ static int run_prune(rks_group *group, void *user)
                                  "bytes", (json_int_t)report.bytes, "dry_run", a->options.dry_run),
                        JSON_INDENT(2));
     else
-        printf("%s generations and %s files%s, %s\n", cli_count(report.generations),
-               cli_count(report.files), a->options.dry_run ? " would be removed" : " removed",
-               cli_bytes(report.bytes));
+        printf("%s and %s%s, %s\n", cli_counted(report.generations, "generation"),
+               cli_counted(report.files, "file"),
+               a->options.dry_run ? " would be removed" : " removed", cli_bytes(report.bytes));
     return CLI_GOOD;
 }
 

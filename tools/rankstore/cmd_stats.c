@@ -89,7 +89,7 @@ static void print_stats(const args *a, const cli_histogram *histogram, const cli
     cli_print_key(stdout, a->words.items[0], strlen(a->words.items[0]));
     printf(": ");
     cli_print_key(stdout, histogram->column->name, strlen(histogram->column->name));
-    printf(" of %s samples", cli_count(histogram->count));
+    printf(" of %s", cli_counted(histogram->count, "sample"));
     if (histogram->absent > 0)
         printf(", %s in missing shards", cli_count(histogram->absent));
     if (histogram->not_finite > 0)
@@ -102,9 +102,9 @@ static void print_stats(const args *a, const cli_histogram *histogram, const cli
     if (figures->status != RKS_OK)
         printf("\n  no plan: %s\n", figures->err.text);
     else if (figures->world > 0)
-        printf("\n  plan: %s for %s rank%s: %s steps, %.1f %% padding\n", figures->strategy,
-               cli_count(figures->world), figures->world == 1 ? "" : "s",
-               cli_count(figures->report.steps), 100 * (1 - figures->report.efficiency));
+        printf("\n  plan: %s for %s: %s, %.1f %% padding\n", figures->strategy,
+               cli_counted(figures->world, "rank"), cli_counted(figures->report.steps, "step"),
+               100 * (1 - figures->report.efficiency));
 }
 
 static void print_json(const rks_store *store, const args *a, const cli_histogram *histogram,
@@ -169,8 +169,8 @@ static rks_status show_page(rks_store *store, const args *a, const cli_column *c
     cli_bar_end(&bar);
     status = rks_group_agree(group, "stats: page", status, err);
     if (status == RKS_OK && rks_group_rank(group) == 0)
-        fprintf(stderr, "%s: a page of pictures of %s samples\n", a->html,
-                cli_count(rks_store_count(store)));
+        fprintf(stderr, "%s: a page of pictures of %s\n", a->html,
+                cli_counted(rks_store_count(store), "sample"));
     cli_comparison_free(&comparison);
     return status;
 }

@@ -51,13 +51,13 @@ static rks_status write_quarantine(const args *a, rks_error *err)
         status = rks_quarantine_write(path, a->paths.items[0], ids, reasons, count, err);
     }
     if (status == RKS_OK)
-        fprintf(stderr, "%s: %s finding%s in samples, now in quarantine\n", path, cli_count(count),
-                count == 1 ? "" : "s");
+        fprintf(stderr, "%s: %s in samples, now in quarantine\n", path,
+                cli_counted(count, "finding"));
     if (status == RKS_OK && a->in_no_sample > 0)
         fprintf(stderr,
-                "%s finding%s in no one sample: leaving samples out does not mend them; build the "
+                "%s in no one sample: leaving samples out does not mend them; build the "
                 "shard anew\n",
-                cli_count(a->in_no_sample), a->in_no_sample == 1 ? "" : "s");
+                cli_counted(a->in_no_sample, "finding"));
     free(ids);
     free(reasons);
     return status;
@@ -122,10 +122,10 @@ static int run_verify(rks_group *group, void *user)
                                    "shards_elsewhere", (json_int_t)elsewhere, "errors", a->errors);
         cli_print_json(result, JSON_INDENT(2));
     } else if (!failed) {
-        printf("%s samples looked at, %s", cli_count(samples),
+        printf("%s looked at, %s", cli_counted(samples, "sample"),
                findings == 0 ? "all good" : "damage found");
         if (elsewhere > 0)
-            printf("; %s shards are elsewhere", cli_count(elsewhere));
+            printf("; %s elsewhere", cli_counted(elsewhere, "shard"));
         printf("\n");
     }
     if (a->quarantine != NULL && !failed) {

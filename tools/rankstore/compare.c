@@ -113,7 +113,7 @@ void cli_print_comparison(const cli_comparison *comparison)
 {
     char text[160];
     const cli_figures *any = &comparison->plans[comparison->base];
-    printf("strategies for %s rank%s\n", cli_count(any->world), any->world == 1 ? "" : "s");
+    printf("strategies for %s\n", cli_counted(any->world, "rank"));
     print_rows(comparison);
     print_waste(comparison);
     printf("\n");

@@ -12,7 +12,7 @@
 #include "cli.h"
 #include "terminal.h"
 
-enum { RING = 16, WIDTH = 32 };
+enum { RING = 16, WIDTH = 48 };
 
 static char *next_text(void)
 {
@@ -47,6 +47,14 @@ const char *cli_count(uint64_t count)
         *at++ = digits[i];
     }
     *at = '\0';
+    return text;
+}
+
+const char *cli_counted(uint64_t count, const char *thing)
+{
+    char *text = next_text();
+    const char *many = thing[strlen(thing) - 1] == 'h' ? "es" : "s"; /* batches */
+    snprintf(text, WIDTH, "%s %s%s", cli_count(count), thing, count == 1 ? "" : many);
     return text;
 }
 
@@ -126,8 +134,8 @@ void cli_bar_update(cli_bar *bar, const char *phase, uint64_t done, uint64_t tot
         snprintf(before, sizeof(before), "%s", phase);
     if (part > 0)
         snprintf(left, sizeof(left), ", %.0f s left", seconds * (1 - part) / part);
-    snprintf(after, sizeof(after), "%3.0f %%  %s of %s, %s samples, %s/s%s", 100 * part,
-             cli_bytes(done), cli_bytes(total), cli_count(samples),
+    snprintf(after, sizeof(after), "%3.0f %%  %s of %s, %s, %s/s%s", 100 * part, cli_bytes(done),
+             cli_bytes(total), cli_counted(samples, "sample"),
              cli_bytes((uint64_t)((double)done / seconds)), left);
     /* A line that wraps could not be drawn over. */
     int room = cli_width() - (int)(strlen(before) + strlen(after)) - 6;

@@ -84,9 +84,9 @@ static void print_facts(FILE *out, const cli_page *page)
     if (rks_schema_columns(schema) > 32)
         fprintf(out, " and %u more", rks_schema_columns(schema) - 32);
     fprintf(out, "</dd>\n");
-    snprintf(text, sizeof(text), "%s for %s rank%s, epoch %s, %s steps", plan->strategy,
-             cli_count(plan->world), plan->world == 1 ? "" : "s", cli_count(page->args->epoch),
-             cli_count(plan->report.steps));
+    snprintf(text, sizeof(text), "%s for %s, epoch %s, %s", plan->strategy,
+             cli_counted(plan->world, "rank"), cli_count(page->args->epoch),
+             cli_counted(plan->report.steps, "step"));
     fact(out, "plan", plan->status == RKS_OK ? text : plan->err.text);
     fprintf(out, "</dl>\n");
 }

@@ -170,7 +170,7 @@ int cli_open(rks_group *group, const char *directory, const rks_store_options *o
     rks_store_stats stats = {.struct_size = sizeof(stats)};
     rks_store_stats_get(*store, &stats);
     if (options != NULL && options->quarantine != NULL && rks_group_rank(group) == 0)
-        fprintf(stderr, "rankstore %s: %s sample%s left out, in quarantine\n", command_name,
-                cli_count(stats.quarantined), stats.quarantined == 1 ? "" : "s");
+        fprintf(stderr, "rankstore %s: %s left out, in quarantine\n", command_name,
+                cli_counted(stats.quarantined, "sample"));
     return -1;
 }
