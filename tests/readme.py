@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the README's examples as they are printed: the shell blocks in one directory, then the C program there. Every command
-of `rankstore --help` occurs in a shell block and ends well."""
+"""Runs the README's examples as they are printed: the newcomer's walk, command by command in one directory, and what it prints;
+then the C program there. Every command of `rankstore --help` occurs in the walk and ends well."""
 import os
 import re
 import subprocess
 import sys
 import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "cli"))
+from run import fits  # noqa: E402
 
 
 def blocks(language):
@@ -28,15 +31,40 @@ def commands(environment):
     return re.findall(r"^  (\w+) ", text.partition("Commands:\n")[2].partition("\n\n")[0], re.M)
 
 
-def walk(script, work, environment):
-    """Runs `script` with a `rankstore` in front that notes each command that ended well."""
+def steps(text):
+    """`$ command` and the lines below it, which it prints: all of them, `...` standing for any text or lines."""
+    for step in re.split(r"^\$ ", text, flags=re.M)[1:]:
+        command, *printed = step.rstrip("\n").split("\n")
+        yield command, printed or ["-"]
+
+
+def problem_of(done, printed):
+    """None where a command ended well and printed the lines; words to standard error come before or behind its data."""
+    if done.returncode != 0:
+        return f"exit {done.returncode}"
+    wrong = fits(printed, done.stderr + done.stdout)
+    return None if fits(printed, done.stdout + done.stderr) is None or wrong is None else f"lacks: {wrong}"
+
+
+def walk(text, work, environment):
+    """Runs the steps with a `rankstore` in front that notes each command that ended well; returns those."""
     shim, log = os.path.join(work, ".shim"), os.path.join(work, ".commands")
     os.mkdir(shim)
     with open(os.path.join(shim, "rankstore"), "w", encoding="utf-8") as file:
         file.write(f'#!/bin/sh\nPATH="${{PATH#*:}}" rankstore "$@" && echo "$1" >> "{log}"\n')
     os.chmod(os.path.join(shim, "rankstore"), 0o755)
-    run("the_shell_examples_work_as_printed", ["bash", "-euo", "pipefail", "-c", script], work,
-        {**environment, "PATH": shim + ":" + environment["PATH"]})
+    environment = {**environment, "PATH": shim + ":" + environment["PATH"]}
+    count = failed = 0
+    for command, printed in steps(text):
+        done = subprocess.run(["bash", "-uo", "pipefail", "-c", command], cwd=work, env=environment, capture_output=True,
+                              text=True, timeout=120)
+        count += 1
+        problem = problem_of(done, printed)
+        if problem is not None:
+            failed += 1
+            print(f"FAIL the_walk_prints_what_the_README_says: {problem}\n$ {command}\n{done.stdout}{done.stderr}")
+    print(f"FAIL the_walk_is_short: {count} steps" if count < 30 else f"{'FAIL' if failed else 'ok'} "
+          "the_walk_prints_what_the_README_says")
     with open(log, encoding="utf-8") as file:
         return set(file.read().split())
 
@@ -46,7 +74,7 @@ def main():
     environment = {**os.environ, "PATH": os.path.join(build, "tools", "rankstore") + ":" + os.environ["PATH"],
                    "LD_LIBRARY_PATH": os.path.join(build, "src")}
     with tempfile.TemporaryDirectory(prefix="rankstore-readme-") as work:
-        ran, known = walk("\n".join(blocks("sh")), work, environment), commands(environment)
+        ran, known = walk("\n".join(blocks("console")), work, environment), commands(environment)
         missing = [name for name in known if name not in ran]
         print(f"FAIL the_walk_runs_every_command: not in it, or failed: {', '.join(missing)}" if missing or len(known) < 8
               else "ok the_walk_runs_every_command")
