@@ -95,7 +95,7 @@ def build(group: Group, sources: Sequence[str], directory: str, *, schema: str |
           block_size: int | None = None,
           progress: Callable[[str, int, int, int], None] | None = None, min_length: int | None = None,
           max_length: int | None = None, sample: int | None = None, sample_rate: float = 0, seed: int = 0,
-          dedup: bool = False, max_total: int | None = None) -> dict[str, Any]:
+          dedup: bool = False, max_total: int | None = None, append: bool = False) -> dict[str, Any]:
     """COLLECTIVE. rks_build: the report as a dict {samples, duplicates, sampled_out, filtered, bad, bytes, input_bytes,
     units, units_resumed, seconds, dataset, bad_first}. `filter` sees a dict of the sample's columns, (bytes, dims, type)
     or None each, copies; truth keeps the sample. What it raises is raised on all ranks, as DataError, and is the cause of this
@@ -110,7 +110,8 @@ class Builder:
                  own_keys: bool = False, replace: bool = False, block_size: int | None = None,
                  progress: Callable[[str, int, int, int], None] | None = None, own_lengths: bool = False,
                  source: str | None = None, min_length: int | None = None, max_length: int | None = None,
-                 sample: int | None = None, sample_rate: float = 0, seed: int = 0, dedup: bool = False) -> None:
+                 sample: int | None = None, sample_rate: float = 0, seed: int = 0, dedup: bool = False,
+                 append: bool = False) -> None:
         """`own_lengths`: each sample brings its length. `source`: rks_build_options.source."""
 
     def unit(self, number: int, name: str) -> bool:

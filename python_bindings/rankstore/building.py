@@ -16,6 +16,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as replaced
 from typing import TYPE_CHECKING, Any
 
 from . import _core, fingerprint, progress, schemas
@@ -80,6 +81,7 @@ class Options:
     sample: int | float | None = None
     seed: int = 0
     dedup: bool = False
+    append: bool = False
 
     def check(self) -> None:
         """ArgumentError for what can never be."""
@@ -97,6 +99,8 @@ class Options:
                                 "below 1 (a float)")
         if self.replace and self.reuse:
             raise ArgumentError("replace and reuse exclude each other")
+        if self.append and (self.replace or self.reuse):
+            raise ArgumentError(f"append and {'replace' if self.replace else 'reuse'} exclude each other")
 
     @property
     def needs_python(self) -> bool:
@@ -109,6 +113,7 @@ class Options:
         return {**named, **self.selection(), "index": list(self.index), "schema": self.schema, "format": self.format,
                 "where": self.where, "length_unit": self.length_unit, "max_sample": self.max_sample,
                 "skip_bad": self.skip_bad, "max_total": self.max_total, "unit_samples": self.unit_samples,
+                **({"append": True} if self.append else {}),
                 "code": {name: fingerprint.code(value) if callable(value := getattr(self, name)) else None
                          for name in ("map", "filter", "length", "key")}}
 
@@ -125,7 +130,15 @@ class Options:
         return {"key": self.key if isinstance(self.key, str) else None,
                 "length": self.length if isinstance(self.length, str) else None, "length_unit": self.length_unit,
                 "where": self.where, "index": self.index,
-                "max_sample": self.max_sample, "replace": self.replace, **self.selection()}
+                "max_sample": self.max_sample, "replace": self.replace, "append": self.append, **self.selection()}
+
+    def as_there(self, shape: dict[str, Any] | None) -> Options:
+        """What an append is not told is as the dataset has it."""
+        if shape is None:
+            return self
+        length = {} if self.length is not None else {"length": shape["length"], "length_unit": shape["length_unit"]}
+        return replaced(self, key=self.key or shape["key"], schema=self.schema or shape["schema"],
+                        index=self.index or tuple(shape["index"]), **length)
 
 
 def _good_sample(sample: Any) -> bool:
@@ -143,7 +156,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
           unit_samples: int | None = None, exchange: str | None = None, no_share: bool = False,
           progress: progress.Report | bool | None = None, group: Group | None = None, min_length: int = 0,
           max_length: int | None = None, sample: int | float | None = None, seed: int = 0,
-          dedup: bool = False, max_total: int | None = None) -> Dataset:
+          dedup: bool = False, max_total: int | None = None, append: bool = False) -> Dataset:
     """COLLECTIVE. Builds a dataset in the directory `out` and opens it.
 
     source: one of
@@ -172,6 +185,10 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         place of failing. max_total: bytes that one compressed file may unpack to (1 TiB), where the C core reads it.
     replace: a finished dataset in `out` is replaced. reuse: True: it is opened, whatever it was built from; None: where
         it was built from the same source with the same options and code; else ArgumentError.
+    append: the samples come behind those of the dataset in `out`, as its next generation (`Dataset.generations`);
+        schema, key, length and index are by default that one's. Without a dataset there they are generation 1. The call
+        that made the newest generation opens it when it is repeated, but where its source is an iterable or an object
+        with __getitem__ that is no list: these cannot be compared, and are appended again.
     min_length, max_length: samples of other lengths are filtered out.
     sample: an int: so many of the samples that are left, by chance; a float: this share of the source's rows, by
         chance, before filter and where look at them (where Python reads the source: behind map and filter). seed: of
@@ -187,7 +204,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     """
     options = Options(map, filter, length, key, tuple(index), schemas.text_of(schema), format, where, length_unit,
                       max_sample, skip_bad,
-                      replace, reuse, unit_samples, progress, max_total, min_length, max_length, sample, seed, dedup)
+                      replace, reuse, unit_samples, progress, max_total, min_length, max_length, sample, seed, dedup,
+                      append)
     options.check()
     group = group or current()
     directory = os.fspath(out)
@@ -215,27 +233,38 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
 
     looks = together(group, "build: looking at the source", look)
     _check_alike(looks)
-    made_from = {"source": looks[0]["source"], **looks[0]["options"]}
+    made_from = {"source": looks[0]["source"], "items": looks[0]["items"], **looks[0]["options"]}
     found = held[0]
     there = [look["there"] for look in looks]
-    if any(dataset is not None for dataset, _ in there) and not options.replace:
-        return _reuse(group, directory, there, None if isinstance(found, Stream) else fingerprint.digest(made_from),
-                      options, begun)
+    base = next((one for one in there if one["dataset"] is not None), None)
+    comparable = None if _is_own(found, options) else fingerprint.digest(made_from)
+    if base is not None and not options.replace:
+        if not options.append or (comparable is not None and all(one["made_from"] == comparable for one in there)):
+            return _reuse(group, directory, there, comparable, options, begun)
+        options = options.as_there(base["shape"])
     report = progress.make(options.progress, group.rank)
     try:
         if isinstance(found, CoreFiles):
             made = _build_core(group, found, directory, options, report)
         else:
-            made = _build_python(group, found, directory, options, fingerprint.digest(made_from), report)
+            made = _build_python(group, found, directory, options, base if options.append else None, made_from, report)
     finally:
         progress.close(report)
     own = fingerprint.expand(directory, group.rank, group.node)
-    if not isinstance(found, Stream):
+    if comparable is not None:
         together(group, "build: python.json", lambda: fingerprint.write(own, made["dataset"], made_from))
     return BuildReport(made["samples"], made["filtered"], made["bad"], made["bytes"], made["units"],
                        made["units_resumed"],
                        time.monotonic() - begun, made["dataset"], made["bad_first"], made["duplicates"],
                        made["sampled_out"])
+
+
+def _is_own(source: Source, options: Options) -> bool:
+    """What it gives cannot be compared with what a dataset was made from. A replacement or a first build is the user's
+    word that names and counts do; not so an append, of which the next one may have as many."""
+    if isinstance(source, list):
+        return options.append and not all(piece.is_known for piece in source)
+    return isinstance(source, Stream)
 
 
 def _identity(source: Source, group: Group) -> list[Any]:
@@ -269,17 +298,17 @@ def _check_alike(looks: Sequence[dict[str, Any]]) -> None:
                 raise ArgumentError(f"{name}: rank 0 and rank {rank} give different ones")
 
 
-def _reuse(group: Group, directory: str, there: Sequence[Sequence[str | None]], made_from: str | None, options: Options,
+def _reuse(group: Group, directory: str, there: Sequence[dict[str, Any]], made_from: str | None, options: Options,
            begun: float) -> BuildReport:
     """The report of a dataset that is there already; ArgumentError where it is not the one asked for. Alike on all
     ranks."""
-    dataset = next(dataset for dataset, _ in there if dataset is not None)
-    same = made_from is not None and all(one == made_from for _, one in there)
+    dataset = next(one["dataset"] for one in there if one["dataset"] is not None)
+    same = made_from is not None and all(one["made_from"] == made_from for one in there)
     if not options.reuse and not same:
         why = ("and an iterable cannot be compared with it" if made_from is None else
                "built from another source, or with other options or code")
-        raise ArgumentError(f"{directory}: a finished dataset is here, {why}; replace=True builds anew, reuse=True "
-                            "opens what is there")
+        raise ArgumentError(f"{directory}: a finished dataset is here, {why}; replace=True builds anew, append=True adds "
+                            "to it, reuse=True opens what is there")
 
     def figures() -> dict[str, int]:
         return fingerprint.figures(fingerprint.expand(directory, group.rank, group.node))
@@ -347,8 +376,13 @@ class Task:
     unit: Unit
 
 
-def _build_python(group: Group, source: Stream | list[Piece], directory: str, options: Options, made_from: str,
+def _build_python(group: Group, source: Stream | list[Piece], directory: str, options: Options,
+                  base: dict[str, Any] | None, made_from: dict[str, Any],
                   report: progress.Report | None) -> dict[str, Any]:
+    """COLLECTIVE. `base`: the dataset that is appended to. Units of what is in memory are named after its generation, so
+    that derived keys are not those that are there."""
+    named = "" if base is None else f"{base['generation'] + 1}/"
+    origin = made_from if base is None else {**made_from, "base": base["dataset"]}
     steps = Steps(group, options.map, options.filter, options.skip_bad)
     stream: Iterator[Any] | None = None
     tasks: list[Task] = []
@@ -364,7 +398,7 @@ def _build_python(group: Group, source: Stream | list[Piece], directory: str, op
     key: Any = options.key if callable(options.key) else None
     builder = _core.Builder(group.core, directory, canonical, own_keys=own_keys or key is not None,
                             own_lengths=callable(options.length),
-                            source=made_from, progress=report, **options.for_core())
+                            source=fingerprint.digest(origin), progress=report, **options.for_core())
     try:
         feeder = Feeder(builder, columns, steps, loose=options.schema is not None, key=key,
                         length=options.length if callable(options.length) else None)
@@ -372,9 +406,9 @@ def _build_python(group: Group, source: Stream | list[Piece], directory: str, op
 
         def read() -> list[str]:
             if stream is not None:
-                _feed_stream(builder, feeder, stream, group, options.unit_samples or STREAM_UNIT, tick)
+                _feed_stream(builder, feeder, stream, group, options.unit_samples or STREAM_UNIT, named, tick)
             else:
-                _feed_tasks(builder, feeder, deal(tasks, group.world)[group.rank], tick)
+                _feed_tasks(builder, feeder, deal(tasks, group.world)[group.rank], named, tick)
             return steps.bad_first
 
         done = together(group, "build: samples", read)
@@ -443,10 +477,11 @@ def deal(tasks: Sequence[Task], world: int) -> list[list[Task]]:
     return [sorted(mine, key=lambda task: task.number) for mine in dealt]
 
 
-def _feed_tasks(builder: _core.Builder, feeder: Feeder, tasks: Sequence[Task], tick: progress.Ticker) -> None:
+def _feed_tasks(builder: _core.Builder, feeder: Feeder, tasks: Sequence[Task], named: str,
+                tick: progress.Ticker) -> None:
     total, done = sum(task.unit.weight for task in tasks), 0
     for task in tasks:
-        if not builder.unit(task.number, task.unit.name):
+        if not builder.unit(task.number, named * task.piece.in_memory + task.unit.name):
             feeder.steps.label = functools.partial(task.piece.label, task.unit)
             for samples in feeder.feed(task.piece.read(task.unit), task.piece.decode):
                 tick("reading", done, total, samples)
@@ -486,7 +521,7 @@ def _stream_schema(group: Group, source: Stream, options: Options) -> tuple[str,
 
 
 def _feed_stream(builder: _core.Builder, feeder: Feeder, items: Iterator[Any], group: Group, unit_samples: int,
-                 tick: progress.Ticker) -> None:
+                 named: str, tick: progress.Ticker) -> None:
     """Units end behind the item that fills them, also where a finished one is skipped: so they are the same in a
     resumed build."""
     seen = 0
@@ -503,7 +538,7 @@ def _feed_stream(builder: _core.Builder, feeder: Feeder, items: Iterator[Any], g
         unit = _StreamUnit(itertools.chain([first], items), unit_samples)
         start = seen
         feeder.steps.label = lambda row, start=start: f"sample {start + row}"  # type: ignore[misc]
-        if builder.unit(number, f"part {number}"):
+        if builder.unit(number, f"{named}part {number}"):
             feeder.steps.unseen(unit)
         else:
             for samples in feeder.feed(unit, None):

@@ -33,8 +33,8 @@ Readers = list[tuple[str, Reader]]
 def open(directory: str | os.PathLike[str], *, group: Group | None = None, exchange: str | None = None,  # noqa: A001
          no_share: bool = False, check: bool = True, partial: bool = False,
          inflight_bytes: int | None = None, quarantine: str | os.PathLike[str] | None = None) -> Dataset:
-    """COLLECTIVE. Opens the dataset in `directory` (may hold {rank} and {node}); each rank serves the shards that it
-    sees.
+    """COLLECTIVE. Opens the dataset in `directory` (may hold {rank} and {node}; "DIR@2" is its generation 2, where no
+    directory has that name); each rank serves the shards that it sees.
 
     group: the default one (`init`). exchange: how the index travels, "auto", "local", "nccl", "mpi" or "pull"; nccl
     takes options, "nccl:rails=off,timeout=60" (timeout: seconds for a chunk of all), and the libnccl of this process or
@@ -270,6 +270,13 @@ class Dataset:
     def info(self) -> dict[str, Any]:
         """What `rankstore info --json` prints."""
         found: dict[str, Any] = json.loads(self.store.info())
+        return found
+
+    @property
+    def generations(self) -> list[dict[str, Any]]:
+        """What builds with `append=True` made of this directory, oldest first, up to the newest one there is: a dict of
+        generation, samples, bytes (of columns and keys) and id (the dataset's) each. `open("DIR@1")` opens the first."""
+        found: list[dict[str, Any]] = self.info()["generations"]
         return found
 
     def stats(self) -> dict[str, Any]:

@@ -70,20 +70,24 @@ def expand(directory: str, rank: int, node: int) -> str:
     return directory.replace("{rank}", str(rank)).replace("{node}", str(node))
 
 
-def finished(directory: str) -> tuple[str | None, str | None]:
-    """(dataset id, what it was made from) of the dataset in `directory`; None where there is none, or nobody wrote it
-    down."""
+def finished(directory: str) -> dict[str, Any]:
+    """The dataset in `directory`: its id ("dataset"), digest ("made_from"), generation, and what an append takes over
+    ("shape"). None where there is none, or nobody wrote it down."""
+    found: dict[str, Any] = {"dataset": None, "made_from": None, "generation": 1, "shape": None}
     try:
         with open(os.path.join(directory, "dataset.json"), encoding="utf-8") as file:
-            dataset = str(json.load(file).get("dataset"))
-    except (OSError, ValueError, AttributeError):
-        return None, None
-    try:
+            there = json.load(file)
+        found["dataset"], found["generation"] = str(there.get("dataset")), int(there.get("generation", 1))
+        options = there["options"]
+        found["shape"] = {"schema": json.dumps(there["schema"], ensure_ascii=False), "index": there["index"],
+                          "key": options.get("key"), "length": options.get("length"),
+                          "length_unit": options.get("length_unit", 1)}
         with open(os.path.join(directory, FILE), encoding="utf-8") as file:
             written = json.load(file)
-        return dataset, str(written["made_from"]) if written["dataset"] == dataset else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return dataset, None
+        found["made_from"] = str(written["made_from"]) if written["dataset"] == found["dataset"] else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    return found
 
 
 def write(directory: str, dataset: str, made_from: dict[str, Any]) -> None:

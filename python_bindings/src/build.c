@@ -103,6 +103,7 @@ bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build
     options->skip_bad = from->skip_bad != 0;
     options->own_keys = from->own_keys != 0;
     options->replace = from->replace != 0;
+    options->append = from->append != 0;
     options->length_fn = from->own_lengths ? own_length : NULL;
     options->callback_user = options->progress_user = calls;
     options->filter = calls->filter == NULL ? NULL : call_filter;
@@ -155,7 +156,8 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
                             "key",         "length",     "length_unit", "where",      "index",
                             "filter",      "max_sample", "skip_bad",    "replace",    "unit_size",
                             "block_size",  "progress",   "min_length",  "max_length", "sample",
-                            "sample_rate", "seed",       "dedup",       "max_total",  NULL};
+                            "sample_rate", "seed",       "dedup",       "max_total",  "append",
+                            NULL};
     PyObject *group, *sequence, *built = NULL;
     const char *directory;
     core_texts sources = {0};
@@ -164,12 +166,12 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
     rks_build_options options;
     rks_build_options_default(&options);
     if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpO:build", names, &group, &sequence,
+            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOp:build", names, &group, &sequence,
             &directory, &options.schema, &options.format, &options.key, &options.length,
             &from.length_unit, &options.where, &from.index, &from.filter, &from.max_sample,
             &from.skip_bad, &from.replace, &from.unit_size, &from.block_size, &from.progress,
             &from.min_length, &from.max_length, &from.sample, &options.sample_rate, &from.seed,
-            &from.dedup, &from.max_total))
+            &from.dedup, &from.max_total, &from.append))
         return NULL;
     if (core_texts_take(sequence, "sources", &sources) &&
         core_build_options(&from, &calls, &options))

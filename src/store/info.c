@@ -115,13 +115,23 @@ static uint64_t generation_of(const rks_dataset *dataset)
     return dataset->generation == 0 ? 1 : dataset->generation;
 }
 
+/* Of columns and keys. */
+static json_int_t bytes_of(const rks_dataset *dataset)
+{
+    json_int_t bytes = -(json_int_t)dataset->excluded.bytes;
+    for (size_t i = 0; i < dataset->unit_count; i++)
+        bytes += (json_int_t)dataset->units[i].summary.bytes;
+    return bytes;
+}
+
 static void add_generation(json_t *list, const rks_dataset *dataset)
 {
     char id[RKS_DIGEST_TEXT];
     rks_digest_format(dataset->id, id);
-    json_array_append_new(list, json_pack("{s:I, s:I, s:s}", "generation",
+    json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:s}", "generation",
                                           (json_int_t)generation_of(dataset), "samples",
-                                          (json_int_t)dataset->count, "id", id));
+                                          (json_int_t)dataset->count, "bytes", bytes_of(dataset),
+                                          "id", id));
 }
 
 /* Those that this rank's directory has, ascending. */
@@ -152,13 +162,10 @@ static json_t *describe_generations(const rks_store *store)
 rks_status rks_store_info_json(rks_store *store, char **json, rks_error *err)
 {
     const rks_dataset *dataset = store->dataset;
-    json_int_t bytes = 0, file_bytes = 0;
+    json_int_t file_bytes = 0;
     json_t *lengths = describe_lengths(store, err);
     if (lengths == NULL)
         return RKS_ERR_MEMORY;
-    for (size_t i = 0; i < dataset->unit_count; i++)
-        bytes += (json_int_t)dataset->units[i].summary.bytes;
-    bytes -= (json_int_t)dataset->excluded.bytes;
     for (size_t i = 0; i < dataset->shard_count; i++)
         file_bytes += (json_int_t)dataset->shards[i].file_bytes;
     json_t *index = json_array();
@@ -167,7 +174,7 @@ rks_status rks_store_info_json(rks_store *store, char **json, rks_error *err)
     json_t *info = json_pack(
         "{s:i, s:o, s:I, s:I, s:I, s:I, s:s, s:o, s:o, s:o, s:s, s:o, s:o*}", "schema_version", 1,
         "directory", text_of(store->directory), "samples", (json_int_t)dataset->count,
-        "quarantined", (json_int_t)store->quarantined_count, "bytes", bytes, "file_bytes",
+        "quarantined", (json_int_t)store->quarantined_count, "bytes", bytes_of(dataset), "file_bytes",
         file_bytes, "dataset", store->id_text, "schema",
         json_loads(rks_schema_text(dataset->schema), 0, NULL), "shards", describe_shards(store),
         "lengths", lengths, "keys", dataset->derived_keys ? "derived" : "stored", "index", index,

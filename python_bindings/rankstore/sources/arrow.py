@@ -163,6 +163,7 @@ class Table(ArrowPiece):
     """A pyarrow Table or RecordBatch in memory, the same on all ranks; 64 Ki rows a unit."""
 
     ROWS = 65536
+    in_memory = True
 
     def __init__(self, table: Any, name: str = "table") -> None:
         pa = import_pyarrow("an Arrow table")
@@ -277,6 +278,7 @@ class HuggingFace(ArrowPiece):
     """A datasets.Dataset (rows by its indices), through its Arrow form; 16 Ki rows a unit."""
 
     ROWS = 16384
+    in_memory = True
 
     def __init__(self, dataset: Any, name: str = "dataset") -> None:
         self.dataset = dataset.with_format("arrow")

@@ -13,9 +13,11 @@ class Indexed(Piece):
     """Units of a size that depends on the number of samples alone, so that sample ids do not depend on the number of
     ranks."""
 
+    in_memory = True
+
     def __init__(self, dataset: Any, unit_samples: int | None, name: str = "dataset") -> None:
         self.dataset, self.name = dataset, name
-        self.count = len(dataset)
+        self.count, self.is_known = len(dataset), type(dataset) in (list, tuple)
         self.size = unit_samples or min(16384, max(16, -(-self.count // 1024)))
 
     def identity(self) -> list[Any]:
@@ -24,7 +26,7 @@ class Indexed(Piece):
 
     def sampled(self) -> dict[str, str]:
         """Of lists and tuples alone: another dataset may read a disk, or draw."""
-        if type(self.dataset) not in (list, tuple):
+        if not self.is_known:
             return {}
         return sampling.items(self.dataset.__getitem__, self.count)
 

@@ -26,6 +26,8 @@ class Piece(ABC):
     """A file or a dataset object."""
 
     name: str
+    in_memory = False  # its units' names say nothing of where it comes from
+    is_known = True  # identity and sampled tell it from others of its kind
 
     @abstractmethod
     def identity(self) -> list[Any]:

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Builds that add to a dataset: its generations, on one rank and on several."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from built import build, dataset_id, keys, launched, read
+
+import rankstore
+
+
+def lines(path: Path, first: int, last: int) -> str:
+    with open(path, "w") as file:
+        file.writelines(json.dumps({"id": f"k{i}", "t": [i] * (i % 5)}) + "\n" for i in range(first, last))
+    return str(path)
+
+
+def numbers(first: int, last: int) -> list[dict[str, Any]]:
+    return [{"i": i, "row": numpy.full(i % 7, i, numpy.float32)} for i in range(first, last)]
+
+
+def test_generations_of_files(tmp_path: Path) -> None:
+    a, b, out = lines(tmp_path / "a.jsonl", 0, 30), lines(tmp_path / "b.jsonl", 30, 50), tmp_path / "out"
+    options: dict[str, Any] = {"key": "id", "length": "t", "schema": "id:str,t:int32[*]"}
+    build(a, out, **options)
+    assert build(b, out, append=True).samples == 50  # schema, key and length are the dataset's
+    build([a, b], tmp_path / "both", **options)
+    assert dataset_id(out) == dataset_id(tmp_path / "both")
+    with rankstore.open(out) as dataset:
+        assert [(one["generation"], one["samples"]) for one in dataset.generations] == [(1, 30), (2, 50)]
+        assert [one["bytes"] for one in dataset.generations] == [build_bytes(tmp_path, a, options), dataset.nbytes]
+        assert dataset.generations[1]["id"] == dataset.id and dataset.get("k40")["t"].dtype == numpy.int32
+    with rankstore.open(f"{out}@1") as first:
+        assert len(first) == 30 and "k29" in first.keys and "k30" not in first.keys
+        assert [one["generation"] for one in first.generations] == [1, 2]
+    with pytest.raises(rankstore.NotFoundError, match="generation 3"):
+        rankstore.open(f"{out}@3")
+
+
+def build_bytes(tmp_path: Path, source: str, options: dict[str, Any]) -> int:
+    return build(source, tmp_path / "alone", **options).bytes
+
+
+def test_the_same_append_again_opens_what_it_made(tmp_path: Path) -> None:
+    a, b, out = lines(tmp_path / "a.jsonl", 0, 30), lines(tmp_path / "b.jsonl", 30, 50), tmp_path / "out"
+    assert build(a, out, key="id", append=True).samples == 30  # there was none
+    for source, total in ((b, 50), (lines(tmp_path / "c.jsonl", 50, 60), 60)):
+        for options in ({}, {}):
+            report = build(source, out, append=True, **options)
+            assert report.samples == total
+        assert report.units_resumed == report.units
+    with rankstore.open(out) as dataset:
+        assert [one["samples"] for one in dataset.generations] == [30, 50, 60]
+
+
+def test_samples_from_memory(tmp_path: Path) -> None:
+    """Derived keys are the generation's own, lists of one length are told apart, iterables are appended each time."""
+    out = tmp_path / "out"
+    build(numbers(0, 100), out)
+    for _ in range(2):
+        assert build(numbers(100, 200), out, append=True).samples == 200
+    assert build(numbers(200, 300), out, append=True, map=lambda sample: {**sample, "row": sample["row"] + 1}).samples == 300
+    assert build(iter(numbers(300, 310)), out, append=True).samples == 310
+    assert build(iter(numbers(310, 320)), out, append=True).samples == 320
+    assert [sample["i"] for sample in read(out)] == list(range(320))
+    found = keys(out)
+    assert len(set(found)) == 320 and found[0] == b"dataset@0:0" and found[100] == b"2/dataset@0:0"
+    assert found[300] == b"4/part 0:0" and found[310] == b"5/part 0:0"
+    assert [sample["i"] for sample in read(f"{out}@2")] == list(range(200))
+
+
+def test_objects_that_cannot_be_compared_are_appended_again(tmp_path: Path) -> None:
+    class Numbers:
+        def __init__(self, first: int) -> None:
+            self.first = first
+
+        def __len__(self) -> int:
+            return 20
+
+        def __getitem__(self, i: int) -> dict[str, Any]:
+            return {"i": self.first + i}
+
+    out = tmp_path / "out"
+    for k in range(3):
+        build(Numbers(20 * k), out, append=True)
+    assert [sample["i"] for sample in read(out)] == list(range(60))
+
+
+def test_what_does_not_go_together(tmp_path: Path) -> None:
+    a, out = lines(tmp_path / "a.jsonl", 0, 30), tmp_path / "out"
+    for option in ("replace", "reuse"):
+        with pytest.raises(rankstore.ArgumentError, match=f"append and {option} exclude each other"):
+            rankstore.build(a, out, append=True, **{option: True})
+    build(a, out, key="id")
+    with pytest.raises(rankstore.ArgumentError, match="append=True"):
+        rankstore.build(lines(tmp_path / "b.jsonl", 30, 40), out, key="id")
+    with pytest.raises(rankstore.ArgumentError, match="schemas differ"):
+        rankstore.build([{"x": 1}], out, append=True, schema="x:int64", key="x")
+    with pytest.raises(rankstore.DataError, match="key 'k7' is there twice"):
+        rankstore.build(lines(tmp_path / "c.jsonl", 7, 8), out, append=True)
+    assert [len(one) for one in (read(out), read(f"{out}@1"))] == [30, 30]
+
+
+def test_an_interrupted_append_goes_on(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    build(numbers(0, 100), out)
+
+    fault = tmp_path / "fault"
+    fault.touch()
+
+    def stops(sample: dict[str, Any]) -> bool:
+        if sample["i"] == 390 and Path(fault).exists():
+            raise KeyError("stop")
+        return True
+
+    rows = numbers(100, 400)
+    with pytest.raises(rankstore.CallbackError):
+        rankstore.build(rows, out, append=True, filter=stops, unit_samples=50)
+    assert len(read(out)) == 100
+    fault.unlink()
+    report = build(rows, out, append=True, filter=stops, unit_samples=50)
+    assert report.samples == 400 and report.units_resumed == 5
+    assert [sample["i"] for sample in read(out)] == list(range(400))
+
+
+@pytest.mark.parametrize("own", ["", "/{rank}"])
+def test_generations_on_several_ranks(tmp_path: Path, own: str) -> None:
+    """Appended by three ranks, opened by two; each generation by all of them."""
+    launched(3, f"""
+def main(group):
+    for k in range(3):
+        rows = [{{"i": i}} for i in range(k * 100, k * 100 + 40)]
+        with build(rows, OUT + {own!r}, group=group, append=True, unit_samples=7) as ds:
+            assert len(ds) == 40 * (k + 1), len(ds)
+            assert [one["samples"] for one in ds.generations] == [40 * (j + 1) for j in range(k + 1)]
+    for k in (1, 2, 3):
+        with rankstore.open(OUT + {own!r} + f"@{{k}}", group=group) as ds:
+            wanted = [j * 100 + i for j in range(k) for i in range(40)]
+            assert [ds[i]["i"] for i in range(len(ds))] == wanted
+            plan = ds.plan("random", batch_size=8)
+            mine = [int(i) for batch in ds.loader(plan) for i in batch["i"]]
+            both = sorted(sum((json.loads(one) for one in group.allgather("all", json.dumps(mine).encode())), []))
+            assert both == wanted
+    try:
+        rankstore.open(OUT + {own!r} + "@4", group=group)
+    except rankstore.NotFoundError as error:
+        say(group.rank, "generation 4" in str(error))
+""", tmp_path / "out")
+
+
+def test_workers_append(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    build(numbers(0, 100), out, workers=2)
+    assert build(numbers(100, 200), out, workers=2, append=True).samples == 200
+    assert [sample["i"] for sample in read(out)] == list(range(200))
