@@ -12,7 +12,7 @@
 #include "cli.h"
 #include "terminal.h"
 
-enum { RING = 16, WIDTH = 48 };
+enum { RING = 16, WIDTH = 48, DIGITS = 32 };
 
 static char *next_text(void)
 {
@@ -36,10 +36,9 @@ const char *cli_bytes(uint64_t bytes)
     return text;
 }
 
-const char *cli_count(uint64_t count)
+static void write_count(uint64_t count, char text[DIGITS])
 {
-    char digits[WIDTH];
-    char *text = next_text(), *at = text;
+    char digits[DIGITS], *at = text;
     int size = snprintf(digits, sizeof(digits), "%" PRIu64, count);
     for (int i = 0; i < size; i++) {
         if (i > 0 && (size - i) % 3 == 0)
@@ -47,14 +46,21 @@ const char *cli_count(uint64_t count)
         *at++ = digits[i];
     }
     *at = '\0';
+}
+
+const char *cli_count(uint64_t count)
+{
+    char *text = next_text();
+    write_count(count, text);
     return text;
 }
 
 const char *cli_counted(uint64_t count, const char *thing)
 {
-    char *text = next_text();
+    char number[DIGITS], *text = next_text();
     const char *many = thing[strlen(thing) - 1] == 'h' ? "es" : "s"; /* batches */
-    snprintf(text, WIDTH, "%s %s%s", cli_count(count), thing, count == 1 ? "" : many);
+    write_count(count, number);
+    snprintf(text, WIDTH, "%s %s%s", number, thing, count == 1 ? "" : many);
     return text;
 }
 
