@@ -32,36 +32,29 @@ typedef struct job {
     rks_status expected;
     rks_build_report report; /* rank 0's */
     rks_error errors[4];     /* by rank */
-    int (*look)(rks_store *store, uint32_t rank);
+    void (*look)(member *m, rks_store *store);
 } job;
 
-static int build_rank(const rks_bootstrap *bootstrap, void *user)
+static void build_rank(member *m)
 {
-    job *j = user;
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
-    rks_group *group = NULL;
+    job *j = m->user;
     rks_store *store = NULL;
     rks_build_report report = {.struct_size = sizeof(report)};
-    EXPECT_OK(world_group(bootstrap, false, &group, &err), &err);
-    if (group == NULL)
-        return 1;
-    rks_status status = rks_build(group, sources, 2, target, &j->options, &report, &err);
+    if (!world_enter(m, false))
+        return;
+    rks_status status = rks_build(m->group, sources, 2, target, &j->options, &report, &m->err);
     if (status != j->expected)
-        fprintf(stderr, "rank %u: %s\n", rank, err.text);
+        fprintf(stderr, "rank %u: %s\n", m->rank, m->err.text);
     EXPECT(status == j->expected);
-    j->errors[rank] = err;
-    if (rank == 0)
+    j->errors[m->rank] = m->err;
+    if (m->rank == 0)
         j->report = report;
     if (status == RKS_OK && j->look != NULL) {
-        EXPECT_OK(rks_store_open(group, target, NULL, &store, &err), &err);
+        EXPECT_OK(rks_store_open(m->group, target, NULL, &store, &m->err));
         if (store != NULL)
-            failures += j->look(store, rank);
+            j->look(m, store);
         rks_store_close(store, 0);
     }
-    rks_group_close(group);
-    return failures;
 }
 
 static void new_job(job *j)
@@ -82,31 +75,28 @@ static void expect_errors(const job *j, uint32_t ranks, const char *text)
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-static int look_at_keys(rks_store *store, uint32_t rank)
+static void look_at_keys(member *m, rks_store *store)
 {
-    int failures = 0;
-    rks_error err = {0};
     rks_batch *batch = NULL;
     EXPECT(rks_store_count(store) == 2 * FILE_ROWS);
-    for (uint64_t id = 0; id < 2 * FILE_ROWS && failures == 0; id++) {
+    for (uint64_t id = 0; id < 2 * FILE_ROWS && m->failures == 0; id++) {
         char expected[64];
         uint8_t key[RKS_KEY_MAX];
         size_t size = 0;
         uint64_t found = UINT64_MAX;
         int length = snprintf(expected, sizeof(expected), "%s.jsonl:%llu",
                               id < FILE_ROWS ? "one" : "two", (unsigned long long)id % FILE_ROWS);
-        EXPECT_OK(rks_store_key(store, id, key, &size, &err), &err);
+        EXPECT_OK(rks_store_key(store, id, key, &size, &m->err));
         EXPECT(size == (size_t)length && memcmp(key, expected, size) == 0);
-        EXPECT_OK(rks_store_find(store, expected, (size_t)length, &found, &err), &err);
+        EXPECT_OK(rks_store_find(store, expected, (size_t)length, &found, &m->err));
         EXPECT(found == id);
-        EXPECT_OK(rks_store_fetch(store, &id, 1, &batch, &err), &err);
+        EXPECT_OK(rks_store_fetch(store, &id, 1, &batch, &m->err));
         EXPECT(batch != NULL && file_is(batch, 0, id));
         const void *told = batch == NULL ? NULL : rks_batch_key(batch, 0, &size);
         EXPECT(told != NULL && size == (size_t)length && memcmp(told, expected, size) == 0);
         rks_batch_free(batch);
         batch = NULL;
     }
-    return failures;
 }
 
 static void derived_keys_count_the_rows_of_a_file_over_its_units(void **state)
@@ -117,7 +107,7 @@ static void derived_keys_count_the_rows_of_a_file_over_its_units(void **state)
         job j;
         new_job(&j);
         j.look = look_at_keys;
-        world_run(ranks, build_rank, &j);
+        on_threads(ranks, build_rank, &j);
         assert_int_equal(j.report.samples, 2 * FILE_ROWS);
         assert_true(j.report.units >= 10); /* several a file */
         if (ranks == 1)
@@ -156,10 +146,8 @@ static rks_status length_is_id(void *user, const rks_sample *sample, uint64_t *l
     return RKS_OK;
 }
 
-static int look_at_odd(rks_store *store, uint32_t rank)
+static void look_at_odd(member *m, rks_store *store)
 {
-    int failures = 0;
-    rks_error err = {0};
     const uint32_t *lengths = rks_store_lengths(store);
     rks_batch *batch = NULL;
     uint64_t ids[FILE_ROWS];
@@ -168,11 +156,10 @@ static int look_at_odd(rks_store *store, uint32_t rank)
         ids[id] = id;
         EXPECT(lengths[id] == ((2 * id + 1) * 10 + 2) / 3); /* rounded up */
     }
-    EXPECT_OK(rks_store_fetch(store, ids, 200, &batch, &err), &err);
+    EXPECT_OK(rks_store_fetch(store, ids, 200, &batch, &m->err));
     for (size_t i = 0; batch != NULL && i < 200; i++)
         EXPECT(file_is(batch, i, 2 * i + 1));
     rks_batch_free(batch);
-    return failures;
 }
 
 static void where_and_filter_keep_and_the_length_function_measures(void **state)
@@ -188,7 +175,7 @@ static void where_and_filter_keep_and_the_length_function_measures(void **state)
         j.options.length_unit = 3;
         j.look = look_at_odd;
         j.options.callback_user = &none;
-        world_run(ranks, build_rank, &j);
+        on_threads(ranks, build_rank, &j);
         assert_int_equal(j.report.samples, 200);
         assert_int_equal(j.report.filtered, 400);
         assert_int_equal(j.report.bad, 0);
@@ -209,7 +196,7 @@ static void a_callback_s_error_on_one_rank_is_the_same_on_all(void **state)
             j.options.filter = keep_odd;
         else
             j.options.length_fn = length_is_id;
-        world_run(3, build_rank, &j);
+        on_threads(3, build_rank, &j);
         expect_errors(&j, 3, kind == 0 ? "no voice in row 351" : "no ear for row 351");
         assert_true(j.errors[0].rank >= 0 && j.errors[0].rank < 3);
         assert_int_equal(world_files(target, "dataset.json"), 0);
@@ -228,7 +215,7 @@ static void a_failed_build_goes_on_with_another_number_of_ranks(void **state)
     new_job(&whole);
     whole.options.filter = keep_odd;
     whole.options.callback_user = &failing;
-    world_run(2, build_rank, &whole);
+    on_threads(2, build_rank, &whole);
     assert_int_equal(whole.report.units_resumed, 0);
     world_remove(target);
     for (size_t i = 0; i < 3; i++) {
@@ -238,12 +225,12 @@ static void a_failed_build_goes_on_with_another_number_of_ranks(void **state)
         j.options.callback_user = &failing;
         failing = 2 * FILE_ROWS - 1; /* the last unit: others are finished by then */
         j.expected = RKS_ERR_DATA;
-        world_run(3, build_rank, &j);
+        on_threads(3, build_rank, &j);
         expect_errors(&j, 3, "no voice");
         assert_int_equal(world_files(target, "dataset.json"), 0);
         failing = -1;
         j.expected = RKS_OK;
-        world_run(next[i], build_rank, &j);
+        on_threads(next[i], build_rank, &j);
         assert_string_equal(j.report.dataset, whole.report.dataset);
         assert_int_equal(j.report.samples, FILE_ROWS);
         assert_int_equal(j.report.filtered, FILE_ROWS);
@@ -261,19 +248,16 @@ static bool is_bad(uint64_t number)
     return number == 17 || number == 290 || number == FILE_ROWS + 123;
 }
 
-static int look_at_good(rks_store *store, uint32_t rank)
+static void look_at_good(member *m, rks_store *store)
 {
-    int failures = 0;
-    rks_error err = {0};
     uint64_t found = 0;
     EXPECT(rks_store_count(store) == 2 * FILE_ROWS - 3);
     /* Keys go by the line, whatever was skipped before it. */
-    EXPECT_OK(rks_store_find(store, "one.jsonl:291", 13, &found, &err), &err);
+    EXPECT_OK(rks_store_find(store, "one.jsonl:291", 13, &found, &m->err));
     EXPECT(found == 289);
-    EXPECT(rks_store_find(store, "one.jsonl:290", 13, &found, &err) == RKS_ERR_NOT_FOUND);
-    EXPECT_OK(rks_store_find(store, "two.jsonl:299", 13, &found, &err), &err);
+    EXPECT(rks_store_find(store, "one.jsonl:290", 13, &found, &m->err) == RKS_ERR_NOT_FOUND);
+    EXPECT_OK(rks_store_find(store, "two.jsonl:299", 13, &found, &m->err));
     EXPECT(found == 2 * FILE_ROWS - 4);
-    return failures;
 }
 
 static void bad_lines_are_named_and_skipped_where_that_is_asked_for(void **state)
@@ -286,13 +270,13 @@ static void bad_lines_are_named_and_skipped_where_that_is_asked_for(void **state
         new_job(&j);
         j.options.schema = "id:int64,text:str";
         j.expected = RKS_ERR_DATA;
-        world_run(ranks, build_rank, &j);
+        on_threads(ranks, build_rank, &j);
         expect_errors(&j, ranks, ".jsonl");
         world_remove(target);
         j.options.skip_bad = true;
         j.expected = RKS_OK;
         j.look = look_at_good;
-        world_run(ranks, build_rank, &j);
+        on_threads(ranks, build_rank, &j);
         assert_int_equal(j.report.bad, 3);
         assert_int_equal(j.report.samples, 2 * FILE_ROWS - 3);
         assert_contains(j.report.bad_first, "one.jsonl:18:"); /* lines count from 1 */
@@ -313,22 +297,22 @@ static void a_finished_dataset_is_replaced_only_where_that_is_asked_for(void **s
     int64_t none = -1;
     job first, j;
     new_job(&first);
-    world_run(2, build_rank, &first);
+    on_threads(2, build_rank, &first);
     new_job(&j);
     j.options.filter = keep_odd;
     j.options.callback_user = &none;
     j.expected = RKS_ERR_ARGUMENT;
-    world_run(2, build_rank, &j);
+    on_threads(2, build_rank, &j);
     expect_errors(&j, 2, "finished dataset");
     new_job(&j); /* the old one is as it was */
     j.options.replace = true;
     j.look = look_at_keys;
-    world_run(2, build_rank, &j);
+    on_threads(2, build_rank, &j);
     assert_string_equal(j.report.dataset, first.report.dataset);
     j.options.filter = keep_odd;
     j.options.callback_user = &none;
     j.look = NULL;
-    world_run(3, build_rank, &j);
+    on_threads(3, build_rank, &j);
     assert_int_equal(j.report.samples, FILE_ROWS);
     assert_string_not_equal(j.report.dataset, first.report.dataset);
     assert_int_equal(world_files(target, ".rks"), 3); /* the old parts are gone */

@@ -13,26 +13,13 @@ typedef struct job {
     uint64_t resumed;
 } job;
 
-static rks_group *enter(const rks_bootstrap *bootstrap, int *failures)
-{
-    uint32_t rank = bootstrap->rank;
-    rks_error err = {0};
-    rks_group *group = NULL;
-    rks_status status = world_group(bootstrap, false, &group, &err);
-    if (status != RKS_OK) {
-        fprintf(stderr, "rank %u: %s\n", rank, err.text);
-        (*failures)++;
-    }
-    return group;
-}
-
-static void with_ranks(uint32_t ranks, rks_rank_fn body, int step)
+static void with_ranks(uint32_t ranks, member_fn body, int step)
 {
     char directory[64];
     job j = {.directory = directory, .step = step};
     world_directory(directory);
     world_build_options(&j.options);
-    world_run(ranks, body, &j);
+    on_threads(ranks, body, &j);
     world_remove(directory);
 }
 
@@ -58,26 +45,23 @@ static void the_dataset_does_not_depend_on_the_number_of_ranks(void **state)
     }
 }
 
-static int leave_half_done(const rks_bootstrap *bootstrap, void *user)
+static void leave_half_done(member *m)
 {
-    job *j = user;
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
+    job *j = m->user;
     rks_builder *builder = NULL;
-    rks_group *group = enter(bootstrap, &failures);
-    EXPECT_OK(rks_builder_open(group, j->directory, &j->options, &builder, &err), &err);
+    if (!world_enter(m, false))
+        return;
+    EXPECT_OK(rks_builder_open(m->group, j->directory, &j->options, &builder, &m->err));
     for (uint64_t unit = 0; unit < 3; unit++)
-        if (unit % bootstrap->size == rank)
-            EXPECT_OK(world_add_unit(builder, true, unit, &err), &err);
-    rks_status status = rank == 1 ? rks_fail(&err, RKS_ERR_IO, 28, "the disk of rank 1") : RKS_OK;
-    status = rks_builder_commit(builder, status, NULL, &err);
-    EXPECT(status == RKS_ERR_IO && err.rank == 1);
-    EXPECT_TEXT(err, "the disk of rank 1");
-    EXPECT(rks_builder_commit(builder, RKS_OK, NULL, &err) == RKS_ERR_STATE);
+        if (unit % m->size == m->rank)
+            EXPECT_OK(world_add_unit(builder, true, unit, &m->err));
+    rks_status status =
+        m->rank == 1 ? rks_fail(&m->err, RKS_ERR_IO, 28, "the disk of rank 1") : RKS_OK;
+    status = rks_builder_commit(builder, status, NULL, &m->err);
+    EXPECT(status == RKS_ERR_IO && m->err.rank == 1);
+    EXPECT_TEXT("the disk of rank 1");
+    EXPECT(rks_builder_commit(builder, RKS_OK, NULL, &m->err) == RKS_ERR_STATE);
     rks_builder_close(builder);
-    rks_group_close(group);
-    return failures;
 }
 
 static void a_failed_build_goes_on_with_another_number_of_ranks(void **state)
@@ -92,7 +76,7 @@ static void a_failed_build_goes_on_with_another_number_of_ranks(void **state)
         job j = {.directory = directory};
         world_directory(directory);
         world_build_options(&j.options);
-        world_run(2, leave_half_done, &j);
+        on_threads(2, leave_half_done, &j);
         assert_int_equal(world_files(directory, "dataset.json"), 0);
         rks_build_report report = world_dataset(directory, next[i], false);
         assert_string_equal(report.dataset, whole.dataset);
@@ -106,33 +90,29 @@ static void a_failed_build_goes_on_with_another_number_of_ranks(void **state)
 
 /* Each unit leaves out as many as its number says, and twice as many as bad. Step 0: it ends early.
  */
-static int leave_out(const rks_bootstrap *bootstrap, void *user)
+static void leave_out(member *m)
 {
-    job *j = user;
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
+    job *j = m->user;
     rks_builder *builder = NULL;
     rks_build_report report = {.struct_size = sizeof(report)};
-    rks_group *group = enter(bootstrap, &failures);
-    EXPECT_OK(rks_builder_open(group, j->directory, &j->options, &builder, &err), &err);
-    EXPECT(rks_builder_left_out(builder, 1, 1, &err) == RKS_ERR_STATE);
+    if (!world_enter(m, false))
+        return;
+    EXPECT_OK(rks_builder_open(m->group, j->directory, &j->options, &builder, &m->err));
+    EXPECT(rks_builder_left_out(builder, 1, 1, &m->err) == RKS_ERR_STATE);
     for (uint64_t unit = 0; unit < (j->step == 0 ? 4 : UNITS); unit++) {
-        if (unit % bootstrap->size != rank)
+        if (unit % m->size != m->rank)
             continue;
-        EXPECT_OK(world_add_unit(builder, true, unit, &err), &err);
-        EXPECT_OK(rks_builder_left_out(builder, unit, unit, &err), &err);
-        EXPECT_OK(rks_builder_left_out(builder, 0, unit, &err), &err);
+        EXPECT_OK(world_add_unit(builder, true, unit, &m->err));
+        EXPECT_OK(rks_builder_left_out(builder, unit, unit, &m->err));
+        EXPECT_OK(rks_builder_left_out(builder, 0, unit, &m->err));
     }
-    rks_status status = j->step == 0 ? rks_fail(&err, RKS_ERR_IO, 28, "the disk") : RKS_OK;
-    EXPECT(rks_builder_commit(builder, status, &report, &err) == status);
+    rks_status status = j->step == 0 ? rks_fail(&m->err, RKS_ERR_IO, 28, "the disk") : RKS_OK;
+    EXPECT(rks_builder_commit(builder, status, &report, &m->err) == status);
     if (j->step == 1) {
         EXPECT(report.units_resumed > 0 && report.samples == SAMPLES);
         EXPECT(report.filtered == UNITS * (UNITS - 1) / 2 && report.bad == UNITS * (UNITS - 1));
     }
     rks_builder_close(builder);
-    rks_group_close(group);
-    return failures;
 }
 
 static void what_the_caller_left_out_is_counted_also_in_units_taken_over(void **state)
@@ -142,9 +122,9 @@ static void what_the_caller_left_out_is_counted_also_in_units_taken_over(void **
     job j = {.directory = directory};
     world_directory(directory);
     world_build_options(&j.options);
-    world_run(2, leave_out, &j);
+    on_threads(2, leave_out, &j);
     j.step = 1;
-    world_run(3, leave_out, &j);
+    on_threads(3, leave_out, &j);
     rks_dataset *dataset = NULL, *same = NULL;
     rks_error err;
     world_directory(plain);
@@ -161,41 +141,33 @@ static void what_the_caller_left_out_is_counted_also_in_units_taken_over(void **
 
 /* ---- keys ------------------------------------------------------------------------------------ */
 
-static int expect_key(rks_group *group, const char *directory, uint64_t id, const char *expected)
+static void expect_key(member *m, const char *directory, uint64_t id, const char *expected)
 {
-    uint32_t rank = rks_group_rank(group);
-    int failures = 0;
-    rks_error err = {0};
     rks_store *store = NULL;
     uint8_t key[RKS_KEY_MAX];
     size_t size = 0;
-    EXPECT_OK(rks_store_open(group, directory, NULL, &store, &err), &err);
+    EXPECT_OK(rks_store_open(m->group, directory, NULL, &store, &m->err));
     if (store == NULL)
-        return 1;
-    EXPECT_OK(rks_store_key(store, id, key, &size, &err), &err);
+        return;
+    EXPECT_OK(rks_store_key(store, id, key, &size, &m->err));
     EXPECT(size == strlen(expected) && memcmp(key, expected, size) == 0);
     uint64_t found = 0;
-    EXPECT_OK(rks_store_find(store, expected, strlen(expected), &found, &err), &err);
+    EXPECT_OK(rks_store_find(store, expected, strlen(expected), &found, &m->err));
     EXPECT(found == id);
     rks_store_close(store, 0);
-    return failures;
 }
 
-static int keys_of_three_kinds(const rks_bootstrap *bootstrap, void *user)
+static void keys_of_three_kinds(member *m)
 {
-    job *j = user;
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
-    rks_group *group = enter(bootstrap, &failures);
+    job *j = m->user;
+    if (!world_enter(m, false))
+        return;
     static const char *const expected[] = {"key 00081", "81", "part 2:1"};
     rks_build_options options = j->options;
     options.own_keys = j->step == 0;
     options.key = j->step == 1 ? "id" : NULL;
-    EXPECT_OK(world_build(group, j->directory, &options, NULL, &err), &err);
-    failures += expect_key(group, j->directory, 81, expected[j->step]);
-    rks_group_close(group);
-    return failures;
+    EXPECT_OK(world_build(m->group, j->directory, &options, NULL, &m->err));
+    expect_key(m, j->directory, 81, expected[j->step]);
 }
 
 static void keys_are_given_or_a_column_or_derived(void **state)
@@ -206,44 +178,39 @@ static void keys_are_given_or_a_column_or_derived(void **state)
 }
 
 /* Steps: 0 short keys, 1 long keys, 2 equal unit names, 3 equal units with other contents. */
-static int twice(const rks_bootstrap *bootstrap, void *user)
+static void twice(member *m)
 {
-    job *j = user;
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
+    job *j = m->user;
     rks_builder *builder = NULL;
-    rks_group *group = enter(bootstrap, &failures);
+    if (!world_enter(m, false))
+        return;
     char key[RKS_KEY_MAX], name[16];
     memset(key, 'x', sizeof(key));
-    snprintf(name, sizeof(name), "u%u", j->step == 2 ? 7 : rank);
+    snprintf(name, sizeof(name), "u%u", j->step == 2 ? 7 : m->rank);
     rks_build_options options = j->options;
     options.own_keys = j->step != 2;
-    EXPECT_OK(rks_builder_open(group, j->directory, &options, &builder, &err), &err);
-    uint64_t unit = j->step == 3 ? 5 : 10 - rank;
+    EXPECT_OK(rks_builder_open(m->group, j->directory, &options, &builder, &m->err));
+    uint64_t unit = j->step == 3 ? 5 : 10 - m->rank;
     world_sample sample;
-    EXPECT_OK(rks_builder_unit(builder, unit, name, NULL, &err), &err);
-    world_make(rank, &sample);
+    EXPECT_OK(rks_builder_unit(builder, unit, name, NULL, &m->err));
+    world_make(m->rank, &sample);
     size_t size = j->step == 1 ? sizeof(key) : 5;
     if (j->step == 3)
-        key[0] = (char)('a' + rank);
-    bool own = options.own_keys && rank > 0; /* rank 0 has nothing to do with it */
+        key[0] = (char)('a' + m->rank);
+    bool own = options.own_keys && m->rank > 0; /* rank 0 has nothing to do with it */
     if (own || !options.own_keys || j->step == 3)
         EXPECT_OK(rks_builder_add(builder, sample.values, options.own_keys ? key : NULL,
-                                  options.own_keys ? size : 0, &err),
-                  &err);
-    rks_status status = rks_builder_commit(builder, RKS_OK, NULL, &err);
+                                  options.own_keys ? size : 0, &m->err));
+    rks_status status = rks_builder_commit(builder, RKS_OK, NULL, &m->err);
     EXPECT(status == RKS_ERR_DATA);
     if (j->step < 2) {
-        EXPECT_TEXT(err, "rank 1");
-        EXPECT_TEXT(err, "rank 2");
+        EXPECT_TEXT("rank 1");
+        EXPECT_TEXT("rank 2");
     } else {
-        EXPECT_TEXT(err, j->step == 2 ? "u7" : "unit 5");
+        EXPECT_TEXT(j->step == 2 ? "u7" : "unit 5");
     }
     rks_builder_close(builder);
     EXPECT(world_files(j->directory, "dataset.json") == 0);
-    rks_group_close(group);
-    return failures;
 }
 
 static void what_is_there_twice_is_an_error_that_names_both(void **state)
@@ -266,34 +233,30 @@ static int drop_all_zero_masks(void *user, const rks_sample *sample, rks_error *
     return 0;
 }
 
-static int train_on_masks(const rks_bootstrap *bootstrap, void *user)
+static void train_on_masks(member *m)
 {
-    job *j = user;
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
+    job *j = m->user;
     rks_builder *builder = NULL;
-    rks_group *group = enter(bootstrap, &failures);
+    if (!world_enter(m, false))
+        return;
     rks_build_options options;
     rks_build_report report = {.struct_size = sizeof(report)};
     rks_build_options_default(&options);
     options.schema = "input_ids:int32[*],loss_mask:bool[*]";
     options.filter = drop_all_zero_masks;
-    EXPECT_OK(rks_builder_open(group, j->directory, &options, &builder, &err), &err);
-    EXPECT_OK(rks_builder_unit(builder, rank, rank == 0 ? "a" : "b", NULL, &err), &err);
+    EXPECT_OK(rks_builder_open(m->group, j->directory, &options, &builder, &m->err));
+    EXPECT_OK(rks_builder_unit(builder, m->rank, m->rank == 0 ? "a" : "b", NULL, &m->err));
     for (int i = 0; i < 10; i++) {
         const int32_t ids[4] = {i, i, i, i};
         const uint8_t mask[4] = {0, 0, i % 3 == 0, 0};
         const rks_value values[2] = {{.data = ids, .size = 16}, {.data = mask, .size = 4}};
-        EXPECT_OK(rks_builder_add(builder, values, NULL, 0, &err), &err);
+        EXPECT_OK(rks_builder_add(builder, values, NULL, 0, &m->err));
     }
-    EXPECT_OK(rks_builder_commit(builder, RKS_OK, &report, &err), &err);
+    EXPECT_OK(rks_builder_commit(builder, RKS_OK, &report, &m->err));
     EXPECT(report.samples == 8 && report.filtered == 12);
     rks_builder_close(builder);
     /* Keys go by the row that was added, not by what was kept. */
-    failures += expect_key(group, j->directory, 1, "a:3");
-    rks_group_close(group);
-    return failures;
+    expect_key(m, j->directory, 1, "a:3");
 }
 
 static void samples_with_nothing_to_learn_are_dropped(void **state)
@@ -319,23 +282,19 @@ static rks_status fail_length(void *user, const rks_sample *sample, uint64_t *le
     return fail_filter(user, sample, err) == 1 ? RKS_OK : RKS_ERR_DATA;
 }
 
-static int failing_callback(const rks_bootstrap *bootstrap, void *user)
+static void failing_callback(member *m)
 {
-    job *j = user;
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
-    rks_group *group = enter(bootstrap, &failures);
+    job *j = m->user;
+    if (!world_enter(m, false))
+        return;
     rks_build_options options = j->options;
     if (j->step == 0)
         options.filter = fail_filter;
     else
         options.length_fn = fail_length;
-    EXPECT(world_build(group, j->directory, &options, NULL, &err) == RKS_ERR_DATA);
-    EXPECT(err.rank == 2); /* unit 2 is rank 2's */
-    EXPECT_TEXT(err, "no voice in key 00085");
-    rks_group_close(group);
-    return failures;
+    EXPECT(world_build(m->group, j->directory, &options, NULL, &m->err) == RKS_ERR_DATA);
+    EXPECT(m->err.rank == 2); /* unit 2 is rank 2's */
+    EXPECT_TEXT("no voice in key 00085");
 }
 
 static void a_callback_that_fails_on_one_rank_fails_on_all(void **state)
@@ -348,32 +307,29 @@ static void a_callback_that_fails_on_one_rank_fails_on_all(void **state)
 /* ---- wrong calls -------------------------------------------------------------------------------
  */
 
-static int different_options(const rks_bootstrap *bootstrap, void *user)
+static void different_options(member *m)
 {
     static const char *const names[] = {"schema", "length_unit", "own_keys", "where", "index"};
-    job *j = user;
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
+    job *j = m->user;
     rks_builder *builder = NULL;
-    rks_group *group = enter(bootstrap, &failures);
+    if (!world_enter(m, false))
+        return;
     rks_build_options options = j->options;
-    if (rank == 1 && j->step == 0)
+    if (m->rank == 1 && j->step == 0)
         options.schema = "id:int64,text:str,vec:float64[*]";
-    else if (rank == 1 && j->step == 1)
+    else if (m->rank == 1 && j->step == 1)
         options.length_unit = 3;
-    else if (rank == 1 && j->step == 2)
+    else if (m->rank == 1 && j->step == 2)
         options.own_keys = false;
-    else if (rank == 1 && j->step == 3)
+    else if (m->rank == 1 && j->step == 3)
         options.where = "id > 3";
-    else if (rank == 1)
+    else if (m->rank == 1)
         options.index_count = 0;
-    EXPECT(rks_builder_open(group, j->directory, &options, &builder, &err) == RKS_ERR_ARGUMENT);
-    EXPECT_TEXT(err, names[j->step]);
-    EXPECT_TEXT(err, "rank 1");
+    EXPECT(rks_builder_open(m->group, j->directory, &options, &builder, &m->err) ==
+           RKS_ERR_ARGUMENT);
+    EXPECT_TEXT(names[j->step]);
+    EXPECT_TEXT("rank 1");
     EXPECT(builder == NULL);
-    rks_group_close(group);
-    return failures;
 }
 
 static void options_that_differ_are_named_with_two_ranks(void **state)
@@ -383,50 +339,49 @@ static void options_that_differ_are_named_with_two_ranks(void **state)
         with_ranks(3, different_options, step);
 }
 
-static int wrong_calls(const rks_bootstrap *bootstrap, void *user)
+static void wrong_calls(member *m)
 {
-    job *j = user;
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
+    job *j = m->user;
     bool skip = true;
     char big[RKS_KEY_MAX + 1] = {0};
-    rks_error err = {0};
     rks_builder *builder = NULL;
-    rks_group *group = enter(bootstrap, &failures);
+    if (!world_enter(m, false))
+        return;
     world_sample sample;
     world_make(1, &sample);
     rks_build_options options = j->options;
     options.key = "id";
-    EXPECT(rks_builder_open(group, j->directory, &options, &builder, &err) == RKS_ERR_ARGUMENT);
+    EXPECT(rks_builder_open(m->group, j->directory, &options, &builder, &m->err) ==
+           RKS_ERR_ARGUMENT);
     options = j->options;
     options.schema = NULL;
-    EXPECT(rks_builder_open(group, j->directory, &options, &builder, &err) == RKS_ERR_ARGUMENT);
+    EXPECT(rks_builder_open(m->group, j->directory, &options, &builder, &m->err) ==
+           RKS_ERR_ARGUMENT);
     options = j->options;
-    EXPECT_OK(rks_builder_open(group, j->directory, &options, &builder, &err), &err);
-    EXPECT(rks_builder_add(builder, sample.values, "k", 1, &err) == RKS_ERR_STATE);
-    EXPECT(rks_builder_unit(builder, 1, "", NULL, &err) == RKS_ERR_ARGUMENT);
-    EXPECT(rks_builder_unit(builder, UINT64_MAX, "x", NULL, &err) == RKS_ERR_ARGUMENT);
-    EXPECT_OK(rks_builder_unit(builder, 4, "x", &skip, &err), &err);
+    EXPECT_OK(rks_builder_open(m->group, j->directory, &options, &builder, &m->err));
+    EXPECT(rks_builder_add(builder, sample.values, "k", 1, &m->err) == RKS_ERR_STATE);
+    EXPECT(rks_builder_unit(builder, 1, "", NULL, &m->err) == RKS_ERR_ARGUMENT);
+    EXPECT(rks_builder_unit(builder, UINT64_MAX, "x", NULL, &m->err) == RKS_ERR_ARGUMENT);
+    EXPECT_OK(rks_builder_unit(builder, 4, "x", &skip, &m->err));
     EXPECT(!skip);
-    EXPECT(rks_builder_add(builder, sample.values, NULL, 0, &err) == RKS_ERR_ARGUMENT);
-    EXPECT(rks_builder_add(builder, sample.values, "", 0, &err) != RKS_OK);
-    EXPECT(rks_builder_add(builder, sample.values, big, sizeof(big), &err) != RKS_OK);
+    EXPECT(rks_builder_add(builder, sample.values, NULL, 0, &m->err) == RKS_ERR_ARGUMENT);
+    EXPECT(rks_builder_add(builder, sample.values, "", 0, &m->err) != RKS_OK);
+    EXPECT(rks_builder_add(builder, sample.values, big, sizeof(big), &m->err) != RKS_OK);
     sample.values[0].size = 7;
-    EXPECT(rks_builder_add(builder, sample.values, "k", 1, &err) != RKS_OK);
+    EXPECT(rks_builder_add(builder, sample.values, "k", 1, &m->err) != RKS_OK);
     sample.values[0].size = 8;
-    EXPECT_OK(rks_builder_add(builder, sample.values, "k", 1, &err), &err);
-    EXPECT_OK(rks_builder_unit(builder, 5, "y", &skip, &err), &err);
-    EXPECT(rks_builder_unit(builder, 4, "x", &skip, &err) == RKS_ERR_STATE);
-    EXPECT_OK(rks_builder_commit(builder, RKS_OK, NULL, &err), &err);
-    EXPECT(rks_builder_unit(builder, 6, "z", NULL, &err) == RKS_ERR_STATE);
-    EXPECT(rks_builder_add(builder, sample.values, "l", 1, &err) == RKS_ERR_STATE);
+    EXPECT_OK(rks_builder_add(builder, sample.values, "k", 1, &m->err));
+    EXPECT_OK(rks_builder_unit(builder, 5, "y", &skip, &m->err));
+    EXPECT(rks_builder_unit(builder, 4, "x", &skip, &m->err) == RKS_ERR_STATE);
+    EXPECT_OK(rks_builder_commit(builder, RKS_OK, NULL, &m->err));
+    EXPECT(rks_builder_unit(builder, 6, "z", NULL, &m->err) == RKS_ERR_STATE);
+    EXPECT(rks_builder_add(builder, sample.values, "l", 1, &m->err) == RKS_ERR_STATE);
     rks_builder_close(builder);
     builder = NULL;
-    EXPECT(rks_builder_open(group, j->directory, &options, &builder, &err) == RKS_ERR_ARGUMENT);
-    EXPECT_TEXT(err, "--replace");
+    EXPECT(rks_builder_open(m->group, j->directory, &options, &builder, &m->err) ==
+           RKS_ERR_ARGUMENT);
+    EXPECT_TEXT("--replace");
     rks_builder_close(NULL);
-    rks_group_close(group);
-    return failures;
 }
 
 static void wrong_calls_are_refused_and_leave_the_builder_usable(void **state)
@@ -459,45 +414,37 @@ typedef struct range {
     uint64_t first, end;
 } range;
 
-static int build_range(const rks_bootstrap *bootstrap, void *user)
+static void build_range(member *m)
 {
-    const range *r = user;
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
+    const range *r = m->user;
     rks_builder *builder = NULL;
     rks_build_options options;
-    rks_group *group = enter(bootstrap, &failures);
+    if (!world_enter(m, false))
+        return;
     world_build_options(&options);
-    EXPECT_OK(rks_builder_open(group, r->directory, &options, &builder, &err), &err);
+    EXPECT_OK(rks_builder_open(m->group, r->directory, &options, &builder, &m->err));
     for (uint64_t unit = r->first; unit < r->end; unit++)
-        EXPECT_OK(world_add_unit(builder, true, unit, &err), &err);
-    EXPECT_OK(rks_builder_commit(builder, RKS_OK, NULL, &err), &err);
+        EXPECT_OK(world_add_unit(builder, true, unit, &m->err));
+    EXPECT_OK(rks_builder_commit(builder, RKS_OK, NULL, &m->err));
     rks_builder_close(builder);
-    rks_group_close(group);
-    return failures;
 }
 
-static int finish_build(const rks_bootstrap *bootstrap, void *user)
+static void finish_build(member *m)
 {
-    job *j = user;
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
+    job *j = m->user;
     rks_build_report report = {.struct_size = sizeof(report)};
-    rks_group *group = enter(bootstrap, &failures);
-    rks_status status = world_build(group, j->directory, &j->options, &report, &err);
+    if (!world_enter(m, false))
+        return;
+    rks_status status = world_build(m->group, j->directory, &j->options, &report, &m->err);
     if (j->step == 0) {
-        EXPECT_OK(status, &err);
+        EXPECT_OK(status);
         memcpy(j->dataset, report.dataset, sizeof(j->dataset));
         j->resumed = report.units_resumed;
     } else {
         EXPECT(status == RKS_ERR_STATE);
-        EXPECT_TEXT(err, "part-");
-        EXPECT_TEXT(err, "unit 2");
+        EXPECT_TEXT("part-");
+        EXPECT_TEXT("unit 2");
     }
-    rks_group_close(group);
-    return failures;
 }
 
 static void parts_that_hold_the_same_units_count_once_or_are_named(void **state)
@@ -521,11 +468,11 @@ static void parts_that_hold_the_same_units_count_once_or_are_named(void **state)
             range r = cases[i][k];
             world_directory(side);
             r.directory = side;
-            world_run(1, build_range, &r);
+            on_threads(1, build_range, &r);
             move_parts(side, directory);
             world_remove(side);
         }
-        world_run(1, finish_build, &j);
+        on_threads(1, finish_build, &j);
         if (i < 2) {
             assert_string_equal(j.dataset, whole.dataset);
             assert_int_equal(world_files(directory, ".rks"), i == 0 ? 3 : 2);

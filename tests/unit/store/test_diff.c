@@ -82,13 +82,9 @@ static void on_difference(void *user, rks_difference kind, const void *key, size
              (const char *)key, id_a != UINT64_MAX, id_b != UINT64_MAX);
 }
 
-static int compare(const rks_bootstrap *bootstrap, void *user)
+static void compare(member *m)
 {
-    job *j = user;
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
-    rks_group *group = NULL;
+    job *j = m->user;
     rks_store *a = NULL, *b = NULL;
     rks_diff_options options;
     rks_diff_report report = {.struct_size = sizeof(report)};
@@ -96,20 +92,19 @@ static int compare(const rks_bootstrap *bootstrap, void *user)
     options.head = 3;
     options.columns = j->v.columns[0] == NULL ? NULL : j->v.columns;
     options.column_count = (j->v.columns[0] != NULL) + (j->v.columns[1] != NULL);
-    EXPECT_OK(world_group(bootstrap, j->v.own_nodes, &group, &err), &err);
-    EXPECT_OK(build_variant(group, j, &err), &err);
-    EXPECT_OK(rks_store_open(group, j->a, NULL, &a, &err), &err);
-    EXPECT_OK(rks_store_open(group, j->b, NULL, &b, &err), &err);
+    if (!world_enter(m, j->v.own_nodes))
+        return;
+    EXPECT_OK(build_variant(m->group, j, &m->err));
+    EXPECT_OK(rks_store_open(m->group, j->a, NULL, &a, &m->err));
+    EXPECT_OK(rks_store_open(m->group, j->b, NULL, &b, &m->err));
     if (a != NULL && b != NULL)
-        EXPECT_OK(rks_diff(a, b, &options, on_difference, j, &report, &err), &err);
-    if (rank == 0)
+        EXPECT_OK(rks_diff(a, b, &options, on_difference, j, &report, &m->err));
+    if (m->rank == 0)
         j->report = report;
     else
         EXPECT(report.same > 0);
     rks_store_close(b, 0);
     rks_store_close(a, 0);
-    rks_group_close(group);
-    return failures;
 }
 
 static void run(job *j, const variant *v, uint32_t ranks)
@@ -119,7 +114,7 @@ static void run(job *j, const variant *v, uint32_t ranks)
     world_directory(j->a);
     world_directory(j->b);
     world_dataset(j->a, 2, false);
-    world_run(ranks, compare, j);
+    on_threads(ranks, compare, j);
     world_remove(j->a);
     world_remove(j->b);
 }

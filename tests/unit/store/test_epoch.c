@@ -40,9 +40,8 @@ static void expect_each_once(job *j)
     memset(j->seen, 0, sizeof(j->seen));
 }
 
-static int take_batch(job *j, rks_batch *batch, uint64_t epoch, uint32_t rank)
+static void take_batch(member *m, job *j, rks_batch *batch, uint64_t epoch)
 {
-    int failures = 0;
     EXPECT(rks_batch_count(batch) > 0);
     for (size_t i = 0; i < rks_batch_count(batch); i++) {
         uint64_t id = rks_batch_id(batch, i);
@@ -51,14 +50,11 @@ static int take_batch(job *j, rks_batch *batch, uint64_t epoch, uint32_t rank)
         j->seen[epoch % 2 * SAMPLES + id % SAMPLES]++;
         pthread_mutex_unlock(&j->mutex);
     }
-    return failures;
 }
 
 /* Goes on where the state says, for stop_after steps or to the end. */
-static int run_epoch(job *j, rks_store *store, rks_plan *plan, uint32_t rank)
+static void run_job(member *m, job *j, rks_store *store, rks_plan *plan)
 {
-    int failures = 0;
-    rks_error err = {0};
     rks_epoch *epoch = NULL;
     rks_epoch_options options;
     rks_epoch_options_default(&options);
@@ -67,20 +63,20 @@ static int run_epoch(job *j, rks_store *store, rks_plan *plan, uint32_t rank)
     if (j->prefetch_bytes != 0)
         options.prefetch_bytes = j->prefetch_bytes;
     if (j->state[0] != '\0')
-        EXPECT_OK(rks_plan_resume(plan, j->state, &options.epoch, &options.first_step, &err), &err);
-    EXPECT_OK(rks_epoch_open(store, plan, &options, &epoch, &err), &err);
+        EXPECT_OK(rks_plan_resume(plan, j->state, &options.epoch, &options.first_step, &m->err));
+    EXPECT_OK(rks_epoch_open(store, plan, &options, &epoch, &m->err));
     if (epoch == NULL)
-        return failures;
+        return;
     uint64_t done = 0, steps = 0;
-    EXPECT_OK(rks_plan_steps(plan, options.epoch, &steps, &err), &err);
+    EXPECT_OK(rks_plan_steps(plan, options.epoch, &steps, &m->err));
     while (j->stop_after == 0 || done < j->stop_after) {
         rks_batch *batch = NULL;
         uint64_t step = 0;
-        EXPECT_OK(rks_epoch_next(epoch, &batch, &step, &err), &err);
+        EXPECT_OK(rks_epoch_next(epoch, &batch, &step, &m->err));
         if (batch == NULL)
             break;
         EXPECT(step == options.first_step + done);
-        failures += take_batch(j, batch, 0, rank);
+        take_batch(m, j, batch, 0);
         rks_batch_free(batch);
         done++;
     }
@@ -89,21 +85,20 @@ static int run_epoch(job *j, rks_store *store, rks_plan *plan, uint32_t rank)
     else
         EXPECT(done == j->stop_after);
     rks_epoch_close(epoch); /* early, with batches on their way */
-    EXPECT_OK(rks_group_agree(rks_store_group(store), "test: stopped", RKS_OK, &err), &err);
-    if (rank == 0 && j->stop_after != 0)
+    EXPECT_OK(rks_group_agree(rks_store_group(store), "test: stopped", RKS_OK, &m->err));
+    if (m->rank == 0 && j->stop_after != 0)
         EXPECT_OK(rks_plan_state(plan, options.epoch, options.first_step + done, j->state,
-                                 sizeof(j->state), &err),
-                  &err);
-    return failures;
+                                 sizeof(j->state), &m->err));
 }
 
-static int with_plan(const rks_bootstrap *bootstrap, job *j,
-                     int (*body)(job *j, rks_store *store, rks_plan *plan, uint32_t rank))
+static void run_epoch(member *m, rks_store *store, rks_plan *plan)
 {
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
-    rks_group *group = NULL;
+    run_job(m, m->user, store, plan);
+}
+
+static void with_plan(member *m, void (*body)(member *m, rks_store *store, rks_plan *plan))
+{
+    job *j = m->user;
     rks_store *store = NULL;
     rks_plan *plan = NULL;
     rks_store_options options;
@@ -114,20 +109,19 @@ static int with_plan(const rks_bootstrap *bootstrap, job *j,
     plan_options.strategy = j->strategy;
     plan_options.batch_size = 5;
     plan_options.seed = 17;
-    EXPECT_OK(world_group(bootstrap, j->own_nodes, &group, &err), &err);
-    EXPECT_OK(rks_store_open(group, j->directory, &options, &store, &err), &err);
-    EXPECT_OK(rks_plan_open(store, &plan_options, &plan, &err), &err);
+    if (!world_enter(m, j->own_nodes))
+        return;
+    EXPECT_OK(rks_store_open(m->group, j->directory, &options, &store, &m->err));
+    EXPECT_OK(rks_plan_open(store, &plan_options, &plan, &m->err));
     if (plan != NULL)
-        failures += body(j, store, plan, rank);
+        body(m, store, plan);
     rks_plan_free(plan);
     rks_store_close(store, 0);
-    rks_group_close(group);
-    return failures;
 }
 
-static int epoch_rank(const rks_bootstrap *bootstrap, void *user)
+static void epoch_rank(member *m)
 {
-    return with_plan(bootstrap, user, run_epoch);
+    with_plan(m, run_epoch);
 }
 
 static char directory[64];
@@ -142,7 +136,7 @@ static void every_strategy_delivers_each_sample_once(void **state)
         j.strategy = strategies[i % 4];
         j.own_nodes = i / 4 % 2 == 1;
         j.no_share = i / 8 == 1;
-        world_run(1 + i % 3, epoch_rank, &j);
+        on_threads(1 + i % 3, epoch_rank, &j);
         expect_each_once(&j);
     }
 }
@@ -157,7 +151,7 @@ static void a_stopped_epoch_goes_on_with_any_number_of_ranks(void **state)
         j.no_share = i % 2 == 1;
         for (size_t part = 0; part < 3; part++) {
             j.stop_after = part < 2 ? FIRST_STEPS : 0;
-            world_run(ranks[i][part], epoch_rank, &j);
+            on_threads(ranks[i][part], epoch_rank, &j);
         }
         expect_each_once(&j);
     }
@@ -176,16 +170,15 @@ static void a_tight_prefetch_delivers_the_same(void **state)
         j.no_share = true;
         j.prefetch_batches = bounds[i].batches;
         j.prefetch_bytes = bounds[i].bytes;
-        world_run(2, epoch_rank, &j);
+        on_threads(2, epoch_rank, &j);
         expect_each_once(&j);
     }
 }
 
 /* Two epochs over one plan, batch by batch in turn: the plan goes back and forth. */
-static int run_two(job *j, rks_store *store, rks_plan *plan, uint32_t rank)
+static void run_two(member *m, rks_store *store, rks_plan *plan)
 {
-    int failures = 0;
-    rks_error err = {0};
+    job *j = m->user;
     rks_epoch *epochs[2] = {NULL, NULL};
     int open = 2;
     for (uint64_t i = 0; i < 2; i++) {
@@ -193,27 +186,26 @@ static int run_two(job *j, rks_store *store, rks_plan *plan, uint32_t rank)
         rks_epoch_options_default(&options);
         options.epoch = i;
         options.prefetch_batches = 2;
-        EXPECT_OK(rks_epoch_open(store, plan, &options, &epochs[i], &err), &err);
+        EXPECT_OK(rks_epoch_open(store, plan, &options, &epochs[i], &m->err));
     }
-    while (open > 0 && failures == 0) {
+    while (open > 0 && m->failures == 0) {
         open = 2;
         for (uint64_t i = 0; i < 2; i++) {
             rks_batch *batch = NULL;
-            EXPECT_OK(rks_epoch_next(epochs[i], &batch, NULL, &err), &err);
+            EXPECT_OK(rks_epoch_next(epochs[i], &batch, NULL, &m->err));
             open -= batch == NULL;
             if (batch != NULL)
-                failures += take_batch(j, batch, i, rank);
+                take_batch(m, j, batch, i);
             rks_batch_free(batch);
         }
     }
     rks_epoch_close(epochs[0]);
     rks_epoch_close(epochs[1]);
-    return failures;
 }
 
-static int two_epochs_rank(const rks_bootstrap *bootstrap, void *user)
+static void two_epochs_rank(member *m)
 {
-    return with_plan(bootstrap, user, run_two);
+    with_plan(m, run_two);
 }
 
 static void two_epochs_share_a_plan(void **state)
@@ -224,61 +216,57 @@ static void two_epochs_share_a_plan(void **state)
         job j;
         new_job(&j, directory);
         j.strategy = strategies[i];
-        world_run(2, two_epochs_rank, &j);
+        on_threads(2, two_epochs_rank, &j);
         for (uint64_t id = 0; id < 2 * SAMPLES; id++)
             assert_int_equal(j.seen[id], 1);
     }
 }
 
-static int run_wrong(job *j, rks_store *store, rks_plan *plan, uint32_t rank)
+static void run_wrong(member *m, rks_store *store, rks_plan *plan)
 {
-    int failures = 0;
-    rks_error err = {0};
     rks_epoch *epoch = NULL;
     rks_plan *other = NULL;
     rks_epoch_options options;
     rks_plan_options plan_options;
     uint64_t steps = 0;
-    (void)j;
     rks_epoch_options_default(&options);
     rks_plan_options_default(&plan_options);
-    EXPECT_OK(rks_plan_steps(plan, 0, &steps, &err), &err);
+    EXPECT_OK(rks_plan_steps(plan, 0, &steps, &m->err));
     options.first_step = steps + 1;
-    EXPECT(rks_epoch_open(store, plan, &options, &epoch, &err) == RKS_ERR_ARGUMENT);
-    EXPECT_TEXT(err, "first_step");
+    EXPECT(rks_epoch_open(store, plan, &options, &epoch, &m->err) == RKS_ERR_ARGUMENT);
+    EXPECT_TEXT("first_step");
     options.first_step = steps; /* the end: nothing is left, and that is no error */
-    EXPECT_OK(rks_epoch_open(store, plan, &options, &epoch, &err), &err);
+    EXPECT_OK(rks_epoch_open(store, plan, &options, &epoch, &m->err));
     rks_batch *batch = NULL;
-    EXPECT_OK(rks_epoch_next(epoch, &batch, NULL, &err), &err);
-    EXPECT_OK(rks_epoch_next(epoch, &batch, NULL, &err), &err);
+    EXPECT_OK(rks_epoch_next(epoch, &batch, NULL, &m->err));
+    EXPECT_OK(rks_epoch_next(epoch, &batch, NULL, &m->err));
     EXPECT(batch == NULL);
     rks_epoch_close(epoch);
     epoch = NULL;
     plan_options.world = 7;
-    EXPECT_OK(rks_plan_open(store, &plan_options, &other, &err), &err);
-    EXPECT(rks_epoch_open(store, other, NULL, &epoch, &err) == RKS_ERR_ARGUMENT);
-    EXPECT_TEXT(err, "7 ranks");
+    EXPECT_OK(rks_plan_open(store, &plan_options, &other, &m->err));
+    EXPECT(rks_epoch_open(store, other, NULL, &epoch, &m->err) == RKS_ERR_ARGUMENT);
+    EXPECT_TEXT("7 ranks");
     rks_plan_free(other);
     other = NULL;
     /* Ranks that would plan differently find out. */
     plan_options.world = 0;
-    plan_options.seed = rank;
-    EXPECT(rks_plan_open(store, &plan_options, &other, &err) == RKS_ERR_ARGUMENT);
-    EXPECT_TEXT(err, "seed 1");
+    plan_options.seed = m->rank;
+    EXPECT(rks_plan_open(store, &plan_options, &other, &m->err) == RKS_ERR_ARGUMENT);
+    EXPECT_TEXT("seed 1");
     plan_options.seed = 0;
-    plan_options.strategy = rank == 1 ? "sequential" : NULL;
-    EXPECT(rks_plan_open(store, &plan_options, &other, &err) == RKS_ERR_ARGUMENT);
-    EXPECT_TEXT(err, "rank 0 has strategy bucket, rank 1 has strategy sequential");
-    plan_options.strategy = rank == 1 ? "bucket" : NULL; /* the same */
-    EXPECT_OK(rks_plan_open(store, &plan_options, &other, &err), &err);
+    plan_options.strategy = m->rank == 1 ? "sequential" : NULL;
+    EXPECT(rks_plan_open(store, &plan_options, &other, &m->err) == RKS_ERR_ARGUMENT);
+    EXPECT_TEXT("rank 0 has strategy bucket, rank 1 has strategy sequential");
+    plan_options.strategy = m->rank == 1 ? "bucket" : NULL; /* the same */
+    EXPECT_OK(rks_plan_open(store, &plan_options, &other, &m->err));
     rks_plan_free(other);
     rks_epoch_close(NULL);
-    return failures;
 }
 
-static int wrong_rank(const rks_bootstrap *bootstrap, void *user)
+static void wrong_rank(member *m)
 {
-    return with_plan(bootstrap, user, run_wrong);
+    with_plan(m, run_wrong);
 }
 
 static void wrong_steps_worlds_and_plans_are_refused(void **state)
@@ -286,7 +274,7 @@ static void wrong_steps_worlds_and_plans_are_refused(void **state)
     (void)state;
     job j;
     new_job(&j, directory);
-    world_run(2, wrong_rank, &j);
+    on_threads(2, wrong_rank, &j);
 }
 
 static int prepare(void **state)
@@ -321,34 +309,29 @@ static void find_mapping(const void *at, char line[512])
         fclose(maps);
 }
 
-static int look_at_order(const rks_bootstrap *bootstrap, void *user)
+static void look_at_order(member *m)
 {
-    job *j = user;
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
+    job *j = m->user;
     char line[512];
-    rks_error err = {0};
-    rks_group *group = NULL;
     rks_store *store = NULL;
     rks_plan *plan = NULL;
     bool memfd = !j->in_file;
-    EXPECT_OK(world_group(bootstrap, j->own_nodes, &group, &err), &err);
-    EXPECT_OK(rks_store_open(group, j->directory, NULL, &store, &err), &err);
-    EXPECT_OK(rks_group_agree(group, "test: open", RKS_OK, &err), &err);
+    if (!world_enter(m, j->own_nodes))
+        return;
+    EXPECT_OK(rks_store_open(m->group, j->directory, NULL, &store, &m->err));
+    EXPECT_OK(rks_group_agree(m->group, "test: open", RKS_OK, &m->err));
     rks_shared_memory_memfd_max(memfd ? 0 : SAMPLES * 4 - 1);
-    EXPECT_OK(rks_plan_open(store, NULL, &plan, &err), &err);
+    EXPECT_OK(rks_plan_open(store, NULL, &plan, &m->err));
     if (plan == NULL)
-        return 1;
+        return;
     find_mapping(rks_index_order(store->index), line);
     EXPECT((strstr(line, "/memfd:rankstore") != NULL) == memfd);
     EXPECT((strstr(line, j->directory) != NULL) != memfd);
     EXPECT(strstr(line, "(deleted)") != NULL && strstr(line, " r--s ") != NULL);
     EXPECT(world_files(j->directory, "") == j->files);
-    failures += run_epoch(&(job){.mutex = PTHREAD_MUTEX_INITIALIZER}, store, plan, rank);
+    run_job(m, &(job){.mutex = PTHREAD_MUTEX_INITIALIZER}, store, plan);
     rks_plan_free(plan);
     rks_store_close(store, 0);
-    rks_group_close(group);
-    return failures;
 }
 
 static void a_large_order_lies_in_an_unnamed_file_beside_the_shards(void **state)
@@ -360,7 +343,7 @@ static void a_large_order_lies_in_an_unnamed_file_beside_the_shards(void **state
     for (int i = 0; i < 4; i++) {
         j.in_file = i % 2 == 1;
         j.own_nodes = i / 2 == 1;
-        world_run(2, look_at_order, &j);
+        on_threads(2, look_at_order, &j);
         rks_shared_memory_memfd_max(0);
         assert_int_equal(world_files(directory, ""), j.files);
     }

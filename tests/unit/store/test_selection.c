@@ -51,12 +51,10 @@ static rks_status add_units(rks_builder *builder, uint32_t rank, uint32_t ranks,
     return status;
 }
 
-static int look(rks_store *store, const job *j, uint32_t rank)
+static void look(member *m, rks_store *store, const job *j)
 {
-    int failures = 0;
-    rks_error err = {0};
     EXPECT(rks_store_count(store) == j->count);
-    for (uint64_t id = rank; id < j->count && failures == 0;
+    for (uint64_t id = m->rank; id < j->count && m->failures == 0;
          id += rks_group_size(rks_store_group(store))) {
         rks_batch *batch = NULL;
         rks_value value = {0};
@@ -65,48 +63,40 @@ static int look(rks_store *store, const job *j, uint32_t rank)
         uint64_t found = UINT64_MAX;
         char expected[32];
         int64_t number = -1;
-        EXPECT_OK(rks_store_fetch(store, &id, 1, &batch, &err), &err);
-        EXPECT(batch != NULL && rks_batch_value(batch, 0, 0, &value, &err) == RKS_OK);
+        EXPECT_OK(rks_store_fetch(store, &id, 1, &batch, &m->err));
+        EXPECT(batch != NULL && rks_batch_value(batch, 0, 0, &value, &m->err) == RKS_OK);
         if (value.size == sizeof(number))
             memcpy(&number, value.data, sizeof(number));
         EXPECT((uint64_t)number == j->expected[id]);
         snprintf(expected, sizeof(expected), "%llu", (unsigned long long)j->expected[id]);
-        EXPECT_OK(rks_store_key(store, id, key, &size, &err), &err);
+        EXPECT_OK(rks_store_key(store, id, key, &size, &m->err));
         EXPECT(size == strlen(expected) && memcmp(key, expected, size) == 0);
-        EXPECT_OK(rks_store_find(store, expected, size, &found, &err), &err);
+        EXPECT_OK(rks_store_find(store, expected, size, &found, &m->err));
         EXPECT(found == id);
         rks_batch_free(batch);
     }
-    return failures;
 }
 
-static int run_rank(const rks_bootstrap *bootstrap, void *user)
+static void run_rank(member *m)
 {
-    job *j = user;
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
-    rks_group *group = NULL;
+    job *j = m->user;
     rks_builder *builder = NULL;
     rks_store *store = NULL;
     rks_build_report report = {.struct_size = sizeof(report)};
-    EXPECT_OK(world_group(bootstrap, j->own_nodes, &group, &err), &err);
-    if (group == NULL)
-        return 1;
+    if (!world_enter(m, j->own_nodes))
+        return;
     if (j->builders > 0) {
-        EXPECT_OK(rks_builder_open(group, target, &j->options, &builder, &err), &err);
-        rks_status status = add_units(builder, rank, rks_group_size(group), &err);
-        EXPECT_OK(rks_builder_commit(builder, status, &report, &err), &err);
+        EXPECT_OK(rks_builder_open(m->group, target, &j->options, &builder, &m->err));
+        rks_status status = add_units(builder, m->rank, m->size, &m->err);
+        EXPECT_OK(rks_builder_commit(builder, status, &report, &m->err));
         rks_builder_close(builder);
-        if (rank == 0)
+        if (m->rank == 0)
             j->report = report;
     }
-    EXPECT_OK(rks_store_open(group, target, NULL, &store, &err), &err);
+    EXPECT_OK(rks_store_open(m->group, target, NULL, &store, &m->err));
     if (store != NULL)
-        failures += look(store, j, rank);
+        look(m, store, j);
     rks_store_close(store, 0);
-    rks_group_close(group);
-    return failures;
 }
 
 static void options_of(rks_build_options *options)
@@ -161,7 +151,7 @@ static void build_on_any_ranks(job *j, uint64_t duplicates, uint64_t sampled_out
         j->own_nodes = turn % 2 != 0;
         /* A directory a rank where each is a node. */
         snprintf(target, sizeof(target), "%s/%s", place, j->own_nodes ? "store-{rank}" : "store");
-        world_run(ranks, run_rank, j);
+        on_threads(ranks, run_rank, j);
         assert_int_equal(j->report.samples, j->count);
         assert_int_equal(j->report.duplicates, duplicates);
         assert_int_equal(j->report.sampled_out, sampled_out);
@@ -170,7 +160,7 @@ static void build_on_any_ranks(job *j, uint64_t duplicates, uint64_t sampled_out
         assert_string_equal(j->report.dataset, first);
         if (ranks == 2) {
             j->builders = 0;
-            world_run(4, run_rank, j); /* two of them have no directory */
+            on_threads(4, run_rank, j); /* two of them have no directory */
         }
         world_remove(place);
         mkdir(place, 0777);

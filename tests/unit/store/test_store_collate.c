@@ -14,7 +14,7 @@ typedef struct job {
     const char *directory;
     bool no_share;
     const rks_collate_options *collate;
-    int (*body)(const struct job *j, rks_store *store, uint32_t rank);
+    void (*body)(member *m, rks_store *store);
     /* of rank 0 when its store is closed */
     rks_batch *batch;
     rks_view *views[2];
@@ -48,24 +48,19 @@ static rks_collate_options packed(void)
     return options;
 }
 
-static int job_rank(const rks_bootstrap *bootstrap, void *user)
+static void job_rank(member *m)
 {
-    job *j = user;
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
-    rks_group *group = NULL;
+    job *j = m->user;
     rks_store *store = NULL;
     rks_store_options options;
     rks_store_options_default(&options);
     options.no_share = j->no_share;
-    EXPECT_OK(world_group(bootstrap, false, &group, &err), &err);
-    EXPECT_OK(rks_store_open(group, j->directory, &options, &store, &err), &err);
+    if (!world_enter(m, false))
+        return;
+    EXPECT_OK(rks_store_open(m->group, j->directory, &options, &store, &m->err));
     if (store != NULL)
-        failures += j->body(j, store, rank);
+        j->body(m, store);
     rks_store_close(store, 0);
-    rks_group_close(group);
-    return failures;
 }
 
 /* ---- what arrays hold ------------------------------------------------------------------------ */
@@ -112,18 +107,17 @@ static bool packed_is(const rks_arrays *arrays, size_t i, uint64_t number)
 /* ---- whole calls and epochs --------------------------------------------------------------------
  */
 
-static int collate_by_ids(const job *j, rks_store *store, uint32_t rank)
+static void collate_by_ids(member *m, rks_store *store)
 {
-    int failures = 0;
-    rks_error err = {0};
+    const job *j = m->user;
     uint64_t ids[SAMPLES + 2];
     rks_arrays *arrays = NULL, *same = NULL;
     rks_batch *batch = NULL;
     for (uint64_t i = 0; i < SAMPLES + 2; i++)
         ids[i] = i * 101 % SAMPLES; /* some twice */
-    EXPECT_OK(rks_store_collate(store, ids, SAMPLES + 2, j->collate, &arrays, &err), &err);
-    EXPECT_OK(rks_store_fetch(store, ids, SAMPLES + 2, &batch, &err), &err);
-    EXPECT_OK(rks_batch_collate(batch, j->collate, &same, &err), &err);
+    EXPECT_OK(rks_store_collate(store, ids, SAMPLES + 2, j->collate, &arrays, &m->err));
+    EXPECT_OK(rks_store_fetch(store, ids, SAMPLES + 2, &batch, &m->err));
+    EXPECT_OK(rks_batch_collate(batch, j->collate, &same, &m->err));
     bool pack = strcmp(j->collate->layout, "pack") == 0;
     for (size_t i = 0; arrays != NULL && same != NULL && i < SAMPLES + 2; i++) {
         EXPECT(pack ? packed_is(arrays, i, ids[i]) : padded_is(arrays, i, ids[i]));
@@ -133,18 +127,16 @@ static int collate_by_ids(const job *j, rks_store *store, uint32_t rank)
     rks_arrays_free(arrays);
     rks_arrays_free(same);
     rks_batch_free(batch);
-    EXPECT_OK(rks_store_collate(store, NULL, 0, j->collate, &arrays, &err), &err);
+    EXPECT_OK(rks_store_collate(store, NULL, 0, j->collate, &arrays, &m->err));
     EXPECT(rks_arrays_samples(arrays) == 0 && rks_arrays_get(arrays, 0)->size == 0);
     rks_arrays_free(arrays);
     ids[1] = SAMPLES;
-    EXPECT(rks_store_collate(store, ids, 2, j->collate, &arrays, &err) == RKS_ERR_ARGUMENT);
-    EXPECT_TEXT(err, "out of range");
-    return failures;
+    EXPECT(rks_store_collate(store, ids, 2, j->collate, &arrays, &m->err) == RKS_ERR_ARGUMENT);
+    EXPECT_TEXT("out of range");
 }
 
-static int equal_arrays(const rks_arrays *a, const rks_arrays *b, uint32_t rank)
+static void equal_arrays(member *m, const rks_arrays *a, const rks_arrays *b)
 {
-    int failures = 0;
     EXPECT(rks_arrays_samples(a) == rks_arrays_samples(b));
     EXPECT(rks_arrays_count(a) == rks_arrays_count(b));
     for (size_t i = 0; i < rks_arrays_count(a); i++) {
@@ -154,13 +146,11 @@ static int equal_arrays(const rks_arrays *a, const rks_arrays *b, uint32_t rank)
     }
     EXPECT(memcmp(rks_arrays_ids(a), rks_arrays_ids(b), 8 * rks_arrays_samples(a)) == 0);
     EXPECT(memcmp(rks_arrays_lengths(a), rks_arrays_lengths(b), 4 * rks_arrays_samples(a)) == 0);
-    return failures;
 }
 
-static int compare_epochs(const job *j, rks_store *store, uint32_t rank)
+static void compare_epochs(member *m, rks_store *store)
 {
-    int failures = 0;
-    rks_error err = {0};
+    const job *j = m->user;
     rks_plan *plan = NULL;
     rks_epoch *plain = NULL, *collated = NULL;
     rks_plan_options plan_options;
@@ -169,25 +159,25 @@ static int compare_epochs(const job *j, rks_store *store, uint32_t rank)
     rks_epoch_options_default(&options);
     plan_options.batch_size = 5;
     options.prefetch_batches = 3;
-    EXPECT_OK(rks_plan_open(store, &plan_options, &plan, &err), &err);
-    EXPECT_OK(rks_epoch_open(store, plan, &options, &plain, &err), &err);
+    EXPECT_OK(rks_plan_open(store, &plan_options, &plan, &m->err));
+    EXPECT_OK(rks_epoch_open(store, plan, &options, &plain, &m->err));
     options.collate = j->collate;
-    EXPECT_OK(rks_epoch_open(store, plan, &options, &collated, &err), &err);
+    EXPECT_OK(rks_epoch_open(store, plan, &options, &collated, &m->err));
     rks_batch *batch = NULL;
     rks_arrays *arrays = NULL, *expected = NULL;
-    EXPECT(rks_epoch_next(collated, &batch, NULL, &err) == RKS_ERR_STATE);
-    EXPECT(rks_epoch_next_arrays(plain, &arrays, NULL, &err) == RKS_ERR_STATE);
+    EXPECT(rks_epoch_next(collated, &batch, NULL, &m->err) == RKS_ERR_STATE);
+    EXPECT(rks_epoch_next_arrays(plain, &arrays, NULL, &m->err) == RKS_ERR_STATE);
     for (uint64_t steps = 0;; steps++) {
         uint64_t step = 0, other = 0;
-        EXPECT_OK(rks_epoch_next(plain, &batch, &step, &err), &err);
-        EXPECT_OK(rks_epoch_next_arrays(collated, &arrays, &other, &err), &err);
+        EXPECT_OK(rks_epoch_next(plain, &batch, &step, &m->err));
+        EXPECT_OK(rks_epoch_next_arrays(collated, &arrays, &other, &m->err));
         EXPECT((batch == NULL) == (arrays == NULL));
         if (batch == NULL || arrays == NULL)
             break;
         EXPECT(step == steps && other == steps);
-        EXPECT_OK(rks_batch_collate(batch, j->collate, &expected, &err), &err);
+        EXPECT_OK(rks_batch_collate(batch, j->collate, &expected, &m->err));
         if (expected != NULL)
-            failures += equal_arrays(arrays, expected, rank);
+            equal_arrays(m, arrays, expected);
         rks_arrays_free(expected);
         rks_arrays_free(arrays);
         rks_batch_free(batch);
@@ -195,10 +185,9 @@ static int compare_epochs(const job *j, rks_store *store, uint32_t rank)
     rks_epoch_close(plain);
     rks_epoch_close(collated);
     rks_plan_free(plan);
-    return failures;
 }
 
-static void run_all(int (*body)(const job *j, rks_store *store, uint32_t rank))
+static void run_all(void (*body)(member *m, rks_store *store))
 {
     const rks_collate_options options[] = {padded(), packed()};
     for (uint32_t i = 0; i < 12; i++) {
@@ -206,7 +195,7 @@ static void run_all(int (*body)(const job *j, rks_store *store, uint32_t rank))
                  .no_share = i / 4 == 2,
                  .collate = &options[i / 2 % 2],
                  .body = body};
-        world_run(i / 4 == 0 ? 1 : 2, job_rank, &j);
+        on_threads(i / 4 == 0 ? 1 : 2, job_rank, &j);
     }
 }
 
@@ -222,10 +211,9 @@ static void epochs_with_collate_equal_those_without(void **state)
     run_all(compare_epochs);
 }
 
-static int refuse_options(const job *j, rks_store *store, uint32_t rank)
+static void refuse_options(member *m, rks_store *store)
 {
-    int failures = 0;
-    rks_error err = {0};
+    const job *j = m->user;
     rks_plan *plan = NULL;
     rks_epoch *epoch = NULL;
     rks_arrays *arrays = NULL;
@@ -238,15 +226,14 @@ static int refuse_options(const job *j, rks_store *store, uint32_t rank)
     collate.column_count = 1;
     rks_epoch_options_default(&options);
     options.collate = &collate;
-    EXPECT_OK(rks_plan_open(store, NULL, &plan, &err), &err);
-    EXPECT(rks_epoch_open(store, plan, &options, &epoch, &err) == RKS_ERR_ARGUMENT);
-    EXPECT_TEXT(err, "\"text\"");
-    EXPECT(rks_store_collate(store, &id, 1, &collate, &arrays, &err) == RKS_ERR_ARGUMENT);
-    EXPECT_OK(rks_store_fetch(store, &id, 1, &batch, &err), &err);
-    EXPECT(rks_batch_collate(batch, &collate, &arrays, &err) == RKS_ERR_ARGUMENT);
+    EXPECT_OK(rks_plan_open(store, NULL, &plan, &m->err));
+    EXPECT(rks_epoch_open(store, plan, &options, &epoch, &m->err) == RKS_ERR_ARGUMENT);
+    EXPECT_TEXT("\"text\"");
+    EXPECT(rks_store_collate(store, &id, 1, &collate, &arrays, &m->err) == RKS_ERR_ARGUMENT);
+    EXPECT_OK(rks_store_fetch(store, &id, 1, &batch, &m->err));
+    EXPECT(rks_batch_collate(batch, &collate, &arrays, &m->err) == RKS_ERR_ARGUMENT);
     rks_batch_free(batch);
     rks_plan_free(plan);
-    return failures;
 }
 
 static void wrong_options_are_refused_by_every_call(void **state)
@@ -254,7 +241,7 @@ static void wrong_options_are_refused_by_every_call(void **state)
     (void)state;
     const rks_collate_options options = padded();
     job j = {.directory = directory, .collate = &options, .body = refuse_options};
-    world_run(1, job_rank, &j);
+    on_threads(1, job_rank, &j);
 }
 
 /* ---- views -------------------------------------------------------------------------------------
@@ -274,29 +261,26 @@ static bool view_is(const rks_view *view, uint64_t number)
     return true;
 }
 
-static int view_all(const job *j, rks_store *store, uint32_t rank)
+static void view_all(member *m, rks_store *store)
 {
-    int failures = 0;
-    rks_error err = {0};
+    const job *j = m->user;
     rks_view *view = NULL;
     rks_value value;
-    (void)j;
     for (uint64_t id = 0; id < SAMPLES; id++) {
-        EXPECT_OK(rks_store_view(store, id, &view, &err), &err);
+        EXPECT_OK(rks_store_view(store, id, &view, &m->err));
         EXPECT(view != NULL && view_is(view, id));
         rks_view_free(view);
         view = NULL;
     }
-    EXPECT(rks_store_view(store, SAMPLES, &view, &err) == RKS_ERR_ARGUMENT);
-    EXPECT_OK(rks_store_view(store, 0, &view, &err), &err);
-    EXPECT(rks_view_value(view, 3, &value, &err) == RKS_ERR_ARGUMENT);
+    EXPECT(rks_store_view(store, SAMPLES, &view, &m->err) == RKS_ERR_ARGUMENT);
+    EXPECT_OK(rks_store_view(store, 0, &view, &m->err));
+    EXPECT(rks_view_value(view, 3, &value, &m->err) == RKS_ERR_ARGUMENT);
     rks_view_free(view);
     rks_view_free(NULL);
     rks_store_stats stats = {.struct_size = sizeof(stats)};
     rks_store_stats_get(store, &stats);
     EXPECT(stats.samples == SAMPLES + 1);
     EXPECT(j->no_share ? stats.remote_bytes > 0 : stats.remote_bytes == 0);
-    return failures;
 }
 
 static void views_show_every_sample(void **state)
@@ -306,35 +290,33 @@ static void views_show_every_sample(void **state)
         job j = {.directory = i % 2 == 0 ? directory : derived,
                  .no_share = i / 2 == 1,
                  .body = view_all};
-        world_run(2, job_rank, &j);
+        on_threads(2, job_rank, &j);
     }
 }
 
 /* ---- what outlives its store
  * --------------------------------------------------------------------- */
 
-static int keep_things(const job *given, rks_store *store, uint32_t rank)
+static void keep_things(member *m, rks_store *store)
 {
-    job *j = (job *)(uintptr_t)given;
-    int failures = 0;
-    rks_error err = {0};
+    job *j = m->user;
     const uint64_t ids[] = {7, SAMPLES - 1, 43};
-    if (rank != 0)
-        return 0;
-    EXPECT_OK(rks_store_fetch(store, ids, 3, &j->batch, &err), &err);
-    EXPECT_OK(rks_store_view(store, ids[0], &j->views[0], &err), &err);
-    EXPECT_OK(rks_store_view(store, ids[1], &j->views[1], &err), &err);
-    EXPECT_OK(rks_store_collate(store, ids, 3, j->collate, &j->arrays, &err), &err);
-    return failures;
+    if (m->rank != 0)
+        return;
+    EXPECT_OK(rks_store_fetch(store, ids, 3, &j->batch, &m->err));
+    EXPECT_OK(rks_store_view(store, ids[0], &j->views[0], &m->err));
+    EXPECT_OK(rks_store_view(store, ids[1], &j->views[1], &m->err));
+    EXPECT_OK(rks_store_collate(store, ids, 3, j->collate, &j->arrays, &m->err));
 }
 
-/* world_run, where memory may stay in use. */
+/* on_threads, where memory may stay in use. */
 static void run_and_keep(job *j)
 {
+    member_start start = {job_rank, j};
     rks_error err = {0};
     int code = -1;
-    alarm(100);
-    assert_ok(rks_launch_threads(2, job_rank, j, &code, &err), &err);
+    alarm(LIMIT_S);
+    assert_ok(rks_launch_threads(2, run_member, &start, &code, &err), &err);
     assert_int_equal(code, 0);
     assert_true(rks_memory_in_use() > 0);
     alarm(0);
@@ -382,10 +364,9 @@ static void batches_views_and_arrays_outlive_their_store(void **state)
 /* ---- failing allocations
  * --------------------------------------------------------------------------- */
 
-static int fail_allocations(const job *j, rks_store *store, uint32_t rank)
+static void fail_allocations(member *m, rks_store *store)
 {
-    int failures = 0;
-    rks_error err = {0};
+    const job *j = m->user;
     const uint64_t ids[] = {7, SAMPLES - 1, 43};
     for (int what = 0; what < 2; what++) {
         rks_status status = RKS_ERR_MEMORY;
@@ -395,8 +376,8 @@ static int fail_allocations(const job *j, rks_store *store, uint32_t rank)
             rks_view *view = NULL;
             long before = rks_memory_in_use();
             rks_memory_fail_at(++n);
-            status = what == 0 ? rks_store_collate(store, ids, 3, j->collate, &arrays, &err)
-                               : rks_store_view(store, ids[1], &view, &err);
+            status = what == 0 ? rks_store_collate(store, ids, 3, j->collate, &arrays, &m->err)
+                               : rks_store_view(store, ids[1], &view, &m->err);
             rks_memory_fail_at(0);
             EXPECT(status == RKS_OK || status == RKS_ERR_MEMORY);
             rks_arrays_free(arrays);
@@ -405,7 +386,6 @@ static int fail_allocations(const job *j, rks_store *store, uint32_t rank)
         }
         EXPECT(n > (what == 0 ? 6 : 1));
     }
-    return failures;
 }
 
 static void survives_each_failing_allocation(void **state)
@@ -413,7 +393,7 @@ static void survives_each_failing_allocation(void **state)
     (void)state;
     const rks_collate_options options = padded();
     job j = {.directory = directory, .collate = &options, .body = fail_allocations};
-    world_run(1, job_rank, &j);
+    on_threads(1, job_rank, &j);
 }
 
 /* ---- main
@@ -428,7 +408,7 @@ static int prepare(void **state)
     world_job build = {.directory = derived};
     world_build_options(&build.options);
     build.options.own_keys = false;
-    world_run(2, world_build_rank, &build);
+    on_threads(2, world_build_rank, &build);
     return 0;
 }
 

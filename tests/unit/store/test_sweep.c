@@ -209,35 +209,31 @@ static void meet(job *j, long nth)
     pthread_barrier_wait(&j->barrier);
 }
 
-static int try_rank(const rks_bootstrap *bootstrap, void *user)
+static void try_rank(member *m)
 {
-    job *j = user;
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
-    rks_group *group = NULL;
+    job *j = m->user;
     rks_store *store = NULL;
     rks_store_options options;
     rks_store_options_default(&options);
     options.no_share = true;
-    EXPECT_OK(world_group(bootstrap, false, &group, &err), &err);
+    if (!world_enter(m, false))
+        return;
     if (j->stage->opens)
-        EXPECT_OK(rks_store_open(group, target, &options, &store, &err), &err);
+        EXPECT_OK(rks_store_open(m->group, target, &options, &store, &m->err));
     /* All are connected when allocations begin to be counted. */
-    EXPECT_OK(rks_group_agree(group, "test: connected", RKS_OK, &err), &err);
-    meet(j, rank == 0 ? j->nth : -1);
-    j->statuses[rank] = failures == 0 ? j->stage->run(group, store, &j->errors[rank]) : -99;
-    meet(j, rank == 0 ? 0 : -1);
-    j->broken[rank] = group != NULL && rks_group_failed(group);
+    EXPECT_OK(rks_group_agree(m->group, "test: connected", RKS_OK, &m->err));
+    meet(j, m->rank == 0 ? j->nth : -1);
+    j->statuses[m->rank] =
+        m->failures == 0 ? j->stage->run(m->group, store, &j->errors[m->rank]) : -99;
+    meet(j, m->rank == 0 ? 0 : -1);
+    j->broken[m->rank] = m->group != NULL && rks_group_failed(m->group);
     rks_store_close(store, 0);
-    rks_group_close(group);
-    return failures;
 }
 
 static void try_once(uint32_t ranks, job *j)
 {
     assert_int_equal(pthread_barrier_init(&j->barrier, NULL, ranks), 0);
-    world_run(ranks, try_rank, j);
+    on_threads(ranks, try_rank, j);
     pthread_barrier_destroy(&j->barrier);
 }
 

@@ -5,43 +5,13 @@
 #ifndef RKS_TESTS_STORE_WORLD_H
 #define RKS_TESTS_STORE_WORLD_H
 
-#include "support/check.h"
+#include "support/ranks.h"
 
 #include <dirent.h>
 #include <ftw.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "base/error.h"
-#include "base/memory.h"
-#include "group/group.h"
-
-/* A rank's checks are plain: cmocka's assertions belong to the main thread. */
-#define EXPECT(condition)                                                                          \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "rank %u: %s:%d: %s\n", rank, __FILE__, __LINE__, #condition);         \
-            failures++;                                                                            \
-        }                                                                                          \
-    } while (0)
-#define EXPECT_OK(call, err)                                                                       \
-    do {                                                                                           \
-        rks_status status_ = (call);                                                               \
-        if (status_ != RKS_OK) {                                                                   \
-            fprintf(stderr, "rank %u: %s:%d: %s: %s\n", rank, __FILE__, __LINE__,                  \
-                    rks_status_name(status_), (err)->text);                                        \
-            failures++;                                                                            \
-        }                                                                                          \
-    } while (0)
-#define EXPECT_TEXT(err, part)                                                                     \
-    do {                                                                                           \
-        if (strstr((err).text, (part)) == NULL) {                                                  \
-            fprintf(stderr, "rank %u: %s:%d: \"%s\" does not contain \"%s\"\n", rank, __FILE__,    \
-                    __LINE__, (err).text, (part));                                                 \
-            failures++;                                                                            \
-        }                                                                                          \
-    } while (0)
 
 enum { UNIT_ROWS = 40, UNITS = 7, SAMPLES = UNIT_ROWS * UNITS, TEXT_MOST = 700 };
 
@@ -92,31 +62,19 @@ static inline size_t world_descriptors(void)
 
 /* ---- ranks ------------------------------------------------------------------------------- */
 
-static inline rks_status world_group(const rks_bootstrap *bootstrap, bool own_nodes,
-                                     rks_group **group, rks_error *err)
+/* False: a failure is counted, and there is nothing to go on with. */
+static inline bool world_enter(member *m, bool own_nodes)
 {
     rks_group_options options;
     char node[16];
     rks_group_options_default(&options);
-    options.bootstrap = bootstrap;
+    options.bootstrap = m->bootstrap;
     options.silence_ms = 5000;
-    snprintf(node, sizeof(node), "n%u", bootstrap->rank);
+    snprintf(node, sizeof(node), "n%u", m->rank);
     if (own_nodes)
         options.node = node;
-    return rks_group_open(&options, group, err);
-}
-
-/* Runs the body on `ranks` threads; its failures are its answer. */
-static inline void world_run(uint32_t ranks, rks_rank_fn body, void *user)
-{
-    rks_error err = {0};
-    int code = -1;
-    alarm(100);
-    assert_ok(rks_launch_threads(ranks, body, user, &code, &err), &err);
-    assert_int_equal(code, 0);
-    assert_int_equal(rks_memory_in_use(), 0);
-    assert_int_equal(counted_memory(), 0);
-    alarm(0);
+    EXPECT_OK(rks_group_open(&options, &m->group, &m->err));
+    return m->group != NULL;
 }
 
 /* ---- samples ------------------------------------------------------------------------------ */
@@ -216,22 +174,15 @@ typedef struct world_job {
     rks_build_report report; /* rank 0's */
 } world_job;
 
-static inline int world_build_rank(const rks_bootstrap *bootstrap, void *user)
+static inline void world_build_rank(member *m)
 {
-    world_job *job = user;
-    uint32_t rank = bootstrap->rank;
-    int failures = 0;
-    rks_error err = {0};
-    rks_group *group = NULL;
+    world_job *job = m->user;
     rks_build_report report = {.struct_size = sizeof(report)};
-    EXPECT_OK(world_group(bootstrap, job->own_nodes, &group, &err), &err);
-    if (group == NULL)
-        return 1;
-    EXPECT_OK(world_build(group, job->directory, &job->options, &report, &err), &err);
-    if (rank == 0)
+    if (!world_enter(m, job->own_nodes))
+        return;
+    EXPECT_OK(world_build(m->group, job->directory, &job->options, &report, &m->err));
+    if (m->rank == 0)
         job->report = report;
-    rks_group_close(group);
-    return failures;
 }
 
 /* The dataset of all SAMPLES samples, built by `ranks` ranks. */
@@ -239,7 +190,7 @@ static inline rks_build_report world_dataset(const char *directory, uint32_t ran
 {
     world_job job = {.directory = directory, .own_nodes = own_nodes};
     world_build_options(&job.options);
-    world_run(ranks, world_build_rank, &job);
+    on_threads(ranks, world_build_rank, &job);
     return job.report;
 }
 
