@@ -140,6 +140,19 @@ RKS_API uint32_t rks_group_size(const rks_group *group);
 RKS_API uint32_t rks_group_node(const rks_group *group);  /* this rank's node, 0.. */
 RKS_API uint32_t rks_group_nodes(const rks_group *group); /* how many */
 
+/* How far the ranks are with a build or a comparison, from what each tells rank 0 about once a
+ * second: sums over those that have told it. On other ranks than 0 it is what they know. */
+typedef struct rks_group_progress {
+    size_t struct_size;
+    uint64_t done, total, samples; /* bytes of work, and samples, of all ranks */
+    uint32_t ranks;                /* that have told theirs; 0: none, and all else is 0, too */
+    uint32_t slowest_rank;         /* the one with the smallest share of its own work done */
+    uint64_t slowest_done, slowest_total;
+} rks_group_progress;
+
+/* The caller sets struct_size. Not collective, never waiting, any thread. */
+RKS_API void rks_group_progress_get(rks_group *group, rks_group_progress *progress);
+
 /* COLLECTIVE. Ends a phase: every rank brings its own status (and error if it is not
  * RKS_OK); all return the failing rank's with the lowest number, or RKS_OK. `phase` is a
  * short name, equal on all ranks; ranks in different phases get RKS_ERR_STATE. */
@@ -290,7 +303,8 @@ typedef rks_status (*rks_length_fn)(void *user, const rks_sample *sample, uint64
                                     rks_error *err);
 
 /* Progress of a long call; `total` 0 if not known. Called at most each 100 ms, in the
- * calling thread, on every rank; `done` and `total` count the bytes of this rank. */
+ * calling thread, on every rank; `done` and `total` count the bytes of this rank
+ * (rks_group_progress_get: of all). Rank 0 is also called while it waits for the others. */
 typedef void (*rks_progress_fn)(void *user, const char *phase, uint64_t done, uint64_t total,
                                 uint64_t samples);
 

@@ -207,7 +207,7 @@ rks_status rks_exchange_take(rks_exchange_plan *plan, uint32_t sender, uint64_t 
     char text[96];
     snprintf(text, sizeof(text), "exchange: %" PRIu64 " of %" PRIu64 " bytes of rank %" PRIu32,
              offset + size, plan->sizes[sender], sender);
-    rks_group_progress(plan->group, text);
+    rks_group_tell_progress(plan->group, NULL, text);
     return plan->job->write(plan->job->user, sender, offset, bytes, size, err);
 }
 
@@ -326,7 +326,7 @@ static void say_why(rks_exchange_plan *plan, const exchange_choice *choice,
 
 static void free_plan(rks_exchange_plan *plan)
 {
-    rks_group_progress(plan->group, "");
+    rks_group_tell_progress(plan->group, NULL, "");
     rks_free(plan->sizes);
     rks_free(plan->wanted);
     rks_free(plan->wanters);

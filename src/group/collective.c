@@ -295,22 +295,3 @@ rks_status rks_group_broadcast(rks_group *group, const char *phase, uint32_t roo
     rks_free(offsets);
     return status;
 }
-
-void rks_group_progress(rks_group *group, const char *text)
-{
-    uint8_t body[4 + PROGRESS_SIZE];
-    uint64_t now = rks_now_ms();
-    if (group->engine == NULL || group->parent < 0)
-        return;
-    pthread_mutex_lock(&group->mutex);
-    bool tell = now - group->told_progress_ms >= 1000;
-    if (tell)
-        group->told_progress_ms = now;
-    pthread_mutex_unlock(&group->mutex);
-    if (!tell)
-        return;
-    size_t size = strlen(text) < PROGRESS_SIZE ? strlen(text) : PROGRESS_SIZE - 1;
-    rks_store_u32(body, group->rank);
-    memcpy(body + 4, text, size);
-    rks_inbox_send(group, (uint32_t)group->parent, MESSAGE_PROGRESS, body, 4 + size, NULL);
-}

@@ -401,6 +401,12 @@ void rks_group_close(rks_group *group)
     rks_free(group);
 }
 
+void rks_group_on_wait(rks_group *group, void (*waiting)(void *user), void *user)
+{
+    group->waiting = waiting;
+    group->waiting_user = user;
+}
+
 void rks_group_on_close(rks_group *group, void (*closing)(rks_group *group))
 {
     group->closing = closing;

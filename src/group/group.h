@@ -35,8 +35,16 @@ rks_status rks_group_broadcast(rks_group *group, const char *phase, uint32_t roo
  * checked), by dup between threads. */
 rks_status rks_group_share_fd(rks_group *group, int fd, int *shared, rks_error *err);
 
-/* What a rank works at, for the waiters' message ("build: unit 3 of 17"). Copied; any thread. */
-void rks_group_progress(rks_group *group, const char *text);
+/* How far this rank is with its work, and in words, for the waiters' message ("unit 3 of 17").
+ * `work` NULL: nothing that is counted in bytes. Copied; sent about once a second; any thread. */
+typedef struct rks_work {
+    uint64_t done, total, samples;
+} rks_work;
+void rks_group_tell_progress(rks_group *group, const rks_work *work, const char *text);
+
+/* `waiting` is called about each 100 ms while this rank waits in a collective call, by its thread;
+ * NULL: no more. */
+void rks_group_on_wait(rks_group *group, void (*waiting)(void *user), void *user);
 
 /* The MPI module (librankstore_mpi.so), loaded at run time: a bootstrap, and the exchange's
  * messages. Lies beside the library, or where RKS_MPI_MODULE says. */

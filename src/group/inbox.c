@@ -71,23 +71,6 @@ static void take_failed(rks_group *group, const message *m)
     rks_group_fail(group, &err, m->from);
 }
 
-static void take_progress(rks_group *group, const message *m)
-{
-    if (m->body.size < 4 || rks_load_u32(m->body.data) >= group->size)
-        return;
-    uint32_t rank = rks_load_u32(m->body.data);
-    size_t size = m->body.size - 4;
-    if (size >= PROGRESS_SIZE)
-        size = PROGRESS_SIZE - 1;
-    pthread_mutex_lock(&group->mutex);
-    memcpy(group->progress[rank], m->body.data + 4, size);
-    group->progress[rank][size] = '\0';
-    pthread_mutex_unlock(&group->mutex);
-    if (group->parent >= 0)
-        rks_inbox_send(group, (uint32_t)group->parent, MESSAGE_PROGRESS, m->body.data, m->body.size,
-                       NULL);
-}
-
 /* A whole message is here. Those of a collective wait in the inbox, the others act at once. */
 static void deliver(rks_group *group, message *m)
 {
@@ -105,7 +88,7 @@ static void deliver(rks_group *group, message *m)
     else if (m->kind == MESSAGE_STOP && m->body.size == 8)
         rks_group_tell_stop(group, rks_load_u64(m->body.data), m->from);
     else if (m->kind == MESSAGE_PROGRESS)
-        take_progress(group, m);
+        rks_group_take_progress(group, m);
     rks_inbox_free(m);
 }
 
@@ -172,9 +155,10 @@ static message *take_from_inbox(rks_group *group, uint32_t from, enum message_ki
 
 static void say_who(const rks_group *group, uint32_t from, const char *phase, uint64_t waited_ms)
 {
+    const char *text = group->progress[from].text;
     rks_log("rank %u waits for rank %u (%s) in '%s' since %llu s%s%s", group->rank, from,
             group->hosts[from], phase, (unsigned long long)(waited_ms / 1000),
-            group->progress[from][0] != '\0' ? ": " : "", group->progress[from]);
+            text[0] != '\0' ? ": " : "", text);
 }
 
 rks_status rks_inbox_wait(rks_group *group, uint32_t from, enum message_kind kind,
@@ -196,6 +180,8 @@ rks_status rks_inbox_wait(rks_group *group, uint32_t from, enum message_kind kin
         if (!rks_cond_wait_ms(&group->cond, &group->mutex, RKS_WAIT_SLICE_MS)) {
             pthread_mutex_unlock(&group->mutex);
             rks_group_look_around(group);
+            if (group->waiting != NULL)
+                group->waiting(group->waiting_user);
             pthread_mutex_lock(&group->mutex);
         }
         uint64_t now = rks_now_ms();

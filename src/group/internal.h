@@ -17,11 +17,12 @@ enum { PHASE_SIZE = 48, PROGRESS_SIZE = 96 };
 
 /* Kinds of messages. UP and DOWN belong to a collective, the others come at any time. */
 enum message_kind {
-    MESSAGE_UP = 1,       /* a subtree's contribution */
-    MESSAGE_DOWN = 2,     /* the result */
-    MESSAGE_FAILED = 3,   /* an rks_error: the group is lost */
-    MESSAGE_STOP = 4,     /* u64: somebody brings an error to this collective */
-    MESSAGE_PROGRESS = 5, /* u32 rank, text */
+    MESSAGE_UP = 1,     /* a subtree's contribution */
+    MESSAGE_DOWN = 2,   /* the result */
+    MESSAGE_FAILED = 3, /* an rks_error: the group is lost */
+    MESSAGE_STOP = 4,   /* u64: somebody brings an error to this collective */
+    /* 5 was progress in words alone */
+    MESSAGE_PROGRESS = 6, /* progress.c draws it */
 };
 
 typedef struct message {
@@ -38,6 +39,12 @@ typedef struct partial {
     rks_buffer body;
 } partial;
 
+/* What a rank says of its work. */
+typedef struct rank_progress {
+    rks_work work;
+    char text[PROGRESS_SIZE];
+} rank_progress;
+
 struct rks_group {
     rks_bootstrap bootstrap;
     uint32_t rank, size;
@@ -52,6 +59,8 @@ struct rks_group {
     uint32_t child_count;
 
     void (*closing)(rks_group *group); /* NULL: nobody wants to know */
+    void (*waiting)(void *user);       /* the same; of the thread that makes collective calls */
+    void *waiting_user;
 
     pthread_mutex_t sending; /* held while the pieces of one message are posted */
     pthread_mutex_t mutex;
@@ -59,7 +68,7 @@ struct rks_group {
     message *inbox, **inbox_end;     /* guarded by mutex */
     partial *partials;               /* by rank; engine thread only */
     bool *left;                      /* by rank; guarded by mutex */
-    char (*progress)[PROGRESS_SIZE]; /* by rank; guarded by mutex */
+    rank_progress *progress;         /* by rank; guarded by mutex */
     uint64_t told_progress_ms;       /* guarded by mutex */
     bool opened;                     /* rks_group_open has ended well */
     bool failing;                    /* the neighbours are being told; `failed` follows */
@@ -79,6 +88,9 @@ rks_status rks_inbox_send(rks_group *group, uint32_t to, enum message_kind kind,
 rks_status rks_inbox_wait(rks_group *group, uint32_t from, enum message_kind kind,
                           const char *phase, message **got, rks_error *err);
 void rks_inbox_free(message *m);
+
+/* progress.c: a neighbour's MESSAGE_PROGRESS. Hostile ones are ignored. */
+void rks_group_take_progress(rks_group *group, const message *m);
 
 /* failure.c */
 void rks_group_on_lost(void *group, uint32_t peer, const rks_error *err);

@@ -440,6 +440,20 @@ static rks_status deal(build *b, rks_error *err)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
+static void tell(const build *b, uint64_t done, uint64_t samples)
+{
+    const rks_work work = {.done = done, .total = b->total, .samples = samples};
+    char text[96];
+    snprintf(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " MiB read", done >> 20, b->total >> 20);
+    rks_group_tell_progress(b->group, &work, text);
+}
+
+static void show(const build *b, uint64_t done, uint64_t samples)
+{
+    if (b->options.progress != NULL)
+        b->options.progress(b->options.progress_user, "build", done, b->total, samples);
+}
+
 static rks_status tick(void *user, uint64_t unit_bytes, uint64_t samples, rks_error *err)
 {
     build *b = user;
@@ -447,14 +461,16 @@ static rks_status tick(void *user, uint64_t unit_bytes, uint64_t samples, rks_er
     if (now - b->last_tick_ms < 100)
         return RKS_OK;
     b->last_tick_ms = now;
-    char text[96];
-    snprintf(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " MiB read",
-             (b->done + unit_bytes) >> 20, b->total >> 20);
-    rks_group_progress(b->group, text);
-    if (b->options.progress != NULL)
-        b->options.progress(b->options.progress_user, "build", b->done + unit_bytes, b->total,
-                            b->samples + samples);
+    tell(b, b->done + unit_bytes, b->samples + samples);
+    show(b, b->done + unit_bytes, b->samples + samples);
     return rks_group_must_stop(b->group, err);
+}
+
+/* Rank 0 has read its share, and the others have not. */
+static void while_others_read(void *user)
+{
+    const build *b = user;
+    show(b, b->done, b->samples);
 }
 
 static rks_status read_unit(build *b, size_t unit, rks_error *err)
@@ -477,9 +493,14 @@ static rks_status read_unit(build *b, size_t unit, rks_error *err)
 static rks_status read_units(build *b, rks_error *err)
 {
     rks_status status = RKS_OK;
+    tell(b, 0, 0);
     for (size_t unit = 0; status == RKS_OK && unit < b->input->unit_count; unit++)
         if (b->owners[unit] == rks_group_rank(b->group))
             status = read_unit(b, unit, err);
+    if (status == RKS_OK)
+        tell(b, b->done, b->samples);
+    if (rks_group_rank(b->group) == 0)
+        rks_group_on_wait(b->group, while_others_read, b);
     return status;
 }
 
@@ -491,6 +512,8 @@ static rks_status collect_bad(build *b, rks_status status, rks_build_report *rep
     size_t room = sizeof(report->bad_first) - 1;
     status = rks_group_allgather(b->group, "build: skipped rows", status, b->bad.data,
                                  b->bad.size < room ? b->bad.size : room, &all, &offsets, err);
+    rks_group_on_wait(b->group, NULL, NULL);
+    rks_group_tell_progress(b->group, NULL, "");
     if (status == RKS_OK) {
         size_t size = (size_t)offsets[rks_group_size(b->group)];
         memcpy(report->bad_first, all, size < room ? size : room);

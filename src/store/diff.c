@@ -132,10 +132,13 @@ static void tick(diff *d, uint64_t bytes)
     d->done += bytes;
     d->samples++;
     uint64_t now = rks_now_ms();
-    if (d->options.progress == NULL || now - d->ticked_ms < 100)
+    if (now - d->ticked_ms < 100)
         return;
     d->ticked_ms = now;
-    d->options.progress(d->options.progress_user, "diff", d->done, d->total, d->samples);
+    const rks_work work = {.done = d->done, .total = d->total, .samples = d->samples};
+    rks_group_tell_progress(d->a->group, &work, "");
+    if (d->options.progress != NULL)
+        d->options.progress(d->options.progress_user, "diff", d->done, d->total, d->samples);
 }
 
 static rks_status hash_sample(void *user, uint64_t id, const rks_sample *sample, uint64_t bytes,

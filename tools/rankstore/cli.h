@@ -138,12 +138,13 @@ rks_status cli_output_open(cli_output *output, const char *path, rks_error *err)
 /* `status` RKS_OK: moves it into place; else removes it and returns that status. */
 rks_status cli_output_close(cli_output *output, rks_status status, rks_error *err);
 
-/* A progress bar on stderr, where that is a terminal and on rank 0; nothing otherwise. It counts
- * bytes of rank 0, whose share is about as large as any other's: done, a second, and the time that
- * is left. */
+/* A progress bar on stderr, where that is a terminal that can draw one and on rank 0; nothing
+ * otherwise. It counts bytes of all ranks, where they tell theirs, else of rank 0: done, the time
+ * that is left until the slowest rank is there, bytes a second. */
 typedef struct cli_bar {
     bool shown;
-    uint32_t ranks;
+    int terminal; /* its descriptor */
+    rks_group *group;
     uint64_t begun_ms;
 } cli_bar;
 void cli_bar_begin(cli_bar *bar, rks_group *group);

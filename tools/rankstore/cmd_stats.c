@@ -4,6 +4,7 @@
  * spread, and what a plan makes of them. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "figures.h"
@@ -69,7 +70,7 @@ static void print_bins(const cli_histogram *histogram, const cli_figures *figure
         widest = places > widest ? places : widest;
     }
     bool bounds = figures->bound_count > 0;
-    int cells = cli_width() - widest - 18 - (bounds ? 26 : 0);
+    int cells = cli_width(STDOUT_FILENO) - widest - 18 - (bounds ? 26 : 0);
     cells = cells < 10 ? 10 : cells;
     printf("\n  %*s  %12s%s\n", widest, histogram->column->name, "samples",
            bounds ? "  and behind the bars: bucket edges" : "");

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "terminal.h"
 
@@ -104,7 +105,7 @@ static void print_waste(const cli_comparison *comparison)
             continue;
         double waste = 1 - plan->report.efficiency;
         printf("  %-10s %6.2f %%  ", plan->strategy, 100 * waste);
-        cli_print_bar(stdout, waste, cli_width() - 23);
+        cli_print_bar(stdout, waste, cli_width(STDOUT_FILENO) - 23);
         printf("\n");
     }
 }

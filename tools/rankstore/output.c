@@ -120,53 +120,80 @@ static uint64_t now_ms(void)
 
 void cli_bar_begin(cli_bar *bar, rks_group *group)
 {
-    bar->shown = isatty(STDERR_FILENO) && rks_group_rank(group) == 0;
-    bar->ranks = rks_group_size(group);
+    bar->terminal = rks_group_rank(group) == 0 ? cli_stderr_terminal() : -1;
+    bar->shown = bar->terminal >= 0;
+    bar->group = group;
     bar->begun_ms = now_ms();
+}
+
+/* "before [####....] after", no wider than the terminal: a line that wraps could not be drawn over.
+ * What does not fit is cut off at the end. */
+static void draw(const cli_bar *bar, const char *before, double part, const char *after)
+{
+    enum { CELLS = 30 };
+    char cells[CELLS + 1], line[320];
+    int width = cli_width(bar->terminal) - 1;
+    int room = width - (int)(strlen(before) + strlen(after)) - 4;
+    int count = room < 0 ? 0 : room > CELLS ? CELLS : room;
+    for (int i = 0; i < count; i++)
+        cells[i] = i < (int)(part * count) ? '#' : '.';
+    cells[count] = '\0';
+    snprintf(line, sizeof(line), "%s [%s] %s", before, cells, after);
+    fprintf(stderr, "\r%.*s\033[K", width, line);
+}
+
+static double share(uint64_t done, uint64_t total)
+{
+    return total == 0 ? 0 : (double)done / (double)total;
 }
 
 void cli_bar_update(cli_bar *bar, const char *phase, uint64_t done, uint64_t total,
                     uint64_t samples)
 {
+    rks_group_progress all = {.struct_size = sizeof(all)};
+    char before[64], after[200], left[32] = "", slowest[48] = "";
     if (!bar->shown)
         return;
+    uint32_t ranks = rks_group_size(bar->group);
+    rks_group_progress_get(bar->group, &all);
+    snprintf(before, sizeof(before), ranks > 1 && all.ranks == 0 ? "%s (rank 0 of %u)" : "%s",
+             phase, ranks);
+    if (all.ranks == 0)
+        all = (rks_group_progress){.done = done,
+                                   .total = total,
+                                   .samples = samples,
+                                   .slowest_done = done,
+                                   .slowest_total = total};
     uint64_t passed_ms = now_ms() - bar->begun_ms;
     double seconds = passed_ms == 0 ? 1e-3 : (double)passed_ms / 1e3;
-    double part = total == 0 ? 0 : (double)done / (double)total;
-    char before[64], after[160], left[32] = "", cells[31];
-    if (bar->ranks > 1)
-        snprintf(before, sizeof(before), "%s (rank 0 of %u)", phase, bar->ranks);
-    else
-        snprintf(before, sizeof(before), "%s", phase);
-    if (part > 0)
-        snprintf(left, sizeof(left), ", %.0f s left", seconds * (1 - part) / part);
-    snprintf(after, sizeof(after), "%3.0f %%  %s of %s, %s, %s/s%s", 100 * part, cli_bytes(done),
-             cli_bytes(total), cli_counted(samples, "sample"),
-             cli_bytes((uint64_t)((double)done / seconds)), left);
-    /* A line that wraps could not be drawn over. */
-    int room = cli_width() - (int)(strlen(before) + strlen(after)) - 6;
-    int width = room < 0 ? 0 : room > 30 ? 30 : room;
-    for (int i = 0; i < width; i++)
-        cells[i] = i < (int)(part * width) ? '#' : '.';
-    cells[width] = '\0';
-    fprintf(stderr, "\r%s [%s] %s\033[K", before, cells, after);
+    double last = share(all.slowest_done, all.slowest_total);
+    if (last > 0)
+        snprintf(left, sizeof(left), ", %.0f s left", seconds * (1 - last) / last);
+    if (all.ranks > 1)
+        snprintf(slowest, sizeof(slowest), "; slowest: rank %u, %.0f %%", all.slowest_rank,
+                 100 * last);
+    snprintf(after, sizeof(after), "%3.0f %%%s, %s of %s, %s/s, %s%s",
+             100 * share(all.done, all.total), left, cli_bytes(all.done), cli_bytes(all.total),
+             cli_bytes((uint64_t)((double)all.done / seconds)), cli_counted(all.samples, "sample"),
+             slowest);
+    draw(bar, before, share(all.done, all.total), after);
 }
 
 void cli_bar_part(cli_bar *bar, const char *phase, uint64_t done, uint64_t total)
 {
-    char cells[31];
+    char before[16], after[16];
     if (bar == NULL || !bar->shown)
         return;
-    double part = total == 0 ? 0 : (double)done / (double)total;
-    for (int i = 0; i < 30; i++)
-        cells[i] = i < (int)(part * 30) ? '#' : '.';
-    cells[30] = '\0';
-    fprintf(stderr, "\r%-10s [%s] %3.0f %%\033[K", phase, cells, 100 * part);
+    snprintf(before, sizeof(before), "%-10s", phase);
+    snprintf(after, sizeof(after), "%3.0f %%", 100 * share(done, total));
+    draw(bar, before, share(done, total), after);
 }
 
 void cli_bar_end(cli_bar *bar)
 {
     if (bar->shown)
         fprintf(stderr, "\r\033[K");
+    if (bar->shown && bar->terminal != STDERR_FILENO)
+        close(bar->terminal);
     bar->shown = false;
 }

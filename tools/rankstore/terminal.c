@@ -4,6 +4,7 @@
  */
 #include "terminal.h"
 
+#include <fcntl.h>
 #include <langinfo.h>
 #include <locale.h>
 #include <math.h>
@@ -20,12 +21,34 @@ bool cli_unicode(void)
     return known == 1;
 }
 
-int cli_width(void)
+/* mpirun hands its ranks a pipe, and passes on to its own stderr what they write into it. */
+static int launcher_terminal(void)
+{
+    char path[64];
+    if (getenv("OMPI_COMM_WORLD_SIZE") == NULL)
+        return -1;
+    snprintf(path, sizeof(path), "/proc/%ld/fd/2", (long)getppid());
+    int fd = open(path, O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 || isatty(fd))
+        return fd;
+    close(fd);
+    return -1;
+}
+
+int cli_stderr_terminal(void)
+{
+    const char *term = getenv("TERM");
+    if (term != NULL && strcmp(term, "dumb") == 0)
+        return -1;
+    return isatty(STDERR_FILENO) ? STDERR_FILENO : launcher_terminal();
+}
+
+int cli_width(int fd)
 {
     struct winsize size;
     const char *columns = getenv("COLUMNS");
     long width = 80;
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    if (ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
         width = size.ws_col;
     else if (columns != NULL && *columns != '\0')
         width = strtol(columns, NULL, 10);

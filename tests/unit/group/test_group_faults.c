@@ -270,7 +270,7 @@ static void be_late(member *m)
     if (m->group == NULL)
         return;
     if (m->rank == *(const uint32_t *)m->user) {
-        rks_group_progress(m->group, "unit 3 of 17");
+        rks_group_tell_progress(m->group, NULL, "unit 3 of 17");
         for (uint64_t until = rks_now_ms() + 900; rks_now_ms() < until;)
             rks_check_interrupt(NULL); /* as a long callback: far longer than T */
     }

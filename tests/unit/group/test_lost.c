@@ -265,7 +265,7 @@ static void be_hostile(member *m)
     }
     EXPECT(status == RKS_OK && strcmp(rks_group_host(m->group, 1), "?]0;x???") == 0);
     if (m->rank == 1) {
-        rks_group_progress(m->group, "unit 3\033[2J of 17");
+        rks_group_tell_progress(m->group, NULL, "unit 3\033[2J of 17");
         for (uint64_t until_ms = rks_now_ms() + 1000; rks_now_ms() < until_ms;)
             rks_check_interrupt(NULL);
         status = rks_fail(&m->err, RKS_ERR_DATA, 0, "a bad line");
