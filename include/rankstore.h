@@ -312,7 +312,7 @@ typedef struct rks_build_options {
     size_t struct_size;
     const char *schema;   /* as rks_schema_parse(); NULL: inferred from the input */
     const char *format;   /* "jsonl", "text", "folder", "tar", "zip", "csv", "tsv", "npy",
-                           * "megatron", "mds"; NULL: by name and content */
+                           * "npz", "megatron", "mds"; NULL: by name and content */
     const char *key;      /* column that holds the key (str, bytes or an integer); NULL: derived
                            * "relative path:row", rows from 0 */
     const char *length;   /* "COLUMN" (items of an array, bytes of a string, an integer as it

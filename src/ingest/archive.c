@@ -232,6 +232,16 @@ rks_status rks_archive_read(rks_archive *archive, void *bytes, size_t size, size
     return RKS_OK;
 }
 
+rks_status rks_archive_read_head(rks_archive *archive, uint8_t *bytes, size_t room, size_t *size,
+                                 rks_error *err)
+{
+    size_t got = 1;
+    rks_status status = RKS_OK;
+    for (*size = 0; status == RKS_OK && got > 0 && *size < room; *size += got)
+        status = rks_archive_read(archive, bytes + *size, room - *size, &got, err);
+    return status;
+}
+
 uint64_t rks_archive_taken(const rks_archive *archive)
 {
     return archive->gunzip != NULL ? rks_gunzip_taken(archive->gunzip) : archive->read_to;

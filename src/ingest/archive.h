@@ -32,6 +32,9 @@ rks_status rks_archive_next(rks_archive *archive, rks_member *member, bool *end,
 /* As rks_unpack_read(), of the member. */
 rks_status rks_archive_read(rks_archive *archive, void *bytes, size_t size, size_t *got,
                             rks_error *err);
+/* The member's first bytes: `room`, or all there are. */
+rks_status rks_archive_read_head(rks_archive *archive, uint8_t *bytes, size_t room, size_t *size,
+                                 rks_error *err);
 uint64_t rks_archive_taken(const rks_archive *archive); /* bytes of the file that were read */
 void rks_archive_close(rks_archive *archive);           /* NULL is accepted */
 

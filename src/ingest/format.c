@@ -15,8 +15,9 @@
 /* Places are part of what identifies a build: append. Of two that take a file the first one has it.
  */
 static const rks_input_format *const FORMATS[] = {
-    &rks_format_jsonl, &rks_format_text, &rks_format_folder, &rks_format_tar,      &rks_format_zip,
-    &rks_format_csv,   &rks_format_tsv,  &rks_format_npy,    &rks_format_megatron, &rks_format_mds};
+    &rks_format_jsonl,    &rks_format_text, &rks_format_folder, &rks_format_tar,
+    &rks_format_zip,      &rks_format_csv,  &rks_format_tsv,    &rks_format_npy,
+    &rks_format_megatron, &rks_format_mds,  &rks_format_npz};
 enum { FORMAT_COUNT = sizeof(FORMATS) / sizeof(FORMATS[0]) };
 
 const rks_input_format *rks_format_at(size_t number)
@@ -50,6 +51,31 @@ rks_status rks_too_many_units(uint64_t unit_size, rks_error *err)
     return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                     "unit_size: %llu bytes make more than %d units; take a larger one",
                     (unsigned long long)unit_size, RKS_UNITS_MAX);
+}
+
+rks_status rks_unit_add(rks_input *input, rks_input_unit unit, uint64_t unit_size, rks_error *err)
+{
+    if (input->unit_count == RKS_UNITS_MAX)
+        return rks_too_many_units(unit_size, err);
+    if (input->unit_count == input->unit_room) {
+        size_t room = input->unit_room == 0 ? 64 : 2 * input->unit_room;
+        rks_input_unit *grown = rks_realloc(input->units, room, sizeof(*grown), err);
+        if (grown == NULL)
+            return RKS_ERR_MEMORY;
+        input->units = grown;
+        input->unit_room = room;
+    }
+    unit.number = input->unit_count;
+    unit.file_count = 1;
+    input->units[input->unit_count++] = unit;
+    return RKS_OK;
+}
+
+rks_status rks_unit_of_file(rks_input *input, size_t file, uint64_t unit_size, rks_error *err)
+{
+    const rks_input_unit unit = {
+        .first_file = file, .size = input->files[file].size, .first_of_file = true};
+    return unit.size == 0 ? RKS_OK : rks_unit_add(input, unit, unit_size, err);
 }
 
 /* The first bytes, unpacked; *all where there are no more. */

@@ -43,7 +43,7 @@ struct rks_input_format {
 
 extern const rks_input_format rks_format_jsonl, rks_format_text, rks_format_folder, rks_format_tar,
     rks_format_zip, rks_format_csv, rks_format_tsv, rks_format_npy, rks_format_megatron,
-    rks_format_mds;
+    rks_format_mds, rks_format_npz;
 
 /* `number` is the format's place in the table, which never changes. NULL where there is none. */
 const rks_input_format *rks_format_at(size_t number);
@@ -59,7 +59,11 @@ bool rks_name_ends(const char *name, const char *ending);
 /* UTF-8 without NUL; a character may be cut where the bytes are not all. */
 bool rks_bytes_are_text(const uint8_t *bytes, size_t size, bool all);
 
-/* For rks_input_format.cut: too many units of this size. */
+/* For rks_input_format.cut. Behind the other units; number and file_count 1 are set. */
+rks_status rks_unit_add(rks_input *input, rks_input_unit unit, uint64_t unit_size, rks_error *err);
+/* A file as a whole, if there is something in it. */
+rks_status rks_unit_of_file(rks_input *input, size_t file, uint64_t unit_size, rks_error *err);
+/* Too many units of this size. */
 rks_status rks_too_many_units(uint64_t unit_size, rks_error *err);
 
 #endif

@@ -89,16 +89,15 @@ static bool goes_up(const char *name)
     return false;
 }
 
-rks_status rks_member_column(const rks_members *members, char column[256], rks_error *err)
+rks_status rks_member_check(const rks_member *member, rks_error *err)
 {
-    const char *name = members->member.name, *why = NULL;
+    const char *name = member->name, *why = NULL;
     size_t size = strlen(name);
-    const char *ending = name + members->base + (name[members->base] == '.');
-    if (members->member.refuse != NULL)
+    if (member->refuse != NULL)
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "%s; members are regular files, written with what is "
                         "in them",
-                        members->member.refuse);
+                        member->refuse);
     if (size == 0 || !rks_utf8_valid(name, size, NULL))
         why = "its name is not UTF-8";
     else if (name[0] == '/')
@@ -107,12 +106,20 @@ rks_status rks_member_column(const rks_members *members, char column[256], rks_e
         why = "its name goes up by \"..\"";
     else if (size > RKS_INPUT_NAME_MAX)
         why = "its name is above 490 bytes";
-    else if (*ending == '\0')
-        why = "its name has no ending, which would be its column";
-    else if (strlen(ending) > 255)
-        why = "its ending is above 255 bytes";
-    if (why != NULL)
-        return rks_fail(err, RKS_ERR_DATA, 0, "%s", why);
+    return why == NULL ? RKS_OK : rks_fail(err, RKS_ERR_DATA, 0, "%s", why);
+}
+
+rks_status rks_member_column(const rks_members *members, char column[256], rks_error *err)
+{
+    const char *name = members->member.name;
+    rks_status status = rks_member_check(&members->member, err);
+    if (status != RKS_OK)
+        return status;
+    const char *ending = name + members->base + (name[members->base] == '.');
+    if (*ending == '\0')
+        return rks_fail(err, RKS_ERR_DATA, 0, "its name has no ending, which would be its column");
+    if (strlen(ending) > 255)
+        return rks_fail(err, RKS_ERR_DATA, 0, "its ending is above 255 bytes");
     for (size_t i = 0;; i++) {
         column[i] = ending[i] >= 'A' && ending[i] <= 'Z' ? (char)(ending[i] + 32) : ending[i];
         if (ending[i] == '\0')

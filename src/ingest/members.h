@@ -47,6 +47,8 @@ rks_status rks_members_infer(rks_archive_kind kind, const rks_input *input, size
                              char **schema_text, rks_error *err);
 rks_status rks_members_read(rks_archive_kind kind, rks_job *job, rks_error *err);
 
+/* RKS_ERR_DATA: the member is refused whatever it holds, and why. */
+rks_status rks_member_check(const rks_member *member, rks_error *err);
 /* What the column of the member's name is ("seg.png"), in lower case; valid until the next call.
  * RKS_ERR_DATA: the member is refused, and why. */
 rks_status rks_member_column(const rks_members *members, char column[256], rks_error *err);

@@ -44,12 +44,11 @@ static rks_status look_at_array(looking *at, const char *column, bool *refused, 
 {
     rks_npy npy;
     char type[128];
-    size_t got = 1;
+    at->data.size = 0;
     rks_status status = rks_buffer_reserve(&at->data, RKS_NPY_HEADER_MAX, err);
-    for (at->data.size = 0; status == RKS_OK && got > 0 && at->data.size < RKS_NPY_HEADER_MAX;
-         at->data.size += got)
-        status = rks_archive_read(at->members.archive, at->data.data + at->data.size,
-                                  RKS_NPY_HEADER_MAX - at->data.size, &got, err);
+    if (status == RKS_OK)
+        status = rks_archive_read_head(at->members.archive, at->data.data, RKS_NPY_HEADER_MAX,
+                                       &at->data.size, err);
     if (status != RKS_OK)
         return status;
     status = rks_npy_parse(at->data.data, at->data.size, &npy, err);

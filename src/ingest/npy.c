@@ -203,6 +203,28 @@ void rks_npy_fixed_type(const rks_npy *npy, char type[128])
     print_type(npy, true, type);
 }
 
+rks_status rks_npy_row(const rks_npy *npy, rks_npy *row, rks_error *err)
+{
+    rks_npy made = *npy;
+    if (npy->dim_count == 0)
+        return rks_fail(err, RKS_ERR_DATA, 0, "a number without axes; the first is samples");
+    if (npy->fortran && npy->dim_count > 1)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "the first axis lies innermost (Fortran's order); save it with "
+                        "numpy.ascontiguousarray");
+    made.fortran = false;
+    made.dim_count--;
+    made.size = npy->item_size;
+    memmove(made.dims, npy->dims + 1, made.dim_count * sizeof(*npy->dims));
+    for (uint32_t i = 0; i < made.dim_count; i++)
+        if (__builtin_mul_overflow(made.size, made.dims[i], &made.size))
+            return rks_fail(err, RKS_ERR_DATA, 0, "the shape is too large");
+    if (made.size == 0)
+        return rks_fail(err, RKS_ERR_DATA, 0, "rows of no bytes");
+    *row = made;
+    return RKS_OK;
+}
+
 bool rks_npy_fits(const rks_npy *npy, const rks_column *column)
 {
     bool fits = npy->kind == column->kind && npy->dim_count == column->dim_count;

@@ -35,6 +35,9 @@ rks_status rks_npy_parse(const uint8_t *bytes, size_t size, rks_npy *npy, rks_er
 void rks_npy_type(const rks_npy *npy, char type[128]);
 /* The same with all dimensions as they are. */
 void rks_npy_fixed_type(const rks_npy *npy, char type[128]);
+/* What the first axis holds: RKS_ERR_DATA where there is none, where it lies innermost (Fortran's
+ * order) or where its rows take no bytes. */
+rks_status rks_npy_row(const rks_npy *npy, rks_npy *row, rks_error *err);
 /* A value of the column may be this array. */
 bool rks_npy_fits(const rks_npy *npy, const rks_column *column);
 /* Brings npy->size bytes of items into the order that they are stored in, in place. */

@@ -38,24 +38,12 @@ static bool looks_like(const uint8_t *bytes, size_t size, bool all)
 static rks_status split_rows(const rks_input_file *file, const rks_npy *npy, rows *found,
                              rks_error *err)
 {
-    if (npy->dim_count == 0)
-        return rks_fail(err, RKS_ERR_DATA, 0, "%s: a number without axes; the first is samples",
-                        file->path);
-    if (npy->fortran && npy->dim_count > 1)
-        return rks_fail(err, RKS_ERR_DATA, 0,
-                        "%s: the first axis lies innermost (Fortran's order); save it with "
-                        "numpy.ascontiguousarray",
-                        file->path);
-    *found = (rows){.count = npy->dims[0], .begin = npy->begin, .row = *npy};
-    found->row.fortran = false;
-    found->row.dim_count--;
-    found->row.size = npy->item_size;
-    memmove(found->row.dims, npy->dims + 1, found->row.dim_count * sizeof(*npy->dims));
-    for (uint32_t i = 0; i < found->row.dim_count; i++)
-        if (__builtin_mul_overflow(found->row.size, found->row.dims[i], &found->row.size))
-            return rks_fail(err, RKS_ERR_DATA, 0, "%s: the shape is too large", file->path);
-    if (found->row.size == 0)
-        return rks_fail(err, RKS_ERR_DATA, 0, "%s: rows of no bytes", file->path);
+    rks_error why = {0};
+    *found = (rows){.begin = npy->begin};
+    rks_status status = rks_npy_row(npy, &found->row, &why);
+    if (status != RKS_OK)
+        return rks_fail(err, status, 0, "%s: %s", file->path, why.text);
+    found->count = npy->dims[0];
     if (npy->size != file->size - npy->begin)
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "%s: %" PRIu64 " rows of %" PRIu64 " bytes are not the %" PRIu64

@@ -4,7 +4,7 @@
  * a line's end, or a group of small files. The same list on every rank that sees the same input.
  *
  * Format   A source that is a file: by its name (.jsonl, .ndjson, .json; .txt; .csv; .tsv, .tab;
- *          .npy; .idx, .bin), else by content (first byte that is no space is '{': jsonl; UTF-8:
+ *          .npy; .npz; .idx, .bin), else by content (first byte that is no space is '{': jsonl; UTF-8:
  *          text). A source that is a folder: the MDS shards that its index.json speaks of, else each
  *          file below it is a sample ("folder"), unless the option `format` says otherwise,
  *          then all files below it are read as that. One format a build. More in format.h.
@@ -61,6 +61,7 @@ typedef struct rks_input {
     size_t file_count;
     rks_input_unit *units; /* an empty file of lines has none */
     size_t unit_count;
+    size_t unit_room;
     uint64_t bytes;
     const rks_input_format *format; /* of all files */
     rks_digest digest;              /* what rks_input_digest gives */

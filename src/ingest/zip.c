@@ -3,8 +3,8 @@
  * zip.c: zip files by their central directory, each a unit. */
 #include <string.h>
 
-#include "base/memory.h"
 #include "ingest/members.h"
+#include "ingest/npz_array.h"
 
 static bool is_named(const char *name)
 {
@@ -13,26 +13,16 @@ static bool is_named(const char *name)
 
 static bool looks_like(const uint8_t *bytes, size_t size, bool all)
 {
-    (void)all;
-    return size >= 4 && (memcmp(bytes, "PK\3\4", 4) == 0 || memcmp(bytes, "PK\5\6", 4) == 0);
+    return !rks_npz_looks_like(bytes, size, all) && size >= 4 &&
+           (memcmp(bytes, "PK\3\4", 4) == 0 || memcmp(bytes, "PK\5\6", 4) == 0);
 }
 
 static rks_status cut(rks_input *input, uint64_t unit_size, rks_error *err)
 {
-    (void)unit_size;
-    input->units = rks_alloc(input->file_count, sizeof(*input->units), err);
-    if (input->units == NULL)
-        return RKS_ERR_MEMORY;
-    for (size_t i = 0; i < input->file_count; i++)
-        if (input->files[i].size > 0) {
-            input->units[input->unit_count] = (rks_input_unit){.number = input->unit_count,
-                                                               .first_file = i,
-                                                               .file_count = 1,
-                                                               .size = input->files[i].size,
-                                                               .first_of_file = true};
-            input->unit_count++;
-        }
-    return RKS_OK;
+    rks_status status = RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < input->file_count; i++)
+        status = rks_unit_of_file(input, i, unit_size, err);
+    return status;
 }
 
 static rks_status count_rows(const rks_input *input, size_t unit, uint64_t *rows, rks_error *err)

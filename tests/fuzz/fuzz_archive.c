@@ -6,6 +6,7 @@
  *   2  the rest is a tar, packed or not: a byte of unit size (in 512 bytes), then the file
  *   3  the same, a zip
  *   4  the same, lines of text, packed or not
+ *   5  the same, an .npz file
  * Files are cut, counted, inferred and read with what was inferred, malformed samples passed over;
  * what is taken must encode, and cutting changes nothing. The shard writer's calls come here (ld
  * --wrap). */
@@ -166,11 +167,11 @@ static void fuzz_file(const char *format, const uint8_t *bytes, size_t size, uin
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const formats[] = {"tar", "zip", "text"};
+    static const char *const formats[] = {"tar", "zip", "text", "npz"};
     if (size < 3)
         return 0;
     long before = rks_memory_in_use();
-    unsigned what = data[0] % 5;
+    unsigned what = data[0] % 6;
     if (what == 0)
         fuzz_npy(data + 1, size - 1);
     else if (what == 1)

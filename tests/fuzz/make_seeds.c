@@ -15,6 +15,7 @@
 #include "support/check.h"
 #include "support/shards.h"
 #include "transport/frame.h"
+#include "unit/ingest/npy_file.h"
 
 static const char *out;
 
@@ -153,6 +154,13 @@ static void add_member(struct archive *to, const char *name, const void *bytes, 
     archive_entry_free(entry);
 }
 
+static void add_array(struct archive *to, const char *name, const char *descr, const char *shape,
+                      const void *items, size_t size)
+{
+    uint8_t bytes[256];
+    add_member(to, name, bytes, npy_file(bytes, descr, shape, items, size));
+}
+
 /* What fuzz_archive.c takes: `what`, units of 1 KiB, and the file. */
 static void put_packed(const char *name, uint8_t what, const char *format, const char *filter)
 {
@@ -171,6 +179,14 @@ static void put_packed(const char *name, uint8_t what, const char *format, const
                      ARCHIVE_OK);
     if (strcmp(format, "raw") == 0) {
         add_member(made, "lines", "one\ntwo\r\n\nthree", 15);
+    } else if (what == 5) {
+        static const uint8_t offsets[] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0,
+                                          0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0};
+        add_array(made, "x.npy", "<f4", "2, 1", offsets, 8);
+        add_array(made, "v.npy", ">i2", "2,", offsets + 7, 4);
+        add_array(made, "v.offsets.npy", "<i8", "3,", offsets, 24);
+        add_array(made, "v.shapes.npy", "<i8", "2, 1", offsets + 8, 16);
+        add_array(made, "v.missing.npy", "|b1", "2,", offsets + 7, 2);
     } else {
         add_member(made, "a/1.json", "{\"n\": [1, 2.5], \"s\": \"x\"}", 25);
         add_member(made, "a/1.cls", " 3\n", 3);
@@ -197,6 +213,7 @@ static void make_archives(void **state)
     put_packed("tar_gnu", 2, "gnutar", "gzip");
     put_packed("tar_xz", 2, "ustar", "xz");
     put_packed("zip", 3, "zip", NULL);
+    put_packed("npz", 5, "zip", NULL);
     put_packed("lines_gz", 4, "raw", "gzip");
     put_packed("lines_zst", 4, "raw", "zstd");
     put_packed("lines_xz", 4, "raw", "xz");

@@ -133,7 +133,7 @@ static const cli_option options[] = {
      .help = "the dataset's directory; {rank} and {node} stand for this rank's numbers"},
     CLI_PROCESSES(args, processes),
     {"--format", "NAME", CLI_TEXT, offsetof(args, options.format), .help = "what the input is",
-     .choices = "jsonl text folder tar zip csv tsv npy megatron mds", .normal = "by name and content"},
+     .choices = "jsonl text folder tar zip csv tsv npy npz megatron mds", .normal = "by name and content"},
     {"--schema", "TEXT", CLI_TEXT, offsetof(args, options.schema),
      .help = "columns, as name:type,...", .normal = "inferred from the input"},
     {"--columns", "NAMES", CLI_TEXT, offsetof(args, options.columns),
