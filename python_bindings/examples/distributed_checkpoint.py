@@ -45,16 +45,7 @@ class Training:
         self.loader.load_state_dict(state["loader"])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="JSON lines with input_ids (made data)")
-    parser.add_argument("--out", default="distributed_checkpoint.store", help="directory of the dataset")
-    parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--stop-after", type=int, default=-1, help="steps of this run")
-    parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--record", help="file (.RANK is added) for the samples of each step")
-    arguments = parser.parse_args()
-    dist.init_process_group("gloo")
+def train(arguments: argparse.Namespace) -> None:
     torch.manual_seed(0)
     model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Embedding(VOCABULARY, 32), torch.nn.Linear(32, VOCABULARY)))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
@@ -85,6 +76,19 @@ def main() -> None:
                 print(f"epoch {epoch}: {len(loader)} steps, loss {loss.item() / int(batch.lengths.sum()):.3f}")
             if steps == arguments.stop_after:
                 break
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", help="JSON lines with input_ids (made data)")
+    parser.add_argument("--out", default="distributed_checkpoint.store", help="directory of the dataset")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--stop-after", type=int, default=-1, help="steps of this run")
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--record", help="file (.RANK is added) for the samples of each step")
+    arguments = parser.parse_args()
+    dist.init_process_group("gloo")
+    train(arguments)  # a model that outlives its process group can make torch's gloo hang
     dist.destroy_process_group()
 
 

@@ -110,6 +110,7 @@ def main() -> None:
     (train_before if arguments.how == "before" else train_after)(arguments, step, rank, world)
     if rank == 0:
         print(f"{arguments.how}: {step.steps} steps, loss {step.loss:.3f}")
+    del step  # its model: one that outlives its process group can make torch's gloo hang
     dist.destroy_process_group()
 
 

@@ -29,16 +29,7 @@ def made_samples(count: int = 600) -> list[dict[str, Any]]:
     return [{"input_ids": (np.arange(2 + i * 37 % 61) + i) % VOCABULARY} for i in range(count)]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", help="JSON lines with input_ids (made data)")
-    parser.add_argument("--out", default="torch_dataloader.store", help="directory of the dataset")
-    parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--workers", type=int, default=0)
-    parser.add_argument("--start", choices=["fork", "forkserver", "spawn"], default="fork", help="how workers start")
-    parser.add_argument("--record", help="file (.RANK is added) for the samples of each step")
-    arguments = parser.parse_args()
-    dist.init_process_group("gloo")
+def train(arguments: argparse.Namespace) -> None:
     torch.manual_seed(0)
     model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Embedding(VOCABULARY, 32), torch.nn.Linear(32, VOCABULARY)))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
@@ -63,6 +54,19 @@ def main() -> None:
                     print(epoch, batch.step, *batch.indices.tolist(), file=record, flush=True)
             if dist.get_rank() == 0:
                 print(f"epoch {epoch}: {len(loader)} steps, loss {loss.item() / int(batch.lengths.sum()):.3f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", help="JSON lines with input_ids (made data)")
+    parser.add_argument("--out", default="torch_dataloader.store", help="directory of the dataset")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--start", choices=["fork", "forkserver", "spawn"], default="fork", help="how workers start")
+    parser.add_argument("--record", help="file (.RANK is added) for the samples of each step")
+    arguments = parser.parse_args()
+    dist.init_process_group("gloo")
+    train(arguments)  # a model that outlives its process group can make torch's gloo hang
     dist.destroy_process_group()
 
 
