@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -88,7 +89,7 @@ static bool read_float(const json_t *json, double *number)
     static const struct {
         const char *name;
         double value;
-    } special[] = {{"NaN", NAN}, {"Infinity", INFINITY}, {"-Infinity", -INFINITY}};
+    } special[] = {{RKS_NAN_TEXT, NAN}, {"Infinity", INFINITY}, {"-Infinity", -INFINITY}};
     const char *text = json_string_value(json);
     *number = json_number_value(json);
     for (size_t i = 0; text != NULL && i < sizeof(special) / sizeof(special[0]); i++)
@@ -97,6 +98,40 @@ static bool read_float(const json_t *json, double *number)
             return true;
         }
     return json_is_number(json);
+}
+
+static bool is_nan(rks_kind kind, uint64_t bits)
+{
+    float single;
+    double real;
+    uint32_t narrow = (uint32_t)bits;
+    memcpy(&single, &narrow, sizeof(single));
+    memcpy(&real, &bits, sizeof(real));
+    return kind == RKS_KIND_FLOAT64   ? isnan(real)
+           : kind == RKS_KIND_FLOAT32 ? isnan(single)
+                                      : isnan(rks_small_float_decode(kind, (uint16_t)bits));
+}
+
+/* "NaN(ffc00000)": a NaN by its bits, all of their digits. */
+static bool put_nan(rks_kind kind, uint32_t size, const char *text, uint8_t *into)
+{
+    size_t front = strlen(RKS_NAN_TEXT) + 1, digits = 2 * size;
+    const char *begin = text + front;
+    char *end = NULL;
+    if (strncmp(text, RKS_NAN_TEXT "(", front) != 0 ||
+        strspn(begin, "0123456789abcdef") != digits || strcmp(begin + digits, ")") != 0)
+        return false;
+    uint64_t bits = strtoull(begin, &end, 16);
+    memcpy(into, &bits, size); /* little-endian: the low bytes are first */
+    return is_nan(kind, bits);
+}
+
+static bool put_real(rks_kind kind, uint32_t size, const json_t *json, uint8_t *into)
+{
+    double real;
+    const char *text = json_string_value(json);
+    return (text != NULL && put_nan(kind, size, text, into)) ||
+           (read_float(json, &real) && put_float(kind, real, into));
 }
 
 /* Digits above what JSON integers hold here. */
@@ -116,16 +151,13 @@ static bool put_large(const json_t *json, uint8_t *into)
 
 static bool put_complex(const json_t *json, uint8_t *into)
 {
-    double real, imaginary;
-    return json_array_size(json) == 2 && read_float(json_array_get(json, 0), &real) &&
-           read_float(json_array_get(json, 1), &imaginary) &&
-           put_float(RKS_KIND_FLOAT32, real, into) &&
-           put_float(RKS_KIND_FLOAT32, imaginary, into + sizeof(float));
+    return json_array_size(json) == 2 &&
+           put_real(RKS_KIND_FLOAT32, sizeof(float), json_array_get(json, 0), into) &&
+           put_real(RKS_KIND_FLOAT32, sizeof(float), json_array_get(json, 1), into + sizeof(float));
 }
 
 static bool put_item(const rks_column *column, const json_t *json, uint8_t *into)
 {
-    double real;
     if (column->kind == RKS_KIND_BOOL) {
         into[0] = json_is_true(json);
         return json_is_boolean(json);
@@ -133,7 +165,7 @@ static bool put_item(const rks_column *column, const json_t *json, uint8_t *into
     if (column->kind == RKS_KIND_COMPLEX64)
         return put_complex(json, into);
     if (rks_kind_is_float(column->kind))
-        return read_float(json, &real) && put_float(column->kind, real, into);
+        return put_real(column->kind, column->item_size, json, into);
     if (column->kind == RKS_KIND_UINT64 && json_is_string(json))
         return put_large(json, into);
     int64_t number = json_integer_value(json);

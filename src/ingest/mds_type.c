@@ -11,6 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "ingest/member_ending.h"
 
 static const struct {
     const char *name;
@@ -258,7 +259,8 @@ rks_status rks_mds_value(const rks_mds_type *type, const rks_column *column, uin
     if (type->how == RKS_MDS_DECIMAL)
         return take_decimal(type, bytes, size, store, made, err);
     if (type->how != RKS_MDS_NUMBER)
-        return rks_member_value_make(column, bytes, size, store, made, err);
+        return rks_member_value_make(column, rks_member_ending(column->name), bytes, size, store,
+                                     made, err);
     if (size != column->item_size)
         return rks_fail(err, RKS_ERR_DATA, 0, "%zu bytes where %" PRIu32 " belong", size,
                         column->item_size);

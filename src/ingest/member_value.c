@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * member_value.c: by the column's type first, then by what its name ends with. */
+ * member_value.c: by the column's type first, then by what the member's name ends with. */
 #include "ingest/member_value.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "ingest/members.h"
+#include "ingest/job.h"
 #include "ingest/npy.h"
 #include "ingest/row.h"
 
@@ -46,17 +47,23 @@ static rks_status take_json(const rks_column *column, const uint8_t *bytes, size
     return status;
 }
 
-/* Decimal digits, as Python's int() takes them: spaces around, a sign, zeros in front. */
+/* Decimal digits, as Python's int() takes them: spaces around, a sign, zeros in front. Those above
+ * 2^63 - 1 are for uint64 alone. */
 static rks_status take_class(const rks_column *column, const uint8_t *bytes, size_t size,
                              rks_buffer *store, rks_member_value *made, rks_error *err)
 {
     char text[32] = "", *end = text;
     long long number = 0;
+    unsigned long long large = 0;
     errno = 0;
     if (size < sizeof(text) && memchr(bytes, 0, size) == NULL) {
         memcpy(text, bytes, size);
         text[size] = '\0';
         number = strtoll(text, &end, 10);
+        if (errno == ERANGE && number > 0 && column->kind == RKS_KIND_UINT64) {
+            errno = 0;
+            large = strtoull(text, &end, 10);
+        }
     }
     bool some = end > text;
     while (*end == ' ' || (*end >= '\t' && *end <= '\r'))
@@ -66,7 +73,9 @@ static rks_status take_class(const rks_column *column, const uint8_t *bytes, siz
     rks_status status = begin_stored(store, made, err);
     if (status != RKS_OK)
         return status;
-    json_t *integer = json_integer(number);
+    if (large > 0)
+        snprintf(text, sizeof(text), "%llu", large);
+    json_t *integer = large > 0 ? json_string(text) : json_integer(number);
     status = integer == NULL ? rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for a number")
                              : rks_json_convert(column, integer, 1, store, &made->value, err);
     json_decref(integer);
@@ -98,10 +107,10 @@ static rks_status take_array(const rks_column *column, uint8_t *bytes, size_t si
     return rks_npy_arrange(&npy, items, err);
 }
 
-rks_status rks_member_value_make(const rks_column *column, uint8_t *bytes, size_t size,
-                                 rks_buffer *store, rks_member_value *made, rks_error *err)
+rks_status rks_member_value_make(const rks_column *column, const char *ending, uint8_t *bytes,
+                                 size_t size, rks_buffer *store, rks_member_value *made,
+                                 rks_error *err)
 {
-    const char *ending = rks_member_ending(column->name);
     *made = (rks_member_value){0};
     if (column->kind == RKS_KIND_STR || column->kind == RKS_KIND_BYTES) {
         made->value = rks_blob_value(bytes, size);

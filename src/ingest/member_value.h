@@ -15,8 +15,10 @@ typedef struct rks_member_value {
     size_t place;
 } rks_member_value;
 
-/* RKS_ERR_DATA names the column. `bytes` are at a place divisible by 8. */
-rks_status rks_member_value_make(const rks_column *column, uint8_t *bytes, size_t size,
-                                 rks_buffer *store, rks_member_value *made, rks_error *err);
+/* By the column's type, and by the last part of the member's ending where numbers are written in
+ * several ways. RKS_ERR_DATA names the column. `bytes` are at a place divisible by 8. */
+rks_status rks_member_value_make(const rks_column *column, const char *ending, uint8_t *bytes,
+                                 size_t size, rks_buffer *store, rks_member_value *made,
+                                 rks_error *err);
 
 #endif

@@ -75,12 +75,6 @@ rks_status rks_members_next(rks_members *members, rks_error *err)
     return members->first ? set_current(members, err) : RKS_OK;
 }
 
-const char *rks_member_ending(const char *column)
-{
-    const char *dot = strrchr(column, '.');
-    return dot == NULL ? column : dot + 1;
-}
-
 static bool goes_up(const char *name)
 {
     for (const char *at = name; *at != '\0'; at += strcspn(at, "/"), at += *at == '/')
@@ -118,7 +112,7 @@ rks_status rks_member_column(const rks_members *members, char column[256], rks_e
     const char *ending = name + members->base + (name[members->base] == '.');
     if (*ending == '\0')
         return rks_fail(err, RKS_ERR_DATA, 0, "its name has no ending, which would be its column");
-    if (strlen(ending) > 255)
+    if (strlen(ending) > RKS_MEMBER_ENDING_MAX)
         return rks_fail(err, RKS_ERR_DATA, 0, "its ending is above 255 bytes");
     for (size_t i = 0;; i++) {
         column[i] = ending[i] >= 'A' && ending[i] <= 'Z' ? (char)(ending[i] + 32) : ending[i];

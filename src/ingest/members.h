@@ -7,7 +7,9 @@
  *          passed over.
  * Columns  "__key__" (str), and one for each ending, by what is behind its last dot: json as in
  *          JSON lines (a text stays json), txt and text str, cls and cls2 int64, npy the array, all
- *          else bytes. A column's type decides where a schema is given.
+ *          else bytes. A column's type decides where a schema is given, and its columns are also
+ *          found by the endings that an export gives them (member_ending.h).
+ * Key      The sample's name; or what is in its member "__key__.txt" or "__key__.bin".
  * Refused  Links, devices, FIFOs and sockets, what is encrypted, names that are absolute, go up by
  *          "..", are not UTF-8 or have no ending, a column twice, a sample above max_sample: by the
  *          member's name, as a malformed sample. An archive that is damaged, or holds more than
@@ -17,6 +19,7 @@
 
 #include "ingest/archive.h"
 #include "ingest/format.h"
+#include "ingest/member_ending.h"
 
 /* A walk over the members of one file that begin in [offset, stop); the rest is for its callers to
  * see, not to set. */
@@ -56,8 +59,4 @@ rks_status rks_member_column(const rks_members *members, char column[256], rks_e
  * max_sample, and not read. */
 rks_status rks_member_load(rks_members *members, uint64_t max_sample, rks_buffer *data,
                            bool *refused, rks_error *err);
-
-/* "png" of "seg.png". */
-const char *rks_member_ending(const char *column);
-
 #endif

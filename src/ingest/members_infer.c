@@ -52,6 +52,8 @@ static rks_status look_at_array(looking *at, const char *column, bool *refused, 
     if (status != RKS_OK)
         return status;
     status = rks_npy_parse(at->data.data, at->data.size, &npy, err);
+    if (status == RKS_OK)
+        status = rks_npy_check_typed(&npy, err);
     *refused = status == RKS_ERR_DATA;
     if (status != RKS_OK)
         return status;
@@ -67,6 +69,8 @@ static rks_status look_at_member(looking *at, bool *refused, rks_error *err)
     *refused = status == RKS_ERR_DATA;
     if (status != RKS_OK)
         return status;
+    if (rks_member_holds_key(column))
+        return RKS_OK;
     const char *ending = rks_member_ending(column);
     if (strcmp(ending, "json") == 0)
         return look_at_json(at, column, refused, err);

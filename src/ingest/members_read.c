@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * members_read.c: the members of a sample, collected, made into values and handed on. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -13,12 +14,15 @@ typedef struct part {
     bool there;
     size_t at; /* in data; divisible by 8 */
     size_t size;
+    char ending[8]; /* what is behind the last dot, cut */
 } part;
 
 typedef struct sample {
     rks_job *job;
     bool inferred;
+    char **endings;    /* that the schema's columns would be exported with; NULL: inferred */
     bool taken;        /* the sample at hand is asked for */
+    bool key_there;    /* in a member of its own */
     int key;           /* column "__key__", or -1 */
     rks_buffer name;   /* of the sample, or of the member that is refused */
     rks_buffer base;   /* the sample's key */
@@ -42,9 +46,37 @@ static rks_status begin_sample(sample *at, const rks_members *members, rks_error
     memset(at->parts, 0, columns * sizeof(*at->parts));
     at->data.size = at->store.size = 0;
     at->refused.status = RKS_OK;
+    at->key_there = false;
     at->taken = rks_job_takes(at->job);
     rks_status status = set_text(&at->base, members->current, err);
     return status == RKS_OK ? set_text(&at->name, members->current, err) : status;
+}
+
+static int column_of(const sample *at, const rks_members *members, const char *lower)
+{
+    const rks_schema *schema = at->job->schema;
+    const char *ending = members->member.name + members->base + 1;
+    int found = rks_schema_find(schema, ending);
+    for (uint32_t i = 0; found < 0 && at->endings != NULL && i < rks_schema_columns(schema); i++)
+        if (strcmp(at->endings[i], ending) == 0)
+            found = (int)i;
+    return found < 0 ? rks_schema_find(schema, lower) : found;
+}
+
+/* A member that holds the sample's key. */
+static rks_status take_key(sample *at, rks_members *members, bool *refused, rks_error *err)
+{
+    size_t place = at->data.size;
+    *refused = at->key_there;
+    if (*refused)
+        return rks_fail(err, RKS_ERR_DATA, 0, "the sample's key is there twice");
+    at->key_there = true;
+    rks_status status = rks_member_load(members, at->job->max_sample, &at->data, refused, err);
+    at->base.size = 0;
+    if (status == RKS_OK)
+        status = rks_buffer_add(&at->base, at->data.data + place, at->data.size - place, err);
+    at->data.size = place;
+    return status == RKS_OK ? rks_buffer_add(&at->base, "", 1, err) : status;
 }
 
 /* *refused: the member is to blame. */
@@ -55,7 +87,9 @@ static rks_status collect(sample *at, rks_members *members, bool *refused, rks_e
     *refused = status == RKS_ERR_DATA;
     if (status != RKS_OK)
         return status;
-    int found = rks_schema_find(at->job->schema, column);
+    int found = column_of(at, members, column);
+    if ((found < 0 || found == at->key) && rks_member_holds_key(column))
+        return take_key(at, members, refused, err);
     *refused = found < 0 ? at->inferred : found == at->key || at->parts[found].there;
     if (*refused && found < 0)
         return rks_fail(err, RKS_ERR_DATA, 0,
@@ -73,6 +107,8 @@ static rks_status collect(sample *at, rks_members *members, bool *refused, rks_e
     at->data.size = place;
     status = rks_member_load(members, at->job->max_sample, &at->data, refused, err);
     at->parts[found] = (part){.there = true, .at = place, .size = at->data.size - place};
+    snprintf(at->parts[found].ending, sizeof(at->parts[found].ending), "%s",
+             rks_member_ending(column));
     return status;
 }
 
@@ -98,8 +134,8 @@ static rks_status make_value(sample *at, uint32_t i, rks_error *err)
         return RKS_OK;
     }
     if (at->parts[i].there)
-        return rks_member_value_make(column, at->data.data + at->parts[i].at, at->parts[i].size,
-                                     &at->store, made, err);
+        return rks_member_value_make(column, at->parts[i].ending, at->data.data + at->parts[i].at,
+                                     at->parts[i].size, &at->store, made, err);
     if (at->inferred && column->kind == RKS_KIND_JSON && !column->nullable)
         made->value = rks_blob_value("null", 4);
     else if (!column->nullable)
@@ -159,6 +195,26 @@ static rks_status read_all(sample *at, rks_members *members, rks_error *err)
     }
 }
 
+static rks_status spell_endings(sample *at, rks_error *err)
+{
+    uint32_t columns = rks_schema_columns(at->job->schema);
+    at->endings = rks_alloc(columns, sizeof(*at->endings), err);
+    rks_status status = at->endings == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    for (uint32_t i = 0; status == RKS_OK && i < columns; i++) {
+        rks_buffer ending = {0};
+        status = rks_member_ending_of(rks_schema_column(at->job->schema, i), &ending, err);
+        at->endings[i] = (char *)ending.data;
+    }
+    return status;
+}
+
+static void free_endings(sample *at)
+{
+    for (uint32_t i = 0; at->endings != NULL && i < rks_schema_columns(at->job->schema); i++)
+        rks_free(at->endings[i]);
+    rks_free(at->endings);
+}
+
 rks_status rks_members_read(rks_archive_kind kind, rks_job *job, rks_error *err)
 {
     const rks_input_file *file = &job->input->files[job->unit->first_file];
@@ -174,10 +230,13 @@ rks_status rks_members_read(rks_archive_kind kind, rks_job *job, rks_error *err)
     at.values = at.parts == NULL ? NULL : rks_alloc(columns, sizeof(*at.values), err);
     at.made = at.values == NULL ? NULL : rks_alloc(columns, sizeof(*at.made), err);
     if (at.made != NULL)
+        status = at.inferred ? RKS_OK : spell_endings(&at, err);
+    if (status == RKS_OK)
         status = rks_members_open(&members, kind, file, job->unit->offset, job->unit->size, err);
     if (status == RKS_OK)
         status = read_all(&at, &members, err);
     rks_members_close(&members);
+    free_endings(&at);
     rks_free(at.made);
     rks_free(at.values);
     rks_free(at.parts);

@@ -23,7 +23,8 @@ static const struct {
     {'u', 2, RKS_KIND_UINT16, "uint16"},       {'u', 4, RKS_KIND_UINT32, "uint32"},
     {'u', 8, RKS_KIND_UINT64, "uint64"},       {'f', 2, RKS_KIND_FLOAT16, "float16"},
     {'f', 4, RKS_KIND_FLOAT32, "float32"},     {'f', 8, RKS_KIND_FLOAT64, "float64"},
-    {'c', 8, RKS_KIND_COMPLEX64, "complex64"},
+    {'c', 8, RKS_KIND_COMPLEX64, "complex64"}, {'V', 1, RKS_KIND_FLOAT8_E4M3FN, "V1"},
+    {'V', 2, RKS_KIND_BFLOAT16, "V2"},
 };
 
 typedef struct text {
@@ -86,6 +87,7 @@ static rks_status set_item(const char *descr, rks_npy *npy, rks_error *err)
                 npy->kind = ITEMS[i].kind;
                 npy->item_size = ITEMS[i].size;
                 npy->swapped = order == '>' && size > 1;
+                npy->typeless = descr[1] == 'V';
                 return RKS_OK;
             }
     return rks_fail(err, RKS_ERR_DATA, 0,
@@ -225,9 +227,20 @@ rks_status rks_npy_row(const rks_npy *npy, rks_npy *row, rks_error *err)
     return RKS_OK;
 }
 
+rks_status rks_npy_check_typed(const rks_npy *npy, rks_error *err)
+{
+    return npy->typeless ? rks_fail(err, RKS_ERR_DATA, 0,
+                                    "npy: items of %u bytes without a type; give --schema "
+                                    "(bfloat16, float8_e4m3fn and float8_e5m2 are stored so)",
+                                    npy->item_size)
+                         : RKS_OK;
+}
+
 bool rks_npy_fits(const rks_npy *npy, const rks_column *column)
 {
-    bool fits = npy->kind == column->kind && npy->dim_count == column->dim_count;
+    bool fits = npy->dim_count == column->dim_count &&
+                (npy->kind == column->kind ||
+                 (npy->typeless && npy->item_size == 1 && column->kind == RKS_KIND_FLOAT8_E5M2));
     for (uint32_t i = 0; fits && i < npy->dim_count; i++)
         fits = column->dims[i] == 0 || column->dims[i] == npy->dims[i];
     return fits;

@@ -21,6 +21,7 @@ typedef struct rks_npy {
     rks_kind kind;
     uint32_t item_size;
     bool swapped; /* big-endian */
+    bool typeless; /* V1 or V2, as float8 and bfloat16 are written: a schema says which they are */
     bool fortran; /* the first dimension runs fastest */
     uint32_t dim_count;
     uint64_t dims[RKS_DIMS_MAX];
@@ -38,6 +39,8 @@ void rks_npy_fixed_type(const rks_npy *npy, char type[128]);
 /* What the first axis holds: RKS_ERR_DATA where there is none, where it lies innermost (Fortran's
  * order) or where its rows take no bytes. */
 rks_status rks_npy_row(const rks_npy *npy, rks_npy *row, rks_error *err);
+/* RKS_ERR_DATA where only a schema can say what the items are. */
+rks_status rks_npy_check_typed(const rks_npy *npy, rks_error *err);
 /* A value of the column may be this array. */
 bool rks_npy_fits(const rks_npy *npy, const rks_column *column);
 /* Brings npy->size bytes of items into the order that they are stored in, in place. */

@@ -145,6 +145,10 @@ static rks_status infer(const rks_input *input, size_t unit, char **schema_text,
     rows all;
     char type[128];
     rks_status status = look(&input->files[input->units[unit].first_file], &all, err);
+    rks_error why = {0};
+    if (status == RKS_OK && rks_npy_check_typed(&all.row, &why) != RKS_OK)
+        status = rks_fail(err, RKS_ERR_DATA, 0, "%s: %s",
+                          input->files[input->units[unit].first_file].path, why.text);
     if (status != RKS_OK)
         return status;
     rks_npy_fixed_type(&all.row, type);

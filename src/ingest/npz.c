@@ -399,7 +399,7 @@ static rks_status make_value(readers *all, uint32_t k, rks_error *err)
     if (r->is_missing)
         return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\" (%s) is missing", r->column->name,
                         r->column->type);
-    return r->text ? rks_member_value_make(r->column, r->bytes, (size_t)r->size, &all->store,
+    return r->text ? rks_member_value_make(r->column, "", r->bytes, (size_t)r->size, &all->store,
                                            &all->made[k], err)
                    : make_array(r, &all->made[k].value, err);
 }

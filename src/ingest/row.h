@@ -7,7 +7,8 @@
  *   bool             true or false
  *   int*, uint*      an integer in the type's range (uint64 above 2^63 - 1: its digits as a string)
  *   float*, bfloat16 a number, rounded to nearest, ties to even; one that would round to infinity
- *                    is refused; "NaN", "Infinity" and "-Infinity" where the type has them
+ *                    is refused; "NaN", "Infinity" and "-Infinity" where the type has them,
+ *                    "NaN(ffc00000)" for one with other bits than the usual
  *   complex64        [real, imaginary]
  *   arrays           lists in lists, all of the sizes that the type asks for; `*` is the same in
  *                    the whole value
@@ -24,6 +25,8 @@
 
 #include "base/buffer.h"
 #include "shard/schema.h"
+
+#define RKS_NAN_TEXT "NaN"
 
 typedef struct rks_row {
     const rks_schema *schema;
