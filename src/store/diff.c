@@ -6,6 +6,7 @@
  * its columns in the order of their names. They go to all ranks in chunks of ids, and rank 0 keeps
  * those of `b`, then looks up each of `a` by its key's hash. Equal hashes of key and contents are
  * equal samples; where contents differ, the full keys decide. What nobody has found is only in b.
+ * A column "__key__" that one side alone has is no contents where it repeats the key.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -41,7 +42,8 @@ typedef struct diff {
     void *user;
     common_column *columns; /* by name */
     uint32_t column_count;
-    print *prints; /* of one sample: key, then columns */
+    int key_a, key_b; /* "__key__" where only this side has it, else -1 */
+    print *prints;    /* of one sample: key, then columns */
     rks_buffer differing;
     rks_buffer mine;      /* of the chunk, this rank's, by id */
     uint64_t *chunk;      /* rank 0: of the chunk, all */
@@ -91,6 +93,12 @@ static rks_status tell_column(diff *d, const rks_column *a, const rks_column *b,
                             a == NULL ? "a" : "b");
 }
 
+static bool repeats_key(const rks_column *column)
+{
+    return strcmp(column->name, "__key__") == 0 &&
+           (column->kind == RKS_KIND_STR || column->kind == RKS_KIND_BYTES);
+}
+
 static rks_status match_columns(diff *d, rks_error *err)
 {
     const rks_schema *a = d->a->dataset->schema, *b = d->b->dataset->schema;
@@ -110,14 +118,20 @@ static rks_status match_columns(diff *d, rks_error *err)
         const rks_column *theirs = other < 0 ? NULL : rks_schema_column(b, (uint32_t)other);
         if (!asked_for(d, ours->name))
             continue;
-        if (theirs == NULL || !same_type(ours, theirs))
+        if (theirs == NULL && repeats_key(ours))
+            d->key_a = (int)i;
+        else if (theirs == NULL || !same_type(ours, theirs))
             status = tell_column(d, ours, theirs, err);
         else
             d->columns[d->column_count++] = (common_column){i, (uint32_t)other, ours->name};
     }
     for (uint32_t i = 0; status == RKS_OK && i < rks_schema_columns(b); i++) {
         const rks_column *theirs = rks_schema_column(b, i);
-        if (asked_for(d, theirs->name) && rks_schema_find(a, theirs->name) < 0)
+        if (!asked_for(d, theirs->name) || rks_schema_find(a, theirs->name) >= 0)
+            continue;
+        if (repeats_key(theirs))
+            d->key_b = (int)i;
+        else
             status = tell_column(d, NULL, theirs, err);
     }
     if (d->column_count > 0)
@@ -161,6 +175,11 @@ static rks_status hash_sample(void *user, uint64_t id, const rks_sample *sample,
         memcpy(of->dims, value->dims, sizeof(of->dims));
     }
     uint64_t hash = rks_checksum64(d->prints, (d->column_count + 1) * sizeof(*d->prints));
+    int repeated = d->of_b ? d->key_b : d->key_a;
+    const rks_value *again = repeated < 0 ? NULL : &sample->values[repeated];
+    if (again != NULL && (again->data == NULL || again->size != sample->key_size ||
+                          memcmp(again->data, sample->key, sample->key_size) != 0))
+        hash = ~hash; /* it has contents that the other side cannot have */
     tick(d, bytes);
     return rks_buffer_add(&d->mine, &hash, sizeof(hash), err);
 }
@@ -360,7 +379,7 @@ static rks_status check_partial(const rks_store *store, rks_error *err)
 rks_status rks_diff(rks_store *a, rks_store *b, const rks_diff_options *options, rks_diff_fn found,
                     void *user, rks_diff_report *report, rks_error *err)
 {
-    diff d = {.a = a, .b = b, .found = found, .user = user};
+    diff d = {.a = a, .b = b, .found = found, .user = user, .key_a = -1, .key_b = -1};
     rks_diff_options_default(&d.options);
     if (options != NULL)
         memcpy(&d.options, options,
