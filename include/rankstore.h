@@ -1036,14 +1036,20 @@ typedef struct rks_export_report {
     uint64_t filtered; /* dropped by where */
     uint64_t bytes;    /* column and key bytes of the written ones, all columns */
     double seconds;
-    char to[8]; /* the format */
+    char to[8];         /* the format */
+    uint64_t respelled; /* JSON values whose text build would write in another way: spaces, escapes,
+                         * digits. The same JSON is read back, not the same bytes */
+    bool keys_left;     /* keys are derived, and not written, since a column "__key__" is */
 } rks_export_report;
 
 /* COLLECTIVE. Writes the samples of a store, in id order, into `target`: rank 0 writes, the others
  * send it what they serve; a few batches are in memory at once. The target is there when all of it
  * is written, durable, or not at all; what a killed export left is removed by the next one.
  * RKS_ERR_ARGUMENT where something is there and `force` is not set; RKS_ERR_STATE where another
- * export writes it. *report may be NULL. */
+ * export writes it. What a format cannot hold is refused, RKS_ERR_DATA naming sample and column:
+ * jsonl and tar are built into the same samples again (rks_diff: equal) with the store's schema and
+ * key, dir where the store was built from a folder. Derived keys are written as "__key__" unless
+ * a column has that name: then they are derived again, from the name of the file that is built. *report may be NULL. */
 RKS_API rks_status rks_store_export(rks_store *store, const char *target,
                                     const rks_export_options *options, rks_export_report *report,
                                     rks_error *err);
@@ -1083,7 +1089,8 @@ typedef struct rks_diff_report {
 } rks_diff_report;
 
 /* COLLECTIVE. Compares what two stores of one group hold, by key and contents: order, lengths,
- * shards and ranks do not matter, nor the order of columns, nor whether a type may be missing.
+ * shards and ranks do not matter, nor the order of columns, nor whether a type may be missing, nor
+ * whether a column "__key__" repeats the keys.
  * Every rank reads what it serves; rank 0 compares (14 bytes of memory a sample of `b`), and
  * `found` is called there alone. The report is the same on all ranks. RKS_ERR_ARGUMENT for a column
  * that neither has; a damaged sample is an error that names it. */

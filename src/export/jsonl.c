@@ -27,7 +27,7 @@ static rks_status put_real(double number, bool narrow, rks_buffer *text, rks_err
 {
     char digits[40];
     if (isnan(number))
-        return rks_buffer_print(text, err, "\"NaN\"");
+        return rks_buffer_print(text, err, "\"" RKS_NAN_TEXT "\"");
     if (isinf(number))
         return rks_buffer_print(text, err, number > 0 ? "\"Infinity\"" : "\"-Infinity\"");
     for (int precision = narrow ? 6 : 15; precision <= (narrow ? 9 : 17); precision++) {
@@ -40,18 +40,55 @@ static rks_status put_real(double number, bool narrow, rks_buffer *text, rks_err
     return rks_buffer_print(text, err, "%s%s", digits, whole ? ".0" : "");
 }
 
+/* The bits of a NaN that is not the one which "NaN" is read as; 0: it is that one, or a number. */
+static uint64_t odd_nan(rks_kind kind, const uint8_t *item, uint32_t size)
+{
+    uint64_t bits = 0;
+    uint16_t usual = 0;
+    float single;
+    double wide;
+    memcpy(&bits, item, size);
+    memcpy(&single, item, sizeof(single) < size ? sizeof(single) : size);
+    memcpy(&wide, &bits, sizeof(wide));
+    if (kind == RKS_KIND_FLOAT64)
+        return isnan(wide) && bits != UINT64_C(0x7ff8000000000000) ? bits : 0;
+    if (kind == RKS_KIND_FLOAT32)
+        return isnan(single) && bits != UINT32_C(0x7fc00000) ? bits : 0;
+    bool odd = isnan(rks_small_float_decode(kind, (uint16_t)bits)) &&
+               rks_small_float_special(kind, (double)NAN, &usual) && bits != usual;
+    return odd ? bits : 0;
+}
+
 static rks_status put_float(float number, rks_buffer *text, rks_error *err)
 {
     return put_real((double)number, true, text, err);
 }
 
 static rks_status put_item(rks_kind kind, const uint8_t *item, uint32_t size, rks_buffer *text,
+                           rks_error *err);
+
+static rks_status put_complex(const uint8_t *item, rks_buffer *text, rks_error *err)
+{
+    rks_status status = rks_buffer_add(text, "[", 1, err);
+    if (status == RKS_OK)
+        status = put_item(RKS_KIND_FLOAT32, item, sizeof(float), text, err);
+    if (status == RKS_OK)
+        status = rks_buffer_add(text, ",", 1, err);
+    if (status == RKS_OK)
+        status = put_item(RKS_KIND_FLOAT32, item + sizeof(float), sizeof(float), text, err);
+    return status == RKS_OK ? rks_buffer_add(text, "]", 1, err) : status;
+}
+
+static rks_status put_item(rks_kind kind, const uint8_t *item, uint32_t size, rks_buffer *text,
                            rks_error *err)
 {
     uint64_t bits = 0;
-    float floats[2];
+    float single;
     double wide;
     memcpy(&bits, item, size);
+    if (rks_kind_is_float(kind) && odd_nan(kind, item, size) != 0)
+        return rks_buffer_print(text, err, "\"" RKS_NAN_TEXT "(%0*" PRIx64 ")\"", (int)(2 * size),
+                                bits);
     switch (kind) {
     case RKS_KIND_BOOL:
         return rks_buffer_print(text, err, bits != 0 ? "true" : "false");
@@ -66,21 +103,13 @@ static rks_status put_item(rks_kind kind, const uint8_t *item, uint32_t size, rk
     case RKS_KIND_UINT64: /* above 2^63 - 1 as a string: few readers have the number */
         return rks_buffer_print(text, err, bits > INT64_MAX ? "\"%" PRIu64 "\"" : "%" PRIu64, bits);
     case RKS_KIND_FLOAT32:
-        memcpy(floats, item, 4);
-        return put_float(floats[0], text, err);
+        memcpy(&single, item, sizeof(single));
+        return put_float(single, text, err);
     case RKS_KIND_FLOAT64:
         memcpy(&wide, item, 8);
         return put_real(wide, false, text, err);
     case RKS_KIND_COMPLEX64:
-        memcpy(floats, item, 8);
-        rks_status status = rks_buffer_add(text, "[", 1, err);
-        if (status == RKS_OK)
-            status = put_float(floats[0], text, err);
-        if (status == RKS_OK)
-            status = rks_buffer_add(text, ",", 1, err);
-        if (status == RKS_OK)
-            status = put_float(floats[1], text, err);
-        return status == RKS_OK ? rks_buffer_add(text, "]", 1, err) : status;
+        return put_complex(item, text, err);
     case RKS_KIND_FLOAT16:
     case RKS_KIND_BFLOAT16:
     case RKS_KIND_FLOAT8_E4M3FN:
@@ -116,8 +145,34 @@ static rks_status put_base64(const void *bytes, size_t size, rks_buffer *text, r
     return status == RKS_OK ? rks_buffer_print(text, err, "\"}") : status;
 }
 
-static rks_status put_value(const rks_column *column, const rks_value *value, rks_buffer *text,
-                            rks_error *err)
+rks_status rks_export_json(const rks_export_job *job, const rks_column *column,
+                           const rks_value *value, rks_buffer *text, rks_error *err)
+{
+    json_t *root = NULL;
+    rks_error why = {0};
+    rks_buffer spelled = {0};
+    rks_status status = rks_json_parse(value->data, (size_t)value->size, &root, &why);
+    if (status != RKS_OK)
+        return rks_fail(err, status, 0, "column \"%s\": %s", column->name, why.text);
+    if (json_is_null(root) && column->nullable)
+        status = rks_fail(err, RKS_ERR_DATA, 0,
+                          "column \"%s\": a null that is no missing value would be read as one; "
+                          "export --to npz, or other columns",
+                          column->name);
+    if (status == RKS_OK)
+        status = rks_json_print(root, &spelled, err);
+    json_decref(root);
+    if (status == RKS_OK && text != NULL)
+        status = rks_buffer_add(text, spelled.data, spelled.size, err);
+    if (status == RKS_OK && job->respelled != NULL)
+        *job->respelled += spelled.size != value->size ||
+                           memcmp(spelled.data, value->data, spelled.size) != 0;
+    rks_buffer_free(&spelled);
+    return status;
+}
+
+static rks_status put_value(const rks_export_job *job, const rks_column *column,
+                            const rks_value *value, rks_buffer *text, rks_error *err)
 {
     const uint8_t *at = value->data;
     if (value->data == NULL)
@@ -127,14 +182,14 @@ static rks_status put_value(const rks_column *column, const rks_value *value, rk
     if (column->kind == RKS_KIND_BYTES)
         return put_base64(value->data, (size_t)value->size, text, err);
     if (column->kind == RKS_KIND_JSON)
-        return rks_buffer_add(text, value->data, (size_t)value->size, err);
+        return rks_export_json(job, column, value, text, err);
     return column->dim_count == 0 ? put_item(column->kind, at, column->item_size, text, err)
                                   : put_list(column, value->dims, 0, &at, text, err);
 }
 
 static rks_status put_key(const rks_sample *sample, rks_buffer *text, rks_error *err)
 {
-    rks_status status = rks_buffer_print(text, err, "\"__key__\":");
+    rks_status status = rks_buffer_print(text, err, "\"" RKS_EXPORT_KEY "\":");
     if (status != RKS_OK)
         return status;
     return rks_utf8_valid(sample->key, sample->key_size, NULL)
@@ -159,7 +214,7 @@ rks_status rks_export_object(const rks_export_job *job, const rks_sample *sample
         if (status == RKS_OK)
             status = rks_buffer_add(text, ":", 1, err);
         if (status == RKS_OK)
-            status = put_value(column, &sample->values[job->columns[i]], text, err);
+            status = put_value(job, column, &sample->values[job->columns[i]], text, err);
     }
     return status == RKS_OK ? rks_buffer_add(text, "}", 1, err) : status;
 }

@@ -28,11 +28,24 @@ static void records_close(void *state)
     rks_free(r);
 }
 
+/* One column's bytes do not say where they are cut in more than one direction. */
+static rks_status check_columns(const rks_export_job *job, rks_error *err)
+{
+    const rks_column *alone =
+        job->column_count == 1 ? rks_schema_column(job->schema, job->columns[0]) : NULL;
+    return alone == NULL || alone->variable_dims < 2
+               ? RKS_OK
+               : rks_fail(err, RKS_ERR_DATA, 0,
+                          "column \"%s\" (%s): its bytes alone do not tell its shape; export two "
+                          "columns, which are written as JSON",
+                          alone->name, alone->type);
+}
+
 static rks_status records_open(const rks_export_job *job, void **state, rks_error *err)
 {
     records *r = rks_alloc(1, sizeof(*r), err);
     char *path = rks_format(err, "%s/data.mdb", job->path);
-    rks_status status = r == NULL || path == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    rks_status status = r == NULL || path == NULL ? RKS_ERR_MEMORY : check_columns(job, err);
     if (status == RKS_OK && mkdir(job->path, 0777) != 0)
         status = rks_fail_write(err, errno, job->path, 0);
     if (status == RKS_OK)
@@ -52,6 +65,11 @@ static rks_status records_add(void *state, const rks_sample *sample, rks_error *
     records *r = state;
     const rks_value *alone = r->job->column_count == 1 ? &sample->values[r->job->columns[0]] : NULL;
     r->value.size = 0;
+    if (alone != NULL && alone->data == NULL)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "column \"%s\" is missing, which a record that is its bytes cannot say; "
+                        "export two columns, or --where that leaves it out",
+                        rks_schema_name(r->job->schema, r->job->columns[0]));
     rks_status status = alone != NULL ? RKS_OK : rks_export_object(r->job, sample, &r->value, err);
     if (status == RKS_OK)
         status = rks_lmdb_put(r->env, RKS_LMDB_PLAIN, sample->key, sample->key_size,

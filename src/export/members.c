@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * members.c: a sample as small files, in a tar or in a directory. Their names are NAME.ENDING: NAME
- * from the key (names.c), ENDING from the column. It says how to read the file, as WebDataset does:
- *
- *   str   .txt     json  .json     an integer  .cls, decimal     bytes  the column's name
- *   other numbers and arrays  .npy
- *
- * A column whose name ends so keeps it as its ending ("wav", "json", "seg.png"); else the ending
- * comes behind it ("text.txt"). A value that is missing has no file.
+ * from the key (names.c), ENDING from the column (ingest/member_ending.h). A value that is missing
+ * has no file. Where NAME is not the key itself and no column holds it, or where no value is there,
+ * the first member is NAME.__key__.txt, the key (NAME.__key__.bin, where it is not UTF-8). In a
+ * directory, which is not read back, it is there only where the key cannot be told from NAME.
  *
  * A directory of samples {path, data} or {path, text} is a folder of files again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,43 +21,44 @@
 #include "base/memory.h"
 #include "export/export.h"
 #include "ingest/archive_writer.h"
+#include "ingest/job.h"
+#include "ingest/member_ending.h"
 #include "ingest/number.h"
+#include "ingest/unit.h"
+#include "shard/utf8.h"
 
 typedef struct members {
     const rks_export_job *job;
     int fd;                      /* of the tar, or of the directory */
     rks_archive_writer *archive; /* NULL: a directory */
-    char **endings;              /* by place in job->columns */
+    char **endings;              /* by place in job->columns; NULL: the key, which names hold */
     bool is_folder;              /* of {path, data} */
+    bool names_hold_keys;        /* no column does */
+    int key_column;              /* "__key__", whose values are the keys; -1: the samples' own */
     rks_buffer name, head;
+    rks_buffer last; /* NAME of the sample before, in a tar: two of one name would be one */
 } members;
 
 /* ---- endings ------------------------------------------------------------------------------ */
 
-static const char *ending_of(const rks_column *column)
+static rks_status check_ending(const members *m, uint32_t at, rks_error *err)
 {
-    if (column->kind == RKS_KIND_STR)
-        return "txt";
-    if (column->kind == RKS_KIND_JSON)
-        return "json";
-    if (column->kind == RKS_KIND_BYTES)
-        return "bin";
-    return column->dim_count == 0 && rks_kind_is_integer(column->kind) ? "cls" : "npy";
-}
-
-static bool says(const char *name, const char *ending)
-{
-    const char *dot = strrchr(name, '.');
-    return strcmp(dot == NULL ? name : dot + 1, ending) == 0;
-}
-
-/* As it stands, or with the ending of its type behind it. */
-static bool keeps_name(const rks_column *column)
-{
-    if (column->kind != RKS_KIND_BYTES)
-        return says(column->name, ending_of(column));
-    return !says(column->name, "txt") && !says(column->name, "json") &&
-           !says(column->name, "cls") && !says(column->name, "npy");
+    const char *ending = m->endings[at];
+    for (uint32_t i = 0; i < at; i++)
+        if (m->endings[i] != NULL && strcmp(m->endings[i], ending) == 0)
+            return rks_fail(err, RKS_ERR_DATA, 0,
+                            "two columns would be files named .%s; choose one by its name", ending);
+    if (rks_member_holds_key(ending))
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "column \"%s\" would be files that hold keys; choose others by name",
+                        rks_schema_name(m->job->schema, m->job->columns[at]));
+    if (strlen(ending) > RKS_MEMBER_ENDING_MAX)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "column \"%.60s...\" makes a name of %zu bytes, at most %d are possible; "
+                        "choose others by name",
+                        rks_schema_name(m->job->schema, m->job->columns[at]), strlen(ending),
+                        RKS_MEMBER_ENDING_MAX);
+    return RKS_OK;
 }
 
 static rks_status name_endings(members *m, rks_error *err)
@@ -67,23 +67,19 @@ static rks_status name_endings(members *m, rks_error *err)
     rks_status status = m->endings == NULL ? RKS_ERR_MEMORY : RKS_OK;
     for (uint32_t i = 0; status == RKS_OK && i < m->job->column_count; i++) {
         const rks_column *column = rks_schema_column(m->job->schema, m->job->columns[i]);
-        m->name.size = 0;
-        status = rks_export_name(column->name, strlen(column->name), true, false, &m->name, err);
-        for (size_t k = 0; k < m->name.size; k++)
-            if (m->name.data[k] == '/') /* a column is no folder */
-                m->name.data[k] = '_';
-        if (status != RKS_OK)
-            break;
-        m->endings[i] = keeps_name(column) ? rks_strdup((const char *)m->name.data, err)
-                                           : rks_format(err, "%s.%s", (const char *)m->name.data,
-                                                        ending_of(column));
-        status = m->endings[i] == NULL ? RKS_ERR_MEMORY : RKS_OK;
-        for (uint32_t k = 0; status == RKS_OK && k < i; k++)
-            if (strcmp(m->endings[k], m->endings[i]) == 0)
-                status = rks_fail(err, RKS_ERR_DATA, 0,
-                                  "two columns would be files named .%s; choose one by its name",
-                                  m->endings[i]);
+        rks_buffer ending = {0};
+        bool key = (int)m->job->columns[i] == m->job->key_column &&
+                   strcmp(column->name, RKS_EXPORT_KEY) == 0;
+        if (key) {
+            m->key_column = m->job->key_column;
+            continue;
+        }
+        status = rks_member_ending_of(column, &ending, err);
+        m->endings[i] = (char *)ending.data;
+        if (status == RKS_OK)
+            status = check_ending(m, i, err);
     }
+    m->names_hold_keys = m->job->key_column < 0 || m->key_column >= 0;
     return status;
 }
 
@@ -166,34 +162,119 @@ static rks_status put_value(members *m, const rks_column *column, const rks_valu
                             rks_error *err)
 {
     m->head.size = 0;
-    const char *ending = ending_of(column);
+    const char *type = rks_member_type_of(column);
     rks_status status = RKS_OK;
-    if (strcmp(ending, "cls") == 0) {
+    if (strcmp(type, "cls") == 0) {
         rks_number number = rks_number_load(column->kind, value->data);
         status = number.kind == RKS_NUMBER_UINT
                      ? rks_buffer_print(&m->head, err, "%" PRIu64, number.as.u)
                      : rks_buffer_print(&m->head, err, "%" PRId64, number.as.i);
         return status == RKS_OK ? put_member(m, m->head.data, m->head.size, NULL, 0, err) : status;
     }
-    if (strcmp(ending, "npy") == 0) {
+    if (strcmp(type, "npy") == 0) {
         uint64_t dims[RKS_DIMS_MAX];
         for (uint32_t i = 0; i < column->dim_count; i++)
             dims[i] = value->dims[i];
         status = rks_npy_header(column->kind, dims, column->dim_count, &m->head, err);
     }
+    if (strcmp(type, "json") == 0)
+        status = rks_export_json(m->job, column, value, NULL, err);
     return status == RKS_OK
                ? put_member(m, m->head.data, m->head.size, value->data, (size_t)value->size, err)
                : status;
+}
+
+/* As a folder's files are found again: a relative path, nothing hidden. */
+static bool is_path(const uint8_t *path, size_t size)
+{
+    if (size == 0 || size > RKS_INPUT_NAME_MAX || memchr(path, 0, size) != NULL)
+        return false;
+    for (size_t at = 0; at <= size;) {
+        const uint8_t *slash = at < size ? memchr(path + at, '/', size - at) : NULL;
+        size_t end = slash == NULL ? size : (size_t)(slash - path);
+        if (end == at || end - at > NAME_MAX || path[at] == '.')
+            return false;
+        at = end + 1;
+    }
+    return true;
 }
 
 static rks_status put_as_folder(members *m, const rks_sample *sample, rks_error *err)
 {
     uint32_t path = (uint32_t)rks_schema_find(m->job->schema, "path");
     const rks_value *named = &sample->values[path], *value = &sample->values[1 - path];
-    rks_status status =
-        rks_export_name(named->data, (size_t)named->size, true, true, &m->name, err);
+    if (!is_path(named->data, (size_t)named->size))
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "its path, \"%.*s\", is none that a folder is read with; export --to tar, or "
+                        "--column %s for files named by escaped keys",
+                        (int)(named->size < 60 ? named->size : 60), (const char *)named->data,
+                        rks_schema_name(m->job->schema, 1 - path));
+    rks_status status = rks_buffer_add(&m->name, named->data, (size_t)named->size, err);
+    if (status == RKS_OK)
+        status = rks_buffer_add(&m->name, "", 1, err);
     return status == RKS_OK ? put_member(m, NULL, 0, value->data, (size_t)value->size, err)
                             : status;
+}
+
+/* NAME.ENDING, NAME being the first `size` bytes of what the name was. */
+static rks_status set_ending(members *m, size_t size, const char *ending, rks_error *err)
+{
+    m->name.size = size;
+    rks_status status = rks_buffer_print(&m->name, err, ".%s", ending);
+    return status == RKS_OK ? rks_buffer_add(&m->name, "", 1, err) : status;
+}
+
+/* With each %XX as the byte that it stands for, the name is the key. */
+static bool tells_key(const rks_buffer *name, size_t size, const rks_value *key)
+{
+    const uint8_t *bytes = key->data;
+    size_t at = 0, place = 0;
+    for (; at < size && place < key->size; place++) {
+        char digits[3];
+        bool escaped = name->data[at] == '%';
+        snprintf(digits, sizeof(digits), "%02X", bytes[place]);
+        if (escaped ? memcmp(name->data + at + 1, digits, 2) != 0 : name->data[at] != bytes[place])
+            return false;
+        at += escaped ? 3 : 1;
+    }
+    return at == size && place == key->size;
+}
+
+static rks_status put_key(members *m, size_t size, const rks_value *key, const rks_sample *sample,
+                          rks_error *err)
+{
+    bool same = size == key->size && memcmp(m->name.data, key->data, size) == 0;
+    bool told = m->names_hold_keys && !same &&
+                (m->archive != NULL || !tells_key(&m->name, size, key));
+    bool empty = true;
+    for (uint32_t i = 0; i < m->job->column_count; i++)
+        empty &= m->endings[i] == NULL || sample->values[m->job->columns[i]].data == NULL;
+    if (!told && !empty)
+        return RKS_OK;
+    rks_status status = set_ending(m, size,
+                                   rks_utf8_valid(key->data, (size_t)key->size, NULL)
+                                       ? RKS_MEMBER_KEY_TEXT
+                                       : RKS_MEMBER_KEY_BYTES,
+                                   err);
+    return status == RKS_OK ? put_member(m, NULL, 0, key->data, (size_t)key->size, err) : status;
+}
+
+/* NAME, which is none of the sample before. */
+static rks_status name_sample(members *m, const rks_value *key, rks_error *err)
+{
+    if (key->size == 0) /* also where it is missing */
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "column \"" RKS_EXPORT_KEY "\", which names the files, is empty");
+    rks_status status = rks_export_name(key->data, (size_t)key->size, false, m->archive == NULL,
+                                        &m->name, err);
+    if (status != RKS_OK || m->archive == NULL)
+        return status;
+    if (m->last.size == m->name.size && memcmp(m->last.data, m->name.data, m->name.size) == 0)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "%.100s: two samples would be these members; export --to jsonl",
+                        (const char *)m->name.data);
+    m->last.size = 0;
+    return rks_buffer_add(&m->last, m->name.data, m->name.size, err);
 }
 
 static rks_status members_add(void *state, const rks_sample *sample, rks_error *err)
@@ -202,17 +283,17 @@ static rks_status members_add(void *state, const rks_sample *sample, rks_error *
     m->name.size = 0;
     if (m->is_folder)
         return put_as_folder(m, sample, err);
-    rks_status status =
-        rks_export_name(sample->key, sample->key_size, false, m->archive == NULL, &m->name, err);
+    const rks_value key = m->key_column >= 0 ? sample->values[m->key_column]
+                                             : rks_blob_value(sample->key, sample->key_size);
+    rks_status status = name_sample(m, &key, err);
     size_t size = m->name.size;
+    if (status == RKS_OK)
+        status = put_key(m, size, &key, sample, err);
     for (uint32_t i = 0; status == RKS_OK && i < m->job->column_count; i++) {
         const rks_value *value = &sample->values[m->job->columns[i]];
-        if (value->data == NULL)
+        if (value->data == NULL || m->endings[i] == NULL)
             continue;
-        m->name.size = size;
-        status = rks_buffer_print(&m->name, err, ".%s", m->endings[i]);
-        if (status == RKS_OK)
-            status = rks_buffer_add(&m->name, "", 1, err);
+        status = set_ending(m, size, m->endings[i], err);
         if (status == RKS_OK)
             status =
                 put_value(m, rks_schema_column(m->job->schema, m->job->columns[i]), value, err);
@@ -235,6 +316,7 @@ static void members_close(void *state)
     rks_free(m->endings);
     rks_buffer_free(&m->name);
     rks_buffer_free(&m->head);
+    rks_buffer_free(&m->last);
     rks_free(m);
 }
 
@@ -244,7 +326,7 @@ static rks_status members_open(const rks_export_job *job, void **state, rks_erro
     if (m == NULL)
         return RKS_ERR_MEMORY;
     m->job = job;
-    m->fd = -1;
+    m->fd = m->key_column = -1;
     m->is_folder = is_folder(job);
     rks_status status = name_endings(m, err);
     if (status == RKS_OK && job->format == RKS_EXPORT_TAR) {

@@ -8,7 +8,7 @@
 #include "export/export.h"
 #include "shard/utf8.h"
 
-enum { PART_MOST = 180, PART_KEPT = 150 };
+enum { PART_MOST = 180, PART_KEPT = 150, WHOLE_MOST = 230, WHOLE_KEPT = 200 };
 
 static bool is_plain(uint8_t byte)
 {
@@ -20,6 +20,16 @@ static bool is_plain(uint8_t byte)
 static bool is_separator(const uint8_t *key, size_t size, size_t at)
 {
     return key[at] == '/' && at > 0 && at + 1 < size && key[at - 1] != '/' && key[at + 1] != '/';
+}
+
+/* Ends the name at `end`, with the key's hash behind it. */
+static rks_status end_in_hash(rks_buffer *name, size_t begin, size_t end, bool wide,
+                              rks_digest hash, rks_error *err)
+{
+    name->size = end;
+    while (wide && name->size > begin && (name->data[name->size] & 0xc0) == 0x80)
+        name->size--; /* not within a character */
+    return rks_buffer_print(name, err, "~%016" PRIx64, hash.low);
 }
 
 /* One part, [at, end) of the key. */
@@ -34,18 +44,16 @@ static rks_status put_part(const uint8_t *key, size_t at, size_t end, bool dots,
         status = kept ? rks_buffer_add(name, &key[i], 1, err)
                       : rks_buffer_print(name, err, "%%%02X", key[i]);
     }
-    if (status != RKS_OK || name->size - begin <= PART_MOST)
-        return status;
-    name->size = begin + PART_KEPT;
-    while (wide && name->size > begin && (name->data[name->size] & 0xc0) == 0x80)
-        name->size--; /* not within a character */
-    return rks_buffer_print(name, err, "~%016" PRIx64, hash.low);
+    return status == RKS_OK && name->size - begin > PART_MOST
+               ? end_in_hash(name, begin, begin + PART_KEPT, wide, hash, err)
+               : status;
 }
 
 rks_status rks_export_name(const void *key, size_t size, bool dots, bool wide, rks_buffer *name,
                            rks_error *err)
 {
     const uint8_t *bytes = key;
+    size_t begin = name->size;
     rks_digest hash = rks_checksum128(key, size);
     rks_status status = RKS_OK;
     wide = wide && rks_utf8_valid(key, size, NULL);
@@ -58,6 +66,8 @@ rks_status rks_export_name(const void *key, size_t size, bool dots, bool wide, r
             status = rks_buffer_add(name, "/", 1, err);
         at = end + 1;
     }
+    if (status == RKS_OK && name->size - begin > WHOLE_MOST)
+        status = end_in_hash(name, begin, begin + WHOLE_KEPT, wide, hash, err);
     if (status == RKS_OK)
         status = rks_buffer_add(name, "", 1, err);
     if (status == RKS_OK)

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "ingest/number.h"
 #include "ingest/where.h"
 #include "store/scan.h"
 #include "store/target.h"
@@ -90,18 +91,46 @@ static rks_status choose_columns(export *x, rks_error *err)
     return status;
 }
 
-/* Does one of the exported columns hold the keys? The build's option says which one. */
-static bool keys_apart(const export *x)
+/* Which of the exported columns holds the keys? The build's option says it; check_key() looks. */
+static int find_key_column(const export *x)
 {
     json_t *options = json_loads(x->store->dataset->build_options, 0, NULL);
     const char *key = json_string_value(json_object_get(options, "key"));
-    bool apart = true;
+    int found = -1;
     for (uint32_t i = 0; i < x->job.column_count; i++) {
         const char *name = rks_schema_name(x->job.schema, x->columns[i]);
-        apart = apart && (key == NULL || strcmp(name, key) != 0) && strcmp(name, "__key__") != 0;
+        if ((key != NULL && strcmp(name, key) == 0) ||
+            (found < 0 && strcmp(name, RKS_EXPORT_KEY) == 0))
+            found = (int)x->columns[i];
     }
     json_decref(options);
-    return apart;
+    return found;
+}
+
+/* Of a dataset that several builds made, or with a column that is only called so, keys may be
+ * others than the column says; they would be lost. Derived keys are, and are derived again. */
+static rks_status check_key(const export *x, const rks_sample *sample, rks_error *err)
+{
+    if (x->job.key_column < 0 || x->report.keys_left)
+        return RKS_OK;
+    const rks_column *column = rks_schema_column(x->job.schema, (uint32_t)x->job.key_column);
+    const rks_value *value = &sample->values[x->job.key_column];
+    const void *text = value->data;
+    size_t size = (size_t)value->size;
+    char digits[24];
+    if (text != NULL && rks_kind_is_integer(column->kind) && column->dim_count == 0) {
+        rks_number number = rks_number_load(column->kind, text);
+        size = (size_t)(number.kind == RKS_NUMBER_UINT
+                            ? snprintf(digits, sizeof(digits), "%" PRIu64, number.as.u)
+                            : snprintf(digits, sizeof(digits), "%" PRId64, number.as.i));
+        text = digits;
+    }
+    if (text != NULL && size == sample->key_size && memcmp(text, sample->key, size) == 0)
+        return RKS_OK;
+    return rks_fail(err, RKS_ERR_DATA, 0,
+                    "its key is not what column \"%s\" holds, and would be lost; choose the other "
+                    "columns by name, and keys are written beside them",
+                    column->name);
 }
 
 static rks_status prepare(export *x, const char *target, rks_error *err)
@@ -114,7 +143,10 @@ static rks_status prepare(export *x, const char *target, rks_error *err)
         status = rks_where_parse(x->job.schema, x->options.where, &x->where, err);
     x->job.columns = x->columns;
     if (status == RKS_OK)
-        x->job.keys_apart = keys_apart(x);
+        x->job.key_column = find_key_column(x);
+    x->job.keys_apart = x->job.key_column < 0;
+    x->report.keys_left = x->job.key_column >= 0 && x->store->dataset->derived_keys;
+    x->job.respelled = &x->report.respelled;
     return status;
 }
 
@@ -136,9 +168,16 @@ static rks_status put_sample(void *user, uint64_t id, const rks_sample *sample, 
     bool keep = true;
     rks_status status =
         x->where == NULL ? RKS_OK : rks_where_test(x->where, sample->values, &keep, err);
-    (void)id;
-    if (status == RKS_OK && keep)
-        status = rks_exporter_add(x->exporter, sample, err);
+    rks_error why = {0};
+    if (status == RKS_OK && keep) {
+        status = check_key(x, sample, &why);
+        if (status == RKS_OK)
+            status = rks_exporter_add(x->exporter, sample, &why);
+        if (status == RKS_ERR_DATA)
+            return rks_fail(err, status, why.cause, "sample #%" PRIu64 ": %s", id, why.text);
+        if (status != RKS_OK && err != NULL)
+            *err = why;
+    }
     x->done += bytes;
     x->report.samples += keep;
     x->report.filtered += !keep;

@@ -26,11 +26,12 @@ static void on_progress(void *user, const char *phase, uint64_t done, uint64_t t
 static void print_report(const args *a, const rks_export_report *report)
 {
     if (a->json) {
-        cli_print_json(json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:f}", "schema_version", 1,
+        cli_print_json(json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:f}", "schema_version", 1,
                                  "target", a->target, "to", report->to, "samples",
                                  (json_int_t)report->samples, "filtered",
                                  (json_int_t)report->filtered, "bytes", (json_int_t)report->bytes,
-                                 "seconds", report->seconds),
+                                 "respelled", (json_int_t)report->respelled, "keys_left",
+                                 report->keys_left, "seconds", report->seconds),
                        JSON_INDENT(2));
         return;
     }
@@ -38,6 +39,10 @@ static void print_report(const args *a, const rks_export_report *report)
            cli_bytes(report->bytes), report->to);
     if (report->filtered > 0)
         printf("; %s filtered out", cli_count(report->filtered));
+    if (report->respelled > 0)
+        printf("; %s JSON values are read back in another spelling", cli_count(report->respelled));
+    if (report->keys_left)
+        printf("; their keys are derived, and not written beside column __key__");
     printf("\n");
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "ingest/job.h"
 #include "ingest/row.h"
 
 static rks_error err;
@@ -42,6 +43,12 @@ static void hostile_keys_become_names_that_stay_below(void **state)
     assert_string_equal(name_of("a//b/", 5, true, true), "a%2F%2Fb%2F");
     assert_string_equal(name_of("a\0b\n%", 5, true, true), "a%00b%0A%25");
     assert_string_equal(name_of("\xff", 1, true, true), "%FF");
+    char deep[500];
+    memset(deep, 'd', sizeof(deep));
+    for (size_t i = 1; i < sizeof(deep); i += 2)
+        deep[i] = '/';
+    deep[sizeof(deep) - 1] = 'd';
+    assert_true(strlen(name_of(deep, sizeof(deep), false, false)) <= 230);
     assert_string_equal(name_of("\xc3\xbc", 2, true, true), "\xc3\xbc");
     assert_string_equal(name_of("\xc3\xbc", 2, true, false), "%C3%BC");
 }
@@ -87,8 +94,8 @@ static const char *const LINES[] = {
     "\"AP8=\"},\"j\":{\"x\":[1,null]},\"v\":[1,-2,3],\"m\":[[1.0,2.0],[3.0,4.0]],\"n\":null}",
     "{\"__key__\":\"k\",\"b\":false,\"i1\":127,\"i8\":9223372036854775807,\"u8\":"
     "9223372036854775807,"
-    "\"f2\":\"NaN\",\"bf\":\"Infinity\",\"f4\":3.4028235e+38,\"f8\":4.94065645841247e-324,\"e4\":\"NaN\","
-    "\"e5\":\"NaN\",\"c\":[0.0,-0.0],\"s\":\"\",\"y\":{\"base64\":\"\"},\"j\":1.5,\"v\":[],"
+    "\"f2\":\"NaN\",\"bf\":\"NaN(ff81)\",\"f4\":3.4028235e+38,\"f8\":4.94065645841247e-324,\"e4\":\"NaN\","
+    "\"e5\":\"NaN\",\"c\":[\"NaN(ffc00000)\",-0.0],\"s\":\"\",\"y\":{\"base64\":\"\"},\"j\":1.5,\"v\":[],"
     "\"m\":[[],[]],\"n\":-7}",
 };
 
@@ -108,7 +115,8 @@ static void lines_of_every_type_come_back_exactly(void **state)
     for (uint32_t i = 0; i < count; i++)
         columns[i] = i;
     rks_export_job job = {
-        .schema = schema, .columns = columns, .column_count = count, .keys_apart = true};
+        .schema = schema, .columns = columns, .column_count = count, .keys_apart = true,
+        .key_column = -1};
     for (size_t l = 0; l < sizeof(LINES) / sizeof(LINES[0]); l++) {
         rks_row *row = NULL;
         rks_buffer text = {0};
@@ -135,6 +143,11 @@ static void other_objects_and_words_are_no_bytes_and_numbers(void **state)
         "{\"y\":{\"base64\":\"\",\"x\":1},\"f\":1,\"u\":1}",
         "{\"y\":\"\",\"f\":\"nan\",\"u\":1}",
         "{\"y\":\"\",\"f\":\"1\",\"u\":1}",
+        "{\"y\":\"\",\"f\":\"NaN(7e)\",\"u\":1}",
+        "{\"y\":\"\",\"f\":\"NaN(00ff)\",\"u\":1}",
+        "{\"y\":\"\",\"f\":\"NaN(ff\",\"u\":1}",
+        "{\"y\":\"\",\"f\":\"NaN(FF)\",\"u\":1}",
+        "{\"y\":\"\",\"f\":\"NaN()\",\"u\":1}",
         "{\"y\":\"\",\"f\":1,\"u\":\"18446744073709551616\"}",
         "{\"y\":\"\",\"f\":1,\"u\":\"-1\"}",
         "{\"y\":\"\",\"f\":1,\"u\":\"\"}",
@@ -149,6 +162,52 @@ static void other_objects_and_words_are_no_bytes_and_numbers(void **state)
                      rks_row_parse(row, (const uint8_t *)bad[i], strlen(bad[i]), &err));
     rks_row_free(row);
     rks_schema_free(schema);
+}
+
+/* ---- what is refused, and what is counted ------------------------------------------------------ */
+
+static rks_status add_text(const char *type, const char *text, rks_export_format format,
+                           uint64_t *respelled, rks_buffer *line)
+{
+    rks_schema *schema = NULL;
+    uint32_t column = 0;
+    rks_value value = rks_blob_value(text, text == NULL ? 0 : strlen(text));
+    assert_ok(rks_schema_parse(type, &schema, &err), &err);
+    rks_export_job job = {.format = format,
+                          .schema = schema,
+                          .columns = &column,
+                          .column_count = 1,
+                          .key_column = -1,
+                          .respelled = respelled};
+    rks_sample sample = {.schema = schema, .values = &value, .key = "k", .key_size = 1};
+    rks_status status = rks_export_object(&job, &sample, line, &err);
+    rks_schema_free(schema);
+    return status;
+}
+
+static void json_is_checked_and_what_is_spelled_anew_is_counted(void **state)
+{
+    (void)state;
+    rks_buffer line = {0};
+    uint64_t respelled = 0;
+    assert_ok(add_text("j:json", "{\n\t\"a\": 1e2 }", RKS_EXPORT_JSONL, &respelled, &line), &err);
+    assert_ok(add_text("j:json", "[1]", RKS_EXPORT_JSONL, &respelled, &line), &err);
+    assert_ok(add_text("j:json", "null", RKS_EXPORT_JSONL, &respelled, &line), &err);
+    assert_ok(add_text("j:json?", NULL, RKS_EXPORT_JSONL, &respelled, &line), &err);
+    assert_ok(rks_buffer_add(&line, "", 1, &err), &err);
+    assert_string_equal((char *)line.data,
+                        "{\"j\":{\"a\":100.0}}{\"j\":[1]}{\"j\":null}{\"j\":null}");
+    assert_int_equal(respelled, 1);
+    static const char *const bad[] = {"", "{", "1 2", "nul", "{\"a\":1,\"a\":2}"};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_fails(RKS_ERR_DATA,
+                     add_text("j:json", bad[i], RKS_EXPORT_JSONL, &respelled, &line));
+        assert_non_null(strstr(err.text, "column \"j\""));
+    }
+    assert_fails(RKS_ERR_DATA, add_text("j:json?", "null", RKS_EXPORT_JSONL, NULL, &line));
+    assert_non_null(strstr(err.text, "missing"));
+    rks_buffer_free(&line);
+    assert_int_equal(rks_memory_in_use(), 0);
 }
 
 /* ---- each format, with each allocation failing ---------------------------------------------- */
@@ -171,7 +230,8 @@ static rks_status write_one(rks_export_format format, const char *path, const rk
                           .schema = schema,
                           .columns = columns,
                           .column_count = count,
-                          .keys_apart = true};
+                          .keys_apart = true,
+                          .key_column = -1};
     rks_exporter *exporter = NULL;
     rks_status status = rks_exporter_open(&job, &exporter, &err);
     if (status == RKS_OK)
@@ -219,6 +279,7 @@ int main(void)
         cmocka_unit_test(any_key_makes_a_good_name),
         cmocka_unit_test(lines_of_every_type_come_back_exactly),
         cmocka_unit_test(other_objects_and_words_are_no_bytes_and_numbers),
+        cmocka_unit_test(json_is_checked_and_what_is_spelled_anew_is_counted),
         cmocka_unit_test(each_failing_allocation_is_an_error_and_leaks_nothing),
     };
     return cmocka_run_group_tests_name("export", tests, NULL, NULL);
