@@ -157,7 +157,7 @@ rks_status rks_export_json(const rks_export_job *job, const rks_column *column,
     if (json_is_null(root) && column->nullable)
         status = rks_fail(err, RKS_ERR_DATA, 0,
                           "column \"%s\": a null that is no missing value would be read as one; "
-                          "export --to npz, or other columns",
+                          "export other columns by name",
                           column->name);
     if (status == RKS_OK)
         status = rks_json_print(root, &spelled, err);

@@ -23,6 +23,7 @@
 #include "base/memory.h"
 #include "export/export.h"
 #include "ingest/archive_writer.h"
+#include "ingest/member_ending.h"
 
 enum { SPOOL = 16 << 10, COPY = 1 << 20 };
 
@@ -72,7 +73,7 @@ static rks_status add_array(npz *z, const char *name, const char *what, rks_kind
         return RKS_ERR_MEMORY;
     z->arrays = grown;
     rks_buffer safe = {0};
-    rks_status status = rks_export_name(name, strlen(name), true, false, &safe, err);
+    rks_status status = rks_member_escape(name, &safe, err);
     array *made = &grown[z->array_count];
     *made = (array){.kind = kind, .item_size = item_size, .fd = -1};
     if (status == RKS_OK)
@@ -134,6 +135,25 @@ static rks_status put_number(const npz *z, array *a, uint64_t number, rks_error 
 
 /* ---- columns ------------------------------------------------------------------------------- */
 
+/* An array of its own that would be read as what says more about another column. */
+static rks_status check_name(const npz *z, const char *name, rks_error *err)
+{
+    static const char *const parts[] = {"offsets", "shapes", "missing"};
+    const char *dot = strrchr(name, '.');
+    bool part = false;
+    for (size_t i = 0; dot != NULL && i < sizeof(parts) / sizeof(parts[0]); i++)
+        part |= strcmp(dot + 1, parts[i]) == 0;
+    for (uint32_t i = 0; part && i < z->job->column_count; i++) {
+        const char *other = rks_schema_name(z->job->schema, z->job->columns[i]);
+        if (strlen(other) == (size_t)(dot - name) && strncmp(name, other, strlen(other)) == 0)
+            return rks_fail(err, RKS_ERR_DATA, 0,
+                            "array \"%.100s\" would be read as a part of \"%.100s\"; choose one by "
+                            "its name",
+                            name, other);
+    }
+    return RKS_OK;
+}
+
 static bool has_shapes(const rks_column *column)
 {
     return column->variable_dims > 0 && column->dim_count > 1;
@@ -141,7 +161,9 @@ static bool has_shapes(const rks_column *column)
 
 static rks_status add_column(npz *z, const rks_column *column, rks_error *err)
 {
-    rks_status status = add_array(z, column->name, "", column->kind, column->item_size, err);
+    rks_status status = check_name(z, column->name, err);
+    if (status == RKS_OK)
+        status = add_array(z, column->name, "", column->kind, column->item_size, err);
     if (status == RKS_OK && column->variable_dims == 0) {
         array *data = &z->arrays[z->array_count - 1];
         data->row_dim_count = column->dim_count;
@@ -171,9 +193,11 @@ static rks_status put_value(npz *z, const rks_column *column, const rks_value *v
     array *data = (*a)++;
     uint8_t missing = value->data == NULL;
     rks_status status = RKS_OK;
-    if (!missing)
+    if (!missing && column->kind == RKS_KIND_JSON)
+        status = rks_export_json(z->job, column, value, NULL, err);
+    if (status == RKS_OK && !missing)
         status = put(z, data, value->data, (size_t)value->size, err);
-    else if (column->variable_dims == 0)
+    else if (status == RKS_OK && column->variable_dims == 0)
         status = put_zeros(z, data, column->unit, err);
     if (status == RKS_OK && column->variable_dims > 0)
         status = put_number(z, (*a)++, items_of(data), err);

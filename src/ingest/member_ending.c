@@ -37,22 +37,31 @@ static bool keeps_name(const rks_column *column)
     return true;
 }
 
-rks_status rks_member_ending_of(const rks_column *column, rks_buffer *ending, rks_error *err)
+static rks_status end_text(rks_buffer *text, rks_error *err)
+{
+    rks_status status = rks_buffer_add(text, "", 1, err);
+    text->size -= status == RKS_OK;
+    return status;
+}
+
+rks_status rks_member_escape(const char *column, rks_buffer *name, rks_error *err)
 {
     static const char kept[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                                "_-+,=@:~ .";
     rks_status status = RKS_OK;
-    for (const char *at = column->name; status == RKS_OK && *at != '\0'; at++)
-        status = strchr(kept, *at) != NULL && (*at != '.' || at > column->name)
-                     ? rks_buffer_add(ending, at, 1, err)
-                     : rks_buffer_print(ending, err, "%%%02X", (unsigned char)*at);
+    for (const char *at = column; status == RKS_OK && *at != '\0'; at++)
+        status = strchr(kept, *at) != NULL && (*at != '.' || at > column)
+                     ? rks_buffer_add(name, at, 1, err)
+                     : rks_buffer_print(name, err, "%%%02X", (unsigned char)*at);
+    return status == RKS_OK ? end_text(name, err) : status;
+}
+
+rks_status rks_member_ending_of(const rks_column *column, rks_buffer *ending, rks_error *err)
+{
+    rks_status status = rks_member_escape(column->name, ending, err);
     if (status == RKS_OK && !keeps_name(column))
         status = rks_buffer_print(ending, err, ".%s", rks_member_type_of(column));
-    if (status == RKS_OK)
-        status = rks_buffer_add(ending, "", 1, err);
-    if (status == RKS_OK)
-        ending->size--;
-    return status;
+    return status == RKS_OK ? end_text(ending, err) : status;
 }
 
 bool rks_member_holds_key(const char *ending)

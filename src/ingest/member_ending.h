@@ -26,6 +26,8 @@ const char *rks_member_type_of(const rks_column *column);
 /* Appends the column's ending, and a NUL that size does not count. It may be longer than
  * RKS_MEMBER_ENDING_MAX, and is refused by readers then. */
 rks_status rks_member_ending_of(const rks_column *column, rks_buffer *ending, rks_error *err);
+/* The same without the type's ending: as arrays of a .npz are named. */
+rks_status rks_member_escape(const char *column, rks_buffer *name, rks_error *err);
 bool rks_member_holds_key(const char *ending);
 
 /* "png" of "seg.png". */

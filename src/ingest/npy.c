@@ -236,11 +236,15 @@ rks_status rks_npy_check_typed(const rks_npy *npy, rks_error *err)
                          : RKS_OK;
 }
 
+bool rks_npy_items_fit(const rks_npy *npy, const rks_column *column)
+{
+    return npy->kind == column->kind ||
+           (npy->typeless && npy->item_size == 1 && column->kind == RKS_KIND_FLOAT8_E5M2);
+}
+
 bool rks_npy_fits(const rks_npy *npy, const rks_column *column)
 {
-    bool fits = npy->dim_count == column->dim_count &&
-                (npy->kind == column->kind ||
-                 (npy->typeless && npy->item_size == 1 && column->kind == RKS_KIND_FLOAT8_E5M2));
+    bool fits = npy->dim_count == column->dim_count && rks_npy_items_fit(npy, column);
     for (uint32_t i = 0; fits && i < npy->dim_count; i++)
         fits = column->dims[i] == 0 || column->dims[i] == npy->dims[i];
     return fits;

@@ -41,6 +41,8 @@ void rks_npy_fixed_type(const rks_npy *npy, char type[128]);
 rks_status rks_npy_row(const rks_npy *npy, rks_npy *row, rks_error *err);
 /* RKS_ERR_DATA where only a schema can say what the items are. */
 rks_status rks_npy_check_typed(const rks_npy *npy, rks_error *err);
+/* The column's items are these. */
+bool rks_npy_items_fit(const rks_npy *npy, const rks_column *column);
 /* A value of the column may be this array. */
 bool rks_npy_fits(const rks_npy *npy, const rks_column *column);
 /* Brings npy->size bytes of items into the order that they are stored in, in place. */

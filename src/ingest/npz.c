@@ -18,6 +18,7 @@
 #include "base/memory.h"
 #include "ingest/format.h"
 #include "ingest/guess.h"
+#include "ingest/member_ending.h"
 #include "ingest/member_value.h"
 #include "ingest/npz_array.h"
 
@@ -55,6 +56,20 @@ static void find_parts(const rks_npz *npz, const char *name, parts *found)
     if (found->offsets != NULL)
         found->shapes = find_part(npz, name, ".shapes", RKS_KIND_INT64, 2);
     found->missing = find_part(npz, name, ".missing", RKS_KIND_BOOL, 1);
+}
+
+/* By its name, or as an export writes the name. */
+static rks_status find_column(const rks_npz *npz, const char *name, parts *found, rks_error *err)
+{
+    rks_buffer escaped = {0};
+    find_parts(npz, name, found);
+    if (found->data != NULL)
+        return RKS_OK;
+    rks_status status = rks_member_escape(name, &escaped, err);
+    if (status == RKS_OK)
+        find_parts(npz, (const char *)escaped.data, found);
+    rks_buffer_free(&escaped);
+    return status;
 }
 
 static rks_status fail_in(const rks_npz *npz, const rks_npz_array *array, const char *why,
@@ -160,12 +175,15 @@ static rks_status look(const rks_npz *npz, rks_guesses *columns, uint64_t *rows,
     for (size_t i = 0; status == RKS_OK && i < npz->count; i++) {
         parts found;
         char type[160];
+        rks_error why = {0};
         if (is_part(npz, &npz->arrays[i], err, &status) || status != RKS_OK)
             continue;
         find_parts(npz, npz->arrays[i].name, &found);
         status = check_parts(npz, &found, err);
         if (status == RKS_OK && first != NULL)
             status = check_rows(npz, first, *rows, found.data, found.rows, err);
+        if (status == RKS_OK && rks_npy_check_typed(&found.data->npy, &why) != RKS_OK)
+            status = fail_in(npz, found.data, why.text, err);
         if (status != RKS_OK)
             break;
         first = found.data;
@@ -246,7 +264,7 @@ static rks_status check_type(const readers *all, reader *r, rks_error *err)
     else if (r->text)
         fits = data->kind == RKS_KIND_UINT8 && r->parts.shapes == NULL;
     else
-        fits = data->kind == column->kind &&
+        fits = rks_npy_items_fit(data, column) &&
                column->dim_count == (r->parts.shapes == NULL ? 1 : r->parts.shapes->npy.dims[1]);
     if (fits)
         return RKS_OK;
@@ -293,7 +311,9 @@ static rks_status bind(readers *all, const rks_job *job, rks_error *err)
     for (uint32_t k = 0; status == RKS_OK && k < all->count; k++) {
         reader *r = &all->columns[k];
         r->column = rks_schema_column(job->schema, k);
-        find_parts(&all->npz, r->column->name, &r->parts);
+        status = find_column(&all->npz, r->column->name, &r->parts, err);
+        if (status != RKS_OK)
+            return status;
         r->there = r->parts.data != NULL;
         if (!r->there && !r->column->nullable)
             return rks_fail(err, RKS_ERR_DATA, 0, "%s: there is no array \"%.64s\"",
