@@ -12,8 +12,6 @@
 #include "fetch/fetcher.h"
 #include "world.h"
 
-static rks_error err;
-static world w;
 static rks_fetch_server *server;
 static rks_collate *collate; /* all columns, packed where they vary; tokens as int64 */
 
@@ -30,8 +28,8 @@ static int open_world(void **state)
                                                  {.column = "score"}};
     rks_collate_options options;
     (void)state;
-    world_open(&w);
-    world_connect(&w, 2, SILENCE_MS);
+    world_open();
+    world_connect(2, SILENCE_MS);
     assert_ok(rks_fetch_server_open(w.engines[1], RKS_SERVICE_FETCH, w.shards, WORLD_SHARDS,
                                     &server, &err),
               &err);
@@ -45,18 +43,16 @@ static int open_world(void **state)
 
 static int close_world(void **state)
 {
-    (void)state;
     rks_collate_release(collate);
     rks_fetch_server_close(server);
-    world_close(&w);
-    return rks_memory_in_use() == 0 && counted_memory() == 0 ? 0 : -1;
+    return world_end(state);
 }
 
 /* Shards of the bits are mapped. */
 static rks_fetcher *open_fetcher(unsigned mapped, bool check)
 {
     rks_fetcher *fetcher = NULL;
-    rks_fetcher_options options = world_options(&w, 0, mapped, OWNERS);
+    rks_fetcher_options options = world_options(0, mapped, OWNERS);
     options.check = check;
     assert_ok(rks_fetcher_open(&options, &fetcher, &err), &err);
     return fetcher;
@@ -64,11 +60,8 @@ static rks_fetcher *open_fetcher(unsigned mapped, bool check)
 
 static void draw(uint64_t *ids, rks_wanted *wanted, size_t count, unsigned seed)
 {
-    for (size_t i = 0; i < count; i++) {
-        seed = seed * 1103515245u + 12345u;
-        ids[i] = (seed >> 8) % IDS;
-    }
-    world_wanted_many(&w, ids, count, wanted);
+    world_draw(ids, count, seed);
+    world_wanted_many(ids, count, wanted);
 }
 
 static bool value_is(const rks_array *array, size_t i, size_t item, const rks_value *value)
@@ -214,7 +207,7 @@ static void figures_say_what_was_delivered(void **state)
     static rks_wanted wanted[WORLD_ROWS];
     for (size_t i = 0; i < WORLD_ROWS; i++)
         ids[i] = WORLD_ROWS + i;
-    world_wanted_many(&w, ids, WORLD_ROWS, wanted);
+    world_wanted_many(ids, WORLD_ROWS, wanted);
     for (size_t m = 0; m < 3; m++) {
         rks_store_stats stats = {0};
         rks_arrays *arrays = NULL;
@@ -238,7 +231,7 @@ static void a_sample_that_the_index_does_not_know_so_is_corrupt(void **state)
         for (int what = 0; what < 6; what++) {
             rks_arrays *arrays = NULL;
             rks_fetch *fetch = NULL;
-            rks_wanted wanted[2] = {world_wanted(&w, 8), world_wanted(&w, 9)};
+            rks_wanted wanted[2] = {world_wanted(8), world_wanted(9)};
             wanted[1].row += what % 3 == 0; /* its neighbour lies there: transplanted */
             wanted[1].length += what % 3 == 1;
             wanted[1].key_hash += what % 3 == 2;
@@ -280,7 +273,7 @@ static void flip_all_of(uint64_t id)
     rks_record_view view;
     rks_batch *right = NULL;
     size_t harmless = 0;
-    rks_wanted wanted = world_wanted(&w, id);
+    rks_wanted wanted = world_wanted(id);
     uint64_t at = file_offset(id, &view);
     int fd = open(rks_shard_path(w.shards[id / WORLD_ROWS]), O_RDWR);
     rks_fetcher *fetcher = open_fetcher(7, true);
@@ -321,7 +314,7 @@ static void without_checks_everything_gets_into_arrays(void **state)
     (void)state;
     rks_fetcher *fetcher = open_fetcher(7, false);
     rks_arrays *arrays = NULL;
-    rks_wanted wanted = world_wanted(&w, 9);
+    rks_wanted wanted = world_wanted(9);
     wanted.key_hash++;
     assert_ok(rks_fetcher_collate(fetcher, &wanted, 1, collate, &arrays, &err), &err);
     assert_true(arrays_are(fetcher, &wanted, 1, arrays));
@@ -360,7 +353,7 @@ static void a_file_that_changes_meanwhile_does_no_harm(void **state)
     rks_record_view view;
     rks_batch *batch = NULL;
     rks_value value;
-    rks_wanted wanted = world_wanted(&w, ID);
+    rks_wanted wanted = world_wanted(ID);
     rks_fetcher *fetcher = open_fetcher(7, true);
     assert_ok(rks_fetcher_fetch(fetcher, &wanted, 1, &batch, &err), &err);
     assert_ok(rks_batch_value(batch, 0, 3, &value, &err), &err);
@@ -393,7 +386,7 @@ static void survives_each_failing_allocation(void **state)
     (void)state;
     const uint64_t ids[] = {1, 402, 900, 5};
     rks_wanted wanted[4];
-    world_wanted_many(&w, ids, 4, wanted);
+    world_wanted_many(ids, 4, wanted);
     for (int ahead = 0; ahead < 2; ahead++) {
         bool done = false;
         for (long n = 1; !done; n++) {
@@ -401,7 +394,7 @@ static void survives_each_failing_allocation(void **state)
             rks_fetcher *fetcher = NULL;
             rks_arrays *arrays = NULL;
             rks_fetch *fetch = NULL;
-            rks_fetcher_options options = world_options(&w, 0, 7, NULL);
+            rks_fetcher_options options = world_options(0, 7, NULL);
             long before = rks_memory_in_use();
             rks_memory_fail_at(n);
             rks_status status = rks_fetcher_open(&options, &fetcher, &err);
@@ -428,12 +421,12 @@ static void survives_failing_allocations_with_other_ranks(void **state)
     const uint64_t ids[] = {1, 402, 900, 5};
     rks_wanted wanted[4];
     int passed = 0;
-    world_wanted_many(&w, ids, 4, wanted);
+    world_wanted_many(ids, 4, wanted);
     for (long n = 1; passed < 20; n++) {
         assert_true(n < 500);
         rks_fetcher *fetcher = NULL;
         rks_arrays *arrays = NULL;
-        rks_fetcher_options options = world_options(&w, 0, 1, OWNERS);
+        rks_fetcher_options options = world_options(0, 1, OWNERS);
         rks_memory_fail_at(n);
         rks_status status = rks_fetcher_open(&options, &fetcher, &err);
         if (status == RKS_OK)
@@ -581,19 +574,19 @@ static void a_cut_file_is_an_error_of_its_samples_only(void **state)
     rks_shard_close(again);
     rks_fetcher *earlier = open_fetcher(7, true);
     rks_view *kept = NULL;
-    rks_wanted of_cut = world_wanted(&w, 778);
+    rks_wanted of_cut = world_wanted(778);
     assert_ok(rks_fetcher_view(earlier, &of_cut, &kept, &err), &err);
     lose_page(w.shards[0], 42, 5000);
     for (int i = 0; i < 2; i++) { /* copied, and not */
         rks_fetcher *fetcher = open_fetcher(7, i == 0);
         rks_arrays *arrays = NULL;
-        rks_wanted two[2] = {world_wanted(&w, 4), world_wanted(&w, 42)};
+        rks_wanted two[2] = {world_wanted(4), world_wanted(42)};
         assert_fails(RKS_ERR_IO, rks_fetcher_collate(fetcher, two, 2, collate, &arrays, &err));
         assert_contains(err.text, "sample 42 (key key/42)");
         rks_fetcher_close(fetcher);
     }
     assert_int_equal(truncate(rks_shard_path(w.shards[1]), 8192), 0);
-    rks_wanted wanted[2] = {world_wanted(&w, 3), world_wanted(&w, 777)};
+    rks_wanted wanted[2] = {world_wanted(3), world_wanted(777)};
     for (int i = 0; i < 8; i++) {
         rks_fetcher *fetcher = open_fetcher(i % 2 == 0 ? 7 : 5, i % 4 < 2);
         rks_arrays *arrays = NULL;

@@ -28,8 +28,6 @@ typedef struct gate {
 static gate reply = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, false};
 static gate write_out = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, false};
 static _Thread_local bool is_sender;
-static rks_error err;
-static world w;
 
 static void pass(gate *g)
 {
@@ -78,25 +76,11 @@ rks_status __wrap_rks_fetch_reply_check(const uint8_t *bytes, size_t size, size_
     return __real_rks_fetch_reply_check(bytes, size, asked, served, why);
 }
 
-static int open_world(void **state)
-{
-    (void)state;
-    world_open(&w);
-    return 0;
-}
-
-static int close_world(void **state)
-{
-    (void)state;
-    world_close(&w);
-    return rks_memory_in_use() == 0 ? 0 : -1;
-}
-
 static void begin(rks_fetcher *fetcher, uint64_t first, size_t count, rks_fetch **fetch)
 {
     rks_wanted wanted[ROWS];
     for (size_t i = 0; i < count; i++)
-        wanted[i] = world_wanted(&w, first + i);
+        wanted[i] = world_wanted(first + i);
     assert_ok(rks_fetcher_start(fetcher, wanted, count, fetch, &err), &err);
 }
 
@@ -139,12 +123,12 @@ static void a_request_that_is_being_written_is_not_given_up(void **state)
     rks_fetch_server *servers[2];
     pthread_t sender, waiter;
     alarm(60);
-    world_connect(&w, 3, 2000);
+    world_connect(3, 2000);
     for (uint32_t i = 0; i < 2; i++)
         assert_ok(rks_fetch_server_open(w.engines[i + 1], RKS_SERVICE_FETCH, w.shards, WORLD_SHARDS,
                                         &servers[i], &err),
                   &err);
-    rks_fetcher_options options = world_options(&w, 0, 0, owners);
+    rks_fetcher_options options = world_options(0, 0, owners);
     options.timeout_ms = TIMEOUT_MS;
     options.inflight_bytes = 16 * (w.largest[0] + 1024); /* not 128 rows and another one */
     work own = {0}, other = {0};
@@ -170,7 +154,7 @@ static void a_request_that_is_being_written_is_not_given_up(void **state)
     rks_fetcher_close(own.fetcher);
     for (size_t i = 0; i < 2; i++)
         rks_fetch_server_close(servers[i]);
-    world_disconnect(&w);
+    world_disconnect();
     alarm(0);
 }
 
@@ -179,5 +163,5 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_that_is_being_written_is_not_given_up),
     };
-    return cmocka_run_group_tests_name("fetch_held_up", tests, open_world, close_world);
+    return cmocka_run_group_tests_name("fetch_held_up", tests, world_begin, world_end);
 }

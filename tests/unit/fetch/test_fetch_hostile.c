@@ -16,8 +16,6 @@
 #include "fetch/wire.h"
 #include "world.h"
 
-static rks_error err;
-static world w;
 static rks_fetch_server *honest;
 
 typedef enum trick {
@@ -117,23 +115,21 @@ static void hostile_serve(void *user, rks_request *request)
 static int open_world(void **state)
 {
     (void)state;
-    world_open(&w);
+    world_open();
     unreadable = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return unreadable == MAP_FAILED ? -1 : 0;
 }
 
 static int close_world(void **state)
 {
-    (void)state;
     munmap(unreadable, 4096);
-    world_close(&w);
-    return rks_memory_in_use() == 0 && counted_memory() == 0 ? 0 : -1;
+    return world_end(state);
 }
 
 static int connect_world(void **state)
 {
     (void)state;
-    world_connect(&w, 3, 1000);
+    world_connect(3, 1000);
     asked = 0;
     at = 0;
     the_trick = TRICK_NONE;
@@ -154,7 +150,7 @@ static int disconnect_world(void **state)
         held = NULL;
     }
     rks_fetch_server_close(honest);
-    world_disconnect(&w);
+    world_disconnect();
     return 0;
 }
 
@@ -166,18 +162,10 @@ static const int32_t *const HOSTILE_FIRST[] = {BOTH, BOTH, BOTH};
 static const uint64_t IDS[] = {8, 9, 402, 811};
 enum { COUNT = 4 };
 
-static rks_fetcher *open_fetcher(const int32_t *const *owners)
-{
-    rks_fetcher *fetcher = NULL;
-    rks_fetcher_options options = world_options(&w, 0, 0, owners);
-    assert_ok(rks_fetcher_open(&options, &fetcher, &err), &err);
-    return fetcher;
-}
-
 static rks_status fetch(rks_fetcher *fetcher, rks_batch **batch)
 {
     rks_wanted wanted[COUNT];
-    world_wanted_many(&w, IDS, COUNT, wanted);
+    world_wanted_many(IDS, COUNT, wanted);
     return rks_fetcher_fetch(fetcher, wanted, COUNT, batch, &err);
 }
 
@@ -201,7 +189,7 @@ static size_t reply_size(rks_fetcher *fetcher)
 static void every_flipped_byte_of_a_reply_is_refused_or_does_no_harm(void **state)
 {
     (void)state;
-    rks_fetcher *fetcher = open_fetcher(HOSTILE_ONLY);
+    rks_fetcher *fetcher = world_fetcher(0, HOSTILE_ONLY);
     size_t size = reply_size(fetcher), harmless = 0;
     the_trick = TRICK_FLIP;
     for (at = 0; at < size; at++) {
@@ -227,7 +215,7 @@ static void every_flipped_byte_of_a_reply_is_refused_or_does_no_harm(void **stat
 static void every_short_reply_is_refused(void **state)
 {
     (void)state;
-    rks_fetcher *fetcher = open_fetcher(HOSTILE_ONLY);
+    rks_fetcher *fetcher = world_fetcher(0, HOSTILE_ONLY);
     size_t size = reply_size(fetcher);
     the_trick = TRICK_TRUNCATE;
     for (at = 0; at < size; at++) {
@@ -241,7 +229,7 @@ static void a_reply_with_a_wrong_count_is_refused(void **state)
 {
     (void)state;
     static const size_t counts[] = {0, 5, 1000000, UINT32_MAX};
-    rks_fetcher *fetcher = open_fetcher(HOSTILE_ONLY);
+    rks_fetcher *fetcher = world_fetcher(0, HOSTILE_ONLY);
     the_trick = TRICK_COUNT;
     for (size_t i = 0; i < 4; i++) {
         rks_batch *batch = NULL;
@@ -256,7 +244,7 @@ static void a_reply_above_what_is_possible_is_not_taken_in(void **state)
     (void)state;
     rks_store_stats stats = {0};
     rks_batch *batch = NULL;
-    rks_fetcher *fetcher = open_fetcher(HOSTILE_ONLY);
+    rks_fetcher *fetcher = world_fetcher(0, HOSTILE_ONLY);
     the_trick = TRICK_EXTEND;
     at = RKS_FETCH_REPLY_MAX + 4096;
     assert_fails(RKS_ERR_CORRUPT, fetch(fetcher, &batch));
@@ -272,7 +260,7 @@ static void records_of_other_rows_are_found(void **state)
 {
     (void)state;
     rks_batch *batch = NULL;
-    rks_fetcher *fetcher = open_fetcher(HOSTILE_ONLY);
+    rks_fetcher *fetcher = world_fetcher(0, HOSTILE_ONLY);
     the_trick = TRICK_OTHER_ROW;
     assert_fails(RKS_ERR_CORRUPT, fetch(fetcher, &batch));
     assert_contains(err.text, "sample 8 (key key/8)");
@@ -282,7 +270,7 @@ static void records_of_other_rows_are_found(void **state)
 static void what_was_not_served_is_asked_for_again(void **state)
 {
     (void)state;
-    rks_fetcher *fetcher = open_fetcher(HOSTILE_ONLY);
+    rks_fetcher *fetcher = world_fetcher(0, HOSTILE_ONLY);
     the_trick = TRICK_FEW;
     fetch_and_check(fetcher);
     assert_int_equal(asked, COUNT);
@@ -293,7 +281,7 @@ static void a_connection_cut_in_the_middle_is_tried_once_more(void **state)
 {
     (void)state;
     rks_batch *batch = NULL;
-    rks_fetcher *fetcher = open_fetcher(HOSTILE_ONLY);
+    rks_fetcher *fetcher = world_fetcher(0, HOSTILE_ONLY);
     the_trick = TRICK_CUT;
     at = 1;
     fetch_and_check(fetcher);
@@ -309,7 +297,7 @@ static void a_connection_cut_in_the_middle_is_tried_once_more(void **state)
 static void after_two_cuts_another_owner_is_asked(void **state)
 {
     (void)state;
-    rks_fetcher *fetcher = open_fetcher(HOSTILE_FIRST);
+    rks_fetcher *fetcher = world_fetcher(0, HOSTILE_FIRST);
     the_trick = TRICK_CUT;
     at = SIZE_MAX;
     fetch_and_check(fetcher);
@@ -323,13 +311,13 @@ static void an_owner_that_cannot_read_is_named_or_replaced(void **state)
 {
     (void)state;
     rks_batch *batch = NULL;
-    rks_fetcher *fetcher = open_fetcher(HOSTILE_ONLY);
+    rks_fetcher *fetcher = world_fetcher(0, HOSTILE_ONLY);
     the_trick = TRICK_FAIL;
     assert_fails(RKS_ERR_IO, fetch(fetcher, &batch));
     assert_contains(err.text, "row 3: a page cannot be read");
     assert_int_equal(err.rank, 1);
     rks_fetcher_close(fetcher);
-    fetcher = open_fetcher(HOSTILE_FIRST);
+    fetcher = world_fetcher(0, HOSTILE_FIRST);
     fetch_and_check(fetcher);
     rks_fetcher_close(fetcher);
 }
@@ -354,9 +342,9 @@ static void an_interrupt_ends_the_wait(void **state)
     rks_batch *batch = NULL;
     rks_wanted wanted[COUNT];
     rks_fetch *started = NULL;
-    rks_fetcher *fetcher = open_fetcher(HOSTILE_ONLY);
+    rks_fetcher *fetcher = world_fetcher(0, HOSTILE_ONLY);
     the_trick = TRICK_HOLD;
-    world_wanted_many(&w, IDS, COUNT, wanted);
+    world_wanted_many(IDS, COUNT, wanted);
     assert_ok(rks_fetcher_start(fetcher, wanted, COUNT, &started, &err), &err);
     wait_for_request();
     assert_false(rks_fetch_ready(started));
@@ -372,7 +360,7 @@ static void an_interrupt_ends_the_wait(void **state)
     rks_request_reply(held, &part, 1, free, reply);
     held = NULL;
     the_trick = TRICK_NONE;
-    fetcher = open_fetcher(HOSTILE_ONLY);
+    fetcher = world_fetcher(0, HOSTILE_ONLY);
     fetch_and_check(fetcher);
     rks_fetcher_close(fetcher);
 }
@@ -383,9 +371,10 @@ static void the_end_of_the_engine_ends_the_wait(void **state)
     rks_batch *batch = NULL;
     rks_wanted wanted[COUNT];
     rks_fetch *started = NULL;
-    rks_fetcher *fetcher = open_fetcher(HOSTILE_FIRST); /* the other owner cannot be asked then */
+    rks_fetcher *fetcher =
+        world_fetcher(0, HOSTILE_FIRST); /* the other owner cannot be asked then */
     the_trick = TRICK_HOLD;
-    world_wanted_many(&w, IDS, COUNT, wanted);
+    world_wanted_many(IDS, COUNT, wanted);
     assert_ok(rks_fetcher_start(fetcher, wanted, COUNT, &started, &err), &err);
     wait_for_request();
     rks_engine_close(w.engines[0], 0);
@@ -400,9 +389,9 @@ static void an_owner_that_goes_while_it_is_waited_for_is_named(void **state)
     rks_batch *batch = NULL;
     rks_wanted wanted[COUNT];
     rks_fetch *started = NULL;
-    rks_fetcher *fetcher = open_fetcher(HOSTILE_ONLY);
+    rks_fetcher *fetcher = world_fetcher(0, HOSTILE_ONLY);
     the_trick = TRICK_HOLD;
-    world_wanted_many(&w, IDS, COUNT, wanted);
+    world_wanted_many(IDS, COUNT, wanted);
     assert_ok(rks_fetcher_start(fetcher, wanted, COUNT, &started, &err), &err);
     wait_for_request();
     rks_error why;
@@ -420,7 +409,7 @@ static void an_owner_that_goes_while_it_is_waited_for_is_named(void **state)
 static rks_fetcher *open_impatient(const int32_t *const *owners)
 {
     rks_fetcher *fetcher = NULL;
-    rks_fetcher_options options = world_options(&w, 0, 0, owners);
+    rks_fetcher_options options = world_options(0, 0, owners);
     options.timeout_ms = 300;
     assert_ok(rks_fetcher_open(&options, &fetcher, &err), &err);
     return fetcher;

@@ -10,9 +10,6 @@
 #include "base/clock.h"
 #include "world.h"
 
-static rks_error err;
-static world w;
-
 enum { SILENCE_MS = 600 };
 
 /* An owner in a process of its own. */
@@ -109,7 +106,7 @@ static const int32_t *const OWNERS[] = {ONE, ONE, ONE};
 static rks_fetcher *open_fetcher(rks_engine *engine, unsigned mapped)
 {
     rks_fetcher *fetcher = NULL;
-    rks_fetcher_options options = world_options(&w, 0, mapped, OWNERS);
+    rks_fetcher_options options = world_options(0, mapped, OWNERS);
     options.engine = engine;
     assert_ok(rks_fetcher_open(&options, &fetcher, &err), &err);
     return fetcher;
@@ -122,7 +119,7 @@ static rks_status fetch_from_victim(int signal_number, uint64_t *took_ms)
     char byte;
     rks_batch *batch = NULL;
     rks_fetch *fetch = NULL;
-    rks_wanted wanted[2] = {world_wanted(&w, 7), world_wanted(&w, 801)};
+    rks_wanted wanted[2] = {world_wanted(7), world_wanted(801)};
     start_owner(&o, false);
     rks_fetcher *fetcher = open_fetcher(o.engine, 1);
     assert_ok(rks_fetcher_start(fetcher, wanted, 2, &fetch, &err), &err);
@@ -168,7 +165,7 @@ static void another_process_serves(void **state)
     rks_fetcher *fetcher = open_fetcher(o.engine, 0);
     for (size_t i = 0; i < 300; i++)
         ids[i] = i * 4;
-    world_wanted_many(&w, ids, 300, wanted);
+    world_wanted_many(ids, 300, wanted);
     assert_ok(rks_fetcher_fetch(fetcher, wanted, 300, &batch, &err), &err);
     world_check_batch(batch, ids, 300);
     rks_batch_free(batch);
@@ -191,7 +188,7 @@ static void a_cut_file_is_an_error_of_its_samples_only(void **state)
     for (unsigned mapped = 0; mapped < 8; mapped += 7) {
         rks_fetcher *fetcher = open_fetcher(o.engine, mapped);
         rks_batch *batch = NULL;
-        rks_wanted bad[2] = {world_wanted(&w, 3), world_wanted(&w, 777)};
+        rks_wanted bad[2] = {world_wanted(3), world_wanted(777)};
         for (int times = 0; times < 2; times++) {
             assert_fails(RKS_ERR_IO, rks_fetcher_fetch(fetcher, bad, 2, &batch, &err));
             assert_contains(err.text, "sample 777 (key key/777)");
@@ -208,14 +205,14 @@ static int open_world(void **state)
 {
     (void)state;
     signal(SIGPIPE, SIG_IGN);
-    world_open(&w);
+    world_open();
     return 0;
 }
 
 static int close_world(void **state)
 {
     (void)state;
-    world_close(&w);
+    world_close();
     return 0;
 }
 

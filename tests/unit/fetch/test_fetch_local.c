@@ -10,51 +10,17 @@
 #include "fetch/fetcher.h"
 #include "world.h"
 
-static rks_error err;
-static world w;
-
-static int open_world(void **state)
-{
-    (void)state;
-    world_open(&w);
-    return 0;
-}
-
-static int close_world(void **state)
-{
-    (void)state;
-    world_close(&w);
-    return rks_memory_in_use() == 0 && counted_memory() == 0 ? 0 : -1;
-}
-
-static rks_fetcher *open_fetcher(void)
-{
-    rks_fetcher *fetcher = NULL;
-    rks_fetcher_options options = world_options(&w, 0, 7, NULL);
-    assert_ok(rks_fetcher_open(&options, &fetcher, &err), &err);
-    return fetcher;
-}
-
-/* `count` ids all over the shards, with repeats. */
-static void draw_ids(uint64_t *ids, size_t count, unsigned seed)
-{
-    for (size_t i = 0; i < count; i++) {
-        seed = seed * 1103515245u + 12345u;
-        ids[i] = (seed >> 8) % (WORLD_SHARDS * WORLD_ROWS);
-    }
-}
-
 static void a_batch_holds_its_samples_in_the_order_asked_for(void **state)
 {
     (void)state;
     static const size_t sizes[] = {1, 2, 63, 64, 1000};
-    rks_fetcher *fetcher = open_fetcher();
+    rks_fetcher *fetcher = world_fetcher(7, NULL);
     for (size_t i = 0; i < 5; i++) {
         static uint64_t ids[1000];
         static rks_wanted wanted[1000];
         rks_batch *batch = NULL;
-        draw_ids(ids, sizes[i], (unsigned)i);
-        world_wanted_many(&w, ids, sizes[i], wanted);
+        world_draw(ids, sizes[i], (unsigned)i);
+        world_wanted_many(ids, sizes[i], wanted);
         assert_ok(rks_fetcher_fetch(fetcher, wanted, sizes[i], &batch, &err), &err);
         world_check_batch(batch, ids, sizes[i]);
         rks_batch_free(batch);
@@ -69,8 +35,8 @@ static void repeats_are_copies_of_their_own(void **state)
     rks_wanted wanted[3];
     rks_batch *batch = NULL;
     size_t size;
-    rks_fetcher *fetcher = open_fetcher();
-    world_wanted_many(&w, ids, 3, wanted);
+    rks_fetcher *fetcher = world_fetcher(7, NULL);
+    world_wanted_many(ids, 3, wanted);
     assert_ok(rks_fetcher_fetch(fetcher, wanted, 3, &batch, &err), &err);
     world_check_batch(batch, ids, 3);
     uint8_t *payload = rks_batch_payload(batch, 1, &size);
@@ -87,7 +53,7 @@ static void an_empty_batch_is_a_batch(void **state)
     rks_batch *batch = NULL;
     rks_fetch *fetch = NULL;
     rks_value value;
-    rks_fetcher *fetcher = open_fetcher();
+    rks_fetcher *fetcher = world_fetcher(7, NULL);
     assert_ok(rks_fetcher_fetch(fetcher, NULL, 0, &batch, &err), &err);
     assert_int_equal(rks_batch_count(batch), 0);
     assert_null(rks_batch_key(batch, 0, NULL));
@@ -105,11 +71,11 @@ static void a_sample_that_cannot_be_is_refused(void **state)
 {
     (void)state;
     rks_batch *batch = NULL;
-    rks_fetcher *fetcher = open_fetcher();
-    rks_wanted wanted = world_wanted(&w, 3);
+    rks_fetcher *fetcher = world_fetcher(7, NULL);
+    rks_wanted wanted = world_wanted(3);
     wanted.shard = WORLD_SHARDS;
     assert_fails(RKS_ERR_ARGUMENT, rks_fetcher_fetch(fetcher, &wanted, 1, &batch, &err));
-    wanted = world_wanted(&w, 3);
+    wanted = world_wanted(3);
     wanted.row = UINT64_MAX;
     assert_fails(RKS_ERR_ARGUMENT, rks_fetcher_fetch(fetcher, &wanted, 1, &batch, &err));
     wanted.row = WORLD_ROWS;
@@ -122,17 +88,17 @@ static void a_sample_that_cannot_be_is_refused(void **state)
 static void a_sample_that_the_index_does_not_know_so_is_corrupt(void **state)
 {
     (void)state;
-    rks_fetcher *fetcher = open_fetcher();
+    rks_fetcher *fetcher = world_fetcher(7, NULL);
     for (int what = 0; what < 3; what++) {
         rks_batch *batch = NULL;
-        rks_wanted wanted[2] = {world_wanted(&w, 8), world_wanted(&w, 9)};
+        rks_wanted wanted[2] = {world_wanted(8), world_wanted(9)};
         wanted[1].row += what == 0; /* its neighbour lies there: transplanted */
         wanted[1].length += what == 1;
         wanted[1].key_hash += what == 2;
         assert_fails(RKS_ERR_CORRUPT, rks_fetcher_fetch(fetcher, wanted, 2, &batch, &err));
         assert_contains(err.text, "sample 9 (key key/9)");
         assert_null(batch);
-        wanted[1] = world_wanted(&w, 9);
+        wanted[1] = world_wanted(9);
         assert_ok(rks_fetcher_fetch(fetcher, wanted, 2, &batch, &err), &err);
         rks_batch_free(batch);
     }
@@ -172,7 +138,7 @@ static void flip_all_of(rks_fetcher *fetcher, uint64_t id)
         assert_int_equal(pread(fd, &byte, 1, (off_t)(at + i)), 1);
         byte ^= (uint8_t)(1u << i % 8);
         assert_int_equal(pwrite(fd, &byte, 1, (off_t)(at + i)), 1);
-        rks_wanted wanted = world_wanted(&w, id), other = world_wanted(&w, id - 2);
+        rks_wanted wanted = world_wanted(id), other = world_wanted(id - 2);
         if (rks_fetcher_fetch(fetcher, &wanted, 1, &batch, &err) == RKS_OK) {
             harmless++;
             world_check_sample(batch, 0, id);
@@ -192,7 +158,7 @@ static void flip_all_of(rks_fetcher *fetcher, uint64_t id)
 static void a_flipped_byte_is_never_handed_out(void **state)
 {
     (void)state;
-    rks_fetcher *fetcher = open_fetcher();
+    rks_fetcher *fetcher = world_fetcher(7, NULL);
     flip_all_of(fetcher, 15);
     flip_all_of(fetcher, 2 * WORLD_ROWS + 16);
     rks_fetcher_close(fetcher);
@@ -202,11 +168,11 @@ static void without_checks_everything_is_handed_out(void **state)
 {
     (void)state;
     rks_fetcher *fetcher = NULL;
-    rks_fetcher_options options = world_options(&w, 0, 7, NULL);
+    rks_fetcher_options options = world_options(0, 7, NULL);
     options.check = false;
     assert_ok(rks_fetcher_open(&options, &fetcher, &err), &err);
     rks_batch *batch = NULL;
-    rks_wanted wanted = world_wanted(&w, 9);
+    rks_wanted wanted = world_wanted(9);
     wanted.key_hash++;
     assert_ok(rks_fetcher_fetch(fetcher, &wanted, 1, &batch, &err), &err);
     world_check_sample(batch, 0, 9);
@@ -220,11 +186,11 @@ static void fetches_started_ahead_arrive(void **state)
     enum { AHEAD = 20 };
     rks_fetch *fetches[AHEAD];
     uint64_t ids[AHEAD][64];
-    rks_fetcher *fetcher = open_fetcher();
+    rks_fetcher *fetcher = world_fetcher(7, NULL);
     for (unsigned i = 0; i < AHEAD; i++) {
         rks_wanted wanted[64];
-        draw_ids(ids[i], 64, i);
-        world_wanted_many(&w, ids[i], 64, wanted);
+        world_draw(ids[i], 64, i);
+        world_wanted_many(ids[i], 64, wanted);
         assert_ok(rks_fetcher_start(fetcher, wanted, 64, &fetches[i], &err), &err);
     }
     for (unsigned i = 0; i < AHEAD; i++) {
@@ -256,10 +222,10 @@ static void figures_say_what_was_delivered(void **state)
     rks_wanted wanted[WORLD_ROWS];
     rks_batch *batch = NULL;
     rks_store_stats stats = {0};
-    rks_fetcher *fetcher = open_fetcher();
+    rks_fetcher *fetcher = world_fetcher(7, NULL);
     for (size_t i = 0; i < WORLD_ROWS; i++)
         ids[i] = WORLD_ROWS + i;
-    world_wanted_many(&w, ids, WORLD_ROWS, wanted);
+    world_wanted_many(ids, WORLD_ROWS, wanted);
     assert_ok(rks_fetcher_fetch(fetcher, wanted, WORLD_ROWS, &batch, &err), &err);
     rks_fetcher_stats(fetcher, &stats);
     assert_int_equal(stats.samples, WORLD_ROWS);
@@ -276,10 +242,10 @@ static void digest_of_batches_does_not_depend_on_their_order(void **state)
 {
     (void)state;
     uint64_t sums[2][2] = {{0, 0}, {0, 0}};
-    rks_fetcher *fetcher = open_fetcher();
+    rks_fetcher *fetcher = world_fetcher(7, NULL);
     for (size_t i = 0; i < 100; i++) {
         rks_batch *batch = NULL;
-        rks_wanted two[2] = {world_wanted(&w, 12 * i), world_wanted(&w, 12 * (99 - i))};
+        rks_wanted two[2] = {world_wanted(12 * i), world_wanted(12 * (99 - i))};
         assert_ok(rks_fetcher_fetch(fetcher, two, 1, &batch, &err), &err);
         rks_batch_digest(batch, sums[0]);
         rks_batch_free(batch);
@@ -289,7 +255,7 @@ static void digest_of_batches_does_not_depend_on_their_order(void **state)
     }
     assert_memory_equal(sums[0], sums[1], 16);
     rks_batch *batch = NULL;
-    rks_wanted one = world_wanted(&w, 12);
+    rks_wanted one = world_wanted(12);
     assert_ok(rks_fetcher_fetch(fetcher, &one, 1, &batch, &err), &err);
     rks_batch_digest(batch, sums[1]);
     assert_memory_not_equal(sums[0], sums[1], 16);
@@ -302,8 +268,8 @@ static void an_interrupt_ends_no_finished_fetch(void **state)
     (void)state;
     rks_fetch *fetch = NULL;
     rks_batch *batch = NULL;
-    rks_wanted wanted = world_wanted(&w, 5);
-    rks_fetcher *fetcher = open_fetcher();
+    rks_wanted wanted = world_wanted(5);
+    rks_fetcher *fetcher = world_fetcher(7, NULL);
     assert_ok(rks_fetcher_start(fetcher, &wanted, 1, &fetch, &err), &err);
     while (!rks_fetch_ready(fetch))
         ;
@@ -320,7 +286,7 @@ static void large_blocks_are_kept_for_the_next_batch_but_not_many(void **state)
     enum { BLOCKS = 90, SIZE = 1 << 20, KEPT_MOST = 64 };
     rks_block *blocks[BLOCKS];
     rks_fetcher *fetcher = NULL;
-    rks_fetcher_options options = world_options(&w, 0, 7, NULL);
+    rks_fetcher_options options = world_options(0, 7, NULL);
     assert_ok(rks_fetcher_open(&options, &fetcher, &err), &err);
     long before = rks_memory_in_use();
     for (size_t i = 0; i < BLOCKS; i++)
@@ -367,7 +333,7 @@ static void survives_each_failing_allocation(void **state)
     (void)state;
     const uint64_t ids[] = {1, 2, 900, 5};
     rks_wanted wanted[4];
-    world_wanted_many(&w, ids, 4, wanted);
+    world_wanted_many(ids, 4, wanted);
     long before = rks_memory_in_use();
     bool done = false;
     for (long n = 1; !done; n++) {
@@ -375,7 +341,7 @@ static void survives_each_failing_allocation(void **state)
         rks_fetcher *fetcher = NULL;
         rks_batch *batch = NULL, *second = NULL;
         rks_fetch *fetch = NULL;
-        rks_fetcher_options options = world_options(&w, 0, 7, NULL);
+        rks_fetcher_options options = world_options(0, 7, NULL);
         rks_memory_fail_at(n);
         rks_status status = rks_fetcher_open(&options, &fetcher, &err);
         if (status == RKS_OK)
@@ -400,48 +366,31 @@ static void survives_each_failing_allocation(void **state)
     }
 }
 
-typedef struct reader {
-    pthread_t thread;
-    rks_fetcher *fetcher;
-    unsigned number;
-    bool bad;
-} reader;
-
-static void *read_much(void *user)
+static bool read_some(rks_fetcher *fetcher, unsigned round, unsigned seed)
 {
-    reader *r = user;
-    for (unsigned i = 0; i < 60 && !r->bad; i++) {
-        uint64_t ids[32];
-        rks_wanted wanted[32];
-        rks_batch *batch = NULL;
-        rks_fetch *fetch = NULL;
-        draw_ids(ids, 32, r->number * 1000 + i);
-        world_wanted_many(&w, ids, 32, wanted);
-        if (i % 2 == 0)
-            r->bad = rks_fetcher_fetch(r->fetcher, wanted, 32, &batch, NULL) != RKS_OK;
-        else
-            r->bad = rks_fetcher_start(r->fetcher, wanted, 32, &fetch, NULL) != RKS_OK ||
-                     rks_fetch_wait(fetch, &batch, NULL) != RKS_OK;
-        if (!r->bad)
-            world_check_batch(batch, ids, 32);
-        rks_batch_free(batch);
-    }
-    return NULL;
+    uint64_t ids[32];
+    rks_wanted wanted[32];
+    rks_batch *batch = NULL;
+    rks_fetch *fetch = NULL;
+    bool good;
+    world_draw(ids, 32, seed);
+    world_wanted_many(ids, 32, wanted);
+    if (round % 2 == 0)
+        good = rks_fetcher_fetch(fetcher, wanted, 32, &batch, NULL) == RKS_OK;
+    else
+        good = rks_fetcher_start(fetcher, wanted, 32, &fetch, NULL) == RKS_OK &&
+               rks_fetch_wait(fetch, &batch, NULL) == RKS_OK;
+    if (good)
+        world_check_batch(batch, ids, 32);
+    rks_batch_free(batch);
+    return good;
 }
 
 static void four_threads_fetch_at_once(void **state)
 {
     (void)state;
-    reader readers[4];
-    rks_fetcher *fetcher = open_fetcher();
-    for (unsigned i = 0; i < 4; i++) {
-        readers[i] = (reader){.fetcher = fetcher, .number = i};
-        assert_int_equal(pthread_create(&readers[i].thread, NULL, read_much, &readers[i]), 0);
-    }
-    for (unsigned i = 0; i < 4; i++) {
-        pthread_join(readers[i].thread, NULL);
-        assert_false(readers[i].bad);
-    }
+    rks_fetcher *fetcher = world_fetcher(7, NULL);
+    world_read_by_threads(fetcher, read_some, 60);
     rks_fetcher_close(fetcher);
 }
 
@@ -464,5 +413,5 @@ int main(void)
         cmocka_unit_test(survives_each_failing_allocation),
         cmocka_unit_test(four_threads_fetch_at_once),
     };
-    return cmocka_run_group_tests_name("fetch_local", tests, open_world, close_world);
+    return cmocka_run_group_tests_name("fetch_local", tests, world_begin, world_end);
 }

@@ -12,30 +12,14 @@
 #include "base/memory.h"
 #include "world.h"
 
-static rks_error err;
-static world w;
 static rks_fetch_server *servers[WORLD_ENGINES];
 
 enum { SILENCE_MS = 1000 };
 
-static int open_world(void **state)
-{
-    (void)state;
-    world_open(&w);
-    return 0;
-}
-
-static int close_world(void **state)
-{
-    (void)state;
-    world_close(&w);
-    return rks_memory_in_use() == 0 && counted_memory() == 0 ? 0 : -1;
-}
-
 static int connect_world(void **state)
 {
     (void)state;
-    world_connect(&w, WORLD_ENGINES, SILENCE_MS);
+    world_connect(WORLD_ENGINES, SILENCE_MS);
     return 0;
 }
 
@@ -46,7 +30,7 @@ static int disconnect_world(void **state)
         rks_fetch_server_close(servers[rank]);
         servers[rank] = NULL;
     }
-    world_disconnect(&w);
+    world_disconnect();
     return 0;
 }
 
@@ -65,29 +49,13 @@ static const int32_t ONE[] = {1, -1}, TWO[] = {2, -1}, THREE[] = {3, -1}, ONE_TW
                      NOBODY[] = {-1};
 static const int32_t *const EACH_ITS_OWN[] = {ONE, TWO, THREE};
 
-static rks_fetcher *open_fetcher(unsigned mapped, const int32_t *const *owners)
-{
-    rks_fetcher *fetcher = NULL;
-    rks_fetcher_options options = world_options(&w, 0, mapped, owners);
-    assert_ok(rks_fetcher_open(&options, &fetcher, &err), &err);
-    return fetcher;
-}
-
-static void draw_ids(uint64_t *ids, size_t count, unsigned seed)
-{
-    for (size_t i = 0; i < count; i++) {
-        seed = seed * 1103515245u + 12345u;
-        ids[i] = (seed >> 8) % (WORLD_SHARDS * WORLD_ROWS);
-    }
-}
-
 static void fetch_and_check(rks_fetcher *fetcher, size_t count, unsigned seed)
 {
     static uint64_t ids[2000];
     static rks_wanted wanted[2000];
     rks_batch *batch = NULL;
-    draw_ids(ids, count, seed);
-    world_wanted_many(&w, ids, count, wanted);
+    world_draw(ids, count, seed);
+    world_wanted_many(ids, count, wanted);
     assert_ok(rks_fetcher_fetch(fetcher, wanted, count, &batch, &err), &err);
     world_check_batch(batch, ids, count);
     rks_batch_free(batch);
@@ -100,7 +68,7 @@ static void samples_come_from_their_owners_in_order(void **state)
     for (uint32_t rank = 1; rank < 4; rank++)
         serve(rank, 1u << (rank - 1));
     for (unsigned mapped = 0; mapped < 8; mapped += 3) { /* 0: all remote; else mixed */
-        rks_fetcher *fetcher = open_fetcher(mapped, EACH_ITS_OWN);
+        rks_fetcher *fetcher = world_fetcher(mapped, EACH_ITS_OWN);
         for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
             fetch_and_check(fetcher, sizes[i], (unsigned)i);
         rks_fetcher_close(fetcher);
@@ -112,7 +80,7 @@ static void rows_that_were_served_before_come_the_same_again(void **state)
     (void)state;
     serve(1, 7);
     static const int32_t *const owners[] = {ONE, ONE, ONE};
-    rks_fetcher *fetcher = open_fetcher(0, owners);
+    rks_fetcher *fetcher = world_fetcher(0, owners);
     for (unsigned round = 0; round < 6; round++) { /* later ones find all rows warm */
         uint64_t before = rks_fetch_server_bytes(servers[1]);
         fetch_and_check(fetcher, 2000, round % 2);
@@ -128,9 +96,9 @@ static void figures_add_up_on_both_sides(void **state)
     rks_wanted wanted[2 * WORLD_ROWS];
     rks_batch *batch = NULL;
     serve(1, 1);
-    rks_fetcher *fetcher = open_fetcher(2, EACH_ITS_OWN);
+    rks_fetcher *fetcher = world_fetcher(2, EACH_ITS_OWN);
     for (uint64_t id = 0; id < 2 * WORLD_ROWS; id++)
-        wanted[id] = world_wanted(&w, id);
+        wanted[id] = world_wanted(id);
     assert_ok(rks_fetcher_fetch(fetcher, wanted, 2 * WORLD_ROWS, &batch, &err), &err);
     rks_fetcher_stats(fetcher, &stats);
     assert_int_equal(stats.samples, 2 * WORLD_ROWS);
@@ -151,11 +119,11 @@ static void fetches_started_ahead_arrive_or_are_cancelled(void **state)
     static uint64_t ids[AHEAD][200];
     serve(1, 7);
     static const int32_t *const owners[] = {ONE, ONE, ONE};
-    rks_fetcher *fetcher = open_fetcher(4, owners);
+    rks_fetcher *fetcher = world_fetcher(4, owners);
     for (unsigned i = 0; i < AHEAD; i++) {
         rks_wanted wanted[200];
-        draw_ids(ids[i], 200, i);
-        world_wanted_many(&w, ids[i], 200, wanted);
+        world_draw(ids[i], 200, i);
+        world_wanted_many(ids[i], 200, wanted);
         assert_ok(rks_fetcher_start(fetcher, wanted, 200, &fetches[i], &err), &err);
         if (i % 5 == 4)
             rks_fetch_cancel(fetches[i]);
@@ -186,9 +154,9 @@ static void a_fetcher_may_close_while_cancelled_requests_are_on_their_way(void *
         rks_fetch *fetch = NULL;
         uint64_t ids[300];
         rks_wanted wanted[300];
-        rks_fetcher *fetcher = open_fetcher(0, owners);
-        draw_ids(ids, 300, round);
-        world_wanted_many(&w, ids, 300, wanted);
+        rks_fetcher *fetcher = world_fetcher(0, owners);
+        world_draw(ids, 300, round);
+        world_wanted_many(ids, 300, wanted);
         assert_ok(rks_fetcher_start(fetcher, wanted, 300, &fetch, &err), &err);
         rks_fetch_cancel(fetch);
         rks_fetcher_close(fetcher);
@@ -201,7 +169,7 @@ static void replies_on_their_way_keep_the_cap(void **state)
     rks_store_stats stats = {0};
     rks_fetcher *fetcher = NULL;
     static const int32_t *const owners[] = {ONE, ONE, ONE};
-    rks_fetcher_options options = world_options(&w, 0, 0, owners);
+    rks_fetcher_options options = world_options(0, 0, owners);
     options.inflight_bytes = 600 << 10;
     serve(1, 7);
     assert_ok(rks_fetcher_open(&options, &fetcher, &err), &err);
@@ -212,7 +180,7 @@ static void replies_on_their_way_keep_the_cap(void **state)
     assert_true(stats.peak_inflight_bytes <= options.inflight_bytes);
     rks_fetcher_close(fetcher);
     /* a cap below any reply still lets one through at a time */
-    options = world_options(&w, 0, 0, owners);
+    options = world_options(0, 0, owners);
     options.inflight_bytes = 1;
     assert_ok(rks_fetcher_open(&options, &fetcher, &err), &err);
     fetch_and_check(fetcher, 1000, 7);
@@ -225,9 +193,9 @@ static void a_shard_that_nobody_serves_is_named(void **state)
     static const int32_t *const owners[] = {ONE, NOBODY, NULL};
     rks_batch *batch = NULL;
     serve(1, 1);
-    rks_fetcher *fetcher = open_fetcher(0, owners);
+    rks_fetcher *fetcher = world_fetcher(0, owners);
     for (uint64_t shard = 1; shard < 3; shard++) {
-        rks_wanted wanted[2] = {world_wanted(&w, 1), world_wanted(&w, shard * WORLD_ROWS)};
+        rks_wanted wanted[2] = {world_wanted(1), world_wanted(shard * WORLD_ROWS)};
         assert_fails(RKS_ERR_NOT_FOUND, rks_fetcher_fetch(fetcher, wanted, 2, &batch, &err));
         assert_contains(err.text, "no rank serves shard");
         assert_contains(err.text, shard == 1 ? "sample 400 " : "sample 800 ");
@@ -241,10 +209,10 @@ static void an_owner_refuses_what_it_does_not_serve_and_goes_on(void **state)
     (void)state;
     rks_digest real = w.ids[0];
     rks_batch *batch = NULL;
-    rks_wanted wanted[2] = {world_wanted(&w, 1), world_wanted(&w, WORLD_ROWS + 1)};
+    rks_wanted wanted[2] = {world_wanted(1), world_wanted(WORLD_ROWS + 1)};
     static const int32_t *const owners[] = {ONE, ONE, ONE};
     serve(1, 1);
-    rks_fetcher *fetcher = open_fetcher(0, owners);
+    rks_fetcher *fetcher = world_fetcher(0, owners);
     assert_fails(RKS_ERR_NOT_FOUND, rks_fetcher_fetch(fetcher, wanted + 1, 1, &batch, &err));
     assert_contains(err.text, "shard 1 is not served here");
     assert_contains(err.text, "sample 401 (key key/401)");
@@ -254,13 +222,13 @@ static void an_owner_refuses_what_it_does_not_serve_and_goes_on(void **state)
     assert_contains(err.text, "rows 400 + 1 of 400");
     rks_fetcher_close(fetcher);
     w.ids[0].low ^= 1;
-    fetcher = open_fetcher(0, owners);
+    fetcher = world_fetcher(0, owners);
     w.ids[0] = real;
-    wanted[0] = world_wanted(&w, 1);
+    wanted[0] = world_wanted(1);
     assert_fails(RKS_ERR_NOT_FOUND, rks_fetcher_fetch(fetcher, wanted, 1, &batch, &err));
     assert_contains(err.text, "another id");
     rks_fetcher_close(fetcher);
-    fetcher = open_fetcher(0, owners);
+    fetcher = world_fetcher(0, owners);
     assert_ok(rks_fetcher_fetch(fetcher, wanted, 1, &batch, &err), &err);
     rks_batch_free(batch);
     rks_fetcher_close(fetcher);
@@ -271,10 +239,10 @@ static void a_transplanted_sample_is_found(void **state)
     (void)state;
     static const int32_t *const owners[] = {ONE, ONE, ONE};
     serve(1, 7);
-    rks_fetcher *fetcher = open_fetcher(0, owners);
+    rks_fetcher *fetcher = world_fetcher(0, owners);
     for (int what = 0; what < 3; what++) {
         rks_batch *batch = NULL;
-        rks_wanted wanted[2] = {world_wanted(&w, 8), world_wanted(&w, 9)};
+        rks_wanted wanted[2] = {world_wanted(8), world_wanted(9)};
         wanted[1].row += what == 0;
         wanted[1].length += what == 1;
         wanted[1].key_hash += what == 2;
@@ -294,7 +262,7 @@ static void another_owner_is_asked_when_the_first_fails(void **state)
     serve(1, 2); /* has shard 1 only */
     serve(2, 3);
     serve(3, 4);
-    rks_fetcher *fetcher = open_fetcher(0, owners);
+    rks_fetcher *fetcher = world_fetcher(0, owners);
     fetch_and_check(fetcher, 500, 1);
     assert_true(rks_fetch_server_bytes(servers[2]) > 0);
     /* an owner that has gone */
@@ -313,8 +281,8 @@ static void an_owner_that_is_gone_is_named(void **state)
     rks_batch *batch = NULL;
     serve(1, 1);
     serve(2, 2);
-    rks_fetcher *fetcher = open_fetcher(0, EACH_ITS_OWN);
-    rks_wanted wanted[2] = {world_wanted(&w, 400), world_wanted(&w, 5)};
+    rks_fetcher *fetcher = world_fetcher(0, EACH_ITS_OWN);
+    rks_wanted wanted[2] = {world_wanted(400), world_wanted(5)};
     assert_ok(rks_fetcher_fetch(fetcher, wanted, 2, &batch, &err), &err);
     rks_batch_free(batch);
     batch = NULL;
@@ -336,10 +304,10 @@ static void without_an_engine_only_maps_are_read(void **state)
     (void)state;
     rks_fetcher *fetcher = NULL;
     rks_batch *batch = NULL;
-    rks_fetcher_options options = world_options(&w, 0, 1, EACH_ITS_OWN);
+    rks_fetcher_options options = world_options(0, 1, EACH_ITS_OWN);
     options.engine = NULL;
     assert_ok(rks_fetcher_open(&options, &fetcher, &err), &err);
-    rks_wanted wanted[2] = {world_wanted(&w, 5), world_wanted(&w, 405)};
+    rks_wanted wanted[2] = {world_wanted(5), world_wanted(405)};
     assert_ok(rks_fetcher_fetch(fetcher, wanted, 1, &batch, &err), &err);
     rks_batch_free(batch);
     assert_fails(RKS_ERR_STATE, rks_fetcher_fetch(fetcher, wanted, 2, &batch, &err));
@@ -421,55 +389,38 @@ static void samples_above_a_reply_s_bound_arrive(void **state)
     }
 }
 
-typedef struct reader {
-    pthread_t thread;
-    rks_fetcher *fetcher;
-    unsigned number;
-    bool bad;
-} reader;
-
-static void *read_much(void *user)
+static bool read_some(rks_fetcher *fetcher, unsigned round, unsigned seed)
 {
-    reader *r = user;
-    for (unsigned i = 0; i < 40 && !r->bad; i++) {
-        uint64_t ids[64];
-        rks_wanted wanted[64];
-        rks_batch *batch = NULL;
-        rks_fetch *fetch = NULL;
-        draw_ids(ids, 64, r->number * 1000 + i);
-        for (size_t k = 0; i % 4 == 3 && k < 64; k++)
-            ids[k] = 5 + 37 * (ids[k] % 32); /* wide ones: replies that workers or waiters check */
-        world_wanted_many(&w, ids, 64, wanted);
-        if (i % 3 == 0)
-            r->bad = rks_fetcher_fetch(r->fetcher, wanted, 64, &batch, NULL) != RKS_OK;
-        else
-            r->bad = rks_fetcher_start(r->fetcher, wanted, 64, &fetch, NULL) != RKS_OK;
-        if (i % 3 == 1 && !r->bad)
-            r->bad = rks_fetch_wait(fetch, &batch, NULL) != RKS_OK;
-        if (i % 3 == 2 && !r->bad)
-            rks_fetch_cancel(fetch);
-        else if (!r->bad)
-            world_check_batch(batch, ids, 64);
-        rks_batch_free(batch);
-    }
-    return NULL;
+    uint64_t ids[64];
+    rks_wanted wanted[64];
+    rks_batch *batch = NULL;
+    rks_fetch *fetch = NULL;
+    bool good;
+    world_draw(ids, 64, seed);
+    for (size_t k = 0; round % 4 == 3 && k < 64; k++)
+        ids[k] = 5 + 37 * (ids[k] % 32); /* wide ones: replies that workers or waiters check */
+    world_wanted_many(ids, 64, wanted);
+    if (round % 3 == 0)
+        good = rks_fetcher_fetch(fetcher, wanted, 64, &batch, NULL) == RKS_OK;
+    else
+        good = rks_fetcher_start(fetcher, wanted, 64, &fetch, NULL) == RKS_OK;
+    if (round % 3 == 1 && good)
+        good = rks_fetch_wait(fetch, &batch, NULL) == RKS_OK;
+    if (round % 3 == 2 && good)
+        rks_fetch_cancel(fetch);
+    else if (good)
+        world_check_batch(batch, ids, 64);
+    rks_batch_free(batch);
+    return good;
 }
 
 static void four_threads_fetch_at_once(void **state)
 {
     (void)state;
-    reader readers[4];
     for (uint32_t rank = 1; rank < 4; rank++)
         serve(rank, 1u << (rank - 1));
-    rks_fetcher *fetcher = open_fetcher(1, EACH_ITS_OWN);
-    for (unsigned i = 0; i < 4; i++) {
-        readers[i] = (reader){.fetcher = fetcher, .number = i};
-        assert_int_equal(pthread_create(&readers[i].thread, NULL, read_much, &readers[i]), 0);
-    }
-    for (unsigned i = 0; i < 4; i++) {
-        pthread_join(readers[i].thread, NULL);
-        assert_false(readers[i].bad);
-    }
+    rks_fetcher *fetcher = world_fetcher(1, EACH_ITS_OWN);
+    world_read_by_threads(fetcher, read_some, 40);
     rks_fetcher_close(fetcher);
 }
 
@@ -481,13 +432,13 @@ static void survives_each_failing_allocation(void **state)
     rks_wanted wanted[4];
     serve(1, 7);
     serve(2, 7);
-    world_wanted_many(&w, ids, 4, wanted);
+    world_wanted_many(ids, 4, wanted);
     int passed = 0;
     for (long n = 1; passed < 20; n++) {
         assert_true(n < 500);
         rks_fetcher *fetcher = NULL;
         rks_batch *batch = NULL;
-        rks_fetcher_options options = world_options(&w, 0, 1, owners);
+        rks_fetcher_options options = world_options(0, 1, owners);
         rks_memory_fail_at(n);
         rks_status status = rks_fetcher_open(&options, &fetcher, &err);
         if (status == RKS_OK)
@@ -564,7 +515,7 @@ static void fetch_of_shard_0(rks_fetcher *fetcher)
     rks_batch *batch = NULL;
     for (uint64_t i = 0; i < ROWS; i++)
         ids[i] = i * 4;
-    world_wanted_many(&w, ids, ROWS, wanted);
+    world_wanted_many(ids, ROWS, wanted);
     assert_ok(rks_fetcher_fetch(fetcher, wanted, ROWS, &batch, &err), &err);
     world_check_batch(batch, ids, ROWS);
     rks_batch_free(batch);
@@ -576,7 +527,7 @@ static void cold_rows_are_read_by_the_pool(void **state)
     serve(1, 1);
     if (!make_cold())
         skip();
-    rks_fetcher *fetcher = open_fetcher(0, EACH_ITS_OWN);
+    rks_fetcher *fetcher = world_fetcher(0, EACH_ITS_OWN);
     long engine = disk_waits("rks-engine"), pool = disk_waits("rks-io");
     fetch_of_shard_0(fetcher);
     assert_int_equal(disk_waits("rks-engine"), engine);
@@ -620,5 +571,5 @@ int main(void)
         CONNECTED(survives_each_failing_allocation),
         CONNECTED(cold_rows_are_read_by_the_pool),
     };
-    return cmocka_run_group_tests_name("fetch_remote", tests, open_world, close_world);
+    return cmocka_run_group_tests_name("fetch_remote", tests, world_begin, world_end);
 }

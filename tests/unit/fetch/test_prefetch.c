@@ -8,9 +8,6 @@
 #include "fetch/prefetch.h"
 #include "world.h"
 
-static rks_error err;
-static world w;
-
 enum { LISTS = 40, MOST = 50 };
 
 /* A plan of LISTS batches, and what the callbacks were asked for. */
@@ -48,26 +45,12 @@ static rks_status start(void *user, const rks_prefetch_list *list, rks_fetch **f
     if (list->tag == s->fail_start)
         return rks_fail(problem, RKS_ERR_STATE, 0, "cannot start");
     for (size_t i = 0; i < list->count; i++)
-        wanted[i] = world_wanted(&w, list->ids[i]);
+        wanted[i] = world_wanted(list->ids[i]);
     wanted[0].length += list->tag == s->bad_list;
     s->started++;
     if (s->started - s->delivered > s->most_ahead)
         s->most_ahead = s->started - s->delivered;
     return rks_fetcher_start(s->fetcher, wanted, list->count, fetch, problem);
-}
-
-static int open_world(void **state)
-{
-    (void)state;
-    world_open(&w);
-    return 0;
-}
-
-static int close_world(void **state)
-{
-    (void)state;
-    world_close(&w);
-    return rks_memory_in_use() == 0 && counted_memory() == 0 ? 0 : -1;
 }
 
 static source the_source;
@@ -76,8 +59,7 @@ static rks_prefetch_options begin(uint32_t max_batches, uint64_t max_bytes)
 {
     source *s = &the_source;
     *s = (source){.bad_list = SIZE_MAX, .fail_list = SIZE_MAX, .fail_start = SIZE_MAX};
-    rks_fetcher_options options = world_options(&w, 0, 7, NULL);
-    assert_ok(rks_fetcher_open(&options, &s->fetcher, &err), &err);
+    s->fetcher = world_fetcher(7, NULL);
     for (uint32_t i = 0; i < LISTS; i++) {
         s->counts[i] = 1 + i * 7 % MOST;
         for (uint32_t k = 0; k < s->counts[i]; k++)
@@ -305,5 +287,5 @@ int main(void)
         cmocka_unit_test(close_cancels_what_is_ahead),
         cmocka_unit_test(survives_each_failing_allocation),
     };
-    return cmocka_run_group_tests_name("prefetch", tests, open_world, close_world);
+    return cmocka_run_group_tests_name("prefetch", tests, world_begin, world_end);
 }

@@ -4,10 +4,14 @@
 #include "world.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/memory.h"
+
+world w;
+rks_error err;
 
 static const char *const SCHEMA = "tokens:int32[*],name:str,note:str?,wave:uint8[*],score:float64";
 
@@ -43,17 +47,16 @@ static void fill_content(uint64_t id, content *c)
     c->values[4] = (rks_value){.data = &c->score, .size = 8};
 }
 
-static void write_shard(world *w, uint32_t shard)
+static void write_shard(uint32_t shard)
 {
-    rks_error err;
     rks_shard_writer *writer = NULL;
     char name[32], unit[32];
     bool derived = shard == 2;
     rks_shard_options options = {
-        .schema = w->schema, .build_id = {1, 2}, .block_size = 64 << 10, .derived_keys = derived};
+        .schema = w.schema, .build_id = {1, 2}, .block_size = 64 << 10, .derived_keys = derived};
     snprintf(name, sizeof(name), "part%" PRIu32, shard);
     snprintf(unit, sizeof(unit), "unit%" PRIu32, shard);
-    assert_ok(rks_shard_writer_open(w->directory, name, &options, &writer, &err), &err);
+    assert_ok(rks_shard_writer_open(w.directory, name, &options, &writer, &err), &err);
     assert_ok(rks_shard_writer_begin(writer, shard, unit, 0, &err), &err);
     static content c;
     for (uint32_t row = 0; row < WORLD_ROWS; row++) {
@@ -68,47 +71,44 @@ static void write_shard(world *w, uint32_t shard)
     rks_shard_writer_close(writer);
 }
 
-void world_open(world *w)
+void world_open(void)
 {
-    rks_error err;
-    memset(w, 0, sizeof(*w));
-    snprintf(w->directory, sizeof(w->directory), "/tmp/rks-fetch-XXXXXX");
-    assert_non_null(mkdtemp(w->directory));
-    assert_ok(rks_schema_parse(SCHEMA, &w->schema, &err), &err);
+    memset(&w, 0, sizeof(w));
+    snprintf(w.directory, sizeof(w.directory), "/tmp/rks-fetch-XXXXXX");
+    assert_non_null(mkdtemp(w.directory));
+    assert_ok(rks_schema_parse(SCHEMA, &w.schema, &err), &err);
     for (uint32_t shard = 0; shard < WORLD_SHARDS; shard++) {
         char path[128];
-        write_shard(w, shard);
-        snprintf(path, sizeof(path), "%s/part%" PRIu32 ".json", w->directory, shard);
-        assert_ok(rks_shard_open(path, &w->shards[shard], &err), &err);
-        w->ids[shard] = rks_shard_id(w->shards[shard]);
-        w->largest[shard] = rks_shard_largest(w->shards[shard]);
-        assert_ok(rks_shard_copy_lengths(w->shards[shard], 0, WORLD_ROWS, w->lengths[shard], &err),
+        write_shard(shard);
+        snprintf(path, sizeof(path), "%s/part%" PRIu32 ".json", w.directory, shard);
+        assert_ok(rks_shard_open(path, &w.shards[shard], &err), &err);
+        w.ids[shard] = rks_shard_id(w.shards[shard]);
+        w.largest[shard] = rks_shard_largest(w.shards[shard]);
+        assert_ok(rks_shard_copy_lengths(w.shards[shard], 0, WORLD_ROWS, w.lengths[shard], &err),
                   &err);
-        assert_ok(
-            rks_shard_copy_key_hashes(w->shards[shard], 0, WORLD_ROWS, w->hashes[shard], &err),
-            &err);
+        assert_ok(rks_shard_copy_key_hashes(w.shards[shard], 0, WORLD_ROWS, w.hashes[shard], &err),
+                  &err);
     }
 }
 
-void world_close(world *w)
+void world_close(void)
 {
-    world_disconnect(w);
+    world_disconnect();
     for (uint32_t shard = 0; shard < WORLD_SHARDS; shard++) {
         static const char *const kinds[] = {"rks", "sums", "json", "lock"};
-        rks_shard_close(w->shards[shard]);
+        rks_shard_close(w.shards[shard]);
         for (size_t i = 0; i < 4; i++) {
             char path[128];
-            snprintf(path, sizeof(path), "%s/part%" PRIu32 ".%s", w->directory, shard, kinds[i]);
+            snprintf(path, sizeof(path), "%s/part%" PRIu32 ".%s", w.directory, shard, kinds[i]);
             unlink(path);
         }
     }
-    rmdir(w->directory);
-    rks_schema_free(w->schema);
+    rmdir(w.directory);
+    rks_schema_free(w.schema);
 }
 
-void world_connect(world *w, size_t count, uint32_t silence_ms)
+void world_connect(size_t count, uint32_t silence_ms)
 {
-    rks_error err;
     rks_address addresses[WORLD_ENGINES];
     uint8_t session[16] = {7}, secret[RKS_SECRET_SIZE] = {9};
     for (uint32_t rank = 0; rank < count; rank++) {
@@ -118,37 +118,37 @@ void world_connect(world *w, size_t count, uint32_t silence_ms)
         options.size = (uint32_t)count;
         options.silence_ms = silence_ms;
         options.io_threads = 2;
-        assert_ok(rks_engine_open(&options, &w->engines[rank], &err), &err);
-        addresses[rank] = *rks_engine_address(w->engines[rank]);
+        assert_ok(rks_engine_open(&options, &w.engines[rank], &err), &err);
+        addresses[rank] = *rks_engine_address(w.engines[rank]);
     }
     for (uint32_t rank = 0; rank < count; rank++)
-        assert_ok(rks_engine_join(w->engines[rank], addresses, session, secret, &err), &err);
-    w->engine_count = count;
+        assert_ok(rks_engine_join(w.engines[rank], addresses, session, secret, &err), &err);
+    w.engine_count = count;
 }
 
-void world_disconnect(world *w)
+void world_disconnect(void)
 {
-    for (size_t rank = 0; rank < w->engine_count; rank++) {
-        rks_engine_close(w->engines[rank], 100);
-        w->engines[rank] = NULL;
+    for (size_t rank = 0; rank < w.engine_count; rank++) {
+        rks_engine_close(w.engines[rank], 100);
+        w.engines[rank] = NULL;
     }
-    w->engine_count = 0;
+    w.engine_count = 0;
 }
 
-rks_wanted world_wanted(const world *w, uint64_t id)
+rks_wanted world_wanted(uint64_t id)
 {
     uint32_t shard = (uint32_t)(id / WORLD_ROWS), row = (uint32_t)(id % WORLD_ROWS);
     return (rks_wanted){.id = id,
                         .row = row,
-                        .key_hash = w->hashes[shard][row],
+                        .key_hash = w.hashes[shard][row],
                         .shard = shard,
-                        .length = w->lengths[shard][row]};
+                        .length = w.lengths[shard][row]};
 }
 
-void world_wanted_many(const world *w, const uint64_t *ids, size_t count, rks_wanted *wanted)
+void world_wanted_many(const uint64_t *ids, size_t count, rks_wanted *wanted)
 {
     for (size_t i = 0; i < count; i++)
-        wanted[i] = world_wanted(w, ids[i]);
+        wanted[i] = world_wanted(ids[i]);
 }
 
 static const char *describe(void *user, uint64_t id, char *text, size_t size)
@@ -168,20 +168,19 @@ static size_t derive_key(void *user, uint64_t id, uint32_t source_row, uint8_t *
     return (size_t)size;
 }
 
-rks_fetcher_options world_options(world *w, uint32_t rank, unsigned mapped,
-                                  const int32_t *const *owners)
+rks_fetcher_options world_options(uint32_t rank, unsigned mapped, const int32_t *const *owners)
 {
     static rks_shard *shards[WORLD_SHARDS];
     for (uint32_t shard = 0; shard < WORLD_SHARDS; shard++)
-        shards[shard] = (mapped >> shard & 1) != 0 ? w->shards[shard] : NULL;
-    return (rks_fetcher_options){.engine = w->engines[rank],
+        shards[shard] = (mapped >> shard & 1) != 0 ? w.shards[shard] : NULL;
+    return (rks_fetcher_options){.engine = w.engines[rank],
                                  .rank = rank,
                                  .shards = shards,
-                                 .shard_ids = w->ids,
-                                 .largest = w->largest,
+                                 .shard_ids = w.ids,
+                                 .largest = w.largest,
                                  .owners = owners,
                                  .shard_count = WORLD_SHARDS,
-                                 .schema = w->schema,
+                                 .schema = w.schema,
                                  .check = true,
                                  .service = RKS_SERVICE_FETCH,
                                  .describe = describe,
@@ -191,13 +190,13 @@ rks_fetcher_options world_options(world *w, uint32_t rank, unsigned mapped,
 void world_check_sample(rks_batch *batch, size_t i, uint64_t id)
 {
     static _Thread_local content c;
-    rks_error err;
+    rks_error problem; /* of this thread: readers call this, too */
     fill_content(id, &c);
     assert_int_equal(rks_batch_id(batch, i), id);
     assert_int_equal(rks_batch_length(batch, i), c.values[0].size / 4);
     for (uint32_t column = 0; column < 5; column++) {
         rks_value value = {0};
-        assert_ok(rks_batch_value(batch, i, column, &value, &err), &err);
+        assert_ok(rks_batch_value(batch, i, column, &value, &problem), &problem);
         assert_int_equal(value.data == NULL, c.values[column].data == NULL);
         assert_int_equal(value.size, c.values[column].size);
         if (value.size != 0)
@@ -221,4 +220,64 @@ void world_check_batch(rks_batch *batch, const uint64_t *ids, size_t count)
     assert_int_equal(rks_batch_count(batch), count);
     for (size_t i = 0; i < count; i++)
         world_check_sample(batch, i, ids[i]);
+}
+
+int world_begin(void **state)
+{
+    (void)state;
+    world_open();
+    return 0;
+}
+
+int world_end(void **state)
+{
+    (void)state;
+    world_close();
+    return rks_memory_in_use() == 0 && counted_memory() == 0 ? 0 : -1;
+}
+
+void world_draw(uint64_t *ids, size_t count, unsigned seed)
+{
+    for (size_t i = 0; i < count; i++) {
+        seed = seed * 1103515245u + 12345u;
+        ids[i] = (seed >> 8) % (WORLD_SHARDS * WORLD_ROWS);
+    }
+}
+
+rks_fetcher *world_fetcher(unsigned mapped, const int32_t *const *owners)
+{
+    rks_fetcher *fetcher = NULL;
+    rks_fetcher_options options = world_options(0, mapped, owners);
+    assert_ok(rks_fetcher_open(&options, &fetcher, &err), &err);
+    return fetcher;
+}
+
+typedef struct reader {
+    pthread_t thread;
+    rks_fetcher *fetcher;
+    world_read_fn read;
+    unsigned number, rounds;
+    bool good;
+} reader;
+
+static void *read_rounds(void *user)
+{
+    reader *r = user;
+    for (unsigned i = 0; i < r->rounds && r->good; i++)
+        r->good = r->read(r->fetcher, i, r->number * 1000 + i);
+    return NULL;
+}
+
+void world_read_by_threads(rks_fetcher *fetcher, world_read_fn read, unsigned rounds)
+{
+    reader readers[4];
+    for (unsigned i = 0; i < 4; i++) {
+        readers[i] =
+            (reader){.fetcher = fetcher, .read = read, .number = i, .rounds = rounds, .good = true};
+        assert_int_equal(pthread_create(&readers[i].thread, NULL, read_rounds, &readers[i]), 0);
+    }
+    for (unsigned i = 0; i < 4; i++) {
+        pthread_join(readers[i].thread, NULL);
+        assert_true(readers[i].good);
+    }
 }

@@ -23,19 +23,32 @@ typedef struct world {
     rks_engine *engines[WORLD_ENGINES];
 } world;
 
-void world_open(world *w);
-void world_close(world *w);
+/* The one that the tests of a program share, and their error. */
+extern world w;
+extern rks_error err;
+
+void world_open(void);
+void world_close(void);
+/* A group's set-up and tear-down: opens `w`; closes it, and fails where memory is still in use. */
+int world_begin(void **state);
+int world_end(void **state);
 /* Engines of `count` ranks in this process, over loopback. */
-void world_connect(world *w, size_t count, uint32_t silence_ms);
-void world_disconnect(world *w);
+void world_connect(size_t count, uint32_t silence_ms);
+void world_disconnect(void);
 
 /* What the index says of sample `id`. */
-rks_wanted world_wanted(const world *w, uint64_t id);
-void world_wanted_many(const world *w, const uint64_t *ids, size_t count, rks_wanted *wanted);
+rks_wanted world_wanted(uint64_t id);
+void world_wanted_many(const uint64_t *ids, size_t count, rks_wanted *wanted);
+/* Ids all over the shards, with repeats. */
+void world_draw(uint64_t *ids, size_t count, unsigned seed);
 /* Options of a fetcher of rank `rank`; shards of the bits in `mapped` are mapped, others are asked
  * of owners[shard]. */
-rks_fetcher_options world_options(world *w, uint32_t rank, unsigned mapped,
-                                  const int32_t *const *owners);
+rks_fetcher_options world_options(uint32_t rank, unsigned mapped, const int32_t *const *owners);
+/* A fetcher of rank 0, with those options. */
+rks_fetcher *world_fetcher(unsigned mapped, const int32_t *const *owners);
+/* Four threads read through one fetcher, `rounds` times each; fails where one answers false. */
+typedef bool (*world_read_fn)(rks_fetcher *fetcher, unsigned round, unsigned seed);
+void world_read_by_threads(rks_fetcher *fetcher, world_read_fn read, unsigned rounds);
 /* Fails the test where sample i of the batch is not sample `id`, byte for byte. */
 void world_check_sample(rks_batch *batch, size_t i, uint64_t id);
 void world_check_batch(rks_batch *batch, const uint64_t *ids, size_t count);
