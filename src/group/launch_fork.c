@@ -18,15 +18,28 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "group/internal.h"
 
-/* How long the others may take to end themselves once a rank has failed; RKS_LAUNCH_GRACE_MS
- * changes it. */
-static uint64_t grace_ms(void)
+/* How long the others may take to end themselves once a rank has failed, and when a line says that
+ * they are waited for. */
+enum { GRACE_MS = 40000, GRACE_MOST_MS = 86400000, SAY_MS = 2000 };
+
+/* RKS_LAUNCH_GRACE_MS changes it. */
+static rks_status read_grace(uint64_t *grace_ms, rks_error *err)
 {
     const char *text = getenv("RKS_LAUNCH_GRACE_MS");
-    return text == NULL ? 40000 : strtoull(text, NULL, 10);
+    *grace_ms = GRACE_MS;
+    if (text == NULL)
+        return RKS_OK;
+    size_t digits = strspn(text, "0123456789");
+    *grace_ms = strtoull(text, NULL, 10);
+    if (digits == 0 || digits > 8 || text[digits] != '\0' || *grace_ms > GRACE_MOST_MS)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "RKS_LAUNCH_GRACE_MS: '%.32s' is not a whole number from 0 to %d", text,
+                        GRACE_MOST_MS);
+    return RKS_OK;
 }
 
 typedef struct table {
@@ -190,7 +203,10 @@ typedef struct watch {
     pid_t *children;
     uint32_t alive;
     int code;           /* of the first that failed */
+    int64_t failed;     /* its rank; -1: none, or the caller was asked to end */
     uint64_t failed_ms; /* when; 0: none */
+    uint64_t grace_ms;
+    bool said; /* who is waited for */
     signals before;
     bool ending; /* we kill what is left: those ends say nothing new */
 } watch;
@@ -208,8 +224,46 @@ static void note_end(watch *w, uint32_t rank, int how)
     /* A rank that was killed is the cause of the others' exit codes, whichever is reaped first. */
     if (code != 0 && (w->code == 0 || (WIFSIGNALED(how) && w->code < 128)))
         w->code = code;
-    if (code != 0 && w->failed_ms == 0)
+    if (code != 0 && w->failed_ms == 0) {
         w->failed_ms = rks_now_ms();
+        w->failed = rank;
+    }
+}
+
+/* Stopped, as by Ctrl-Z or a debugger: it will not end by itself. */
+static bool is_stopped(pid_t child)
+{
+    char path[64], line[256] = "";
+    snprintf(path, sizeof(path), "/proc/%ld/stat", (long)child);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    const char *state = fgets(line, sizeof(line), file) == NULL ? NULL : strrchr(line, ')');
+    fclose(file);
+    return state != NULL && (state[2] == 'T' || state[2] == 't');
+}
+
+/* One line for the first rank that does not end, and how many more. */
+static void say_who_is_left(watch *w)
+{
+    char more[32] = "", cause[48] = "the end was asked for", at[16] = "";
+    uint64_t left_ms = w->grace_ms - (rks_now_ms() - w->failed_ms);
+    time_t when = time(NULL) + (time_t)(left_ms / 1000);
+    struct tm local;
+    uint32_t rank = 0;
+    while (rank < w->t->ranks && w->children[rank] <= 0)
+        rank++;
+    if (rank == w->t->ranks)
+        return;
+    if (localtime_r(&when, &local) != NULL)
+        strftime(at, sizeof(at), "%H:%M:%S", &local);
+    if (w->alive > 1)
+        snprintf(more, sizeof(more), ", and %u more,", w->alive - 1);
+    if (w->failed >= 0)
+        snprintf(cause, sizeof(cause), "rank %lld failed", (long long)w->failed);
+    rks_log("rank %u (process %ld)%s%s goes on although %s: waited for until %s, then killed", rank,
+            (long)w->children[rank], is_stopped(w->children[rank]) ? ", stopped," : "", more, cause,
+            at);
 }
 
 static void signal_children(const watch *w, int number)
@@ -234,7 +288,12 @@ static void supervise(watch *w)
             if (w->failed_ms == 0) /* who does not listen is ended, too */
                 w->failed_ms = rks_now_ms();
         }
-        if (w->failed_ms != 0 && rks_now_ms() - w->failed_ms > grace_ms()) {
+        uint64_t passed_ms = w->failed_ms == 0 ? 0 : rks_now_ms() - w->failed_ms;
+        if (w->alive > 0 && passed_ms > SAY_MS && passed_ms < w->grace_ms && !w->said) {
+            w->said = true;
+            say_who_is_left(w);
+        }
+        if (w->failed_ms != 0 && passed_ms > w->grace_ms) {
             w->ending = true;
             if (w->code == 0 && w->alive > 0)
                 w->code = 128 + SIGKILL;
@@ -299,7 +358,10 @@ rks_status rks_launch(uint32_t ranks, rks_rank_fn main_fn, void *user, int *exit
 {
     if (ranks == 0 || ranks > 4096 || main_fn == NULL)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "ranks: %u is not from 1 to 4,096", ranks);
-    watch w = {0};
+    watch w = {.failed = -1};
+    rks_status status = read_grace(&w.grace_ms, err);
+    if (status != RKS_OK)
+        return status;
     w.children = rks_alloc(ranks, sizeof(*w.children), err);
     if (w.children == NULL)
         return RKS_ERR_MEMORY;
@@ -310,7 +372,7 @@ rks_status rks_launch(uint32_t ranks, rks_rank_fn main_fn, void *user, int *exit
     }
     w.t->ranks = ranks;
     hold_signals(&w.before);
-    rks_status status = start_children(&w, main_fn, user, err);
+    status = start_children(&w, main_fn, user, err);
     take_signals(&w.before);
     supervise(&w);
     give_signals_back(&w.before);

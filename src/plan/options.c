@@ -116,7 +116,7 @@ static rks_status check_numbers(const rks_plan_options *options, const rks_plan_
                         RKS_PLAN_WORLD_MAX);
     if (config->per_epoch && (config->strategy != STRATEGY_RANDOM || options->max_tokens == 0))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "steps \"per_epoch\" goes with strategy random and max_tokens only");
+                        "steps \"per_epoch\" goes with strategy=random and max_tokens only");
     return RKS_OK;
 }
 

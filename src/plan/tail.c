@@ -295,7 +295,7 @@ rks_status rks_plan_even(const rks_plan *plan, const rks_plan_base *base, uint32
     if (base->count < world && plan->config.tail != TAIL_REPEAT)
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "%" PRIu64 " samples for %" PRIu32
-                        " ranks: no batch may be empty; use fewer ranks, or tail repeat",
+                        " ranks: no batch may be empty; use fewer ranks, or tail=repeat",
                         base->count, world);
     rks_status status = RKS_OK;
     switch (plan->config.tail) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * args.c: options by table. A wrong one is named, with the nearest that exists. */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,18 +83,37 @@ static bool parse_number(const char *text, uint64_t max, bool units, uint64_t *n
     return true;
 }
 
-static bool set_number(const cli_option *option, const char *value, void *target)
+/* As it is typed: 4k, 3G, 4096. */
+static const char *size_text(uint64_t size, char text[32])
+{
+    static const char units[] = "kMG";
+    int unit = -1;
+    for (; unit < 2 && size > 0 && size % 1024 == 0; unit++)
+        size /= 1024;
+    snprintf(text, 32, unit < 0 ? "%" PRIu64 : "%" PRIu64 "%c", size, unit < 0 ? 0 : units[unit]);
+    return text;
+}
+
+static int set_number(const cli_command *command, const cli_option *option, const char *value,
+                      void *target)
 {
     bool small = option->type == CLI_U32 || option->type == CLI_SIZE32;
     bool units = option->type == CLI_SIZE || option->type == CLI_SIZE32;
-    uint64_t number = 0, max = small ? UINT32_MAX : UINT64_MAX;
-    if (!parse_number(value, max, units, &number) || number < option->least)
-        return false;
-    if (small)
-        *(uint32_t *)target = (uint32_t)number;
-    else
-        *(uint64_t *)target = number;
-    return true;
+    uint64_t number = 0, most = option->most > 0 ? option->most : small ? UINT32_MAX : UINT64_MAX;
+    if (parse_number(value, most, units, &number) && number >= option->least) {
+        if (small)
+            *(uint32_t *)target = (uint32_t)number;
+        else
+            *(uint64_t *)target = number;
+        return -1;
+    }
+    char low[32], high[32];
+    const char *top = most == UINT64_MAX ? "2^64 - 1"
+                      : units            ? size_text(most, high)
+                                         : cli_count(most);
+    return cli_usage(command, "%s: '%s' is not a whole number from %s to %s%s", option->name, value,
+                     units ? size_text(option->least, low) : cli_count(option->least), top,
+                     units ? " (k, M, G: times 1024, 1024^2, 1024^3)" : "");
 }
 
 static bool add_to_list(cli_list *list, const char *value)
@@ -147,9 +167,7 @@ static int set_option(const cli_command *command, const cli_option *option, cons
     case CLI_LIST:
         return add_to_list(target, value) ? -1 : CLI_ENVIRONMENT;
     default:
-        if (set_number(option, value, target))
-            return -1;
-        return cli_usage(command, "%s: '%s' is not a whole number in range", option->name, value);
+        return set_number(command, option, value, target);
     }
 }
 

@@ -46,15 +46,35 @@ static const char *or_default(const char *name, const char *fallback)
     return name == NULL ? fallback : name;
 }
 
-static json_t *describe(const cli_figures *figures, const rks_plan_options *options)
+/* A JSON object as text, with a number behind its other members, also one above 2^63, which
+ * jansson's integers are not. NULL: no memory. Frees `object`. */
+static char *dump_with(json_t *object, const char *name, uint64_t number)
 {
-    return json_pack(
-        "{s:s, s:s, s:I, s:I, s:s, s:I, s:s, s:s, s:b, s:I}", "version", rks_version(), "strategy",
-        figures->strategy, "batch_size", (json_int_t)options->batch_size, "max_tokens",
-        (json_int_t)options->max_tokens, "cost", or_default(options->cost, "padded"), "max_length",
-        (json_int_t)options->max_length, "too_long", or_default(options->too_long, "error"), "tail",
-        or_default(options->tail, "split"), "no_shuffle", options->no_shuffle ? 1 : 0, "seed",
-        (json_int_t)(options->seed & INT64_MAX));
+    char *text = object == NULL ? NULL : json_dumps(object, JSON_COMPACT), *whole = NULL;
+    size_t size = text == NULL ? 0 : strlen(text) + strlen(name) + 32;
+    if (text != NULL)
+        whole = malloc(size);
+    if (whole != NULL) {
+        text[strlen(text) - 1] = '\0'; /* its brace */
+        snprintf(whole, size, "%s,\"%s\":%" PRIu64 "}", text, name, number);
+    }
+    free(text);
+    json_decref(object);
+    return whole;
+}
+
+static char *describe(const cli_figures *figures, const rks_plan_options *options)
+{
+    return dump_with(
+        json_pack(
+            "{s:s, s:s, s:I, s:I, s:s, s:I, s:s, s:s, s:s, s:b}", "version", rks_version(),
+            "strategy", figures->strategy, "batch_size", (json_int_t)options->batch_size,
+            "max_tokens", (json_int_t)options->max_tokens, "cost",
+            or_default(options->cost, "padded"), "max_length", (json_int_t)options->max_length,
+            "too_long", or_default(options->too_long, "error"), "tail",
+            or_default(options->tail, "split"), "steps", or_default(options->steps, "constant"),
+            "no_shuffle", options->no_shuffle ? 1 : 0),
+        "seed", options->seed);
 }
 
 typedef struct writer {
@@ -122,15 +142,12 @@ static void write_line(writer *w, uint64_t step, uint32_t rank, const uint32_t *
     fputs("]}\n", w->out);
 }
 
-static rks_status write_binary(writer *w, json_t *options, rks_error *err)
+static rks_status write_binary(writer *w, const char *options, rks_error *err)
 {
     const cli_figures *figures = w->figures;
     static const uint8_t zeros[8];
     uint8_t header[HEADER] = "RKSPLAN";
-    char *text = options == NULL ? NULL : json_dumps(options, JSON_COMPACT);
-    if (text == NULL)
-        return fail(RKS_ERR_MEMORY, w->path, "no memory", err);
-    size_t size = strlen(text), padding = (8 - size % 8) % 8;
+    size_t size = strlen(options), padding = (8 - size % 8) % 8;
     uint64_t batches = figures->report.steps * figures->world, ids = figures->report.samples;
     put(header + 8, 1, 2);
     put(header + 12, figures->world, 4);
@@ -143,36 +160,35 @@ static rks_status write_binary(writer *w, json_t *options, rks_error *err)
     put(header + 80, HEADER + size + padding + 8 * batches + 4 * ids, 8);
     put(header + 88, size, 4);
     fwrite(header, sizeof(header), 1, w->out);
-    fwrite(text, size, 1, w->out);
+    fwrite(options, size, 1, w->out);
     fwrite(zeros, padding, 1, w->out);
-    free(text);
     rks_status status = go_over(w, "batches", write_end, err);
     return status == RKS_OK ? go_over(w, "ids", write_ids, err) : status;
 }
 
-static rks_status write_lines(writer *w, json_t *options, rks_error *err)
+static rks_status write_lines(writer *w, const char *options, rks_error *err)
 {
     const cli_figures *figures = w->figures;
-    json_t *head =
-        json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:O}", "schema_version", 1, "dataset",
-                  rks_store_dataset(w->store), "digest", figures->report.digest, "world",
-                  (json_int_t)figures->world, "epoch", (json_int_t)(w->epoch & INT64_MAX), "steps",
-                  (json_int_t)figures->report.steps, "samples", (json_int_t)figures->report.samples,
-                  "options", options);
-    char *text = head == NULL ? NULL : json_dumps(head, JSON_COMPACT);
-    json_decref(head);
-    if (text == NULL)
+    char *head =
+        dump_with(json_pack("{s:i, s:s, s:s, s:I, s:I, s:I}", "schema_version", 1, "dataset",
+                            rks_store_dataset(w->store), "digest", figures->report.digest, "world",
+                            (json_int_t)figures->world, "steps", (json_int_t)figures->report.steps,
+                            "samples", (json_int_t)figures->report.samples),
+                  "epoch", w->epoch);
+    if (head == NULL)
         return fail(RKS_ERR_MEMORY, w->path, "no memory", err);
-    fprintf(w->out, "%s\n", text);
-    free(text);
+    fprintf(w->out, "%.*s,\"options\":%s}\n", (int)strlen(head) - 1, head, options);
+    free(head);
     return go_over(w, "batches", write_line, err);
 }
 
 static rks_status write_to(writer *w, const cli_plan_args *args, bool as_json, rks_error *err)
 {
-    json_t *options = describe(w->figures, &args->options);
+    char *options = describe(w->figures, &args->options);
+    if (options == NULL)
+        return fail(RKS_ERR_MEMORY, w->path, "no memory", err);
     rks_status status = as_json ? write_lines(w, options, err) : write_binary(w, options, err);
-    json_decref(options);
+    free(options);
     errno = 0;
     if (status == RKS_OK && (fflush(w->out) != 0 || ferror(w->out)) && errno != EPIPE && !w->gone)
         status = fail(RKS_ERR_IO, w->path, strerror(errno), err);

@@ -49,6 +49,7 @@ typedef struct cli_option {
     const char *choices; /* all values that it takes, by spaces: "sorted bucket"; NULL: any */
     const char *normal;  /* its default, in words: "4"; NULL: none worth saying */
     uint64_t least;      /* numbers below are refused */
+    uint64_t most;       /* and above; 0: what the type holds */
 } cli_option;
 
 typedef struct cli_command {
@@ -70,6 +71,11 @@ typedef struct cli_command {
     int (*run)(void *args);       /* the exit code */
 } cli_command;
 #define CLI_MANY SIZE_MAX
+/* The ends of most tables: where options and words go, and how many words. */
+#define CLI_OPTIONS(table, args, field)                                                            \
+    .options = (table), .option_count = CLI_COUNT(table), .args_size = sizeof(args),               \
+    .words = offsetof(args, field)
+#define CLI_ONE_DATASET .least = 1, .most = 1, .needs = "one dataset is needed"
 #define CLI_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 extern const cli_command cli_build, cli_info, cli_ls, cli_cat, cli_verify, cli_stats, cli_diff,
@@ -115,7 +121,12 @@ int cli_exit_code(rks_status status);
 /* Flushes stdout: a full disk or another error there is exit 3; a reader that has gone (`| head`)
  * is fine. */
 int cli_finish(int code);
-void cli_set_command(const char *name);
+/* The command that runs: its name is in messages, and its options' names in what the library says.
+ */
+void cli_set_command(const cli_command *command);
+const char *cli_command_name(void);
+/* The library's `max_tokens` is --max-tokens here. Valid until the next call. */
+const char *cli_words(const char *text);
 /* Ctrl-C or SIGTERM has come: work of the command's own ends, as the library's waits do. */
 bool cli_interrupted(void);
 
@@ -164,7 +175,14 @@ int cli_open(rks_group *group, const char *directory, const rks_store_options *o
 #define CLI_PROCESSES(args, field)                                                                 \
     {                                                                                              \
         "-j", "N", CLI_U32, offsetof(args, field), .help = "run on N processes of this machine",   \
-                                                   .normal = "1", .least = 1                       \
+                                                   .normal = "1", .least = 1, .most = 4096         \
+    }
+/* `columns`: what more than the columns it names, or "" */
+#define CLI_WHERE(args, field, what, columns)                                                      \
+    {                                                                                              \
+        "--where", "EXPR", CLI_TEXT, offsetof(args, field),                                        \
+            .help = what ": 'COLUMN OP VALUE [and ...]', OP one of == != < <= > >=" columns,       \
+            .normal = "all"                                                                        \
     }
 #define CLI_JSON(args, field, what)                                                                \
     {                                                                                              \
@@ -191,7 +209,7 @@ typedef struct cli_plan_args {
      .choices = "bucket sorted random sequential", .normal = "bucket"},                            \
     {"--batch-size", "N", CLI_U32, offsetof(args, field.options.batch_size),                       \
      .help = "at most N samples a batch",                                                          \
-     .normal = "64 where no budget is given", .least = 1},                                         \
+     .normal = "64 where no budget is given", .least = 1, .most = 1 << 24},                                         \
     {"--max-tokens", "N", CLI_SIZE, offsetof(args, field.options.max_tokens),                      \
      .help = "budget of a batch: longest length x samples, padding included",                      \
      .least = 1},                                                                                  \

@@ -336,7 +336,7 @@ static int bench(void *user)
 static const cli_option options[] = {
     CLI_PLAN_OPTIONS(args, plan),
     {"--epochs", "N", CLI_U64, offsetof(args, epochs), .help = "how many epochs are read",
-     .normal = "1"},
+     .normal = "1", .least = 1},
     {"--no-share", NULL, CLI_FLAG, offsetof(args, store.no_share),
      .help = "fetch over TCP all that this rank does not own, also on one node"},
     {"--exchange", "NAME", CLI_TEXT, offsetof(args, store.exchange),
@@ -368,13 +368,8 @@ const cli_command cli_bench = {
         "Every batch is planned, fetched ahead and checked against its checksums; at the end all "
         "ranks compare what was delivered with what was planned: exit code 1 where a sample is "
         "missing, or came twice.",
-    .options = options,
-    .option_count = CLI_COUNT(options),
-    .args_size = sizeof(args),
-    .words = offsetof(args, words),
-    .least = 1,
-    .most = 1,
-    .needs = "one dataset is needed",
+    CLI_OPTIONS(options, args, words),
+    CLI_ONE_DATASET,
     .defaults = defaults,
     .run = bench,
 };

@@ -10,6 +10,8 @@
 #include "cli.h"
 #include "value.h"
 
+enum { WORTH_A_RANK = 64 << 10 }; /* bytes of input */
+
 typedef struct args {
     cli_list sources;
     const char *directory;
@@ -57,8 +59,22 @@ static void print_report(const rks_build_report *report, const char *directory)
     if (report->units_resumed > 0)
         printf("resumed: %s of %s were finished before\n", cli_count(report->units_resumed),
                cli_counted(report->units, "unit"));
+}
+
+/* Words about a result that may not be what was meant. */
+static void print_hints(const args *a, const rks_build_report *report, uint32_t ranks)
+{
     if (report->bad > 0)
         fprintf(stderr, "skipped:\n%s", report->bad_first);
+    if (report->samples == 0 && report->filtered > 0)
+        fprintf(stderr, "rankstore build: no sample is left: look at --where, --min-length and "
+                        "--max-length\n");
+    if (report->units < ranks && report->input_bytes / ranks >= WORTH_A_RANK)
+        fprintf(stderr,
+                "rankstore build: %s for %s: some had nothing to read; a unit is a piece of "
+                "--unit-size (%s) of input, and a compressed file is one\n",
+                cli_counted(report->units, "unit"), cli_counted(ranks, "rank"),
+                cli_bytes(a->options.unit_size));
 }
 
 static int run_build(rks_group *group, void *user)
@@ -86,6 +102,7 @@ static int run_build(rks_group *group, void *user)
         print_json(&report, a->directory);
     else
         print_report(&report, a->directory);
+    print_hints(a, &report, rks_group_size(group));
     return CLI_GOOD;
 }
 
@@ -133,7 +150,8 @@ static const cli_option options[] = {
      .help = "the dataset's directory; {rank} and {node} stand for this rank's numbers"},
     CLI_PROCESSES(args, processes),
     {"--format", "NAME", CLI_TEXT, offsetof(args, options.format), .help = "what the input is",
-     .choices = "jsonl text folder tar zip csv tsv npy npz megatron mds", .normal = "by name and content"},
+     .choices = "jsonl text folder tar zip csv tsv npy npz megatron mds",
+     .normal = "by name and content"},
     {"--schema", "TEXT", CLI_TEXT, offsetof(args, options.schema),
      .help = "columns, as name:type,...", .normal = "inferred from the input"},
     {"--columns", "NAMES", CLI_TEXT, offsetof(args, options.columns),
@@ -150,9 +168,7 @@ static const cli_option options[] = {
      .help = "lengths are divided by N, rounded up", .normal = "1", .least = 1},
     {"--index", "COLUMN", CLI_LIST, offsetof(args, index),
      .help = "a numeric column that every rank knows without fetching"},
-    {"--where", "EXPR", CLI_TEXT, offsetof(args, options.where),
-     .help = "keep what fits: 'COLUMN OP VALUE [and ...]', OP one of == != < <= > >=",
-     .normal = "all"},
+    CLI_WHERE(args, options.where, "keep what fits", ""),
     {"--min-length", "N", CLI_U32, offsetof(args, options.min_length),
      .help = "leave out shorter samples", .normal = "0"},
     {"--max-length", "N", CLI_U32, offsetof(args, options.max_length),
@@ -166,12 +182,12 @@ static const cli_option options[] = {
     {"--dedup", NULL, CLI_FLAG, offsetof(args, options.dedup),
      .help = "of samples with equal contents (all columns but the key) keep the first"},
     {"--max-sample", "BYTES", CLI_SIZE, offsetof(args, options.max_sample),
-     .help = "a larger sample is an error", .normal = "1G", .least = 1},
+     .help = "a larger sample is an error", .normal = "1G", .least = 1, .most = UINT64_C(3) << 30},
     {"--max-total", "BYTES", CLI_SIZE, offsetof(args, options.max_total),
      .help = "a compressed file or an archive that unpacks to more is an error", .normal = "1024G",
      .least = 1},
     {"--skip-bad", NULL, CLI_FLAG, offsetof(args, options.skip_bad),
-     .help = "count and list malformed samples instead of ending"},
+     .help = "leave malformed samples out, count them and list the first ones, instead of ending"},
     {"--replace", NULL, CLI_FLAG, offsetof(args, options.replace),
      .help = "build anew over a finished dataset, which stays until the new one is whole"},
     {"--append", NULL, CLI_FLAG, offsetof(args, options.append),
@@ -179,7 +195,7 @@ static const cli_option options[] = {
              "columns are that one's unless given; --dedup and --sample look at the new samples"},
     {"--unit-size", "BYTES", CLI_SIZE, offsetof(args, options.unit_size),
      .help = "input in a unit, the piece that ranks and resumes work by", .normal = "64M",
-     .least = 1},
+     .least = 4096},
     CLI_JSON(args, json, "print the report as JSON"),
 };
 
@@ -191,10 +207,7 @@ const cli_command cli_build = {
                  "mpirun -n 4 rankstore build books/ -o 'store-{rank}' --format folder"},
     .text =
         "The same command resumes a build that was interrupted, also on another number of ranks.",
-    .options = options,
-    .option_count = CLI_COUNT(options),
-    .args_size = sizeof(args),
-    .words = offsetof(args, sources),
+    CLI_OPTIONS(options, args, sources),
     .least = 1,
     .most = CLI_MANY,
     .needs = "no source given",

@@ -199,10 +199,7 @@ const cli_command cli_cat = {
     .text = "Strings are cut after a few hundred bytes, and of arrays shape, first and last items, "
             "smallest and largest are shown; --json has all of it.\n\n#17 is the sample with the "
             "id 17; ##17 is the one with the key #17.",
-    .options = options,
-    .option_count = CLI_COUNT(options),
-    .args_size = sizeof(args),
-    .words = offsetof(args, words),
+    CLI_OPTIONS(options, args, words),
     .least = 2,
     .most = CLI_MANY,
     .needs = "a dataset and a key or #id are needed",

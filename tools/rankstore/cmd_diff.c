@@ -134,10 +134,7 @@ const cli_command cli_diff = {
     .examples = {"rankstore diff store store", "rankstore diff store store --column text --json"},
     .text = "The order of samples, their lengths and how they lie in shards do not matter. The "
             "exit code is 1 where the datasets differ.",
-    .options = options,
-    .option_count = CLI_COUNT(options),
-    .args_size = sizeof(args),
-    .words = offsetof(args, words),
+    CLI_OPTIONS(options, args, words),
     .least = 2,
     .most = 2,
     .needs = "two datasets are needed",

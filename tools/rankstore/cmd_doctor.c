@@ -131,10 +131,7 @@ const cli_command cli_doctor = {
     .examples = {"rankstore doctor", "mpirun -n 2 rankstore doctor --json /tmp"},
     .text = "Every rank looks; of the others what is not good is shown. Exit code 3 where "
             "something must be put right; each finding says how.",
-    .options = options,
-    .option_count = CLI_COUNT(options),
-    .args_size = sizeof(args),
-    .words = offsetof(args, words),
+    CLI_OPTIONS(options, args, words),
     .most = 1,
     .needs = "at most one directory",
     .run = doctor,

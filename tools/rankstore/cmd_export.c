@@ -96,9 +96,7 @@ static const cli_option options[] = {
              "npz: an array a column; lmdb: a record a sample, of its column's bytes, or of JSON "
              "where there are several",
      .choices = "jsonl tar dir npz lmdb", .normal = "by the target's ending, else dir"},
-    {"--where", "EXPR", CLI_TEXT, offsetof(args, options.where),
-     .help = "samples that fit: 'COLUMN OP VALUE [and ...]', OP one of == != < <= > >=",
-     .normal = "all"},
+    CLI_WHERE(args, options.where, "samples that fit", ""),
     {"--column", "NAME", CLI_LIST, offsetof(args, columns), .help = "this column", .normal = "all"},
     {"--force", NULL, CLI_FLAG, offsetof(args, options.force),
      .help = "replace what is there: a file, or a directory that an export made"},
@@ -114,13 +112,8 @@ const cli_command cli_export = {
                  "rankstore export store -o texts.tar --where 'text != \"\"' --column text"},
     .text = "One process writes; under mpirun the other ranks send it what only they see. In file "
             "names all but letters, digits and some signs of a key is %XX.",
-    .options = options,
-    .option_count = CLI_COUNT(options),
-    .args_size = sizeof(args),
-    .words = offsetof(args, words),
-    .least = 1,
-    .most = 1,
-    .needs = "one dataset is needed",
+    CLI_OPTIONS(options, args, words),
+    CLI_ONE_DATASET,
     .defaults = defaults,
     .run = export,
 };

@@ -203,10 +203,7 @@ static int ls(void *user)
 }
 
 static const cli_option options[] = {
-    {"--where", "EXPR", CLI_TEXT, offsetof(args, where),
-     .help = "those that fit: 'COLUMN OP VALUE [and ...]', OP one of == != < <= > >=, COLUMN also "
-             "id or length",
-     .normal = "all"},
+    CLI_WHERE(args, where, "those that fit", ", COLUMN also id or length"),
     {"--sort", "WHAT", CLI_TEXT, offsetof(args, sort), .help = "the order, downwards with -",
      .choices = "id length key -id -length -key", .normal = "id"},
     {"--reverse", NULL, CLI_FLAG, offsetof(args, reverse), .help = "the other way round"},
@@ -224,13 +221,8 @@ const cli_command cli_ls = {
                  "rankstore ls store --where 'length > 5 and text != \"\"' --json"},
     .text = "--where reads the samples where it names a column of them; with id and length alone "
             "the index is enough. Equal lengths come by id. --sort key holds all keys in memory.",
-    .options = options,
-    .option_count = CLI_COUNT(options),
-    .args_size = sizeof(args),
-    .words = offsetof(args, words),
-    .least = 1,
-    .most = 1,
-    .needs = "one dataset is needed",
+    CLI_OPTIONS(options, args, words),
+    CLI_ONE_DATASET,
     .defaults = defaults,
     .run = ls,
 };

@@ -81,10 +81,7 @@ const cli_command cli_merge = {
     .text = "Shards are linked where source and target are of one file system, else copied. "
             "Schemas, index columns and the kind of keys must agree, and no key may be in two of "
             "them. Samples of the first dataset come first.",
-    .options = options,
-    .option_count = CLI_COUNT(options),
-    .args_size = sizeof(args),
-    .words = offsetof(args, words),
+    CLI_OPTIONS(options, args, words),
     .least = 2,
     .most = CLI_MANY,
     .needs = "two datasets are needed",

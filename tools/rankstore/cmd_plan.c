@@ -125,13 +125,15 @@ static int plan(void *user)
     const args *a = user;
     if (a->compare && a->output != NULL)
         return cli_usage(&cli_plan, "-o writes one plan, --compare shows all");
+    if (!a->compare && cli_steps_misfit(&a->plan))
+        return cli_usage(&cli_plan, CLI_STEPS_RULE);
     return cli_run(a->processes, run_plan, user);
 }
 
 static const cli_option options[] = {
     CLI_PLAN_OPTIONS(args, plan),
     {"--world", "N", CLI_U32, offsetof(args, plan.options.world), .help = "plan for N ranks",
-     .normal = "as many as run"},
+     .normal = "as many as run", .least = 1, .most = 1 << 20},
     {"--compare", NULL, CLI_FLAG, offsetof(args, compare),
      .help = "all strategies side by side, and what one gains over --strategy (else over random)"},
     {"-o", "FILE", CLI_TEXT, offsetof(args, output),
@@ -150,13 +152,8 @@ const cli_command cli_plan = {
     .text =
         "The file of -o is binary (FORMAT.md, Batches of a plan); with --json it has an object a "
         "line: first what the plan is, then {step, rank, ids} for each batch.",
-    .options = options,
-    .option_count = CLI_COUNT(options),
-    .args_size = sizeof(args),
-    .words = offsetof(args, words),
-    .least = 1,
-    .most = 1,
-    .needs = "one dataset is needed",
+    CLI_OPTIONS(options, args, words),
+    CLI_ONE_DATASET,
     .defaults = defaults,
     .run = plan,
 };

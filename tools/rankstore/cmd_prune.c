@@ -62,13 +62,8 @@ const cli_command cli_prune = {
     .examples = {"rankstore prune store --dry-run", "rankstore prune store --keep 2"},
     .text = "Left over are shards of builds that failed or were given up, and temporary files of "
             "killed processes. Readers that have a dataset open are not disturbed.",
-    .options = options,
-    .option_count = CLI_COUNT(options),
-    .args_size = sizeof(args),
-    .words = offsetof(args, words),
-    .least = 1,
-    .most = 1,
-    .needs = "one dataset is needed",
+    CLI_OPTIONS(options, args, words),
+    CLI_ONE_DATASET,
     .defaults = defaults,
     .run = prune,
 };

@@ -101,7 +101,7 @@ static void print_stats(const args *a, const cli_histogram *histogram, const cli
     print_quantiles(histogram);
     print_bins(histogram, figures);
     if (figures->status != RKS_OK)
-        printf("\n  no plan: %s\n", figures->err.text);
+        printf("\n  no plan: %s\n", cli_words(figures->err.text));
     else if (figures->world > 0)
         printf("\n  plan: %s for %s: %s, %.1f %% padding\n", figures->strategy,
                cli_counted(figures->world, "rank"), cli_counted(figures->report.steps, "step"),
@@ -242,7 +242,10 @@ static void defaults(void *user)
 
 static int stats(void *user)
 {
-    return cli_run(((args *)user)->processes, run_stats, user);
+    const args *a = user;
+    if (a->html == NULL && cli_steps_misfit(&a->plan))
+        return cli_usage(&cli_stats, CLI_STEPS_RULE);
+    return cli_run(a->processes, run_stats, user);
 }
 
 static const cli_option options[] = {
@@ -252,7 +255,7 @@ static const cli_option options[] = {
      .help = "also write a page of pictures: lengths, padding by strategy, balance, bytes"},
     CLI_PLAN_OPTIONS(args, plan),
     {"--world", "N", CLI_U32, offsetof(args, plan.options.world), .help = "plan for N ranks",
-     .normal = "as many as run"},
+     .normal = "as many as run", .least = 1, .most = 1 << 20},
     CLI_PROCESSES(args, processes),
     CLI_JSON(args, json, "print JSON"),
     CLI_STORE_OPTIONS(args, store),
@@ -268,13 +271,8 @@ const cli_command cli_stats = {
         "A quantile is a number of the data: of n in order that at place floor(q (n - 1)). Bars "
         "are of block characters, of ASCII where the locale is not UTF-8. Index columns have no "
         "plan. A page needs nothing from elsewhere and runs no scripts.",
-    .options = options,
-    .option_count = CLI_COUNT(options),
-    .args_size = sizeof(args),
-    .words = offsetof(args, words),
-    .least = 1,
-    .most = 1,
-    .needs = "one dataset is needed",
+    CLI_OPTIONS(options, args, words),
+    CLI_ONE_DATASET,
     .defaults = defaults,
     .run = stats,
 };

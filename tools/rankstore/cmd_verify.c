@@ -173,10 +173,7 @@ const cli_command cli_verify = {
         "offset, and the key where the bytes lie in a sample. A shard's file (part-*.rks) can be "
         "given too. Where ranks have directories of their own (store/{rank}), give all of them: "
         "shards are looked for in each.",
-    .options = options,
-    .option_count = CLI_COUNT(options),
-    .args_size = sizeof(args),
-    .words = offsetof(args, paths),
+    CLI_OPTIONS(options, args, paths),
     .least = 1,
     .most = CLI_MANY,
     .needs = "no dataset given",

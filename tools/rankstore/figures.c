@@ -236,6 +236,14 @@ static bool is_no_plan(rks_status status)
     return status == RKS_ERR_DATA;
 }
 
+bool cli_steps_misfit(const cli_plan_args *args)
+{
+    const rks_plan_options *options = &args->options;
+    return options->steps != NULL && strcmp(options->steps, "per_epoch") == 0 &&
+           (options->max_tokens == 0 || options->strategy == NULL ||
+            strcmp(options->strategy, "random") != 0);
+}
+
 rks_status cli_figures_make(rks_store *store, const cli_plan_args *args, const char *strategy,
                             unsigned keep, cli_bar *bar, cli_figures *figures, rks_error *err)
 {
@@ -245,7 +253,7 @@ rks_status cli_figures_make(rks_store *store, const cli_plan_args *args, const c
         .store = store, .args = args, .lengths = rks_store_lengths(store), .figures = figures};
     options.strategy = strategy;
     if (strcmp(strategy, "random") != 0)
-        options.steps = NULL; /* per_epoch goes with random only */
+        options.steps = NULL; /* beside others: see cli_steps_misfit() */
     *figures = (cli_figures){.strategy = strategy, .report.struct_size = sizeof(figures->report)};
     double begun = now();
     cli_bar_part(bar, strategy, 0, 1);

@@ -43,6 +43,11 @@ typedef struct cli_figures {
     double *busy; /* step_bins x rank_bins: mean of cost / cost of the step's costliest batch */
 } cli_figures;
 
+/* --steps per_epoch beside options that it does not go with: refused, except where strategies are
+ * compared, of which random alone takes it. */
+bool cli_steps_misfit(const cli_plan_args *args);
+#define CLI_STEPS_RULE "--steps per_epoch goes with --strategy random and --max-tokens only"
+
 /* COLLECTIVE. Makes the plan on all ranks; rank 0 goes over its epoch. A plan that cannot be made
  * is no failure: figures->status tells it. Fails where memory is short, a peer is lost or Ctrl-C
  * was pressed. End with cli_figures_free. */

@@ -8,7 +8,7 @@
 enum { LEFT = 24, WIDTH = 96 };
 
 const cli_fact cli_exit_codes[] = {
-    {"0", "good"},          {"1", "data problem found"},
+    {"0", "good"},          {"1", "data that is missing, malformed, damaged or (diff) different"},
     {"2", "usage"},         {"3", "environment or I/O"},
     {"4", "a peer failed"}, {"130", "interrupted"},
 };
@@ -17,13 +17,15 @@ const size_t cli_exit_code_count = CLI_COUNT(cli_exit_codes);
 const cli_fact cli_environment[] = {
     {"RKS_SILENCE_MS", "how long a rank may be silent before the others give it up, in "
                        "milliseconds; default 15000, from 200"},
+    {"RKS_LAUNCH_GRACE_MS", "with -j: how long the other processes may take to end once one has "
+                            "failed, before they are killed, in milliseconds; default 40000"},
     {"RKS_SECRET_FILE", "a file of mode 0600 with at least 32 random bytes that all ranks share; "
                         "default: drawn by rank 0 and handed round by the launcher"},
     {"RKS_LISTEN", "address or interface that ranks listen on; default loopback where all of them "
                    "share it, else the default route's interface"},
     {"RKS_NODE", "what counts as a node; default the machine's boot id"},
     {"RKS_MPI_MODULE", "path of librankstore_mpi.so; default where it was installed"},
-    {"RKS_LOG", "error, warning, info or debug: what is said on standard error"},
+    {"RKS_LOG", "quiet, info or debug: what is said on standard error beside errors; default info"},
     {"TMPDIR", "where temporary files lie; default /tmp"},
 };
 const size_t cli_environment_count = CLI_COUNT(cli_environment);

@@ -41,7 +41,7 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < cli_command_count; i++)
         if (strcmp(argv[1], cli_commands[i]->name) == 0) {
-            cli_set_command(cli_commands[i]->name);
+            cli_set_command(cli_commands[i]);
             return cli_dispatch(cli_commands[i], argc - 1, argv + 1);
         }
     return unknown_command(argv[1]);

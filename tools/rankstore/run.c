@@ -10,13 +10,7 @@
 
 #include "cli.h"
 
-static const char *command_name = "";
 static volatile sig_atomic_t interrupted;
-
-void cli_set_command(const char *name)
-{
-    command_name = name;
-}
 
 /* Asked again a second later, it ends at once. A terminal and a supervisor may both pass on one
  * Ctrl-C. */
@@ -71,7 +65,7 @@ int cli_fail(rks_group *group, rks_status status, const rks_error *err)
      */
     bool lost = status == RKS_ERR_PEER || status == RKS_ERR_TIMEOUT;
     if (group == NULL || rks_group_rank(group) == 0 || lost) {
-        fprintf(stderr, "rankstore %s: ", command_name);
+        fprintf(stderr, "rankstore %s: ", cli_command_name());
         if (group != NULL && rks_group_size(group) > 1) {
             if (lost)
                 fprintf(stderr, "[seen by rank %u] ", rks_group_rank(group));
@@ -81,7 +75,7 @@ int cli_fail(rks_group *group, rks_status status, const rks_error *err)
             else if (!named && err->rank >= 0)
                 fprintf(stderr, "rank %d: ", err->rank);
         }
-        fprintf(stderr, "%s\n", err->text);
+        fprintf(stderr, "%s\n", cli_words(err->text));
     }
     return cli_exit_code(status);
 }
@@ -93,13 +87,17 @@ int cli_finish(int code)
         return code;
     if (errno == EPIPE || errno == 0)
         return code;
-    fprintf(stderr, "rankstore %s: write to standard output: %s\n", command_name, strerror(errno));
+    fprintf(stderr, "rankstore %s: write to standard output: %s\n", cli_command_name(),
+            strerror(errno));
     return CLI_ENVIRONMENT;
 }
+
+enum { SILENCE_LEAST_MS = 200, SILENCE_MOST_MS = 3600000 };
 
 typedef struct job {
     cli_body body;
     void *user;
+    uint32_t silence_ms; /* 0: the default */
 } job;
 
 static uint32_t own_rank(const rks_bootstrap *bootstrap)
@@ -118,9 +116,7 @@ static int run_rank(const rks_bootstrap *bootstrap, void *user)
     rks_group_options options;
     rks_group_options_default(&options);
     options.bootstrap = bootstrap;
-    const char *silence = getenv("RKS_SILENCE_MS");
-    if (silence != NULL)
-        options.silence_ms = (uint32_t)strtoul(silence, NULL, 10);
+    options.silence_ms = j->silence_ms > 0 ? j->silence_ms : options.silence_ms;
     rks_set_interrupt(is_interrupted, NULL);
     rks_status status = rks_group_open(&options, &group, &err);
     /* Wrong options are known to all ranks, and rank 0 says them. Anything else in the opening may
@@ -141,19 +137,39 @@ static int run_rank(const rks_bootstrap *bootstrap, void *user)
     return code;
 }
 
+/* RKS_SILENCE_MS, in the group's bounds. */
+static bool read_silence(uint32_t *silence_ms)
+{
+    const char *text = getenv("RKS_SILENCE_MS");
+    if (text == NULL)
+        return true;
+    size_t digits = strspn(text, "0123456789");
+    unsigned long number = strtoul(text, NULL, 10);
+    if (digits == 0 || digits > 9 || text[digits] != '\0' || number < SILENCE_LEAST_MS ||
+        number > SILENCE_MOST_MS) {
+        fprintf(stderr, "rankstore %s: RKS_SILENCE_MS: '%s' is not a whole number from %s to %s\n",
+                cli_command_name(), text, cli_count(SILENCE_LEAST_MS), cli_count(SILENCE_MOST_MS));
+        return false;
+    }
+    *silence_ms = (uint32_t)number;
+    return true;
+}
+
 int cli_run(uint32_t processes, cli_body body, void *user)
 {
-    job j = {body, user};
+    job j = {.body = body, .user = user};
     rks_error err = {0};
     int code = 0;
     struct sigaction action = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     signal(SIGPIPE, SIG_IGN);
+    if (!read_silence(&j.silence_ms))
+        return CLI_USAGE;
     if (processes <= 1)
         return run_rank(NULL, &j);
     if (getenv("OMPI_COMM_WORLD_SIZE") != NULL) {
-        fprintf(stderr, "rankstore %s: -j and mpirun exclude each other\n", command_name);
+        fprintf(stderr, "rankstore %s: -j and mpirun exclude each other\n", cli_command_name());
         return CLI_USAGE;
     }
     rks_status status = rks_launch(processes, run_rank, &j, &code, &err);
@@ -170,7 +186,7 @@ int cli_open(rks_group *group, const char *directory, const rks_store_options *o
     rks_store_stats stats = {.struct_size = sizeof(stats)};
     rks_store_stats_get(*store, &stats);
     if (options != NULL && options->quarantine != NULL && rks_group_rank(group) == 0)
-        fprintf(stderr, "rankstore %s: %s left out, in quarantine\n", command_name,
+        fprintf(stderr, "rankstore %s: %s left out, in quarantine\n", cli_command_name(),
                 cli_counted(stats.quarantined, "sample"));
     return -1;
 }
