@@ -349,7 +349,8 @@ typedef struct rks_build_options {
                           * any ranks; default 0: all. Not with sample_rate. Shards hold the others
                           * too, and dataset.json leaves them out */
     bool dedup; /* of samples with equal contents (all columns but the key's) only the first
-                 * in (unit, row) order counts; the shards hold the others too */
+                 * in (unit, row) order counts; the shards hold the others too. What has one hash is
+                 * compared byte by byte before it is left out */
     const char *columns; /* names of the columns of CSV or TSV, by commas, where files have no
                           * header; NULL: the first record of each file names them */
     bool append;         /* the samples come behind those of the dataset in the directory, as its

@@ -11,6 +11,9 @@
 
 /* Derived keys are equal where two units have one name and share rows: RKS_ERR_DATA. */
 rks_status rks_commit_check_names(const rks_dataset *dataset, rks_error *err);
+/* COLLECTIVE. The sealed but not yet committed dataset as a store. End it with rks_store_close. */
+rks_status rks_commit_open(rks_group *group, const char *directory, const rks_dataset *dataset,
+                           rks_store **store, rks_error *err);
 /* COLLECTIVE. Opens the not yet committed dataset as a store and looks for equal keys: equal hashes
  * are compared by full key at their owners. RKS_ERR_DATA shows the key and names both ranks:
  * holders[s] is the rank that brought dataset->shards[s]. */

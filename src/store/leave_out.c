@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * leave_out.c: which sealed samples do not count: duplicates by content, then all but the N that a
- * sample takes. Every rank comes to the same list.
+ * leave_out.c: which sealed samples do not count: duplicates by content (dedup.c), then all but the
+ * N that a sample takes. Every rank comes to the same list.
  *
- * Duplicates  Each rank makes a 16-byte entry of each of its samples: 96 bits of the XXH3-128 of
- * the contents, and the position. Entries travel to all, each rank keeps those whose hash it is in
- * charge of (hash % ranks), sorts them, and calls all but the lowest position of equal hashes
- * duplicates. 32 bytes a sample, spread over the ranks. Of 10^9 different samples two have the same
- * 96 bits with a chance of 10^-11. Sample      The N samples with the lowest draws (draw.h). The
- * N-th lowest draw is found byte by byte, with the counts of 256 bins added up over the ranks. 8
- * bytes a sample. */
+ * The sample is the N with the lowest draws (draw.h). The N-th lowest draw is found byte by byte,
+ * with the counts of 256 bins added up over the ranks. 8 bytes a sample. */
+#include "store/leave_out.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,37 +15,14 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/pairs.h"
-#include "exchange/exchange.h"
 #include "ingest/draw.h"
 #include "store/commit.h"
-#include "store/parts_internal.h"
 
-enum { LOOK = 1 << 12, ENTRY = sizeof(rks_pair), BINS = 256 };
-
-typedef struct leaving {
-    rks_group *group;
-    rks_parts *parts;
-    rks_dataset *dataset;
-    const uint32_t *holders;
-    const rks_selection *selection;
-    const rks_schema *schema;
-    int key;           /* column that holds the key, and is no content; -1: none */
-    uint64_t samples;  /* this rank's */
-    rks_pair *own;     /* an entry a sample of this rank */
-    rks_pair *charged; /* those that this rank is in charge of */
-    uint64_t charged_count, charged_room;
-    rks_value *values; /* one a column */
-    rks_buffer scratch;
-    rks_buffer runs; /* what this rank adds to the list */
-} leaving;
+enum { BINS = 256 };
 
 /* ---- this rank's samples --------------------------------------------------------------------- */
 
-typedef rks_status (*sample_fn)(leaving *at, void *user, const rks_shard *shard, uint64_t row,
-                                const rks_unit_summary *unit, uint32_t position, rks_error *err);
-
-static const rks_shard *sealed_shard(const leaving *at, uint32_t number)
+static const rks_shard *sealed_shard(const rks_leaving *at, uint32_t number)
 {
     for (size_t i = 0; i < at->parts->sealed_count; i++)
         if (rks_digest_equal(rks_shard_id(at->parts->sealed[i]), at->dataset->shards[number].id))
@@ -56,8 +30,7 @@ static const rks_shard *sealed_shard(const leaving *at, uint32_t number)
     return NULL;
 }
 
-/* Calls `visit` for each sample that this rank holds and that is not excluded yet, by position. */
-static rks_status each_sample(leaving *at, sample_fn visit, void *user, rks_error *err)
+rks_status rks_leaving_each(rks_leaving *at, rks_leaving_fn visit, void *user, rks_error *err)
 {
     const rks_dataset *dataset = at->dataset;
     const rks_excluded *excluded = &dataset->excluded;
@@ -76,7 +49,7 @@ static rks_status each_sample(leaving *at, sample_fn visit, void *user, rks_erro
                 run++;
             if (run < excluded->run_count && excluded->runs[run].first <= p)
                 continue;
-            if ((p - begin) % LOOK == 0) {
+            if ((p - begin) % RKS_LEAVING_LOOK == 0) {
                 status = rks_group_must_stop(at->group, err);
                 if (status == RKS_OK)
                     status = rks_check_interrupt(err);
@@ -89,7 +62,7 @@ static rks_status each_sample(leaving *at, sample_fn visit, void *user, rks_erro
     return status;
 }
 
-static uint64_t count_own(const leaving *at)
+uint64_t rks_leaving_count(const rks_leaving *at)
 {
     uint64_t count = 0;
     for (size_t i = 0; i < at->dataset->unit_count; i++)
@@ -98,7 +71,7 @@ static uint64_t count_own(const leaving *at)
     return count;
 }
 
-static rks_status add_position(leaving *at, uint32_t position, rks_error *err)
+rks_status rks_leaving_add(rks_leaving *at, uint32_t position, rks_error *err)
 {
     rks_excluded_run *last =
         at->runs.size == 0 ? NULL : (rks_excluded_run *)(void *)(at->runs.data + at->runs.size) - 1;
@@ -110,8 +83,7 @@ static rks_status add_position(leaving *at, uint32_t position, rks_error *err)
     return rks_buffer_add(&at->runs, &run, sizeof(run), err);
 }
 
-/* COLLECTIVE. Joins what the ranks have added to the list. */
-static rks_status join_runs(leaving *at, const char *phase, rks_status status, rks_error *err)
+rks_status rks_leaving_join(rks_leaving *at, const char *phase, rks_status status, rks_error *err)
 {
     rks_excluded *excluded = &at->dataset->excluded;
     uint8_t *all = NULL;
@@ -141,191 +113,7 @@ static rks_status join_runs(leaving *at, const char *phase, rks_status status, r
     return rks_group_agree(at->group, phase, status, err);
 }
 
-/* ---- contents ----------------------------------------------------------------------------------
- */
-
-/* Without a key among the columns the payload is the content as it is. */
-static rks_status digest_content(leaving *at, const rks_record_view *view, rks_digest *digest,
-                                 rks_error *err)
-{
-    if (at->key < 0) {
-        *digest = rks_checksum128(view->payload, view->payload_size);
-        return RKS_OK;
-    }
-    rks_status status =
-        rks_record_decode(at->schema, view->payload, view->payload_size, at->values, err);
-    at->scratch.size = 0;
-    for (uint32_t i = 0; status == RKS_OK && i < rks_schema_columns(at->schema); i++) {
-        const rks_value *value = &at->values[i];
-        uint64_t size = value->data == NULL ? UINT64_MAX : value->size;
-        if ((int)i == at->key)
-            continue;
-        status = rks_buffer_add(&at->scratch, &size, sizeof(size), err);
-        if (status == RKS_OK && value->data != NULL)
-            status = rks_buffer_add(&at->scratch, value->dims, sizeof(value->dims), err);
-        if (status == RKS_OK && value->data != NULL)
-            status = rks_buffer_add(&at->scratch, value->data, (size_t)value->size, err);
-    }
-    if (status == RKS_OK)
-        *digest = rks_checksum128(at->scratch.data, at->scratch.size);
-    return status;
-}
-
-static rks_status enter(leaving *at, void *user, const rks_shard *shard, uint64_t row,
-                        const rks_unit_summary *unit, uint32_t position, rks_error *err)
-{
-    (void)user, (void)unit;
-    rks_record_view view;
-    rks_digest digest = {0};
-    rks_status status = rks_shard_locate(shard, row, &view, err);
-    if (status == RKS_OK)
-        status = digest_content(at, &view, &digest, err);
-    if (rks_shard_faulted(shard, view.record, view.record_size))
-        status = rks_shard_read_failed(shard, row, &view, err);
-    if (status != RKS_OK)
-        return status;
-    at->own[at->samples++] =
-        (rks_pair){digest.high, (digest.low << 32 & UINT64_C(0xffffffff00000000)) | position};
-    return RKS_OK;
-}
-
-static uint32_t rank_in_charge(const leaving *at, const rks_pair *entry)
-{
-    return (uint32_t)(entry->first % rks_group_size(at->group));
-}
-
-/* COLLECTIVE. Room for what this rank is in charge of, exactly. */
-static rks_status make_room(leaving *at, rks_status status, rks_error *err)
-{
-    uint32_t ranks = rks_group_size(at->group);
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL, *counts = rks_alloc(ranks, sizeof(*counts), err);
-    if (counts == NULL && status == RKS_OK)
-        status = RKS_ERR_MEMORY;
-    for (uint64_t i = 0; status == RKS_OK && i < at->samples; i++)
-        counts[rank_in_charge(at, &at->own[i])]++;
-    status = rks_group_allgather(at->group, "build: contents", status, counts,
-                                 counts == NULL ? 0 : ranks * sizeof(*counts), &all, &offsets, err);
-    if (status == RKS_OK) {
-        for (uint32_t rank = 0; rank < ranks; rank++)
-            at->charged_room +=
-                rks_load_u64(all + offsets[rank] + rks_group_rank(at->group) * sizeof(*counts));
-        at->charged = rks_alloc_raw(at->charged_room, ENTRY, err);
-        if (at->charged == NULL)
-            status = RKS_ERR_MEMORY;
-    }
-    rks_free(counts);
-    rks_free(all);
-    rks_free(offsets);
-    return rks_group_agree(at->group, "build: room for contents", status, err);
-}
-
-static void take_charge(leaving *at, const rks_pair *entries, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        if (rank_in_charge(at, &entries[i]) == rks_group_rank(at->group) &&
-            at->charged_count < at->charged_room)
-            at->charged[at->charged_count++] = entries[i];
-}
-
-static rks_status read_entries(void *user, uint64_t offset, void *bytes, size_t size,
-                               rks_error *err)
-{
-    const leaving *at = user;
-    if (offset > at->samples * ENTRY || size > at->samples * ENTRY - offset)
-        return rks_fail(err, RKS_ERR_PEER, 0, "a rank asked beyond the end of the contents");
-    memcpy(bytes, (const uint8_t *)at->own + offset, size);
-    return RKS_OK;
-}
-
-static rks_status write_entries(void *user, uint32_t sender, uint64_t offset, const void *bytes,
-                                size_t size, rks_error *err)
-{
-    (void)offset;
-    rks_pair some[LOOK];
-    if (size % ENTRY != 0) /* chunks and streams are whole entries */
-        return rks_fail(err, RKS_ERR_PEER, 0, "rank %" PRIu32 " sent part of an entry", sender);
-    for (size_t at = 0; at < size;) {
-        size_t piece = size - at < sizeof(some) ? size - at : sizeof(some);
-        memcpy(some, (const uint8_t *)bytes + at, piece);
-        take_charge(user, some, piece / ENTRY);
-        at += piece;
-    }
-    return RKS_OK;
-}
-
-/* COLLECTIVE. Every rank sees the entries of all. */
-static rks_status exchange_entries(leaving *at, rks_error *err)
-{
-    take_charge(at, at->own, at->samples);
-    if (rks_group_size(at->group) == 1)
-        return RKS_OK;
-    const rks_exchange_job job = {
-        .size = at->samples * ENTRY,
-        .receives = true,
-        .read = read_entries,
-        .write = write_entries,
-        .user = at,
-        .chunk = 4 << 20,
-    };
-    rks_status status = rks_exchange_run(at->group, "auto", &job, NULL, NULL, err);
-    if (status == RKS_OK && at->charged_count != at->charged_room)
-        status =
-            rks_fail(err, RKS_ERR_PEER, 0, "contents of %" PRIu64 " samples came, not %" PRIu64,
-                     at->charged_count, at->charged_room);
-    return rks_group_agree(at->group, "build: contents exchanged", status, err);
-}
-
-static int by_number(const void *a, const void *b)
-{
-    uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
-    return left < right ? -1 : left > right;
-}
-
-/* All but the first of equal contents: entries are sorted by hash, then by position. */
-static rks_status list_duplicates(leaving *at, rks_error *err)
-{
-    rks_buffer found = {0};
-    rks_status status = RKS_OK;
-    rks_pairs_sort(at->charged, at->charged_count);
-    for (uint64_t i = 1; status == RKS_OK && i < at->charged_count; i++) {
-        const rks_pair *one = &at->charged[i - 1], *other = &at->charged[i];
-        uint32_t position = (uint32_t)other->second;
-        if (one->first == other->first && one->second >> 32 == other->second >> 32)
-            status = rks_buffer_add(&found, &position, sizeof(position), err);
-    }
-    uint32_t *positions = (uint32_t *)(void *)found.data;
-    size_t count = found.size / sizeof(*positions);
-    if (status == RKS_OK && count > 0)
-        qsort(positions, count, sizeof(*positions), by_number);
-    for (size_t i = 0; status == RKS_OK && i < count; i++)
-        status = add_position(at, positions[i], err);
-    rks_buffer_free(&found);
-    return status;
-}
-
-static rks_status leave_out_duplicates(leaving *at, rks_error *err)
-{
-    at->own = rks_alloc_raw(count_own(at), ENTRY, err);
-    rks_status status = at->own == NULL ? RKS_ERR_MEMORY : RKS_OK;
-    if (status == RKS_OK && at->selection->key != NULL)
-        at->key = rks_schema_find(at->schema, at->selection->key);
-    if (status == RKS_OK)
-        status = each_sample(at, enter, NULL, err);
-    status = make_room(at, status, err);
-    if (status == RKS_OK)
-        status = exchange_entries(at, err);
-    rks_free(at->own);
-    at->own = NULL;
-    if (status != RKS_OK)
-        return status;
-    status = join_runs(at, "build: duplicates", list_duplicates(at, err), err);
-    at->dataset->excluded.duplicates = at->dataset->excluded.samples;
-    return status;
-}
-
-/* ---- a sample of N ------------------------------------------------------------------------------
- */
+/* ---- a sample of N ---------------------------------------------------------------------------- */
 
 typedef struct drawing {
     uint64_t *draws;
@@ -337,7 +125,7 @@ typedef struct drawing {
     rks_buffer ties;
 } drawing;
 
-static rks_status draw(leaving *at, void *user, const rks_shard *shard, uint64_t row,
+static rks_status draw(rks_leaving *at, void *user, const rks_shard *shard, uint64_t row,
                        const rks_unit_summary *unit, uint32_t position, rks_error *err)
 {
     (void)position;
@@ -352,7 +140,7 @@ static rks_status draw(leaving *at, void *user, const rks_shard *shard, uint64_t
 }
 
 /* COLLECTIVE. One more byte of the last draw. */
-static rks_status narrow(leaving *at, drawing *d, int byte, rks_status status, rks_error *err)
+static rks_status narrow(rks_leaving *at, drawing *d, int byte, rks_status status, rks_error *err)
 {
     uint64_t bins[BINS] = {0}, sum = 0;
     uint8_t *all = NULL;
@@ -378,7 +166,7 @@ static rks_status narrow(leaving *at, drawing *d, int byte, rks_status status, r
     return status;
 }
 
-static rks_status tie(leaving *at, void *user, const rks_shard *shard, uint64_t row,
+static rks_status tie(rks_leaving *at, void *user, const rks_shard *shard, uint64_t row,
                       const rks_unit_summary *unit, uint32_t position, rks_error *err)
 {
     (void)at, (void)shard, (void)row, (void)unit;
@@ -388,22 +176,28 @@ static rks_status tie(leaving *at, void *user, const rks_shard *shard, uint64_t 
                : RKS_OK;
 }
 
-static rks_status drop(leaving *at, void *user, const rks_shard *shard, uint64_t row,
+static rks_status drop(rks_leaving *at, void *user, const rks_shard *shard, uint64_t row,
                        const rks_unit_summary *unit, uint32_t position, rks_error *err)
 {
     (void)shard, (void)row, (void)unit;
     drawing *d = user;
     uint64_t drawn = d->draws[d->walked++];
     bool taken = drawn < d->last || (drawn == d->last && position < d->end);
-    return taken ? RKS_OK : add_position(at, position, err);
+    return taken ? RKS_OK : rks_leaving_add(at, position, err);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+    return left < right ? -1 : left > right;
 }
 
 /* COLLECTIVE. Samples of units may have equal draws: the lowest positions are taken. */
-static rks_status settle_ties(leaving *at, drawing *d, rks_error *err)
+static rks_status settle_ties(rks_leaving *at, drawing *d, rks_error *err)
 {
     uint8_t *all = NULL;
     uint64_t *offsets = NULL;
-    rks_status status = each_sample(at, tie, d, err);
+    rks_status status = rks_leaving_each(at, tie, d, err);
     status = rks_group_allgather(at->group, "build: last of the sample", status, d->ties.data,
                                  d->ties.size, &all, &offsets, err);
     if (status == RKS_OK) {
@@ -418,31 +212,29 @@ static rks_status settle_ties(leaving *at, drawing *d, rks_error *err)
     return status;
 }
 
-static rks_status leave_out_rest(leaving *at, rks_error *err)
+static rks_status leave_out_rest(rks_leaving *at, rks_error *err)
 {
     uint64_t counted = at->dataset->count - at->dataset->excluded.samples;
     drawing d = {.left = at->selection->sample};
     if (counted <= at->selection->sample)
         return RKS_OK;
-    d.draws = rks_alloc_raw(count_own(at), sizeof(*d.draws), err);
-    rks_status status = d.draws == NULL ? RKS_ERR_MEMORY : each_sample(at, draw, &d, err);
+    d.draws = rks_alloc_raw(rks_leaving_count(at), sizeof(*d.draws), err);
+    rks_status status = d.draws == NULL ? RKS_ERR_MEMORY : rks_leaving_each(at, draw, &d, err);
     for (int byte = 0; byte < 8 && (byte == 0 || status == RKS_OK); byte++)
         status = narrow(at, &d, byte, status, err);
     if (status == RKS_OK)
         status = settle_ties(at, &d, err);
     if (status == RKS_OK)
-        status = join_runs(at, "build: sample taken", each_sample(at, drop, &d, err), err);
+        status = rks_leaving_join(at, "build: sample taken", rks_leaving_each(at, drop, &d, err), err);
     rks_free(d.draws);
     rks_buffer_free(&d.ties);
     return status;
 }
 
-/* ---- the list
- * --------------------------------------------------------------------------------------
- */
+/* ---- the list --------------------------------------------------------------------------------- */
 
 /* Column and key bytes of the excluded samples that this rank holds. */
-static rks_status weigh(leaving *at, uint64_t *bytes, rks_error *err)
+static rks_status weigh(rks_leaving *at, uint64_t *bytes, rks_error *err)
 {
     const rks_dataset *dataset = at->dataset;
     const rks_excluded *excluded = &dataset->excluded;
@@ -478,7 +270,7 @@ static rks_status weigh(leaving *at, uint64_t *bytes, rks_error *err)
 }
 
 /* COLLECTIVE. The dataset as it is with its list. */
-static rks_status finish(leaving *at, rks_error *err)
+static rks_status finish(rks_leaving *at, rks_error *err)
 {
     rks_dataset *dataset = at->dataset;
     uint64_t bytes = 0;
@@ -506,7 +298,7 @@ rks_status rks_commit_leave_out(rks_parts *parts, rks_dataset *dataset, const ui
                                 rks_error *err)
 {
     const rks_selection *selection = &parts->options.selection;
-    leaving at = {
+    rks_leaving at = {
         .group = parts->group,
         .parts = parts,
         .dataset = dataset,
@@ -529,14 +321,12 @@ rks_status rks_commit_leave_out(rks_parts *parts, rks_dataset *dataset, const ui
     }
     status = rks_group_agree(parts->group, "build: leaving out", status, err);
     if (status == RKS_OK && selection->dedup)
-        status = leave_out_duplicates(&at, err);
+        status = rks_leaving_duplicates(&at, err);
     if (status == RKS_OK && selection->sample > 0)
         status = leave_out_rest(&at, err);
     if (status == RKS_OK && dataset->excluded.samples > 0)
         status = finish(&at, err);
-    rks_free(at.charged);
     rks_free(at.values);
-    rks_buffer_free(&at.scratch);
     rks_buffer_free(&at.runs);
     return status;
 }

@@ -7,6 +7,7 @@
 
 #include "base/checksum.h"
 #include "ingest/draw.h"
+#include "store/leave_out.h"
 
 enum { ROWS = 300, WORDS = 90, ALL = ROWS * UNITS };
 
@@ -177,6 +178,41 @@ static void of_equal_contents_the_first_counts_on_any_ranks(void **state)
     build_on_any_ranks(&j, ALL - j.count, 0);
 }
 
+/* Hashes of so few bits that most are shared by words that differ: bytes decide. */
+static void contents_that_differ_under_one_hash_are_no_duplicates(void **state)
+{
+    (void)state;
+    static uint64_t kept[ALL];
+    job j = {.expected = kept, .count = keep_first_of_each_word(kept)};
+    options_of(&j.options);
+    j.options.dedup = true;
+    rks_leaving_hash_bits(3);
+    build_on_any_ranks(&j, ALL - j.count, 0);
+    rks_leaving_hash_bits(UINT64_MAX);
+}
+
+/* With one hash for all, words behind the first 16 are compared with none, and all of them stay. */
+static void nothing_is_lost_where_more_contents_share_a_hash_than_are_compared(void **state)
+{
+    (void)state;
+    static uint64_t kept[ALL];
+    bool seen[WORDS] = {false};
+    uint64_t words = 0;
+    job j = {.expected = kept};
+    for (uint64_t number = 0; number < ALL; number++) {
+        uint64_t word = word_of(number);
+        if (seen[word])
+            continue;
+        kept[j.count++] = number;
+        seen[word] = words++ < 16;
+    }
+    options_of(&j.options);
+    j.options.dedup = true;
+    rks_leaving_hash_bits(0);
+    build_on_any_ranks(&j, ALL - j.count, 0);
+    rks_leaving_hash_bits(UINT64_MAX);
+}
+
 static void a_sample_of_n_has_the_lowest_draws_on_any_ranks(void **state)
 {
     (void)state;
@@ -226,6 +262,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(of_equal_contents_the_first_counts_on_any_ranks),
+        cmocka_unit_test(contents_that_differ_under_one_hash_are_no_duplicates),
+        cmocka_unit_test(nothing_is_lost_where_more_contents_share_a_hash_than_are_compared),
         cmocka_unit_test(a_sample_of_n_has_the_lowest_draws_on_any_ranks),
         cmocka_unit_test(the_sample_is_of_what_is_left_without_duplicates),
     };
