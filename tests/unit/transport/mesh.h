@@ -110,6 +110,21 @@ static inline void event_wait(event *e, uint64_t count)
     assert_true(came);
 }
 
+/* A peer that is lost. */
+typedef struct loss {
+    event lost;
+    uint32_t peer;
+    rks_error err;
+} loss;
+
+static inline void on_lost(void *user, uint32_t peer, const rks_error *why)
+{
+    loss *l = user;
+    l->peer = peer;
+    l->err = *why;
+    event_add(&l->lost);
+}
+
 /* A service that sends the request back, n times over: {u32 n, bytes}. */
 static inline void echo(void *user, rks_request *request)
 {

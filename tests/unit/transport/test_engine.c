@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_engine.c: requests, replies and notes between engines, over TCP and over a hub alike. */
-#include "mesh.h"
+#include "flight.h"
 
 #include <errno.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
-
-static rks_error err;
-
-static bool over_hub(void **state)
-{
-    return *state != NULL;
-}
 
 static void replies_of_many_sizes_come_whole(void **state)
 {
@@ -75,23 +68,6 @@ static void a_reply_above_the_limit_is_refused_and_the_connection_lives(void **s
     mesh_close(&m);
 }
 
-typedef struct note_log {
-    event arrived;
-    uint32_t next;
-    bool ordered;
-} note_log;
-
-static void on_numbered_note(void *user, uint32_t from, const uint8_t *body, size_t size)
-{
-    note_log *log = user;
-    uint32_t number = 0;
-    if (size >= 4)
-        memcpy(&number, body, 4);
-    log->ordered = log->ordered && from == 0 && number == log->next && size == 4 + number % 3000;
-    log->next++;
-    event_add(&log->arrived);
-}
-
 static void notes_arrive_in_order_also_from_before_the_join(void **state)
 {
     enum { NOTES = 3000 };
@@ -152,40 +128,6 @@ static void both_sides_ask_each_other_at_once(void **state)
 }
 
 /* One of many requests in flight. */
-typedef struct flight {
-    event *landed;
-    uint8_t *reply;
-    size_t size;
-    rks_status status;
-    rks_error err;
-    int done;
-    bool no_memory;
-} flight;
-
-static void *flight_place(void *user, size_t size)
-{
-    flight *f = user;
-    f->size = size;
-    return f->no_memory ? NULL : (f->reply = malloc(size == 0 ? 1 : size));
-}
-
-static void flight_done(void *user, const rks_error *why)
-{
-    flight *f = user;
-    f->done++;
-    f->status = why == NULL ? RKS_OK : (rks_status)why->status;
-    if (why != NULL)
-        f->err = *why;
-    event_add(f->landed);
-}
-
-static rks_status fly(rks_engine *engine, uint32_t peer, uint32_t service, const void *body,
-                      size_t size, flight *f)
-{
-    rks_reply_sink sink = {.place = flight_place, .done = flight_done, .user = f};
-    return rks_engine_request(engine, peer, service, body, size, "a flight", &sink, &err);
-}
-
 typedef struct pilot {
     mesh *m;
     flight flights[125];
@@ -253,258 +195,6 @@ static void a_place_of_null_fails_that_request_alone(void **state)
     event_wait(&landed, 1);
     assert_int_equal(f.status, RKS_ERR_MEMORY);
     assert_contains(f.err.text, "3000000");
-    mesh_close(&m);
-}
-
-/* Keeps requests instead of answering. */
-typedef struct shelf {
-    event kept;
-    rks_request *requests[16];
-} shelf;
-
-static void keep_request(void *user, rks_request *request)
-{
-    shelf *s = user;
-    s->requests[event_count(&s->kept)] = request;
-    event_add(&s->kept);
-}
-
-static void fail_all(shelf *s)
-{
-    rks_error late;
-    rks_fail(&late, RKS_ERR_STATE, 0, "late");
-    for (uint64_t i = 0; i < s->kept.count; i++)
-        rks_request_fail(s->requests[i], &late);
-}
-
-static void closing_ends_what_is_outstanding(void **state)
-{
-    mesh m;
-    shelf s = {0};
-    event landed;
-    event_init(&s.kept);
-    event_init(&landed);
-    mesh_open(&m, 2, over_hub(state), 15000);
-    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, keep_request, NULL, &s);
-    flight f = {.landed = &landed};
-    assert_ok(fly(m.engines[0], 1, RKS_SERVICE_FETCH, "x", 1, &f), &err);
-    event_wait(&s.kept, 1);
-    rks_engine_close(m.engines[0], 1000);
-    m.engines[0] = NULL;
-    assert_int_equal(f.done, 1);
-    assert_int_equal(f.status, RKS_ERR_STATE);
-    assert_contains(f.err.text, "a flight");
-    fail_all(&s);
-    mesh_close(&m);
-}
-
-static void a_request_may_be_answered_after_the_owner_has_closed(void **state)
-{
-    mesh m;
-    shelf s = {0};
-    event landed;
-    event_init(&s.kept);
-    event_init(&landed);
-    mesh_open(&m, 2, over_hub(state), 15000);
-    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, keep_request, NULL, &s);
-    flight f = {.landed = &landed};
-    assert_ok(fly(m.engines[0], 1, RKS_SERVICE_FETCH, "x", 1, &f), &err);
-    event_wait(&s.kept, 1);
-    rks_engine_close(m.engines[1], 1000);
-    m.engines[1] = NULL;
-    event_wait(&landed, 1);
-    assert_int_equal(f.status, RKS_ERR_PEER);
-    assert_int_equal(f.err.rank, 1);
-    assert_contains(f.err.text, "has closed during a flight");
-    fail_all(&s);
-    flight g = {.landed = &landed};
-    assert_ok(fly(m.engines[0], 1, RKS_SERVICE_FETCH, "x", 1, &g), &err);
-    event_wait(&landed, 2);
-    assert_int_equal(g.status, RKS_ERR_PEER);
-    mesh_close(&m);
-}
-
-static void giving_up_fails_requests_now_and_later_but_not_notes(void **state)
-{
-    mesh m;
-    shelf s = {0};
-    note_log log = {.ordered = true};
-    event landed;
-    event_init(&log.arrived);
-    event_init(&s.kept);
-    event_init(&landed);
-    mesh_open(&m, 2, over_hub(state), 15000);
-    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, keep_request, NULL, &s);
-    rks_engine_serve(m.engines[1], RKS_SERVICE_GROUP, NULL, on_numbered_note, &log);
-    flight f = {.landed = &landed}, g = {.landed = &landed};
-    assert_ok(fly(m.engines[0], 1, RKS_SERVICE_FETCH, "x", 1, &f), &err);
-    event_wait(&s.kept, 1);
-    rks_error why;
-    rks_fail(&why, RKS_ERR_TIMEOUT, 0, "rank 1 fell silent elsewhere");
-    rks_engine_give_up(m.engines[0], 1, &why);
-    event_wait(&landed, 1);
-    assert_ok(fly(m.engines[0], 1, RKS_SERVICE_FETCH, "x", 1, &g), &err);
-    event_wait(&landed, 2);
-    assert_int_equal(f.status, RKS_ERR_TIMEOUT);
-    assert_int_equal(g.status, RKS_ERR_TIMEOUT);
-    assert_string_equal(g.err.text, "rank 1 fell silent elsewhere");
-    fail_all(&s); /* a stray at rank 0 */
-    assert_ok(rks_engine_note(m.engines[0], 1, RKS_SERVICE_GROUP, "\0\0\0\0", 4, &err), &err);
-    event_wait(&log.arrived, 1);
-    mesh_close(&m);
-}
-
-typedef struct loss {
-    event lost;
-    uint32_t peer;
-    rks_error err;
-} loss;
-
-static void on_lost(void *user, uint32_t peer, const rks_error *why)
-{
-    loss *l = user;
-    l->peer = peer;
-    l->err = *why;
-    event_add(&l->lost);
-}
-
-static void an_orderly_close_is_told_to_both_sides_after_the_last_note(void **state)
-{
-    mesh m;
-    loss losses[3];
-    note_log log = {.ordered = true};
-    event_init(&log.arrived);
-    mesh_open(&m, 3, over_hub(state), 15000);
-    for (uint32_t i = 0; i < 3; i++) {
-        event_init(&losses[i].lost);
-        rks_engine_watch(m.engines[i], on_lost, &losses[i]);
-    }
-    rks_engine_serve(m.engines[1], RKS_SERVICE_GROUP, NULL, on_numbered_note, &log);
-    assert_ok(rks_engine_keep(m.engines[1], 0, &err), &err);
-    assert_ok(rks_engine_keep(m.engines[0], 2, &err), &err);
-    for (uint32_t i = 0; i < 500; i++) {
-        uint8_t body[504] = {0};
-        memcpy(body, &i, 4);
-        assert_ok(rks_engine_note(m.engines[0], 1, RKS_SERVICE_GROUP, body, 4 + i, &err), &err);
-    }
-    /* Both connections must stand, or there is nobody to be told. */
-    event_wait(&log.arrived, 1);
-    rks_engine_serve(m.engines[2], RKS_SERVICE_FETCH, echo, NULL, NULL);
-    assert_ok(ask_echo(m.engines[0], 2, 1, 10, &err), &err);
-    rks_engine_serve(m.engines[0], RKS_SERVICE_FETCH, echo, NULL, NULL);
-    assert_ok(ask_echo(m.engines[1], 0, 1, 10, &err), &err);
-    rks_engine_close(m.engines[0], 5000);
-    m.engines[0] = NULL;
-    event_wait(&losses[1].lost, 1);
-    event_wait(&losses[2].lost, 1);
-    assert_int_equal(event_count(&log.arrived), 500);
-    assert_true(log.ordered);
-    for (uint32_t i = 1; i < 3; i++) {
-        assert_int_equal(losses[i].peer, 0);
-        assert_int_equal(losses[i].err.status, RKS_OK);
-    }
-    mesh_close(&m);
-}
-
-static void done_at_leisure(void *user, const rks_error *why)
-{
-    (void)why;
-    event *gate = user;
-    event_add(gate);
-    event_wait(gate, 2);
-}
-
-static void *place_nothing(void *user, size_t size)
-{
-    (void)user;
-    (void)size;
-    return NULL;
-}
-
-static void *close_engine(void *engine)
-{
-    rks_engine_close(engine, 10000);
-    return NULL;
-}
-
-static void a_note_sent_just_before_closing_comes_before_the_news_of_it(void **state)
-{
-    mesh m;
-    loss l;
-    event gate;
-    pthread_t closer;
-    note_log log = {.ordered = true};
-    event_init(&gate);
-    event_init(&log.arrived);
-    event_init(&l.lost);
-    mesh_open(&m, 2, over_hub(state), 15000);
-    rks_engine_serve(m.engines[0], RKS_SERVICE_FETCH, echo, NULL, NULL);
-    rks_engine_serve(m.engines[1], RKS_SERVICE_GROUP, NULL, on_numbered_note, &log);
-    rks_engine_watch(m.engines[1], on_lost, &l);
-    assert_ok(rks_engine_keep(m.engines[1], 0, &err), &err);
-    rks_reply_sink sink = {.place = place_nothing, .done = done_at_leisure, .user = &gate};
-    assert_ok(rks_engine_request(m.engines[1], 0, RKS_SERVICE_FETCH, "\0\0\0\0", 4, "a test", &sink,
-                                 &err),
-              &err);
-    event_wait(&gate, 1);
-    /* While rank 1 answers nobody, rank 0, which has no connection of its own yet, sends a note and
-     * closes. The pause lets it get as far as it can; without it the test would prove less. */
-    assert_ok(rks_engine_note(m.engines[0], 1, RKS_SERVICE_GROUP, "\0\0\0\0", 4, &err), &err);
-    pthread_create(&closer, NULL, close_engine, m.engines[0]);
-    usleep(100000);
-    event_add(&gate);
-    event_wait(&l.lost, 1);
-    assert_int_equal(l.err.status, RKS_OK);
-    assert_int_equal(event_count(&log.arrived), 1);
-    pthread_join(closer, NULL);
-    m.engines[0] = NULL;
-    mesh_close(&m);
-}
-
-typedef struct parting {
-    rks_engine *engine;
-    event closing;
-    event may_go_on;
-} parting;
-
-/* A callback that sends a note while its engine is being closed. */
-static void say_last_word(void *user, const rks_error *why)
-{
-    parting *p = user;
-    rks_error ignored;
-    assert_int_equal(why->status, RKS_ERR_STATE);
-    event_add(&p->closing);
-    event_wait(&p->may_go_on, 1);
-    rks_engine_note(p->engine, 1, RKS_SERVICE_GROUP, "\0\0\0\0", 4, &ignored);
-}
-
-static void a_note_of_a_callback_during_the_close_still_goes_out(void **state)
-{
-    mesh m;
-    shelf s = {0};
-    pthread_t closer;
-    parting p = {0};
-    note_log log = {.ordered = true};
-    event_init(&s.kept);
-    event_init(&p.closing);
-    event_init(&p.may_go_on);
-    event_init(&log.arrived);
-    mesh_open(&m, 2, over_hub(state), 15000);
-    p.engine = m.engines[0];
-    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, keep_request, NULL, &s);
-    rks_engine_serve(m.engines[1], RKS_SERVICE_GROUP, NULL, on_numbered_note, &log);
-    rks_reply_sink sink = {.place = place_nothing, .done = say_last_word, .user = &p};
-    assert_ok(rks_engine_request(m.engines[0], 1, RKS_SERVICE_FETCH, "x", 1, "a test", &sink, &err),
-              &err);
-    event_wait(&s.kept, 1);
-    pthread_create(&closer, NULL, close_engine, m.engines[0]);
-    event_wait(&p.closing, 1);
-    usleep(50000); /* so that the close gets as far as it can */
-    event_add(&p.may_go_on);
-    event_wait(&log.arrived, 1);
-    pthread_join(closer, NULL);
-    m.engines[0] = NULL;
-    fail_all(&s);
     mesh_close(&m);
 }
 
@@ -713,12 +403,6 @@ static void listening_everywhere_or_nowhere_is_refused(void **state)
     rks_engine_close(engine, 0);
 }
 
-#define BOTH(test)                                                                                 \
-    cmocka_unit_test(test),                                                                        \
-    {                                                                                              \
-#test " (hub)", test, NULL, NULL, &err                                                     \
-    }
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -730,12 +414,6 @@ int main(void)
         BOTH(both_sides_ask_each_other_at_once),
         BOTH(a_thousand_requests_of_eight_threads_are_all_answered),
         BOTH(a_place_of_null_fails_that_request_alone),
-        BOTH(closing_ends_what_is_outstanding),
-        BOTH(a_request_may_be_answered_after_the_owner_has_closed),
-        BOTH(giving_up_fails_requests_now_and_later_but_not_notes),
-        BOTH(an_orderly_close_is_told_to_both_sides_after_the_last_note),
-        BOTH(a_note_sent_just_before_closing_comes_before_the_news_of_it),
-        BOTH(a_note_of_a_callback_during_the_close_still_goes_out),
         BOTH(requests_do_not_wait_behind_slow_ones),
         BOTH(what_a_reply_was_sent_from_is_let_go_once),
         BOTH(a_service_that_ended_is_not_called_any_more),

@@ -130,20 +130,6 @@ static void child_stop(child *c)
     assert_true(WIFSTOPPED(status));
 }
 
-typedef struct loss {
-    event lost;
-    uint32_t peer;
-    rks_error err;
-} loss;
-
-static void on_lost(void *user, uint32_t peer, const rks_error *why)
-{
-    loss *l = user;
-    l->peer = peer;
-    l->err = *why;
-    event_add(&l->lost);
-}
-
 static void a_stopped_peer_fails_requests_in_the_deadline_and_comes_back(void **state)
 {
     (void)state;
