@@ -20,7 +20,7 @@
 #include "base/memory.h"
 #include "ingest/archive_writer.h"
 #include "ingest/gunzip.h"
-#include "ingest/lines.h"
+#include "ingest/input_file.h"
 
 enum { FIRST_READ = 4 << 10, ROOM = 256 << 10 };
 

@@ -87,7 +87,8 @@ rks_status rks_by_line_look(const rks_input *input, size_t unit, rks_look_line_f
     rks_status status = rks_lines_open(&lines, &input->files[at->first_file], at->offset, at->size,
                                        input->max_sample, err);
     while (status == RKS_OK && rows < RKS_INFER_ROWS &&
-           (lines.position < at->offset || lines.position - at->offset < RKS_INFER_BYTES)) {
+           (lines.window.position < at->offset ||
+            lines.window.position - at->offset < RKS_INFER_BYTES)) {
         rks_line line;
         bool counts = false;
         status = rks_lines_next(&lines, &line, err);
@@ -121,7 +122,7 @@ rks_status rks_by_line_read(rks_job *job, rks_take_line_fn take, void *user, rks
             status =
                 line.too_long ? rks_job_too_long(job, line.size, err) : take(job, user, &line, err);
         status = rks_job_row(job, &place, status, err);
-        uint64_t done = rks_lines_done(&lines);
+        uint64_t done = rks_window_done(&lines.window);
         if (status == RKS_OK && done > job->unit->offset)
             status = rks_job_tick(job, done - job->unit->offset, err);
     }

@@ -3,12 +3,11 @@
  * csv.c: CSV and TSV: a record a sample (csv_record.h), columns named by the first record of each
  * file, or by the option `columns`.
  *
- * Units   A file of at most unit_size is one. A larger one is read through once, by every rank, for
- *         the quotes that say where records end, and cut between records.
- * Rows    Records behind the header, from 0. A blank record holds no sample.
- * Types   Of the rows that are looked at: integers, numbers and true or false if all fields are
- *         such (007 is text), else str; a field that is empty and not in quotes is missing, and
- *         makes a column nullable; "" is an empty string.
+ * Units   A file of at most unit_size, or a packed one, is one. A larger one is read through once,
+ * by every rank, for the quotes that say where records end, and cut between records. Rows Records
+ * behind the header, from 0. A blank record holds no sample. Types   Of the rows that are looked
+ * at: integers, numbers and true or false if all fields are such (007 is text), else str; a field
+ * that is empty and not in quotes is missing, and makes a column nullable; "" is an empty string.
  * Values  Numbers as in JSON; true and false in small, large or capital letters; bytes as they are;
  *         lists and json as JSON. An empty field is missing in a nullable column, an empty string
  * in a str or bytes column, and else malformed. */
@@ -88,7 +87,7 @@ static rks_status cut(rks_input *input, uint64_t unit_size, rks_error *err)
     for (; status == RKS_OK && c.file < input->file_count; c.file++) {
         uint64_t size = input->files[c.file].size;
         c.begin = 0;
-        if (size > unit_size)
+        if (size > unit_size && input->files[c.file].packing == RKS_PACKING_NONE)
             status = rks_csv_cuts(&input->files[c.file], unit_size, cut_here, &c, err);
         if (status == RKS_OK && size > 0)
             status = add_unit(&c, size, err);
@@ -170,7 +169,7 @@ static rks_status make_header(header *h, rks_csv_record *record, char separator,
 static rks_status read_header(const rks_input *input, const rks_input_file *file, header *h,
                               rks_error *err)
 {
-    rks_csv csv = {.fd = -1};
+    rks_csv csv = {0};
     rks_csv_record record = {0};
     rks_status status;
     if (input->columns != NULL) {
@@ -216,7 +215,7 @@ static rks_status open_unit(unit_reader *r, const rks_input *input, const rks_in
 {
     const rks_input_file *file = &input->files[unit->first_file];
     rks_csv_record skipped;
-    *r = (unit_reader){.separator = separator_of(input), .csv.fd = -1};
+    *r = (unit_reader){.separator = separator_of(input)};
     rks_status status = read_header(input, file, &r->header, err);
     if (status == RKS_OK) {
         r->fields = rks_alloc(r->header.count, sizeof(*r->fields), err);
@@ -335,7 +334,22 @@ static const char *type_of(const guess *g)
                            : (g->missing ? "str?" : "str");
 }
 
-static rks_status write_schema(const header *h, const guess *guesses, char **text, rks_error *err)
+/* The names are the file's, so what is wrong with them is, too. */
+static rks_status check_schema_text(const char *text, const char *path, rks_error *err)
+{
+    rks_schema *schema = NULL;
+    rks_error why = {0};
+    rks_status status = rks_schema_parse(text, &schema, &why);
+    rks_schema_free(schema);
+    if (status == RKS_ERR_ARGUMENT)
+        return rks_fail(err, RKS_ERR_DATA, 0, "%s: header: %s", path, why.text);
+    if (status != RKS_OK)
+        *err = why;
+    return status;
+}
+
+static rks_status write_schema(const header *h, const guess *guesses, const char *path, char **text,
+                               rks_error *err)
 {
     rks_buffer json = {0};
     rks_status status = RKS_OK;
@@ -348,6 +362,8 @@ static rks_status write_schema(const header *h, const guess *guesses, char **tex
     }
     if (status == RKS_OK)
         status = rks_buffer_add(&json, "}", 2, err); /* with its NUL */
+    if (status == RKS_OK)
+        status = check_schema_text((const char *)json.data, path, err);
     if (status != RKS_OK) {
         rks_buffer_free(&json);
         return status;
@@ -368,8 +384,8 @@ static rks_status look_at_rows(unit_reader *r, const rks_input *input, size_t un
 {
     const rks_input_unit *at = &input->units[unit];
     rks_status status = RKS_OK;
-    for (uint64_t row = 0;
-         status == RKS_OK && row < RKS_INFER_ROWS && r->csv.position - at->offset < RKS_INFER_BYTES;
+    for (uint64_t row = 0; status == RKS_OK && row < RKS_INFER_ROWS &&
+                           r->csv.window.position - at->offset < RKS_INFER_BYTES;
          row++) {
         rks_csv_record record;
         status = rks_csv_next(&r->csv, &record, err);
@@ -405,7 +421,8 @@ static rks_status infer(const rks_input *input, size_t unit, char **schema_text,
                                  : look_at_rows(&r, input, unit, guesses, &samples, err);
     }
     if (status == RKS_OK && samples > 0)
-        status = write_schema(&r.header, guesses, schema_text, err);
+        status = write_schema(&r.header, guesses, input->files[input->units[unit].first_file].path,
+                              schema_text, err);
     rks_free(guesses);
     close_unit(&r);
     return status;
@@ -558,7 +575,8 @@ static rks_status read_records(rks_job *job, taker *t, const char *path, rks_err
             snprintf(row, sizeof(row), "row %" PRIu64, job->first_row + job->rows);
         status = rks_job_row(job, &place, status, err);
         if (status == RKS_OK)
-            status = rks_job_tick(job, t->reader.csv.position - job->unit->offset, err);
+            status =
+                rks_job_tick(job, rks_window_done(&t->reader.csv.window) - job->unit->offset, err);
     }
     return status;
 }
@@ -589,6 +607,7 @@ static rks_status read_unit(rks_job *job, rks_error *err)
 const rks_input_format rks_format_csv = {
     .name = "csv",
     .is_named = is_csv,
+    .packable = true,
     .cut = cut,
     .count_rows = count_rows,
     .infer = infer,
@@ -598,6 +617,7 @@ const rks_input_format rks_format_csv = {
 const rks_input_format rks_format_tsv = {
     .name = "tsv",
     .is_named = is_tsv,
+    .packable = true,
     .cut = cut,
     .count_rows = count_rows,
     .infer = infer,

@@ -10,62 +10,20 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "ingest/lines.h"
+#include "ingest/input_file.h"
 
 enum { CHUNK = 1 << 20 };
-
-static const uint8_t BOM[3] = {0xef, 0xbb, 0xbf};
 
 rks_status rks_csv_open(rks_csv *csv, const rks_input_file *file, uint64_t offset, uint64_t size,
                         uint64_t limit, rks_error *err)
 {
-    *csv = (rks_csv){.file = file,
-                     .fd = -1,
-                     .end = offset + size,
-                     .position = offset,
-                     .read_to = offset,
-                     .limit = limit,
-                     .room = CHUNK};
-    csv->data = rks_alloc_raw(csv->room + 1, 1, err);
-    return csv->data == NULL ? RKS_ERR_MEMORY : rks_input_file_open(file, &csv->fd, err);
+    csv->limit = limit;
+    return rks_window_open(&csv->window, file, offset, size, err);
 }
 
 void rks_csv_close(rks_csv *csv)
 {
-    if (csv->fd >= 0)
-        close(csv->fd);
-    rks_free(csv->data);
-    *csv = (rks_csv){.fd = -1};
-}
-
-/* Moves what is left to the front, makes room and reads on. Not at the file's end. */
-static rks_status fill(rks_csv *csv, rks_error *err)
-{
-    rks_status status = rks_check_interrupt(err);
-    if (status != RKS_OK)
-        return status;
-    size_t left = csv->filled - csv->begin, got = 0;
-    memmove(csv->data, csv->data + csv->begin, left);
-    csv->begin = 0;
-    csv->filled = left;
-    if (csv->filled == csv->room) {
-        uint8_t *grown = rks_realloc(csv->data, csv->room * 2 + 1, 1, err);
-        if (grown == NULL)
-            return RKS_ERR_MEMORY;
-        csv->data = grown;
-        csv->room *= 2;
-    }
-    uint64_t want = csv->room - csv->filled;
-    if (want > csv->file->size - csv->read_to)
-        want = csv->file->size - csv->read_to;
-    status = rks_input_file_read(csv->file, csv->fd, csv->read_to, csv->data + csv->filled,
-                                 (size_t)want, &got, err);
-    if (status != RKS_OK)
-        return status;
-    csv->filled += got;
-    csv->read_to += got;
-    csv->data[csv->filled] = '\0'; /* numbers end somewhere */
-    return RKS_OK;
+    rks_window_close(&csv->window);
 }
 
 /* Looks on from *at for the newline that ends a record; true where it is found, at *at. */
@@ -96,67 +54,60 @@ static bool find_end(const uint8_t *bytes, size_t size, size_t *at, bool *inside
 
 static void emit(rks_csv *csv, size_t size, size_t step, rks_csv_record *record)
 {
-    uint8_t *text = csv->data + csv->begin;
-    if (csv->position == 0 && size >= sizeof(BOM) && memcmp(text, BOM, sizeof(BOM)) == 0) {
-        text += sizeof(BOM);
-        size -= sizeof(BOM);
-    }
-    if (size > 0 && text[size - 1] == '\r')
-        size--;
+    uint8_t *text;
+    rks_window_trim(&csv->window, &text, &size);
     *record = (rks_csv_record){.text = text, .size = size, .too_long = size > csv->limit};
-    csv->begin += step;
-    csv->position += step;
+    rks_window_pass(&csv->window, step);
 }
 
 /* A record above the limit, of which `looked` bytes were looked at, is passed over. */
-static rks_status discard(rks_csv *csv, size_t looked, bool inside, rks_csv_record *record,
+static rks_status discard(rks_window *window, size_t looked, bool inside, rks_csv_record *record,
                           rks_error *err)
 {
-    uint64_t begin = csv->position;
+    uint64_t begin = window->position;
     rks_status status = RKS_OK;
     for (bool found = false; !found;) { /* `looked` bytes are of the record */
-        csv->begin += looked;
-        csv->position += looked;
+        rks_window_pass(window, looked);
         looked = 0;
-        if (csv->begin == csv->filled) {
-            if (csv->read_to == csv->file->size)
+        if (window->begin == window->filled) {
+            if (window->ended)
                 break;
-            status = fill(csv, err);
+            status = rks_window_fill(window, err);
             if (status != RKS_OK)
                 return status;
         }
-        found = find_end(csv->data + csv->begin, csv->filled - csv->begin, &looked, &inside);
+        found = find_end(window->data + window->begin, window->filled - window->begin, &looked,
+                         &inside);
     }
-    *record = (rks_csv_record){.text = csv->data, .too_long = true};
-    record->size = (size_t)(csv->position - begin) + looked;
-    if (looked < csv->filled - csv->begin)
+    *record = (rks_csv_record){.text = window->data, .too_long = true};
+    record->size = (size_t)(window->position - begin) + looked;
+    if (looked < window->filled - window->begin)
         looked++; /* the newline that was found */
-    csv->begin += looked;
-    csv->position += looked;
+    rks_window_pass(window, looked);
     return RKS_OK;
 }
 
 rks_status rks_csv_next(rks_csv *csv, rks_csv_record *record, rks_error *err)
 {
+    rks_window *window = &csv->window;
     *record = (rks_csv_record){0};
-    if (csv->position >= csv->end)
-        return rks_input_file_unchanged(csv->file, csv->fd, err);
+    if (window->position >= window->stop)
+        return rks_window_unchanged(window, err);
     size_t looked = 0;
     bool inside = false;
     for (;;) {
-        size_t left = csv->filled - csv->begin;
-        if (find_end(csv->data + csv->begin, left, &looked, &inside)) {
+        size_t left = window->filled - window->begin;
+        if (find_end(window->data + window->begin, left, &looked, &inside)) {
             emit(csv, looked, looked + 1, record);
             return RKS_OK;
         }
-        if (csv->read_to == csv->file->size) {
+        if (window->ended && left > 0)
             emit(csv, left, left, record);
-            return RKS_OK;
-        }
-        /* A BOM and a carriage return do not count. */
-        if (left > csv->limit && left - csv->limit > sizeof(BOM) + 1)
-            return discard(csv, looked, inside, record, err);
-        rks_status status = fill(csv, err);
+        if (window->ended)
+            return RKS_OK; /* a packed file's end is known only now */
+        if (rks_window_above(window, csv->limit))
+            return discard(window, looked, inside, record, err);
+        rks_status status = rks_window_fill(window, err);
         if (status != RKS_OK)
             return status;
     }
@@ -224,16 +175,16 @@ rks_status rks_csv_cuts(const rks_input_file *file, uint64_t unit_size,
                         rks_status (*cut)(void *user, uint64_t offset, rks_error *err), void *user,
                         rks_error *err)
 {
-    rks_csv csv = {.fd = -1};
+    int fd = -1;
     bool inside = false;
     uint64_t base = 0, next = unit_size;
     uint8_t *bytes = rks_alloc_raw(CHUNK, 1, err);
-    rks_status status = bytes == NULL ? RKS_ERR_MEMORY : rks_input_file_open(file, &csv.fd, err);
+    rks_status status = bytes == NULL ? RKS_ERR_MEMORY : rks_input_file_open(file, &fd, err);
     while (status == RKS_OK && base < file->size && next < file->size) {
         size_t got = 0, at = 0;
         status = rks_check_interrupt(err);
         if (status == RKS_OK)
-            status = rks_input_file_read(file, csv.fd, base, bytes, CHUNK, &got, err);
+            status = rks_input_file_read(file, fd, base, bytes, CHUNK, &got, err);
         while (status == RKS_OK && at < got) {
             /* Only parity counts before the place from which a cut is looked for. */
             if (base + at < next - 1) {
@@ -253,8 +204,8 @@ rks_status rks_csv_cuts(const rks_input_file *file, uint64_t unit_size,
         }
         base += got;
     }
-    if (csv.fd >= 0)
-        close(csv.fd);
+    if (fd >= 0)
+        close(fd);
     rks_free(bytes);
     return status;
 }

@@ -11,19 +11,11 @@
 #ifndef RKS_INGEST_CSV_RECORD_H
 #define RKS_INGEST_CSV_RECORD_H
 
-#include "ingest/unit.h"
+#include "ingest/window.h"
 
 typedef struct rks_csv {
-    const rks_input_file *file;
-    int fd;
-    uint64_t end;      /* records that begin before it are wanted */
-    uint64_t position; /* in the file, of the next record */
-    uint64_t read_to;  /* in the file, of the end of what is buffered */
-    uint64_t limit;    /* longest record */
-    uint8_t *data;     /* with a byte behind what is filled */
-    size_t begin;      /* of the next record in data */
-    size_t filled;
-    size_t room;
+    rks_window window;
+    uint64_t limit; /* longest record */
 } rks_csv;
 
 typedef struct rks_csv_record {
@@ -33,8 +25,9 @@ typedef struct rks_csv_record {
     bool too_long; /* above the limit: size says how long it is, and text is not to be read */
 } rks_csv_record;
 
-/* Records that begin in [offset, offset + size); one begins at `offset`. `csv` needs no preparation
- * and is closed in every case. */
+/* Records that begin in [offset, offset + size); one begins at `offset`. A packed file is read as a
+ * whole: offset is 0, and `size` does not matter. `csv` needs no preparation and is closed in every
+ * case. */
 rks_status rks_csv_open(rks_csv *csv, const rks_input_file *file, uint64_t offset, uint64_t size,
                         uint64_t limit, rks_error *err);
 /* Behind the last record it also looks whether the file has changed. Notices interrupts. */

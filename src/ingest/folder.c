@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "ingest/format.h"
-#include "ingest/lines.h"
+#include "ingest/input_file.h"
 
 enum { CHUNK = 1 << 20 };
 

@@ -84,7 +84,7 @@ static rks_status look_into(const rks_input_file *file, uint8_t *bytes, size_t *
 {
     rks_unpack *stream = NULL;
     size_t got = 1;
-    rks_status status = rks_unpack_open(file, &stream, err);
+    rks_status status = rks_unpack_open(file, 0, &stream, err);
     for (*size = 0; status == RKS_OK && got > 0 && *size < RKS_FORMAT_LOOK; *size += got)
         status = rks_unpack_read(stream, bytes + *size, RKS_FORMAT_LOOK - *size, &got, err);
     *all = got == 0 || (file->packing == RKS_PACKING_NONE && *size == file->size);

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "ingest/lines.h"
+#include "ingest/input_file.h"
 
 enum { ROOM = 256 << 10, GZIP_ONLY = 16 + MAX_WBITS };
 

@@ -17,9 +17,9 @@
 #include "base/memory.h"
 #include "ingest/format.h"
 #include "ingest/guess.h"
-#include "ingest/lines.h"
 #include "ingest/mds_index.h"
 #include "ingest/mds_type.h"
+#include "ingest/unpack.h"
 
 enum { STEP = 64 << 10 };
 
@@ -223,16 +223,9 @@ static rks_status read_columns(shard *s, rks_error *err)
 
 static rks_status read_all(shard *s, uint8_t *bytes, size_t size, rks_error *err)
 {
-    for (size_t at = 0, got = 0; at < size; at += got) {
-        rks_status status = rks_unpack_read(s->stream, bytes + at, size - at, &got, err);
-        if (status == RKS_OK && got == 0)
-            status = rks_fail(err, RKS_ERR_DATA, 0, "%s: ends after %" PRIu64 " bytes of the shard",
-                              s->file.path, s->position);
-        if (status != RKS_OK)
-            return status;
-        s->position += got;
-    }
-    return RKS_OK;
+    rks_status status = rks_unpack_read_all(s->stream, bytes, size, err);
+    s->position += status == RKS_OK ? size : 0;
+    return status;
 }
 
 static rks_status append(shard *s, rks_buffer *to, uint64_t size, rks_error *err)
@@ -298,7 +291,7 @@ static rks_status open_shard(const rks_input *input, const rks_input_unit *unit,
                          s->file.path);
     }
     if (status == RKS_OK)
-        status = rks_unpack_open(&s->file, &s->stream, err);
+        status = rks_unpack_open(&s->file, 0, &s->stream, err);
     return status == RKS_OK ? read_places(s, err) : status;
 }
 

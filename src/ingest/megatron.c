@@ -26,7 +26,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "ingest/format.h"
-#include "ingest/lines.h"
+#include "ingest/input_file.h"
 
 enum { HEAD = 34, ENTRY = 12, BATCH = 4096, CHUNK = 1 << 20, ENDING = 4 };
 

@@ -223,6 +223,9 @@ rks_status rks_npy_row(const rks_npy *npy, rks_npy *row, rks_error *err)
             return rks_fail(err, RKS_ERR_DATA, 0, "the shape is too large");
     if (made.size == 0)
         return rks_fail(err, RKS_ERR_DATA, 0, "rows of no bytes");
+    if (made.size > UINT32_MAX)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "rows of %" PRIu64 " bytes; a sample has less than 4 GiB", made.size);
     *row = made;
     return RKS_OK;
 }

@@ -37,7 +37,7 @@ void rks_npy_type(const rks_npy *npy, char type[128]);
 /* The same with all dimensions as they are. */
 void rks_npy_fixed_type(const rks_npy *npy, char type[128]);
 /* What the first axis holds: RKS_ERR_DATA where there is none, where it lies innermost (Fortran's
- * order) or where its rows take no bytes. */
+ * order) or where its rows take no bytes, or 4 GiB. */
 rks_status rks_npy_row(const rks_npy *npy, rks_npy *row, rks_error *err);
 /* RKS_ERR_DATA where only a schema can say what the items are. */
 rks_status rks_npy_check_typed(const rks_npy *npy, rks_error *err);

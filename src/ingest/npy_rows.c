@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * npy_rows.c: .npy files: the first axis is samples, a row of it the column "data" (or the only
- * column of the schema). Units are runs of rows. Fortran's order is refused: its rows lie
- * scattered over the whole file. */
+ * column of the schema). Units are runs of rows, a packed file is one. Fortran's order is refused:
+ * its rows lie scattered over the whole file. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "ingest/format.h"
-#include "ingest/lines.h"
 #include "ingest/npy.h"
+#include "ingest/unpack.h"
 
 enum { CHUNK = 1 << 20, HEADER_ROOM = RKS_NPY_HEADER_MAX + 12 };
 
@@ -44,7 +42,7 @@ static rks_status split_rows(const rks_input_file *file, const rks_npy *npy, row
     if (status != RKS_OK)
         return rks_fail(err, status, 0, "%s: %s", file->path, why.text);
     found->count = npy->dims[0];
-    if (npy->size != file->size - npy->begin)
+    if (file->packing == RKS_PACKING_NONE && npy->size != file->size - npy->begin)
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "%s: %" PRIu64 " rows of %" PRIu64 " bytes are not the %" PRIu64
                         " bytes behind its header",
@@ -52,17 +50,17 @@ static rks_status split_rows(const rks_input_file *file, const rks_npy *npy, row
     return RKS_OK;
 }
 
-/* *fd is open on success. */
-static rks_status open_file(const rks_input_file *file, int *fd, rows *found, rks_error *err)
+static rks_status look(const rks_input_file *file, rows *found, rks_error *err)
 {
-    size_t size = file->size < HEADER_ROOM ? (size_t)file->size : HEADER_ROOM;
     rks_error why = {0};
     rks_npy npy;
-    int opened = -1;
-    uint8_t *bytes = rks_alloc_raw(size + 1, 1, err);
-    rks_status status = bytes == NULL ? RKS_ERR_MEMORY : rks_input_file_open(file, &opened, err);
-    if (status == RKS_OK)
-        status = rks_input_file_read_all(file, opened, 0, bytes, size, err);
+    rks_unpack *stream = NULL;
+    size_t size = 0, got = 1;
+    uint8_t *bytes = rks_alloc_raw(HEADER_ROOM, 1, err);
+    rks_status status = bytes == NULL ? RKS_ERR_MEMORY : rks_unpack_open(file, 0, &stream, err);
+    for (; status == RKS_OK && got > 0 && size < HEADER_ROOM; size += got)
+        status = rks_unpack_read(stream, bytes + size, HEADER_ROOM - size, &got, err);
+    rks_unpack_close(stream);
     if (status == RKS_OK) {
         status = rks_npy_parse(bytes, size, &npy, &why);
         if (status != RKS_OK)
@@ -71,19 +69,6 @@ static rks_status open_file(const rks_input_file *file, int *fd, rows *found, rk
     if (status == RKS_OK)
         status = split_rows(file, &npy, found, err);
     rks_free(bytes);
-    if (status == RKS_OK)
-        *fd = opened;
-    else if (opened >= 0)
-        close(opened);
-    return status;
-}
-
-static rks_status look(const rks_input_file *file, rows *found, rks_error *err)
-{
-    int fd = -1;
-    rks_status status = open_file(file, &fd, found, err);
-    if (status == RKS_OK)
-        close(fd);
     return status;
 }
 
@@ -92,33 +77,23 @@ static rks_status cut_file(rks_input *input, size_t i, uint64_t unit_size, rks_e
 {
     rows all;
     rks_status status = look(&input->files[i], &all, err);
+    if (status == RKS_OK && input->files[i].packing != RKS_PACKING_NONE)
+        return rks_unit_of_file(input, i, unit_size, err);
     if (status != RKS_OK)
         return status;
     uint64_t most = unit_size / all.row.size == 0 ? 1 : unit_size / all.row.size;
     most = most > UINT32_MAX ? UINT32_MAX : most;
-    uint64_t units = all.count / most + (all.count % most != 0);
-    if (units > RKS_UNITS_MAX - input->unit_count)
-        return rks_too_many_units(unit_size, err);
-    if (units == 0)
-        return RKS_OK;
-    rks_input_unit *grown =
-        rks_realloc(input->units, input->unit_count + units, sizeof(*grown), err);
-    if (grown == NULL)
-        return RKS_ERR_MEMORY;
-    input->units = grown;
-    for (uint64_t row = 0; row < all.count; row += most) {
+    for (uint64_t row = 0; status == RKS_OK && row < all.count; row += most) {
         uint64_t count = all.count - row < most ? all.count - row : most;
-        input->units[input->unit_count] = (rks_input_unit){
-            .number = input->unit_count,
+        const rks_input_unit unit = {
             .first_file = i,
-            .file_count = 1,
             .offset = all.begin + row * all.row.size,
             .size = count * all.row.size,
             .first_of_file = row == 0,
         };
-        input->unit_count++;
+        status = rks_unit_add(input, unit, unit_size, err);
     }
-    return RKS_OK;
+    return status;
 }
 
 static rks_status cut(rks_input *input, uint64_t unit_size, rks_error *err)
@@ -130,13 +105,19 @@ static rks_status cut(rks_input *input, uint64_t unit_size, rks_error *err)
     return status;
 }
 
+static uint64_t rows_of(const rks_input *input, const rks_input_unit *unit, const rows *all)
+{
+    return input->files[unit->first_file].packing != RKS_PACKING_NONE ? all->count
+                                                                      : unit->size / all->row.size;
+}
+
 static rks_status count_rows(const rks_input *input, size_t unit, uint64_t *count, rks_error *err)
 {
     rows all;
     const rks_input_unit *at = &input->units[unit];
     rks_status status = look(&input->files[at->first_file], &all, err);
     if (status == RKS_OK)
-        *count = at->size / all.row.size;
+        *count = rows_of(input, at, &all);
     return status;
 }
 
@@ -176,30 +157,59 @@ static rks_status take_row(rks_job *job, const rks_npy *row, uint8_t *bytes, rks
     return status == RKS_OK ? rks_job_offer(job, &value, err) : status;
 }
 
-static rks_status read_rows(rks_job *job, const rks_input_file *file, int fd, const rows *all,
-                            rks_buffer *chunk, rks_error *err)
+static rks_status read_rows(rks_job *job, const rks_input_file *file, rks_unpack *stream,
+                            const rows *all, rks_buffer *chunk, rks_error *err)
 {
     const rks_place place = {.path = file->path};
-    uint64_t step = all->row.size;
-    bool fits = step <= job->max_sample; /* else nothing is read */
-    uint64_t most = fits ? (CHUNK / step == 0 ? 1 : CHUNK / step) * step : step;
-    rks_status status = fits ? rks_buffer_reserve(chunk, most, err) : RKS_OK;
-    for (uint64_t done = 0; status == RKS_OK && done < job->unit->size;) {
-        uint64_t left = job->unit->size - done, size = left < most ? left : most;
-        status = rks_check_interrupt(err);
-        if (status == RKS_OK && fits)
-            status = rks_input_file_read_all(file, fd, job->unit->offset + done, chunk->data,
-                                             (size_t)size, err);
-        for (uint64_t at = 0; status == RKS_OK && at < size; at += step) {
+    uint64_t step = all->row.size, count = rows_of(job->input, job->unit, all);
+    bool fits = step <= job->max_sample;            /* else nothing is read */
+    if (!fits && file->packing != RKS_PACKING_NONE) /* how many there are is only said */
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "%s: rows of %" PRIu64 " bytes, above max_sample (%" PRIu64 ")", file->path,
+                        step, job->max_sample);
+    uint64_t most = fits && CHUNK / step > 1 ? CHUNK / step : 1;
+    rks_status status = fits ? rks_buffer_reserve(chunk, most * step, err) : RKS_OK;
+    for (uint64_t done = 0; status == RKS_OK && done < count;) {
+        uint64_t left = count - done, now = left < most ? left : most;
+        status = fits ? rks_unpack_read_all(stream, chunk->data, (size_t)(now * step), err)
+                      : rks_check_interrupt(err);
+        for (uint64_t row = 0; status == RKS_OK && row < now; row++) {
             if (rks_job_takes(job))
-                status = fits ? take_row(job, &all->row, chunk->data + at, err)
+                status = fits ? take_row(job, &all->row, chunk->data + row * step, err)
                               : rks_job_too_long(job, step, err);
             status = rks_job_row(job, &place, status, err);
         }
-        done += size;
+        done += now;
         if (status == RKS_OK)
-            status = rks_job_tick(job, done, err);
+            status = rks_job_tick(job, rks_unpack_taken(stream) - job->unit->offset, err);
     }
+    return status;
+}
+
+/* To the unit's first row. */
+static rks_status open_rows(const rks_job *job, const rks_input_file *file, const rows *all,
+                            rks_unpack **stream, rks_buffer *chunk, rks_error *err)
+{
+    rks_status status = rks_unpack_open(file, job->unit->offset, stream, err);
+    if (status != RKS_OK || file->packing == RKS_PACKING_NONE)
+        return status;
+    status = rks_buffer_reserve(chunk, (size_t)all->begin, err);
+    return status == RKS_OK ? rks_unpack_read_all(*stream, chunk->data, (size_t)all->begin, err)
+                            : status;
+}
+
+static rks_status end_rows(const rks_input_file *file, rks_unpack *stream, const rows *all,
+                           rks_error *err)
+{
+    uint8_t byte;
+    size_t got = 0;
+    if (file->packing == RKS_PACKING_NONE)
+        return rks_unpack_unchanged(stream, err);
+    rks_status status = rks_unpack_read(stream, &byte, 1, &got, err);
+    if (status == RKS_OK && got > 0)
+        status = rks_fail(err, RKS_ERR_DATA, 0,
+                          "%s: goes on behind its %" PRIu64 " rows of %" PRIu64 " bytes",
+                          file->path, all->count, all->row.size);
     return status;
 }
 
@@ -208,9 +218,9 @@ static rks_status read_unit(rks_job *job, rks_error *err)
     const rks_input_file *file = &job->input->files[job->unit->first_file];
     const rks_column *column = rks_schema_column(job->schema, 0);
     rks_buffer chunk = {0};
+    rks_unpack *stream = NULL;
     rows all;
-    int fd = -1;
-    rks_status status = open_file(file, &fd, &all, err);
+    rks_status status = look(file, &all, err);
     if (status == RKS_OK && !rks_npy_fits(&all.row, column)) {
         char type[128];
         rks_npy_fixed_type(&all.row, type);
@@ -218,17 +228,19 @@ static rks_status read_unit(rks_job *job, rks_error *err)
                           type, column->type);
     }
     if (status == RKS_OK)
-        status = read_rows(job, file, fd, &all, &chunk, err);
+        status = open_rows(job, file, &all, &stream, &chunk, err);
     if (status == RKS_OK)
-        status = rks_input_file_unchanged(file, fd, err);
-    if (fd >= 0)
-        close(fd);
+        status = read_rows(job, file, stream, &all, &chunk, err);
+    if (status == RKS_OK)
+        status = end_rows(file, stream, &all, err);
+    rks_unpack_close(stream);
     rks_buffer_free(&chunk);
     return status;
 }
 
 const rks_input_format rks_format_npy = {
     .name = "npy",
+    .packable = true,
     .is_named = is_named,
     .looks_like = looks_like,
     .cut = cut,

@@ -11,9 +11,9 @@
  * Names    of a file source its base name, of a folder source the path below it. Where two sources
  *          have a name in common, all their names get the folder's base name (for a file: the base
  *          name of the folder it lies in) in front; names that are still equal are an error.
- * Packed   A file of lines or members may be compressed (unpack.h). It is one unit, its size is
- * what it takes on disk, and its name goes without the ending that says so: keys and lines are
- *          those of the file unpacked. In a "folder" files stay as they are.
+ * Packed   A file of lines, records, rows or members may be compressed (unpack.h). It is one unit,
+ *          its size is what it takes on disk, and its name goes without the ending that says so:
+ *          keys and lines are those of the file unpacked. In a "folder" files stay as they are.
  * Folders  Hidden names are skipped, and so is all that is neither file nor folder. Links to files
  *          are followed, links to folders are not; a link that leads nowhere is an error.
  */

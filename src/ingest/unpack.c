@@ -13,7 +13,7 @@
 #include "ingest/archive.h"
 #include "ingest/format.h"
 #include "ingest/gunzip.h"
-#include "ingest/lines.h"
+#include "ingest/input_file.h"
 
 static const uint64_t RATIO_FROM = UINT64_C(1) << 30;
 
@@ -80,7 +80,8 @@ rks_status rks_packing_find(const rks_input_file *file, rks_packing *packing, rk
     return RKS_OK;
 }
 
-rks_status rks_unpack_open(const rks_input_file *file, rks_unpack **stream, rks_error *err)
+rks_status rks_unpack_open(const rks_input_file *file, uint64_t offset, rks_unpack **stream,
+                           rks_error *err)
 {
     rks_unpack *made = rks_alloc(1, sizeof(*made), err);
     if (made == NULL)
@@ -91,6 +92,7 @@ rks_status rks_unpack_open(const rks_input_file *file, rks_unpack **stream, rks_
     rks_member member;
     bool end = false;
     if (file->packing == RKS_PACKING_NONE) {
+        made->made = offset;
         status = rks_input_file_open(file, &made->fd, err);
     } else if (file->packing == RKS_PACKING_GZIP) {
         status = rks_gunzip_open(file, &made->gunzip, err);
@@ -131,6 +133,24 @@ static rks_status read_plain(rks_unpack *stream, void *bytes, size_t size, size_
         return rks_input_file_unchanged(stream->file, stream->fd, err);
     return rks_input_file_read(stream->file, stream->fd, stream->made, bytes,
                                size < left ? size : (size_t)left, got, err);
+}
+
+rks_status rks_unpack_read_all(rks_unpack *stream, uint8_t *bytes, size_t size, rks_error *err)
+{
+    for (size_t at = 0, got = 0; at < size; at += got) {
+        rks_status status = rks_unpack_read(stream, bytes + at, size - at, &got, err);
+        if (status == RKS_OK && got == 0)
+            status = rks_fail(err, RKS_ERR_DATA, 0, "%s: ends after %" PRIu64 " bytes%s",
+                              stream->file->path, stream->made, stream->fd < 0 ? ", unpacked" : "");
+        if (status != RKS_OK)
+            return status;
+    }
+    return RKS_OK;
+}
+
+rks_status rks_unpack_unchanged(const rks_unpack *stream, rks_error *err)
+{
+    return stream->fd < 0 ? RKS_OK : rks_input_file_unchanged(stream->file, stream->fd, err);
 }
 
 rks_status rks_unpack_check(const rks_input_file *file, uint64_t taken, uint64_t made,

@@ -26,12 +26,17 @@ size_t rks_packing_ending(const char *name);
 typedef struct rks_unpack rks_unpack;
 
 /* A packed file that holds more than file->max_total: RKS_ERR_DATA naming the option, when reading
- * comes there. */
-rks_status rks_unpack_open(const rks_input_file *file, rks_unpack **stream, rks_error *err);
+ * comes there. A plain file may be read from any `offset` on, a packed one from 0. */
+rks_status rks_unpack_open(const rks_input_file *file, uint64_t offset, rks_unpack **stream,
+                           rks_error *err);
 /* At most `size` bytes; *got is 0 at the end alone. Damaged or cut: RKS_ERR_DATA naming the file
  * and how far it was read. Interrupts are noticed. */
 rks_status rks_unpack_read(rks_unpack *stream, void *bytes, size_t size, size_t *got,
                            rks_error *err);
+/* All of `size` bytes; RKS_ERR_DATA where the file ends before. */
+rks_status rks_unpack_read_all(rks_unpack *stream, uint8_t *bytes, size_t size, rks_error *err);
+/* Of a plain file before its end, which would say it: RKS_ERR_DATA where it has changed. */
+rks_status rks_unpack_unchanged(const rks_unpack *stream, rks_error *err);
 /* The limits, of `made` unpacked bytes and `more` to come, from `taken` bytes of the file. */
 rks_status rks_unpack_check(const rks_input_file *file, uint64_t taken, uint64_t made,
                             uint64_t more, rks_error *err);

@@ -7,6 +7,8 @@
  *   3  the same, a zip
  *   4  the same, lines of text, packed or not
  *   5  the same, an .npz file
+ *   6  the same, rows of an .npy file, packed or not
+ *   7  the same, CSV, packed or not
  * Files are cut, counted, inferred and read with what was inferred, malformed samples passed over;
  * what is taken must encode, and cutting changes nothing. The shard writer's calls come here (ld
  * --wrap). */
@@ -167,11 +169,11 @@ static void fuzz_file(const char *format, const uint8_t *bytes, size_t size, uin
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const char *const formats[] = {"tar", "zip", "text", "npz"};
+    static const char *const formats[] = {"tar", "zip", "text", "npz", "npy", "csv"};
     if (size < 3)
         return 0;
     long before = rks_memory_in_use();
-    unsigned what = data[0] % 6;
+    unsigned what = data[0] % 8;
     if (what == 0)
         fuzz_npy(data + 1, size - 1);
     else if (what == 1)

@@ -178,7 +178,8 @@ static void put_packed(const char *name, uint8_t what, const char *format, const
     assert_int_equal(archive_write_open_memory(made, input + 2, sizeof(input) - 2, &used),
                      ARCHIVE_OK);
     if (strcmp(format, "raw") == 0) {
-        add_member(made, "lines", "one\ntwo\r\n\nthree", 15);
+        const char *text = what == 7 ? "a,b\r\n1,\"x\"\"\n\"\n,y\n" : "one\ntwo\r\n\nthree";
+        add_member(made, "lines", text, strlen(text));
     } else if (what == 5) {
         static const uint8_t offsets[] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0,
                                           0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0};
@@ -199,6 +200,9 @@ static void put_packed(const char *name, uint8_t what, const char *format, const
         memcpy(input + 1, npy, sizeof(npy) - 1);
         input[0] = 0;
         put("archive", "npy", input, sizeof(npy));
+        memmove(input + 2, npy, sizeof(npy) - 1);
+        input[0] = 6;
+        put("archive", "npy_rows", input, sizeof(npy) + 1);
     }
 }
 
@@ -215,6 +219,7 @@ static void make_archives(void **state)
     put_packed("zip", 3, "zip", NULL);
     put_packed("npz", 5, "zip", NULL);
     put_packed("lines_gz", 4, "raw", "gzip");
+    put_packed("csv_bz2", 7, "raw", "bzip2");
     put_packed("lines_zst", 4, "raw", "zstd");
     put_packed("lines_xz", 4, "raw", "xz");
     put_packed("lines_bz2", 4, "raw", "bzip2");

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_csv.c: records and fields of CSV: made ones come back, wherever the file is cut. */
-#include "scratch.h"
+#include "packed.h"
 
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "ingest/csv_record.h"
 #include "ingest/ingest.h"
+#include "ingest/unpack.h"
 
 static rks_error err;
 
@@ -82,6 +83,37 @@ static void malformed_fields_are_named(void **state)
     memcpy(text + 150, "\"\n\"", 3);
     memcpy(text + 300, "\nshort\n", 8);
     expect(text, "too long: 300\n<short>\n");
+}
+
+static void packed_records_are_those_of_the_plain_file(void **state)
+{
+    (void)state;
+    rks_buffer text = {0};
+    rks_buffer_print(&text, &err,
+                     "\xef\xbb\xbf"
+                     "a,b\r\n");
+    for (int row = 0; row < 60000; row++) /* more than a window */
+        rks_buffer_print(&text, &err, row % 7 == 0 ? "%d,\"x\"\"\n%0*d\"\n" : "%d,%0*d\n", row,
+                         row == 40000 ? 3 << 20 : row % 90, row);
+    rks_buffer_print(&text, &err, "9,\"last");
+    for (int ends = 0; ends < 2; ends++) {
+        const char *path = scratch_bytes("a.csv", text.data, text.size);
+        rks_input_file plain = file_of(path);
+        char *wanted = read_range(&plain, 0, plain.size, 100);
+        assert_contains(wanted, "too long: 31457");
+        for (int kind = 0; kind < PACKED_KINDS; kind++) {
+            rks_input_file file = file_of(packed_file("a.packed", kind, text.data, text.size));
+            file.max_total = UINT64_MAX;
+            assert_ok(rks_packing_find(&file, &file.packing, &err), &err);
+            char *found = read_range(&file, 0, file.size, 100);
+            assert_string_equal(found, wanted);
+            free(found);
+        }
+        free(wanted);
+        rks_buffer_print(&text, &err, "\"\n");
+    }
+    rks_buffer_free(&text);
+    assert_int_equal(rks_memory_in_use(), 0);
 }
 
 /* ---- random files ---------------------------------------------------------------------------- */
@@ -211,6 +243,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_are_as_the_rules_say),
+        cmocka_unit_test(packed_records_are_those_of_the_plain_file),
         cmocka_unit_test(malformed_fields_are_named),
         cmocka_unit_test(random_files_come_back_wherever_they_are_cut),
         cmocka_unit_test(types_are_what_all_fields_are),

@@ -117,7 +117,7 @@ static void lines_longer_than_every_buffer_are_whole_up_to_the_limit(void **stat
             assert_int_equal(line.size, size);
         if (i == 0)
             assert_memory_equal(line.text, text, size);
-        assert_true(reader.room <= (i == 2 ? 1u << 20 : 8u << 20));
+        assert_true(reader.window.room <= (i == 2 ? 1u << 20 : 8u << 20));
         assert_ok(rks_lines_next(&reader, &line, &err), &err);
         assert_int_equal(line.size, 3);
         assert_memory_equal(line.text, "end", 3);

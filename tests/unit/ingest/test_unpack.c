@@ -28,7 +28,7 @@ static rks_status read_all(const rks_input_file *file, size_t step, rks_buffer *
     rks_unpack *unpack = NULL;
     size_t got = 1;
     all->size = 0;
-    rks_status status = rks_unpack_open(file, &unpack, &err);
+    rks_status status = rks_unpack_open(file, 0, &unpack, &err);
     while (status == RKS_OK && got > 0) {
         assert_ok(rks_buffer_reserve(all, step, NULL), &err);
         status = rks_unpack_read(unpack, all->data + all->size, step, &got, &err);

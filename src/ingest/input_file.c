@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * input_file.c: files that may be changed, or become something else, while they are read. */
+#include "ingest/input_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+
+enum { READ_AHEAD_FROM = 1 << 20 };
+
+rks_status rks_input_file_open(const rks_input_file *file, int *fd, rks_error *err)
+{
+    int opened = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (opened < 0) {
+        if (errno == ENOENT)
+            return rks_fail(err, RKS_ERR_NOT_FOUND, errno, "%s: no such file", file->path);
+        return rks_fail_errno(err, errno, "%s", file->path);
+    }
+    rks_status status = rks_input_file_unchanged(file, opened, err);
+    if (status != RKS_OK) {
+        close(opened);
+        return status;
+    }
+    if (file->size > READ_AHEAD_FROM) /* else the first read asks for all of it */
+        posix_fadvise(opened, 0, 0, POSIX_FADV_SEQUENTIAL);
+    *fd = opened;
+    return RKS_OK;
+}
+
+rks_status rks_input_file_unchanged(const rks_input_file *file, int fd, rks_error *err)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return rks_fail_errno(err, errno, "%s", file->path);
+    if (!S_ISREG(info.st_mode))
+        return rks_fail(err, RKS_ERR_DATA, 0, "%s: not a regular file", file->path);
+    if ((uint64_t)info.st_size != file->size)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "%s: changed during the build: %" PRIu64 " bytes at first, now %" PRIu64,
+                        file->path, file->size, (uint64_t)info.st_size);
+    return RKS_OK;
+}
+
+rks_status rks_input_file_read(const rks_input_file *file, int fd, uint64_t offset, void *bytes,
+                               size_t size, size_t *got, rks_error *err)
+{
+    ssize_t count;
+    do
+        count = pread(fd, bytes, size, (off_t)offset);
+    while (count < 0 && errno == EINTR);
+    if (count < 0)
+        return rks_fail_errno(err, errno, "%s: reading at %" PRIu64, file->path, offset);
+    if (count == 0)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "%s: changed during the build: %" PRIu64 " bytes at first, now %" PRIu64,
+                        file->path, file->size, offset);
+    *got = (size_t)count;
+    return RKS_OK;
+}
+
+rks_status rks_input_file_read_all(const rks_input_file *file, int fd, uint64_t offset,
+                                   uint8_t *bytes, size_t size, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (size_t at = 0, got = 0; status == RKS_OK && at < size; at += got)
+        status = rks_input_file_read(file, fd, offset + at, bytes + at, size - at, &got, err);
+    return status;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * input_file.h: opening and reading a file that was listed. */
+#ifndef RKS_INGEST_INPUT_FILE_H
+#define RKS_INGEST_INPUT_FILE_H
+
+#include "ingest/unit.h"
+
+/* Opens an input file for reading (links are followed) without ever blocking. RKS_ERR_DATA where it
+ * is no regular file any more, or not as long as it was when it was listed. */
+rks_status rks_input_file_open(const rks_input_file *file, int *fd, rks_error *err);
+/* RKS_ERR_DATA where the file is not as long as it was when it was listed. */
+rks_status rks_input_file_unchanged(const rks_input_file *file, int fd, rks_error *err);
+/* Reads at most `size` bytes at `offset`: at least one, or RKS_ERR_DATA where there is none. */
+rks_status rks_input_file_read(const rks_input_file *file, int fd, uint64_t offset, void *bytes,
+                               size_t size, size_t *got, rks_error *err);
+/* Reads all of `size` bytes at `offset`. */
+rks_status rks_input_file_read_all(const rks_input_file *file, int fd, uint64_t offset,
+                                   uint8_t *bytes, size_t size, rks_error *err);
+
+#endif
