@@ -134,42 +134,44 @@ static bool same_user(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
 }
 
+/* A message of one byte with room for a descriptor; `note` points into it. */
+typedef struct fd_note {
+    char byte;
+    struct iovec part;
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+    struct msghdr note;
+} fd_note;
+
+static void fd_note_begin(fd_note *n)
+{
+    memset(n, 0, sizeof(*n));
+    n->part = (struct iovec){&n->byte, 1};
+    n->note.msg_iov = &n->part;
+    n->note.msg_iovlen = 1;
+    n->note.msg_control = n->control;
+    n->note.msg_controllen = sizeof(n->control);
+}
+
 static rks_status send_fd(int socket, int fd, rks_error *err)
 {
-    char byte = 'f';
-    struct iovec part = {&byte, 1};
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
-    } control = {{0}};
-    struct msghdr note = {.msg_iov = &part,
-                          .msg_iovlen = 1,
-                          .msg_control = control.bytes,
-                          .msg_controllen = sizeof(control.bytes)};
-    struct cmsghdr *head = CMSG_FIRSTHDR(&note);
+    fd_note n;
+    fd_note_begin(&n);
+    struct cmsghdr *head = CMSG_FIRSTHDR(&n.note);
     head->cmsg_level = SOL_SOCKET;
     head->cmsg_type = SCM_RIGHTS;
     head->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(head), &fd, sizeof(fd));
-    if (sendmsg(socket, &note, MSG_NOSIGNAL) != 1)
+    if (sendmsg(socket, &n.note, MSG_NOSIGNAL) != 1)
         return rks_fail_errno(err, errno, "handing a descriptor to a rank of this node");
     return RKS_OK;
 }
 
 static rks_status receive_fd(int socket, int *fd, rks_error *err)
 {
-    char byte = 0;
-    struct iovec part = {&byte, 1};
-    union {
-        char bytes[CMSG_SPACE(sizeof(int))];
-        struct cmsghdr align;
-    } control = {{0}};
-    struct msghdr note = {.msg_iov = &part,
-                          .msg_iovlen = 1,
-                          .msg_control = control.bytes,
-                          .msg_controllen = sizeof(control.bytes)};
-    ssize_t got = recvmsg(socket, &note, MSG_CMSG_CLOEXEC);
-    struct cmsghdr *head = got == 1 ? CMSG_FIRSTHDR(&note) : NULL;
+    fd_note n;
+    fd_note_begin(&n);
+    ssize_t got = recvmsg(socket, &n.note, MSG_CMSG_CLOEXEC);
+    struct cmsghdr *head = got == 1 ? CMSG_FIRSTHDR(&n.note) : NULL;
     if (head == NULL || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(sizeof(int)))
         return rks_fail(err, RKS_ERR_PEER, got < 0 ? errno : 0,
                         "this node's leader handed over no descriptor");

@@ -52,4 +52,29 @@ static inline bool open_group(member *m, uint32_t silence_ms, uint32_t per_node)
     return m->group != NULL;
 }
 
+/* As on_threads, and what the ranks wrote to stderr; `words` has room for SAID_MAX bytes. */
+enum { SAID_MAX = 4096 };
+static inline void hear_threads(uint32_t ranks, member_fn body, void *user, char *words)
+{
+    char path[] = "/tmp/rankstore-test-XXXXXX";
+    int file = mkstemp(path), before = dup(STDERR_FILENO), code = -1;
+    member_start start = {body, user};
+    rks_error err = {0};
+    unlink(path);
+    dup2(file, STDERR_FILENO);
+    alarm(LIMIT_S);
+    rks_status status = rks_launch_threads(ranks, run_member, &start, &code, &err);
+    alarm(0);
+    dup2(before, STDERR_FILENO);
+    close(before);
+    ssize_t size = pread(file, words, SAID_MAX - 1, 0);
+    close(file);
+    assert_true(size >= 0);
+    words[size] = '\0';
+    if (code != 0)
+        print_error("%s", words);
+    assert_ok(status, &err);
+    assert_int_equal(code, 0);
+}
+
 #endif

@@ -2,8 +2,6 @@
  *
  * test_group_faults.c: ranks that run out of memory, are interrupted, stay away or leave their
  * group behind: the others end with their name, nobody hangs, nothing is left. */
-#include <fcntl.h>
-
 #include "ranks.h"
 
 /* ---- memory ---- */
@@ -281,22 +279,8 @@ static void who_is_waited_for_is_said_with_what_it_does(void **state)
 {
     (void)state;
     for (uint32_t late = 1; late < 3; late++) {
-        char path[] = "/tmp/rankstore-test-XXXXXX", words[4096] = "", wanted[64];
-        int file = mkstemp(path), before = dup(STDERR_FILENO);
-        unlink(path);
-        dup2(file, STDERR_FILENO);
-        alarm(LIMIT_S);
-        rks_error err = {0};
-        int code = -1;
-        member_start start = {be_late, &late};
-        rks_status status = rks_launch_threads(3, run_member, &start, &code, &err);
-        alarm(0);
-        dup2(before, STDERR_FILENO);
-        close(before);
-        assert_true(pread(file, words, sizeof(words) - 1, 0) >= 0);
-        close(file);
-        assert_ok(status, &err);
-        assert_int_equal(code, 0);
+        char words[SAID_MAX], wanted[64];
+        hear_threads(3, be_late, &late, words);
         snprintf(wanted, sizeof(wanted), "waits for rank %u (", late);
         assert_contains(words, wanted);
         assert_contains(words, "in 'build'");

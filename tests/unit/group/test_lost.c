@@ -2,8 +2,6 @@
  *
  * test_lost.c: what is said of a rank that is lost: its name, its host, what became of it and the
  * collective that could not be ended, in the same words on all ranks. */
-#include <fcntl.h>
-
 #include "ranks.h"
 
 enum { T = 500, RANKS = 4, LOST_CODE = 4, ENDED_CODE = 3 };
@@ -277,21 +275,8 @@ static void be_hostile(member *m)
 static void control_characters_of_another_rank_reach_no_terminal(void **state)
 {
     (void)state;
-    char path[] = "/tmp/rankstore-test-XXXXXX", words[4096] = "", missing[] = "/nonexistent/secret";
-    int file = mkstemp(path), before = dup(STDERR_FILENO), code = -1;
-    member_start start = {be_hostile, NULL};
-    rks_error err = {0};
-    unlink(path);
-    dup2(file, STDERR_FILENO);
-    alarm(LIMIT_S);
-    rks_status status = rks_launch_threads(3, run_member, &start, &code, &err);
-    alarm(0);
-    dup2(before, STDERR_FILENO);
-    close(before);
-    assert_true(pread(file, words, sizeof(words) - 1, 0) >= 0);
-    close(file);
-    assert_ok(status, &err);
-    assert_int_equal(code, 0);
+    char words[SAID_MAX], missing[] = "/nonexistent/secret";
+    hear_threads(3, be_hostile, NULL, words);
     assert_contains(words, "waits for rank 1 (?]0;x??"
                            "?) in 'build'");
     assert_contains(words, "unit 3?[2J of 17");
