@@ -87,6 +87,24 @@ def launch(ranks: int, main: Callable[[Group], int], *, silence_ms: int | None =
     exception of main is printed by its process, which ends with 1. Where threads of this process run, fork is their
     risk."""
 
+# ---- reader.c ----
+def source_format(sources: Sequence[str], format: str | None) -> str:
+    """rks_source_format."""
+
+class Reader:
+    """COLLECTIVE. rks_reader_open."""
+
+    def __init__(self, group: Group, sources: Sequence[str], *, schema: str | None = None, format: str | None = None,
+                 max_sample: int | None = None, skip_bad: bool = False, max_total: int | None = None,
+                 unit_size: int | None = None, columns: str | None = None) -> None: ...
+    def units(self) -> list[tuple[str, int]]:
+        """(name of the file, bytes) of each."""
+    def schema(self) -> str: ...
+    def read(self, unit: int, take: Callable[[dict[str, Any], bytes, int], Any]) -> dict[str, Any]:
+        """rks_reader_read: take(values, key, row) for each sample; {filtered, bad, bad_first}. What `take` raises is
+        raised."""
+
+
 # ---- build.c ----
 def build(group: Group, sources: Sequence[str], directory: str, *, schema: str | None = None, format: str | None = None,
           key: str | None = None, length: str | None = None, length_unit: int = 1, where: str | None = None,
@@ -95,7 +113,8 @@ def build(group: Group, sources: Sequence[str], directory: str, *, schema: str |
           block_size: int | None = None,
           progress: Callable[[str, int, int, int], None] | None = None, min_length: int | None = None,
           max_length: int | None = None, sample: int | None = None, sample_rate: float = 0, seed: int = 0,
-          dedup: bool = False, max_total: int | None = None, append: bool = False) -> dict[str, Any]:
+          dedup: bool = False, max_total: int | None = None, append: bool = False,
+          length_fn: Callable[[dict[str, Any]], int] | None = None, columns: str | None = None) -> dict[str, Any]:
     """COLLECTIVE. rks_build: the report as a dict {samples, duplicates, sampled_out, filtered, bad, bytes, input_bytes,
     units, units_resumed, seconds, dataset, bad_first}. `filter` sees a dict of the sample's columns, (bytes, dims, type)
     or None each, copies; truth keeps the sample. What it raises is raised on all ranks, as DataError, and is the cause of this

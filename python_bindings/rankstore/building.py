@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """`build`: from any source to a dataset on disk.
 
-    files of lines ───────────────► _core.build, no Python object a sample
-    pieces (Parquet, tar, ...) ─► units, dealt to ranks ─► map, filter ─► _core.Builder
-    an iterable on each rank ───► units of its own      ─► map, filter ─► _core.Builder
+    files that the core reads ─────► _core.build, which asks filter and length
+    the same, with map or key() ─► _core.Reader ┐
+    pieces (Parquet, lists, ...) ───────────────┴► units, dealt to ranks ─► map, filter ─► _core.Builder
+    an iterable on each rank ────────────────────► units of its own      ─► map, filter ─► _core.Builder
 """
 from __future__ import annotations
 
 import functools
 import heapq
 import itertools
-import json
 import os
 import re
 import time
@@ -21,12 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core, fingerprint, progress, schemas
 from .agreement import callback_failed, together
-from .errors import ArgumentError, CallbackError, RankStoreError
-from .feeding import Feeder, Steps
+from .errors import ArgumentError, CallbackError, DataError, RankStoreError
+from .feeding import Feeder, Steps, first_rows, length_of
 from .group import Group, current
 from .sources import Columns, CoreFiles, Piece, Source, Stream, Unit, resolve
-from .sources.columns import base_type
-from .types import as_array
+from .sources.core_files import plain
 
 if TYPE_CHECKING:
     from .dataset import Dataset
@@ -82,6 +81,8 @@ class Options:
     seed: int = 0
     dedup: bool = False
     append: bool = False
+    unit_size: int | None = None
+    columns: str | None = None
 
     def check(self) -> None:
         """ArgumentError for what can never be."""
@@ -104,8 +105,8 @@ class Options:
 
     @property
     def needs_python(self) -> bool:
-        """Samples are to be seen by Python before the core measures them."""
-        return self.map is not None or callable(self.length) or callable(self.key)
+        """Files too give their samples to Python, which adds what it makes of them."""
+        return self.map is not None or callable(self.key)
 
     def shown(self) -> dict[str, Any]:
         """What decides the result, as JSON values."""
@@ -113,7 +114,7 @@ class Options:
         return {**named, **self.selection(), "index": list(self.index), "schema": self.schema, "format": self.format,
                 "where": self.where, "length_unit": self.length_unit, "max_sample": self.max_sample,
                 "skip_bad": self.skip_bad, "max_total": self.max_total, "unit_samples": self.unit_samples,
-                **({"append": True} if self.append else {}),
+                **{name: value for name in ("append", "unit_size", "columns") if (value := getattr(self, name))},
                 "code": {name: fingerprint.code(value) if callable(value := getattr(self, name)) else None
                          for name in ("map", "filter", "length", "key")}}
 
@@ -131,6 +132,11 @@ class Options:
                 "length": self.length if isinstance(self.length, str) else None, "length_unit": self.length_unit,
                 "where": self.where, "index": self.index,
                 "max_sample": self.max_sample, "replace": self.replace, "append": self.append, **self.selection()}
+
+    def for_reading(self) -> dict[str, Any]:
+        """As _core.Reader and _core.build name them."""
+        return {"max_sample": self.max_sample, "skip_bad": self.skip_bad, "max_total": self.max_total,
+                "unit_size": self.unit_size, "columns": self.columns}
 
     def as_there(self, shape: dict[str, Any] | None) -> Options:
         """What an append is not told is as the dataset has it."""
@@ -156,14 +162,14 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
           unit_samples: int | None = None, exchange: str | None = None, no_share: bool = False,
           progress: progress.Report | bool | None = None, group: Group | None = None, min_length: int = 0,
           max_length: int | None = None, sample: int | float | None = None, seed: int = 0,
-          dedup: bool = False, max_total: int | None = None, append: bool = False) -> Dataset:
+          dedup: bool = False, max_total: int | None = None, append: bool = False,
+          unit_size: int | None = None, columns: str | None = None) -> Dataset:
     """COLLECTIVE. Builds a dataset in the directory `out` and opens it.
 
     source: one of
-        paths (str, Path, a list; globs) of .jsonl, .txt (lines), .csv, .tsv, folders (a file a sample), .parquet,
-            .arrow, .feather,
-            .tar and .tar.gz (WebDataset), Megatron's .bin with .idx, MDS folders; lines and tar also compressed (.gz,
-            .zst, .xz, .bz2);
+        paths (str, Path, a list; globs) of .jsonl, .txt (lines), .csv, .tsv, .npy, .npz, folders (a file a sample),
+            .tar (WebDataset), .zip, Megatron's .bin with .idx, MDS folders, .parquet, .arrow, .feather; lines and tar
+            also compressed (.gz, .zst, .xz, .bz2);
         a pyarrow Table; a Hugging Face dataset;
         any dataset with __len__ and __getitem__, the same on all ranks (a list of dicts is one; of lists and tables, 16
             samples are looked at, so that different ones are found out);
@@ -191,10 +197,12 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         with __getitem__ that is no list: these cannot be compared, and are appended again.
     min_length, max_length: samples of other lengths are filtered out.
     sample: an int: so many of the samples that are left, by chance; a float: this share of the source's rows, by
-        chance, before filter and where look at them (where Python reads the source: behind map and filter). seed: of
+        chance, before filter and where look at them (behind map and filter, where Python adds the samples). seed: of
         the sample, which is the same for any number of ranks, but for iterables.
     dedup: of samples with equal contents (all columns but the key's) only the first counts.
     unit_samples: samples in a unit, by which an interrupted build resumes (iterables: 8,192, counted before map).
+        unit_size: bytes of a unit of files that the C core reads (64 MiB). columns: names of the columns of CSV or TSV
+        files that have no header, "a,b,c".
     exchange, no_share: as for `open`. progress: None: a bar on rank 0's terminal, where tqdm is there; False: none; or
         a callable (phase, done, total, samples) on each rank. group: default: current().
 
@@ -205,7 +213,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     options = Options(map, filter, length, key, tuple(index), schemas.text_of(schema), format, where, length_unit,
                       max_sample, skip_bad,
                       replace, reuse, unit_samples, progress, max_total, min_length, max_length, sample, seed, dedup,
-                      append)
+                      append, unit_size, columns)
     options.check()
     group = group or current()
     directory = os.fspath(out)
@@ -226,8 +234,7 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
     held: list[Source] = []
 
     def look() -> dict[str, Any]:
-        held.append(resolve(source, format=options.format, python=options.needs_python,
-                            unit_samples=options.unit_samples))
+        held.append(resolve(source, format=options.format, unit_samples=options.unit_samples))
         return {"source": _identity(held[0], group), "items": _sampled(held[0]), "options": options.shown(),
                 "there": fingerprint.finished(fingerprint.expand(directory, group.rank, group.node))}
 
@@ -244,8 +251,9 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
         options = options.as_there(base["shape"])
     report = progress.make(options.progress, group.rank)
     try:
-        if isinstance(found, CoreFiles):
-            made = _build_core(group, found, directory, options, report)
+        files = found[0] if isinstance(found, list) and len(found) == 1 else None
+        if isinstance(files, CoreFiles) and not options.needs_python:
+            made = _build_core(group, files, directory, options, report)
         else:
             made = _build_python(group, found, directory, options, base if options.append else None, made_from, report)
     finally:
@@ -270,8 +278,6 @@ def _is_own(source: Source, options: Options) -> bool:
 def _identity(source: Source, group: Group) -> list[Any]:
     if isinstance(source, Stream):
         return ["iterable", group.world]  # with other ranks its units are others
-    if isinstance(source, CoreFiles):
-        return ["files", source.identity()]
     return ["pieces", [piece.identity() for piece in source]]
 
 
@@ -322,46 +328,40 @@ def _reuse(group: Group, directory: str, there: Sequence[dict[str, Any]], made_f
 
 def _build_core(group: Group, files: CoreFiles, directory: str, options: Options,
                 report: progress.Report | None) -> dict[str, Any]:
-    raised: list[Exception] = []
+    raised: list[tuple[str, Exception]] = []
 
-    def filter(sample: dict[str, Any]) -> bool:  # noqa: A001
-        assert options.filter is not None
-        try:
-            return bool(options.filter({name: _plain(value) for name, value in sample.items()}))
-        except Exception as failure:
-            raised.append(failure)
-            raise
+    def seen(what: str, function: Callable[[Any], Any]) -> Callable[[dict[str, Any]], Any]:
+        def call(sample: dict[str, Any]) -> Any:
+            try:
+                return function({name: plain(value) for name, value in sample.items()})
+            except Exception as failure:
+                raised.append((what, failure))
+                raise
+        return call
 
+    functions: dict[str, Any] = {}
+    if options.filter is not None:
+        functions["filter"] = seen("filter", options.filter)
+    if callable(options.length):
+        functions["length_fn"] = seen("length", length_of(options.length))
     try:
         return _core.build(group.core, files.paths, directory, schema=options.schema, format=files.format,
-                           skip_bad=options.skip_bad, max_total=options.max_total,
-                           filter=None if options.filter is None else filter, progress=report, **options.for_core())
+                           progress=report, **functions, **{**options.for_core(), **options.for_reading()})
     except RankStoreError as failed:
-        if options.filter is None or not failed.text.partition("filter:")[1]:
+        found = re.match("(.+?): (filter|length): ", failed.text)
+        if found is None or not functions:
             raise
-        text, where = failed.text, re.match(r"(.+?:\d+):", failed.text)
+        text, where = failed.text, found.group(1)
 
     def fail() -> None:
         if raised:
-            error = callback_failed(raised[0], group.rank, "filter", where.group(1) if where else "")
-            raise error from raised[0]
+            what, error = raised[0]
+            if isinstance(error, DataError):  # length_of's own
+                raise DataError(f"{where}: {error}") from error
+            raise callback_failed(error, group.rank, what, where) from error
 
-    together(group, "build: filter", fail)
-    raise CallbackError.of(text, -1, where.group(1) if where else "", "")
-
-
-def _plain(value: tuple[bytes, tuple[int, ...], str] | None) -> Any:
-    """A column's value, as the core gives it, as Python's or numpy's."""
-    if value is None:
-        return None
-    data, dims, kind = value
-    item = base_type(kind)
-    if item == "bytes":
-        return data
-    if item in ("str", "json"):
-        return str(data, "utf-8") if item == "str" else json.loads(data)
-    array = as_array(data, item)
-    return array.reshape(dims) if "[" in kind else array[0].item()
+    together(group, "build: functions", fail)
+    raise CallbackError.of(text, -1, where, "")
 
 
 # ---- pieces and iterables
@@ -386,13 +386,19 @@ def _build_python(group: Group, source: Stream | list[Piece], directory: str, op
     steps = Steps(group, options.map, options.filter, options.skip_bad)
     stream: Iterator[Any] | None = None
     tasks: list[Task] = []
+    derives = False  # keys that the core gives are handed on
     text: str | None
     if isinstance(source, Stream):
         text, stream, own_keys = _stream_schema(group, source, options)
     else:
+        for piece in source:
+            if isinstance(piece, CoreFiles):
+                piece.open(group.core, mapped=options.map is not None, schema=options.schema,
+                           **options.for_reading())
+                derives = options.key is None
         tasks, known = _scan(group, source)
         known = known if options.map is None else None
-        text, own_keys = options.schema or schemas.text_of(known or _probe(group, tasks, options)), False
+        text, own_keys = options.schema or schemas.text_of(known or _probe(group, tasks, options)), derives
     assert text is not None
     canonical, columns = together_parse(group, text)
     key: Any = options.key if callable(options.key) else None
@@ -401,7 +407,7 @@ def _build_python(group: Group, source: Stream | list[Piece], directory: str, op
                             source=fingerprint.digest(origin), progress=report, **options.for_core())
     try:
         feeder = Feeder(builder, columns, steps, loose=options.schema is not None, key=key,
-                        length=options.length if callable(options.length) else None)
+                        length=options.length if callable(options.length) else None, derives=derives)
         tick = progress.Ticker(report)
 
         def read() -> list[str]:
@@ -450,7 +456,7 @@ def _probe(group: Group, tasks: list[Task], options: Options) -> dict[str, str]:
     spans = [tasks[len(tasks) * i // PROBES:len(tasks) * (i + 1) // PROBES] for i in range(PROBES)]
 
     def probe() -> list[Any]:
-        return [[i, schemas.infer(itertools.chain.from_iterable(_samples(group, task, options) for task in spans[i]),
+        return [[i, schemas.infer(itertools.chain.from_iterable(_first(group, task, options) for task in spans[i]),
                                   PROBE)]
                 for i in range(group.rank, PROBES, group.world)]
 
@@ -460,8 +466,11 @@ def _probe(group: Group, tasks: list[Task], options: Options) -> dict[str, str]:
     return schemas.merge((rank, schema) for _, rank, schema in found)
 
 
-def _samples(group: Group, task: Task, options: Options) -> Iterator[Any]:
+def _first(group: Group, task: Task, options: Options) -> Iterable[Any]:
+    """The first PROBE samples of a unit, or more."""
     steps = Steps(group, options.map, options.filter, options.skip_bad)
+    if isinstance(task.piece, CoreFiles):
+        return first_rows(steps, task.piece, task.unit, PROBE)
     steps.label = functools.partial(task.piece.label, task.unit)
     return steps.samples(task.piece.read(task.unit), task.piece.decode)
 
@@ -481,9 +490,14 @@ def _feed_tasks(builder: _core.Builder, feeder: Feeder, tasks: Sequence[Task], n
                 tick: progress.Ticker) -> None:
     total, done = sum(task.unit.weight for task in tasks), 0
     for task in tasks:
-        if not builder.unit(task.number, named * task.piece.in_memory + task.unit.name):
+        name = named * task.piece.in_memory + task.unit.name
+        if builder.unit(task.number, name):
+            pass
+        elif isinstance(task.piece, CoreFiles):
+            feeder.feed_rows(task.piece, task.unit, functools.partial(tick, "reading", done, total))
+        else:
             feeder.steps.label = functools.partial(task.piece.label, task.unit)
-            for samples in feeder.feed(task.piece.read(task.unit), task.piece.decode):
+            for samples in feeder.feed(task.piece.read(task.unit), task.piece.decode, name):
                 tick("reading", done, total, samples)
         done += task.unit.weight
     tick("reading", done, total, feeder.samples, last=True)

@@ -2,6 +2,8 @@
 """From the items of a source to the samples of a builder: decode, map, filter, key, length, add."""
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Protocol
@@ -9,6 +11,7 @@ from typing import Any, Protocol
 from .agreement import Stopped, callback_failed, check_others
 from .errors import DataError, RankStoreError
 from .group import Group
+from .sources import CoreFiles, Unit
 from .sources.columns import Columns
 
 BAD_SHOWN = 16
@@ -57,7 +60,7 @@ class Steps:
                 elif plain:
                     yield item
                 else:
-                    yield from self._one(item)
+                    yield from self.each(item)
         except (RankStoreError, Stopped):
             raise
         except Exception as raised:
@@ -83,9 +86,10 @@ class Steps:
         for i, sample in enumerate(columns.rows()):
             check_others(self.group)
             self.row += i > 0
-            yield from self._one(sample)
+            yield from self.each(sample)
 
-    def _one(self, sample: Any) -> Iterator[Any]:
+    def each(self, sample: Any) -> Iterator[Any]:
+        """What map and filter make of one."""
         if self.map is None:
             each: Any = (sample,)
         else:
@@ -105,10 +109,30 @@ class Steps:
             else:
                 self.filtered += 1
 
+    def row_of(self, files: CoreFiles, unit: Unit, values: dict[str, Any], key: bytes, row: int) -> Iterator[Any]:
+        """What is made of a row that the core hands over."""
+        check_others(self.group)
+        self.row, self.label = row, functools.partial(_placed, files, unit, key)
+        try:
+            sample = files.decode(values)
+        except Exception as raised:
+            self.failed("reading it", raised)
+            return
+        if sample is not None:
+            yield from self.each(sample)
+
+    def passed_over(self, left_out: dict[str, Any]) -> None:
+        """Counts what the core left out of a unit itself."""
+        self.filtered += left_out["filtered"]
+        self.bad += left_out["bad"]
+        self.bad_first += left_out["bad_first"].splitlines()[:BAD_SHOWN - len(self.bad_first)]
+
     def call(self, what: str, function: Callable[[Any], Any], sample: Any) -> Any:
         """function(sample); CallbackError where it raises."""
         try:
             return function(sample)
+        except DataError:  # length_of's own
+            raise
         except Exception as raised:
             raise callback_failed(raised, self.group.rank, what, self.label(self.row)) from raised
 
@@ -128,26 +152,86 @@ class Steps:
             self.bad_first.append(f"{self.label(self.row)}: {why}"[:500])
 
 
+def _placed(files: CoreFiles, unit: Unit, key: bytes, row: int) -> str:
+    return files.place(unit, key, row)
+
+
+class _Enough(Exception):
+    pass
+
+
+def first_rows(steps: Steps, files: CoreFiles, unit: Unit, count: int) -> list[Any]:
+    """The first samples of a unit after map and filter, `count` or a few more."""
+    found: list[Any] = []
+
+    def take(values: dict[str, Any], key: bytes, row: int) -> None:
+        found.extend(steps.row_of(files, unit, values, key, row))
+        if len(found) >= count:
+            raise _Enough
+
+    try:
+        files.hand_over(unit, take)
+    except _Enough:
+        pass
+    return found
+
+
+def length_of(function: Callable[[Any], Any]) -> Callable[[Any], int]:
+    """The function, its answer checked. DataError where that is no length."""
+    def call(sample: Any) -> int:
+        length = function(sample)
+        if not hasattr(length, "__index__") or not 0 <= length.__index__() < 1 << 64:
+            raise DataError(f"length gave {str(length)[:40]}, not an int from 0 to 2^64 - 1")
+        return int(length.__index__())
+    return call
+
+
 class Feeder:
     """Adds samples to a builder in the schema's order.
 
-    `loose`: columns that the schema lacks are passed over, as the user gave it; else they are an error.
+    `loose`: columns that the schema lacks are passed over, as the user gave it; else they are an error. `derives`: each
+    sample brings the key that the core would derive for its row; of several that a map makes of one, all but the first
+    have ":1", ":2" behind it.
     """
 
     def __init__(self, sink: Sink, schema: Sequence[tuple[str, str]], steps: Steps, *, loose: bool,
-                 key: Callable[[Any], Any] | bool | None, length: Callable[[Any], Any] | None) -> None:
-        self.sink, self.schema, self.steps, self.loose, self.key, self.length = sink, schema, steps, loose, key, length
+                 key: Callable[[Any], Any] | None, length: Callable[[Any], Any] | None, derives: bool = False) -> None:
+        self.sink, self.schema, self.steps, self.loose, self.key = sink, schema, steps, loose, key
+        self.length = None if length is None else length_of(length)
+        self.derives, self._keys = derives, iter([b""])
         self.samples = 0
         self._names = {name for name, _ in schema}
         first = schema[0][0]
         self._row: Callable[[Any], Sequence[Any]] = itemgetter(*[name for name, _ in schema]) if len(schema) > 1 else \
             lambda sample: (sample[first],)
 
-    def feed(self, items: Iterable[Any], decode: Callable[[Any], Any] | None) -> Iterator[int]:
+    def feed_rows(self, files: CoreFiles, unit: Unit, tick: Callable[[int], None]) -> None:
+        """Adds what the core reads in a unit."""
+        steps, filtered, bad = self.steps, self.steps.filtered, self.steps.bad
+
+        def take(values: dict[str, Any], key: bytes, row: int) -> None:
+            self._keys = itertools.chain([key], (b"%b:%d" % (key, i) for i in itertools.count(1)))
+            for sample in steps.row_of(files, unit, values, key, row):
+                try:
+                    self._add_one(sample)
+                except (TypeError, ValueError) as refused:
+                    self._refused(refused)
+                    continue
+                self.samples += 1
+                if not self.samples & 0xff:
+                    tick(self.samples)
+
+        left_out = files.hand_over(unit, take)
+        steps.passed_over(left_out)
+        self.sink.left_out(steps.filtered - filtered, steps.bad - bad)
+        tick(self.samples)
+
+    def feed(self, items: Iterable[Any], decode: Callable[[Any], Any] | None, name: str = "") -> Iterator[int]:
         """Adds what the items of a unit hold; yields the count of samples so far, now and then."""
+        self._keys = (f"{name}:{i}".encode() for i in itertools.count())
         filtered, bad = self.steps.filtered, self.steps.bad
         add, row_of, count, columns = self.sink.add, self._row, len(self.schema), Columns
-        simple = self.key is None and self.length is None
+        simple = self.key is None and self.length is None and not self.derives
         for sample in self.steps.samples(items, decode):
             if isinstance(sample, columns):
                 self._add_columns(sample)
@@ -203,16 +287,15 @@ class Feeder:
                 key = str(key)
             if not isinstance(key, (str, bytes)):
                 raise DataError(f"key gave {type(key).__name__}, not str or bytes")
+        elif self.derives:
+            key = next(self._keys)
         if self.length is not None:
             length = self.steps.call("length", self.length, sample)
-            if not hasattr(length, "__index__") or not 0 <= length.__index__() < 1 << 64:
-                raise DataError(f"length gave {str(length)[:40]}, not an int from 0 to 2^64 - 1")
-            length = length.__index__()
         self.sink.add(row, key, length)
 
     def _add_columns(self, columns: Columns) -> None:
         arrays = None
-        if not callable(self.key) and self.length is None:
+        if not callable(self.key) and self.length is None and not self.derives:
             try:
                 arrays = columns.arrays(self.schema, self.loose)
             except (TypeError, ValueError) as refused:

@@ -29,8 +29,7 @@ def build_with_workers(group: Group, workers: int, source: Any, directory: str, 
         raise ArgumentError(f"workers: this process has other threads ({', '.join(others[:3])}), which do not survive "
                             "a fork; start more "
                             "ranks instead")
-    if isinstance(resolve(source, format=options.format, python=options.needs_python,
-                          unit_samples=options.unit_samples), Stream):
+    if isinstance(resolve(source, format=options.format, unit_samples=options.unit_samples), Stream):
         raise ArgumentError("workers: an iterable cannot be dealt out; give a dataset with __len__ and __getitem__, or "
                             "start more ranks "
                             "instead, each with its own part")

@@ -7,12 +7,13 @@
 
 /* ---- callbacks ------------------------------------------------------------------------------- */
 
-/* (bytes, dims, type) of each column, or None. */
-static PyObject *dict_of(const core_values *columns, const rks_sample *sample)
+PyObject *core_sample_dict(core_values **columns, const rks_sample *sample)
 {
-    PyObject *dict = PyDict_New();
+    if (*columns == NULL)
+        *columns = core_values_new(sample->schema);
+    PyObject *dict = *columns == NULL ? NULL : PyDict_New();
     for (uint32_t i = 0; dict != NULL && i < rks_schema_columns(sample->schema); i++) {
-        const core_column *column = core_values_column(columns, i);
+        const core_column *column = core_values_column(*columns, i);
         PyObject *value = core_value_copy(column, &sample->values[i]);
         if (value != NULL && value != Py_None) {
             PyObject *copy = value;
@@ -27,26 +28,42 @@ static PyObject *dict_of(const core_values *columns, const rks_sample *sample)
     return dict;
 }
 
+/* What the function says of the sample; NULL with an exception. */
+static PyObject *ask(core_callbacks *calls, PyObject *function, const rks_sample *sample)
+{
+    PyObject *dict = PyErr_Occurred() != NULL ? NULL : core_sample_dict(&calls->columns, sample);
+    PyObject *answer = dict == NULL ? NULL : PyObject_CallFunctionObjArgs(function, dict, NULL);
+    Py_XDECREF(dict);
+    return answer;
+}
+
 static int call_filter(void *user, const rks_sample *sample, rks_error *err)
 {
     core_callbacks *calls = user;
     PyGILState_STATE state = PyGILState_Ensure();
     int keep = -1;
-    if (PyErr_Occurred() == NULL && calls->columns == NULL)
-        calls->columns = core_values_new(sample->schema);
-    if (PyErr_Occurred() == NULL) {
-        PyObject *dict = dict_of(calls->columns, sample);
-        PyObject *answer =
-            dict == NULL ? NULL : PyObject_CallFunctionObjArgs(calls->filter, dict, NULL);
-        if (answer != NULL)
-            keep = PyObject_IsTrue(answer);
-        Py_XDECREF(answer);
-        Py_XDECREF(dict);
-    }
+    PyObject *answer = ask(calls, calls->filter, sample);
+    if (answer != NULL)
+        keep = PyObject_IsTrue(answer);
+    Py_XDECREF(answer);
     if (keep < 0)
         core_caught("", RKS_ERR_DATA, err); /* the library says "filter" */
     PyGILState_Release(state);
     return keep;
+}
+
+static rks_status call_length(void *user, const rks_sample *sample, uint64_t *length,
+                              rks_error *err)
+{
+    core_callbacks *calls = user;
+    rks_status status = RKS_OK;
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyObject *answer = ask(calls, calls->length_fn, sample);
+    if (answer == NULL || !core_number(answer, "length", 0, UINT64_MAX, length))
+        status = core_caught("length", RKS_ERR_DATA, err);
+    Py_XDECREF(answer);
+    PyGILState_Release(state);
+    return status;
 }
 
 /* An exception stays set, which ends the build as a signal does. */
@@ -86,6 +103,8 @@ bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build
         !core_number(from->block_size, "block_size", 1, UINT64_MAX, &options->block_size) ||
         !core_texts_take(from->index, "index", &from->names) ||
         (from->filter != NULL && !core_callable(from->filter, "filter", &calls->filter)) ||
+        (from->length_fn != NULL &&
+         !core_callable(from->length_fn, "length_fn", &calls->length_fn)) ||
         (from->progress != NULL && !core_callable(from->progress, "progress", &calls->progress)))
         return false;
     uint64_t least = 0, most = 0;
@@ -104,7 +123,9 @@ bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build
     options->own_keys = from->own_keys != 0;
     options->replace = from->replace != 0;
     options->append = from->append != 0;
-    options->length_fn = from->own_lengths ? own_length : NULL;
+    options->length_fn = from->own_lengths          ? own_length
+                         : calls->length_fn != NULL ? call_length
+                                                    : NULL;
     options->callback_user = options->progress_user = calls;
     options->filter = calls->filter == NULL ? NULL : call_filter;
     options->progress = calls->progress == NULL ? NULL : call_progress;
@@ -157,7 +178,7 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
                             "filter",      "max_sample", "skip_bad",    "replace",    "unit_size",
                             "block_size",  "progress",   "min_length",  "max_length", "sample",
                             "sample_rate", "seed",       "dedup",       "max_total",  "append",
-                            NULL};
+                            "length_fn",   "columns",    NULL};
     PyObject *group, *sequence, *built = NULL;
     const char *directory;
     core_texts sources = {0};
@@ -166,12 +187,12 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
     rks_build_options options;
     rks_build_options_default(&options);
     if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOp:build", names, &group, &sequence,
+            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOpOz:build", names, &group, &sequence,
             &directory, &options.schema, &options.format, &options.key, &options.length,
             &from.length_unit, &options.where, &from.index, &from.filter, &from.max_sample,
             &from.skip_bad, &from.replace, &from.unit_size, &from.block_size, &from.progress,
             &from.min_length, &from.max_length, &from.sample, &options.sample_rate, &from.seed,
-            &from.dedup, &from.max_total, &from.append))
+            &from.dedup, &from.max_total, &from.append, &from.length_fn, &options.columns))
         return NULL;
     if (core_texts_take(sequence, "sources", &sources) &&
         core_build_options(&from, &calls, &options))

@@ -7,15 +7,15 @@
 #include "core.h"
 
 typedef struct core_callbacks {
-    PyObject *filter, *progress; /* NULL: none */
-    core_values *columns;        /* of the samples that the filter sees; made with the first */
-    uint64_t length;             /* own_lengths: of the sample that is being added */
+    PyObject *filter, *length_fn, *progress; /* NULL: none */
+    core_values *columns; /* of the samples that functions see; made with the first */
+    uint64_t length;      /* own_lengths: of the sample that is being added */
 } core_callbacks;
 
 /* Options as Python objects, NULL where not given. */
 typedef struct core_build_given {
-    PyObject *length_unit, *index, *filter, *max_sample, *max_total, *unit_size, *block_size,
-        *progress;
+    PyObject *length_unit, *index, *filter, *length_fn, *max_sample, *max_total, *unit_size,
+        *block_size, *progress;
     PyObject *min_length, *max_length, *sample, *seed;
     int skip_bad, own_keys, own_lengths, replace, dedup, append;
     core_texts names; /* of index */
@@ -23,6 +23,8 @@ typedef struct core_build_given {
 
 /* False with an exception; `from->names` is to be freed in any case. Options point into both. */
 bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build_options *options);
+/* {column: (bytes, dims, type), or None} of a sample; *columns is made with the first one. */
+PyObject *core_sample_dict(core_values **columns, const rks_sample *sample);
 PyObject *core_build_report(const rks_build_report *report);
 
 #endif

@@ -72,8 +72,7 @@ static PyObject *builder_new(PyTypeObject *type, PyObject *arguments, PyObject *
             &options.schema, &options.key, &options.length, &from.length_unit, &options.where,
             &from.index, &from.max_sample, &from.own_keys, &from.replace, &from.block_size,
             &from.progress, &from.own_lengths, &options.source, &from.min_length, &from.max_length,
-            &from.sample, &options.sample_rate, &from.seed, &from.dedup,
-            &from.append))
+            &from.sample, &options.sample_rate, &from.seed, &from.dedup, &from.append))
         return NULL;
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     builder_object *self = (builder_object *)alloc(type, 0);

@@ -134,6 +134,7 @@ int core_add_buffer(PyObject *module);
 int core_add_group(PyObject *module);
 int core_add_build(PyObject *module);
 int core_add_builder(PyObject *module);
+int core_add_reader(PyObject *module);
 int core_add_gather(PyObject *module);
 int core_add_store(PyObject *module);
 int core_add_samples(PyObject *module);

@@ -10,6 +10,7 @@
 #include "ingest/draw.h"
 #include "ingest/format.h"
 #include "ingest/row.h"
+#include "shard/block.h"
 
 enum { TICK = 1 << 20, BAD_ROOM = 64 << 10 };
 
@@ -37,6 +38,23 @@ bool rks_job_takes(rks_job *job)
     return taken;
 }
 
+static rks_status hand_over(rks_job *at, const rks_value *values, const void *key, size_t key_size,
+                            uint32_t length, rks_error *err)
+{
+    char derived[RKS_KEY_MAX + 1];
+    uint64_t row = at->first_row + at->rows;
+    if (rks_selector_derived_keys(at->selector)) {
+        const char *name = at->input->files[at->unit->first_file].name;
+        key_size = rks_key_derive(name, strlen(name), row, derived);
+        key = derived;
+    }
+    const rks_sample sample = {
+        .schema = at->schema, .values = values, .key = key, .key_size = key_size, .length = length};
+    rks_status status = at->taker->take(at->taker->user, &sample, row, err);
+    at->taker_failed = status != RKS_OK;
+    return status;
+}
+
 rks_status rks_job_offer(rks_job *at, const rks_value *values, rks_error *err)
 {
     bool keep = false;
@@ -51,8 +69,11 @@ rks_status rks_job_offer(rks_job *at, const rks_value *values, rks_error *err)
         at->filtered++;
         return RKS_OK;
     }
-    status =
-        rks_shard_writer_add(at->writer, values, key, key_size, length, (uint32_t)at->rows, err);
+    if (at->taker != NULL)
+        status = hand_over(at, values, key, key_size, length, err);
+    else
+        status = rks_shard_writer_add(at->writer, values, key, key_size, length, (uint32_t)at->rows,
+                                      err);
     if (status == RKS_OK)
         at->kept++;
     return status;
@@ -75,7 +96,7 @@ static void say_place(const rks_job *at, const rks_place *place, rks_error *err)
  * is full. */
 static rks_status settle(rks_job *at, const rks_place *place, rks_status status, rks_error *err)
 {
-    bool callback = rks_selector_callback_failed(at->selector);
+    bool callback = rks_selector_callback_failed(at->selector) || at->taker_failed;
     if (status == RKS_OK || (status != RKS_ERR_DATA && !callback))
         return status;
     say_place(at, place, err);
@@ -123,45 +144,76 @@ rks_status rks_ingest_infer(const rks_input *input, size_t unit, char **schema_t
     return input->format->infer(input, unit, schema_text, err);
 }
 
-rks_status rks_ingest_unit(const rks_input *input, size_t unit, uint64_t first_row,
-                           const rks_schema *schema, const rks_build_options *options,
-                           rks_selector *selector, rks_shard_writer *writer, rks_buffer *bad,
-                           const rks_ingest_progress *progress, rks_error *err)
+/* A job that its format may read, still without who gets the samples. */
+static rks_status begin(rks_job *at, const rks_input *input, size_t unit, uint64_t first_row,
+                        const rks_schema *schema, const rks_build_options *options,
+                        rks_selector *selector, rks_buffer *bad, rks_error *err)
 {
-    rks_error unseen = {0};
-    if (err == NULL)
-        err = &unseen; /* rows are told apart by what their errors say */
     if (unit >= input->unit_count)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "unit %zu of %zu", unit, input->unit_count);
-    rks_job at = {
+    *at = (rks_job){
         .input = input,
         .unit = &input->units[unit],
         .schema = schema,
         .options = options,
         .selector = selector,
-        .writer = writer,
         .bad_list = bad,
-        .progress = progress,
         .skip_bad = options->skip_bad,
         .max_sample = options->max_sample != 0 ? options->max_sample : input->max_sample,
         .draw_limit = rks_draw_limit(options->sample_rate),
         .first_row = first_row,
     };
-    bool derived = rks_selector_derived_keys(selector);
     const rks_input_format *format = input->format;
     rks_status status = format->check_schema == NULL ? RKS_OK : format->check_schema(schema, err);
-    if (status == RKS_OK && derived && format->named_only)
+    if (status == RKS_OK && format->named_only && rks_selector_derived_keys(selector))
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "key: samples of %s input need a key column",
                           format->name);
+    return status;
+}
+
+rks_status rks_ingest_unit(const rks_input *input, size_t unit, uint64_t first_row,
+                           const rks_schema *schema, const rks_build_options *options,
+                           rks_selector *selector, rks_shard_writer *writer, rks_buffer *bad,
+                           const rks_ingest_progress *progress, rks_error *err)
+{
+    rks_job at;
+    rks_error unseen = {0};
+    if (err == NULL)
+        err = &unseen; /* rows are told apart by what their errors say */
+    rks_status status = begin(&at, input, unit, first_row, schema, options, selector, bad, err);
+    bool derived = rks_selector_derived_keys(selector);
+    at.writer = writer;
+    at.progress = progress;
     if (status == RKS_OK)
         status = rks_shard_writer_begin(writer, at.unit->number,
                                         derived ? input->files[at.unit->first_file].name : NULL,
                                         first_row, err);
     if (status == RKS_OK)
-        status = format->read(&at, err);
+        status = input->format->read(&at, err);
     if (status == RKS_OK)
         status = rks_shard_writer_end(writer, at.rows, at.filtered, at.bad, err);
     if (status == RKS_OK)
         status = tick(&at, at.unit->size, true, err);
+    return status;
+}
+
+rks_status rks_ingest_read(const rks_input *input, size_t unit, uint64_t first_row,
+                           const rks_schema *schema, const rks_build_options *options,
+                           rks_selector *selector, const rks_ingest_taker *taker, rks_buffer *bad,
+                           uint64_t *left_out, uint64_t *bad_rows, rks_error *err)
+{
+    rks_job at;
+    rks_error unseen = {0};
+    if (err == NULL)
+        err = &unseen;
+    rks_status status = begin(&at, input, unit, first_row, schema, options, selector, bad, err);
+    if (status != RKS_OK)
+        return status;
+    at.taker = taker;
+    status = input->format->read(&at, err);
+    if (status == RKS_OK) {
+        *left_out = at.filtered;
+        *bad_rows = at.bad;
+    }
     return status;
 }

@@ -57,4 +57,17 @@ rks_status rks_ingest_unit(const rks_input *input, size_t unit, uint64_t first_r
                            rks_selector *selector, rks_shard_writer *writer, rks_buffer *bad,
                            const rks_ingest_progress *progress, rks_error *err);
 
+/* Who gets the samples of a unit in a writer's place. */
+typedef struct rks_ingest_taker {
+    rks_read_fn take; /* a failure ends the unit, with the row's place in front */
+    void *user;
+} rks_ingest_taker;
+
+/* The same without a shard: what the selector keeps goes to the taker, with its key, stored or
+ * derived. *left_out counts what it did not keep, *bad_rows what skip_bad passed over. */
+rks_status rks_ingest_read(const rks_input *input, size_t unit, uint64_t first_row,
+                           const rks_schema *schema, const rks_build_options *options,
+                           rks_selector *selector, const rks_ingest_taker *taker, rks_buffer *bad,
+                           uint64_t *left_out, uint64_t *bad_rows, rks_error *err);
+
 #endif

@@ -17,7 +17,9 @@ typedef struct rks_job {
     const rks_schema *schema;
     const rks_build_options *options;
     rks_selector *selector;
-    rks_shard_writer *writer;
+    rks_shard_writer *writer; /* or */
+    const rks_ingest_taker *taker;
+    bool taker_failed; /* with the last sample */
     rks_buffer *bad_list;
     const rks_ingest_progress *progress;
     bool skip_bad;

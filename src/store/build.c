@@ -19,6 +19,7 @@
 #include "ingest/ingest.h"
 #include "store/build.h"
 #include "store/directory.h"
+#include "store/input.h"
 #include "store/parts.h"
 #include "store/store.h"
 
@@ -148,56 +149,6 @@ rks_status rks_build_options_text(const rks_build_options *options, char **text,
 
 /* ---- schema ----------------------------------------------------------------------------- */
 
-/* Merges *b into *a; NULL is the empty schema. */
-static rks_status merge(char **a, const char *b, rks_error *err)
-{
-    if (b == NULL)
-        return RKS_OK;
-    if (*a == NULL) {
-        *a = rks_strdup(b, err);
-        return *a == NULL ? RKS_ERR_MEMORY : RKS_OK;
-    }
-    char *merged = NULL;
-    rks_status status = rks_ingest_merge(*a, b, &merged, err);
-    if (status == RKS_OK) {
-        rks_free(*a);
-        *a = merged;
-    }
-    return status;
-}
-
-/* Every rank looks at a consecutive share of the units; the shares are merged in rank order, which
- * is unit order. So the schema does not depend on the number of ranks. */
-static rks_status infer(build *b, rks_error *err)
-{
-    uint64_t units = b->input->unit_count;
-    uint32_t ranks = rks_group_size(b->group), rank = rks_group_rank(b->group);
-    char *mine = NULL;
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
-    rks_status status = RKS_OK;
-    for (uint64_t unit = units * rank / ranks;
-         status == RKS_OK && unit < units * (rank + 1) / ranks; unit++) {
-        char *one = NULL;
-        status = rks_ingest_infer(b->input, (size_t)unit, &one, err);
-        if (status == RKS_OK)
-            status = merge(&mine, one, err);
-        rks_free(one);
-    }
-    status = rks_group_allgather(b->group, "build: schema", status, mine,
-                                 mine == NULL ? 0 : strlen(mine) + 1, &all, &offsets, err);
-    for (uint32_t r = 0; status == RKS_OK && r < ranks; r++)
-        if (offsets[r + 1] > offsets[r])
-            status = merge(&b->schema_text, (const char *)all + offsets[r], err);
-    if (status == RKS_OK && b->schema_text == NULL)
-        status =
-            rks_fail(err, RKS_ERR_DATA, 0, "the input is empty: no row to infer a schema from");
-    rks_free(mine);
-    rks_free(all);
-    rks_free(offsets);
-    return rks_group_agree(b->group, "build: schema agreed", status, err);
-}
-
 /* COLLECTIVE. What an append is not told is as the dataset has it. */
 static rks_status inherit(build *b, rks_error *err)
 {
@@ -234,7 +185,7 @@ static rks_status choose_schema(build *b, rks_error *err)
 {
     rks_status status = RKS_OK;
     if (b->options.schema == NULL)
-        status = infer(b, err);
+        status = rks_input_infer(b->group, b->input, &b->schema_text, err);
     if (status == RKS_OK)
         status = rks_schema_parse(b->schema_text == NULL ? b->options.schema : b->schema_text,
                                   &b->schema, err);
@@ -337,17 +288,6 @@ rks_status rks_build_agree_options(rks_group *group, rks_status status, const rk
     return status;
 }
 
-static rks_status look_at_input(build *b, const char *const *sources, size_t count, rks_error *err)
-{
-    rks_digest digest = {0};
-    rks_status status = rks_input_open(sources, count, &b->options, &b->input, err);
-    if (status == RKS_OK) {
-        digest = rks_input_digest(b->input);
-        rks_input_options(b->input, &b->options);
-    }
-    return rks_build_agree_input(b->group, status, "the list of input files", &digest, err);
-}
-
 static rks_status open_parts(build *b, const char *directory, rks_error *err)
 {
     rks_parts_options options = {.replace = b->options.replace, .append = b->options.append};
@@ -371,52 +311,18 @@ static rks_status open_parts(build *b, const char *directory, rks_error *err)
 
 /* ---- rows and dealing ----------------------------------------------------------------------- */
 
-/* A unit whose rows somebody must count: a later unit of its file needs them, and no part has them.
- */
-static bool needs_count(const build *b, size_t unit)
-{
-    return unit + 1 < b->input->unit_count && !b->input->units[unit + 1].first_of_file &&
-           rks_parts_finished(b->parts, unit) == NULL;
-}
-
-/* Rows are counted by all ranks at once, each a part of the units; the sums follow from the counts.
- */
+/* Units of parts that were taken over know their rows. */
 static rks_status count_rows(build *b, rks_error *err)
 {
     size_t units = b->input->unit_count;
-    uint32_t ranks = rks_group_size(b->group), rank = rks_group_rank(b->group);
-    rks_buffer mine = {0};
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL, *rows = rks_alloc(units, sizeof(*rows), err);
-    b->first_rows = rks_alloc(units, sizeof(*b->first_rows), err);
-    rks_status status = rows == NULL || b->first_rows == NULL ? RKS_ERR_MEMORY : RKS_OK;
-    for (size_t unit = rank; status == RKS_OK && unit < units; unit += ranks) {
-        uint64_t pair[2] = {unit, 0};
-        if (!needs_count(b, unit))
-            continue;
-        status = rks_unit_count_rows(b->input, unit, &pair[1], err);
-        if (status == RKS_OK)
-            status = rks_buffer_add(&mine, pair, sizeof(pair), err);
+    uint64_t *known = rks_alloc(units, sizeof(*known), err);
+    for (size_t unit = 0; known != NULL && unit < units; unit++) {
+        const rks_unit_summary *finished = rks_parts_finished(b->parts, unit);
+        known[unit] = finished == NULL ? UINT64_MAX : finished->seen;
     }
-    status = rks_group_allgather(b->group, "build: counting rows", status, mine.data, mine.size,
-                                 &all, &offsets, err);
-    if (status == RKS_OK) {
-        for (uint64_t at = 0; offsets[ranks] - at >= 16; at += 16)
-            if (rks_load_u64(all + at) < units)
-                rows[rks_load_u64(all + at)] = rks_load_u64(all + at + 8);
-        for (size_t unit = 0; unit < units; unit++) {
-            const rks_unit_summary *finished = rks_parts_finished(b->parts, unit);
-            if (finished != NULL)
-                rows[unit] = finished->seen;
-            b->first_rows[unit] = b->input->units[unit].first_of_file || unit == 0
-                                      ? 0
-                                      : b->first_rows[unit - 1] + rows[unit - 1];
-        }
-    }
-    rks_buffer_free(&mine);
-    rks_free(rows);
-    rks_free(all);
-    rks_free(offsets);
+    rks_status status = rks_input_first_rows(b->group, known == NULL ? RKS_ERR_MEMORY : RKS_OK,
+                                             b->input, known, &b->first_rows, err);
+    rks_free(known);
     return status;
 }
 
@@ -556,7 +462,7 @@ rks_status rks_build(rks_group *group, const char *const *sources, size_t source
         status = rks_directory_expand(group, directory, &b.directory, err);
     status = rks_group_agree(group, "build: arguments", status, err);
     if (status == RKS_OK)
-        status = look_at_input(&b, sources, source_count, err);
+        status = rks_input_look(group, sources, source_count, &b.options, &b.input, err);
     if (status == RKS_OK)
         status = inherit(&b, err);
     if (status == RKS_OK)

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that the C core reads: JSON lines, text, CSV, folders, NumPy files, Megatron, MDS, tar, zip.
+
+Without `map` and a function for keys the core builds from them by itself. Else it hands the samples over, one a call:
+typed, as it would store them, but for JSON lines under a `map`, which gets the objects as they stand there (what a map
+is for: rows that are unlike each other, which have no common schema).
+"""
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from .. import _core
+from ..types import as_array
+from .columns import base_type
+from .source import Piece, Unit
+
+Value = tuple[bytes, tuple[int, ...], str] | None
+LINES = ("jsonl", "text")  # a row is a line
+
+
+class CoreFiles(Piece):
+    """All of a build's files of this kind, in the order, with the units and the keys that the core gives them."""
+
+    def __init__(self, paths: Sequence[str], format: str | None) -> None:  # noqa: A002
+        self.paths, self.format, self.name = list(paths), format, "files"
+        self._reader: _core.Reader | None = None
+        self._units: list[tuple[str, int]] = []
+        self._raw = self._has_lines = False
+
+    def identity(self) -> list[Any]:
+        """Names and sizes, folders with what is in them."""
+        found: list[Any] = []
+        for path in self.paths:
+            if not os.path.isdir(path):
+                found.append([os.path.basename(path), os.path.getsize(path)])
+            for top, folders, files in os.walk(path):
+                folders.sort()
+                found.extend([os.path.relpath(os.path.join(top, file), path), os.path.getsize(os.path.join(top, file))]
+                             for file in sorted(files))
+        return found
+
+    def open(self, core: _core.Group, *, mapped: bool, schema: str | None, **options: Any) -> None:
+        """COLLECTIVE. `mapped`: a map sees the samples; else they are read by `schema`, where one is given."""
+        kind = _core.source_format(self.paths, self.format)
+        self._raw, self._has_lines = mapped and kind == "jsonl", kind in LINES
+        self._reader = _core.Reader(core, self.paths, format="text" if self._raw else kind,
+                                    schema=None if mapped else schema, **options)
+        self._units = self._reader.units()
+
+    @property
+    def reader(self) -> _core.Reader:
+        assert self._reader is not None, "open() comes first"
+        return self._reader
+
+    def scan(self) -> tuple[list[Unit], dict[str, str] | None]:
+        units = [Unit(f"{name}#{i}", bytes_, (i,)) for i, (name, bytes_) in enumerate(self._units)]
+        return units, None if self._raw else dict(_core.parse_schema(self.reader.schema())[1])
+
+    def read(self, unit: Unit) -> Iterator[Any]:
+        raise NotImplementedError("the core hands samples over: hand_over()")
+
+    def hand_over(self, unit: Unit, take: Callable[[dict[str, Value], bytes, int], None]) -> dict[str, Any]:
+        """take(values, key, row of the file) for each sample, `decode` making one of the values; what the core left
+        out itself (filtered, bad, bad_first)."""
+        return self.reader.read(unit.at[0], take)
+
+    def decode(self, raw: dict[str, Value]) -> Any:
+        """None for a blank line."""
+        if not self._raw:
+            return {name: plain(value) for name, value in raw.items()}
+        value = raw["text"]
+        if value is None or not value[0].strip():
+            return None
+        sample = json.loads(value[0])
+        if not isinstance(sample, dict):
+            raise ValueError(f"a line holds a JSON object, not {type(sample).__name__}")
+        return sample
+
+    def place(self, unit: Unit, key: bytes, row: int) -> str:
+        """How messages call a sample: by its line, else by its key."""
+        if self._has_lines:
+            return f"{self._units[unit.at[0]][0]}:{row + 1}"
+        return str(key, "utf-8", "backslashreplace")
+
+
+def plain(value: Value) -> Any:
+    """A column's value, as the core gives it, as Python's or numpy's."""
+    if value is None:
+        return None
+    data, dims, kind = value
+    item = base_type(kind)
+    if item == "bytes":
+        return data
+    if item in ("str", "json"):
+        return str(data, "utf-8") if item == "str" else json.loads(data)
+    array = as_array(data, item)
+    return array.reshape(dims) if "[" in kind else array[0].item()
