@@ -25,6 +25,15 @@ void rks_text_clean(char *text)
     }
 }
 
+const char *rks_text_end(const char *text, size_t most)
+{
+    size_t size = strlen(text);
+    text += size > most ? size - most : 0;
+    while (((unsigned char)*text & 0xc0) == 0x80)
+        text++;
+    return text;
+}
+
 /* Copies text into err->text: control characters are shown, and a text that is too long keeps
  * its beginning and end, since the end holds what was wrong and the beginning where. */
 static void put_text(rks_error *err, const char *text)

@@ -20,6 +20,8 @@ rks_status rks_fail_errno(rks_error *err, int error, const char *format, ...)
 /* Replaces control characters (C0, DEL, and C1 in UTF-8) by '?': text of others that goes to a
  * terminal. */
 void rks_text_clean(char *text);
+/* At most its last `most` bytes, from the beginning of a character on. */
+const char *rks_text_end(const char *text, size_t most);
 
 /* Says on which rank and host an error happened, if that is not known yet. */
 void rks_error_place(rks_error *err, uint32_t rank, const char *host);

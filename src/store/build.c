@@ -288,6 +288,30 @@ rks_status rks_build_agree_options(rks_group *group, rks_status status, const rk
     return status;
 }
 
+/* Of the input that this build reads, or of what it adds to. */
+static void describe_place(void *user, const rks_dataset *dataset, size_t at, uint64_t row,
+                           char *text, size_t room)
+{
+    const build *b = user;
+    const rks_dataset_unit *unit = &dataset->units[at];
+    uint64_t number = unit->summary.unit - dataset->shards[unit->shard].first_unit;
+    bool own = rks_digest_equal(rks_dataset_build_of(dataset, unit->shard), dataset->build_id);
+    if (!own || number >= b->input->unit_count) {
+        snprintf(text, room, "row %" PRIu64 " of unit %" PRIu64 ", there before", row,
+                 unit->summary.unit);
+        return;
+    }
+    const rks_input_unit *from = &b->input->units[number];
+    bool many = from->file_count > 1; /* a row is a file */
+    const char *name =
+        b->input->files[from->first_file + (many && row < from->file_count ? row : 0)].name;
+    if (many)
+        snprintf(text, room, "%s", rks_text_end(name, RKS_PLACE_NAME));
+    else
+        snprintf(text, room, "row %" PRIu64 " of %s", unit->summary.first_source_row + row,
+                 rks_text_end(name, RKS_PLACE_NAME));
+}
+
 static rks_status open_parts(build *b, const char *directory, rks_error *err)
 {
     rks_parts_options options = {.replace = b->options.replace, .append = b->options.append};
@@ -306,7 +330,11 @@ static rks_status open_parts(build *b, const char *directory, rks_error *err)
     options.shard.index = b->options.index;
     options.shard.index_count = b->options.index_count;
     options.shard.derived_keys = rks_selector_derived_keys(b->selector);
-    return rks_parts_open(b->group, directory, &options, &b->parts, err);
+    status = rks_parts_open(b->group, directory, &options, &b->parts, err);
+    const rks_key_words words = {.place = describe_place, .user = b};
+    if (status == RKS_OK)
+        rks_parts_describe_keys(b->parts, &words);
+    return status;
 }
 
 /* ---- rows and dealing ----------------------------------------------------------------------- */

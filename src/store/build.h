@@ -6,6 +6,7 @@
 
 #include "base/checksum.h"
 #include "group/group.h"
+#include "shard/dataset.h"
 
 /* The caller's options over the defaults, checked. `given` may be NULL. */
 rks_status rks_build_options_take(const rks_build_options *given, rks_build_options *options,
@@ -34,9 +35,18 @@ rks_status rks_build_agree_input(rks_group *group, rks_status status, const char
 rks_status rks_build_agree_options(rks_group *group, rks_status status, const rks_schema *schema,
                                    const char *options_text, rks_error *err);
 
-/* How a key is shown in the message about one that is there twice. */
-typedef void (*rks_describe_key_fn)(const void *key, size_t size, char *text, size_t room);
+enum { RKS_PLACE_NAME = 28 }; /* bytes of a name in it that are shown, its last ones */
+
+/* The words of the message about a key that is there twice. */
+typedef struct rks_key_words {
+    void (*key)(const void *key, size_t size, char *text, size_t room); /* NULL: as text */
+    /* Where a sample comes from, "row 7 of FILE": `row` of the source rows of dataset->units[unit],
+     * from 0. NULL: by the unit's number. */
+    void (*place)(void *user, const rks_dataset *dataset, size_t unit, uint64_t row, char *text,
+                  size_t room);
+    void *user; /* of place */
+} rks_key_words;
 uint32_t rks_builder_columns(const rks_builder *builder);
-void rks_builder_describe_keys(rks_builder *builder, rks_describe_key_fn describe);
+void rks_builder_describe_keys(rks_builder *builder, const rks_key_words *words);
 
 #endif

@@ -214,9 +214,9 @@ uint32_t rks_builder_columns(const rks_builder *builder)
     return rks_schema_columns(builder->schema);
 }
 
-void rks_builder_describe_keys(rks_builder *builder, rks_describe_key_fn describe)
+void rks_builder_describe_keys(rks_builder *builder, const rks_key_words *words)
 {
-    rks_parts_describe_keys(builder->parts, describe);
+    rks_parts_describe_keys(builder->parts, words);
 }
 
 void rks_builder_close(rks_builder *builder)

@@ -426,7 +426,7 @@ rks_status rks_parts_commit(rks_parts *parts, rks_status status, rks_build_repor
     }
     if (status == RKS_OK && !dataset->derived_keys)
         status = rks_commit_check_keys(parts->group, parts->directory, dataset, holders,
-                                       parts->describe_key, err);
+                                       &parts->words, err);
     if (status == RKS_OK) {
         rks_status written =
             parts->writes ? rks_dataset_commit(parts->directory, dataset, err) : RKS_OK;

@@ -15,11 +15,12 @@ rks_status rks_commit_check_names(const rks_dataset *dataset, rks_error *err);
 rks_status rks_commit_open(rks_group *group, const char *directory, const rks_dataset *dataset,
                            rks_store **store, rks_error *err);
 /* COLLECTIVE. Opens the not yet committed dataset as a store and looks for equal keys: equal hashes
- * are compared by full key at their owners. RKS_ERR_DATA shows the key and names both ranks:
- * holders[s] is the rank that brought dataset->shards[s]. */
+ * are compared by full key at their owners. RKS_ERR_DATA shows the key, and where both
+ * samples come from: holders[s] is the rank that brought dataset->shards[s]; NULL: not worth
+ * saying. `words` NULL: as all of them NULL. */
 rks_status rks_commit_check_keys(rks_group *group, const char *directory,
                                  const rks_dataset *dataset, const uint32_t *holders,
-                                 rks_describe_key_fn describe, rks_error *err);
+                                 const rks_key_words *words, rks_error *err);
 
 /* COLLECTIVE. Sets what the build's selection leaves out of the sealed samples: dataset->excluded,
  * count and id. Nothing to do without dedup and sample. */

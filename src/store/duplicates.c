@@ -9,16 +9,17 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "fetch/batch.h"
 #include "store/commit.h"
 #include "store/store.h"
 
-enum { SHOWN_MAX = 64 };
+enum { SHOWN_MAX = 40, PLACE_SIZE = 80 };
 
 typedef struct comparison {
     rks_store *store;
     const rks_dataset *dataset; /* as committed: its shards are in another order */
     const uint32_t *holders;
-    rks_describe_key_fn describe;
+    rks_key_words words;
 } comparison;
 
 /* Short: the ranks' numbers come behind it, and an error has one line. */
@@ -42,6 +43,30 @@ static uint32_t holder_of(const comparison *c, uint64_t id)
     return c->holders[at];
 }
 
+/* "row 7 of more.jsonl (rank 2)" */
+static rks_status describe_place(const comparison *c, uint64_t id, char *text, size_t room,
+                                 rks_error *err)
+{
+    rks_batch *batch = NULL;
+    char place[PLACE_SIZE] = "", rank[24] = "";
+    rks_status status = rks_store_fetch(c->store, &id, 1, &batch, err);
+    if (status != RKS_OK)
+        return status;
+    size_t unit = rks_store_unit_of(c->store, id);
+    uint64_t row = batch->views[0].source_row;
+    rks_batch_free(batch);
+    if (c->words.place != NULL)
+        c->words.place(c->words.user, c->store->dataset, unit, row, place, sizeof(place));
+    else
+        snprintf(place, sizeof(place), "row %" PRIu64 " of unit %" PRIu64, row,
+                 c->store->dataset->units[unit].summary.unit);
+    if (c->holders != NULL)
+        snprintf(rank, sizeof(rank), "rank %" PRIu32, holder_of(c, id));
+    bool both = place[0] != '\0' && rank[0] != '\0';
+    snprintf(text, room, both ? "%s (%s)" : "%s%s", place, rank);
+    return RKS_OK;
+}
+
 static rks_status compare_pair(void *user, uint64_t a, uint64_t b, rks_error *err)
 {
     const comparison *c = user;
@@ -55,12 +80,14 @@ static rks_status compare_pair(void *user, uint64_t a, uint64_t b, rks_error *er
         return status;
     if (first_size != second_size || memcmp(first, second, first_size) != 0)
         return RKS_OK; /* two keys, one hash */
-    char shown[RKS_KEY_MAX + 64];
-    (c->describe == NULL ? describe_text : c->describe)(first, first_size, shown, sizeof(shown));
-    return rks_fail(err, RKS_ERR_DATA, 0,
-                    "%s is there twice: from rank %" PRIu32 " (sample %" PRIu64
-                    ") and from rank %" PRIu32 " (sample %" PRIu64 ")",
-                    shown, holder_of(c, a), a, holder_of(c, b), b);
+    char shown[RKS_KEY_MAX + 64], one[PLACE_SIZE + 24], other[PLACE_SIZE + 24];
+    (c->words.key == NULL ? describe_text : c->words.key)(first, first_size, shown, sizeof(shown));
+    status = describe_place(c, a, one, sizeof(one), err);
+    if (status == RKS_OK)
+        status = describe_place(c, b, other, sizeof(other), err);
+    if (status != RKS_OK)
+        return status;
+    return rks_fail(err, RKS_ERR_DATA, 0, "%s is there twice: %s and %s", shown, one, other);
 }
 
 /* The runs, which dataset.json does not hold. */
@@ -99,13 +126,13 @@ rks_status rks_commit_open(rks_group *group, const char *directory, const rks_da
 
 rks_status rks_commit_check_keys(rks_group *group, const char *directory,
                                  const rks_dataset *dataset, const uint32_t *holders,
-                                 rks_describe_key_fn describe, rks_error *err)
+                                 const rks_key_words *words, rks_error *err)
 {
     rks_store *store = NULL;
     rks_status status = rks_commit_open(group, directory, dataset, &store, err);
     if (status != RKS_OK)
         return status;
-    comparison c = {store, dataset, holders, describe};
+    comparison c = {store, dataset, holders, words == NULL ? (rks_key_words){0} : *words};
     status = rks_index_equal_hashes(store->index, rks_group_rank(group), rks_group_size(group),
                                     compare_pair, &c, err);
     status = rks_group_agree(group, "build: equal keys", status, err);

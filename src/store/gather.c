@@ -68,6 +68,14 @@ static void describe_key(const void *key, size_t size, char *text, size_t room)
              (const char *)key, all ? "" : "...", index);
 }
 
+/* The rank says it all. */
+static void describe_no_place(void *user, const rks_dataset *dataset, size_t unit, uint64_t row,
+                              char *text, size_t room)
+{
+    (void)user, (void)dataset, (void)unit, (void)row, (void)room;
+    text[0] = '\0';
+}
+
 static rks_status make_directory(rks_gather *gather, const char *directory, rks_error *err)
 {
     const char *base = directory != NULL ? directory : getenv("TMPDIR");
@@ -114,7 +122,8 @@ rks_status rks_gather_open(rks_group *group, const char *schema, const char *dir
         opened->columns = rks_builder_columns(opened->builder);
         char name[32];
         snprintf(name, sizeof(name), "rank %u", rks_group_rank(group));
-        rks_builder_describe_keys(opened->builder, describe_key);
+        const rks_key_words words = {.key = describe_key, .place = describe_no_place};
+        rks_builder_describe_keys(opened->builder, &words);
         status = rks_builder_unit(opened->builder, rks_group_rank(group), name, NULL, err);
         status = rks_group_agree(group, "gather: begin", status, err);
     }

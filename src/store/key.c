@@ -115,10 +115,8 @@ rks_status rks_store_key(rks_store *store, uint64_t id, uint8_t key[RKS_KEY_MAX]
     return RKS_OK;
 }
 
-size_t rks_store_derive_key(void *user, uint64_t id, uint32_t source_row, uint8_t *key)
+size_t rks_store_unit_of(const rks_store *store, uint64_t id)
 {
-    const rks_store *store = user;
-    const rks_dataset *dataset = store->dataset;
     size_t low = 0, high = store->unit_count;
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
@@ -127,7 +125,13 @@ size_t rks_store_derive_key(void *user, uint64_t id, uint32_t source_row, uint8_
         else
             high = middle;
     }
-    const rks_dataset_unit *unit = &dataset->units[store->unit_number[low]];
+    return store->unit_number[low];
+}
+
+size_t rks_store_derive_key(void *user, uint64_t id, uint32_t source_row, uint8_t *key)
+{
+    const rks_store *store = user;
+    const rks_dataset_unit *unit = &store->dataset->units[rks_store_unit_of(store, id)];
     /* By hand: this is done for each sample that is checked, and printf takes longer than the
      * checksum. */
     char number[24];

@@ -35,6 +35,7 @@ typedef struct merge {
     size_t count;
     char *target;
     rks_dataset *dataset;
+    size_t *unit_ends; /* by source: units of it and of those before it */
     rks_directory_lock *lock;
     bool writes;
     uint64_t done, ticked_ms;
@@ -193,6 +194,7 @@ static rks_status join_source(merge *m, const char *pattern, rks_error *err)
         return status;
     if (m->dataset == NULL) {
         m->dataset = one;
+        m->unit_ends[0] = one->unit_count;
         return RKS_OK;
     }
     rks_error what = {0};
@@ -203,6 +205,7 @@ static rks_status join_source(merge *m, const char *pattern, rks_error *err)
     if (status == RKS_OK) {
         rks_dataset_free(m->dataset);
         m->dataset = joined;
+        m->unit_ends[m->count - 1] = joined->unit_count;
     }
     return rks_group_agree(m->group, "merge: joined", status, err);
 }
@@ -227,21 +230,33 @@ static rks_status take_target(merge *m, const char *pattern, rks_error *err)
     return rks_group_agree(m->group, "merge: target is free", status, err);
 }
 
+/* "row 7 of unit 2 of DIR" */
+static void describe_place(void *user, const rks_dataset *dataset, size_t unit, uint64_t row,
+                           char *text, size_t room)
+{
+    const merge *m = user;
+    size_t source = 0;
+    while (source + 1 < m->count && unit >= m->unit_ends[source])
+        source++;
+    size_t first = source == 0 ? 0 : m->unit_ends[source - 1];
+    const char *name = m->directories[source];
+    (void)dataset;
+    snprintf(text, room, "row %" PRIu64 " of unit %zu of %s", row, unit - first,
+             rks_text_end(name, RKS_PLACE_NAME));
+}
+
 /* COLLECTIVE. */
 static rks_status check_and_commit(merge *m, rks_error *err)
 {
-    uint32_t *holders = rks_alloc(m->dataset->shard_count, sizeof(*holders), err);
-    rks_status status = holders == NULL ? RKS_ERR_MEMORY : RKS_OK;
-    if (status == RKS_OK)
-        status = rks_commit_check_names(m->dataset, err);
+    const rks_key_words words = {.place = describe_place, .user = m};
+    rks_status status = rks_commit_check_names(m->dataset, err);
     status = rks_group_agree(m->group, "merge: names", status, err);
     if (status == RKS_OK) /* also finds shards that no rank has brought */
-        status = rks_commit_check_keys(m->group, m->target, m->dataset, holders, NULL, err);
+        status = rks_commit_check_keys(m->group, m->target, m->dataset, NULL, &words, err);
     if (status == RKS_OK) {
         status = m->writes ? rks_dataset_commit(m->target, m->dataset, err) : RKS_OK;
         status = rks_group_agree(m->group, "merge: commit", status, err);
     }
-    rks_free(holders);
     return status;
 }
 
@@ -256,7 +271,8 @@ rks_status rks_merge(rks_group *group, const char *const *sources, size_t count,
     rks_status status = RKS_OK;
     if (count < 2)
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "merge: two datasets and more are needed");
-    else if ((m.directories = rks_alloc(count, sizeof(char *), err)) == NULL)
+    else if ((m.directories = rks_alloc(count, sizeof(char *), err)) == NULL ||
+             (m.unit_ends = rks_alloc(count, sizeof(*m.unit_ends), err)) == NULL)
         status = RKS_ERR_MEMORY;
     status = rks_group_agree(group, "merge: begin", status, err);
     for (size_t i = 0; status == RKS_OK && i < count; i++)
@@ -285,6 +301,7 @@ rks_status rks_merge(rks_group *group, const char *const *sources, size_t count,
     for (size_t i = 0; i < m.count; i++)
         rks_free(m.directories[i]);
     rks_free(m.directories);
+    rks_free(m.unit_ends);
     rks_free(m.target);
     rks_dataset_free(m.dataset);
     return status;

@@ -404,7 +404,7 @@ rks_status rks_parts_writer(rks_parts *parts, rks_shard_writer **writer, rks_err
     return status;
 }
 
-void rks_parts_describe_keys(rks_parts *parts, rks_describe_key_fn describe)
+void rks_parts_describe_keys(rks_parts *parts, const rks_key_words *words)
 {
-    parts->describe_key = describe;
+    parts->words = *words;
 }

@@ -42,6 +42,6 @@ rks_status rks_parts_writer(rks_parts *parts, rks_shard_writer **writer, rks_err
 rks_status rks_parts_commit(rks_parts *parts, rks_status status, rks_build_report *report,
                             rks_error *err);
 
-void rks_parts_describe_keys(rks_parts *parts, rks_describe_key_fn describe);
+void rks_parts_describe_keys(rks_parts *parts, const rks_key_words *words); /* copied */
 
 #endif

@@ -22,8 +22,8 @@ struct rks_parts {
     size_t sealed_count;
     rks_unit_summary *finished; /* all ranks', by unit, each once */
     size_t finished_count;
-    rks_describe_key_fn describe_key; /* NULL: as text */
-    rks_dataset *base;                /* what is appended to, or NULL */
+    rks_key_words words;
+    rks_dataset *base; /* what is appended to, or NULL */
 };
 
 /* Seals the writer's part, or removes it where it holds no unit. */

@@ -105,6 +105,8 @@ bool rks_store_is_quarantined(const rks_store *store, uint64_t sample_id);
 
 /* key.c: full keys, from the map or from the rank that serves them. */
 void rks_store_serve_keys(rks_store *store);
+/* The sample's unit: an index into the dataset's. */
+size_t rks_store_unit_of(const rks_store *store, uint64_t id);
 /* The key of a sample whose key is derived, into key[RKS_KEY_MAX]; returns its size. */
 size_t rks_store_derive_key(void *store, uint64_t id, uint32_t source_row, uint8_t *key);
 /* "sample 17 (key abc)" into text; the key only where it can be had without asking. */
