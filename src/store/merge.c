@@ -25,7 +25,7 @@
 enum { COPY = 4 << 20 };
 
 /* The manifest last: a shard without it is not sealed. */
-static const char *const endings[] = {"rks", "sums", "json"};
+static const char *const endings[] = {".rks", ".sums", ".json"};
 
 typedef struct merge {
     rks_group *group;
@@ -55,22 +55,40 @@ static void tick(merge *m, uint64_t bytes)
     m->options.progress(m->options.progress_user, "merge", m->done, total, m->dataset->count);
 }
 
-static rks_status copy_bytes(merge *m, int from, int to, const char *path, uint64_t size,
-                             rks_error *err)
+/* A piece of at most COPY bytes; 0 at the end of `from`. In the kernel where both file systems can. */
+static ssize_t copy_piece(int from, int to, size_t size, uint8_t *room)
 {
-    if (ioctl(to, FICLONE, from) == 0) { /* shares the blocks where the file system can */
-        tick(m, size);
-        return RKS_OK;
+    if (room == NULL)
+        return copy_file_range(from, NULL, to, NULL, size, 0);
+    ssize_t got = read(from, room, size);
+    for (ssize_t at = 0, put; at < got; at += put) {
+        put = write(to, room + at, (size_t)(got - at));
+        if (put < 0 && errno == EINTR)
+            put = 0;
+        else if (put <= 0)
+            return -1;
     }
+    return got;
+}
+
+static rks_status copy_pieces(merge *m, int from, int to, const char *path, uint64_t size,
+                              uint8_t **room, rks_error *err)
+{
     for (uint64_t at = 0; at < size;) {
         rks_status status = rks_group_must_stop(m->group, err);
         if (status == RKS_OK)
             status = rks_check_interrupt(err);
         if (status != RKS_OK)
             return status;
-        ssize_t put = copy_file_range(from, NULL, to, NULL, size - at < COPY ? size - at : COPY, 0);
+        ssize_t put = copy_piece(from, to, size - at < COPY ? size - at : COPY, *room);
         if (put < 0 && errno == EINTR)
             continue;
+        if (put < 0 && *room == NULL && at == 0 &&
+            (errno == EXDEV || errno == EINVAL || errno == EOPNOTSUPP || errno == ENOSYS)) {
+            if ((*room = rks_alloc_raw(COPY, 1, err)) == NULL)
+                return RKS_ERR_MEMORY;
+            continue;
+        }
         if (put < 0)
             return rks_fail_write(err, errno, path, size - at);
         if (put == 0)
@@ -80,6 +98,19 @@ static rks_status copy_bytes(merge *m, int from, int to, const char *path, uint6
         tick(m, (uint64_t)put);
     }
     return RKS_OK;
+}
+
+static rks_status copy_bytes(merge *m, int from, int to, const char *path, uint64_t size,
+                             rks_error *err)
+{
+    uint8_t *room = NULL; /* where the kernel does not copy between the two */
+    if (ioctl(to, FICLONE, from) == 0) { /* shares the blocks where the file system can */
+        tick(m, size);
+        return RKS_OK;
+    }
+    rks_status status = copy_pieces(m, from, to, path, size, &room, err);
+    rks_free(room);
+    return status;
 }
 
 static rks_status copy_file(merge *m, const char *from, const char *to, rks_error *err)
@@ -139,8 +170,8 @@ static rks_status bring_shard(merge *m, const rks_dataset_shard *shard, rks_erro
         rks_free(manifest);
         for (size_t i = 0; here && status == RKS_OK && i < 3; i++) {
             char *from =
-                rks_format(err, "%s/%s.%s", m->directories[source], shard->name, endings[i]);
-            char *to = rks_format(err, "%s/%s.%s", m->target, shard->name, endings[i]);
+                rks_format(err, "%s/%s%s", m->directories[source], shard->name, endings[i]);
+            char *to = rks_format(err, "%s/%s%s", m->target, shard->name, endings[i]);
             status = from == NULL || to == NULL ? RKS_ERR_MEMORY : bring_file(m, from, to, err);
             rks_free(from);
             rks_free(to);
@@ -164,16 +195,25 @@ static rks_status bring_shards(merge *m, rks_error *err)
     return rks_group_agree(m->group, "merge: shards", status, err);
 }
 
-static void remove_shards(const merge *m)
+static void remove_file(const char *directory, const char *name, const char *ending)
 {
+    char *path = rks_format(NULL, "%s/%s%s", directory, name, ending);
+    if (path != NULL)
+        unlink(path);
+    rks_free(path);
+}
+
+/* Nothing of a merge that failed stays. The dataset first, which may be there where only its last
+ * step, or another rank's commit, has failed. */
+static void remove_all(const merge *m)
+{
+    if (m->writes)
+        remove_file(m->target, "dataset", ".json");
     for (size_t i = 0; m->writes && m->dataset != NULL && i < m->dataset->shard_count; i++)
-        for (size_t k = 3; k-- > 0;) {
-            char *path =
-                rks_format(NULL, "%s/%s.%s", m->target, m->dataset->shards[i].name, endings[k]);
-            if (path != NULL)
-                unlink(path);
-            rks_free(path);
-        }
+        for (size_t k = 3; k-- > 0;)
+            remove_file(m->target, m->dataset->shards[i].name, endings[k]);
+    if (m->writes && m->dataset != NULL && m->dataset->excluded.samples > 0)
+        remove_file(m->target, m->dataset->excluded.name, "");
 }
 
 /* ---- the dataset ----------------------------------------------------------------------------- */
@@ -287,7 +327,7 @@ rks_status rks_merge(rks_group *group, const char *const *sources, size_t count,
             status = check_and_commit(&m, err);
         committed = status == RKS_OK;
         if (!committed)
-            remove_shards(&m);
+            remove_all(&m);
     }
     rks_directory_lock_release(m.lock);
     if (committed && report != NULL) {
