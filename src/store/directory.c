@@ -127,7 +127,6 @@ static rks_status take(rks_group *group, const char *directory, uint64_t job,
     taken->path = rks_format(err, "%s/build.lock", directory);
     if (taken->path == NULL)
         goto out;
-    status = RKS_OK;
     status = open_lock(taken->path, &taken->fd, err);
     if (status != RKS_OK)
         goto out;
@@ -143,6 +142,7 @@ static rks_status take(rks_group *group, const char *directory, uint64_t job,
                         (long)getpid(), rks_group_host(group, rks_group_rank(group)));
     if (ftruncate(taken->fd, 0) != 0 || pwrite(taken->fd, text, (size_t)size, 0) != size) {
         status = rks_fail_write(err, errno, taken->path, (uint64_t)size);
+        unlink(taken->path); /* it is ours and held */
         goto out;
     }
     *lock = taken;
