@@ -6,74 +6,18 @@ Usage: run.py BUILD-DIRECTORY [TEST...]; SEED=N repeats a run's random choices.
 import glob
 import json
 import os
-import random
 import re
 import resource
 import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from support.report import SEED, Skip, run_all  # noqa: E402
-
-BUILD = os.path.abspath(sys.argv[1])
-CLI = os.path.join(BUILD, "tools", "rankstore", "rankstore")
-WORK = tempfile.mkdtemp(prefix="rankstore-faults-")
-CHOICE = random.Random(SEED)
-
-
-def path(name):
-    return os.path.join(WORK, name)
-
-
-def rankstore(*arguments, code=0, env=None, limit=60, **popen):
-    """Runs the command; returns (stdout, stderr). The exit code must be `code`."""
-    done = subprocess.run([CLI, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          timeout=limit, env={**os.environ, **(env or {})}, **popen)
-    assert done.returncode == code, f"{arguments}: exit {done.returncode}, not {code}: {done.stderr}"
-    return done.stdout, done.stderr
-
-
-def rankstore_json(*arguments, **options):
-    return json.loads(rankstore(*arguments, "--json", **options)[0])
-
-
-def make_input(name, lines, seed=7):
-    """JSON lines of very uneven length."""
-    if not os.path.exists(path(name)):
-        dice = random.Random(seed)
-        with open(path(name), "w", encoding="utf-8") as file:
-            for i in range(lines):
-                words = " ".join(f"w{dice.randrange(10000)}" for _ in range(int(dice.lognormvariate(3, 1)) + 1))
-                file.write(json.dumps({"key": f"k{i:07d}", "text": words}) + "\n")
-    return path(name)
-
-
-def make_store(name, *options, lines=2000):
-    if not os.path.exists(path(name)):
-        source = make_input(f"input{lines}.jsonl", lines)
-        rankstore("build", source, "-o", path(name), "--key", "key", "--length", "text", "--unit-size", "64k", *options)
-    return path(name)
-
-
-def children_of(pid):
-    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-        return [int(child) for child in file.read().split()]
-
-
-def wait_for(condition, limit=20.0):
-    end = time.monotonic() + limit
-    while time.monotonic() < end:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.002)
-    raise AssertionError("nothing within the limit")
-
+from common import (BUILD, CHOICE, CLI, WORK, children_of, make_input, make_store, path, rankstore, rankstore_json, wait_for)
+import generations
+from support.report import Skip, run_all
 
 # ---- builds ---------------------------------------------------------------------------------
 
@@ -196,46 +140,6 @@ def an_export_is_there_whole_or_not_at_all():
         rankstore("export", store, "-o", target, "--to", to, "--force")
         assert os.listdir(path("out")) == [to], os.listdir(path("out"))
         shutil.rmtree(path("out"))
-
-
-def an_append_or_prune_killed_at_any_instant_leaves_whole_generations():
-    first, more = make_input("input2000.jsonl", 2000), path("more.jsonl")
-    with open(make_input("input20000.jsonl", 20000), encoding="utf-8") as lines, open(more, "w", encoding="utf-8") as file:
-        file.writelines(line for number, line in enumerate(lines) if number >= 2000)
-    options = ["--key", "key", "--length", "text", "--unit-size", "64k"]
-    rankstore("build", first, "-o", path("before"), *options)
-    before = rankstore_json("info", path("before"))["dataset"]
-    shutil.copytree(path("before"), path("after"))
-    begun = time.monotonic()
-    rankstore("build", more, "-o", path("after"), "--append", "-j", "2")
-    duration = time.monotonic() - begun
-    after = rankstore_json("info", path("after"))["dataset"]
-    target = path("grown")
-    for round_number in range(30):
-        if round_number % 6 == 0:
-            shutil.rmtree(target, ignore_errors=True)
-            shutil.copytree(path("before"), target)
-        arguments = ["build", more, "-o", target, "--append", "-j", CHOICE.choice("123")]
-        if rankstore_json("info", target)["dataset"] == after:
-            arguments = ["prune", target, "--keep", CHOICE.choice("12")]
-        process = subprocess.Popen([CLI, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                   start_new_session=True)
-        try:
-            process.wait(CHOICE.uniform(0, duration if "build" in arguments else 0.05))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        info = rankstore_json("info", target)
-        assert info["dataset"] in (before, after), "another dataset after a kill"
-        assert [g["id"] for g in info["generations"]] in ([before], [before, after], [after]), info["generations"]
-        for generation in info["generations"]:
-            rankstore("ls", f"{target}@{generation['generation']}", "--head", "1")
-    if rankstore_json("info", target)["dataset"] == before:
-        rankstore("build", more, "-o", target, "--append")
-    rankstore("prune", target)
-    assert rankstore_json("info", target)["dataset"] == after
-    rankstore("verify", "--full", target)
-    assert rankstore("prune", target)[0].startswith("0 generations and 0 files"), "a prune left something"
 
 
 def a_full_disk_during_an_export_is_named_and_leaves_nothing():
@@ -469,7 +373,6 @@ TESTS = [
     a_second_build_in_the_same_place_is_refused_naming_the_first,
     an_interrupted_build_exits_130_and_can_be_resumed,
     an_export_is_there_whole_or_not_at_all,
-    an_append_or_prune_killed_at_any_instant_leaves_whole_generations,
     a_full_disk_during_an_export_is_named_and_leaves_nothing,
     every_flipped_byte_is_found_where_it_is_and_never_handed_out,
     a_shard_cut_anywhere_is_an_error_and_not_a_signal,
@@ -480,6 +383,7 @@ TESTS = [
     a_dropped_and_a_repeated_sample_are_seen,
     nothing_is_left_behind,
     few_open_files_are_an_error_that_says_so,
+    *generations.TESTS,
 ]
 
 if __name__ == "__main__":

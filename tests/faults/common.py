@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of faults share: the command line, inputs, stores."""
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from support.report import SEED  # noqa: E402
+
+BUILD = os.path.abspath(sys.argv[1])
+CLI = os.path.join(BUILD, "tools", "rankstore", "rankstore")
+WORK = tempfile.mkdtemp(prefix="rankstore-faults-")
+CHOICE = random.Random(SEED)
+
+
+def path(name):
+    return os.path.join(WORK, name)
+
+
+def rankstore(*arguments, code=0, env=None, limit=60, **popen):
+    """Runs the command; returns (stdout, stderr). The exit code must be `code`."""
+    done = subprocess.run([CLI, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          timeout=limit, env={**os.environ, **(env or {})}, **popen)
+    assert done.returncode == code, f"{arguments}: exit {done.returncode}, not {code}: {done.stderr}"
+    return done.stdout, done.stderr
+
+
+def rankstore_json(*arguments, **options):
+    return json.loads(rankstore(*arguments, "--json", **options)[0])
+
+
+def make_input(name, lines, seed=7):
+    """JSON lines of very uneven length."""
+    if not os.path.exists(path(name)):
+        dice = random.Random(seed)
+        with open(path(name), "w", encoding="utf-8") as file:
+            for i in range(lines):
+                words = " ".join(f"w{dice.randrange(10000)}" for _ in range(int(dice.lognormvariate(3, 1)) + 1))
+                file.write(json.dumps({"key": f"k{i:07d}", "text": words}) + "\n")
+    return path(name)
+
+
+def make_store(name, *options, lines=2000):
+    if not os.path.exists(path(name)):
+        source = make_input(f"input{lines}.jsonl", lines)
+        rankstore("build", source, "-o", path(name), "--key", "key", "--length", "text", "--unit-size", "64k", *options)
+    return path(name)
+
+
+def children_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return [int(child) for child in file.read().split()]
+
+
+def wait_for(condition, limit=20.0):
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.002)
+    raise AssertionError("nothing within the limit")
