@@ -35,7 +35,12 @@ void rks_verify_report(rks_verify_job *job, const char *file, uint64_t offset, c
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     job->findings++;
-    rks_finding finding = {file, offset, key, key_size, text, job->sample_id};
+    /* An error of another layer names the file, as the finding does. */
+    size_t named = strlen(file);
+    const char *what = text;
+    if (strncmp(text, file, named) == 0 && strncmp(text + named, ": ", 2) == 0)
+        what += named + 2;
+    rks_finding finding = {file, offset, key, key_size, what, job->sample_id};
     if (job->found != NULL)
         job->found(job->user, &finding);
 }

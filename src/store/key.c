@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "store/store.h"
 
-enum { REQUEST_SIZE = 16 };
+enum { REQUEST_SIZE = 16, KEY_SHOWN = 40 };
 
 static void serve_key(void *user, rks_request *request)
 {
@@ -159,12 +159,15 @@ const char *rks_store_describe(void *user, uint64_t id, char *text, size_t size)
     uint8_t key[RKS_KEY_MAX];
     size_t key_size = 0;
     rks_index_locate(store->index, id, &shard, &row);
+    const char *name = store->dataset->shards[shard].name;
     if (store->shards[shard] != NULL &&
-        rks_shard_key(store->shards[shard], row, key, &key_size, NULL) == RKS_OK)
-        snprintf(text, size, "sample %" PRIu64 " (key %.*s)", id, (int)key_size, (char *)key);
-    else
-        snprintf(text, size, "sample %" PRIu64 " (row %" PRIu64 " of %s)", id, row,
-                 store->dataset->shards[shard].name);
+        rks_shard_key(store->shards[shard], row, key, &key_size, NULL) == RKS_OK) {
+        bool all = key_size <= KEY_SHOWN;
+        snprintf(text, size, "sample %" PRIu64 " (key %.*s%s in %s.rks)", id,
+                 all ? (int)key_size : KEY_SHOWN, (char *)key, all ? "" : "...", name);
+    } else {
+        snprintf(text, size, "sample %" PRIu64 " (in %s.rks)", id, name);
+    }
     return text;
 }
 

@@ -109,7 +109,7 @@ void rks_store_serve_keys(rks_store *store);
 size_t rks_store_unit_of(const rks_store *store, uint64_t id);
 /* The key of a sample whose key is derived, into key[RKS_KEY_MAX]; returns its size. */
 size_t rks_store_derive_key(void *store, uint64_t id, uint32_t source_row, uint8_t *key);
-/* "sample 17 (key abc)" into text; the key only where it can be had without asking. */
+/* "sample 17 (key abc in NAME.rks)" into text; the key only where it can be had without asking. */
 const char *rks_store_describe(void *store, uint64_t id, char *text, size_t size);
 
 #endif

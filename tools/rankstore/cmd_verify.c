@@ -89,6 +89,16 @@ static void on_finding(void *user, const rks_finding *finding)
     printf("%s\n", finding->what);
 }
 
+static void print_advice(const args *a)
+{
+    if (json_array_size(a->bad) > 0)
+        fprintf(stderr, "Damaged samples are left out by a list: 'rankstore verify DIR "
+                        "--quarantine FILE', then --quarantine FILE where it is read.\n");
+    if (a->in_no_sample > 0)
+        fprintf(stderr, "Damage outside of samples is mended by a good copy of the file, or by "
+                        "building anew ('rankstore build --replace').\n");
+}
+
 static int run_verify(rks_group *group, void *user)
 {
     args *a = user;
@@ -128,6 +138,9 @@ static int run_verify(rks_group *group, void *user)
             printf("; %s elsewhere", cli_counted(elsewhere, "shard"));
         printf("\n");
     }
+    fflush(stdout);
+    if (a->quarantine == NULL)
+        print_advice(a);
     if (a->quarantine != NULL && !failed) {
         rks_status status = write_quarantine(a, &err);
         return status == RKS_OK ? worst : cli_fail(group, status, &err);

@@ -76,6 +76,9 @@ int cli_fail(rks_group *group, rks_status status, const rks_error *err)
                 fprintf(stderr, "rank %d: ", err->rank);
         }
         fprintf(stderr, "%s\n", cli_words(err->text));
+        if (status == RKS_ERR_CORRUPT)
+            fprintf(stderr, "Try 'rankstore verify --full DIR': it names all that is damaged, and "
+                            "--quarantine FILE lists samples to leave out.\n");
     }
     return cli_exit_code(status);
 }
