@@ -38,8 +38,8 @@ _END = object()
 @dataclass(frozen=True)
 class BuildReport:
     """What a build did, all ranks together: samples kept; filtered (by where, filter, or a map that gave None) and bad
-    ones (skip_bad), also those of units that an interrupted build had finished; bytes of columns and keys; units, and
-    how many of them were there already; seconds of this rank; the dataset's id; the first bad ones that this call came
+    ones (skip_bad), also those of units that an interrupted build had finished; bytes of columns and keys, and of the
+    files that the core read (input_bytes); units, and how many of them were there already; seconds of this rank; the dataset's id; the first bad ones that this call came
     upon, a line each; duplicates that dedup left out; what a sample left out."""
 
     samples: int
@@ -51,6 +51,7 @@ class BuildReport:
     seconds: float
     dataset: str
     bad_first: str
+    input_bytes: int = 0
     duplicates: int = 0
     sampled_out: int = 0
 
@@ -263,8 +264,8 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
         together(group, "build: python.json", lambda: fingerprint.write(own, made["dataset"], made_from))
     return BuildReport(made["samples"], made["filtered"], made["bad"], made["bytes"], made["units"],
                        made["units_resumed"],
-                       time.monotonic() - begun, made["dataset"], made["bad_first"], made["duplicates"],
-                       made["sampled_out"])
+                       time.monotonic() - begun, made["dataset"], made["bad_first"], made["input_bytes"],
+                       made["duplicates"], made["sampled_out"])
 
 
 def _is_own(source: Source, options: Options) -> bool:
@@ -321,7 +322,7 @@ def _reuse(group: Group, directory: str, there: Sequence[dict[str, Any]], made_f
 
     made = together(group, "build: what is there", figures)[0]
     return BuildReport(made["samples"], made["filtered"], made["bad"], made["bytes"], made["units"], made["units"],
-                       time.monotonic() - begun, dataset or "", "", made["duplicates"], made["sampled_out"])
+                       time.monotonic() - begun, dataset or "", "", 0, made["duplicates"], made["sampled_out"])
 
 
 # ---- files that the core reads ---------------------------------------------------------------------------------------

@@ -142,12 +142,13 @@ class Loader:
         self.sampler.load_state_dict(state)
 
     def stats(self) -> dict[str, Any]:
-        """The dataset's figures, and of this loader: batches, wait_ms_p50 and wait_ms_p99 (how long next() waited)."""
+        """The dataset's figures, and of this loader: batches, wait_seconds_p50 and wait_seconds_p99 (how long
+        next() waited)."""
         waits = sorted(end - begin for begin, end in self._waits)
         found = self.dataset.stats()
         found["batches"] = len(waits)
-        for name, part in (("wait_ms_p50", 0.5), ("wait_ms_p99", 0.99)):
-            found[name] = waits[min(len(waits) - 1, int(part * len(waits)))] * 1000 if waits else 0.0
+        for name, part in (("wait_seconds_p50", 0.5), ("wait_seconds_p99", 0.99)):
+            found[name] = waits[min(len(waits) - 1, int(part * len(waits)))] if waits else 0.0
         return found
 
     def trace(self, path: str) -> None:
