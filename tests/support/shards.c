@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "support/check.h"
 
 const char SHARDS_SCHEMA[] = "data:bytes,id:int64,wide:float32[*]?";
@@ -56,6 +57,32 @@ void shards_directory_remove(char *directory)
     closedir(open);
     assert_int_equal(rmdir(directory), 0);
     free(directory);
+}
+
+char *shards_here;
+
+int shards_begin(void **state)
+{
+    (void)state;
+    shards_here = shards_directory();
+    return 0;
+}
+
+int shards_end(void **state)
+{
+    (void)state;
+    rks_memory_fail_at(0);
+    shards_directory_remove(shards_here);
+    shards_here = NULL;
+    assert_int_equal(rks_memory_in_use(), 0);
+    return 0;
+}
+
+char *shards_path(const char *file)
+{
+    static char path[256];
+    snprintf(path, sizeof(path), "%s/%s", shards_here, file);
+    return path;
 }
 
 uint8_t *shards_load(const char *directory, const char *file, size_t *size)
@@ -302,4 +329,11 @@ void shards_commit(const char *directory, const char *const *names, size_t count
     rks_schema_free(dataset.schema);
     free(dataset.units);
     free(dataset.shards);
+}
+
+void shards_dataset(const shards_recipe *recipe)
+{
+    static const char *const names[] = {"a"};
+    shards_write(shards_here, "a", recipe);
+    shards_commit(shards_here, names, 1);
 }

@@ -29,10 +29,20 @@ typedef struct shards_recipe {
 char *shards_directory(void);
 void shards_directory_remove(char *directory);
 
+/* The directory of the test at hand: shards_begin and shards_end are set-up and tear-down of a
+ * test; the latter fails where memory is in use. shards_path: of a file in it; valid until the next
+ * call. */
+extern char *shards_here;
+int shards_begin(void **state);
+int shards_end(void **state);
+char *shards_path(const char *file);
+
 /* Writes and seals DIRECTORY/NAME. */
 void shards_write(const char *directory, const char *name, const shards_recipe *recipe);
 /* Writes DIRECTORY/dataset.json over sealed shards. */
 void shards_commit(const char *directory, const char *const *names, size_t count);
+/* A dataset of one shard, "a", in shards_here. */
+void shards_dataset(const shards_recipe *recipe);
 /* DIRECTORY/NAME.json, opened. */
 rks_shard *shards_open(const char *directory, const char *name);
 

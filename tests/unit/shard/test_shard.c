@@ -24,30 +24,6 @@ enum { FLIP_STEP = 1 };
 #endif
 
 static rks_error err;
-static char *directory;
-
-static int set_up(void **state)
-{
-    (void)state;
-    directory = shards_directory();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    rks_memory_fail_at(0);
-    shards_directory_remove(directory);
-    assert_int_equal(rks_memory_in_use(), 0);
-    return 0;
-}
-
-static char *path_of(const char *file)
-{
-    static char path[256];
-    snprintf(path, sizeof(path), "%s/%s", directory, file);
-    return path;
-}
 
 /* The whole way of a reader: the record into memory of its own, then all checks on the copy.
  * RKS_OK only with the right bytes in hand. */
@@ -81,7 +57,7 @@ static bool begin_reading(open_shard *reading, const char *name, const shards_re
     *reading = (open_shard){.recipe = *recipe};
     char file[64];
     snprintf(file, sizeof(file), "%s.json", name);
-    if (rks_shard_open(path_of(file), &reading->shard, &err) != RKS_OK)
+    if (rks_shard_open(shards_path(file), &reading->shard, &err) != RKS_OK)
         return false;
     uint64_t count = rks_shard_count(reading->shard);
     reading->hashes = malloc(8 * count + 1);
@@ -136,9 +112,9 @@ static void reads_every_sample_and_its_key(void **state)
         shards_recipe recipe = {
             .samples = 700, .units = 5, .wide_every = 50, .derived_keys = derived != 0};
         const char *name = derived ? "derived" : "stored";
-        shards_write(directory, name, &recipe);
+        shards_write(shards_here, name, &recipe);
         assert_int_equal(refused_samples(name, &recipe), 0);
-        rks_shard *shard = shards_open(directory, name);
+        rks_shard *shard = shards_open(shards_here, name);
         for (uint64_t row = 0; row < 700; row++) {
             char right[RKS_KEY_MAX + 1];
             uint8_t key[RKS_KEY_MAX];
@@ -155,16 +131,16 @@ static void says_what_the_manifest_says(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 300, .units = 4, .index = true, .first = 1000};
-    shards_write(directory, "a", &recipe);
-    rks_shard *shard = shards_open(directory, "a");
+    shards_write(shards_here, "a", &recipe);
+    rks_shard *shard = shards_open(shards_here, "a");
     uint64_t files = 0;
     const char *const endings[] = {"a.rks", "a.sums", "a.json"};
     for (int i = 0; i < 3; i++) {
         struct stat info;
-        assert_int_equal(stat(path_of(endings[i]), &info), 0);
+        assert_int_equal(stat(shards_path(endings[i]), &info), 0);
         files += (uint64_t)info.st_size;
     }
-    assert_string_equal(rks_shard_path(shard), path_of("a.rks"));
+    assert_string_equal(rks_shard_path(shard), shards_path("a.rks"));
     assert_int_equal(rks_shard_count(shard), 300);
     assert_int_equal(rks_shard_file_bytes(shard), files);
     assert_int_equal(rks_shard_build_id(shard).low, 1);
@@ -200,8 +176,8 @@ static void copies_any_range_of_the_index(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 100};
-    shards_write(directory, "a", &recipe);
-    rks_shard *shard = shards_open(directory, "a");
+    shards_write(shards_here, "a", &recipe);
+    rks_shard *shard = shards_open(shards_here, "a");
     uint32_t lengths[100];
     uint64_t hashes[100];
     for (uint64_t first = 0; first <= 100; first += 9) {
@@ -226,8 +202,8 @@ static void a_batch_is_located_as_its_rows_are(void **state)
     (void)state;
     enum { COUNT = 150 };
     shards_recipe recipe = {.samples = 1000};
-    shards_write(directory, "a", &recipe);
-    rks_shard *shard = shards_open(directory, "a");
+    shards_write(shards_here, "a", &recipe);
+    rks_shard *shard = shards_open(shards_here, "a");
     uint64_t rows[COUNT];
     rks_record_view views[COUNT];
     for (uint64_t i = 0; i < COUNT; i++)
@@ -249,8 +225,8 @@ static void wide_columns_are_aligned_in_the_map(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 60, .wide_every = 2};
-    shards_write(directory, "a", &recipe);
-    rks_shard *shard = shards_open(directory, "a");
+    shards_write(shards_here, "a", &recipe);
+    rks_shard *shard = shards_open(shards_here, "a");
     for (uint64_t row = 0; row < 60; row += 2) {
         rks_record_view view;
         rks_value values[3];
@@ -271,11 +247,11 @@ static void a_shard_without_samples_is_a_shard(void **state)
     rks_shard_writer *writer = NULL;
     assert_ok(rks_schema_parse(SHARDS_SCHEMA, &schema, &err), &err);
     rks_shard_options options = {.schema = schema};
-    assert_ok(rks_shard_writer_open(directory, "none", &options, &writer, &err), &err);
+    assert_ok(rks_shard_writer_open(shards_here, "none", &options, &writer, &err), &err);
     assert_ok(rks_shard_writer_seal(writer, &err), &err);
     rks_shard_writer_close(writer);
     rks_schema_free(schema);
-    rks_shard *shard = shards_open(directory, "none");
+    rks_shard *shard = shards_open(shards_here, "none");
     assert_int_equal(rks_shard_count(shard), 0);
     rks_record_view view;
     assert_fails(RKS_ERR_ARGUMENT, rks_shard_locate(shard, 0, &view, &err));
@@ -289,14 +265,14 @@ static void no_flipped_byte_is_ever_handed_out(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 12, .units = 2, .size_most = 40, .index = true};
-    shards_write(directory, "a", &recipe);
+    shards_write(shards_here, "a", &recipe);
     size_t size = 0;
-    free(shards_load(directory, "a.rks", &size));
+    free(shards_load(shards_here, "a.rks", &size));
     uint64_t refused = 0;
     for (size_t at = 0; at < size; at += FLIP_STEP) {
-        shards_flip(directory, "a.rks", at, 0x40);
+        shards_flip(shards_here, "a.rks", at, 0x40);
         refused += refused_samples("a", &recipe) != 0;
-        shards_flip(directory, "a.rks", at, 0x40);
+        shards_flip(shards_here, "a.rks", at, 0x40);
     }
     assert_true(refused > 500 / FLIP_STEP);
 }
@@ -305,19 +281,19 @@ static void no_flipped_byte_of_the_manifest_opens(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 12};
-    shards_write(directory, "a", &recipe);
+    shards_write(shards_here, "a", &recipe);
     size_t size = 0;
-    uint8_t *bytes = shards_load(directory, "a.json", &size);
+    uint8_t *bytes = shards_load(shards_here, "a.json", &size);
     rks_shard *shard = NULL;
     for (size_t at = 0; at < size; at += FLIP_STEP) {
-        shards_flip(directory, "a.json", at, 0x01);
-        assert_int_not_equal(rks_shard_open(path_of("a.json"), &shard, &err), RKS_OK);
+        shards_flip(shards_here, "a.json", at, 0x01);
+        assert_int_not_equal(rks_shard_open(shards_path("a.json"), &shard, &err), RKS_OK);
         assert_contains(err.text, "a.json");
-        shards_flip(directory, "a.json", at, 0x01);
+        shards_flip(shards_here, "a.json", at, 0x01);
     }
     for (size_t cut = 0; cut < size; cut += 7) {
-        shards_store(directory, "a.json", bytes, cut);
-        assert_fails(RKS_ERR_CORRUPT, rks_shard_open(path_of("a.json"), &shard, &err));
+        shards_store(shards_here, "a.json", bytes, cut);
+        assert_fails(RKS_ERR_CORRUPT, rks_shard_open(shards_path("a.json"), &shard, &err));
     }
     free(bytes);
 }
@@ -326,21 +302,21 @@ static void a_file_of_another_size_is_refused(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 12};
-    shards_write(directory, "a", &recipe);
+    shards_write(shards_here, "a", &recipe);
     size_t size = 0;
-    uint8_t *bytes = shards_load(directory, "a.rks", &size);
+    uint8_t *bytes = shards_load(shards_here, "a.rks", &size);
     rks_shard *shard = NULL;
     for (size_t cut = 0; cut < size; cut += 512) {
-        assert_int_equal(truncate(path_of("a.rks"), (off_t)cut), 0);
-        shards_store(directory, "a.rks", bytes, cut);
-        assert_fails(RKS_ERR_CORRUPT, rks_shard_open(path_of("a.json"), &shard, &err));
+        assert_int_equal(truncate(shards_path("a.rks"), (off_t)cut), 0);
+        shards_store(shards_here, "a.rks", bytes, cut);
+        assert_fails(RKS_ERR_CORRUPT, rks_shard_open(shards_path("a.json"), &shard, &err));
         assert_contains(err.text, "a.rks");
     }
-    shards_store(directory, "a.rks", bytes, size);
-    assert_int_equal(truncate(path_of("a.rks"), (off_t)size + 1), 0);
-    assert_fails(RKS_ERR_CORRUPT, rks_shard_open(path_of("a.json"), &shard, &err));
-    assert_int_equal(unlink(path_of("a.rks")), 0);
-    assert_fails(RKS_ERR_NOT_FOUND, rks_shard_open(path_of("a.json"), &shard, &err));
+    shards_store(shards_here, "a.rks", bytes, size);
+    assert_int_equal(truncate(shards_path("a.rks"), (off_t)size + 1), 0);
+    assert_fails(RKS_ERR_CORRUPT, rks_shard_open(shards_path("a.json"), &shard, &err));
+    assert_int_equal(unlink(shards_path("a.rks")), 0);
+    assert_fails(RKS_ERR_NOT_FOUND, rks_shard_open(shards_path("a.json"), &shard, &err));
     free(bytes);
 }
 
@@ -348,28 +324,28 @@ static void only_regular_files_are_opened(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 12};
-    shards_write(directory, "a", &recipe);
+    shards_write(shards_here, "a", &recipe);
     rks_shard *shard = NULL;
     char real[256];
     const char *const files[] = {"a.json", "a.rks"};
     for (int i = 0; i < 2; i++) {
-        snprintf(real, sizeof(real), "%s", path_of("moved"));
-        assert_int_equal(rename(path_of(files[i]), real), 0);
-        assert_int_equal(symlink(real, path_of(files[i])), 0);
-        assert_fails(RKS_ERR_CORRUPT, rks_shard_open(path_of("a.json"), &shard, &err));
-        assert_int_equal(unlink(path_of(files[i])), 0);
-        assert_int_equal(mkfifo(path_of(files[i]), 0600), 0);
-        assert_fails(RKS_ERR_CORRUPT, rks_shard_open(path_of("a.json"), &shard, &err));
-        assert_int_equal(unlink(path_of(files[i])), 0);
-        assert_int_equal(mkdir(path_of(files[i]), 0700), 0);
-        assert_fails(RKS_ERR_CORRUPT, rks_shard_open(path_of("a.json"), &shard, &err));
-        assert_int_equal(rmdir(path_of(files[i])), 0);
-        assert_int_equal(rename(real, path_of(files[i])), 0);
+        snprintf(real, sizeof(real), "%s", shards_path("moved"));
+        assert_int_equal(rename(shards_path(files[i]), real), 0);
+        assert_int_equal(symlink(real, shards_path(files[i])), 0);
+        assert_fails(RKS_ERR_CORRUPT, rks_shard_open(shards_path("a.json"), &shard, &err));
+        assert_int_equal(unlink(shards_path(files[i])), 0);
+        assert_int_equal(mkfifo(shards_path(files[i]), 0600), 0);
+        assert_fails(RKS_ERR_CORRUPT, rks_shard_open(shards_path("a.json"), &shard, &err));
+        assert_int_equal(unlink(shards_path(files[i])), 0);
+        assert_int_equal(mkdir(shards_path(files[i]), 0700), 0);
+        assert_fails(RKS_ERR_CORRUPT, rks_shard_open(shards_path("a.json"), &shard, &err));
+        assert_int_equal(rmdir(shards_path(files[i])), 0);
+        assert_int_equal(rename(real, shards_path(files[i])), 0);
     }
-    assert_fails(RKS_ERR_ARGUMENT, rks_shard_open(path_of("a.rks"), &shard, &err));
-    assert_fails(RKS_ERR_ARGUMENT, rks_shard_open(path_of(".json"), &shard, &err));
+    assert_fails(RKS_ERR_ARGUMENT, rks_shard_open(shards_path("a.rks"), &shard, &err));
+    assert_fails(RKS_ERR_ARGUMENT, rks_shard_open(shards_path(".json"), &shard, &err));
     assert_fails(RKS_ERR_ARGUMENT, rks_shard_open("", &shard, &err));
-    assert_fails(RKS_ERR_NOT_FOUND, rks_shard_open(path_of("b.json"), &shard, &err));
+    assert_fails(RKS_ERR_NOT_FOUND, rks_shard_open(shards_path("b.json"), &shard, &err));
     assert_contains(err.text, "not sealed");
     assert_null(shard);
 }
@@ -380,14 +356,14 @@ static void seal_again(const uint8_t *bytes, size_t size)
     rks_manifest *manifest = NULL;
     char *text = NULL;
     size_t text_size = 0;
-    shards_store(directory, "a.rks", bytes, size);
-    assert_ok(rks_manifest_load(path_of("a.json"), &manifest, &err), &err);
+    shards_store(shards_here, "a.rks", bytes, size);
+    assert_ok(rks_manifest_load(shards_path("a.json"), &manifest, &err), &err);
     for (size_t i = 0; i < manifest->segment_count; i++)
         manifest->segments[i].check =
             rks_checksum64(bytes + manifest->segments[i].offset, manifest->segments[i].size);
     manifest->head = rks_checksum128(bytes, 2 * (size_t)manifest->page_size);
     assert_ok(rks_manifest_encode(manifest, &text, &text_size, NULL, &err), &err);
-    shards_store(directory, "a.json", text, text_size);
+    shards_store(shards_here, "a.json", text, text_size);
     rks_free(text);
     rks_manifest_free(manifest);
 }
@@ -396,11 +372,11 @@ static void hostile_locators_stay_inside_the_file(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 200};
-    shards_write(directory, "a", &recipe);
+    shards_write(shards_here, "a", &recipe);
     size_t size = 0;
-    uint8_t *bytes = shards_load(directory, "a.rks", &size);
+    uint8_t *bytes = shards_load(shards_here, "a.rks", &size);
     rks_manifest *manifest = NULL;
-    assert_ok(rks_manifest_load(path_of("a.json"), &manifest, &err), &err);
+    assert_ok(rks_manifest_load(shards_path("a.json"), &manifest, &err), &err);
     size_t at = 0;
     while (manifest->segments[at].kind != RKS_SEGMENT_LOCATORS)
         at++;
@@ -431,10 +407,10 @@ static void hostile_record_headers_stay_inside_the_file(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 50, .derived_keys = true};
-    shards_write(directory, "a", &recipe);
+    shards_write(shards_here, "a", &recipe);
     size_t size = 0;
-    uint8_t *bytes = shards_load(directory, "a.rks", &size);
-    rks_shard *shard = shards_open(directory, "a");
+    uint8_t *bytes = shards_load(shards_here, "a.rks", &size);
+    rks_shard *shard = shards_open(shards_here, "a");
     rks_record_view view;
     assert_ok(rks_shard_locate(shard, 30, &view, &err), &err);
     rks_record_view first;
@@ -452,9 +428,9 @@ static void hostile_record_headers_stay_inside_the_file(void **state)
             memcpy(right, bytes + record, sizeof(right));
             rks_store_u32(bytes + record, sizes[s]);
             rks_store_u16(bytes + record + 16, keys[k]);
-            shards_store(directory, "a.rks", bytes, size);
+            shards_store(shards_here, "a.rks", bytes, size);
             assert_int_equal(refused_samples("a", &recipe), 1);
-            shard = shards_open(directory, "a");
+            shard = shards_open(shards_here, "a");
             uint8_t key[RKS_KEY_MAX];
             size_t key_size = 0;
             (void)rks_shard_key(shard, 30, key, &key_size, &err);
@@ -471,12 +447,12 @@ static void a_file_that_is_cut_while_open_gives_errors(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 2000};
-    shards_write(directory, "a", &recipe);
+    shards_write(shards_here, "a", &recipe);
     open_shard reading;
     assert_true(begin_reading(&reading, "a", &recipe));
     size_t size = 0;
-    free(shards_load(directory, "a.rks", &size));
-    assert_int_equal(truncate(path_of("a.rks"), (off_t)(size / 3)), 0);
+    free(shards_load(shards_here, "a.rks", &size));
+    assert_int_equal(truncate(shards_path("a.rks"), (off_t)(size / 3)), 0);
     uint64_t failed = 0;
     for (uint64_t row = 0; row < 2000; row++) {
         uint8_t *copy = NULL;
@@ -493,20 +469,20 @@ static void a_file_that_is_cut_while_open_gives_errors(void **state)
     assert_true(failed > 1000);
     uint32_t length = 0;
     rks_shard *again = NULL;
-    assert_fails(RKS_ERR_CORRUPT, rks_shard_open(path_of("a.json"), &again, &err));
+    assert_fails(RKS_ERR_CORRUPT, rks_shard_open(shards_path("a.json"), &again, &err));
     (void)rks_shard_copy_lengths(reading.shard, 1999, 1, &length, &err);
     end_reading(&reading);
 
-    assert_int_equal(truncate(path_of("a.rks"), 0), 0);
+    assert_int_equal(truncate(shards_path("a.rks"), 0), 0);
 }
 
 static void an_index_that_is_cut_while_open_gives_errors(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 2000, .derived_keys = true};
-    shards_write(directory, "a", &recipe);
-    rks_shard *shard = shards_open(directory, "a");
-    assert_int_equal(truncate(path_of("a.rks"), 0), 0);
+    shards_write(shards_here, "a", &recipe);
+    rks_shard *shard = shards_open(shards_here, "a");
+    assert_int_equal(truncate(shards_path("a.rks"), 0), 0);
     static uint64_t hashes[2000];
     rks_record_view view;
     const char *name = NULL;
@@ -548,10 +524,10 @@ static void four_threads_read_one_shard(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 1000};
-    shards_write(directory, "a", &recipe);
+    shards_write(shards_here, "a", &recipe);
     open_shard reading;
     assert_true(begin_reading(&reading, "a", &recipe));
-    rks_shard *fresh = shards_open(directory, "a"); /* its segments are not yet compared */
+    rks_shard *fresh = shards_open(shards_here, "a"); /* its segments are not yet compared */
     rks_shard_close(reading.shard);
     reading.shard = fresh;
     pthread_t threads[4];
@@ -569,7 +545,7 @@ static void a_forked_child_reads_on(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 1000};
-    shards_write(directory, "a", &recipe);
+    shards_write(shards_here, "a", &recipe);
     open_shard reading;
     assert_true(begin_reading(&reading, "a", &recipe));
     fflush(NULL);
@@ -591,12 +567,12 @@ static void opening_survives_each_failing_allocation(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 30, .derived_keys = true};
-    shards_write(directory, "a", &recipe);
+    shards_write(shards_here, "a", &recipe);
     rks_shard *shard = NULL;
     long nth = 1;
     for (;; nth++) {
         rks_memory_fail_at(nth);
-        rks_status status = rks_shard_open(path_of("a.json"), &shard, &err);
+        rks_status status = rks_shard_open(shards_path("a.json"), &shard, &err);
         rks_memory_fail_at(0);
         if (status == RKS_OK)
             break;
@@ -614,15 +590,15 @@ static void opening_allocates_nothing_for_a_sample(void **state)
     long used[2];
     for (uint64_t i = 0; i < 2; i++) {
         shards_recipe recipe = {.samples = i == 0 ? 10 : 5000, .size_most = 20};
-        shards_write(directory, i == 0 ? "few" : "many", &recipe);
-        rks_shard *shard = shards_open(directory, i == 0 ? "few" : "many");
+        shards_write(shards_here, i == 0 ? "few" : "many", &recipe);
+        rks_shard *shard = shards_open(shards_here, i == 0 ? "few" : "many");
         used[i] = rks_memory_in_use();
         rks_shard_close(shard);
     }
     assert_int_equal(used[0], used[1]);
 }
 
-#define SHARD_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define SHARD_TEST(name) cmocka_unit_test_setup_teardown(name, shards_begin, shards_end)
 
 int main(void)
 {

@@ -23,30 +23,6 @@ enum { FLIP_STEP = 5, SMALL_STEP = 1 };
 enum { MIB = 1 << 20 };
 
 static rks_error err;
-static char *directory;
-
-static int set_up(void **state)
-{
-    (void)state;
-    directory = shards_directory();
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    rks_memory_fail_at(0);
-    shards_directory_remove(directory);
-    assert_int_equal(rks_memory_in_use(), 0);
-    return 0;
-}
-
-static char *path_of(const char *file)
-{
-    static char path[256];
-    snprintf(path, sizeof(path), "%s/%s", directory, file);
-    return path;
-}
 
 /* What one verify said; the first findings in full. */
 enum { KEPT = 64 };
@@ -103,8 +79,8 @@ static void write_dataset(shards_recipe *recipes)
 {
     static const char *const names[] = {"a", "b"};
     for (int i = 0; i < 2; i++)
-        shards_write(directory, names[i], &recipes[i]);
-    shards_commit(directory, names, 2);
+        shards_write(shards_here, names[i], &recipes[i]);
+    shards_commit(shards_here, names, 2);
 }
 
 /* ---- whole -------------------------------------------------------------------------------- */
@@ -118,27 +94,25 @@ static void nothing_is_found_in_a_whole_dataset(void **state)
     };
     write_dataset(recipes);
     for (int level = RKS_VERIFY_FAST; level <= RKS_VERIFY_DEEP; level++) {
-        assert_int_equal(verify(directory, (rks_verify_level)level), 0);
+        assert_int_equal(verify(shards_here, (rks_verify_level)level), 0);
         assert_int_equal(samples, 2400);
     }
-    assert_int_equal(verify(path_of("dataset.json"), RKS_VERIFY_FULL), 0);
+    assert_int_equal(verify(shards_path("dataset.json"), RKS_VERIFY_FULL), 0);
     assert_int_equal(samples, 2400);
     const char *const files[] = {"a.json", "a.rks", "a.sums"};
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(verify(path_of(files[i]), RKS_VERIFY_FULL), 0);
+        assert_int_equal(verify(shards_path(files[i]), RKS_VERIFY_FULL), 0);
         assert_int_equal(samples, 1500);
     }
-    assert_ok(rks_verify(directory, RKS_VERIFY_FAST, NULL, NULL, NULL, NULL, NULL), &err);
+    assert_ok(rks_verify(shards_here, RKS_VERIFY_FAST, NULL, NULL, NULL, NULL, NULL), &err);
 }
 
 static void derived_keys_are_verified(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 500, .units = 5, .derived_keys = true};
-    shards_write(directory, "a", &recipe);
-    static const char *const names[] = {"a"};
-    shards_commit(directory, names, 1);
-    assert_int_equal(verify(directory, RKS_VERIFY_DEEP), 0);
+    shards_dataset(&recipe);
+    assert_int_equal(verify(shards_here, RKS_VERIFY_DEEP), 0);
     assert_int_equal(samples, 500);
 }
 
@@ -147,20 +121,20 @@ static void what_is_no_dataset_is_an_error(void **state)
     (void)state;
     uint64_t count = 0;
     assert_fails(RKS_ERR_NOT_FOUND,
-                 rks_verify(directory, RKS_VERIFY_FAST, keep, NULL, &count, &count, &err));
-    assert_fails(RKS_ERR_NOT_FOUND,
-                 rks_verify(path_of("nothing"), RKS_VERIFY_FAST, keep, NULL, &count, &count, &err));
-    shards_store(directory, "text", "text", 4);
-    assert_fails(RKS_ERR_ARGUMENT,
-                 rks_verify(path_of("text"), RKS_VERIFY_FAST, keep, NULL, &count, &count, &err));
+                 rks_verify(shards_here, RKS_VERIFY_FAST, keep, NULL, &count, &count, &err));
+    assert_fails(RKS_ERR_NOT_FOUND, rks_verify(shards_path("nothing"), RKS_VERIFY_FAST, keep, NULL,
+                                               &count, &count, &err));
+    shards_store(shards_here, "text", "text", 4);
+    assert_fails(RKS_ERR_ARGUMENT, rks_verify(shards_path("text"), RKS_VERIFY_FAST, keep, NULL,
+                                              &count, &count, &err));
     assert_fails(RKS_ERR_ARGUMENT,
                  rks_verify("", RKS_VERIFY_FAST, keep, NULL, &count, &count, &err));
     assert_fails(RKS_ERR_ARGUMENT,
-                 rks_verify(directory, (rks_verify_level)3, keep, NULL, &count, &count, &err));
+                 rks_verify(shards_here, (rks_verify_level)3, keep, NULL, &count, &count, &err));
     shards_recipe recipe = {0};
-    shards_write(directory, "a", &recipe);
+    shards_write(shards_here, "a", &recipe);
     assert_fails(RKS_ERR_NOT_FOUND,
-                 rks_verify(directory, RKS_VERIFY_FAST, keep, NULL, &count, &count, &err));
+                 rks_verify(shards_here, RKS_VERIFY_FAST, keep, NULL, &count, &count, &err));
     assert_contains(err.text, "not finished");
 }
 
@@ -178,8 +152,8 @@ static place *record_places(const shards_recipe *recipe)
 {
     place *places = calloc(recipe->samples, sizeof(*places));
     size_t size = 0;
-    uint8_t *bytes = shards_load(directory, "a.rks", &size);
-    rks_shard *shard = shards_open(directory, "a");
+    uint8_t *bytes = shards_load(shards_here, "a.rks", &size);
+    rks_shard *shard = shards_open(shards_here, "a");
     rks_record_view first;
     size_t at = 0;
     assert_ok(rks_shard_locate(shard, 0, &first, &err), &err);
@@ -237,25 +211,23 @@ static void every_flipped_byte_of_every_file_is_found(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 12, .units = 2, .size_most = 40, .index = true};
-    shards_write(directory, "a", &recipe);
-    static const char *const names[] = {"a"};
-    shards_commit(directory, names, 1);
+    shards_dataset(&recipe);
     place *places = record_places(&recipe);
     static const char *const files[] = {"a.rks", "a.json", "a.sums", "dataset.json"};
     for (size_t f = 0; f < 4; f++) {
         size_t size = 0;
-        free(shards_load(directory, files[f], &size));
+        free(shards_load(shards_here, files[f], &size));
         for (size_t at = 0; at < size; at++) {
             bool in_records = at >= places[0].offset && at < places[11].offset + places[11].size;
             if (at % (f == 0 && !in_records ? FLIP_STEP : SMALL_STEP) != 0)
                 continue;
-            shards_flip(directory, files[f], at, 0x10);
-            verify(directory, RKS_VERIFY_FULL);
+            shards_flip(shards_here, files[f], at, 0x10);
+            verify(shards_here, RKS_VERIFY_FULL);
             check_flip(files[f], at, places, recipe.samples);
-            shards_flip(directory, files[f], at, 0x10);
+            shards_flip(shards_here, files[f], at, 0x10);
         }
     }
-    assert_int_equal(verify(directory, RKS_VERIFY_FULL), 0);
+    assert_int_equal(verify(shards_here, RKS_VERIFY_FULL), 0);
     free(places);
 }
 
@@ -263,15 +235,15 @@ static void a_flip_is_found_in_its_own_mebibyte(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 4000, .size_most = 2000, .block_size = 1 << 20};
-    shards_write(directory, "a", &recipe);
+    shards_write(shards_here, "a", &recipe);
     size_t size = 0;
-    free(shards_load(directory, "a.rks", &size));
+    free(shards_load(shards_here, "a.rks", &size));
     assert_true(size > 3 * MIB);
     for (size_t at = 5000; at < size; at += size / 23) {
-        shards_flip(directory, "a.rks", at, 0x80);
-        verify(path_of("a.rks"), RKS_VERIFY_FULL);
+        shards_flip(shards_here, "a.rks", at, 0x80);
+        verify(shards_path("a.rks"), RKS_VERIFY_FULL);
         check_flip("a.rks", at, NULL, 0);
-        shards_flip(directory, "a.rks", at, 0x80);
+        shards_flip(shards_here, "a.rks", at, 0x80);
     }
 }
 
@@ -279,23 +251,23 @@ static void a_fast_look_finds_what_lies_in_samples_and_index(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 300, .units = 3, .index = true};
-    shards_write(directory, "a", &recipe);
+    shards_write(shards_here, "a", &recipe);
     place *places = record_places(&recipe);
     for (uint64_t row = 0; row < 300; row += 17) {
         for (uint64_t at = 0; at < places[row].size; at += 3) {
-            shards_flip(directory, "a.rks", places[row].offset + at, 0x04);
-            assert_true(verify(path_of("a.json"), RKS_VERIFY_FAST) > 0);
-            shards_flip(directory, "a.rks", places[row].offset + at, 0x04);
+            shards_flip(shards_here, "a.rks", places[row].offset + at, 0x04);
+            assert_true(verify(shards_path("a.json"), RKS_VERIFY_FAST) > 0);
+            shards_flip(shards_here, "a.rks", places[row].offset + at, 0x04);
         }
     }
     rks_manifest *manifest = NULL;
-    assert_ok(rks_manifest_load(path_of("a.json"), &manifest, &err), &err);
+    assert_ok(rks_manifest_load(shards_path("a.json"), &manifest, &err), &err);
     for (size_t i = 0; i < manifest->segment_count; i++) {
         for (uint64_t at = 0; at < manifest->segments[i].size; at += 61) {
             uint64_t offset = manifest->segments[i].offset + at;
-            shards_flip(directory, "a.rks", offset, 0x04);
-            assert_true(verify(path_of("a.json"), RKS_VERIFY_FAST) > 0);
-            shards_flip(directory, "a.rks", offset, 0x04);
+            shards_flip(shards_here, "a.rks", offset, 0x04);
+            assert_true(verify(shards_path("a.json"), RKS_VERIFY_FAST) > 0);
+            shards_flip(shards_here, "a.rks", offset, 0x04);
         }
     }
     rks_manifest_free(manifest);
@@ -308,27 +280,25 @@ static void every_truncation_and_addition_is_found(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 30};
-    shards_write(directory, "a", &recipe);
-    static const char *const names[] = {"a"};
-    shards_commit(directory, names, 1);
+    shards_dataset(&recipe);
     static const char *const files[] = {"a.rks", "a.json", "a.sums", "dataset.json"};
     for (size_t f = 0; f < 4; f++) {
         size_t size = 0;
-        uint8_t *bytes = shards_load(directory, files[f], &size);
+        uint8_t *bytes = shards_load(shards_here, files[f], &size);
         for (size_t cut = 0; cut < size; cut += f == 0 ? 512 : 5) {
-            shards_store(directory, files[f], bytes, cut);
-            assert_true(verify(directory, RKS_VERIFY_FULL) > 0);
+            shards_store(shards_here, files[f], bytes, cut);
+            assert_true(verify(shards_here, RKS_VERIFY_FULL) > 0);
             assert_true(kept_has(files[f], ""));
         }
-        shards_store(directory, files[f], bytes, size);
+        shards_store(shards_here, files[f], bytes, size);
         bytes[size] = f == 0 ? 0 : '\n';
-        shards_store(directory, files[f], bytes, size + 1);
-        assert_true(verify(directory, RKS_VERIFY_FULL) > 0);
+        shards_store(shards_here, files[f], bytes, size + 1);
+        assert_true(verify(shards_here, RKS_VERIFY_FULL) > 0);
         assert_true(kept_has(files[f], ""));
         if (f != 1 && f != 3)
-            assert_true(verify(directory, RKS_VERIFY_FAST) > 0);
-        shards_store(directory, files[f], bytes, size);
-        assert_int_equal(verify(directory, RKS_VERIFY_FULL), 0);
+            assert_true(verify(shards_here, RKS_VERIFY_FAST) > 0);
+        shards_store(shards_here, files[f], bytes, size);
+        assert_int_equal(verify(shards_here, RKS_VERIFY_FULL), 0);
         free(bytes);
     }
 }
@@ -337,9 +307,9 @@ static void zeroed_and_moved_pages_are_found(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 2000};
-    shards_write(directory, "a", &recipe);
+    shards_write(shards_here, "a", &recipe);
     size_t size = 0;
-    uint8_t *bytes = shards_load(directory, "a.rks", &size);
+    uint8_t *bytes = shards_load(shards_here, "a.rks", &size);
     uint8_t page[4096];
     for (size_t at = 0; at + 4096 <= size; at += 4096) {
         memcpy(page, bytes + at, 4096);
@@ -349,8 +319,8 @@ static void zeroed_and_moved_pages_are_found(void **state)
             else
                 memcpy(bytes + at, bytes + (at + 4096 * 9) % (size / 4096 * 4096), 4096);
             if (memcmp(bytes + at, page, 4096) != 0) {
-                shards_store(directory, "a.rks", bytes, size);
-                assert_true(verify(path_of("a.rks"), RKS_VERIFY_FULL) > 0);
+                shards_store(shards_here, "a.rks", bytes, size);
+                assert_true(verify(shards_path("a.rks"), RKS_VERIFY_FULL) > 0);
             }
             memcpy(bytes + at, page, 4096);
         }
@@ -366,17 +336,17 @@ static void missing_and_unlisted_files_are_named(void **state)
     static const char *const files[] = {"b.rks", "b.json", "b.sums"};
     for (int f = 0; f < 3; f++) {
         char away[256];
-        snprintf(away, sizeof(away), "%s", path_of("away"));
-        assert_int_equal(rename(path_of(files[f]), away), 0);
-        assert_true(verify(directory, RKS_VERIFY_FAST) > 0);
+        snprintf(away, sizeof(away), "%s", shards_path("away"));
+        assert_int_equal(rename(shards_path(files[f]), away), 0);
+        assert_true(verify(shards_here, RKS_VERIFY_FAST) > 0);
         assert_true(kept_has(files[f], f == 0 ? "missing" : "no such file"));
-        assert_true(verify(directory, RKS_VERIFY_FULL) > 0);
+        assert_true(verify(shards_here, RKS_VERIFY_FULL) > 0);
         assert_true(kept_has(files[f], ""));
-        assert_int_equal(rename(away, path_of(files[f])), 0);
+        assert_int_equal(rename(away, shards_path(files[f])), 0);
     }
     shards_recipe other = {.first = 500, .samples = 10};
-    shards_write(directory, "c", &other);
-    assert_int_equal(verify(directory, RKS_VERIFY_FAST), 1);
+    shards_write(shards_here, "c", &other);
+    assert_int_equal(verify(shards_here, RKS_VERIFY_FAST), 1);
     assert_true(kept_has("c.rks", "not listed"));
     assert_int_equal(samples, 90);
 }
@@ -388,9 +358,9 @@ static void a_shard_of_another_build_in_its_place_is_found(void **state)
     write_dataset(recipes);
     static const char *const files[] = {"b.rks", "b.json", "b.sums"};
     for (int f = 0; f < 3; f++)
-        assert_int_equal(unlink(path_of(files[f])), 0);
-    shards_write(directory, "b", &recipes[1]); /* the same samples under another shard id */
-    assert_true(verify(directory, RKS_VERIFY_FAST) > 0);
+        assert_int_equal(unlink(shards_path(files[f])), 0);
+    shards_write(shards_here, "b", &recipes[1]); /* the same samples under another shard id */
+    assert_true(verify(shards_here, RKS_VERIFY_FAST) > 0);
     assert_true(kept_has("b.json", "shard id"));
 }
 
@@ -399,24 +369,22 @@ static void a_dataset_that_tells_of_other_units_is_found(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 50, .units = 4};
-    shards_write(directory, "a", &recipe);
-    static const char *const names[] = {"a"};
-    shards_commit(directory, names, 1);
+    shards_dataset(&recipe);
     size_t size = 0;
     rks_dataset *dataset = NULL;
-    char *text = (char *)shards_load(directory, "dataset.json", &size);
+    char *text = (char *)shards_load(shards_here, "dataset.json", &size);
     assert_ok(rks_dataset_decode(text, size, "dataset.json", &dataset, &err), &err);
     dataset->units[2].summary.digest.low ^= 1;
     dataset->id = rks_dataset_fold(dataset->units, dataset->unit_count, dataset->schema);
-    assert_ok(rks_dataset_commit(directory, dataset, &err), &err);
-    assert_int_equal(verify(directory, RKS_VERIFY_FAST), 1);
+    assert_ok(rks_dataset_commit(shards_here, dataset, &err), &err);
+    assert_int_equal(verify(shards_here, RKS_VERIFY_FAST), 1);
     assert_true(kept_has("a.json", "unit 2"));
     dataset->units[2].summary.digest.low ^= 1;
     dataset->shards[0].bytes++;
     dataset->units[0].summary.bytes++;
     dataset->id = rks_dataset_fold(dataset->units, dataset->unit_count, dataset->schema);
-    assert_ok(rks_dataset_commit(directory, dataset, &err), &err);
-    assert_true(verify(directory, RKS_VERIFY_FAST) > 0);
+    assert_ok(rks_dataset_commit(shards_here, dataset, &err), &err);
+    assert_true(verify(shards_here, RKS_VERIFY_FAST) > 0);
     assert_true(kept_has("a.json", "byte count"));
     rks_dataset_free(dataset);
     free(text);
@@ -426,28 +394,26 @@ static void links_fifos_and_folders_are_findings(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 20};
-    shards_write(directory, "a", &recipe);
-    static const char *const names[] = {"a"};
-    shards_commit(directory, names, 1);
+    shards_dataset(&recipe);
     static const char *const files[] = {"a.rks", "a.json", "a.sums", "dataset.json"};
     for (int f = 0; f < 4; f++) {
         char away[256];
-        snprintf(away, sizeof(away), "%s", path_of("away"));
-        assert_int_equal(rename(path_of(files[f]), away), 0);
-        assert_int_equal(symlink(away, path_of(files[f])), 0);
-        assert_true(verify(directory, RKS_VERIFY_FULL) > 0);
+        snprintf(away, sizeof(away), "%s", shards_path("away"));
+        assert_int_equal(rename(shards_path(files[f]), away), 0);
+        assert_int_equal(symlink(away, shards_path(files[f])), 0);
+        assert_true(verify(shards_here, RKS_VERIFY_FULL) > 0);
         assert_true(kept_has(files[f], "symbolic link"));
-        assert_int_equal(unlink(path_of(files[f])), 0);
-        assert_int_equal(mkfifo(path_of(files[f]), 0600), 0);
-        assert_true(verify(directory, RKS_VERIFY_FULL) > 0);
+        assert_int_equal(unlink(shards_path(files[f])), 0);
+        assert_int_equal(mkfifo(shards_path(files[f]), 0600), 0);
+        assert_true(verify(shards_here, RKS_VERIFY_FULL) > 0);
         assert_true(kept_has(files[f], "not a regular file"));
-        assert_int_equal(unlink(path_of(files[f])), 0);
-        assert_int_equal(mkdir(path_of(files[f]), 0700), 0);
-        assert_true(verify(directory, RKS_VERIFY_FULL) > 0);
-        assert_int_equal(rmdir(path_of(files[f])), 0);
-        assert_int_equal(rename(away, path_of(files[f])), 0);
+        assert_int_equal(unlink(shards_path(files[f])), 0);
+        assert_int_equal(mkdir(shards_path(files[f]), 0700), 0);
+        assert_true(verify(shards_here, RKS_VERIFY_FULL) > 0);
+        assert_int_equal(rmdir(shards_path(files[f])), 0);
+        assert_int_equal(rename(away, shards_path(files[f])), 0);
     }
-    assert_int_equal(verify(directory, RKS_VERIFY_FULL), 0);
+    assert_int_equal(verify(shards_here, RKS_VERIFY_FULL), 0);
 }
 
 /* ---- files that agree with themselves ------------------------------------------------------ */
@@ -459,16 +425,16 @@ static void seal_again(const uint8_t *bytes, size_t size)
     char *text = NULL;
     char sums[256];
     size_t text_size = 0;
-    shards_store(directory, "a.rks", bytes, size);
-    assert_ok(rks_manifest_load(path_of("a.json"), &manifest, &err), &err);
+    shards_store(shards_here, "a.rks", bytes, size);
+    assert_ok(rks_manifest_load(shards_path("a.json"), &manifest, &err), &err);
     for (size_t i = 0; i < manifest->segment_count; i++)
         manifest->segments[i].check =
             rks_checksum64(bytes + manifest->segments[i].offset, manifest->segments[i].size);
     manifest->head = rks_checksum128(bytes, 2 * (size_t)manifest->page_size);
-    snprintf(sums, sizeof(sums), "%s", path_of("a.sums"));
-    assert_ok(rks_sums_write(path_of("a.rks"), size, sums, &manifest->sums, &err), &err);
+    snprintf(sums, sizeof(sums), "%s", shards_path("a.sums"));
+    assert_ok(rks_sums_write(shards_path("a.rks"), size, sums, &manifest->sums, &err), &err);
     assert_ok(rks_manifest_encode(manifest, &text, &text_size, NULL, &err), &err);
-    shards_store(directory, "a.json", text, text_size);
+    shards_store(shards_here, "a.json", text, text_size);
     rks_free(text);
     rks_manifest_free(manifest);
 }
@@ -477,18 +443,18 @@ static void a_crafted_file_costs_no_more_than_its_size(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 3000, .size_most = 3000};
-    shards_write(directory, "a", &recipe);
+    shards_write(shards_here, "a", &recipe);
     size_t size = 0;
-    uint8_t *bytes = shards_load(directory, "a.rks", &size);
+    uint8_t *bytes = shards_load(shards_here, "a.rks", &size);
     rks_manifest *manifest = NULL;
-    assert_ok(rks_manifest_load(path_of("a.json"), &manifest, &err), &err);
+    assert_ok(rks_manifest_load(shards_path("a.json"), &manifest, &err), &err);
     size_t at = 0;
     while (manifest->segments[at].kind != RKS_SEGMENT_LOCATORS)
         at++;
     uint8_t *locators = bytes + manifest->segments[at].offset;
     memset(locators + 8 * 47, 0, 4 * 3000); /* 64 rows lead to one place */
     seal_again(bytes, size);
-    assert_true(verify(path_of("a.rks"), RKS_VERIFY_FULL) > 2900);
+    assert_true(verify(shards_path("a.rks"), RKS_VERIFY_FULL) > 2900);
     assert_true(kept_has("a.rks", "not the key of the index"));
     rks_manifest_free(manifest);
     free(bytes);
@@ -498,10 +464,10 @@ static void lmdb_pages_that_lead_astray_end_no_process_but_the_child(void **stat
 {
     (void)state;
     shards_recipe recipe = {.samples = 30, .size_most = 60};
-    shards_write(directory, "a", &recipe);
+    shards_write(shards_here, "a", &recipe);
     size_t size = 0;
-    uint8_t *bytes = shards_load(directory, "a.rks", &size);
-    uint8_t *right = shards_load(directory, "a.rks", NULL);
+    uint8_t *bytes = shards_load(shards_here, "a.rks", &size);
+    uint8_t *right = shards_load(shards_here, "a.rks", NULL);
     uint64_t found = 0;
     uint64_t seed = 1;
     for (int round = 0; round < 40; round++) {
@@ -511,12 +477,12 @@ static void lmdb_pages_that_lead_astray_end_no_process_but_the_child(void **stat
             bytes[at] ^= (uint8_t)(seed >> 50);
         }
         seal_again(bytes, size);
-        found += verify(path_of("a.rks"), RKS_VERIFY_DEEP) > 0;
+        found += verify(shards_path("a.rks"), RKS_VERIFY_DEEP) > 0;
         memcpy(bytes, right, size);
     }
     assert_true(found > 10);
     seal_again(right, size);
-    assert_int_equal(verify(path_of("a.rks"), RKS_VERIFY_DEEP), 0);
+    assert_int_equal(verify(shards_path("a.rks"), RKS_VERIFY_DEEP), 0);
     free(right);
     free(bytes);
 }
@@ -533,9 +499,10 @@ static void an_interrupt_ends_it(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 20};
-    shards_write(directory, "a", &recipe);
+    shards_write(shards_here, "a", &recipe);
     rks_set_interrupt(stop_now, NULL);
-    rks_status status = rks_verify(path_of("a.rks"), RKS_VERIFY_FULL, keep, NULL, NULL, NULL, &err);
+    rks_status status =
+        rks_verify(shards_path("a.rks"), RKS_VERIFY_FULL, keep, NULL, NULL, NULL, &err);
     rks_set_interrupt(NULL, NULL);
     assert_fails(RKS_ERR_CANCELLED, status);
 }
@@ -544,15 +511,13 @@ static void it_survives_each_failing_allocation(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 20};
-    shards_write(directory, "a", &recipe);
-    static const char *const names[] = {"a"};
-    shards_commit(directory, names, 1);
+    shards_dataset(&recipe);
     long nth = 1;
     for (;; nth++) {
         uint64_t findings = 0;
         rks_memory_fail_at(nth);
         rks_status status =
-            rks_verify(directory, RKS_VERIFY_DEEP, keep, NULL, NULL, &findings, &err);
+            rks_verify(shards_here, RKS_VERIFY_DEEP, keep, NULL, NULL, &findings, &err);
         rks_memory_fail_at(0);
         assert_int_equal(rks_memory_in_use(), 0);
         if (status == RKS_OK) {
@@ -568,23 +533,21 @@ static void it_writes_nothing(void **state)
 {
     (void)state;
     shards_recipe recipe = {.samples = 20};
-    shards_write(directory, "a", &recipe);
-    static const char *const names[] = {"a"};
-    shards_commit(directory, names, 1);
+    shards_dataset(&recipe);
     static const char *const files[] = {"a.rks", "a.json", "a.sums", "dataset.json"};
     struct stat before[5];
     struct stat after;
     for (int i = 0; i < 5; i++)
-        assert_int_equal(stat(i < 4 ? path_of(files[i]) : directory, &before[i]), 0);
-    assert_int_equal(verify(directory, RKS_VERIFY_DEEP), 0);
+        assert_int_equal(stat(i < 4 ? shards_path(files[i]) : shards_here, &before[i]), 0);
+    assert_int_equal(verify(shards_here, RKS_VERIFY_DEEP), 0);
     for (int i = 0; i < 5; i++) {
-        assert_int_equal(stat(i < 4 ? path_of(files[i]) : directory, &after), 0);
+        assert_int_equal(stat(i < 4 ? shards_path(files[i]) : shards_here, &after), 0);
         assert_memory_equal(&before[i].st_mtim, &after.st_mtim, sizeof(after.st_mtim));
         assert_int_equal(before[i].st_size, after.st_size);
     }
 }
 
-#define VERIFY_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define VERIFY_TEST(name) cmocka_unit_test_setup_teardown(name, shards_begin, shards_end)
 
 int main(void)
 {
