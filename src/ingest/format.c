@@ -137,6 +137,16 @@ static rks_status of_file(const rks_input_file *file, const rks_input_format **f
     return status;
 }
 
+char *rks_format_find_source(const char *path, const char *asked)
+{
+    char *found = NULL;
+    for (size_t i = 0; i < FORMAT_COUNT && found == NULL; i++)
+        if (FORMATS[i]->find_source != NULL &&
+            (asked == NULL || strcmp(asked, FORMATS[i]->name) == 0))
+            found = FORMATS[i]->find_source(path);
+    return found;
+}
+
 static const rks_input_format *of_folder(const char *path)
 {
     for (size_t i = 0; i < FORMAT_COUNT; i++)

@@ -26,11 +26,15 @@ struct rks_input_format {
     /* A file that begins with these bytes, and ends there where `all` is set, is of this format.
      * size > 0. NULL: by name alone. */
     bool (*looks_like)(const uint8_t *bytes, size_t size, bool all);
+    /* The file (rks_free) that a source stands for which is not there by its own name, or NULL. */
+    char *(*find_source)(const char *path);
     /* A source that is this folder is of this format. NULL: never by itself. */
     bool (*is_folder)(const char *path);
 
     /* Makes input->units, in the order of the files; their numbers are set. */
     rks_status (*cut)(rks_input *input, uint64_t unit_size, rks_error *err);
+    /* Frees input->cut, where `cut` sets it. */
+    void (*free_cut)(rks_input *input);
     /* Rows of a unit, where a later unit of its file (first_of_file false) needs to know. */
     rks_status (*count_rows)(const rks_input *input, size_t unit, uint64_t *rows, rks_error *err);
     /* As rks_ingest_infer(); what is too large or malformed is passed over with skip_bad. */
@@ -49,6 +53,9 @@ extern const rks_input_format rks_format_jsonl, rks_format_text, rks_format_fold
 const rks_input_format *rks_format_at(size_t number);
 size_t rks_format_number(const rks_input_format *format);
 
+/* What a source that is not there stands for in any format, or the one `asked` for: a path that the
+ * caller owns, or NULL. */
+char *rks_format_find_source(const char *path, const char *asked);
 /* The format of all files of `list`, which came from `sources`; `asked` is the option, or NULL.
  * Sets the files' packing, and takes the endings that say so off their names. */
 rks_status rks_format_find(rks_found_list *list, const char *const *sources, const bool *folders,

@@ -46,10 +46,26 @@ static rks_status find_beside(const rks_input *input, const rks_input_file *inde
     return RKS_OK;
 }
 
-/* names[file] becomes what a compressed shard is called. */
-static rks_status add_shard(rks_input *input, const rks_input_file *index, const json_t *entry,
-                            char **names, rks_error *err)
+/* The indexes, parsed once, and what they say of each file. */
+typedef struct cut_shards {
+    json_t *roots;          /* a list */
+    const json_t **entries; /* NULL: no shard */
+} cut_shards;
+
+static void free_cut(rks_input *input)
 {
+    cut_shards *kept = input->cut;
+    json_decref(kept->roots);
+    rks_free(kept->entries);
+    rks_free(kept);
+    input->cut = NULL;
+}
+
+/* A shard is known by its name unpacked. */
+static rks_status add_shard(rks_input *input, const rks_input_file *index, const json_t *entry,
+                            uint64_t unit_size, rks_error *err)
+{
+    const json_t **entries = ((cut_shards *)input->cut)->entries;
     const char *base = rks_mds_base_name(entry, "raw_data");
     rks_input_file *file = NULL;
     rks_status status = find_beside(input, index, base, &file, err);
@@ -62,70 +78,72 @@ static rks_status add_shard(rks_input *input, const rks_input_file *index, const
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "%s: shard %s is missing, or is in no folder that is a source", index->path,
                         base);
-    if (names[file - input->files] != NULL)
+    size_t at = (size_t)(file - input->files);
+    if (entries[at] != NULL)
         return rks_fail(err, RKS_ERR_DATA, 0, "%s: shard %s is there twice", index->path, base);
-    names[file - input->files] =
-        rks_format(err, "%.*s%s", (int)rks_mds_folder_size(index->name), index->name, base);
-    if (names[file - input->files] == NULL)
-        return RKS_ERR_MEMORY;
+    entries[at] = entry;
     file->packing = packed ? RKS_PACKING_ZSTD : RKS_PACKING_NONE; /* which one: at the opening */
-    input->units[input->unit_count] = (rks_input_unit){
-        .number = input->unit_count,
-        .first_file = (size_t)(file - input->files),
-        .file_count = 1,
-        .size = file->size,
-        .first_of_file = true,
-    };
-    input->unit_count++;
-    return RKS_OK;
+    const rks_input_unit unit = {.first_file = at, .size = file->size, .first_of_file = true};
+    return rks_unit_add(input, unit, unit_size, err);
 }
 
-static rks_status cut_index(rks_input *input, const rks_input_file *index, char **names,
+static rks_status cut_index(rks_input *input, const rks_input_file *index, uint64_t unit_size,
                             rks_error *err)
 {
     json_t *root = NULL;
     rks_status status = rks_mds_index_load(index, &root, err);
+    if (status != RKS_OK)
+        return status;
     const json_t *shards = json_object_get(root, "shards");
+    if (json_array_append_new(((cut_shards *)input->cut)->roots, root) != 0)
+        return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for %s", index->path);
     for (size_t i = 0; status == RKS_OK && i < json_array_size(shards); i++) {
         status = rks_mds_check_entry(json_array_get(shards, i), i, index->path, err);
         if (status == RKS_OK)
-            status = add_shard(input, index, json_array_get(shards, i), names, err);
+            status = add_shard(input, index, json_array_get(shards, i), unit_size, err);
     }
-    json_decref(root);
     return status;
+}
+
+/* Names go by what shards are called unpacked. Files are found by name until then. */
+static rks_status name_shards(rks_input *input, rks_error *err)
+{
+    const json_t **entries = ((cut_shards *)input->cut)->entries;
+    for (size_t i = 0; i < input->file_count; i++) {
+        rks_input_file *file = &input->files[i];
+        if (entries[i] == NULL || file->packing == RKS_PACKING_NONE)
+            continue;
+        char *name = rks_format(err, "%.*s%s", (int)rks_mds_folder_size(file->name), file->name,
+                                rks_mds_base_name(entries[i], "raw_data"));
+        if (name == NULL)
+            return RKS_ERR_MEMORY;
+        rks_free(file->name);
+        file->name = name;
+    }
+    return RKS_OK;
 }
 
 static rks_status cut(rks_input *input, uint64_t unit_size, rks_error *err)
 {
-    (void)unit_size;
     bool any = false;
-    rks_status status = RKS_OK;
-    char **names = rks_alloc(input->file_count, sizeof(*names), err);
-    if (names == NULL)
+    cut_shards *kept = rks_alloc(1, sizeof(*kept), err);
+    if (kept == NULL)
         return RKS_ERR_MEMORY;
-    input->units = rks_alloc(input->file_count, sizeof(*input->units), err);
-    if (input->units == NULL)
-        status = RKS_ERR_MEMORY;
+    input->cut = kept;
+    kept->roots = json_array();
+    kept->entries = rks_alloc(input->file_count, sizeof(json_t *), err);
+    rks_status status = kept->entries == NULL ? RKS_ERR_MEMORY : RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < input->file_count; i++) {
         const rks_input_file *file = &input->files[i];
         if (strcmp(file->path + rks_mds_folder_size(file->path), RKS_MDS_INDEX) != 0)
             continue;
         any = true;
-        status = cut_index(input, file, names, err);
+        status = cut_index(input, file, unit_size, err);
     }
     if (status == RKS_OK && !any)
         status = rks_fail(err, RKS_ERR_DATA, 0, "%s: there is no %s", input->files[0].path,
                           RKS_MDS_INDEX);
-    for (size_t i = 0; i < input->file_count; i++) {
-        char *unused = names[i];
-        if (status == RKS_OK && unused != NULL) {
-            unused = input->files[i].name;
-            input->files[i].name = names[i];
-        }
-        rks_free(unused);
-    }
-    rks_free(names);
-    return status;
+    return status == RKS_OK ? name_shards(input, err) : status;
 }
 
 /* ---- a shard --------------------------------------------------------------------------------- */
@@ -139,8 +157,7 @@ typedef struct column {
 } column;
 
 typedef struct shard {
-    json_t *root;
-    const json_t *entry;
+    const json_t *entry; /* the input's */
     rks_input_file file; /* as the list has it, with its packing */
     column *columns;
     size_t column_count;
@@ -157,31 +174,6 @@ static void close_shard(shard *s)
     rks_buffer_free(&s->places);
     rks_buffer_free(&s->sample);
     rks_free(s->columns);
-    json_decref(s->root);
-}
-
-static rks_status find_entry(const rks_input *input, shard *s, rks_error *err)
-{
-    size_t size = rks_mds_folder_size(s->file.path);
-    const rks_input_file *index = NULL;
-    const char *base = s->file.name + rks_mds_folder_size(s->file.name);
-    for (size_t i = 0; i < input->file_count && index == NULL; i++)
-        if (strncmp(input->files[i].path, s->file.path, size) == 0 &&
-            strcmp(input->files[i].path + size, RKS_MDS_INDEX) == 0)
-            index = &input->files[i];
-    if (index == NULL)
-        return rks_fail(err, RKS_ERR_DATA, 0, "%s: no %s beside it", s->file.path, RKS_MDS_INDEX);
-    rks_status status = rks_mds_index_load(index, &s->root, err);
-    const json_t *shards = json_object_get(s->root, "shards");
-    for (size_t i = 0; status == RKS_OK && i < json_array_size(shards) && s->entry == NULL; i++) {
-        const json_t *entry = json_array_get(shards, i);
-        status = rks_mds_check_entry(entry, i, index->path, err);
-        if (status == RKS_OK && strcmp(rks_mds_base_name(entry, "raw_data"), base) == 0)
-            s->entry = entry;
-    }
-    if (status == RKS_OK && s->entry == NULL)
-        status = rks_fail(err, RKS_ERR_DATA, 0, "%s: changed while it was read", index->path);
-    return status;
 }
 
 static rks_status read_columns(shard *s, rks_error *err)
@@ -278,10 +270,9 @@ static rks_status read_places(shard *s, rks_error *err)
 static rks_status open_shard(const rks_input *input, const rks_input_unit *unit, shard *s,
                              rks_error *err)
 {
-    *s = (shard){.file = input->files[unit->first_file]};
-    rks_status status = find_entry(input, s, err);
-    if (status == RKS_OK)
-        status = read_columns(s, err);
+    const cut_shards *kept = input->cut;
+    *s = (shard){.file = input->files[unit->first_file], .entry = kept->entries[unit->first_file]};
+    rks_status status = read_columns(s, err);
     if (status == RKS_OK && s->file.packing != RKS_PACKING_NONE) {
         status = rks_packing_find(&s->file, &s->file.packing, err);
         if (status == RKS_OK && s->file.packing == RKS_PACKING_NONE)
@@ -520,6 +511,7 @@ const rks_input_format rks_format_mds = {
     .name = "mds",
     .is_folder = rks_mds_is_folder,
     .cut = cut,
+    .free_cut = free_cut,
     .count_rows = count_rows,
     .infer = infer,
     .read = read_unit,

@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/error.h"
@@ -71,6 +72,59 @@ static rks_status take_files(rks_input *input, rks_found_list *list, rks_error *
     return RKS_OK;
 }
 
+typedef struct source_list {
+    const char **paths; /* each its own, or what it stands for */
+    char **found;       /* the latter ones */
+    bool *folders;
+    size_t count;
+} source_list;
+
+static void free_sources(source_list *all)
+{
+    for (size_t i = 0; all->found != NULL && i < all->count; i++)
+        rks_free(all->found[i]);
+    rks_free(all->found);
+    rks_free(all->paths);
+    rks_free(all->folders);
+}
+
+static rks_status walk_sources(const char *const *given, const char *asked, source_list *all,
+                               rks_found_list *list, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    all->paths = rks_alloc(all->count, sizeof(*all->paths), err);
+    all->found = rks_alloc(all->count, sizeof(*all->found), err);
+    all->folders = rks_alloc(all->count, sizeof(*all->folders), err);
+    if (all->paths == NULL || all->found == NULL || all->folders == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; status == RKS_OK && i < all->count; i++) {
+        if (access(given[i], F_OK) != 0)
+            all->found[i] = rks_format_find_source(given[i], asked);
+        all->paths[i] = all->found[i] != NULL ? all->found[i] : given[i];
+        status = rks_walk(all->paths[i], i, list, &all->folders[i], err);
+    }
+    rks_walk_sort(list);
+    return status;
+}
+
+/* The files of all sources, named, and what they are. */
+static rks_status find_files(const char *const *given, size_t count,
+                             const rks_build_options *options, rks_found_list *list,
+                             const rks_input_format **format, rks_error *err)
+{
+    source_list all = {.count = count};
+    rks_status status = walk_sources(given, options->format, &all, list, err);
+    for (size_t i = 0; i < list->count; i++)
+        list->found[i].file.max_total =
+            options->max_total != 0 ? options->max_total : DEFAULT_MAX_TOTAL;
+    if (status == RKS_OK)
+        status = rks_format_find(list, all.paths, all.folders, options->format, format, err);
+    if (status == RKS_OK)
+        status = rks_walk_name(all.paths, count, all.folders, list, err);
+    free_sources(&all);
+    return status;
+}
+
 rks_status rks_input_open(const char *const *sources, size_t count,
                           const rks_build_options *options, rks_input **input, rks_error *err)
 {
@@ -78,49 +132,30 @@ rks_status rks_input_open(const char *const *sources, size_t count,
     if (err == NULL)
         err = &unseen;
     rks_found_list list = {0};
-    rks_input *opened = NULL;
+    const rks_input_format *format = NULL;
     uint64_t unit_size = options->unit_size != 0 ? options->unit_size : DEFAULT_UNIT_SIZE;
     if (count == 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "no sources were given");
-    bool *folders = rks_alloc(count, sizeof(*folders), err);
-    if (folders == NULL)
-        return RKS_ERR_MEMORY;
-    rks_status status = RKS_OK;
-    for (size_t i = 0; status == RKS_OK && i < count; i++)
-        status = rks_walk(sources[i], i, &list, &folders[i], err);
-    rks_walk_sort(&list);
-    for (size_t i = 0; i < list.count; i++)
-        list.found[i].file.max_total =
-            options->max_total != 0 ? options->max_total : DEFAULT_MAX_TOTAL;
-    const rks_input_format *format = NULL;
-    if (status == RKS_OK)
-        status = rks_format_find(&list, sources, folders, options->format, &format, err);
-    if (status == RKS_OK)
-        status = rks_walk_name(sources, count, folders, &list, err);
-    if (status != RKS_OK)
-        goto out;
-    opened = rks_alloc(1, sizeof(*opened), err);
-    if (opened == NULL) {
-        status = RKS_ERR_MEMORY;
-        goto out;
+    rks_input *opened = rks_alloc(1, sizeof(*opened), err);
+    rks_status status =
+        opened == NULL ? RKS_ERR_MEMORY : find_files(sources, count, options, &list, &format, err);
+    if (status == RKS_OK) {
+        opened->max_sample = options->max_sample != 0 ? options->max_sample : DEFAULT_MAX_SAMPLE;
+        opened->skip_bad = options->skip_bad;
+        opened->columns = options->columns;
+        opened->format = format;
+        status = take_files(opened, &list, err);
     }
-    opened->max_sample = options->max_sample != 0 ? options->max_sample : DEFAULT_MAX_SAMPLE;
-    opened->skip_bad = options->skip_bad;
-    opened->columns = options->columns;
-    opened->format = format;
-    status = take_files(opened, &list, err);
     if (status == RKS_OK)
-        status = opened->format->cut(opened, unit_size, err);
+        status = format->cut(opened, unit_size, err);
     if (status == RKS_OK)
         status = digest_input(opened, err);
     if (status == RKS_OK) {
         *input = opened;
         opened = NULL;
     }
-out:
     rks_input_free(opened);
     rks_found_list_free(&list);
-    rks_free(folders);
     return status;
 }
 
@@ -128,6 +163,8 @@ void rks_input_free(rks_input *input)
 {
     if (input == NULL)
         return;
+    if (input->cut != NULL)
+        input->format->free_cut(input);
     for (size_t i = 0; i < input->file_count; i++) {
         rks_free(input->files[i].path);
         rks_free(input->files[i].name);

@@ -4,10 +4,11 @@
  * a line's end, or a group of small files. The same list on every rank that sees the same input.
  *
  * Format   A source that is a file: by its name (.jsonl, .ndjson, .json; .txt; .csv; .tsv, .tab;
- *          .npy; .npz; .idx, .bin), else by content (first byte that is no space is '{': jsonl; UTF-8:
- *          text). A source that is a folder: the MDS shards that its index.json speaks of, else each
+ *          .npy; .npz; .idx, .bin), else by content (first byte that is no space is '{': jsonl;
+ * UTF-8: text). A source that is a folder: the MDS shards that its index.json speaks of, else each
  *          file below it is a sample ("folder"), unless the option `format` says otherwise,
- *          then all files below it are read as that. One format a build. More in format.h.
+ *          then all files below it are read as that. One format a build. More in format.h. A source
+ *          NAME that is not there stands for Megatron's pair NAME.idx and NAME.bin.
  * Names    of a file source its base name, of a folder source the path below it. Where two sources
  *          have a name in common, all their names get the folder's base name (for a file: the base
  *          name of the folder it lies in) in front; names that are still equal are an error.
@@ -64,8 +65,9 @@ typedef struct rks_input {
     size_t unit_room;
     uint64_t bytes;
     const rks_input_format *format; /* of all files */
-    rks_digest digest;              /* what rks_input_digest gives */
-    uint64_t max_sample;            /* from the options, with the default filled in */
+    void *cut;           /* what the format's cut keeps for its other operations, or NULL */
+    rks_digest digest;   /* what rks_input_digest gives */
+    uint64_t max_sample; /* from the options, with the default filled in */
     bool skip_bad;
     const char
         *columns; /* names, where CSV has no header; NULL: it has one; borrowed from the options */

@@ -225,12 +225,48 @@ static void make_archives(void **state)
     put_packed("lines_bz2", 4, "raw", "bzip2");
 }
 
+/* What fuzz_indexed.c takes. */
+static void put_indexed(const char *name, uint8_t what, const void *index, size_t index_size,
+                        const void *data, size_t data_size)
+{
+    uint8_t input[1024] = {what, 0};
+    rks_store_u16(input + 2, (uint16_t)index_size);
+    memcpy(input + 4, index, index_size);
+    memcpy(input + 4 + index_size, data, data_size);
+    put("indexed", name, input, 4 + index_size + data_size);
+}
+
+static void make_indexed(void **state)
+{
+    (void)state;
+    /* Two sequences of u16: 1 2 3 and 4. */
+    static const char tokens[] = "\1\0\2\0\3\0\4";
+    static const char mapped[] = "MMIDIDX\0\0\1\0\0\0\0\0\0\0\10\2\0\0\0\0\0\0\0"
+                                 "\0\0\0\0\0\0\0\0\3\0\0\0\1\0\0\0"
+                                 "\0\0\0\0\0\0\0\0\6\0\0\0\0\0\0";
+    static const uint64_t older[] = {1, 8, 2, 2, 2, 0, 0, 1, 2, 0, 3, 4, 3, 1};
+    uint8_t bytes[8 + sizeof(older)] = "TNTIDX\0";
+    memcpy(bytes + 8, older, sizeof(older));
+    put_indexed("megatron", 0, mapped, sizeof(mapped), tokens, sizeof(tokens));
+    put_indexed("megatron_older", 0, bytes, sizeof(bytes), tokens, sizeof(tokens));
+    static const char index[] =
+        "{\"version\":2,\"shards\":[{\"format\":\"mds\",\"samples\":2,"
+        "\"column_names\":[\"n\",\"s\",\"a\"],\"column_encodings\":[\"int8\",\"str\","
+        "\"ndarray\"],\"column_sizes\":[1,null,null],\"raw_data\":{\"basename\":"
+        "\"shard.mds\",\"bytes\":45},\"zip_data\":null}]}";
+    static const char shard[] = "\2\0\0\0\20\0\0\0\37\0\0\0\55\0\0\0"
+                                "\2\0\0\0\4\0\0\0\7ab\1\4\1\1"
+                                "\0\0\0\0\5\0\0\0\11\1\4\2\1\2";
+    put_indexed("mds", 1, index, sizeof(index) - 1, shard, sizeof(shard) - 1);
+}
+
 int main(int count, char **arguments)
 {
     if (count != 2)
         return 2;
     out = arguments[1];
     const struct CMUnitTest tests[] = {cmocka_unit_test(make), cmocka_unit_test(make_texts),
-                                       cmocka_unit_test(make_archives)};
+                                       cmocka_unit_test(make_archives),
+                                       cmocka_unit_test(make_indexed)};
     return cmocka_run_group_tests_name("seeds", tests, NULL, NULL) == 0 ? 0 : 1;
 }

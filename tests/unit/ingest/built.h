@@ -6,6 +6,7 @@
 
 #include "scratch.h"
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "ingest/ingest.h"
