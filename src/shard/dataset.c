@@ -101,7 +101,8 @@ static rks_status check_unit(const rks_dataset *dataset, size_t i, const char *p
                         path, unit->summary.unit, unit->shard, dataset->shard_count);
     bool named =
         unit->key_name != NULL && unit->key_name[0] != '\0' && rks_key_name_fits(unit->key_name);
-    if (unit->summary.unit > INT64_MAX || (dataset->derived_keys && !named))
+    if (unit->summary.unit > INT64_MAX || (dataset->derived_keys && !named) ||
+        unit->summary.unit < dataset->shards[unit->shard].first_unit)
         return rks_fail(err, status, 0, "%s: unit %" PRIu64 " has no good number or name", path,
                         unit->summary.unit);
     return RKS_OK;

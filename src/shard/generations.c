@@ -26,30 +26,27 @@ static uint64_t number_of(const rks_dataset *dataset)
     return dataset->generation == 0 ? 1 : dataset->generation;
 }
 
+/* Byte for byte: a later version may have written more than is known here. */
 rks_status rks_dataset_keep_generation(const char *directory, uint64_t generation, rks_error *err)
 {
     rks_dataset *now = NULL;
-    rks_error local;
-    char *text = NULL, *path = NULL;
+    char *text = NULL;
     size_t size = 0;
-    rks_status status = rks_dataset_load(directory, &now, &local);
-    if (status == RKS_ERR_NOT_FOUND)
-        return RKS_OK; /* the first dataset of this directory: another one holds the older ones */
-    if (status != RKS_OK) {
-        if (err != NULL)
-            *err = local;
-        return status;
-    }
-    if (number_of(now) == generation) {
-        path = rks_dataset_generation_path(directory, generation, err);
-        status = path == NULL ? RKS_ERR_MEMORY : rks_dataset_encode(now, &text, &size, err);
-        if (status == RKS_OK)
-            status = rks_file_replace(path, text, size, err);
-    }
+    char *from = rks_format(err, "%s/%s", directory, RKS_DATASET_FILE);
+    char *to = rks_dataset_generation_path(directory, generation, err);
+    rks_status status = from == NULL || to == NULL
+                            ? RKS_ERR_MEMORY
+                            : rks_file_load(from, RKS_DATASET_MAX, &text, &size, err);
+    bool none = status == RKS_ERR_NOT_FOUND; /* another directory holds the older ones */
+    if (status == RKS_OK)
+        status = rks_dataset_decode(text, size, from, &now, err);
+    if (status == RKS_OK && number_of(now) == generation)
+        status = rks_file_replace(to, text, size, err);
     rks_free(text);
-    rks_free(path);
+    rks_free(from);
+    rks_free(to);
     rks_dataset_free(now);
-    return status;
+    return none ? RKS_OK : status;
 }
 
 /* "dataset.N.json", N from 1, no leading zeros. */
