@@ -39,6 +39,7 @@ typedef struct rks_plan_config {
     uint32_t clamp;       /* lengths count as at most this: limit with truncate */
     uint64_t seed;
     char digest[17]; /* of all options but world and seed */
+    char words[224]; /* "tail=drop max_tokens=64": those of them that are no defaults */
 } rks_plan_config;
 
 rks_status rks_plan_config_read(const rks_plan_options *options, rks_plan_config *config,

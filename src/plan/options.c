@@ -136,6 +136,37 @@ static void digest_options(const rks_plan_options *options, rks_plan_config *con
              rks_checksum64(text, (size_t)size));
 }
 
+/* The same for people, who are told which one differs. */
+static void word_options(const rks_plan_options *options, rks_plan_config *config)
+{
+    const struct {
+        const char *name, *value, *normal;
+    } texts[] = {
+        {"strategy", strategies[config->strategy], strategies[0]},
+        {"cost", costs[config->cost], costs[0]},
+        {"too_long", too_longs[config->too_long], too_longs[0]},
+        {"tail", tails[config->tail], tails[0]},
+        {"steps", steps[config->per_epoch ? 1 : 0], steps[0]},
+    };
+    const struct {
+        const char *name;
+        uint64_t value, normal;
+    } numbers[] = {
+        {"batch_size", options->batch_size, 0}, {"max_tokens", options->max_tokens, 0},
+        {"max_length", options->max_length, 0}, {"batch_multiple", config->multiple, 1},
+        {"no_shuffle", config->no_shuffle, 0},
+    };
+    size_t used = 0, room = sizeof(config->words);
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+        if (strcmp(texts[i].value, texts[i].normal) != 0)
+            used += (size_t)snprintf(config->words + used, room - used, "%s%s=%s",
+                                     used > 0 ? " " : "", texts[i].name, texts[i].value);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        if (numbers[i].value != numbers[i].normal)
+            used += (size_t)snprintf(config->words + used, room - used, "%s%s=%" PRIu64,
+                                     used > 0 ? " " : "", numbers[i].name, numbers[i].value);
+}
+
 /* A struct of an older caller is shorter: what it lacks has its default. */
 static rks_status read_struct(const rks_plan_options *given, rks_plan_options *options,
                               rks_error *err)
@@ -184,6 +215,7 @@ rks_status rks_plan_config_read(const rks_plan_options *given, rks_plan_config *
     }
     read.clamp = read.too_long == TOO_LONG_TRUNCATE ? read.limit : UINT32_MAX;
     digest_options(&options, &read);
+    word_options(&options, &read);
     *config = read;
     return RKS_OK;
 }

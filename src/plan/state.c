@@ -4,12 +4,13 @@
  *
  *   {"format": 1, "planner": 1, "dataset": "32 digits" or null, "samples": N,
  *    "lengths": "16 digits", "options": "16 digits", "seed": "decimal", "epoch": E,
- *    "segments": [[world, steps], ...]}
+ *    "segments": [[world, steps], ...], "given": "tail=drop max_tokens=64"}
  *
  * `segments`: the epoch was planned whole for the first world, which did so many steps; what was
  * left was planned for the second world, and so on; the last one is where the job is. `lengths` is
  * XXH3-64 of the lengths as little-endian u32: a dataset of one id may have been built with
- * different length options. `seed` is text since JSON numbers end at 2^63 in many readers.
+ * different length options. `seed` is text since JSON numbers end at 2^63 in many readers. `given`,
+ * where there is room, is for the message about options that differ; nothing follows from it.
  *
  * A state is hostile until it is checked: it may come from a damaged checkpoint. */
 #include "plan/inside.h"
@@ -64,8 +65,14 @@ rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *t
     for (size_t i = 0; resumed && i < plan->done_count; i++)
         size += (size_t)snprintf(made + size, sizeof(made) - size, "[%" PRIu32 ", %" PRIu64 "], ",
                                  plan->done[i].world, plan->done[i].steps);
-    size += (size_t)snprintf(made + size, sizeof(made) - size, "[%" PRIu32 ", %" PRIu64 "]]}",
+    size += (size_t)snprintf(made + size, sizeof(made) - size, "[%" PRIu32 ", %" PRIu64 "]]",
                              plan->config.world, step);
+    size_t room = text_size < RKS_STATE_MAX ? text_size : RKS_STATE_MAX;
+    size_t more = strlen(plan->config.words) + sizeof(", \"given\": \"\"}");
+    if (size + more <= room)
+        size += (size_t)snprintf(made + size, sizeof(made) - size, ", \"given\": \"%s\"",
+                                 plan->config.words);
+    size += (size_t)snprintf(made + size, sizeof(made) - size, "}");
     if (size >= RKS_STATE_MAX || (resumed && plan->done_count == RKS_PLAN_SEGMENTS_MAX))
         return rks_fail(err, RKS_ERR_STATE, 0,
                         "state of epoch %" PRIu64 ": the world changed too often in it (%zu times)",
@@ -122,6 +129,50 @@ static rks_status compare_text(const json_t *object, const char *field, const ch
     return RKS_OK;
 }
 
+/* The value of `name` in "name=value name=value", and its size; "not given" where it is away. */
+static const char *value_of(const char *words, const char *name, size_t name_size, size_t *size)
+{
+    for (const char *at = words; *at != '\0'; at += strcspn(at, " "), at += *at == ' ')
+        if (strncmp(at, name, name_size) == 0 && at[name_size] == '=') {
+            *size = strcspn(at + name_size + 1, " ");
+            return at + name_size + 1;
+        }
+    *size = strlen("not given");
+    return "not given";
+}
+
+/* Names the first option of `words` that `others` has otherwise. */
+static bool name_option(const char *words, const char *others, bool swapped, rks_error *err)
+{
+    for (const char *at = words; *at != '\0'; at += strcspn(at, " "), at += *at == ' ') {
+        size_t name = strcspn(at, "= "), one_size = 0, other_size = 0;
+        const char *one = value_of(words, at, name, &one_size);
+        const char *other = value_of(others, at, name, &other_size);
+        if (name == 0 || (one_size == other_size && memcmp(one, other, one_size) == 0))
+            continue;
+        const char *there = swapped ? other : one, *here = swapped ? one : other;
+        size_t there_size = swapped ? other_size : one_size;
+        size_t here_size = swapped ? one_size : other_size;
+        rks_fail(err, RKS_ERR_STATE, 0, "state: options differ: %.*s is %.*s there, %.*s here",
+                 (int)(name < 40 ? name : 40), at, (int)(there_size < 40 ? there_size : 40), there,
+                 (int)(here_size < 40 ? here_size : 40), here);
+        return true;
+    }
+    return false;
+}
+
+static rks_status compare_options(const json_t *object, const rks_plan_config *config,
+                                  rks_error *err)
+{
+    const char *given = json_string_value(json_object_get(object, "given"));
+    rks_status status = compare_text(object, "options", config->digest, err);
+    if (status == RKS_OK || !json_is_string(json_object_get(object, "options")))
+        return status;
+    if (given != NULL && !name_option(given, config->words, false, err))
+        name_option(config->words, given, true, err);
+    return status;
+}
+
 static rks_status read_segments(const json_t *object, rks_plan_place *place, rks_error *err)
 {
     const json_t *list = json_object_get(object, "segments");
@@ -175,7 +226,7 @@ static rks_status read_state(rks_plan *plan, const char *state, rks_plan_place *
     if (status == RKS_OK)
         status = compare_text(object, "lengths", lengths_digest(plan), err);
     if (status == RKS_OK)
-        status = compare_text(object, "options", plan->config.digest, err);
+        status = compare_options(object, &plan->config, err);
     if (status == RKS_OK)
         status = compare_text(object, "seed", seed, err);
     if (status == RKS_OK)

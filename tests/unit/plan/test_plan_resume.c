@@ -280,7 +280,22 @@ static void a_state_of_something_else_names_the_field(void **state)
     other.batch_size = 2;
     b = plan_for(same_lengths, 600, &other, 2);
     assert_fails(RKS_ERR_STATE, rks_plan_resume(b, text, &epoch, &step, &err));
-    assert_contains(err.text, "options differs");
+    assert_string_equal(err.text, "state: options differ: batch_size is 1 there, 2 here");
+    rks_plan_free(b);
+    other = usual();
+    other.tail = "drop";
+    b = plan_for(same_lengths, 600, &other, 2);
+    assert_fails(RKS_ERR_STATE, rks_plan_resume(b, text, &epoch, &step, &err));
+    assert_string_equal(err.text, "state: options differ: tail is not given there, drop here");
+    char bare[RKS_STATE_MAX];
+    strcpy(bare, text);
+    strcpy(strstr(bare, ", \"given\""), "}"); /* as versions before wrote it */
+    assert_fails(RKS_ERR_STATE, rks_plan_resume(b, bare, &epoch, &step, &err));
+    assert_contains(err.text, "state: options differs: \"");
+    strcpy(bare, text);
+    memset(strstr(bare, "batch_size=1"), '=', 12); /* words that a hostile hand wrote */
+    assert_fails(RKS_ERR_STATE, rks_plan_resume(b, bare, &epoch, &step, &err));
+    assert_contains(err.text, "state: options differ");
     rks_plan_free(b);
     b = plan_for(same_lengths, 598, &options, 2);
     assert_fails(RKS_ERR_STATE, rks_plan_resume(b, text, &epoch, &step, &err));
