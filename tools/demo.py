@@ -24,6 +24,11 @@ def rankstore(cli, *arguments, ranks=RANKS):
     return json.loads(run(*launcher, cli, *arguments, "--json"))
 
 
+def say(what):
+    """What is done now: to standard error, for who waits."""
+    print(f"... {what}", file=sys.stderr, flush=True)
+
+
 def collect(source, target):
     """Copies the folder's *.py files (without caches and installed packages); returns how many."""
     count = 0
@@ -86,12 +91,16 @@ def main():
         files = os.path.join(work, "files")
         store = os.path.join(work, "store-{rank}")
         print(f"{collect(source, files):,} files below {source}; {RANKS} ranks under mpirun", flush=True)
+        say("building the dataset")
         built = rankstore(cli, "build", files, "-o", store, "--format", "folder",
                           "--schema", "path:str,text:str", "--key", "path", "--length", "text",
                           "--where", 'text != ""', "--unit-size", "1M")
         print(f"built dataset {built['dataset']} in {built['seconds']:.2f} s, each rank its own shard\n")
+        say("planning its batches by each strategy")
         plans = rankstore(cli, "plan", store, "--compare", *budget)
+        say("reading an epoch, the ranks sharing the node's disk")
         shared = rankstore(cli, "bench", store, *budget)
+        say("reading it again, all that a rank does not own over TCP")
         unshared = rankstore(cli, "bench", store, "--no-share", *budget)
         sys.exit(0 if table(built, plans, shared, unshared) else 1)
 

@@ -86,15 +86,35 @@ rks_status rks_json_parse(const uint8_t *text, size_t size, json_t **root, rks_e
     return RKS_OK;
 }
 
+/* JSON that is printed over many lines, by its first one; NULL: it is not. */
+static const char *lines_advice(const uint8_t *line, size_t size)
+{
+    size_t at = 0;
+    while (at < size && (line[at] == ' ' || (line[at] >= '\t' && line[at] <= '\r')))
+        at++;
+    if (at < size && line[at] == '[')
+        return "a list over many lines? one object a line: jq -c '.[]' FILE";
+    while (size > at && (line[size - 1] == ' ' || line[size - 1] == '\r'))
+        size--;
+    return size - at == 1 && line[at] == '{'
+               ? "an object over many lines? one object a line: jq -c . FILE"
+               : NULL;
+}
+
 rks_status rks_json_line(const uint8_t *line, size_t size, json_t **root, rks_error *err)
 {
     json_t *parsed = NULL;
-    rks_status status = rks_json_parse(line, size, &parsed, err);
-    if (status != RKS_OK)
-        return status;
+    rks_error why = {0};
+    rks_status status = rks_json_parse(line, size, &parsed, &why);
+    if (status != RKS_OK) {
+        const char *advice = status == RKS_ERR_DATA ? lines_advice(line, size) : NULL;
+        return rks_fail(err, status, why.cause, "%s%s%s", why.text, advice == NULL ? "" : "; ",
+                        advice == NULL ? "" : advice);
+    }
     if (!json_is_object(parsed)) {
-        status = rks_fail(err, RKS_ERR_DATA, 0, "%s where each line must be a JSON object",
-                          rks_json_kind(parsed));
+        bool list = json_is_array(parsed);
+        status = rks_fail(err, RKS_ERR_DATA, 0, "%s where each line must be a JSON object%s",
+                          rks_json_kind(parsed), list ? " (of a list: jq -c '.[]' FILE)" : "");
         json_decref(parsed);
         return status;
     }

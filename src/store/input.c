@@ -3,6 +3,7 @@
  * input.c: the input agreed, its schema, and where its units begin. */
 #include "store/input.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/buffer.h"
@@ -46,6 +47,16 @@ static rks_status merge(char **a, const char *b, rks_error *err)
 
 /* Every rank looks at a consecutive share of the units; the shares are merged in rank order, which
  * is unit order. So the schema does not depend on the number of ranks. */
+static rks_status fail_empty(const rks_input *input, rks_error *err)
+{
+    char others[48] = "";
+    if (input->file_count > 1)
+        snprintf(others, sizeof(others), " and %zu more", input->file_count - 1);
+    return rks_fail(err, RKS_ERR_DATA, 0, "%s%s: %s: no row to infer a schema from",
+                    input->file_count > 0 ? input->files[0].path : "input", others,
+                    input->skip_bad ? "empty, or all malformed" : "empty");
+}
+
 rks_status rks_input_infer(rks_group *group, const rks_input *input, char **schema_text,
                            rks_error *err)
 {
@@ -69,8 +80,7 @@ rks_status rks_input_infer(rks_group *group, const rks_input *input, char **sche
         if (offsets[r + 1] > offsets[r])
             status = merge(&merged, (const char *)all + offsets[r], err);
     if (status == RKS_OK && merged == NULL)
-        status =
-            rks_fail(err, RKS_ERR_DATA, 0, "the input is empty: no row to infer a schema from");
+        status = fail_empty(input, err);
     rks_free(mine);
     rks_free(all);
     rks_free(offsets);
