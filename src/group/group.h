@@ -60,8 +60,9 @@ typedef struct rks_mpi_ops {
                           rks_error *err);
     rks_status (*test)(void *handle, bool *done, rks_error *err); /* frees the handle when done */
     void (*abandon)(void); /* after a failure: leave without MPI_Finalize */
+    void (*library)(char *text, size_t room); /* "Open MPI v4.1.4", also before `open` */
 } rks_mpi_ops;
-enum { RKS_MPI_OPS_VERSION = 1 };
+enum { RKS_MPI_OPS_VERSION = 2 };
 /* The module's one symbol, "rks_mpi_module". `interrupted` is the host's rks_check_interrupt: the
  * module's own copy of base knows nothing of the caller's callback. */
 typedef const rks_mpi_ops *(*rks_mpi_module_fn)(rks_status (*interrupted)(rks_error *err));

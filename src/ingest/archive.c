@@ -381,3 +381,8 @@ void rks_archive_writer_close(rks_archive_writer *writer)
         archive_write_free(writer->archive);
     rks_free(writer);
 }
+
+const char *rks_archive_library(void)
+{
+    return archive_version_details();
+}

@@ -38,4 +38,7 @@ rks_status rks_archive_read_head(rks_archive *archive, uint8_t *bytes, size_t ro
 uint64_t rks_archive_taken(const rks_archive *archive); /* bytes of the file that were read */
 void rks_archive_close(rks_archive *archive);           /* NULL is accepted */
 
+/* "libarchive 3.6.2 zlib/1.2.13 ...": it, and what it unpacks with. Static. */
+const char *rks_archive_library(void);
+
 #endif

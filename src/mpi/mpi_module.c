@@ -6,6 +6,7 @@
  * we initialised it and nothing failed: a finalise waits for ranks that may be gone. */
 #include <mpi.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -246,6 +247,17 @@ static void abandon(void)
     abandoned = true;
 }
 
+/* What stands before the first comma: who packaged it, and when, follows. */
+static void name_library(char *text, size_t room)
+{
+    char whole[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    if (MPI_Get_library_version(whole, &length) != MPI_SUCCESS)
+        whole[0] = '\0';
+    whole[strcspn(whole, ",\n")] = '\0';
+    snprintf(text, room, "%s", whole[0] == '\0' ? "of unknown version" : whole);
+}
+
 RKS_API const rks_mpi_ops *rks_mpi_module(rks_status (*check_interrupt)(rks_error *err));
 
 const rks_mpi_ops *rks_mpi_module(rks_status (*check_interrupt)(rks_error *err))
@@ -257,6 +269,7 @@ const rks_mpi_ops *rks_mpi_module(rks_status (*check_interrupt)(rks_error *err))
         .receive = post_receive,
         .test = test_message,
         .abandon = abandon,
+        .library = name_library,
     };
     interrupted = check_interrupt;
     return &ops;

@@ -28,6 +28,7 @@
 #include "base/secret.h"
 #include "exchange/exchange.h"
 #include "group/group.h"
+#include "ingest/archive.h"
 #include "shard/lmdb_env.h"
 #include "shard/utf8.h"
 #include "transport/loop.h"
@@ -69,6 +70,7 @@ static void probe_versions(visit *v)
         "LMDB %s, xxHash %s, jansson %s, libuv %s, libsodium %s, glibc %s", rks_lmdb_version(),
         rks_checksum_version(), jansson_version_str(), rks_loop_library(), rks_secret_library(),
         gnu_get_libc_version());
+    add(v, "archives", true, NULL, "%s", rks_archive_library());
 }
 
 static void probe_launcher(visit *v)
@@ -104,12 +106,16 @@ static void probe_launcher(visit *v)
 static void probe_mpi(visit *v)
 {
     rks_error err;
-    if (rks_mpi_load(&err) != NULL)
-        add(v, "mpi", true, NULL, "usable");
-    else
-        add(v, "mpi", !rks_mpi_detected(),
-            "needed under mpirun only: build with Open MPI installed, or set RKS_MPI_MODULE",
-            "not usable: %s", err.text);
+    const rks_mpi_ops *mpi = rks_mpi_load(&err);
+    char library[128];
+    if (mpi != NULL) {
+        mpi->library(library, sizeof(library));
+        add(v, "mpi", true, NULL, "usable: %s", library);
+        return;
+    }
+    add(v, "mpi", !rks_mpi_detected(),
+        "needed under mpirun only: build with Open MPI installed, or set RKS_MPI_MODULE",
+        "not usable: %s", err.text);
 }
 
 static void probe_nccl(visit *v)
@@ -285,7 +291,30 @@ static void probe_temporary(visit *v)
 
 enum { TRIAL = 32 << 20 };
 
-/* Writes 32 MiB, synced, into a file without a name, and reads it back. */
+/* Writes 32 MiB, synced; the seconds that it took. */
+static rks_status time_writing(int fd, const char *directory, const uint8_t *bytes, double *seconds,
+                               rks_error *err)
+{
+    uint64_t begun = rks_now_ns();
+    rks_status status = rks_file_write(fd, directory, bytes, TRIAL, err);
+    if (status == RKS_OK && fdatasync(fd) != 0)
+        status = rks_fail_errno(err, errno, "%s", directory);
+    *seconds = (double)(rks_now_ns() - begun) / 1e9;
+    return status;
+}
+
+/* Reads them back, from the disk where the page cache lets go of them. */
+static rks_status time_reading(int fd, const char *directory, uint8_t *bytes, double *seconds,
+                               rks_error *err)
+{
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    uint64_t begun = rks_now_ns();
+    rks_status status = rks_file_read_at(fd, directory, 0, bytes, TRIAL, err);
+    *seconds = (double)(rks_now_ns() - begun) / 1e9;
+    return status;
+}
+
+/* In a file without a name. */
 static void try_disk(visit *v, const char *directory)
 {
     int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -297,13 +326,13 @@ static void try_disk(visit *v, const char *directory)
     rks_error err;
     uint8_t *bytes = rks_alloc(TRIAL, 1, &err);
     if (bytes != NULL && rks_random(bytes, 1 << 20, &err) == RKS_OK) {
-        uint64_t begun = rks_now_ns();
-        rks_status status = rks_file_write(fd, directory, bytes, TRIAL, &err);
-        if (status == RKS_OK && fdatasync(fd) != 0)
-            status = rks_fail_errno(&err, errno, "%s", directory);
-        double seconds = (double)(rks_now_ns() - begun) / 1e9;
+        double writing = 0, reading = 0;
+        rks_status status = time_writing(fd, directory, bytes, &writing, &err);
         if (status == RKS_OK)
-            add(v, "disk speed", true, NULL, "%.0f MB/s written and synced", TRIAL / 1e6 / seconds);
+            status = time_reading(fd, directory, bytes, &reading, &err);
+        if (status == RKS_OK)
+            add(v, "disk speed", true, NULL, "%.0f MB/s written and synced, %.0f MB/s read back",
+                TRIAL / 1e6 / writing, TRIAL / 1e6 / reading);
         else
             add(v, "disk speed", false, "make room, or build elsewhere", "%s", err.text);
     }

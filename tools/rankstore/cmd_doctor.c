@@ -11,6 +11,7 @@
 typedef struct args {
     cli_list words; /* the directory, or none */
     bool json;
+    bool met; /* the ranks have a group */
 } args;
 
 static bool is_ok(const json_t *finding)
@@ -82,7 +83,8 @@ static const char *directory_of(const args *a)
 
 static int run_doctor(rks_group *group, void *user)
 {
-    const args *a = user;
+    args *a = user;
+    a->met = true;
     rks_error err = {0};
     char *text = NULL;
     uint8_t *bytes = NULL;
@@ -115,7 +117,14 @@ static int look_alone(const args *a)
 
 static int doctor(void *user)
 {
-    return getenv("OMPI_COMM_WORLD_SIZE") == NULL ? look_alone(user) : cli_run(1, run_doctor, user);
+    const args *a = user;
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK");
+    if (rank == NULL)
+        return look_alone(a);
+    int code = cli_run(1, run_doctor, user);
+    if (!a->met && strcmp(rank, "0") == 0) /* the findings may say why */
+        look_alone(a);
+    return code;
 }
 
 static const cli_option options[] = {
