@@ -12,7 +12,8 @@
 
 enum { MOST = 20000, RANKS_MOST = 2, EACH = 40, SKIP = 15 };
 
-static char place[64], source[96], target[96];
+/* Two sources with equal rows; a store of the first, one of other keys, and what stages make. */
+static char place[64], source[96], twin[96], target[96], other[96], made[96], exported[96];
 
 /* A part of the path: what runs before allocations fail, and what runs while one does. */
 typedef struct stage {
@@ -20,6 +21,7 @@ typedef struct stage {
     bool opens;      /* the store is open before */
     bool collective; /* its status is the same on all ranks */
     rks_status (*run)(rks_group *group, rks_store *store, rks_error *err);
+    const char *makes; /* a dataset, which is removed before each try; or NULL */
 } stage;
 
 typedef struct job {
@@ -39,8 +41,13 @@ static int make_files(void **state)
     if (mkdtemp(place) == NULL)
         world_directory(place);
     snprintf(source, sizeof(source), "%s/rows.jsonl", place);
+    snprintf(twin, sizeof(twin), "%s/twin.jsonl", place);
     snprintf(target, sizeof(target), "%s/store", place);
+    snprintf(other, sizeof(other), "%s/other", place);
+    snprintf(made, sizeof(made), "%s/made", place);
+    snprintf(exported, sizeof(exported), "%s/exported", place);
     file_write(source, 0, FILE_ROWS, NULL);
+    file_write(twin, 0, FILE_ROWS, NULL);
     return 0;
 }
 
@@ -71,6 +78,86 @@ static rks_status run_build(rks_group *group, rks_store *store, rks_error *err)
     (void)store;
     file_options(&options);
     return rks_build(group, sources, 1, target, &options, &report, err);
+}
+
+static rks_status run_other(rks_group *group, rks_store *store, rks_error *err)
+{
+    const char *sources[] = {twin};
+    rks_build_options options;
+    (void)store;
+    file_options(&options);
+    return rks_build(group, sources, 1, other, &options, NULL, err);
+}
+
+static rks_status run_choose(rks_group *group, rks_store *store, rks_error *err)
+{
+    const char *sources[] = {source, twin};
+    rks_build_options options;
+    rks_build_report report = {.struct_size = sizeof(report)};
+    (void)store;
+    file_options(&options);
+    options.dedup = true;
+    options.sample = FILE_ROWS / 2;
+    rks_status status = rks_build(group, sources, 2, made, &options, &report, err);
+    if (status == RKS_OK && (report.duplicates != FILE_ROWS || report.samples != FILE_ROWS / 2))
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%llu samples",
+                          (unsigned long long)report.samples);
+    return status;
+}
+
+static rks_status run_merge(rks_group *group, rks_store *store, rks_error *err)
+{
+    const char *sources[] = {target, other};
+    const rks_merge_options options = {.struct_size = sizeof(options), .copy = true};
+    rks_merge_report report = {.struct_size = sizeof(report)};
+    (void)store;
+    rks_status status = rks_merge(group, sources, 2, made, &options, &report, err);
+    if (status == RKS_OK && report.samples != 2 * FILE_ROWS)
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%llu samples",
+                          (unsigned long long)report.samples);
+    return status;
+}
+
+static rks_status run_prune(rks_group *group, rks_store *store, rks_error *err)
+{
+    rks_prune_report report = {.struct_size = sizeof(report)};
+    (void)store;
+    rks_status status = rks_prune(group, target, NULL, &report, err);
+    if (status == RKS_OK && report.files != 0)
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%llu files", (unsigned long long)report.files);
+    return status;
+}
+
+static rks_status run_diff(rks_group *group, rks_store *store, rks_error *err)
+{
+    rks_diff_report report = {.struct_size = sizeof(report)};
+    (void)group;
+    rks_status status = rks_diff(store, store, NULL, NULL, NULL, &report, err);
+    if (status == RKS_OK && report.same != FILE_ROWS)
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%llu equal", (unsigned long long)report.same);
+    return status;
+}
+
+static rks_status run_export(rks_group *group, rks_store *store, rks_error *err)
+{
+    static const char *const formats[] = {"jsonl", "tar", "npz", "dir", "lmdb"};
+    rks_export_options options;
+    rks_status status = RKS_OK;
+    (void)group;
+    for (size_t i = 0; status == RKS_OK && i < sizeof(formats) / sizeof(formats[0]); i++) {
+        char path[112];
+        rks_export_report report = {.struct_size = sizeof(report)};
+        rks_export_options_default(&options);
+        options.to = formats[i];
+        options.force = true;
+        options.where = "id < 3";
+        snprintf(path, sizeof(path), "%s.%s", exported, formats[i]);
+        status = rks_store_export(store, path, &options, &report, err);
+        if (status == RKS_OK && report.samples != 3)
+            status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%llu samples",
+                              (unsigned long long)report.samples);
+    }
+    return status;
 }
 
 static rks_status run_open(rks_group *group, rks_store *store, rks_error *err)
@@ -189,10 +276,12 @@ static rks_status run_gather(rks_group *group, rks_store *store, rks_error *err)
 }
 
 static const stage stages[] = {
-    {"build", false, true, run_build},   {"open", false, true, run_open},
-    {"plan", true, true, run_plan},      {"epoch", true, false, run_epoch},
-    {"fetch", true, false, run_fetch},   {"keys", true, false, run_keys},
-    {"gather", false, true, run_gather},
+    {"build", false, true, run_build, target}, {"open", false, true, run_open, NULL},
+    {"plan", true, true, run_plan, NULL},      {"epoch", true, false, run_epoch, NULL},
+    {"fetch", true, false, run_fetch, NULL},   {"keys", true, false, run_keys, NULL},
+    {"gather", false, true, run_gather, NULL}, {"choose", false, true, run_choose, made},
+    {"merge", false, true, run_merge, made},   {"prune", false, true, run_prune, NULL},
+    {"diff", true, true, run_diff, NULL},      {"export", true, true, run_export, NULL},
 };
 
 /* ---- one try -----------------------------------------------------------------------------------
@@ -277,8 +366,10 @@ static long next_allocation(uint32_t ranks, long nth)
 
 static void sweep(uint32_t ranks, const stage *what)
 {
-    if (what->run != run_build)
+    if (what->makes == NULL)
         run_well(ranks, what);
+    else
+        world_remove(what->makes);
     size_t files = world_files(place, ""), descriptors = world_descriptors();
     long n = 1;
     int failed = 0;
@@ -288,10 +379,10 @@ static void sweep(uint32_t ranks, const stage *what)
         try_once(ranks, &j);
         reached = j.left == 0;
         failed += expect_right(ranks, &j, n);
-        if (what->run == run_build) { /* goes on with what is there */
-            if (world_files(target, "dataset.json") == 0)
+        if (what->makes != NULL) { /* goes on with what is there */
+            if (world_files(what->makes, "dataset.json") == 0)
                 run_well(ranks, what);
-            world_remove(target);
+            world_remove(what->makes);
         }
         assert_int_equal(world_descriptors(), descriptors);
     }
@@ -303,13 +394,17 @@ static void sweep(uint32_t ranks, const stage *what)
 
 static void sweep_all(uint32_t ranks)
 {
+    const stage other_store = {.name = "other", .run = run_other};
     run_well(ranks, &stages[0]); /* the event loop's own descriptors stay */
     world_remove(target);
+    run_well(ranks, &other_store);
     for (size_t i = 0; i < sizeof(stages) / sizeof(stages[0]); i++) {
         sweep(ranks, &stages[i]);
         run_well(ranks, &stages[i]);
     }
     world_remove(target);
+    world_remove(other);
+    world_remove(made);
 }
 
 static void each_failing_allocation_of_a_rank_alone_is_an_error(void **state)
