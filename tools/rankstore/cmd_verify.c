@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cmd_verify.c: rankstore verify: is every byte what was written? */
+#include <glob.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -11,13 +12,85 @@
 #include "value.h"
 
 typedef struct args {
-    cli_list paths;
+    cli_list words; /* as they were given */
+    cli_list paths; /* with {rank} and {node} made directories; items are this command's own */
     bool full, deep, partial, json;
     const char *quarantine; /* file or directory; NULL: none is written */
     json_t *errors;
     json_t *bad;           /* [sample, what] of each finding that lies in a sample */
     uint64_t in_no_sample; /* findings that lie in none */
 } args;
+
+/* ---- which directories --------------------------------------------------------------------- */
+
+static bool is_number(const char *text, size_t size)
+{
+    size_t digits = strspn(text, "0123456789");
+    return size > 0 && digits >= size;
+}
+
+/* `path` is `pattern` with numbers in the place of {rank} and {node}. */
+static bool fits(const char *pattern, const char *path)
+{
+    const char *brace = strchr(pattern, '{');
+    while (brace != NULL && strncmp(brace, "{rank}", 6) != 0 && strncmp(brace, "{node}", 6) != 0)
+        brace = strchr(brace + 1, '{');
+    if (brace == NULL)
+        return strcmp(pattern, path) == 0;
+    size_t head = (size_t)(brace - pattern), digits;
+    if (strncmp(pattern, path, head) != 0)
+        return false;
+    for (digits = 1; is_number(path + head, digits); digits++)
+        if (fits(brace + 6, path + head + digits))
+            return true;
+    return false;
+}
+
+/* The pattern for glob(): nothing but {rank} and {node} stands for other text. */
+static void glob_pattern(const char *word, char *pattern, size_t room)
+{
+    size_t used = 0;
+    for (; *word != '\0' && used + 3 < room; word++) {
+        if (strncmp(word, "{rank}", 6) == 0 || strncmp(word, "{node}", 6) == 0) {
+            pattern[used++] = '*';
+            word += 5;
+            continue;
+        }
+        pattern[used++] = '\\';
+        pattern[used++] = *word;
+    }
+    pattern[used] = '\0';
+}
+
+static bool add_path(args *a, const char *path)
+{
+    const char **grown = realloc(a->paths.items, (a->paths.count + 1) * sizeof(*grown));
+    if (grown == NULL)
+        return false;
+    a->paths.items = grown;
+    grown[a->paths.count] = strdup(path);
+    return grown[a->paths.count++] != NULL;
+}
+
+/* Ranks' own directories that lie here; a word without {rank} and {node} is taken as it is. */
+static bool add_directories(args *a, const char *word)
+{
+    char pattern[8192];
+    glob_t found;
+    size_t before = a->paths.count;
+    if (strstr(word, "{rank}") == NULL && strstr(word, "{node}") == NULL)
+        return add_path(a, word);
+    glob_pattern(word, pattern, sizeof(pattern));
+    bool good = true;
+    if (glob(pattern, 0, NULL, &found) == 0) {
+        for (size_t i = 0; good && i < found.gl_pathc; i++)
+            good = !fits(word, found.gl_pathv[i]) || add_path(a, found.gl_pathv[i]);
+        globfree(&found);
+    }
+    return good && (a->paths.count > before || add_path(a, word)); /* which is not there */
+}
+
+/* ---- findings -------------------------------------------------------------------------------- */
 
 static void note_sample(args *a, const rks_finding *finding)
 {
@@ -151,13 +224,21 @@ static int run_verify(rks_group *group, void *user)
 static int verify(void *user)
 {
     args *a = user;
-    if (a->quarantine != NULL && a->paths.count != 1)
-        return cli_usage(&cli_verify, "--quarantine takes one dataset");
+    bool good = true;
+    int code = CLI_ENVIRONMENT;
+    for (size_t i = 0; good && i < a->words.count; i++)
+        good = add_directories(a, a->words.items[i]);
     a->errors = json_array();
     a->bad = json_array();
-    int code = a->errors == NULL || a->bad == NULL ? CLI_ENVIRONMENT : cli_run(1, run_verify, a);
+    if (good && a->quarantine != NULL && a->paths.count != 1)
+        code = cli_usage(&cli_verify, "--quarantine takes one dataset");
+    else if (good && a->errors != NULL && a->bad != NULL)
+        code = cli_run(1, run_verify, a);
     json_decref(a->errors);
     json_decref(a->bad);
+    for (size_t i = 0; i < a->paths.count; i++)
+        free((void *)(uintptr_t)a->paths.items[i]);
+    free(a->paths.items);
     return code;
 }
 
@@ -184,9 +265,10 @@ const cli_command cli_verify = {
         "The dataset is never written to. Exit code 1 where damage was found; each finding names "
         "file and "
         "offset, and the key where the bytes lie in a sample. A shard's file (part-*.rks) can be "
-        "given too. Where ranks have directories of their own (store/{rank}), give all of them: "
-        "shards are looked for in each.",
-    CLI_OPTIONS(options, args, paths),
+        "given too. Where ranks have directories of their own, 'store/{rank}' is all of them that "
+        "lie "
+        "on this machine: shards are looked for in each.",
+    CLI_OPTIONS(options, args, words),
     .least = 1,
     .most = CLI_MANY,
     .needs = "no dataset given",
