@@ -3,6 +3,8 @@
  * cmd_export.c: rankstore export: a dataset into files that other tools read. */
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "cli.h"
 #include "value.h"
@@ -26,8 +28,8 @@ static void on_progress(void *user, const char *phase, uint64_t done, uint64_t t
 static void print_report(const args *a, const rks_export_report *report)
 {
     if (a->json) {
-        cli_print_json(json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:f}", "schema_version", 1,
-                                 "target", a->target, "to", report->to, "samples",
+        cli_print_json(json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:f}", "schema_version",
+                                 1, "target", a->target, "to", report->to, "samples",
                                  (json_int_t)report->samples, "filtered",
                                  (json_int_t)report->filtered, "bytes", (json_int_t)report->bytes,
                                  "respelled", (json_int_t)report->respelled, "keys_left",
@@ -44,6 +46,60 @@ static void print_report(const args *a, const rks_export_report *report)
     if (report->keys_left)
         printf("; their keys are derived, and not written beside column __key__");
     printf("\n");
+}
+
+static void print_quoted(FILE *to, const char *word)
+{
+    fputc('\'', to);
+    for (; *word != '\0'; word++)
+        fputs(*word == '\'' ? "'\\''" : (const char[]){*word, '\0'}, to);
+    fputc('\'', to);
+}
+
+/* The key's column in what was written; "__key__" where the dataset has none, and then in `schema`,
+ * too. */
+static const char *key_column(json_t *info, json_t *schema)
+{
+    const json_t *build = json_object_get(info, "build");
+    const char *key = json_string_value(json_object_get(build, "key"));
+    const char *format = json_string_value(json_object_get(build, "format"));
+    if (key != NULL)
+        return key;
+    if (format != NULL && strcmp(format, "folder") == 0)
+        return "path";
+    json_t *columns = json_copy(schema);
+    json_object_clear(schema);
+    json_object_set_new(schema, "__key__", json_string("str"));
+    json_object_update(schema, columns);
+    json_decref(columns);
+    return "__key__";
+}
+
+/* How the whole dataset is built from what was written: nothing of it is guessed then. */
+static void print_way_back(const args *a, rks_store *store, const rks_export_report *report)
+{
+    enum { LONGEST = 500 };
+    char *text = NULL;
+    if (a->json || a->columns.count > 0 || a->options.where != NULL || report->keys_left ||
+        strcmp(report->to, "lmdb") == 0 || rks_store_info_json(store, &text, NULL) != RKS_OK)
+        return;
+    json_t *info = json_loads(text, 0, NULL);
+    json_t *schema = json_loads(rks_schema_text(rks_store_schema(store)), 0, NULL);
+    rks_release(text);
+    const char *key = info == NULL || schema == NULL ? "" : key_column(info, schema);
+    char *types = json_dumps(schema, JSON_COMPACT);
+    if (types != NULL && strlen(types) <= LONGEST) {
+        fprintf(stderr, "To build it again: rankstore build ");
+        print_quoted(stderr, a->target);
+        fprintf(stderr, " -o DIR --key ");
+        print_quoted(stderr, key);
+        fprintf(stderr, " --schema ");
+        print_quoted(stderr, types);
+        fprintf(stderr, "\n");
+    }
+    free(types);
+    json_decref(schema);
+    json_decref(info);
 }
 
 static int run_export(rks_group *group, void *user)
@@ -68,8 +124,10 @@ static int run_export(rks_group *group, void *user)
     rks_status status = rks_store_export(store, a->target, &a->options, &report, &err);
     cli_bar_end(&a->bar);
     code = status == RKS_OK ? CLI_GOOD : cli_fail(group, status, &err);
-    if (status == RKS_OK && rks_group_rank(group) == 0)
+    if (status == RKS_OK && rks_group_rank(group) == 0) {
         print_report(a, &report);
+        print_way_back(a, store, &report);
+    }
     rks_store_close(store, 0);
     return code;
 }
@@ -111,7 +169,9 @@ const cli_command cli_export = {
     .examples = {"rankstore export store -o store.jsonl",
                  "rankstore export store -o texts.tar --where 'text != \"\"' --column text"},
     .text = "One process writes; under mpirun the other ranks send it what only they see. In file "
-            "names all but letters, digits and some signs of a key is %XX.",
+            "names all but letters, digits and some signs of a key is %XX. After a whole dataset "
+            "the command "
+            "is printed that builds it again, with its types and keys.",
     CLI_OPTIONS(options, args, words),
     CLI_ONE_DATASET,
     .defaults = defaults,
