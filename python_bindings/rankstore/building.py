@@ -14,6 +14,7 @@ import itertools
 import os
 import re
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
@@ -262,6 +263,9 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
     own = fingerprint.expand(directory, group.rank, group.node)
     if comparable is not None:
         together(group, "build: python.json", lambda: fingerprint.write(own, made["dataset"], made_from))
+    if made["samples"] == 0 and group.rank == 0:
+        warnings.warn(f"{directory}: no sample was kept: {made['filtered']} were filtered out, {made['bad']} were bad",
+                      stacklevel=4)
     return BuildReport(made["samples"], made["filtered"], made["bad"], made["bytes"], made["units"],
                        made["units_resumed"],
                        time.monotonic() - begun, made["dataset"], made["bad_first"], made["input_bytes"],

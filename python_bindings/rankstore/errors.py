@@ -120,6 +120,10 @@ _KINDS: dict[int, tuple[str, type[RankStoreError]]] = {
 }
 
 
+DAMAGED = ("`rankstore verify --full DIR` names all that is damaged; with `--quarantine FILE` it lists the samples, which "
+           "open(quarantine=FILE) leaves out")
+
+
 def _remake(kind: type[RankStoreError], code: int, status: str, rank: int, cause: int, host: str,
             text: str) -> RankStoreError:
     error = kind(text)
@@ -130,7 +134,10 @@ def _remake(kind: type[RankStoreError], code: int, status: str, rank: int, cause
 def make(status: int, rank: int, cause: int, host: str, text: str) -> RankStoreError:
     """The exception for a status of librankstore."""
     name, kind = _KINDS.get(status, ("unknown", RankStoreError))
-    return _remake(kind, status, name, rank, cause, host, text)
+    error = _remake(kind, status, name, rank, cause, host, text)
+    if kind is CorruptError:
+        error.add_note(DAMAGED)
+    return error
 
 
 def code_of(error: RankStoreError) -> int:

@@ -16,11 +16,10 @@ from . import _core
 from .batch import Batch
 from .errors import ArgumentError, StateError
 from .layouts import Collator, Layout, Lists
-from .plans import PlanSampler
+from .plans import Plan, PlanSampler
 
 if TYPE_CHECKING:
     from .dataset import Dataset
-    from .plans import Plan
 
 
 def parse_bytes(name: str, size: int | str) -> int:
@@ -67,6 +66,8 @@ class Loader:
                  transform: Callable[[Batch], Any] | None = None, device: Any = None,
                  pin_memory: bool | str = "auto", out: str = "torch", prefetch_batches: int = 4,
                  prefetch_bytes: int | str = "1GiB", threads: int = 1, start: dict[str, Any] | None = None) -> None:
+        if not isinstance(plan, Plan):
+            raise TypeError(f"plan: a Plan, as Dataset.plan makes it, not {type(plan).__name__}")
         # For other ranks than the group's: batches are fetched by their lists.
         self._foreign = (plan.world, plan.rank) != (dataset.group.world, dataset.group.rank)
         plan.check_dataset(dataset)
@@ -79,6 +80,7 @@ class Loader:
             raise ArgumentError(f"transform: a function of a batch, not {type(transform).__name__}")
         if device is not None and out != "torch":
             raise ArgumentError("device: tensors alone go there; out='torch'")
+        _check_device(device)
         self.dataset, self.plan, self.transform, self.device = dataset, plan, transform, device
         self.collator = Collator(collate or Lists(), dataset.schema, columns, rename, out)
         self.pin_memory = _pins(pin_memory, device, out)
@@ -182,6 +184,22 @@ class _LoaderSampler(PlanSampler):
         loader = self._loader()
         if loader is not None:
             loader._enter(int(epoch))
+
+
+def _check_device(device: Any) -> None:
+    """ArgumentError for what is no device, or one that this process does not have."""
+    if device is None:
+        return
+    import torch
+    try:
+        chosen = torch.device(device)
+    except (RuntimeError, TypeError) as refused:
+        raise ArgumentError(f"device: {device!r}: {str(refused).splitlines()[0][:120]}") from refused
+    if chosen.type == "cuda":
+        there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (chosen.index or 0) >= there:
+            raise ArgumentError(f"device: {device!r}: torch sees {there} CUDA devices here; leave device out for tensors of "
+                                "main memory")
 
 
 def _pins(pin_memory: bool | str, device: Any, out: str) -> bool:

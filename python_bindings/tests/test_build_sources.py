@@ -254,15 +254,15 @@ def mds(folder: Path, shards: list[list[dict[str, bytes]]], encodings: dict[str,
 @pytest.mark.parametrize("zipped", [False, True])
 def test_mds(tmp_path: Path, zipped: bool) -> None:
     encodings = {"b": ("bytes", None), "s": ("str", None), "i": ("int", 8), "f": ("float32", 4), "a": ("ndarray:uint16", None),
-                 "j": ("json", None), "d": ("ndarray", None), "p": ("ndarray:int32:2", 8)}
+                 "j": ("json", None), "d": ("ndarray", None), "p": ("ndarray:int32:2", 8), "g": ("jpeg_array", None), "q": ("str_decimal", None)}
     samples = [{"b": bytes([i]), "s": f"é{i}".encode(), "i": struct.pack("<q", -i), "f": struct.pack("<f", i / 2),
                 "a": bytes([(1 << 2) | 0, i]) + numpy.arange(i, dtype="<u2").tobytes(), "j": json.dumps({"i": i}).encode(),
                 "d": bytes([34, (2 << 2) | 1]) + struct.pack("<HH", 2, 3) + numpy.full(6, i, "<f4").tobytes(),
-                "p": numpy.array([i, -i], "<i4").tobytes()} for i in range(1, 9)]
+                "g": b"\xff\xd8%d" % i, "q": b"%d.25" % i, "p": numpy.array([i, -i], "<i4").tobytes()} for i in range(1, 9)]
     for out in both(mds(tmp_path / "mds", [samples[:5], samples[5:]], encodings, zipped), tmp_path):
         same(read(out), [
             {"a": numpy.arange(i, dtype=numpy.uint16), "b": bytes([i]), "d": numpy.full((2, 3), i, numpy.float32), "f": i / 2,
-             "i": -i, "j": {"i": i}, "p": numpy.array([i, -i], numpy.int32), "s": f"é{i}"} for i in range(1, 9)])
+             "g": b"\xff\xd8%d" % i, "q": f"{i}.25", "i": -i, "j": {"i": i}, "p": numpy.array([i, -i], numpy.int32), "s": f"é{i}"} for i in range(1, 9)])
 
 
 def test_mds_refuses_pickles_and_paths(tmp_path: Path) -> None:

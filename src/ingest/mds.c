@@ -278,7 +278,7 @@ static rks_status open_shard(const rks_input *input, const rks_input_unit *unit,
         if (status == RKS_OK && s->file.packing == RKS_PACKING_NONE)
             status =
                 rks_fail(err, RKS_ERR_DATA, 0,
-                         "%s: neither zstd, gzip, bzip2 nor xz; the Python package may read it",
+                         "%s: neither zstd, gzip, bzip2 nor xz; decompress it",
                          s->file.path);
     }
     if (status == RKS_OK)

@@ -98,10 +98,17 @@ rks_status rks_mds_type_parse(const char *encoding, rks_mds_type *type, rks_erro
         rks_mds_how how;
         const char *item;
     } NAMES[] = {
-        {"bytes", RKS_MDS_BYTES, NULL},        {"jpeg", RKS_MDS_BYTES, NULL},
-        {"png", RKS_MDS_BYTES, NULL},          {"str", RKS_MDS_STR, NULL},
-        {"json", RKS_MDS_JSON, NULL},          {"int", RKS_MDS_NUMBER, "int64"},
-        {"str_int", RKS_MDS_DECIMAL, "int64"}, {"str_float", RKS_MDS_DECIMAL, "float64"},
+        {"bytes", RKS_MDS_BYTES, NULL},
+        {"jpeg", RKS_MDS_BYTES, NULL},
+        {"png", RKS_MDS_BYTES, NULL},
+        {"str", RKS_MDS_STR, NULL},
+        {"jpeg_array", RKS_MDS_BYTES, NULL},
+        {"jpegarray", RKS_MDS_BYTES, NULL},
+        {"str_decimal", RKS_MDS_STR, NULL},
+        {"json", RKS_MDS_JSON, NULL},
+        {"int", RKS_MDS_NUMBER, "int64"},
+        {"str_int", RKS_MDS_DECIMAL, "int64"},
+        {"str_float", RKS_MDS_DECIMAL, "float64"},
     };
     *type = (rks_mds_type){0};
     if (strcmp(encoding, "pkl") == 0)

@@ -45,8 +45,6 @@ static rks_status merge(char **a, const char *b, rks_error *err)
     return status;
 }
 
-/* Every rank looks at a consecutive share of the units; the shares are merged in rank order, which
- * is unit order. So the schema does not depend on the number of ranks. */
 static rks_status fail_empty(const rks_input *input, rks_error *err)
 {
     char others[48] = "";
@@ -57,6 +55,8 @@ static rks_status fail_empty(const rks_input *input, rks_error *err)
                     input->skip_bad ? "empty, or all malformed" : "empty");
 }
 
+/* Every rank looks at a consecutive share of the units; the shares are merged in rank order, which
+ * is unit order. So the schema does not depend on the number of ranks. */
 rks_status rks_input_infer(rks_group *group, const rks_input *input, char **schema_text,
                            rks_error *err)
 {

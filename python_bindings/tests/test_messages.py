@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a newcomer gets wrong: an error at once, which says what to do."""
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+import rankstore
+from rankstore import Pad
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Any:
+    rows = [{"x": numpy.full(500, i, numpy.int32), "key": f"k{i}" * (60 if i == 43 else 1)} for i in range(100)]
+    with rankstore.build(rows, tmp_path / "store", key="key") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("plan", [None, 5, "bucket"])
+def test_a_loader_wants_a_plan(dataset: Any, plan: Any) -> None:
+    with pytest.raises(TypeError, match=f"plan: a Plan, as Dataset.plan makes it, not {type(plan).__name__}"):
+        dataset.loader(plan)
+
+
+def test_a_device_that_is_not_there(dataset: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    plan = dataset.plan("random", batch_size=10)
+    for device in (f"cuda:{there}", torch.device("cuda", there + 1), *(["cuda"] if there == 0 else [])):
+        with pytest.raises(rankstore.ArgumentError, match=f"device: .*torch sees {there} CUDA devices"):
+            dataset.loader(plan, device=device)
+    with pytest.raises(rankstore.ArgumentError, match="device: 'gpu'"):
+        dataset.loader(plan, device="gpu")
+    assert next(iter(dataset.loader(plan, collate=Pad(), device="cpu")))["x"].device.type == "cpu"
+
+
+def test_a_state_names_the_option_that_differs(dataset: Any) -> None:
+    made = dataset.plan("bucket", batch_size=10, max_length=600, seed=3)
+    state = made.state(0, 4)
+    for options, says in (({"batch_size": 20, "max_length": 600, "seed": 3}, "batch_size is 10 there, 20 here"),
+                          ({"batch_size": 10, "seed": 3}, "max_length is 600 there, not given here"),
+                          ({"batch_size": 10, "max_length": 600, "seed": 3, "tail": "repeat"}, "tail is not given there, repeat here"),
+                          ({"batch_size": 10, "max_length": 600}, 'seed differs: "3" there, "0" here')):
+        with pytest.raises(rankstore.StateError, match=says):
+            dataset.plan("bucket", **options).resume(state)
+    assert made.resume(state) == (0, 4)
+
+
+@pytest.mark.parametrize("bad, says", [(None, "none of rankstore's"), ({}, "none of rankstore's"), ({"version": 1, "plan": "x"}, "not JSON"),
+                                       ({"version": 1, "plan": "{}"}, "format: missing"), ({"version": 9, "plan": "{}"}, "none of")])
+def test_what_is_no_state(dataset: Any, bad: Any, says: str) -> None:
+    loader = dataset.loader(dataset.plan("random", batch_size=10))
+    with pytest.raises(rankstore.StateError, match=says):
+        loader.load_state_dict(bad)
+    assert sum(len(batch.lengths) for batch in loader) == 100  # it is as it was
+
+
+def test_damage_names_sample_file_and_what_to_do(dataset: Any, tmp_path: Path) -> None:
+    part = next((tmp_path / "store").glob("*.rks"))
+    data = part.read_bytes()
+    with open(part, "r+b") as file:
+        for i in (42, 43):
+            file.seek(data.index(numpy.full(500, i, numpy.int32).tobytes()) + 100)
+            file.write(b"\xff")
+    plan = dataset.plan("sequential", batch_size=10)
+    for look in (lambda: dataset[42], lambda: dataset.view(42), lambda: list(dataset.loader(plan)),
+                 lambda: list(dataset.loader(plan, collate=Pad()))):
+        with pytest.raises(rankstore.CorruptError) as raised:
+            look()
+        assert str(raised.value) == f"sample 42 (key k42 in {part.name}): row 42: wrong checksum"
+        assert "rankstore verify --full DIR" in raised.value.__notes__[0] and "quarantine" in raised.value.__notes__[0]
+    with pytest.raises(rankstore.CorruptError) as raised:
+        dataset[43]
+    assert f"(key {'k43' * 60}"[:25] in str(raised.value) and f"... in {part.name})" in str(raised.value)
+
+
+def test_a_filter_that_drops_everything(tmp_path: Path) -> None:
+    rows = [{"x": 1}, {"x": 2}]
+    with pytest.warns(UserWarning, match="none: no sample was kept: 2 were filtered out, 0 were bad"):
+        rankstore.build(rows, tmp_path / "none", filter=lambda sample: False, schema="x:int64").close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rankstore.build(rows, tmp_path / "some", filter=lambda sample: sample["x"] == 1).close()
+
+
+def test_an_empty_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("")
+    (tmp_path / "b.jsonl").write_text("\n\n")
+    for source, says in ((tmp_path / "a.jsonl", "a.jsonl: empty"), (tmp_path / "*.jsonl", "a.jsonl and 1 more: empty")):
+        with pytest.raises(rankstore.DataError, match=f"{says}: no row to infer a schema from"):
+            rankstore.build(source, tmp_path / "out")
