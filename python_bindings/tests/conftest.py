@@ -50,7 +50,7 @@ def ranks(tmp_path: Path) -> Callable[..., list[subprocess.CompletedProcess[str]
         for rank in range(world):
             environ = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank),
                        "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
-                       "OMP_NUM_THREADS": "1", "TESTS": str(Path(__file__).parent), **(env or {})}
+                       "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1", "TESTS": str(Path(__file__).parent), **(env or {})}
             running.append(subprocess.Popen([sys.executable, str(path), *arguments], env=environ, text=True, cwd=tmp_path,
                                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL))
         done = []
@@ -58,6 +58,9 @@ def ranks(tmp_path: Path) -> Callable[..., list[subprocess.CompletedProcess[str]
             for process in running:
                 out, err = process.communicate(timeout=timeout)
                 done.append(subprocess.CompletedProcess(process.args, process.returncode, out, err))
+        except subprocess.TimeoutExpired:
+            pytest.fail(f"after {timeout} s ranks are still there:\n" + "\n".join(
+                where_it_is(rank, process) for rank, process in enumerate(running)))
         finally:
             for process in running:
                 process.kill()
@@ -68,6 +71,32 @@ def ranks(tmp_path: Path) -> Callable[..., list[subprocess.CompletedProcess[str]
         return done
 
     return run
+
+
+def where_it_is(rank: int, process: subprocess.Popen[str]) -> str:
+    """What each thread of a process waits for, by the kernel and by the interpreter (faulthandler's dump); ends it."""
+    if process.poll() is not None:
+        return f"rank {rank} has ended with {process.returncode}"
+    threads = []
+    for task in sorted(Path(f"/proc/{process.pid}/task").iterdir()):
+        try:
+            name, where, call = ((task / file).read_text().strip() for file in ("comm", "wchan", "syscall"))
+            threads.append(f"  thread {task.name} {name}: {where}, {call}")
+        except OSError as gone:
+            threads.append(f"  thread {task.name}: {gone}")
+    process.send_signal(signal.SIGABRT)
+    try:
+        out, err = process.communicate(timeout=10)
+    except subprocess.TimeoutExpired:
+        out, err = "", "it does not end by SIGABRT"
+    return "\n".join([f"rank {rank}, process {process.pid}:", *threads, out[-2000:], err[-8000:]])
+
+
+def is_listening(port: int) -> bool:
+    """Somebody of this machine listens there."""
+    tables = [Path(name).read_text() for name in ("/proc/net/tcp", "/proc/net/tcp6") if Path(name).exists()]
+    return any(row.split()[1].endswith(f":{port:04X}") and row.split()[3] == "0A"
+               for table in tables for row in table.splitlines()[1:])
 
 
 def free_port() -> int:

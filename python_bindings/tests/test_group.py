@@ -63,10 +63,13 @@ def test_mpirun(tmp_path: Path, how: str) -> None:
         pytest.importorskip("mpi4py")
     script = tmp_path / "script.py"
     script.write_text("import rankstore\n" + ("from mpi4py import MPI\n" if "COMM" in how else "")
-                      + TELL.replace("rankstore.init()", how))
+                      + TELL.replace("rankstore.init()", how)
+                      .replace("flush=True", f"file=open({str(tmp_path)!r} + f'/said.{{group.rank}}', 'w')"))
     done = mpirun(2, script)
     launcher = "mpi4py" if "COMM" in how else "Open MPI"
-    assert sorted(done.stdout.splitlines()) == [f"{rank} 2 {launcher}" for rank in range(2)], done.stderr
+    assert done.returncode == 0, done.stderr
+    for rank in range(2):  # mpirun mixes what ranks print, not by lines
+        assert (tmp_path / f"said.{rank}").read_text() == f"{rank} 2 {launcher}\n"
 
 
 def test_a_step_of_srun(tmp_path: Path) -> None:
@@ -146,14 +149,17 @@ except rankstore.PeerError as error:
 
 def test_ctrl_c_while_waiting(tmp_path: Path) -> None:
     """Rank 0 of two waits for the other, which is not there: SIGINT ends the wait at once with KeyboardInterrupt."""
-    from conftest import free_port
+    from conftest import free_port, is_listening
+    port = free_port()
     script = tmp_path / "script.py"
     script.write_text("import rankstore\nprint('here', flush=True)\ntry:\n    rankstore.init(silence=60)\n"
                       "except KeyboardInterrupt:\n    print('interrupted')\n")
-    environ = {**os.environ, "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    environ = {**os.environ, "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     process = subprocess.Popen([sys.executable, str(script)], env=environ, text=True, stdout=subprocess.PIPE)
     assert process.stdout is not None and process.stdout.readline() == "here\n"
-    time.sleep(3)  # torch is imported, and the wait has begun
+    while not is_listening(port):  # rank 0 holds the store: torch is imported, and the wait begins
+        assert process.poll() is None
+        time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     begun = time.monotonic()
     assert process.communicate(timeout=30)[0] == "interrupted\n"
@@ -165,3 +171,11 @@ def test_launch_forks_ranks() -> None:
               "    return 7 if group.rank == 2 else 0\nprint(rankstore.launch(3, main))")
     done = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, timeout=60)
     assert done.stdout.strip() == "7", done.stderr
+
+
+def test_ranks_that_hang_say_where(ranks: Ranks) -> None:
+    """The harness itself: a rank that does not end is shown with what its threads wait for."""
+    with pytest.raises(pytest.fail.Exception) as failed:
+        ranks(2, "import os, time\nif os.environ['RANK'] == '1':\n    time.sleep(60)  # here it hangs\n", timeout=2)
+    said = str(failed.value)
+    assert "rank 0 has ended with 0" in said and "rank 1, process" in said and "script.py\", line 3" in said
