@@ -14,7 +14,7 @@ import python
 
 BUILD = os.path.abspath("build/python/address")
 SITE = os.path.join(BUILD, "site")
-TESTS = ["build", "collate", "epoch", "plan", "store"]
+TESTS = ["build", "collate", "epoch", "plan", "reader", "store"]
 
 
 def run(*command, **more):

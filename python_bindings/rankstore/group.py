@@ -331,7 +331,8 @@ class _CommBootstrap:
 
 def launch(ranks: int, main: Callable[[Group], int | None], *, silence: float | None = None) -> int:
     """Runs `main(group)` in `ranks` new processes of this machine and waits for them; returns the exit code of the
-    first that failed, else 0. Call it before threads are started."""
+    first that failed, else 0. A process that is still there 40 s after another has failed (RKS_LAUNCH_GRACE_MS),
+    stopped for example, is killed. Call it before threads are started."""
     def run(core: _core.Group) -> int:
         global _current
         _current = Group(core, "fork")
