@@ -97,13 +97,13 @@ static rks_status go_over(writer *w, const char *phase, batch_fn each, rks_error
     for (uint64_t step = 0; step < w->figures->report.steps; step++) {
         if (step % 1024 == 0)
             cli_bar_part(w->bar, phase, step, w->figures->report.steps);
-        if (cli_interrupted())
-            return fail(RKS_ERR_CANCELLED, w->path, "interrupted", err);
+        rks_status status = cli_check_interrupt(err);
+        if (status != RKS_OK)
+            return status;
         for (uint32_t rank = 0; rank < w->figures->world; rank++) {
             const uint32_t *ids;
             size_t count;
-            rks_status status =
-                rks_plan_batch(w->figures->plan, w->epoch, step, rank, &ids, &count, err);
+            status = rks_plan_batch(w->figures->plan, w->epoch, step, rank, &ids, &count, err);
             if (status != RKS_OK)
                 return status;
             each(w, step, rank, ids, count, &ended);
@@ -190,7 +190,10 @@ static rks_status write_to(writer *w, const cli_plan_args *args, bool as_json, r
     rks_status status = as_json ? write_lines(w, options, err) : write_binary(w, options, err);
     free(options);
     errno = 0;
-    if (status == RKS_OK && (fflush(w->out) != 0 || ferror(w->out)) && errno != EPIPE && !w->gone)
+    bool failed = fflush(w->out) != 0 || ferror(w->out);
+    if (failed && (errno == EPIPE || w->gone))
+        clearerr(w->out); /* who read it has left: no failure */
+    else if (failed && status == RKS_OK)
         status = fail(RKS_ERR_IO, w->path, strerror(errno), err);
     return status;
 }
@@ -206,6 +209,7 @@ rks_status cli_write_batches(rks_store *store, const cli_figures *figures,
                 .epoch = args->epoch,
                 .bar = bar};
     if (strcmp(path, "-") == 0) {
+        w.path = "standard output";
         if (!as_json && isatty(STDOUT_FILENO))
             return fail(RKS_ERR_ARGUMENT, path, "no binary to a terminal; -o FILE, or --json", err);
         return write_to(&w, args, as_json, err);

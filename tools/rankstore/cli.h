@@ -121,14 +121,18 @@ int cli_exit_code(rks_status status);
 /* Flushes stdout: a full disk or another error there is exit 3; a reader that has gone (`| head`)
  * is fine. */
 int cli_finish(int code);
+/* Writes what stdout holds, before words to stderr that belong behind it. cli_finish() tells what
+ * went wrong. */
+void cli_flush(void);
 /* The command that runs: its name is in messages, and its options' names in what the library says.
  */
 void cli_set_command(const cli_command *command);
 const char *cli_command_name(void);
 /* The library's `max_tokens` is --max-tokens here. Valid until the next call. */
 const char *cli_words(const char *text);
-/* Ctrl-C or SIGTERM has come: work of the command's own ends, as the library's waits do. */
-bool cli_interrupted(void);
+/* RKS_ERR_CANCELLED where Ctrl-C or SIGTERM has come: work of the command's own ends, as the
+ * library's waits do. */
+rks_status cli_check_interrupt(rks_error *err);
 
 /* ---- output ------------------------------------------------------------------------------ */
 

@@ -153,13 +153,17 @@ static int run_cat(rks_group *group, void *user)
         worst = code;
     else if (rks_group_rank(group) == 0)
         for (size_t i = 1; i < a->words.count; i++) {
-            rks_status status = print_sample(store, a, column, a->words.items[i], &err);
+            rks_status status = cli_check_interrupt(&err);
+            if (status == RKS_OK)
+                status = print_sample(store, a, column, a->words.items[i], &err);
             if (status == RKS_OK)
                 continue;
             if (status == RKS_ERR_ARGUMENT)
                 status = RKS_ERR_NOT_FOUND; /* an id that is not there */
             code = cli_fail(group, status, &err);
             worst = code > worst ? code : worst;
+            if (status == RKS_ERR_CANCELLED)
+                break;
         }
     rks_group_agree(group, "cat", RKS_OK, &err);
     rks_store_close(store, 0);

@@ -143,6 +143,9 @@ static int export(void *user)
     args *a = user;
     if (a->target == NULL)
         return cli_usage(&cli_export, "no target given: -o FILE or -o DIR");
+    if (strcmp(a->target, "-") == 0)
+        return cli_usage(&cli_export, "-o -: a target is a file or directory that appears whole; "
+                                      "name one (./- for a file of that name)");
     return cli_run(1, run_export, a);
 }
 

@@ -153,9 +153,12 @@ static rks_status print_sorted(walk *w, rks_error *err)
         qsort(list->items, list->count, sizeof(entry), by_key);
     bool backwards = down && strcmp(by, "length") != 0;
     rks_status status = RKS_OK;
-    for (size_t i = 0; status == RKS_OK && i < list->count && !enough(w); i++, w->printed++)
-        status = print_sample(w->store, list->items[backwards ? list->count - 1 - i : i].id,
-                              w->a->json, err);
+    for (size_t i = 0; status == RKS_OK && i < list->count && !enough(w); i++, w->printed++) {
+        status = cli_check_interrupt(err);
+        if (status == RKS_OK)
+            status = print_sample(w->store, list->items[backwards ? list->count - 1 - i : i].id,
+                                  w->a->json, err);
+    }
     return status;
 }
 
@@ -167,10 +170,15 @@ static rks_status list(rks_store *store, const args *a, rks_error *err)
         w.order = "id";
     rks_status status = cli_filter_open(store, a->where, &filter, err);
     uint64_t count = rks_store_count(store), first = w.order == NULL ? a->head : 0;
-    for (uint64_t id = 0; status == RKS_OK && id < count && !enough(&w); id += CLI_FILTER_CHUNK)
-        status = cli_filter_walk(filter, id, first == 0 ? 0 : first - w.printed, take, &w, err);
+    for (uint64_t id = 0; status == RKS_OK && id < count && !enough(&w); id += CLI_FILTER_CHUNK) {
+        status = cli_check_interrupt(err);
+        if (status == RKS_OK)
+            status = cli_filter_walk(filter, id, first == 0 ? 0 : first - w.printed, take, &w, err);
+    }
     if (status == RKS_OK && w.order != NULL)
         status = print_sorted(&w, err);
+    if (status == RKS_OK && ferror(stdout))
+        status = cli_check_interrupt(err);
     for (size_t i = 0; i < w.sorted.count; i++)
         free(w.sorted.items[i].key);
     free(w.sorted.items);

@@ -211,7 +211,7 @@ static int run_verify(rks_group *group, void *user)
             printf("; %s elsewhere", cli_counted(elsewhere, "shard"));
         printf("\n");
     }
-    fflush(stdout);
+    cli_flush();
     if (a->quarantine == NULL)
         print_advice(a);
     if (a->quarantine != NULL && !failed) {

@@ -161,8 +161,9 @@ static rks_status go(walk *w, cli_bar *bar, rks_error *err)
         double most = 0;
         if (step % 1024 == 0) {
             cli_bar_part(bar, figures->strategy, step, figures->report.steps);
-            if (cli_interrupted())
-                return fail(RKS_ERR_CANCELLED, "interrupted", err);
+            rks_status status = cli_check_interrupt(err);
+            if (status != RKS_OK)
+                return status;
         }
         for (uint32_t rank = 0; rank < figures->world; rank++) {
             const uint32_t *ids;

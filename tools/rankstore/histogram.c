@@ -29,7 +29,7 @@ static rks_status look_up(const cli_column *column, uint64_t i, const char *phas
     if (i % STRIDE != 0)
         return RKS_OK;
     cli_bar_part(bar, phase, i, column->count);
-    return cli_interrupted() ? fail(RKS_ERR_CANCELLED, "interrupted", err) : RKS_OK;
+    return cli_check_interrupt(err);
 }
 
 static rks_status measure(const cli_column *column, cli_bar *bar, cli_histogram *made,

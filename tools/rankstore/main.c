@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * main.c: rankstore COMMAND. */
+#include <fcntl.h>
+#include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 
@@ -24,8 +27,21 @@ static int unknown_command(const char *word)
     return CLI_USAGE;
 }
 
+/* Where a caller closed one of the three, the next file that is opened would take its place, and
+ * words would go into a shard. Whoever writes to what was closed is told so. */
+static bool hold_standard_files(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", O_RDONLY) != fd)
+            return false;
+    return true;
+}
+
 int main(int argc, char **argv)
 {
+    if (!hold_standard_files())
+        return CLI_ENVIRONMENT;
+    signal(SIGPIPE, SIG_IGN); /* a reader that has gone is seen by the write that fails */
     if (argc < 2) {
         cli_print_usage(stderr);
         return CLI_USAGE;

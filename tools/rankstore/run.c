@@ -3,6 +3,7 @@
  * run.c: the group that a command runs in, errors and exit codes, Ctrl-C. */
 #include <errno.h>
 #include <signal.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -27,15 +28,19 @@ static void on_interrupt(int number)
     interrupted = 1;
 }
 
-bool cli_interrupted(void)
+rks_status cli_check_interrupt(rks_error *err)
 {
-    return interrupted != 0;
+    if (interrupted == 0)
+        return RKS_OK;
+    *err = (rks_error){.status = RKS_ERR_CANCELLED, .rank = -1};
+    snprintf(err->text, sizeof(err->text), "interrupted");
+    return RKS_ERR_CANCELLED;
 }
 
 static int is_interrupted(void *user)
 {
     (void)user;
-    return cli_interrupted();
+    return interrupted != 0;
 }
 
 int cli_exit_code(rks_status status)
@@ -83,15 +88,26 @@ int cli_fail(rks_group *group, rks_status status, const rks_error *err)
     return cli_exit_code(status);
 }
 
+static int output_cause; /* errno of the first flush of stdout that failed */
+
+void cli_flush(void)
+{
+    if (fflush(stdout) != 0 && output_cause == 0)
+        output_cause = errno;
+}
+
 int cli_finish(int code)
 {
-    errno = 0;
-    if (fflush(stdout) == 0 && !ferror(stdout))
+    if (interrupted != 0 && (code != CLI_GOOD || ferror(stdout))) {
+        __fpurge(stdout); /* who reads may do so no more, and would be waited for */
+        return CLI_INTERRUPTED;
+    }
+    cli_flush();
+    if (output_cause == EPIPE || (output_cause == 0 && !ferror(stdout)))
         return code;
-    if (errno == EPIPE || errno == 0)
-        return code;
-    fprintf(stderr, "rankstore %s: write to standard output: %s\n", cli_command_name(),
-            strerror(errno));
+    const char *name = cli_command_name();
+    fprintf(stderr, "rankstore%s%s: write to standard output: %s\n", name[0] == '\0' ? "" : " ",
+            name, output_cause == 0 ? "not all could be written" : strerror(output_cause));
     return CLI_ENVIRONMENT;
 }
 
@@ -166,7 +182,6 @@ int cli_run(uint32_t processes, cli_body body, void *user)
     struct sigaction action = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    signal(SIGPIPE, SIG_IGN);
     if (!read_silence(&j.silence_ms))
         return CLI_USAGE;
     if (processes <= 1)
