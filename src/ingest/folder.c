@@ -4,13 +4,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "ingest/format.h"
 #include "ingest/input_file.h"
-
-enum { CHUNK = 1 << 20 };
 
 static rks_status cut(rks_input *input, uint64_t unit_size, rks_error *err)
 {
@@ -105,29 +102,6 @@ static rks_status check_schema(const rks_schema *schema, rks_error *err)
     return RKS_OK;
 }
 
-/* A whole file, of the size that it had when it was listed. */
-static rks_status load_file(const rks_input_file *file, rks_buffer *data, rks_error *err)
-{
-    int fd = -1;
-    data->size = 0;
-    rks_status status = rks_buffer_reserve(data, file->size + 1, err); /* data is not NULL */
-    if (status == RKS_OK)
-        status = rks_input_file_open(file, &fd, err);
-    while (status == RKS_OK && data->size < file->size) {
-        size_t left = file->size - data->size, got = 0;
-        status = rks_check_interrupt(err);
-        if (status == RKS_OK)
-            status = rks_input_file_read(file, fd, data->size, data->data + data->size,
-                                         left < CHUNK ? left : CHUNK, &got, err);
-        data->size += got;
-    }
-    if (status == RKS_OK)
-        status = rks_input_file_unchanged(file, fd, err);
-    if (fd >= 0)
-        close(fd);
-    return status;
-}
-
 static rks_status read_unit(rks_job *job, rks_error *err)
 {
     rks_buffer data = {0};
@@ -139,7 +113,7 @@ static rks_status read_unit(rks_job *job, rks_error *err)
         const rks_place place = {.path = file->path};
         bool taken = rks_job_takes(job), fits = file->size <= job->max_sample;
         if (taken && fits)
-            status = load_file(file, &data, err);
+            status = rks_input_file_load(file, &data, err);
         if (status != RKS_OK)
             break;
         rks_value values[2];

@@ -189,9 +189,11 @@ static rks_status find_packings(rks_found_list *list, const bool *folders, bool 
     return status;
 }
 
-/* What all files are, in their order: the first that is not empty says it. */
+/* What all files are, in their order: the first that is not empty says it. `of_source` is room for
+ * what is known of each source. */
 static rks_status find_common(const rks_found_list *list, const char *const *sources,
-                              const bool *folders, const rks_input_format **format, rks_error *err)
+                              const bool *folders, const rks_input_format **of_source,
+                              const rks_input_format **format, rks_error *err)
 {
     const rks_input_file *first = NULL;
     *format = &rks_format_text; /* where all files are empty */
@@ -200,8 +202,10 @@ static rks_status find_common(const rks_found_list *list, const char *const *sou
         size_t source = list->found[i].source;
         const rks_input_format *found = NULL;
         rks_status status = RKS_OK;
+        if (folders[source] && of_source[source] == NULL)
+            of_source[source] = of_folder(sources[source]);
         if (folders[source])
-            found = of_folder(sources[source]);
+            found = of_source[source];
         else
             status = of_file(file, &found, err);
         if (status != RKS_OK)
@@ -218,14 +222,19 @@ static rks_status find_common(const rks_found_list *list, const char *const *sou
 }
 
 rks_status rks_format_find(rks_found_list *list, const char *const *sources, const bool *folders,
-                           const char *asked, const rks_input_format **format, rks_error *err)
+                           size_t source_count, const char *asked, const rks_input_format **format,
+                           rks_error *err)
 {
     const rks_input_format *chosen = NULL;
+    const rks_input_format **of_source = rks_alloc(source_count, sizeof(chosen), err);
+    if (of_source == NULL)
+        return RKS_ERR_MEMORY;
     rks_status status = asked == NULL ? RKS_OK : asked_for(asked, &chosen, err);
     if (status == RKS_OK && (chosen == NULL || chosen->packable))
         status = find_packings(list, folders, chosen != NULL, err);
     if (status == RKS_OK && chosen == NULL)
-        status = find_common(list, sources, folders, &chosen, err);
+        status = find_common(list, sources, folders, of_source, &chosen, err);
+    rks_free(of_source);
     if (status != RKS_OK)
         return status;
     for (size_t i = 0; i < list->count; i++) {

@@ -59,7 +59,8 @@ char *rks_format_find_source(const char *path, const char *asked);
 /* The format of all files of `list`, which came from `sources`; `asked` is the option, or NULL.
  * Sets the files' packing, and takes the endings that say so off their names. */
 rks_status rks_format_find(rks_found_list *list, const char *const *sources, const bool *folders,
-                           const char *asked, const rks_input_format **format, rks_error *err);
+                           size_t source_count, const char *asked, const rks_input_format **format,
+                           rks_error *err);
 
 /* The name ends so, in any case of letters, and has something in front. */
 bool rks_name_ends(const char *name, const char *ending);

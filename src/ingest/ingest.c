@@ -12,26 +12,18 @@
 #include "ingest/row.h"
 #include "shard/block.h"
 
-enum { TICK = 1 << 20, BAD_ROOM = 64 << 10 };
+enum { BAD_ROOM = 64 << 10 };
 
-static rks_status tick(rks_job *at, uint64_t bytes, bool last, rks_error *err)
+rks_status rks_job_report(rks_job *job, uint64_t bytes, rks_error *err)
 {
-    if (at->progress == NULL || at->progress->tick == NULL)
+    job->ticked = bytes;
+    if (job->progress == NULL || job->progress->tick == NULL)
         return RKS_OK;
-    if (bytes > at->unit->size)
-        bytes = at->unit->size; /* the last line may end behind it */
-    if (!last && bytes - at->ticked < TICK)
-        return RKS_OK;
-    at->ticked = bytes;
-    return at->progress->tick(at->progress->user, bytes, at->kept, err);
+    uint64_t most = job->unit->size; /* the last line may end behind it */
+    return job->progress->tick(job->progress->user, bytes < most ? bytes : most, job->kept, err);
 }
 
-rks_status rks_job_tick(rks_job *job, uint64_t bytes, rks_error *err)
-{
-    return tick(job, bytes, false, err);
-}
-
-bool rks_job_takes(rks_job *job)
+bool rks_job_draws(rks_job *job)
 {
     bool taken = rks_draw_takes(job->draw_limit, job->options->seed, job->unit->number, job->rows);
     job->filtered += !taken;
@@ -112,7 +104,7 @@ static rks_status settle(rks_job *at, const rks_place *place, rks_status status,
     return added;
 }
 
-rks_status rks_job_row(rks_job *job, const rks_place *place, rks_status status, rks_error *err)
+rks_status rks_job_settle(rks_job *job, const rks_place *place, rks_status status, rks_error *err)
 {
     if (job->rows == UINT32_MAX)
         return rks_fail(err, RKS_ERR_DATA, 0,
@@ -127,11 +119,6 @@ rks_status rks_job_too_long(const rks_job *job, uint64_t size, rks_error *err)
 {
     return rks_fail(err, RKS_ERR_DATA, 0, "%" PRIu64 " bytes, above max_sample (%" PRIu64 ")", size,
                     job->max_sample);
-}
-
-rks_value rks_blob_value(const void *bytes, size_t size)
-{
-    return (rks_value){.data = bytes, .size = size, .dims = {(uint32_t)size}};
 }
 
 rks_status rks_ingest_infer(const rks_input *input, size_t unit, char **schema_text, rks_error *err)
@@ -193,7 +180,7 @@ rks_status rks_ingest_unit(const rks_input *input, size_t unit, uint64_t first_r
     if (status == RKS_OK)
         status = rks_shard_writer_end(writer, at.rows, at.filtered, at.bad, err);
     if (status == RKS_OK)
-        status = tick(&at, at.unit->size, true, err);
+        status = rks_job_report(&at, at.unit->size, err);
     return status;
 }
 

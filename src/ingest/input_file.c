@@ -10,25 +10,34 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 
-enum { READ_AHEAD_FROM = 1 << 20 };
+enum { CHUNK = 1 << 20 };
+
+static rks_status open_any(const rks_input_file *file, int *fd, rks_error *err)
+{
+    *fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (*fd >= 0 && file->size > CHUNK) /* else the first read asks for all of it */
+        posix_fadvise(*fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    if (*fd >= 0)
+        return RKS_OK;
+    if (errno == ENOENT)
+        return rks_fail(err, RKS_ERR_NOT_FOUND, errno, "%s: no such file", file->path);
+    return rks_fail_errno(err, errno, "%s", file->path);
+}
 
 rks_status rks_input_file_open(const rks_input_file *file, int *fd, rks_error *err)
 {
-    int opened = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (opened < 0) {
-        if (errno == ENOENT)
-            return rks_fail(err, RKS_ERR_NOT_FOUND, errno, "%s: no such file", file->path);
-        return rks_fail_errno(err, errno, "%s", file->path);
-    }
-    rks_status status = rks_input_file_unchanged(file, opened, err);
+    int opened = -1;
+    rks_status status = open_any(file, &opened, err);
+    if (status != RKS_OK)
+        return status;
+    status = rks_input_file_unchanged(file, opened, err);
     if (status != RKS_OK) {
         close(opened);
         return status;
     }
-    if (file->size > READ_AHEAD_FROM) /* else the first read asks for all of it */
-        posix_fadvise(opened, 0, 0, POSIX_FADV_SEQUENTIAL);
     *fd = opened;
     return RKS_OK;
 }
@@ -70,5 +79,40 @@ rks_status rks_input_file_read_all(const rks_input_file *file, int fd, uint64_t 
     rks_status status = RKS_OK;
     for (size_t at = 0, got = 0; status == RKS_OK && at < size; at += got)
         status = rks_input_file_read(file, fd, offset + at, bytes + at, size - at, &got, err);
+    return status;
+}
+
+/* A file as long as it was gives all its bytes and not one more, which a FIFO, a device or a folder
+ * in its place does not: where it does, nothing else is asked. */
+rks_status rks_input_file_load(const rks_input_file *file, rks_buffer *data, rks_error *err)
+{
+    int fd = -1;
+    ssize_t count = 1;
+    uint64_t room = file->size + 1;
+    data->size = 0;
+    rks_status status = rks_buffer_reserve(data, room, err);
+    if (status == RKS_OK)
+        status = open_any(file, &fd, err);
+    while (status == RKS_OK && count > 0 && data->size < room) {
+        uint64_t left = room - data->size;
+        status = rks_check_interrupt(err);
+        if (status != RKS_OK)
+            break;
+        do
+            count =
+                pread(fd, data->data + data->size, left < CHUNK ? left : CHUNK, (off_t)data->size);
+        while (count < 0 && errno == EINTR);
+        data->size += count > 0 ? (size_t)count : 0;
+    }
+    if (status == RKS_OK && data->size != file->size) {
+        int error = count < 0 ? errno : 0;
+        status = rks_input_file_unchanged(file, fd, err); /* says what it is now */
+        if (status == RKS_OK && error != 0)
+            status = rks_fail_errno(err, error, "%s", file->path);
+        if (status == RKS_OK)
+            status = rks_fail(err, RKS_ERR_DATA, 0, "%s: changed during the build", file->path);
+    }
+    if (fd >= 0)
+        close(fd);
     return status;
 }

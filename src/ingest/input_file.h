@@ -4,6 +4,7 @@
 #ifndef RKS_INGEST_INPUT_FILE_H
 #define RKS_INGEST_INPUT_FILE_H
 
+#include "base/buffer.h"
 #include "ingest/unit.h"
 
 /* Opens an input file for reading (links are followed) without ever blocking. RKS_ERR_DATA where it
@@ -17,5 +18,7 @@ rks_status rks_input_file_read(const rks_input_file *file, int fd, uint64_t offs
 /* Reads all of `size` bytes at `offset`. */
 rks_status rks_input_file_read_all(const rks_input_file *file, int fd, uint64_t offset,
                                    uint8_t *bytes, size_t size, rks_error *err);
+/* The whole file, in place of what is in `data`, which is not NULL then. */
+rks_status rks_input_file_load(const rks_input_file *file, rks_buffer *data, rks_error *err);
 
 #endif

@@ -11,6 +11,8 @@
 #include "ingest/ingest.h"
 #include "ingest/walk.h"
 
+enum { RKS_JOB_TICK = 1 << 20 }; /* bytes */
+
 typedef struct rks_job {
     const rks_input *input;
     const rks_input_unit *unit;
@@ -40,20 +42,45 @@ typedef struct rks_place {
     bool line;          /* the row's number, counted from 1, is a line's */
 } rks_place;
 
+/* What is asked for each row is inline, where it has nothing to do. */
+
+bool rks_job_draws(rks_job *job);
+rks_status rks_job_settle(rks_job *job, const rks_place *place, rks_status status, rks_error *err);
+rks_status rks_job_report(rks_job *job, uint64_t bytes, rks_error *err);
+
 /* Is the row at hand in the sample that is asked for? Asked once a row; one that is not counts as
  * filtered, and ends with rks_job_row(RKS_OK). */
-bool rks_job_takes(rks_job *job);
+static inline bool rks_job_takes(rks_job *job)
+{
+    return job->draw_limit == 0 || rks_job_draws(job);
+}
+
 /* One sample: chosen, measured, written. `values` has one entry a column. */
 rks_status rks_job_offer(rks_job *job, const rks_value *values, rks_error *err);
 /* Ends the row, which came out as `status` with *err: a malformed one (RKS_ERR_DATA) is listed and
  * passed over with skip_bad; else its place goes in front of the error, which ends the unit. */
-rks_status rks_job_row(rks_job *job, const rks_place *place, rks_status status, rks_error *err);
+static inline rks_status rks_job_row(rks_job *job, const rks_place *place, rks_status status,
+                                     rks_error *err)
+{
+    if (status != RKS_OK || job->rows == UINT32_MAX)
+        return rks_job_settle(job, place, status, err);
+    job->rows++;
+    return RKS_OK;
+}
+
 /* `bytes` of the unit are read. Reports about each MiB; notices nothing else. */
-rks_status rks_job_tick(rks_job *job, uint64_t bytes, rks_error *err);
+static inline rks_status rks_job_tick(rks_job *job, uint64_t bytes, rks_error *err)
+{
+    return bytes - job->ticked < RKS_JOB_TICK ? RKS_OK : rks_job_report(job, bytes, err);
+}
+
 /* RKS_ERR_DATA: a row of `size` bytes is above max_sample. */
 rks_status rks_job_too_long(const rks_job *job, uint64_t size, rks_error *err);
 
 /* A str, bytes or json value. */
-rks_value rks_blob_value(const void *bytes, size_t size);
+static inline rks_value rks_blob_value(const void *bytes, size_t size)
+{
+    return (rks_value){.data = bytes, .size = size, .dims = {(uint32_t)size}};
+}
 
 #endif

@@ -19,7 +19,7 @@
 #include "ingest/guess.h"
 #include "ingest/mds_index.h"
 #include "ingest/mds_type.h"
-#include "ingest/unpack.h"
+#include "ingest/window.h"
 
 enum { STEP = 64 << 10 };
 
@@ -161,18 +161,17 @@ typedef struct shard {
     rks_input_file file; /* as the list has it, with its packing */
     column *columns;
     size_t column_count;
-    rks_unpack *stream;
+    rks_window window;
     rks_buffer places; /* u32[samples + 1] */
     uint64_t samples;
-    uint64_t position; /* in the unpacked shard */
-    rks_buffer sample; /* the one at hand */
+    uint8_t *sample; /* the one at hand, in the window */
+    size_t size;
 } shard;
 
 static void close_shard(shard *s)
 {
-    rks_unpack_close(s->stream);
+    rks_window_close(&s->window);
     rks_buffer_free(&s->places);
-    rks_buffer_free(&s->sample);
     rks_free(s->columns);
 }
 
@@ -213,24 +212,23 @@ static rks_status read_columns(shard *s, rks_error *err)
     return RKS_OK;
 }
 
-static rks_status read_all(shard *s, uint8_t *bytes, size_t size, rks_error *err)
+static rks_status fill(shard *s, rks_error *err)
 {
-    rks_status status = rks_unpack_read_all(s->stream, bytes, size, err);
-    s->position += status == RKS_OK ? size : 0;
-    return status;
+    return !s->window.ended
+               ? rks_window_fill(&s->window, err)
+               : rks_fail(err, RKS_ERR_DATA, 0, "%s: ends after %" PRIu64 " bytes of the shard",
+                          s->file.path, s->window.read_to);
 }
 
-static rks_status append(shard *s, rks_buffer *to, uint64_t size, rks_error *err)
+/* *bytes: the next ones, in the window, which holds what is there, not what is said. */
+static rks_status take_bytes(shard *s, uint64_t size, uint8_t **bytes, rks_error *err)
 {
     rks_status status = RKS_OK;
-    for (uint64_t left = size; status == RKS_OK && left > 0;) {
-        size_t step = left < STEP ? (size_t)left : STEP; /* room is for bytes that are there */
-        status = rks_buffer_reserve(to, step, err);
-        if (status == RKS_OK)
-            status = read_all(s, to->data + to->size, step, err);
-        to->size += status == RKS_OK ? step : 0;
-        left -= step;
-    }
+    while (status == RKS_OK && s->window.filled - s->window.begin < size)
+        status = fill(s, err);
+    *bytes = s->window.data + s->window.begin;
+    if (status == RKS_OK)
+        rks_window_pass(&s->window, (size_t)size);
     return status;
 }
 
@@ -241,21 +239,26 @@ static uint64_t place_of(const shard *s, uint64_t row)
 
 static rks_status read_places(shard *s, rks_error *err)
 {
-    uint8_t head[4];
+    uint8_t *at = NULL;
     uint64_t bytes = (uint64_t)json_integer_value(
         json_object_get(json_object_get(s->entry, "raw_data"), "bytes"));
     json_int_t said = json_integer_value(json_object_get(s->entry, "samples"));
-    rks_status status = read_all(s, head, sizeof(head), err);
+    rks_status status = take_bytes(s, 4, &at, err);
     if (status != RKS_OK)
         return status;
-    s->samples = rks_load_u32(head);
+    s->samples = rks_load_u32(at);
     if ((json_int_t)s->samples != said)
         return rks_fail(err, RKS_ERR_DATA, 0, "%s: %" PRIu64 " samples, %s says %lld", s->file.path,
                         s->samples, RKS_MDS_INDEX, (long long)said);
-    status = append(s, &s->places, (s->samples + 1) * 4, err);
+    for (uint64_t left = (s->samples + 1) * 4, step; status == RKS_OK && left > 0; left -= step) {
+        step = left < STEP ? left : STEP;
+        status = take_bytes(s, step, &at, err);
+        if (status == RKS_OK)
+            status = rks_buffer_add(&s->places, at, (size_t)step, err);
+    }
     if (status != RKS_OK)
         return status;
-    bool good = place_of(s, 0) >= s->position && place_of(s, s->samples) == bytes;
+    bool good = place_of(s, 0) >= s->window.position && place_of(s, s->samples) == bytes;
     for (uint64_t i = 0; good && i < s->samples; i++)
         good = place_of(s, i) <= place_of(s, i + 1);
     if (!good)
@@ -282,41 +285,44 @@ static rks_status open_shard(const rks_input *input, const rks_input_unit *unit,
                          s->file.path);
     }
     if (status == RKS_OK)
-        status = rks_unpack_open(&s->file, 0, &s->stream, err);
+        status = rks_window_open(&s->window, &s->file, 0, s->file.size, err);
     return status == RKS_OK ? read_places(s, err) : status;
 }
 
 static rks_status pass_over(shard *s, uint64_t until, rks_error *err)
 {
-    rks_status status = RKS_OK;
-    while (status == RKS_OK && s->position < until) {
-        uint64_t left = until - s->position;
-        s->sample.size = 0;
-        status = append(s, &s->sample, left < STEP ? left : STEP, err);
+    rks_window *window = &s->window;
+    for (;;) {
+        uint64_t left = until - window->position, here = window->filled - window->begin;
+        rks_window_pass(window, (size_t)(left < here ? left : here));
+        if (left <= here)
+            return RKS_OK;
+        rks_status status = fill(s, err);
+        if (status != RKS_OK)
+            return status;
     }
-    s->sample.size = 0;
-    return status;
 }
 
-/* Reads the row (in order) to s->sample, or passes it over. */
+/* Makes the row (in order) the sample at hand, or passes it over. */
 static rks_status next_sample(shard *s, uint64_t row, bool wanted, rks_error *err)
 {
     uint64_t begin = place_of(s, row), end = place_of(s, row + 1);
     rks_status status = pass_over(s, wanted ? begin : end, err);
-    return status == RKS_OK && wanted ? append(s, &s->sample, end - begin, err) : status;
+    s->size = (size_t)(end - begin);
+    return status == RKS_OK && wanted ? take_bytes(s, s->size, &s->sample, err) : status;
 }
 
 static rks_status check_end(shard *s, rks_error *err)
 {
-    uint8_t byte;
-    size_t got = 0;
-    rks_status status = pass_over(s, place_of(s, s->samples), err); /* JSON, without samples */
-    if (status == RKS_OK)
-        status = rks_unpack_read(s->stream, &byte, 1, &got, err);
-    if (status == RKS_OK && got > 0)
+    rks_window *window = &s->window;
+    uint64_t end = place_of(s, s->samples);
+    rks_status status = pass_over(s, end, err); /* JSON, without samples */
+    while (status == RKS_OK && !window->ended && window->begin == window->filled)
+        status = rks_window_fill(window, err);
+    if (status == RKS_OK && window->begin < window->filled)
         status = rks_fail(err, RKS_ERR_DATA, 0, "%s: more than the %" PRIu64 " bytes that %s says",
-                          s->file.path, s->position, RKS_MDS_INDEX);
-    return status;
+                          s->file.path, end, RKS_MDS_INDEX);
+    return status == RKS_OK ? rks_window_unchanged(window, err) : status;
 }
 
 /* Where the columns are in the sample. */
@@ -325,12 +331,12 @@ static rks_status split(shard *s, rks_error *err)
     size_t open = 0, sized = 0;
     for (size_t i = 0; i < s->column_count; i++)
         open += s->columns[i].fixed < 0;
-    uint64_t at = 4 * (uint64_t)open, all = s->sample.size;
+    uint64_t at = 4 * (uint64_t)open, all = s->size;
     for (size_t i = 0; i < s->column_count; i++) {
         column *c = &s->columns[i];
         uint64_t size = (uint64_t)c->fixed;
         if (c->fixed < 0 && all >= 4 * open)
-            size = rks_load_u32(s->sample.data + 4 * sized++);
+            size = rks_load_u32(s->sample + 4 * sized++);
         if (at > all || size > all - at)
             return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\" ends behind the sample", c->name);
         c->at = (size_t)at;
@@ -369,7 +375,7 @@ static rks_status guess_sample(shard *s, rks_guesses *guesses, uint64_t row, rks
     for (size_t i = 0; status == RKS_OK && i < s->column_count; i++) {
         const column *c = &s->columns[i];
         char type[128];
-        status = rks_mds_type_of(&c->type, s->sample.data + c->at, c->size, type, err);
+        status = rks_mds_type_of(&c->type, s->sample + c->at, c->size, type, err);
         status = status == RKS_OK ? rks_guesses_add_type(guesses, c->name, type, row, err)
                                   : fail_in(c, status, err);
     }
@@ -383,7 +389,7 @@ static rks_status infer(const rks_input *input, size_t unit, char **schema_text,
     uint64_t samples = 0;
     rks_status status = open_shard(input, &input->units[unit], &s, err);
     for (uint64_t row = 0; status == RKS_OK && row < s.samples && row < RKS_INFER_ROWS &&
-                           s.position < RKS_INFER_BYTES + (uint64_t)s.places.size;
+                           s.window.position < RKS_INFER_BYTES + (uint64_t)s.places.size;
          row++) {
         bool fits = place_of(&s, row + 1) - place_of(&s, row) <= input->max_sample;
         status = next_sample(&s, row, fits, err);
@@ -449,7 +455,7 @@ static rks_status take(rks_job *job, taker *t, rks_error *err)
         if (t->columns[i] < 0)
             continue;
         uint32_t k = (uint32_t)t->columns[i];
-        status = rks_mds_value(&c->type, rks_schema_column(job->schema, k), s->sample.data + c->at,
+        status = rks_mds_value(&c->type, rks_schema_column(job->schema, k), s->sample + c->at,
                                c->size, &t->store, &t->made[k], err);
         if (status != RKS_OK)
             return fail_in(c, status, err);
@@ -480,7 +486,7 @@ static rks_status read_samples(rks_job *job, taker *t, rks_error *err)
             snprintf(name, sizeof(name), "row %" PRIu64, row);
         status = rks_job_row(job, &place, status, err);
         if (status == RKS_OK)
-            status = rks_job_tick(job, rks_unpack_taken(s->stream), err);
+            status = rks_job_tick(job, rks_window_done(&s->window), err);
     }
     return status == RKS_OK ? check_end(s, err) : status;
 }

@@ -118,7 +118,7 @@ static rks_status find_files(const char *const *given, size_t count,
         list->found[i].file.max_total =
             options->max_total != 0 ? options->max_total : DEFAULT_MAX_TOTAL;
     if (status == RKS_OK)
-        status = rks_format_find(list, all.paths, all.folders, options->format, format, err);
+        status = rks_format_find(list, all.paths, all.folders, count, options->format, format, err);
     if (status == RKS_OK)
         status = rks_walk_name(all.paths, count, all.folders, list, err);
     free_sources(&all);

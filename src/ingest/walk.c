@@ -64,11 +64,18 @@ static rks_status add_file(rks_found_list *list, size_t source, char *path, char
     return RKS_OK;
 }
 
+/* For each file twice, so not by printing. */
 static char *join(const char *folder, const char *name, rks_error *err)
 {
-    size_t size = strlen(folder);
-    bool bare = size == 0 || folder[size - 1] == '/';
-    return rks_format(err, "%s%s%s", folder, bare ? "" : "/", name);
+    size_t size = strlen(folder), tail = strlen(name) + 1;
+    bool slash = size > 0 && folder[size - 1] != '/';
+    char *joined = rks_alloc_raw(size + slash + tail, 1, err);
+    if (joined == NULL)
+        return NULL;
+    memcpy(joined, folder, size);
+    joined[size] = '/';
+    memcpy(joined + size + slash, name, tail);
+    return joined;
 }
 
 static rks_status add_folder(todo *folders, char *name, rks_error *err)

@@ -9,8 +9,6 @@
 
 enum { CHUNK = 1 << 20, OVERLAP = 64 << 10 };
 
-static const uint8_t BOM[3] = {0xef, 0xbb, 0xbf};
-
 rks_status rks_window_open(rks_window *window, const rks_input_file *file, uint64_t offset,
                            uint64_t size, rks_error *err)
 {
@@ -70,25 +68,8 @@ rks_status rks_window_unchanged(const rks_window *window, rks_error *err)
     return rks_unpack_unchanged(window->stream, err);
 }
 
-uint64_t rks_window_done(const rks_window *window)
-{
-    return window->file->packing == RKS_PACKING_NONE ? window->position
-                                                     : rks_unpack_taken(window->stream);
-}
-
-void rks_window_trim(const rks_window *window, uint8_t **text, size_t *size)
-{
-    *text = window->data + window->begin;
-    if (window->position == 0 && *size >= sizeof(BOM) && memcmp(*text, BOM, sizeof(BOM)) == 0) {
-        *text += sizeof(BOM);
-        *size -= sizeof(BOM);
-    }
-    if (*size > 0 && (*text)[*size - 1] == '\r')
-        --*size;
-}
-
 bool rks_window_above(const rks_window *window, uint64_t limit)
 {
     size_t left = window->filled - window->begin;
-    return left > limit && left - limit > sizeof(BOM) + 1;
+    return left > limit && left - limit > RKS_BOM_SIZE + 1;
 }

@@ -5,7 +5,11 @@
 #ifndef RKS_INGEST_WINDOW_H
 #define RKS_INGEST_WINDOW_H
 
+#include <string.h>
+
 #include "ingest/unpack.h"
+
+enum { RKS_BOM_SIZE = 3 };
 
 /* What is not consumed yet is data[begin, filled), with a zero byte behind it: numbers end. */
 typedef struct rks_window {
@@ -30,7 +34,11 @@ rks_status rks_window_fill(rks_window *window, rks_error *err);
 /* Where no more is read of a plain file: RKS_ERR_DATA where it has changed. */
 rks_status rks_window_unchanged(const rks_window *window, rks_error *err);
 /* Bytes of the file that are done, packed ones where it is packed. */
-uint64_t rks_window_done(const rks_window *window);
+static inline uint64_t rks_window_done(const rks_window *window)
+{
+    return window->file->packing == RKS_PACKING_NONE ? window->position
+                                                     : rks_unpack_taken(window->stream);
+}
 void rks_window_close(rks_window *window);
 
 static inline void rks_window_pass(rks_window *window, size_t bytes)
@@ -41,7 +49,18 @@ static inline void rks_window_pass(rks_window *window, size_t bytes)
 
 /* A line's or a record's bytes from data[begin] on, without a BOM at the file's start and a
  * carriage return at its end. */
-void rks_window_trim(const rks_window *window, uint8_t **text, size_t *size);
+static inline void rks_window_trim(const rks_window *window, uint8_t **text, size_t *size)
+{
+    *text = window->data + window->begin;
+    if (window->position == 0 && *size >= RKS_BOM_SIZE &&
+        memcmp(*text, "\xef\xbb\xbf", RKS_BOM_SIZE) == 0) {
+        *text += RKS_BOM_SIZE;
+        *size -= RKS_BOM_SIZE;
+    }
+    if (*size > 0 && (*text)[*size - 1] == '\r')
+        --*size;
+}
+
 /* More bytes than `limit` without an end, not counting what is trimmed. */
 bool rks_window_above(const rks_window *window, uint64_t limit);
 

@@ -2,10 +2,10 @@
  *
  * test_members.c: tar and zip as samples; what is hostile in them. Archives are written by
  * libarchive; those that it would not write are changed afterwards. */
+#include "ingest/format.h"
+
 #include "built.h"
 #include "packed.h"
-
-#include "ingest/format.h"
 
 #define MEMBER(name, text)                                                                         \
     {                                                                                              \
