@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "value.h"
 
 /* Levenshtein distance of short words; longer ones are not near. */
 static size_t distance(const char *a, const char *b)
@@ -45,12 +46,13 @@ const char *cli_nearest(const char *word, const char *const *candidates, size_t 
 
 int cli_usage(const cli_command *command, const char *format, ...)
 {
+    char text[1024];
     va_list arguments;
-    fprintf(stderr, "rankstore %s: ", command->name);
     va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
+    vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
-    fprintf(stderr, "\nTry 'rankstore %s --help'.\n", command->name);
+    fprintf(stderr, "rankstore %s: %s\nTry 'rankstore %s --help'.\n", command->name,
+            cli_shown(text), command->name);
     return CLI_USAGE;
 }
 

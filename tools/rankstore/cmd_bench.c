@@ -250,7 +250,7 @@ static rks_status write_trace(rks_group *group, const args *a, uint64_t origin, 
     uint64_t events = 0, dropped = 0;
     rks_status status = cli_trace_write(group, a->trace, origin, &events, &dropped, err);
     if (status == RKS_OK && rks_group_rank(group) == 0)
-        fprintf(stderr, "%s: %s, %s dropped\n", a->trace, cli_counted(events, "event"),
+        fprintf(stderr, "%s: %s, %s dropped\n", cli_shown(a->trace), cli_counted(events, "event"),
                 cli_count(dropped));
     return status;
 }

@@ -44,7 +44,7 @@ static void print_json(const rks_build_report *report, const char *directory)
 
 static void print_report(const rks_build_report *report, const char *directory)
 {
-    printf("%s: %s, %s", directory, cli_counted(report->samples, "sample"),
+    printf("%s: %s, %s", cli_shown(directory), cli_counted(report->samples, "sample"),
            cli_bytes(report->bytes));
     if (report->filtered > 0)
         printf("; %s filtered out", cli_count(report->filtered));

@@ -28,7 +28,7 @@ static void print_finding(const json_t *finding, int64_t rank)
         printf("rank %lld: ", (long long)rank);
     printf("%-4s %-14s %s\n", ok ? "ok" : "BAD",
            json_string_value(json_object_get(finding, "name")),
-           json_string_value(json_object_get(finding, "value")));
+           cli_shown(json_string_value(json_object_get(finding, "value"))));
     if (advice[0] != '\0')
         printf("     %-14s %s\n", "", advice);
 }

@@ -37,7 +37,7 @@ static void print_report(const args *a, const rks_export_report *report)
                        JSON_INDENT(2));
         return;
     }
-    printf("%s: %s, %s, as %s", a->target, cli_counted(report->samples, "sample"),
+    printf("%s: %s, %s, as %s", cli_shown(a->target), cli_counted(report->samples, "sample"),
            cli_bytes(report->bytes), report->to);
     if (report->filtered > 0)
         printf("; %s filtered out", cli_count(report->filtered));
@@ -51,7 +51,7 @@ static void print_report(const args *a, const rks_export_report *report)
 static void print_quoted(FILE *to, const char *word)
 {
     fputc('\'', to);
-    for (; *word != '\0'; word++)
+    for (word = cli_shown(word); *word != '\0'; word++)
         fputs(*word == '\'' ? "'\\''" : (const char[]){*word, '\0'}, to);
     fputc('\'', to);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "cli.h"
+#include "value.h"
 
 typedef struct args {
     cli_list paths;
@@ -38,7 +39,7 @@ static void print_info(const json_t *info)
     json_t *lengths = json_object_get(info, "lengths"), *schema = json_object_get(info, "schema");
     const char *name;
     size_t i;
-    printf("%s\n", json_string_value(json_object_get(info, "directory")));
+    printf("%s\n", cli_shown(json_string_value(json_object_get(info, "directory"))));
     printf("  dataset   %s\n", json_string_value(json_object_get(info, "dataset")));
     printf("  samples   %s", cli_count(number(info, "samples")));
     if (number(info, "filtered") > 0)
@@ -54,7 +55,8 @@ static void print_info(const json_t *info)
     printf("\n  bytes     %s in columns and keys, %s in files\n", cli_bytes(number(info, "bytes")),
            cli_bytes(number(info, "file_bytes")));
     printf("  keys      %s\n  columns  ", json_string_value(json_object_get(info, "keys")));
-    json_object_foreach(schema, name, type) printf(" %s:%s", name, json_string_value(type));
+    json_object_foreach(schema, name, type)
+        printf(" %s:%s", cli_shown(name), json_string_value(type));
     printf("\n  lengths   min %s, median %s, mean %.1f, p99 %s, max %s, total %s\n",
            cli_count(number(lengths, "min")), cli_count(number(lengths, "median")),
            json_number_value(json_object_get(lengths, "mean")), cli_count(number(lengths, "p99")),
@@ -66,7 +68,7 @@ static void print_info(const json_t *info)
         printf("    %.8s  %10s samples  %10s  %s\n",
                json_string_value(json_object_get(shard, "id")), cli_count(number(shard, "samples")),
                cli_bytes(number(shard, "bytes")),
-               json_string_value(json_object_get(shard, "path")));
+               cli_shown(json_string_value(json_object_get(shard, "path"))));
     }
 }
 

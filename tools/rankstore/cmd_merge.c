@@ -44,7 +44,7 @@ static int run_merge(rks_group *group, void *user)
                                  (json_int_t)report.copied_bytes, "dataset", report.dataset),
                        JSON_INDENT(2));
     else
-        printf("%s: %s in %s; %s linked, %s copied\ndataset %s\n", a->target,
+        printf("%s: %s in %s; %s linked, %s copied\ndataset %s\n", cli_shown(a->target),
                cli_counted(report.samples, "sample"), cli_counted(report.shards, "shard"),
                cli_bytes(report.linked_bytes), cli_bytes(report.copied_bytes), report.dataset);
     return CLI_GOOD;

@@ -81,7 +81,7 @@ static rks_status show_plan(rks_store *store, const args *a, bool talks, cli_bar
     status = rks_group_agree(rks_store_group(store), "plan: shown", status, err);
     if (status == RKS_OK && talks && writes) {
         if (strcmp(a->output, "-") != 0)
-            fprintf(stderr, "%s: %s of %s\n", a->output,
+            fprintf(stderr, "%s: %s of %s\n", cli_shown(a->output),
                     cli_counted(figures.report.batches, "batch"),
                     cli_counted(figures.report.samples, "sample"));
     } else if (status == RKS_OK && talks && a->json) {

@@ -170,7 +170,7 @@ static rks_status show_page(rks_store *store, const args *a, const cli_column *c
     cli_bar_end(&bar);
     status = rks_group_agree(group, "stats: page", status, err);
     if (status == RKS_OK && rks_group_rank(group) == 0)
-        fprintf(stderr, "%s: a page of pictures of %s\n", a->html,
+        fprintf(stderr, "%s: a page of pictures of %s\n", cli_shown(a->html),
                 cli_counted(rks_store_count(store), "sample"));
     cli_comparison_free(&comparison);
     return status;
@@ -225,7 +225,7 @@ static int run_stats(rks_group *group, void *user)
         code = status == RKS_OK ? CLI_GOOD : cli_fail(group, status, &err);
     } else {
         if (rks_group_rank(group) == 0)
-            fprintf(stderr, "rankstore stats: %s\n", problem);
+            fprintf(stderr, "rankstore stats: %s\n", cli_shown(problem));
         code = CLI_USAGE;
     }
     rks_store_close(store, 0);

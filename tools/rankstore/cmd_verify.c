@@ -124,7 +124,7 @@ static rks_status write_quarantine(const args *a, rks_error *err)
         status = rks_quarantine_write(path, a->paths.items[0], ids, reasons, count, err);
     }
     if (status == RKS_OK)
-        fprintf(stderr, "%s: %s in samples, now in quarantine\n", path,
+        fprintf(stderr, "%s: %s in samples, now in quarantine\n", cli_shown(path),
                 cli_counted(count, "finding"));
     if (status == RKS_OK && a->in_no_sample > 0)
         fprintf(stderr,
@@ -153,7 +153,7 @@ static void on_finding(void *user, const rks_finding *finding)
                                              : json_integer((json_int_t)finding->sample_id)));
         return;
     }
-    printf("%s: offset %" PRIu64 ": ", finding->file, finding->offset);
+    printf("%s: offset %" PRIu64 ": ", cli_shown(finding->file), finding->offset);
     if (finding->key_size > 0) {
         printf("key ");
         cli_print_key(stdout, finding->key, finding->key_size);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "value.h"
 
 const cli_command *const cli_commands[] = {
     &cli_build, &cli_info,  &cli_ls,     &cli_cat,        &cli_verify,
@@ -21,8 +22,8 @@ static int unknown_command(const char *word)
     for (size_t i = 0; i < cli_command_count; i++)
         names[i] = cli_commands[i]->name;
     const char *near = cli_nearest(word, names, cli_command_count);
-    fprintf(stderr, "rankstore: unknown command '%s'%s%s%s\n", word, near ? "; did you mean '" : "",
-            near ? near : "", near ? "'?" : "");
+    fprintf(stderr, "rankstore: unknown command '%s'%s%s%s\n", cli_shown(word),
+            near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     fprintf(stderr, "Try 'rankstore --help'.\n");
     return CLI_USAGE;
 }

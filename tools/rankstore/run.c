@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli.h"
+#include "value.h"
 
 static volatile sig_atomic_t interrupted;
 
@@ -80,7 +81,7 @@ int cli_fail(rks_group *group, rks_status status, const rks_error *err)
             else if (!named && err->rank >= 0)
                 fprintf(stderr, "rank %d: ", err->rank);
         }
-        fprintf(stderr, "%s\n", cli_words(err->text));
+        fprintf(stderr, "%s\n", cli_shown(cli_words(err->text)));
         if (status == RKS_ERR_CORRUPT)
             fprintf(stderr, "Try 'rankstore verify --full DIR': it names all that is damaged, and "
                             "--quarantine FILE lists samples to leave out.\n");
@@ -167,7 +168,8 @@ static bool read_silence(uint32_t *silence_ms)
     if (digits == 0 || digits > 9 || text[digits] != '\0' || number < SILENCE_LEAST_MS ||
         number > SILENCE_MOST_MS) {
         fprintf(stderr, "rankstore %s: RKS_SILENCE_MS: '%s' is not a whole number from %s to %s\n",
-                cli_command_name(), text, cli_count(SILENCE_LEAST_MS), cli_count(SILENCE_MOST_MS));
+                cli_command_name(), cli_shown(text), cli_count(SILENCE_LEAST_MS),
+                cli_count(SILENCE_MOST_MS));
         return false;
     }
     *silence_ms = (uint32_t)number;

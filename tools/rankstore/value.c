@@ -328,14 +328,45 @@ void cli_print_json(json_t *value, size_t flags)
     json_decref(value);
 }
 
+/* Bytes of the control character at `bytes`; 0: it is none. U+0080 to U+009F are, too: a terminal
+ * takes U+009B for ESC [. */
+static size_t control_size(const uint8_t *bytes, size_t size)
+{
+    if (size > 1 && bytes[0] == 0xc2 && bytes[1] >= 0x80 && bytes[1] < 0xa0)
+        return 2;
+    return bytes[0] < 0x20 || bytes[0] == 0x7f;
+}
+
 void cli_print_key(FILE *out, const void *key, size_t size)
 {
     const uint8_t *bytes = key;
+    size_t hidden = 0; /* up to here */
     json_t *valid = json_stringn(key, size);
-    for (size_t i = 0; i < size; i++)
-        if (bytes[i] < 0x20 || bytes[i] == 0x7f || (valid == NULL && bytes[i] >= 0x80))
+    for (size_t i = 0; i < size; i++) {
+        if (i >= hidden)
+            hidden = i + control_size(bytes + i, size - i);
+        if (i < hidden || (valid == NULL && bytes[i] >= 0x80))
             fprintf(out, "\\x%02x", bytes[i]);
         else
             fputc(bytes[i], out);
+    }
     json_decref(valid);
+}
+
+const char *cli_shown(const char *text)
+{
+    enum { RING = 4 };
+    static char *ring[RING];
+    static int at;
+    size_t size = 0;
+    char *made = NULL;
+    FILE *out = open_memstream(&made, &size);
+    if (out == NULL)
+        return "?";
+    cli_print_key(out, text, strlen(text));
+    fclose(out);
+    at = (at + 1) % RING;
+    free(ring[at]);
+    ring[at] = made;
+    return made == NULL ? "?" : made;
 }

@@ -25,5 +25,7 @@ void cli_print_json(json_t *value, size_t flags);
 double cli_small_float(const char *type, const uint8_t *item);
 /* Control characters and broken UTF-8 shown as \xNN, so that a key cannot steer a terminal. */
 void cli_print_key(FILE *out, const void *key, size_t size);
+/* The same of a word or path; valid until the fourth call from now. */
+const char *cli_shown(const char *text);
 
 #endif
