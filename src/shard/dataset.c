@@ -250,10 +250,14 @@ rks_status rks_dataset_commit(const char *directory, const rks_dataset *dataset,
     return status;
 }
 
-static rks_status not_found(const char *directory, rks_error *err)
+static rks_status not_found(const char *directory, bool is_file, rks_error *err)
 {
     char **names = NULL;
     size_t count = 0;
+    if (is_file)
+        return rks_fail(err, RKS_ERR_NOT_FOUND, ENOTDIR,
+                        "%s: a file, not the directory of a dataset; a build makes one of it",
+                        directory);
     if (rks_dataset_parts(directory, &names, &count, NULL) != RKS_OK || count == 0)
         return rks_fail(err, RKS_ERR_NOT_FOUND, ENOENT, "%s: no dataset here", directory);
     rks_dataset_parts_free(names, count);
@@ -269,9 +273,12 @@ rks_status rks_dataset_load_json(const char *directory, rks_dataset **dataset, r
     char *path = rks_format(err, "%s/%s", directory, RKS_DATASET_FILE);
     if (path == NULL)
         return RKS_ERR_MEMORY;
-    rks_status status = rks_file_load(path, RKS_DATASET_MAX, &text, &size, err);
-    if (status == RKS_ERR_NOT_FOUND)
-        status = not_found(directory, err);
+    rks_error why;
+    rks_status status = rks_file_load(path, RKS_DATASET_MAX, &text, &size, &why);
+    if (status == RKS_ERR_NOT_FOUND || (status == RKS_ERR_IO && why.cause == ENOTDIR))
+        status = not_found(directory, why.cause == ENOTDIR, err);
+    else if (status != RKS_OK && err != NULL)
+        *err = why;
     if (status == RKS_OK)
         status = rks_dataset_decode(text, size, path, dataset, err);
     rks_free(text);

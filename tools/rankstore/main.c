@@ -38,6 +38,17 @@ static bool hold_standard_files(void)
     return true;
 }
 
+/* argv[0] is the command. */
+static int run_command(int argc, char **argv)
+{
+    for (size_t i = 0; i < cli_command_count; i++)
+        if (strcmp(argv[0], cli_commands[i]->name) == 0) {
+            cli_set_command(cli_commands[i]);
+            return cli_dispatch(cli_commands[i], argc, argv);
+        }
+    return unknown_command(argv[0]);
+}
+
 int main(int argc, char **argv)
 {
     if (!hold_standard_files())
@@ -46,6 +57,10 @@ int main(int argc, char **argv)
     if (argc < 2) {
         cli_print_usage(stderr);
         return CLI_USAGE;
+    }
+    if (argc == 3 && strcmp(argv[1], "help") == 0) { /* help COMMAND: COMMAND --help */
+        char help[] = "--help", *words[] = {argv[2], help, NULL};
+        return run_command(2, words);
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
@@ -56,10 +71,5 @@ int main(int argc, char **argv)
         printf("rankstore %s\n", rks_version());
         return cli_finish(CLI_GOOD);
     }
-    for (size_t i = 0; i < cli_command_count; i++)
-        if (strcmp(argv[1], cli_commands[i]->name) == 0) {
-            cli_set_command(cli_commands[i]);
-            return cli_dispatch(cli_commands[i], argc - 1, argv + 1);
-        }
-    return unknown_command(argv[1]);
+    return run_command(argc - 1, argv + 1);
 }
