@@ -228,31 +228,42 @@ static uint64_t stream_size(const rks_store *store, uint32_t rank)
     return size;
 }
 
+/* What of a rank's stream lies in one shard. */
+typedef struct piece {
+    uint32_t shard;
+    uint64_t offset; /* in that shard's stream */
+    size_t size;
+} piece;
+
+/* At `offset` of the sender's stream, of at most `size` bytes; false behind its end. */
+static bool find_piece(const rks_store *store, uint32_t sender, uint64_t offset, size_t size,
+                       piece *found)
+{
+    for (uint32_t i = 0; i < store->dataset->shard_count; i++) {
+        uint64_t length = owns(store, sender, i) ? rks_index_stream_size(store->index, i) : 0;
+        if (offset < length) {
+            *found = (piece){i, offset, size < length - offset ? size : (size_t)(length - offset)};
+            return true;
+        }
+        offset -= length;
+    }
+    return false;
+}
+
 /* The stream of a rank of this node: its shards are in the node's index. */
 static rks_status stream_read_of(void *user, uint32_t sender, uint64_t offset, void *bytes,
                                  size_t size, rks_error *err)
 {
     rks_store *store = ((stream *)user)->store;
-    uint8_t *out = bytes;
-    for (size_t i = 0; size > 0 && i < store->dataset->shard_count; i++) {
-        if (!owns(store, sender, i))
-            continue;
-        uint64_t length = rks_index_stream_size(store->index, (uint32_t)i);
-        if (offset >= length) {
-            offset -= length;
-            continue;
-        }
-        size_t piece = size < length - offset ? size : (size_t)(length - offset);
-        rks_status status =
-            rks_index_stream_read(store->index, (uint32_t)i, offset, out, piece, err);
-        if (status != RKS_OK)
-            return status;
-        out += piece;
-        size -= piece;
-        offset = 0;
+    rks_status status = RKS_OK;
+    piece one;
+    for (size_t at = 0; status == RKS_OK && at < size; at += one.size) {
+        if (!find_piece(store, sender, offset + at, size - at, &one))
+            return rks_fail(err, RKS_ERR_PEER, 0, "a rank asked beyond the index's end");
+        status = rks_index_stream_read(store->index, one.shard, one.offset, (uint8_t *)bytes + at,
+                                       one.size, err);
     }
-    return size == 0 ? RKS_OK
-                     : rks_fail(err, RKS_ERR_PEER, 0, "a rank asked beyond the index's end");
+    return status;
 }
 
 static rks_status stream_read(void *user, uint64_t offset, void *bytes, size_t size, rks_error *err)
@@ -292,33 +303,20 @@ static rks_status stream_write(void *user, uint32_t sender, uint64_t offset, con
                                size_t size, rks_error *err)
 {
     stream *s = user;
-    const uint8_t *in = bytes;
-    for (size_t i = 0; size > 0 && i < s->store->dataset->shard_count; i++) {
-        if (!owns(s->store, sender, i))
-            continue;
-        uint64_t length = rks_index_stream_size(s->store->index, (uint32_t)i);
-        if (offset >= length) {
-            offset -= length;
-            continue;
-        }
-        size_t piece = size < length - offset ? size : (size_t)(length - offset);
-        rks_status status = RKS_OK;
-        if (s->intakes[i] == NULL)
-            status =
-                rks_index_intake_create(s->store->index, (uint32_t)i, offset, &s->intakes[i], err);
+    rks_status status = RKS_OK;
+    piece one;
+    for (size_t at = 0; status == RKS_OK && at < size; at += one.size) {
+        if (!find_piece(s->store, sender, offset + at, size - at, &one))
+            return rks_fail(err, RKS_ERR_PEER, 0, "rank %u sent more index than it has", sender);
+        rks_index_intake **intake = &s->intakes[one.shard];
+        if (*intake == NULL)
+            status = rks_index_intake_create(s->store->index, one.shard, one.offset, intake, err);
         if (status == RKS_OK)
-            status = rks_index_intake_write(s->intakes[i], in, piece, err);
-        if (status != RKS_OK) {
-            rks_error_place(err, sender, rks_group_host(s->store->group, sender));
-            return status;
-        }
-        in += piece;
-        size -= piece;
-        offset = 0;
+            status = rks_index_intake_write(*intake, (const uint8_t *)bytes + at, one.size, err);
     }
-    return size == 0
-               ? RKS_OK
-               : rks_fail(err, RKS_ERR_PEER, 0, "rank %u sent more index than it has", sender);
+    if (status != RKS_OK)
+        rks_error_place(err, sender, rks_group_host(s->store->group, sender));
+    return status;
 }
 
 static void free_intakes(void *user)
