@@ -353,7 +353,7 @@ void picture_largest(FILE *out, const cli_figures *plan, uint64_t max_tokens)
 
 void picture_bytes(FILE *out, const cli_figures *plan)
 {
-    static const char *const columns[] = {"ranks", "owned", "fetched", NULL};
+    static const char *const columns[] = {"ranks", "owned", "fetched, about", NULL};
     char heading[240], words[64];
     svg_picture picture = picture_new(out, "bytes", 270);
     double highest = 1, all_fetched = 0;
@@ -369,12 +369,12 @@ void picture_bytes(FILE *out, const cli_figures *plan)
             highest, fmax(of_ranks(plan, bin, owned, false), of_ranks(plan, bin, fetched, false)));
     svg_scale y = {0, highest, picture.bottom, picture.top};
     snprintf(heading, sizeof(heading),
-             "Ranks own %s to %s each; in an epoch a rank fetches %s from others", cli_bytes(least),
+             "Ranks own %s to %s each; in an epoch a rank fetches about %s from others", cli_bytes(least),
              cli_bytes(most), cli_bytes((uint64_t)(all_fetched / plan->world)));
     picture_open(out, heading);
     svg_begin(&picture, heading,
               "Two bars for each rank: the bytes of the shards that it owns, and those of its "
-              "batches' samples that other ranks own.");
+              "batches' samples that other ranks own, estimated.");
     svg_axis_y(&picture, &y, SVG_BYTES, true, "bytes");
     for (size_t bin = 0; bin < plan->rank_bins; bin++) {
         draw_rank_bar(&picture, plan, &y, bin, of_ranks(plan, bin, owned, false), 0, 2, "mark one");
@@ -388,8 +388,8 @@ void picture_bytes(FILE *out, const cli_figures *plan)
     picture_caption(
         out, "Owned: of the shards dealt to the rank, as opening deals those that all ranks see "
              "(for as many ranks as run: as they are owned). Fetched: samples of its batches in "
-             "other ranks' shards, each at its shard's mean size; ranks of one node read them "
-             "from the page cache that they share.");
+             "other ranks' shards, estimated: each at its shard's mean size, since the index has no "
+             "sizes; ranks of one node read them from the page cache that they share.");
     picture_table(out, columns);
     for (size_t bin = 0; bin < plan->rank_bins; bin++) {
         picture_row(out, (const char *[]){picture_ranks_text(plan, bin, words),
