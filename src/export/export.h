@@ -34,9 +34,9 @@ typedef struct rks_export_job {
     const rks_schema *schema;
     const uint32_t *columns; /* which, in the order of the schema */
     uint32_t column_count;
-    bool keys_apart;    /* no column of these holds the keys */
-    int key_column;     /* which one does, a column of the schema; -1: none. "__key__" names files
-                         * also where it holds no keys, which are derived then */
+    bool keys_apart;     /* no column of these holds the keys */
+    int key_column;      /* which one does, a column of the schema; -1: none. "__key__" names files
+                          * also where it holds no keys, which are derived then */
     uint64_t *respelled; /* counts JSON values that are read back in another spelling */
 } rks_export_job;
 
@@ -73,9 +73,9 @@ rks_status rks_export_json(const rks_export_job *job, const rks_column *column,
 
 /* names.c: a relative path that stays below where it is put, whatever the key: letters, digits and
  * some signs are kept, all else is %XX; "." and ".." are no part of it; parts of more than 180
- * bytes, and what is above 230, end in a hash of the key. A slash between parts stays. `dots`: a dot in the last part stays
- * too (but for a first one). `wide`: UTF-8 beyond ASCII stays. Appends a NUL that size does not
- * count. */
+ * bytes, and what is above 230, end in a hash of the key. A slash between parts stays. `dots`: a
+ * dot in the last part stays too (but for a first one). `wide`: UTF-8 beyond ASCII stays. Appends a
+ * NUL that size does not count. */
 rks_status rks_export_name(const void *key, size_t size, bool dots, bool wide, rks_buffer *name,
                            rks_error *err);
 

@@ -165,8 +165,8 @@ rks_status rks_export_json(const rks_export_job *job, const rks_column *column,
     if (status == RKS_OK && text != NULL)
         status = rks_buffer_add(text, spelled.data, spelled.size, err);
     if (status == RKS_OK && job->respelled != NULL)
-        *job->respelled += spelled.size != value->size ||
-                           memcmp(spelled.data, value->data, spelled.size) != 0;
+        *job->respelled +=
+            spelled.size != value->size || memcmp(spelled.data, value->data, spelled.size) != 0;
     rks_buffer_free(&spelled);
     return status;
 }

@@ -204,11 +204,12 @@ static rks_status put_as_folder(members *m, const rks_sample *sample, rks_error 
     uint32_t path = (uint32_t)rks_schema_find(m->job->schema, "path");
     const rks_value *named = &sample->values[path], *value = &sample->values[1 - path];
     if (!is_path(named->data, (size_t)named->size))
-        return rks_fail(err, RKS_ERR_DATA, 0,
-                        "its path, \"%.*s\", is none that a folder is read with; export --to tar, or "
-                        "--column %s for files named by escaped keys",
-                        (int)(named->size < 60 ? named->size : 60), (const char *)named->data,
-                        rks_schema_name(m->job->schema, 1 - path));
+        return rks_fail(
+            err, RKS_ERR_DATA, 0,
+            "its path, \"%.*s\", is none that a folder is read with; export --to tar, or "
+            "--column %s for files named by escaped keys",
+            (int)(named->size < 60 ? named->size : 60), (const char *)named->data,
+            rks_schema_name(m->job->schema, 1 - path));
     rks_status status = rks_buffer_add(&m->name, named->data, (size_t)named->size, err);
     if (status == RKS_OK)
         status = rks_buffer_add(&m->name, "", 1, err);
@@ -244,18 +245,18 @@ static rks_status put_key(members *m, size_t size, const rks_value *key, const r
                           rks_error *err)
 {
     bool same = size == key->size && memcmp(m->name.data, key->data, size) == 0;
-    bool told = m->names_hold_keys && !same &&
-                (m->archive != NULL || !tells_key(&m->name, size, key));
+    bool told =
+        m->names_hold_keys && !same && (m->archive != NULL || !tells_key(&m->name, size, key));
     bool empty = true;
     for (uint32_t i = 0; i < m->job->column_count; i++)
         empty &= m->endings[i] == NULL || sample->values[m->job->columns[i]].data == NULL;
     if (!told && !empty)
         return RKS_OK;
-    rks_status status = set_ending(m, size,
-                                   rks_utf8_valid(key->data, (size_t)key->size, NULL)
-                                       ? RKS_MEMBER_KEY_TEXT
-                                       : RKS_MEMBER_KEY_BYTES,
-                                   err);
+    rks_status status =
+        set_ending(m, size,
+                   rks_utf8_valid(key->data, (size_t)key->size, NULL) ? RKS_MEMBER_KEY_TEXT
+                                                                      : RKS_MEMBER_KEY_BYTES,
+                   err);
     return status == RKS_OK ? put_member(m, NULL, 0, key->data, (size_t)key->size, err) : status;
 }
 
@@ -265,8 +266,8 @@ static rks_status name_sample(members *m, const rks_value *key, rks_error *err)
     if (key->size == 0) /* also where it is missing */
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "column \"" RKS_EXPORT_KEY "\", which names the files, is empty");
-    rks_status status = rks_export_name(key->data, (size_t)key->size, false, m->archive == NULL,
-                                        &m->name, err);
+    rks_status status =
+        rks_export_name(key->data, (size_t)key->size, false, m->archive == NULL, &m->name, err);
     if (status != RKS_OK || m->archive == NULL)
         return status;
     if (m->last.size == m->name.size && memcmp(m->last.data, m->name.data, m->name.size) == 0)

@@ -20,9 +20,9 @@ typedef struct rks_npy {
     const char *item; /* as a schema has it: "float32" */
     rks_kind kind;
     uint32_t item_size;
-    bool swapped; /* big-endian */
+    bool swapped;  /* big-endian */
     bool typeless; /* V1 or V2, as float8 and bfloat16 are written: a schema says which they are */
-    bool fortran; /* the first dimension runs fastest */
+    bool fortran;  /* the first dimension runs fastest */
     uint32_t dim_count;
     uint64_t dims[RKS_DIMS_MAX];
     uint64_t size; /* bytes of all items; no overflow */

@@ -49,8 +49,8 @@ typedef struct dedup {
     uint64_t ids[BATCH_SAMPLES];
     bool begins[BATCH_SAMPLES]; /* a run */
     size_t count, room, seeds;
-    size_t seed[SEEDS];   /* of the run at hand: places in ids, contents that all differ */
-    rks_buffer found;     /* uint32: positions of duplicates */
+    size_t seed[SEEDS]; /* of the run at hand: places in ids, contents that all differ */
+    rks_buffer found;   /* uint32: positions of duplicates */
 } dedup;
 
 /* ---- contents -------------------------------------------------------------------------------- */
@@ -97,8 +97,8 @@ static rks_status enter(rks_leaving *at, void *user, const rks_shard *shard, uin
         status = rks_shard_read_failed(shard, row, &view, err);
     if (status != RKS_OK)
         return status;
-    d->own[d->samples++] = (rks_pair){digest.high & hash_bits,
-                                      (digest.low & hash_bits) << 32 | position};
+    d->own[d->samples++] =
+        (rks_pair){digest.high & hash_bits, (digest.low & hash_bits) << 32 | position};
     return RKS_OK;
 }
 
@@ -215,9 +215,9 @@ static rks_status open_store(dedup *d, bool *needed, rks_error *err)
         *needed |= rks_load_u64(all + offsets[rank]) > 0;
     rks_free(all);
     rks_free(offsets);
-    return status == RKS_OK && *needed ? rks_commit_open(at->group, at->parts->directory,
-                                                         at->dataset, &d->store, err)
-                                       : status;
+    return status == RKS_OK && *needed
+               ? rks_commit_open(at->group, at->parts->directory, at->dataset, &d->store, err)
+               : status;
 }
 
 static bool same_values(const dedup *d)

@@ -113,7 +113,7 @@ rks_status rks_leaving_join(rks_leaving *at, const char *phase, rks_status statu
     return rks_group_agree(at->group, phase, status, err);
 }
 
-/* ---- a sample of N ---------------------------------------------------------------------------- */
+/* ---- a sample of N ------------------------------------------------------------------------- */
 
 typedef struct drawing {
     uint64_t *draws;
@@ -225,13 +225,14 @@ static rks_status leave_out_rest(rks_leaving *at, rks_error *err)
     if (status == RKS_OK)
         status = settle_ties(at, &d, err);
     if (status == RKS_OK)
-        status = rks_leaving_join(at, "build: sample taken", rks_leaving_each(at, drop, &d, err), err);
+        status =
+            rks_leaving_join(at, "build: sample taken", rks_leaving_each(at, drop, &d, err), err);
     rks_free(d.draws);
     rks_buffer_free(&d.ties);
     return status;
 }
 
-/* ---- the list --------------------------------------------------------------------------------- */
+/* ---- the list ------------------------------------------------------------------------------ */
 
 /* Column and key bytes of the excluded samples that this rank holds. */
 static rks_status weigh(rks_leaving *at, uint64_t *bytes, rks_error *err)

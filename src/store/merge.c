@@ -55,7 +55,8 @@ static void tick(merge *m, uint64_t bytes)
     m->options.progress(m->options.progress_user, "merge", m->done, total, m->dataset->count);
 }
 
-/* A piece of at most COPY bytes; 0 at the end of `from`. In the kernel where both file systems can. */
+/* A piece of at most COPY bytes; 0 at the end of `from`. In the kernel where both file systems can.
+ */
 static ssize_t copy_piece(int from, int to, size_t size, uint8_t *room)
 {
     if (room == NULL)
@@ -103,7 +104,7 @@ static rks_status copy_pieces(merge *m, int from, int to, const char *path, uint
 static rks_status copy_bytes(merge *m, int from, int to, const char *path, uint64_t size,
                              rks_error *err)
 {
-    uint8_t *room = NULL; /* where the kernel does not copy between the two */
+    uint8_t *room = NULL;                /* where the kernel does not copy between the two */
     if (ioctl(to, FICLONE, from) == 0) { /* shares the blocks where the file system can */
         tick(m, size);
         return RKS_OK;

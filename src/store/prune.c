@@ -129,7 +129,8 @@ static bool is_ours_and_unnamed(const prune *p, char *name)
         return !is_named_list(p, name);
     if (!part)
         return false;
-    if (cut_ending(name, ".lock")) /* no build runs here: of a killed one, also beside what it sealed */
+    if (cut_ending(name,
+                   ".lock")) /* no build runs here: of a killed one, also beside what it sealed */
         return true;
     static const char *const endings[] = {".json", ".sums", ".rks"};
     for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++)

@@ -62,9 +62,8 @@ static rks_status visit_batch(walk *w, rks_batch *batch, rks_error *err)
         rks_sample sample = {.schema = schema, .values = w->values};
         sample.key = rks_batch_key(batch, i, &sample.key_size);
         sample.length = rks_batch_length(batch, i);
-        status = sample.key == NULL
-                     ? rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for a key")
-                     : rks_record_decode(schema, payload, size, w->values, err);
+        status = sample.key == NULL ? rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for a key")
+                                    : rks_record_decode(schema, payload, size, w->values, err);
         if (status == RKS_OK)
             status = w->scan->visit(w->scan->user, rks_batch_id(batch, i), &sample,
                                     size + sample.key_size, err);

@@ -11,7 +11,9 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "shard/block.h"
+#include "shard/dataset.h"
 #include "support/check.h"
 #include "support/shards.h"
 #include "transport/frame.h"
@@ -70,6 +72,36 @@ static void make_wire(void)
     }
 }
 
+/* Of two builds, the second generation, with samples that do not count; and their list. */
+static void put_joined(const char *directory, const char *const names[2])
+{
+    rks_dataset *parts[2], *joined = NULL;
+    rks_excluded_run runs[] = {{1, 2}, {60, 3}};
+    rks_buffer bytes = {0};
+    rks_error err;
+    char *text = NULL;
+    size_t size = 0;
+    for (int i = 0; i < 2; i++) {
+        shards_commit(directory, &names[i], 1);
+        assert_ok(rks_dataset_load(directory, &parts[i], &err), &err);
+    }
+    assert_ok(rks_dataset_join(parts[0], parts[1], &joined, &err), &err);
+    joined->excluded = (rks_excluded){.runs = runs, .run_count = 2, .bytes = 9, .duplicates = 3};
+    assert_ok(rks_excluded_encode(&joined->excluded, &bytes, &err), &err);
+    joined->count -= joined->excluded.samples;
+    joined->id = rks_dataset_id(joined);
+    assert_ok(rks_dataset_encode(joined, &text, &size, &err), &err);
+    put("dataset", "joined", text, size);
+    put("dataset", "excluded", bytes.data, bytes.size);
+    joined->excluded.runs = NULL; /* not its own */
+    rks_free(text);
+    rks_buffer_free(&bytes);
+    rks_dataset_free(joined);
+    rks_dataset_free(parts[0]);
+    rks_dataset_free(parts[1]);
+    shards_commit(directory, names, 2);
+}
+
 static void make(void **state)
 {
     (void)state;
@@ -95,6 +127,7 @@ static void make(void **state)
     bytes = shards_load(directory, "dataset.json", &size);
     put("dataset", "two", bytes, size);
     free(bytes);
+    put_joined(directory, names);
 
     rks_error err;
     rks_shard *shard = shards_open(directory, "a");

@@ -369,8 +369,8 @@ void picture_bytes(FILE *out, const cli_figures *plan)
             highest, fmax(of_ranks(plan, bin, owned, false), of_ranks(plan, bin, fetched, false)));
     svg_scale y = {0, highest, picture.bottom, picture.top};
     snprintf(heading, sizeof(heading),
-             "Ranks own %s to %s each; in an epoch a rank fetches about %s from others", cli_bytes(least),
-             cli_bytes(most), cli_bytes((uint64_t)(all_fetched / plan->world)));
+             "Ranks own %s to %s each; in an epoch a rank fetches about %s from others",
+             cli_bytes(least), cli_bytes(most), cli_bytes((uint64_t)(all_fetched / plan->world)));
     picture_open(out, heading);
     svg_begin(&picture, heading,
               "Two bars for each rank: the bytes of the shards that it owns, and those of its "
@@ -386,10 +386,11 @@ void picture_bytes(FILE *out, const cli_figures *plan)
     picture_key(&picture, at, 12, "key one", "owned");
     svg_end(&picture);
     picture_caption(
-        out, "Owned: of the shards dealt to the rank, as opening deals those that all ranks see "
-             "(for as many ranks as run: as they are owned). Fetched: samples of its batches in "
-             "other ranks' shards, estimated: each at its shard's mean size, since the index has no "
-             "sizes; ranks of one node read them from the page cache that they share.");
+        out,
+        "Owned: of the shards dealt to the rank, as opening deals those that all ranks see "
+        "(for as many ranks as run: as they are owned). Fetched: samples of its batches in "
+        "other ranks' shards, estimated: each at its shard's mean size, since the index has no "
+        "sizes; ranks of one node read them from the page cache that they share.");
     picture_table(out, columns);
     for (size_t bin = 0; bin < plan->rank_bins; bin++) {
         picture_row(out, (const char *[]){picture_ranks_text(plan, bin, words),

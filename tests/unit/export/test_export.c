@@ -94,8 +94,10 @@ static const char *const LINES[] = {
     "\"AP8=\"},\"j\":{\"x\":[1,null]},\"v\":[1,-2,3],\"m\":[[1.0,2.0],[3.0,4.0]],\"n\":null}",
     "{\"__key__\":\"k\",\"b\":false,\"i1\":127,\"i8\":9223372036854775807,\"u8\":"
     "9223372036854775807,"
-    "\"f2\":\"NaN\",\"bf\":\"NaN(ff81)\",\"f4\":3.4028235e+38,\"f8\":4.94065645841247e-324,\"e4\":\"NaN\","
-    "\"e5\":\"NaN\",\"c\":[\"NaN(ffc00000)\",-0.0],\"s\":\"\",\"y\":{\"base64\":\"\"},\"j\":1.5,\"v\":[],"
+    "\"f2\":\"NaN\",\"bf\":\"NaN(ff81)\",\"f4\":3.4028235e+38,\"f8\":4.94065645841247e-324,\"e4\":"
+    "\"NaN\","
+    "\"e5\":\"NaN\",\"c\":[\"NaN(ffc00000)\",-0.0],\"s\":\"\",\"y\":{\"base64\":\"\"},\"j\":1.5,"
+    "\"v\":[],"
     "\"m\":[[],[]],\"n\":-7}",
 };
 
@@ -114,9 +116,11 @@ static void lines_of_every_type_come_back_exactly(void **state)
     uint32_t columns[32], count = rks_schema_columns(schema);
     for (uint32_t i = 0; i < count; i++)
         columns[i] = i;
-    rks_export_job job = {
-        .schema = schema, .columns = columns, .column_count = count, .keys_apart = true,
-        .key_column = -1};
+    rks_export_job job = {.schema = schema,
+                          .columns = columns,
+                          .column_count = count,
+                          .keys_apart = true,
+                          .key_column = -1};
     for (size_t l = 0; l < sizeof(LINES) / sizeof(LINES[0]); l++) {
         rks_row *row = NULL;
         rks_buffer text = {0};
@@ -164,7 +168,7 @@ static void other_objects_and_words_are_no_bytes_and_numbers(void **state)
     rks_schema_free(schema);
 }
 
-/* ---- what is refused, and what is counted ------------------------------------------------------ */
+/* ---- what is refused, and what is counted -------------------------------------------------- */
 
 static rks_status add_text(const char *type, const char *text, rks_export_format format,
                            uint64_t *respelled, rks_buffer *line)
@@ -200,8 +204,7 @@ static void json_is_checked_and_what_is_spelled_anew_is_counted(void **state)
     assert_int_equal(respelled, 1);
     static const char *const bad[] = {"", "{", "1 2", "nul", "{\"a\":1,\"a\":2}"};
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-        assert_fails(RKS_ERR_DATA,
-                     add_text("j:json", bad[i], RKS_EXPORT_JSONL, &respelled, &line));
+        assert_fails(RKS_ERR_DATA, add_text("j:json", bad[i], RKS_EXPORT_JSONL, &respelled, &line));
         assert_non_null(strstr(err.text, "column \"j\""));
     }
     assert_fails(RKS_ERR_DATA, add_text("j:json?", "null", RKS_EXPORT_JSONL, NULL, &line));

@@ -168,7 +168,7 @@ static void what_cannot_be_joined_is_named(void **state)
     rks_schema_free(other);
 }
 
-/* ---- older generations ------------------------------------------------------------------------- */
+/* ---- older generations --------------------------------------------------------------------- */
 
 static char *load(const char *name, size_t *size)
 {
@@ -219,10 +219,10 @@ static void generations_stay_as_they_were_written(void **state)
     char *kept = load("dataset.1.json", &kept_size);
     assert_int_equal(size, kept_size);
     assert_memory_equal(first, kept, size);
-    static const char *const others[] = {"dataset.0.json",  "dataset.02.json", "dataset.2.json.tmp",
-                                         "dataset.x.json",  "dataset..json",   "dataset.-1.json",
-                                         "dataset.+3.json", "dataset. 3.json",
-                                         "dataset.99999999999999999999.json"};
+    static const char *const others[] = {
+        "dataset.0.json",  "dataset.02.json", "dataset.2.json.tmp",
+        "dataset.x.json",  "dataset..json",   "dataset.-1.json",
+        "dataset.+3.json", "dataset. 3.json", "dataset.99999999999999999999.json"};
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
         assert_ok(rks_file_replace(path_of(others[i]), first, size, &err), &err);
     assert_ok(rks_dataset_generations(test_directory, &numbers, &count, &err), &err);
@@ -233,8 +233,7 @@ static void generations_stay_as_they_were_written(void **state)
     expect_generation(2, 2, 19);
     expect_generation(1, 1, 8);
     rks_dataset *dataset = NULL;
-    assert_fails(RKS_ERR_NOT_FOUND,
-                 rks_dataset_load_generation(test_directory, 3, &dataset, &err));
+    assert_fails(RKS_ERR_NOT_FOUND, rks_dataset_load_generation(test_directory, 3, &dataset, &err));
     assert_contains(err.text, "there is no generation 3");
     /* One that says that it is another one. */
     assert_ok(rks_file_replace(path_of("dataset.7.json"), first, size, &err), &err);

@@ -22,6 +22,7 @@ typedef struct stage {
     bool collective; /* its status is the same on all ranks */
     rks_status (*run)(rks_group *group, rks_store *store, rks_error *err);
     const char *makes; /* a dataset, which is removed before each try; or NULL */
+    bool slow;         /* of two ranks' allocations fewer are tried */
 } stage;
 
 typedef struct job {
@@ -100,8 +101,8 @@ static rks_status run_choose(rks_group *group, rks_store *store, rks_error *err)
     options.sample = FILE_ROWS / 2;
     rks_status status = rks_build(group, sources, 2, made, &options, &report, err);
     if (status == RKS_OK && (report.duplicates != FILE_ROWS || report.samples != FILE_ROWS / 2))
-        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%llu samples",
-                          (unsigned long long)report.samples);
+        status =
+            rks_fail(err, RKS_ERR_CORRUPT, 0, "%llu samples", (unsigned long long)report.samples);
     return status;
 }
 
@@ -113,8 +114,8 @@ static rks_status run_merge(rks_group *group, rks_store *store, rks_error *err)
     (void)store;
     rks_status status = rks_merge(group, sources, 2, made, &options, &report, err);
     if (status == RKS_OK && report.samples != 2 * FILE_ROWS)
-        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%llu samples",
-                          (unsigned long long)report.samples);
+        status =
+            rks_fail(err, RKS_ERR_CORRUPT, 0, "%llu samples", (unsigned long long)report.samples);
     return status;
 }
 
@@ -276,12 +277,18 @@ static rks_status run_gather(rks_group *group, rks_store *store, rks_error *err)
 }
 
 static const stage stages[] = {
-    {"build", false, true, run_build, target}, {"open", false, true, run_open, NULL},
-    {"plan", true, true, run_plan, NULL},      {"epoch", true, false, run_epoch, NULL},
-    {"fetch", true, false, run_fetch, NULL},   {"keys", true, false, run_keys, NULL},
-    {"gather", false, true, run_gather, NULL}, {"choose", false, true, run_choose, made},
-    {"merge", false, true, run_merge, made},   {"prune", false, true, run_prune, NULL},
-    {"diff", true, true, run_diff, NULL},      {"export", true, true, run_export, NULL},
+    {"build", false, true, run_build, target, false},
+    {"open", false, true, run_open, NULL, false},
+    {"plan", true, true, run_plan, NULL, false},
+    {"epoch", true, false, run_epoch, NULL, false},
+    {"fetch", true, false, run_fetch, NULL, false},
+    {"keys", true, false, run_keys, NULL, false},
+    {"gather", false, true, run_gather, NULL, false},
+    {"choose", false, true, run_choose, made, true},
+    {"merge", false, true, run_merge, made, true},
+    {"prune", false, true, run_prune, NULL, false},
+    {"diff", true, true, run_diff, NULL, true},
+    {"export", true, true, run_export, NULL, true},
 };
 
 /* ---- one try -----------------------------------------------------------------------------------
@@ -358,10 +365,11 @@ static int expect_right(uint32_t ranks, const job *j, long nth)
 }
 
 /* Two ranks make thousands of allocations: of those behind the first ones, some at random. */
-static long next_allocation(uint32_t ranks, long nth)
+static long next_allocation(uint32_t ranks, bool slow, long nth)
 {
-    return ranks == 1 || nth < EACH || getenv("RKS_TEST_ALL") != NULL ? nth + 1
-                                                                      : nth + 1 + random() % SKIP;
+    if (ranks == 1 || nth < EACH || getenv("RKS_TEST_ALL") != NULL)
+        return nth + 1;
+    return nth + 1 + random() % (slow ? 5 * SKIP : SKIP);
 }
 
 static void sweep(uint32_t ranks, const stage *what)
@@ -373,7 +381,7 @@ static void sweep(uint32_t ranks, const stage *what)
     size_t files = world_files(place, ""), descriptors = world_descriptors();
     long n = 1;
     int failed = 0;
-    for (bool reached = true; reached; n = next_allocation(ranks, n)) {
+    for (bool reached = true; reached; n = next_allocation(ranks, what->slow, n)) {
         assert_true(n < MOST);
         job j = {.stage = what, .nth = n};
         try_once(ranks, &j);
