@@ -386,6 +386,7 @@ def _build_python(group: Group, source: Stream | list[Piece], directory: str, op
                   report: progress.Report | None) -> dict[str, Any]:
     """COLLECTIVE. `base`: the dataset that is appended to. Units of what is in memory are named after its generation, so
     that derived keys are not those that are there."""
+    # Where the dataset derives its keys, those of appended files are derived too, of unit and place.
     named = "" if base is None else f"{base['generation'] + 1}/"
     origin = made_from if base is None else {**made_from, "base": base["dataset"]}
     steps = Steps(group, options.map, options.filter, options.skip_bad)
@@ -400,7 +401,7 @@ def _build_python(group: Group, source: Stream | list[Piece], directory: str, op
             if isinstance(piece, CoreFiles):
                 piece.open(group.core, mapped=options.map is not None, schema=options.schema,
                            **options.for_reading())
-                derives = options.key is None
+                derives = options.key is None and not (base is not None and base["shape"]["derived_keys"])
         tasks, known = _scan(group, source)
         known = known if options.map is None else None
         text, own_keys = options.schema or schemas.text_of(known or _probe(group, tasks, options)), derives

@@ -2,8 +2,6 @@
 """From the items of a source to the samples of a builder: decode, map, filter, key, length, add."""
 from __future__ import annotations
 
-import functools
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Protocol
@@ -109,17 +107,23 @@ class Steps:
             else:
                 self.filtered += 1
 
-    def row_of(self, files: CoreFiles, unit: Unit, values: dict[str, Any], key: bytes, row: int) -> Iterator[Any]:
-        """What is made of a row that the core hands over."""
-        check_others(self.group)
-        self.row, self.label = row, functools.partial(_placed, files, unit, key)
-        try:
-            sample = files.decode(values)
-        except Exception as raised:
-            self.failed("reading it", raised)
-            return
-        if sample is not None:
-            yield from self.each(sample)
+    def of(self, files: CoreFiles, unit: Unit) -> Callable[[dict[str, Any], bytes, int], Iterable[Any]]:
+        """What makes samples of a row that the core hands over (values, key, row of the file)."""
+        at = b""
+
+        def samples(values: dict[str, Any], key: bytes, row: int) -> Iterable[Any]:
+            nonlocal at
+            check_others(self.group)
+            at, self.row = key, row
+            try:
+                sample = files.decode(values)
+            except Exception as raised:
+                self.failed("reading it", raised)
+                return ()
+            return () if sample is None else self.each(sample)
+
+        self.label = lambda row: files.place(unit, at, row)
+        return samples
 
     def passed_over(self, left_out: dict[str, Any]) -> None:
         """Counts what the core left out of a unit itself."""
@@ -152,10 +156,6 @@ class Steps:
             self.bad_first.append(f"{self.label(self.row)}: {why}"[:500])
 
 
-def _placed(files: CoreFiles, unit: Unit, key: bytes, row: int) -> str:
-    return files.place(unit, key, row)
-
-
 class _Enough(Exception):
     pass
 
@@ -163,9 +163,10 @@ class _Enough(Exception):
 def first_rows(steps: Steps, files: CoreFiles, unit: Unit, count: int) -> list[Any]:
     """The first samples of a unit after map and filter, `count` or a few more."""
     found: list[Any] = []
+    decode = steps.of(files, unit)
 
     def take(values: dict[str, Any], key: bytes, row: int) -> None:
-        found.extend(steps.row_of(files, unit, values, key, row))
+        found.extend(decode(values, key, row))
         if len(found) >= count:
             raise _Enough
 
@@ -198,7 +199,9 @@ class Feeder:
                  key: Callable[[Any], Any] | None, length: Callable[[Any], Any] | None, derives: bool = False) -> None:
         self.sink, self.schema, self.steps, self.loose, self.key = sink, schema, steps, loose, key
         self.length = None if length is None else length_of(length)
-        self.derives, self._keys = derives, iter([b""])
+        self.derives = derives
+        self._row_key: bytes | None = None  # of the row at hand, which the core has read
+        self._unit, self._given = "", 0  # and how many keys were made of it, or of the unit
         self.samples = 0
         self._names = {name for name, _ in schema}
         first = schema[0][0]
@@ -208,10 +211,11 @@ class Feeder:
     def feed_rows(self, files: CoreFiles, unit: Unit, tick: Callable[[int], None]) -> None:
         """Adds what the core reads in a unit."""
         steps, filtered, bad = self.steps, self.steps.filtered, self.steps.bad
+        decode = steps.of(files, unit)
 
         def take(values: dict[str, Any], key: bytes, row: int) -> None:
-            self._keys = itertools.chain([key], (b"%b:%d" % (key, i) for i in itertools.count(1)))
-            for sample in steps.row_of(files, unit, values, key, row):
+            self._row_key, self._given = key, 0
+            for sample in decode(values, key, row):
                 try:
                     self._add_one(sample)
                 except (TypeError, ValueError) as refused:
@@ -228,7 +232,7 @@ class Feeder:
 
     def feed(self, items: Iterable[Any], decode: Callable[[Any], Any] | None, name: str = "") -> Iterator[int]:
         """Adds what the items of a unit hold; yields the count of samples so far, now and then."""
-        self._keys = (f"{name}:{i}".encode() for i in itertools.count())
+        self._row_key, self._unit, self._given = None, name, 0
         filtered, bad = self.steps.filtered, self.steps.bad
         add, row_of, count, columns = self.sink.add, self._row, len(self.schema), Columns
         simple = self.key is None and self.length is None and not self.derives
@@ -280,7 +284,15 @@ class Feeder:
         return row
 
     def _add_one(self, sample: Any) -> None:
-        row, key, length = self._slow_row(sample), None, None
+        row: Sequence[Any] | None = None
+        if sample.__class__ is dict and len(sample) == len(self.schema):
+            try:
+                row = self._row(sample)
+            except KeyError:
+                pass
+        if row is None:
+            row = self._slow_row(sample)
+        key, length = None, None
         if callable(self.key):
             key = self.steps.call("key", self.key, sample)
             if isinstance(key, int):
@@ -288,10 +300,16 @@ class Feeder:
             if not isinstance(key, (str, bytes)):
                 raise DataError(f"key gave {type(key).__name__}, not str or bytes")
         elif self.derives:
-            key = next(self._keys)
+            key = self._derived()
         if self.length is not None:
             length = self.steps.call("length", self.length, sample)
         self.sink.add(row, key, length)
+
+    def _derived(self) -> bytes:
+        place, self._given = self._given, self._given + 1
+        if self._row_key is None:
+            return f"{self._unit}:{place}".encode()
+        return b"%b:%d" % (self._row_key, place) if place else self._row_key
 
     def _add_columns(self, columns: Columns) -> None:
         arrays = None

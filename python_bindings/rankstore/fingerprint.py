@@ -80,7 +80,7 @@ def finished(directory: str) -> dict[str, Any]:
         found["dataset"], found["generation"] = str(there.get("dataset")), int(there.get("generation", 1))
         options = there["options"]
         found["shape"] = {"schema": json.dumps(there["schema"], ensure_ascii=False), "index": there["index"],
-                          "key": options.get("key"), "length": options.get("length"),
+                          "derived_keys": bool(there["derived_keys"]), "key": options.get("key"), "length": options.get("length"),
                           "length_unit": options.get("length_unit", 1)}
         with open(os.path.join(directory, FILE), encoding="utf-8") as file:
             written = json.load(file)

@@ -57,6 +57,22 @@ def test_the_same_append_again_opens_what_it_made(tmp_path: Path) -> None:
         assert [one["samples"] for one in dataset.generations] == [30, 50, 60]
 
 
+def test_mapped_files_behind_others(tmp_path: Path) -> None:
+    """Keys of mapped files are stored in a dataset of their own, and derived where the dataset derives them."""
+    a, b, c = (lines(tmp_path / f"{name}.jsonl", first, first + 10) for name, first in (("a", 0), ("b", 10), ("c", 20)))
+    build(a, tmp_path / "derived")
+    build(b, tmp_path / "derived", append=True, map=dict)
+    build(c, tmp_path / "derived", append=True)
+    assert keys(tmp_path / "derived")[::10] == [b"a.jsonl:0", b"b.jsonl#0:0", b"c.jsonl:0"]
+    build(a, tmp_path / "stored", map=dict)
+    build(b, tmp_path / "stored", append=True, map=dict)
+    assert keys(tmp_path / "stored")[::10] == [b"a.jsonl:0", b"b.jsonl:0"]
+    with pytest.raises(rankstore.ArgumentError, match="stored"):
+        rankstore.build(c, tmp_path / "stored", append=True)
+    for out, count in (("derived", 30), ("stored", 20)):
+        assert [sample["id"] for sample in read(tmp_path / out)] == [f"k{i}" for i in range(count)]
+
+
 def test_samples_from_memory(tmp_path: Path) -> None:
     """Derived keys are the generation's own, lists of one length are told apart, iterables are appended each time."""
     out = tmp_path / "out"
