@@ -2,10 +2,19 @@
  *
  * help.c: --help from the commands' tables, and what all commands share. */
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
+#include "terminal.h"
 
 enum { LEFT = 24, WIDTH = 96 };
+
+/* A terminal may be narrower. */
+static int help_width(void)
+{
+    int width = isatty(STDOUT_FILENO) ? cli_width(STDOUT_FILENO) : WIDTH;
+    return width < WIDTH ? width : WIDTH;
+}
 
 const cli_fact cli_exit_codes[] = {
     {"0", "good"},          {"1", "data that is missing, malformed, damaged or (diff) different"},
@@ -34,9 +43,10 @@ const size_t cli_environment_count = CLI_COUNT(cli_environment);
 static void print_wrapped(const char *text, int at, int left)
 {
     bool space = false;
+    int width = help_width();
     while (*text != '\0') {
         int size = (int)strcspn(text, " \n");
-        if (space && at + 1 + size > WIDTH) {
+        if (space && at + 1 + size > width) {
             printf("\n%*s", left, "");
             at = left;
         } else if (space) {
@@ -104,10 +114,12 @@ void cli_print_help(const cli_command *command)
         print_entry(command->options[i].name, command->options[i].value,
                     cli_option_text(&command->options[i]));
     print_entry("--help", NULL, "this text");
-    printf("\nExit codes: ");
-    for (size_t i = 0; i < cli_exit_code_count; i++)
-        printf("%s%s %s", i == 0 ? "" : ", ", cli_exit_codes[i].name, cli_exit_codes[i].text);
+    char codes[320] = "Exit codes: ";
+    for (size_t i = 0, used = strlen(codes); i < cli_exit_code_count && used < sizeof(codes); i++)
+        used += (size_t)snprintf(codes + used, sizeof(codes) - used, "%s%s %s", i == 0 ? "" : ", ",
+                                 cli_exit_codes[i].name, cli_exit_codes[i].text);
     putchar('\n');
+    print_wrapped(codes, 0, 0);
 }
 
 void cli_print_usage(FILE *out)
