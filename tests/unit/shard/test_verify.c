@@ -418,8 +418,8 @@ static void links_fifos_and_folders_are_findings(void **state)
 
 /* ---- files that agree with themselves ------------------------------------------------------ */
 
-/* Sums and manifest anew over a file that was changed. */
-static void seal_again(const uint8_t *bytes, size_t size)
+/* Sums and manifest anew over a file that was changed. `page_size` 0: as it was. */
+static void seal_pages(const uint8_t *bytes, size_t size, uint32_t page_size)
 {
     rks_manifest *manifest = NULL;
     char *text = NULL;
@@ -430,6 +430,7 @@ static void seal_again(const uint8_t *bytes, size_t size)
     for (size_t i = 0; i < manifest->segment_count; i++)
         manifest->segments[i].check =
             rks_checksum64(bytes + manifest->segments[i].offset, manifest->segments[i].size);
+    manifest->page_size = page_size > 0 ? page_size : manifest->page_size;
     manifest->head = rks_checksum128(bytes, 2 * (size_t)manifest->page_size);
     snprintf(sums, sizeof(sums), "%s", shards_path("a.sums"));
     assert_ok(rks_sums_write(shards_path("a.rks"), size, sums, &manifest->sums, &err), &err);
@@ -437,6 +438,38 @@ static void seal_again(const uint8_t *bytes, size_t size)
     shards_store(shards_here, "a.json", text, text_size);
     rks_free(text);
     rks_manifest_free(manifest);
+}
+
+static void seal_again(const uint8_t *bytes, size_t size)
+{
+    seal_pages(bytes, size, 0);
+}
+
+/* As a machine with larger or smaller pages would have written it: LMDB has their size in its first
+ * two, which lie one page apart. */
+static void pages_of_another_size_are_read_or_refused(void **state)
+{
+    (void)state;
+    enum { PAD = 40 };
+    const uint32_t sizes[] = {512, 2048, 16384, 65536};
+    shards_recipe recipe = {.samples = 300, .size_most = 3000};
+    shards_write(shards_here, "a", &recipe);
+    size_t size = 0;
+    uint8_t *bytes = shards_load(shards_here, "a.rks", &size);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        assert_true(size > 2 * (size_t)sizes[i]);
+        assert_int_equal(rks_load_u32(bytes + PAD), 4096);
+        rks_store_u32(bytes + PAD, sizes[i]);
+        rks_store_u32(bytes + 4096 + PAD, sizes[i]);
+        seal_pages(bytes, size, sizes[i]);
+        assert_int_equal(verify(shards_path("a.rks"), RKS_VERIFY_FULL), 0);
+        verify(shards_path("a.rks"), RKS_VERIFY_DEEP); /* finds it or not, in a child of its own */
+        rks_store_u32(bytes + PAD, 4096);
+        rks_store_u32(bytes + 4096 + PAD, 4096);
+    }
+    seal_pages(bytes, size, 4096);
+    assert_int_equal(verify(shards_path("a.rks"), RKS_VERIFY_DEEP), 0);
+    free(bytes);
 }
 
 static void a_crafted_file_costs_no_more_than_its_size(void **state)
@@ -566,6 +599,7 @@ int main(void)
         VERIFY_TEST(links_fifos_and_folders_are_findings),
         VERIFY_TEST(a_crafted_file_costs_no_more_than_its_size),
         VERIFY_TEST(lmdb_pages_that_lead_astray_end_no_process_but_the_child),
+        VERIFY_TEST(pages_of_another_size_are_read_or_refused),
         VERIFY_TEST(an_interrupt_ends_it),
         VERIFY_TEST(it_survives_each_failing_allocation),
         VERIFY_TEST(it_writes_nothing),
