@@ -13,13 +13,12 @@
  * in a str or bytes column, and else malformed. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "ingest/csv_record.h"
+#include "ingest/csv_value.h"
 #include "ingest/format.h"
 #include "ingest/row.h"
 #include "shard/json_text.h"
@@ -176,7 +175,7 @@ static rks_status read_header(const rks_input *input, const rks_input_file *file
         char *copy = rks_strdup(input->columns, err);
         if (copy == NULL)
             return RKS_ERR_MEMORY;
-        record = (rks_csv_record){.text = (uint8_t *)copy, .size = strlen(copy)};
+        record = (rks_csv_record){.text = (uint8_t *)copy, .size = strlen(copy), .quoted = true};
         status = make_header(h, &record, ',', "columns", err);
         rks_free(copy);
         return status;
@@ -260,51 +259,6 @@ static rks_status count_rows(const rks_input *input, size_t unit, uint64_t *rows
 /* ---- types ------------------------------------------------------------------------------------
  */
 
-static bool is_true(const rks_csv_field *f)
-{
-    return f->size == 4 && (memcmp(f->text, "true", 4) == 0 || memcmp(f->text, "True", 4) == 0 ||
-                            memcmp(f->text, "TRUE", 4) == 0);
-}
-
-static bool is_false(const rks_csv_field *f)
-{
-    return f->size == 5 && (memcmp(f->text, "false", 5) == 0 || memcmp(f->text, "False", 5) == 0 ||
-                            memcmp(f->text, "FALSE", 5) == 0);
-}
-
-/* As JSON has them: 0, -7, 12; not 007, +1. False also where it does not fit. */
-static bool parse_integer(const rks_csv_field *f, int64_t *number)
-{
-    bool minus = f->size > 0 && f->text[0] == '-';
-    size_t at = minus;
-    int64_t value = 0;
-    if (at == f->size || (f->text[at] == '0' && f->size > at + 1))
-        return false;
-    for (; at < f->size; at++) {
-        int digit = f->text[at] - '0';
-        if (digit < 0 || digit > 9 || __builtin_mul_overflow(value, 10, &value) ||
-            __builtin_sub_overflow(value, digit, &value)) /* down: there is one more of them */
-            return false;
-    }
-    if (!minus && value == INT64_MIN)
-        return false;
-    *number = minus ? value : -value;
-    return true;
-}
-
-/* JSON's grammar, and finite. */
-static bool parse_real(const rks_csv_field *f, double *number)
-{
-    char *end = NULL;
-    size_t at = f->size > 0 && f->text[0] == '-';
-    if (at == f->size || f->text[at] < '0' || f->text[at] > '9' ||
-        (f->text[at] == '0' && at + 1 < f->size && f->text[at + 1] != '.' &&
-         f->text[at + 1] != 'e' && f->text[at + 1] != 'E'))
-        return false;
-    *number = strtod(f->text, &end);
-    return end == f->text + f->size && f->text[f->size - 1] != '.' && *number - *number == 0;
-}
-
 typedef struct guess {
     bool missing, any, not_integer, not_real, not_bool;
 } guess;
@@ -313,14 +267,15 @@ static void look_at_field(guess *g, const rks_csv_field *f)
 {
     int64_t integer;
     double real;
+    bool truth;
     if (f->size == 0 && !f->quoted) {
         g->missing = true;
         return;
     }
     g->any = true;
-    g->not_integer = g->not_integer || !parse_integer(f, &integer);
-    g->not_real = g->not_real || !parse_real(f, &real);
-    g->not_bool = g->not_bool || (!is_true(f) && !is_false(f));
+    g->not_integer = g->not_integer || !rks_csv_integer(f, &integer);
+    g->not_real = g->not_real || !rks_csv_real(f, &real);
+    g->not_bool = g->not_bool || !rks_csv_truth(f, &truth);
 }
 
 /* A column of nothing but missing values is "json?", which any other type takes the place of. */
@@ -428,6 +383,8 @@ static rks_status infer(const rks_input *input, size_t unit, char **schema_text,
     return status;
 }
 
+enum { NUMBER_ROOM = 16 }; /* an empty list has a place too */
+
 /* ---- values -----------------------------------------------------------------------------------
  */
 
@@ -471,24 +428,27 @@ static rks_status put_json(taker *t, const rks_column *column, const rks_csv_fie
     return status;
 }
 
+/* There is room for a number. */
 static rks_status put_scalar(taker *t, const rks_column *column, const rks_csv_field *f,
                              rks_value *value, rks_error *err)
 {
     int64_t integer = 0;
     double real = 0;
-    uint8_t truth = is_true(f);
+    bool truth;
     const void *bytes = NULL;
-    if (column->kind == RKS_KIND_BOOL && (truth || is_false(f)))
+    if (column->kind == RKS_KIND_BOOL && rks_csv_truth(f, &truth))
         bytes = &truth;
-    else if (column->kind == RKS_KIND_INT64 && parse_integer(f, &integer))
+    else if (column->kind == RKS_KIND_INT64 && rks_csv_integer(f, &integer))
         bytes = &integer;
-    else if (column->kind == RKS_KIND_FLOAT64 && parse_real(f, &real))
+    else if (column->kind == RKS_KIND_FLOAT64 && rks_csv_real(f, &real))
         bytes = &real;
     if (bytes == NULL)
         return column->kind == RKS_KIND_BOOL ? no_value(column, f, err)
                                              : put_json(t, column, f, value, err);
     value->size = column->item_size;
-    return rks_buffer_add(&t->store, bytes, column->item_size, err);
+    memcpy(t->store.data + t->store.size, bytes, column->item_size);
+    t->store.size += column->item_size;
+    return RKS_OK;
 }
 
 static rks_status put_field(taker *t, uint32_t at, const rks_csv_field *f, rks_error *err)
@@ -496,22 +456,22 @@ static rks_status put_field(taker *t, uint32_t at, const rks_csv_field *f, rks_e
     const rks_column *column = rks_schema_column(t->schema, at);
     rks_value *value = &t->values[at];
     bool text = column->kind == RKS_KIND_STR || column->kind == RKS_KIND_BYTES;
-    static const uint8_t zeros[8];
     *value = (rks_value){0};
     t->places[at] = SIZE_MAX;
     if (f->size == 0 && !f->quoted && column->nullable)
         return RKS_OK;
     if (text) {
-        *value = rks_blob_value(f->text, f->size);
+        value->data = f->text;
+        value->size = f->size;
+        value->dims[0] = (uint32_t)f->size;
         return RKS_OK;
     }
     size_t place = rks_round_up(t->store.size, 8); /* callbacks may read numbers in place */
-    rks_status status = rks_buffer_add(&t->store, zeros, place - t->store.size, err);
-    if (status == RKS_OK)
-        status = rks_buffer_reserve(&t->store, 16, err); /* an empty list has a place too */
+    rks_status status = rks_buffer_reserve(&t->store, place - t->store.size + NUMBER_ROOM, err);
     if (status != RKS_OK)
         return status;
-    t->places[at] = place;
+    memset(t->store.data + t->store.size, 0, place - t->store.size);
+    t->store.size = t->places[at] = place;
     return column->dim_count == 0 ? put_scalar(t, column, f, value, err)
                                   : put_json(t, column, f, value, err);
 }

@@ -17,7 +17,7 @@ enum { CHUNK = 1 << 20 };
 rks_status rks_csv_open(rks_csv *csv, const rks_input_file *file, uint64_t offset, uint64_t size,
                         uint64_t limit, rks_error *err)
 {
-    csv->limit = limit;
+    *csv = (rks_csv){.limit = limit};
     return rks_window_open(&csv->window, file, offset, size, err);
 }
 
@@ -26,64 +26,74 @@ void rks_csv_close(rks_csv *csv)
     rks_window_close(&csv->window);
 }
 
-/* Looks on from *at for the newline that ends a record; true where it is found, at *at. */
-static bool find_end(const uint8_t *bytes, size_t size, size_t *at, bool *inside)
+/* Looks on in bytes[scan->at, size) for the newline that ends a record; true where it is found. */
+static bool find_end(const uint8_t *bytes, size_t size, rks_csv_scan *scan)
 {
-    while (*at < size) {
-        const uint8_t *from = bytes + *at;
-        if (*inside) {
-            const uint8_t *quote = memchr(from, '"', size - *at);
-            *at = quote == NULL ? size : (size_t)(quote - bytes) + 1;
-            *inside = quote == NULL;
+    while (scan->at < size) {
+        const uint8_t *from = bytes + scan->at;
+        if (scan->inside) {
+            const uint8_t *quote = memchr(from, '"', size - scan->at);
+            scan->at = quote == NULL ? size : (size_t)(quote - bytes) + 1;
+            scan->inside = quote == NULL;
             continue;
         }
-        const uint8_t *newline = memchr(from, '\n', size - *at);
-        size_t span = newline == NULL ? size - *at : (size_t)(newline - from);
-        const uint8_t *quote = memchr(from, '"', span);
-        if (quote != NULL) {
-            *at = (size_t)(quote - bytes) + 1;
-            *inside = true;
-            continue;
+        if (scan->quoted_to <= scan->at) {
+            const uint8_t *quote = memchr(from, '"', size - scan->at);
+            scan->quoted_to = (quote == NULL ? size : (size_t)(quote - bytes)) + 1;
         }
-        *at += span;
-        if (newline != NULL)
+        const uint8_t *newline = memchr(from, '\n', scan->quoted_to - 1 - scan->at);
+        if (newline != NULL) {
+            scan->at = (size_t)(newline - bytes);
             return true;
+        }
+        bool quote = scan->quoted_to <= size;
+        scan->at = quote ? scan->quoted_to : size;
+        scan->inside = quote;
+        scan->quoted |= quote;
     }
     return false;
+}
+
+/* Reads on behind what was looked at. */
+static rks_status fill(rks_csv *csv, rks_error *err)
+{
+    size_t looked = csv->scan.at - csv->window.begin;
+    rks_status status = rks_window_fill(&csv->window, err);
+    csv->scan.at = csv->window.begin + looked;
+    csv->scan.quoted_to = 0;
+    return status;
 }
 
 static void emit(rks_csv *csv, size_t size, size_t step, rks_csv_record *record)
 {
     uint8_t *text;
     rks_window_trim(&csv->window, &text, &size);
-    *record = (rks_csv_record){.text = text, .size = size, .too_long = size > csv->limit};
+    *record = (rks_csv_record){
+        .text = text, .size = size, .too_long = size > csv->limit, .quoted = csv->scan.quoted};
     rks_window_pass(&csv->window, step);
 }
 
-/* A record above the limit, of which `looked` bytes were looked at, is passed over. */
-static rks_status discard(rks_window *window, size_t looked, bool inside, rks_csv_record *record,
-                          rks_error *err)
+/* A record above the limit is passed over. */
+static rks_status discard(rks_csv *csv, rks_csv_record *record, rks_error *err)
 {
+    rks_window *window = &csv->window;
     uint64_t begin = window->position;
-    rks_status status = RKS_OK;
-    for (bool found = false; !found;) { /* `looked` bytes are of the record */
-        rks_window_pass(window, looked);
-        looked = 0;
+    bool found = false;
+    while (!found) { /* what was looked at is of the record */
+        rks_window_pass(window, csv->scan.at - window->begin);
         if (window->begin == window->filled) {
             if (window->ended)
                 break;
-            status = rks_window_fill(window, err);
+            rks_status status = fill(csv, err);
             if (status != RKS_OK)
                 return status;
         }
-        found = find_end(window->data + window->begin, window->filled - window->begin, &looked,
-                         &inside);
+        found = find_end(window->data, window->filled, &csv->scan);
     }
+    size_t looked = csv->scan.at - window->begin;
     *record = (rks_csv_record){.text = window->data, .too_long = true};
     record->size = (size_t)(window->position - begin) + looked;
-    if (looked < window->filled - window->begin)
-        looked++; /* the newline that was found */
-    rks_window_pass(window, looked);
+    rks_window_pass(window, looked + found);
     return RKS_OK;
 }
 
@@ -93,12 +103,13 @@ rks_status rks_csv_next(rks_csv *csv, rks_csv_record *record, rks_error *err)
     *record = (rks_csv_record){0};
     if (window->position >= window->stop)
         return rks_window_unchanged(window, err);
-    size_t looked = 0;
-    bool inside = false;
+    csv->scan.at = window->begin;
+    csv->scan.inside = csv->scan.quoted = false;
     for (;;) {
         size_t left = window->filled - window->begin;
-        if (find_end(window->data + window->begin, left, &looked, &inside)) {
-            emit(csv, looked, looked + 1, record);
+        if (find_end(window->data, window->filled, &csv->scan)) {
+            size_t size = csv->scan.at - window->begin;
+            emit(csv, size, size + 1, record);
             return RKS_OK;
         }
         if (window->ended && left > 0)
@@ -106,8 +117,8 @@ rks_status rks_csv_next(rks_csv *csv, rks_csv_record *record, rks_error *err)
         if (window->ended)
             return RKS_OK; /* a packed file's end is known only now */
         if (rks_window_above(window, csv->limit))
-            return discard(window, looked, inside, record, err);
-        rks_status status = rks_window_fill(window, err);
+            return discard(csv, record, err);
+        rks_status status = fill(csv, err);
         if (status != RKS_OK)
             return status;
     }
@@ -146,23 +157,24 @@ rks_status rks_csv_fields(rks_csv_record *record, char separator, rks_csv_field 
     uint8_t *text = record->text;
     size_t at = 0, number = 0, size = record->size;
     for (;;) {
-        rks_csv_field field = {.text = (const char *)text + at};
+        /* Made in its place: a copy of what was just written waits for it. */
+        rks_csv_field unused, *field = number < room ? &fields[number] : &unused;
+        field->text = (const char *)text + at;
+        field->quoted = false;
         number++;
         if (at < size && text[at] == '"') {
             at++;
-            rks_status status = take_quoted(text, size, &at, separator, &field, number, err);
+            rks_status status = take_quoted(text, size, &at, separator, field, number, err);
             if (status != RKS_OK)
                 return status;
         } else {
             const uint8_t *end = at < size ? memchr(text + at, separator, size - at) : NULL;
-            field.size = end == NULL ? size - at : (size_t)(end - text) - at;
-            if (field.size > 0 && memchr(field.text, '"', field.size) != NULL)
+            field->size = end == NULL ? size - at : (size_t)(end - text) - at;
+            if (record->quoted && field->size > 0 && memchr(field->text, '"', field->size) != NULL)
                 return rks_fail(err, RKS_ERR_DATA, 0,
                                 "field %zu: a quote in a field that is not in quotes", number);
-            at += field.size;
+            at += field->size;
         }
-        if (number <= room)
-            fields[number - 1] = field;
         if (at == size)
             break;
         at++; /* the separator */
@@ -176,12 +188,13 @@ rks_status rks_csv_cuts(const rks_input_file *file, uint64_t unit_size,
                         rks_error *err)
 {
     int fd = -1;
-    bool inside = false;
+    rks_csv_scan scan = {0};
     uint64_t base = 0, next = unit_size;
     uint8_t *bytes = rks_alloc_raw(CHUNK, 1, err);
     rks_status status = bytes == NULL ? RKS_ERR_MEMORY : rks_input_file_open(file, &fd, err);
     while (status == RKS_OK && base < file->size && next < file->size) {
         size_t got = 0, at = 0;
+        scan.quoted_to = 0;
         status = rks_check_interrupt(err);
         if (status == RKS_OK)
             status = rks_input_file_read(file, fd, base, bytes, CHUNK, &got, err);
@@ -191,12 +204,14 @@ rks_status rks_csv_cuts(const rks_input_file *file, uint64_t unit_size,
                 uint64_t span = next - 1 - (base + at);
                 size_t to = span < got - at ? at + (size_t)span : got;
                 for (; at < to; at++)
-                    inside ^= bytes[at] == '"';
+                    scan.inside ^= bytes[at] == '"';
                 continue;
             }
-            if (!find_end(bytes, got, &at, &inside))
+            scan.at = at;
+            if (!find_end(bytes, got, &scan))
                 break;
-            uint64_t offset = base + ++at;
+            at = scan.at + 1;
+            uint64_t offset = base + at;
             if (offset < file->size)
                 status = cut(user, offset, err);
             while (next <= offset)

@@ -13,8 +13,17 @@
 
 #include "ingest/window.h"
 
+/* How far the window was looked at for a record's end. */
+typedef struct rks_csv_scan {
+    size_t at;        /* in the window's data */
+    size_t quoted_to; /* behind the first quote from `at` on; not above `at`: not known */
+    bool inside;      /* a quote is open */
+    bool quoted;      /* there is one in the record */
+} rks_csv_scan;
+
 typedef struct rks_csv {
     rks_window window;
+    rks_csv_scan scan;
     uint64_t limit; /* longest record */
 } rks_csv;
 
@@ -23,6 +32,7 @@ typedef struct rks_csv_record {
                     * the last record */
     size_t size;
     bool too_long; /* above the limit: size says how long it is, and text is not to be read */
+    bool quoted;   /* there may be a quote in it */
 } rks_csv_record;
 
 /* Records that begin in [offset, offset + size); one begins at `offset`. A packed file is read as a

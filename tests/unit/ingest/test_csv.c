@@ -6,7 +6,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "ingest/csv_record.h"
+#include "ingest/csv_value.h"
 #include "ingest/ingest.h"
 #include "ingest/unpack.h"
 
@@ -114,6 +114,65 @@ static void packed_records_are_those_of_the_plain_file(void **state)
     }
     rks_buffer_free(&text);
     assert_int_equal(rks_memory_in_use(), 0);
+}
+
+static bool real_of(const char *text, double *number)
+{
+    const rks_csv_field field = {.text = text, .size = strlen(text)};
+    return rks_csv_real(&field, number);
+}
+
+static void reals_are_those_of_the_c_library(void **state)
+{
+    (void)state;
+    double number = 0;
+    const char *const none[] = {"",      "-",   ".5",  "1.",   "1.e5",  "01",
+                                "-01.5", "+1",  "1e",  "1e+",  "1e-",   "1e5x",
+                                "0x10",  "inf", "nan", "1,5",  "1e400", "1 ",
+                                " 1",    "--1", "1-",  "1.5.", "e5",    "1e9999999"};
+    for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
+        if (real_of(none[i], &number))
+            fail_msg("'%s' is %g", none[i], number);
+    const char *const some[] = {
+        "0",
+        "-0",
+        "0.0",
+        "-0.0e5",
+        "1",
+        "9007199254740993",
+        "9007199254740993e-5",
+        "1e22",
+        "1e23",
+        "1e-22",
+        "1e-23",
+        "123456789012345e22",
+        "999999999999999.9",
+        "4.9e-324",
+        "2e-324",
+        "1.7976931348623157e308",
+        "0.1",
+        "0.30000000000000004",
+        "0.10000000000000000000000000000001",
+        "1e-9999999",
+        "0.000000000000000000000000000001",
+        "100000000000000000000000",
+        "2.2250738585072011e-308",
+    };
+    for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
+        double wanted = strtod(some[i], NULL);
+        assert_true(real_of(some[i], &number));
+        assert_memory_equal(&number, &wanted, sizeof(wanted));
+    }
+    for (int i = 0; i < 200000; i++) {
+        char text[80];
+        uint64_t digits = scratch_random(UINT64_C(1) << (1 + scratch_random(62)));
+        snprintf(text, sizeof(text), i % 2 ? "%s%llu.%0*lluE%d" : "%s%llu.%0*llu", i % 3 ? "" : "-",
+                 (unsigned long long)(digits >> scratch_random(63)), (int)scratch_random(20) + 1,
+                 (unsigned long long)digits % 1000000, (int)scratch_random(80) - 40);
+        double wanted = strtod(text, NULL);
+        if (!real_of(text, &number) || memcmp(&number, &wanted, sizeof(wanted)) != 0)
+            fail_msg("'%s' is %.17g, not %.17g", text, number, wanted);
+    }
 }
 
 /* ---- random files ---------------------------------------------------------------------------- */
@@ -243,6 +302,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_are_as_the_rules_say),
+        cmocka_unit_test(reals_are_those_of_the_c_library),
         cmocka_unit_test(packed_records_are_those_of_the_plain_file),
         cmocka_unit_test(malformed_fields_are_named),
         cmocka_unit_test(random_files_come_back_wherever_they_are_cut),
