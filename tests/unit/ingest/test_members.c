@@ -417,12 +417,90 @@ static void a_zip_is_not_read_compressed(void **state)
     assert_contains(err.text, "a.zip.gz: zip input is not read compressed");
 }
 
+/* As an export writes it: columns by their endings, keys that names cannot say in members. */
+static const packed_member EXPORTED[] = {
+    MEMBER("a%2F.__key__.txt", "a/\0.x"),
+    MEMBER("a%2F.Text.txt", "one"),
+    MEMBER("a%2F.t%23o.cls", "18446744073709551615"),
+    MEMBER("plain.Text.txt", ""),
+    MEMBER("plain.t%23o.cls", "0"),
+    MEMBER("none.__key__.bin", "none of it"),
+};
+enum { EXPORTED_COUNT = sizeof(EXPORTED) / sizeof(EXPORTED[0]) };
+static const char EXPORTED_SCHEMA[] = "__key__:bytes,Text:str?,t#o:uint64?";
+
+static void expect_bytes(const built *out, uint64_t row, const char *column, const void *bytes,
+                         size_t size)
+{
+    rks_value value;
+    value_of(out, row, column, &value);
+    assert_int_equal(value.size, size);
+    assert_true((value.data == NULL) == (bytes == NULL));
+    if (size > 0)
+        assert_memory_equal(value.data, bytes, size);
+}
+
+static void what_an_export_named_is_found_again(void **state)
+{
+    (void)state;
+    const uint64_t most = UINT64_MAX, zero = 0;
+    rks_build_options options = {.schema = EXPORTED_SCHEMA, .key = "__key__"};
+    built out;
+    assert_ok(build(packed_archive("e.tar", -1, EXPORTED, EXPORTED_COUNT), &options, &out), &err);
+    expect_bytes(&out, 0, "__key__", "a/\0.x", 5);
+    expect_bytes(&out, 0, "Text", "one", 3);
+    expect_bytes(&out, 0, "t#o", &most, 8);
+    expect_bytes(&out, 1, "__key__", "plain", 5);
+    expect_bytes(&out, 1, "Text", "", 0);
+    expect_bytes(&out, 1, "t#o", &zero, 8);
+    expect_bytes(&out, 2, "__key__", "none of it", 10);
+    expect_bytes(&out, 2, "Text", NULL, 0);
+    expect_bytes(&out, 2, "t#o", NULL, 0);
+    done(&out);
+    /* Without a schema the endings are the columns, and keys are no column of their own. */
+    options = (rks_build_options){0};
+    assert_ok(build(packed_archive("e.tar", -1, EXPORTED + 3, 2), &options, &out), &err);
+    assert_string_equal(rks_schema_text(rks_shard_schema(out.shard)),
+                        "{\"__key__\":\"str\",\"text.txt\":\"str\",\"t%23o.cls\":\"int64\"}");
+    done(&out);
+}
+
+static void keys_in_members_are_there_once_and_fit(void **state)
+{
+    (void)state;
+    char longer[513];
+    memset(longer, 'k', sizeof(longer));
+    const struct {
+        packed_member members[2];
+        const char *text;
+    } cases[] = {
+        {{MEMBER("x.__key__.txt", "a"), MEMBER("x.__key__.bin", "b")}, "key is there twice"},
+        {{MEMBER("x.__key__.txt", ""), MEMBER("x.Text.txt", "")}, "the key is empty"},
+        {{{.name = "x.__key__.bin", .bytes = longer, .size = 512}, MEMBER("x.Text.txt", "")},
+         "a key of 512 bytes"},
+        {{MEMBER("x.t%23o.cls", "18446744073709551616"), MEMBER("x.Text.txt", "")},
+         "no integer of 64 bits"},
+        {{MEMBER("x.t%23o.cls", "-1"), MEMBER("x.Text.txt", "")}, "-1 does not fit uint64"},
+    };
+    const rks_build_options options = {.schema = EXPORTED_SCHEMA, .key = "__key__"};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        built out;
+        assert_fails(RKS_ERR_DATA,
+                     build(packed_archive("k.tar", -1, cases[i].members, 2), &options, &out));
+        assert_contains(err.text, cases[i].text);
+        done(&out);
+    }
+}
+
 static void survives_each_failing_allocation(void **state)
 {
     (void)state;
-    for (int kind = -2; kind < 2; kind++) {
-        const char *path = packed_archive("m", kind, TWO + 1, TWO_COUNT - 1);
-        rks_build_options options = {0};
+    for (int kind = -3; kind < 2; kind++) {
+        bool exported = kind == -3;
+        const char *path = exported ? packed_archive("m", -1, EXPORTED, EXPORTED_COUNT)
+                                    : packed_archive("m", kind, TWO + 1, TWO_COUNT - 1);
+        rks_build_options options = {.schema = exported ? EXPORTED_SCHEMA : NULL,
+                                     .key = exported ? "__key__" : NULL};
         for (long nth = 1;; nth++) {
             built out;
             rks_memory_fail_at(nth);
@@ -452,6 +530,8 @@ int main(void)
         cmocka_unit_test(encrypted_members_are_refused_by_name),
         cmocka_unit_test(a_flipped_byte_in_a_zip_is_found),
         cmocka_unit_test(a_zip_is_not_read_compressed),
+        cmocka_unit_test(what_an_export_named_is_found_again),
+        cmocka_unit_test(keys_in_members_are_there_once_and_fit),
         cmocka_unit_test(survives_each_failing_allocation),
     };
     return cmocka_run_group_tests_name("members", tests, scratch_open, scratch_close);
