@@ -261,9 +261,10 @@ static rks_status not_found(const char *directory, bool is_file, rks_error *err)
     if (rks_dataset_parts(directory, &names, &count, NULL) != RKS_OK || count == 0)
         return rks_fail(err, RKS_ERR_NOT_FOUND, ENOENT, "%s: no dataset here", directory);
     rks_dataset_parts_free(names, count);
-    return rks_fail(err, RKS_ERR_NOT_FOUND, ENOENT,
-                    "%s: build not finished (%zu parts, no %s); run the same build again",
-                    directory, count, RKS_DATASET_FILE);
+    return rks_fail(
+        err, RKS_ERR_NOT_FOUND, ENOENT,
+        "%s: build not finished (%zu parts, no %s); run the same build (or merge) again", directory,
+        count, RKS_DATASET_FILE);
 }
 
 rks_status rks_dataset_load_json(const char *directory, rks_dataset **dataset, rks_error *err)

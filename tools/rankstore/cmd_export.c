@@ -172,9 +172,9 @@ const cli_command cli_export = {
     .examples = {"rankstore export store -o store.jsonl",
                  "rankstore export store -o texts.tar --where 'text != \"\"' --column text"},
     .text = "One process writes; under mpirun the other ranks send it what only they see. In file "
-            "names all but letters, digits and some signs of a key is %XX. After a whole dataset "
-            "the command "
-            "is printed that builds it again, with its types and keys.",
+            "names all but letters, digits and some signs of a key is %XX. What a format cannot hold "
+            "is refused by sample and column. After a whole dataset the command is printed that "
+            "builds it again, with its types and keys.",
     CLI_OPTIONS(options, args, words),
     CLI_ONE_DATASET,
     .defaults = defaults,
