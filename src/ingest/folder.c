@@ -105,6 +105,7 @@ static rks_status check_schema(const rks_schema *schema, rks_error *err)
 static rks_status read_unit(rks_job *job, rks_error *err)
 {
     rks_buffer data = {0};
+    rks_input_folder folder = {0};
     rks_status status = RKS_OK;
     uint64_t bytes = 0;
     int path = rks_schema_find(job->schema, "path"); /* the schema was checked: 0 or 1 */
@@ -113,7 +114,7 @@ static rks_status read_unit(rks_job *job, rks_error *err)
         const rks_place place = {.path = file->path};
         bool taken = rks_job_takes(job), fits = file->size <= job->max_sample;
         if (taken && fits)
-            status = rks_input_file_load(file, &data, err);
+            status = rks_input_file_load(file, &folder, &data, err);
         if (status != RKS_OK)
             break;
         rks_value values[2];
@@ -127,6 +128,7 @@ static rks_status read_unit(rks_job *job, rks_error *err)
         if (status == RKS_OK)
             status = rks_job_tick(job, bytes, err);
     }
+    rks_input_folder_close(&folder);
     rks_buffer_free(&data);
     return status;
 }

@@ -12,12 +12,15 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/memory.h"
 
 enum { CHUNK = 1 << 20 };
 
-static rks_status open_any(const rks_input_file *file, int *fd, rks_error *err)
+/* `path` from the folder `at` on is the file's. */
+static rks_status open_any(const rks_input_file *file, int at, const char *path, int *fd,
+                           rks_error *err)
 {
-    *fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    *fd = openat(at, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (*fd >= 0 && file->size > CHUNK) /* else the first read asks for all of it */
         posix_fadvise(*fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     if (*fd >= 0)
@@ -30,7 +33,7 @@ static rks_status open_any(const rks_input_file *file, int *fd, rks_error *err)
 rks_status rks_input_file_open(const rks_input_file *file, int *fd, rks_error *err)
 {
     int opened = -1;
-    rks_status status = open_any(file, &opened, err);
+    rks_status status = open_any(file, AT_FDCWD, file->path, &opened, err);
     if (status != RKS_OK)
         return status;
     status = rks_input_file_unchanged(file, opened, err);
@@ -82,9 +85,40 @@ rks_status rks_input_file_read_all(const rks_input_file *file, int fd, uint64_t 
     return status;
 }
 
+void rks_input_folder_close(rks_input_folder *folder)
+{
+    if (folder->path != NULL)
+        close(folder->fd);
+    *folder = (rks_input_folder){0};
+}
+
+/* Below the folder that the file before was in, if it is the same. */
+static rks_status open_in(const rks_input_file *file, rks_input_folder *folder, int *fd,
+                          rks_error *err)
+{
+    const char *slash = strrchr(file->path, '/');
+    size_t size = slash == NULL ? 0 : (size_t)(slash - file->path) + 1;
+    if (size == 0)
+        return open_any(file, AT_FDCWD, file->path, fd, err);
+    if (folder->path == NULL || folder->size != size ||
+        memcmp(folder->path, file->path, size) != 0) {
+        rks_input_folder_close(folder);
+        char *path = rks_format(err, "%.*s", (int)size, file->path);
+        if (path == NULL)
+            return RKS_ERR_MEMORY;
+        int opened = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        rks_free(path);
+        if (opened < 0)
+            return open_any(file, AT_FDCWD, file->path, fd, err); /* says why */
+        *folder = (rks_input_folder){.fd = opened, .path = file->path, .size = size};
+    }
+    return open_any(file, folder->fd, slash + 1, fd, err);
+}
+
 /* A file as long as it was gives all its bytes and not one more, which a FIFO, a device or a folder
  * in its place does not: where it does, nothing else is asked. */
-rks_status rks_input_file_load(const rks_input_file *file, rks_buffer *data, rks_error *err)
+rks_status rks_input_file_load(const rks_input_file *file, rks_input_folder *folder,
+                               rks_buffer *data, rks_error *err)
 {
     int fd = -1;
     ssize_t count = 1;
@@ -92,7 +126,7 @@ rks_status rks_input_file_load(const rks_input_file *file, rks_buffer *data, rks
     data->size = 0;
     rks_status status = rks_buffer_reserve(data, room, err);
     if (status == RKS_OK)
-        status = open_any(file, &fd, err);
+        status = open_in(file, folder, &fd, err);
     while (status == RKS_OK && count > 0 && data->size < room) {
         uint64_t left = room - data->size;
         status = rks_check_interrupt(err);

@@ -18,7 +18,17 @@ rks_status rks_input_file_read(const rks_input_file *file, int fd, uint64_t offs
 /* Reads all of `size` bytes at `offset`. */
 rks_status rks_input_file_read_all(const rks_input_file *file, int fd, uint64_t offset,
                                    uint8_t *bytes, size_t size, rks_error *err);
-/* The whole file, in place of what is in `data`, which is not NULL then. */
-rks_status rks_input_file_load(const rks_input_file *file, rks_buffer *data, rks_error *err);
+/* The folder of the file that was loaded last, open. Begins as {0}. */
+typedef struct rks_input_folder {
+    int fd;
+    const char *path; /* the file's; NULL: none */
+    size_t size;      /* bytes of it, with the slash */
+} rks_input_folder;
+
+void rks_input_folder_close(rks_input_folder *folder);
+/* The whole file, in place of what is in `data`, which is not NULL then. `folder` is for the next
+ * one; the file lives as long. */
+rks_status rks_input_file_load(const rks_input_file *file, rks_input_folder *folder,
+                               rks_buffer *data, rks_error *err);
 
 #endif

@@ -235,7 +235,10 @@ static int by_name(const void *a, const void *b)
 
 void rks_walk_sort(rks_found_list *list)
 {
-    if (list->count > 0)
+    size_t i = 1;
+    while (i < list->count && by_name(&list->found[i - 1], &list->found[i]) < 0)
+        i++;
+    if (i < list->count) /* else it is sorted: mostly so when it is asked again */
         qsort(list->found, list->count, sizeof(*list->found), by_name);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "ingest/format.h"
+#include "ingest/input_file.h"
 #include "ingest/lines.h"
 
 static rks_error err;
@@ -497,6 +498,45 @@ static void survives_each_failing_allocation(void **state)
     }
 }
 
+static void files_are_loaded_as_long_as_they_were(void **state)
+{
+    (void)state;
+    char content[2][2] = {"ab", "cd"};
+    rks_buffer data = {0};
+    rks_input_folder folder = {0};
+    rks_input_file files[2] = {{.size = 2}, {.size = 2}};
+    for (int i = 0; i < 2; i++)
+        files[i].path =
+            strdup(scratch_bytes(i == 0 ? "one/f" : "two/f", content[i], sizeof(content[i])));
+    for (int i = 0; i < 6; i++) { /* in the folder at hand, and in another one */
+        assert_ok(rks_input_file_load(&files[i / 2 % 2], &folder, &data, &err), &err);
+        assert_int_equal(data.size, 2);
+        assert_memory_equal(data.data, content[i / 2 % 2], 2);
+    }
+    const char *const says[] = {"now 3", "now 1", "not a regular file", "not a regular file",
+                                "no such file"};
+    for (int i = 0; i < 5; i++) {
+        unlink(files[0].path);
+        if (i < 2)
+            scratch_bytes("one/f", "abc", i == 0 ? 3 : 1);
+        else if (i == 2)
+            assert_int_equal(mkfifo(files[0].path, 0600), 0);
+        else if (i == 3)
+            assert_int_equal(mkdir(files[0].path, 0700), 0);
+        else
+            assert_int_equal(rmdir(files[0].path), 0);
+        assert_fails(i < 4 ? RKS_ERR_DATA : RKS_ERR_NOT_FOUND,
+                     rks_input_file_load(&files[0], &folder, &data, &err));
+        assert_contains(err.text, says[i]);
+        assert_contains(err.text, files[0].path);
+    }
+    rks_input_folder_close(&folder);
+    rks_buffer_free(&data);
+    free(files[0].path);
+    free(files[1].path);
+    assert_int_equal(rks_memory_in_use(), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -516,6 +556,7 @@ int main(void)
         cmocka_unit_test(the_digest_is_pinned_and_sees_every_change),
         cmocka_unit_test(units_are_dealt_largest_first_to_the_least_loaded),
         cmocka_unit_test(survives_each_failing_allocation),
+        cmocka_unit_test(files_are_loaded_as_long_as_they_were),
     };
     return cmocka_run_group_tests_name("ingest_unit", tests, scratch_open, scratch_close);
 }
