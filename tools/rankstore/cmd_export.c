@@ -88,7 +88,9 @@ static void print_way_back(const args *a, rks_store *store, const rks_export_rep
     rks_release(text);
     const char *key = info == NULL || schema == NULL ? "" : key_column(info, schema);
     char *types = json_dumps(schema, JSON_COMPACT);
-    if (types != NULL && strlen(types) <= LONGEST) {
+    bool folder = strcmp(key, "path") == 0 && json_object_size(schema) == 2;
+    bool read = folder || strcmp(report->to, "dir") != 0; /* other files are for other programs */
+    if (read && types != NULL && strlen(types) <= LONGEST) {
         fprintf(stderr, "To build it again: rankstore build ");
         print_quoted(stderr, a->target);
         fprintf(stderr, " -o DIR --key ");
