@@ -81,6 +81,33 @@ static rks_status run_build(rks_group *group, rks_store *store, rks_error *err)
     return rks_build(group, sources, 1, target, &options, &report, err);
 }
 
+static rks_status count_row(void *user, const rks_sample *sample, uint64_t row, rks_error *err)
+{
+    (void)sample, (void)row, (void)err;
+    ++*(uint64_t *)user;
+    return RKS_OK;
+}
+
+/* Reading is each rank's own: what it lacks is told by the agreement behind it. */
+static rks_status run_reader(rks_group *group, rks_store *store, rks_error *err)
+{
+    const char *sources[] = {source, twin};
+    rks_build_options options;
+    rks_reader *reader = NULL;
+    uint64_t rows = 0;
+    (void)store;
+    file_options(&options);
+    rks_status status = rks_reader_open(group, sources, 2, &options, &reader, err);
+    if (status != RKS_OK)
+        return status;
+    for (uint64_t unit = 0; status == RKS_OK && unit < rks_reader_units(reader); unit++)
+        status = rks_reader_read(reader, unit, count_row, &rows, NULL, err);
+    if (status == RKS_OK && rows != 2 * FILE_ROWS)
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%llu rows", (unsigned long long)rows);
+    rks_reader_close(reader);
+    return rks_group_agree(group, "sweep: read", status, err);
+}
+
 static rks_status run_other(rks_group *group, rks_store *store, rks_error *err)
 {
     const char *sources[] = {twin};
@@ -289,6 +316,7 @@ static const stage stages[] = {
     {"prune", false, true, run_prune, NULL, false},
     {"diff", true, true, run_diff, NULL, true},
     {"export", true, true, run_export, NULL, true},
+    {"reader", false, true, run_reader, NULL, true},
 };
 
 /* ---- one try -----------------------------------------------------------------------------------
