@@ -64,5 +64,6 @@ def merge(found: Iterable[tuple[int, Mapping[str, str] | None]]) -> dict[str, st
         for name in schema:
             came_from.setdefault(name, rank)
     if merged is None:
-        raise DataError("the source has no samples to infer a schema from; give schema=")
+        raise DataError("no sample to infer a schema from: the source is empty, or map and filter drop all of it; give "
+                        "schema=")
     return merged

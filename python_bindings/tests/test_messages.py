@@ -82,6 +82,11 @@ def test_a_filter_that_drops_everything(tmp_path: Path) -> None:
     rows = [{"x": 1}, {"x": 2}]
     with pytest.warns(UserWarning, match="none: no sample was kept: 2 were filtered out, 0 were bad"):
         rankstore.build(rows, tmp_path / "none", filter=lambda sample: False, schema="x:int64").close()
+    with pytest.raises(rankstore.DataError, match="no sample to infer a schema from: the source is empty, or map and filter drop"):
+        rankstore.build(rows, tmp_path / "unknown", filter=lambda sample: False)
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    with pytest.warns(UserWarning, match="files: no sample was kept: 2 were filtered out"):
+        rankstore.build(tmp_path / "a.txt", tmp_path / "files", filter=lambda sample: False).close()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         rankstore.build(rows, tmp_path / "some", filter=lambda sample: sample["x"] == 1).close()
