@@ -45,33 +45,16 @@ typedef struct cutting {
     size_t file;
     uint64_t begin; /* of the unit that is open */
     uint64_t unit_size;
-    size_t room;
 } cutting;
 
 static rks_status add_unit(cutting *c, uint64_t end, rks_error *err)
 {
-    rks_input *input = c->input;
-    if (input->unit_count == RKS_UNITS_MAX)
-        return rks_too_many_units(c->unit_size, err);
-    if (input->unit_count == c->room) {
-        size_t room = c->room == 0 ? 64 : c->room * 2;
-        rks_input_unit *grown = rks_realloc(input->units, room, sizeof(*grown), err);
-        if (grown == NULL)
-            return RKS_ERR_MEMORY;
-        input->units = grown;
-        c->room = room;
-    }
-    input->units[input->unit_count] = (rks_input_unit){
-        .number = input->unit_count,
-        .first_file = c->file,
-        .file_count = 1,
-        .offset = c->begin,
-        .size = end - c->begin,
-        .first_of_file = c->begin == 0,
-    };
-    input->unit_count++;
+    const rks_input_unit unit = {.first_file = c->file,
+                                 .offset = c->begin,
+                                 .size = end - c->begin,
+                                 .first_of_file = c->begin == 0};
     c->begin = end;
-    return RKS_OK;
+    return rks_unit_add(c->input, unit, c->unit_size, err);
 }
 
 static rks_status cut_here(void *user, uint64_t offset, rks_error *err)

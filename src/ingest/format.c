@@ -78,6 +78,14 @@ rks_status rks_unit_of_file(rks_input *input, size_t file, uint64_t unit_size, r
     return unit.size == 0 ? RKS_OK : rks_unit_add(input, unit, unit_size, err);
 }
 
+rks_status rks_cut_by_file(rks_input *input, uint64_t unit_size, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < input->file_count; i++)
+        status = rks_unit_of_file(input, i, unit_size, err);
+    return status;
+}
+
 /* The first bytes, unpacked; *all where there are no more. */
 static rks_status look_into(const rks_input_file *file, uint8_t *bytes, size_t *size, bool *all,
                             rks_error *err)

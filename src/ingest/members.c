@@ -13,13 +13,16 @@
 
 enum { STEP = 1 << 20 };
 
-rks_status rks_members_open(rks_members *members, rks_archive_kind kind, const rks_input_file *file,
-                            uint64_t offset, uint64_t size, rks_error *err)
+rks_status rks_members_open(rks_members *members, const rks_input *input,
+                            const rks_input_unit *unit, rks_error *err)
 {
-    bool part = kind == RKS_ARCHIVE_TAR && file->packing == RKS_PACKING_NONE &&
-                (offset > 0 || size < file->size);
-    *members = (rks_members){.file = file, .stop = part ? offset + size : UINT64_MAX};
-    return rks_archive_open(kind, file, offset, &members->archive, err);
+    const rks_input_file *file = &input->files[unit->first_file];
+    bool zip = input->format == &rks_format_zip;
+    bool part =
+        !zip && file->packing == RKS_PACKING_NONE && (unit->offset > 0 || unit->size < file->size);
+    *members = (rks_members){.file = file, .stop = part ? unit->offset + unit->size : UINT64_MAX};
+    return rks_archive_open(zip ? RKS_ARCHIVE_ZIP : RKS_ARCHIVE_TAR, file, unit->offset,
+                            &members->archive, err);
 }
 
 void rks_members_close(rks_members *members)
@@ -151,14 +154,11 @@ rks_status rks_member_load(rks_members *members, uint64_t max_sample, rks_buffer
     return RKS_OK;
 }
 
-rks_status rks_members_count(rks_archive_kind kind, const rks_input *input, size_t unit,
-                             uint64_t *rows, rks_error *err)
+rks_status rks_members_count(const rks_input *input, size_t unit, uint64_t *rows, rks_error *err)
 {
-    const rks_input_unit *at = &input->units[unit];
     rks_members members;
     uint64_t count = 0;
-    rks_status status =
-        rks_members_open(&members, kind, &input->files[at->first_file], at->offset, at->size, err);
+    rks_status status = rks_members_open(&members, input, &input->units[unit], err);
     if (status == RKS_OK)
         status = rks_members_next(&members, err);
     while (status == RKS_OK && !members.end) {

@@ -37,18 +37,18 @@ typedef struct rks_members {
     size_t current_room;
 } rks_members;
 
-/* `members` needs no preparation, and is closed in every case. */
-rks_status rks_members_open(rks_members *members, rks_archive_kind kind, const rks_input_file *file,
-                            uint64_t offset, uint64_t size, rks_error *err);
+/* Those of the unit, of a tar or a zip as the input's format says. `members` needs no preparation,
+ * and is closed in every case. */
+rks_status rks_members_open(rks_members *members, const rks_input *input,
+                            const rks_input_unit *unit, rks_error *err);
 rks_status rks_members_next(rks_members *members, rks_error *err);
 void rks_members_close(rks_members *members);
 
 /* The operations of a format of archives. */
-rks_status rks_members_count(rks_archive_kind kind, const rks_input *input, size_t unit,
-                             uint64_t *rows, rks_error *err);
-rks_status rks_members_infer(rks_archive_kind kind, const rks_input *input, size_t unit,
-                             char **schema_text, rks_error *err);
-rks_status rks_members_read(rks_archive_kind kind, rks_job *job, rks_error *err);
+rks_status rks_members_count(const rks_input *input, size_t unit, uint64_t *rows, rks_error *err);
+rks_status rks_members_infer(const rks_input *input, size_t unit, char **schema_text,
+                             rks_error *err);
+rks_status rks_members_read(rks_job *job, rks_error *err);
 
 /* RKS_ERR_DATA: the member is refused whatever it holds, and why. */
 rks_status rks_member_check(const rks_member *member, rks_error *err);

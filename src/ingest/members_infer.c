@@ -112,13 +112,11 @@ static rks_status look(looking *at, bool skip_bad, rks_error *err)
     return status;
 }
 
-rks_status rks_members_infer(rks_archive_kind kind, const rks_input *input, size_t unit,
-                             char **schema_text, rks_error *err)
+rks_status rks_members_infer(const rks_input *input, size_t unit, char **schema_text,
+                             rks_error *err)
 {
-    const rks_input_unit *unit_at = &input->units[unit];
     looking at = {.max_sample = input->max_sample};
-    rks_status status = rks_members_open(&at.members, kind, &input->files[unit_at->first_file],
-                                         unit_at->offset, unit_at->size, err);
+    rks_status status = rks_members_open(&at.members, input, &input->units[unit], err);
     if (status == RKS_OK)
         status = look(&at, input->skip_bad, err);
     if (status == RKS_OK && at.row > 0)

@@ -215,9 +215,8 @@ static void free_endings(sample *at)
     rks_free(at->endings);
 }
 
-rks_status rks_members_read(rks_archive_kind kind, rks_job *job, rks_error *err)
+rks_status rks_members_read(rks_job *job, rks_error *err)
 {
-    const rks_input_file *file = &job->input->files[job->unit->first_file];
     uint32_t columns = rks_schema_columns(job->schema);
     rks_members members = {0};
     sample at = {
@@ -232,7 +231,7 @@ rks_status rks_members_read(rks_archive_kind kind, rks_job *job, rks_error *err)
     if (at.made != NULL)
         status = at.inferred ? RKS_OK : spell_endings(&at, err);
     if (status == RKS_OK)
-        status = rks_members_open(&members, kind, file, job->unit->offset, job->unit->size, err);
+        status = rks_members_open(&members, job->input, job->unit, err);
     if (status == RKS_OK)
         status = read_all(&at, &members, err);
     rks_members_close(&members);

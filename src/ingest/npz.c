@@ -121,14 +121,6 @@ static rks_status check_parts(const rks_npz *npz, parts *of, rks_error *err)
 
 /* ---- schema ---------------------------------------------------------------------------------- */
 
-static rks_status cut(rks_input *input, uint64_t unit_size, rks_error *err)
-{
-    rks_status status = RKS_OK;
-    for (size_t i = 0; status == RKS_OK && i < input->file_count; i++)
-        status = rks_unit_of_file(input, i, unit_size, err);
-    return status;
-}
-
 /* The array says more about another one. */
 static bool is_part(const rks_npz *npz, const rks_npz_array *array, rks_error *err,
                     rks_status *status)
@@ -540,7 +532,7 @@ const rks_input_format rks_format_npz = {
     .name = "npz",
     .is_named = is_named,
     .looks_like = rks_npz_looks_like,
-    .cut = cut,
+    .cut = rks_cut_by_file,
     .count_rows = count_rows,
     .infer = infer,
     .read = read_unit,
