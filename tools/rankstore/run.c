@@ -72,8 +72,9 @@ int cli_fail(rks_group *group, rks_status status, const rks_error *err)
     bool lost = status == RKS_ERR_PEER || status == RKS_ERR_TIMEOUT;
     if (group == NULL || rks_group_rank(group) == 0 || lost) {
         fprintf(stderr, "rankstore %s: ", cli_command_name());
-        if (group != NULL && rks_group_size(group) > 1) {
-            if (lost)
+        /* Without a group, only one that is not the first says that there are several. */
+        if (group != NULL ? rks_group_size(group) > 1 : err->rank > 0) {
+            if (lost && group != NULL)
                 fprintf(stderr, "[seen by rank %u] ", rks_group_rank(group));
             bool named = strncmp(err->text, "rank ", 5) == 0; /* it says so itself */
             if (!named && err->rank >= 0 && err->host[0] != '\0')
@@ -139,9 +140,11 @@ static int run_rank(const rks_bootstrap *bootstrap, void *user)
     options.silence_ms = j->silence_ms > 0 ? j->silence_ms : options.silence_ms;
     rks_set_interrupt(is_interrupted, NULL);
     rks_status status = rks_group_open(&options, &group, &err);
-    /* Wrong options are known to all ranks, and rank 0 says them. Anything else in the opening may
-     * be known to one rank alone. */
-    if (status == RKS_ERR_ARGUMENT && own_rank(bootstrap) != 0)
+    /* What is known to all ranks rank 0 says: wrong options, and what kept a rank that is named
+     * from taking part. Anything else in the opening may be known to one rank alone. */
+    bool lost = status == RKS_ERR_PEER || status == RKS_ERR_TIMEOUT || status == RKS_ERR_CANCELLED;
+    bool known = status == RKS_ERR_ARGUMENT || (!lost && err.rank >= 0);
+    if (status != RKS_OK && known && own_rank(bootstrap) != 0)
         return cli_exit_code(status);
     if (status != RKS_OK)
         return cli_fail(NULL, status, &err);
