@@ -173,10 +173,11 @@ const cli_command cli_export = {
     .summary = "Write a dataset's samples as JSON lines, tar, files, NumPy arrays or plain LMDB",
     .examples = {"rankstore export store -o store.jsonl",
                  "rankstore export store -o texts.tar --where 'text != \"\"' --column text"},
-    .text = "One process writes; under mpirun the other ranks send it what only they see. In file "
-            "names all but letters, digits and some signs of a key is %XX. What a format cannot hold "
-            "is refused by sample and column. After a whole dataset the command is printed that "
-            "builds it again, with its types and keys.",
+    .text =
+        "One process writes; under mpirun the other ranks send it what only they see. In file "
+        "names all but letters, digits and some signs of a key is %XX. What a format cannot hold "
+        "is refused by sample and column. After a whole dataset the command is printed that "
+        "builds it again, with its types and keys.",
     CLI_OPTIONS(options, args, words),
     CLI_ONE_DATASET,
     .defaults = defaults,
