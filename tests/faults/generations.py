@@ -77,8 +77,8 @@ def check_nothing_is_left(directory):
 
 def make_sources():
     if not os.path.exists(path("left")):
-        rankstore("build", make_twins("left.jsonl", 0, 200), "-o", path("left"), "--dedup", "-j", "2", *OPTIONS)
-        rankstore("build", make_twins("right.jsonl", 1000, 200), "-o", path("right"), *OPTIONS)
+        rankstore("build", make_twins("twins.left.jsonl", 0, 200), "-o", path("left"), "--dedup", "-j", "2", *OPTIONS)
+        rankstore("build", make_twins("twins.right.jsonl", 1000, 200), "-o", path("right"), *OPTIONS)
         rankstore("merge", path("left"), path("right"), "-o", path("both"))
     return dataset_of(path("both"))
 
@@ -188,19 +188,19 @@ def an_append_or_prune_killed_at_any_instant_leaves_whole_generations():
 
 def make_grown():
     """A dataset, and what is appended to it; their ids."""
-    more = make_twins("more.jsonl", 5000, 150)
-    if not os.path.exists(path("small")):
-        rankstore("build", make_twins("first.jsonl", 0, 100), "-o", path("small"), "--dedup", *OPTIONS)
-        shutil.copytree(path("small"), path("large"))
-        rankstore("build", more, "-o", path("large"), "--append", "--dedup", "--unit-size", "4k")
-    return more, dataset_of(path("small")), dataset_of(path("large"))
+    more = make_twins("twins.more.jsonl", 5000, 150)
+    if not os.path.exists(path("grown.small")):
+        rankstore("build", make_twins("twins.first.jsonl", 0, 100), "-o", path("grown.small"), "--dedup", *OPTIONS)
+        shutil.copytree(path("grown.small"), path("grown.large"))
+        rankstore("build", more, "-o", path("grown.large"), "--append", "--dedup", "--unit-size", "4k")
+    return more, dataset_of(path("grown.small")), dataset_of(path("grown.large"))
 
 
 def check_generations(target, small, large):
     info = rankstore_json("info", target)
     assert [g["id"] for g in info["generations"]] in ([small], [small, large], [large]), info["generations"]
     for generation in info["generations"]:
-        rankstore("diff", f"{target}@{generation['generation']}", path("small" if generation["id"] == small else "large"))
+        rankstore("diff", f"{target}@{generation['generation']}", path("grown.small" if generation["id"] == small else "grown.large"))
 
 
 def an_append_stopped_in_front_of_any_call_leaves_whole_generations():
@@ -210,7 +210,7 @@ def an_append_stopped_in_front_of_any_call_leaves_whole_generations():
         def before(number):
             if number % 4 == 1 or dataset_of(target) == large:
                 shutil.rmtree(target, ignore_errors=True)
-                shutil.copytree(path("small"), target)
+                shutil.copytree(path("grown.small"), target)
 
         calls = at_each_call(how, ["build", more, "-o", target, "--append", "--dedup", "--unit-size", "4k"], before,
                              lambda number: check_generations(target, small, large))
@@ -229,7 +229,7 @@ def a_prune_killed_in_front_of_any_call_keeps_what_it_should():
     def before(number):
         if number % 2 == 1 or os.path.exists(target):
             shutil.rmtree(target, ignore_errors=True)
-            shutil.copytree(path("large"), target)
+            shutil.copytree(path("grown.large"), target)
             for ending in ("rks", "sums", "json", "rks.3.tmp"):
                 shutil.copy(glob.glob(target + "/part-*.sums")[0], f"{target}/part-0000000000000000-0000000000000000.{ending}")
 
@@ -314,7 +314,7 @@ def an_export_stopped_in_front_of_any_call_is_none_or_whole():
 
 
 def a_build_that_leaves_samples_out_ends_the_same_however_it_was_stopped():
-    source, target = make_twins("many.jsonl", 0, 3000), path("chosen")
+    source, target = make_twins("twins.many.jsonl", 0, 3000), path("chosen")
     options = ["--key", "key", "--length", "text", "--unit-size", "16k", "--dedup", "--sample", "700", "--seed", "5"]
     begun = time.monotonic()
     whole = rankstore_json("build", source, "-o", path("chosen.whole"), *options)
