@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * csv_value.c: most reals are a few digits: an integer below 2^53 times or by a power of ten that a
- * double holds exactly is rounded once, as it should be. The C library does the others. */
+ * double holds exactly is rounded once, as it should be (Clinger, How to read floating point numbers
+ * accurately, 1990, its fast path). The C library does the others. */
 #include "ingest/csv_value.h"
 
 #include <stdlib.h>
