@@ -65,27 +65,41 @@ int cli_exit_code(rks_status status)
     }
 }
 
+/* "[seen by rank 1] rank 2 (host): " */
+static void name_rank(const rks_group *group, const rks_error *err, bool lost, char *text,
+                      size_t room)
+{
+    char seen[32] = "";
+    bool named = strncmp(err->text, "rank ", 5) == 0; /* it says so itself */
+    text[0] = '\0';
+    /* Without a group, only one that is not the first says that there are several. */
+    if (group != NULL ? rks_group_size(group) < 2 : err->rank <= 0)
+        return;
+    if (lost && group != NULL)
+        snprintf(seen, sizeof(seen), "[seen by rank %u] ", rks_group_rank(group));
+    if (named || err->rank < 0)
+        snprintf(text, room, "%s", seen);
+    else if (err->host[0] != '\0')
+        snprintf(text, room, "%srank %d (%s): ", seen, err->rank, err->host);
+    else
+        snprintf(text, room, "%srank %d: ", seen, err->rank);
+}
+
 int cli_fail(rks_group *group, rks_status status, const rks_error *err)
 {
     /* All ranks have the same error: one of them says it. The one that lost its group says it too.
-     */
+     * In one piece, since a launcher may mix what several write. */
     bool lost = status == RKS_ERR_PEER || status == RKS_ERR_TIMEOUT;
+    char line[1024], who[128];
     if (group == NULL || rks_group_rank(group) == 0 || lost) {
-        fprintf(stderr, "rankstore %s: ", cli_command_name());
-        /* Without a group, only one that is not the first says that there are several. */
-        if (group != NULL ? rks_group_size(group) > 1 : err->rank > 0) {
-            if (lost && group != NULL)
-                fprintf(stderr, "[seen by rank %u] ", rks_group_rank(group));
-            bool named = strncmp(err->text, "rank ", 5) == 0; /* it says so itself */
-            if (!named && err->rank >= 0 && err->host[0] != '\0')
-                fprintf(stderr, "rank %d (%s): ", err->rank, err->host);
-            else if (!named && err->rank >= 0)
-                fprintf(stderr, "rank %d: ", err->rank);
-        }
-        fprintf(stderr, "%s\n", cli_shown(cli_words(err->text)));
-        if (status == RKS_ERR_CORRUPT)
-            fprintf(stderr, "Try 'rankstore verify --full DIR': it names all that is damaged, and "
-                            "--quarantine FILE lists samples to leave out.\n");
+        name_rank(group, err, lost, who, sizeof(who));
+        snprintf(line, sizeof(line), "rankstore %s: %s%s\n%s", cli_command_name(), who,
+                 cli_shown(cli_words(err->text)),
+                 status == RKS_ERR_CORRUPT
+                     ? "Try 'rankstore verify --full DIR': it names all that is damaged, and "
+                       "--quarantine FILE lists samples to leave out.\n"
+                     : "");
+        fputs(line, stderr);
     }
     return cli_exit_code(status);
 }
@@ -140,11 +154,9 @@ static int run_rank(const rks_bootstrap *bootstrap, void *user)
     options.silence_ms = j->silence_ms > 0 ? j->silence_ms : options.silence_ms;
     rks_set_interrupt(is_interrupted, NULL);
     rks_status status = rks_group_open(&options, &group, &err);
-    /* What is known to all ranks rank 0 says: wrong options, and what kept a rank that is named
-     * from taking part. Anything else in the opening may be known to one rank alone. */
-    bool lost = status == RKS_ERR_PEER || status == RKS_ERR_TIMEOUT || status == RKS_ERR_CANCELLED;
-    bool known = status == RKS_ERR_ARGUMENT || (!lost && err.rank >= 0);
-    if (status != RKS_OK && known && own_rank(bootstrap) != 0)
+    /* Wrong options are known to all ranks, and rank 0 says them. Anything else in the opening may
+     * be known to one rank alone. */
+    if (status == RKS_ERR_ARGUMENT && own_rank(bootstrap) != 0)
         return cli_exit_code(status);
     if (status != RKS_OK)
         return cli_fail(NULL, status, &err);
