@@ -170,20 +170,20 @@ static void what_cannot_be_joined_is_named(void **state)
 
 /* ---- older generations --------------------------------------------------------------------- */
 
-static char *load(const char *name, size_t *size)
+static void load(const char *name, char **text, size_t *size)
 {
-    char *text = NULL;
-    assert_ok(rks_file_load(path_of(name), 1 << 20, &text, size, &err), &err);
-    return text;
+    assert_ok(rks_file_load(path_of(name), 1 << 20, text, size, &err), &err);
 }
 
 /* As a later version would have written it: with a field that is not known here. */
 static void add_field(const char *name)
 {
     size_t size = 0;
-    char *text = load(name, &size), *changed = calloc(1, size + 64), digits[RKS_DIGEST_TEXT];
-    const char *at = strstr(text, "\"options\"");
-    sprintf(changed, "%.*s\"later\":[1,{}],%s", (int)(at - text), text, at);
+    char *text = NULL, digits[RKS_DIGEST_TEXT];
+    load(name, &text, &size);
+    char *changed = calloc(1, size + 64);
+    int before = (int)(strstr(text, "\"options\"") - text);
+    sprintf(changed, "%.*s\"later\":[1,{}],%s", before, text, text + before);
     size = strlen(changed);
     memset(changed + size - 35, '0', 32);
     rks_digest_format(rks_checksum128(changed, size), digits);
@@ -213,10 +213,11 @@ static void generations_stay_as_they_were_written(void **state)
     directory_begin();
     assert_ok(rks_dataset_commit(test_directory, &a.dataset, &err), &err);
     add_field("dataset.json");
-    char *first = load("dataset.json", &size);
+    char *first = NULL, *kept = NULL;
+    load("dataset.json", &first, &size);
     rks_dataset *joined = join(&a.dataset, &b.dataset);
     assert_ok(rks_dataset_commit(test_directory, joined, &err), &err);
-    char *kept = load("dataset.1.json", &kept_size);
+    load("dataset.1.json", &kept, &kept_size);
     assert_int_equal(size, kept_size);
     assert_memory_equal(first, kept, size);
     static const char *const others[] = {
