@@ -148,8 +148,7 @@ PyObject *core_build_report(const rks_build_report *r)
         "seconds", r->seconds, "dataset", r->dataset, "bad_first", bad_first);
 }
 
-/* ---- build ------------------------------------------------------------------------------------
- */
+/* ---- build ----------------------------------------------------------------------------------- */
 
 static PyObject *run_build(PyObject *group_object, const core_texts *sources, const char *directory,
                            const rks_build_options *options)

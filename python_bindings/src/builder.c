@@ -309,8 +309,7 @@ static PyObject *builder_add_arrays(builder_object *self, PyObject *arguments, P
     Py_RETURN_NONE;
 }
 
-/* ---- the type ---------------------------------------------------------------------------------
- */
+/* ---- the type -------------------------------------------------------------------------------- */
 
 static int builder_traverse(builder_object *self, visitproc visit, void *arg)
 {

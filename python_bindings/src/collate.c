@@ -3,8 +3,7 @@
  * collate.c: how samples become arrays, and arrays. */
 #include "handles.h"
 
-/* ---- Collate -----------------------------------------------------------------------------------
- */
+/* ---- Collate --------------------------------------------------------------------------------- */
 
 typedef struct collate {
     PyObject_HEAD
@@ -148,8 +147,7 @@ static PyType_Spec collate_spec = {
     .slots = collate_slots,
 };
 
-/* ---- Arrays ------------------------------------------------------------------------------------
- */
+/* ---- Arrays ---------------------------------------------------------------------------------- */
 
 typedef struct arrays {
     PyObject_HEAD

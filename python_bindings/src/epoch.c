@@ -15,8 +15,7 @@ typedef struct epoch {
 
 static PyTypeObject *epoch_type;
 
-/* ---- open and close ---------------------------------------------------------------------------
- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 /* -1 with an exception. */
 static int open_epoch(epoch *self, const rks_epoch_options *options)
@@ -107,8 +106,7 @@ static PyObject *epoch_close(PyObject *object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* ---- the next batch ---------------------------------------------------------------------------
- */
+/* ---- the next batch -------------------------------------------------------------------------- */
 
 typedef struct next {
     rks_batch *batch;

@@ -36,8 +36,7 @@ void core_plan_leave(PyObject *object)
     PyThread_release_lock(((plan *)object)->lock);
 }
 
-/* ---- open and close ---------------------------------------------------------------------------
- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 /* A bytes object that is to be filled. Of a large one in small pages the system's part, a fault for
  * each 4 KiB, took as long as copying into it; where it has no large pages, nothing changes. */
@@ -216,8 +215,7 @@ static PyObject *plan_close(PyObject *object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* ---- steps and batches ------------------------------------------------------------------------
- */
+/* ---- steps and batches ----------------------------------------------------------------------- */
 
 static PyObject *plan_steps(PyObject *object, PyObject *arguments, PyObject *keywords)
 {
@@ -370,8 +368,7 @@ static PyObject *plan_batches(PyObject *object, PyObject *arguments, PyObject *k
     return both;
 }
 
-/* ---- report and state -------------------------------------------------------------------------
- */
+/* ---- report and state ------------------------------------------------------------------------ */
 
 static PyObject *plan_report(PyObject *object, PyObject *arguments, PyObject *keywords)
 {

@@ -67,8 +67,7 @@ static bool ready(const reader_object *self)
     return core_check_usable(self->reader, self->owner, self->busy, "reader") == 0;
 }
 
-/* ---- reading -----------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 typedef struct reading {
     reader_object *reader;

@@ -274,8 +274,7 @@ static PyObject *store_close(PyObject *object, PyObject *arguments, PyObject *ke
     Py_RETURN_NONE;
 }
 
-/* ---- what it knows ----------------------------------------------------------------------------
- */
+/* ---- what it knows --------------------------------------------------------------------------- */
 
 static PyObject *store_lengths(PyObject *object, PyObject *unused)
 {
@@ -416,8 +415,7 @@ static PyObject *store_stats(PyObject *object, PyObject *unused)
         "exchange_why", stats.exchange_why, "quarantined", stats.quarantined);
 }
 
-/* ---- samples ----------------------------------------------------------------------------------
- */
+/* ---- samples --------------------------------------------------------------------------------- */
 
 static PyObject *store_fetch(PyObject *object, PyObject *samples)
 {
@@ -493,8 +491,7 @@ static PyObject *store_view(PyObject *object, PyObject *number)
     return list;
 }
 
-/* ---- type -------------------------------------------------------------------------------------
- */
+/* ---- type ------------------------------------------------------------------------------------ */
 
 static PyObject *get_group(PyObject *object, void *unused)
 {

@@ -88,8 +88,7 @@ rks_status rks_nccl_make_slots(nccl_held *held, uint64_t chunk, uint64_t round, 
     return RKS_OK;
 }
 
-/* ---- the end
- * -------------------------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 /* Copies that were put on the streams may still be on their way after the communicator's end. A
  * stream that failed has nothing on its way. */
@@ -143,8 +142,7 @@ void rks_nccl_release(nccl_held *held)
     rks_free(held);
 }
 
-/* ---- from one exchange to the next
- * ------------------------------------------------------------------ */
+/* ---- from one exchange to the next ----------------------------------------------------------- */
 
 /* A child of fork sees its parent's, and leaves them alone. */
 static nccl_held *take_kept(const rks_group *group)

@@ -199,8 +199,7 @@ void rks_fetcher_close(rks_fetcher *fetcher)
     rks_fetcher_release(fetcher);
 }
 
-/* ---- pieces -----------------------------------------------------------------------------------
- */
+/* ---- pieces ---------------------------------------------------------------------------------- */
 
 bool rks_fetch_is_over(const rks_fetch *fetch)
 {
@@ -375,8 +374,7 @@ static rks_status start_workers(rks_fetcher *fetcher, rks_error *err)
     return none ? rks_fail_errno(err, error, "start a thread for fetching ahead") : RKS_OK;
 }
 
-/* ---- fetches ----------------------------------------------------------------------------------
- */
+/* ---- fetches --------------------------------------------------------------------------------- */
 
 rks_status rks_fetch_count_remote(const rks_fetcher *fetcher, const rks_wanted *wanted,
                                   size_t count, size_t *remote, rks_error *err)

@@ -174,8 +174,7 @@ static rks_status read_header(const rks_input *input, const rks_input_file *file
     return status;
 }
 
-/* ---- records of a unit ------------------------------------------------------------------------
- */
+/* ---- records of a unit ----------------------------------------------------------------------- */
 
 typedef struct unit_reader {
     rks_csv csv;
@@ -239,8 +238,7 @@ static rks_status count_rows(const rks_input *input, size_t unit, uint64_t *rows
     return status;
 }
 
-/* ---- types ------------------------------------------------------------------------------------
- */
+/* ---- types ----------------------------------------------------------------------------------- */
 
 typedef struct guess {
     bool missing, any, not_integer, not_real, not_bool;
@@ -368,8 +366,7 @@ static rks_status infer(const rks_input *input, size_t unit, char **schema_text,
 
 enum { NUMBER_ROOM = 16 }; /* an empty list has a place too */
 
-/* ---- values -----------------------------------------------------------------------------------
- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 typedef struct taker {
     unit_reader reader;

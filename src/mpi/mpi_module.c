@@ -191,8 +191,7 @@ static rks_status open_bootstrap(rks_bootstrap *bootstrap, rks_error *err)
     return RKS_OK;
 }
 
-/* ---- messages ---------------------------------------------------------------------------------
- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 static rks_status post(bool sending, uint32_t other, int tag, void *bytes, size_t count,
                        void **handle, rks_error *err)

@@ -126,8 +126,7 @@ static void probe_nccl(visit *v)
         usable ? "usable: " : "not usable: ", text);
 }
 
-/* ---- the network ------------------------------------------------------------------------------
- */
+/* ---- the network ----------------------------------------------------------------------------- */
 
 static void probe_interfaces(visit *v)
 {
@@ -182,8 +181,7 @@ static void probe_secret(visit *v)
         ok ? path : err.text);
 }
 
-/* ---- limits -----------------------------------------------------------------------------------
- */
+/* ---- limits ---------------------------------------------------------------------------------- */
 
 /* `least` 0: any is fine. */
 static void add_limit(visit *v, const char *name, int resource, uint64_t least, const char *unit,
@@ -257,8 +255,7 @@ static void probe_cgroup(visit *v)
         add(v, "cgroup memory", true, NULL, "no limit below the machine's");
 }
 
-/* ---- places -----------------------------------------------------------------------------------
- */
+/* ---- places ---------------------------------------------------------------------------------- */
 
 static void add_place(visit *v, const char *name, const char *path, uint64_t least,
                       const char *advice)

@@ -238,8 +238,7 @@ static rks_status list_entries(const rks_store *store, const rks_buffer *keys, u
     return RKS_OK;
 }
 
-/* ---- delivery ---------------------------------------------------------------------------------
- */
+/* ---- delivery -------------------------------------------------------------------------------- */
 
 static void count_gaps(const entry *entries, uint64_t count, rks_gather_report *report)
 {

@@ -148,8 +148,7 @@ void rks_engine_give_up(rks_engine *engine, uint32_t peer, const rks_error *err)
         rks_free(given);
 }
 
-/* ---- asking and waiting ------------------------------------------------------------------------
- */
+/* ---- asking and waiting ---------------------------------------------------------------------- */
 
 /* Shared by the caller and the engine thread: whoever leaves last frees it. */
 typedef struct waiter {

@@ -44,8 +44,7 @@ void rks_engine_release(rks_engine *engine)
     rks_free(engine);
 }
 
-/* ---- the end ------------------------------------------------------------------------------------
- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 static void run_abort(rks_engine *engine, rks_command *command)
 {
@@ -162,8 +161,7 @@ void rks_engine_close(rks_engine *engine, uint32_t linger_ms)
     close_outside(engine);
 }
 
-/* ---- open and join ------------------------------------------------------------------------------
- */
+/* ---- open and join --------------------------------------------------------------------------- */
 
 static void put_host(rks_address *address)
 {

@@ -243,8 +243,7 @@ rks_status rks_peer_accepted(rks_connection *connection, rks_error *err);
 /* The connection is over; why->status is RKS_OK after a bye. */
 void rks_peer_ended(rks_connection *connection, const rks_error *why);
 
-/* ---- connection.c ------------------------------------------------------------------------------
- */
+/* ---- connection.c ---------------------------------------------------------------------------- */
 
 enum rks_connection_state {
     RKS_CONNECTION_CONNECTING,
@@ -322,15 +321,13 @@ void rks_connection_take_proof(rks_connection *connection);
 void rks_connection_drop_reply(rks_connection *connection);
 void rks_connection_unref(rks_connection *connection);
 
-/* ---- receive.c ---------------------------------------------------------------------------------
- */
+/* ---- receive.c ------------------------------------------------------------------------------- */
 
 /* Of rks_stream_ops; `user` is the connection. */
 void *rks_connection_room(void *user, size_t *size);
 void rks_connection_received(void *user, size_t size);
 
-/* ---- send.c ------------------------------------------------------------------------------------
- */
+/* ---- send.c ---------------------------------------------------------------------------------- */
 
 /* Queues it; on a connection that is over it is given up at once. */
 void rks_connection_send(rks_connection *connection, rks_frame *frame);
@@ -375,8 +372,7 @@ void rks_handlers_note(rks_engine *engine, uint16_t service, uint32_t from, cons
                        size_t size);
 void rks_handlers_lost(rks_engine *engine, uint32_t rank, const rks_error *err);
 
-/* ---- listen.c ----------------------------------------------------------------------------------
- */
+/* ---- listen.c -------------------------------------------------------------------------------- */
 
 struct sockaddr_storage;
 /* A listening socket on `where` (see rks_engine_options) and its address. */

@@ -77,8 +77,7 @@ void rks_pending_done(rks_engine *engine, rks_pending *pending, const rks_error 
     sink.done(sink.user, err);
 }
 
-/* ---- words for a loss --------------------------------------------------------------------------
- */
+/* ---- words for a loss ------------------------------------------------------------------------ */
 
 static void describe(const rks_engine *engine, uint32_t rank, const rks_error *why,
                      const char *phase, rks_error *err)
@@ -207,8 +206,7 @@ void rks_peer_ended(rks_connection *connection, const rks_error *why)
     out_lost(engine, connection->rank, why);
 }
 
-/* ---- connections -------------------------------------------------------------------------------
- */
+/* ---- connections ----------------------------------------------------------------------------- */
 
 static void connect_out(rks_engine *engine, uint32_t rank)
 {
@@ -278,8 +276,7 @@ bool rks_peer_expects(const rks_peer *peer)
     return peer->keep || peer->pending != NULL;
 }
 
-/* ---- from the mailbox --------------------------------------------------------------------------
- */
+/* ---- from the mailbox ------------------------------------------------------------------------ */
 
 static void push(rks_engine *engine, uint32_t rank, rks_frame *frame)
 {

@@ -66,8 +66,7 @@ static void build(rks_group *group, const char *name, const work *w)
     rks_builder_close(builder);
 }
 
-/* ---- the floors --------------------------------------------------------------------------------
- */
+/* ---- the floors ------------------------------------------------------------------------------ */
 
 /* The widest of a batch. */
 static uint32_t widest(const world *o, const uint32_t *ids, size_t count)
@@ -125,8 +124,7 @@ static double set_memory(const world *o)
     return bench_seconds() - begun;
 }
 
-/* ---- ours --------------------------------------------------------------------------------------
- */
+/* ---- ours ------------------------------------------------------------------------------------ */
 
 static double read_epoch(const world *o)
 {

@@ -79,8 +79,7 @@ static double copy_plain(uint64_t total, size_t piece, double *cpu)
     return seconds;
 }
 
-/* ---- ours: rank 0 owns everything, rank 1 asks ------------------------------------------------
- */
+/* ---- ours: rank 0 owns everything, rank 1 asks ----------------------------------------------- */
 
 static void build(rks_group *group, const char *name, const work *w)
 {

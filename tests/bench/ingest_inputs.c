@@ -463,8 +463,7 @@ static void read_csv(const input *in, const char *path)
     close(fd);
 }
 
-/* ---- all of them ------------------------------------------------------------------------------
- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 const input INPUTS[] = {
     {"lines.jsonl", "read + jansson", make_lines_file, read_plain, NULL, NULL, true, 0},

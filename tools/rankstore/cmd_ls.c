@@ -42,8 +42,7 @@ static rks_status print_sample(rks_store *store, uint64_t id, bool as_json, rks_
     return RKS_OK;
 }
 
-/* ---- the order --------------------------------------------------------------------------------
- */
+/* ---- the order ------------------------------------------------------------------------------- */
 
 /* What is sorted; key: 2 bytes of size and the key, from cli's memory, or NULL. */
 typedef struct entry {
@@ -117,8 +116,7 @@ static rks_status add_entry(entries *list, rks_store *store, uint64_t id, bool w
     return RKS_OK;
 }
 
-/* ---- the walk -----------------------------------------------------------------------------------
- */
+/* ---- the walk -------------------------------------------------------------------------------- */
 
 typedef struct walk {
     rks_store *store;

@@ -16,8 +16,7 @@ static bool is_path(const cli_option *option)
             strcmp(option->value, "SRC") == 0);
 }
 
-/* ---- bash: a case of commands, in each a case of options that take a value --------------------
- */
+/* ---- bash: a case of commands, in each a case of options that take a value ------------------- */
 
 static void bash_command(const cli_command *command)
 {

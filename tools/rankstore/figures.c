@@ -21,8 +21,7 @@ static rks_status fail(rks_status status, const char *text, rks_error *err)
     return status;
 }
 
-/* ---- who owns what ----------------------------------------------------------------------------
- */
+/* ---- who owns what --------------------------------------------------------------------------- */
 
 typedef struct shard {
     int64_t owner; /* -1: missing */
@@ -71,8 +70,7 @@ static shard *deal_shards(rks_store *store, uint32_t world, cli_rank_figures *ra
     return shards;
 }
 
-/* ---- the walk ----------------------------------------------------------------------------------
- */
+/* ---- the walk -------------------------------------------------------------------------------- */
 
 enum cost { PADDED, TOKENS, QUADRATIC };
 

@@ -264,8 +264,7 @@ rks_status cli_histogram_make(const cli_column *column, unsigned wanted, cli_bar
     return fill(column, bar, histogram, err);
 }
 
-/* ---- words ------------------------------------------------------------------------------------
- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 json_t *cli_histogram_json(const cli_histogram *histogram)
 {

@@ -118,8 +118,7 @@ void picture_padding(FILE *out, const cli_comparison *comparison)
     picture_close(out);
 }
 
-/* ---- balance: who waits when ------------------------------------------------------------------
- */
+/* ---- balance: who waits when ----------------------------------------------------------------- */
 
 enum { SHADES = 7 };
 static const double shade_from[SHADES] = {0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4};
@@ -251,8 +250,7 @@ void picture_balance(FILE *out, const cli_figures *plan)
     picture_close(out);
 }
 
-/* ---- by rank ------------------------------------------------------------------------------------
- */
+/* ---- by rank --------------------------------------------------------------------------------- */
 
 /* Of the ranks of a bin: the largest of one field, or the mean of another. */
 static double of_ranks(const cli_figures *plan, size_t bin,
@@ -401,8 +399,7 @@ void picture_bytes(FILE *out, const cli_figures *plan)
     picture_close(out);
 }
 
-/* ---- tokens per step ----------------------------------------------------------------------------
- */
+/* ---- tokens per step ------------------------------------------------------------------------- */
 
 static double mean_tokens(const cli_step_bin *bin)
 {

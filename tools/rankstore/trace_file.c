@@ -37,8 +37,7 @@ rks_status cli_trace_start(rks_group *group, uint64_t *origin_ns, rks_error *err
     return status;
 }
 
-/* ---- writing, on rank 0 -----------------------------------------------------------------------
- */
+/* ---- writing, on rank 0 ---------------------------------------------------------------------- */
 
 static void write_name(writer *w, uint32_t rank)
 {

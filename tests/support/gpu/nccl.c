@@ -128,8 +128,7 @@ DOUBLE_API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *res
     return ncclSuccess;
 }
 
-/* ---- all-gather
- * ---------------------------------------------------------------------------------- */
+/* ---- all-gather ------------------------------------------------------------------------------ */
 
 typedef struct gather {
     struct ncclComm *comm;
@@ -195,8 +194,7 @@ DOUBLE_API ncclResult_t ncclCommResume(ncclComm_t comm)
     return ncclSuccess;
 }
 
-/* ---- the end
- * ------------------------------------------------------------------------------------- */
+/* ---- the end --------------------------------------------------------------------------------- */
 
 static void free_comm(struct ncclComm *comm)
 {

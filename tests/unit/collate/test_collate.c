@@ -8,8 +8,7 @@
 
 static rks_error err;
 
-/* ---- random samples -----------------------------------------------------------------------------
- */
+/* ---- random samples -------------------------------------------------------------------------- */
 
 static uint64_t seed;
 
@@ -69,8 +68,7 @@ static void free_samples(samples *s)
     free(s->values);
 }
 
-/* ---- the reference: item by item, from the definition -------------------------------------------
- */
+/* ---- the reference: item by item, from the definition ---------------------------------------- */
 
 typedef struct expected {
     uint32_t dim_count;
@@ -267,8 +265,7 @@ static void arrays_are_what_a_naive_reference_makes(void **state)
     assert_int_equal(rks_memory_in_use(), 0);
 }
 
-/* ---- corners
- * -------------------------------------------------------------------------------------- */
+/* ---- corners --------------------------------------------------------------------------------- */
 
 static void all_columns_come_as_stored(void **state)
 {

@@ -15,8 +15,7 @@ enum { TYPE_COUNT = sizeof(TYPES) / sizeof(TYPES[0]) };
 
 static rks_error err;
 
-/* ---- a reference by definition ----------------------------------------------------------------
- */
+/* ---- a reference by definition --------------------------------------------------------------- */
 
 typedef struct type {
     bool is_float, is_signed;
@@ -93,8 +92,7 @@ static long double decode(const char *name, const uint8_t *bytes)
     return negative ? -value : value;
 }
 
-/* ---- pairs ------------------------------------------------------------------------------------
- */
+/* ---- pairs ----------------------------------------------------------------------------------- */
 
 enum { ITEMS = 65536 };
 static uint8_t stored[ITEMS * 8];
@@ -186,8 +184,7 @@ static void wide_kernels_give_the_same_bytes(void **state)
         }
 }
 
-/* ---- what fills up ----------------------------------------------------------------------------
- */
+/* ---- what fills up --------------------------------------------------------------------------- */
 
 /* The item that a missing value of this type becomes; false where the pad is refused. */
 static bool pad_item(const char *name, double pad, uint8_t item[8])
@@ -266,8 +263,7 @@ static void pads_are_values_of_the_type_or_refused(void **state)
     assert_int_equal(rks_memory_in_use(), 0);
 }
 
-/* ---- rules ------------------------------------------------------------------------------------
- */
+/* ---- rules ----------------------------------------------------------------------------------- */
 
 typedef struct rule {
     rks_collate_options options;

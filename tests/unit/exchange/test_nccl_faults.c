@@ -40,8 +40,7 @@ static void an_error_ends_the_other_rails(void **state)
     nccl_case_free(all);
 }
 
-/* ---- every call
- * ---------------------------------------------------------------------------------- */
+/* ---- every call ------------------------------------------------------------------------------ */
 
 /* All in one group: rank 1 has a fault at its nth call of CUDA or NCCL; then all exchange without a
  * fault, by NCCL and by another way. The first n without a fault ends it. */
@@ -164,8 +163,7 @@ static void each_failing_call_is_every_rank_s_error(void **state)
     munmap(s, sizeof(*s));
 }
 
-/* ---- ranks that go away, hang, or are late
- * ------------------------------------------------------- */
+/* ---- ranks that go away, hang, or are late --------------------------------------------------- */
 
 static void set_fault(nccl_case *all, int rank, const char *call, uint64_t nth, double_fault fault)
 {
@@ -282,8 +280,7 @@ static void a_damaged_round_is_found(void **state)
     nccl_case_free(all);
 }
 
-/* ---- what cannot run
- * ------------------------------------------------------------------------------ */
+/* ---- what cannot run ------------------------------------------------------------------------- */
 
 static void versions_of_nccl_must_be_the_same(void **state)
 {

@@ -459,8 +459,7 @@ static void lose_page(const rks_shard *shard, uint64_t row, size_t offset)
     close(fd);
 }
 
-/* ---- samples above 64 KiB, which are converted in the map --------------------------------------
- */
+/* ---- samples above 64 KiB, which are converted in the map ------------------------------------ */
 
 enum { BIG_ROWS = 3, BIG = 300000 };
 

@@ -127,8 +127,7 @@ static void a_rank_that_closes_because_of_an_interrupt_was_interrupted(void **st
         all_say(victim, INTERRUPTED, RKS_ERR_CANCELLED, "interrupted");
 }
 
-/* ---- before the group is open ------------------------------------------------------------------
- */
+/* ---- before the group is open ---------------------------------------------------------------- */
 
 static void never_open(member *m)
 {
@@ -211,8 +210,7 @@ static void a_rank_that_fails_between_the_rounds_is_noticed_after_one_silence_li
     on_threads(3, miss_the_second_round, NULL);
 }
 
-/* ---- hostile words -----------------------------------------------------------------------------
- */
+/* ---- hostile words --------------------------------------------------------------------------- */
 
 static const char ESCAPE[] = "\033]0;x\007\302\233";
 

@@ -257,8 +257,7 @@ static void random_files_come_back_wherever_they_are_cut(void **state)
     }
 }
 
-/* ---- schemas ----------------------------------------------------------------------------------
- */
+/* ---- schemas --------------------------------------------------------------------------------- */
 
 static void expect_schema(const char *text, const char *columns, const char *wanted)
 {

@@ -117,8 +117,7 @@ static void derived_keys_count_the_rows_of_a_file_over_its_units(void **state)
     }
 }
 
-/* ---- callbacks ---------------------------------------------------------------------------------
- */
+/* ---- callbacks ------------------------------------------------------------------------------- */
 
 static int64_t id_of(const rks_sample *sample)
 {
@@ -240,8 +239,7 @@ static void a_failed_build_goes_on_with_another_number_of_ranks(void **state)
     }
 }
 
-/* ---- bad lines ---------------------------------------------------------------------------------
- */
+/* ---- bad lines ------------------------------------------------------------------------------- */
 
 static bool is_bad(uint64_t number)
 {
@@ -288,8 +286,7 @@ static void bad_lines_are_named_and_skipped_where_that_is_asked_for(void **state
     file_write(two_file, FILE_ROWS, FILE_ROWS, NULL);
 }
 
-/* ---- replacing ---------------------------------------------------------------------------------
- */
+/* ---- replacing ------------------------------------------------------------------------------- */
 
 static void a_finished_dataset_is_replaced_only_where_that_is_asked_for(void **state)
 {

@@ -304,8 +304,7 @@ static void a_callback_that_fails_on_one_rank_fails_on_all(void **state)
     with_ranks(3, failing_callback, 1);
 }
 
-/* ---- wrong calls -------------------------------------------------------------------------------
- */
+/* ---- wrong calls ----------------------------------------------------------------------------- */
 
 static void different_options(member *m)
 {
@@ -390,8 +389,7 @@ static void wrong_calls_are_refused_and_leave_the_builder_usable(void **state)
     with_ranks(1, wrong_calls, 0);
 }
 
-/* ---- parts that hold the same units ------------------------------------------------------------
- */
+/* ---- parts that hold the same units ---------------------------------------------------------- */
 
 static void move_parts(const char *from, const char *to)
 {

@@ -292,8 +292,7 @@ static int finish(void **state)
     return 0;
 }
 
-/* ---- the sorted order, shared by a node -------------------------------------------------------
- */
+/* ---- the sorted order, shared by a node ------------------------------------------------------ */
 
 /* What /proc says of the mapping at `at`: a memfd, or a deleted file beside the shards. */
 static void find_mapping(const void *at, char line[512])

@@ -167,8 +167,7 @@ static void more_and_fewer_ranks_than_built_it_open_it(void **state)
     world_remove(directory);
 }
 
-/* ---- what is wrong, on all ranks --------------------------------------------------------------
- */
+/* ---- what is wrong, on all ranks ------------------------------------------------------------- */
 
 static void open_fails(member *m)
 {
@@ -341,8 +340,7 @@ static void a_partial_store_keeps_its_ids_and_plans_what_is_there(void **state)
     }
 }
 
-/* ---- stand-ins ---------------------------------------------------------------------------------
- */
+/* ---- stand-ins ------------------------------------------------------------------------------- */
 
 /* Steps: 0 the owner refuses, 1 it lies, 2 all refuse. */
 static void tell_another_key(void *user, rks_request *request)
@@ -405,8 +403,7 @@ static void keys_are_asked_of_a_stand_in_where_the_owner_fails(void **state)
     world_remove(directory);
 }
 
-/* ---- several, and again and again --------------------------------------------------------------
- */
+/* ---- several, and again and again ------------------------------------------------------------ */
 
 /* What is read after the store's end must be what was read before it. */
 static void read_after_close(member *m)

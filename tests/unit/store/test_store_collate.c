@@ -104,8 +104,7 @@ static bool packed_is(const rks_arrays *arrays, size_t i, uint64_t number)
     return good;
 }
 
-/* ---- whole calls and epochs --------------------------------------------------------------------
- */
+/* ---- whole calls and epochs ------------------------------------------------------------------ */
 
 static void collate_by_ids(member *m, rks_store *store)
 {
@@ -244,8 +243,7 @@ static void wrong_options_are_refused_by_every_call(void **state)
     on_threads(1, job_rank, &j);
 }
 
-/* ---- views -------------------------------------------------------------------------------------
- */
+/* ---- views ----------------------------------------------------------------------------------- */
 
 static bool view_is(const rks_view *view, uint64_t number)
 {
@@ -294,8 +292,7 @@ static void views_show_every_sample(void **state)
     }
 }
 
-/* ---- what outlives its store
- * --------------------------------------------------------------------- */
+/* ---- what outlives its store ----------------------------------------------------------------- */
 
 static void keep_things(member *m, rks_store *store)
 {
@@ -361,8 +358,7 @@ static void batches_views_and_arrays_outlive_their_store(void **state)
     }
 }
 
-/* ---- failing allocations
- * --------------------------------------------------------------------------- */
+/* ---- failing allocations --------------------------------------------------------------------- */
 
 static void fail_allocations(member *m, rks_store *store)
 {
@@ -396,8 +392,7 @@ static void survives_each_failing_allocation(void **state)
     on_threads(1, job_rank, &j);
 }
 
-/* ---- main
- * ------------------------------------------------------------------------------------------ */
+/* ---- main ------------------------------------------------------------------------------------ */
 
 static int prepare(void **state)
 {

@@ -68,8 +68,7 @@ static rks_status check_sample(rks_batch *batch, size_t i, uint64_t number, rks_
     return status;
 }
 
-/* ---- stages ------------------------------------------------------------------------------------
- */
+/* ---- stages ---------------------------------------------------------------------------------- */
 
 static rks_status run_build(rks_group *group, rks_store *store, rks_error *err)
 {
@@ -319,8 +318,7 @@ static const stage stages[] = {
     {"reader", false, true, run_reader, NULL, true},
 };
 
-/* ---- one try -----------------------------------------------------------------------------------
- */
+/* ---- one try --------------------------------------------------------------------------------- */
 
 /* All ranks come; one of them sets which allocation fails. */
 static void meet(job *j, long nth)
