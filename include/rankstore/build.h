@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rankstore/build.h: datasets on disk: building, adding to, forgetting generations, merging. Part
+ * of rankstore.h. */
+#ifndef RANKSTORE_BUILD_H
+#define RANKSTORE_BUILD_H
+
+#include "rankstore/group.h"
+#include "rankstore/schema.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- building -------------------------------------------------------------------------------- */
+
+/* Callbacks return 1 to keep and 0 to drop a sample; negative is an error on all ranks, with
+ * the text that the callback left in *err. They run in the thread that builds. */
+typedef int (*rks_filter_fn)(void *user, const rks_sample *sample, rks_error *err);
+typedef rks_status (*rks_length_fn)(void *user, const rks_sample *sample, uint64_t *length,
+                                    rks_error *err);
+
+/* Progress of a long call; `total` 0 if not known. Called at most each 100 ms, in the
+ * calling thread, on every rank; `done` and `total` count the bytes of this rank
+ * (rks_group_progress_get: of all). Rank 0 is also called while it waits for the others. */
+typedef void (*rks_progress_fn)(void *user, const char *phase, uint64_t done, uint64_t total,
+                                uint64_t samples);
+
+typedef struct rks_build_options {
+    size_t struct_size;
+    const char *schema;   /* as rks_schema_parse(); NULL: inferred from the input */
+    const char *format;   /* "jsonl", "text", "folder", "tar", "zip", "csv", "tsv", "npy",
+                           * "npz", "megatron", "mds"; NULL: by name and content */
+    const char *key;      /* column that holds the key (str, bytes or an integer); NULL: derived
+                           * "relative path:row", rows from 0 */
+    const char *length;   /* "COLUMN" (items of an array, bytes of a string, an integer as it
+                           * is), "chars:COLUMN" (UTF-8 characters), "wav:COLUMN" (sample
+                           * frames of a WAV file, by its header); NULL: the first column
+                           * with a variable dimension that is not `key`, else 1 */
+    uint32_t length_unit; /* lengths are divided by it, rounded up; default 1 */
+    const char *where;    /* "COLUMN OP VALUE [and ...]", OP one of == != < <= > >= ; NULL: all */
+    const char *const *index; /* numeric columns that travel with the index */
+    size_t index_count;
+    rks_filter_fn filter;
+    rks_length_fn length_fn; /* instead of `length` */
+    void *callback_user;
+    uint64_t max_sample; /* bytes of one sample, larger is an error; default 1 GiB */
+    bool skip_bad;       /* count and list malformed samples instead of failing */
+    bool own_keys;       /* from memory: each rks_builder_add brings its key */
+    bool replace;        /* a finished dataset in the directory is replaced at the commit */
+    uint64_t unit_size;  /* bytes of input in a unit; default 64 MiB */
+    uint64_t block_size; /* default 1 MiB, 64 KiB to 64 MiB */
+    rks_progress_fn progress;
+    void *progress_user;
+    const char *source;  /* from memory: what the samples come from, in the caller's words, equal on
+                          * all ranks: a build that was interrupted is resumed only where it is the
+                          * same */
+    uint32_t min_length; /* samples of a smaller length are filtered out; default 0 */
+    uint32_t max_length; /* and those of a greater one; default 0: no limit */
+    double sample_rate;  /* above 0 and below 1: each row of the input is taken with this chance,
+                          * before anything else is looked at; default 0: all. Which ones follows
+                          * from the seed, the unit and the row in it, so not from the ranks */
+    uint64_t seed;       /* of sample_rate and sample; default 0 */
+    uint64_t max_total;  /* bytes that one compressed file or archive may unpack to, more is an
+                          * error; default 1 TiB */
+    uint64_t sample;     /* keep this many of the samples that are left, by chance: also the same on
+                          * any ranks; default 0: all. Not with sample_rate. Shards hold the others
+                          * too, and dataset.json leaves them out */
+    bool dedup; /* of samples with equal contents (all columns but the key's) only the first
+                 * in (unit, row) order counts; the shards hold the others too. What has one hash is
+                 * compared byte by byte before it is left out */
+    const char *columns; /* names of the columns of CSV or TSV, by commas, where files have no
+                          * header; NULL: the first record of each file names them */
+    bool append;         /* the samples come behind those of the dataset in the directory, as its
+                          * next generation; schema, key, length and index columns are by default
+                          * that one's. Where there is none it is built as generation 1 */
+} rks_build_options;
+
+RKS_API void rks_build_options_default(rks_build_options *options);
+
+typedef struct rks_build_report {
+    size_t struct_size;
+    uint64_t samples;       /* kept, all ranks */
+    uint64_t filtered;      /* dropped by where, filter or length, all ranks */
+    uint64_t bad;           /* skipped by skip_bad, all ranks */
+    uint64_t bytes;         /* column and key bytes kept, all ranks */
+    uint64_t input_bytes;   /* all ranks */
+    uint64_t units;         /* in the dataset */
+    uint64_t units_resumed; /* of them taken over from an interrupted build */
+    double seconds;         /* this rank */
+    char dataset[33];       /* the dataset id, 32 hexadecimal digits */
+    char bad_first[512];    /* the first that this call skipped, a line each, all ranks; cut */
+    uint64_t sampled_out;   /* that sample_rate or sample did not take, all ranks */
+    uint64_t duplicates;    /* that dedup left out, all ranks */
+} rks_build_report;
+
+/* COLLECTIVE. Builds `directory` from files and folders, dealt out over the ranks. The same
+ * call resumes an interrupted build, also on another number of ranks. `directory` may hold
+ * {rank} and {node}. *report may be NULL. Errors: RKS_ERR_DATA names file and line; RKS_ERR_STATE
+ * where another build runs in the directory (naming pid and host) or a finished dataset is
+ * there and `replace` is not set (RKS_ERR_ARGUMENT). */
+RKS_API rks_status rks_build(rks_group *group, const char *const *sources, size_t source_count,
+                             const char *directory, const rks_build_options *options,
+                             rks_build_report *report, rks_error *err);
+
+/* Building from memory: each rank adds samples in units of its own.
+ * A unit is the piece that resume works by; its number is unique over all ranks, and samples are
+ * numbered in (unit, row) order, whichever rank added them. */
+typedef struct rks_builder rks_builder;
+
+/* COLLECTIVE. `options->schema` is needed; format, skip_bad and unit_size are not used. */
+RKS_API rks_status rks_builder_open(rks_group *group, const char *directory,
+                                    const rks_build_options *options, rks_builder **builder,
+                                    rks_error *err);
+
+/* Begins a unit, ending the one before it. `name` ("part 3") makes derived keys "name:row" and must
+ * be unique. *skip is true where an interrupted build has finished it already: add nothing. */
+RKS_API rks_status rks_builder_unit(rks_builder *builder, uint64_t unit, const char *name,
+                                    bool *skip, rks_error *err);
+
+/* Adds a sample to the current unit; `values` has one entry a column. `key` is given if and only if
+ * `own_keys` is set; else it comes from the `key` option, or is derived. The filter and length
+ * options apply. A refused sample (a wrong type, a key that is empty or over 511 bytes, one above
+ * max_sample) leaves the builder usable. */
+RKS_API rks_status rks_builder_add(rks_builder *builder, const rks_value *values, const void *key,
+                                   size_t key_size, rks_error *err);
+
+/* Counts samples of the current unit that the caller left out itself, as `filtered` or as `bad`:
+ * kept with the unit, so that reports count them also where a later build takes the unit over. Rows
+ * of derived keys do not count them. Nothing happens in a unit that was to be skipped. */
+RKS_API rks_status rks_builder_left_out(rks_builder *builder, uint64_t filtered, uint64_t bad,
+                                        rks_error *err);
+
+/* COLLECTIVE. Seals the shards and commits the dataset. A rank that failed brings its status, so
+ * that all fail alike: RKS_OK, or what `rks_builder_add` or the caller's own work ended with. */
+RKS_API rks_status rks_builder_commit(rks_builder *builder, rks_status status,
+                                      rks_build_report *report, rks_error *err);
+
+/* Frees the builder. What was not committed stays for a resume. NULL is accepted. */
+RKS_API void rks_builder_close(rks_builder *builder);
+
+/* ---- generations ----------------------------------------------------------------------------- */
+
+typedef struct rks_prune_options {
+    size_t struct_size;
+    uint64_t keep; /* generations that stay, the newest ones; 0: all */
+    bool dry_run;  /* count only */
+} rks_prune_options;
+
+typedef struct rks_prune_report {
+    size_t struct_size;
+    uint64_t generations; /* forgotten, all ranks' directories */
+    uint64_t files;       /* removed with them: shards that no generation names, unfinished parts,
+                           * what killed processes left */
+    uint64_t bytes;
+} rks_prune_report;
+
+/* COLLECTIVE. Forgets old generations and removes what the others do not name, in each rank's
+ * `directory`; the newest generation always stays. Killed at any instant it leaves each generation
+ * whole or forgotten; another call goes on. RKS_ERR_STATE where a build runs there,
+ * RKS_ERR_NOT_FOUND where there is no dataset (an unfinished build keeps its parts). `options` and
+ * `report` may be NULL. */
+RKS_API rks_status rks_prune(rks_group *group, const char *directory,
+                             const rks_prune_options *options, rks_prune_report *report,
+                             rks_error *err);
+
+/* ---- merging --------------------------------------------------------------------------------- */
+
+typedef struct rks_merge_options {
+    size_t struct_size;
+    bool copy; /* shards are copied; default: linked where source and target are of one file system
+                */
+    rks_progress_fn progress;
+    void *progress_user;
+} rks_merge_options;
+
+typedef struct rks_merge_report {
+    size_t struct_size;
+    uint64_t samples;
+    uint64_t shards;
+    uint64_t linked_bytes; /* of files that are links of the sources', this rank */
+    uint64_t copied_bytes;
+    char dataset[33]; /* the dataset id, 32 hexadecimal digits */
+} rks_merge_report;
+
+/* COLLECTIVE. Makes one dataset of `count` (2 and more) in `target`, without reading a sample: the
+ * sources' sealed shards are linked or copied, and a new dataset.json names them, the samples of
+ * the first source first. Each rank brings the shards that it sees ({rank}, {node} and "DIR@2" as
+ * in rks_store_open). Schema, index columns and kind of keys must agree (RKS_ERR_ARGUMENT);
+ * RKS_ERR_DATA names a key that is in two of them. RKS_ERR_ARGUMENT where a dataset is in `target`.
+ * Options and report may be NULL. A merge that was killed is done again by the same call. */
+RKS_API rks_status rks_merge(rks_group *group, const char *const *sources, size_t count,
+                             const char *target, const rks_merge_options *options,
+                             rks_merge_report *report, rks_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

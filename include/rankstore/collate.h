@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rankstore/collate.h: samples of a batch as arrays. Part of rankstore.h. */
+#ifndef RANKSTORE_COLLATE_H
+#define RANKSTORE_COLLATE_H
+
+#include "rankstore/store.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Layouts. A column's items lie along its variable dimensions; str, bytes and json are uint8[*],
+ * and are packed in both layouts, neither cut nor filled up.
+ *
+ * pad    one array a column, [count, sizes...]: every variable dimension is as wide as the widest
+ *        sample that has items, the first of them rounded up to a multiple of `to_multiple`, filled
+ *        with `pad`
+ * pack   one array a column, [total, sizes...]: samples one behind the other along the first
+ *        dimension (the only one that may vary), rounded up to a multiple of `to_multiple` and
+ *        filled with `pad`; `offsets` tells where each begins
+ *
+ * Columns without a variable dimension are stacked in both: [count, sizes...]. A missing value has
+ * no items: where it is stacked, all of its place is `pad`. */
+typedef struct rks_collate_column {
+    const char *column; /* of the schema */
+    const char *name;   /* of the array; NULL: the column's */
+    const char *type;   /* of the array's items; NULL: as stored. One that holds every value of the
+                         * stored type: wider integers, floats that are exact (int16 to float32);
+                         * a bool is 0 or 1. complex64 and float8 come from themselves alone */
+    double pad;         /* fills up; must be a value of the type (floats are rounded) */
+    double first;       /* layout pack: stands for the first item of each sample, all of it where
+                         * items have further dimensions, where `mark_first` */
+    bool mark_first;
+    uint8_t reserved[31]; /* zero */
+} rks_collate_column;
+
+typedef struct rks_collate_options {
+    size_t struct_size;
+    const char *layout;                /* "pad" (default) or "pack" */
+    const rks_collate_column *columns; /* NULL: all of them, as stored, filled with 0 */
+    size_t column_count;
+    uint32_t to_multiple; /* default 1, from 1 */
+    uint32_t max_length;  /* samples are cut to so many items along the first variable dimension of
+                           * each column; 0: none */
+    bool left;            /* pad: samples lie at the right edge of the first variable dimension */
+    const char *mask; /* pad: name of an int64 array [count, width]: 1 where the first column with
+                       * a variable dimension has items, else 0; NULL: none */
+    const char *positions; /* pack: name of an int64 array [total]: the place of each item in its
+                            * sample, of that same column; 0 where filled; NULL: none */
+} rks_collate_options;
+
+RKS_API void rks_collate_options_default(rks_collate_options *options);
+
+typedef struct rks_array {
+    const char *name;
+    const char *type; /* of the items: "int64" */
+    uint32_t dim_count;
+    uint64_t dims[RKS_DIMS_MAX + 1];
+    void *data;             /* row-major, aligned to 64 bytes; writable */
+    uint64_t size;          /* bytes */
+    const int64_t *offsets; /* pack: [count + 1] items along the first dimension; NULL: stacked */
+} rks_array;
+
+/* Arrays own their memory: valid until rks_arrays_free (in any thread), also after their store has
+ * been closed. */
+typedef struct rks_arrays rks_arrays;
+RKS_API size_t rks_arrays_count(const rks_arrays *arrays);
+/* Valid as long as `arrays`; NULL where there is none. In the order of the columns, then mask or
+ * positions. */
+RKS_API const rks_array *rks_arrays_get(const rks_arrays *arrays, size_t i);
+RKS_API size_t rks_arrays_samples(const rks_arrays *arrays);
+RKS_API const uint64_t *rks_arrays_ids(const rks_arrays *arrays);
+RKS_API const uint32_t *rks_arrays_lengths(const rks_arrays *arrays);
+RKS_API void rks_arrays_free(rks_arrays *arrays); /* NULL is accepted */
+
+/* Arrays of a batch, which stays as it is. RKS_ERR_ARGUMENT names the column and the rule that it
+ * breaks. The caller owns *arrays. */
+RKS_API rks_status rks_batch_collate(rks_batch *batch, const rks_collate_options *options,
+                                     rks_arrays **arrays, rks_error *err);
+
+/* Fetches and collates: rks_store_fetch and rks_batch_collate in one, samples of this node straight
+ * from their map into the arrays. What was checked is what arrives, also where somebody writes to
+ * the file meanwhile; for samples above 64 KiB that holds of sealed files that nobody writes to. A
+ * file that is cut or cannot be read is RKS_ERR_IO and names the sample. */
+RKS_API rks_status rks_store_collate(rks_store *store, const uint64_t *sample_ids, size_t count,
+                                     const rks_collate_options *options, rks_arrays **arrays,
+                                     rks_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

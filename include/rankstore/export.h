@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rankstore/export.h: datasets written in other forms, and compared. Part of rankstore.h. */
+#ifndef RANKSTORE_EXPORT_H
+#define RANKSTORE_EXPORT_H
+
+#include "rankstore/build.h"
+#include "rankstore/store.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- exporting ------------------------------------------------------------------------------- */
+
+/* Formats
+ * jsonl  an object a line: "__key__" where no column holds the keys, then the columns; bytes are
+ *        {"base64": "..."}, NaN and infinities strings, integers above 2^63 - 1 strings
+ * tar    as WebDataset has it: members KEY.COLUMN, side by side for each sample
+ * dir    the same as files; samples {path, data} or {path, text} become a folder again
+ * npz    an array a column; columns of varying size lie one behind the other, with COLUMN.offsets
+ *        (and .shapes); .missing where a type has `?`
+ * lmdb   an environment with a record a sample: its key, and its column's bytes, or a line of jsonl
+ *        where there are several columns
+ *
+ * In names of files and members all but letters, digits and some signs of a key is %XX, and long
+ * parts end in a hash; no name leads out of the target. */
+typedef struct rks_export_options {
+    size_t struct_size;
+    const char *to;    /* "jsonl", "tar", "dir", "npz", "lmdb"; NULL: by the target's ending, else
+                        * dir */
+    const char *where; /* as rks_build_options.where; NULL: all */
+    const char *const *columns; /* NULL: all */
+    size_t column_count;
+    bool force; /* an existing target is replaced; a directory only where an export made it */
+    rks_progress_fn progress;
+    void *progress_user;
+} rks_export_options;
+
+RKS_API void rks_export_options_default(rks_export_options *options);
+
+typedef struct rks_export_report {
+    size_t struct_size;
+    uint64_t samples;  /* written */
+    uint64_t filtered; /* dropped by where */
+    uint64_t bytes;    /* column and key bytes of the written ones, all columns */
+    double seconds;
+    char to[8];         /* the format */
+    uint64_t respelled; /* JSON values whose text build would write in another way: spaces, escapes,
+                         * digits. The same JSON is read back, not the same bytes */
+    bool keys_left;     /* keys are derived, and not written, since a column "__key__" is */
+} rks_export_report;
+
+/* COLLECTIVE. Writes the samples of a store, in id order, into `target`: rank 0 writes, the others
+ * send it what they serve; a few batches are in memory at once. The target is there when all of it
+ * is written, durable, or not at all; what a killed export left is removed by the next one.
+ * RKS_ERR_ARGUMENT where something is there and `force` is not set; RKS_ERR_STATE where another
+ * export writes it. What a format cannot hold is refused, RKS_ERR_DATA naming sample and column:
+ * jsonl and tar are built into the same samples again (rks_diff: equal) with the store's schema and
+ * key, dir where the store was built from a folder. Derived keys are written as "__key__" unless
+ * a column has that name: then they are derived again, from the name of the file that is built.
+ * *report may be NULL. */
+RKS_API rks_status rks_store_export(rks_store *store, const char *target,
+                                    const rks_export_options *options, rks_export_report *report,
+                                    rks_error *err);
+
+/* ---- comparing ------------------------------------------------------------------------------- */
+
+typedef enum rks_difference {
+    RKS_ONLY_IN_A = 0, /* the key is in `a` alone */
+    RKS_ONLY_IN_B = 1,
+    RKS_CHANGED = 2, /* the key is in both, with other contents */
+} rks_difference;
+
+/* One difference; the ids where the key is there, else UINT64_MAX. Valid during the call. */
+typedef void (*rks_diff_fn)(void *user, rks_difference kind, const void *key, size_t key_size,
+                            uint64_t id_a, uint64_t id_b);
+
+typedef struct rks_diff_options {
+    size_t struct_size;
+    const char *const *columns; /* compare these alone; NULL: all of both */
+    size_t column_count;
+    uint64_t head; /* at most so many differences of each kind are told; default 10 */
+    rks_progress_fn progress;
+    void *progress_user;
+} rks_diff_options;
+
+RKS_API void rks_diff_options_default(rks_diff_options *options);
+
+typedef struct rks_diff_report {
+    size_t struct_size;
+    uint64_t same; /* keys with the same contents in both */
+    uint64_t only_a;
+    uint64_t only_b;
+    uint64_t changed;
+    char columns[512]; /* those that only one has, or that differ in type: "x: int64, not in b; y:
+                        * int32 in a, int64 in b"; empty: none; may be cut. Contents are compared
+                        * over the other ones */
+} rks_diff_report;
+
+/* COLLECTIVE. Compares what two stores of one group hold, by key and contents: order, lengths,
+ * shards and ranks do not matter, nor the order of columns, nor whether a type may be missing, nor
+ * whether a column "__key__" repeats the keys.
+ * Every rank reads what it serves; rank 0 compares (14 bytes of memory a sample of `b`), and
+ * `found` is called there alone. The report is the same on all ranks. RKS_ERR_ARGUMENT for a column
+ * that neither has; a damaged sample is an error that names it. */
+RKS_API rks_status rks_diff(rks_store *a, rks_store *b, const rks_diff_options *options,
+                            rks_diff_fn found, void *user, rks_diff_report *report, rks_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

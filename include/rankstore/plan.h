@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rankstore/plan.h: which samples form which batch, at which step, on which rank; and epochs over
+ * it. Part of rankstore.h. */
+#ifndef RANKSTORE_PLAN_H
+#define RANKSTORE_PLAN_H
+
+#include "rankstore/collate.h"
+#include "rankstore/store.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- plan: which samples form which batch, at which step, on which rank ---------------------- */
+
+typedef struct rks_plan rks_plan;
+
+/* Strategies:
+ * bucket      neighbourhoods of like length, shuffled inside and across; the batches of a step have
+ *             like cost on all ranks
+ * sorted      longest first, steps in that order; epochs differ in the places of equal lengths, so
+ *             padded tokens are the same in all of them
+ * random      any samples together, floor(max_tokens / longest of all) a batch
+ * sequential  by id, step-major and rank-minor; never shuffled
+ *
+ * A sample above max_length, or one that max_tokens has no room for, is too long: an error that
+ * names it, or it is dropped, alone in a batch (which may break the budget), or counted as
+ * truncated to that limit (the bytes fetched stay whole). A length of 0 takes room for 1 in a
+ * budget.
+ *
+ * Every rank has the same number of steps and no batch is empty: the last step's batches are split
+ * over all ranks, or full and repeating samples of theirs, or dropped. Where batches hold one
+ * sample and their number is no multiple of the ranks, there is nothing to split: RKS_ERR_DATA. */
+typedef struct rks_plan_options {
+    size_t struct_size;
+    const char *strategy; /* "bucket" (default), "sorted", "random", "sequential" */
+    uint32_t batch_size;  /* samples a batch at most, to 2^24; 0: no such bound */
+    uint64_t max_tokens;  /* budget of a batch in the units of `cost`; 0: no such bound. With
+                           * neither bound given, batch_size is 64 */
+    const char *cost;     /* "padded" (default: longest * count), "tokens" (sum of lengths),
+                           * "quadratic" (padded for the budget; longest squared * count
+                           * for the balance over ranks) */
+    uint32_t max_length;  /* 0: none */
+    const char *too_long; /* "error" (default), "drop", "alone", "truncate" */
+    const char *tail;     /* "split" (default: the last batches are smaller), "repeat" (filled with
+                           * samples already used), "drop" */
+    const char *steps;    /* "constant" (default), "per_epoch" (random with max_tokens only: batches
+                           * are filled, and their number varies; an epoch that cannot be made
+                           * even is RKS_ERR_DATA when it is asked for) */
+    uint32_t batch_multiple; /* batches hold a multiple of it where they can; default 1 */
+    bool no_shuffle;         /* every epoch is as epoch 0; sorted breaks ties by id */
+    uint32_t world;          /* ranks to plan for; 0: the group's size (rks_plan_create: 1) */
+    uint64_t seed;
+} rks_plan_options;
+
+RKS_API void rks_plan_options_default(rks_plan_options *options);
+
+/* Plans over `count` lengths (copied by no one: they must outlive the plan). A pure function: the
+ * same bits for the same lengths, options and version, on any machine. `dataset` (32 hexadecimal
+ * digits, or NULL) is written into states. RKS_ERR_ARGUMENT names the option; RKS_ERR_DATA
+ * where no plan exists (fewer samples than ranks, a sample above max_length). A length of
+ * UINT32_MAX is that of a sample that is not there (a partial store): it is never planned, and
+ * counts as dropped. Own *plan. */
+RKS_API rks_status rks_plan_create(const uint32_t *lengths, uint64_t count, const char *dataset,
+                                   const rks_plan_options *options, rks_plan **plan,
+                                   rks_error *err);
+
+/* COLLECTIVE. The same over a store's lengths; sorted order shared by the ranks of a node. */
+RKS_API rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_plan **plan,
+                                 rks_error *err);
+RKS_API void rks_plan_free(rks_plan *plan); /* NULL is accepted */
+
+RKS_API uint32_t rks_plan_world(const rks_plan *plan);
+/* Steps of an epoch: equal on all ranks, and in all epochs unless steps is "per_epoch". */
+RKS_API rks_status rks_plan_steps(rks_plan *plan, uint64_t epoch, uint64_t *steps, rks_error *err);
+
+/* The batch of `rank` at `step`: *count ids, owned by the plan, valid until the plan is asked for
+ * another epoch or freed. Never empty. The first question for an epoch computes that epoch.
+ * One thread at a time. */
+RKS_API rks_status rks_plan_batch(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
+                                  const uint32_t **sample_ids, size_t *count, rks_error *err);
+
+typedef struct rks_plan_report {
+    size_t struct_size;
+    uint64_t samples; /* delivered in the epoch, repeats included */
+    uint64_t dropped; /* left out, by too_long or tail */
+    uint64_t repeated;
+    uint64_t truncated;
+    uint64_t steps;
+    uint64_t batches;
+    uint64_t tokens;        /* sum of lengths, truncated ones as truncated */
+    uint64_t padded_tokens; /* sum over batches of longest * count */
+    uint64_t largest_batch; /* padded tokens of the largest */
+    double efficiency;      /* tokens / padded_tokens */
+    double balance;         /* mean over steps of mean cost / max cost over ranks */
+    double tokens_per_step; /* mean over steps, all ranks */
+    char digest[33];        /* of the epoch's batches: 32 hexadecimal digits */
+    /* Size GPU memory by the largest batch, not by the mean. All in padded tokens: */
+    uint32_t largest_batch_rank; /* where the largest batch is: of equal ones the first step's, */
+    uint64_t largest_batch_step; /* and in it the lowest rank's */
+    uint64_t smallest_batch;
+    uint64_t median_batch;           /* at least half of the batches have no more */
+    uint64_t p95_batch;              /* at least 95 % of the batches have no more */
+    uint64_t least_largest_of_ranks; /* each rank has a largest batch: the least of these */
+    uint64_t least_largest_of_steps; /* each step has a largest batch: the least of these */
+} rks_plan_report;
+/* The caller sets struct_size. In a resumed epoch: of what was left; steps count from there. Takes
+ * 8 bytes a batch meanwhile. */
+RKS_API rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *report,
+                                       rks_error *err);
+
+/* Bounds of an epoch's neighbourhoods (strategy bucket; others have none: *count is 0): a length
+ * for each, which none of its samples is above, ascending, each once. The lengths of a batch, as
+ * truncated, lie between two that follow each other, both included; samples that are alone in a
+ * batch have no bound. The caller frees *bounds (NULL where *count is 0) with rks_release. */
+RKS_API rks_status rks_plan_bounds(rks_plan *plan, uint64_t epoch, uint32_t **bounds, size_t *count,
+                                   rks_error *err);
+
+/* Where a job is in an epoch: equal on all ranks, at most RKS_STATE_MAX bytes of JSON. */
+enum { RKS_STATE_MAX = 1024 };
+/* Writes the state "before step `step` of `epoch`" of this plan as JSON into `text`; step may be
+ * the number of steps: the epoch is over. RKS_ERR_STATE after dozens of changes of world in one
+ * epoch. */
+RKS_API rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *text,
+                                  size_t text_size, rks_error *err);
+/* Takes a state over, also one of another number of ranks: the plan then holds, for the state's
+ * epoch, what is left of it, and *epoch and *step say where to go on. With the same world they are
+ * what was saved; with another one, step is 0 of the rest, spread over the new ranks, or of the
+ * next epoch where nothing was left. Other epochs are whole. RKS_ERR_STATE names what differs
+ * (planner version, dataset, samples, lengths, options, seed); RKS_ERR_DATA: what is left cannot be
+ * made even for these ranks (fewer samples than ranks). On failure the plan is as it was. */
+RKS_API rks_status rks_plan_resume(rks_plan *plan, const char *state, uint64_t *epoch,
+                                   uint64_t *step, rks_error *err);
+
+/* ---- epoch: batches of this rank, in step order, fetched ahead ------------------------------- */
+
+typedef struct rks_epoch rks_epoch;
+
+typedef struct rks_epoch_options {
+    size_t struct_size;
+    uint64_t epoch;
+    uint64_t first_step;
+    uint32_t prefetch_batches; /* default 4, from 1 */
+    uint64_t prefetch_bytes;   /* memory of batches fetched ahead; default 1 GiB */
+    /* Batches come as arrays, from rks_epoch_next_arrays alone, made by threads ahead of time.
+     * Copied; NULL: as samples, from rks_epoch_next. */
+    const rks_collate_options *collate;
+} rks_epoch_options;
+
+RKS_API void rks_epoch_options_default(rks_epoch_options *options);
+
+/* Not collective. Store and plan must outlive it; the plan's world is the group's size. */
+RKS_API rks_status rks_epoch_open(rks_store *store, rks_plan *plan,
+                                  const rks_epoch_options *options, rks_epoch **epoch,
+                                  rks_error *err);
+/* The next batch, owned by the caller; *batch is NULL at the end. *step may be NULL. */
+RKS_API rks_status rks_epoch_next(rks_epoch *epoch, rks_batch **batch, uint64_t *step,
+                                  rks_error *err);
+/* The same for an epoch with `collate`; *arrays is NULL at the end. RKS_ERR_STATE where the epoch
+ * was opened for the other kind. */
+RKS_API rks_status rks_epoch_next_arrays(rks_epoch *epoch, rks_arrays **arrays, uint64_t *step,
+                                         rks_error *err);
+RKS_API void rks_epoch_close(rks_epoch *epoch); /* cancels what is in flight; NULL is accepted */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rankstore/store.h: a dataset, open over a group; fetches, batches and views. Part of
+ * rankstore.h. */
+#ifndef RANKSTORE_STORE_H
+#define RANKSTORE_STORE_H
+
+#include "rankstore/group.h"
+#include "rankstore/schema.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rks_store rks_store;
+typedef struct rks_batch rks_batch;
+typedef struct rks_fetch rks_fetch;
+
+/* The NCCL that exchange "nccl" uses where none is loaded in the process yet and RKS_NCCL_LIBRARY
+ * does not name one: a path of libnccl.so.2. Copied; NULL: what the system finds. Any thread.
+ * RKS_ERR_MEMORY. */
+RKS_API rks_status rks_nccl_library(const char *path, rks_error *err);
+
+typedef struct rks_store_options {
+    size_t struct_size;
+    const char *exchange;    /* "auto", "local", "nccl", "mpi", "pull": how the index travels; auto
+                              * needs none on one node. "nccl" takes options: "nccl:rails=off,
+                              * timeout=SECONDS,slot=BYTES" (see the README) */
+    bool no_share;           /* fetch all that this rank does not own over TCP, also on one node */
+    bool no_check;           /* do not compare each sample with its checksum */
+    bool partial;            /* open although shards are missing; ids do not change */
+    uint64_t inflight_bytes; /* replies on their way to this rank; default 256 MiB */
+    uint32_t fetch_timeout_ms; /* how long an owner that beats may send nothing of the samples that
+                                * were asked of it (its disk hangs): then the next owner of the
+                                * shard is asked; where there is none the fetch ends with
+                                * RKS_ERR_TIMEOUT. Default 0: as long as it beats */
+    /* A list of samples that are left out, as rks_quarantine_write makes it; may hold {rank} and
+     * {node}; NULL: none. A rank that does not see it takes the others'; where lists differ, what
+     * any of them names is left out. Ids do not change: such a sample has the length UINT32_MAX and
+     * the owner -1, is never planned, and a fetch of it is RKS_ERR_NOT_FOUND. RKS_ERR_DATA: a list
+     * of another dataset. */
+    const char *quarantine;
+} rks_store_options;
+
+RKS_API void rks_store_options_default(rks_store_options *options);
+
+/* COLLECTIVE. Opens the dataset in `directory` (may hold {rank} and {node}; "DIR@2" is its
+ * generation 2, where no directory has that name), each rank serving the shards it sees, and
+ * exchanges the index. Samples are numbered 0..count-1. The group must outlive the store. The
+ * caller owns *store. */
+RKS_API rks_status rks_store_open(rks_group *group, const char *directory,
+                                  const rks_store_options *options, rks_store **store,
+                                  rks_error *err);
+
+/* COLLECTIVE. Serves the other ranks until all have closed or `timeout_ms` is over (0: T), then
+ * frees the store. End its fetches and close its epochs first; batches, views and arrays may
+ * outlive it. NULL is accepted. */
+RKS_API void rks_store_close(rks_store *store, uint32_t timeout_ms);
+
+RKS_API uint64_t rks_store_count(const rks_store *store);
+RKS_API const char *rks_store_dataset(const rks_store *store); /* 32 hexadecimal digits */
+RKS_API const rks_schema *rks_store_schema(const rks_store *store);
+RKS_API rks_group *rks_store_group(const rks_store *store);
+
+/* count entries, in id order, shared by the ranks of a node; read-only, valid as long as the store.
+ */
+RKS_API const uint32_t *rks_store_lengths(const rks_store *store);
+RKS_API const uint64_t *rks_store_key_hashes(const rks_store *store);
+/* An index column: raw values of its type; NULL where there is none of that name. */
+RKS_API const void *rks_store_column(const rks_store *store, const char *name, const char **type);
+
+/* Keeps what these three point to, and plans of the store, valid until rks_index_close, also after
+ * the store has been closed. Any threads; the caller owns what is returned. */
+typedef struct rks_index rks_index;
+RKS_API rks_index *rks_store_index(rks_store *store);
+RKS_API void rks_index_close(rks_index *index); /* NULL is accepted */
+
+/* The rank that serves the sample; -1 for an id out of range, a shard that nobody serves, or a
+ * sample in quarantine. */
+RKS_API int64_t rks_store_owner(const rks_store *store, uint64_t sample_id);
+
+/* The shard that holds the sample, as its place in the list that rks_store_info_json prints; -1 for
+ * an id out of range. */
+RKS_API int64_t rks_store_shard(const rks_store *store, uint64_t sample_id);
+
+/* The key of a sample, stored or derived; read from its owner where its shard is not on this node.
+ */
+RKS_API rks_status rks_store_key(rks_store *store, uint64_t sample_id, uint8_t key[RKS_KEY_MAX],
+                                 size_t *key_size, rks_error *err);
+
+/* The id of the sample with this key. RKS_ERR_NOT_FOUND shows the key. */
+RKS_API rks_status rks_store_find(rks_store *store, const void *key, size_t key_size,
+                                  uint64_t *sample_id, rks_error *err);
+
+/* What `info --json` prints: dataset, schema, shards, lengths, ... Free with rks_release. */
+RKS_API rks_status rks_store_info_json(rks_store *store, char **json, rks_error *err);
+
+/* Figures of this rank since the store was opened. Free the text with rks_release. */
+typedef struct rks_store_stats {
+    size_t struct_size;
+    uint64_t samples;      /* delivered */
+    uint64_t bytes;        /* payload delivered: column and key bytes */
+    uint64_t local_bytes;  /* of them read from a map of this node */
+    uint64_t remote_bytes; /* of them received from other ranks */
+    uint64_t served_bytes; /* sent to other ranks */
+    uint64_t wait_ns;      /* time in which a caller waited for samples */
+    uint64_t peak_inflight_bytes;
+    uint64_t peak_batch_bytes; /* memory of batches alive at once */
+    uint64_t index_bytes_node; /* index memory of this node */
+    uint64_t
+        exchange_bytes; /* index bytes that this node took in from the ranks, headers included */
+    char exchange[16];  /* the backend that ran: "shared", "local", "nccl", "mpi", "pull" */
+    char exchange_why[128]; /* "named", "auto: ...": why that one */
+    uint64_t quarantined;   /* samples of the dataset that the quarantine list leaves out */
+} rks_store_stats;
+RKS_API void rks_store_stats_get(rks_store *store, rks_store_stats *stats);
+
+/* Fetches `count` samples in the order of `sample_ids` (repeats are allowed; count 0 gives an
+ * empty batch). All samples arrive or none. Blocks until then; an owner's silence ends it.
+ * RKS_ERR_ARGUMENT for an id out of range, RKS_ERR_CORRUPT names the sample. The caller owns
+ * *batch. */
+RKS_API rks_status rks_store_fetch(rks_store *store, const uint64_t *sample_ids, size_t count,
+                                   rks_batch **batch, rks_error *err);
+
+/* The same without waiting. The ids are copied. The caller owns *fetch and ends it with exactly
+ * one of rks_fetch_wait (which blocks) or rks_fetch_cancel. */
+RKS_API rks_status rks_store_fetch_start(rks_store *store, const uint64_t *sample_ids, size_t count,
+                                         rks_fetch **fetch, rks_error *err);
+RKS_API bool rks_fetch_ready(rks_fetch *fetch);
+RKS_API rks_status rks_fetch_wait(rks_fetch *fetch, rks_batch **batch, rks_error *err);
+RKS_API void rks_fetch_cancel(rks_fetch *fetch); /* NULL is accepted */
+
+/* A batch owns the bytes of its samples; writable, valid until rks_batch_free. It may outlive its
+ * store: all of it stays readable, and what the store had mapped stays so until its last batch and
+ * view are gone. */
+RKS_API size_t rks_batch_count(const rks_batch *batch);
+RKS_API uint64_t rks_batch_id(const rks_batch *batch, size_t i);
+RKS_API uint32_t rks_batch_length(const rks_batch *batch, size_t i);
+RKS_API const void *rks_batch_key(const rks_batch *batch, size_t i, size_t *size);
+/* All columns of sample i in the stored layout (FORMAT.md). */
+RKS_API uint8_t *rks_batch_payload(rks_batch *batch, size_t i, size_t *size);
+/* One column of sample i; value->data points into the batch. */
+RKS_API rks_status rks_batch_value(rks_batch *batch, size_t i, uint32_t column, rks_value *value,
+                                   rks_error *err);
+/* Adds the digest (XXH3-128 over key and contents) of each sample to sum[0] (low) and sum[1]
+ * (high), modulo 2^128: a sum that does not depend on order, batches or ranks. */
+RKS_API void rks_batch_digest(rks_batch *batch, uint64_t sum[2]);
+RKS_API void rks_batch_free(rks_batch *batch); /* NULL is accepted */
+
+/* One sample read-only and without a copy: in the map of its shard where that lies on this node
+ * (checked once, when it is opened), else fetched. Valid until rks_view_free, also after the store
+ * has been closed. Where the file is cut underneath it reads as zeros. RKS_ERR_ARGUMENT for an id
+ * out of range, RKS_ERR_CORRUPT names the sample. The caller owns *view. */
+typedef struct rks_view rks_view;
+RKS_API rks_status rks_store_view(rks_store *store, uint64_t sample_id, rks_view **view,
+                                  rks_error *err);
+/* value->data points into the view: not to be written. */
+RKS_API rks_status rks_view_value(const rks_view *view, uint32_t column, rks_value *value,
+                                  rks_error *err);
+RKS_API void rks_view_free(rks_view *view); /* NULL is accepted */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
