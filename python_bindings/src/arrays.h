@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * arrays.h: what Builder.add_arrays is given, checked. */
-#ifndef RANKSTORE_ARRAYS_H
-#define RANKSTORE_ARRAYS_H
+#ifndef RANKSTORE_PYTHON_ARRAYS_H
+#define RANKSTORE_PYTHON_ARRAYS_H
 
 #include "core.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * build.h: what build and Builder share: options, callbacks, the report. */
-#ifndef RANKSTORE_BUILD_H
-#define RANKSTORE_BUILD_H
+#ifndef RANKSTORE_PYTHON_BUILD_H
+#define RANKSTORE_PYTHON_BUILD_H
 
 #include "core.h"
 

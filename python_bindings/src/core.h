@@ -9,8 +9,8 @@
  * Signals    The library asks core_interrupt in the waiting thread at least each 100 ms; an
  *            exception that a signal handler raised stays set and replaces RKS_ERR_CANCELLED.
  * Errors     rankstore.errors.make(status, rank, cause, host, text) makes the exception. */
-#ifndef RANKSTORE_CORE_H
-#define RANKSTORE_CORE_H
+#ifndef RANKSTORE_PYTHON_CORE_H
+#define RANKSTORE_PYTHON_CORE_H
 
 #define PY_SSIZE_T_CLEAN
 #define Py_LIMITED_API 0x030b0000

@@ -10,8 +10,8 @@
  * Process  A handle belongs to the process that opened it. In a fork of that, using it is
  *          StateError, and closing or freeing it leaves the C object as it is: its threads and
  *          locks did not come along, and its connections are the parent's. */
-#ifndef RANKSTORE_HANDLES_H
-#define RANKSTORE_HANDLES_H
+#ifndef RANKSTORE_PYTHON_HANDLES_H
+#define RANKSTORE_PYTHON_HANDLES_H
 
 #include <sys/types.h>
 
