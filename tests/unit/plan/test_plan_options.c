@@ -432,7 +432,12 @@ static void the_state_is_these_bytes(void **state)
         text,
         "{\"format\": 1, \"planner\": 1, \"dataset\": \"00112233445566778899aabbccddeeff\", "
         "\"samples\": 4000, \"lengths\": \"ae26ff0baf66b00c\", \"options\": \"f8caddd0f6ccd9b4\", "
-        "\"seed\": \"18446744073709551615\", \"epoch\": 9, \"segments\": [[4, 5]]}");
+        "\"seed\": \"18446744073709551615\", \"epoch\": 9, \"segments\": [[4, 5]], "
+        "\"given\": \"\"}");
+    uint64_t epoch = 0, step = 0;
+    strcpy(strstr(text, ", \"given\""), "}"); /* one that was saved before there was that field */
+    assert_ok(rks_plan_resume(plan, text, &epoch, &step, &err), &err);
+    assert_true(epoch == 9 && step == 5);
     rks_plan_free(plan);
 }
 
