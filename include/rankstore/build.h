@@ -73,7 +73,9 @@ typedef struct rks_build_options {
                           * header; NULL: the first record of each file names them */
     bool append;         /* the samples come behind those of the dataset in the directory, as its
                           * next generation; schema, key, length and index columns are by default
-                          * that one's. Where there is none it is built as generation 1 */
+                          * that one's; a column of the input that it lacks is an error, and left
+                          * out where `schema` is given, which must be that one's. Where there is no
+                          * dataset it is built as generation 1 */
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);

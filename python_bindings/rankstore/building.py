@@ -85,6 +85,7 @@ class Options:
     append: bool = False
     unit_size: int | None = None
     columns: str | None = None
+    keeps_schema: bool = field(default=False, compare=False)  # it is the dataset's: columns that it lacks are refused
 
     def check(self) -> None:
         """ArgumentError for what can never be."""
@@ -146,7 +147,12 @@ class Options:
             return self
         length = {} if self.length is not None else {"length": shape["length"], "length_unit": shape["length_unit"]}
         return replaced(self, key=self.key or shape["key"], schema=self.schema or shape["schema"],
-                        index=self.index or tuple(shape["index"]), **length)
+                        keeps_schema=self.schema is None, index=self.index or tuple(shape["index"]), **length)
+
+    @property
+    def given_schema(self) -> str | None:
+        """What leaves columns out in silence."""
+        return None if self.keeps_schema else self.schema
 
 
 def _good_sample(sample: Any) -> bool:
@@ -350,7 +356,7 @@ def _build_core(group: Group, files: CoreFiles, directory: str, options: Options
     if callable(options.length):
         functions["length_fn"] = seen("length", length_of(options.length))
     try:
-        return _core.build(group.core, files.paths, directory, schema=options.schema, format=files.format,
+        return _core.build(group.core, files.paths, directory, schema=options.given_schema, format=files.format,
                            progress=report, **functions, **{**options.for_core(), **options.for_reading()})
     except RankStoreError as failed:
         found = re.match("(.+?): (filter|length): ", failed.text)
@@ -399,7 +405,7 @@ def _build_python(group: Group, source: Stream | list[Piece], directory: str, op
     else:
         for piece in source:
             if isinstance(piece, CoreFiles):
-                piece.open(group.core, mapped=options.map is not None, schema=options.schema,
+                piece.open(group.core, mapped=options.map is not None, schema=options.given_schema,
                            **options.for_reading())
                 derives = options.key is None and not (base is not None and base["shape"]["derived_keys"])
         tasks, known = _scan(group, source)
@@ -412,7 +418,7 @@ def _build_python(group: Group, source: Stream | list[Piece], directory: str, op
                             own_lengths=callable(options.length),
                             source=fingerprint.digest(origin), progress=report, **options.for_core())
     try:
-        feeder = Feeder(builder, columns, steps, loose=options.schema is not None, key=key,
+        feeder = Feeder(builder, columns, steps, loose=options.given_schema is not None, key=key,
                         length=options.length if callable(options.length) else None, derives=derives)
         tick = progress.Ticker(report)
 

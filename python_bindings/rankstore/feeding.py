@@ -274,8 +274,8 @@ class Feeder:
         if not self.loose:
             for name in sample:
                 if name not in self._names:
-                    raise DataError(f'column "{name}" is not in the schema, which was inferred from the first samples; '
-                                    'give schema=')
+                    raise DataError(f'column "{name}" is not in the schema, which was inferred from the first samples '
+                                    'or is the dataset\'s; give schema=')
         row = []
         for name, kind in self.schema:
             if name not in sample and not kind.endswith("?"):

@@ -41,6 +41,20 @@ def test_generations_of_files(tmp_path: Path) -> None:
         rankstore.open(f"{out}@3")
 
 
+def test_a_column_that_the_dataset_lacks_is_refused(tmp_path: Path) -> None:
+    more, out = tmp_path / "more.jsonl", tmp_path / "out"
+    more.write_text('{"id": "x", "t": [1]}\n{"id": "y", "t": [2], "new": 5}\n')
+    build(lines(tmp_path / "a.jsonl", 0, 3), out, key="id", schema="id:str,t:int32[*]")
+    rows = [{"id": "z", "t": [3], "new": 5}]
+    cases: list[tuple[Any, dict[str, Any]]] = [(str(more), {}), (str(more), {"map": dict}), (rows, {}),
+                                               (str(more), {"key": lambda sample: sample["id"]})]
+    for source, options in cases:
+        with pytest.raises(rankstore.DataError, match='column "new" is not in the schema'):
+            rankstore.build(source, out, append=True, **options)
+    assert build(lines(tmp_path / "b.jsonl", 3, 6), out, append=True, key=lambda sample: sample["id"]).samples == 6
+    assert build(more, out, append=True, schema="id:str,t:int32[*]").samples == 8
+
+
 def build_bytes(tmp_path: Path, source: str, options: dict[str, Any]) -> int:
     return build(source, tmp_path / "alone", **options).bytes
 

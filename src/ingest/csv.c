@@ -481,11 +481,8 @@ static rks_status match_columns(rks_job *job, taker *t, const char *path, rks_er
     const header *h = &t->reader.header;
     for (size_t i = 0; i < h->count; i++) {
         t->columns[i] = rks_schema_find(t->schema, h->names[i]);
-        if (t->columns[i] < 0 && job->options->schema == NULL)
-            return rks_fail(err, RKS_ERR_DATA, 0,
-                            "%s: column \"%.64s\" is not in the schema inferred from first rows; "
-                            "give --schema",
-                            path, h->names[i]);
+        if (t->columns[i] < 0 && job->schema_from != RKS_SCHEMA_GIVEN)
+            return rks_fail_no_column(job->schema_from, path, h->names[i], err);
     }
     for (uint32_t column = 0; column < rks_schema_columns(t->schema); column++) {
         bool there = rks_schema_column(t->schema, column)->nullable;

@@ -142,6 +142,9 @@ static rks_status begin(rks_job *at, const rks_input *input, size_t unit, uint64
         .input = input,
         .unit = &input->units[unit],
         .schema = schema,
+        .schema_from = options->schema != NULL ? RKS_SCHEMA_GIVEN
+                       : input->keeps_schema   ? RKS_SCHEMA_KEPT
+                                               : RKS_SCHEMA_INFERRED,
         .options = options,
         .selector = selector,
         .bad_list = bad,

@@ -8,8 +8,8 @@
  *          start is passed over. A line above max_sample is malformed, whatever it would become.
  * Schema   Text takes one column, str or bytes. A folder takes "path" (str) and "data" (bytes) or
  *          "text" (str). JSONL takes any: see row.h for how values are converted. Members that are
- *          no column are passed over where the user gave the schema, and malformed where it was
- *          inferred.
+ *          no column are passed over where the user gave the schema (the options do), and malformed
+ *          where it was inferred, or is kept from the dataset that is appended to.
  * Sample   A row that sample_rate does not take is not looked at: it is neither blank nor malformed
  *         and counts as filtered.
  * Bad rows What is wrong with one row (or one file of a folder): JSON, types, UTF-8, size, key,

@@ -9,6 +9,7 @@
 #define RKS_INGEST_JOB_H
 
 #include "ingest/ingest.h"
+#include "ingest/row.h"
 #include "ingest/walk.h"
 
 enum { RKS_JOB_TICK = 1 << 20 }; /* bytes */
@@ -17,6 +18,7 @@ typedef struct rks_job {
     const rks_input *input;
     const rks_input_unit *unit;
     const rks_schema *schema;
+    rks_schema_from schema_from;
     const rks_build_options *options;
     rks_selector *selector;
     rks_shard_writer *writer; /* or */

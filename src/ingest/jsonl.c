@@ -76,7 +76,7 @@ static rks_status take_line(rks_job *job, void *user, const rks_line *line, rks_
 static rks_status read_unit(rks_job *job, rks_error *err)
 {
     rks_row *row = NULL;
-    rks_status status = rks_row_create(job->schema, job->options->schema == NULL, &row, err);
+    rks_status status = rks_row_create(job->schema, job->schema_from, &row, err);
     if (status == RKS_OK)
         status = rks_by_line_read(job, take_line, row, err);
     rks_row_free(row);

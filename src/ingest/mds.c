@@ -279,10 +279,8 @@ static rks_status open_shard(const rks_input *input, const rks_input_unit *unit,
     if (status == RKS_OK && s->file.packing != RKS_PACKING_NONE) {
         status = rks_packing_find(&s->file, &s->file.packing, err);
         if (status == RKS_OK && s->file.packing == RKS_PACKING_NONE)
-            status =
-                rks_fail(err, RKS_ERR_DATA, 0,
-                         "%s: neither zstd, gzip, bzip2 nor xz; decompress it",
-                         s->file.path);
+            status = rks_fail(err, RKS_ERR_DATA, 0,
+                              "%s: neither zstd, gzip, bzip2 nor xz; decompress it", s->file.path);
     }
     if (status == RKS_OK)
         status = rks_window_open(&s->window, &s->file, 0, s->file.size, err);
@@ -426,11 +424,8 @@ static rks_status match(rks_job *job, taker *t, rks_error *err)
     const shard *s = &t->shard;
     for (size_t i = 0; i < s->column_count; i++) {
         t->columns[i] = rks_schema_find(job->schema, s->columns[i].name);
-        if (t->columns[i] < 0 && job->options->schema == NULL)
-            return rks_fail(err, RKS_ERR_DATA, 0,
-                            "%s: column \"%.64s\" is not in the schema inferred from first rows; "
-                            "give --schema",
-                            s->file.path, s->columns[i].name);
+        if (t->columns[i] < 0 && job->schema_from != RKS_SCHEMA_GIVEN)
+            return rks_fail_no_column(job->schema_from, s->file.path, s->columns[i].name, err);
     }
     for (uint32_t k = 0; k < rks_schema_columns(job->schema); k++) {
         bool there = rks_schema_column(job->schema, k)->nullable;

@@ -19,8 +19,8 @@ typedef struct part {
 
 typedef struct sample {
     rks_job *job;
-    bool inferred;
-    char **endings;    /* that the schema's columns would be exported with; NULL: inferred */
+    char **endings;    /* that the schema's columns would be exported with; NULL: the schema is
+                          inferred */
     bool taken;        /* the sample at hand is asked for */
     bool key_there;    /* in a member of its own */
     int key;           /* column "__key__", or -1 */
@@ -90,12 +90,10 @@ static rks_status collect(sample *at, rks_members *members, bool *refused, rks_e
     int found = column_of(at, members, column);
     if ((found < 0 || found == at->key) && rks_member_holds_key(column))
         return take_key(at, members, refused, err);
-    *refused = found < 0 ? at->inferred : found == at->key || at->parts[found].there;
+    *refused = found < 0 ? at->job->schema_from != RKS_SCHEMA_GIVEN
+                         : found == at->key || at->parts[found].there;
     if (*refused && found < 0)
-        return rks_fail(err, RKS_ERR_DATA, 0,
-                        "column \"%.64s\" is not in the schema inferred from the first samples; "
-                        "give --schema",
-                        column);
+        return rks_fail_no_column(at->job->schema_from, NULL, column, err);
     if (*refused)
         return rks_fail(err, RKS_ERR_DATA, 0, "column \"%.64s\" is there twice", column);
     if (found < 0)
@@ -136,7 +134,8 @@ static rks_status make_value(sample *at, uint32_t i, rks_error *err)
     if (at->parts[i].there)
         return rks_member_value_make(column, at->parts[i].ending, at->data.data + at->parts[i].at,
                                      at->parts[i].size, &at->store, made, err);
-    if (at->inferred && column->kind == RKS_KIND_JSON && !column->nullable)
+    if (at->job->schema_from != RKS_SCHEMA_GIVEN && column->kind == RKS_KIND_JSON &&
+        !column->nullable)
         made->value = rks_blob_value("null", 4);
     else if (!column->nullable)
         return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\" (%s) is missing", column->name,
@@ -221,7 +220,6 @@ rks_status rks_members_read(rks_job *job, rks_error *err)
     rks_members members = {0};
     sample at = {
         .job = job,
-        .inferred = job->options->schema == NULL,
         .key = rks_schema_find(job->schema, "__key__"),
     };
     rks_status status = RKS_ERR_MEMORY;
@@ -229,7 +227,7 @@ rks_status rks_members_read(rks_job *job, rks_error *err)
     at.values = at.parts == NULL ? NULL : rks_alloc(columns, sizeof(*at.values), err);
     at.made = at.values == NULL ? NULL : rks_alloc(columns, sizeof(*at.made), err);
     if (at.made != NULL)
-        status = at.inferred ? RKS_OK : spell_endings(&at, err);
+        status = job->schema_from == RKS_SCHEMA_INFERRED ? RKS_OK : spell_endings(&at, err);
     if (status == RKS_OK)
         status = rks_members_open(&members, job->input, job->unit, err);
     if (status == RKS_OK)

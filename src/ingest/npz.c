@@ -289,16 +289,13 @@ static rks_status bind(readers *all, const rks_job *job, rks_error *err)
 {
     const rks_npz_array *first = NULL;
     rks_status status = RKS_OK;
-    if (job->options->schema == NULL) {
+    if (job->schema_from != RKS_SCHEMA_GIVEN) {
         for (size_t i = 0; i < all->npz.count; i++)
             if (rks_schema_find(job->schema, all->npz.arrays[i].name) < 0 &&
                 !is_part(&all->npz, &all->npz.arrays[i], err, &status))
-                return status != RKS_OK
-                           ? status
-                           : fail_in(&all->npz, &all->npz.arrays[i],
-                                     "it is not in the schema inferred from other files; give "
-                                     "--schema",
-                                     err);
+                return status != RKS_OK ? status
+                                        : rks_fail_no_column(job->schema_from, all->npz.file->path,
+                                                             all->npz.arrays[i].name, err);
     }
     for (uint32_t k = 0; status == RKS_OK && k < all->count; k++) {
         reader *r = &all->columns[k];

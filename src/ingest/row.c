@@ -12,14 +12,15 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-rks_status rks_row_create(const rks_schema *schema, bool inferred, rks_row **row, rks_error *err)
+rks_status rks_row_create(const rks_schema *schema, rks_schema_from from, rks_row **row,
+                          rks_error *err)
 {
     uint32_t count = rks_schema_columns(schema);
     rks_row *made = rks_alloc(1, sizeof(*made), err);
     if (made == NULL)
         return RKS_ERR_MEMORY;
     made->schema = schema;
-    made->inferred = inferred;
+    made->from = from;
     made->values = rks_alloc(count, sizeof(*made->values), err);
     if (made->values != NULL)
         made->places = rks_alloc(count, sizeof(*made->places), err);
@@ -129,6 +130,16 @@ rks_status rks_fail_at_row(rks_error *err, const char *path, uint64_t row)
                     inner.text);
 }
 
+rks_status rks_fail_no_column(rks_schema_from from, const char *path, const char *name,
+                              rks_error *err)
+{
+    const char *advice = from == RKS_SCHEMA_KEPT
+                             ? "of the dataset; to leave it out, give that schema by --schema"
+                             : "inferred from the first rows; give --schema";
+    return rks_fail(err, RKS_ERR_DATA, 0, "%s%scolumn \"%.64s\" is not in the schema %s",
+                    path == NULL ? "" : path, path == NULL ? "" : ": ", name, advice);
+}
+
 /* Members mostly come in the schema's order: the column behind the last one is tried first. */
 static int column_of(const rks_row *row, const char *name, uint32_t *guess)
 {
@@ -215,17 +226,15 @@ rks_status rks_row_parse(rks_row *row, const uint8_t *line, size_t size, rks_err
         int found = column_of(row, name, &guess);
         if (found >= 0)
             status = take(row, (uint32_t)found, json_object_iter_value(at), err);
-        else if (row->inferred)
-            status = rks_fail(err, RKS_ERR_DATA, 0,
-                              "column \"%.64s\" is not in the schema inferred from the first rows; "
-                              "give --schema",
-                              name);
+        else if (row->from != RKS_SCHEMA_GIVEN)
+            status = rks_fail_no_column(row->from, NULL, name, err);
     }
     if (status != RKS_OK)
         return status;
     for (uint32_t i = 0; i < count; i++) {
         const rks_column *column = rks_schema_column(row->schema, i);
-        if (!row->seen[i] && row->inferred && column->kind == RKS_KIND_JSON && !column->nullable) {
+        if (!row->seen[i] && row->from != RKS_SCHEMA_GIVEN && column->kind == RKS_KIND_JSON &&
+            !column->nullable) {
             row->values[i] = (rks_value){.data = "null", .size = 4, .dims = {4}};
             continue;
         }

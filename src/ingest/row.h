@@ -7,7 +7,9 @@
  *   bool             true or false
  *   int*, uint*      an integer in the type's range (uint64 above 2^63 - 1: its digits as a string)
  *   float*, bfloat16 a number, rounded to nearest, ties to even; one that would round to infinity
- *                    is refused; "NaN", "Infinity" and "-Infinity" where the type has them,
+ *                    is refused; so is, in a float64 column, an integer (without point and
+ *                    exponent) that float64 does not hold, like 2^53 + 1, as the type may be a mere
+ *                    guess; "NaN", "Infinity" and "-Infinity" where the type has them,
  *                    "NaN(ffc00000)" for one with other bits than the usual
  *   complex64        [real, imaginary]
  *   arrays           lists in lists, all of the sizes that the type asks for; `*` is the same in
@@ -16,7 +18,7 @@
  *   json             any value, without spaces, names in the order of the line, real numbers in
  *                    15 to 17 digits, as few as give the same double
  * null, or a name that is not there, is a missing value. json that may not be missing takes null as
- * a value, and in an inferred schema also a name that is not there.
+ * a value, and also a name that is not there, but for a schema that the user gave.
  */
 #ifndef RKS_INGEST_ROW_H
 #define RKS_INGEST_ROW_H
@@ -28,9 +30,17 @@
 
 #define RKS_NAN_TEXT "NaN"
 
+/* Whose schema it is. Names that are no column are passed over where the user gave it; else they
+ * are malformed, so that nothing is lost in silence. */
+typedef enum rks_schema_from {
+    RKS_SCHEMA_GIVEN,
+    RKS_SCHEMA_INFERRED,
+    RKS_SCHEMA_KEPT, /* of the dataset that is appended to */
+} rks_schema_from;
+
 typedef struct rks_row {
     const rks_schema *schema;
-    bool inferred;     /* a name that is no column is malformed; else it is passed over */
+    rks_schema_from from;
     rks_value *values; /* one a column; valid until the next parse */
     bool *seen;        /* the line holds the column */
     bool *stored;      /* the value lies in `store`, and data is its place there */
@@ -40,7 +50,8 @@ typedef struct rks_row {
     size_t line_size;
 } rks_row;
 
-rks_status rks_row_create(const rks_schema *schema, bool inferred, rks_row **row, rks_error *err);
+rks_status rks_row_create(const rks_schema *schema, rks_schema_from from, rks_row **row,
+                          rks_error *err);
 void rks_row_free(rks_row *row); /* NULL is accepted */
 
 /* RKS_ERR_DATA says what is malformed (and in which column), not where the line is. */
@@ -63,7 +74,15 @@ rks_status rks_json_print(const json_t *value, rks_buffer *text, rks_error *err)
 rks_status rks_json_convert(const rks_column *column, const json_t *json, size_t limit,
                             rks_buffer *bytes, rks_value *value, rks_error *err);
 
+/* RKS_ERR_DATA: the integer that the text is would become `number`, another one. */
+rks_status rks_fail_rounded(const rks_column *column, const char *text, size_t size, double number,
+                            rks_error *err);
+
 /* Puts "file:line: " in front of the error's text; row counts from 0. Returns its status. */
 rks_status rks_fail_at_row(rks_error *err, const char *path, uint64_t row);
+/* RKS_ERR_DATA: the input has a name that a schema, inferred or kept, has no column for. `path`
+ * goes in front; NULL: none. */
+rks_status rks_fail_no_column(rks_schema_from from, const char *path, const char *name,
+                              rks_error *err);
 
 #endif

@@ -69,6 +69,7 @@ typedef struct rks_input {
     rks_digest digest;   /* what rks_input_digest gives */
     uint64_t max_sample; /* from the options, with the default filled in */
     bool skip_bad;
+    bool keeps_schema; /* where the options give none: it is that of a dataset, not inferred */
     const char
         *columns; /* names, where CSV has no header; NULL: it has one; borrowed from the options */
 } rks_input;

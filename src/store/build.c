@@ -173,18 +173,22 @@ static rks_status inherit(build *b, rks_error *err)
         o->length = length;
         o->length_unit = unit > 0 && unit <= UINT32_MAX ? (uint32_t)unit : o->length_unit;
     }
-    o->schema = o->schema != NULL ? o->schema : rks_schema_text(b->base->schema);
+    if (o->schema == NULL) {
+        b->input->keeps_schema = true;
+        b->schema_text = rks_strdup(rks_schema_text(b->base->schema), err);
+        status = b->schema_text == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    }
     if (o->index_count == 0) {
         o->index = (const char *const *)b->base->index;
         o->index_count = b->base->index_count;
     }
-    return RKS_OK;
+    return status;
 }
 
 static rks_status choose_schema(build *b, rks_error *err)
 {
     rks_status status = RKS_OK;
-    if (b->options.schema == NULL)
+    if (b->options.schema == NULL && b->schema_text == NULL)
         status = rks_input_infer(b->group, b->input, &b->schema_text, err);
     if (status == RKS_OK)
         status = rks_schema_parse(b->schema_text == NULL ? b->options.schema : b->schema_text,
