@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,8 +40,25 @@ static range range_of(rks_kind kind)
     }
 }
 
+/* Also where one cannot be cast back: 2^63. */
+static bool holds(int64_t integer)
+{
+    const int64_t most = INT64_C(1) << 53; /* up to here float64 holds each */
+    if (integer >= -most && integer <= most)
+        return true;
+    return rks_number_compare((rks_number){.kind = RKS_NUMBER_INT, .as.i = integer},
+                              (rks_number){.kind = RKS_NUMBER_REAL, .as.d = (double)integer}) == 0;
+}
+
 static rks_status unfit(const rks_column *column, const json_t *json, rks_error *err)
 {
+    if (json_is_integer(json) && column->kind == RKS_KIND_FLOAT64 &&
+        !holds(json_integer_value(json))) {
+        char text[32];
+        int64_t integer = json_integer_value(json);
+        int size = snprintf(text, sizeof(text), "%" PRId64, integer);
+        return rks_fail_rounded(column, text, (size_t)size, (double)integer, err);
+    }
     if (json_is_integer(json))
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "column \"%s\": %" JSON_INTEGER_FORMAT " does not fit %s", column->name,
@@ -50,6 +68,17 @@ static rks_status unfit(const rks_column *column, const json_t *json, rks_error 
                         json_real_value(json), column->type);
     return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": %s does not fit %s", column->name,
                     rks_json_kind(json), column->type);
+}
+
+rks_status rks_fail_rounded(const rks_column *column, const char *text, size_t size, double number,
+                            rks_error *err)
+{
+    int shown = size < 40 ? (int)size : 40;
+    return rks_fail(
+        err, RKS_ERR_DATA, 0,
+        "column \"%s\": float64 would round %.*s%s to %.0f; give --schema with int64 (or "
+                    "json; in CSV str) to keep it, or write it with a point",
+                    column->name, shown, text, size < 40 ? "" : "...", number);
 }
 
 static bool put_small(rks_kind kind, double number, uint16_t *bits)
@@ -130,6 +159,8 @@ static bool put_real(rks_kind kind, uint32_t size, const json_t *json, uint8_t *
 {
     double real;
     const char *text = json_string_value(json);
+    if (kind == RKS_KIND_FLOAT64 && json_is_integer(json) && !holds(json_integer_value(json)))
+        return false;
     return (text != NULL && put_nan(kind, size, text, into)) ||
            (read_float(json, &real) && put_float(kind, real, into));
 }

@@ -8,9 +8,9 @@
  * behind the header, from 0. A blank record holds no sample. Types   Of the rows that are looked
  * at: integers, numbers and true or false if all fields are such (007 is text), else str; a field
  * that is empty and not in quotes is missing, and makes a column nullable; "" is an empty string.
- * Values  Numbers as in JSON; true and false in small, large or capital letters; bytes as they are;
- *         lists and json as JSON. An empty field is missing in a nullable column, an empty string
- * in a str or bytes column, and else malformed. */
+ * Values  Numbers as in row.h; true and false in small, large or capital letters; bytes as they
+ * are; lists and json as JSON. An empty field is missing in a nullable column, an empty string in a
+ * str or bytes column, and else malformed. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -422,6 +422,8 @@ static rks_status put_scalar(taker *t, const rks_column *column, const rks_csv_f
         bytes = &integer;
     else if (column->kind == RKS_KIND_FLOAT64 && rks_csv_real(f, &real))
         bytes = &real;
+    if (bytes == &real && !rks_csv_holds(f, real))
+        return rks_fail_rounded(column, f->text, f->size, real, err);
     if (bytes == NULL)
         return column->kind == RKS_KIND_BOOL ? no_value(column, f, err)
                                              : put_json(t, column, f, value, err);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * csv_value.c: most reals are a few digits: an integer below 2^53 times or by a power of ten that a
- * double holds exactly is rounded once, as it should be (Clinger, How to read floating point numbers
- * accurately, 1990, its fast path). The C library does the others. */
+ * double holds exactly is rounded once, as it should be (Clinger, How to read floating point
+ * numbers accurately, 1990, its fast path). The C library does the others. */
 #include "ingest/csv_value.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,4 +115,16 @@ bool rks_csv_real(const rks_csv_field *field, double *number)
     value = exponent < 0 ? value / POWERS[-exponent] : value * POWERS[exponent];
     *number = minus ? -value : value;
     return true;
+}
+
+bool rks_csv_holds(const rks_csv_field *field, double number)
+{
+    char exact[320]; /* the largest double has 309 */
+    if (field->size <= EXACT_DIGITS)
+        return true;
+    for (size_t i = 0; i < field->size; i++)
+        if ((field->text[i] < '0' || field->text[i] > '9') && (i > 0 || field->text[i] != '-'))
+            return true; /* a point or an exponent asks for rounding */
+    int size = snprintf(exact, sizeof(exact), "%.0f", number);
+    return (size_t)size == field->size && memcmp(exact, field->text, field->size) == 0;
 }

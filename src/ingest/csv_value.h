@@ -13,5 +13,7 @@ bool rks_csv_integer(const rks_csv_field *field, int64_t *number);
 /* 0, -7.25, 1e-3; not .5, 1., inf. Rounded to nearest, ties to even; false where it is not finite.
  */
 bool rks_csv_real(const rks_csv_field *field, double *number);
+/* False for an integer whose `number`, as rks_csv_real gave it, is another one. */
+bool rks_csv_holds(const rks_csv_field *field, double number);
 
 #endif

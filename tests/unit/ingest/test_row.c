@@ -45,6 +45,10 @@ static void every_type_takes_what_fits_it(void **state)
         {"float8_e5m2", "0.25", "\x34", 1, {0}},
         {"float32", "0.1", "\xcd\xcc\xcc\x3d", 4, {0}},
         {"float64", "1e400e", NULL, 0, {0}}, /* no JSON */
+        {"float64", "9007199254740994", "\1\0\0\0\0\0\x40\x43", 8, {0}},
+        {"float64", "9007199254740993.0", "\0\0\0\0\0\0\x40\x43", 8, {0}}, /* a real is rounded */
+        {"float64", "-9223372036854775808", "\0\0\0\0\0\0\xe0\xc3", 8, {0}},
+        {"float32", "16777217", "\0\0\x80\x4b", 4, {0}}, /* asked for, so rounded */
         {"float64", "3", "\0\0\0\0\0\0\x08\x40", 8, {0}},
         {"complex64", "[1, -2.0]", "\0\0\x80\x3f\0\0\0\xc0", 8, {0}},
         {"str", "\"a\\u0000\\u00e9\"", "a\0\xc3\xa9", 4, {4}},
@@ -109,6 +113,10 @@ static void what_does_not_fit_is_named(void **state)
         {"int64", "9223372036854775808", "-2^63 to 2^63 - 1"},
         {"float64", "1e999", "64-bit floats"},
         {"float32", "1e39", "does not fit float32"},
+        {"float64", "9007199254740993", "float64 would round 9007199254740993 to 9007199254740992"},
+        {"float64", "9223372036854775807", "float64 would round 9223372036854775807 to"},
+        {"float64?", "-9007199254740993", "--schema"},
+        {"float64[*]", "[1.5, 9007199254740993]", "column \"v\": float64 would round"},
         {"float16", "65520", "65520 does not fit float16"},
         {"float8_e4m3fn", "-500", "-500 does not fit float8_e4m3fn"},
         {"float64", "\"nan\"", "a string does not fit float64"},
