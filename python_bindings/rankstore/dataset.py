@@ -125,10 +125,10 @@ class Index(Mapping[str, "Array"]):
 class Dataset:
     """Samples 0..len-1, the same on every rank, each read where it is asked for.
 
-    ds[i] a dict of columns: numpy arrays of their own, numbers, str, bytes; ds[[...]] a list of them; ds.get(key);
-    ds.view(i) without a copy, read-only. lengths: uint32[len], shared by the node. keys, index["duration"], schema,
-    owner(i), select(mask or places), stats(). plan(...) and loader(...) make batches. Close it on all ranks, or use
-    it as a context manager.
+    ds[i] a dict of columns: numpy arrays of their own, numbers, str, bytes; ds[[...]] a list of them, also by a mask of
+    bools, one a sample (IndexError where there are fewer or more); ds.get(key); ds.view(i) without a copy, read-only.
+    lengths: uint32[len], shared by the node. keys, index["duration"], schema, owner(i), select(mask or places),
+    stats(). plan(...) and loader(...) make batches. Close it on all ranks, or use it as a context manager.
     """
 
     def __init__(self, handle: Handle, directory: str, group: Group | WorkerGroup) -> None:
@@ -165,7 +165,8 @@ class Dataset:
 
     def sample_id(self, place: Any) -> int:
         """The sample id of a place of this dataset or selection; IndexError where there is none."""
-        number, count = operator.index(place), len(self)
+        number = place if place.__class__ is int else _index(place)
+        count = len(self)
         if number < 0:
             number += count
         if not 0 <= number < count:
@@ -189,14 +190,25 @@ class Dataset:
             return self.__getitems__(which)
         if isinstance(which, slice):
             return [self[i] for i in range(*which.indices(len(self)))]
-        if hasattr(which, "ndim") and which.ndim > 0:  # an array or tensor of places
-            which = which.tolist()
-        if hasattr(which, "__index__"):
+        if hasattr(which, "ndim") and which.ndim > 0:  # an array or tensor of places, or a mask
+            which = self._masked(which.tolist()) if _is_bool(which) else which.tolist()
+        if _is_bool(which) or hasattr(which, "__index__"):
             return self._read(self.store.fetch([self.sample_id(which)]), 0)
         if isinstance(which, (str, bytes, Mapping)) or not hasattr(which, "__iter__"):
-            raise TypeError(f"a dataset's places are ints, slices or lists of ints, not {type(which).__name__}; "
-                            "get(key) takes keys")
+            raise TypeError(f"a dataset's places are ints, slices, lists of ints or a mask of bools, not "
+                            f"{type(which).__name__}; get(key) takes keys")
+        which = list(which)
+        if which and all(map(_is_bool, which)):
+            which = self._masked(which)
         return self._list([self.sample_id(place) for place in which])
+
+    def _masked(self, mask: list[Any]) -> list[int]:
+        """The places where a mask is true."""
+        if len(mask) != len(self):
+            raise IndexError(f"the mask has {len(mask)} entries, the dataset {len(self)} samples")
+        if not all(map(_is_bool, mask)):
+            raise TypeError("a mask of a dataset has one dimension")
+        return [place for place, taken in enumerate(mask) if taken]
 
     def __getitems__(self, places: Sequence[int]) -> Any:
         """What DataLoader asks for: a ready Batch for a plan's batch, and for any list where the dataset is
@@ -312,6 +324,8 @@ class Dataset:
         """A dataset of some samples: a boolean mask [len] or places (ascending or not, each once). Nothing is copied;
         plans over it use only them. Sample ids stay those of the whole."""
         import numpy
+        if isinstance(which, (list, tuple)) and len({_is_bool(one) for one in which}) > 1:
+            raise ArgumentError("select: bools and places in one list")
         which = numpy.asarray(which)
         if which.dtype == bool:
             if which.shape != (len(self),):
@@ -521,6 +535,18 @@ class _Ahead:
     def close(self) -> None:
         if self._core is not None and self._pid == _core.pid():
             self._core.close()
+
+
+def _is_bool(value: Any) -> bool:
+    """Python's, numpy's and torch's bools, and arrays of them."""
+    return value.__class__ is bool or str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
+
+
+def _index(place: Any) -> int:
+    """A place that is no plain int. TypeError for what is none, a bool too: it would be read as 0 or 1."""
+    if _is_bool(place):
+        raise TypeError(f"{place} is no place: places are ints; a mask has a bool for each sample, and nothing else")
+    return operator.index(place)
 
 
 def _pass_batch(batch: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 import made
 import numpy
 import pytest
+import torch
 
 import rankstore
 
@@ -106,6 +107,38 @@ def test_a_selection_keeps_ids_and_plans_only_its_own(ds: rankstore.Dataset) -> 
     assert chosen.keys.find(ds.keys[int(places[1])]) == 1
     with pytest.raises(KeyError):
         chosen.keys.find(ds.keys[int(numpy.flatnonzero(ds.lengths <= 20)[0])])
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch", "list", "numpy's bools", "tuple"])
+def test_a_mask_reads_what_select_selects(ds: rankstore.Dataset, kind: str) -> None:
+    mask = ds.lengths < 20
+    made_of = {"numpy": mask, "torch": torch.from_numpy(mask), "list": mask.tolist(), "numpy's bools": list(mask),
+               "tuple": tuple(mask.tolist())}[kind]
+    texts = [one["text"] for one in ds[made_of]]
+    assert texts == [f"sample {i}" for i in numpy.flatnonzero(mask)] == [one["text"] for one in ds.select(made_of)]
+    chosen = ds.select(mask)
+    few = chosen.lengths < 10
+    assert [one["text"] for one in chosen[few]] == [one["text"] for one in chosen.select(few)]
+    assert ds[numpy.zeros(COUNT, bool)] == [] == ds[[]]
+
+
+@pytest.mark.parametrize("mask", [[True, False], numpy.ones(3, bool), torch.ones(COUNT + 1, dtype=torch.bool), numpy.ones(0, bool)])
+def test_a_mask_of_another_length(ds: rankstore.Dataset, mask: Any) -> None:
+    with pytest.raises(IndexError, match=f"the mask has {len(mask)} entries, the dataset {COUNT} samples"):
+        ds[mask]
+
+
+@pytest.mark.parametrize("which", [True, False, numpy.True_, torch.tensor(True), [1, True], [True] * (COUNT - 1) + [0],
+                                   numpy.ones((COUNT, 2), bool)])
+def test_a_bool_is_no_place(ds: rankstore.Dataset, which: Any) -> None:
+    with pytest.raises(TypeError):
+        ds[which]
+    with pytest.raises((TypeError, ValueError)):
+        ds.select(which)
+    if not hasattr(which, "__len__"):
+        for call in (ds.view, ds.owner, ds.keys.__getitem__, ds.sample_id):
+            with pytest.raises(TypeError, match="is no place"):
+                call(which)
 
 
 @pytest.mark.parametrize("which", [[1, 1], [[0]], ["a"], numpy.ones(3, bool), [0.5]])
