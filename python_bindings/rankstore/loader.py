@@ -46,8 +46,10 @@ class Loader:
     ("cuda"); pin_memory: "auto" (where a GPU is), True, False. out: "torch" or "numpy". prefetch_batches,
     prefetch_bytes: how far ahead (4; "1GiB"). threads: of transform (1). start: a state to go on from.
 
-    A plain iterable with a length, the same for all ranks and epochs. A second iter() ends the first. Leaving a loop
-    early ends its threads. Trainers that look at DataLoader's attributes find them.
+    A plain iterable with a length, the same for all ranks and epochs. One iteration at a time: a second iter(), or
+    load_state_dict(), ends one that is under way, whose next step raises StateError; to iterate twice at a time make
+    two loaders. Leaving a loop early ends its threads, and the loader may be iterated anew. Trainers that look at
+    DataLoader's attributes find them.
     """
 
     batch_size = None
@@ -121,15 +123,16 @@ class Loader:
             self._epoch, self._step, self._first = epoch, 0, 0
 
     def __iter__(self) -> Iterator[Any]:
-        self._end_last()
+        self._end_last("another iteration over this loader began, and it has one at a time; to iterate twice at a time "
+                       "(zip, nested loops) make two loaders")
         iteration = _Iteration(self)
         self._last = weakref.ref(iteration)
         return iteration
 
-    def _end_last(self) -> None:
+    def _end_last(self, why: str) -> None:
         last = self._last() if self._last is not None else None
         if last is not None:
-            last.close()
+            last.supersede(why)
 
     def state_dict(self) -> dict[str, Any]:
         """Where training is: batches that were yielded count as done. A few integers and a line of JSON, equal on all
@@ -138,7 +141,7 @@ class Loader:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next iteration goes on there, also on another number of ranks. StateError names what differs."""
-        self._end_last()
+        self._end_last("load_state_dict() was called; iterate the loader anew to go on from that state")
         self._epoch, self._step = self.plan.resume(state)
         self._first = self._step
         self.sampler.load_state_dict(state)
@@ -226,6 +229,7 @@ class _Iteration(Iterator[Any]):
         self._pool: ThreadPoolExecutor | None = None
         self._ahead: deque[tuple[int, Any]] = deque()
         self._over = False
+        self._superseded = ""  # why it ended before its last step
         self._hold: _GradientHold | None = None
         self._stream: Any = None
 
@@ -283,6 +287,8 @@ class _Iteration(Iterator[Any]):
         return self._ahead.popleft() if self._ahead else None
 
     def __next__(self) -> Any:
+        if self._superseded:
+            raise StateError(f"loader: this iteration was ended: {self._superseded}")
         if self._over:
             raise StopIteration
         if _core.pid() != self._owner[0]:
@@ -311,6 +317,12 @@ class _Iteration(Iterator[Any]):
         if self._hold is not None:
             self._hold.about_to_yield(step + 1 == self._steps)
         return batch
+
+    def supersede(self, why: str) -> None:
+        """Ends it for the sake of another one; nothing where it is over."""
+        if not self._over:
+            self._superseded = why
+            self.close()
 
     def close(self, wait: bool = True) -> None:
         self._over = True

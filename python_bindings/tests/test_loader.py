@@ -142,14 +142,47 @@ def test_a_state_of_another_plan_is_refused(ds: rankstore.Dataset) -> None:
         ds.loader(ds.plan(batch_size=17)).load_state_dict({"hello": 1})
 
 
-def test_a_second_iteration_ends_the_first(ds: rankstore.Dataset) -> None:
+def test_a_second_iteration_ends_the_first_with_an_error(ds: rankstore.Dataset) -> None:
     loader = ds.loader(ds.plan(batch_size=8), collate=Pad())
     first = iter(loader)
     next(first)
     second = iter(loader)
     assert next(second).step == 0
-    with pytest.raises(StopIteration):
+    for _ in range(2):
+        with pytest.raises(rankstore.StateError, match="one at a time.* make two loaders"):
+            next(first)
+    assert next(second).step == 1
+    with pytest.raises(rankstore.StateError, match="make two loaders"):
+        list(zip(loader, loader))
+    with pytest.raises(rankstore.StateError, match="make two loaders"):
+        for _ in loader:
+            for _ in loader:
+                pass
+
+
+def test_one_that_has_ended_stays_ended(ds: rankstore.Dataset) -> None:
+    loader = ds.loader(ds.plan(batch_size=8), collate=Pad())
+    first = iter(loader)
+    steps = sum(1 for _ in first)
+    assert sum(1 for _ in loader) == steps and next(first, None) is None
+
+
+def test_leaving_a_loop_and_starting_again(ds: rankstore.Dataset) -> None:
+    loader = ds.loader(ds.plan(batch_size=8), collate=Pad())
+    for batch in loader:
+        assert batch.step == 0
+        break
+    assert [batch.step for batch in loader] == list(range(len(loader)))
+
+
+def test_a_loaded_state_ends_what_is_under_way_with_an_error(ds: rankstore.Dataset) -> None:
+    loader = ds.loader(ds.plan(batch_size=8), collate=Pad())
+    first = iter(loader)
+    next(first)
+    loader.load_state_dict(loader.state_dict())
+    with pytest.raises(rankstore.StateError, match="load_state_dict"):
         next(first)
+    assert [batch.step for batch in loader] == list(range(1, len(loader)))
 
 
 def test_leaving_early_leaves_no_thread(ds: rankstore.Dataset) -> None:
