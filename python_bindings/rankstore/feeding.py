@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, Protocol
 
+from . import values
 from .agreement import Stopped, callback_failed, check_others
 from .errors import DataError, RankStoreError
 from .group import Group
@@ -204,6 +205,8 @@ class Feeder:
         self._unit, self._given = "", 0  # and how many keys were made of it, or of the unit
         self.samples = 0
         self._names = {name for name, _ in schema}
+        # a type that nobody asked for rounds nothing
+        self._complex = [] if loose else [name for name, kind in schema if kind.rstrip("?") == "complex64"]
         first = schema[0][0]
         self._row: Callable[[Any], Sequence[Any]] = itemgetter(*[name for name, _ in schema]) if len(schema) > 1 else \
             lambda sample: (sample[first],)
@@ -235,7 +238,8 @@ class Feeder:
         self._row_key, self._unit, self._given = None, name, 0
         filtered, bad = self.steps.filtered, self.steps.bad
         add, row_of, count, columns = self.sink.add, self._row, len(self.schema), Columns
-        simple = self.key is None and self.length is None and not self.derives
+        simple = self.key is None and self.length is None and not self.derives and \
+            not self._complex
         for sample in self.steps.samples(items, decode):
             if isinstance(sample, columns):
                 self._add_columns(sample)
@@ -292,6 +296,8 @@ class Feeder:
                 pass
         if row is None:
             row = self._slow_row(sample)
+        for name in self._complex:
+            values.check_complex(name, sample.get(name))
         key, length = None, None
         if callable(self.key):
             key = self.steps.call("key", self.key, sample)

@@ -3,14 +3,16 @@
 
 `convert` is what the extension calls for a value that is not already bytes of the column's own item type: lists, numpy
 arrays of another type or layout, torch tensors, JSON. Nothing is lost on the way: what does not fit raises TypeError or
-ValueError naming the column. One thing is rounded: Python's float, where the column has a shorter one. numpy and torch
-are not needed to import this.
+ValueError naming the column. Rounded are Python's float and complex alone, where the column has a shorter one that the
+user has asked for. numpy and torch are not needed to import this.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
+import struct
 import sys
 from collections.abc import Mapping
 from types import ModuleType
@@ -54,7 +56,8 @@ def convert(name: str, type: str, value: Any) -> Any:
 
     - integers of another width are taken where all are in range; whole numbers for a float column where they are exact
     - shorter floats for a longer type; longer ones are refused, except Python's own (also in lists), which are rounded
-    - bool goes to bool only, complex to complex64
+    - whole numbers among Python's floats are refused where float64, which the list becomes, does not hold them
+    - bool goes to bool only, complex to complex64, Python's rounded (`check_complex` is for a type that was inferred)
     - torch tensors, also on a GPU (copied here), also bfloat16 and float8
     - JSON: any value that json.dumps takes, numpy and torch in it too; a str is JSON text and is kept as it is
 
@@ -133,9 +136,36 @@ def _array(name: str, type: str, value: Any) -> tuple[Any, str, bool]:
         detail = " (numbers beyond 64 bits, or mixed with other things)" if array.dtype.kind == "O" else ""
         kind = ValueError if array.dtype.kind == "O" and python and _whole(array) else TypeError
         raise kind(f'column "{name}": an array of {array.dtype}{detail} is no value of {type}')
+    if python and array.dtype.kind in "fc" and not isinstance(value, (float, complex)):
+        _check_whole(name, value, array)
     if array.dtype.name in _BITS:  # of a package that has them for numpy
         return array.view(_BITS[array.dtype.name]), array.dtype.name, False
     return array, array.dtype.name, python
+
+
+def _check_whole(name: str, value: Any, array: Any) -> None:
+    """ValueError where a list has a whole number that was rounded as numpy made floats of it."""
+    if array.size == 0 or not bool((abs(array) >= _EXACT["float64"]).any()):
+        return
+    numpy = _numpy()
+    for one in numpy.asarray(value, dtype=object).flat:
+        if isinstance(one, (int, numpy.integer)) and int(float(one)) != int(one):
+            raise ValueError(f'column "{name}": {one} stands among floats, and float64 does not hold it exactly; give '
+                             "it as a float, or leave the floats out")
+
+
+def check_complex(name: str, value: Any) -> None:
+    """ValueError for a complex of Python's, which has 64 bits a part, that complex64 would round."""
+    if not isinstance(value, complex) or hasattr(value, "dtype"):
+        return
+    for part in (value.real, value.imag):
+        try:
+            (kept,) = struct.unpack("<f", struct.pack("<f", part))
+        except OverflowError:
+            kept = math.inf
+        if kept != part and part == part:
+            raise ValueError(f'column "{name}": {value} is not exact in complex64, the only complex type; give its '
+                             f'parts as float64[2], or schema={{"{name}": "complex64", ...}} to have it rounded')
 
 
 def _whole(array: Any) -> bool:
@@ -233,10 +263,10 @@ def _json_text(name: str, value: Any) -> str:
 def infer(sample: Mapping[str, Any]) -> dict[str, str]:
     """The type of each column of one sample, a dict.
 
-    bool, int (int64, or uint64 above its range), float (float64), complex (complex64), str, bytes; lists of numbers:
-    int64[*], float64[*], bool[*], of more dimensions where they are rectangular; numpy and torch by their dtype. The
-    first dimension is `*`, the others are as they are: `merge` finds out which of them differ. Other lists and dicts,
-    if they are JSON: json. None and [] say nothing yet: "json?", which no other value gives.
+    bool, int (int64, or uint64 above its range), float (float64), complex (complex64, where that holds it), str, bytes;
+    lists of numbers: int64[*], float64[*], bool[*], of more dimensions where they are rectangular; numpy and torch by
+    their dtype. The first dimension is `*`, the others are as they are: `merge` finds out which of them differ. Other
+    lists and dicts, if they are JSON: json. None and [] say nothing yet: "json?", which no other value gives.
 
     TypeError for another kind of value, ValueError for an int beyond 64 bits; both name the column."""
     if not isinstance(sample, Mapping):
@@ -261,6 +291,7 @@ def _infer(name: str, value: Any) -> str:
         (bytearray, "bytes"),
     ):
         if isinstance(value, kind):
+            check_complex(name, value)
             return "float64" if kind is float and not hasattr(value, "dtype") else _scalar(name, value, type)
     if isinstance(value, int):
         if not -(2**63) <= value < 2**64:

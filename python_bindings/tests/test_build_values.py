@@ -98,6 +98,42 @@ def test_odd_values_are_refused_by_name(tmp_path: Path, value: Any) -> None:
             build([*before, {"fine": 1, "odd": value}], tmp_path / str(k))
 
 
+@pytest.mark.parametrize("value", [0.1 + 1j, 1 + 0.1j, 1e39 + 0j, complex(0, 2**24 + 1)])
+def test_a_complex_is_not_rounded_unless_asked_for(tmp_path: Path, value: complex) -> None:
+    exact = [{"z": complex(i, -0.5)} for i in range(3000)]
+    build(exact, tmp_path / "exact")
+    assert [one["z"] for one in read(tmp_path / "exact")] == [one["z"] for one in exact]
+    for name, samples in (("first", [{"z": value}]), ("later", [*exact, {"z": value}])):
+        with pytest.raises(rankstore.DataError, match=r'column "z": .* is not exact in complex64'):
+            build(samples, tmp_path / name)
+    report = build([*exact, {"z": value}], tmp_path / "skipped", skip_bad=True)
+    assert (report.samples, report.bad) == (3000, 1)
+    if abs(value) < 1e38:
+        build([{"z": value}], tmp_path / "asked", schema={"z": "complex64"})
+        assert read(tmp_path / "asked")[0]["z"] == complex(numpy.complex64(value))
+
+
+def test_special_complex_numbers_are_exact(tmp_path: Path) -> None:
+    build([{"z": complex("inf+nanj")}, {"z": complex(-0.0, 1.5)}], tmp_path / "out")
+    assert [repr(one["z"]) for one in read(tmp_path / "out")] == [repr(complex("inf+nanj")), repr(complex(-0.0, 1.5))]
+
+
+@pytest.mark.parametrize("value", [[2**53 + 1, 0.5], [0.5, -2**53 - 1], [[0.5, 1], [2**62 + 1, 2]], (2**53 + 1, 0.5)])
+@pytest.mark.parametrize("schema", [None, "x:float64[*]", "x:float32[*]"])
+def test_whole_numbers_among_floats_are_not_rounded(tmp_path: Path, value: Any, schema: str | None) -> None:
+    if schema is not None and isinstance(value[0], list):
+        schema = schema.replace("[*]", "[*,2]")
+    for name, before in (("first", []), ("later", [{"x": [[0.5, 0.5]] if isinstance(value[0], list) else [0.5]}] * 3000)):
+        with pytest.raises(rankstore.DataError, match='column "x": -?[0-9]+ stands among floats'):
+            build([*before, {"x": value}], tmp_path / name, schema=schema)
+
+
+def test_what_float64_holds_stands_among_floats(tmp_path: Path) -> None:
+    value = [2**53, 2**60, -2**62, 1e300, 0.5, float("inf")]
+    build([{"x": value}], tmp_path / "out")
+    assert read(tmp_path / "out")[0]["x"].tolist() == value
+
+
 def test_what_the_schema_lacks(tmp_path: Path) -> None:
     samples = [{"a": 1, "b": "x"}] * 5000
     build(samples, tmp_path / "given", schema={"b": "str"})
