@@ -41,9 +41,11 @@ def open(directory: str | os.PathLike[str], *, group: Group | None = None, excha
     of NVIDIA's package beside this interpreter. no_share:
     fetch what this rank does not own over TCP, also on one node. check: compare each sample with its checksum.
     partial: open although shards are missing; their samples raise NotFoundError or PeerError. inflight_bytes: replies
-    on their way to this rank (256 MiB). quarantine: a list of bad samples, as `rankstore verify --quarantine FILE`
-    writes it (may hold {rank} and {node}): they keep their ids, are never planned, and raise NotFoundError where they
-    are asked for; `stats()["quarantined"]` counts them.
+    on their way to this rank (256 MiB), an int from 1 or a text, "16MiB". quarantine: a list of bad samples, as
+    `rankstore verify --quarantine FILE` writes it (may hold {rank} and {node}): they keep their ids, are never planned,
+    have the length 4294967295, and raise NotFoundError where they are asked for, so `for sample in ds` too ends with
+    that at the first of them: `ds.select(ds.lengths != 0xFFFFFFFF)` is the dataset without them;
+    `stats()["quarantined"]` counts them.
 
     Raises NotFoundError, CorruptError, UnsupportedError; the same on all ranks.
     """
@@ -250,7 +252,8 @@ class Dataset:
 
     @property
     def lengths(self) -> Any:
-        """uint32[len], read-only, shared by the ranks of a node."""
+        """uint32[len], read-only, shared by the ranks of a node. 4294967295 (0xFFFFFFFF) is no length: the sample is in
+        the quarantine, or absent (`partial=True`). `ds.lengths[ds.lengths != 0xFFFFFFFF]` leaves these out."""
         return self.chosen(self.all_lengths)
 
     @property
