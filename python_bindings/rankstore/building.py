@@ -25,6 +25,7 @@ from .agreement import callback_failed, together
 from .errors import ArgumentError, CallbackError, DataError, RankStoreError
 from .feeding import Feeder, Steps, first_rows, length_of
 from .group import Group, current
+from .sizes import optional_bytes
 from .sources import Columns, CoreFiles, Piece, Source, Stream, Unit, resolve
 from .sources.core_files import plain
 
@@ -163,15 +164,15 @@ def _good_sample(sample: Any) -> bool:
 
 def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any] | None = None,  # noqa: A002
           filter: Callable[[Any], Any] | None = None, length: str | Callable[[Any], int] | None = None,  # noqa: A002
-          key: str | Callable[[Any], str | bytes] | None = None, index: Sequence[str] = (),
+          key: str | Callable[[Any], str | bytes] | None = None, index: Sequence[str] | None = None,
           schema: Mapping[str, str] | str | None = None,
           format: str | None = None, where: str | None = None, workers: int = 0, length_unit: int = 1,  # noqa: A002
-          max_sample: int | None = None, skip_bad: bool = False, replace: bool = False, reuse: bool | None = None,
+          max_sample: int | str | None = None, skip_bad: bool = False, replace: bool = False, reuse: bool | None = None,
           unit_samples: int | None = None, exchange: str | None = None, no_share: bool = False,
           progress: progress.Report | bool | None = None, group: Group | None = None, min_length: int = 0,
           max_length: int | None = None, sample: int | float | None = None, seed: int = 0,
-          dedup: bool = False, max_total: int | None = None, append: bool = False,
-          unit_size: int | None = None, columns: str | None = None) -> Dataset:
+          dedup: bool = False, max_total: int | str | None = None, append: bool = False,
+          unit_size: int | str | None = None, columns: str | None = None) -> Dataset:
     """COLLECTIVE. Builds a dataset in the directory `out` and opens it.
 
     source: one of
@@ -190,13 +191,14 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     length: a column (items of an array, bytes of a str, an integer as it is), "chars:COLUMN", or length(sample) -> int.
         Default: the first column of variable size. length_unit: lengths are divided by it, rounded up.
     key: a column or key(sample) -> str or bytes, unique. Default: derived from unit and row.
-    index: columns of single numbers that all ranks hold in memory.
+    index: names of columns of single numbers that all ranks hold in memory.
     schema: {"tokens": "int32[*]"} or "tokens:int32[*],..."; columns that it lacks are left out. Default: inferred from
         first samples.
     format: of paths whose names do not say it. where: "COLUMN OP VALUE [and ...]".
     workers: processes of this machine to build with, where the group is one rank.
     max_sample: bytes of the largest sample that is taken (1 GiB). skip_bad: count and list bad samples (BuildReport) in
         place of failing. max_total: bytes that one compressed file may unpack to (1 TiB), where the C core reads it.
+        Sizes, unit_size too, are ints or texts, "300KiB".
     replace: a finished dataset in `out` is replaced. reuse: True: it is opened, whatever it was built from; None: where
         it was built from the same source with the same options and code; else ArgumentError.
     append: the samples come behind those of the dataset in `out`, as its next generation (`Dataset.generations`);
@@ -218,10 +220,10 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     ranks: CallbackError (a function of yours or the source raised), DataError, ArgumentError, NotFoundError,
     StateError, CancelledError, IOFailedError.
     """
-    options = Options(map, filter, length, key, tuple(index), schemas.text_of(schema), format, where, length_unit,
-                      max_sample, skip_bad,
-                      replace, reuse, unit_samples, progress, max_total, min_length, max_length, sample, seed, dedup,
-                      append, unit_size, columns)
+    options = Options(map, filter, length, key, schemas.names_of("index", index), schemas.text_of(schema), format,
+                      where, length_unit, optional_bytes("max_sample", max_sample), skip_bad, replace, reuse, unit_samples,
+                      progress, optional_bytes("max_total", max_total), min_length, max_length, sample, seed, dedup,
+                      append, optional_bytes("unit_size", unit_size), columns)
     options.check()
     group = group or current()
     directory = os.fspath(out)
@@ -375,8 +377,7 @@ def _build_core(group: Group, files: CoreFiles, directory: str, options: Options
     raise CallbackError.of(text, -1, where, "")
 
 
-# ---- pieces and iterables
-# ----------------------------------------------------------------------------------------------
+# ---- pieces and iterables --------------------------------------------------------------------------------------------
 
 @dataclass(frozen=True)
 class Task:
@@ -467,20 +468,30 @@ def _probe(group: Group, tasks: list[Task], options: Options) -> dict[str, str]:
     """COLLECTIVE. The schema of the first samples of PROBES equal spans of units; the same for any number of ranks."""
     spans = [tasks[len(tasks) * i // PROBES:len(tasks) * (i + 1) // PROBES] for i in range(PROBES)]
 
-    def probe() -> list[Any]:
-        return [[i, schemas.infer(itertools.chain.from_iterable(_first(group, task, options) for task in spans[i]),
-                                  PROBE)]
-                for i in range(group.rank, PROBES, group.world)]
-
-    found = sorted(((i, rank, schema) for rank, each in enumerate(together(group, "build: first samples", probe))
-                    for i, schema in each),
-                   key=lambda one: int(one[0]))
-    return schemas.merge((rank, schema) for _, rank, schema in found)
-
-
-def _first(group: Group, task: Task, options: Options) -> Iterable[Any]:
-    """The first PROBE samples of a unit, or more."""
     steps = Steps(group, options.map, options.filter, options.skip_bad)
+
+    def probe() -> list[Any]:
+        found = [[i, schemas.infer(itertools.chain.from_iterable(_first(steps, task) for task in spans[i]), PROBE)]
+                 for i in range(group.rank, PROBES, group.world)]
+        return [found, steps.filtered, steps.bad]
+
+    looks = together(group, "build: first samples", probe)
+    found = sorted(((i, rank, schema) for rank, (each, _, _) in enumerate(looks) for i, schema in each),
+                   key=lambda one: int(one[0]))
+    return schemas.merge(((rank, schema) for _, rank, schema in found),
+                         _why_nothing(options, sum(look[1] for look in looks), sum(look[2] for look in looks)))
+
+
+def _why_nothing(options: Options, filtered: int, bad: int) -> str:
+    """Why no sample is left to infer a schema from, where none is: then all have been looked at."""
+    functions = " and ".join(name for name in ("map", "filter") if getattr(options, name) is not None)
+    if filtered:
+        return f"{functions} dropped all {filtered} samples" + (f" but {bad} bad ones" if bad else "")
+    return f"all {bad} samples are bad" if bad else "the source is empty"
+
+
+def _first(steps: Steps, task: Task) -> Iterable[Any]:
+    """The first PROBE samples of a unit, or more."""
     if isinstance(task.piece, CoreFiles):
         return first_rows(steps, task.piece, task.unit, PROBE)
     steps.label = functools.partial(task.piece.label, task.unit)
@@ -538,12 +549,15 @@ def _stream_schema(group: Group, source: Stream, options: Options) -> tuple[str,
         else:
             next(steps.samples(taken(items), None), None)
         held.append(itertools.chain(first, items))
-        return [found, any(isinstance(item, Columns) and item.keys is not None for item in first)]
+        return [found, any(isinstance(item, Columns) and item.keys is not None for item in first), steps.filtered,
+                steps.bad]
 
-    found = together(group, "build: first samples", look)
-    text = options.schema or schemas.text_of(schemas.merge((rank, schema) for rank, (schema, _) in enumerate(found)))
+    looks = together(group, "build: first samples", look)
+    nothing = _why_nothing(options, sum(look[2] for look in looks), sum(look[3] for look in looks))
+    found = ((rank, look[0]) for rank, look in enumerate(looks))
+    text = options.schema or schemas.text_of(schemas.merge(found, nothing))
     assert text is not None
-    return text, held[0], any(keys for _, keys in found)
+    return text, held[0], any(look[1] for look in looks)
 
 
 def _feed_stream(builder: _core.Builder, feeder: Feeder, items: Iterator[Any], group: Group, unit_samples: int,

@@ -18,6 +18,7 @@ from .group import Group, current
 from .layouts import Collator, Layout, Pad
 from .loader_workers import Handle, Ticket, WorkerStore
 from .memory import Extreme, TorchMemory, of_process, of_ranks, of_torch
+from .sizes import optional_bytes
 
 if TYPE_CHECKING:
     import numpy
@@ -32,7 +33,7 @@ Readers = list[tuple[str, Reader]]
 
 def open(directory: str | os.PathLike[str], *, group: Group | None = None, exchange: str | None = None,  # noqa: A001
          no_share: bool = False, check: bool = True, partial: bool = False,
-         inflight_bytes: int | None = None, quarantine: str | os.PathLike[str] | None = None) -> Dataset:
+         inflight_bytes: int | str | None = None, quarantine: str | os.PathLike[str] | None = None) -> Dataset:
     """COLLECTIVE. Opens the dataset in `directory` (may hold {rank} and {node}; "DIR@2" is its generation 2, where no
     directory has that name); each rank serves the shards that it sees.
 
@@ -49,11 +50,12 @@ def open(directory: str | os.PathLike[str], *, group: Group | None = None, excha
 
     Raises NotFoundError, CorruptError, UnsupportedError; the same on all ranks.
     """
+    inflight = optional_bytes("inflight_bytes", inflight_bytes)
     chosen = group if group is not None else current()
     nccl.prepare(chosen, exchange)
     before = of_torch()
     store = _core.Store(chosen.core, os.fspath(directory), exchange=exchange, no_share=no_share, no_check=not check,
-                        partial=partial, inflight_bytes=inflight_bytes,
+                        partial=partial, inflight_bytes=inflight,
                         quarantine=None if quarantine is None else os.fspath(quarantine))
     after = of_torch()
     own = os.fspath(directory).replace("{rank}", str(chosen.rank)).replace("{node}", str(chosen.node))

@@ -172,7 +172,7 @@ def first_rows(steps: Steps, files: CoreFiles, unit: Unit, count: int) -> list[A
             raise _Enough
 
     try:
-        files.hand_over(unit, take)
+        steps.passed_over(files.hand_over(unit, take))
     except _Enough:
         pass
     return found

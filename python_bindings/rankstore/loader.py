@@ -17,25 +17,10 @@ from .batch import Batch
 from .errors import ArgumentError, StateError
 from .layouts import Collator, Layout, Lists
 from .plans import Plan, PlanSampler
+from .sizes import parse_bytes
 
 if TYPE_CHECKING:
     from .dataset import Dataset
-
-
-def parse_bytes(name: str, size: int | str) -> int:
-    """1048576, "512MiB" or "1.5 GB" in bytes."""
-    if isinstance(size, int):
-        return size
-    if not isinstance(size, str):
-        raise ArgumentError(f"{name}: an int or a str such as '512MiB', not {type(size).__name__}")
-    units = {"": 1, "B": 1}
-    for power, letter in enumerate("KMGT", 1):
-        units |= {letter + "B": 1000**power, letter + "iB": 1024**power, letter: 1024**power}
-    number = size.strip().rstrip("BKMGTi")
-    try:
-        return int(float(number) * units[size.strip()[len(number):].strip()])
-    except (ValueError, KeyError, OverflowError):
-        raise ArgumentError(f"{name}: {size!r} is no size such as 1048576, '512MiB' or '1.5GB'") from None
 
 
 class Loader:

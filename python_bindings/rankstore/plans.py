@@ -137,7 +137,10 @@ class PlanSampler:
         return self
 
     def set_epoch(self, epoch: int) -> None:
-        """Which epoch the next iteration yields. Nothing happens where a loaded state is in that epoch."""
+        """Which epoch the next iteration yields, from 0 (ArgumentError). Nothing happens where a loaded state is in
+        that epoch."""
+        if not 0 <= epoch < 2**64:
+            raise ArgumentError(f"epoch: {epoch}; it is from 0")
         if epoch != self._epoch:
             self._epoch, self._step = int(epoch), 0
 

@@ -25,6 +25,15 @@ def text_of(schema: Any) -> str | None:
     raise ArgumentError('schema: a dict {"name": "type"} or a text "name:type,name:type"')
 
 
+def names_of(option: str, names: Any) -> tuple[str, ...]:
+    """Columns' names that an option gives; None gives none. ArgumentError for a text, whose items are letters."""
+    if names is None:
+        return ()
+    if isinstance(names, (str, bytes)) or not hasattr(names, "__iter__"):
+        raise ArgumentError(f"{option}: a list of columns' names or None, not {names!r}")
+    return tuple(names)
+
+
 def parse(text: str) -> tuple[str, Schema]:
     """(canonical text, columns)."""
     canonical, columns = _core.parse_schema(text)
@@ -47,8 +56,10 @@ def infer(samples: Iterable[Any], first: int) -> dict[str, str] | None:
         raise DataError(f"{text}; give schema=, or leave it out in map=") from refused
 
 
-def merge(found: Iterable[tuple[int, Mapping[str, str] | None]]) -> dict[str, str]:
-    """One schema of what ranks have found, in this order. DataError names the column and two ranks."""
+def merge(found: Iterable[tuple[int, Mapping[str, str] | None]],
+          nothing: str = "the source is empty") -> dict[str, str]:
+    """One schema of what ranks have found, in this order. DataError names the column and two ranks, or says `nothing`
+    where no rank has found a sample."""
     merged: dict[str, str] | None = None
     came_from: dict[str, int] = {}
     for rank, schema in found:
@@ -64,6 +75,5 @@ def merge(found: Iterable[tuple[int, Mapping[str, str] | None]]) -> dict[str, st
         for name in schema:
             came_from.setdefault(name, rank)
     if merged is None:
-        raise DataError("no sample to infer a schema from: the source is empty, or map and filter drop all of it; give "
-                        "schema=")
+        raise DataError(f"no sample to infer a schema from: {nothing}; give schema=")
     return merged

@@ -253,7 +253,7 @@ def test_the_epoch_reaches_a_sampler_through_the_collating_dataset(ds: rankstore
 
 
 def test_sizes_in_words() -> None:
-    from rankstore.loader import parse_bytes
+    from rankstore.sizes import parse_bytes
     assert [parse_bytes("b", size) for size in (5, "5", "5B", "1KiB", "1.5 MB", "2GiB")] == [5, 5, 5, 1024, 1_500_000, 2 << 30]
 
 

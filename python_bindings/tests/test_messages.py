@@ -82,8 +82,16 @@ def test_a_filter_that_drops_everything(tmp_path: Path) -> None:
     rows = [{"x": 1}, {"x": 2}]
     with pytest.warns(UserWarning, match="none: no sample was kept: 2 were filtered out, 0 were bad"):
         rankstore.build(rows, tmp_path / "none", filter=lambda sample: False, schema="x:int64").close()
-    with pytest.raises(rankstore.DataError, match="no sample to infer a schema from: the source is empty, or map and filter drop"):
-        rankstore.build(rows, tmp_path / "unknown", filter=lambda sample: False)
+    (tmp_path / "b.jsonl").write_text('{"x": 1}\n{"x": 2}\n')
+    for name, source, options, says in (
+            ("unknown", rows, {"filter": lambda sample: False}, "filter dropped all 2 samples"),
+            ("stream", iter(rows), {"map": lambda sample: None}, "map dropped all 2 samples"),
+            ("file", tmp_path / "b.jsonl", {"map": dict, "filter": lambda sample: False}, "map and filter dropped all 2 samples"),
+            ("bad", rows, {"map": lambda sample: None if sample["x"] == 1 else sample["y"], "skip_bad": True},
+             "map dropped all 1 samples but 1 bad ones"),
+            ("nothing", iter([]), {}, "the source is empty")):
+        with pytest.raises(rankstore.DataError, match=f"no sample to infer a schema from: {says}; give schema="):
+            rankstore.build(source, tmp_path / name, **options)
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     with pytest.warns(UserWarning, match="files: no sample was kept: 2 were filtered out"):
         rankstore.build(tmp_path / "a.txt", tmp_path / "files", filter=lambda sample: False).close()
@@ -98,3 +106,52 @@ def test_an_empty_file_is_named(tmp_path: Path) -> None:
     for source, says in ((tmp_path / "a.jsonl", "a.jsonl: empty"), (tmp_path / "*.jsonl", "a.jsonl and 1 more: empty")):
         with pytest.raises(rankstore.DataError, match=f"{says}: no row to infer a schema from"):
             rankstore.build(source, tmp_path / "out")
+
+
+def test_a_bad_file_of_arrow_is_named(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+    table = pyarrow.table({"x": list(range(5000)), "t": [f"text {i}" for i in range(5000)]})
+    parquet.write_table(table, tmp_path / "good.parquet")
+    whole = bytearray((tmp_path / "good.parquet").read_bytes())
+    whole[100:4000] = b"\xee" * 3900
+    for name, data in (("none.parquet", b""), ("short.parquet", b"PAR1"), ("text.parquet", b"no parquet at all" * 9),
+                       ("pages.parquet", bytes(whole)), ("none.arrow", b""), ("text.arrow", b"no arrow at all" * 9)):
+        (tmp_path / name).write_bytes(data)
+        for source in (tmp_path / name, [tmp_path / "good.parquet", tmp_path / name]):
+            with pytest.raises(rankstore.DataError, match=f"{name}: "):
+                rankstore.build(source, tmp_path / "out", replace=True)
+
+
+@pytest.mark.parametrize("index", ["score", b"x", 3])
+def test_an_index_is_a_list_of_names(tmp_path: Path, index: object) -> None:
+    with pytest.raises(rankstore.ArgumentError, match="index: a list of columns' names or None"):
+        rankstore.build([{"score": 1}], tmp_path / "out", index=index)  # type: ignore[arg-type]
+    rankstore.build([{"score": 1}], tmp_path / "none", index=None).close()
+
+
+def test_sizes_are_texts_too(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("".join(f'{{"x": {i}}}\n' for i in range(20_000)))
+    sizes = {"unit_size": "64KiB", "max_sample": "1 MB", "max_total": "1GiB"}
+    with rankstore.build(tmp_path / "a.jsonl", tmp_path / "out", **sizes) as ds:  # type: ignore[arg-type]
+        assert ds.report.units > 1
+    numbers = {"unit_size": 65536, "max_sample": 1_000_000, "max_total": 1 << 30}
+    rankstore.build(tmp_path / "a.jsonl", tmp_path / "out", **numbers).close()  # type: ignore[arg-type]  # the same build
+    with rankstore.open(tmp_path / "out", inflight_bytes="16MiB") as ds:
+        assert ds[19_999]["x"] == 19_999
+    for name in sizes:
+        for wrong in (0, -1, "0", "many", 2**64, 1.5, True):
+            with pytest.raises(rankstore.ArgumentError, match=f"{name}: "):
+                rankstore.build(tmp_path / "a.jsonl", tmp_path / "wrong", **{name: wrong})  # type: ignore[arg-type]
+    for wrong in (0, -1, "0", "many", 2**64, 1.5):
+        with pytest.raises(rankstore.ArgumentError, match=r"inflight_bytes: .*(from 1 byte to 2\^64 - 1|512MiB)"):
+            rankstore.open(tmp_path / "out", inflight_bytes=wrong)  # type: ignore[arg-type]
+
+
+def test_an_epoch_that_is_none_is_refused_at_once(dataset: rankstore.Dataset) -> None:
+    plan = dataset.plan(batch_size=8)
+    loader, sampler = dataset.loader(plan), plan.sampler()
+    for one in (loader, sampler, dataset):
+        with pytest.raises(rankstore.ArgumentError, match="epoch: -1; it is from 0"):
+            one.set_epoch(-1)
+    assert len(list(loader)) == plan.steps

@@ -7,6 +7,7 @@ datasets stores it) bytes; dictionaries are decoded. Anything else is refused by
 """
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterator
@@ -26,6 +27,20 @@ def import_pyarrow(why: str) -> Any:
     except ImportError as missing:
         raise UnsupportedError(f"{why} needs pyarrow, which cannot be imported") from missing
     return pyarrow
+
+
+@contextlib.contextmanager
+def _named(path: str) -> Iterator[None]:
+    """What Arrow has against a file is a DataError that names it."""
+    pa = import_pyarrow(path)
+    try:
+        yield
+    except pa.ArrowMemoryError:
+        raise
+    except (pa.ArrowException, OSError) as refused:  # Parquet's own are OSErrors without a number
+        if isinstance(refused, OSError) and refused.errno and path in str(refused):
+            raise
+        raise DataError(f"{path}: {(str(refused) or type(refused).__name__).splitlines()[0][:300]}") from refused
 
 
 def _number(pa: Any, kind: Any) -> str | None:
@@ -207,6 +222,10 @@ class ArrowFile(ArrowPiece):
             return pa.ipc.open_stream(file), False
 
     def scan(self) -> tuple[list[Unit], dict[str, str] | None]:
+        with _named(self.path):
+            return self._scan()
+
+    def _scan(self) -> tuple[list[Unit], dict[str, str] | None]:
         reader, is_file = self._open()
         missing: set[str] = set()
         units = []
@@ -219,11 +238,12 @@ class ArrowFile(ArrowPiece):
         return units if is_file else [Unit(self.name, sum(unit.weight for unit in units), (-1,))], schema
 
     def batches(self, unit: Unit) -> Iterator[Any]:
-        reader, is_file = self._open()
-        if is_file:
-            yield reader.get_batch(unit.at[0])
-        else:
-            yield from reader
+        with _named(self.path):
+            reader, is_file = self._open()
+            if is_file:
+                yield reader.get_batch(unit.at[0])
+            else:
+                yield from reader
 
 
 class Parquet(ArrowPiece):
@@ -241,7 +261,7 @@ class Parquet(ArrowPiece):
         return pyarrow.parquet.ParquetFile(self.path, memory_map=True)
 
     def scan(self) -> tuple[list[Unit], dict[str, str] | None]:
-        with self._open() as file:
+        with _named(self.path), self._open() as file:
             footer = file.metadata
             units = [Unit(f"{self.name}#{i}", footer.row_group(i).total_byte_size, (i,))
                      for i in range(footer.num_row_groups)]
@@ -270,7 +290,7 @@ class Parquet(ArrowPiece):
         return missing
 
     def batches(self, unit: Unit) -> Iterator[Any]:
-        with self._open() as file:
+        with _named(self.path), self._open() as file:
             yield from file.iter_batches(batch_size=BATCH, row_groups=[unit.at[0]])
 
 
