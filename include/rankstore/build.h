@@ -94,6 +94,9 @@ typedef struct rks_build_report {
     char bad_first[512];    /* the first that this call skipped, a line each, all ranks; cut */
     uint64_t sampled_out;   /* that sample_rate or sample did not take, all ranks */
     uint64_t duplicates;    /* that dedup left out, all ranks */
+    uint64_t hidden;         /* not read, of folders: names with a dot in front, */
+    uint64_t linked_folders; /* links to folders, */
+    uint64_t special_files;  /* and FIFOs, sockets and devices */
 } rks_build_report;
 
 /* COLLECTIVE. Builds `directory` from files and folders, dealt out over the ranks. The same

@@ -77,8 +77,8 @@ rks_status rks_fail_rounded(const rks_column *column, const char *text, size_t s
     return rks_fail(
         err, RKS_ERR_DATA, 0,
         "column \"%s\": float64 would round %.*s%s to %.0f; give --schema with int64 (or "
-                    "json; in CSV str) to keep it, or write it with a point",
-                    column->name, shown, text, size < 40 ? "" : "...", number);
+        "json; in CSV str) to keep it, or write it with a point",
+        column->name, shown, text, size < 40 ? "" : "...", number);
 }
 
 static bool put_small(rks_kind kind, double number, uint16_t *bits)

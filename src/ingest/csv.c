@@ -345,12 +345,75 @@ static rks_status look_at_rows(unit_reader *r, const rks_input *input, size_t un
     return status;
 }
 
+static bool has(const header *h, const char *name)
+{
+    for (size_t i = 0; i < h->count; i++)
+        if (strcmp(h->names[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* RKS_ERR_DATA naming the first column of `h` that the other lacks. */
+static rks_status check_has_all(const header *h, const char *path, const header *other,
+                                const char *other_path, rks_error *err)
+{
+    for (size_t i = 0; i < h->count; i++)
+        if (!has(other, h->names[i]))
+            return rks_fail(err, RKS_ERR_DATA, 0,
+                            "%s has a column \"%.64s\", %s has none; give --schema (\"TYPE?\" for "
+                            "what may be missing), or --columns where there is no header",
+                            path, h->names[i], other_path);
+    return RKS_OK;
+}
+
+/* A header of one column that is not meant as one: another separator. */
+static rks_status check_separator(const header *h, const char *path, rks_error *err)
+{
+    static const char others[] = ";|\t,";
+    size_t at = h->count == 1 ? strcspn(h->names[0], others) : 0;
+    char other = h->count == 1 ? h->names[0][at] : '\0';
+    if (other == '\0')
+        return RKS_OK;
+    const char *advice = other == '\t'  ? "--format tsv reads it"
+                         : other == ',' ? "--format csv reads it"
+                                        : "convert it to CSV";
+    return rks_fail(
+        err, RKS_ERR_DATA, 0,
+        "%s: one column, called \"%.64s\"; are its fields separated by %s? %s (--schema "
+        "takes it as it is)",
+        path, h->names[0], other == '\t' ? "tabs" : (char[]){'\'', other, '\'', '\0'}, advice);
+}
+
+/* What a schema that is inferred would hide: fields that are not separated, and columns that are
+ * null for whole files, which one that is given allows. */
+static rks_status check_header(const rks_input *input, const rks_input_unit *unit, const header *h,
+                               rks_error *err)
+{
+    const rks_input_file *file = &input->files[unit->first_file];
+    const rks_input_file *first = &input->files[input->units[0].first_file];
+    header other = {0};
+    if (input->columns != NULL || !unit->first_of_file)
+        return RKS_OK;
+    rks_status status = check_separator(h, file->path, err);
+    if (status != RKS_OK || file == first)
+        return status;
+    status = read_header(input, first, &other, err);
+    if (status == RKS_OK)
+        status = check_has_all(&other, first->path, h, file->path, err);
+    if (status == RKS_OK)
+        status = check_has_all(h, file->path, &other, first->path, err);
+    free_header(&other);
+    return status;
+}
+
 static rks_status infer(const rks_input *input, size_t unit, char **schema_text, rks_error *err)
 {
     unit_reader r;
     guess *guesses = NULL;
     uint64_t samples = 0;
     rks_status status = open_unit(&r, input, &input->units[unit], input->max_sample, err);
+    if (status == RKS_OK)
+        status = check_header(input, &input->units[unit], &r.header, err);
     if (status == RKS_OK) {
         guesses = rks_alloc(r.header.count, sizeof(*guesses), err);
         status = guesses == NULL ? RKS_ERR_MEMORY
@@ -547,6 +610,8 @@ const rks_input_format rks_format_csv = {
     .name = "csv",
     .is_named = is_csv,
     .packable = true,
+    .utf8 = true,
+    .takes_columns = true,
     .cut = cut,
     .count_rows = count_rows,
     .infer = infer,
@@ -557,6 +622,8 @@ const rks_input_format rks_format_tsv = {
     .name = "tsv",
     .is_named = is_tsv,
     .packable = true,
+    .utf8 = true,
+    .takes_columns = true,
     .cut = cut,
     .count_rows = count_rows,
     .infer = infer,

@@ -172,7 +172,10 @@ rks_status rks_csv_fields(rks_csv_record *record, char separator, rks_csv_field 
             field->size = end == NULL ? size - at : (size_t)(end - text) - at;
             if (record->quoted && field->size > 0 && memchr(field->text, '"', field->size) != NULL)
                 return rks_fail(err, RKS_ERR_DATA, 0,
-                                "field %zu: a quote in a field that is not in quotes", number);
+                                "field %zu: a quote in a field that is not in quotes; put it in "
+                                "quotes, and double "
+                                "those inside: \"a \"\"x\"\" b\"",
+                                number);
             at += field->size;
         }
         if (at == size)

@@ -46,6 +46,11 @@ bool rks_bytes_are_text(const uint8_t *bytes, size_t size, bool all)
            (rks_utf8_valid(bytes, size, &bad) || (!all && size - bad < 4));
 }
 
+bool rks_bytes_are_utf16(const uint8_t *bytes, size_t size)
+{
+    return size >= 2 && (memcmp(bytes, "\xff\xfe", 2) == 0 || memcmp(bytes, "\xfe\xff", 2) == 0);
+}
+
 rks_status rks_too_many_units(uint64_t unit_size, rks_error *err)
 {
     return rks_fail(err, RKS_ERR_ARGUMENT, 0,
@@ -114,10 +119,14 @@ static rks_status by_content(const rks_input_file *file, const rks_input_format 
         if (FORMATS[i]->looks_like != NULL && FORMATS[i]->looks_like(bytes, size, all))
             *format = FORMATS[i];
     if (status == RKS_OK && size > 0 && *format == NULL)
-        status = rks_fail(err, RKS_ERR_DATA, 0,
-                          "%s: neither JSON lines nor UTF-8 text, nor anything else that is known; "
-                          "give --format",
-                          file->path);
+        status =
+            rks_bytes_are_utf16(bytes, size)
+                ? rks_fail(err, RKS_ERR_DATA, 0, "%s: " RKS_UTF16_ADVICE, file->path)
+                : rks_fail(
+                      err, RKS_ERR_DATA, 0,
+                      "%s: neither JSON lines nor UTF-8 text, nor anything else that is known; "
+                      "give --format",
+                      file->path);
     rks_free(bytes);
     return status;
 }

@@ -19,7 +19,9 @@ struct rks_input_format {
     const char *name; /* as the option has it */
     const char *key;  /* column that is the key where no other is asked for; NULL: "name:row" */
     bool packable; /* its files may be compressed, and are read through rks_unpack or rks_archive */
-    bool named_only; /* rows have no keys of their own: a key column is needed */
+    bool utf8;     /* its files are UTF-8 text */
+    bool takes_columns; /* the option `columns` names them */
+    bool named_only;    /* rows have no keys of their own: a key column is needed */
 
     /* The file's name (without a folder) is one of this format's. NULL: by content alone. */
     bool (*is_named)(const char *name);
@@ -66,6 +68,10 @@ rks_status rks_format_find(rks_found_list *list, const char *const *sources, con
 bool rks_name_ends(const char *name, const char *ending);
 /* UTF-8 without NUL; a character may be cut where the bytes are not all. */
 bool rks_bytes_are_text(const uint8_t *bytes, size_t size, bool all);
+
+/* A byte order mark of UTF-16, and advice for such a file. */
+bool rks_bytes_are_utf16(const uint8_t *bytes, size_t size);
+#define RKS_UTF16_ADVICE "is UTF-16; convert it: iconv -f UTF-16 -t UTF-8"
 
 /* For rks_input_format.cut. Behind the other units; number and file_count 1 are set. */
 rks_status rks_unit_add(rks_input *input, rks_input_unit unit, uint64_t unit_size, rks_error *err);

@@ -10,6 +10,7 @@
 #include "ingest/draw.h"
 #include "ingest/format.h"
 #include "ingest/row.h"
+#include "ingest/unpack.h"
 #include "shard/block.h"
 
 enum { BAD_ROOM = 64 << 10 };
@@ -121,6 +122,20 @@ rks_status rks_job_too_long(const rks_job *job, uint64_t size, rks_error *err)
                     job->max_sample);
 }
 
+static rks_status check_utf8(const rks_input_file *file, rks_error *err)
+{
+    rks_unpack *stream = NULL;
+    uint8_t first[2];
+    size_t got = 0;
+    rks_status status = rks_unpack_open(file, 0, &stream, err);
+    if (status == RKS_OK)
+        status = rks_unpack_read(stream, first, sizeof(first), &got, err);
+    rks_unpack_close(stream);
+    if (status == RKS_OK && rks_bytes_are_utf16(first, got))
+        return rks_fail(err, RKS_ERR_DATA, 0, "%s: " RKS_UTF16_ADVICE, file->path);
+    return status;
+}
+
 rks_status rks_ingest_infer(const rks_input *input, size_t unit, char **schema_text, rks_error *err)
 {
     rks_error unseen = {0};
@@ -128,6 +143,12 @@ rks_status rks_ingest_infer(const rks_input *input, size_t unit, char **schema_t
         err = &unseen;
     if (unit >= input->unit_count)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "unit %zu of %zu", unit, input->unit_count);
+    const rks_input_unit *at = &input->units[unit];
+    if (input->format->utf8 && at->first_of_file) {
+        rks_status status = check_utf8(&input->files[at->first_file], err);
+        if (status != RKS_OK)
+            return status;
+    }
     return input->format->infer(input, unit, schema_text, err);
 }
 

@@ -88,6 +88,7 @@ const rks_input_format rks_format_jsonl = {
     .is_named = is_named,
     .looks_like = looks_like,
     .packable = true,
+    .utf8 = true,
     .cut = rks_by_line_cut,
     .count_rows = rks_by_line_count,
     .infer = infer,

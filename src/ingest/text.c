@@ -58,6 +58,7 @@ const rks_input_format rks_format_text = {
     .is_named = is_named,
     .looks_like = rks_bytes_are_text,
     .packable = true,
+    .utf8 = true,
     .cut = rks_by_line_cut,
     .count_rows = rks_by_line_count,
     .infer = infer,

@@ -68,6 +68,7 @@ static rks_status take_files(rks_input *input, rks_found_list *list, rks_error *
             input->bytes = UINT64_MAX;
     }
     input->file_count = list->count;
+    input->not_read = list->not_read;
     list->count = 0;
     return RKS_OK;
 }
@@ -146,6 +147,10 @@ rks_status rks_input_open(const char *const *sources, size_t count,
         opened->format = format;
         status = take_files(opened, &list, err);
     }
+    if (status == RKS_OK && options->columns != NULL && !format->takes_columns)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                          "columns: for csv and tsv without a header, and this input is %s",
+                          format->name);
     if (status == RKS_OK)
         status = format->cut(opened, unit_size, err);
     if (status == RKS_OK)

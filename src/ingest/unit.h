@@ -57,6 +57,13 @@ typedef struct rks_input_unit {
     bool first_of_file;
 } rks_input_unit;
 
+/* Names in folders that are passed over. */
+typedef struct rks_not_read {
+    uint64_t hidden;
+    uint64_t linked_folders;
+    uint64_t special_files; /* FIFOs, sockets, devices */
+} rks_not_read;
+
 typedef struct rks_input {
     rks_input_file *files; /* sorted by name */
     size_t file_count;
@@ -64,6 +71,7 @@ typedef struct rks_input {
     size_t unit_count;
     size_t unit_room;
     uint64_t bytes;
+    rks_not_read not_read;
     const rks_input_format *format; /* of all files */
     void *cut;           /* what the format's cut keeps for its other operations, or NULL */
     rks_digest digest;   /* what rks_input_digest gives */
@@ -75,8 +83,9 @@ typedef struct rks_input {
 } rks_input;
 
 /* Looks at files and folders (recursively, sorted by bytes, links to files followed, hidden names
- * skipped). RKS_ERR_NOT_FOUND names a missing source, RKS_ERR_DATA an empty folder or a source that
- * is no file, or one whose format cannot be told. */
+ * skipped and counted, as are links to folders and special files). RKS_ERR_NOT_FOUND names a
+ * missing source, RKS_ERR_DATA an empty folder or a source that is no file, or one whose format
+ * cannot be told. */
 rks_status rks_input_open(const char *const *sources, size_t count,
                           const rks_build_options *options, rks_input **input, rks_error *err);
 void rks_input_free(rks_input *input); /* NULL is accepted */

@@ -124,6 +124,10 @@ static rks_status look_at(walk *at, int directory, const char *below, const char
     } else if (S_ISDIR(info.st_mode) && !linked) {
         status = add_folder(&at->folders, name, err);
         name = NULL;
+    } else if (S_ISDIR(info.st_mode)) {
+        at->list->not_read.linked_folders++;
+    } else {
+        at->list->not_read.special_files++;
     }
 out:
     rks_free(path);
@@ -159,6 +163,8 @@ static rks_status walk_folder(walk *at, const char *below, rks_error *err)
         }
         if (entry->d_name[0] != '.')
             status = look_at(at, directory, below, entry->d_name, err);
+        else if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            at->list->not_read.hidden++;
     }
 out:
     if (stream != NULL)

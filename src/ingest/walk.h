@@ -12,6 +12,7 @@ typedef struct rks_found {
 } rks_found;
 
 typedef struct rks_found_list {
+    rks_not_read not_read;
     rks_found *found;
     size_t count;
     size_t room;

@@ -511,6 +511,9 @@ rks_status rks_build(rks_group *group, const char *const *sources, size_t source
         status = rks_parts_commit(b.parts, RKS_OK, &made, err);
     if (status == RKS_OK && report != NULL) {
         made.input_bytes = b.input->bytes;
+        made.hidden = b.input->not_read.hidden;
+        made.linked_folders = b.input->not_read.linked_folders;
+        made.special_files = b.input->not_read.special_files;
         made.seconds = (double)(rks_now_ns() - begun) / 1e9;
         size_t room = report->struct_size;
         memcpy(report, &made, room < sizeof(made) ? room : sizeof(made));

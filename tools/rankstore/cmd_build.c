@@ -39,7 +39,31 @@ static void print_json(const rks_build_report *report, const char *directory)
         (json_int_t)report->bytes, "input_bytes", (json_int_t)report->input_bytes, "units",
         (json_int_t)report->units, "units_resumed", (json_int_t)report->units_resumed, "seconds",
         report->seconds, "dataset", report->dataset, "bad_first", report->bad_first);
+    json_object_set_new(object, "not_read",
+                        json_pack("{s:I, s:I, s:I}", "hidden", (json_int_t)report->hidden,
+                                  "linked_folders", (json_int_t)report->linked_folders,
+                                  "special_files", (json_int_t)report->special_files));
     cli_print_json(object, JSON_INDENT(2));
+}
+
+/* What folders hold that is passed over. */
+static void print_not_read(const rks_build_report *report)
+{
+    const struct {
+        uint64_t count;
+        const char *what;
+    } each[] = {{report->hidden, "hidden name"},
+                {report->linked_folders, "linked folder"},
+                {report->special_files, "special file"}};
+    const char *before = "not read: ";
+    for (size_t i = 0; i < sizeof(each) / sizeof(each[0]); i++) {
+        if (each[i].count == 0)
+            continue;
+        printf("%s%s", before, cli_counted(each[i].count, each[i].what));
+        before = ", ";
+    }
+    if (before[0] == ',')
+        printf("\n");
 }
 
 static void print_report(const rks_build_report *report, const char *directory)
@@ -56,6 +80,7 @@ static void print_report(const rks_build_report *report, const char *directory)
         printf("; %s malformed and skipped", cli_count(report->bad));
     printf("\n%s of input in %.2f s; dataset %s\n", cli_bytes(report->input_bytes), report->seconds,
            report->dataset);
+    print_not_read(report);
     if (report->units_resumed > 0)
         printf("resumed: %s of %s were finished before\n", cli_count(report->units_resumed),
                cli_counted(report->units, "unit"));

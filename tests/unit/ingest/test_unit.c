@@ -184,10 +184,13 @@ static void formats_are_told_by_name_then_by_content(void **state)
         rks_input_free(input);
     }
     rks_input *input = NULL;
-    const char *odd = scratch_file("odd.dat", "\xff\xfe");
+    const char *odd = scratch_file("odd.dat", "\xff\xfd");
     assert_fails(RKS_ERR_DATA, open_input(&odd, 1, NULL, 0, &input));
     assert_contains(err.text, "odd.dat: neither JSON lines nor UTF-8 text");
     assert_contains(err.text, "--format");
+    odd = scratch_file("odd.dat", "\xff\xfe");
+    assert_fails(RKS_ERR_DATA, open_input(&odd, 1, NULL, 0, &input));
+    assert_contains(err.text, "odd.dat: is UTF-16; convert it");
     odd = scratch_bytes("nul", "a\0b", 3);
     assert_fails(RKS_ERR_DATA, open_input(&odd, 1, NULL, 0, &input));
     const char *two[] = {scratch_file("m.txt", "a"), scratch_file("m.jsonl", "{}")};
