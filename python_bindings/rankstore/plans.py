@@ -140,7 +140,7 @@ class PlanSampler:
         """Which epoch the next iteration yields, from 0 (ArgumentError). Nothing happens where a loaded state is in
         that epoch."""
         if not 0 <= epoch < 2**64:
-            raise ArgumentError(f"epoch: {epoch}; it is from 0")
+            raise ArgumentError(f"epoch: {epoch}; it is from 0 to 2^64 - 1")
         if epoch != self._epoch:
             self._epoch, self._step = int(epoch), 0
 
