@@ -31,7 +31,8 @@ typedef struct rks_finding {
 } rks_finding;
 typedef void (*rks_finding_fn)(void *user, const rks_finding *finding);
 
-/* Looks at the dataset in `directory`, or at one shard's file. Calls `found` for each problem;
+/* Looks at the dataset in `path`, at its generation N ("DIR@N"; parts that others list are no
+ * findings then), or at one shard's file. Calls `found` for each problem;
  * *samples counts what was checked, *findings the problems. RKS_OK also where problems were
  * found; an error only where looking itself failed. Never writes. */
 RKS_API rks_status rks_verify(const char *path, rks_verify_level level, rks_finding_fn found,

@@ -71,6 +71,10 @@ rks_digest rks_dataset_build_of(const rks_dataset *dataset, size_t shard);
 /* 0: the newest. RKS_ERR_NOT_FOUND names those that are there. */
 rks_status rks_dataset_load_generation(const char *directory, uint64_t generation,
                                        rks_dataset **dataset, rks_error *err);
+/* The '@' of "DIR@2", which stands for generation 2 of DIR; NULL: no such name. */
+const char *rks_dataset_generation_sign(const char *name);
+/* Cuts that off, unless there is something of that very name. 0: none is named. */
+uint64_t rks_dataset_take_generation(char *directory);
 /* Numbers of the older ones, ascending. rks_free(*generations). */
 rks_status rks_dataset_generations(const char *directory, uint64_t **generations, size_t *count,
                                    rks_error *err);

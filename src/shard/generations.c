@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -145,4 +146,25 @@ rks_status rks_dataset_load_generation(const char *directory, uint64_t generatio
     }
     rks_dataset_free(now);
     return load_older(directory, generation, dataset, err);
+}
+
+const char *rks_dataset_generation_sign(const char *name)
+{
+    const char *sign = strrchr(name, '@');
+    bool named = sign != NULL && sign > name && sign[1] != '\0' &&
+                 sign[1 + strspn(sign + 1, "0123456789")] == '\0';
+    return named ? sign : NULL;
+}
+
+uint64_t rks_dataset_take_generation(char *directory)
+{
+    const char *sign = rks_dataset_generation_sign(directory);
+    if (sign == NULL || sign[1] == '0' || access(directory, F_OK) == 0)
+        return 0;
+    errno = 0;
+    unsigned long long generation = strtoull(sign + 1, NULL, 10);
+    if (errno != 0)
+        return 0;
+    directory[sign - directory] = '\0';
+    return generation;
 }

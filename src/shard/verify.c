@@ -379,11 +379,11 @@ out:
 }
 
 static rks_status verify_all_listed(rks_verify_job *job, const char *directory,
-                                    const rks_dataset *dataset, rks_error *err)
+                                    uint64_t generation, const rks_dataset *dataset, rks_error *err)
 {
     rks_verify_beside beside;
     rks_status status = rks_verify_beside_open(job->options.together, job->options.together_count,
-                                               directory, dataset, &beside, err);
+                                               directory, generation, dataset, &beside, err);
     for (size_t i = 0; status == RKS_OK && i < dataset->shard_count; i++)
         status = verify_listed(job, directory, dataset, &beside, (uint32_t)i, err);
     rks_verify_beside_close(&beside);
@@ -457,14 +457,23 @@ static rks_status verify_excluded(rks_verify_job *job, const char *directory, rk
     return status;
 }
 
-static rks_status verify_dataset(rks_verify_job *job, const char *directory, rks_error *err)
+/* `generation` 0: the newest, and with it the parts that no dataset.json lists. */
+static rks_status verify_dataset(rks_verify_job *job, const char *directory, uint64_t generation,
+                                 rks_error *err)
 {
     rks_dataset *dataset = NULL;
     rks_error what = {0};
     char *file = rks_format(err, "%s/%s", directory, DATASET_NAME);
     if (file == NULL)
         return RKS_ERR_MEMORY;
-    rks_status status = rks_dataset_load_json(directory, &dataset, &what);
+    rks_status status =
+        generation == 0 ? rks_dataset_load_json(directory, &dataset, &what)
+                        : rks_dataset_load_generation(directory, generation, &dataset, &what);
+    if (status == RKS_ERR_NOT_FOUND && generation > 0) {
+        if (err != NULL)
+            *err = what;
+        goto out;
+    }
     if (status != RKS_OK && status != RKS_ERR_NOT_FOUND)
         status = rks_verify_absorb(job, file, 0, status, &what);
     if (status != RKS_OK) {
@@ -476,9 +485,9 @@ static rks_status verify_dataset(rks_verify_job *job, const char *directory, rks
         check_totals(job, file, dataset);
         status = verify_excluded(job, directory, dataset, err);
         if (status == RKS_OK)
-            status = verify_all_listed(job, directory, dataset, err);
+            status = verify_all_listed(job, directory, generation, dataset, err);
     }
-    if (status == RKS_OK)
+    if (status == RKS_OK && generation == 0)
         status = verify_others(job, directory, dataset, err);
 out:
     rks_dataset_free(dataset);
@@ -501,16 +510,33 @@ static size_t stem_size(const char *path)
     return 0;
 }
 
-/* DIRECTORY, DIRECTORY/dataset.json or one of a shard's three files. */
+static rks_status verify_generation(rks_verify_job *job, const char *path, bool *named,
+                                    rks_error *err)
+{
+    char *directory = rks_strdup(path, err);
+    if (directory == NULL)
+        return RKS_ERR_MEMORY;
+    uint64_t generation = rks_dataset_take_generation(directory);
+    *named = generation > 0;
+    rks_status status = *named ? verify_dataset(job, directory, generation, err) : RKS_OK;
+    rks_free(directory);
+    return status;
+}
+
+/* DIRECTORY, DIRECTORY@N, DIRECTORY/dataset.json or one of a shard's three files. */
 static rks_status verify_path(rks_verify_job *job, const char *path, rks_error *err)
 {
     struct stat info;
+    bool generation = false;
+    rks_status status = verify_generation(job, path, &generation, err);
+    if (status != RKS_OK || generation)
+        return status;
     if (lstat(path, &info) != 0 && errno == ENOENT)
         return rks_fail(err, RKS_ERR_NOT_FOUND, ENOENT, "%s: no such file or directory", path);
     const char *slash = strrchr(path, '/');
     const char *name = slash == NULL ? path : slash + 1;
     if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
-        return verify_dataset(job, path, err);
+        return verify_dataset(job, path, 0, err);
     bool whole = strcmp(name, DATASET_NAME) == 0;
     size_t size = stem_size(path);
     if (!whole && size == 0)
@@ -521,8 +547,8 @@ static rks_status verify_path(rks_verify_job *job, const char *path, rks_error *
                                  : rks_format(err, "%.*s", (int)(name - path), path);
     if (stem == NULL)
         return RKS_ERR_MEMORY;
-    rks_status status =
-        whole ? verify_dataset(job, stem, err) : verify_shard(job, stem, NULL, 0, err);
+    status =
+        whole ? verify_dataset(job, stem, 0, err) : verify_shard(job, stem, NULL, 0, err);
     rks_free(stem);
     return status;
 }

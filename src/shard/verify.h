@@ -28,14 +28,14 @@ typedef struct rks_verify_job {
 
 /* The other directories, of those that are verified together, that hold a dataset. */
 typedef struct rks_verify_beside {
-    const char **directories; /* borrowed texts */
+    char **directories;
     size_t count;
     bool first; /* none of them comes before the one at hand */
 } rks_verify_beside;
-/* Of `paths`, which may hold `directory` itself. To be closed also where it fails. */
+/* Of `paths`, which may hold `directory` itself, or DIRECTORY@N for its generation. To be closed also where it fails. */
 rks_status rks_verify_beside_open(const char *const *paths, size_t count, const char *directory,
-                                  const rks_dataset *dataset, rks_verify_beside *beside,
-                                  rks_error *err);
+                                  uint64_t generation, const rks_dataset *dataset,
+                                  rks_verify_beside *beside, rks_error *err);
 /* *found: one of them has the data of shard `name`. */
 rks_status rks_verify_beside_has(const rks_verify_beside *beside, const char *name, bool *found,
                                  rks_error *err);

@@ -12,10 +12,10 @@
 #include "shard/dataset.h"
 
 /* Whether the directory holds the dataset; a damaged one is its own verification's finding. */
-static bool holds(const char *directory, const rks_dataset *dataset)
+static bool holds(const char *directory, uint64_t generation, const rks_dataset *dataset)
 {
     rks_dataset *other = NULL;
-    bool same = rks_dataset_load(directory, &other, NULL) == RKS_OK && other != NULL &&
+    bool same = rks_dataset_load_generation(directory, generation, &other, NULL) == RKS_OK && other != NULL &&
                 rks_digest_equal(other->id, dataset->id) &&
                 rks_digest_equal(other->build_id, dataset->build_id);
     rks_dataset_free(other);
@@ -32,8 +32,8 @@ static bool is_same_place(const char *a, const char *b)
 }
 
 rks_status rks_verify_beside_open(const char *const *paths, size_t count, const char *directory,
-                                  const rks_dataset *dataset, rks_verify_beside *beside,
-                                  rks_error *err)
+                                  uint64_t generation, const rks_dataset *dataset,
+                                  rks_verify_beside *beside, rks_error *err)
 {
     *beside = (rks_verify_beside){.first = true};
     beside->directories = rks_alloc(count, sizeof(*beside->directories), err);
@@ -41,13 +41,17 @@ rks_status rks_verify_beside_open(const char *const *paths, size_t count, const 
         return RKS_ERR_MEMORY;
     bool before = true;
     for (size_t i = 0; i < count; i++) {
-        if (is_same_place(paths[i], directory)) {
-            before = false;
+        char *other = rks_strdup(paths[i], err);
+        if (other == NULL)
+            return RKS_ERR_MEMORY;
+        uint64_t named = rks_dataset_take_generation(other);
+        bool same = named == generation && is_same_place(other, directory);
+        before = before && !same;
+        if (same || !holds(other, named, dataset)) {
+            rks_free(other);
             continue;
         }
-        if (!holds(paths[i], dataset))
-            continue;
-        beside->directories[beside->count++] = paths[i];
+        beside->directories[beside->count++] = other;
         beside->first = beside->first && !before;
     }
     return RKS_OK;
@@ -69,5 +73,7 @@ rks_status rks_verify_beside_has(const rks_verify_beside *beside, const char *na
 
 void rks_verify_beside_close(rks_verify_beside *beside)
 {
+    for (size_t i = 0; i < beside->count; i++)
+        rks_free(beside->directories[i]);
     rks_free(beside->directories);
 }

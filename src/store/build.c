@@ -491,7 +491,7 @@ rks_status rks_build(rks_group *group, const char *const *sources, size_t source
     if (status == RKS_OK && b.options.append && b.options.replace)
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "append and replace exclude each other");
     if (status == RKS_OK)
-        status = rks_directory_expand(group, directory, &b.directory, err);
+        status = rks_directory_expand_target(group, directory, &b.directory, err);
     status = rks_group_agree(group, "build: arguments", status, err);
     if (status == RKS_OK)
         status = rks_input_look(group, sources, source_count, &b.options, &b.input, err);

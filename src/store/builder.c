@@ -38,7 +38,7 @@ static rks_status prepare(rks_builder *builder, const char *directory,
     if (status == RKS_OK && builder->options.schema == NULL)
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "schema: building from memory needs one");
     if (status == RKS_OK)
-        status = rks_directory_expand(builder->group, directory, &builder->directory, err);
+        status = rks_directory_expand_target(builder->group, directory, &builder->directory, err);
     if (status == RKS_OK)
         status = rks_schema_parse(builder->options.schema, &builder->schema, err);
     if (status == RKS_OK)

@@ -20,6 +20,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/secret.h"
+#include "shard/dataset.h"
 
 struct rks_directory_lock {
     int fd;
@@ -55,6 +56,38 @@ rks_status rks_directory_expand(const rks_group *group, const char *pattern, cha
         name.data[--name.size - 1] = '\0';
     *directory = (char *)name.data;
     return RKS_OK;
+}
+
+/* Bytes of "{word}" at `text`; 0: no braces around one. */
+static size_t placeholder(const char *text)
+{
+    size_t size = text[0] == '{' ? strspn(text + 1, "abcdefghijklmnopqrstuvwxyz_") : 0;
+    return size > 0 && text[1 + size] == '}' ? size + 2 : 0;
+}
+
+rks_status rks_directory_expand_target(const rks_group *group, const char *pattern,
+                                       char **directory, rks_error *err)
+{
+    for (const char *at = pattern == NULL ? "" : pattern; *at != '\0'; at++) {
+        size_t size = placeholder(at);
+        if (size > 0 && strncmp(at, "{rank}", size) != 0 && strncmp(at, "{node}", size) != 0)
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                            "%s: %.*s stands for nothing; {rank} and {node} are known", pattern,
+                            (int)(size < 40 ? size : 40), at);
+    }
+    char *name = NULL;
+    rks_status status = rks_directory_expand(group, pattern, &name, err);
+    const char *sign = status == RKS_OK ? rks_dataset_generation_sign(name) : NULL;
+    if (sign != NULL) {
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                          "%s: this means generation %.20s of %.*s, and no directory is named so; "
+                          "name %.*s itself, or another one",
+                          name, sign + 1, (int)(sign - name), name, (int)(sign - name), name);
+        rks_free(name);
+        return status;
+    }
+    *directory = name;
+    return status;
 }
 
 /* What tells a directory apart on a node. */

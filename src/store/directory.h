@@ -10,6 +10,11 @@
 rks_status rks_directory_expand(const rks_group *group, const char *pattern, char **directory,
                                 rks_error *err);
 
+/* The same for a directory that is written: DIR@2, which would hide generation 2 of DIR, and other
+ * words in braces are refused. */
+rks_status rks_directory_expand_target(const rks_group *group, const char *pattern,
+                                       char **directory, rks_error *err);
+
 typedef struct rks_directory_lock rks_directory_lock;
 
 /* COLLECTIVE. One build at a time in a directory: the lowest rank of each directory makes it and

@@ -226,7 +226,7 @@ static rks_status join_source(merge *m, const char *pattern, rks_error *err)
     uint64_t generation = 0;
     rks_status status = rks_directory_expand(m->group, pattern, &m->directories[m->count], err);
     if (status == RKS_OK)
-        generation = rks_store_take_generation(m->directories[m->count++]);
+        generation = rks_dataset_take_generation(m->directories[m->count++]);
     status = rks_group_agree(m->group, "merge: source", status, err);
     if (status == RKS_OK)
         status =
@@ -255,7 +255,7 @@ static rks_status join_source(merge *m, const char *pattern, rks_error *err)
 static rks_status take_target(merge *m, const char *pattern, rks_error *err)
 {
     struct stat info;
-    rks_status status = rks_directory_expand(m->group, pattern, &m->target, err);
+    rks_status status = rks_directory_expand_target(m->group, pattern, &m->target, err);
     status = rks_group_agree(m->group, "merge: target", status, err);
     if (status == RKS_OK)
         status = rks_directory_lock_take(m->group, m->target, &m->lock, &m->writes, err);

@@ -418,20 +418,6 @@ static rks_status agree_exchange(rks_group *group, const char *name, rks_status 
     return status;
 }
 
-uint64_t rks_store_take_generation(char *directory)
-{
-    char *sign = strrchr(directory, '@'), *end = NULL;
-    if (sign == NULL || sign == directory || sign[1] < '1' || sign[1] > '9' ||
-        access(directory, F_OK) == 0)
-        return 0;
-    errno = 0;
-    unsigned long long generation = strtoull(sign + 1, &end, 10);
-    if (*end != '\0' || errno != 0)
-        return 0;
-    *sign = '\0';
-    return generation;
-}
-
 rks_status rks_store_open(rks_group *group, const char *directory, const rks_store_options *options,
                           rks_store **store, rks_error *err)
 {
@@ -447,7 +433,7 @@ rks_status rks_store_open(rks_group *group, const char *directory, const rks_sto
     rks_dataset *dataset = NULL;
     rks_status status = rks_directory_expand(group, directory, &expanded, err);
     if (status == RKS_OK)
-        generation = rks_store_take_generation(expanded);
+        generation = rks_dataset_take_generation(expanded);
     status = agree_exchange(group, chosen.exchange, status, err);
     if (status == RKS_OK)
         status = rks_store_load_dataset(group, expanded, generation, &dataset, err);

@@ -212,7 +212,7 @@ rks_status rks_prune(rks_group *group, const char *directory, const rks_prune_op
     if (options != NULL)
         memcpy(&p.options, options,
                options->struct_size < sizeof(p.options) ? options->struct_size : sizeof(p.options));
-    rks_status status = rks_directory_expand(group, directory, &expanded, err);
+    rks_status status = rks_directory_expand_target(group, directory, &expanded, err);
     p.directory = expanded;
     status = check_directory(group, status, expanded, err);
     if (status == RKS_OK)

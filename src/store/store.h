@@ -63,9 +63,6 @@ uint64_t rks_store_slots_used(const rks_group *group);
 void rks_store_list(rks_store *store);   /* takes its slot */
 void rks_store_unlist(rks_store *store); /* and gives it back */
 
-/* "DIR@2" is generation 2 of DIR, unless there is a directory of that very name: cuts it off. 0:
- * none is named. */
-uint64_t rks_store_take_generation(char *directory);
 /* COLLECTIVE. What the directories hold (generation 0: the newest): the same on all ranks; one
  * whose directory holds nothing gets it from another. */
 rks_status rks_store_load_dataset(rks_group *group, const char *directory, uint64_t generation,

@@ -62,14 +62,19 @@ static void glob_pattern(const char *word, char *pattern, size_t room)
     pattern[used] = '\0';
 }
 
-static bool add_path(args *a, const char *path)
+static bool add_path(args *a, const char *path, const char *generation)
 {
+    char *named = malloc(strlen(path) + strlen(generation) + 1);
     const char **grown = realloc(a->paths.items, (a->paths.count + 1) * sizeof(*grown));
-    if (grown == NULL)
+    if (grown != NULL)
+        a->paths.items = grown;
+    if (grown == NULL || named == NULL) {
+        free(named);
         return false;
-    a->paths.items = grown;
-    grown[a->paths.count] = strdup(path);
-    return grown[a->paths.count++] != NULL;
+    }
+    strcat(strcpy(named, path), generation);
+    grown[a->paths.count++] = named;
+    return true;
 }
 
 /* Ranks' own directories that lie here; a word without {rank} and {node} is taken as it is. */
@@ -79,15 +84,25 @@ static bool add_directories(args *a, const char *word)
     glob_t found;
     size_t before = a->paths.count;
     if (strstr(word, "{rank}") == NULL && strstr(word, "{node}") == NULL)
-        return add_path(a, word);
-    glob_pattern(word, pattern, sizeof(pattern));
+        return add_path(a, word, "");
+    char *directory = strdup(word), *sign = directory == NULL ? NULL : strrchr(directory, '@');
+    const char *generation = ""; /* "@2", of each directory */
+    if (directory == NULL)
+        return false;
+    if (sign != NULL && is_number(sign + 1, strlen(sign + 1))) {
+        generation = word + (sign - directory);
+        *sign = '\0';
+    }
+    glob_pattern(directory, pattern, sizeof(pattern));
     bool good = true;
     if (glob(pattern, 0, NULL, &found) == 0) {
         for (size_t i = 0; good && i < found.gl_pathc; i++)
-            good = !fits(word, found.gl_pathv[i]) || add_path(a, found.gl_pathv[i]);
+            good = !fits(directory, found.gl_pathv[i]) ||
+                   add_path(a, found.gl_pathv[i], generation);
         globfree(&found);
     }
-    return good && (a->paths.count > before || add_path(a, word)); /* which is not there */
+    free(directory);
+    return good && (a->paths.count > before || add_path(a, word, "")); /* which is not there */
 }
 
 /* ---- findings -------------------------------------------------------------------------------- */
@@ -265,7 +280,7 @@ const cli_command cli_verify = {
         "The dataset is never written to. Exit code 1 where damage was found; each finding names "
         "file and "
         "offset, and the key where the bytes lie in a sample. A shard's file (part-*.rks) can be "
-        "given too. Where ranks have directories of their own, 'store/{rank}' is all of them that "
+        "given too, and DIR@N for generation N alone. Where ranks have directories of their own, 'store/{rank}' is all of them that "
         "lie "
         "on this machine: shards are looked for in each.",
     CLI_OPTIONS(options, args, words),
