@@ -52,6 +52,16 @@ static bool ends_with(const char *text, size_t size, const char *ending)
     return size >= length && memcmp(text + size - length, ending, length) == 0;
 }
 
+/* ".gz" of "out/a.gz"; NULL: a name without. */
+static const char *ending_of(const char *target, size_t size)
+{
+    const char *dot = size == 0 ? NULL : memrchr(target, '.', size);
+    bool first = dot == NULL || dot == target || dot[-1] == '/' || dot[-1] == '.';
+    return first || dot + 1 == target + size || memchr(dot, '/', (size_t)(target + size - dot))
+               ? NULL
+               : dot;
+}
+
 static rks_status choose_format(export *x, const char *target, rks_error *err)
 {
     const char *to = x->options.to;
@@ -60,11 +70,19 @@ static rks_status choose_format(export *x, const char *target, rks_error *err)
         size--;
     for (size_t i = 0; i < FORMATS; i++)
         if (to != NULL ? strcmp(to, formats[i].name) == 0
-                       : ends_with(target, size, formats[i].ending)) {
+                       : ends_with(target, size, formats[i].ending) &&
+                             (formats[i].format != RKS_EXPORT_DIR ||
+                              ending_of(target, size) == NULL)) {
             x->job.format = formats[i].format;
             snprintf(x->report.to, sizeof(x->report.to), "%s", formats[i].name);
             return RKS_OK;
         }
+    const char *ending = to == NULL ? ending_of(target, size) : NULL;
+    if (ending != NULL)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "%s: %.*s is the ending of no format, as .jsonl, .tar, .npz and .lmdb are; "
+                        "to=dir makes a directory of that name",
+                        target, (int)(target + size - ending), ending);
     return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                     "export: there is no format \"%.40s\"; jsonl, tar, dir, npz or lmdb", to);
 }

@@ -69,7 +69,7 @@ static rks_status lock(rks_target *target, rks_error *err)
 {
     target->fd = open(target->lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (target->fd < 0)
-        return rks_fail_write(err, errno, target->lock, 0);
+        return rks_fail_write(err, errno, target->path, 0); /* whoever names it knows this one */
     struct stat named, held;
     bool mine = flock(target->fd, LOCK_EX | LOCK_NB) == 0 && stat(target->lock, &named) == 0 &&
                 fstat(target->fd, &held) == 0 && named.st_ino == held.st_ino;

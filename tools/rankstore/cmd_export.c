@@ -44,7 +44,8 @@ static void print_report(const args *a, const rks_export_report *report)
     if (report->respelled > 0)
         printf("; %s JSON values are read back in another spelling", cli_count(report->respelled));
     if (report->keys_left)
-        printf("; their keys are derived, and not written beside column __key__");
+        printf("; their keys, of file and row, are not written: column __key__ is there; a dataset "
+               "built with --key __key__ keeps its own");
     printf("\n");
 }
 
@@ -80,18 +81,21 @@ static void print_way_back(const args *a, rks_store *store, const rks_export_rep
 {
     enum { LONGEST = 500 };
     char *text = NULL;
-    if (a->json || a->columns.count > 0 || a->options.where != NULL || report->keys_left ||
+    if (a->json || a->columns.count > 0 || a->options.where != NULL ||
         strcmp(report->to, "lmdb") == 0 || rks_store_info_json(store, &text, NULL) != RKS_OK)
         return;
     json_t *info = json_loads(text, 0, NULL);
     json_t *schema = json_loads(rks_schema_text(rks_store_schema(store)), 0, NULL);
     rks_release(text);
-    const char *key = info == NULL || schema == NULL ? "" : key_column(info, schema);
+    const char *key = info == NULL || schema == NULL ? ""
+                      : report->keys_left            ? "__key__"
+                                                     : key_column(info, schema);
     char *types = json_dumps(schema, JSON_COMPACT);
     bool folder = strcmp(key, "path") == 0 && json_object_size(schema) == 2;
     bool read = folder || strcmp(report->to, "dir") != 0; /* other files are for other programs */
     if (read && types != NULL && strlen(types) <= LONGEST) {
-        fprintf(stderr, "To build it again: rankstore build ");
+        fprintf(stderr, "To build it again%s: rankstore build ",
+                report->keys_left ? ", under the keys in column __key__" : "");
         print_quoted(stderr, a->target);
         fprintf(stderr, " -o DIR --key ");
         print_quoted(stderr, key);
@@ -158,7 +162,7 @@ static const cli_option options[] = {
      .help = "what to write: jsonl: a line a sample; tar, dir: a file for each column of a sample; "
              "npz: an array a column; lmdb: a record a sample, of its column's bytes, or of JSON "
              "where there are several",
-     .choices = "jsonl tar dir npz lmdb", .normal = "by the target's ending, else dir"},
+     .choices = "jsonl tar dir npz lmdb", .normal = "by the target's ending; dir where it has none"},
     CLI_WHERE(args, options.where, "samples that fit", ""),
     {"--column", "NAME", CLI_LIST, offsetof(args, columns), .help = "this column", .normal = "all"},
     {"--force", NULL, CLI_FLAG, offsetof(args, options.force),
@@ -177,7 +181,9 @@ const cli_command cli_export = {
         "One process writes; under mpirun the other ranks send it what only they see. In file "
         "names all but letters, digits and some signs of a key is %XX. What a format cannot hold "
         "is refused by sample and column. After a whole dataset the command is printed that "
-        "builds it again, with its types and keys.",
+        "builds it again, with its types and keys, except where no input has this format: lmdb, "
+        "and dir of other than a folder's files. Where a column __key__ is there, keys of file and "
+        "row are not written, and the command takes that column's.",
     CLI_OPTIONS(options, args, words),
     CLI_ONE_DATASET,
     .defaults = defaults,
