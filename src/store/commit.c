@@ -240,7 +240,28 @@ static int by_name(const void *a, const void *b)
     return order != 0 ? order : one < other ? -1 : one > other;
 }
 
-rks_status rks_commit_check_names(const rks_dataset *dataset, rks_error *err)
+static rks_status fail_same_name(const rks_dataset *dataset, const rks_dataset_unit *one,
+                                 const rks_dataset_unit *other, const rks_key_words *words,
+                                 rks_error *err)
+{
+    char first[160], second[160];
+    uint64_t row = other->summary.first_source_row - one->summary.first_source_row;
+    snprintf(first, sizeof(first), "unit %" PRIu64, one->summary.unit);
+    snprintf(second, sizeof(second), "unit %" PRIu64, other->summary.unit);
+    if (words != NULL) {
+        words->place(words->user, dataset, (size_t)(one - dataset->units), row, first,
+                     sizeof(first));
+        words->place(words->user, dataset, (size_t)(other - dataset->units), 0, second,
+                     sizeof(second));
+    }
+    return rks_fail(err, RKS_ERR_DATA, 0,
+                    "%s and %s have the same key, of their input's name, \"%.60s\", and the row; "
+                    "build from input of other names, or all with a key column (--key)",
+                    first, second, one->key_name);
+}
+
+rks_status rks_commit_check_names(const rks_dataset *dataset, const rks_key_words *words,
+                                  rks_error *err)
 {
     size_t count = dataset->unit_count;
     if (!dataset->derived_keys || count == 0)
@@ -256,10 +277,7 @@ rks_status rks_commit_check_names(const rks_dataset *dataset, rks_error *err)
         const rks_unit_summary *one = &units[i - 1]->summary, *other = &units[i]->summary;
         if (strcmp(units[i - 1]->key_name, units[i]->key_name) == 0 && other->seen > 0 &&
             other->first_source_row - one->first_source_row < one->seen)
-            status = rks_fail(err, RKS_ERR_DATA, 0,
-                              "units %" PRIu64 " and %" PRIu64
-                              " have the same name, \"%.60s\", and so the same keys",
-                              one->unit, other->unit, units[i]->key_name);
+            status = fail_same_name(dataset, units[i - 1], units[i], words, err);
     }
     rks_free(units);
     return status;
@@ -317,7 +335,7 @@ static rks_status make_dataset(const rks_parts *parts, const uint8_t *all, const
     if (status == RKS_OK)
         status = settle_units(made, *holders, err);
     if (status == RKS_OK)
-        status = rks_commit_check_names(made, err);
+        status = rks_commit_check_names(made, NULL, err);
     if (status != RKS_OK) {
         rks_dataset_free(made);
         return status;
@@ -344,7 +362,7 @@ static rks_status append_to(const rks_dataset *base, rks_dataset **dataset, uint
     memset(grown, 0, before * sizeof(*grown));
     rks_status status = rks_dataset_join(base, *dataset, &joined, err);
     if (status == RKS_OK)
-        status = rks_commit_check_names(joined, err);
+        status = rks_commit_check_names(joined, NULL, err);
     if (status != RKS_OK) {
         rks_dataset_free(joined);
         return status;

@@ -9,8 +9,10 @@
 #include "store/build.h"
 #include "store/parts.h"
 
-/* Derived keys are equal where two units have one name and share rows: RKS_ERR_DATA. */
-rks_status rks_commit_check_names(const rks_dataset *dataset, rks_error *err);
+/* Derived keys are equal where two units have one name and share rows: RKS_ERR_DATA names the rows
+ * in `words` (NULL: by the units' numbers). */
+rks_status rks_commit_check_names(const rks_dataset *dataset, const rks_key_words *words,
+                                  rks_error *err);
 /* COLLECTIVE. The sealed but not yet committed dataset as a store. End it with rks_store_close. */
 rks_status rks_commit_open(rks_group *group, const char *directory, const rks_dataset *dataset,
                            rks_store **store, rks_error *err);

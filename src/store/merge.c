@@ -38,6 +38,7 @@ typedef struct merge {
     size_t *unit_ends; /* by source: units of it and of those before it */
     rks_directory_lock *lock;
     bool writes;
+    bool made; /* the target was not there */
     uint64_t done, ticked_ms;
 } merge;
 
@@ -256,6 +257,7 @@ static rks_status take_target(merge *m, const char *pattern, rks_error *err)
 {
     struct stat info;
     rks_status status = rks_directory_expand_target(m->group, pattern, &m->target, err);
+    m->made = status == RKS_OK && lstat(m->target, &info) != 0; /* before any rank makes it */
     status = rks_group_agree(m->group, "merge: target", status, err);
     if (status == RKS_OK)
         status = rks_directory_lock_take(m->group, m->target, &m->lock, &m->writes, err);
@@ -290,7 +292,7 @@ static void describe_place(void *user, const rks_dataset *dataset, size_t unit, 
 static rks_status check_and_commit(merge *m, rks_error *err)
 {
     const rks_key_words words = {.place = describe_place, .user = m};
-    rks_status status = rks_commit_check_names(m->dataset, err);
+    rks_status status = rks_commit_check_names(m->dataset, &words, err);
     status = rks_group_agree(m->group, "merge: names", status, err);
     if (status == RKS_OK) /* also finds shards that no rank has brought */
         status = rks_commit_check_keys(m->group, m->target, m->dataset, NULL, &words, err);
@@ -331,6 +333,8 @@ rks_status rks_merge(rks_group *group, const char *const *sources, size_t count,
             remove_all(&m);
     }
     rks_directory_lock_release(m.lock);
+    if (!committed && m.writes && m.made)
+        rmdir(m.target); /* empty, or of others, too */
     if (committed && report != NULL) {
         size_t room = report->struct_size;
         m.report.samples = m.dataset->count;
