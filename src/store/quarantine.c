@@ -21,11 +21,17 @@ static rks_status load_own(const rks_group *group, const char *pattern, const rk
     uint32_t *ids = NULL;
     size_t count = 0;
     uint8_t kind = pattern == NULL ? NOT_ASKED : LISTED;
+    rks_error what = {0};
     rks_status status = RKS_OK;
     if (pattern != NULL)
         status = rks_directory_expand(group, pattern, &path, err);
     if (status == RKS_OK && pattern != NULL)
-        status = rks_quarantine_load(path, dataset, &ids, &count, err);
+        status = rks_quarantine_load(path, dataset, &ids, &count, &what);
+    if (status == RKS_ERR_CORRUPT) /* the list, not the dataset */
+        status = rks_fail(err, RKS_ERR_DATA, 0, "%s: no list that verify --quarantine wrote",
+                          what.text);
+    else if (what.status != RKS_OK && err != NULL)
+        *err = what;
     if (status == RKS_ERR_NOT_FOUND) {
         kind = NOT_HERE; /* another rank may have it */
         status = RKS_OK;

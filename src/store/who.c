@@ -154,7 +154,7 @@ static rks_status check_missing(const rks_store *store, rks_error *err)
     return rks_fail(
         err, RKS_ERR_NOT_FOUND, 0,
         "%s: shard %s (%zu of %zu missing) is on no rank's disk; bring it, or open what is "
-        "there with --partial",
+        "there with --partial, where that is taken",
         store->directory, store->dataset->shards[first].name, missing, shards);
 }
 

@@ -95,9 +95,9 @@ int cli_fail(rks_group *group, rks_status status, const rks_error *err)
         name_rank(group, err, lost, who, sizeof(who));
         snprintf(line, sizeof(line), "rankstore %s: %s%s\n%s", cli_command_name(), who,
                  cli_shown(cli_words(err->text)),
-                 status == RKS_ERR_CORRUPT
-                     ? "Try 'rankstore verify --full DIR': it names all that is damaged, and "
-                       "--quarantine FILE lists samples to leave out.\n"
+                 status == RKS_ERR_CORRUPT && strcmp(cli_command_name(), "verify") != 0
+                     ? "Try 'rankstore verify --full DIR': it names all that is damaged, and what "
+                       "helps.\n"
                      : "");
         fputs(line, stderr);
     }
