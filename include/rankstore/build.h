@@ -91,7 +91,7 @@ typedef struct rks_build_report {
     uint64_t units_resumed; /* of them taken over from an interrupted build */
     double seconds;         /* this rank */
     char dataset[33];       /* the dataset id, 32 hexadecimal digits */
-    char bad_first[512];    /* the first that this call skipped, a line each, all ranks; cut */
+    char bad_first[512];    /* the first that this call skipped, a whole line each, all ranks */
     uint64_t sampled_out;   /* that sample_rate or sample did not take, all ranks */
     uint64_t duplicates;    /* that dedup left out, all ranks */
     uint64_t hidden;         /* not read, of folders: names with a dot in front, */

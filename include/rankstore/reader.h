@@ -24,7 +24,7 @@ typedef struct rks_read_report {
     size_t struct_size;
     uint64_t filtered;   /* rows that where, filter, length or sample_rate left out */
     uint64_t bad;        /* rows that skip_bad passed over */
-    char bad_first[512]; /* the first of them, a line each; cut */
+    char bad_first[512]; /* the first of them, a whole line each */
 } rks_read_report;
 
 /* COLLECTIVE. Looks at the input and agrees a schema, as rks_build; what options say of the target

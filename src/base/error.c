@@ -34,6 +34,26 @@ const char *rks_text_end(const char *text, size_t most)
     return text;
 }
 
+void rks_text_lines(const void *lines, size_t size, char *text, size_t room)
+{
+    static const char cut[] = "...\n";
+    bool whole = size < room;
+    size_t taken = whole ? size : room - 1;
+    if (taken > 0)
+        memcpy(text, lines, taken);
+    const char *end = whole || taken == 0 ? NULL : memrchr(text, '\n', taken);
+    if (end != NULL) {
+        taken = (size_t)(end - text) + 1;
+    } else if (!whole && room > sizeof(cut)) {
+        taken = room - sizeof(cut);
+        while (taken > 0 && ((unsigned char)text[taken] & 0xc0) == 0x80)
+            taken--;
+        memcpy(text + taken, cut, sizeof(cut) - 1);
+        taken += sizeof(cut) - 1;
+    }
+    text[taken] = '\0';
+}
+
 /* Copies text into err->text: control characters are shown, and a text that is too long keeps
  * its beginning and end, since the end holds what was wrong and the beginning where. */
 static void put_text(rks_error *err, const char *text)

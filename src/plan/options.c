@@ -52,6 +52,13 @@ static size_t distance(const char *a, const char *b)
     return row[b_size];
 }
 
+/* Half of the letters may differ. */
+static bool is_near(const char *a, const char *b)
+{
+    size_t one = strnlen(a, 31), other = strnlen(b, 31);
+    return 2 * distance(a, b) < (one > other ? one : other);
+}
+
 static rks_status choose(const char *option, const char *value, const char *const *names,
                          unsigned *choice, rks_error *err)
 {
@@ -71,6 +78,8 @@ static rks_status choose(const char *option, const char *value, const char *cons
     for (unsigned i = 0; names[i] != NULL; i++)
         snprintf(list + strlen(list), sizeof(list) - strlen(list), "%s%s", i == 0 ? "" : ", ",
                  names[i]);
+    if (!is_near(value, names[nearest]))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s \"%.40s\": none of %s", option, value, list);
     return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s \"%.40s\": did you mean \"%s\"? (one of %s)",
                     option, value, names[nearest], list);
 }

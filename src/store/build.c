@@ -447,16 +447,13 @@ static rks_status collect_bad(build *b, rks_status status, rks_build_report *rep
 {
     uint8_t *all = NULL;
     uint64_t *offsets = NULL;
-    size_t room = sizeof(report->bad_first) - 1;
+    size_t room = sizeof(report->bad_first);
     status = rks_group_allgather(b->group, "build: skipped rows", status, b->bad.data,
                                  b->bad.size < room ? b->bad.size : room, &all, &offsets, err);
     rks_group_on_wait(b->group, NULL, NULL);
     rks_group_tell_progress(b->group, NULL, "");
-    if (status == RKS_OK) {
-        size_t size = (size_t)offsets[rks_group_size(b->group)];
-        memcpy(report->bad_first, all, size < room ? size : room);
-        report->bad_first[size < room ? size : room] = '\0';
-    }
+    if (status == RKS_OK)
+        rks_text_lines(all, (size_t)offsets[rks_group_size(b->group)], report->bad_first, room);
     rks_free(all);
     rks_free(offsets);
     return status;

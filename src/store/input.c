@@ -11,13 +11,32 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "ingest/ingest.h"
+#include "shard/dataset.h"
 #include "store/build.h"
+
+/* A dataset's own files would be read as a folder's. */
+static rks_status refuse_datasets(const char *const *sources, size_t count, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < count; i++) {
+        rks_dataset *dataset = NULL;
+        if (sources[i] != NULL && rks_dataset_load(sources[i], &dataset, NULL) == RKS_OK)
+            status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                              "%s: a dataset already, no input; merge makes one of several, append "
+                              "adds input to one, export writes its samples as files",
+                              sources[i]);
+        rks_dataset_free(dataset);
+    }
+    return status;
+}
 
 rks_status rks_input_look(rks_group *group, const char *const *sources, size_t count,
                           rks_build_options *options, rks_input **input, rks_error *err)
 {
     rks_digest digest = {0};
-    rks_status status = rks_input_open(sources, count, options, input, err);
+    rks_status status = refuse_datasets(sources, count, err);
+    if (status == RKS_OK)
+        status = rks_input_open(sources, count, options, input, err);
     if (status == RKS_OK) {
         digest = rks_input_digest(*input);
         rks_input_options(*input, options);

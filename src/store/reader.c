@@ -104,9 +104,8 @@ rks_status rks_reader_read(rks_reader *reader, uint64_t unit, rks_read_fn take, 
                                  reader->schema, &reader->options, reader->selector, &taker, &bad,
                                  &made.filtered, &made.bad, err);
     if (status == RKS_OK && report != NULL) {
-        size_t size = report->struct_size, room = sizeof(made.bad_first) - 1;
-        if (bad.size > 0)
-            memcpy(made.bad_first, bad.data, bad.size < room ? bad.size : room);
+        size_t size = report->struct_size;
+        rks_text_lines(bad.data, bad.size, made.bad_first, sizeof(made.bad_first));
         memcpy(report, &made, size < sizeof(made) ? size : sizeof(made));
         report->struct_size = size;
     }

@@ -30,13 +30,20 @@ static size_t distance(const char *a, const char *b)
     return row[n];
 }
 
+/* Letters of the longer one, without the dashes of an option. */
+static size_t longer(const char *a, const char *b)
+{
+    size_t one = strlen(a + strspn(a, "-")), other = strlen(b + strspn(b, "-"));
+    return one > other ? one : other;
+}
+
 const char *cli_nearest(const char *word, const char *const *candidates, size_t count)
 {
     const char *best = NULL;
     size_t least = 4;
     for (size_t i = 0; i < count; i++) {
         size_t changes = distance(word, candidates[i]);
-        if (changes < least && changes < strlen(candidates[i])) {
+        if (changes < least && 2 * changes < longer(word, candidates[i])) {
             least = changes;
             best = candidates[i];
         }
@@ -151,8 +158,12 @@ static int check_choice(const cli_command *command, const char *what, const char
 }
 
 static int set_option(const cli_command *command, const cli_option *option, const char *value,
-                      void *args)
+                      bool *given, void *args)
 {
+    bool *before = &given[option - command->options];
+    if (*before && option->type != CLI_LIST && option->type != CLI_FLAG)
+        return cli_usage(command, "option %s is given twice, and takes one value", option->name);
+    *before = true;
     void *target = (char *)args + option->field;
     if (option->choices != NULL) {
         int code = check_choice(command, option->name, option->choices, value);
@@ -194,8 +205,10 @@ static int unknown(const cli_command *command, const char *word)
                      near ? near : "", near ? "?" : "");
 }
 
-/* One word that begins with '-': --name value, --name=value, -jN. */
-static int take_option(const cli_command *command, int argc, char **argv, int *at, void *args)
+/* One word that begins with '-': --name value, --name=value, -jN. `given`: by option, whether it
+ * was there before. */
+static int take_option(const cli_command *command, int argc, char **argv, int *at, bool *given,
+                       void *args)
 {
     const char *word = argv[*at], *equals = strchr(word, '=');
     size_t size = equals == NULL ? strlen(word) : (size_t)(equals - word);
@@ -214,7 +227,7 @@ static int take_option(const cli_command *command, int argc, char **argv, int *a
             return cli_usage(command, "option %s needs a value", option->name);
         value = argv[++*at];
     }
-    return set_option(command, option, value, args);
+    return set_option(command, option, value, given, args);
 }
 
 static int take_word(const cli_command *command, const char *word, cli_list *words)
@@ -227,7 +240,7 @@ static int take_word(const cli_command *command, const char *word, cli_list *wor
     return add_to_list(words, word) ? -1 : CLI_ENVIRONMENT;
 }
 
-static int parse(const cli_command *command, int argc, char **argv, void *args)
+static int parse(const cli_command *command, int argc, char **argv, bool *given, void *args)
 {
     cli_list *words = (cli_list *)(void *)((char *)args + command->words);
     bool ended = false;
@@ -240,7 +253,7 @@ static int parse(const cli_command *command, int argc, char **argv, void *args)
             cli_print_help(command);
             return cli_finish(CLI_GOOD);
         } else if (!ended && word[0] == '-' && word[1] != '\0') {
-            code = take_option(command, argc, argv, &at, args);
+            code = take_option(command, argc, argv, &at, given, args);
         } else {
             code = take_word(command, word, words);
         }
@@ -263,11 +276,16 @@ static void free_lists(const cli_command *command, void *args)
 int cli_dispatch(const cli_command *command, int argc, char **argv)
 {
     void *args = calloc(1, command->args_size);
-    if (args == NULL)
+    bool *given = calloc(command->option_count + 1, sizeof(*given));
+    if (args == NULL || given == NULL) {
+        free(given);
+        free(args);
         return CLI_ENVIRONMENT;
+    }
     if (command->defaults != NULL)
         command->defaults(args);
-    int code = parse(command, argc, argv, args);
+    int code = parse(command, argc, argv, given, args);
+    free(given);
     if (code < 0)
         code = command->run(args);
     free_lists(command, args);

@@ -86,11 +86,23 @@ static void print_report(const rks_build_report *report, const char *directory)
                cli_counted(report->units, "unit"));
 }
 
+static void print_skipped(const char *lines)
+{
+    char line[sizeof(((rks_build_report *)0)->bad_first)];
+    fprintf(stderr, "skipped:\n");
+    while (*lines != '\0') { /* cli_words has room for a message */
+        size_t size = strcspn(lines, "\n");
+        snprintf(line, sizeof(line), "%.*s", (int)size, lines);
+        fprintf(stderr, "%s\n", cli_words(line));
+        lines += size + (lines[size] == '\n');
+    }
+}
+
 /* Words about a result that may not be what was meant. */
 static void print_hints(const args *a, const rks_build_report *report, uint32_t ranks)
 {
     if (report->bad > 0)
-        fprintf(stderr, "skipped:\n%s", report->bad_first);
+        print_skipped(report->bad_first);
     if (report->samples == 0 && report->filtered > 0)
         fprintf(stderr, "rankstore build: no sample is left: look at --where, --min-length and "
                         "--max-length\n");
