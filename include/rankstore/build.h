@@ -82,18 +82,18 @@ RKS_API void rks_build_options_default(rks_build_options *options);
 
 typedef struct rks_build_report {
     size_t struct_size;
-    uint64_t samples;       /* kept, all ranks */
-    uint64_t filtered;      /* dropped by where, filter or length, all ranks */
-    uint64_t bad;           /* skipped by skip_bad, all ranks */
-    uint64_t bytes;         /* column and key bytes kept, all ranks */
-    uint64_t input_bytes;   /* all ranks */
-    uint64_t units;         /* in the dataset */
-    uint64_t units_resumed; /* of them taken over from an interrupted build */
-    double seconds;         /* this rank */
-    char dataset[33];       /* the dataset id, 32 hexadecimal digits */
-    char bad_first[512];    /* the first that this call skipped, a whole line each, all ranks */
-    uint64_t sampled_out;   /* that sample_rate or sample did not take, all ranks */
-    uint64_t duplicates;    /* that dedup left out, all ranks */
+    uint64_t samples;        /* kept, all ranks */
+    uint64_t filtered;       /* dropped by where, filter or length, all ranks */
+    uint64_t bad;            /* skipped by skip_bad, all ranks */
+    uint64_t bytes;          /* column and key bytes kept, all ranks */
+    uint64_t input_bytes;    /* all ranks */
+    uint64_t units;          /* in the dataset */
+    uint64_t units_resumed;  /* of them taken over from an interrupted build */
+    double seconds;          /* this rank */
+    char dataset[33];        /* the dataset id, 32 hexadecimal digits */
+    char bad_first[512];     /* the first that this call skipped, a whole line each, all ranks */
+    uint64_t sampled_out;    /* that sample_rate or sample did not take, all ranks */
+    uint64_t duplicates;     /* that dedup left out, all ranks */
     uint64_t hidden;         /* not read, of folders: names with a dot in front, */
     uint64_t linked_folders; /* links to folders, */
     uint64_t special_files;  /* and FIFOs, sockets and devices */

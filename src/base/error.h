@@ -22,8 +22,8 @@ rks_status rks_fail_errno(rks_error *err, int error, const char *format, ...)
 void rks_text_clean(char *text);
 /* At most its last `most` bytes, from the beginning of a character on. */
 const char *rks_text_end(const char *text, size_t most);
-/* As many whole lines of `lines` as fit into `room` bytes, with a NUL; a first line that is too long
- * alone is cut, and ends with "...\n". */
+/* As many whole lines of `lines` as fit into `room` bytes, with a NUL; a first line that is too
+ * long alone is cut, and ends with "...\n". */
 void rks_text_lines(const void *lines, size_t size, char *text, size_t room);
 
 /* Says on which rank and host an error happened, if that is not known yet. */

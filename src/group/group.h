@@ -59,7 +59,7 @@ typedef struct rks_mpi_ops {
     rks_status (*receive)(uint32_t from, int tag, void *bytes, size_t size, void **handle,
                           rks_error *err);
     rks_status (*test)(void *handle, bool *done, rks_error *err); /* frees the handle when done */
-    void (*abandon)(void); /* after a failure: leave without MPI_Finalize */
+    void (*abandon)(void);                    /* after a failure: leave without MPI_Finalize */
     void (*library)(char *text, size_t room); /* "Open MPI v4.1.4", also before `open` */
 } rks_mpi_ops;
 enum { RKS_MPI_OPS_VERSION = 2 };

@@ -65,17 +65,17 @@ struct rks_group {
     pthread_mutex_t sending; /* held while the pieces of one message are posted */
     pthread_mutex_t mutex;
     pthread_cond_t cond;
-    message *inbox, **inbox_end;     /* guarded by mutex */
-    partial *partials;               /* by rank; engine thread only */
-    bool *left;                      /* by rank; guarded by mutex */
-    rank_progress *progress;         /* by rank; guarded by mutex */
-    uint64_t told_progress_ms;       /* guarded by mutex */
-    bool opened;                     /* rks_group_open has ended well */
-    bool failing;                    /* the neighbours are being told; `failed` follows */
-    bool failed;                     /* guarded by mutex */
-    bool worded;                     /* `failure` has all its words; guarded by mutex */
-    rks_error failure;               /* guarded by mutex */
-    uint64_t sequence;               /* of the next collective; guarded by mutex */
+    message *inbox, **inbox_end; /* guarded by mutex */
+    partial *partials;           /* by rank; engine thread only */
+    bool *left;                  /* by rank; guarded by mutex */
+    rank_progress *progress;     /* by rank; guarded by mutex */
+    uint64_t told_progress_ms;   /* guarded by mutex */
+    bool opened;                 /* rks_group_open has ended well */
+    bool failing;                /* the neighbours are being told; `failed` follows */
+    bool failed;                 /* guarded by mutex */
+    bool worded;                 /* `failure` has all its words; guarded by mutex */
+    rks_error failure;           /* guarded by mutex */
+    uint64_t sequence;           /* of the next collective; guarded by mutex */
     uint64_t
         stop; /* 1 + the highest collective that somebody brings an error to; guarded by mutex */
 };

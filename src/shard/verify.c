@@ -378,8 +378,8 @@ out:
     return status;
 }
 
-static rks_status verify_all_listed(rks_verify_job *job, const char *directory,
-                                    uint64_t generation, const rks_dataset *dataset, rks_error *err)
+static rks_status verify_all_listed(rks_verify_job *job, const char *directory, uint64_t generation,
+                                    const rks_dataset *dataset, rks_error *err)
 {
     rks_verify_beside beside;
     rks_status status = rks_verify_beside_open(job->options.together, job->options.together_count,
@@ -466,9 +466,9 @@ static rks_status verify_dataset(rks_verify_job *job, const char *directory, uin
     char *file = rks_format(err, "%s/%s", directory, DATASET_NAME);
     if (file == NULL)
         return RKS_ERR_MEMORY;
-    rks_status status =
-        generation == 0 ? rks_dataset_load_json(directory, &dataset, &what)
-                        : rks_dataset_load_generation(directory, generation, &dataset, &what);
+    rks_status status = generation == 0
+                            ? rks_dataset_load_json(directory, &dataset, &what)
+                            : rks_dataset_load_generation(directory, generation, &dataset, &what);
     if (status == RKS_ERR_NOT_FOUND && generation > 0) {
         if (err != NULL)
             *err = what;
@@ -547,8 +547,7 @@ static rks_status verify_path(rks_verify_job *job, const char *path, rks_error *
                                  : rks_format(err, "%.*s", (int)(name - path), path);
     if (stem == NULL)
         return RKS_ERR_MEMORY;
-    status =
-        whole ? verify_dataset(job, stem, 0, err) : verify_shard(job, stem, NULL, 0, err);
+    status = whole ? verify_dataset(job, stem, 0, err) : verify_shard(job, stem, NULL, 0, err);
     rks_free(stem);
     return status;
 }

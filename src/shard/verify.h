@@ -32,7 +32,8 @@ typedef struct rks_verify_beside {
     size_t count;
     bool first; /* none of them comes before the one at hand */
 } rks_verify_beside;
-/* Of `paths`, which may hold `directory` itself, or DIRECTORY@N for its generation. To be closed also where it fails. */
+/* Of `paths`, which may hold `directory` itself, or DIRECTORY@N for its generation. To be closed
+ * also where it fails. */
 rks_status rks_verify_beside_open(const char *const *paths, size_t count, const char *directory,
                                   uint64_t generation, const rks_dataset *dataset,
                                   rks_verify_beside *beside, rks_error *err);

@@ -15,8 +15,8 @@
 static bool holds(const char *directory, uint64_t generation, const rks_dataset *dataset)
 {
     rks_dataset *other = NULL;
-    bool same = rks_dataset_load_generation(directory, generation, &other, NULL) == RKS_OK && other != NULL &&
-                rks_digest_equal(other->id, dataset->id) &&
+    bool same = rks_dataset_load_generation(directory, generation, &other, NULL) == RKS_OK &&
+                other != NULL && rks_digest_equal(other->id, dataset->id) &&
                 rks_digest_equal(other->build_id, dataset->build_id);
     rks_dataset_free(other);
     return same;

@@ -69,10 +69,10 @@ static rks_status choose_format(export *x, const char *target, rks_error *err)
     while (size > 1 && target[size - 1] == '/')
         size--;
     for (size_t i = 0; i < FORMATS; i++)
-        if (to != NULL ? strcmp(to, formats[i].name) == 0
-                       : ends_with(target, size, formats[i].ending) &&
-                             (formats[i].format != RKS_EXPORT_DIR ||
-                              ending_of(target, size) == NULL)) {
+        if (to != NULL
+                ? strcmp(to, formats[i].name) == 0
+                : ends_with(target, size, formats[i].ending) &&
+                      (formats[i].format != RKS_EXPORT_DIR || ending_of(target, size) == NULL)) {
             x->job.format = formats[i].format;
             snprintf(x->report.to, sizeof(x->report.to), "%s", formats[i].name);
             return RKS_OK;

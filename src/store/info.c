@@ -174,8 +174,8 @@ rks_status rks_store_info_json(rks_store *store, char **json, rks_error *err)
     json_t *info = json_pack(
         "{s:i, s:o, s:I, s:I, s:I, s:I, s:s, s:o, s:o, s:o, s:s, s:o, s:o*}", "schema_version", 1,
         "directory", text_of(store->directory), "samples", (json_int_t)dataset->count,
-        "quarantined", (json_int_t)store->quarantined_count, "bytes", bytes_of(dataset), "file_bytes",
-        file_bytes, "dataset", store->id_text, "schema",
+        "quarantined", (json_int_t)store->quarantined_count, "bytes", bytes_of(dataset),
+        "file_bytes", file_bytes, "dataset", store->id_text, "schema",
         json_loads(rks_schema_text(dataset->schema), 0, NULL), "shards", describe_shards(store),
         "lengths", lengths, "keys", dataset->derived_keys ? "derived" : "stored", "index", index,
         "build", json_loads(dataset->build_options, 0, NULL));

@@ -28,8 +28,8 @@ static rks_status load_own(const rks_group *group, const char *pattern, const rk
     if (status == RKS_OK && pattern != NULL)
         status = rks_quarantine_load(path, dataset, &ids, &count, &what);
     if (status == RKS_ERR_CORRUPT) /* the list, not the dataset */
-        status = rks_fail(err, RKS_ERR_DATA, 0, "%s: no list that verify --quarantine wrote",
-                          what.text);
+        status =
+            rks_fail(err, RKS_ERR_DATA, 0, "%s: no list that verify --quarantine wrote", what.text);
     else if (what.status != RKS_OK && err != NULL)
         *err = what;
     if (status == RKS_ERR_NOT_FOUND) {

@@ -162,7 +162,8 @@ static const cli_option options[] = {
      .help = "what to write: jsonl: a line a sample; tar, dir: a file for each column of a sample; "
              "npz: an array a column; lmdb: a record a sample, of its column's bytes, or of JSON "
              "where there are several",
-     .choices = "jsonl tar dir npz lmdb", .normal = "by the target's ending; dir where it has none"},
+     .choices = "jsonl tar dir npz lmdb",
+     .normal = "by the target's ending; dir where it has none"},
     CLI_WHERE(args, options.where, "samples that fit", ""),
     {"--column", "NAME", CLI_LIST, offsetof(args, columns), .help = "this column", .normal = "all"},
     {"--force", NULL, CLI_FLAG, offsetof(args, options.force),

@@ -97,8 +97,8 @@ static bool add_directories(args *a, const char *word)
     bool good = true;
     if (glob(pattern, 0, NULL, &found) == 0) {
         for (size_t i = 0; good && i < found.gl_pathc; i++)
-            good = !fits(directory, found.gl_pathv[i]) ||
-                   add_path(a, found.gl_pathv[i], generation);
+            good =
+                !fits(directory, found.gl_pathv[i]) || add_path(a, found.gl_pathv[i], generation);
         globfree(&found);
     }
     free(directory);
@@ -280,7 +280,8 @@ const cli_command cli_verify = {
         "The dataset is never written to. Exit code 1 where damage was found; each finding names "
         "file and "
         "offset, and the key where the bytes lie in a sample. A shard's file (part-*.rks) can be "
-        "given too, and DIR@N for generation N alone. Where ranks have directories of their own, 'store/{rank}' is all of them that "
+        "given too, and DIR@N for generation N alone. Where ranks have directories of their own, "
+        "'store/{rank}' is all of them that "
         "lie "
         "on this machine: shards are looked for in each.",
     CLI_OPTIONS(options, args, words),

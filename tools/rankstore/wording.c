@@ -46,8 +46,8 @@ static const char *option_at(const char *text, bool first, size_t *size)
     for (size_t i = 0; command != NULL && i < command->option_count; i++) {
         const char *name = command->options[i].name;
         *size = match(text, name);
-        if (*size > 0 && (strchr(name + 2, '-') != NULL || text[*size] == '=' ||
-                          (first && text[*size] == ':')))
+        if (*size > 0 &&
+            (strchr(name + 2, '-') != NULL || text[*size] == '=' || (first && text[*size] == ':')))
             return name;
     }
     return NULL;
