@@ -3,12 +3,16 @@
  * csv.c: CSV and TSV: a record a sample (csv_record.h), columns named by the first record of each
  * file, or by the option `columns`.
  *
- * Units   A file of at most unit_size, or a packed one, is one. A larger one is read through once,
- * by every rank, for the quotes that say where records end, and cut between records. Rows Records
- * behind the header, from 0. A blank record holds no sample. Types   Of the rows that are looked
- * at: integers, numbers and true or false if all fields are such (007 is text), else str; a field
- * that is empty and not in quotes is missing, and makes a column nullable; "" is an empty string.
- * Values  Numbers as in row.h; true and false in small, large or capital letters; bytes as they
+ * Units: a file of at most unit_size, or a packed one, is one. A larger one is read through once,
+ * by every rank, for the quotes that say where records end, and cut between records.
+ *
+ * Rows: records behind the header, from 0. A blank record holds no sample.
+ *
+ * Types, of the rows that are looked at: integers, numbers and true or false if all fields are such
+ * (007 is text), else str; a field that is empty and not in quotes is missing, and makes a column
+ * nullable; "" is an empty string.
+ *
+ * Values: numbers as in row.h; true and false in small, large or capital letters; bytes as they
  * are; lists and json as JSON. An empty field is missing in a nullable column, an empty string in a
  * str or bytes column, and else malformed. */
 #include <inttypes.h>

@@ -5,10 +5,11 @@
  *
  * Format   A source that is a file: by its name (.jsonl, .ndjson, .json; .txt; .csv; .tsv, .tab;
  *          .npy; .npz; .idx, .bin), else by content (first byte that is no space is '{': jsonl;
- * UTF-8: text). A source that is a folder: the MDS shards that its index.json speaks of, else each
- *          file below it is a sample ("folder"), unless the option `format` says otherwise,
- *          then all files below it are read as that. One format a build. More in format.h. A source
- *          NAME that is not there stands for Megatron's pair NAME.idx and NAME.bin.
+ *          UTF-8: text). A source that is a folder: the MDS shards that its index.json speaks
+ *          of, else each file below it is a sample ("folder"), unless the option `format` says
+ *          otherwise, then all files below it are read as that. One format a build. More in
+ *          format.h. A source NAME that is not there stands for Megatron's pair NAME.idx and
+ *          NAME.bin.
  * Names    of a file source its base name, of a folder source the path below it. Where two sources
  *          have a name in common, all their names get the folder's base name (for a file: the base
  *          name of the folder it lies in) in front; names that are still equal are an error.

@@ -6,8 +6,7 @@
  *   condition  column op value
  *   op         == != < <= > >=
  *   column     a name without spaces, quotes and = ! < >; or any name in quotes
- *   value      a number, true, false, null, a string in ' or ", or (for a str or bytes column) a
- * word
+ *   value      a number, true, false, null, a string in ' or ", or a word (for str and bytes)
  *
  * In quotes a backslash takes the next character as it is. Numbers compare exactly, whatever their
  * types (a float32 0.1 is not 0.1); NaN equals nothing. Strings and bytes compare bytewise, as a
