@@ -413,7 +413,10 @@ static rks_status verify_others(rks_verify_job *job, const char *directory,
         if (stem == NULL || data == NULL)
             status = RKS_ERR_MEMORY;
         else if (dataset != NULL)
-            rks_verify_report(job, data, 0, NULL, 0, "not listed in %s", DATASET_NAME);
+            rks_verify_report(job, data, 0, NULL, 0,
+                              "not listed in %s: left by a build that did not end, which the same "
+                              "command goes on with and 'rankstore prune' removes",
+                              DATASET_NAME);
         else
             status = verify_shard(job, stem, NULL, 0, err);
         rks_free(stem);
