@@ -152,6 +152,7 @@ static void fd_note_begin(fd_note *n)
     n->note.msg_controllen = sizeof(n->control);
 }
 
+/* A rank that has gone meanwhile is no failure here: the call that follows knows why. */
 static rks_status send_fd(int socket, int fd, rks_error *err)
 {
     fd_note n;
@@ -161,7 +162,7 @@ static rks_status send_fd(int socket, int fd, rks_error *err)
     head->cmsg_type = SCM_RIGHTS;
     head->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(head), &fd, sizeof(fd));
-    if (sendmsg(socket, &n.note, MSG_NOSIGNAL) != 1)
+    if (sendmsg(socket, &n.note, MSG_NOSIGNAL) != 1 && errno != EPIPE && errno != ECONNRESET)
         return rks_fail_errno(err, errno, "handing a descriptor to a rank of this node");
     return RKS_OK;
 }

@@ -3,7 +3,9 @@
  * test_share_fd.c: a node's descriptor reaches its ranks, and no name of it stays. */
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include "ranks.h"
@@ -57,6 +59,58 @@ static void share_badly(member *m)
     EXPECT(rks_group_share_fd(m->group, fd, &got, &m->err) == RKS_OK && got >= 0);
 }
 
+/* ---- a rank that is gone when its descriptor is sent
+ * --------------------------------------------- */
+
+static bool send_late;      /* the leader sends when the rank has gone */
+static bool is_interrupted; /* of a process's own: it is connected to the leader */
+
+int __real_connect(int socket, const struct sockaddr *address, socklen_t size);
+int __wrap_connect(int socket, const struct sockaddr *address, socklen_t size);
+int __wrap_connect(int socket, const struct sockaddr *address, socklen_t size)
+{
+    int status = __real_connect(socket, address, size);
+    is_interrupted = send_late && address->sa_family == AF_UNIX;
+    return status;
+}
+
+ssize_t __real_sendmsg(int socket, const struct msghdr *note, int flags);
+ssize_t __wrap_sendmsg(int socket, const struct msghdr *note, int flags);
+ssize_t __wrap_sendmsg(int socket, const struct msghdr *note, int flags)
+{
+    struct pollfd peer = {socket, 0, 0}; /* POLLHUP */
+    if (send_late && note->msg_controllen > 0)
+        poll(&peer, 1, 10000);
+    return __real_sendmsg(socket, note, flags);
+}
+
+static int interrupt_one(void *user)
+{
+    (void)user;
+    return is_interrupted;
+}
+
+static void leave_before_it_comes(member *m)
+{
+    int got = -1;
+    if (!open_group(m, 5000, 0))
+        return;
+    int fd = m->rank == 0 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
+    EXPECT(rks_group_share_fd(m->group, fd, &got, &m->err) == RKS_ERR_CANCELLED);
+    EXPECT(m->err.rank == 1 && got == -1);
+}
+
+static void a_rank_that_is_interrupted_meanwhile_is_the_cause_on_all(void **state)
+{
+    (void)state;
+    send_late = true;
+    rks_set_interrupt(interrupt_one, NULL);
+    int code = on_processes(2, leave_before_it_comes, NULL);
+    rks_set_interrupt(NULL, NULL);
+    send_late = false;
+    assert_int_equal(code, 0);
+}
+
 static size_t entries_of(const char *path)
 {
     size_t entries = 0;
@@ -99,6 +153,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_leader_s_descriptor_reaches_its_node_and_no_other),
         cmocka_unit_test(a_shared_descriptor_leaves_no_name_behind),
+        cmocka_unit_test(a_rank_that_is_interrupted_meanwhile_is_the_cause_on_all),
     };
     return cmocka_run_group_tests_name("share_fd", tests, NULL, NULL);
 }
