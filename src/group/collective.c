@@ -37,6 +37,9 @@ typedef struct collective_round {
     call call;
     rks_error error; /* status 0: none yet */
     rks_buffer body; /* HEAD, then entries */
+    bool gathers;    /* the entries are wanted: */
+    uint8_t *all;
+    uint64_t *offsets;
 } collective_round;
 
 /* An error that only echoes another rank's gives way to a real one; then the lowest rank counts. */
@@ -170,39 +173,8 @@ static rks_status take_result(collective_round *r, rks_error *err)
     return RKS_OK;
 }
 
-static rks_status walk(collective_round *r, rks_error *err)
-{
-    rks_group *group = r->group;
-    rks_status status = RKS_OK;
-    for (uint32_t i = 0; status == RKS_OK && i < group->child_count; i++)
-        status = take_child(r, group->children[i], err);
-    if (status != RKS_OK)
-        return status;
-    put_head(r);
-    if (group->parent >= 0) {
-        status = rks_inbox_send(group, (uint32_t)group->parent, MESSAGE_UP, r->body.data,
-                                r->body.size, err);
-        if (status == RKS_OK)
-            status = take_result(r, err);
-    }
-    for (uint32_t i = 0; status == RKS_OK && i < group->child_count; i++)
-        status = rks_inbox_send(group, group->children[i], MESSAGE_DOWN, r->body.data, r->body.size,
-                                err);
-    if (status != RKS_OK) {
-        rks_error_place(err, group->rank, group->hosts[group->rank]);
-        rks_group_fail(group, err, -1);
-        return rks_group_failure(group, r->phase, err);
-    }
-    if (r->error.status != RKS_OK) {
-        r->error.reserved[0] = 0;
-        *err = r->error;
-    }
-    return r->error.status;
-}
-
 /* Sorts the entries into rank order. Each rank is there once, or the message is malformed. */
-static rks_status unpack(const collective_round *r, uint8_t **all, uint64_t **offsets,
-                         rks_error *err)
+static rks_status unpack(collective_round *r, rks_error *err)
 {
     uint32_t ranks = r->group->size;
     uint64_t *ends = rks_alloc(ranks + 1u, sizeof(*ends), err);
@@ -236,9 +208,46 @@ static rks_status unpack(const collective_round *r, uint8_t **all, uint64_t **of
         rks_free(bytes);
         return status;
     }
-    *all = bytes;
-    *offsets = ends;
+    r->all = bytes;
+    r->offsets = ends;
     return RKS_OK;
+}
+
+static rks_status walk(collective_round *r, rks_error *err)
+{
+    rks_group *group = r->group;
+    rks_status status = RKS_OK;
+    for (uint32_t i = 0; status == RKS_OK && i < group->child_count; i++)
+        status = take_child(r, group->children[i], err);
+    if (status != RKS_OK)
+        return status;
+    if (group->parent < 0 && r->gathers && r->error.status == RKS_OK) {
+        rks_error own = {0}; /* taken in before the others are told that all is well */
+        if (unpack(r, &own) != RKS_OK) {
+            rks_error_place(&own, group->rank, group->hosts[group->rank]);
+            take_error(r, &own);
+        }
+    }
+    put_head(r);
+    if (group->parent >= 0) {
+        status = rks_inbox_send(group, (uint32_t)group->parent, MESSAGE_UP, r->body.data,
+                                r->body.size, err);
+        if (status == RKS_OK)
+            status = take_result(r, err);
+    }
+    for (uint32_t i = 0; status == RKS_OK && i < group->child_count; i++)
+        status = rks_inbox_send(group, group->children[i], MESSAGE_DOWN, r->body.data, r->body.size,
+                                err);
+    if (status != RKS_OK) {
+        rks_error_place(err, group->rank, group->hosts[group->rank]);
+        rks_group_fail(group, err, -1);
+        return rks_group_failure(group, r->phase, err);
+    }
+    if (r->error.status != RKS_OK) {
+        r->error.reserved[0] = 0;
+        *err = r->error;
+    }
+    return r->error.status;
 }
 
 /* A rank that cannot take the result in has left the others without knowing: it fails the group. */
@@ -246,21 +255,28 @@ static rks_status collective(rks_group *group, const char *phase, call kind, rks
                              const void *bytes, size_t size, uint8_t **all, uint64_t **offsets,
                              rks_error *err)
 {
-    collective_round r = {.group = group, .call = kind};
+    collective_round r = {.group = group, .call = kind, .gathers = all != NULL};
     rks_error given = {0}, local;
     if (mine != RKS_OK && err != NULL)
         given = *err;
     rks_status status = begin(&r, phase, mine, bytes, size, &given, &local);
     if (status == RKS_OK)
         status = walk(&r, &local);
-    if (status == RKS_OK && all != NULL) {
-        status = unpack(&r, all, offsets, &local);
+    if (status == RKS_OK && r.gathers && r.all == NULL) {
+        status = unpack(&r, &local);
         if (status != RKS_OK) {
             rks_error_place(&local, group->rank, group->hosts[group->rank]);
             rks_group_fail(group, &local, -1);
         }
     }
     rks_buffer_free(&r.body);
+    if (status == RKS_OK && r.gathers) {
+        *all = r.all;
+        *offsets = r.offsets;
+        return RKS_OK;
+    }
+    rks_free(r.all);
+    rks_free(r.offsets);
     if (status != RKS_OK && err != NULL)
         *err = local;
     return status;
