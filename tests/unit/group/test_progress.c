@@ -29,6 +29,7 @@ static void work_unevenly(member *m)
     if (!open_group(m, T, per_node))
         return;
     EXPECT(known(m).ranks == 0 && known(m).total == 0);
+    EXPECT(rks_group_agree(m->group, "nothing told yet", RKS_OK, &m->err) == RKS_OK);
     tell(m, m->rank == 3 ? 10 : 100 + m->rank, 1000, 7);
     rks_group_progress all = known(m);
     if (m->rank == 0) {
