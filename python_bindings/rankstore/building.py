@@ -42,7 +42,8 @@ class BuildReport:
     """What a build did, all ranks together: samples kept; filtered (by where, filter, or a map that gave None) and bad
     ones (skip_bad), also those of units that an interrupted build had finished; bytes of columns and keys, and of the
     files that the core read (input_bytes); units, and how many of them were there already; seconds of this rank; the dataset's id; the first bad ones that this call came
-    upon, a line each; duplicates that dedup left out; what a sample left out."""
+    upon, a line each; duplicates that dedup left out; what a sample left out; how many names of folders were not read
+    (hidden, linked_folders, special_files)."""
 
     samples: int
     filtered: int
@@ -56,6 +57,7 @@ class BuildReport:
     input_bytes: int = 0
     duplicates: int = 0
     sampled_out: int = 0
+    not_read: dict[str, int] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)
@@ -277,7 +279,7 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
     return BuildReport(made["samples"], made["filtered"], made["bad"], made["bytes"], made["units"],
                        made["units_resumed"],
                        time.monotonic() - begun, made["dataset"], made["bad_first"], made["input_bytes"],
-                       made["duplicates"], made["sampled_out"])
+                       made["duplicates"], made["sampled_out"], made["not_read"])
 
 
 def _is_own(source: Source, options: Options) -> bool:
