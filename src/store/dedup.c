@@ -9,7 +9,6 @@
  * fetches them, and bytes decide. What that reads is the candidates alone, and nothing where there
  * are none. Of different contents under one hash SEEDS are compared with; later ones stay in. */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -318,19 +317,12 @@ static rks_status compare_candidates(dedup *d, rks_error *err)
 
 /* ---- the list -------------------------------------------------------------------------------- */
 
-static int by_number(const void *a, const void *b)
-{
-    uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
-    return left < right ? -1 : left > right;
-}
-
 static rks_status list_duplicates(dedup *d, rks_error *err)
 {
     uint32_t *positions = (uint32_t *)(void *)d->found.data;
     size_t count = d->found.size / sizeof(*positions);
     rks_status status = RKS_OK;
-    if (count > 0)
-        qsort(positions, count, sizeof(*positions), by_number);
+    rks_leaving_sort(positions, count);
     for (size_t i = 0; status == RKS_OK && i < count; i++)
         status = rks_leaving_add(d->at, positions[i], err);
     return status;

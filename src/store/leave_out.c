@@ -192,6 +192,12 @@ static int by_number(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
+void rks_leaving_sort(uint32_t *positions, size_t count)
+{
+    if (count > 0)
+        qsort(positions, count, sizeof(*positions), by_number);
+}
+
 /* COLLECTIVE. Samples of units may have equal draws: the lowest positions are taken. */
 static rks_status settle_ties(rks_leaving *at, drawing *d, rks_error *err)
 {
@@ -203,7 +209,7 @@ static rks_status settle_ties(rks_leaving *at, drawing *d, rks_error *err)
     if (status == RKS_OK) {
         uint32_t *positions = (uint32_t *)(void *)all;
         size_t count = (size_t)(offsets[rks_group_size(at->group)] / sizeof(*positions));
-        qsort(positions, count, sizeof(*positions), by_number);
+        rks_leaving_sort(positions, count);
         d->end = d->left == 0 ? 0 : positions[d->left - 1] + 1;
     }
     d->walked = 0;

@@ -28,6 +28,8 @@ typedef rks_status (*rks_leaving_fn)(rks_leaving *at, void *user, const rks_shar
 rks_status rks_leaving_each(rks_leaving *at, rks_leaving_fn visit, void *user, rks_error *err);
 /* Samples that this rank holds, excluded ones among them. */
 uint64_t rks_leaving_count(const rks_leaving *at);
+/* Ascending, as the list takes them; NULL is accepted where there are none. */
+void rks_leaving_sort(uint32_t *positions, size_t count);
 /* Adds to this rank's part of the list; positions ascend. */
 rks_status rks_leaving_add(rks_leaving *at, uint32_t position, rks_error *err);
 /* COLLECTIVE. Joins what the ranks have added to the list. */
