@@ -472,11 +472,39 @@ static int exit_code_of(PyObject *value)
     return (code & 0xff) == 0 && code != 0 ? 1 : (int)(code & 0xff);
 }
 
+/* The traceback by one write: sys.stderr writes each word by itself, and ranks fail together. */
+static void print_exception(void)
+{
+    PyObject *type, *value, *trace;
+    PyObject *file = PySys_GetObject("stderr"); /* borrowed */
+    PyErr_Fetch(&type, &value, &trace);
+    PyObject *io = PyImport_ImportModule("io");
+    PyObject *text = io == NULL ? NULL : PyObject_CallMethod(io, "StringIO", NULL);
+    Py_XDECREF(io);
+    PyErr_Clear();
+    PyErr_Restore(type, value, trace);
+    if (file == NULL || text == NULL || PySys_SetObject("stderr", text) < 0) {
+        Py_XDECREF(text);
+        PyErr_PrintEx(0);
+        return;
+    }
+    Py_INCREF(file);
+    PyErr_PrintEx(0);
+    PySys_SetObject("stderr", file);
+    PyObject *all = PyObject_CallMethod(text, "getvalue", NULL);
+    if (all != NULL && file != Py_None)
+        PyFile_WriteObject(all, file, Py_PRINT_RAW);
+    PyErr_Clear();
+    Py_XDECREF(all);
+    Py_DECREF(file);
+    Py_DECREF(text);
+}
+
 /* As the interpreter's own end: sys.exit(3) is 3, sys.exit("text") prints it. */
 static int exit_code_of_exception(void)
 {
     if (!PyErr_ExceptionMatches(PyExc_SystemExit)) {
-        PyErr_PrintEx(0);
+        print_exception();
         return 1;
     }
     PyObject *type, *value, *trace;

@@ -294,6 +294,23 @@ def test_a_rank_that_raises_is_printed_once_and_named_to_the_others() -> None:
     assert err.count("Traceback") == 3 and "rankstore.errors.DataError" in err  # rank 1's has a context
 
 
+def test_tracebacks_of_ranks_that_fail_together_are_whole() -> None:
+    """Eight ranks raise at once; the lines of each traceback stand together."""
+    for _ in range(5):
+        code, _, err = run_script("""
+            import sys, rankstore._core as core
+            def main(group):
+                group.agree("ready")
+                raise KeyError(f"of rank {group.rank}")
+            sys.exit(core.launch(8, main))
+        """)
+        assert code == 1
+        told = err.split("Traceback (most recent call last):\n")
+        assert told[0] == ""
+        frame = '  File "<string>", line 5, in main\n'
+        assert sorted(told[1:]) == [f"{frame}KeyError: 'of rank {rank}'\n" for rank in range(8)]
+
+
 def test_a_rank_that_is_killed_is_named_to_the_others() -> None:
     code, out, _ = run_script("""
         import os, signal, sys, rankstore._core as core
