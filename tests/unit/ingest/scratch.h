@@ -67,14 +67,14 @@ static inline const char *scratch_file(const char *name, const char *text)
     return scratch_bytes(name, text, strlen(text));
 }
 
-/* xorshift64*; RKS_TEST_SEED repeats a run. */
+/* xorshift64*; SEED repeats a run. */
 static uint64_t scratch_seed;
 
 static inline void scratch_seed_print(void)
 {
-    const char *given = getenv("RKS_TEST_SEED");
+    const char *given = getenv("SEED");
     scratch_seed = given != NULL ? strtoull(given, NULL, 0) : (uint64_t)getpid() * 2654435761u + 1;
-    print_message("RKS_TEST_SEED=%llu\n", (unsigned long long)scratch_seed);
+    print_message("SEED=%llu\n", (unsigned long long)scratch_seed);
 }
 
 static inline uint64_t scratch_random(uint64_t below)
