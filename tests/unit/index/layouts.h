@@ -22,12 +22,12 @@ static inline uint64_t layout_next(layout_random *random)
     return z ^ (z >> 31);
 }
 
-/* RKS_TEST_SEED repeats a run. */
+/* SEED repeats a run. */
 static inline layout_random layout_seed(void)
 {
-    const char *text = getenv("RKS_TEST_SEED");
+    const char *text = getenv("SEED");
     uint64_t seed = text != NULL ? strtoull(text, NULL, 0) : (uint64_t)time(NULL);
-    print_message("RKS_TEST_SEED=%llu\n", (unsigned long long)seed);
+    print_message("SEED=%llu\n", (unsigned long long)seed);
     return (layout_random){seed};
 }
 

@@ -455,10 +455,10 @@ static void each_failing_allocation_of_two_ranks_is_both_s_error(void **state)
 
 int main(void)
 {
-    const char *given = getenv("RKS_TEST_SEED");
+    const char *given = getenv("SEED");
     unsigned seed = given == NULL ? (unsigned)time(NULL) : (unsigned)strtoul(given, NULL, 10);
     srandom(seed);
-    printf("RKS_TEST_SEED=%u\n", seed);
+    printf("SEED=%u\n", seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_failing_allocation_of_a_rank_alone_is_an_error),
         cmocka_unit_test(each_failing_allocation_of_two_ranks_is_both_s_error),
