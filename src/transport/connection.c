@@ -223,6 +223,11 @@ static void on_ended(void *user, int error)
     }
 }
 
+bool rks_is_unreachable(int64_t error)
+{
+    return error == ENETUNREACH || error == EHOSTUNREACH || error == ENETDOWN || error == EHOSTDOWN;
+}
+
 /* ---- begin -------------------------------------------------------------------------------- */
 
 static void begin_hello(rks_connection *connection)
@@ -345,7 +350,7 @@ rks_status rks_connection_open(rks_engine *engine, uint32_t rank, rks_error *err
         char where[64];
         rks_address_format(address, where, sizeof(where));
         rks_status status = rks_fail_errno(err, error, "no connection to %s", where);
-        if (error == ECONNREFUSED || error == EDESTADDRREQ)
+        if (error == ECONNREFUSED || error == EDESTADDRREQ || rks_is_unreachable(error))
             status = err->status = RKS_ERR_PEER;
         rks_free(connection);
         return status;

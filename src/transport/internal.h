@@ -303,6 +303,8 @@ struct rks_connection {
     rks_fixed_frame says_hello, says_proof, says_ping, says_pong, says_bye;
 };
 
+/* No way leads to the host: a link that is down for a moment is silence, and no end yet. */
+bool rks_is_unreachable(int64_t error);
 /* Makes the peer's `out`. It may be over again when this returns RKS_OK. `err` is not NULL. */
 rks_status rks_connection_open(rks_engine *engine, uint32_t rank, rks_error *err);
 /* Takes what waits at the listener; EAGAIN, ENOMEM and others as rks_loop_accept. */

@@ -185,6 +185,20 @@ static void in_lost(rks_connection *connection, const rks_error *why)
         report(engine, rank, why);
 }
 
+/* Once more in a moment; false: the time for connecting is over. */
+static bool connect_later(rks_engine *engine, uint32_t rank)
+{
+    rks_peer *peer = &engine->peers[rank];
+    uint64_t now = rks_now_ms();
+    if (engine->aborted || now + RETRY_MS >= peer->since_ms + engine->options.silence_ms)
+        return false;
+    peer->out = NULL;
+    peer->retry_ms = now + RETRY_MS;
+    engine->retries++;
+    rks_engine_alarm_at(engine, peer->retry_ms);
+    return true;
+}
+
 void rks_peer_ended(rks_connection *connection, const rks_error *why)
 {
     rks_engine *engine = connection->engine;
@@ -192,18 +206,11 @@ void rks_peer_ended(rks_connection *connection, const rks_error *why)
         in_lost(connection, why);
         return;
     }
-    rks_peer *peer = &engine->peers[connection->rank];
-    uint64_t now = rks_now_ms();
-    if (connection->hung_up && !connection->hello.heard && !engine->aborted &&
-        now + RETRY_MS < peer->since_ms + engine->options.silence_ms) {
-        /* It dropped a connection that it had no time to listen to. */
-        peer->out = NULL;
-        peer->retry_ms = now + RETRY_MS;
-        engine->retries++;
-        rks_engine_alarm_at(engine, peer->retry_ms);
-        return;
-    }
-    out_lost(engine, connection->rank, why);
+    /* It dropped a connection that it had no time to listen to, or was not reached. */
+    bool untouched =
+        !connection->hello.heard && (connection->hung_up || rks_is_unreachable(why->cause));
+    if (!untouched || !connect_later(engine, connection->rank))
+        out_lost(engine, connection->rank, why);
 }
 
 /* ---- connections ----------------------------------------------------------------------------- */
@@ -212,8 +219,10 @@ static void connect_out(rks_engine *engine, uint32_t rank)
 {
     rks_error why;
     rks_engine_alarm_at(engine, engine->peers[rank].since_ms + engine->options.silence_ms);
-    if (rks_connection_open(engine, rank, &why) != RKS_OK)
-        out_lost(engine, rank, &why);
+    if (rks_connection_open(engine, rank, &why) == RKS_OK ||
+        (rks_is_unreachable(why.cause) && connect_later(engine, rank)))
+        return;
+    out_lost(engine, rank, &why);
 }
 
 void rks_peer_retry(rks_engine *engine, uint64_t now_ms)

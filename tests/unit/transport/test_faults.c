@@ -4,7 +4,11 @@
  * allocations. */
 #include "mesh.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 enum { SILENCE_MS = 500 };
@@ -269,6 +273,52 @@ static void a_rank_that_was_stopped_itself_does_not_blame_others(void **state)
     rks_engine_close(c.engine, 0);
 }
 
+/* ---- a link that is down ------------------------------------------------------------------- */
+
+static atomic_int links_down; /* so many connects find no way to the host */
+
+/* In the C library's place, also for libuv. */
+__attribute__((visibility("default"))) int connect(int fd, const struct sockaddr *address,
+                                                   socklen_t size)
+{
+    if (atomic_load(&links_down) > 0) {
+        errno = atomic_fetch_sub(&links_down, 1) % 2 == 0 ? ENETUNREACH : EHOSTUNREACH;
+        return -1;
+    }
+    return (int)syscall(SYS_connect, fd, address, size);
+}
+
+static void a_link_that_is_down_for_a_moment_is_waited_for(void **state)
+{
+    (void)state;
+    mesh m;
+    atomic_store(&links_down, 0);
+    mesh_open(&m, 2, false, WAIT_MS);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
+    atomic_store(&links_down, 4);
+    assert_ok(ask_echo(m.engines[0], 1, 1, 100, &err), &err);
+    assert_int_equal(atomic_load(&links_down), 0);
+    mesh_close(&m);
+}
+
+static void a_link_that_stays_down_is_an_error_that_says_so(void **state)
+{
+    (void)state;
+    mesh m;
+    mesh_open(&m, 2, false, SILENCE_MS);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
+    atomic_store(&links_down, 1000000);
+    assert_fails(RKS_ERR_PEER, ask_echo(m.engines[0], 1, 1, 100, &err));
+    assert_contains(err.text, "rank 1 (");
+    assert_contains(err.text, "no connection to ");
+    assert_contains(err.text, " during an echo");
+    assert_int_equal(err.rank, 1);
+    assert_true(atomic_load(&links_down) < 1000000 - 1);
+    atomic_store(&links_down, 0);
+    assert_ok(ask_echo(m.engines[0], 1, 1, 100, &err), &err);
+    mesh_close(&m);
+}
+
 /* ---- failing allocations ------------------------------------------------------------------- */
 
 static void ignore_note(void *user, uint32_t from, const uint8_t *body, size_t size)
@@ -340,6 +390,8 @@ int main(void)
         cmocka_unit_test(the_watch_hears_of_a_stopped_and_of_a_killed_peer),
         cmocka_unit_test(a_slow_peer_is_waited_for),
         cmocka_unit_test(a_rank_that_was_stopped_itself_does_not_blame_others),
+        cmocka_unit_test(a_link_that_is_down_for_a_moment_is_waited_for),
+        cmocka_unit_test(a_link_that_stays_down_is_an_error_that_says_so),
         cmocka_unit_test(survives_each_failing_allocation),
     };
     alarm(100);
