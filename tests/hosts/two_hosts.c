@@ -4,10 +4,10 @@
  * enter the first one, odd ranks the second. They build, exchange the index, and read epochs; the
  * script that runs this kills, stops or disconnects a side meanwhile.
  *
- * Usage: two_hosts NETNS-A NETNS-B INPUT DIRECTORY EPOCHS
- * Prints "rank R pid P" at the start, "reading" once the first epoch has begun, and at the end of
- * each rank "rank R: STATUS: TEXT" or "rank R: done: SAMPLES samples, REMOTE remote bytes, LOCAL
- * local bytes, exchange NAME". */
+ * Usage: two_hosts NETNS-A NETNS-B INPUT DIRECTORY EPOCHS SILENCE-MS
+ * Prints "rank R pid P" at the start, "reading" once the first epoch has begun, "rank R has read an
+ * epoch" at its end, and at the end of each rank "rank R: STATUS: TEXT" or "rank R: done: SAMPLES
+ * samples, REMOTE remote bytes, LOCAL local bytes, exchange NAME". */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -23,6 +23,7 @@ typedef struct args {
     const char *namespaces[2];
     const char *input, *directory;
     uint64_t epochs;
+    uint32_t silence_ms;
 } args;
 
 static int enter(const char *name, uint32_t rank)
@@ -63,6 +64,10 @@ static rks_status read_epochs(rks_store *store, const args *a, rks_error *err)
             rks_batch_free(batch);
         }
         rks_epoch_close(epoch);
+        if (e == 0 && status == RKS_OK) {
+            printf("rank %u has read an epoch\n", rks_group_rank(rks_store_group(store)));
+            fflush(stdout);
+        }
     }
     rks_plan_free(plan);
     return rks_group_agree(rks_store_group(store), "epochs read", status, err);
@@ -110,7 +115,7 @@ static int run(const rks_bootstrap *bootstrap, void *user)
     snprintf(node, sizeof(node), "host%u", rank % 2);
     options.bootstrap = bootstrap;
     options.node = node;
-    options.silence_ms = 3000;
+    options.silence_ms = a->silence_ms;
     rks_status status = rks_group_open(&options, &group, &err);
     if (status == RKS_OK)
         status = work(group, a, &err);
@@ -126,9 +131,13 @@ int main(int argc, char **argv)
 {
     rks_error err = {0};
     int code = 0;
-    if (argc != 6)
+    if (argc != 7)
         return 2;
-    args a = {{argv[1], argv[2]}, argv[3], argv[4], strtoull(argv[5], NULL, 10)};
+    args a = {{argv[1], argv[2]},
+              argv[3],
+              argv[4],
+              strtoull(argv[5], NULL, 10),
+              (uint32_t)strtoul(argv[6], NULL, 10)};
     if (rks_launch(4, run, &a, &code, &err) != RKS_OK) {
         fprintf(stderr, "%s\n", err.text);
         return 3;
