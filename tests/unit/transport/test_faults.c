@@ -277,15 +277,15 @@ static void a_rank_that_was_stopped_itself_does_not_blame_others(void **state)
 
 static atomic_int links_down; /* so many connects find no way to the host */
 
-/* In the C library's place, also for libuv. */
-__attribute__((visibility("default"))) int connect(int fd, const struct sockaddr *address,
+/* In the C library's place, also for libuv; the parameter is the C library's, too. */
+__attribute__((visibility("default"))) int connect(int fd, __CONST_SOCKADDR_ARG address,
                                                    socklen_t size)
 {
     if (atomic_load(&links_down) > 0) {
         errno = atomic_fetch_sub(&links_down, 1) % 2 == 0 ? ENETUNREACH : EHOSTUNREACH;
         return -1;
     }
-    return (int)syscall(SYS_connect, fd, address, size);
+    return (int)syscall(SYS_connect, fd, address.__sockaddr__, size);
 }
 
 static void a_link_that_is_down_for_a_moment_is_waited_for(void **state)
