@@ -221,6 +221,8 @@ static rks_status walk(collective_round *r, rks_error *err)
         status = take_child(r, group->children[i], err);
     if (status != RKS_OK)
         return status;
+    if (group->waiting != NULL)
+        group->waiting(group->waiting_user);
     if (group->parent < 0 && r->gathers && r->error.status == RKS_OK) {
         rks_error own = {0}; /* taken in before the others are told that all is well */
         if (unpack(r, &own) != RKS_OK) {

@@ -42,8 +42,8 @@ typedef struct rks_work {
 } rks_work;
 void rks_group_tell_progress(rks_group *group, const rks_work *work, const char *text);
 
-/* `waiting` is called about each 100 ms while this rank waits in a collective call, by its thread;
- * NULL: no more. */
+/* `waiting` is called about each 100 ms while this rank waits in a collective call, and once when
+ * all that it waited for have come, by its thread; NULL: no more. */
 void rks_group_on_wait(rks_group *group, void (*waiting)(void *user), void *user);
 
 /* The MPI module (librankstore_mpi.so), loaded at run time: a bootstrap, and the exchange's

@@ -164,6 +164,40 @@ static void a_rank_that_waits_can_say_so_meanwhile(void **state)
     on_threads(3, wait_for_rank_2, NULL);
 }
 
+typedef struct looker {
+    member *m;
+    bool saw_all; /* at last */
+} looker;
+
+static void look(void *user)
+{
+    looker *l = user;
+    rks_group_progress all = known(l->m);
+    l->saw_all = all.ranks == 3 && all.done == 300 && all.total == 300;
+}
+
+static void come_last(member *m)
+{
+    const rks_work work = {.done = 100, .total = 100, .samples = 1};
+    looker l = {.m = m};
+    if (!open_group(m, T, 0))
+        return;
+    rks_group_tell_progress(m->group, &work, "");
+    if (m->rank == 0)
+        rks_group_on_wait(m->group, look, &l);
+    for (uint64_t until_ms = rks_now_ms() + 50; m->rank == 0 && rks_now_ms() < until_ms;)
+        rks_check_interrupt(NULL);
+    EXPECT(rks_group_agree(m->group, "over", RKS_OK, &m->err) == RKS_OK);
+    rks_group_tell_progress(m->group, NULL, "");
+    EXPECT(m->rank != 0 || l.saw_all);
+}
+
+static void a_rank_that_comes_last_can_say_how_all_ended(void **state)
+{
+    (void)state;
+    on_threads(3, come_last, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -171,6 +205,7 @@ int main(void)
         cmocka_unit_test(one_rank_tells_nobody),
         cmocka_unit_test(progress_that_is_malformed_or_another_rank_s_is_ignored),
         cmocka_unit_test(a_rank_that_waits_can_say_so_meanwhile),
+        cmocka_unit_test(a_rank_that_comes_last_can_say_how_all_ended),
     };
     return cmocka_run_group_tests_name("progress", tests, NULL, NULL);
 }
