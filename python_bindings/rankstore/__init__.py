@@ -26,10 +26,13 @@ if TYPE_CHECKING:
     from .building import BuildReport, build
     from .gathering import GatherReport, gather
     from .sources.columns import Columns
+    from .upkeep import Difference, DiffReport, ExportReport, MergeReport, PruneReport, diff, export, merge, prune
 
 # A job that only reads has no use for these, which are most of what there is to import.
 _LATER = {"BuildReport": ".building", "build": ".building", "Columns": ".sources.columns", "GatherReport": ".gathering",
-          "gather": ".gathering"}
+          "gather": ".gathering",
+          **dict.fromkeys(("Difference", "DiffReport", "ExportReport", "MergeReport", "PruneReport", "diff", "export", "merge",
+                           "prune"), ".upkeep")}
 
 
 def __getattr__(name: str) -> Any:
@@ -45,8 +48,8 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "ArgumentError", "Batch", "BuildReport", "CallbackError", "CancelledError", "Columns", "CorruptError",
-    "DataError", "Dataset", "GatherReport", "Group", "IOFailedError", "Layout", "Lists", "Loader", "Nested",
-    "NotFoundError", "OutOfMemoryError", "Pack", "Pad", "PeerError", "Plan", "PlanBatch", "PlanSampler",
-    "RankStoreError", "StateError", "TimeoutError", "UnsupportedError", "__version__", "build", "current", "gather",
-    "init", "launch", "open",
+    "DataError", "Dataset", "DiffReport", "Difference", "ExportReport", "GatherReport", "Group", "IOFailedError", "Layout",
+    "Lists", "Loader", "MergeReport", "Nested", "NotFoundError", "OutOfMemoryError", "Pack", "Pad", "PeerError", "Plan",
+    "PlanBatch", "PlanSampler", "PruneReport", "RankStoreError", "StateError", "TimeoutError", "UnsupportedError",
+    "__version__", "build", "current", "diff", "export", "gather", "init", "launch", "merge", "open", "prune",
 ]

@@ -278,3 +278,22 @@ class Epoch:
     def __next__(self) -> tuple[int, Samples | Arrays]: ...
     def close(self) -> None:
         """Cancels what is in flight; twice is fine."""
+
+# ---- upkeep.c ----
+def merge(group: Group, sources: Sequence[str], directory: str, *, copy: bool = False,
+          progress: Callable[[str, int, int, int], None] | None = None) -> dict[str, Any]:
+    """COLLECTIVE. rks_merge: {samples, shards, linked_bytes, copied_bytes, dataset}."""
+
+def prune(group: Group, directory: str, *, keep: int | None = None, dry_run: bool = False) -> dict[str, Any]:
+    """COLLECTIVE. rks_prune: {generations, files, bytes}."""
+
+def export(store: Store, target: str, *, to: str | None = None, where: str | None = None,
+           columns: Sequence[str] | None = None, force: bool = False,
+           progress: Callable[[str, int, int, int], None] | None = None) -> dict[str, Any]:
+    """COLLECTIVE. rks_store_export: {samples, filtered, bytes, seconds, to, respelled, keys_left}."""
+
+def diff(a: Store, b: Store, *, columns: Sequence[str] | None = None, head: int | None = None,
+         progress: Callable[[str, int, int, int], None] | None = None,
+         ) -> tuple[dict[str, Any], list[tuple[int, bytes, int | None, int | None]]]:
+    """COLLECTIVE. rks_diff: {same, only_a, only_b, changed, columns}, and on rank 0 the differences: (rks_difference,
+    key, id in a, id in b)."""

@@ -347,6 +347,11 @@ class Dataset:
         made._chosen = places if self._chosen is None else self._chosen[places]
         return made
 
+    @property
+    def is_selection(self) -> bool:
+        """`select` made it."""
+        return self._chosen is not None
+
     # ---- batches
 
     def plan(self, strategy: str = "bucket", *, batch_size: int | None = None, max_tokens: int | None = None,

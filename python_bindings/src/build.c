@@ -66,9 +66,8 @@ static rks_status call_length(void *user, const rks_sample *sample, uint64_t *le
     return status;
 }
 
-/* An exception stays set, which ends the build as a signal does. */
-static void call_progress(void *user, const char *phase, uint64_t done, uint64_t total,
-                          uint64_t samples)
+void core_call_progress(void *user, const char *phase, uint64_t done, uint64_t total,
+                        uint64_t samples)
 {
     core_callbacks *calls = user;
     PyGILState_STATE state = PyGILState_Ensure();
@@ -128,7 +127,7 @@ bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build
                                                     : NULL;
     options->callback_user = options->progress_user = calls;
     options->filter = calls->filter == NULL ? NULL : call_filter;
-    options->progress = calls->progress == NULL ? NULL : call_progress;
+    options->progress = calls->progress == NULL ? NULL : core_call_progress;
     return true;
 }
 

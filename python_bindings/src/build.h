@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * build.h: what build and Builder share: options, callbacks, the report. */
+ * build.h: what build, Builder and what is done with whole datasets share: options, callbacks, the
+ * report. */
 #ifndef RANKSTORE_PYTHON_BUILD_H
 #define RANKSTORE_PYTHON_BUILD_H
 
@@ -25,6 +26,10 @@ typedef struct core_build_given {
 bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build_options *options);
 /* {column: (bytes, dims, type), or None} of a sample; *columns is made with the first one. */
 PyObject *core_sample_dict(core_values **columns, const rks_sample *sample);
+/* An rks_progress_fn for a core_callbacks with `progress`. An exception stays set, which ends the
+ * library's call as a signal does. */
+void core_call_progress(void *user, const char *phase, uint64_t done, uint64_t total,
+                        uint64_t samples);
 PyObject *core_build_report(const rks_build_report *report);
 
 #endif

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * upkeep.c: what is done with datasets as wholes: merge, prune, export, diff. All are collective.
+ */
+#include "build.h"
+#include "handles.h"
+
+/* ---- directories ----------------------------------------------------------------------------- */
+
+static PyObject *run_merge(PyObject *group_object, const core_texts *sources, const char *directory,
+                           const rks_merge_options *options)
+{
+    rks_group *group = core_group(group_object);
+    rks_merge_report report = {.struct_size = sizeof(report)};
+    rks_error err = {0};
+    rks_status status;
+    if (group == NULL)
+        return NULL;
+    core_group_hold(group_object, 1);
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_merge(group, sources->texts, sources->count, directory, options, &report, &err);
+    Py_END_ALLOW_THREADS
+    core_group_hold(group_object, -1);
+    if (status != RKS_OK)
+        return core_raise(&err);
+    if (PyErr_Occurred() != NULL)
+        return NULL;
+    return Py_BuildValue("{s:K,s:K,s:K,s:K,s:s}", "samples", (unsigned long long)report.samples,
+                         "shards", (unsigned long long)report.shards, "linked_bytes",
+                         (unsigned long long)report.linked_bytes, "copied_bytes",
+                         (unsigned long long)report.copied_bytes, "dataset", report.dataset);
+}
+
+static PyObject *merge(PyObject *self, PyObject *arguments, PyObject *keywords)
+{
+    (void)self;
+    static char *names[] = {"group", "sources", "directory", "copy", "progress", NULL};
+    PyObject *group, *sequence, *progress = NULL, *merged = NULL;
+    const char *directory;
+    int copy = 0;
+    core_texts sources = {0};
+    core_callbacks calls = {0};
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OOs|$pO:merge", names, &group, &sequence,
+                                     &directory, &copy, &progress))
+        return NULL;
+    if (core_texts_take(sequence, "sources", &sources) &&
+        core_callable(progress, "progress", &calls.progress)) {
+        const rks_merge_options options = {
+            .struct_size = sizeof(options),
+            .copy = copy != 0,
+            .progress = calls.progress == NULL ? NULL : core_call_progress,
+            .progress_user = &calls,
+        };
+        merged = run_merge(group, &sources, directory, &options);
+    }
+    core_texts_free(&sources);
+    return merged;
+}
+
+static PyObject *prune(PyObject *self, PyObject *arguments, PyObject *keywords)
+{
+    (void)self;
+    static char *names[] = {"group", "directory", "keep", "dry_run", NULL};
+    PyObject *group_object, *keep = NULL;
+    const char *directory;
+    int dry_run = 0;
+    rks_prune_options options = {.struct_size = sizeof(options)};
+    rks_prune_report report = {.struct_size = sizeof(report)};
+    rks_error err = {0};
+    rks_status status;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Os|$Op:prune", names, &group_object,
+                                     &directory, &keep, &dry_run) ||
+        !core_number(keep, "keep", 1, UINT64_MAX, &options.keep))
+        return NULL;
+    options.dry_run = dry_run != 0;
+    rks_group *group = core_group(group_object);
+    if (group == NULL)
+        return NULL;
+    core_group_hold(group_object, 1);
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_prune(group, directory, &options, &report, &err);
+    Py_END_ALLOW_THREADS
+    core_group_hold(group_object, -1);
+    if (status != RKS_OK)
+        return core_raise(&err);
+    if (PyErr_Occurred() != NULL)
+        return NULL;
+    return Py_BuildValue("{s:K,s:K,s:K}", "generations", (unsigned long long)report.generations,
+                         "files", (unsigned long long)report.files, "bytes",
+                         (unsigned long long)report.bytes);
+}
+
+/* ---- open stores ----------------------------------------------------------------------------- */
+
+static PyObject *run_export(PyObject *object, const char *target, const rks_export_options *options)
+{
+    rks_export_report report = {.struct_size = sizeof(report)};
+    rks_error err = {0};
+    rks_status status;
+    rks_store *store = core_store_enter(object);
+    if (store == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_store_export(store, target, options, &report, &err);
+    Py_END_ALLOW_THREADS
+    core_store_leave(object);
+    if (status != RKS_OK)
+        return core_raise(&err);
+    if (PyErr_Occurred() != NULL)
+        return NULL;
+    return Py_BuildValue(
+        "{s:K,s:K,s:K,s:d,s:s,s:K,s:O}", "samples", (unsigned long long)report.samples, "filtered",
+        (unsigned long long)report.filtered, "bytes", (unsigned long long)report.bytes, "seconds",
+        report.seconds, "to", report.to, "respelled", (unsigned long long)report.respelled,
+        "keys_left", report.keys_left ? Py_True : Py_False);
+}
+
+static bool is_store(PyObject *object)
+{
+    if (!core_is_store(object))
+        PyErr_SetString(PyExc_TypeError, "a Store is wanted");
+    return PyErr_Occurred() == NULL;
+}
+
+static PyObject *export(PyObject *self, PyObject *arguments, PyObject *keywords)
+{
+    (void)self;
+    static char *names[] = {"store", "target", "to", "where", "columns", "force", "progress", NULL};
+    PyObject *store, *columns = NULL, *progress = NULL, *exported = NULL;
+    const char *target;
+    int force = 0;
+    core_texts chosen = {0};
+    core_callbacks calls = {0};
+    rks_export_options options;
+    rks_export_options_default(&options);
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Os|$zzOpO:export", names, &store,
+                                     &target, &options.to, &options.where, &columns, &force,
+                                     &progress) ||
+        !is_store(store))
+        return NULL;
+    if (core_texts_take(columns, "columns", &chosen) &&
+        core_callable(progress, "progress", &calls.progress)) {
+        options.columns = chosen.texts;
+        options.column_count = chosen.count;
+        options.force = force != 0;
+        options.progress = calls.progress == NULL ? NULL : core_call_progress;
+        options.progress_user = &calls;
+        exported = run_export(store, target, &options);
+    }
+    core_texts_free(&chosen);
+    return exported;
+}
+
+/* An exception stays set, which ends the comparison. */
+static void on_difference(void *user, rks_difference kind, const void *key, size_t key_size,
+                          uint64_t id_a, uint64_t id_b)
+{
+    PyGILState_STATE state = PyGILState_Ensure();
+    if (PyErr_Occurred() == NULL) {
+        PyObject *one = Py_BuildValue(
+            "iy#NN", (int)kind, (const char *)key, (Py_ssize_t)key_size,
+            id_a == UINT64_MAX ? Py_NewRef(Py_None) : PyLong_FromUnsignedLongLong(id_a),
+            id_b == UINT64_MAX ? Py_NewRef(Py_None) : PyLong_FromUnsignedLongLong(id_b));
+        if (one != NULL)
+            PyList_Append(user, one);
+        Py_XDECREF(one);
+    }
+    PyGILState_Release(state);
+}
+
+static PyObject *run_diff(PyObject *a, PyObject *b, const rks_diff_options *options,
+                          PyObject *differences)
+{
+    rks_diff_report report = {.struct_size = sizeof(report)};
+    rks_error err = {0};
+    rks_status status;
+    rks_store *one = core_store_enter(a);
+    rks_store *other = one == NULL ? NULL : core_store_enter(b);
+    if (one != NULL && other == NULL)
+        core_store_leave(a);
+    if (other == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_diff(one, other, options, on_difference, differences, &report, &err);
+    Py_END_ALLOW_THREADS
+    core_store_leave(b);
+    core_store_leave(a);
+    if (status != RKS_OK)
+        return core_raise(&err);
+    if (PyErr_Occurred() != NULL)
+        return NULL;
+    return Py_BuildValue(
+        "({s:K,s:K,s:K,s:K,s:s}O)", "same", (unsigned long long)report.same, "only_a",
+        (unsigned long long)report.only_a, "only_b", (unsigned long long)report.only_b, "changed",
+        (unsigned long long)report.changed, "columns", report.columns, differences);
+}
+
+static PyObject *diff(PyObject *self, PyObject *arguments, PyObject *keywords)
+{
+    (void)self;
+    static char *names[] = {"a", "b", "columns", "head", "progress", NULL};
+    PyObject *a, *b, *columns = NULL, *head = NULL, *progress = NULL, *compared = NULL;
+    core_texts chosen = {0};
+    core_callbacks calls = {0};
+    rks_diff_options options;
+    rks_diff_options_default(&options);
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$OOO:diff", names, &a, &b, &columns,
+                                     &head, &progress) ||
+        !is_store(a) || !is_store(b) || !core_number(head, "head", 0, UINT64_MAX, &options.head))
+        return NULL;
+    PyObject *differences = PyList_New(0);
+    if (differences != NULL && core_texts_take(columns, "columns", &chosen) &&
+        core_callable(progress, "progress", &calls.progress)) {
+        options.columns = chosen.texts;
+        options.column_count = chosen.count;
+        options.progress = calls.progress == NULL ? NULL : core_call_progress;
+        options.progress_user = &calls;
+        compared = run_diff(a, b, &options, differences);
+    }
+    core_texts_free(&chosen);
+    Py_XDECREF(differences);
+    return compared;
+}
+
+static PyMethodDef upkeep_functions[] = {
+    {"merge", (PyCFunction)(void (*)(void))merge, METH_VARARGS | METH_KEYWORDS,
+     "merge(group, sources, directory, ...): collective; the report."},
+    {"prune", (PyCFunction)(void (*)(void))prune, METH_VARARGS | METH_KEYWORDS,
+     "prune(group, directory, ...): collective; the report."},
+    {"export", (PyCFunction)(void (*)(void)) export, METH_VARARGS | METH_KEYWORDS,
+     "export(store, target, ...): collective; the report."},
+    {"diff", (PyCFunction)(void (*)(void))diff, METH_VARARGS | METH_KEYWORDS,
+     "diff(a, b, ...): collective; (the report, [(kind, key, id in a, id in b), ...])."},
+    {0},
+};
+
+int core_add_upkeep(PyObject *module)
+{
+    return PyModule_AddFunctions(module, upkeep_functions);
+}
