@@ -40,10 +40,10 @@ STEPS = [
     ("install", None, "script", "tests/install.py", 300),
     ("faults", "release", "script", "tests/faults/run.py", 900),
     ("hosts", "release", "script", "tests/hosts/run.py", 300),
-    ("address unit", "address", "suite", "unit", 900),
+    ("address unit", "address", "suite", "unit", 1500),
     ("address ranks", "address", "suite", "ranks", 900),
     ("address python", None, "script", "tests/python_address.py", 600),
-    ("thread unit", "thread", "suite", "unit", 900),
+    ("thread unit", "thread", "suite", "unit", 1500),
     ("thread ranks", "thread", "suite", "ranks", 900),
     ("fuzz", "fuzz", "suite", "fuzz", 600),
 ]
