@@ -32,7 +32,7 @@ STEPS = [
     ("ranks", "release", "suite", "ranks", 600),
     ("cli", "release", "script", "tests/cli/run.py", 600),
     ("page", "release", "script", "tests/page.py", 300),
-    ("python", None, "script", "tests/python.py", 1500),
+    ("python", None, "script", "tests/python.py", 3600),
     ("readme", "release", "script", "tests/readme.py", 300),
     ("model", None, "script", "tests/model.py", 60),
     ("demo", "release", "script", "tests/demo.py", 300),

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests share: ranks as processes, and an outer limit for each test."""
+"""What the tests share: ranks as processes, ports for them, and an outer limit for each test. Limits end what hangs: they
+are far above what a slow and busy machine needs."""
 from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
-LIMIT_S = 120
+from ports import free_port  # noqa: E402
+
+LIMIT_S = 600
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +36,7 @@ def outer_limit(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and so would all children
     config.addinivalue_line("markers", "limit(seconds): the test's own outer limit")
 
 
@@ -41,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def ranks(tmp_path: Path) -> Callable[..., list[subprocess.CompletedProcess[str]]]:
     """Runs a script's text as `world` ranks that find each other as torchrun's do; returns what each printed and ended with."""
 
-    def run(world: int, script: str, *arguments: str, timeout: float = 90, env: dict[str, str] | None = None,
+    def run(world: int, script: str, *arguments: str, timeout: float = 200, env: dict[str, str] | None = None,
             check: bool = True) -> list[subprocess.CompletedProcess[str]]:
         path = tmp_path / "script.py"
         path.write_text(script)
@@ -97,9 +100,3 @@ def is_listening(port: int) -> bool:
     tables = [Path(name).read_text() for name in ("/proc/net/tcp", "/proc/net/tcp6") if Path(name).exists()]
     return any(row.split()[1].endswith(f":{port:04X}") and row.split()[3] == "0A"
                for table in tables for row in table.splitlines()[1:])
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

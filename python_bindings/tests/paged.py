@@ -14,14 +14,15 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-LIMIT_S = 100  # of a command
+from ports import free_port
+
+LIMIT_S = 250  # of a command
 # There is no Slurm here: what srun would start is started by hand, with the variables that it sets.
 SLURM = """
 SLURM_JOB_NODELIST=localhost
@@ -53,18 +54,6 @@ def blocks_of(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
     return [Block(found[1], found[2].strip(), text.count("\n", 0, found.start(3)) + 1, found[3])
             for found in re.finditer(r"^```(\w*)([^\n]*)\n(.*?)^```$", text, re.M | re.S)]
-
-
-def free_port(low: int, high: int) -> int:
-    """A port that nobody listens on."""
-    for port in range(low + os.getpid() % 1000, high):
-        with socket.socket() as probe:
-            try:
-                probe.bind(("", port))
-            except OSError:
-                continue
-            return port
-    raise RuntimeError(f"no free port from {low} to {high}")
 
 
 def run_shell(block: Block, before: str = "") -> None:

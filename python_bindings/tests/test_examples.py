@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import free_port
+from ports import free_port
 from trained import EXAMPLES, Record, needs
 
 SAMPLES = 600
@@ -23,11 +23,11 @@ FRAMEWORKS = [("stateful_dataloader", "torchdata", 0, 7), ("distributed_checkpoi
 
 def run(ranks: Ranks, world: int, name: str, *arguments: str) -> str:
     """An example on `world` ranks; what rank 0 printed."""
-    return ranks(world, (EXAMPLES / f"{name}.py").read_text(), *arguments, timeout=100)[0].stdout
+    return ranks(world, (EXAMPLES / f"{name}.py").read_text(), *arguments, timeout=250)[0].stdout
 
 
 @pytest.mark.parametrize("name, other, flags, stop", FRAMEWORKS, ids=[one[0] for one in FRAMEWORKS])
-@pytest.mark.limit(300)
+@pytest.mark.limit(900)
 def test_a_stopped_run_goes_on_exactly(ranks: Ranks, tmp_path: Path, name: str, other: str, flags: int, stop: int) -> None:
     needs(other)
     out = ["--out", str(tmp_path / "store")]
@@ -55,7 +55,7 @@ def test_accelerate_syncs_the_last_accumulation(ranks: Ranks, tmp_path: Path, ho
         assert [line[2] for line in lines] == [int(step % 4 == 3 or step == steps - 1) for step in range(steps)] * 2
 
 
-@pytest.mark.limit(300)
+@pytest.mark.limit(900)
 def test_hf_trainer(ranks: Ranks, tmp_path: Path) -> None:
     needs("transformers"), needs("accelerate")
     out = ["--out", str(tmp_path / "store")]
@@ -81,7 +81,7 @@ def test_hf_trainer(ranks: Ranks, tmp_path: Path) -> None:
 def test_plain_dataloader_by_torchrun(tmp_path: Path, workers: int) -> None:
     done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port()),
                            str(EXAMPLES / "torch_dataloader.py"), "--out", str(tmp_path / "store"), "--record",
-                           str(tmp_path / "record"), "--workers", str(workers)], text=True, capture_output=True, timeout=100,
+                           str(tmp_path / "record"), "--workers", str(workers)], text=True, capture_output=True, timeout=250,
                           cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     steps = Record(tmp_path / "record", 2).check(SAMPLES)
@@ -100,7 +100,7 @@ def test_a_checkpoint_goes_on_with_another_number_of_ranks(ranks: Ranks, tmp_pat
     assert len({len(lines) for lines in rest.ranks}) == 1
 
 
-@pytest.mark.limit(300)
+@pytest.mark.limit(900)
 def test_sorted_batches(ranks: Ranks, tmp_path: Path) -> None:
     """The example asserts that each epoch delivers each sample once; here also that the batches are the uninterrupted run's."""
     data = Path(os.environ.get("RANKSTORE_DATA", "nowhere"), "gsm8k", "train.jsonl")
@@ -152,7 +152,7 @@ def gpt(tmp_path: Path, how: str, samples: int, limit: int | None) -> tuple[list
     finally:
         for process in running:
             process.terminate() if process.poll() is None else None
-    said = [process.communicate(timeout=30)[0] for process in running]
+    said = [process.communicate(timeout=200)[0] for process in running]
     return [process.returncode for process in running], peaks, said
 
 
@@ -170,7 +170,7 @@ def delivered(tmp_path: Path, name: str) -> list[int]:
     return sorted({one for rank in range(WORLD) for batch in record.batches(rank) for one in batch})
 
 
-@pytest.mark.limit(300)
+@pytest.mark.limit(900)
 def test_where_gathering_all_samples_runs_out_of_memory(tmp_path: Path) -> None:
     """What torch itself takes is measured with a few samples; both ways get as much and BUDGET more."""
     _, base, said = gpt(tmp_path, "after", FEW, None)

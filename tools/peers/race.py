@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import random
 import socket
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from rows import Row
 from workload import Place
 
 HERE = Path(__file__).parent
-LIMIT_S = 180  # for one answer of a contestant
+LIMIT_S = 600  # for one answer of a contestant
 RANKS = 4
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "GLOO_SOCKET_IFNAME": "lo",
@@ -157,11 +158,21 @@ def _run_turns(key: str, results: dict[str, Result], place: Place, rounds: int, 
             contestant.end()
 
 
+def _free_port() -> int:
+    """Rank 0 listens there only seconds later; none of those that Linux gives to connections."""
+    for port in random.sample(range(10000, 32000), 200):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            return port
+    raise RuntimeError("no free port")
+
+
 def _run_ranks(key: str, results: dict[str, Result], place: Place, rounds: int, log: Any, tell: Callable[[str], None]) -> None:
     tell(f"{key}: {RANKS} ranks")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = _free_port()
     command = [sys.executable, str(HERE / "ranks.py"), key, str(place.folder), "1" if place.quick else "0", str(rounds)]
     job = [subprocess.Popen(command, stdout=subprocess.PIPE if rank == 0 else log, stderr=log, text=True,
                             env={**os.environ, **ENVIRONMENT, "RANK": str(rank), "WORLD_SIZE": str(RANKS), "LOCAL_RANK": str(rank),
@@ -170,7 +181,7 @@ def _run_ranks(key: str, results: dict[str, Result], place: Place, rounds: int, 
     text, late = "", False
     try:
         text = job[0].communicate(timeout=LIMIT_S)[0]
-        until = time.monotonic() + 30
+        until = time.monotonic() + 100
         late = any(one.wait(max(0.1, until - time.monotonic())) for one in job)
     except subprocess.TimeoutExpired:
         late = True
