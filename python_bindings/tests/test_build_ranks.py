@@ -160,7 +160,7 @@ def main(group):
         build(source, OUT, group=group, schema="i:int64,rank:int64", **options)
     except rankstore.CallbackError as error:
         say(json.dumps([group.rank, error.rank, "KeyError: 'not so'" in error.text, "in work" in error.traceback, done < 80000]))
-""", tmp_path / what, timeout=60)
+""", tmp_path / what, timeout=200)
     assert sorted(json.loads(line) for line in lines) == [[rank, 1, True, True, True] for rank in range(3)]
 
 
@@ -258,7 +258,7 @@ def main(group):
 
 # ---- worker processes -----------------------------------------------------------------------------
 
-def script(text: str, *arguments: str, timeout: float = 90, **more: Any) -> subprocess.CompletedProcess[str]:
+def script(text: str, *arguments: str, timeout: float = 200, **more: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", HEAD.format(tests=str(Path(__file__).parent)) + SQUARES + text, *arguments], text=True,
                           capture_output=True, timeout=timeout, **more)
 
@@ -297,23 +297,24 @@ except rankstore.ArgumentError as error:
 def test_interrupt_of_workers_is_resumable(tmp_path: Path) -> None:
     text = """
 def slow(sample):
-    time.sleep(0.004)
+    if sys.argv[2:] and sample["i"] == 100:
+        open(sys.argv[2], "w").close()
+    if sys.argv[2:] and os.path.exists(sys.argv[2]):
+        time.sleep(1)
     return sample
-say("go")
 try:
     with build(Squares(), OUT, workers=2, map=slow) as ds:
         say(ds.report.units_resumed, ds.id)
 except KeyboardInterrupt:
     say("interrupted")
 """
-    command = [sys.executable, "-c", HEAD.format(tests=str(Path(__file__).parent)) + SQUARES + text, str(tmp_path / "out")]
+    command = [sys.executable, "-c", HEAD.format(tests=str(Path(__file__).parent)) + SQUARES + text, str(tmp_path / "out"), str(tmp_path / "begun")]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        assert running.stdout is not None
-        running.stdout.readline()
-        time.sleep(0.5)
+        while not (tmp_path / "begun").exists() and running.poll() is None:
+            time.sleep(0.01)
         running.send_signal(signal.SIGINT)
-        out, err = running.communicate(timeout=60)
+        out, err = running.communicate(timeout=200)
     finally:
         running.kill()
     assert out.strip() == "interrupted", (out, err)
@@ -346,7 +347,7 @@ sys.exit(rankstore.launch(2, main, silence=10))
         assert done.stdout.splitlines() == ["True 219 75 6"] * 2, (done.stdout, done.stderr)
 
 
-@pytest.mark.limit(200)
+@pytest.mark.limit(900)
 @pytest.mark.parametrize("source", ["Squares()", "(Squares()[i] for i in range(300))"])
 def test_resume_after_kills(tmp_path: Path, source: str) -> None:
     """Killed at any time, again and again, the build ends as the one that nobody killed."""
@@ -358,7 +359,7 @@ with build({source}, OUT, map=slow, unit_samples=16, progress=False) as ds:
     say(ds.report.units_resumed)
 """
     command = [sys.executable, "-c", HEAD.format(tests=str(Path(__file__).parent)) + SQUARES + text]
-    subprocess.run([*command, str(tmp_path / "whole")], check=True, timeout=60)
+    subprocess.run([*command, str(tmp_path / "whole")], check=True, timeout=200)
     killed = 0
     for k in range(30):
         running = subprocess.Popen([*command, str(tmp_path / "killed")], stdout=subprocess.PIPE, text=True)
@@ -374,7 +375,7 @@ with build({source}, OUT, map=slow, unit_samples=16, progress=False) as ds:
         assert running.returncode == 0
         break
     else:
-        subprocess.run([*command, str(tmp_path / "killed")], check=True, timeout=60)
+        subprocess.run([*command, str(tmp_path / "killed")], check=True, timeout=200)
     assert killed > 0
     assert dataset_id(tmp_path / "whole") == dataset_id(tmp_path / "killed")
 

@@ -158,5 +158,5 @@ def test_threads_ask_for_different_epochs_at_once(plan: _core.Plan) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(200)
     assert not wrong and not any(thread.is_alive() for thread in threads)

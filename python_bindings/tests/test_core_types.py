@@ -29,6 +29,6 @@ gather.add("a", 0, [1, "b", {"c": [1]}])
 gather.run(0, print)
 sys.exit("numpy" in sys.modules or "torch" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200)
     assert (done.returncode, done.stderr) == (0, "")
     assert "(b'{\"c\":[1]}', ())" in done.stdout

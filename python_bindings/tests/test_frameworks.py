@@ -53,7 +53,7 @@ def test_workers(ds: rankstore.Dataset, start: str) -> None:
     sampler, batches = plan.sampler(), ds.collating(Pad())
     next(iter(ds.loader(plan, collate=Pad())))  # the library's threads have run in this process
     loader = DataLoader(batches, batch_sampler=sampler, collate_fn=batches.collate, num_workers=2, persistent_workers=True,
-                        multiprocessing_context=start, timeout=60)
+                        multiprocessing_context=start, timeout=200)
     seen: list[list[int]] = []
     for epoch in range(2):
         sampler.set_epoch(epoch)
@@ -69,7 +69,7 @@ def test_workers(ds: rankstore.Dataset, start: str) -> None:
 
 
 def test_one_sample_after_the_other_and_as_a_plain_sampler(ds: rankstore.Dataset) -> None:
-    one_by_one = DataLoader(ds, batch_size=None, num_workers=2, timeout=60, multiprocessing_context="fork")
+    one_by_one = DataLoader(ds, batch_size=None, num_workers=2, timeout=200, multiprocessing_context="fork")
     assert all(made.same(one, i) for i, one in enumerate(_numpy(one) for one in one_by_one))
     whole = DataLoader(ds.collating(Pad()), sampler=ds.plan(batch_size=8).sampler(), batch_size=None)  # type: ignore[arg-type]
     assert sorted(i for batch in whole for i in check(batch)) == list(range(COUNT))
@@ -93,7 +93,7 @@ def test_batches_out_of_order_are_warned_of(ds: rankstore.Dataset) -> None:
     batches = ds.collating(Pad())
     options: dict[str, Any] = {"batch_sampler": ds.plan(batch_size=16).sampler(), "collate_fn": batches.collate}
     with pytest.warns(UserWarning, match="in_order"):
-        list(DataLoader(batches, num_workers=2, timeout=60, in_order=False, multiprocessing_context="fork", **options))
+        list(DataLoader(batches, num_workers=2, timeout=200, in_order=False, multiprocessing_context="fork", **options))
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         list(DataLoader(batches, num_workers=0, in_order=False, **options))
@@ -117,14 +117,14 @@ def test_a_batch_of_another_processs_plan_is_not_taken_for_ours(ds: rankstore.Da
     plan = ds.plan(batch_size=8)
     script = ("import pickle, sys, rankstore\nds = rankstore.open(sys.argv[1])\nplan = ds.plan(batch_size=8)\n"
               "open(sys.argv[2], 'wb').write(pickle.dumps(next(iter(plan.sampler()))))")
-    subprocess.run([sys.executable, "-c", script, str(tmp_path / "store"), str(tmp_path / "places")], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "store"), str(tmp_path / "places")], check=True, timeout=200)
     places = pickle.loads((tmp_path / "places").read_bytes())
     assert places.token != plan.token
 
 
 def test_an_error_in_a_worker_arrives(ds: rankstore.Dataset) -> None:
     batches = ds.collating(Pad())
-    loader = iter(DataLoader(batches, batch_sampler=[[1, 2], [COUNT + 5]], collate_fn=batches.collate, num_workers=1, timeout=60,
+    loader = iter(DataLoader(batches, batch_sampler=[[1, 2], [COUNT + 5]], collate_fn=batches.collate, num_workers=1, timeout=200,
                              multiprocessing_context="fork"))
     assert check(next(loader)) == [1, 2]
     with pytest.raises(IndexError, match=f"{COUNT + 5} of {COUNT}"):
@@ -143,12 +143,12 @@ def by_name() -> Iterator[None]:
 
 def test_a_worker_that_dies(ds: rankstore.Dataset, by_name: None) -> None:
     batches = ds.collating(Pad())
-    loader = DataLoader(batches, batch_sampler=ds.plan(batch_size=4).sampler(), collate_fn=batches.collate, num_workers=2, timeout=60,
+    loader = DataLoader(batches, batch_sampler=ds.plan(batch_size=4).sampler(), collate_fn=batches.collate, num_workers=2, timeout=200,
                         multiprocessing_context="fork")
     iterator = iter(loader)
     next(iterator)
-    os.kill(iterator._workers[0].pid, signal.SIGKILL)
-    with pytest.raises(RuntimeError, match="exited unexpectedly|killed by signal"):
+    with pytest.raises(RuntimeError, match="exited unexpectedly|killed by signal"):  # torch's handler raises it anywhere
+        os.kill(iterator._workers[0].pid, signal.SIGKILL)
         for _ in iterator:
             time.sleep(0.1)
     del iterator
@@ -170,7 +170,7 @@ def main():
     plan = ds.plan(batch_size=16, seed=5)
     sampler, batches = plan.sampler(), ds.collating(rankstore.Pad())
     loader = DataLoader(batches, batch_sampler=sampler, collate_fn=batches.collate, num_workers=2, persistent_workers=True,
-                        multiprocessing_context=sys.argv[1], timeout=60)
+                        multiprocessing_context=sys.argv[1], timeout=200)
     for epoch in range(2):
         sampler.set_epoch(epoch)
         for batch in loader:
@@ -180,7 +180,7 @@ def main():
                 assert batch["text"][row] == f"sample {i}" and bytes(batch["blob"][row]) == bytes([i % 256]) * (i % 5)
             assert batch.global_tokens >= batch.lengths.sum()
             print(epoch, *batch.indices.tolist(), flush=True)
-    loader = DataLoader(ds, sampler=range(ds.group.rank, 211, 2), batch_size=None, num_workers=1, timeout=60,
+    loader = DataLoader(ds, sampler=range(ds.group.rank, 211, 2), batch_size=None, num_workers=1, timeout=200,
                         multiprocessing_context=sys.argv[1])
     assert [one["text"] for one in loader] == [f"sample {i}" for i in range(ds.group.rank, 211, 2)]
     del loader
@@ -213,7 +213,7 @@ def test_stateful_dataloader_goes_on_exactly(ds: rankstore.Dataset, workers: int
     def loader() -> tuple[Any, rankstore.PlanSampler]:
         sampler, batches = ds.plan(batch_size=16, seed=5).sampler(), ds.collating(Pad())
         return stateful.StatefulDataLoader(batches, batch_sampler=sampler, collate_fn=batches.collate, num_workers=workers,
-                                           multiprocessing_context="fork" if workers else None, timeout=60 if workers else 0), sampler
+                                           multiprocessing_context="fork" if workers else None, timeout=200 if workers else 0), sampler
 
     whole, sampler = loader()
     wanted = []
@@ -356,7 +356,7 @@ print("here", flush=True)
 def test_the_interpreter_ends_with_an_open_loader(tmp_path: Path, how: str) -> None:
     made.build(tmp_path / "store", COUNT)
     rankstore.current().close()
-    done = subprocess.run([sys.executable, "-c", ENDING, str(tmp_path / "store"), how], text=True, capture_output=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", ENDING, str(tmp_path / "store"), how], text=True, capture_output=True, timeout=200)
     assert (done.returncode, done.stdout, done.stderr) == (0, "here\n", "")
 
 
@@ -364,14 +364,15 @@ def test_the_interpreter_ends_with_an_open_loader(tmp_path: Path, how: str) -> N
 def test_ctrl_c_in_a_training_loop(tmp_path: Path, how: str) -> None:
     made.build(tmp_path / "store", COUNT)
     rankstore.current().close()
-    script = ENDING + "while True:\n    for batch in loader:\n        time.sleep(0.01)\n"
+    script = ENDING + ("next(iterator)\nprint('and of the other worker', flush=True)\nfor batch in iterator:\n    time.sleep(0.01)\n"
+                       "while True:\n    time.sleep(1)\n")
     process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path / "store"), how], text=True, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, start_new_session=True)
     try:
         assert process.stdout is not None and process.stdout.readline() == "here\n"
-        time.sleep(0.5)
+        assert process.stdout.readline() == "and of the other worker\n"  # one that still starts would print a traceback, too
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does, workers included
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=200)
     finally:
         process.kill()
-    assert process.returncode in (-signal.SIGINT, 130) and err.rstrip().endswith("KeyboardInterrupt"), err
+    assert process.returncode in (-signal.SIGINT, 130) and "\nKeyboardInterrupt\n" in err, err

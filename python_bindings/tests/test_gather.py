@@ -169,7 +169,7 @@ with rankstore.init("solo") as group:
     print(rankstore.gather(results, out=OUT + sys.argv[2], group=group, directory=os.path.dirname(OUT)).bytes >> 20)
 """
     done = subprocess.run([sys.executable, "-c", HEAD.format(tests=str(Path(__file__).parent)) + text, str(tmp_path / "r"), ending, str(room)],
-                          text=True, capture_output=True, timeout=100, stdin=subprocess.DEVNULL)
+                          text=True, capture_output=True, timeout=250, stdin=subprocess.DEVNULL)
     assert (done.returncode, done.stdout) == (0, "600\n"), (done.stdout, done.stderr)
 
 
