@@ -154,9 +154,9 @@ static int run_rank(const rks_bootstrap *bootstrap, void *user)
     options.silence_ms = j->silence_ms > 0 ? j->silence_ms : options.silence_ms;
     rks_set_interrupt(is_interrupted, NULL);
     rks_status status = rks_group_open(&options, &group, &err);
-    /* Wrong options are known to all ranks, and rank 0 says them. Anything else in the opening may
-     * be known to one rank alone. */
-    if (status == RKS_ERR_ARGUMENT && own_rank(bootstrap) != 0)
+    /* Wrong options are known to all ranks, Ctrl-C has reached all, and rank 0 says it. Anything
+     * else in the opening may be known to one rank alone. */
+    if ((status == RKS_ERR_ARGUMENT || status == RKS_ERR_CANCELLED) && own_rank(bootstrap) != 0)
         return cli_exit_code(status);
     if (status != RKS_OK)
         return cli_fail(NULL, status, &err);
