@@ -24,12 +24,18 @@ static void tell(member *m, uint64_t done, uint64_t total, uint64_t samples)
     EXPECT(rks_group_agree(m->group, "told", RKS_OK, &m->err) == RKS_OK);
 }
 
+/* Whoever tells more waits until rank 0 has looked at what was told before. */
+static void looked(member *m)
+{
+    EXPECT(rks_group_agree(m->group, "looked", RKS_OK, &m->err) == RKS_OK);
+}
+
 static void work_unevenly(member *m)
 {
     if (!open_group(m, T, per_node))
         return;
     EXPECT(known(m).ranks == 0 && known(m).total == 0);
-    EXPECT(rks_group_agree(m->group, "nothing told yet", RKS_OK, &m->err) == RKS_OK);
+    looked(m);
     tell(m, m->rank == 3 ? 10 : 100 + m->rank, 1000, 7);
     rks_group_progress all = known(m);
     if (m->rank == 0) {
@@ -37,12 +43,14 @@ static void work_unevenly(member *m)
         EXPECT(all.done == 100 + 101 + 102 + 10 + 104 + 105);
         EXPECT(all.slowest_rank == 3 && all.slowest_done == 10 && all.slowest_total == 1000);
     }
+    looked(m);
     tell(m, m->rank == 5 ? 200 : 1000, 1000, 70); /* an end is told at once, rank 5's is none */
     all = known(m);
     if (m->rank == 0) {
         EXPECT(all.ranks == 6 && all.done >= 5105 && all.done <= 5200);
         EXPECT(all.slowest_rank == 5);
     }
+    looked(m);
     tell(m, 0, 0, 0);
     EXPECT(known(m).ranks == 0);
 }
@@ -112,6 +120,7 @@ static void lie_about_work(member *m)
         send_lie(m, &lies[i]);
     EXPECT(rks_group_agree(m->group, "lied", RKS_OK, &m->err) == RKS_OK);
     EXPECT(m->rank != 0 || known(m).ranks == 0);
+    looked(m);
     /* Numbers that no sum could hold, and more done than there is. */
     const struct lie huge = {MESSAGE_PROGRESS, m->rank, UINT64_MAX, UINT64_MAX, UINT64_MAX, HEAD};
     if (m->rank > 0)
@@ -120,6 +129,7 @@ static void lie_about_work(member *m)
     rks_group_progress all = known(m);
     EXPECT(m->rank != 0 || (all.ranks == 5 && all.total == UINT64_C(5) << 48 &&
                             all.done == all.total && all.samples == UINT64_C(5) << 48));
+    looked(m);
     const struct lie more = {MESSAGE_PROGRESS, m->rank, 11, 10, 1, HEAD};
     if (m->rank > 0)
         send_lie(m, &more);
@@ -136,32 +146,43 @@ static void progress_that_is_malformed_or_another_rank_s_is_ignored(void **state
 
 static void count_wait(void *user)
 {
-    ++*(uint32_t *)user;
+    atomic_fetch_add((atomic_uint *)user, 1);
+}
+
+/* Rank 2 comes when rank 0 has said so often that it waits. */
+static void come_late(member *m, const atomic_uint *waits, uint32_t wanted)
+{
+    for (uint64_t until_ms = rks_now_ms() + 20000;
+         m->rank == 2 && atomic_load(waits) < wanted && rks_now_ms() < until_ms;)
+        usleep(1000);
 }
 
 static void wait_for_rank_2(member *m)
 {
-    uint32_t waits = 0;
+    atomic_uint *waits = m->user;
     if (!open_group(m, T, 0))
         return;
     if (m->rank == 0)
-        rks_group_on_wait(m->group, count_wait, &waits);
-    for (uint64_t until_ms = rks_now_ms() + 600; m->rank == 2 && rks_now_ms() < until_ms;)
-        rks_check_interrupt(NULL);
+        rks_group_on_wait(m->group, count_wait, waits);
+    uint64_t begun_ms = rks_now_ms();
+    come_late(m, waits, 2);
     EXPECT(rks_group_agree(m->group, "slow", RKS_OK, &m->err) == RKS_OK);
-    EXPECT(m->rank != 0 || (waits >= 2 && waits < 100));
+    uint32_t before = atomic_load(waits);
+    EXPECT(before >= 2);
+    EXPECT(m->rank != 0 || before * 50 <= rks_now_ms() - begun_ms); /* about each 100 ms */
     rks_group_on_wait(m->group, NULL, NULL);
-    waits = 0;
+    looked(m);
     for (uint64_t until_ms = rks_now_ms() + 300; m->rank == 2 && rks_now_ms() < until_ms;)
         rks_check_interrupt(NULL);
     EXPECT(rks_group_agree(m->group, "quiet", RKS_OK, &m->err) == RKS_OK);
-    EXPECT(waits == 0);
+    EXPECT(atomic_load(waits) == before);
 }
 
 static void a_rank_that_waits_can_say_so_meanwhile(void **state)
 {
     (void)state;
-    on_threads(3, wait_for_rank_2, NULL);
+    atomic_uint waits = 0;
+    on_threads(3, wait_for_rank_2, &waits);
 }
 
 typedef struct looker {
