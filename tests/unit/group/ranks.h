@@ -54,6 +54,22 @@ static inline bool open_group(member *m, uint32_t silence_ms, uint32_t per_node)
 
 /* As on_threads, and what the ranks wrote to stderr; `words` has room for SAID_MAX bytes. */
 enum { SAID_MAX = 4096 };
+static inline size_t heard(int file, char *words)
+{
+    ssize_t size = pread(file, words, SAID_MAX - 1, 0);
+    words[size < 0 ? 0 : size] = '\0';
+    return size < 0 ? 0 : (size_t)size;
+}
+
+/* Within hear_threads: a rank goes on when this has been written to stderr. */
+static inline void wait_until_heard(const char *part)
+{
+    char words[SAID_MAX];
+    for (uint64_t until_ms = rks_now_ms() + 20000; rks_now_ms() < until_ms; usleep(1000))
+        if (heard(STDERR_FILENO, words) > 0 && strstr(words, part) != NULL)
+            return;
+}
+
 static inline void hear_threads(uint32_t ranks, member_fn body, void *user, char *words)
 {
     char path[] = "/tmp/rankstore-test-XXXXXX";
@@ -67,10 +83,8 @@ static inline void hear_threads(uint32_t ranks, member_fn body, void *user, char
     alarm(0);
     dup2(before, STDERR_FILENO);
     close(before);
-    ssize_t size = pread(file, words, SAID_MAX - 1, 0);
+    heard(file, words);
     close(file);
-    assert_true(size >= 0);
-    words[size] = '\0';
     if (code != 0)
         print_error("%s", words);
     assert_ok(status, &err);

@@ -271,6 +271,7 @@ static void be_late(member *m)
         rks_group_tell_progress(m->group, NULL, "unit 3 of 17");
         for (uint64_t until = rks_now_ms() + 900; rks_now_ms() < until;)
             rks_check_interrupt(NULL); /* as a long callback: far longer than T */
+        wait_until_heard("unit 3 of 17");
     }
     EXPECT(rks_group_agree(m->group, "build", RKS_OK, &m->err) == RKS_OK);
 }

@@ -10,7 +10,8 @@
 
 #include "ranks.h"
 
-enum { T = 1000 };
+/* Whoever waited for it would not live to see it. */
+enum { T = 2000 * LIMIT_S };
 
 static uint32_t per_node;
 
@@ -51,9 +52,8 @@ static void share_badly(member *m)
     if (!open_group(m, T, 2))
         return;
     int fd = m->rank == 0 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1; /* rank 2 leads, too */
-    uint64_t begun_ms = rks_now_ms();
     EXPECT(rks_group_share_fd(m->group, fd, &got, &m->err) == RKS_ERR_IO);
-    EXPECT(m->err.rank == 2 && got == -1 && rks_now_ms() - begun_ms < T / 2);
+    EXPECT(m->err.rank == 2 && got == -1);
     EXPECT(rks_group_agree(m->group, "on", RKS_OK, &m->err) == RKS_OK);
     fd = rks_group_is_leader(m->group) ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
     EXPECT(rks_group_share_fd(m->group, fd, &got, &m->err) == RKS_OK && got >= 0);
