@@ -11,7 +11,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "group/group.h"
@@ -103,12 +102,10 @@ static int run_stopped(rks_group *group, const char *directory)
         raise(SIGSTOP);
         _exit(4); /* it was continued, only to be ended */
     }
-    uint64_t begun_ms = rks_now_ms();
     EXPECT(rks_group_agree(group, "after", RKS_OK, &err) == RKS_ERR_TIMEOUT);
-    EXPECT(err.rank == VICTIM && rks_now_ms() - begun_ms < 2 * STOP_SILENCE_MS);
-    EXPECT(strstr(err.text, "rank 2 (") != NULL && strstr(err.text, " during 'after'") != NULL);
+    EXPECT(err.rank == VICTIM && strstr(err.text, "rank 2 (") != NULL);
+    EXPECT(strstr(err.text, "): silent for 2000 ms during 'after'") != NULL);
     rks_group_close(group);
-    EXPECT(rks_now_ms() - begun_ms < 3 * STOP_SILENCE_MS);
     if (failures == 0)
         leave_mark(directory, "");
     /* The first to leave ends the job: wait for the others. */

@@ -14,7 +14,7 @@
 
 static rks_fetch_server *servers[WORLD_ENGINES];
 
-enum { SILENCE_MS = 1000 };
+enum { SILENCE_MS = 15000 };
 
 static int connect_world(void **state)
 {

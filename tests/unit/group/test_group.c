@@ -4,7 +4,7 @@
  */
 #include "ranks.h"
 
-enum { T = 1000 };
+enum { T = 15000, T_SHORT = 1000 };
 
 static uint32_t per_node;
 
@@ -174,7 +174,7 @@ static void agree_many(member *m)
 {
     uint8_t *all = NULL;
     uint64_t *offsets = NULL;
-    if (!open_group(m, 5000, *(const uint32_t *)m->user))
+    if (!open_group(m, T, *(const uint32_t *)m->user))
         return;
     uint32_t words[3] = {m->rank, m->rank * m->rank, ~m->rank};
     EXPECT(rks_group_allgather(m->group, "words", RKS_OK, words, sizeof(uint32_t) * (m->rank % 4),
@@ -208,7 +208,7 @@ static void broadcast_large(member *m)
 {
     enum { SIZE = (9 << 20) + 17 }; /* more pieces than may be under way */
     uint8_t *bytes = calloc(SIZE, 1);
-    if (!open_group(m, 5000, 2))
+    if (!open_group(m, T, 2))
         return;
     for (size_t i = 0; m->rank == 3 && i < SIZE; i++)
         bytes[i] = (uint8_t)(i * 31 >> 3);
@@ -232,7 +232,7 @@ static void call_differently(member *m)
     uint8_t bytes[8] = {0}, *all = NULL;
     uint64_t *offsets = NULL;
     rks_status status;
-    if (!open_group(m, 2000, 2))
+    if (!open_group(m, T, 2))
         return;
     if (what == 0 && m->rank == 3) /* the same name, another call */
         status = rks_group_allgather(m->group, "step", RKS_OK, bytes, 8, &all, &offsets, &m->err);
@@ -253,11 +253,11 @@ static void calls_that_differ_in_more_than_their_name_find_out(void **state)
 
 static void work_long(member *m)
 {
-    if (!open_group(m, T, per_node))
+    if (!open_group(m, T_SHORT, per_node))
         return;
-    if (m->rank == 1) { /* works for five times T without a call, as in a callback */
+    if (m->rank == 1) { /* works for five times T_SHORT without a call, as in a callback */
         volatile uint64_t sum = 0;
-        for (uint64_t until = rks_now_ms() + 5 * T; rks_now_ms() < until;)
+        for (uint64_t until = rks_now_ms() + 5 * T_SHORT; rks_now_ms() < until;)
             sum += rks_now_ns();
     }
     EXPECT(rks_group_agree(m->group, "work", RKS_OK, &m->err) == RKS_OK);

@@ -6,7 +6,7 @@
 
 /* Only a stopped rank is found by its silence: where another one were, nobody would live to see
  * it. */
-enum { T = 500, T_LONG = 2000 * LIMIT_S, RANKS = 4, LOST_CODE = 4, ENDED_CODE = 3 };
+enum { T = 1000, T_LONG = 2000 * LIMIT_S, RANKS = 4, LOST_CODE = 4, ENDED_CODE = 3 };
 enum fate { KILLED, STOPPED, ENDED, LEFT, INTERRUPTED };
 
 typedef struct misfortune {
@@ -102,7 +102,7 @@ static void a_stopped_rank_is_silent(void **state)
     (void)state;
     setenv("RKS_LAUNCH_GRACE_MS", "1500", 1);
     for (uint32_t victim = 0; victim < RANKS; victim += 2)
-        all_say(victim, STOPPED, RKS_ERR_TIMEOUT, "silent for 500 ms");
+        all_say(victim, STOPPED, RKS_ERR_TIMEOUT, "silent for 1000 ms");
     unsetenv("RKS_LAUNCH_GRACE_MS");
 }
 
