@@ -209,7 +209,7 @@ static int in_child(void (*body)(void))
     if (child == 0) {
         struct rlimit no_core = {0, 0};
         setrlimit(RLIMIT_CORE, &no_core);
-        alarm(20);
+        alarm(100);
         body();
         _exit(0);
     }

@@ -552,7 +552,7 @@ static void a_forked_child_reads_on(void **state)
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        alarm(20);
+        alarm(100);
         bool good = read_some(&reading) == NULL && refused_samples("a", &recipe) == 0;
         _exit(good ? 0 : 1);
     }
