@@ -156,6 +156,29 @@ static rks_status check_shards(const rks_dataset *dataset, const char *path, rks
     return RKS_OK;
 }
 
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Of two shards with one name the file would be read twice. */
+static rks_status check_names(const rks_dataset *dataset, const char *path, rks_status status,
+                              rks_error *err)
+{
+    const char **names = rks_alloc(dataset->shard_count, sizeof(*names), err);
+    if (names == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < dataset->shard_count; i++)
+        names[i] = dataset->shards[i].name;
+    qsort(names, dataset->shard_count, sizeof(*names), compare_names);
+    rks_status found = RKS_OK;
+    for (size_t i = 1; i < dataset->shard_count && found == RKS_OK; i++)
+        if (strcmp(names[i - 1], names[i]) == 0)
+            found = rks_fail(err, status, 0, "%s: two shards are named %s", path, names[i]);
+    rks_free(names);
+    return found;
+}
+
 /* Bounds what is allocated for the list. */
 static rks_status check_excluded(const rks_dataset *dataset, const char *path, rks_status status,
                                  rks_error *err)
@@ -192,6 +215,8 @@ rks_status rks_dataset_check(const rks_dataset *dataset, const char *path, rks_s
     rks_status found = check_excluded(dataset, path, status, err);
     if (found == RKS_OK)
         found = check_shards(dataset, path, status, err);
+    if (found == RKS_OK)
+        found = check_names(dataset, path, status, err);
     if (found == RKS_OK)
         found = check_index(dataset, path, status, err);
     for (size_t i = 0; found == RKS_OK && i < dataset->unit_count; i++)
@@ -341,11 +366,6 @@ void rks_dataset_free(rks_dataset *dataset)
 }
 
 /* ---- parts ---- */
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
 
 static rks_status add_part(const char *file, char ***names, size_t *count, rks_error *err)
 {

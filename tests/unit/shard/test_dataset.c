@@ -194,7 +194,7 @@ static void parts_that_do_not_fit_together_are_not_encoded(void **state)
 {
     (void)state;
     rks_schema *schema = schema_of("t:str,n:int64");
-    for (int breach = 0; breach < 12; breach++) {
+    for (int breach = 0; breach < 13; breach++) {
         fixture f;
         char *text = NULL;
         size_t size = 0;
@@ -232,6 +232,9 @@ static void parts_that_do_not_fit_together_are_not_encoded(void **state)
             break;
         case 10:
             f.shards[0].samples = f.dataset.count = UINT64_C(1) << 32;
+            break;
+        case 11:
+            strcpy(f.shards[0].name, f.shards[1].name);
             break;
         default:
             f.dataset.id.low++;
@@ -271,6 +274,7 @@ static void hostile_fields_are_refused(void **state)
         {"\"name\":\"part-1\"", "\"name\":\"\""},
         {"\"name\":\"part-1\"", "\"name\":\"a\\nb\""},
         {"\"name\":\"part-1\"", "\"name\":7"},
+        {"\"name\":\"part-1\"", "\"name\":\"part-0\""},
         {"\"id\":\"00000000000000010", "\"id\":\"000000000000000a0"},
         {"\"samples\":3,\"bytes\":30,\"file", "\"samples\":4294967296,\"bytes\":30,\"file"},
         {"\"samples\":3,\"bytes\":30,\"file",
