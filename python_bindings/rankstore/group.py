@@ -331,9 +331,9 @@ class _CommBootstrap:
 
 def launch(ranks: int, main: Callable[[Group], int | None], *, silence: float | None = None) -> int:
     """Runs `main(group)` in `ranks` new processes of this machine and waits for them; returns the exit code of the
-    first that failed (128 + the signal of a killed one, 137 for SIGKILL), else 0, and raises nothing for it: a script
-    ends with `sys.exit(rankstore.launch(2, main))`. A process that is still there 40 s after another has failed
-    (RKS_LAUNCH_GRACE_MS), stopped for example, is killed. Call it before threads are started."""
+    first that failed (128 + the signal of a killed one, 137 for SIGKILL; 130 after Ctrl-C), else 0, and raises nothing
+    for it: a script ends with `sys.exit(rankstore.launch(2, main))`. A process that is still there 40 s after another
+    has failed (RKS_LAUNCH_GRACE_MS), stopped for example, is killed. Call it before threads are started."""
     def run(core: _core.Group) -> int:
         global _current
         _current = Group(core, "fork")

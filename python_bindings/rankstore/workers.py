@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import tempfile
 import threading
 from contextlib import ExitStack
@@ -11,7 +12,7 @@ from typing import IO, Any
 
 from .agreement import describe, remake
 from .building import BuildReport, Options, build_here
-from .errors import ArgumentError, RankStoreError
+from .errors import ArgumentError, CancelledError, RankStoreError, code_of
 from .group import Group, launch
 from .sources import Stream, resolve
 
@@ -37,17 +38,22 @@ def build_with_workers(group: Group, workers: int, source: Any, directory: str, 
         notes = [files.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8")) for _ in range(workers)]
         code = launch(workers, lambda ranks: _work(ranks, notes[ranks.rank], source, directory, options))
         left = [note for file in notes if (note := _read(file)) is not None]
-    for note in left:
-        if "failed" in note and note["failed"]["kind"] != "interrupt":
-            error = remake(note["failed"])
-            if note["traceback"]:
-                error.add_note(f"In the worker:\n{note['traceback']}")
-            raise error
-    if any("failed" in note for note in left):
+    failed = [note for note in left if "failed" in note]
+    if code == 128 + signal.SIGINT or any(_is_interrupt(note["failed"]) for note in failed):
         raise KeyboardInterrupt
+    for note in failed:
+        error = remake(note["failed"])
+        if note["traceback"]:
+            error.add_note(f"In the worker:\n{note['traceback']}")
+        raise error
     if code != 0 or len(left) < workers:
         raise RankStoreError(f"a worker ended with exit code {code}; the same call resumes what is finished")
     return BuildReport(**left[0]["report"])
+
+
+def _is_interrupt(failed: dict[str, Any]) -> bool:
+    """Its own, or another worker's that it was told of first."""
+    return failed["kind"] == "interrupt" or failed.get("code") == code_of(CancelledError())
 
 
 def _is_tqdm(thread: threading.Thread) -> bool:

@@ -2,6 +2,7 @@
  *
  * group.c: Group, with a launcher written in Python, and launch. */
 #include <pthread.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -500,12 +501,13 @@ static void print_exception(void)
     Py_DECREF(text);
 }
 
-/* As the interpreter's own end: sys.exit(3) is 3, sys.exit("text") prints it. */
+/* As the interpreter's own end: sys.exit(3) is 3, sys.exit("text") prints it, Ctrl-C is 130. */
 static int exit_code_of_exception(void)
 {
     if (!PyErr_ExceptionMatches(PyExc_SystemExit)) {
+        int failed = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) ? 128 + SIGINT : 1;
         print_exception();
-        return 1;
+        return failed;
     }
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);

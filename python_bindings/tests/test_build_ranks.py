@@ -323,6 +323,19 @@ except KeyboardInterrupt:
     assert done.stdout.split()[-1] == dataset_id(tmp_path / "alone"), done.stderr
 
 
+def test_an_interrupt_of_workers_that_still_start_is_one(tmp_path: Path) -> None:
+    """Ctrl-C reaches them before they have met."""
+    done = script("""
+import signal
+os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGINT))
+try:
+    build(Squares(), OUT, workers=2)
+except KeyboardInterrupt:
+    say("interrupted")
+""", str(tmp_path / "out"))
+    assert done.stdout == "interrupted\n", done.stderr
+
+
 # ---- resume -----------------------------------------------------------------------------------------
 
 def test_a_report_counts_units_that_were_taken_over(tmp_path: Path) -> None:

@@ -255,6 +255,9 @@ def test_what_one_rank_s_filter_raises_is_raised_on_all(tmp_path: Path) -> None:
 
 
 def test_exit_codes_of_launched_ranks() -> None:
+    def interrupted(group: _core.Group) -> None:
+        raise KeyboardInterrupt
+
     for main, code in (
         (lambda group: None, 0),
         (lambda group: 5 * group.rank, 5),
@@ -262,6 +265,7 @@ def test_exit_codes_of_launched_ranks() -> None:
         (lambda group: 256, 1),
         (lambda group: sys.exit(), 0),
         (lambda group: "text", 1),
+        (interrupted, 130),
     ):
         assert _core.launch(2, main) == code  # type: ignore[arg-type]
     for wrong in ((0, print), (5000, print)):
