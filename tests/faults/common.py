@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,13 +16,14 @@ BUILD = os.path.abspath(sys.argv[1])
 CLI = os.path.join(BUILD, "tools", "rankstore", "rankstore")
 WORK = tempfile.mkdtemp(prefix="rankstore-faults-")
 CHOICE = random.Random(SEED)
+LIMIT = 300  # seconds: only ends what hangs
 
 
 def path(name):
     return os.path.join(WORK, name)
 
 
-def rankstore(*arguments, code=0, env=None, limit=60, **popen):
+def rankstore(*arguments, code=0, env=None, limit=LIMIT, **popen):
     """Runs the command; returns (stdout, stderr). The exit code must be `code`."""
     done = subprocess.run([CLI, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           timeout=limit, env={**os.environ, **(env or {})}, **popen)
@@ -51,12 +53,31 @@ def make_store(name, *options, lines=2000):
     return path(name)
 
 
+def kill_all(process):
+    """Ends a process that was started with `stdout=PIPE, start_new_session=True`, and its ranks: all have that pipe, and the last
+    one to end, who may be in a system call, closes it. So none holds a lock or writes from here on."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def killed_after(seconds, arguments):
+    """Runs the command line for at most that long. What it printed; None: it was killed."""
+    process = subprocess.Popen([CLI, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        kill_all(process)
+        return None
+    assert process.returncode == 0, (arguments, process.returncode, err)
+    return out
+
+
 def children_of(pid):
     with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
         return [int(child) for child in file.read().split()]
 
 
-def wait_for(condition, limit=20.0):
+def wait_for(condition, limit=LIMIT):
     end = time.monotonic() + limit
     while time.monotonic() < end:
         value = condition()

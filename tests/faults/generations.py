@@ -10,7 +10,7 @@ import signal
 import subprocess
 import time
 
-from common import BUILD, CHOICE, CLI, make_input, path, rankstore, rankstore_json
+from common import BUILD, CHOICE, CLI, LIMIT, killed_after, make_input, path, rankstore, rankstore_json
 from support.report import Skip
 
 SHIM = os.path.join(BUILD, "tests", "faults", "libdie.so")
@@ -29,7 +29,7 @@ def make_twins(name, first, lines):
 
 def stopped(how, number, arguments):
     """Runs the command with DIE_AT or FULL_AT; its exit code and standard error."""
-    done = subprocess.run([CLI, *arguments], capture_output=True, text=True, timeout=60,
+    done = subprocess.run([CLI, *arguments], capture_output=True, text=True, timeout=LIMIT,
                           env={**os.environ, "LD_PRELOAD": SHIM, how: str(number)})
     return done.returncode, done.stderr
 
@@ -49,7 +49,7 @@ def at_each_call(how, arguments, before, after):
 
 def dataset_of(directory):
     """Its id; None where there is none, which info says in so many words."""
-    done = subprocess.run([CLI, "info", directory, "--json"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([CLI, "info", directory, "--json"], capture_output=True, text=True, timeout=LIMIT)
     if done.returncode == 0:
         return json.loads(done.stdout)["dataset"]
     assert done.returncode == 1 and ("no dataset here" in done.stderr or "not finished" in done.stderr), done
@@ -110,14 +110,8 @@ def a_merge_killed_at_random_on_several_ranks_is_none_or_whole():
     whole, target, duration = make_sources(), path("merged"), 0.1
     shutil.rmtree(target, ignore_errors=True)
     for _ in range(30):
-        process = subprocess.Popen([CLI, "merge", path("left"), path("right"), "-o", target, "-j", CHOICE.choice("1234"),
-                                    *CHOICE.choice(([], ["--copy"]))], stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.DEVNULL, start_new_session=True)
-        try:
-            process.wait(CHOICE.uniform(0, duration))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        ranks, way = CHOICE.choice("1234"), CHOICE.choice(([], ["--copy"]))
+        killed_after(CHOICE.uniform(0, duration), ["merge", path("left"), path("right"), "-o", target, "-j", ranks, *way])
         found = dataset_of(target)
         assert found in (None, whole), found
         if found == whole:
@@ -164,13 +158,7 @@ def an_append_or_prune_killed_at_any_instant_leaves_whole_generations():
         arguments = ["build", more, "-o", target, "--append", "-j", CHOICE.choice("123")]
         if rankstore_json("info", target)["dataset"] == after:
             arguments = ["prune", target, "--keep", CHOICE.choice("12")]
-        process = subprocess.Popen([CLI, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                   start_new_session=True)
-        try:
-            process.wait(CHOICE.uniform(0, duration if "build" in arguments else 0.05))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        killed_after(CHOICE.uniform(0, duration if "build" in arguments else 0.05), arguments)
         info = rankstore_json("info", target)
         assert info["dataset"] in (before, after), "another dataset after a kill"
         assert [g["id"] for g in info["generations"]] in ([before], [before, after], [after]), info["generations"]
@@ -343,15 +331,9 @@ def a_build_that_leaves_samples_out_ends_the_same_however_it_was_stopped():
         end(rankstore_json("build", source, "-o", target, *options, "--replace"))
     for _ in range(25):
         ranks = CHOICE.choice("1234")
-        process = subprocess.Popen([CLI, "build", source, "-o", target, *options, "-j", ranks, "--json"],
-                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
-        try:
-            out, _ = process.communicate(timeout=CHOICE.uniform(0, duration * 2))
-            assert process.returncode == 0, process.returncode
+        out = killed_after(CHOICE.uniform(0, duration * 2), ["build", source, "-o", target, *options, "-j", ranks, "--json"])
+        if out is not None:
             end(json.loads(out))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
         if os.path.exists(target) and dataset_of(target) is not None:
             shutil.rmtree(target)
     end(rankstore_json("build", source, "-o", target, *options, "-j", "3"))
