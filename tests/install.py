@@ -24,7 +24,7 @@ def environment(**more):
 
 
 def run(*command, env=None, cwd=WORK):
-    done = subprocess.run(command, cwd=cwd, env=env or environment(), capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, cwd=cwd, env=env or environment(), capture_output=True, text=True, timeout=3000)
     assert done.returncode == 0, f"{' '.join(command)}: exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

@@ -25,7 +25,7 @@ NODES = ["sh", "-c", 'RKS_NODE=node-$((OMPI_COMM_WORLD_RANK / 2)) exec "$@"', "s
 
 
 def run(*command, code=0, **environment):
-    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=3000)
     assert done.returncode == code, f"{' '.join(command)}: exit {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
     return done
 
@@ -115,7 +115,7 @@ def a_node_without_a_gpu_is_named_to_all():
     other = ["sh", "-c", 'test $OMPI_COMM_WORLD_RANK -ge 2 && unset RKS_CUDA_LIBRARY; exec "$@"', "sh"]
     done = subprocess.run([*MPIRUN, *NODES, *other, RANKSTORE, "bench", STORE, "--exchange", "nccl"],
                           env={**os.environ, "RKS_CUDA_LIBRARY": DOUBLE, "RKS_NCCL_LIBRARY": DOUBLE}, capture_output=True,
-                          text=True, timeout=240)
+                          text=True, timeout=3000)
     assert done.returncode != 0
     assert "rank 2" in done.stderr and "no CUDA driver: libcuda.so.1" in done.stderr, done.stderr
 

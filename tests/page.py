@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 HOSTILE = "</title><script>document.title='gone'</script>\"'&amp;\u202e\x1b[31m"
-LIMIT = 90
+LIMIT = 900  # seconds: only ends what hangs
 WORDS = {"lengths", "column", "padding", "balance", "largest", "bytes", "tokens"}
 
 
@@ -24,6 +24,7 @@ def rankstore(*words):
 
 def chromium(*words, home):
     return subprocess.run(["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-extensions",
+                           "--disable-dev-shm-usage",  # which may be small, as in a container
                            "--virtual-time-budget=2000", f"--user-data-dir={home}", *words],
                           check=True, capture_output=True, timeout=LIMIT).stdout.decode()
 

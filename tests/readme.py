@@ -17,7 +17,7 @@ def blocks(language):
 
 
 def run(name, command, work, environment):
-    done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, timeout=3000)
     if done.returncode == 0:
         print(f"ok {name}")
     else:
@@ -27,7 +27,7 @@ def run(name, command, work, environment):
 
 def commands(environment):
     """The commands that `rankstore --help` lists."""
-    text = subprocess.run(["rankstore", "--help"], env=environment, capture_output=True, text=True, timeout=60).stdout
+    text = subprocess.run(["rankstore", "--help"], env=environment, capture_output=True, text=True, timeout=3000).stdout
     return re.findall(r"^  (\w+) ", text.partition("Commands:\n")[2].partition("\n\n")[0], re.M)
 
 
@@ -57,7 +57,7 @@ def walk(text, work, environment):
     count = failed = 0
     for command, printed in steps(text):
         done = subprocess.run(["bash", "-uo", "pipefail", "-c", command], cwd=work, env=environment, capture_output=True,
-                              text=True, timeout=120)
+                              text=True, timeout=3000)
         count += 1
         problem = problem_of(done, printed)
         if problem is not None:
