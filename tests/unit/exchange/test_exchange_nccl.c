@@ -27,7 +27,7 @@ static void each_shape_arrives_whole(void **state)
             nccl_case *all = nccl_case_new("nccl", 4);
             memcpy(all->sizes, shapes[shape], sizeof(shapes[shape]));
             all->chunk = chunks[chunk];
-            nccl_run_case(all, 60);
+            nccl_run_case(all, 100);
             nccl_check_good(all, "nccl");
             nccl_case_free(all);
         }
@@ -48,7 +48,7 @@ static void rails_share_a_node_s_stream(void **state)
         nccl_case *all = nccl_case_new(backends[i], 6);
         spread(all, two_nodes, gpus, six_sizes);
         all->piece = 1000;
-        nccl_run_case(all, 60);
+        nccl_run_case(all, 100);
         nccl_check_good(all, "nccl");
         assert_true(all->results[0].end[5] > 0 || all->results[0].end[3] > 0);
         assert_true(all->results[1].end[5] > 0);
@@ -64,7 +64,7 @@ static void a_rank_without_a_gpu_takes_no_part(void **state)
     static const int gpus[] = {NO_GPU, 1, 2, 0, NO_GPU, NO_GPU};
     nccl_case *all = nccl_case_new("nccl", 6);
     spread(all, two_nodes, gpus, six_sizes);
-    nccl_run_case(all, 60);
+    nccl_run_case(all, 100);
     nccl_check_good(all, "nccl");
     assert_int_equal(all->results[0].figures.peak_device_bytes, 0);
     assert_true(all->results[1].end[3] == all->sizes[3]);
@@ -81,7 +81,7 @@ static void one_node_and_one_rank_go_through_the_gpu(void **state)
         all->always = true;
         for (uint32_t rank = 0; rank < ranks; rank++)
             all->node[rank] = 0;
-        nccl_run_case(all, 60);
+        nccl_run_case(all, 100);
         nccl_check_good(all, "nccl");
         for (uint32_t sender = 1; sender < ranks; sender++)
             nccl_check_node(all, 0, sender);
@@ -97,7 +97,7 @@ static void memory_stays_within_two_slots(void **state)
     for (int rank = 0; rank < 3; rank++)
         all->sizes[rank] = 4 << 20;
     all->chunk = 1 << 20;
-    nccl_run_case(all, 60);
+    nccl_run_case(all, 100);
     nccl_check_good(all, "nccl");
     for (int rank = 0; rank < 3; rank++) {
         const nccl_result *result = &all->results[rank];
@@ -139,7 +139,7 @@ static void what_is_kept_serves_the_next_exchange(void **state)
         nccl_case *all = nccl_case_new(backends[i], 3);
         snprintf(all->call, sizeof(all->call), "ncclCommInitRankConfig");
         all->repeats = 3;
-        nccl_run_case(all, 60);
+        nccl_run_case(all, 100);
         check_nothing_left(all);
         for (int rank = 0; rank < 3; rank++) {
             const nccl_result *result = &all->results[rank];
@@ -167,7 +167,7 @@ static void what_is_kept_gives_way(void **state)
         all->repeats = 2;
         all->then = then[i];
         all->chunk = 65536;
-        nccl_run_case(all, 60);
+        nccl_run_case(all, 100);
         check_nothing_left(all);
         for (int rank = 0; rank < 3; rank++) {
             assert_int_equal(all->results[rank].calls, made[i]);
@@ -189,7 +189,7 @@ static void run_auto(nccl_case *all)
 {
     rks_error err;
     int code = -1;
-    alarm(60);
+    alarm(100);
     assert_ok(rks_launch(all->ranks, auto_main, all, &code, &err), &err);
     alarm(0);
 }
@@ -201,7 +201,7 @@ static void auto_takes_nccl_where_much_is_to_travel(void **state)
     run_auto(all);
     nccl_check_good(all, "nccl");
     assert_contains(all->results[1].stats.why, "auto: 0 MB for each of 3 nodes");
-    nccl_run_case(all, 60); /* below the size from which on it pays */
+    nccl_run_case(all, 100); /* below the size from which on it pays */
     nccl_check_good(all, "pull");
     assert_contains(all->results[1].stats.why, "needs neither MPI nor GPUs");
     assert_int_equal(all->results[1].figures.peak_device_bytes, 0);

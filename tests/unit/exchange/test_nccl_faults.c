@@ -14,11 +14,11 @@ static void a_broken_source_or_sink_is_every_rank_s_error(void **state)
     for (int rank = 0; rank < 3; rank++) {
         nccl_case *all = nccl_case_new("nccl", 3);
         all->source_fails = rank;
-        nccl_run_case(all, 30);
+        nccl_run_case(all, 100);
         nccl_check_failed(all, RKS_ERR_DATA, rank, "the source is broken");
         all->source_fails = -1;
         all->sink_fails = rank;
-        nccl_run_case(all, 30);
+        nccl_run_case(all, 100);
         nccl_check_failed(all, RKS_ERR_IO, rank, "the sink is full");
         nccl_case_free(all);
     }
@@ -35,7 +35,7 @@ static void an_error_ends_the_other_rails(void **state)
         all->sizes[rank] = 400000;
     }
     all->source_fails = 3;
-    nccl_run_case(all, 30);
+    nccl_run_case(all, 100);
     nccl_check_failed(all, RKS_ERR_DATA, 3, "the source is broken");
     nccl_case_free(all);
 }
@@ -197,7 +197,7 @@ static void a_killed_rank_ends_the_others(void **state)
     for (int i = 0; i < 6; i++) {
         nccl_case *all = nccl_case_new("nccl", 3);
         set_fault(all, 1, calls[i], nth[i], DOUBLE_KILLS);
-        nccl_run_case(all, 60);
+        nccl_run_case(all, 100);
         if (i == 5) /* all have ended the exchange; it may be good for the others */
             assert_int_equal(all->results[0].wrong[0], '\0');
         else
@@ -211,10 +211,10 @@ static void a_round_that_is_never_done_ends_by_its_limit(void **state)
     (void)state;
     nccl_case *all = nccl_case_new("nccl:timeout=3", 3);
     set_fault(all, 2, "ncclAllGather", 4, DOUBLE_NEVER_DONE);
-    nccl_run_case(all, 60);
+    nccl_run_case(all, 100);
     nccl_check_failed(all, RKS_ERR_TIMEOUT, -1, "was not done within 3000 ms");
     set_fault(all, 2, "ncclAllGather", 1, DOUBLE_NEVER_DONE); /* the warm-up */
-    nccl_run_case(all, 60);
+    nccl_run_case(all, 100);
     nccl_check_failed(all, RKS_ERR_TIMEOUT, -1, "within 3000 ms");
     nccl_case_free(all);
 }
@@ -226,7 +226,7 @@ static void a_late_rank_is_waited_for(void **state)
     for (int i = 0; i < 3; i++) {
         nccl_case *all = nccl_case_new("nccl", 3);
         set_fault(all, 0, calls[i], 1, DOUBLE_LATE);
-        nccl_run_case(all, 60);
+        nccl_run_case(all, 100);
         nccl_check_good(all, "nccl");
         nccl_case_free(all);
     }
@@ -238,7 +238,7 @@ static void what_one_rank_cannot_keep_is_made_again(void **state)
     (void)state;
     nccl_case *all = nccl_case_new("nccl:memory=suspend", 3);
     set_fault(all, 1, "ncclCommSuspend", 1, DOUBLE_FAILS);
-    nccl_run_case(all, 30);
+    nccl_run_case(all, 100);
     for (int rank = 0; rank < 3; rank++) {
         assert_int_equal(all->results[rank].status, RKS_OK);
         assert_int_equal(all->results[rank].figures.communicators, rank != 1);
@@ -257,7 +257,7 @@ static void what_was_kept_may_fail(void **state)
         nccl_case *all = nccl_case_new("nccl:memory=suspend", 3);
         all->repeats = 2;
         set_fault(all, 2, calls[i], 1, DOUBLE_FAILS);
-        nccl_run_case(all, 30);
+        nccl_run_case(all, 100);
         for (int rank = 0; rank < 3; rank++) {
             const nccl_result *result = &all->results[rank];
             if (i < 3)
@@ -273,7 +273,7 @@ static void a_damaged_round_is_found(void **state)
     (void)state;
     nccl_case *all = nccl_case_new("nccl", 3);
     set_fault(all, 0, "ncclAllGather", 3, DOUBLE_DAMAGES);
-    nccl_run_case(all, 60);
+    nccl_run_case(all, 100);
     nccl_check_failed(all, RKS_ERR_CORRUPT, 0, "exchange: round 1 from rank 1");
     nccl_case_free(all);
 }
@@ -285,13 +285,13 @@ static void versions_of_nccl_must_be_the_same(void **state)
     (void)state;
     nccl_case *all = nccl_case_new("nccl", 3);
     all->version[2] = 23003;
-    nccl_run_case(all, 30);
+    nccl_run_case(all, 100);
     nccl_check_failed(all, RKS_ERR_UNSUPPORTED, -1, "NCCL differs: rank 0 (");
     assert_contains(all->results[0].err.text, "2.28.9");
     assert_contains(all->results[0].err.text, "has 2.30.3");
     for (int rank = 0; rank < 3; rank++)
         all->version[rank] = 21700;
-    nccl_run_case(all, 30);
+    nccl_run_case(all, 100);
     nccl_check_failed(all, RKS_ERR_UNSUPPORTED, 0, "NCCL 2.17 is too old");
     nccl_case_free(all);
 }
@@ -301,7 +301,7 @@ static void a_node_without_a_gpu_is_named(void **state)
     (void)state;
     nccl_case *all = nccl_case_new("nccl", 3);
     all->gpu[1] = NO_GPU;
-    nccl_run_case(all, 30);
+    nccl_run_case(all, 100);
     nccl_check_failed(all, RKS_ERR_UNSUPPORTED, 1, "no CUDA-capable device is detected");
     nccl_case_free(all);
 }
@@ -311,7 +311,7 @@ static void a_capture_is_not_disturbed(void **state)
     (void)state;
     nccl_case *all = nccl_case_new("nccl", 3);
     all->capturing = 2;
-    nccl_run_case(all, 30);
+    nccl_run_case(all, 100);
     nccl_check_failed(all, RKS_ERR_STATE, 2, "captures a CUDA graph");
     nccl_case_free(all);
 }
@@ -325,7 +325,7 @@ static void odd_options_are_named(void **state)
                                         "slot is a", "timeout is a number", "pull has no options"};
     for (int i = 0; i < 6; i++) {
         nccl_case *all = nccl_case_new(backends[i], 2);
-        nccl_run_case(all, 30);
+        nccl_run_case(all, 100);
         nccl_check_failed(all, RKS_ERR_ARGUMENT, -1, texts[i]);
         nccl_case_free(all);
     }
@@ -356,7 +356,7 @@ static void a_missing_library_is_named(void **state)
         rks_error err;
         int code = -1;
         snprintf(all->call, sizeof(all->call), "%s", names[i]);
-        alarm(30);
+        alarm(100);
         assert_ok(rks_launch(2, without_libraries, all, &code, &err), &err);
         alarm(0);
         nccl_check_failed(all, RKS_ERR_UNSUPPORTED, 1, texts[i]);

@@ -421,7 +421,7 @@ static void an_owner_that_beats_and_sends_nothing_is_named(void **state)
     rks_batch *batch = NULL;
     rks_fetcher *fetcher = open_impatient(HOSTILE_ONLY);
     the_trick = TRICK_HOLD;
-    alarm(60);
+    alarm(100);
     assert_fails(RKS_ERR_TIMEOUT, fetch(fetcher, &batch));
     alarm(0);
     assert_null(batch);
@@ -443,7 +443,7 @@ static void instead_of_an_owner_that_sends_nothing_another_is_asked(void **state
     (void)state;
     rks_fetcher *fetcher = open_impatient(HOSTILE_FIRST);
     the_trick = TRICK_HOLD;
-    alarm(60);
+    alarm(100);
     fetch_and_check(fetcher);
     assert_int_equal(asked, 1);
     wait_for_request();

@@ -97,7 +97,7 @@ static void child_start(child *c, bool keep, bool asks)
     c->pid = fork();
     assert_true(c->pid >= 0);
     if (c->pid == 0) {
-        alarm(60);
+        alarm(100);
         close(there[1]);
         close(back[0]);
         run_child(there[0], back[1], keep, asks);
