@@ -166,6 +166,9 @@ static void out_lost(rks_engine *engine, uint32_t rank, const rks_error *why)
         return;
     }
     report(engine, rank, why);
+    /* It may live, and must not wait for what cannot be sent to it any more. */
+    if (why->status != RKS_OK && peer->in != NULL && !engine->ending)
+        rks_connection_lose(peer->in, why);
 }
 
 static void in_lost(rks_connection *connection, const rks_error *why)

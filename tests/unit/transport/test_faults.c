@@ -377,6 +377,33 @@ static void survives_each_failing_allocation(void **state)
     }
 }
 
+/* Rank 0 has no memory to connect to rank 1, which is connected to rank 0 and hears it beat. */
+static void a_peer_that_cannot_be_reached_hears_that_it_is_lost(void **state)
+{
+    (void)state;
+    for (int hub = 0; hub < 2; hub++) {
+        mesh m;
+        loss losses[2];
+        mesh_open(&m, 2, hub == 1, 15000);
+        for (uint32_t i = 0; i < 2; i++) {
+            event_init(&losses[i].lost);
+            rks_engine_watch(m.engines[i], on_lost, &losses[i]);
+        }
+        rks_engine_serve(m.engines[0], RKS_SERVICE_FETCH, echo, NULL, NULL);
+        assert_ok(rks_engine_keep(m.engines[1], 0, &err), &err);
+        assert_ok(ask_echo(m.engines[1], 0, 1, 10, &err), &err);
+        rks_memory_fail_at(2); /* behind that of the call */
+        assert_ok(rks_engine_keep(m.engines[0], 1, &err), &err);
+        event_wait(&losses[0].lost, 1);
+        rks_memory_fail_at(0);
+        assert_int_equal(losses[0].err.status, RKS_ERR_MEMORY);
+        event_wait(&losses[1].lost, 1);
+        assert_int_equal(losses[1].peer, 0);
+        assert_int_equal(losses[1].err.status, RKS_ERR_PEER);
+        mesh_close(&m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -388,6 +415,7 @@ int main(void)
         cmocka_unit_test(a_link_that_is_down_for_a_moment_is_waited_for),
         cmocka_unit_test(a_link_that_stays_down_is_an_error_that_says_so),
         cmocka_unit_test(survives_each_failing_allocation),
+        cmocka_unit_test(a_peer_that_cannot_be_reached_hears_that_it_is_lost),
     };
     alarm(100);
     int failed = cmocka_run_group_tests_name("faults", tests, NULL, NULL);
