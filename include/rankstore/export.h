@@ -100,7 +100,8 @@ typedef struct rks_diff_report {
 
 /* COLLECTIVE. Compares what two stores of one group hold, by key and contents: order, lengths,
  * shards and ranks do not matter, nor the order of columns, nor whether a type may be missing, nor
- * whether a column "__key__" repeats the keys.
+ * whether a column "__key__" repeats the keys. Samples that a store's quarantine leaves out are none
+ * of it.
  * Every rank reads what it serves; rank 0 compares (14 bytes of memory a sample of `b`), and
  * `found` is called there alone. The report is the same on all ranks. RKS_ERR_ARGUMENT for a column
  * that neither has; a damaged sample is an error that names it. */

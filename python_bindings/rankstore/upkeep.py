@@ -137,7 +137,7 @@ def export(dataset: Dataset | Path, target: Path, *, to: str | None = None, wher
 def diff(a: Dataset | Path, b: Dataset | Path, *, columns: Sequence[str] | None = None, head: int = 10,
          group: Group | None = None, progress: Bar = None) -> DiffReport:
     """COLLECTIVE. Compares two datasets by key and contents; the order of samples, lengths, shards and ranks do not
-    matter. `.equal` says whether anything differs.
+    matter. `.equal` says whether anything differs. Samples that a quarantine leaves out are not looked at.
 
     a, b: open datasets of one group, or directories that are opened for the call. columns: compare these alone. head:
     at most so many differences of each kind are listed.

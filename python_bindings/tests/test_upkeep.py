@@ -121,6 +121,18 @@ def test_compared(two: tuple[Path, Path], tmp_path: Path) -> None:
         rankstore._core.diff(3, 4)  # type: ignore[arg-type]
 
 
+def test_a_quarantine_is_in_neither(two: tuple[Path, Path], tmp_path: Path) -> None:
+    a, _ = two
+    with rankstore.open(a) as whole:
+        whole.write_quarantine(tmp_path / "bad.json", range(5, 15))
+        with rankstore.open(a, quarantine=tmp_path / "bad.json") as fewer:
+            assert rankstore.diff(fewer, fewer) == rankstore.DiffReport(20, 0, 0, 0, "")
+            found = rankstore.diff(fewer, whole, head=100)
+            assert (found.same, found.only_b) == (20, 10)
+            assert sorted(one.key for one in found.differences) == sorted(f"k{i}".encode() for i in range(5, 15))
+            assert rankstore.diff(whole, fewer).only_a == 10
+
+
 def test_reports_are_the_command_line_s(two: tuple[Path, Path], tmp_path: Path) -> None:
     """The same figures under the same names."""
     a, b = map(str, two)

@@ -6,7 +6,8 @@
  * its columns in the order of their names. They go to all ranks in chunks of ids, and rank 0 keeps
  * those of `b`, then looks up each of `a` by its key's hash. Equal hashes of key and contents are
  * equal samples; where contents differ, the full keys decide. What nobody has found is only in b.
- * A column "__key__" that one side alone has is no contents where it repeats the key.
+ * A column "__key__" that one side alone has is no contents where it repeats the key. Samples that
+ * a quarantine leaves out are in neither.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -202,11 +203,13 @@ static rks_status gather_chunk(diff *d, rks_store *store, rks_status status, uin
     if (status != RKS_OK || rks_group_rank(group) != 0)
         goto out;
     for (uint64_t id = first; id < end && status == RKS_OK; id++) {
-        uint64_t *at = &offsets[rks_store_owner(store, id)];
+        int64_t owner = rks_store_owner(store, id);
+        if (owner < 0)
+            continue; /* in the quarantine */
+        uint64_t *at = &offsets[owner];
         if (offsets[rks_group_size(group)] - *at < sizeof(uint64_t))
-            status =
-                rks_fail(err, RKS_ERR_PEER, 0, "diff: rank %lld told too little of its samples",
-                         (long long)rks_store_owner(store, id));
+            status = rks_fail(err, RKS_ERR_PEER, 0,
+                              "diff: rank %" PRId64 " told too little of its samples", owner);
         else
             memcpy(&all[id - first], got + *at, sizeof(uint64_t));
         *at += sizeof(uint64_t);
@@ -251,6 +254,11 @@ static bool is_matched(const diff *d, uint64_t id)
     return d->matched[id / 8] >> (id % 8) & 1;
 }
 
+static void set_matched(diff *d, uint64_t id)
+{
+    d->matched[id / 8] |= (uint8_t)(1u << (id % 8));
+}
+
 static bool look(void *user, uint64_t id)
 {
     search *s = user;
@@ -287,7 +295,7 @@ static rks_status compare_one(diff *d, uint64_t id, uint64_t content, rks_error 
     uint64_t match = s.same != UINT64_MAX ? s.same : s.other;
     if (match == UINT64_MAX)
         return tell(d, RKS_ONLY_IN_A, id, UINT64_MAX, err);
-    d->matched[match / 8] |= (uint8_t)(1u << (match % 8));
+    set_matched(d, match);
     if (s.same == UINT64_MAX)
         return tell(d, RKS_CHANGED, id, match, err);
     d->report.same++;
@@ -298,7 +306,8 @@ static rks_status compare_chunk(diff *d, uint64_t first, uint64_t end, rks_error
 {
     rks_status status = RKS_OK;
     for (uint64_t id = first; status == RKS_OK && id < end; id++) {
-        status = compare_one(d, id, d->chunk[id - first], err);
+        if (!rks_store_is_quarantined(d->a, id))
+            status = compare_one(d, id, d->chunk[id - first], err);
         if (status == RKS_OK && id % 4096 == 0)
             status = rks_group_must_stop(d->a->group, err);
     }
@@ -325,8 +334,12 @@ static rks_status make_room(diff *d, rks_error *err)
     d->chunk = rks_alloc_raw(CHUNK, sizeof(*d->chunk), err);
     d->contents_b = rks_alloc_raw(count, sizeof(*d->contents_b), err);
     d->matched = rks_alloc(count / 8 + 1, 1, err);
-    return d->chunk == NULL || d->contents_b == NULL || d->matched == NULL ? RKS_ERR_MEMORY
-                                                                           : RKS_OK;
+    if (d->chunk == NULL || d->contents_b == NULL || d->matched == NULL)
+        return RKS_ERR_MEMORY;
+    for (uint64_t id = 0; id < count; id++)
+        if (rks_store_is_quarantined(d->b, id))
+            set_matched(d, id); /* nothing is compared with it, nor is it told */
+    return RKS_OK;
 }
 
 /* COLLECTIVE. */

@@ -12,6 +12,7 @@ typedef struct variant {
     uint64_t other_shape;   /* this one has a different number of items */
     uint64_t further;       /* so many more samples */
     const char *columns[2]; /* compared alone */
+    uint32_t bad_a, bad_b;  /* so many samples of each, from id 5 on, are in a quarantine */
     bool own_nodes;
 } variant;
 
@@ -82,6 +83,25 @@ static void on_difference(void *user, rks_difference kind, const void *key, size
              (const char *)key, id_a != UINT64_MAX, id_b != UINT64_MAX);
 }
 
+/* COLLECTIVE. Without the first `bad` samples from id 5 on. */
+static rks_status open_without(rks_group *group, const char *directory, uint32_t bad,
+                               rks_store **store, rks_error *err)
+{
+    rks_store_options options;
+    uint64_t ids[SAMPLES];
+    char path[96];
+    rks_status status = RKS_OK;
+    rks_store_options_default(&options);
+    for (uint32_t i = 0; i < bad; i++)
+        ids[i] = 5 + i;
+    snprintf(path, sizeof(path), "%s/bad.json", directory);
+    if (bad > 0 && rks_group_rank(group) == 0)
+        status = rks_quarantine_write(path, directory, ids, NULL, bad, err);
+    options.quarantine = bad > 0 ? path : NULL;
+    status = rks_group_agree(group, "list", status, err);
+    return status != RKS_OK ? status : rks_store_open(group, directory, &options, store, err);
+}
+
 static void compare(member *m)
 {
     job *j = m->user;
@@ -95,8 +115,8 @@ static void compare(member *m)
     if (!world_enter(m, j->v.own_nodes))
         return;
     EXPECT_OK(build_variant(m->group, j, &m->err));
-    EXPECT_OK(rks_store_open(m->group, j->a, NULL, &a, &m->err));
-    EXPECT_OK(rks_store_open(m->group, j->b, NULL, &b, &m->err));
+    EXPECT_OK(open_without(m->group, j->a, j->v.bad_a, &a, &m->err));
+    EXPECT_OK(open_without(m->group, j->b, j->v.bad_b, &b, &m->err));
     if (a != NULL && b != NULL)
         EXPECT_OK(rks_diff(a, b, &options, on_difference, j, &report, &m->err));
     if (m->rank == 0)
@@ -199,6 +219,27 @@ static void named_columns_are_compared_alone(void **state)
     expect(&j, SAMPLES - 1, 0, 0, 1);
 }
 
+static void samples_in_a_quarantine_are_in_neither(void **state)
+{
+    (void)state;
+    job j;
+    variant v = SAME;
+    for (uint32_t ranks = 1; ranks <= 3; ranks++) {
+        v.own_nodes = ranks == 3;
+        v.bad_a = 90;
+        v.bad_b = 0;
+        run(&j, &v, ranks);
+        expect(&j, SAMPLES - 90, 0, 90, 0);
+        v.bad_b = 60;
+        run(&j, &v, ranks);
+        expect(&j, SAMPLES - 90, 0, 30, 0);
+        v.bad_a = 0;
+        run(&j, &v, ranks);
+        expect(&j, SAMPLES - 60, 60, 0, 0);
+        assert_non_null(strstr(j.keys[RKS_ONLY_IN_A], "key 00005 10\n"));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +248,7 @@ int main(void)
         cmocka_unit_test(the_order_of_columns_and_a_question_mark_do_not_matter),
         cmocka_unit_test(columns_of_another_name_or_type_are_told),
         cmocka_unit_test(named_columns_are_compared_alone),
+        cmocka_unit_test(samples_in_a_quarantine_are_in_neither),
     };
     return cmocka_run_group_tests_name("diff", tests, NULL, NULL);
 }
