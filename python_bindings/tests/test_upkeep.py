@@ -179,3 +179,30 @@ def main(group):
 """, tmp_path / "out")
     assert sorted(lines) == [f"{rank} 50 50 30 20 {10 * (rank == 0)} 0 True" for rank in range(3)]
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 50
+
+
+def test_ranks_that_ask_for_different_things(two: tuple[Path, Path], tmp_path: Path) -> None:
+    a, b = map(str, two)
+    lines = launched(2, f"""
+def main(group):
+    other = group.rank == 1
+    calls = (
+        lambda: rankstore.export({a!r}, OUT + (".jsonl" if other else ".tar")),
+        lambda: rankstore.export({a!r}, OUT, where="n > 5" if other else "n > 6"),
+        lambda: rankstore.export({a!r}, OUT, where="n > 5" if other else None),
+        lambda: rankstore.export({a!r}, OUT, columns=["n", "id"] if other else ["n"]),
+        lambda: rankstore.diff({a!r}, {b!r}, columns=["n"] if other else ["id"]),
+        lambda: rankstore.diff({a!r}, {b!r}, columns=["n"] if other else None),
+        lambda: rankstore.prune({a!r}, keep=1 if other else 2),
+        lambda: rankstore.prune({a!r}, dry_run=other),
+    )
+    for number, call in enumerate(calls):
+        try:
+            call()
+        except rankstore.ArgumentError as error:
+            say(number, str(error).replace("differs between rank 0 and rank 1", "differs"))
+""", tmp_path / "out")
+    wanted = ["export: target", "export: where", "export: where", "export: columns", "diff: columns", "diff: columns",
+              "prune: keep", "prune: dry_run"]
+    assert sorted(lines) == sorted(2 * [f"{number} {name} differs" for number, name in enumerate(wanted)])
+    assert list(tmp_path.glob("out*")) == []

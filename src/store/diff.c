@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "shard/schema.h"
+#include "store/same.h"
 #include "store/scan.h"
 
 enum { CHUNK = 1 << 20 }; /* ids a round */
@@ -389,6 +390,19 @@ static rks_status check_partial(const rks_store *store, rks_error *err)
     return RKS_OK;
 }
 
+/* COLLECTIVE. */
+static rks_status begin_together(const diff *d, rks_status status, rks_error *err)
+{
+    char *columns = NULL, head[24];
+    snprintf(head, sizeof(head), "%" PRIu64, d->options.head);
+    if (status == RKS_OK)
+        status = rks_given_list(d->options.columns, d->options.column_count, &columns, err);
+    const rks_given given[] = {{"columns", columns}, {"head", head}};
+    status = rks_same_on_all(d->a->group, "diff", status, given, 2, err);
+    rks_free(columns);
+    return status;
+}
+
 rks_status rks_diff(rks_store *a, rks_store *b, const rks_diff_options *options, rks_diff_fn found,
                     void *user, rks_diff_report *report, rks_error *err)
 {
@@ -407,7 +421,7 @@ rks_status rks_diff(rks_store *a, rks_store *b, const rks_diff_options *options,
         status = check_partial(b, err);
     if (status == RKS_OK)
         status = make_room(&d, err);
-    status = rks_group_agree(a->group, "diff: begin", status, err);
+    status = begin_together(&d, status, err);
     if (status == RKS_OK)
         status = run(&d, err);
     if (status == RKS_OK && report != NULL) {

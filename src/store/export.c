@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "ingest/number.h"
 #include "ingest/where.h"
+#include "store/same.h"
 #include "store/scan.h"
 #include "store/target.h"
 
@@ -227,6 +228,24 @@ static rks_status write_target(export *x, const char *path, rks_error *err)
     return status;
 }
 
+/* COLLECTIVE. */
+static rks_status begin_together(const export *x, const char *target, rks_status status,
+                                 rks_error *err)
+{
+    const rks_export_options *o = &x->options;
+    char *columns = NULL;
+    if (status == RKS_OK)
+        status = rks_given_list(o->columns, o->column_count, &columns, err);
+    const rks_given given[] = {{"target", target},
+                               {"to", o->to},
+                               {"where", o->where},
+                               {"columns", columns},
+                               {"force", o->force ? "yes" : NULL}};
+    status = rks_same_on_all(x->store->group, "export", status, given, 5, err);
+    rks_free(columns);
+    return status;
+}
+
 rks_status rks_store_export(rks_store *store, const char *target, const rks_export_options *options,
                             rks_export_report *report, rks_error *err)
 {
@@ -239,7 +258,7 @@ rks_status rks_store_export(rks_store *store, const char *target, const rks_expo
     for (size_t i = 0; i < store->dataset->shard_count; i++)
         x.total += store->dataset->shards[i].bytes;
     rks_status status = prepare(&x, target, err);
-    status = rks_group_agree(store->group, "export: begin", status, err);
+    status = begin_together(&x, target, status, err);
     if (status == RKS_OK) {
         if (rks_group_rank(store->group) == 0)
             status = write_target(&x, target, err);

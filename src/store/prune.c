@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include "base/memory.h"
 #include "shard/dataset.h"
 #include "store/directory.h"
+#include "store/same.h"
 
 typedef struct prune {
     const char *directory;
@@ -194,10 +196,10 @@ static rks_status add_up(rks_group *group, rks_status status, rks_prune_report *
 }
 
 /* COLLECTIVE. A directory that is not there is an error before the lock would make it. */
-static rks_status check_directory(rks_group *group, rks_status status, const char *directory,
-                                  rks_error *err)
+static rks_status check_directory(rks_group *group, const char *directory, rks_error *err)
 {
-    if (status == RKS_OK && access(directory, F_OK) != 0)
+    rks_status status = RKS_OK;
+    if (access(directory, F_OK) != 0)
         status = rks_fail(err, RKS_ERR_NOT_FOUND, errno, "%s: no dataset here", directory);
     return rks_group_agree(group, "prune: directory", status, err);
 }
@@ -212,9 +214,14 @@ rks_status rks_prune(rks_group *group, const char *directory, const rks_prune_op
     if (options != NULL)
         memcpy(&p.options, options,
                options->struct_size < sizeof(p.options) ? options->struct_size : sizeof(p.options));
+    char keep_text[24];
+    snprintf(keep_text, sizeof(keep_text), "%" PRIu64, p.options.keep);
+    const rks_given given[] = {{"keep", keep_text}, {"dry_run", p.options.dry_run ? "yes" : NULL}};
     rks_status status = rks_directory_expand_target(group, directory, &expanded, err);
+    status = rks_same_on_all(group, "prune", status, given, 2, err);
     p.directory = expanded;
-    status = check_directory(group, status, expanded, err);
+    if (status == RKS_OK)
+        status = check_directory(group, expanded, err);
     if (status == RKS_OK)
         status = rks_directory_lock_take(group, expanded, &lock, &writes, err);
     if (status == RKS_OK) {
