@@ -279,10 +279,16 @@ static rks_status not_found(const char *directory, bool is_file, rks_error *err)
 {
     char **names = NULL;
     size_t count = 0;
+    uint64_t newest = 0;
     if (is_file)
         return rks_fail(err, RKS_ERR_NOT_FOUND, ENOTDIR,
                         "%s: a file, not the directory of a dataset; a build makes one of it",
                         directory);
+    if (rks_dataset_newest_kept(directory, &newest, NULL) == RKS_OK && newest > 0)
+        return rks_fail(err, RKS_ERR_NOT_FOUND, ENOENT,
+                        "%s: %s is lost; the generation before it is there, %s@%" PRIu64
+                        ": to go back to it, rename dataset.%" PRIu64 ".json",
+                        directory, RKS_DATASET_FILE, directory, newest, newest);
     if (rks_dataset_parts(directory, &names, &count, NULL) != RKS_OK || count == 0)
         return rks_fail(err, RKS_ERR_NOT_FOUND, ENOENT, "%s: no dataset here", directory);
     rks_dataset_parts_free(names, count);

@@ -78,13 +78,16 @@ uint64_t rks_dataset_take_generation(char *directory);
 /* Numbers of the older ones, ascending. rks_free(*generations). */
 rks_status rks_dataset_generations(const char *directory, uint64_t **generations, size_t *count,
                                    rks_error *err);
+/* The newest of them; 0: none. */
+rks_status rks_dataset_newest_kept(const char *directory, uint64_t *newest, rks_error *err);
 /* "DIRECTORY/dataset.N.json". rks_free. */
 char *rks_dataset_generation_path(const char *directory, uint64_t generation, rks_error *err);
 
 /* Writes the list of excluded samples where there is one, then DIRECTORY/dataset.json, last and
  * atomically. Where the generation before it is there, that one is kept as dataset.N.json first. */
 rks_status rks_dataset_commit(const char *directory, const rks_dataset *dataset, rks_error *err);
-/* RKS_ERR_NOT_FOUND: "build not finished" (parts are there) or "no dataset here". */
+/* RKS_ERR_NOT_FOUND: "build not finished" (parts are there), "dataset.json is lost" (older
+ * generations are) or "no dataset here". */
 rks_status rks_dataset_load(const char *directory, rks_dataset **dataset, rks_error *err);
 /* The same in two steps: all but the list of excluded samples, and the list. */
 rks_status rks_dataset_load_json(const char *directory, rks_dataset **dataset, rks_error *err);

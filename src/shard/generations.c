@@ -102,6 +102,17 @@ rks_status rks_dataset_generations(const char *directory, uint64_t **generations
     return RKS_OK;
 }
 
+rks_status rks_dataset_newest_kept(const char *directory, uint64_t *newest, rks_error *err)
+{
+    uint64_t *generations = NULL;
+    size_t count = 0;
+    rks_status status = rks_dataset_generations(directory, &generations, &count, err);
+    if (status == RKS_OK)
+        *newest = count == 0 ? 0 : generations[count - 1];
+    rks_free(generations);
+    return status;
+}
+
 static rks_status load_older(const char *directory, uint64_t generation, rks_dataset **dataset,
                              rks_error *err)
 {

@@ -255,7 +255,15 @@ static rks_status look_for_dataset(const rks_parts *parts, rks_dataset **old, ui
         *what = rks_digest_equal((*old)->build_id, parts->options.shard.build_id) ? 1 : 2;
     else if (status == RKS_ERR_CORRUPT && parts->options.replace)
         *what = 2;
-    else if (status != RKS_ERR_NOT_FOUND) {
+    else {
+        uint64_t kept = 0; /* what older generations name is not to be removed */
+        if (status == RKS_ERR_NOT_FOUND && !parts->options.replace) {
+            rks_status listed = rks_dataset_newest_kept(parts->directory, &kept, err);
+            if (listed != RKS_OK)
+                return listed;
+        }
+        if (status == RKS_ERR_NOT_FOUND && kept == 0)
+            return RKS_OK;
         if (err != NULL)
             *err = local;
         return status;
