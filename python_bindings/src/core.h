@@ -37,7 +37,8 @@ void core_set_error(rks_error *err, int status, const char *text);
 /* Raises "NAME is closed"; NULL. */
 PyObject *core_raise_closed(const char *name);
 /* Makes the library ask Python for signals; the same question, for loops of our own without the
- * GIL: is an exception set, or was one by a signal's handler? */
+ * GIL: is an exception set that core_caught was not called for, or was one by a signal's handler?
+ */
 void core_watch_signals(void);
 bool core_interrupted(void);
 

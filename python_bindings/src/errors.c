@@ -7,6 +7,9 @@
 
 #include "core.h"
 
+/* The exception that is set because the library has been told of it; only compared with. */
+static _Thread_local const PyObject *told;
+
 /* A new exception, or NULL with another one set. */
 static PyObject *make(const rks_error *err)
 {
@@ -41,6 +44,7 @@ static PyObject *take_exception(void)
 PyObject *core_raise(const rks_error *err)
 {
     PyObject *cause = NULL;
+    told = NULL;
     if (PyErr_Occurred() != NULL) {
         if (err->status == RKS_ERR_CANCELLED || !PyErr_ExceptionMatches(PyExc_Exception))
             return NULL;
@@ -110,10 +114,30 @@ rks_status core_caught(const char *what, rks_status status, rks_error *err)
     Py_XDECREF(name);
     Py_XDECREF(message);
     PyErr_Clear(); /* of a __str__ that failed */
+    told = status == RKS_ERR_CANCELLED ? NULL : value;
     PyErr_Restore(type, value, trace);
     if (err != NULL)
         core_set_error(err, status, line);
     return status;
+}
+
+/* An exception that the library knows nothing of yet, or one of a signal's handler. One that it was
+ * told of is on its way to the other ranks: what waits for them goes on. */
+static bool is_asked_to_stop(void)
+{
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    if (type == NULL)
+        told = NULL;
+    bool known = type == NULL || value == told;
+    if (known && PyErr_CheckSignals() != 0) {
+        Py_XDECREF(type);
+        Py_XDECREF(value);
+        Py_XDECREF(trace);
+        return true;
+    }
+    PyErr_Restore(type, value, trace);
+    return !known;
 }
 
 /* Threads of the library's own have no part in Python, and never wait for it. */
@@ -123,7 +147,7 @@ static int core_interrupt(void *user)
     if (PyGILState_GetThisThreadState() == NULL)
         return 0;
     PyGILState_STATE state = PyGILState_Ensure();
-    int stop = PyErr_Occurred() != NULL || PyErr_CheckSignals() != 0;
+    int stop = is_asked_to_stop();
     PyGILState_Release(state);
     return stop;
 }

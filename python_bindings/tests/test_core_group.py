@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -252,6 +253,33 @@ def test_what_one_rank_s_filter_raises_is_raised_on_all(tmp_path: Path) -> None:
     assert _core.launch(2, main) == 0
     caught = [(tmp_path / f"caught {rank}").read_text() for rank in range(2)]
     assert caught[0] == caught[1] and caught[0][:-1] == "True True "
+
+
+def test_a_filter_that_raises_while_another_rank_is_busy_is_no_interrupt(tmp_path: Path) -> None:
+    """The rank waits for the other with its own exception at hand; only Ctrl-C ends that wait."""
+    (tmp_path / "in.jsonl").write_text("".join(f'{{"n": {i}, "t": "{"x" * 90}"}}\n' for i in range(1000)))
+
+    def keep(sample: dict[str, Any]) -> bool:
+        number = int.from_bytes(sample["n"][0], "little")
+        if number == 100:  # of the second unit
+            (tmp_path / "raised").touch()
+            raise ValueError("no luck")
+        until = time.monotonic() + (30 if number == 0 else 0)
+        while time.monotonic() < until and not (tmp_path / "raised").exists():
+            time.sleep(0.01)
+        time.sleep(1 if number == 0 else 0)
+        return True
+
+    def main(group: _core.Group) -> int:
+        try:
+            _core.build(group, [str(tmp_path / "in.jsonl")], str(tmp_path / "d"), filter=keep, unit_size=8192)
+        except errors.DataError as error:
+            (tmp_path / f"caught {group.rank}").write_text(f"{error.rank} {error.__cause__!r}")
+        return 0
+
+    assert _core.launch(2, main) == 0
+    assert (tmp_path / "caught 0").read_text() == "1 None"
+    assert (tmp_path / "caught 1").read_text() == "1 ValueError('no luck')"
 
 
 def test_exit_codes_of_launched_ranks() -> None:
