@@ -48,7 +48,7 @@ STEPS = [
     ("thread ranks", "thread", "suite", "ranks"),
     ("fuzz", "fuzz", "suite", "fuzz"),
 ]
-LIMIT = 7200  # seconds of a step: it only ends what hangs, on a slow machine, too; what a step runs has limits of its own
+LIMIT = 3000  # seconds of a step: some five times what a step takes; what it runs has limits of its own
 
 
 class Totals:
