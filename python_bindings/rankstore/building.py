@@ -21,7 +21,7 @@ from dataclasses import replace as replaced
 from typing import TYPE_CHECKING, Any
 
 from . import _core, fingerprint, progress, schemas
-from .agreement import callback_failed, together
+from .agreement import callback_failed, check_others, together
 from .errors import ArgumentError, CallbackError, DataError, RankStoreError
 from .feeding import Feeder, Steps, first_rows, length_of
 from .group import Group, current
@@ -202,7 +202,10 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         place of failing. max_total: bytes that one compressed file may unpack to (1 TiB), where the C core reads it.
         Sizes, unit_size too, are ints or texts, "300KiB".
     replace: a finished dataset in `out` is replaced. reuse: True: it is opened, whatever it was built from; None: where
-        it was built from the same source with the same options and code; else ArgumentError.
+        it was built from the same source with the same options and code; else ArgumentError. The same are: files of the
+        same names and sizes (replace=True after writing one anew at its size); lists, tuples and tables all of whose
+        contents are equal (of objects in them that are no data of Python's or numpy's, or dataclasses, the type
+        counts); Hugging Face datasets of one fingerprint; other objects with __getitem__ of one type and length.
     append: the samples come behind those of the dataset in `out`, as its next generation (`Dataset.generations`);
         schema, key, length and index are by default that one's. Without a dataset there they are generation 1. The call
         that made the newest generation opens it when it is repeated, but where its source is an iterable or an object
@@ -247,12 +250,14 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
 
     def look() -> dict[str, Any]:
         held.append(resolve(source, format=options.format, unit_samples=options.unit_samples))
-        return {"source": _identity(held[0], group), "items": _sampled(held[0]), "options": options.shown(),
+        return {"source": _identity(held[0], group), "items": _sampled(held[0]),
+                "contents": _contents(held[0], group), "options": options.shown(),
                 "there": fingerprint.finished(fingerprint.expand(directory, group.rank, group.node))}
 
     looks = together(group, "build: looking at the source", look)
     _check_alike(looks)
-    made_from = {"source": looks[0]["source"], "items": looks[0]["items"], **looks[0]["options"]}
+    every = {place: one for look in looks for place, one in look["contents"].items()}
+    made_from = {"source": looks[0]["source"], "contents": fingerprint.digest(every), **looks[0]["options"]}
     found = held[0]
     there = [look["there"] for look in looks]
     base = next((one for one in there if one["dataset"] is not None), None)
@@ -298,6 +303,19 @@ def _identity(source: Source, group: Group) -> list[Any]:
 
 def _sampled(source: Source) -> list[Any]:
     return [piece.sampled() for piece in source] if isinstance(source, list) else []
+
+
+def _contents(source: Source, group: Group) -> dict[str, str]:
+    """Digests of what lies in memory, of each rank those of its share: all of it would cost each rank what it costs
+    one."""
+    if not isinstance(source, list):
+        return {}
+    places = [(i, block) for i, piece in enumerate(source) for block in range(piece.blocks())]
+    found = {}
+    for i, block in places[group.rank::group.world]:
+        check_others(group)
+        found[f"{i}/{block}"] = source[i].contents(block)
+    return found
 
 
 def _check_alike(looks: Sequence[dict[str, Any]]) -> None:

@@ -103,6 +103,50 @@ def test_samples_from_memory(tmp_path: Path) -> None:
     assert [sample["i"] for sample in read(f"{out}@2")] == list(range(200))
 
 
+def in_memory(changed: int | None, value: int = 999) -> list[tuple[str, Any]]:
+    """Sources of one length; of each one value is another where `changed` says."""
+    count = [value if i == changed else i for i in range(100)]
+    import pyarrow
+    import torch
+    return [("dicts", [{"i": i} for i in count]),
+            ("texts", tuple({"i": f"{'x' * 5000}{i}{'x' * 5000}"} for i in count)),
+            ("lists", [{"i": [0] * 300 + [i]} for i in count]),
+            ("arrays", [{"i": numpy.array([0] * 300 + [i])} for i in count]),
+            ("large arrays", [{"i": numpy.array([[0] * 600, [i] * 600])} for i in count]),
+            ("tensors", [{"i": torch.tensor([[0], [i]])} for i in count]),
+            ("scalars", [{"i": numpy.int32(i)} for i in count]),
+            ("sets", [{"i": {f"a{i}", "b", "c"}} for i in count]),
+            ("numbers", pyarrow.table({"i": count})),
+            ("nested", pyarrow.table({"i": [{"a": [i], "b": f"{i}"} for i in count]}))]
+
+
+@pytest.mark.parametrize("kind", range(10))
+def test_one_changed_value_makes_another_source(kind: int, tmp_path: Path) -> None:
+    """Also where it is none of the samples that ranks compare with each other."""
+    name, first = in_memory(None)[kind]
+    options: dict[str, Any] = {"map": lambda sample: {"i": len(sample["i"])}} if name == "sets" else {}
+    build(first, tmp_path / "out", **options)
+    assert build(in_memory(None)[kind][1], tmp_path / "out", **options).units_resumed > 0
+    with pytest.raises(rankstore.ArgumentError, match="built from another source"):
+        build(in_memory(50)[kind][1], tmp_path / "out", **options)
+    for _ in range(2):
+        assert build(in_memory(51)[kind][1], tmp_path / "out", append=True, **options).samples == 200
+    assert build(in_memory(51, 777)[kind][1], tmp_path / "out", append=True, **options).samples == 300
+
+
+def test_equal_sources_are_equal_in_every_process(tmp_path: Path) -> None:
+    """Whatever the hash seed, the number of ranks, and which objects are one."""
+    main = """
+def main(group):
+    same = "".join(["a", "b"])
+    source = [{"i": i, "s": same if i % 2 else "".join(["a", "b"]), "set": {"x", "y", str(i)}} for i in range(3000)]
+    report = build(source, OUT, map=lambda sample: {"i": sample["i"]}, progress=False).report
+    if group.rank == 0:
+        say(report.samples, report.units_resumed > 0)
+"""
+    assert [launched(world, main, tmp_path / "out") for world in (1, 2, 1)] == [["3000 False"], ["3000 True"], ["3000 True"]]
+
+
 def test_objects_that_cannot_be_compared_are_appended_again(tmp_path: Path) -> None:
     class Numbers:
         def __init__(self, first: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from . import sampling
+from . import contents, sampling
 from .source import Piece, Unit
 
 
@@ -14,6 +14,7 @@ class Indexed(Piece):
     ranks."""
 
     in_memory = True
+    BLOCKS, BLOCK = 1024, 1024  # parts of `contents` at most, samples in one at least
 
     def __init__(self, dataset: Any, unit_samples: int | None, name: str = "dataset") -> None:
         self.dataset, self.name = dataset, name
@@ -29,6 +30,17 @@ class Indexed(Piece):
         if not self.is_known:
             return {}
         return sampling.items(self.dataset.__getitem__, self.count)
+
+    def _block(self) -> int:
+        return max(self.BLOCK, -(-self.count // self.BLOCKS))
+
+    def blocks(self) -> int:
+        """Lists and tuples alone, as in sampled()."""
+        return -(-self.count // self._block()) if self.is_known else 0
+
+    def contents(self, block: int) -> str:
+        size = self._block()
+        return contents.of_items(lambda: self.dataset[block * size:(block + 1) * size])
 
     def scan(self) -> tuple[list[Unit], dict[str, str] | None]:
         return [Unit(f"{self.name}@{start}", min(self.size, self.count - start),

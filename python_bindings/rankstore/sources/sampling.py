@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A quick look at what lies in memory, so that ranks that give different lists of one length find out.
+"""A quick look at what lies in memory, so that ranks that give different lists of one length find out; whether a list is
+what a dataset was made of is contents.py's.
 
 Looked at: PLACES items, the first, the last and those evenly between; of each at most SCALARS numbers, texts and names,
 in order of nesting; of a text or bytes its size, first and last KiB; of an array its type, shape and the first numbers of

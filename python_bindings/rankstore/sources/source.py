@@ -37,6 +37,14 @@ class Piece(ABC):
         """{place: what is there} of a few items, where they lie in memory and reading them changes nothing; else {}."""
         return {}
 
+    def blocks(self) -> int:
+        """How many parts of equal size `contents` has; 0 where it is not in memory, or knows itself by identity()."""
+        return 0
+
+    def contents(self, block: int) -> str:
+        """A digest of all that this part holds, the same in every process."""
+        raise NotImplementedError
+
     @abstractmethod
     def scan(self) -> tuple[list[Unit], dict[str, str] | None]:
         """The units, and the schema where it is known without looking at samples. Called on one rank for all."""
