@@ -191,9 +191,10 @@ typedef struct rks_merge_report {
 /* COLLECTIVE. Makes one dataset of `count` (2 and more) in `target`, without reading a sample: the
  * sources' sealed shards are linked or copied, and a new dataset.json names them, the samples of
  * the first source first. Each rank brings the shards that it sees ({rank}, {node} and "DIR@2" as
- * in rks_store_open). Schema, index columns and kind of keys must agree (RKS_ERR_ARGUMENT);
- * RKS_ERR_DATA names a key that is in two of them. RKS_ERR_ARGUMENT where a dataset is in `target`.
- * Options and report may be NULL. A merge that was killed is done again by the same call. */
+ * in rks_store_open). Schema, index columns, kind of keys and, where the builds were told them,
+ * `length` and `length_unit` must agree (RKS_ERR_ARGUMENT); RKS_ERR_DATA names a key that is in two
+ * of them. RKS_ERR_ARGUMENT where a dataset is in `target`. Options and report may be NULL. A merge
+ * that was killed is done again by the same call. */
 RKS_API rks_status rks_merge(rks_group *group, const char *const *sources, size_t count,
                              const char *target, const rks_merge_options *options,
                              rks_merge_report *report, rks_error *err);

@@ -91,8 +91,9 @@ def merge(sources: Sequence[Path], directory: Path, *, copy: bool = False, group
     sources, directory: may hold {rank} and {node}; a source "DIR@2" is its generation 2. progress: None or True a bar on
     rank 0, False none, or a callable (phase, done, total, samples).
 
-    Raises ArgumentError where schemas, index columns or the kind of keys differ, or a dataset is in `directory`;
-    DataError naming a key that two of them have; nothing is left in `directory` then. The same on all ranks.
+    Raises ArgumentError where schemas, index columns, the kind of keys or what the builds were told of `length` and
+    `length_unit` differ, or a dataset is in `directory`; DataError naming a key that two of them have; nothing is left
+    in `directory` then. The same on all ranks.
     """
     if isinstance(sources, (str, bytes, os.PathLike)):
         raise ArgumentError("merge: sources are a list of directories")

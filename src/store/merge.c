@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <jansson.h>
 #include <linux/fs.h>
 #include <stdio.h>
 #include <string.h>
@@ -220,6 +221,46 @@ static void remove_all(const merge *m)
 
 /* ---- the dataset ----------------------------------------------------------------------------- */
 
+typedef struct length_words {
+    json_t *options; /* holds `column` */
+    const char *column;
+    json_int_t unit;
+    char by[24]; /* " / 4" */
+} length_words;
+
+/* Column NULL where the build was not told one, or was told a function. */
+static void read_length(const rks_dataset *dataset, length_words *words)
+{
+    *words = (length_words){.unit = 1};
+    words->options =
+        dataset->build_options == NULL ? NULL : json_loads(dataset->build_options, 0, NULL);
+    if (!json_is_true(json_object_get(words->options, "length_fn")))
+        words->column = json_string_value(json_object_get(words->options, "length"));
+    json_int_t unit = json_integer_value(json_object_get(words->options, "length_unit"));
+    if (unit > 1) {
+        words->unit = unit;
+        snprintf(words->by, sizeof(words->by), " / %" JSON_INTEGER_FORMAT, unit);
+    }
+}
+
+/* Lengths of two definitions are no lengths to batch by. Not so where a dataset is added to: there
+ * the caller chooses. */
+static rks_status check_lengths(const rks_dataset *a, const rks_dataset *b, rks_error *err)
+{
+    length_words one, other;
+    rks_status status = RKS_OK;
+    read_length(a, &one);
+    read_length(b, &other);
+    if (one.column != NULL && other.column != NULL &&
+        (strcmp(one.column, other.column) != 0 || one.unit != other.unit))
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                          "the lengths of the first are %.80s%s, those of the second %.80s%s",
+                          one.column, one.by, other.column, other.by);
+    json_decref(one.options);
+    json_decref(other.options);
+    return status;
+}
+
 /* COLLECTIVE. Adds the source's dataset to what is joined so far. */
 static rks_status join_source(merge *m, const char *pattern, rks_error *err)
 {
@@ -241,6 +282,8 @@ static rks_status join_source(merge *m, const char *pattern, rks_error *err)
     }
     rks_error what = {0};
     status = rks_dataset_join(m->dataset, one, &joined, &what);
+    if (status == RKS_OK)
+        status = check_lengths(m->dataset, one, &what);
     if (status != RKS_OK)
         rks_fail(err, status, 0, "%s: %s", pattern, what.text);
     rks_dataset_free(one);
@@ -248,6 +291,8 @@ static rks_status join_source(merge *m, const char *pattern, rks_error *err)
         rks_dataset_free(m->dataset);
         m->dataset = joined;
         m->unit_ends[m->count - 1] = joined->unit_count;
+    } else {
+        rks_dataset_free(joined);
     }
     return rks_group_agree(m->group, "merge: joined", status, err);
 }

@@ -79,8 +79,9 @@ const cli_command cli_merge = {
     .examples = {"rankstore merge store more -o both",
                  "rankstore merge store@1 more -o copied --copy --json"},
     .text = "Shards are linked where source and target are of one file system, else copied. "
-            "Schemas, index columns and the kind of keys must agree, and no key may be in two of "
-            "them. Samples of the first dataset come first.",
+            "Schemas, index columns, the kind of keys and the --length and --length-unit that the "
+            "builds were given must agree, and no key may be in two of them. Samples of the first "
+            "dataset come first.",
     CLI_OPTIONS(options, args, words),
     .least = 2,
     .most = CLI_MANY,
