@@ -28,13 +28,16 @@ typedef struct rks_finding {
     const char *what;
     int64_t sample_id; /* in the dataset; -1 where the bytes lie in no one sample, or a shard's file
                         * was looked at alone */
+    bool leftover; /* no damage: a shard that dataset.json does not list, as a build or an append
+                    * that failed leaves it; the same command goes on with it, and rks_prune
+                    * removes it */
 } rks_finding;
 typedef void (*rks_finding_fn)(void *user, const rks_finding *finding);
 
 /* Looks at the dataset in `path`, at its generation N ("DIR@N"; parts that others list are no
- * findings then), or at one shard's file. Calls `found` for each problem;
- * *samples counts what was checked, *findings the problems. RKS_OK also where problems were
- * found; an error only where looking itself failed. Never writes. */
+ * findings then), or at one shard's file. Calls `found` for each problem, and for each leftover;
+ * *samples counts what was checked, *findings the problems, without leftovers. RKS_OK also where
+ * problems were found; an error only where looking itself failed. Never writes. */
 RKS_API rks_status rks_verify(const char *path, rks_verify_level level, rks_finding_fn found,
                               void *user, uint64_t *samples, uint64_t *findings, rks_error *err);
 
@@ -54,6 +57,7 @@ typedef struct rks_verify_counts {
     uint64_t samples;   /* checked */
     uint64_t findings;  /* problems */
     uint64_t elsewhere; /* shards that were not at hand, with `partial` */
+    uint64_t leftovers; /* told, and no problems */
 } rks_verify_counts;
 
 RKS_API void rks_verify_options_default(rks_verify_options *options);

@@ -57,10 +57,11 @@ static void found(void *user, const rks_finding *finding)
     PyGILState_STATE state = PyGILState_Ensure();
     if (PyErr_Occurred() == NULL) {
         PyObject *one = Py_BuildValue(
-            "{s:N,s:K,s:y#,s:N}", "file", PyUnicode_DecodeFSDefault(finding->file), "offset",
+            "{s:N,s:K,s:y#,s:N,s:O}", "file", PyUnicode_DecodeFSDefault(finding->file), "offset",
             (unsigned long long)finding->offset, "key",
             finding->key_size == 0 ? "" : (const char *)finding->key, (Py_ssize_t)finding->key_size,
-            "what", PyUnicode_FromString(finding->what));
+            "what", PyUnicode_FromString(finding->what), "leftover",
+            finding->leftover ? Py_True : Py_False);
         if (one != NULL)
             PyList_Append(user, one);
         Py_XDECREF(one);

@@ -484,7 +484,7 @@ def test_verify_tells_what_is_broken(group: _core.Group, tmp_path: Path) -> None
     shard.write_bytes(data)
     _, findings = _core.verify(str(tmp_path / "d"), 1)
     assert findings and all(
-        set(one) == {"file", "offset", "key", "what"} and isinstance(one["key"], bytes) for one in findings
+        set(one) == {"file", "offset", "key", "what", "leftover"} and isinstance(one["key"], bytes) for one in findings
     )
     assert any(str(shard) == one["file"] for one in findings)
 

@@ -40,7 +40,12 @@ void rks_verify_report(rks_verify_job *job, const char *file, uint64_t offset, c
     const char *what = text;
     if (strncmp(text, file, named) == 0 && strncmp(text + named, ": ", 2) == 0)
         what += named + 2;
-    rks_finding finding = {file, offset, key, key_size, what, job->sample_id};
+    rks_finding finding = {.file = file,
+                           .offset = offset,
+                           .key = key,
+                           .key_size = key_size,
+                           .what = what,
+                           .sample_id = job->sample_id};
     if (job->found != NULL)
         job->found(job->user, &finding);
 }
@@ -398,6 +403,20 @@ static bool is_listed(const rks_dataset *dataset, const char *name)
     return false;
 }
 
+/* Readers never look at it: no damage. */
+static void report_leftover(rks_verify_job *job, const char *data)
+{
+    rks_finding finding = {.file = data,
+                           .what = "not listed in dataset.json: left by a build that did not end, "
+                                   "which the same command goes on with and 'rankstore prune DIR' "
+                                   "removes",
+                           .sample_id = -1,
+                           .leftover = true};
+    job->leftovers++;
+    if (job->found != NULL)
+        job->found(job->user, &finding);
+}
+
 /* Parts that dataset.json does not know; where there is no readable one, all of them. */
 static rks_status verify_others(rks_verify_job *job, const char *directory,
                                 const rks_dataset *dataset, rks_error *err)
@@ -413,10 +432,7 @@ static rks_status verify_others(rks_verify_job *job, const char *directory,
         if (stem == NULL || data == NULL)
             status = RKS_ERR_MEMORY;
         else if (dataset != NULL)
-            rks_verify_report(job, data, 0, NULL, 0,
-                              "not listed in %s: left by a build that did not end, which the same "
-                              "command goes on with and 'rankstore prune' removes",
-                              DATASET_NAME);
+            report_leftover(job, data);
         else
             status = verify_shard(job, stem, NULL, 0, err);
         rks_free(stem);
@@ -587,7 +603,8 @@ rks_status rks_verify_with(const char *path, const rks_verify_options *options,
     rks_verify_counts made = {.struct_size = counts->struct_size,
                               .samples = job.samples,
                               .findings = job.findings,
-                              .elsewhere = job.elsewhere};
+                              .elsewhere = job.elsewhere,
+                              .leftovers = job.leftovers};
     memcpy(counts, &made, made.struct_size < sizeof(made) ? made.struct_size : sizeof(made));
     return RKS_OK;
 }

@@ -16,6 +16,7 @@ typedef struct rks_verify_job {
     uint64_t samples;
     uint64_t findings;
     uint64_t elsewhere; /* listed shards that lie in no directory at hand, where that is allowed */
+    uint64_t leftovers; /* shards that are not listed */
     /* The dataset of the shard that is looked at, and its number there; NULL: the shard alone. */
     const rks_dataset *dataset;
     uint32_t shard;

@@ -17,6 +17,7 @@ typedef struct args {
     bool full, deep, partial, json;
     const char *quarantine; /* file or directory; NULL: none is written */
     json_t *errors;
+    json_t *leftovers;     /* {file, what} of each shard that is not listed, and no damage */
     json_t *bad;           /* [sample, what] of each finding that lies in a sample */
     uint64_t in_no_sample; /* findings that lie in none */
 } args;
@@ -151,9 +152,24 @@ static rks_status write_quarantine(const args *a, rks_error *err)
     return status;
 }
 
+static void on_leftover(args *a, const rks_finding *finding)
+{
+    if (a->json)
+        json_array_append_new(a->leftovers,
+                              json_pack("{s:o, s:o}", "file",
+                                        cli_text_json(finding->file, strlen(finding->file)), "what",
+                                        cli_text_json(finding->what, strlen(finding->what))));
+    else
+        printf("%s: %s\n", cli_shown(finding->file), finding->what);
+}
+
 static void on_finding(void *user, const rks_finding *finding)
 {
     args *a = user;
+    if (finding->leftover) {
+        on_leftover(a, finding);
+        return;
+    }
     note_sample(a, finding);
     if (a->json) {
         json_array_append_new(
@@ -187,11 +203,30 @@ static void print_advice(const args *a)
                         "building anew ('rankstore build --replace').\n");
 }
 
+static void print_counts(const args *a, const rks_verify_counts *all, bool good)
+{
+    if (a->json) {
+        cli_print_json(json_pack("{s:i, s:b, s:I, s:I, s:O, s:O}", "schema_version", 1, "ok", good,
+                                 "samples", (json_int_t)all->samples, "shards_elsewhere",
+                                 (json_int_t)all->elsewhere, "errors", a->errors, "leftovers",
+                                 a->leftovers),
+                       JSON_INDENT(2));
+        return;
+    }
+    printf("%s looked at, %s", cli_counted(all->samples, "sample"),
+           all->findings == 0 ? "all good" : "damage found");
+    if (all->elsewhere > 0)
+        printf("; %s elsewhere", cli_counted(all->elsewhere, "shard"));
+    if (all->leftovers > 0)
+        printf("; %s not listed", cli_counted(all->leftovers, "shard"));
+    printf("\n");
+}
+
 static int run_verify(rks_group *group, void *user)
 {
     args *a = user;
     rks_error err = {0};
-    uint64_t samples = 0, findings = 0, elsewhere = 0;
+    rks_verify_counts all = {0};
     int worst = CLI_GOOD;
     bool failed = false;
     rks_verify_options chosen;
@@ -210,22 +245,13 @@ static int run_verify(rks_group *group, void *user)
                                     : cli_fail(group, status, &err);
         worst = code > worst ? code : worst;
         failed = failed || status != RKS_OK;
-        samples += counts.samples;
-        findings += counts.findings;
-        elsewhere += counts.elsewhere;
+        all.samples += counts.samples;
+        all.findings += counts.findings;
+        all.elsewhere += counts.elsewhere;
+        all.leftovers += counts.leftovers;
     }
-    if (a->json) {
-        json_t *result = json_pack("{s:i, s:b, s:I, s:I, s:O}", "schema_version", 1, "ok",
-                                   worst == CLI_GOOD, "samples", (json_int_t)samples,
-                                   "shards_elsewhere", (json_int_t)elsewhere, "errors", a->errors);
-        cli_print_json(result, JSON_INDENT(2));
-    } else if (!failed) {
-        printf("%s looked at, %s", cli_counted(samples, "sample"),
-               findings == 0 ? "all good" : "damage found");
-        if (elsewhere > 0)
-            printf("; %s elsewhere", cli_counted(elsewhere, "shard"));
-        printf("\n");
-    }
+    if (a->json || !failed)
+        print_counts(a, &all, worst == CLI_GOOD);
     cli_flush();
     if (a->quarantine == NULL)
         print_advice(a);
@@ -244,12 +270,14 @@ static int verify(void *user)
     for (size_t i = 0; good && i < a->words.count; i++)
         good = add_directories(a, a->words.items[i]);
     a->errors = json_array();
+    a->leftovers = json_array();
     a->bad = json_array();
     if (good && a->quarantine != NULL && a->paths.count != 1)
         code = cli_usage(&cli_verify, "--quarantine takes one dataset");
-    else if (good && a->errors != NULL && a->bad != NULL)
+    else if (good && a->errors != NULL && a->leftovers != NULL && a->bad != NULL)
         code = cli_run(1, run_verify, a);
     json_decref(a->errors);
+    json_decref(a->leftovers);
     json_decref(a->bad);
     for (size_t i = 0; i < a->paths.count; i++)
         free((void *)(uintptr_t)a->paths.items[i]);
@@ -268,7 +296,8 @@ static const cli_option options[] = {
      .help = "write the bad samples into this list (in a folder: quarantine.json), which other "
              "commands and rankstore.open take to leave them out"},
     CLI_JSON(args, json,
-             "print ok, samples, shards_elsewhere, errors (file, offset, key, what, sample)"),
+             "print ok, samples, shards_elsewhere, errors (file, offset, key, what, sample), "
+             "leftovers (file, what)"),
 };
 
 const cli_command cli_verify = {
@@ -279,7 +308,9 @@ const cli_command cli_verify = {
     .text =
         "The dataset is never written to. Exit code 1 where damage was found; each finding names "
         "file and "
-        "offset, and the key where the bytes lie in a sample. A shard's file (part-*.rks) can be "
+        "offset, and the key where the bytes lie in a sample. A shard that is not listed, as a "
+        "build or an append that failed leaves it, is told and is no damage; 'rankstore prune' "
+        "removes it. A shard's file (part-*.rks) can be "
         "given too, and DIR@N for generation N alone. Where ranks have directories of their own, "
         "'store/{rank}' is all of them that "
         "lie "

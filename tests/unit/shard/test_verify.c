@@ -32,6 +32,7 @@ typedef struct kept_finding {
     char key[64];
     size_t key_size;
     char what[256];
+    bool leftover;
 } kept_finding;
 static kept_finding kept[KEPT];
 static uint64_t kept_count;
@@ -48,6 +49,7 @@ static void keep(void *user, const rks_finding *finding)
         snprintf(to->file, sizeof(to->file), "%s", slash == NULL ? finding->file : slash + 1);
         snprintf(to->what, sizeof(to->what), "%s", finding->what);
         to->offset = finding->offset;
+        to->leftover = finding->leftover;
         to->key_size = finding->key_size < sizeof(to->key) ? finding->key_size : sizeof(to->key);
         if (to->key_size > 0)
             memcpy(to->key, finding->key, to->key_size);
@@ -346,9 +348,21 @@ static void missing_and_unlisted_files_are_named(void **state)
     }
     shards_recipe other = {.first = 500, .samples = 10};
     shards_write(shards_here, "c", &other);
-    assert_int_equal(verify(shards_here, RKS_VERIFY_FAST), 1);
-    assert_true(kept_has("c.rks", "not listed"));
-    assert_int_equal(samples, 90);
+    rks_verify_counts counts = {.struct_size = sizeof(counts)};
+    kept_count = 0;
+    assert_ok(rks_verify_with(shards_here, NULL, keep, NULL, &counts, &err), &err);
+    assert_int_equal(counts.findings, 0);
+    assert_int_equal(counts.leftovers, 1);
+    assert_int_equal(counts.samples, 90);
+    assert_true(kept_count == 1 && kept[0].leftover && kept_has("c.rks", "not listed"));
+
+    shards_flip(shards_here, "b.rks", 4096 + 100, 0x80); /* and real damage stays damage */
+    kept_count = 0;
+    rks_verify_options full = {.struct_size = sizeof(full), .level = RKS_VERIFY_FULL};
+    assert_ok(rks_verify_with(shards_here, &full, keep, NULL, &counts, &err), &err);
+    assert_int_equal(counts.leftovers, 1);
+    assert_true(counts.findings > 0 && kept_count == counts.findings + 1);
+    assert_true(kept_has("b.rks", "") && !kept[0].leftover);
 }
 
 static void a_shard_of_another_build_in_its_place_is_found(void **state)
