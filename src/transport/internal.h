@@ -98,6 +98,7 @@ struct rks_peer {
     bool closing;  /* it said bye on `out`; `in` may still bring notes */
     bool failed;   /* requests end with `error` */
     bool gone;     /* notes are dropped as well */
+    bool lost;     /* kept, and not reached: it is not let in either */
     bool reported; /* the watch has been told */
     rks_error error;
 };

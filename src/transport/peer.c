@@ -167,7 +167,8 @@ static void out_lost(rks_engine *engine, uint32_t rank, const rks_error *why)
     }
     report(engine, rank, why);
     /* It may live, and must not wait for what cannot be sent to it any more. */
-    if (why->status != RKS_OK && peer->in != NULL && !engine->ending)
+    peer->lost = why->status != RKS_OK && !engine->ending;
+    if (peer->lost && peer->in != NULL)
         rks_connection_lose(peer->in, why);
 }
 
@@ -265,6 +266,9 @@ rks_status rks_peer_accepted(rks_connection *connection, rks_error *err)
     rks_connection *old = peer->in;
     if (engine->ending)
         return rks_fail(err, RKS_ERR_PEER, 0, "rank %" PRIu32 " is closing", engine->options.rank);
+    if (peer->lost)
+        return rks_fail(err, RKS_ERR_PEER, 0, "rank %" PRIu32 " could not reach this one",
+                        engine->options.rank);
     if (old != NULL) {
         uint64_t silent_ms = rks_now_ms() - old->heard_ms;
         if (silent_ms < engine->options.silence_ms)
