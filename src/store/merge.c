@@ -28,6 +28,11 @@ enum { COPY = 4 << 20 };
 /* The manifest last: a shard without it is not sealed. */
 static const char *const endings[] = {".rks", ".sums", ".json"};
 
+/* Of a source and of those before it. */
+typedef struct source_end {
+    size_t units, shards;
+} source_end;
+
 typedef struct merge {
     rks_group *group;
     rks_merge_options options;
@@ -36,7 +41,7 @@ typedef struct merge {
     size_t count;
     char *target;
     rks_dataset *dataset;
-    size_t *unit_ends; /* by source: units of it and of those before it */
+    source_end *ends; /* by source */
     rks_directory_lock *lock;
     bool writes;
     bool made; /* the target was not there */
@@ -162,11 +167,13 @@ static rks_status bring_file(merge *m, const char *from, const char *to, rks_err
 
 /* ---- shards ------------------------------------------------------------------------------- */
 
-/* From the first source of this rank's that has it; nothing where none has. */
-static rks_status bring_shard(merge *m, const rks_dataset_shard *shard, rks_error *err)
+/* From the first source of this rank's that has it; *brought is false where none has. */
+static rks_status bring_shard(merge *m, const rks_dataset_shard *shard, bool *brought,
+                              rks_error *err)
 {
     rks_status status = RKS_OK;
-    for (size_t source = 0; status == RKS_OK && source < m->count; source++) {
+    *brought = false;
+    for (size_t source = 0; status == RKS_OK && source < m->count && !*brought; source++) {
         char *manifest = rks_format(err, "%s/%s.json", m->directories[source], shard->name);
         bool here = manifest != NULL && access(manifest, F_OK) == 0;
         status = manifest == NULL ? RKS_ERR_MEMORY : RKS_OK;
@@ -179,23 +186,65 @@ static rks_status bring_shard(merge *m, const rks_dataset_shard *shard, rks_erro
             rks_free(from);
             rks_free(to);
         }
-        if (here)
-            break;
+        *brought = here && status == RKS_OK;
     }
     return status;
 }
 
+static bool is_brought(const merge *m, const uint8_t *all, size_t shard)
+{
+    bool brought = false;
+    for (uint32_t rank = 0; rank < rks_group_size(m->group); rank++)
+        brought = brought || all[rank * m->dataset->shard_count + shard] != 0;
+    return brought;
+}
+
+/* `all` has a byte a rank and shard. The first source that lacks a shard is named. */
+static rks_status check_brought(const merge *m, const uint8_t *all, const uint64_t *offsets,
+                                rks_error *err)
+{
+    const size_t shards = m->dataset->shard_count;
+    for (uint32_t rank = 0; rank < rks_group_size(m->group); rank++)
+        if (offsets[rank + 1] - offsets[rank] != shards)
+            return rks_fail(err, RKS_ERR_PEER, 0, "rank %u told nothing of its shards", rank);
+    for (size_t source = 0, shard = 0; source < m->count; source++) {
+        size_t before = shard, end = m->ends[source].shards, missing = 0, first = 0;
+        for (; shard < end; shard++)
+            if (!is_brought(m, all, shard) && missing++ == 0)
+                first = shard;
+        if (missing > 0)
+            return rks_fail(err, RKS_ERR_NOT_FOUND, 0,
+                            "%s: shard %s (%zu of %zu missing) is on no rank's disk; bring it",
+                            m->directories[source], m->dataset->shards[first].name, missing,
+                            end - before);
+    }
+    return RKS_OK;
+}
+
 static rks_status bring_shards(merge *m, rks_error *err)
 {
-    rks_status status = RKS_OK;
-    for (size_t i = 0; status == RKS_OK && i < m->dataset->shard_count; i++)
-        status = bring_shard(m, &m->dataset->shards[i], err);
+    size_t shards = m->dataset->shard_count;
+    uint8_t *brought = rks_alloc(shards, 1, err), *all = NULL;
+    uint64_t *offsets = NULL;
+    rks_status status = brought == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < shards; i++) {
+        bool is = false;
+        status = bring_shard(m, &m->dataset->shards[i], &is, err);
+        brought[i] = is;
+    }
     if (status == RKS_OK) {
         char *path = rks_format(err, "%s/dataset.json", m->target);
         status = path == NULL ? RKS_ERR_MEMORY : rks_file_sync_directory_of(path, err);
         rks_free(path);
     }
-    return rks_group_agree(m->group, "merge: shards", status, err);
+    status = rks_group_allgather(m->group, "merge: shards", status, brought, shards, &all, &offsets,
+                                 err);
+    if (status == RKS_OK)
+        status = check_brought(m, all, offsets, err);
+    rks_free(brought);
+    rks_free(all);
+    rks_free(offsets);
+    return status;
 }
 
 static void remove_file(const char *directory, const char *name, const char *ending)
@@ -277,7 +326,7 @@ static rks_status join_source(merge *m, const char *pattern, rks_error *err)
         return status;
     if (m->dataset == NULL) {
         m->dataset = one;
-        m->unit_ends[0] = one->unit_count;
+        m->ends[0] = (source_end){one->unit_count, one->shard_count};
         return RKS_OK;
     }
     rks_error what = {0};
@@ -290,7 +339,7 @@ static rks_status join_source(merge *m, const char *pattern, rks_error *err)
     if (status == RKS_OK) {
         rks_dataset_free(m->dataset);
         m->dataset = joined;
-        m->unit_ends[m->count - 1] = joined->unit_count;
+        m->ends[m->count - 1] = (source_end){joined->unit_count, joined->shard_count};
     } else {
         rks_dataset_free(joined);
     }
@@ -324,9 +373,9 @@ static void describe_place(void *user, const rks_dataset *dataset, size_t unit, 
 {
     const merge *m = user;
     size_t source = 0;
-    while (source + 1 < m->count && unit >= m->unit_ends[source])
+    while (source + 1 < m->count && unit >= m->ends[source].units)
         source++;
-    size_t first = source == 0 ? 0 : m->unit_ends[source - 1];
+    size_t first = source == 0 ? 0 : m->ends[source - 1].units;
     const char *name = m->directories[source];
     (void)dataset;
     snprintf(text, room, "row %" PRIu64 " of unit %zu of %s", row, unit - first,
@@ -339,7 +388,7 @@ static rks_status check_and_commit(merge *m, rks_error *err)
     const rks_key_words words = {.place = describe_place, .user = m};
     rks_status status = rks_commit_check_names(m->dataset, &words, err);
     status = rks_group_agree(m->group, "merge: names", status, err);
-    if (status == RKS_OK) /* also finds shards that no rank has brought */
+    if (status == RKS_OK)
         status = rks_commit_check_keys(m->group, m->target, m->dataset, NULL, &words, err);
     if (status == RKS_OK) {
         status = m->writes ? rks_dataset_commit(m->target, m->dataset, err) : RKS_OK;
@@ -360,7 +409,7 @@ rks_status rks_merge(rks_group *group, const char *const *sources, size_t count,
     if (count < 2)
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "merge: two datasets and more are needed");
     else if ((m.directories = rks_alloc(count, sizeof(char *), err)) == NULL ||
-             (m.unit_ends = rks_alloc(count, sizeof(*m.unit_ends), err)) == NULL)
+             (m.ends = rks_alloc(count, sizeof(*m.ends), err)) == NULL)
         status = RKS_ERR_MEMORY;
     status = rks_group_agree(group, "merge: begin", status, err);
     for (size_t i = 0; status == RKS_OK && i < count; i++)
@@ -391,7 +440,7 @@ rks_status rks_merge(rks_group *group, const char *const *sources, size_t count,
     for (size_t i = 0; i < m.count; i++)
         rks_free(m.directories[i]);
     rks_free(m.directories);
-    rks_free(m.unit_ends);
+    rks_free(m.ends);
     rks_free(m.target);
     rks_dataset_free(m.dataset);
     return status;
