@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -61,9 +62,22 @@ rks_status rks_file_read_at(int fd, const char *path, uint64_t offset, void *byt
     return RKS_OK;
 }
 
+/* The limit on a file's size where `needed` bytes more would have passed it; else RLIM_INFINITY. */
+static rlim_t passed_limit(int error, const char *path, uint64_t needed)
+{
+    struct rlimit limit;
+    struct stat info;
+    if ((error != EFBIG && error != EIO) || getrlimit(RLIMIT_FSIZE, &limit) != 0)
+        return RLIM_INFINITY;
+    uint64_t size = stat(path, &info) == 0 ? (uint64_t)info.st_size : 0;
+    bool passes = needed > limit.rlim_cur || size > limit.rlim_cur - needed;
+    return error == EFBIG || passes ? limit.rlim_cur : RLIM_INFINITY;
+}
+
 rks_status rks_fail_write(rks_error *err, int error, const char *path, uint64_t needed)
 {
     struct statvfs room;
+    rlim_t limit = passed_limit(error, path, needed);
     if (error == ENOSPC || error == EDQUOT ||
         (error == EIO && statvfs(path, &room) == 0 &&
          (uint64_t)room.f_bavail * room.f_frsize < needed))
@@ -71,9 +85,10 @@ rks_status rks_fail_write(rks_error *err, int error, const char *path, uint64_t 
                         "%s: disk full, %" PRIu64
                         " bytes were to be written; make room and run again",
                         path, needed);
-    if (error == EFBIG)
-        return rks_fail(err, RKS_ERR_IO, error, "%s: larger than the file size limit (ulimit -f)",
-                        path);
+    if (limit != RLIM_INFINITY)
+        return rks_fail(err, RKS_ERR_IO, EFBIG,
+                        "%s: larger than the limit on a file's size (ulimit -f), %" PRIu64 " bytes",
+                        path, (uint64_t)limit);
     return rks_fail_errno(err, error, "%s: writing", path);
 }
 

@@ -29,8 +29,9 @@ rks_status rks_file_sync_directory_of(const char *path, rks_error *err);
 /* mkdir -p; an existing directory is fine. */
 rks_status rks_directory_make(const char *path, rks_error *err);
 
-/* "disk full: ..." if the file system of `path` has less than `needed` bytes, else what errno says.
- * LMDB reports a full disk as EIO, so the caller asks here. */
+/* "disk full: ..." if the file system of `path` has less than `needed` bytes, the limit on a file's
+ * size if they would have passed it, else what errno says. LMDB reports both as EIO, so the caller
+ * asks here. */
 rks_status rks_fail_write(rks_error *err, int error, const char *path, uint64_t needed);
 
 #endif

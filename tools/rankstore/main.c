@@ -54,6 +54,7 @@ int main(int argc, char **argv)
     if (!hold_standard_files())
         return CLI_ENVIRONMENT;
     signal(SIGPIPE, SIG_IGN); /* a reader that has gone is seen by the write that fails */
+    signal(SIGXFSZ, SIG_IGN); /* so is a limit on a file's size */
     if (argc < 2) {
         cli_print_usage(stderr);
         return CLI_USAGE;

@@ -3,7 +3,9 @@
  * test_base.c: errors, memory, digests, files. */
 #include "support/check.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -151,6 +153,32 @@ static void a_secret_that_others_may_read_is_refused(void **state)
     unlink(path);
 }
 
+/* As LMDB puts it: EIO. */
+static void a_limit_on_file_sizes_is_named_where_it_would_be_passed(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/rks-limit-XXXXXX";
+    struct rlimit old, low;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, 65536 - 100), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    low = old;
+    low.rlim_cur = 65536;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+    assert_fails(RKS_ERR_IO, rks_fail_write(&err, EIO, path, 101));
+    assert_contains(err.text, "(ulimit -f), 65536 bytes");
+    assert_fails(RKS_ERR_IO, rks_fail_write(&err, EFBIG, path, 1));
+    assert_contains(err.text, "(ulimit -f), 65536 bytes");
+    assert_fails(RKS_ERR_IO, rks_fail_write(&err, EIO, path, 100));
+    assert_null(strstr(err.text, "ulimit"));
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    assert_fails(RKS_ERR_IO, rks_fail_write(&err, EIO, path, 101));
+    assert_null(strstr(err.text, "ulimit"));
+    close(fd);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -164,6 +192,7 @@ int main(void)
         cmocka_unit_test(pieces_have_the_digest_of_the_whole),
         cmocka_unit_test(adding_digests_carries_and_does_not_cancel),
         cmocka_unit_test(a_file_is_replaced_and_loaded_within_its_limit),
+        cmocka_unit_test(a_limit_on_file_sizes_is_named_where_it_would_be_passed),
         cmocka_unit_test(a_secret_that_others_may_read_is_refused),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
