@@ -66,7 +66,7 @@ def start(epochs, name, silence_ms, until):
     """Returns when a line `until` has come from as many ranks as print one."""
     directory = os.path.join(WORK, name + "-{rank}")
     process = subprocess.Popen([PROGRAM, A, B, make_input(), directory, str(epochs), str(silence_ms)],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
                                env={**os.environ, "RKS_LAUNCH_GRACE_MS": "60000"})
     pids, came = {}, 0
     for line in process.stdout:  # ends: the program has an alarm
@@ -76,7 +76,13 @@ def start(epochs, name, silence_ms, until):
         came += re.fullmatch(until, line.rstrip("\n")) is not None
         if came == (1 if until == BEGUN else 4):
             return process, pids
-    raise AssertionError(f"it never came to {until}: {process.communicate()}")
+    raise AssertionError(f"it never came to {until}: exit {process.wait()}")
+
+
+def end(process):
+    """(exit code, what it still said): more of it than a line may have been read already."""
+    out = process.stdout.read()
+    return process.wait(), out
 
 
 BEGUN, READ = "reading", r"rank \d has read an epoch"
@@ -97,9 +103,9 @@ def disturb(name, silence_ms, act, victims):
             if len(said) == 4 - len(victims):
                 break
         os.killpg(process.pid, signal.SIGKILL)
-        _, err = process.communicate()
+        _, rest = end(process)
     for rank in set(range(4)) - set(victims):
-        assert rank in said, (said, err)
+        assert rank in said, (said, rest)
         assert re.search(r"rank \d", said[rank]), said[rank]
     return said
 
@@ -107,8 +113,8 @@ def disturb(name, silence_ms, act, victims):
 def an_epoch_is_read_across_two_hosts():
     with Hosts():
         process, _ = start(2, "whole", NEVER, BEGUN)
-        out, err = process.communicate()
-    assert process.returncode == 0, (out, err)
+        code, out = end(process)
+    assert code == 0, (code, out)
     done = re.findall(r"done: (\d+) samples, (\d+) remote bytes, (\d+) local bytes, exchange (\w+)", out)
     assert len(done) == 4 and sum(int(d[0]) for d in done) == 8000, out
     assert all(int(d[1]) > 0 and d[3] == "pull" for d in done), out
@@ -135,8 +141,8 @@ def a_link_that_is_away_for_a_moment_is_survived():
         ip("-n", A, "link", "set", "rksa", "down")
         time.sleep(1)
         ip("-n", A, "link", "set", "rksa", "up")
-        out, err = process.communicate()
-    assert process.returncode == 0, (out, err)
+        code, out = end(process)
+    assert code == 0, (code, out)
 
 
 TESTS = [
