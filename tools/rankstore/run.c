@@ -12,7 +12,7 @@
 #include "cli.h"
 #include "value.h"
 
-static volatile sig_atomic_t interrupted;
+static volatile sig_atomic_t interrupted; /* the signal */
 
 /* Asked again a second later, it ends at once. A terminal and a supervisor may both pass on one
  * Ctrl-C. */
@@ -20,13 +20,13 @@ static void on_interrupt(int number)
 {
     static time_t first;
     struct timespec now;
-    (void)number;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    if (interrupted == 0)
-        first = now.tv_sec;
-    else if (now.tv_sec > first + 1)
+    if (interrupted != 0 && now.tv_sec > first + 1)
         _exit(CLI_INTERRUPTED);
-    interrupted = 1;
+    if (interrupted != 0)
+        return;
+    first = now.tv_sec;
+    interrupted = number;
 }
 
 rks_status cli_check_interrupt(rks_error *err)
@@ -36,6 +36,14 @@ rks_status cli_check_interrupt(rks_error *err)
     *err = (rks_error){.status = RKS_ERR_CANCELLED, .rank = -1};
     snprintf(err->text, sizeof(err->text), "interrupted");
     return RKS_ERR_CANCELLED;
+}
+
+/* Ctrl-C reaches all ranks, and one that has not looked yet may find others gone: that is no news.
+ * (SIGTERM is how mpirun ends what a lost rank left; that rank is to be named.) */
+static rks_status told_by_ctrl_c(rks_status status, rks_error *err)
+{
+    bool lost = status == RKS_ERR_PEER || status == RKS_ERR_TIMEOUT;
+    return lost && interrupted == SIGINT ? cli_check_interrupt(err) : status;
 }
 
 static int is_interrupted(void *user)
@@ -85,8 +93,10 @@ static void name_rank(const rks_group *group, const rks_error *err, bool lost, c
         snprintf(text, room, "%srank %d: ", seen, err->rank);
 }
 
-int cli_fail(rks_group *group, rks_status status, const rks_error *err)
+int cli_fail(rks_group *group, rks_status status, const rks_error *why)
 {
+    rks_error own = *why, *err = &own;
+    status = told_by_ctrl_c(status, err);
     /* All ranks have the same error: one of them says it. The one that lost its group says it too.
      * In one piece, since a launcher may mix what several write. */
     bool lost = status == RKS_ERR_PEER || status == RKS_ERR_TIMEOUT;
@@ -153,7 +163,7 @@ static int run_rank(const rks_bootstrap *bootstrap, void *user)
     options.bootstrap = bootstrap;
     options.silence_ms = j->silence_ms > 0 ? j->silence_ms : options.silence_ms;
     rks_set_interrupt(is_interrupted, NULL);
-    rks_status status = rks_group_open(&options, &group, &err);
+    rks_status status = told_by_ctrl_c(rks_group_open(&options, &group, &err), &err);
     /* Wrong options are known to all ranks, Ctrl-C has reached all, and rank 0 says it. Anything
      * else in the opening may be known to one rank alone. */
     if ((status == RKS_ERR_ARGUMENT || status == RKS_ERR_CANCELLED) && own_rank(bootstrap) != 0)
