@@ -43,12 +43,13 @@ typedef struct rks_export_report {
     size_t struct_size;
     uint64_t samples;  /* written */
     uint64_t filtered; /* dropped by where */
-    uint64_t bytes;    /* column and key bytes of the written ones, all columns */
+    uint64_t bytes;    /* of the written ones: the chosen columns' and the keys' */
     double seconds;
     char to[8];         /* the format */
     uint64_t respelled; /* JSON values whose text build would write in another way: spaces, escapes,
                          * digits. The same JSON is read back, not the same bytes */
     bool keys_left;     /* keys are derived, and not written, since a column "__key__" is */
+    uint64_t left_out;  /* in quarantine, or of shards that no rank has */
 } rks_export_report;
 
 /* COLLECTIVE. Writes the samples of a store, in id order, into `target`: rank 0 writes, the others
@@ -100,11 +101,10 @@ typedef struct rks_diff_report {
 
 /* COLLECTIVE. Compares what two stores of one group hold, by key and contents: order, lengths,
  * shards and ranks do not matter, nor the order of columns, nor whether a type may be missing, nor
- * whether a column "__key__" repeats the keys. Samples that a store's quarantine leaves out are none
- * of it.
- * Every rank reads what it serves; rank 0 compares (14 bytes of memory a sample of `b`), and
- * `found` is called there alone. The report is the same on all ranks. RKS_ERR_ARGUMENT for a column
- * that neither has; a damaged sample is an error that names it. */
+ * whether a column "__key__" repeats the keys. Samples that a store's quarantine leaves out are
+ * none of it. Every rank reads what it serves; rank 0 compares (14 bytes of memory a sample of
+ * `b`), and `found` is called there alone. The report is the same on all ranks. RKS_ERR_ARGUMENT
+ * for a column that neither has; a damaged sample is an error that names it. */
 RKS_API rks_status rks_diff(rks_store *a, rks_store *b, const rks_diff_options *options,
                             rks_diff_fn found, void *user, rks_diff_report *report, rks_error *err);
 

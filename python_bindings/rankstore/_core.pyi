@@ -290,7 +290,7 @@ def prune(group: Group, directory: str, *, keep: int | None = None, dry_run: boo
 def export(store: Store, target: str, *, to: str | None = None, where: str | None = None,
            columns: Sequence[str] | None = None, force: bool = False,
            progress: Callable[[str, int, int, int], None] | None = None) -> dict[str, Any]:
-    """COLLECTIVE. rks_store_export: {samples, filtered, bytes, seconds, to, respelled, keys_left}."""
+    """COLLECTIVE. rks_store_export: {samples, filtered, bytes, seconds, to, respelled, keys_left, left_out}."""
 
 def diff(a: Store, b: Store, *, columns: Sequence[str] | None = None, head: int | None = None,
          progress: Callable[[str, int, int, int], None] | None = None,

@@ -42,9 +42,10 @@ class PruneReport:
 
 @dataclass(frozen=True)
 class ExportReport:
-    """samples that were written, and filtered ones that `where` left out; bytes of their columns and keys; seconds; the
-    format (to); respelled: JSON values that are read back in another spelling; keys_left: derived keys were not
-    written, since a column "__key__" is there."""
+    """samples that were written, and filtered ones that `where` left out; bytes of the written ones' chosen columns and
+    keys; seconds; the format (to); respelled: JSON values that are read back in another spelling; keys_left: derived
+    keys were not written, since a column "__key__" is there; left_out: samples in quarantine, or of shards that no rank
+    has."""
 
     samples: int
     filtered: int
@@ -53,6 +54,7 @@ class ExportReport:
     to: str
     respelled: int
     keys_left: bool
+    left_out: int = 0
 
 
 @dataclass(frozen=True)

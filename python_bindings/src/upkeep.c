@@ -109,10 +109,11 @@ static PyObject *run_export(PyObject *object, const char *target, const rks_expo
     if (PyErr_Occurred() != NULL)
         return NULL;
     return Py_BuildValue(
-        "{s:K,s:K,s:K,s:d,s:s,s:K,s:O}", "samples", (unsigned long long)report.samples, "filtered",
-        (unsigned long long)report.filtered, "bytes", (unsigned long long)report.bytes, "seconds",
-        report.seconds, "to", report.to, "respelled", (unsigned long long)report.respelled,
-        "keys_left", report.keys_left ? Py_True : Py_False);
+        "{s:K,s:K,s:K,s:d,s:s,s:K,s:O,s:K}", "samples", (unsigned long long)report.samples,
+        "filtered", (unsigned long long)report.filtered, "bytes", (unsigned long long)report.bytes,
+        "seconds", report.seconds, "to", report.to, "respelled",
+        (unsigned long long)report.respelled, "keys_left", report.keys_left ? Py_True : Py_False,
+        "left_out", (unsigned long long)report.left_out);
 }
 
 static bool is_store(PyObject *object)

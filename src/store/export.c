@@ -180,6 +180,15 @@ static void tick(export *x)
     x->options.progress(x->options.progress_user, "export", x->done, x->total, x->report.samples);
 }
 
+/* What is written of the sample, in whatever form: of the chosen columns, and the key. */
+static uint64_t chosen_bytes(const export *x, const rks_sample *sample)
+{
+    uint64_t bytes = sample->key_size;
+    for (uint32_t i = 0; i < x->job.column_count; i++)
+        bytes += sample->values[x->columns[i]].size;
+    return bytes;
+}
+
 static rks_status put_sample(void *user, uint64_t id, const rks_sample *sample, uint64_t bytes,
                              rks_error *err)
 {
@@ -200,7 +209,7 @@ static rks_status put_sample(void *user, uint64_t id, const rks_sample *sample, 
     x->done += bytes;
     x->report.samples += keep;
     x->report.filtered += !keep;
-    x->report.bytes += keep ? bytes : 0;
+    x->report.bytes += keep ? chosen_bytes(x, sample) : 0;
     tick(x);
     return status;
 }
@@ -219,6 +228,7 @@ static rks_status write_target(export *x, const char *path, rks_error *err)
         status = rks_target_mark(target, err);
     if (status == RKS_OK)
         status = rks_store_scan(&scan, 0, rks_store_count(x->store), err);
+    x->report.left_out = rks_store_count(x->store) - x->report.samples - x->report.filtered;
     if (status == RKS_OK)
         status = rks_exporter_finish(x->exporter, err);
     rks_exporter_close(x->exporter);

@@ -28,10 +28,11 @@ static void on_progress(void *user, const char *phase, uint64_t done, uint64_t t
 static void print_report(const args *a, const rks_export_report *report)
 {
     if (a->json) {
-        cli_print_json(json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:f}", "schema_version",
-                                 1, "target", a->target, "to", report->to, "samples",
-                                 (json_int_t)report->samples, "filtered",
-                                 (json_int_t)report->filtered, "bytes", (json_int_t)report->bytes,
+        cli_print_json(json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:f}",
+                                 "schema_version", 1, "target", a->target, "to", report->to,
+                                 "samples", (json_int_t)report->samples, "filtered",
+                                 (json_int_t)report->filtered, "left_out",
+                                 (json_int_t)report->left_out, "bytes", (json_int_t)report->bytes,
                                  "respelled", (json_int_t)report->respelled, "keys_left",
                                  report->keys_left, "seconds", report->seconds),
                        JSON_INDENT(2));
@@ -41,6 +42,8 @@ static void print_report(const args *a, const rks_export_report *report)
            cli_bytes(report->bytes), report->to);
     if (report->filtered > 0)
         printf("; %s filtered out", cli_count(report->filtered));
+    if (report->left_out > 0)
+        printf("; %s left out, in quarantine or of absent shards", cli_count(report->left_out));
     if (report->respelled > 0)
         printf("; %s JSON values are read back in another spelling", cli_count(report->respelled));
     if (report->keys_left)
@@ -81,7 +84,7 @@ static void print_way_back(const args *a, rks_store *store, const rks_export_rep
 {
     enum { LONGEST = 500 };
     char *text = NULL;
-    if (a->json || a->columns.count > 0 || a->options.where != NULL ||
+    if (a->json || a->columns.count > 0 || a->options.where != NULL || report->left_out > 0 ||
         strcmp(report->to, "lmdb") == 0 || rks_store_info_json(store, &text, NULL) != RKS_OK)
         return;
     json_t *info = json_loads(text, 0, NULL);
