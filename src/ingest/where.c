@@ -5,6 +5,8 @@
 
 #include <inttypes.h>
 #include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -143,6 +145,36 @@ static rks_status wrong_value(const parser *parse, const rks_column *column, con
                     (const char *)parse->token.data, parse->quoted ? "'" : "", expected);
 }
 
+/* Also what no 64 bits hold, and forms that JSON has not: 99999999999999999999, +5, .5. */
+static bool looks_like_a_number(const char *text)
+{
+    char *end;
+    if (text[0] == '\0' || strchr("+-.0123456789", text[0]) == NULL)
+        return false;
+    (void)strtod(text, &end);
+    return end != text && *end == '\0';
+}
+
+/* Text sorts "10" before "9": a bare number is taken for what it is compared with, not for text. */
+static rks_status read_blob(const parser *parse, const rks_column *column, condition *into,
+                            rks_error *err)
+{
+    const char *text = (const char *)parse->token.data;
+    if (!parse->quoted && into->op != OP_EQ && into->op != OP_NE && looks_like_a_number(text)) {
+        char expected[96];
+        (void)snprintf(expected, sizeof(expected),
+                       "quote the value to compare as text: %s \"%.30s\"", OPERATIONS[into->op],
+                       text);
+        return wrong_value(parse, column, expected, err);
+    }
+    into->bytes = rks_alloc_raw(parse->token.size, 1, err);
+    if (into->bytes == NULL)
+        return RKS_ERR_MEMORY;
+    memcpy(into->bytes, text, parse->token.size);
+    into->size = parse->token.size;
+    return RKS_OK;
+}
+
 static rks_status read_value(parser *parse, condition *into, rks_error *err)
 {
     const rks_column *column = rks_schema_column(parse->schema, into->column);
@@ -157,14 +189,8 @@ static rks_status read_value(parser *parse, condition *into, rks_error *err)
             return wrong_value(parse, column, "null knows == and != only", err);
         return RKS_OK;
     }
-    if (blob) {
-        into->bytes = rks_alloc_raw(parse->token.size, 1, err);
-        if (into->bytes == NULL)
-            return RKS_ERR_MEMORY;
-        memcpy(into->bytes, text, parse->token.size);
-        into->size = parse->token.size;
-        return RKS_OK;
-    }
+    if (blob)
+        return read_blob(parse, column, into, err);
     if (column->dim_count > 0 || column->kind == RKS_KIND_COMPLEX64)
         return wrong_value(parse, column, "only == null and != null are possible", err);
     if (column->kind == RKS_KIND_BOOL) {

@@ -10,9 +10,9 @@
  *
  * In quotes a backslash takes the next character as it is. Numbers compare exactly, whatever their
  * types (a float32 0.1 is not 0.1); NaN equals nothing. Strings and bytes compare bytewise, as a
- * dictionary sorts. bool knows == and !=. A missing value equals null alone: it is != to every
- * other value, and neither below nor above any. json and arrays compare with null only; the JSON
- * null is null. */
+ * dictionary sorts; for < <= > >= a number is in quotes there, else it is refused. bool knows ==
+ * and !=. A missing value equals null alone: it is != to every other value, and neither below nor
+ * above any. json and arrays compare with null only; the JSON null is null. */
 #ifndef RKS_INGEST_WHERE_H
 #define RKS_INGEST_WHERE_H
 

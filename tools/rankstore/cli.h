@@ -185,7 +185,9 @@ int cli_open(rks_group *group, const char *directory, const rks_store_options *o
 #define CLI_WHERE(args, field, what, columns)                                                      \
     {                                                                                              \
         "--where", "EXPR", CLI_TEXT, offsetof(args, field),                                        \
-            .help = what ": 'COLUMN OP VALUE [and ...]', OP one of == != < <= > >=" columns,       \
+            .help = what ": 'COLUMN OP VALUE [and ...]', OP one of == != < <= > >=" columns        \
+                         "; as text, a number behind < <= > >= is in quotes; a missing value is "  \
+                         "== null, != all else (text != \"\" keeps it), not < or >",               \
             .normal = "all"                                                                        \
     }
 #define CLI_JSON(args, field, what)                                                                \

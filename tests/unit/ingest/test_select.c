@@ -97,6 +97,10 @@ static void where_keeps_what_it_says(void **state)
         {"s > na", true},
         {"s < nb", true},
         {"s >= \"\"", true},
+        {"s > '5'", true}, /* as text */
+        {"s > 2024-01-31", true},
+        {"s != 5", true},
+        {"s == 5", false},
         {"s == ''", false},
         {"raw == abc", true},
         {"raw == \"a\\bc\"", true},
@@ -153,6 +157,12 @@ static void a_wrong_where_says_what_and_where(void **state)
         {"n < null", "null knows == and != only"},
         {"s == 'abc", "the quote at 6 has no end"},
         {"s == 'abc\\", "the quote at 6 has no end"},
+        {"s > 5",
+         "at 5: column \"s\" is str, not to be compared with 5; quote the value to compare "
+         "as text: > \"5\""},
+        {"raw <= -1.5e3", "column \"raw\" is bytes"},
+        {"s < 99999999999999999999", "as text: < \"99999999999999999999\""},
+        {"s >= .5", "as text: >= \".5\""},
         {"ok == 1", "say == true or == false"},
         {"ok < true", "say == true or == false"},
         {"ids == 3", "only == null and != null are possible"},
