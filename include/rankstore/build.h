@@ -26,6 +26,8 @@ typedef rks_status (*rks_length_fn)(void *user, const rks_sample *sample, uint64
 typedef void (*rks_progress_fn)(void *user, const char *phase, uint64_t done, uint64_t total,
                                 uint64_t samples);
 
+/* where: a str or bytes column is < or > a number in quotes only, and then as text. A missing value
+ * is == null and != every other (text != "" keeps it), and neither below nor above any. */
 typedef struct rks_build_options {
     size_t struct_size;
     const char *schema;   /* as rks_schema_parse(); NULL: inferred from the input */
@@ -45,7 +47,8 @@ typedef struct rks_build_options {
     rks_length_fn length_fn; /* instead of `length` */
     void *callback_user;
     uint64_t max_sample; /* bytes of one sample, larger is an error; default 1 GiB */
-    bool skip_bad;       /* count and list malformed samples instead of failing */
+    bool skip_bad;       /* count and list malformed samples instead of failing; where the schema is
+                          * inferred, first rows that disagree about a type are an error still */
     bool own_keys;       /* from memory: each rks_builder_add brings its key */
     bool replace;        /* a finished dataset in the directory is replaced at the commit */
     uint64_t unit_size;  /* bytes of input in a unit; default 64 MiB */
@@ -59,7 +62,8 @@ typedef struct rks_build_options {
     uint32_t max_length; /* and those of a greater one; default 0: no limit */
     double sample_rate;  /* above 0 and below 1: each row of the input is taken with this chance,
                           * before anything else is looked at; default 0: all. Which ones follows
-                          * from the seed, the unit and the row in it, so not from the ranks */
+                          * from the seed, the unit and the row in it, so not from the ranks, but
+                          * from unit_size and how rows are spread over files */
     uint64_t seed;       /* of sample_rate and sample; default 0 */
     uint64_t max_total;  /* bytes that one compressed file or archive may unpack to, more is an
                           * error; default 1 TiB */
@@ -67,8 +71,9 @@ typedef struct rks_build_options {
                           * any ranks; default 0: all. Not with sample_rate. Shards hold the others
                           * too, and dataset.json leaves them out */
     bool dedup; /* of samples with equal contents (all columns but the key's) only the first
-                 * in (unit, row) order counts; the shards hold the others too. What has one hash is
-                 * compared byte by byte before it is left out */
+                 * in (unit, row) order counts; a tar's or zip's __key__ is one of the columns
+                 * unless it is the key, and keeps equal members apart; the shards hold the others
+                 * too. What has one hash is compared byte by byte before it is left out */
     const char *columns; /* names of the columns of CSV or TSV, by commas, where files have no
                           * header; NULL: the first record of each file names them */
     bool append;         /* the samples come behind those of the dataset in the directory, as its

@@ -196,10 +196,12 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     index: names of columns of single numbers that all ranks hold in memory.
     schema: {"tokens": "int32[*]"} or "tokens:int32[*],..."; columns that it lacks are left out. Default: inferred from
         first samples.
-    format: of paths whose names do not say it. where: "COLUMN OP VALUE [and ...]".
+    format: of paths whose names do not say it. where: "COLUMN OP VALUE [and ...]";
+        a str is < or > a number in quotes only, as text; a missing value is == null, != all else, not < or >.
     workers: processes of this machine to build with, where the group is one rank.
     max_sample: bytes of the largest sample that is taken (1 GiB). skip_bad: count and list bad samples (BuildReport) in
-        place of failing. max_total: bytes that one compressed file may unpack to (1 TiB), where the C core reads it.
+        place of failing; first rows that disagree about a type are an error still, where schema does not say it.
+        max_total: bytes that one compressed file may unpack to (1 TiB), where the C core reads it.
         Sizes, unit_size too, are ints or texts, "300KiB".
     replace: a finished dataset in `out` is replaced. reuse: True: it is opened, whatever it was built from; None: where
         it was built from the same source with the same options and code; else ArgumentError. The same are: files of the
@@ -213,8 +215,10 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     min_length, max_length: samples of other lengths are filtered out.
     sample: an int: so many of the samples that are left, by chance; a float: this share of the source's rows, by
         chance, before filter and where look at them (behind map and filter, where Python adds the samples). seed: of
-        the sample, which is the same for any number of ranks, but for iterables.
-    dedup: of samples with equal contents (all columns but the key's) only the first counts.
+        the sample, which is the same for any number of ranks, but for iterables; another unit_size or unit_samples, or
+        the same rows in other files, gives others.
+    dedup: of samples with equal contents (all columns but the key's) only the first counts. The "__key__" of a tar or
+        zip keeps equal members apart unless it is the key (key="__key__"); a folder's path is the key by itself.
     unit_samples: samples in a unit, by which an interrupted build resumes (iterables: 8,192, counted before map).
         unit_size: bytes of a unit of files that the C core reads (64 MiB). columns: names of the columns of CSV or TSV
         files that have no header, "a,b,c".

@@ -213,18 +213,21 @@ static const cli_option options[] = {
     {"--sample", "N", CLI_TEXT, offsetof(args, sample),
      .help =
          "keep N samples, or a share of the input's rows (0.1, 10%): by chance, the same on any "
-         "number of ranks",
+         "number of ranks; another --unit-size, or the same rows in other files, gives others",
      .normal = "all"},
     {"--seed", "N", CLI_U64, offsetof(args, options.seed), .help = "of --sample", .normal = "0"},
     {"--dedup", NULL, CLI_FLAG, offsetof(args, options.dedup),
-     .help = "of samples with equal contents (all columns but the key) keep the first"},
+     .help =
+         "of samples with equal contents (all columns but the key) keep the first; the "
+         "__key__ of a tar or zip keeps equal members apart unless it is the key (--key __key__)"},
     {"--max-sample", "BYTES", CLI_SIZE, offsetof(args, options.max_sample),
      .help = "a larger sample is an error", .normal = "1G", .least = 1, .most = UINT64_C(3) << 30},
     {"--max-total", "BYTES", CLI_SIZE, offsetof(args, options.max_total),
      .help = "a compressed file or an archive that unpacks to more is an error", .normal = "1024G",
      .least = 1},
     {"--skip-bad", NULL, CLI_FLAG, offsetof(args, options.skip_bad),
-     .help = "leave malformed samples out, count them and list the first ones, instead of ending"},
+     .help = "leave malformed samples out, count them and list the first ones, instead of ending; "
+             "types are inferred before: where the first rows disagree give --schema"},
     {"--replace", NULL, CLI_FLAG, offsetof(args, options.replace),
      .help = "build anew over a finished dataset, which stays until the new one is whole"},
     {"--append", NULL, CLI_FLAG, offsetof(args, options.append),
