@@ -229,8 +229,8 @@ static void random_files_come_back_wherever_they_are_cut(void **state)
                     rks_buffer_add(&csv, ",", 1, &err);
                 add_random_field(&csv, &wanted);
             }
-            bool last = r + 1 == records && scratch_random(2) == 0 &&
-                        csv.size > 0 && strchr("\n,", csv.data[csv.size - 1]) == NULL;
+            bool last = r + 1 == records && scratch_random(2) == 0 && csv.size > 0 &&
+                        strchr("\n,", csv.data[csv.size - 1]) == NULL;
             bool crlf = scratch_random(2) == 0;
             if (!last)
                 rks_buffer_add(&csv, crlf ? "\r\n" : "\n", crlf ? 2 : 1, &err);
