@@ -454,9 +454,10 @@ rks_status rks_fetch_begin(rks_fetcher *fetcher, const rks_wanted *wanted, size_
         status = make_fetch(fetcher, batch, remote, collate, ahead, &made, err);
     if (status != RKS_OK)
         return status;
-    if (ahead && made->local_waits && (collate == NULL || remote == 0)) {
-        pthread_mutex_lock(&fetcher->mutex);
-        rks_fetch_wake(made);
+    if (ahead && (collate == NULL || remote == 0)) {
+        pthread_mutex_lock(&fetcher->mutex); /* another thread may have sent what it asks */
+        if (made->local_waits)
+            rks_fetch_wake(made);
         pthread_mutex_unlock(&fetcher->mutex);
     }
     if (remote != 0)

@@ -492,7 +492,7 @@ static bool make_cold(void)
     size_t size = (size_t)(last.record - begin) + last.record_size;
     size_t pages = (size + page - 1) / page;
     assert_true(pages <= sizeof(resident));
-    for (int i = 0; i < 50; i++) {
+    for (int i = 0; i < 300; i++) { /* while others keep the disk busy */
         size_t left = 0;
         sync(); /* a dirty page stays */
         if (madvise(begin, size, MADV_PAGEOUT) != 0 || mincore(begin, size, resident) != 0)
