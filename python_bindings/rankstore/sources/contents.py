@@ -67,8 +67,13 @@ def _of_arrays(numpy: Any, arrays: list[Any]) -> Any:
         made.update(numpy.concatenate(arrays, axis=None).view(numpy.uint8))
     else:
         for array in arrays:
-            made.update(numpy.ascontiguousarray(array).reshape(-1).view(numpy.uint8))
+            made.update(_flat(numpy, array))
     return arrays[0].dtype.str, [array.shape for array in arrays], made.hexdigest()
+
+
+def _flat(numpy: Any, array: Any) -> Any:
+    """Its bytes, without a copy where they lie side by side."""
+    return numpy.ascontiguousarray(array).reshape(-1).view(numpy.uint8)
 
 
 def of_value(value: Any) -> str:
@@ -155,5 +160,5 @@ def _bytes(value: Any) -> Any:
     if value.nbytes <= _SMALL:
         return value.tobytes()
     made = _hash()
-    made.update(numpy.ascontiguousarray(value).reshape(-1).view(numpy.uint8))
+    made.update(_flat(numpy, value))
     return made.hexdigest()
