@@ -165,9 +165,7 @@ static PyObject *run_build(PyObject *group_object, const core_texts *sources, co
     status = rks_build(group, sources->texts, sources->count, directory, options, &report, &err);
     Py_END_ALLOW_THREADS
     core_group_hold(group_object, -1);
-    if (status != RKS_OK)
-        return core_raise(&err);
-    return PyErr_Occurred() != NULL ? NULL : core_build_report(&report);
+    return core_succeeded(status, &err) ? core_build_report(&report) : NULL;
 }
 
 static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)

@@ -198,9 +198,7 @@ static PyObject *builder_commit(builder_object *self, PyObject *arguments, PyObj
     status = rks_builder_commit(self->builder, (rks_status)given, &report, &err);
     Py_END_ALLOW_THREADS
     self->busy = false;
-    if (status != RKS_OK)
-        return core_raise(&err);
-    return PyErr_Occurred() != NULL ? NULL : core_build_report(&report);
+    return core_succeeded(status, &err) ? core_build_report(&report) : NULL;
 }
 
 static PyObject *builder_close(builder_object *self, PyObject *unused)

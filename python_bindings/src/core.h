@@ -25,6 +25,9 @@
  * handler's or a callback's: it stays where it ended the call (RKS_ERR_CANCELLED, or no Exception,
  * as KeyboardInterrupt), else it becomes the cause of the one that is set. */
 PyObject *core_raise(const rks_error *err);
+/* Of a call that asked callbacks or signals: no exception is set. Else raises what *err says, or
+ * lets stand what was raised while the call came to a good end. */
+bool core_succeeded(rks_status status, const rks_error *err);
 /* The same for a problem of the extension's own. */
 PyObject *core_raise_text(rks_status status, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

@@ -96,6 +96,13 @@ void core_set_error(rks_error *err, int status, const char *text)
     }
 }
 
+bool core_succeeded(rks_status status, const rks_error *err)
+{
+    if (status != RKS_OK)
+        core_raise(err);
+    return PyErr_Occurred() == NULL;
+}
+
 rks_status core_caught(const char *what, rks_status status, rks_error *err)
 {
     char line[1024];

@@ -165,9 +165,7 @@ static PyObject *gather_run(gather_object *self, PyObject *arguments, PyObject *
                             to.callable == NULL ? NULL : receive, &to, &report, &err);
     Py_END_ALLOW_THREADS
     self->busy = false;
-    if (status != RKS_OK)
-        return core_raise(&err);
-    return PyErr_Occurred() != NULL ? NULL : report_dict(&report);
+    return core_succeeded(status, &err) ? report_dict(&report) : NULL;
 }
 
 static PyObject *gather_close(gather_object *self, PyObject *unused)

@@ -298,9 +298,7 @@ static PyObject *group_agree(group_object *self, PyObject *arguments, PyObject *
     status = rks_group_agree(group, phase, (rks_status)given, &err);
     Py_END_ALLOW_THREADS
     self->held--;
-    if (status != RKS_OK)
-        return core_raise(&err);
-    if (PyErr_Occurred() != NULL)
+    if (!core_succeeded(status, &err))
         return NULL;
     Py_RETURN_NONE;
 }

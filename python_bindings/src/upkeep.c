@@ -21,9 +21,7 @@ static PyObject *run_merge(PyObject *group_object, const core_texts *sources, co
     status = rks_merge(group, sources->texts, sources->count, directory, options, &report, &err);
     Py_END_ALLOW_THREADS
     core_group_hold(group_object, -1);
-    if (status != RKS_OK)
-        return core_raise(&err);
-    if (PyErr_Occurred() != NULL)
+    if (!core_succeeded(status, &err))
         return NULL;
     return Py_BuildValue("{s:K,s:K,s:K,s:K,s:s}", "samples", (unsigned long long)report.samples,
                          "shards", (unsigned long long)report.shards, "linked_bytes",
@@ -81,9 +79,7 @@ static PyObject *prune(PyObject *self, PyObject *arguments, PyObject *keywords)
     status = rks_prune(group, directory, &options, &report, &err);
     Py_END_ALLOW_THREADS
     core_group_hold(group_object, -1);
-    if (status != RKS_OK)
-        return core_raise(&err);
-    if (PyErr_Occurred() != NULL)
+    if (!core_succeeded(status, &err))
         return NULL;
     return Py_BuildValue("{s:K,s:K,s:K}", "generations", (unsigned long long)report.generations,
                          "files", (unsigned long long)report.files, "bytes",
@@ -104,9 +100,7 @@ static PyObject *run_export(PyObject *object, const char *target, const rks_expo
     status = rks_store_export(store, target, options, &report, &err);
     Py_END_ALLOW_THREADS
     core_store_leave(object);
-    if (status != RKS_OK)
-        return core_raise(&err);
-    if (PyErr_Occurred() != NULL)
+    if (!core_succeeded(status, &err))
         return NULL;
     return Py_BuildValue(
         "{s:K,s:K,s:K,s:d,s:s,s:K,s:O,s:K}", "samples", (unsigned long long)report.samples,
@@ -186,9 +180,7 @@ static PyObject *run_diff(PyObject *a, PyObject *b, const rks_diff_options *opti
     Py_END_ALLOW_THREADS
     core_store_leave(b);
     core_store_leave(a);
-    if (status != RKS_OK)
-        return core_raise(&err);
-    if (PyErr_Occurred() != NULL)
+    if (!core_succeeded(status, &err))
         return NULL;
     return Py_BuildValue(
         "({s:K,s:K,s:K,s:K,s:s}O)", "same", (unsigned long long)report.same, "only_a",
