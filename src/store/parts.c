@@ -249,21 +249,19 @@ static rks_status look_for_dataset(const rks_parts *parts, rks_dataset **old, ui
                                    rks_error *err)
 {
     rks_error local;
+    uint64_t kept = 0; /* the newest of older generations: what they name is not to be removed */
     *what = 0;
     rks_status status = rks_dataset_load(parts->directory, old, &local);
+    if (status == RKS_ERR_NOT_FOUND && !parts->options.replace) {
+        rks_status listed = rks_dataset_newest_kept(parts->directory, &kept, err);
+        if (listed != RKS_OK)
+            return listed;
+    }
     if (status == RKS_OK)
         *what = rks_digest_equal((*old)->build_id, parts->options.shard.build_id) ? 1 : 2;
     else if (status == RKS_ERR_CORRUPT && parts->options.replace)
         *what = 2;
-    else {
-        uint64_t kept = 0; /* what older generations name is not to be removed */
-        if (status == RKS_ERR_NOT_FOUND && !parts->options.replace) {
-            rks_status listed = rks_dataset_newest_kept(parts->directory, &kept, err);
-            if (listed != RKS_OK)
-                return listed;
-        }
-        if (status == RKS_ERR_NOT_FOUND && kept == 0)
-            return RKS_OK;
+    else if (status != RKS_ERR_NOT_FOUND || kept > 0) {
         if (err != NULL)
             *err = local;
         return status;
