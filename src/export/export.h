@@ -79,8 +79,4 @@ rks_status rks_export_json(const rks_export_job *job, const rks_column *column,
 rks_status rks_export_name(const void *key, size_t size, bool dots, bool wide, rks_buffer *name,
                            rks_error *err);
 
-/* npy.c: the header of an array of this column's items. */
-rks_status rks_npy_header(rks_kind kind, const uint64_t *dims, uint32_t dim_count,
-                          rks_buffer *header, rks_error *err);
-
 #endif

@@ -14,9 +14,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "codec/json.h"
+#include "codec/number.h"
 #include "export/export.h"
-#include "ingest/number.h"
-#include "ingest/row.h"
 #include "shard/utf8.h"
 
 enum { FLUSH = 1 << 20 };

@@ -19,12 +19,12 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "codec/archive_writer.h"
+#include "codec/input_file.h"
+#include "codec/member_ending.h"
+#include "codec/npy.h"
+#include "codec/number.h"
 #include "export/export.h"
-#include "ingest/archive_writer.h"
-#include "ingest/job.h"
-#include "ingest/member_ending.h"
-#include "ingest/number.h"
-#include "ingest/unit.h"
 #include "shard/utf8.h"
 
 typedef struct members {

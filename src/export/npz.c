@@ -21,9 +21,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "codec/archive_writer.h"
+#include "codec/member_ending.h"
+#include "codec/npy.h"
 #include "export/export.h"
-#include "ingest/archive_writer.h"
-#include "ingest/member_ending.h"
 
 enum { SPOOL = 16 << 10, COPY = 1 << 20 };
 

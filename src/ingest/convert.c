@@ -11,7 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "ingest/number.h"
+#include "codec/number.h"
 
 typedef struct range {
     int64_t low;

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "codec/input_file.h"
 #include "ingest/format.h"
-#include "ingest/input_file.h"
 
 static rks_status cut(rks_input *input, uint64_t unit_size, rks_error *err)
 {

@@ -79,10 +79,4 @@ static inline rks_status rks_job_tick(rks_job *job, uint64_t bytes, rks_error *e
 /* RKS_ERR_DATA: a row of `size` bytes is above max_sample. */
 rks_status rks_job_too_long(const rks_job *job, uint64_t size, rks_error *err);
 
-/* A str, bytes or json value. */
-static inline rks_value rks_blob_value(const void *bytes, size_t size)
-{
-    return (rks_value){.data = bytes, .size = size, .dims = {(uint32_t)size}};
-}
-
 #endif

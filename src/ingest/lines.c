@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "ingest/input_file.h"
+#include "codec/input_file.h"
 
 enum { CHUNK = 1 << 20 };
 

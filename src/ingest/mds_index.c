@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "ingest/input_file.h"
+#include "codec/input_file.h"
 #include "ingest/row.h"
 
 enum { LOOK = 64 << 10, INDEX_MAX = 256 << 20 };

@@ -11,7 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "ingest/member_ending.h"
+#include "codec/member_ending.h"
 
 static const struct {
     const char *name;

@@ -14,8 +14,8 @@
 #ifndef RKS_INGEST_MDS_TYPE_H
 #define RKS_INGEST_MDS_TYPE_H
 
+#include "codec/npy.h"
 #include "ingest/member_value.h"
-#include "ingest/npy.h"
 
 typedef enum rks_mds_how {
     RKS_MDS_BYTES,

@@ -19,7 +19,7 @@
 #ifndef RKS_INGEST_MEGATRON_INDEX_H
 #define RKS_INGEST_MEGATRON_INDEX_H
 
-#include "ingest/input_file.h"
+#include "codec/input_file.h"
 #include "shard/schema.h"
 
 enum {

@@ -10,8 +10,8 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "codec/npy.h"
 #include "ingest/job.h"
-#include "ingest/npy.h"
 #include "ingest/row.h"
 
 static rks_status begin_stored(rks_buffer *store, rks_member_value *made, rks_error *err)

@@ -17,9 +17,9 @@
 #ifndef RKS_INGEST_MEMBERS_H
 #define RKS_INGEST_MEMBERS_H
 
-#include "ingest/archive.h"
+#include "codec/archive.h"
+#include "codec/member_ending.h"
 #include "ingest/format.h"
-#include "ingest/member_ending.h"
 
 /* A walk over the members of one file that begin in [offset, stop); the rest is for its callers to
  * see, not to set. */

@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "codec/npy.h"
 #include "ingest/guess.h"
 #include "ingest/members.h"
-#include "ingest/npy.h"
 #include "ingest/row.h"
 
 typedef struct looking {

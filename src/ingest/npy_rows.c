@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "codec/npy.h"
 #include "ingest/format.h"
-#include "ingest/npy.h"
 #include "ingest/unpack.h"
 
 enum { CHUNK = 1 << 20, HEADER_ROOM = RKS_NPY_HEADER_MAX + 12 };

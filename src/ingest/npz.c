@@ -16,9 +16,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "codec/member_ending.h"
 #include "ingest/format.h"
 #include "ingest/guess.h"
-#include "ingest/member_ending.h"
 #include "ingest/member_value.h"
 #include "ingest/npz_array.h"
 

@@ -9,8 +9,8 @@
 #define RKS_INGEST_NPZ_ARRAY_H
 
 #include "base/buffer.h"
-#include "ingest/archive.h"
-#include "ingest/npy.h"
+#include "codec/archive.h"
+#include "codec/npy.h"
 
 /* An array a column, and three more where its items vary and may be missing. */
 enum { RKS_NPZ_ARRAYS_MAX = 4 * RKS_COLUMNS_MAX };

@@ -67,26 +67,6 @@ const char *rks_json_kind(const json_t *value)
     return value == NULL ? "nothing" : NAMES[json_typeof(value)];
 }
 
-rks_status rks_json_parse(const uint8_t *text, size_t size, json_t **root, rks_error *err)
-{
-    json_error_t wrong;
-    json_t *parsed = json_loadb((const char *)text, size,
-                                JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &wrong);
-    if (parsed == NULL) {
-        enum json_error_code code = json_error_code(&wrong);
-        if (code == json_error_out_of_memory)
-            return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for JSON of %zu bytes", size);
-        if (code == json_error_numeric_overflow)
-            return rks_fail(err, RKS_ERR_DATA, 0,
-                            "%.80s: integers from -2^63 to 2^63 - 1 and 64-bit floats are possible",
-                            wrong.text);
-        return rks_fail(err, RKS_ERR_DATA, 0, "no JSON at byte %d: %.100s", wrong.position,
-                        wrong.text);
-    }
-    *root = parsed;
-    return RKS_OK;
-}
-
 /* JSON that is printed over many lines, by its first one; NULL: it is not. */
 static const char *lines_advice(const uint8_t *line, size_t size)
 {

@@ -26,9 +26,8 @@
 #include <jansson.h>
 
 #include "base/buffer.h"
+#include "codec/json.h"
 #include "shard/schema.h"
-
-#define RKS_NAN_TEXT "NaN"
 
 /* Whose schema it is. Names that are no column are passed over where the user gave it; else they
  * are malformed, so that nothing is lost in silence. */
@@ -57,18 +56,12 @@ void rks_row_free(rks_row *row); /* NULL is accepted */
 /* RKS_ERR_DATA says what is malformed (and in which column), not where the line is. */
 rks_status rks_row_parse(rks_row *row, const uint8_t *line, size_t size, rks_error *err);
 
-/* Any JSON text; the caller owns *root. */
-rks_status rks_json_parse(const uint8_t *text, size_t size, json_t **root, rks_error *err);
 /* A line as an object; the caller owns it. */
 rks_status rks_json_line(const uint8_t *line, size_t size, json_t **root, rks_error *err);
 bool rks_line_is_blank(const uint8_t *line, size_t size);
 /* "a string", "an integer", ... */
 const char *rks_json_kind(const json_t *value);
 
-/* Appends the text as a JSON string with its quotes; UTF-8, also with NUL. */
-rks_status rks_json_print_string(const char *at, size_t size, rks_buffer *text, rks_error *err);
-/* Appends the value as the row comment says. */
-rks_status rks_json_print(const json_t *value, rks_buffer *text, rks_error *err);
 /* Appends an array's or number's bytes and sets size and dims; data is not set. `limit`: more items
  * than that cannot be there (the size of the line). */
 rks_status rks_json_convert(const rks_column *column, const json_t *json, size_t limit,

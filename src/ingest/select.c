@@ -10,9 +10,9 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "ingest/number.h"
+#include "codec/number.h"
+#include "codec/where.h"
 #include "ingest/wav.h"
-#include "ingest/where.h"
 
 typedef enum measure {
     MEASURE_ONE,   /* every sample is 1 long */

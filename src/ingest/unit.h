@@ -23,6 +23,7 @@
 #define RKS_INGEST_UNIT_H
 
 #include "base/checksum.h"
+#include "codec/input_file.h"
 #include "rankstore.h"
 
 typedef struct rks_input_format rks_input_format; /* format.h */
@@ -30,24 +31,7 @@ typedef struct rks_input_format rks_input_format; /* format.h */
 enum {
     RKS_UNIT_FILES_MAX = 4096, /* files in a unit of a folder */
     RKS_UNITS_MAX = 4 << 20,   /* units of an input */
-    RKS_INPUT_NAME_MAX = 490,  /* bytes of a name, so that "name:row" is a key */
 };
-
-typedef enum rks_packing {
-    RKS_PACKING_NONE,
-    RKS_PACKING_GZIP,
-    RKS_PACKING_ZSTD,
-    RKS_PACKING_XZ,
-    RKS_PACKING_BZIP2,
-} rks_packing;
-
-typedef struct rks_input_file {
-    char *path;    /* to open it */
-    char *name;    /* relative to its source, for keys and messages; UTF-8, unique in the list */
-    uint64_t size; /* on disk */
-    rks_packing packing; /* what is read is what this unpacks to (unpack.h) */
-    uint64_t max_total;  /* bytes that it may unpack to */
-} rks_input_file;
 
 typedef struct rks_input_unit {
     uint64_t number;   /* position in the list */

@@ -10,10 +10,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "ingest/archive.h"
+#include "codec/archive.h"
+#include "codec/gunzip.h"
+#include "codec/input_file.h"
 #include "ingest/format.h"
-#include "ingest/gunzip.h"
-#include "ingest/input_file.h"
 
 static const uint64_t RATIO_FROM = UINT64_C(1) << 30;
 

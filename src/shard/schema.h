@@ -44,4 +44,10 @@ typedef struct rks_column {
 
 const rks_column *rks_schema_column(const rks_schema *schema, uint32_t column);
 
+/* A str, bytes or json value. */
+static inline rks_value rks_blob_value(const void *bytes, size_t size)
+{
+    return (rks_value){.data = bytes, .size = size, .dims = {(uint32_t)size}};
+}
+
 #endif

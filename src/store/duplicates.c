@@ -3,6 +3,8 @@
  * duplicates.c: equal keys, looked for before the commit. Each rank takes the hashes with
  * hash % ranks == rank; equal hashes are compared by full key before anything is called a
  * duplicate. */
+#include "store/duplicates.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +12,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "fetch/batch.h"
-#include "store/commit.h"
 #include "store/store.h"
 
 enum { SHOWN_MAX = 40, PLACE_SIZE = 80 };

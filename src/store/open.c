@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "store/directory.h"
+#include "dataset/directory.h"
 #include "store/store.h"
 
 void rks_store_options_default(rks_store_options *options)

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "shard/quarantine.h"
-#include "store/directory.h"
+#include "dataset/directory.h"
+#include "dataset/quarantine.h"
 #include "store/store.h"
 
 /* What a rank brings, one byte in front of its ids. */

@@ -7,11 +7,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "dataset/dataset.h"
 #include "fetch/fetch.h"
 #include "group/group.h"
 #include "index/index.h"
 #include "plan/plan.h"
-#include "shard/dataset.h"
 #include "shard/shard.h"
 
 struct rks_store {

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "store/directory.h"
+#include "dataset/directory.h"
 
 enum { DEPTH = 4 };
 

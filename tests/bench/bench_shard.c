@@ -10,9 +10,9 @@
 
 #include "base/checksum.h"
 #include "bench.h"
-#include "shard/dataset.h"
+#include "dataset/dataset.h"
 #include "shard/shard.h"
-#include "store/directory.h"
+#include "dataset/directory.h"
 
 enum { SAMPLES = 400000, BATCH = 64, READS = 8000, MANY = 10000000, KEY = 14 };
 

@@ -16,7 +16,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "ingest/npy.h"
+#include "codec/npy.h"
 #include "ingest/wav.h"
 
 static void fuzz_npy(const uint8_t *bytes, size_t size)

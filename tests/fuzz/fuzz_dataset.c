@@ -6,7 +6,7 @@
 
 #include "base/bytes.h"
 
-#include "shard/dataset.h"
+#include "dataset/dataset.h"
 
 /* `other` becomes one whose shards are not those of `dataset`, and nothing is excluded in either.
  */

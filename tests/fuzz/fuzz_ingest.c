@@ -14,7 +14,7 @@
 #include "ingest/ingest.h"
 #include "ingest/lines.h"
 #include "ingest/row.h"
-#include "ingest/where.h"
+#include "codec/where.h"
 #include "shard/record.h"
 
 static const char SCHEMA[] =

@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "shard/block.h"
-#include "shard/dataset.h"
+#include "dataset/dataset.h"
 #include "support/check.h"
 #include "support/shards.h"
 #include "transport/frame.h"

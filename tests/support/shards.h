@@ -5,7 +5,7 @@
 #ifndef RKS_TESTS_SHARDS_H
 #define RKS_TESTS_SHARDS_H
 
-#include "shard/dataset.h"
+#include "dataset/dataset.h"
 #include "shard/shard.h"
 
 /* "data:bytes,id:int64,wide:float32[*]?" */

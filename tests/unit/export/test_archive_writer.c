@@ -3,7 +3,7 @@
  * test_archive_writer.c: what is written into tar and zip is what a reader finds; base64 there and
  * back.
  */
-#include "ingest/archive_writer.h"
+#include "codec/archive_writer.h"
 
 #include "support/check.h"
 

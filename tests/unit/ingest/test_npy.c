@@ -4,7 +4,7 @@
 #include "scratch.h"
 
 #include "base/memory.h"
-#include "ingest/npy.h"
+#include "codec/npy.h"
 
 static rks_error err;
 

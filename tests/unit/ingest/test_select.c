@@ -7,10 +7,10 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "ingest/number.h"
+#include "codec/number.h"
 #include "ingest/row.h"
 #include "ingest/select.h"
-#include "ingest/where.h"
+#include "codec/where.h"
 
 static rks_error err;
 

@@ -8,7 +8,7 @@
 
 #include "base/memory.h"
 #include "ingest/format.h"
-#include "ingest/input_file.h"
+#include "codec/input_file.h"
 #include "ingest/lines.h"
 
 static rks_error err;

@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * build.c: rks_build: files and folders, dealt out over the ranks, into shards and a dataset.
+ *
+ *   look at the input ─► agree a schema ─► take over parts ─► count rows ─► deal ─► read ─► commit
+ *
+ * What decides the result (units, schema, options) is the same for any number of ranks, and so the
+ * dataset id is too. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "builder/build.h"
+#include "builder/input.h"
+#include "builder/parts.h"
+#include "dataset/directory.h"
+#include "ingest/ingest.h"
+#include "store/store.h"
+
+typedef struct build {
+    rks_group *group;
+    rks_build_options options;
+    rks_input *input;
+    char *directory;
+    char *schema_text;
+    char *options_text;
+    rks_schema *schema;
+    rks_selector *selector;
+    rks_parts *parts;
+    rks_dataset *base; /* of an append */
+    json_t *base_options;
+    uint64_t *first_rows; /* by unit: row in its file of its first row */
+    uint32_t *owners;     /* by unit: the rank that reads it; UINT32_MAX where it is finished */
+    rks_buffer bad;
+    /* progress of this rank */
+    uint64_t done, total, samples, last_tick_ms;
+} build;
+
+void rks_build_options_default(rks_build_options *options)
+{
+    *options = (rks_build_options){
+        .struct_size = sizeof(*options),
+        .length_unit = 1,
+        .max_sample = UINT64_C(1) << 30,
+        .unit_size = UINT64_C(64) << 20,
+        .block_size = UINT64_C(1) << 20,
+        .max_total = UINT64_C(1) << 40,
+    };
+}
+
+rks_status rks_build_options_take(const rks_build_options *given, rks_build_options *options,
+                                  rks_error *err)
+{
+    rks_build_options_default(options);
+    if (given != NULL)
+        memcpy(options, given,
+               given->struct_size < sizeof(*options) ? given->struct_size : sizeof(*options));
+    if (options->length_unit == 0)
+        options->length_unit = 1;
+    if (options->max_sample == 0)
+        options->max_sample = UINT64_C(1) << 30;
+    if (options->max_total == 0)
+        options->max_total = UINT64_C(1) << 40;
+    if (options->unit_size == 0)
+        options->unit_size = UINT64_C(64) << 20;
+    if (options->block_size == 0)
+        options->block_size = UINT64_C(1) << 20;
+    if (options->max_sample > UINT64_C(3) << 30)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "max_sample: %" PRIu64 " is above 3 GiB",
+                        options->max_sample);
+    if (!(options->sample_rate >= 0 && options->sample_rate < 1)) /* also NaN */
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample_rate: %g is not from 0 to below 1",
+                        options->sample_rate);
+    if (options->sample > 0 && options->sample_rate > 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample and sample_rate exclude each other");
+    if (options->sample > UINT32_MAX)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample: %" PRIu64 " is above %" PRIu32,
+                        options->sample, UINT32_MAX);
+    if (options->max_length != 0 && options->min_length > options->max_length)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "min_length: %" PRIu32 " is above max_length: %" PRIu32,
+                        options->min_length, options->max_length);
+    if (options->block_size < 64 << 10 || options->block_size > 64 << 20)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "block_size: %" PRIu64 " is not from 64 KiB to 64 MiB",
+                        options->block_size);
+    if (options->unit_size < 4 << 10)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "unit_size: %" PRIu64 " is below 4 KiB",
+                        options->unit_size);
+    return RKS_OK;
+}
+
+rks_selection rks_build_selection(const rks_build_options *options)
+{
+    return (rks_selection){.sample_rate = options->sample_rate,
+                           .seed = options->seed,
+                           .sample = options->sample,
+                           .dedup = options->dedup,
+                           .key = options->key};
+}
+
+/* Only what is asked for: builds of before, that knew none of it, are gone on with. */
+static void add_selection(json_t *object, const rks_build_options *options)
+{
+    if (options->min_length > 0)
+        json_object_set_new(object, "min_length", json_integer(options->min_length));
+    if (options->max_length > 0)
+        json_object_set_new(object, "max_length", json_integer(options->max_length));
+    if (options->sample_rate > 0)
+        json_object_set_new(object, "sample_rate", json_real(options->sample_rate));
+    if (options->sample > 0)
+        json_object_set_new(object, "sample", json_integer((json_int_t)options->sample));
+    if (options->columns != NULL)
+        json_object_set_new(object, "columns", json_string(options->columns));
+    if (options->dedup)
+        json_object_set_new(object, "dedup", json_true());
+    if (options->seed > 0)
+        json_object_set_new(object, "seed", json_integer((json_int_t)options->seed));
+}
+
+rks_status rks_build_options_text(const rks_build_options *options, char **text, rks_error *err)
+{
+    json_t *index = json_array();
+    for (size_t i = 0; i < options->index_count; i++)
+        json_array_append_new(index, json_string(options->index[i]));
+    json_t *object = json_pack(
+        "{s:s*, s:s*, s:s*, s:I, s:s*, s:o*, s:b, s:b, s:b}", "format", options->format, "key",
+        options->key, "length", options->length, "length_unit", (json_int_t)options->length_unit,
+        "where", options->where, "index", index, "filter", options->filter != NULL, "length_fn",
+        options->length_fn != NULL, "skip_bad", options->skip_bad);
+    /* Decides what parts hold, so it is part of the build's id. */
+    if (options->own_keys)
+        json_object_set_new(object, "own_keys", json_true());
+    add_selection(object, options);
+    char *dumped = object == NULL ? NULL : json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
+    json_decref(object);
+    if (dumped == NULL)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "an option's text is not UTF-8");
+    *text = rks_strdup(dumped, err);
+    free(dumped);
+    return *text == NULL ? RKS_ERR_MEMORY : RKS_OK;
+}
+
+/* ---- schema ----------------------------------------------------------------------------- */
+
+/* COLLECTIVE. What an append is not told is as the dataset has it. */
+static rks_status inherit(build *b, rks_error *err)
+{
+    rks_build_options *o = &b->options;
+    rks_error none = {0};
+    if (!o->append)
+        return RKS_OK;
+    rks_status status = rks_store_load_dataset(b->group, b->directory, 0, &b->base, &none);
+    if (status == RKS_ERR_NOT_FOUND)
+        return RKS_OK;
+    if (status != RKS_OK) {
+        if (err != NULL)
+            *err = none;
+        return status;
+    }
+    b->base_options = json_loads(b->base->build_options, 0, NULL);
+    const char *key = json_string_value(json_object_get(b->base_options, "key"));
+    const char *length = json_string_value(json_object_get(b->base_options, "length"));
+    json_int_t unit = json_integer_value(json_object_get(b->base_options, "length_unit"));
+    o->key = o->key != NULL ? o->key : key;
+    if (o->length == NULL && o->length_fn == NULL) {
+        o->length = length;
+        o->length_unit = unit > 0 && unit <= UINT32_MAX ? (uint32_t)unit : o->length_unit;
+    }
+    if (o->schema == NULL) {
+        b->input->keeps_schema = true;
+        b->schema_text = rks_strdup(rks_schema_text(b->base->schema), err);
+        status = b->schema_text == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    }
+    if (o->index_count == 0) {
+        o->index = (const char *const *)b->base->index;
+        o->index_count = b->base->index_count;
+    }
+    return status;
+}
+
+static rks_status choose_schema(build *b, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    if (b->options.schema == NULL && b->schema_text == NULL)
+        status = rks_input_infer(b->group, b->input, &b->schema_text, err);
+    if (status == RKS_OK)
+        status = rks_schema_parse(b->schema_text == NULL ? b->options.schema : b->schema_text,
+                                  &b->schema, err);
+    if (status == RKS_OK)
+        status = rks_selector_create(b->schema, &b->options, &b->selector, err);
+    return rks_group_agree(b->group, "build: options", status, err);
+}
+
+/* ---- the same on all ranks ------------------------------------------------------------------ */
+
+rks_status rks_build_id(const char *what, rks_digest input, const rks_schema *schema,
+                        const char *options_text, rks_digest *id, rks_error *err)
+{
+    rks_digester *digester = rks_digester_create(err);
+    if (digester == NULL)
+        return RKS_ERR_MEMORY;
+    const char *schema_text = rks_schema_text(schema);
+    rks_digester_update(digester, what, strlen(what) + 1);
+    rks_digester_update(digester, &input, sizeof(input));
+    rks_digester_update(digester, schema_text, strlen(schema_text) + 1);
+    rks_digester_update(digester, options_text, strlen(options_text) + 1);
+    *id = rks_digester_result(digester);
+    rks_digester_free(digester);
+    return RKS_OK;
+}
+
+rks_status rks_build_agree_input(rks_group *group, rks_status status, const char *what,
+                                 const rks_digest *id, rks_error *err)
+{
+    uint8_t *all = NULL;
+    uint64_t *offsets = NULL;
+    status = rks_group_allgather(group, "build: same input", status, id, sizeof(*id), &all,
+                                 &offsets, err);
+    for (uint32_t rank = 1; status == RKS_OK && rank < rks_group_size(group); rank++)
+        if (memcmp(all, all + offsets[rank], sizeof(*id)) != 0)
+            status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s differs between rank 0 and rank %u",
+                              what, rank);
+    rks_free(all);
+    rks_free(offsets);
+    return status;
+}
+
+/* The first field in which two objects differ. */
+static rks_status name_difference(const char *ours, const char *theirs, uint32_t rank,
+                                  rks_error *err)
+{
+    json_t *one = json_loads(ours, 0, NULL), *other = json_loads(theirs, 0, NULL);
+    const char *field;
+    json_t *value;
+    rks_status status = RKS_OK;
+    for (int turn = 0; status == RKS_OK && turn < 2; turn++) {
+        json_object_foreach(turn == 0 ? one : other, field, value)
+        {
+            if (json_equal(value, json_object_get(turn == 0 ? other : one, field)))
+                continue;
+            status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                              "the build's option \"%s\" differs between rank 0 and rank %u", field,
+                              rank);
+            break;
+        }
+    }
+    json_decref(one);
+    json_decref(other);
+    return status == RKS_OK ? rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                                       "the options differ between rank 0 and rank %u", rank)
+                            : status;
+}
+
+/* Each rank brings its schema and its options, each with its NUL. */
+rks_status rks_build_agree_options(rks_group *group, rks_status status, const rks_schema *schema,
+                                   const char *options_text, rks_error *err)
+{
+    rks_buffer mine = {0};
+    uint8_t *all = NULL;
+    uint64_t *offsets = NULL;
+    const char *text = status == RKS_OK ? rks_schema_text(schema) : NULL;
+    if (status == RKS_OK)
+        status = rks_buffer_add(&mine, text, strlen(text) + 1, err);
+    if (status == RKS_OK)
+        status = rks_buffer_add(&mine, options_text, strlen(options_text) + 1, err);
+    status = rks_group_allgather(group, "build: same on all ranks", status, mine.data, mine.size,
+                                 &all, &offsets, err);
+    for (uint32_t rank = 1; status == RKS_OK && rank < rks_group_size(group); rank++) {
+        const char *first = (const char *)all, *other = (const char *)all + offsets[rank];
+        uint64_t size = offsets[rank + 1] - offsets[rank];
+        if (size == offsets[1] && memcmp(first, other, size) == 0)
+            continue;
+        if (size == 0 || other[size - 1] != '\0' || strlen(other) + 1 >= size)
+            status = rks_fail(err, RKS_ERR_PEER, 0, "rank %u sent malformed options", rank);
+        else if (strcmp(first, other) != 0)
+            status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                              "the schema differs between rank 0 and rank %u", rank);
+        else
+            status =
+                name_difference(first + strlen(first) + 1, other + strlen(other) + 1, rank, err);
+    }
+    rks_buffer_free(&mine);
+    rks_free(all);
+    rks_free(offsets);
+    return status;
+}
+
+/* Of the input that this build reads, or of what it adds to. */
+static void describe_place(void *user, const rks_dataset *dataset, size_t at, uint64_t row,
+                           char *text, size_t room)
+{
+    const build *b = user;
+    const rks_dataset_unit *unit = &dataset->units[at];
+    uint64_t number = unit->summary.unit - dataset->shards[unit->shard].first_unit;
+    bool own = rks_digest_equal(rks_dataset_build_of(dataset, unit->shard), dataset->build_id);
+    if (!own || number >= b->input->unit_count) {
+        snprintf(text, room, "row %" PRIu64 " of unit %" PRIu64 ", there before", row,
+                 unit->summary.unit);
+        return;
+    }
+    const rks_input_unit *from = &b->input->units[number];
+    bool many = from->file_count > 1; /* a row is a file */
+    const char *name =
+        b->input->files[from->first_file + (many && row < from->file_count ? row : 0)].name;
+    if (many)
+        snprintf(text, room, "%s", rks_text_end(name, RKS_PLACE_NAME));
+    else
+        snprintf(text, room, "row %" PRIu64 " of %s", unit->summary.first_source_row + row,
+                 rks_text_end(name, RKS_PLACE_NAME));
+}
+
+static rks_status open_parts(build *b, const char *directory, rks_error *err)
+{
+    rks_parts_options options = {.replace = b->options.replace, .append = b->options.append};
+    rks_status status = rks_build_options_text(&b->options, &b->options_text, err);
+    if (status == RKS_OK)
+        status = rks_build_id("files", rks_input_digest(b->input), b->schema, b->options_text,
+                              &options.shard.build_id, err);
+    status = rks_build_agree_options(b->group, status, b->schema, b->options_text, err);
+    if (status != RKS_OK)
+        return status;
+    options.build_options = b->options_text;
+    options.selection = rks_build_selection(&b->options);
+    options.shard.schema = b->schema;
+    options.shard.block_size = b->options.block_size;
+    options.shard.max_sample = b->options.max_sample;
+    options.shard.index = b->options.index;
+    options.shard.index_count = b->options.index_count;
+    options.shard.derived_keys = rks_selector_derived_keys(b->selector);
+    status = rks_parts_open(b->group, directory, &options, &b->parts, err);
+    const rks_key_words words = {.place = describe_place, .user = b};
+    if (status == RKS_OK)
+        rks_parts_describe_keys(b->parts, &words);
+    return status;
+}
+
+/* ---- rows and dealing ----------------------------------------------------------------------- */
+
+/* Units of parts that were taken over know their rows. */
+static rks_status count_rows(build *b, rks_error *err)
+{
+    size_t units = b->input->unit_count;
+    uint64_t *known = rks_alloc(units, sizeof(*known), err);
+    for (size_t unit = 0; known != NULL && unit < units; unit++) {
+        const rks_unit_summary *finished = rks_parts_finished(b->parts, unit);
+        known[unit] = finished == NULL ? UINT64_MAX : finished->seen;
+    }
+    rks_status status = rks_input_first_rows(b->group, known == NULL ? RKS_ERR_MEMORY : RKS_OK,
+                                             b->input, known, &b->first_rows, err);
+    rks_free(known);
+    return status;
+}
+
+static rks_status deal(build *b, rks_error *err)
+{
+    size_t units = b->input->unit_count;
+    bool *done = rks_alloc(units, sizeof(*done), err);
+    b->owners = rks_alloc(units, sizeof(*b->owners), err);
+    rks_status status = done == NULL || b->owners == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    if (status == RKS_OK) {
+        for (size_t unit = 0; unit < units; unit++)
+            done[unit] = rks_parts_finished(b->parts, unit) != NULL;
+        status = rks_input_deal(b->input, rks_group_size(b->group), done, b->owners, err);
+    }
+    for (size_t unit = 0; status == RKS_OK && unit < units; unit++)
+        if (b->owners[unit] == rks_group_rank(b->group))
+            b->total += b->input->units[unit].size;
+    rks_free(done);
+    return rks_group_agree(b->group, "build: dealing", status, err);
+}
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+static void tell(const build *b, uint64_t done, uint64_t samples)
+{
+    const rks_work work = {.done = done, .total = b->total, .samples = samples};
+    char text[96];
+    snprintf(text, sizeof(text), "%" PRIu64 " of %" PRIu64 " MiB read", done >> 20, b->total >> 20);
+    rks_group_tell_progress(b->group, &work, text);
+}
+
+static void show(const build *b, uint64_t done, uint64_t samples)
+{
+    if (b->options.progress != NULL)
+        b->options.progress(b->options.progress_user, "build", done, b->total, samples);
+}
+
+static rks_status tick(void *user, uint64_t unit_bytes, uint64_t samples, rks_error *err)
+{
+    build *b = user;
+    uint64_t now = rks_now_ms();
+    if (now - b->last_tick_ms < 100)
+        return RKS_OK;
+    b->last_tick_ms = now;
+    tell(b, b->done + unit_bytes, b->samples + samples);
+    show(b, b->done + unit_bytes, b->samples + samples);
+    return rks_group_must_stop(b->group, err);
+}
+
+/* Rank 0 has read its share, and the others have not. */
+static void while_others_read(void *user)
+{
+    const build *b = user;
+    show(b, b->done, b->samples);
+}
+
+static rks_status read_unit(build *b, size_t unit, rks_error *err)
+{
+    rks_shard_writer *writer = NULL;
+    const rks_ingest_progress progress = {tick, b};
+    rks_status status = rks_parts_writer(b->parts, &writer, err);
+    if (status == RKS_OK)
+        status = rks_ingest_unit(b->input, unit, b->first_rows[unit], b->schema, &b->options,
+                                 b->selector, writer, &b->bad, &progress, err);
+    if (status != RKS_OK)
+        return status;
+    size_t count = 0;
+    const rks_unit_summary *units = rks_shard_writer_units(writer, &count);
+    b->samples += units[count - 1].samples;
+    b->done += b->input->units[unit].size;
+    return RKS_OK;
+}
+
+static rks_status read_units(build *b, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    tell(b, 0, 0);
+    for (size_t unit = 0; status == RKS_OK && unit < b->input->unit_count; unit++)
+        if (b->owners[unit] == rks_group_rank(b->group))
+            status = read_unit(b, unit, err);
+    if (status == RKS_OK)
+        tell(b, b->done, b->samples);
+    if (rks_group_rank(b->group) == 0)
+        rks_group_on_wait(b->group, while_others_read, b);
+    return status;
+}
+
+/* The first skipped rows of all ranks, as many as fit. */
+static rks_status collect_bad(build *b, rks_status status, rks_build_report *report, rks_error *err)
+{
+    uint8_t *all = NULL;
+    uint64_t *offsets = NULL;
+    size_t room = sizeof(report->bad_first);
+    status = rks_group_allgather(b->group, "build: skipped rows", status, b->bad.data,
+                                 b->bad.size < room ? b->bad.size : room, &all, &offsets, err);
+    rks_group_on_wait(b->group, NULL, NULL);
+    rks_group_tell_progress(b->group, NULL, "");
+    if (status == RKS_OK)
+        rks_text_lines(all, (size_t)offsets[rks_group_size(b->group)], report->bad_first, room);
+    rks_free(all);
+    rks_free(offsets);
+    return status;
+}
+
+static void free_build(build *b)
+{
+    rks_parts_close(b->parts);
+    rks_dataset_free(b->base);
+    json_decref(b->base_options);
+    rks_selector_free(b->selector);
+    rks_schema_free(b->schema);
+    rks_input_free(b->input);
+    rks_buffer_free(&b->bad);
+    rks_free(b->directory);
+    rks_free(b->schema_text);
+    rks_free(b->options_text);
+    rks_free(b->first_rows);
+    rks_free(b->owners);
+}
+
+rks_status rks_build(rks_group *group, const char *const *sources, size_t source_count,
+                     const char *directory, const rks_build_options *options,
+                     rks_build_report *report, rks_error *err)
+{
+    build b = {.group = group};
+    rks_build_report made = {.struct_size = sizeof(made)};
+    uint64_t begun = rks_now_ns();
+    rks_status status = rks_build_options_take(options, &b.options, err);
+    if (status == RKS_OK && source_count == 0)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "no source given");
+    if (status == RKS_OK && b.options.append && b.options.replace)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "append and replace exclude each other");
+    if (status == RKS_OK)
+        status = rks_directory_expand_target(group, directory, &b.directory, err);
+    status = rks_group_agree(group, "build: arguments", status, err);
+    if (status == RKS_OK)
+        status = rks_input_look(group, sources, source_count, &b.options, &b.input, err);
+    if (status == RKS_OK)
+        status = inherit(&b, err);
+    if (status == RKS_OK)
+        status = choose_schema(&b, err);
+    if (status == RKS_OK)
+        status = open_parts(&b, b.directory, err);
+    if (status == RKS_OK)
+        status = count_rows(&b, err);
+    if (status == RKS_OK)
+        status = deal(&b, err);
+    if (status == RKS_OK)
+        status = collect_bad(&b, read_units(&b, err), &made, err);
+    if (status == RKS_OK) /* nothing can fail once the dataset is there */
+        status = rks_parts_commit(b.parts, RKS_OK, &made, err);
+    if (status == RKS_OK && report != NULL) {
+        made.input_bytes = b.input->bytes;
+        made.hidden = b.input->not_read.hidden;
+        made.linked_folders = b.input->not_read.linked_folders;
+        made.special_files = b.input->not_read.special_files;
+        made.seconds = (double)(rks_now_ns() - begun) / 1e9;
+        size_t room = report->struct_size;
+        memcpy(report, &made, room < sizeof(made) ? room : sizeof(made));
+        report->struct_size = room;
+    }
+    free_build(&b);
+    return status;
+}

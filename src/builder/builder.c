@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * builder.c: building from memory: the caller's units and samples into this rank's part. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "builder/build.h"
+#include "builder/parts.h"
+#include "dataset/directory.h"
+#include "ingest/draw.h"
+#include "ingest/select.h"
+
+struct rks_builder {
+    rks_group *group;
+    rks_build_options options;
+    char *directory;
+    char *options_text;
+    char **index; /* copies of the options' names */
+    rks_schema *schema;
+    rks_selector *selector;
+    rks_parts *parts;
+    rks_shard_writer *writer;
+    bool in_unit;
+    bool skipping; /* the current unit is finished already */
+    bool committed;
+    uint64_t unit;
+    uint64_t seen; /* in the current unit: the rows of derived keys */
+    uint64_t filtered;
+    uint64_t left_out, bad; /* by the caller, who did not add them */
+};
+
+static rks_status prepare(rks_builder *builder, const char *directory,
+                          const rks_build_options *options, rks_error *err)
+{
+    rks_status status = rks_build_options_take(options, &builder->options, err);
+    if (status == RKS_OK && builder->options.schema == NULL)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "schema: building from memory needs one");
+    if (status == RKS_OK)
+        status = rks_directory_expand_target(builder->group, directory, &builder->directory, err);
+    if (status == RKS_OK)
+        status = rks_schema_parse(builder->options.schema, &builder->schema, err);
+    if (status == RKS_OK)
+        status = rks_build_options_text(&builder->options, &builder->options_text, err);
+    if (status == RKS_OK)
+        status = rks_selector_create(builder->schema, &builder->options, &builder->selector, err);
+    if (status == RKS_OK && builder->options.own_keys && builder->options.key != NULL)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                          "key: column \"%s\" is named, but own_keys is set", builder->options.key);
+    if (status != RKS_OK)
+        return status;
+    builder->index = rks_alloc(builder->options.index_count, sizeof(char *), err);
+    if (builder->index == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < builder->options.index_count; i++) {
+        builder->index[i] = rks_strdup(builder->options.index[i], err);
+        if (builder->index[i] == NULL)
+            return RKS_ERR_MEMORY;
+    }
+    return RKS_OK;
+}
+
+rks_status rks_builder_open(rks_group *group, const char *directory,
+                            const rks_build_options *options, rks_builder **builder, rks_error *err)
+{
+    rks_parts_options parts = {0};
+    rks_digest input = {0};
+    rks_builder *opened = rks_alloc(1, sizeof(*opened), err);
+    rks_status status = RKS_ERR_MEMORY;
+    if (opened != NULL) {
+        opened->group = group;
+        status = prepare(opened, directory, options, err);
+    }
+    if (status == RKS_OK) {
+        const char *source = opened->options.source;
+        if (source != NULL)
+            input = rks_checksum128(source, strlen(source));
+        status = rks_build_id("memory", input, opened->schema, opened->options_text,
+                              &parts.shard.build_id, err);
+    }
+    status = rks_build_agree_options(group, status, opened == NULL ? NULL : opened->schema,
+                                     opened == NULL ? NULL : opened->options_text, err);
+    if (status == RKS_OK)
+        status = rks_build_agree_input(group, status, "source", &input, err);
+    if (status == RKS_OK) {
+        parts.replace = opened->options.replace;
+        parts.append = opened->options.append;
+        parts.build_options = opened->options_text;
+        parts.selection = rks_build_selection(&opened->options);
+        parts.shard.schema = opened->schema;
+        parts.shard.block_size = opened->options.block_size;
+        parts.shard.max_sample = opened->options.max_sample;
+        parts.shard.index = (const char *const *)opened->index;
+        parts.shard.index_count = opened->options.index_count;
+        parts.shard.derived_keys =
+            !opened->options.own_keys && rks_selector_derived_keys(opened->selector);
+        status = rks_parts_open(group, opened->directory, &parts, &opened->parts, err);
+    }
+    if (status != RKS_OK) {
+        rks_builder_close(opened);
+        return status;
+    }
+    *builder = opened;
+    return RKS_OK;
+}
+
+static rks_status end_unit(rks_builder *builder, rks_error *err)
+{
+    bool open = builder->in_unit && !builder->skipping;
+    builder->in_unit = false;
+    if (!open)
+        return RKS_OK;
+    return rks_shard_writer_end(builder->writer, builder->seen,
+                                builder->filtered + builder->left_out, builder->bad, err);
+}
+
+rks_status rks_builder_unit(rks_builder *builder, uint64_t unit, const char *name, bool *skip,
+                            rks_error *err)
+{
+    if (builder->committed)
+        return rks_fail(err, RKS_ERR_STATE, 0,
+                        "the build is committed; unit %" PRIu64 " is too late", unit);
+    if (name == NULL || name[0] == '\0')
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "unit %" PRIu64 ": the name is empty", unit);
+    rks_status status = end_unit(builder, err);
+    if (status != RKS_OK)
+        return status;
+    bool finished = rks_parts_finished(builder->parts, unit) != NULL;
+    if (!finished) {
+        status = rks_parts_writer(builder->parts, &builder->writer, err);
+        if (status == RKS_OK)
+            status = rks_shard_writer_begin(builder->writer, unit, name, 0, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    builder->in_unit = true;
+    builder->skipping = finished;
+    builder->unit = unit;
+    builder->seen = builder->filtered = builder->left_out = builder->bad = 0;
+    if (skip != NULL)
+        *skip = finished;
+    return RKS_OK;
+}
+
+rks_status rks_builder_add(rks_builder *builder, const rks_value *values, const void *key,
+                           size_t key_size, rks_error *err)
+{
+    if (!builder->in_unit)
+        return rks_fail(err, RKS_ERR_STATE, 0, "no unit has begun: call rks_builder_unit first");
+    if (builder->skipping)
+        return RKS_OK;
+    if (builder->seen >= UINT32_MAX)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "unit %" PRIu64 ": more than 2^32 samples",
+                        builder->unit);
+    bool keep = false, own = builder->options.own_keys;
+    uint32_t length = 0;
+    if (own != (key != NULL))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        own ? "own_keys is set, but no key is given"
+                            : "a key is given, but own_keys is not set");
+    rks_status status = RKS_OK;
+    if (rks_draw_takes(rks_draw_limit(builder->options.sample_rate), builder->options.seed,
+                       builder->unit, builder->seen))
+        status =
+            rks_selector_apply(builder->selector, values, &keep, &length, &key, &key_size, err);
+    if (status != RKS_OK)
+        return status;
+    if (keep) {
+        status = rks_shard_writer_add(builder->writer, values, key, key_size, length,
+                                      (uint32_t)builder->seen, err);
+        if (status != RKS_OK)
+            return status;
+    } else {
+        builder->filtered++;
+    }
+    builder->seen++;
+    return RKS_OK;
+}
+
+rks_status rks_builder_left_out(rks_builder *builder, uint64_t filtered, uint64_t bad,
+                                rks_error *err)
+{
+    if (!builder->in_unit)
+        return rks_fail(err, RKS_ERR_STATE, 0, "no unit has begun: call rks_builder_unit first");
+    if (filtered > UINT32_MAX || bad > UINT32_MAX)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "unit %" PRIu64 ": more than 2^32 samples left out", builder->unit);
+    builder->left_out += filtered;
+    builder->bad += bad;
+    return RKS_OK;
+}
+
+rks_status rks_builder_commit(rks_builder *builder, rks_status status, rks_build_report *report,
+                              rks_error *err)
+{
+    rks_build_report made = {.struct_size = sizeof(made)};
+    if (status == RKS_OK && builder->committed)
+        status = rks_fail(err, RKS_ERR_STATE, 0, "the build is committed already");
+    if (status == RKS_OK)
+        status = end_unit(builder, err);
+    builder->committed = true;
+    status = rks_parts_commit(builder->parts, status, &made, err);
+    if (status == RKS_OK && report != NULL) {
+        size_t room = report->struct_size;
+        memcpy(report, &made, room < sizeof(made) ? room : sizeof(made));
+        report->struct_size = room;
+    }
+    return status;
+}
+
+uint32_t rks_builder_columns(const rks_builder *builder)
+{
+    return rks_schema_columns(builder->schema);
+}
+
+void rks_builder_describe_keys(rks_builder *builder, const rks_key_words *words)
+{
+    rks_parts_describe_keys(builder->parts, words);
+}
+
+void rks_builder_close(rks_builder *builder)
+{
+    if (builder == NULL)
+        return;
+    rks_parts_close(builder->parts);
+    rks_selector_free(builder->selector);
+    rks_schema_free(builder->schema);
+    for (size_t i = 0; builder->index != NULL && i < builder->options.index_count; i++)
+        rks_free(builder->index[i]);
+    rks_free(builder->index);
+    rks_free(builder->options_text);
+    rks_free(builder->directory);
+    rks_free(builder);
+}

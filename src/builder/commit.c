@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * commit.c: from the sealed parts of all ranks to one dataset.json.
+ *
+ * Each rank tells the others what its parts hold; all of them then make the same dataset. A part
+ * travels as
+ *
+ *   size  field
+ *    208  rks_dataset_shard
+ *      8  units in it
+ *         then for each unit, in file order: rks_unit_summary, u32 size of its key name, the name
+ *
+ * in this machine's own layout: the ranks have agreed on library version before. */
+#include "builder/commit.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "builder/parts_internal.h"
+#include "dataset/key_words.h"
+#include "ingest/draw.h"
+#include "store/duplicates.h"
+
+static rks_status put_unit(rks_buffer *blob, const rks_unit_summary *unit, const char *name,
+                           rks_error *err)
+{
+    uint8_t size[4];
+    rks_store_u32(size, (uint32_t)strlen(name));
+    rks_status status = rks_buffer_add(blob, unit, sizeof(*unit), err);
+    if (status == RKS_OK)
+        status = rks_buffer_add(blob, size, sizeof(size), err);
+    if (status == RKS_OK)
+        status = rks_buffer_add(blob, name, strlen(name), err);
+    return status;
+}
+
+static rks_status put_part(rks_buffer *blob, const rks_shard *shard, rks_error *err)
+{
+    size_t count = 0;
+    const rks_unit_summary *units = rks_shard_units(shard, &count);
+    const char *path = rks_shard_path(shard);
+    const char *slash = strrchr(path, '/');
+    const char *name = slash == NULL ? path : slash + 1;
+    rks_dataset_shard described = {
+        .id = rks_shard_id(shard),
+        .manifest = rks_shard_manifest_digest(shard),
+        .samples = rks_shard_count(shard),
+        .bytes = rks_shard_bytes(shard),
+        .file_bytes = rks_shard_file_bytes(shard),
+        .largest = rks_shard_largest(shard),
+    };
+    snprintf(described.name, sizeof(described.name), "%.*s", (int)(strlen(name) - strlen(".rks")),
+             name);
+    uint64_t unit_count = count;
+    rks_status status = rks_buffer_add(blob, &described, sizeof(described), err);
+    if (status == RKS_OK)
+        status = rks_buffer_add(blob, &unit_count, sizeof(unit_count), err);
+    for (size_t i = 0; status == RKS_OK && i < count; i++) {
+        const char *unit_name = rks_shard_unit_name(shard, i);
+        status = put_unit(blob, &units[i], unit_name == NULL ? "" : unit_name, err);
+    }
+    return status;
+}
+
+/* Takes `size` bytes from the front of *at. */
+static const uint8_t *cut(const uint8_t **at, const uint8_t *end, size_t size)
+{
+    if ((size_t)(end - *at) < size)
+        return NULL;
+    const uint8_t *piece = *at;
+    *at += size;
+    return piece;
+}
+
+static rks_status take_unit(rks_dataset *dataset, const uint8_t **at, const uint8_t *end,
+                            uint64_t *row, rks_error *err)
+{
+    rks_dataset_unit *units =
+        rks_realloc(dataset->units, dataset->unit_count + 1, sizeof(*units), err);
+    if (units == NULL)
+        return RKS_ERR_MEMORY;
+    dataset->units = units;
+    rks_dataset_unit *unit = &units[dataset->unit_count];
+    *unit = (rks_dataset_unit){.shard = (uint32_t)dataset->shard_count, .first_row = *row};
+    const uint8_t *summary = cut(at, end, sizeof(unit->summary));
+    const uint8_t *size = summary == NULL ? NULL : cut(at, end, 4);
+    const uint8_t *name = size == NULL ? NULL : cut(at, end, rks_load_u32(size));
+    if (name == NULL)
+        return rks_fail(err, RKS_ERR_PEER, 0, "a rank's list of units is cut short");
+    memcpy(&unit->summary, summary, sizeof(unit->summary));
+    if (dataset->derived_keys) {
+        char *copy = rks_format(err, "%.*s", (int)rks_load_u32(size), (const char *)name);
+        if (copy == NULL)
+            return RKS_ERR_MEMORY;
+        unit->key_name = copy;
+    }
+    *row += unit->summary.samples;
+    dataset->unit_count++;
+    return RKS_OK;
+}
+
+static rks_status take_part(rks_dataset *dataset, const uint8_t **at, const uint8_t *end,
+                            rks_error *err)
+{
+    rks_dataset_shard *shards =
+        rks_realloc(dataset->shards, dataset->shard_count + 1, sizeof(*shards), err);
+    if (shards == NULL)
+        return RKS_ERR_MEMORY;
+    dataset->shards = shards;
+    const uint8_t *described = cut(at, end, sizeof(*shards));
+    const uint8_t *count = described == NULL ? NULL : cut(at, end, sizeof(uint64_t));
+    if (count == NULL)
+        return rks_fail(err, RKS_ERR_PEER, 0, "a rank's list of parts is cut short");
+    memcpy(&shards[dataset->shard_count], described, sizeof(*shards));
+    rks_status status = RKS_OK;
+    uint64_t row = 0;
+    for (uint64_t i = 0; status == RKS_OK && i < rks_load_u64(count); i++)
+        status = take_unit(dataset, at, end, &row, err);
+    dataset->shard_count++;
+    return status;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const rks_dataset_unit *left = a, *right = b;
+    if (left->summary.unit != right->summary.unit)
+        return left->summary.unit < right->summary.unit ? -1 : 1;
+    return left->shard < right->shard ? -1 : left->shard > right->shard;
+}
+
+/* Equal units that lie in several parts (a disk was away during a resume) must hold the same. */
+static rks_status count_repeated(const rks_dataset *dataset, size_t *repeated, rks_error *err)
+{
+    for (size_t i = 1; i < dataset->unit_count; i++) {
+        const rks_dataset_unit *one = &dataset->units[i - 1], *other = &dataset->units[i];
+        if (one->summary.unit != other->summary.unit)
+            continue;
+        (*repeated)++;
+        if (!rks_digest_equal(one->summary.digest, other->summary.digest))
+            return rks_fail(err, RKS_ERR_DATA, 0,
+                            "unit %" PRIu64 " was added twice with different contents: it lies in "
+                            "%s and in %s",
+                            one->summary.unit, dataset->shards[one->shard].name,
+                            dataset->shards[other->shard].name);
+    }
+    return RKS_OK;
+}
+
+/* Is unit `i` in another part too, of those kept? Equal units lie side by side. */
+static bool is_elsewhere(const rks_dataset *dataset, const bool *kept, size_t i)
+{
+    const rks_dataset_unit *units = dataset->units;
+    size_t first = i, end = i + 1;
+    while (first > 0 && units[first - 1].summary.unit == units[i].summary.unit)
+        first--;
+    while (end < dataset->unit_count && units[end].summary.unit == units[i].summary.unit)
+        end++;
+    for (size_t k = first; k < end; k++)
+        if (units[k].shard != units[i].shard && kept[units[k].shard])
+            return true;
+    return false;
+}
+
+/* Parts whose units all lie in other parts too are left out, the last first. */
+static void choose_parts(const rks_dataset *dataset, bool *kept)
+{
+    for (size_t shard = dataset->shard_count; shard-- > 0;) {
+        bool needed = false;
+        for (size_t i = 0; i < dataset->unit_count && !needed; i++)
+            needed = dataset->units[i].shard == shard && !is_elsewhere(dataset, kept, i);
+        kept[shard] = needed;
+    }
+}
+
+static void leave_out(rks_dataset *dataset, uint32_t *holders, const bool *kept, uint32_t *place)
+{
+    size_t units = 0, shards = 0;
+    for (size_t shard = 0; shard < dataset->shard_count; shard++) {
+        place[shard] = (uint32_t)shards;
+        if (!kept[shard])
+            continue;
+        holders[shards] = holders[shard];
+        dataset->shards[shards++] = dataset->shards[shard];
+    }
+    dataset->shard_count = shards;
+    for (size_t i = 0; i < dataset->unit_count; i++) {
+        rks_dataset_unit *unit = &dataset->units[i];
+        if (!kept[unit->shard]) {
+            rks_free((char *)(uintptr_t)unit->key_name);
+            continue;
+        }
+        unit->shard = place[unit->shard];
+        dataset->units[units++] = *unit;
+    }
+    dataset->unit_count = units;
+}
+
+/* By number, each once. A part counts whole or not at all. */
+static rks_status settle_units(rks_dataset *dataset, uint32_t *holders, rks_error *err)
+{
+    size_t repeated = 0;
+    if (dataset->unit_count == 0)
+        return RKS_OK;
+    qsort(dataset->units, dataset->unit_count, sizeof(*dataset->units), by_number);
+    rks_status status = count_repeated(dataset, &repeated, err);
+    if (status != RKS_OK || repeated == 0)
+        return status;
+    bool *kept = rks_alloc(dataset->shard_count, sizeof(*kept), err);
+    uint32_t *place = rks_alloc(dataset->shard_count, sizeof(*place), err);
+    status = kept == NULL || place == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    if (status == RKS_OK) {
+        memset(kept, true, dataset->shard_count * sizeof(*kept));
+        choose_parts(dataset, kept);
+        leave_out(dataset, holders, kept, place);
+    }
+    rks_free(kept);
+    rks_free(place);
+    for (size_t i = 1; status == RKS_OK && i < dataset->unit_count; i++)
+        if (dataset->units[i - 1].summary.unit == dataset->units[i].summary.unit)
+            status = rks_fail(err, RKS_ERR_STATE, 0,
+                              "unit %" PRIu64 " lies in %s and in %s, beside units that only they "
+                              "hold: remove one of these parts and run the build again",
+                              dataset->units[i].summary.unit,
+                              dataset->shards[dataset->units[i - 1].shard].name,
+                              dataset->shards[dataset->units[i].shard].name);
+    return status;
+}
+
+static rks_status copy_index_names(rks_dataset *dataset, const rks_shard_options *options,
+                                   rks_error *err)
+{
+    dataset->index = rks_alloc(options->index_count, sizeof(char *), err);
+    if (dataset->index == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < options->index_count; i++) {
+        dataset->index[i] = rks_strdup(options->index[i], err);
+        if (dataset->index[i] == NULL)
+            return RKS_ERR_MEMORY;
+        dataset->index_count++;
+    }
+    return RKS_OK;
+}
+
+/* (*holders)[s]: the rank that brings shard s. Grows with the list of shards. */
+static rks_status take_held_part(rks_dataset *dataset, uint32_t rank, uint32_t **holders,
+                                 const uint8_t **at, const uint8_t *end, rks_error *err)
+{
+    uint32_t *grown = rks_realloc(*holders, dataset->shard_count + 1, sizeof(*grown), err);
+    if (grown == NULL)
+        return RKS_ERR_MEMORY;
+    *holders = grown;
+    grown[dataset->shard_count] = rank;
+    return take_part(dataset, at, end, err);
+}
+
+static rks_status make_dataset(const rks_parts *parts, const uint8_t *all, const uint64_t *offsets,
+                               rks_dataset **dataset, uint32_t **holders, rks_error *err)
+{
+    const rks_shard_options *options = &parts->options.shard;
+    rks_dataset *made = rks_alloc(1, sizeof(*made), err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    made->build_id = options->build_id;
+    made->derived_keys = options->derived_keys;
+    rks_status status = rks_schema_parse(rks_schema_text(options->schema), &made->schema, err);
+    if (status == RKS_OK)
+        status = copy_index_names(made, options, err);
+    if (status == RKS_OK) {
+        const char *asked = parts->options.build_options;
+        made->build_options = rks_strdup(asked == NULL ? "{}" : asked, err);
+        status = made->build_options == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    }
+    for (uint32_t rank = 0; rank < rks_group_size(parts->group); rank++) {
+        const uint8_t *at = all + offsets[rank], *end = all + offsets[rank + 1];
+        while (status == RKS_OK && at < end)
+            status = take_held_part(made, rank, holders, &at, end, err);
+    }
+    if (status == RKS_OK)
+        status = settle_units(made, *holders, err);
+    if (status == RKS_OK)
+        status = rks_commit_check_names(made, NULL, err);
+    if (status != RKS_OK) {
+        rks_dataset_free(made);
+        return status;
+    }
+    for (size_t i = 0; i < made->unit_count; i++)
+        made->count += made->units[i].summary.samples;
+    made->id = rks_dataset_fold(made->units, made->unit_count, made->schema);
+    *dataset = made;
+    return RKS_OK;
+}
+
+/* *dataset becomes the next generation of `base`, whose shards no rank has brought: they count as
+ * rank 0's. */
+static rks_status append_to(const rks_dataset *base, rks_dataset **dataset, uint32_t **holders,
+                            rks_error *err)
+{
+    rks_dataset *joined = NULL;
+    size_t before = base->shard_count, added = (*dataset)->shard_count;
+    uint32_t *grown = rks_realloc(*holders, before + added, sizeof(*grown), err);
+    if (grown == NULL)
+        return RKS_ERR_MEMORY;
+    *holders = grown;
+    memmove(grown + before, grown, added * sizeof(*grown));
+    memset(grown, 0, before * sizeof(*grown));
+    rks_status status = rks_dataset_join(base, *dataset, &joined, err);
+    if (status == RKS_OK)
+        status = rks_commit_check_names(joined, NULL, err);
+    if (status != RKS_OK) {
+        rks_dataset_free(joined);
+        return status;
+    }
+    rks_dataset_free(*dataset);
+    *dataset = joined;
+    return RKS_OK;
+}
+
+static rks_status collect(rks_parts *parts, rks_dataset **dataset, uint32_t **holders,
+                          rks_error *err)
+{
+    rks_buffer mine = {0};
+    uint8_t *all = NULL;
+    uint64_t *offsets = NULL;
+    rks_status status = RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < parts->sealed_count; i++)
+        status = put_part(&mine, parts->sealed[i], err);
+    status = rks_group_allgather(parts->group, "build: collecting parts", status, mine.data,
+                                 mine.size, &all, &offsets, err);
+    if (status == RKS_OK)
+        status = make_dataset(parts, all, offsets, dataset, holders, err);
+    status = rks_group_agree(parts->group, "build: dataset made", status, err);
+    rks_buffer_free(&mine);
+    rks_free(all);
+    rks_free(offsets);
+    return status;
+}
+
+/* Rows that sample_rate did not take: they follow from the unit's number and rows. */
+static uint64_t left_out(const rks_parts *parts, const rks_dataset *dataset)
+{
+    const rks_selection *selection = &parts->options.selection;
+    uint64_t limit = rks_draw_limit(selection->sample_rate), count = 0;
+    for (size_t i = 0; i < dataset->unit_count; i++) {
+        const rks_unit_summary *unit = &dataset->units[i].summary;
+        count += rks_draw_left_out(limit, selection->seed, unit->unit, unit->seen);
+    }
+    return count;
+}
+
+static void fill_report(const rks_parts *parts, const rks_dataset *dataset,
+                        rks_build_report *report)
+{
+    report->samples = dataset->count;
+    report->filtered = report->bad = report->bytes = 0;
+    for (size_t i = 0; i < dataset->unit_count; i++) {
+        report->filtered += dataset->units[i].summary.filtered;
+        report->bad += dataset->units[i].summary.bad;
+        report->bytes += dataset->units[i].summary.bytes;
+    }
+    report->sampled_out = left_out(parts, dataset);
+    report->filtered -= report->sampled_out; /* units count both together */
+    report->sampled_out += dataset->excluded.samples - dataset->excluded.duplicates;
+    report->duplicates = dataset->excluded.duplicates;
+    report->bytes -= dataset->excluded.bytes;
+    report->units = dataset->unit_count;
+    report->units_resumed = parts->finished_count;
+    rks_digest_format(dataset->id, report->dataset);
+}
+
+rks_status rks_parts_commit(rks_parts *parts, rks_status status, rks_build_report *report,
+                            rks_error *err)
+{
+    rks_dataset *dataset = NULL;
+    uint32_t *holders = NULL;
+    status = rks_group_agree(parts->group, "build: samples", status, err);
+    if (status != RKS_OK)
+        return status;
+    status = rks_parts_seal_writer(parts, err);
+    status = rks_group_agree(parts->group, "build: seal", status, err);
+    if (status == RKS_OK)
+        status = collect(parts, &dataset, &holders, err);
+    if (status == RKS_OK)
+        status = rks_commit_leave_out(parts, dataset, holders, err);
+    if (status == RKS_OK && parts->base != NULL) {
+        status = append_to(parts->base, &dataset, &holders, err);
+        status = rks_group_agree(parts->group, "build: appended", status, err);
+    }
+    if (status == RKS_OK && !dataset->derived_keys)
+        status = rks_commit_check_keys(parts->group, parts->directory, dataset, holders,
+                                       &parts->words, err);
+    if (status == RKS_OK) {
+        rks_status written =
+            parts->writes ? rks_dataset_commit(parts->directory, dataset, err) : RKS_OK;
+        status = rks_group_agree(parts->group, "build: commit", written, err);
+    }
+    if (status == RKS_OK && parts->writes)
+        rks_parts_remove_strangers(parts, dataset);
+    if (status == RKS_OK && report != NULL)
+        fill_report(parts, dataset, report);
+    rks_dataset_free(dataset);
+    rks_free(holders);
+    return status;
+}

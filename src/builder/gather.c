@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gather.c: uneven results of all ranks to one. Results are samples: each rank builds a shard of
+ * its own in a temporary directory, with the key
+ *
+ *   name, one NUL, index as 8 bytes big-endian
+ *
+ * so that keys sort by (name, index). The destination takes in all keys through the exchange, sorts
+ * them, and fetches the samples in that order a window at a time: its memory is the keys and two
+ * windows. A key travels as
+ *
+ *   u16 size of the key, u64 bytes of the result, key */
+#include <endian.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "builder/build.h"
+#include "dataset/directory.h"
+#include "exchange/exchange.h"
+#include "shard/utf8.h"
+#include "store/store.h"
+
+enum { NAME_MAX_SIZE = 500, WINDOW_BYTES = 8 << 20, WINDOW_ITEMS = 1024, HEAD = 10, SHOWN = 64 };
+
+struct rks_gather {
+    rks_group *group;
+    rks_builder *builder;
+    char *directory;
+    rks_buffer keys; /* of this rank: records in the order of adding, which is row order */
+    uint32_t columns;
+};
+
+/* A result on the destination. */
+typedef struct entry {
+    const uint8_t *key;
+    uint64_t bytes;
+    uint32_t key_size;
+    uint32_t id;
+} entry;
+
+static void split_key(const uint8_t *key, size_t size, int *name_size, uint64_t *index)
+{
+    uint64_t big;
+    memcpy(&big, key + size - 8, 8);
+    *index = be64toh(big);
+    *name_size = (int)(size - 9);
+}
+
+static void describe_key(const void *key, size_t size, char *text, size_t room)
+{
+    int name_size = 0;
+    uint64_t index = 0;
+    if (size < 10) {
+        snprintf(text, room, "a malformed key");
+        return;
+    }
+    split_key(key, size, &name_size, &index);
+    bool all = name_size <= SHOWN;
+    snprintf(text, room, "result ('%.*s%s', %" PRIu64 ")", all ? name_size : SHOWN,
+             (const char *)key, all ? "" : "...", index);
+}
+
+/* The rank says it all. */
+static void describe_no_place(void *user, const rks_dataset *dataset, size_t unit, uint64_t row,
+                              char *text, size_t room)
+{
+    (void)user, (void)dataset, (void)unit, (void)row, (void)room;
+    text[0] = '\0';
+}
+
+static rks_status make_directory(rks_gather *gather, const char *directory, rks_error *err)
+{
+    const char *base = directory != NULL ? directory : getenv("TMPDIR");
+    if (base == NULL || base[0] == '\0')
+        base = "/tmp";
+    gather->directory = rks_format(err, "%s/rankstore-gather-XXXXXX", base);
+    if (gather->directory == NULL)
+        return RKS_ERR_MEMORY;
+    if (mkdtemp(gather->directory) == NULL) {
+        rks_status status = rks_fail_errno(err, errno, "%s: making a temporary directory", base);
+        rks_free(gather->directory);
+        gather->directory = NULL;
+        return status;
+    }
+    return RKS_OK;
+}
+
+static void remove_directory(rks_gather *gather)
+{
+    if (gather->directory == NULL)
+        return;
+    rks_directory_remove(gather->directory);
+    rks_free(gather->directory);
+    gather->directory = NULL;
+}
+
+rks_status rks_gather_open(rks_group *group, const char *schema, const char *directory,
+                           rks_gather **gather, rks_error *err)
+{
+    rks_build_options options;
+    rks_build_options_default(&options);
+    options.schema = schema;
+    options.own_keys = true;
+    rks_gather *opened = rks_alloc(1, sizeof(*opened), err);
+    rks_status status = RKS_ERR_MEMORY;
+    if (opened != NULL) {
+        opened->group = group;
+        status = make_directory(opened, directory, err);
+    }
+    status = rks_group_agree(group, "gather", status, err);
+    if (status == RKS_OK)
+        status = rks_builder_open(group, opened->directory, &options, &opened->builder, err);
+    if (status == RKS_OK) {
+        opened->columns = rks_builder_columns(opened->builder);
+        char name[32];
+        snprintf(name, sizeof(name), "rank %u", rks_group_rank(group));
+        const rks_key_words words = {.key = describe_key, .place = describe_no_place};
+        rks_builder_describe_keys(opened->builder, &words);
+        status = rks_builder_unit(opened->builder, rks_group_rank(group), name, NULL, err);
+        status = rks_group_agree(group, "gather: begin", status, err);
+    }
+    if (status != RKS_OK) {
+        rks_gather_close(opened);
+        return status;
+    }
+    *gather = opened;
+    return RKS_OK;
+}
+
+rks_status rks_gather_add(rks_gather *gather, const char *name, uint64_t index,
+                          const rks_value *values, rks_error *err)
+{
+    size_t size = name == NULL ? 0 : strlen(name);
+    if (size == 0 || size > NAME_MAX_SIZE)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a result's name has 1 to %d bytes, not %zu",
+                        NAME_MAX_SIZE, size);
+    for (size_t i = 0; i < size; i++)
+        if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f)
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0, "result '%s': control character in the name",
+                            name);
+    if (!rks_utf8_valid(name, size, NULL))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a result's name is not UTF-8");
+    uint8_t record[HEAD + NAME_MAX_SIZE + 9];
+    uint64_t big = htobe64(index), bytes = 0;
+    for (uint32_t i = 0; i < gather->columns; i++)
+        bytes += values[i].size;
+    rks_store_u16(record, (uint16_t)(size + 9));
+    rks_store_u64(record + 2, bytes);
+    memcpy(record + HEAD, name, size + 1);
+    memcpy(record + HEAD + size + 1, &big, 8);
+    rks_status status = rks_buffer_reserve(&gather->keys, HEAD + size + 9, err);
+    if (status == RKS_OK)
+        status = rks_builder_add(gather->builder, values, record + HEAD, size + 9, err);
+    if (status != RKS_OK)
+        return status;
+    return rks_buffer_add(&gather->keys, record, HEAD + size + 9, err); /* room is there */
+}
+
+/* ---- keys to the destination ---------------------------------------------------------------- */
+
+typedef struct intake {
+    rks_gather *gather;
+    rks_buffer *keys; /* by rank, on the destination */
+    bool receives;
+} intake;
+
+static rks_status keys_read(void *user, uint64_t offset, void *bytes, size_t size, rks_error *err)
+{
+    const rks_buffer *keys = &((intake *)user)->gather->keys;
+    if (offset > keys->size || size > keys->size - offset)
+        return rks_fail(err, RKS_ERR_PEER, 0, "a rank asked for keys that are not there");
+    memcpy(bytes, keys->data + offset, size);
+    return RKS_OK;
+}
+
+static rks_status keys_write(void *user, uint32_t sender, uint64_t offset, const void *bytes,
+                             size_t size, rks_error *err)
+{
+    (void)offset; /* in order */
+    return rks_buffer_add(&((intake *)user)->keys[sender], bytes, size, err);
+}
+
+static bool keys_skip(void *user, uint32_t sender)
+{
+    (void)sender;
+    return !((intake *)user)->receives;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const entry *left = a, *right = b;
+    uint32_t size = left->key_size < right->key_size ? left->key_size : right->key_size;
+    int order = memcmp(left->key, right->key, size);
+    if (order != 0)
+        return order;
+    return left->key_size < right->key_size ? -1 : left->key_size > right->key_size;
+}
+
+/* Ids are in unit order, and a rank's unit number is its rank: so rank after rank, in the order of
+ * adding. */
+static rks_status list_entries(const rks_store *store, const rks_buffer *keys, uint32_t ranks,
+                               entry **entries, rks_error *err)
+{
+    uint64_t count = rks_store_count(store), id = 0;
+    entry *list = rks_alloc_raw(count, sizeof(*list), err);
+    if (list == NULL)
+        return RKS_ERR_MEMORY;
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        for (size_t at = 0; at < keys[rank].size; id++) {
+            const uint8_t *record = keys[rank].data + at;
+            size_t left = keys[rank].size - at;
+            uint16_t size = left < HEAD ? 0 : rks_load_u16(record);
+            if (size < 10 || size > RKS_KEY_MAX || left < (size_t)HEAD + size || id >= count ||
+                rks_key_hash(record + HEAD, size) != rks_index_key_hashes(store->index)[id]) {
+                rks_free(list);
+                return rks_fail(err, RKS_ERR_PEER, 0, "rank %u sent a malformed list of names",
+                                rank);
+            }
+            list[id] = (entry){record + HEAD, rks_load_u64(record + 2), size, (uint32_t)id};
+            at += (size_t)HEAD + size;
+        }
+    }
+    if (id != count) {
+        rks_free(list);
+        return rks_fail(err, RKS_ERR_PEER, 0, "%" PRIu64 " names for %" PRIu64 " results", id,
+                        count);
+    }
+    qsort(list, count, sizeof(*list), by_key);
+    *entries = list;
+    return RKS_OK;
+}
+
+/* ---- delivery -------------------------------------------------------------------------------- */
+
+static void count_gaps(const entry *entries, uint64_t count, rks_gather_report *report)
+{
+    size_t used = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        int size, before_size = -1;
+        uint64_t index, before = 0;
+        split_key(entries[i].key, entries[i].key_size, &size, &index);
+        if (i > 0)
+            split_key(entries[i - 1].key, entries[i - 1].key_size, &before_size, &before);
+        bool same =
+            size == before_size && memcmp(entries[i].key, entries[i - 1].key, (size_t)size) == 0;
+        report->names += !same;
+        if (!same || index == before + 1)
+            continue;
+        report->gaps += index - before - 1;
+        if (used < sizeof(report->gap_first))
+            used += (size_t)snprintf(report->gap_first + used, sizeof(report->gap_first) - used,
+                                     "%s%.*s: %" PRIu64 "..%" PRIu64, used == 0 ? "" : "; ", size,
+                                     (const char *)entries[i].key, before + 1, index - 1);
+    }
+    report->items = count;
+}
+
+static rks_status deliver_batch(rks_store *store, rks_batch *batch, const entry *entries,
+                                rks_value *values, rks_gather_fn receive, void *user,
+                                rks_error *err)
+{
+    uint32_t columns = rks_schema_columns(rks_store_schema(store));
+    rks_status status = RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < rks_batch_count(batch); i++) {
+        char name[NAME_MAX_SIZE + 1];
+        int size;
+        rks_gather_item item = {.name = name, .values = values};
+        split_key(entries[i].key, entries[i].key_size, &size, &item.index);
+        memcpy(name, entries[i].key, (size_t)size);
+        name[size] = '\0';
+        item.rank = (uint32_t)rks_store_owner(store, entries[i].id);
+        for (uint32_t column = 0; status == RKS_OK && column < columns; column++)
+            status = rks_batch_value(batch, i, column, &values[column], err);
+        if (status == RKS_OK)
+            status = receive(user, &item, err);
+    }
+    return status;
+}
+
+/* Starts the next window: results of about WINDOW_BYTES together, one at least. NULL at the end. */
+static rks_status start_window(rks_store *store, const entry *entries, uint64_t first,
+                               uint64_t *ids, rks_fetch **fetch, rks_error *err)
+{
+    uint64_t count = rks_store_count(store), bytes = 0;
+    size_t items = 0;
+    while (first + items < count && items < WINDOW_ITEMS) {
+        const entry *next = &entries[first + items];
+        if (items > 0 && (bytes > WINDOW_BYTES || next->bytes > WINDOW_BYTES - bytes))
+            break;
+        bytes += next->bytes < WINDOW_BYTES ? next->bytes : WINDOW_BYTES;
+        ids[items++] = next->id;
+    }
+    return items == 0 ? RKS_OK : rks_store_fetch_start(store, ids, items, fetch, err);
+}
+
+/* One window is fetched while the one before it is handed out. */
+static rks_status deliver(rks_store *store, const entry *entries, rks_gather_fn receive, void *user,
+                          rks_error *err)
+{
+    uint64_t first = 0;
+    uint64_t *ids = rks_alloc(WINDOW_ITEMS, sizeof(*ids), err);
+    rks_value *values =
+        rks_alloc(rks_schema_columns(rks_store_schema(store)), sizeof(*values), err);
+    rks_fetch *next = NULL;
+    rks_status status = ids == NULL || values == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    if (status == RKS_OK)
+        status = start_window(store, entries, 0, ids, &next, err);
+    while (status == RKS_OK && next != NULL) {
+        rks_batch *batch = NULL;
+        rks_fetch *current = next;
+        next = NULL;
+        status = rks_fetch_wait(current, &batch, err);
+        if (status != RKS_OK)
+            break;
+        uint64_t after = first + rks_batch_count(batch);
+        status = start_window(store, entries, after, ids, &next, err);
+        if (status == RKS_OK)
+            status = deliver_batch(store, batch, entries + first, values, receive, user, err);
+        rks_batch_free(batch);
+        first = after;
+    }
+    rks_fetch_cancel(next);
+    rks_free(ids);
+    rks_free(values);
+    return status;
+}
+
+static rks_status collect_keys(rks_gather *gather, uint32_t dst, rks_buffer *keys, rks_error *err)
+{
+    intake in = {gather, keys, rks_group_rank(gather->group) == dst};
+    rks_exchange_stats stats = {0};
+    const char *used = NULL;
+    rks_exchange_job job = {
+        .size = gather->keys.size,
+        .receives = in.receives,
+        .read = keys_read,
+        .write = keys_write,
+        .skip = keys_skip,
+        .user = &in,
+    };
+    rks_status status = rks_exchange_run(gather->group, "auto", &job, &stats, &used, err);
+    if (status == RKS_OK && in.receives)
+        status = rks_buffer_add(&keys[dst], gather->keys.data, gather->keys.size, err);
+    return status;
+}
+
+/* COLLECTIVE. One destination, and memory for the keys. */
+static rks_status agree_destination(rks_group *group, uint32_t dst, const rks_buffer *keys,
+                                    rks_error *err)
+{
+    uint8_t *all = NULL;
+    uint64_t *offsets = NULL;
+    rks_status status =
+        rks_group_allgather(group, "gather: names", keys == NULL ? RKS_ERR_MEMORY : RKS_OK, &dst,
+                            sizeof(dst), &all, &offsets, err);
+    for (uint32_t rank = 1; status == RKS_OK && rank < rks_group_size(group); rank++)
+        if (memcmp(all, all + offsets[rank], sizeof(dst)) != 0)
+            status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "dst differs: rank 0 says %u, rank %u %u",
+                              rks_load_u32(all), rank, rks_load_u32(all + offsets[rank]));
+    rks_free(all);
+    rks_free(offsets);
+    return status;
+}
+
+static rks_status run(rks_gather *gather, rks_store *store, uint32_t dst, rks_gather_fn receive,
+                      void *user, rks_gather_report *report, rks_error *err)
+{
+    uint32_t ranks = rks_group_size(gather->group);
+    bool mine = rks_group_rank(gather->group) == dst;
+    entry *entries = NULL;
+    rks_buffer *keys = rks_alloc(ranks, sizeof(*keys), err);
+    rks_status status = agree_destination(gather->group, dst, keys, err);
+    if (status == RKS_OK)
+        status = collect_keys(gather, dst, keys, err);
+    if (status == RKS_OK && mine)
+        status = list_entries(store, keys, ranks, &entries, err);
+    if (status == RKS_OK && mine) {
+        count_gaps(entries, rks_store_count(store), report);
+        status = deliver(store, entries, receive, user, err);
+    }
+    status = rks_group_agree(gather->group, "gather: delivered", status, err);
+    for (uint32_t rank = 0; keys != NULL && rank < ranks; rank++)
+        rks_buffer_free(&keys[rank]);
+    rks_free(keys);
+    rks_free(entries);
+    return status;
+}
+
+rks_status rks_gather_run(rks_gather *gather, rks_status status, uint32_t dst,
+                          rks_gather_fn receive, void *user, rks_gather_report *report,
+                          rks_error *err)
+{
+    rks_gather_report made = {.struct_size = sizeof(made)};
+    rks_store *store = NULL;
+    if (status == RKS_OK && dst >= rks_group_size(gather->group))
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "dst: there is no rank %u", dst);
+    if (status == RKS_OK && rks_group_rank(gather->group) == dst && receive == NULL)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "receive: rank %u needs a callback", dst);
+    status = rks_builder_commit(gather->builder, status, NULL, err);
+    if (status == RKS_OK)
+        status = rks_store_open(gather->group, gather->directory, NULL, &store, err);
+    if (status == RKS_OK) {
+        remove_directory(gather); /* the maps keep the bytes; a kill from now on leaves nothing */
+        status = run(gather, store, dst, receive, user, &made, err);
+    }
+    rks_store_close(store, 0);
+    remove_directory(gather);
+    if (status == RKS_OK)
+        status =
+            rks_group_broadcast(gather->group, "gather: report", dst, &made, sizeof(made), err);
+    if (status == RKS_OK && report != NULL) {
+        size_t room = report->struct_size;
+        memcpy(report, &made, room < sizeof(made) ? room : sizeof(made));
+        report->struct_size = room;
+    }
+    return status;
+}
+
+void rks_gather_close(rks_gather *gather)
+{
+    if (gather == NULL)
+        return;
+    rks_builder_close(gather->builder);
+    remove_directory(gather);
+    rks_buffer_free(&gather->keys);
+    rks_free(gather);
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * input.c: the input agreed, its schema, and where its units begin. */
+#include "builder/input.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "builder/build.h"
+#include "dataset/dataset.h"
+#include "ingest/ingest.h"
+
+/* A dataset's own files would be read as a folder's. */
+static rks_status refuse_datasets(const char *const *sources, size_t count, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < count; i++) {
+        rks_dataset *dataset = NULL;
+        if (sources[i] != NULL && rks_dataset_load(sources[i], &dataset, NULL) == RKS_OK)
+            status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                              "%s: a dataset already, no input; merge makes one of several, append "
+                              "adds input to one, export writes its samples as files",
+                              sources[i]);
+        rks_dataset_free(dataset);
+    }
+    return status;
+}
+
+rks_status rks_input_look(rks_group *group, const char *const *sources, size_t count,
+                          rks_build_options *options, rks_input **input, rks_error *err)
+{
+    rks_digest digest = {0};
+    rks_status status = refuse_datasets(sources, count, err);
+    if (status == RKS_OK)
+        status = rks_input_open(sources, count, options, input, err);
+    if (status == RKS_OK) {
+        digest = rks_input_digest(*input);
+        rks_input_options(*input, options);
+    }
+    return rks_build_agree_input(group, status, "the list of input files", &digest, err);
+}
+
+/* ---- schema ----------------------------------------------------------------------------- */
+
+/* Merges *b into *a; NULL is the empty schema. */
+static rks_status merge(char **a, const char *b, rks_error *err)
+{
+    if (b == NULL)
+        return RKS_OK;
+    if (*a == NULL) {
+        *a = rks_strdup(b, err);
+        return *a == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    }
+    char *merged = NULL;
+    rks_status status = rks_ingest_merge(*a, b, &merged, err);
+    if (status == RKS_OK) {
+        rks_free(*a);
+        *a = merged;
+    }
+    return status;
+}
+
+static rks_status fail_empty(const rks_input *input, rks_error *err)
+{
+    char others[48] = "";
+    if (input->file_count > 1)
+        snprintf(others, sizeof(others), " and %zu more", input->file_count - 1);
+    return rks_fail(err, RKS_ERR_DATA, 0, "%s%s: %s: no row to infer a schema from",
+                    input->file_count > 0 ? input->files[0].path : "input", others,
+                    input->skip_bad ? "empty, or all malformed" : "empty");
+}
+
+/* Every rank looks at a consecutive share of the units; the shares are merged in rank order, which
+ * is unit order. So the schema does not depend on the number of ranks. */
+rks_status rks_input_infer(rks_group *group, const rks_input *input, char **schema_text,
+                           rks_error *err)
+{
+    uint64_t units = input->unit_count;
+    uint32_t ranks = rks_group_size(group), rank = rks_group_rank(group);
+    char *mine = NULL, *merged = NULL;
+    uint8_t *all = NULL;
+    uint64_t *offsets = NULL;
+    rks_status status = RKS_OK;
+    for (uint64_t unit = units * rank / ranks;
+         status == RKS_OK && unit < units * (rank + 1) / ranks; unit++) {
+        char *one = NULL;
+        status = rks_ingest_infer(input, (size_t)unit, &one, err);
+        if (status == RKS_OK)
+            status = merge(&mine, one, err);
+        rks_free(one);
+    }
+    status = rks_group_allgather(group, "build: schema", status, mine,
+                                 mine == NULL ? 0 : strlen(mine) + 1, &all, &offsets, err);
+    for (uint32_t r = 0; status == RKS_OK && r < ranks; r++)
+        if (offsets[r + 1] > offsets[r])
+            status = merge(&merged, (const char *)all + offsets[r], err);
+    if (status == RKS_OK && merged == NULL)
+        status = fail_empty(input, err);
+    rks_free(mine);
+    rks_free(all);
+    rks_free(offsets);
+    status = rks_group_agree(group, "build: schema agreed", status, err);
+    if (status == RKS_OK)
+        *schema_text = merged;
+    else
+        rks_free(merged);
+    return status;
+}
+
+/* ---- rows --------------------------------------------------------------------------------- */
+
+/* A unit whose rows somebody must count: a later unit of its file needs them, and nobody knows
+ * them. */
+static bool needs_count(const rks_input *input, const uint64_t *known, size_t unit)
+{
+    return unit + 1 < input->unit_count && !input->units[unit + 1].first_of_file &&
+           (known == NULL || known[unit] == UINT64_MAX);
+}
+
+/* All ranks count at once, each a part of the units, as (unit, rows). */
+static rks_status count(rks_group *group, const rks_input *input, const uint64_t *known,
+                        rks_buffer *pairs, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (size_t unit = rks_group_rank(group); status == RKS_OK && unit < input->unit_count;
+         unit += rks_group_size(group)) {
+        uint64_t pair[2] = {unit, 0};
+        if (!needs_count(input, known, unit))
+            continue;
+        status = rks_unit_count_rows(input, unit, &pair[1], err);
+        if (status == RKS_OK)
+            status = rks_buffer_add(pairs, pair, sizeof(pair), err);
+    }
+    return status;
+}
+
+rks_status rks_input_first_rows(rks_group *group, rks_status status, const rks_input *input,
+                                const uint64_t *known, uint64_t **first_rows, rks_error *err)
+{
+    size_t units = input->unit_count;
+    rks_buffer mine = {0};
+    uint8_t *all = NULL;
+    uint64_t *offsets = NULL, *rows = NULL, *first = NULL;
+    if (status == RKS_OK) {
+        rows = rks_alloc(units, sizeof(*rows), err);
+        first = rks_alloc(units, sizeof(*first), err);
+        status = rows == NULL || first == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    }
+    if (status == RKS_OK)
+        status = count(group, input, known, &mine, err);
+    status = rks_group_allgather(group, "build: counting rows", status, mine.data, mine.size, &all,
+                                 &offsets, err);
+    if (status == RKS_OK) {
+        for (uint64_t at = 0; offsets[rks_group_size(group)] - at >= 16; at += 16)
+            if (rks_load_u64(all + at) < units)
+                rows[rks_load_u64(all + at)] = rks_load_u64(all + at + 8);
+        for (size_t unit = 0; unit < units; unit++) {
+            if (known != NULL && known[unit] != UINT64_MAX)
+                rows[unit] = known[unit];
+            first[unit] = input->units[unit].first_of_file || unit == 0
+                              ? 0
+                              : first[unit - 1] + rows[unit - 1];
+        }
+        *first_rows = first;
+        first = NULL;
+    }
+    rks_buffer_free(&mine);
+    rks_free(rows);
+    rks_free(first);
+    rks_free(all);
+    rks_free(offsets);
+    return status;
+}

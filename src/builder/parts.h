@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * parts.h: the shards that a build writes, from what an interrupted one left to the commit.
+ *
+ * A part is a shard named part-BUILD-RANDOM. Parts of this build that lie in the directory are
+ * taken over by the lowest rank that sees them; their finished units are agreed and not built
+ * again. A dataset.json makes the sealed parts a dataset; without it they are only parts. */
+#ifndef RKS_BUILDER_PARTS_H
+#define RKS_BUILDER_PARTS_H
+
+#include "builder/build.h"
+#include "group/group.h"
+#include "shard/shard_writer.h"
+
+typedef struct rks_parts rks_parts;
+
+typedef struct rks_parts_options {
+    rks_shard_options shard;   /* build_id included; copied by reference: must outlive the parts */
+    bool replace;              /* a finished dataset is replaced at the commit */
+    bool append;               /* or gets these samples as its next generation */
+    const char *build_options; /* JSON text for dataset.json */
+    rks_selection selection;
+} rks_parts_options;
+
+/* COLLECTIVE. Locks the directory, takes over parts. RKS_ERR_ARGUMENT where a finished dataset is
+ * there and `replace` is not set. */
+rks_status rks_parts_open(rks_group *group, const char *directory, const rks_parts_options *options,
+                          rks_parts **parts, rks_error *err);
+/* NULL is accepted. What is not committed stays for a resume. */
+void rks_parts_close(rks_parts *parts);
+
+/* The unit's summary where some rank's part holds it already, else NULL. */
+const rks_unit_summary *rks_parts_finished(const rks_parts *parts, uint64_t unit);
+/* How many units were taken over. */
+size_t rks_parts_finished_count(const rks_parts *parts);
+
+/* This rank's writer; opened at the first call. */
+rks_status rks_parts_writer(rks_parts *parts, rks_shard_writer **writer, rks_error *err);
+
+/* COLLECTIVE. Ends the build with the lowest failing rank's status, or seals, looks for duplicate
+ * keys, and writes dataset.json. Fills the report's figures but for seconds and input_bytes. */
+rks_status rks_parts_commit(rks_parts *parts, rks_status status, rks_build_report *report,
+                            rks_error *err);
+
+void rks_parts_describe_keys(rks_parts *parts, const rks_key_words *words); /* copied */
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * parts_internal.h: shared by parts.c and commit.c only. */
+#ifndef RKS_BUILDER_PARTS_INTERNAL_H
+#define RKS_BUILDER_PARTS_INTERNAL_H
+
+#include "builder/parts.h"
+#include "dataset/dataset.h"
+#include "dataset/directory.h"
+#include "shard/shard.h"
+
+struct rks_parts {
+    rks_group *group;
+    rks_parts_options options;
+    char *directory;
+    char prefix[32];          /* "part-BUILD-" */
+    rks_directory_lock *lock; /* held by the rank that writes */
+    bool writes;
+    rks_shard_writer *writer; /* NULL until this rank has something to write */
+    char writer_name[128];
+    rks_shard **sealed; /* this rank's */
+    size_t sealed_count;
+    rks_unit_summary *finished; /* all ranks', by unit, each once */
+    size_t finished_count;
+    rks_key_words words;
+    rks_dataset *base; /* what is appended to, or NULL */
+};
+
+/* Seals the writer's part, or removes it where it holds no unit. */
+rks_status rks_parts_seal_writer(rks_parts *parts, rks_error *err);
+/* Removes the parts in the directory that `keep` does not name: of older builds and of datasets
+ * that were replaced. */
+void rks_parts_remove_strangers(rks_parts *parts, const rks_dataset *keep);
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gunzip.c: member after member; zero bytes may fill up the end, as gzip's own tool takes them. */
+#include "codec/gunzip.h"
+
+#include <inttypes.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "codec/input_file.h"
+
+enum { ROOM = 256 << 10, GZIP_ONLY = 16 + MAX_WBITS };
+
+struct rks_gunzip {
+    const rks_input_file *file;
+    int fd;
+    uint64_t read_to;
+    z_stream z;
+    bool made;   /* z is to be ended */
+    bool inside; /* a member has begun and not ended */
+    bool padded; /* zeros at the end have begun */
+    uint8_t data[ROOM];
+};
+
+static void *take_memory(void *unused, unsigned count, unsigned size)
+{
+    (void)unused;
+    return rks_alloc_raw(count, size, NULL);
+}
+
+static void give_memory(void *unused, void *memory)
+{
+    (void)unused;
+    rks_free(memory);
+}
+
+rks_status rks_gunzip_open(const rks_input_file *file, rks_gunzip **unzip, rks_error *err)
+{
+    rks_gunzip *made = rks_alloc(1, sizeof(*made), err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    made->file = file;
+    made->fd = -1;
+    made->z.zalloc = take_memory;
+    made->z.zfree = give_memory;
+    rks_status status = rks_input_file_open(file, &made->fd, err);
+    if (status == RKS_OK && inflateInit2(&made->z, GZIP_ONLY) != Z_OK)
+        status = rks_fail(err, RKS_ERR_MEMORY, 0, "%s: out of memory for unpacking", file->path);
+    made->made = status == RKS_OK;
+    if (status != RKS_OK) {
+        rks_gunzip_close(made);
+        return status;
+    }
+    made->inside = true;
+    *unzip = made;
+    return RKS_OK;
+}
+
+uint64_t rks_gunzip_taken(const rks_gunzip *unzip)
+{
+    return unzip->read_to - unzip->z.avail_in;
+}
+
+static rks_status damaged(const rks_gunzip *unzip, const char *what, rks_error *err)
+{
+    return rks_fail(err, RKS_ERR_DATA, 0,
+                    "%s: damaged at about byte %" PRIu64 " of %" PRIu64 ": gzip: %s",
+                    unzip->file->path, rks_gunzip_taken(unzip), unzip->file->size, what);
+}
+
+static rks_status fill(rks_gunzip *unzip, rks_error *err)
+{
+    uint64_t left = unzip->file->size - unzip->read_to;
+    size_t got = 0;
+    rks_status status = rks_check_interrupt(err);
+    if (status == RKS_OK)
+        status = rks_input_file_read(unzip->file, unzip->fd, unzip->read_to, unzip->data,
+                                     left < ROOM ? (size_t)left : ROOM, &got, err);
+    if (status != RKS_OK)
+        return status;
+    unzip->read_to += got;
+    unzip->z.next_in = unzip->data;
+    unzip->z.avail_in = (unsigned)got;
+    return RKS_OK;
+}
+
+/* Between members: the next one, or what may fill up the end. */
+static rks_status begin_member(rks_gunzip *unzip, rks_error *err)
+{
+    while (unzip->z.avail_in > 0 && *unzip->z.next_in == 0) {
+        unzip->padded = true;
+        unzip->z.next_in++;
+        unzip->z.avail_in--;
+    }
+    if (unzip->z.avail_in == 0)
+        return RKS_OK;
+    if (unzip->padded)
+        return damaged(unzip, "something behind the zeros that end it", err);
+    inflateReset(&unzip->z);
+    unzip->inside = true;
+    return RKS_OK;
+}
+
+rks_status rks_gunzip_read(rks_gunzip *unzip, void *bytes, size_t size, size_t *got, rks_error *err)
+{
+    z_stream *z = &unzip->z;
+    z->next_out = bytes;
+    unsigned room = size < (1u << 30) ? (unsigned)size : 1u << 30;
+    z->avail_out = room;
+    while (z->avail_out == room) {
+        bool all = unzip->read_to == unzip->file->size;
+        rks_status status = RKS_OK;
+        if (z->avail_in == 0 && all && unzip->inside)
+            return damaged(unzip, "cut, the end is missing", err);
+        if (z->avail_in == 0 && all)
+            break;
+        if (z->avail_in == 0)
+            status = fill(unzip, err);
+        if (status == RKS_OK && !unzip->inside)
+            status = begin_member(unzip, err);
+        if (status != RKS_OK)
+            return status;
+        if (!unzip->inside)
+            continue;
+        int code = inflate(z, Z_NO_FLUSH);
+        if (code == Z_STREAM_END)
+            unzip->inside = false;
+        else if (code == Z_MEM_ERROR)
+            return rks_fail(err, RKS_ERR_MEMORY, 0, "%s: out of memory for unpacking",
+                            unzip->file->path);
+        else if (code != Z_OK && code != Z_BUF_ERROR)
+            return damaged(unzip, z->msg != NULL ? z->msg : "no gzip", err);
+    }
+    *got = room - z->avail_out;
+    return *got > 0 ? RKS_OK : rks_input_file_unchanged(unzip->file, unzip->fd, err);
+}
+
+void rks_gunzip_close(rks_gunzip *unzip)
+{
+    if (unzip == NULL)
+        return;
+    if (unzip->made)
+        inflateEnd(&unzip->z);
+    if (unzip->fd >= 0)
+        close(unzip->fd);
+    rks_free(unzip);
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * input_file.c: files that may be changed, or become something else, while they are read. */
+#include "codec/input_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+enum { CHUNK = 1 << 20 };
+
+/* `path` from the folder `at` on is the file's. */
+static rks_status open_any(const rks_input_file *file, int at, const char *path, int *fd,
+                           rks_error *err)
+{
+    *fd = openat(at, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (*fd >= 0 && file->size > CHUNK) /* else the first read asks for all of it */
+        posix_fadvise(*fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    if (*fd >= 0)
+        return RKS_OK;
+    if (errno == ENOENT)
+        return rks_fail(err, RKS_ERR_NOT_FOUND, errno, "%s: no such file", file->path);
+    return rks_fail_errno(err, errno, "%s", file->path);
+}
+
+rks_status rks_input_file_open(const rks_input_file *file, int *fd, rks_error *err)
+{
+    int opened = -1;
+    rks_status status = open_any(file, AT_FDCWD, file->path, &opened, err);
+    if (status != RKS_OK)
+        return status;
+    status = rks_input_file_unchanged(file, opened, err);
+    if (status != RKS_OK) {
+        close(opened);
+        return status;
+    }
+    *fd = opened;
+    return RKS_OK;
+}
+
+rks_status rks_input_file_unchanged(const rks_input_file *file, int fd, rks_error *err)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return rks_fail_errno(err, errno, "%s", file->path);
+    if (!S_ISREG(info.st_mode))
+        return rks_fail(err, RKS_ERR_DATA, 0, "%s: not a regular file", file->path);
+    if ((uint64_t)info.st_size != file->size)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "%s: changed during the build: %" PRIu64 " bytes at first, now %" PRIu64,
+                        file->path, file->size, (uint64_t)info.st_size);
+    return RKS_OK;
+}
+
+rks_status rks_input_file_read(const rks_input_file *file, int fd, uint64_t offset, void *bytes,
+                               size_t size, size_t *got, rks_error *err)
+{
+    ssize_t count;
+    do
+        count = pread(fd, bytes, size, (off_t)offset);
+    while (count < 0 && errno == EINTR);
+    if (count < 0)
+        return rks_fail_errno(err, errno, "%s: reading at %" PRIu64, file->path, offset);
+    if (count == 0)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "%s: changed during the build: %" PRIu64 " bytes at first, now %" PRIu64,
+                        file->path, file->size, offset);
+    *got = (size_t)count;
+    return RKS_OK;
+}
+
+rks_status rks_input_file_read_all(const rks_input_file *file, int fd, uint64_t offset,
+                                   uint8_t *bytes, size_t size, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (size_t at = 0, got = 0; status == RKS_OK && at < size; at += got)
+        status = rks_input_file_read(file, fd, offset + at, bytes + at, size - at, &got, err);
+    return status;
+}
+
+void rks_input_folder_close(rks_input_folder *folder)
+{
+    if (folder->path != NULL)
+        close(folder->fd);
+    *folder = (rks_input_folder){0};
+}
+
+/* Below the folder that the file before was in, if it is the same. */
+static rks_status open_in(const rks_input_file *file, rks_input_folder *folder, int *fd,
+                          rks_error *err)
+{
+    const char *slash = strrchr(file->path, '/');
+    size_t size = slash == NULL ? 0 : (size_t)(slash - file->path) + 1;
+    if (size == 0)
+        return open_any(file, AT_FDCWD, file->path, fd, err);
+    if (folder->path == NULL || folder->size != size ||
+        memcmp(folder->path, file->path, size) != 0) {
+        rks_input_folder_close(folder);
+        char *path = rks_format(err, "%.*s", (int)size, file->path);
+        if (path == NULL)
+            return RKS_ERR_MEMORY;
+        int opened = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        rks_free(path);
+        if (opened < 0)
+            return open_any(file, AT_FDCWD, file->path, fd, err); /* says why */
+        *folder = (rks_input_folder){.fd = opened, .path = file->path, .size = size};
+    }
+    return open_any(file, folder->fd, slash + 1, fd, err);
+}
+
+/* A file as long as it was gives all its bytes and not one more, which a FIFO, a device or a folder
+ * in its place does not: where it does, nothing else is asked. */
+rks_status rks_input_file_load(const rks_input_file *file, rks_input_folder *folder,
+                               rks_buffer *data, rks_error *err)
+{
+    int fd = -1;
+    ssize_t count = 1;
+    uint64_t room = file->size + 1;
+    data->size = 0;
+    rks_status status = rks_buffer_reserve(data, room, err);
+    if (status == RKS_OK)
+        status = open_in(file, folder, &fd, err);
+    while (status == RKS_OK && count > 0 && data->size < room) {
+        uint64_t left = room - data->size;
+        status = rks_check_interrupt(err);
+        if (status != RKS_OK)
+            break;
+        do
+            count =
+                pread(fd, data->data + data->size, left < CHUNK ? left : CHUNK, (off_t)data->size);
+        while (count < 0 && errno == EINTR);
+        data->size += count > 0 ? (size_t)count : 0;
+    }
+    if (status == RKS_OK && data->size != file->size) {
+        int error = count < 0 ? errno : 0;
+        status = rks_input_file_unchanged(file, fd, err); /* says what it is now */
+        if (status == RKS_OK && error != 0)
+            status = rks_fail_errno(err, error, "%s", file->path);
+        if (status == RKS_OK)
+            status = rks_fail(err, RKS_ERR_DATA, 0, "%s: changed during the build", file->path);
+    }
+    if (fd >= 0)
+        close(fd);
+    return status;
+}

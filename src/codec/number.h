@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * number.h: scalar numbers of any column type, compared exactly, and the float types that C does
+ * not have. */
+#ifndef RKS_CODEC_NUMBER_H
+#define RKS_CODEC_NUMBER_H
+
+#include "shard/schema.h"
+
+typedef enum rks_number_kind { RKS_NUMBER_INT, RKS_NUMBER_UINT, RKS_NUMBER_REAL } rks_number_kind;
+
+typedef struct rks_number {
+    rks_number_kind kind;
+    union {
+        int64_t i;
+        uint64_t u;
+        double d;
+    } as;
+} rks_number;
+
+/* -1, 0, 1 as a is below, equal to or above b; 2 where one is NaN. No rounding: 2^53 + 1 is above
+ * 2^53, whatever the types. */
+int rks_number_compare(rks_number a, rks_number b);
+
+bool rks_kind_is_integer(rks_kind kind);
+bool rks_kind_is_float(rks_kind kind); /* not complex64 */
+
+/* Reads a scalar of an integer or float kind; `data` has the kind's size, at any alignment. */
+rks_number rks_number_load(rks_kind kind, const void *data);
+
+/* float16, bfloat16, float8_e4m3fn and float8_e5m2, rounded to nearest, ties to even. False where
+ * the finite value is out of the type's range. */
+bool rks_small_float_encode(rks_kind kind, double value, uint16_t *bits);
+/* The same for NaN and infinities; false where the type has no such value. */
+bool rks_small_float_special(rks_kind kind, double value, uint16_t *bits);
+double rks_small_float_decode(rks_kind kind, uint16_t bits);
+
+#endif

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dataset.h: dataset.json, which makes a set of sealed shards one dataset. Its picture is in
+ * dataset_json.c. */
+#ifndef RKS_DATASET_DATASET_H
+#define RKS_DATASET_DATASET_H
+
+#include "base/checksum.h"
+#include "dataset/excluded.h"
+#include "shard/schema.h"
+#include "shard/shard_writer.h"
+
+typedef struct rks_dataset_shard {
+    rks_digest id;
+    rks_digest manifest; /* digest of its manifest */
+    char name[128];      /* file name without ending; no slash */
+    uint64_t samples;
+    uint64_t bytes;
+    uint64_t file_bytes;
+    uint64_t largest; /* bytes of its largest record */
+    /* Of a dataset that several builds made: the build that wrote it, and what its own unit numbers
+     * are below those of the dataset. All zero: the dataset's build, and 0. */
+    rks_digest build;
+    uint64_t first_unit;
+} rks_dataset_shard;
+
+typedef struct rks_dataset_unit {
+    rks_unit_summary summary;
+    uint32_t shard;       /* index into shards */
+    uint64_t first_row;   /* in that shard */
+    const char *key_name; /* for derived keys; NULL where keys are stored */
+} rks_dataset_unit;
+
+/* Owned whole by rks_dataset_free. Units are sorted by number, so ids follow from them. Shards in
+ * any order when encoded (the file has them by id), by id when decoded. */
+typedef struct rks_dataset {
+    rks_digest id;
+    rks_digest build_id;
+    uint64_t count; /* N: samples that count */
+    rks_schema *schema;
+    bool derived_keys;
+    char **index; /* index column names */
+    size_t index_count;
+    rks_dataset_shard *shards;
+    size_t shard_count;
+    rks_dataset_unit *units;
+    size_t unit_count;
+    char *build_options;   /* JSON text: what was asked for, for people */
+    uint64_t generation;   /* from 1; 0 counts as 1 */
+    rks_excluded excluded; /* `samples` 0: nothing is */
+} rks_dataset;
+
+/* Folds the unit digests, in unit order, into the dataset id. */
+rks_digest rks_dataset_fold(const rks_dataset_unit *units, size_t count, const rks_schema *schema);
+/* The id: that fold and, where samples are excluded, their list's digest. */
+rks_digest rks_dataset_id(const rks_dataset *dataset);
+/* Samples in the shards, excluded ones among them. */
+uint64_t rks_dataset_stored(const rks_dataset *dataset);
+
+/* The samples of `a`, then those of `b`: units of `b` get the numbers behind those of `a`. Shards
+ * stay as they are sealed. RKS_ERR_ARGUMENT names what differs (schema, index columns, kind of
+ * keys); RKS_ERR_DATA where a shard, or the name of one, is in both. The build, and generation + 1,
+ * are b's and a's. */
+rks_status rks_dataset_join(const rks_dataset *a, const rks_dataset *b, rks_dataset **joined,
+                            rks_error *err);
+/* The build that wrote the shard. */
+rks_digest rks_dataset_build_of(const rks_dataset *dataset, size_t shard);
+
+/* Generations: dataset.json is the newest one, dataset.N.json an older one. */
+
+/* 0: the newest. RKS_ERR_NOT_FOUND names those that are there. */
+rks_status rks_dataset_load_generation(const char *directory, uint64_t generation,
+                                       rks_dataset **dataset, rks_error *err);
+/* The '@' of "DIR@2", which stands for generation 2 of DIR; NULL: no such name. */
+const char *rks_dataset_generation_sign(const char *name);
+/* Cuts that off, unless there is something of that very name. 0: none is named. */
+uint64_t rks_dataset_take_generation(char *directory);
+/* Numbers of the older ones, ascending. rks_free(*generations). */
+rks_status rks_dataset_generations(const char *directory, uint64_t **generations, size_t *count,
+                                   rks_error *err);
+/* The newest of them; 0: none. */
+rks_status rks_dataset_newest_kept(const char *directory, uint64_t *newest, rks_error *err);
+/* "DIRECTORY/dataset.N.json". rks_free. */
+char *rks_dataset_generation_path(const char *directory, uint64_t generation, rks_error *err);
+
+/* Writes the list of excluded samples where there is one, then DIRECTORY/dataset.json, last and
+ * atomically. Where the generation before it is there, that one is kept as dataset.N.json first. */
+rks_status rks_dataset_commit(const char *directory, const rks_dataset *dataset, rks_error *err);
+/* RKS_ERR_NOT_FOUND: "build not finished" (parts are there), "dataset.json is lost" (older
+ * generations are) or "no dataset here". */
+rks_status rks_dataset_load(const char *directory, rks_dataset **dataset, rks_error *err);
+/* The same in two steps: all but the list of excluded samples, and the list. */
+rks_status rks_dataset_load_json(const char *directory, rks_dataset **dataset, rks_error *err);
+rks_status rks_dataset_load_excluded(const char *directory, rks_dataset *dataset, rks_error *err);
+/* dataset.json as bytes, the same on every rank; for comparing and for sending. rks_free(*text).
+ * RKS_ERR_ARGUMENT where the parts do not fit together: `id` is not the fold, units are not sorted
+ * or do not fill their shards, counts differ. build_options NULL is an empty object. The runs of
+ * excluded samples are no part of it. */
+rks_status rks_dataset_encode(const rks_dataset *dataset, char **text, size_t *size,
+                              rks_error *err);
+rks_status rks_dataset_decode(const char *text, size_t size, const char *path,
+                              rks_dataset **dataset, rks_error *err);
+void rks_dataset_free(rks_dataset *dataset); /* NULL is accepted */
+
+/* Parts (NAME.rks, sealed or not) of a build in a directory: their names without ending, sorted. */
+rks_status rks_dataset_parts(const char *directory, char ***names, size_t *count, rks_error *err);
+void rks_dataset_parts_free(char **names, size_t count);
+
+#endif

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dataset_join.c: two datasets as one. Sealed shards keep their own build and unit numbers; the
+ * joined dataset.json says of each shard which build wrote it and what to add to its numbers. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "dataset/dataset.h"
+
+rks_digest rks_dataset_build_of(const rks_dataset *dataset, size_t shard)
+{
+    const rks_digest none = {0};
+    return rks_digest_equal(dataset->shards[shard].build, none) ? dataset->build_id
+                                                                : dataset->shards[shard].build;
+}
+
+static rks_status check_alike(const rks_dataset *a, const rks_dataset *b, rks_error *err)
+{
+    const char *one = rks_schema_text(a->schema), *other = rks_schema_text(b->schema);
+    if (strcmp(one, other) != 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "the schemas differ: %.80s and %.80s", one,
+                        other);
+    if (a->derived_keys != b->derived_keys)
+        return rks_fail(
+            err, RKS_ERR_ARGUMENT, 0, "the keys of the first are %s, those of the second %s",
+            a->derived_keys ? "derived" : "stored", b->derived_keys ? "derived" : "stored");
+    bool same = a->index_count == b->index_count;
+    for (size_t i = 0; same && i < a->index_count; i++)
+        same = strcmp(a->index[i], b->index[i]) == 0;
+    return same ? RKS_OK
+                : rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                           "the index columns differ: %zu, the first %s, and %zu, the first %s",
+                           a->index_count, a->index_count == 0 ? "none" : a->index[0],
+                           b->index_count, b->index_count == 0 ? "none" : b->index[0]);
+}
+
+static rks_status check_apart(const rks_dataset *a, const rks_dataset *b, rks_error *err)
+{
+    for (size_t i = 0; i < a->shard_count; i++)
+        for (size_t k = 0; k < b->shard_count; k++)
+            if (rks_digest_equal(a->shards[i].id, b->shards[k].id) ||
+                strcmp(a->shards[i].name, b->shards[k].name) == 0)
+                return rks_fail(err, RKS_ERR_DATA, 0, "shard %s is in both", a->shards[i].name);
+    return RKS_OK;
+}
+
+/* `whose` with its shards and units behind those that are there. */
+static rks_status take(rks_dataset *joined, const rks_dataset *whose, rks_error *err)
+{
+    uint64_t first_unit =
+        joined->unit_count == 0 ? 0 : joined->units[joined->unit_count - 1].summary.unit + 1;
+    uint32_t first_shard = (uint32_t)joined->shard_count;
+    for (size_t i = 0; i < whose->shard_count; i++) {
+        rks_dataset_shard *shard = &joined->shards[joined->shard_count++];
+        *shard = whose->shards[i];
+        shard->build = rks_dataset_build_of(whose, i);
+        shard->first_unit += first_unit;
+    }
+    for (size_t i = 0; i < whose->unit_count; i++) {
+        rks_dataset_unit *unit = &joined->units[joined->unit_count++];
+        *unit = whose->units[i];
+        unit->key_name = NULL;
+        if (unit->summary.unit > INT64_MAX - first_unit)
+            return rks_fail(err, RKS_ERR_DATA, 0, "unit numbers end at 2^63");
+        unit->summary.unit += first_unit;
+        unit->shard += first_shard;
+        if (whose->units[i].key_name != NULL &&
+            (unit->key_name = rks_strdup(whose->units[i].key_name, err)) == NULL)
+            return RKS_ERR_MEMORY;
+    }
+    joined->count += whose->count;
+    return RKS_OK;
+}
+
+/* Positions count stored samples, those of `b` behind those of `a`. */
+static rks_status join_excluded(rks_dataset *joined, const rks_dataset *a, const rks_dataset *b,
+                                rks_error *err)
+{
+    const rks_excluded *one = &a->excluded, *other = &b->excluded;
+    rks_excluded *made = &joined->excluded;
+    uint64_t before = rks_dataset_stored(a);
+    rks_buffer bytes = {0};
+    if (one->samples + other->samples == 0)
+        return RKS_OK;
+    made->runs = rks_alloc_raw(one->run_count + other->run_count, sizeof(*made->runs), err);
+    if (made->runs == NULL)
+        return RKS_ERR_MEMORY;
+    for (uint64_t i = 0; i < one->run_count; i++)
+        made->runs[made->run_count++] = one->runs[i];
+    for (uint64_t i = 0; i < other->run_count; i++)
+        made->runs[made->run_count++] =
+            (rks_excluded_run){(uint32_t)(other->runs[i].first + before), other->runs[i].count};
+    made->bytes = one->bytes + other->bytes;
+    made->duplicates = one->duplicates + other->duplicates;
+    rks_status status = rks_excluded_settle(made->runs, &made->run_count, err);
+    if (status == RKS_OK) /* for its name, counts and digest */
+        status = rks_excluded_encode(made, &bytes, err);
+    rks_buffer_free(&bytes);
+    return status;
+}
+
+static rks_status copy_top(rks_dataset *joined, const rks_dataset *a, const rks_dataset *b,
+                           rks_error *err)
+{
+    joined->build_id = b->build_id;
+    joined->derived_keys = a->derived_keys;
+    joined->generation = (a->generation == 0 ? 1 : a->generation) + 1;
+    joined->index = rks_alloc(a->index_count, sizeof(char *), err);
+    joined->shards = rks_alloc(a->shard_count + b->shard_count, sizeof(*joined->shards), err);
+    joined->units = rks_alloc(a->unit_count + b->unit_count, sizeof(*joined->units), err);
+    joined->build_options = rks_strdup(a->build_options == NULL ? "{}" : a->build_options, err);
+    if (joined->index == NULL || joined->shards == NULL || joined->units == NULL ||
+        joined->build_options == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < a->index_count; i++) {
+        if ((joined->index[i] = rks_strdup(a->index[i], err)) == NULL)
+            return RKS_ERR_MEMORY;
+        joined->index_count++;
+    }
+    return rks_schema_parse(rks_schema_text(a->schema), &joined->schema, err);
+}
+
+rks_status rks_dataset_join(const rks_dataset *a, const rks_dataset *b, rks_dataset **joined,
+                            rks_error *err)
+{
+    rks_status status = check_alike(a, b, err);
+    if (status == RKS_OK)
+        status = check_apart(a, b, err);
+    if (status == RKS_OK && rks_dataset_stored(a) + rks_dataset_stored(b) > UINT32_MAX)
+        status = rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
+                          "%" PRIu64 " stored samples together; a dataset has fewer than 2^32",
+                          rks_dataset_stored(a) + rks_dataset_stored(b));
+    rks_dataset *made = status == RKS_OK ? rks_alloc(1, sizeof(*made), err) : NULL;
+    if (made == NULL)
+        return status == RKS_OK ? RKS_ERR_MEMORY : status;
+    status = copy_top(made, a, b, err);
+    if (status == RKS_OK)
+        status = take(made, a, err);
+    if (status == RKS_OK)
+        status = take(made, b, err);
+    if (status == RKS_OK)
+        status = join_excluded(made, a, b, err);
+    if (status == RKS_OK) {
+        made->id = rks_dataset_id(made);
+        *joined = made;
+        made = NULL;
+    }
+    rks_dataset_free(made);
+    return status;
+}

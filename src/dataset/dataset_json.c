@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dataset_json.c: dataset.json, written when all shards are sealed. At most 64 MiB. One line of
+ * JSON a shard and a unit:
+ *
+ *   format, requires, digest   as in a manifest
+ *   dataset       dataset id, see rks_dataset_fold
+ *   build         build id
+ *   samples       N
+ *   derived_keys  as in a manifest
+ *   schema, index as in a manifest
+ *   excluded      only where `requires` has it: {name, samples, bytes, duplicates, runs, digest}:
+ *                 the file that lists samples of the shards that do not count (excluded.c)
+ *   options       an object: what the build was asked for
+ *   shards        sorted by id: {name, id, manifest, samples, bytes, file_bytes, largest}:
+ *                 `name` is the file's without ending, `manifest` the digest of NAME.json,
+ *                 `file_bytes` counts its three files; `build` and `first_unit` only where
+ *                 `requires` has "builds": the build that wrote it, and what its own unit numbers
+ *                 lack to those of the dataset
+ *   generation    only above 1
+ *   units         sorted by unit: {unit, shard, first_row, samples, seen, filtered, bad, bytes,
+ *                 first_source_row, digest, key_name}: `shard` counts `shards` from 0; key_name
+ * where keys are derived, or key_name_hex (two digits a byte) where it is not UTF-8
+ *
+ * `samples` counts without excluded ones; they have no sample id.
+ * The rows of a shard belong to its units without gap or overlap.
+ * Sample ids: units in this order, rows in the order of the unit.
+ */
+#include "dataset/dataset_json.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "shard/json_text.h"
+#include "shard/utf8.h"
+
+static const char EXCLUDED[] = "excluded";
+static const char BUILDS[] = "builds";
+static const char *const FEATURES[] = {EXCLUDED, BUILDS, NULL};
+
+/* ---- writing ---- */
+
+static bool has_builds(const rks_dataset *dataset)
+{
+    const rks_digest none = {0};
+    for (size_t i = 0; i < dataset->shard_count; i++)
+        if (dataset->shards[i].first_unit > 0 || !rks_digest_equal(dataset->shards[i].build, none))
+            return true;
+    return false;
+}
+
+static int compare_shards(const void *a, const void *b)
+{
+    const rks_dataset_shard *const *left = a, *const *right = b;
+    return rks_dataset_compare_ids((*left)->id, (*right)->id);
+}
+
+static rks_status put_excluded(const rks_excluded *excluded, rks_buffer *json, rks_error *err)
+{
+    char digest[RKS_DIGEST_TEXT];
+    rks_digest_format(excluded->digest, digest);
+    rks_status status = rks_buffer_print(json, err, ",\"excluded\":{\"name\":");
+    if (status == RKS_OK)
+        status = rks_json_put_string(json, excluded->name, err);
+    if (status != RKS_OK)
+        return status;
+    return rks_buffer_print(json, err,
+                            ",\"samples\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"duplicates\":%" PRIu64
+                            ",\"runs\":%" PRIu64 ",\"digest\":\"%s\"}",
+                            excluded->samples, excluded->bytes, excluded->duplicates,
+                            excluded->run_count, digest);
+}
+
+static rks_status put_top(const rks_dataset *dataset, rks_buffer *json, rks_error *err)
+{
+    char id[RKS_DIGEST_TEXT], build[RKS_DIGEST_TEXT];
+    rks_digest_format(dataset->id, id);
+    rks_digest_format(dataset->build_id, build);
+    bool excludes = dataset->excluded.samples > 0;
+    const char *features[3] = {NULL};
+    features[0] = excludes ? EXCLUDED : NULL;
+    features[excludes] = has_builds(dataset) ? BUILDS : NULL;
+    rks_status status = rks_json_begin(json, features, err);
+    if (status == RKS_OK)
+        status =
+            rks_buffer_print(json, err,
+                             ",\"dataset\":\"%s\",\"build\":\"%s\",\"samples\":%" PRIu64
+                             ",\"derived_keys\":%s,\"schema\":%s,\"index\":[",
+                             id, build, dataset->count, dataset->derived_keys ? "true" : "false",
+                             rks_schema_text(dataset->schema));
+    for (size_t i = 0; status == RKS_OK && i < dataset->index_count; i++) {
+        status = rks_buffer_add(json, ",", i > 0, err);
+        if (status == RKS_OK)
+            status = rks_json_put_string(json, dataset->index[i], err);
+    }
+    if (status == RKS_OK)
+        status = rks_buffer_print(json, err, "]");
+    if (status == RKS_OK && excludes)
+        status = put_excluded(&dataset->excluded, json, err);
+    if (status == RKS_OK && dataset->generation > 1)
+        status = rks_buffer_print(json, err, ",\"generation\":%" PRIu64, dataset->generation);
+    if (status == RKS_OK)
+        status = rks_buffer_print(json, err, ",\"options\":");
+    return status;
+}
+
+static rks_status put_options(const rks_dataset *dataset, rks_buffer *json, rks_error *err)
+{
+    if (dataset->build_options == NULL)
+        return rks_buffer_print(json, err, "{}");
+    json_error_t where;
+    json_t *options = json_loads(dataset->build_options, JSON_REJECT_DUPLICATES, &where);
+    if (!json_is_object(options)) {
+        json_decref(options);
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "the build's options are no JSON object");
+    }
+    char *text = json_dumps(options, JSON_COMPACT);
+    json_decref(options);
+    rks_status status = text == NULL
+                            ? rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory: build options")
+                            : rks_buffer_add(json, text, strlen(text), err);
+    free(text); /* jansson's */
+    return status;
+}
+
+static rks_status put_shard(const rks_dataset_shard *shard, bool builds, bool first,
+                            rks_buffer *json, rks_error *err)
+{
+    char id[RKS_DIGEST_TEXT], manifest[RKS_DIGEST_TEXT];
+    rks_digest_format(shard->id, id);
+    rks_digest_format(shard->manifest, manifest);
+    rks_status status = rks_buffer_print(json, err, "%s\n{\"name\":", first ? "" : ",");
+    if (status == RKS_OK)
+        status = rks_json_put_string(json, shard->name, err);
+    if (status == RKS_OK)
+        status = rks_buffer_print(
+            json, err,
+            ",\"id\":\"%s\",\"manifest\":\"%s\",\"samples\":%" PRIu64 ",\"bytes\":%" PRIu64
+            ",\"file_bytes\":%" PRIu64 ",\"largest\":%" PRIu64,
+            id, manifest, shard->samples, shard->bytes, shard->file_bytes, shard->largest);
+    if (status == RKS_OK && builds) {
+        char build[RKS_DIGEST_TEXT];
+        rks_digest_format(shard->build, build);
+        status = rks_buffer_print(json, err, ",\"build\":\"%s\",\"first_unit\":%" PRIu64, build,
+                                  shard->first_unit);
+    }
+    return status == RKS_OK ? rks_buffer_add(json, "}", 1, err) : status;
+}
+
+static rks_status put_key_name(const char *name, rks_buffer *json, rks_error *err)
+{
+    if (name == NULL)
+        return RKS_OK;
+    rks_status status;
+    if (rks_utf8_valid(name, strlen(name), NULL)) {
+        status = rks_buffer_print(json, err, ",\"key_name\":");
+        return status == RKS_OK ? rks_json_put_string(json, name, err) : status;
+    }
+    status = rks_buffer_print(json, err, ",\"key_name_hex\":\"");
+    for (const char *at = name; status == RKS_OK && *at != '\0'; at++)
+        status = rks_buffer_print(json, err, "%02x", (unsigned)(uint8_t)*at);
+    return status == RKS_OK ? rks_buffer_add(json, "\"", 1, err) : status;
+}
+
+static rks_status put_unit(const rks_dataset_unit *unit, uint32_t shard, bool named, bool first,
+                           rks_buffer *json, rks_error *err)
+{
+    const rks_unit_summary *summary = &unit->summary;
+    char digest[RKS_DIGEST_TEXT];
+    rks_digest_format(summary->digest, digest);
+    rks_status status = rks_buffer_print(
+        json, err,
+        "%s\n{\"unit\":%" PRIu64 ",\"shard\":%" PRIu32 ",\"first_row\":%" PRIu64
+        ",\"samples\":%" PRIu64 ",\"seen\":%" PRIu64 ",\"filtered\":%" PRIu64 ",\"bad\":%" PRIu64
+        ",\"bytes\":%" PRIu64 ",\"first_source_row\":%" PRIu64 ",\"digest\":\"%s\"",
+        first ? "" : ",", summary->unit, shard, unit->first_row, summary->samples, summary->seen,
+        summary->filtered, summary->bad, summary->bytes, summary->first_source_row, digest);
+    if (status == RKS_OK && named)
+        status = put_key_name(unit->key_name, json, err);
+    return status == RKS_OK ? rks_buffer_add(json, "}", 1, err) : status;
+}
+
+/* Shards in the order of their ids, and each one's place in it. */
+static rks_status sort_shards(const rks_dataset *dataset, const rks_dataset_shard ***sorted,
+                              uint32_t **place, rks_error *err)
+{
+    *sorted = rks_alloc(dataset->shard_count, sizeof(**sorted), err);
+    *place = rks_alloc(dataset->shard_count, sizeof(**place), err);
+    if (*sorted == NULL || *place == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < dataset->shard_count; i++)
+        (*sorted)[i] = &dataset->shards[i];
+    qsort(*sorted, dataset->shard_count, sizeof(**sorted), compare_shards);
+    for (size_t i = 0; i < dataset->shard_count; i++) {
+        (*place)[(*sorted)[i] - dataset->shards] = (uint32_t)i;
+        if (i > 0 && rks_digest_equal((*sorted)[i]->id, (*sorted)[i - 1]->id))
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0, "shards %s and %s are the same",
+                            (*sorted)[i - 1]->name, (*sorted)[i]->name);
+    }
+    return RKS_OK;
+}
+
+rks_status rks_dataset_encode(const rks_dataset *dataset, char **text, size_t *size, rks_error *err)
+{
+    rks_buffer json = {0};
+    const rks_dataset_shard **sorted = NULL;
+    uint32_t *place = NULL;
+    rks_status status = rks_dataset_check(dataset, RKS_DATASET_FILE, RKS_ERR_ARGUMENT, err);
+    if (status == RKS_OK)
+        status = sort_shards(dataset, &sorted, &place, err);
+    if (status == RKS_OK)
+        status = put_top(dataset, &json, err);
+    if (status == RKS_OK)
+        status = put_options(dataset, &json, err);
+    if (status == RKS_OK)
+        status = rks_buffer_print(&json, err, ",\"shards\":[");
+    for (size_t i = 0; status == RKS_OK && i < dataset->shard_count; i++)
+        status = put_shard(sorted[i], has_builds(dataset), i == 0, &json, err);
+    if (status == RKS_OK)
+        status = rks_buffer_print(&json, err, "],\"units\":[");
+    for (size_t i = 0; status == RKS_OK && i < dataset->unit_count; i++)
+        status = put_unit(&dataset->units[i], place[dataset->units[i].shard], dataset->derived_keys,
+                          i == 0, &json, err);
+    if (status == RKS_OK)
+        status = rks_buffer_print(&json, err, "]");
+    if (status == RKS_OK)
+        status = rks_json_finish(&json, NULL, err);
+    if (status == RKS_OK && json.size > RKS_DATASET_MAX)
+        status = rks_fail(err, RKS_ERR_DATA, 0, "%s would be %zu bytes, at most %zu are allowed",
+                          RKS_DATASET_FILE, json.size, RKS_DATASET_MAX);
+    if (status == RKS_OK) {
+        *text = (char *)json.data;
+        *size = json.size;
+        json.data = NULL;
+    }
+    rks_free(sorted);
+    rks_free(place);
+    rks_buffer_free(&json);
+    return status;
+}
+
+/* ---- reading ---- */
+
+static rks_status take_string(const char *text, char **copy, rks_error *err)
+{
+    *copy = rks_strdup(text, err);
+    return *copy == NULL ? RKS_ERR_MEMORY : RKS_OK;
+}
+
+static rks_status decode_shard(const json_t *item, const char *path, rks_dataset_shard *shard,
+                               rks_error *err)
+{
+    const char *name = NULL;
+    rks_status status = rks_json_string(item, "name", path, &name, err);
+    if (status == RKS_OK && strlen(name) >= sizeof(shard->name))
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: a shard's name has %zu bytes", path,
+                          strlen(name));
+    if (status == RKS_OK) {
+        memcpy(shard->name, name, strlen(name) + 1);
+        status = rks_json_digest(item, "id", path, &shard->id, err);
+    }
+    if (status == RKS_OK)
+        status = rks_json_digest(item, "manifest", path, &shard->manifest, err);
+    if (status == RKS_OK)
+        status = rks_json_u64(item, "samples", path, &shard->samples, err);
+    if (status == RKS_OK)
+        status = rks_json_u64(item, "bytes", path, &shard->bytes, err);
+    if (status == RKS_OK)
+        status = rks_json_u64(item, "file_bytes", path, &shard->file_bytes, err);
+    if (status == RKS_OK)
+        status = rks_json_u64(item, "largest", path, &shard->largest, err);
+    if (status == RKS_OK && json_object_get(item, "build") != NULL)
+        status = rks_json_digest(item, "build", path, &shard->build, err);
+    if (status == RKS_OK && json_object_get(item, "first_unit") != NULL)
+        status = rks_json_u64(item, "first_unit", path, &shard->first_unit, err);
+    return status;
+}
+
+static bool parse_hex(const char *text, char *bytes, size_t room)
+{
+    size_t size = strlen(text);
+    if (size % 2 != 0 || size / 2 >= room || strspn(text, "0123456789abcdef") != size)
+        return false;
+    for (size_t i = 0; i < size / 2; i++) {
+        const char digits[3] = {text[2 * i], text[2 * i + 1], '\0'};
+        bytes[i] = (char)strtoul(digits, NULL, 16);
+    }
+    bytes[size / 2] = '\0';
+    return true;
+}
+
+static rks_status decode_key_name(const json_t *item, const char *path, rks_dataset_unit *unit,
+                                  rks_error *err)
+{
+    char bytes[RKS_KEY_MAX + 1];
+    const char *name = json_string_value(json_object_get(item, "key_name"));
+    const char *hex = json_string_value(json_object_get(item, "key_name_hex"));
+    if (name == NULL && hex != NULL) {
+        if (!parse_hex(hex, bytes, sizeof(bytes)))
+            return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: a unit's key_name_hex is malformed",
+                            path);
+        name = bytes;
+    }
+    if (name == NULL)
+        return RKS_OK;
+    unit->key_name = rks_strdup(name, err);
+    return unit->key_name == NULL ? RKS_ERR_MEMORY : RKS_OK;
+}
+
+static rks_status decode_unit(const json_t *item, const char *path, rks_dataset_unit *unit,
+                              rks_error *err)
+{
+    uint64_t shard = 0;
+    const struct {
+        const char *name;
+        uint64_t *value;
+    } numbers[] = {{"unit", &unit->summary.unit},
+                   {"shard", &shard},
+                   {"first_row", &unit->first_row},
+                   {"samples", &unit->summary.samples},
+                   {"seen", &unit->summary.seen},
+                   {"filtered", &unit->summary.filtered},
+                   {"bad", &unit->summary.bad},
+                   {"bytes", &unit->summary.bytes},
+                   {"first_source_row", &unit->summary.first_source_row}};
+    rks_status status = RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        status = rks_json_u64(item, numbers[i].name, path, numbers[i].value, err);
+    if (status == RKS_OK)
+        status = rks_json_digest(item, "digest", path, &unit->summary.digest, err);
+    if (status != RKS_OK)
+        return status;
+    unit->shard =
+        shard > UINT32_MAX ? UINT32_MAX : (uint32_t)shard; /* refused by rks_dataset_check */
+    return decode_key_name(item, path, unit, err);
+}
+
+static rks_status decode_excluded(const json_t *root, const char *path, rks_excluded *excluded,
+                                  rks_error *err)
+{
+    const char *name = NULL;
+    const json_t *item = json_object_get(root, EXCLUDED);
+    if (!rks_json_requires(root, EXCLUDED))
+        return RKS_OK;
+    rks_status status = rks_json_string(item, "name", path, &name, err);
+    if (status == RKS_OK && strlen(name) >= sizeof(excluded->name))
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: a name of %zu bytes", path, strlen(name));
+    if (status == RKS_OK) {
+        memcpy(excluded->name, name, strlen(name) + 1);
+        status = rks_json_u64(item, "samples", path, &excluded->samples, err);
+    }
+    if (status == RKS_OK)
+        status = rks_json_u64(item, "bytes", path, &excluded->bytes, err);
+    if (status == RKS_OK)
+        status = rks_json_u64(item, "duplicates", path, &excluded->duplicates, err);
+    if (status == RKS_OK)
+        status = rks_json_u64(item, "runs", path, &excluded->run_count, err);
+    if (status == RKS_OK)
+        status = rks_json_digest(item, "digest", path, &excluded->digest, err);
+    return status;
+}
+
+static rks_status decode_top(const json_t *root, const char *path, rks_dataset *dataset,
+                             rks_error *err)
+{
+    char *schema = NULL;
+    rks_error why = {0};
+    rks_status status = rks_json_digest(root, "dataset", path, &dataset->id, err);
+    if (status == RKS_OK)
+        status = rks_json_digest(root, "build", path, &dataset->build_id, err);
+    if (status == RKS_OK)
+        status = rks_json_u64(root, "samples", path, &dataset->count, err);
+    if (status == RKS_OK)
+        status = rks_json_bool(root, "derived_keys", path, &dataset->derived_keys, err);
+    if (status == RKS_OK && json_object_get(root, "generation") != NULL)
+        status = rks_json_u64(root, "generation", path, &dataset->generation, err);
+    if (status == RKS_OK)
+        status = decode_excluded(root, path, &dataset->excluded, err);
+    if (status == RKS_OK)
+        status = rks_json_object_text(root, "options", path, &dataset->build_options, err);
+    if (status == RKS_OK)
+        status = rks_json_object_text(root, "schema", path, &schema, err);
+    if (status != RKS_OK)
+        return status;
+    status = rks_schema_parse(schema, &dataset->schema, &why);
+    rks_free(schema);
+    if (status == RKS_OK || status == RKS_ERR_MEMORY)
+        return status == RKS_OK ? status : rks_fail(err, status, 0, "%s", why.text);
+    return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %s", path, why.text);
+}
+
+static rks_status decode_lists(const json_t *root, const char *path, rks_dataset *dataset,
+                               rks_error *err)
+{
+    const json_t *index = NULL, *shards = NULL, *units = NULL;
+    rks_status status = rks_json_array(root, "index", path, &index, err);
+    if (status == RKS_OK)
+        status = rks_json_array(root, "shards", path, &shards, err);
+    if (status == RKS_OK)
+        status = rks_json_array(root, "units", path, &units, err);
+    if (status != RKS_OK)
+        return status;
+    dataset->index = rks_alloc(json_array_size(index), sizeof(*dataset->index), err);
+    dataset->shards = rks_alloc(json_array_size(shards), sizeof(*dataset->shards), err);
+    dataset->units = rks_alloc(json_array_size(units), sizeof(*dataset->units), err);
+    if (dataset->index == NULL || dataset->shards == NULL || dataset->units == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; status == RKS_OK && i < json_array_size(index); i++) {
+        const char *name = json_string_value(json_array_get(index, i));
+        status = take_string(name == NULL ? "" : name, &dataset->index[i], err);
+        dataset->index_count += status == RKS_OK;
+    }
+    for (size_t i = 0; status == RKS_OK && i < json_array_size(shards); i++) {
+        rks_dataset_shard *shard = &dataset->shards[dataset->shard_count++];
+        status = decode_shard(json_array_get(shards, i), path, shard, err);
+        if (status == RKS_OK && i > 0 && rks_dataset_compare_ids(shard[-1].id, shard->id) >= 0)
+            status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: shard %s is out of order", path,
+                              shard->name);
+    }
+    for (size_t i = 0; status == RKS_OK && i < json_array_size(units); i++)
+        status = decode_unit(json_array_get(units, i), path, &dataset->units[dataset->unit_count++],
+                             err);
+    return status;
+}
+
+rks_status rks_dataset_decode(const char *text, size_t size, const char *path,
+                              rks_dataset **dataset, rks_error *err)
+{
+    json_t *root = NULL;
+    rks_digest digest;
+    rks_dataset *decoded = rks_alloc(1, sizeof(*decoded), err);
+    if (decoded == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = RKS_OK;
+    if (size > RKS_DATASET_MAX)
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %zu bytes, at most %zu expected", path,
+                          size, RKS_DATASET_MAX);
+    if (status == RKS_OK)
+        status = rks_json_open(text, size, path, FEATURES, &root, &digest, err);
+    if (status == RKS_OK)
+        status = decode_top(root, path, decoded, err);
+    if (status == RKS_OK)
+        status = decode_lists(root, path, decoded, err);
+    if (status == RKS_OK)
+        status = rks_dataset_check(decoded, path, RKS_ERR_CORRUPT, err);
+    if (status == RKS_OK) {
+        *dataset = decoded;
+        decoded = NULL;
+    }
+    json_decref(root);
+    rks_dataset_free(decoded);
+    return status;
+}

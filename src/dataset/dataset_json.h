@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dataset_json.h: what dataset.c and dataset_json.c share. */
+#ifndef RKS_DATASET_DATASET_JSON_H
+#define RKS_DATASET_DATASET_JSON_H
+
+#include "dataset/dataset.h"
+
+#define RKS_DATASET_FILE "dataset.json"
+#define RKS_DATASET_MAX ((size_t)64 << 20)
+
+/* Keeps dataset.json as dataset.N.json where it is generation N. */
+rks_status rks_dataset_keep_generation(const char *directory, uint64_t generation, rks_error *err);
+/* No path, no hidden file, no control characters. */
+bool rks_dataset_name_good(const char *name);
+int rks_dataset_compare_ids(rks_digest a, rks_digest b);
+/* What must hold for what is written and what is read. `status` is what a breach is: the caller's
+ * mistake, or damage. */
+rks_status rks_dataset_check(const rks_dataset *dataset, const char *path, rks_status status,
+                             rks_error *err);
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * excluded.h: samples that lie in a dataset's shards and do not count: duplicates, and what a
+ * sample of N leaves out. Shards are sealed, so they are listed beside dataset.json. A sample's
+ * **position** is its place among all that are stored: units by number, rows in the order of the
+ * unit. The picture of the file is in excluded.c. */
+#ifndef RKS_DATASET_EXCLUDED_H
+#define RKS_DATASET_EXCLUDED_H
+
+#include "base/buffer.h"
+#include "base/checksum.h"
+
+/* `count` consecutive positions. */
+typedef struct rks_excluded_run {
+    uint32_t first;
+    uint32_t count;
+} rks_excluded_run;
+
+/* Runs ascend, and between two of them a sample counts. All zero: nothing is excluded. */
+typedef struct rks_excluded {
+    char name[64];       /* of the file, beside dataset.json */
+    uint64_t samples;    /* in all runs */
+    uint64_t bytes;      /* column and key bytes of these samples */
+    uint64_t duplicates; /* of them for their contents; the others for a sample */
+    uint64_t run_count;
+    rks_digest digest;      /* of the file */
+    rks_excluded_run *runs; /* NULL until they are loaded */
+} rks_excluded;
+
+/* Sorts and joins runs, in place; *count is how many are left. RKS_ERR_DATA where a position is in
+ * two of them. */
+rks_status rks_excluded_settle(rks_excluded_run *runs, uint64_t *count, rks_error *err);
+/* The file's bytes, appended; sets name, samples, run_count and digest. Runs are settled. */
+rks_status rks_excluded_encode(rks_excluded *excluded, rks_buffer *bytes, rks_error *err);
+/* Takes such bytes as the runs: RKS_ERR_CORRUPT unless they are what `excluded` (all but runs) says
+ * and lie below `stored`. */
+rks_status rks_excluded_decode(rks_excluded *excluded, const void *bytes, size_t size,
+                               uint64_t stored, const char *path, rks_error *err);
+/* Bytes of a file of that many runs. */
+uint64_t rks_excluded_size(uint64_t run_count);
+
+#endif

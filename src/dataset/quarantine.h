@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * quarantine.h: a list of bad samples of one dataset, in a file of its own. The picture is in
+ * quarantine.c. */
+#ifndef RKS_DATASET_QUARANTINE_H
+#define RKS_DATASET_QUARANTINE_H
+
+#include "dataset/dataset.h"
+
+/* Ids ascending, each once, all below `dataset`'s count; rks_free(*ids). Hostile text is
+ * RKS_ERR_CORRUPT, another dataset's list RKS_ERR_DATA, no file RKS_ERR_NOT_FOUND; all name
+ * `path`. */
+rks_status rks_quarantine_load(const char *path, const rks_dataset *dataset, uint32_t **ids,
+                               size_t *count, rks_error *err);
+rks_status rks_quarantine_decode(const char *text, size_t size, const char *path,
+                                 const rks_dataset *dataset, uint32_t **ids, size_t *count,
+                                 rks_error *err);
+
+#endif

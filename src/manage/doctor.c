@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * doctor.c: what this machine and job offer, each finding with what to do about it: a table of
+ * probes, each of which adds its findings. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <gnu/libc-version.h>
+#include <ifaddrs.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <net/if.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/checksum.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/secret.h"
+#include "codec/archive.h"
+#include "exchange/exchange.h"
+#include "group/group.h"
+#include "shard/lmdb_env.h"
+#include "shard/utf8.h"
+#include "transport/loop.h"
+
+typedef struct visit {
+    rks_group *group;      /* NULL: none */
+    const char *directory; /* NULL: none */
+    json_t *findings;
+} visit;
+
+static void add(visit *v, const char *name, bool ok, const char *advice, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+static void add(visit *v, const char *name, bool ok, const char *advice, const char *format, ...)
+{
+    char value[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(value, sizeof(value), format, arguments);
+    va_end(arguments);
+    /* Names of files may hold any bytes, and a cut may fall into a character. */
+    for (size_t bad; !rks_utf8_valid(value, strlen(value), &bad);)
+        value[bad] = '?';
+    json_array_append_new(v->findings,
+                          json_pack("{s:s, s:b, s:s, s:s}", "name", name, "ok", ok, "value", value,
+                                    "advice", advice == NULL ? "" : advice));
+}
+
+/* ---- what runs ------------------------------------------------------------------------------ */
+
+static void probe_versions(visit *v)
+{
+    struct utsname machine;
+    uname(&machine);
+    add(v, "rankstore", true, NULL, "%s", rks_version());
+    add(v, "machine", true, NULL, "%s, Linux %s, %s", machine.nodename, machine.release,
+        machine.machine);
+    add(v, "libraries", true, NULL,
+        "LMDB %s, xxHash %s, jansson %s, libuv %s, libsodium %s, glibc %s", rks_lmdb_version(),
+        rks_checksum_version(), jansson_version_str(), rks_loop_library(), rks_secret_library(),
+        gnu_get_libc_version());
+    add(v, "archives", true, NULL, "%s", rks_archive_library());
+}
+
+static void probe_launcher(visit *v)
+{
+    const struct {
+        const char *name, *size;
+    } known[] = {{"torchrun", "WORLD_SIZE"}, {"srun", "SLURM_NTASKS"}};
+    const char *size = NULL, *name = "none: one rank, or -j N";
+    if (rks_mpi_detected()) {
+        name = "Open MPI";
+        size = getenv("OMPI_COMM_WORLD_SIZE");
+    } else if (getenv("TORCHELASTIC_RUN_ID") != NULL) {
+        name = known[0].name;
+        size = getenv(known[0].size);
+    } else if (getenv("SLURM_STEP_ID") != NULL) {
+        name = known[1].name;
+        size = getenv(known[1].size);
+    }
+    add(v, "launcher", true, NULL, "%s%s%s", name,
+        size == NULL ? "" : ", ranks: ", size == NULL ? "" : size);
+    if (v->group == NULL)
+        return;
+    uint32_t ranks = rks_group_size(v->group);
+    bool seen = size == NULL || strtoul(size, NULL, 10) == ranks;
+    add(v, "ranks", seen,
+        seen ? NULL
+             : "the launcher started another number of ranks than found each other: start all of "
+               "them with one launcher",
+        "rank %u of %u, node %u of %u (%s)", rks_group_rank(v->group), ranks,
+        rks_group_node(v->group), rks_group_nodes(v->group), rks_group_bootstrap(v->group)->name);
+}
+
+static void probe_mpi(visit *v)
+{
+    rks_error err;
+    const rks_mpi_ops *mpi = rks_mpi_load(&err);
+    char library[128];
+    if (mpi != NULL) {
+        mpi->library(library, sizeof(library));
+        add(v, "mpi", true, NULL, "usable: %s", library);
+        return;
+    }
+    add(v, "mpi", !rks_mpi_detected(),
+        "needed under mpirun only: build with Open MPI installed, or set RKS_MPI_MODULE",
+        "not usable: %s", err.text);
+}
+
+static void probe_nccl(visit *v)
+{
+    char text[192] = "";
+    bool usable = rks_exchange_nccl_usable(text);
+    add(v, "nccl", true, usable ? NULL : "not needed: the index travels by MPI or TCP then", "%s%s",
+        usable ? "usable: " : "not usable: ", text);
+}
+
+/* ---- the network ----------------------------------------------------------------------------- */
+
+static void probe_interfaces(visit *v)
+{
+    const char *listen = getenv("RKS_LISTEN");
+    struct ifaddrs *interfaces = NULL;
+    char text[400] = "";
+    size_t used = 0;
+    bool found = listen == NULL;
+    if (getifaddrs(&interfaces) != 0) {
+        add(v, "interfaces", false, "ranks on other nodes cannot be reached", "%s",
+            strerror(errno));
+        return;
+    }
+    for (struct ifaddrs *one = interfaces; one != NULL; one = one->ifa_next) {
+        char address[INET6_ADDRSTRLEN];
+        if (one->ifa_addr == NULL || (one->ifa_flags & IFF_UP) == 0 ||
+            (one->ifa_addr->sa_family != AF_INET && one->ifa_addr->sa_family != AF_INET6))
+            continue;
+        const void *ip =
+            one->ifa_addr->sa_family == AF_INET
+                ? (const void *)&((const struct sockaddr_in *)(const void *)one->ifa_addr)->sin_addr
+                : &((const struct sockaddr_in6 *)(const void *)one->ifa_addr)->sin6_addr;
+        inet_ntop(one->ifa_addr->sa_family, ip, address, sizeof(address));
+        found = found || strcmp(listen, one->ifa_name) == 0 || strcmp(listen, address) == 0;
+        if (used < sizeof(text))
+            used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s %s",
+                                     used == 0 ? "" : ", ", one->ifa_name, address);
+    }
+    freeifaddrs(interfaces);
+    add(v, "interfaces", used > 0, used > 0 ? NULL : "bring a network interface up", "%s", text);
+    if (listen != NULL)
+        add(v, "RKS_LISTEN", found,
+            found ? NULL : "name one of the interfaces or addresses above, or unset it", "%s",
+            listen);
+}
+
+static void probe_secret(visit *v)
+{
+    const char *path = getenv("RKS_SECRET_FILE");
+    uint8_t secret[RKS_SECRET_SIZE];
+    rks_error err;
+    if (path == NULL) {
+        add(v, "secret", true,
+            "it stops strangers and scanners, not somebody who can read the launcher's store; for "
+            "that set RKS_SECRET_FILE to a 0600 file of 32 random bytes",
+            "drawn by rank 0 and handed round by the launcher");
+        return;
+    }
+    bool ok = rks_secret_read(path, secret, &err) == RKS_OK;
+    rks_wipe(secret, sizeof(secret));
+    add(v, "secret", ok, ok ? NULL : "head -c 32 /dev/urandom > FILE; chmod 600 FILE", "%s",
+        ok ? path : err.text);
+}
+
+/* ---- limits ---------------------------------------------------------------------------------- */
+
+/* `least` 0: any is fine. */
+static void add_limit(visit *v, const char *name, int resource, uint64_t least, const char *unit,
+                      const char *advice)
+{
+    struct rlimit limit;
+    if (getrlimit((__rlimit_resource_t)resource, &limit) != 0)
+        return;
+    bool free = limit.rlim_cur == RLIM_INFINITY;
+    bool ok = free || (uint64_t)limit.rlim_cur >= least;
+    if (free)
+        add(v, name, true, NULL, "unlimited");
+    else
+        add(v, name, ok, ok ? NULL : advice, "%" PRIu64 "%s", (uint64_t)limit.rlim_cur, unit);
+}
+
+static void probe_limits(visit *v)
+{
+    add_limit(v, "open files", RLIMIT_NOFILE, 1024, "",
+              "a rank needs a few descriptors for each shard and peer: ulimit -n 4096");
+    add_limit(v, "processes", RLIMIT_NPROC, 256, "",
+              "ranks and their threads count: ulimit -u 4096");
+    add_limit(v, "address space", RLIMIT_AS, UINT64_MAX, " bytes",
+              "shards are mapped whole: ulimit -v unlimited");
+    add_limit(v, "file size", RLIMIT_FSIZE, UINT64_MAX, " bytes",
+              "a shard is one file: ulimit -f unlimited");
+    add_limit(v, "locked memory", RLIMIT_MEMLOCK, 0, " bytes", NULL);
+    add(v, "cores", true, NULL, "%ld", sysconf(_SC_NPROCESSORS_ONLN));
+    add(v, "memory", true, NULL, "%ld MiB",
+        sysconf(_SC_PHYS_PAGES) / 1024 * sysconf(_SC_PAGESIZE) / 1024);
+}
+
+static bool first_line(const char *path, char *text, size_t size)
+{
+    FILE *file = fopen(path, "re");
+    bool got = file != NULL && fgets(text, (int)size, file) != NULL;
+    if (file != NULL)
+        fclose(file);
+    if (got)
+        text[strcspn(text, "\n")] = '\0';
+    return got;
+}
+
+/* The lowest limit from this process's group up to the root, of version 2, else version 1's. */
+static void probe_cgroup(visit *v)
+{
+    char line[512], path[640], text[64], own[512] = "/";
+    uint64_t least = UINT64_MAX;
+    if (first_line("/proc/self/cgroup", line, sizeof(line)) && strncmp(line, "0::", 3) == 0)
+        snprintf(own, sizeof(own), "%s", line + 3);
+    for (;;) {
+        snprintf(path, sizeof(path), "/sys/fs/cgroup%s/memory.max", own);
+        if (first_line(path, text, sizeof(text)) && strtoull(text, NULL, 10) > 0 &&
+            strtoull(text, NULL, 10) < least)
+            least = strtoull(text, NULL, 10);
+        char *slash = strrchr(own, '/');
+        if (slash == NULL)
+            break;
+        *slash = '\0';
+    }
+    if (first_line("/sys/fs/cgroup/memory/memory.limit_in_bytes", text, sizeof(text)) &&
+        strtoull(text, NULL, 10) < least)
+        least = strtoull(text, NULL, 10);
+    uint64_t all = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    bool bounded = least < all, ok = !bounded || least >= UINT64_C(1) << 30;
+    if (bounded)
+        add(v, "cgroup memory", ok,
+            ok ? NULL : "batches ahead (1 GiB by default) need more: raise it, or --prefetch-bytes",
+            "%" PRIu64 " MiB", least >> 20);
+    else
+        add(v, "cgroup memory", true, NULL, "no limit below the machine's");
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static void add_place(visit *v, const char *name, const char *path, uint64_t least,
+                      const char *advice)
+{
+    struct statvfs room;
+    if (statvfs(path, &room) != 0 || access(path, W_OK | X_OK) != 0) {
+        add(v, name, false, advice, "%s: %s", path, strerror(errno));
+        return;
+    }
+    uint64_t bytes = (uint64_t)room.f_bavail * room.f_frsize;
+    add(v, name, bytes >= least, bytes >= least ? NULL : advice, "%s: %" PRIu64 " MiB free", path,
+        bytes >> 20);
+}
+
+static void probe_temporary(visit *v)
+{
+    const char *path = getenv("TMPDIR");
+    /* Nothing of Rankstore lies there, but other libraries of a job need it. */
+    struct statvfs room;
+    if (statvfs("/dev/shm", &room) == 0)
+        add(v, "/dev/shm", true, NULL, "%" PRIu64 " MiB free; Rankstore needs none of it",
+            ((uint64_t)room.f_bavail * room.f_frsize) >> 20);
+    else
+        add(v, "/dev/shm", true,
+            "Rankstore needs none of it; data loaders with worker processes do", "%s",
+            strerror(errno));
+    add_place(v, "TMPDIR", path == NULL ? "/tmp" : path, UINT64_C(64) << 20,
+              "gathers write their results there: set TMPDIR to a directory with room");
+}
+
+enum { TRIAL = 32 << 20 };
+
+/* Writes 32 MiB, synced; the seconds that it took. */
+static rks_status time_writing(int fd, const char *directory, const uint8_t *bytes, double *seconds,
+                               rks_error *err)
+{
+    uint64_t begun = rks_now_ns();
+    rks_status status = rks_file_write(fd, directory, bytes, TRIAL, err);
+    if (status == RKS_OK && fdatasync(fd) != 0)
+        status = rks_fail_errno(err, errno, "%s", directory);
+    *seconds = (double)(rks_now_ns() - begun) / 1e9;
+    return status;
+}
+
+/* Reads them back, from the disk where the page cache lets go of them. */
+static rks_status time_reading(int fd, const char *directory, uint8_t *bytes, double *seconds,
+                               rks_error *err)
+{
+    posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    uint64_t begun = rks_now_ns();
+    rks_status status = rks_file_read_at(fd, directory, 0, bytes, TRIAL, err);
+    *seconds = (double)(rks_now_ns() - begun) / 1e9;
+    return status;
+}
+
+/* In a file without a name. */
+static void try_disk(visit *v, const char *directory)
+{
+    int fd = open(directory, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        add(v, "disk speed", false, "a build needs a directory that it may write to", "%s: %s",
+            directory, strerror(errno));
+        return;
+    }
+    rks_error err;
+    uint8_t *bytes = rks_alloc(TRIAL, 1, &err);
+    if (bytes != NULL && rks_random(bytes, 1 << 20, &err) == RKS_OK) {
+        double writing = 0, reading = 0;
+        rks_status status = time_writing(fd, directory, bytes, &writing, &err);
+        if (status == RKS_OK)
+            status = time_reading(fd, directory, bytes, &reading, &err);
+        if (status == RKS_OK)
+            add(v, "disk speed", true, NULL, "%.0f MB/s written and synced, %.0f MB/s read back",
+                TRIAL / 1e6 / writing, TRIAL / 1e6 / reading);
+        else
+            add(v, "disk speed", false, "make room, or build elsewhere", "%s", err.text);
+    }
+    rks_free(bytes);
+    close(fd);
+}
+
+static void probe_directory(visit *v)
+{
+    struct statfs kind;
+    if (v->directory == NULL)
+        return;
+    if (statfs(v->directory, &kind) != 0) {
+        add(v, "directory", false, "make it, or name another one", "%s: %s", v->directory,
+            strerror(errno));
+        return;
+    }
+    add_place(v, "free space", v->directory, UINT64_C(1) << 30,
+              "a build needs about the size of its input: make room, or name another directory");
+    bool network = kind.f_type == 0x6969 || kind.f_type == 0x0bd00bd0 || kind.f_type == 0xff534d42;
+    add(v, "file system", !network, network ? "shards belong on a disk of the node" : NULL,
+        network ? "network" : "local");
+    try_disk(v, v->directory);
+}
+
+/* In the order in which a person would look. */
+static void (*const probes[])(visit *v) = {
+    probe_versions, probe_launcher, probe_mpi,    probe_nccl,      probe_interfaces,
+    probe_secret,   probe_limits,   probe_cgroup, probe_temporary, probe_directory,
+};
+
+rks_status rks_doctor_json(rks_group *group, const char *directory, char **json, rks_error *err)
+{
+    visit v = {.group = group, .directory = directory, .findings = json_array()};
+    for (size_t i = 0; i < sizeof(probes) / sizeof(probes[0]); i++)
+        probes[i](&v);
+    char *text = json_dumps(v.findings, JSON_INDENT(2));
+    json_decref(v.findings);
+    if (text == NULL)
+        return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory: findings");
+    *json = rks_strdup(text, err);
+    free(text);
+    return *json == NULL ? RKS_ERR_MEMORY : RKS_OK;
+}

@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * merge.c: several datasets as one: links or copies of their shards, and a dataset.json over them.
+ *
+ *   know the sources ─► join ─► lock the target ─► bring shards ─► compare keys ─► commit
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "dataset/directory.h"
+#include "dataset/key_words.h"
+#include "store/duplicates.h"
+#include "store/store.h"
+
+enum { COPY = 4 << 20 };
+
+/* The manifest last: a shard without it is not sealed. */
+static const char *const endings[] = {".rks", ".sums", ".json"};
+
+/* Of a source and of those before it. */
+typedef struct source_end {
+    size_t units, shards;
+} source_end;
+
+typedef struct merge {
+    rks_group *group;
+    rks_merge_options options;
+    rks_merge_report report;
+    char **directories; /* the sources, this rank's */
+    size_t count;
+    char *target;
+    rks_dataset *dataset;
+    source_end *ends; /* by source */
+    rks_directory_lock *lock;
+    bool writes;
+    bool made; /* the target was not there */
+    uint64_t done, ticked_ms;
+} merge;
+
+/* ---- files -------------------------------------------------------------------------------- */
+
+static void tick(merge *m, uint64_t bytes)
+{
+    uint64_t now = rks_now_ms(), total = 0;
+    m->done += bytes;
+    if (m->options.progress == NULL || now - m->ticked_ms < 100)
+        return;
+    m->ticked_ms = now;
+    for (size_t i = 0; i < m->dataset->shard_count; i++)
+        total += m->dataset->shards[i].file_bytes;
+    m->options.progress(m->options.progress_user, "merge", m->done, total, m->dataset->count);
+}
+
+/* A piece of at most COPY bytes; 0 at the end of `from`. In the kernel where both file systems can.
+ */
+static ssize_t copy_piece(int from, int to, size_t size, uint8_t *room)
+{
+    if (room == NULL)
+        return copy_file_range(from, NULL, to, NULL, size, 0);
+    ssize_t got = read(from, room, size);
+    for (ssize_t at = 0, put; at < got; at += put) {
+        put = write(to, room + at, (size_t)(got - at));
+        if (put < 0 && errno == EINTR)
+            put = 0;
+        else if (put <= 0)
+            return -1;
+    }
+    return got;
+}
+
+static rks_status copy_pieces(merge *m, int from, int to, const char *path, uint64_t size,
+                              uint8_t **room, rks_error *err)
+{
+    for (uint64_t at = 0; at < size;) {
+        rks_status status = rks_group_must_stop(m->group, err);
+        if (status == RKS_OK)
+            status = rks_check_interrupt(err);
+        if (status != RKS_OK)
+            return status;
+        ssize_t put = copy_piece(from, to, size - at < COPY ? size - at : COPY, *room);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0 && *room == NULL && at == 0 &&
+            (errno == EXDEV || errno == EINVAL || errno == EOPNOTSUPP || errno == ENOSYS)) {
+            if ((*room = rks_alloc_raw(COPY, 1, err)) == NULL)
+                return RKS_ERR_MEMORY;
+            continue;
+        }
+        if (put < 0)
+            return rks_fail_write(err, errno, path, size - at);
+        if (put == 0)
+            return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: its source was cut while it was copied",
+                            path);
+        at += (uint64_t)put;
+        tick(m, (uint64_t)put);
+    }
+    return RKS_OK;
+}
+
+static rks_status copy_bytes(merge *m, int from, int to, const char *path, uint64_t size,
+                             rks_error *err)
+{
+    uint8_t *room = NULL;                /* where the kernel does not copy between the two */
+    if (ioctl(to, FICLONE, from) == 0) { /* shares the blocks where the file system can */
+        tick(m, size);
+        return RKS_OK;
+    }
+    rks_status status = copy_pieces(m, from, to, path, size, &room, err);
+    rks_free(room);
+    return status;
+}
+
+static rks_status copy_file(merge *m, const char *from, const char *to, rks_error *err)
+{
+    int in = -1, out = -1;
+    uint64_t size = 0;
+    rks_status status = rks_file_open(from, &in, &size, err);
+    if (status == RKS_OK) {
+        out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+        status =
+            out < 0 ? rks_fail_write(err, errno, to, size) : copy_bytes(m, in, out, to, size, err);
+    }
+    if (status == RKS_OK && fsync(out) != 0)
+        status = rks_fail_write(err, errno, to, size);
+    m->report.copied_bytes += status == RKS_OK ? size : 0;
+    if (in >= 0)
+        close(in);
+    if (out >= 0)
+        close(out);
+    return status;
+}
+
+/* Under a name of this rank's own, then in place: ranks that share a target may bring the same. */
+static rks_status bring_file(merge *m, const char *from, const char *to, rks_error *err)
+{
+    struct stat info;
+    char *own = rks_format(err, "%s.%" PRIu32 ".tmp", to, rks_group_rank(m->group));
+    rks_status status = own == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    if (status == RKS_OK) {
+        unlink(own);
+        bool linked = !m->options.copy && link(from, own) == 0;
+        if (linked && stat(own, &info) == 0) {
+            m->report.linked_bytes += (uint64_t)info.st_size;
+            tick(m, (uint64_t)info.st_size);
+        }
+        if (!linked)
+            status = copy_file(m, from, own, err);
+    }
+    if (status == RKS_OK && rename(own, to) != 0)
+        status = rks_fail_errno(err, errno, "%s: renaming into place", to);
+    if (own != NULL)
+        unlink(own); /* also where the rename found the same file there, which leaves both names */
+    rks_free(own);
+    return status;
+}
+
+/* ---- shards ------------------------------------------------------------------------------- */
+
+/* From the first source of this rank's that has it; *brought is false where none has. */
+static rks_status bring_shard(merge *m, const rks_dataset_shard *shard, bool *brought,
+                              rks_error *err)
+{
+    rks_status status = RKS_OK;
+    *brought = false;
+    for (size_t source = 0; status == RKS_OK && source < m->count && !*brought; source++) {
+        char *manifest = rks_format(err, "%s/%s.json", m->directories[source], shard->name);
+        bool here = manifest != NULL && access(manifest, F_OK) == 0;
+        status = manifest == NULL ? RKS_ERR_MEMORY : RKS_OK;
+        rks_free(manifest);
+        for (size_t i = 0; here && status == RKS_OK && i < 3; i++) {
+            char *from =
+                rks_format(err, "%s/%s%s", m->directories[source], shard->name, endings[i]);
+            char *to = rks_format(err, "%s/%s%s", m->target, shard->name, endings[i]);
+            status = from == NULL || to == NULL ? RKS_ERR_MEMORY : bring_file(m, from, to, err);
+            rks_free(from);
+            rks_free(to);
+        }
+        *brought = here && status == RKS_OK;
+    }
+    return status;
+}
+
+static bool is_brought(const merge *m, const uint8_t *all, size_t shard)
+{
+    bool brought = false;
+    for (uint32_t rank = 0; rank < rks_group_size(m->group); rank++)
+        brought = brought || all[rank * m->dataset->shard_count + shard] != 0;
+    return brought;
+}
+
+/* `all` has a byte a rank and shard. The first source that lacks a shard is named. */
+static rks_status check_brought(const merge *m, const uint8_t *all, const uint64_t *offsets,
+                                rks_error *err)
+{
+    const size_t shards = m->dataset->shard_count;
+    for (uint32_t rank = 0; rank < rks_group_size(m->group); rank++)
+        if (offsets[rank + 1] - offsets[rank] != shards)
+            return rks_fail(err, RKS_ERR_PEER, 0, "rank %u told nothing of its shards", rank);
+    for (size_t source = 0, shard = 0; source < m->count; source++) {
+        size_t before = shard, end = m->ends[source].shards, missing = 0, first = 0;
+        for (; shard < end; shard++)
+            if (!is_brought(m, all, shard) && missing++ == 0)
+                first = shard;
+        if (missing > 0)
+            return rks_fail(err, RKS_ERR_NOT_FOUND, 0,
+                            "%s: shard %s (%zu of %zu missing) is on no rank's disk; bring it",
+                            m->directories[source], m->dataset->shards[first].name, missing,
+                            end - before);
+    }
+    return RKS_OK;
+}
+
+static rks_status bring_shards(merge *m, rks_error *err)
+{
+    size_t shards = m->dataset->shard_count;
+    uint8_t *brought = rks_alloc(shards, 1, err), *all = NULL;
+    uint64_t *offsets = NULL;
+    rks_status status = brought == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < shards; i++) {
+        bool is = false;
+        status = bring_shard(m, &m->dataset->shards[i], &is, err);
+        brought[i] = is;
+    }
+    if (status == RKS_OK) {
+        char *path = rks_format(err, "%s/dataset.json", m->target);
+        status = path == NULL ? RKS_ERR_MEMORY : rks_file_sync_directory_of(path, err);
+        rks_free(path);
+    }
+    status = rks_group_allgather(m->group, "merge: shards", status, brought, shards, &all, &offsets,
+                                 err);
+    if (status == RKS_OK)
+        status = check_brought(m, all, offsets, err);
+    rks_free(brought);
+    rks_free(all);
+    rks_free(offsets);
+    return status;
+}
+
+static void remove_file(const char *directory, const char *name, const char *ending)
+{
+    char *path = rks_format(NULL, "%s/%s%s", directory, name, ending);
+    if (path != NULL)
+        unlink(path);
+    rks_free(path);
+}
+
+/* Nothing of a merge that failed stays. The dataset first, which may be there where only its last
+ * step, or another rank's commit, has failed. */
+static void remove_all(const merge *m)
+{
+    if (m->writes)
+        remove_file(m->target, "dataset", ".json");
+    for (size_t i = 0; m->writes && m->dataset != NULL && i < m->dataset->shard_count; i++)
+        for (size_t k = 3; k-- > 0;)
+            remove_file(m->target, m->dataset->shards[i].name, endings[k]);
+    if (m->writes && m->dataset != NULL && m->dataset->excluded.samples > 0)
+        remove_file(m->target, m->dataset->excluded.name, "");
+}
+
+/* ---- the dataset ----------------------------------------------------------------------------- */
+
+typedef struct length_words {
+    json_t *options; /* holds `column` */
+    const char *column;
+    json_int_t unit;
+    char by[24]; /* " / 4" */
+} length_words;
+
+/* Column NULL where the build was not told one, or was told a function. */
+static void read_length(const rks_dataset *dataset, length_words *words)
+{
+    *words = (length_words){.unit = 1};
+    words->options =
+        dataset->build_options == NULL ? NULL : json_loads(dataset->build_options, 0, NULL);
+    if (!json_is_true(json_object_get(words->options, "length_fn")))
+        words->column = json_string_value(json_object_get(words->options, "length"));
+    json_int_t unit = json_integer_value(json_object_get(words->options, "length_unit"));
+    if (unit > 1) {
+        words->unit = unit;
+        snprintf(words->by, sizeof(words->by), " / %" JSON_INTEGER_FORMAT, unit);
+    }
+}
+
+/* Lengths of two definitions are no lengths to batch by. Not so where a dataset is added to: there
+ * the caller chooses. */
+static rks_status check_lengths(const rks_dataset *a, const rks_dataset *b, rks_error *err)
+{
+    length_words one, other;
+    rks_status status = RKS_OK;
+    read_length(a, &one);
+    read_length(b, &other);
+    if (one.column != NULL && other.column != NULL &&
+        (strcmp(one.column, other.column) != 0 || one.unit != other.unit))
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                          "the lengths of the first are %.80s%s, those of the second %.80s%s",
+                          one.column, one.by, other.column, other.by);
+    json_decref(one.options);
+    json_decref(other.options);
+    return status;
+}
+
+/* COLLECTIVE. Adds the source's dataset to what is joined so far. */
+static rks_status join_source(merge *m, const char *pattern, rks_error *err)
+{
+    rks_dataset *one = NULL, *joined = NULL;
+    uint64_t generation = 0;
+    rks_status status = rks_directory_expand(m->group, pattern, &m->directories[m->count], err);
+    if (status == RKS_OK)
+        generation = rks_dataset_take_generation(m->directories[m->count++]);
+    status = rks_group_agree(m->group, "merge: source", status, err);
+    if (status == RKS_OK)
+        status =
+            rks_store_load_dataset(m->group, m->directories[m->count - 1], generation, &one, err);
+    if (status != RKS_OK)
+        return status;
+    if (m->dataset == NULL) {
+        m->dataset = one;
+        m->ends[0] = (source_end){one->unit_count, one->shard_count};
+        return RKS_OK;
+    }
+    rks_error what = {0};
+    status = rks_dataset_join(m->dataset, one, &joined, &what);
+    if (status == RKS_OK)
+        status = check_lengths(m->dataset, one, &what);
+    if (status != RKS_OK)
+        rks_fail(err, status, 0, "%s: %s", pattern, what.text);
+    rks_dataset_free(one);
+    if (status == RKS_OK) {
+        rks_dataset_free(m->dataset);
+        m->dataset = joined;
+        m->ends[m->count - 1] = (source_end){joined->unit_count, joined->shard_count};
+    } else {
+        rks_dataset_free(joined);
+    }
+    return rks_group_agree(m->group, "merge: joined", status, err);
+}
+
+/* COLLECTIVE. */
+static rks_status take_target(merge *m, const char *pattern, rks_error *err)
+{
+    struct stat info;
+    rks_status status = rks_directory_expand_target(m->group, pattern, &m->target, err);
+    m->made = status == RKS_OK && lstat(m->target, &info) != 0; /* before any rank makes it */
+    status = rks_group_agree(m->group, "merge: target", status, err);
+    if (status == RKS_OK)
+        status = rks_directory_lock_take(m->group, m->target, &m->lock, &m->writes, err);
+    if (status != RKS_OK)
+        return status;
+    char *path = rks_format(err, "%s/dataset.json", m->target);
+    if (path == NULL)
+        status = RKS_ERR_MEMORY;
+    else if (lstat(path, &info) == 0)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, EEXIST, "%s: holds a finished dataset already",
+                          m->target);
+    rks_free(path);
+    return rks_group_agree(m->group, "merge: target is free", status, err);
+}
+
+/* "row 7 of unit 2 of DIR" */
+static void describe_place(void *user, const rks_dataset *dataset, size_t unit, uint64_t row,
+                           char *text, size_t room)
+{
+    const merge *m = user;
+    size_t source = 0;
+    while (source + 1 < m->count && unit >= m->ends[source].units)
+        source++;
+    size_t first = source == 0 ? 0 : m->ends[source - 1].units;
+    const char *name = m->directories[source];
+    (void)dataset;
+    snprintf(text, room, "row %" PRIu64 " of unit %zu of %s", row, unit - first,
+             rks_text_end(name, RKS_PLACE_NAME));
+}
+
+/* COLLECTIVE. */
+static rks_status check_and_commit(merge *m, rks_error *err)
+{
+    const rks_key_words words = {.place = describe_place, .user = m};
+    rks_status status = rks_commit_check_names(m->dataset, &words, err);
+    status = rks_group_agree(m->group, "merge: names", status, err);
+    if (status == RKS_OK)
+        status = rks_commit_check_keys(m->group, m->target, m->dataset, NULL, &words, err);
+    if (status == RKS_OK) {
+        status = m->writes ? rks_dataset_commit(m->target, m->dataset, err) : RKS_OK;
+        status = rks_group_agree(m->group, "merge: commit", status, err);
+    }
+    return status;
+}
+
+rks_status rks_merge(rks_group *group, const char *const *sources, size_t count, const char *target,
+                     const rks_merge_options *options, rks_merge_report *report, rks_error *err)
+{
+    merge m = {.group = group, .report = {.struct_size = sizeof(m.report)}};
+    bool committed = false;
+    if (options != NULL)
+        memcpy(&m.options, options,
+               options->struct_size < sizeof(m.options) ? options->struct_size : sizeof(m.options));
+    rks_status status = RKS_OK;
+    if (count < 2)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "merge: two datasets and more are needed");
+    else if ((m.directories = rks_alloc(count, sizeof(char *), err)) == NULL ||
+             (m.ends = rks_alloc(count, sizeof(*m.ends), err)) == NULL)
+        status = RKS_ERR_MEMORY;
+    status = rks_group_agree(group, "merge: begin", status, err);
+    for (size_t i = 0; status == RKS_OK && i < count; i++)
+        status = join_source(&m, sources[i], err);
+    if (status == RKS_OK) {
+        m.dataset->generation = 1;
+        status = take_target(&m, target, err);
+    }
+    if (status == RKS_OK) {
+        status = bring_shards(&m, err);
+        if (status == RKS_OK)
+            status = check_and_commit(&m, err);
+        committed = status == RKS_OK;
+        if (!committed)
+            remove_all(&m);
+    }
+    rks_directory_lock_release(m.lock);
+    if (!committed && m.writes && m.made)
+        rmdir(m.target); /* empty, or of others, too */
+    if (committed && report != NULL) {
+        size_t room = report->struct_size;
+        m.report.samples = m.dataset->count;
+        m.report.shards = m.dataset->shard_count;
+        rks_digest_format(m.dataset->id, m.report.dataset);
+        memcpy(report, &m.report, room < sizeof(m.report) ? room : sizeof(m.report));
+        report->struct_size = room;
+    }
+    for (size_t i = 0; i < m.count; i++)
+        rks_free(m.directories[i]);
+    rks_free(m.directories);
+    rks_free(m.ends);
+    rks_free(m.target);
+    rks_dataset_free(m.dataset);
+    return status;
+}

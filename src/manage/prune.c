@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * prune.c: old generations are forgotten, oldest first, and then what no generation names is
+ * removed: a kill in between leaves shards without a name, which the next call removes. */
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "dataset/dataset.h"
+#include "dataset/directory.h"
+#include "group/same.h"
+
+typedef struct prune {
+    const char *directory;
+    rks_prune_options options;
+    rks_prune_report report;
+    rks_dataset **kept; /* the newest is the last one */
+    size_t kept_count;
+} prune;
+
+static rks_status remove_file(prune *p, const char *path, rks_error *err)
+{
+    struct stat info;
+    if (lstat(path, &info) != 0)
+        return errno == ENOENT ? RKS_OK : rks_fail_errno(err, errno, "%s", path);
+    if (!p->options.dry_run && unlink(path) != 0 && errno != ENOENT)
+        return rks_fail_errno(err, errno, "%s: removing it", path);
+    p->report.files++;
+    p->report.bytes += (uint64_t)info.st_size;
+    return RKS_OK;
+}
+
+/* ---- generations ------------------------------------------------------------------------- */
+
+static rks_status keep(prune *p, rks_dataset *dataset, rks_error *err)
+{
+    rks_dataset **grown = rks_realloc(p->kept, p->kept_count + 1, sizeof(*grown), err);
+    if (grown == NULL) {
+        rks_dataset_free(dataset);
+        return RKS_ERR_MEMORY;
+    }
+    p->kept = grown;
+    grown[p->kept_count++] = dataset;
+    return RKS_OK;
+}
+
+/* An older generation: loaded if it stays, for what it names. One that cannot be read stops the
+ * prune, since what it names is not known. One that is no older than the newest is what a killed
+ * append left before its commit. */
+static rks_status look_at(prune *p, uint64_t generation, uint64_t newest, rks_error *err)
+{
+    rks_dataset *older = NULL;
+    bool stays =
+        generation < newest && (p->options.keep == 0 || newest - generation < p->options.keep);
+    char *path = rks_dataset_generation_path(p->directory, generation, err);
+    rks_status status = path == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    if (status == RKS_OK && stays)
+        status = rks_dataset_load_generation(p->directory, generation, &older, err);
+    else if (status == RKS_OK)
+        status = remove_file(p, path, err);
+    if (status == RKS_OK && !stays)
+        p->report.generations += generation < newest;
+    if (status == RKS_OK && stays)
+        status = keep(p, older, err);
+    rks_free(path);
+    return status;
+}
+
+static rks_status prune_generations(prune *p, rks_error *err)
+{
+    uint64_t *numbers = NULL, newest;
+    size_t count = 0;
+    rks_dataset *now = NULL;
+    rks_status status = rks_dataset_load(p->directory, &now, err);
+    if (status != RKS_OK)
+        return status;
+    newest = now->generation == 0 ? 1 : now->generation;
+    status = keep(p, now, err);
+    if (status == RKS_OK)
+        status = rks_dataset_generations(p->directory, &numbers, &count, err);
+    for (size_t i = 0; status == RKS_OK && i < count; i++)
+        status = look_at(p, numbers[i], newest, err);
+    rks_free(numbers);
+    return status;
+}
+
+/* ---- shards ------------------------------------------------------------------------------- */
+
+static bool is_named(const prune *p, const char *name)
+{
+    for (size_t i = 0; i < p->kept_count; i++)
+        for (size_t k = 0; k < p->kept[i]->shard_count; k++)
+            if (strcmp(p->kept[i]->shards[k].name, name) == 0)
+                return true;
+    return false;
+}
+
+static bool is_named_list(const prune *p, const char *name)
+{
+    for (size_t i = 0; i < p->kept_count; i++)
+        if (strcmp(p->kept[i]->excluded.name, name) == 0)
+            return true;
+    return false;
+}
+
+static bool cut_ending(char *name, const char *ending)
+{
+    size_t size = strlen(name), length = strlen(ending);
+    if (size <= length || strcmp(name + size - length, ending) != 0)
+        return false;
+    name[size - length] = '\0';
+    return true;
+}
+
+/* Files of shards that builds name so, and temporary ones of killed processes; others are the
+ * user's. `name` is changed. */
+static bool is_ours_and_unnamed(const prune *p, char *name)
+{
+    bool part = strncmp(name, "part-", 5) == 0;
+    bool list = strncmp(name, "excluded-", 9) == 0;
+    if ((part || list || strncmp(name, "dataset.", 8) == 0) && cut_ending(name, ".tmp"))
+        return true;
+    if (list && strlen(name) > 14 && strcmp(name + strlen(name) - 5, ".runs") == 0)
+        return !is_named_list(p, name);
+    if (!part)
+        return false;
+    if (cut_ending(name,
+                   ".lock")) /* no build runs here: of a killed one, also beside what it sealed */
+        return true;
+    static const char *const endings[] = {".json", ".sums", ".rks"};
+    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++)
+        if (cut_ending(name, endings[i]))
+            return !is_named(p, name);
+    return false;
+}
+
+static rks_status prune_shards(prune *p, rks_error *err)
+{
+    DIR *stream = opendir(p->directory);
+    if (stream == NULL)
+        return rks_fail_errno(err, errno, "%s: reading the directory", p->directory);
+    rks_status status = RKS_OK;
+    for (struct dirent *entry; status == RKS_OK && (entry = readdir(stream)) != NULL;) {
+        char name[sizeof(entry->d_name)];
+        strcpy(name, entry->d_name);
+        if (!is_ours_and_unnamed(p, name))
+            continue;
+        char *path = rks_format(err, "%s/%s", p->directory, entry->d_name);
+        status = path == NULL ? RKS_ERR_MEMORY : remove_file(p, path, err);
+        rks_free(path);
+    }
+    closedir(stream);
+    return status;
+}
+
+/* ---- all ranks ------------------------------------------------------------------------------ */
+
+static rks_status prune_directory(prune *p, rks_error *err)
+{
+    rks_status status = prune_generations(p, err);
+    if (status == RKS_OK && !p->options.dry_run) {
+        char *path = rks_format(err, "%s/dataset.json", p->directory);
+        status = path == NULL ? RKS_ERR_MEMORY : rks_file_sync_directory_of(path, err);
+        rks_free(path);
+    }
+    return status == RKS_OK ? prune_shards(p, err) : status;
+}
+
+/* COLLECTIVE. */
+static rks_status add_up(rks_group *group, rks_status status, rks_prune_report *report,
+                         rks_error *err)
+{
+    uint8_t *all = NULL;
+    uint64_t *offsets = NULL;
+    status =
+        rks_group_allgather(group, "prune", status, report, sizeof(*report), &all, &offsets, err);
+    for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(group); rank++) {
+        rks_prune_report other;
+        memcpy(&other, all + offsets[rank], sizeof(other));
+        if (rank == 0)
+            *report = (rks_prune_report){0};
+        report->generations += other.generations;
+        report->files += other.files;
+        report->bytes += other.bytes;
+    }
+    rks_free(all);
+    rks_free(offsets);
+    return status;
+}
+
+/* COLLECTIVE. A directory that is not there is an error before the lock would make it. */
+static rks_status check_directory(rks_group *group, const char *directory, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    if (access(directory, F_OK) != 0)
+        status = rks_fail(err, RKS_ERR_NOT_FOUND, errno, "%s: no dataset here", directory);
+    return rks_group_agree(group, "prune: directory", status, err);
+}
+
+rks_status rks_prune(rks_group *group, const char *directory, const rks_prune_options *options,
+                     rks_prune_report *report, rks_error *err)
+{
+    prune p = {.options = {.struct_size = sizeof(p.options)}};
+    char *expanded = NULL;
+    rks_directory_lock *lock = NULL;
+    bool writes = false;
+    if (options != NULL)
+        memcpy(&p.options, options,
+               options->struct_size < sizeof(p.options) ? options->struct_size : sizeof(p.options));
+    char keep_text[24];
+    snprintf(keep_text, sizeof(keep_text), "%" PRIu64, p.options.keep);
+    const rks_given given[] = {{"keep", keep_text}, {"dry_run", p.options.dry_run ? "yes" : NULL}};
+    rks_status status = rks_directory_expand_target(group, directory, &expanded, err);
+    status = rks_same_on_all(group, "prune", status, given, 2, err);
+    p.directory = expanded;
+    if (status == RKS_OK)
+        status = check_directory(group, expanded, err);
+    if (status == RKS_OK)
+        status = rks_directory_lock_take(group, expanded, &lock, &writes, err);
+    if (status == RKS_OK) {
+        if (writes)
+            status = prune_directory(&p, err);
+        status = add_up(group, status, &p.report, err);
+    }
+    rks_directory_lock_release(lock);
+    if (status == RKS_OK && report != NULL) {
+        size_t room = report->struct_size;
+        memcpy(report, &p.report, room < sizeof(p.report) ? room : sizeof(p.report));
+        report->struct_size = room;
+    }
+    for (size_t i = 0; i < p.kept_count; i++)
+        rks_dataset_free(p.kept[i]);
+    rks_free(p.kept);
+    rks_free(expanded);
+    return status;
+}

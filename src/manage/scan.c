@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * scan.c: samples in id order by batches. A batch keeps to one shard, whose largest record bounds
+ * its memory. */
+#include "manage/scan.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "shard/record.h"
+
+enum { BATCH_SAMPLES = 512, BATCH_BYTES = 32 << 20 };
+
+typedef struct walk {
+    const rks_scan *scan;
+    uint64_t next, end; /* ids not asked for yet */
+    uint64_t ids[BATCH_SAMPLES];
+    rks_value *values;
+} walk;
+
+static bool wanted(const rks_scan *scan, uint64_t id)
+{
+    int64_t owner = rks_store_owner(scan->store, id);
+    return scan->owner < 0 ? owner >= 0 : owner == scan->owner;
+}
+
+/* Asks for the next batch; *fetch stays NULL behind the last sample. */
+static rks_status ask(walk *w, rks_fetch **fetch, rks_error *err)
+{
+    const rks_scan *scan = w->scan;
+    size_t count = 0, room = BATCH_SAMPLES;
+    uint32_t batch_shard = UINT32_MAX;
+    *fetch = NULL;
+    for (; w->next < w->end && count < room; w->next++) {
+        uint32_t shard;
+        uint64_t row;
+        if (!wanted(scan, w->next))
+            continue;
+        rks_index_locate(scan->store->index, w->next, &shard, &row);
+        if (count > 0 && shard != batch_shard)
+            break;
+        batch_shard = shard;
+        uint64_t largest = scan->store->dataset->shards[shard].largest;
+        if (largest > BATCH_BYTES / BATCH_SAMPLES)
+            room = largest >= BATCH_BYTES ? 1 : (size_t)(BATCH_BYTES / largest);
+        w->ids[count++] = w->next;
+    }
+    return count == 0 ? RKS_OK : rks_store_fetch_start(scan->store, w->ids, count, fetch, err);
+}
+
+static rks_status visit_batch(walk *w, rks_batch *batch, rks_error *err)
+{
+    const rks_schema *schema = w->scan->store->dataset->schema;
+    rks_status status = rks_group_must_stop(w->scan->store->group, err);
+    if (status == RKS_OK)
+        status = rks_check_interrupt(err);
+    for (size_t i = 0; status == RKS_OK && i < rks_batch_count(batch); i++) {
+        size_t size = 0;
+        const uint8_t *payload = rks_batch_payload(batch, i, &size);
+        rks_sample sample = {.schema = schema, .values = w->values};
+        sample.key = rks_batch_key(batch, i, &sample.key_size);
+        sample.length = rks_batch_length(batch, i);
+        status = sample.key == NULL ? rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for a key")
+                                    : rks_record_decode(schema, payload, size, w->values, err);
+        if (status == RKS_OK)
+            status = w->scan->visit(w->scan->user, rks_batch_id(batch, i), &sample,
+                                    size + sample.key_size, err);
+    }
+    return status;
+}
+
+rks_status rks_store_scan(const rks_scan *scan, uint64_t first, uint64_t end, rks_error *err)
+{
+    rks_fetch *fetch = NULL;
+    walk *w = rks_alloc(1, sizeof(*w), err);
+    if (w == NULL)
+        return RKS_ERR_MEMORY;
+    *w = (walk){.scan = scan, .next = first, .end = end};
+    w->values =
+        rks_alloc(rks_schema_columns(scan->store->dataset->schema), sizeof(*w->values), err);
+    rks_status status = w->values == NULL ? RKS_ERR_MEMORY : ask(w, &fetch, err);
+    while (status == RKS_OK && fetch != NULL) {
+        rks_fetch *ahead = NULL;
+        rks_batch *batch = NULL;
+        status = ask(w, &ahead, err);
+        if (status == RKS_OK)
+            status = rks_fetch_wait(fetch, &batch, err);
+        else
+            rks_fetch_cancel(fetch);
+        fetch = ahead;
+        if (status == RKS_OK)
+            status = visit_batch(w, batch, err);
+        rks_batch_free(batch);
+    }
+    rks_fetch_cancel(fetch);
+    rks_free(w->values);
+    rks_free(w);
+    return status;
+}

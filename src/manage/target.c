@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * target.c: renameat2 puts a part where nothing is, or exchanges it with what is there, in one
+ * step. The lock is a file of its own, since a part may be a directory, and goes with it. */
+#include "manage/target.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "dataset/directory.h"
+
+#define MARK ".rankstore-export"
+
+struct rks_target {
+    char *path; /* without slashes at its end */
+    char *part;
+    char *lock;
+    int fd; /* of the lock */
+    bool force;
+};
+
+static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *at)
+{
+    (void)info;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
+/* A file, or a directory with all in it; links are removed, not followed. */
+static void remove_all(const char *path)
+{
+    nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* May it be replaced? A directory only where nothing of the user's is lost. */
+static rks_status check_place(const char *path, bool force, rks_error *err)
+{
+    struct stat info;
+    if (lstat(path, &info) != 0)
+        return errno == ENOENT ? RKS_OK : rks_fail_errno(err, errno, "%s", path);
+    if (!force)
+        return rks_fail(err, RKS_ERR_ARGUMENT, EEXIST,
+                        "%s: is there already; use --force to replace it", path);
+    if (S_ISREG(info.st_mode))
+        return RKS_OK;
+    char *mark = rks_format(err, "%s/" MARK, path);
+    if (mark == NULL)
+        return RKS_ERR_MEMORY;
+    bool ours = S_ISDIR(info.st_mode) && access(mark, F_OK) == 0;
+    rks_free(mark);
+    if (ours || (S_ISDIR(info.st_mode) && rks_directory_is_empty(path)))
+        return RKS_OK;
+    return rks_fail(err, RKS_ERR_ARGUMENT, EEXIST,
+                    "%s: is no file and no directory that an export made; remove it yourself",
+                    path);
+}
+
+static rks_status lock(rks_target *target, rks_error *err)
+{
+    target->fd = open(target->lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (target->fd < 0)
+        return rks_fail_write(err, errno, target->path, 0); /* whoever names it knows this one */
+    struct stat named, held;
+    bool mine = flock(target->fd, LOCK_EX | LOCK_NB) == 0 && stat(target->lock, &named) == 0 &&
+                fstat(target->fd, &held) == 0 && named.st_ino == held.st_ino;
+    if (mine)
+        return RKS_OK;
+    close(target->fd);
+    target->fd = -1;
+    return rks_fail(err, RKS_ERR_STATE, 0, "%s: another process writes this", target->path);
+}
+
+rks_status rks_target_open(const char *path, bool force, rks_target **target, rks_error *err)
+{
+    size_t size = path == NULL ? 0 : strlen(path);
+    while (size > 1 && path[size - 1] == '/')
+        size--;
+    if (size == 0 || (size == 1 && path[0] == '/'))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "no target is given, or the root directory");
+    rks_target *opened = rks_alloc(1, sizeof(*opened), err);
+    if (opened == NULL)
+        return RKS_ERR_MEMORY;
+    opened->fd = -1;
+    opened->force = force;
+    opened->path = rks_format(err, "%.*s", (int)size, path);
+    opened->part = rks_format(err, "%.*s.rks-part", (int)size, path);
+    opened->lock = rks_format(err, "%.*s.rks-lock", (int)size, path);
+    rks_status status = opened->path == NULL || opened->part == NULL || opened->lock == NULL
+                            ? RKS_ERR_MEMORY
+                            : check_place(opened->path, force, err);
+    if (status == RKS_OK)
+        status = lock(opened, err);
+    if (status != RKS_OK) {
+        rks_target_close(opened);
+        return status;
+    }
+    remove_all(opened->part);
+    *target = opened;
+    return RKS_OK;
+}
+
+const char *rks_target_part(const rks_target *target)
+{
+    return target->part;
+}
+
+rks_status rks_target_mark(const rks_target *target, rks_error *err)
+{
+    char *mark = rks_format(err, "%s/" MARK, target->part);
+    if (mark == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = rks_file_replace(mark, "", 0, err);
+    rks_free(mark);
+    return status;
+}
+
+rks_status rks_target_commit(rks_target *target, rks_error *err)
+{
+    rks_status status = check_place(target->path, target->force, err);
+    if (status != RKS_OK)
+        return status;
+    int failed = renameat2(AT_FDCWD, target->part, AT_FDCWD, target->path, RENAME_NOREPLACE);
+    if (failed != 0 && errno == EEXIST && target->force)
+        failed = renameat2(AT_FDCWD, target->part, AT_FDCWD, target->path, RENAME_EXCHANGE);
+    else if (failed != 0 && errno == EINVAL && access(target->path, F_OK) != 0)
+        failed = rename(target->part, target->path); /* a file system without the flag */
+    if (failed != 0)
+        return rks_fail_errno(err, errno, "%s: renaming into place", target->path);
+    return rks_file_sync_directory_of(target->path, err);
+}
+
+void rks_target_close(rks_target *target)
+{
+    if (target == NULL)
+        return;
+    if (target->fd >= 0) {
+        remove_all(target->part); /* not committed, or what was replaced */
+        unlink(target->lock);
+        close(target->fd);
+    }
+    rks_free(target->path);
+    rks_free(target->part);
+    rks_free(target->lock);
+    rks_free(target);
+}

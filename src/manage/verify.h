@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * verify.h: what the parts of rks_verify share: verify.c (datasets, files, findings),
+ * verify_samples.c (one shard's index, blocks and samples), verify_deep.c (LMDB's own view),
+ * verify_beside.c (directories that are verified together). */
+#ifndef RKS_MANAGE_VERIFY_H
+#define RKS_MANAGE_VERIFY_H
+
+#include "dataset/dataset.h"
+#include "shard/shard_inside.h"
+
+typedef struct rks_verify_job {
+    rks_verify_options options;
+    rks_finding_fn found; /* may be NULL */
+    void *user;
+    uint64_t samples;
+    uint64_t findings;
+    uint64_t elsewhere; /* listed shards that lie in no directory at hand, where that is allowed */
+    uint64_t leftovers; /* shards that are not listed */
+    /* The dataset of the shard that is looked at, and its number there; NULL: the shard alone. */
+    const rks_dataset *dataset;
+    uint32_t shard;
+    int64_t sample_id; /* of what is reported; -1: no sample */
+    /* The unit of the last sample that was reported: rows from first_row to before end_row, its
+     * first row's position in the dataset, and how many runs of excluded samples, and samples in
+     * them, lie before. */
+    uint64_t unit_position, unit_first_row, unit_end_row, runs_before, excluded_before;
+} rks_verify_job;
+
+/* The other directories, of those that are verified together, that hold a dataset. */
+typedef struct rks_verify_beside {
+    char **directories;
+    size_t count;
+    bool first; /* none of them comes before the one at hand */
+} rks_verify_beside;
+/* Of `paths`, which may hold `directory` itself, or DIRECTORY@N for its generation. To be closed
+ * also where it fails. */
+rks_status rks_verify_beside_open(const char *const *paths, size_t count, const char *directory,
+                                  uint64_t generation, const rks_dataset *dataset,
+                                  rks_verify_beside *beside, rks_error *err);
+/* *found: one of them has the data of shard `name`. */
+rks_status rks_verify_beside_has(const rks_verify_beside *beside, const char *name, bool *found,
+                                 rks_error *err);
+void rks_verify_beside_close(rks_verify_beside *beside);
+
+/* Reports one finding. `key` may be NULL. */
+void rks_verify_report(rks_verify_job *job, const char *file, uint64_t offset, const void *key,
+                       size_t key_size, const char *format, ...)
+    __attribute__((format(printf, 6, 7)));
+/* The id of a row of the job's shard; -1 where no unit of the dataset has it, or it is excluded. */
+int64_t rks_verify_sample_id(rks_verify_job *job, uint64_t row);
+/* A failure that tells of the data becomes a finding, and RKS_OK; any other is returned. */
+rks_status rks_verify_absorb(rks_verify_job *job, const char *file, uint64_t offset,
+                             rks_status status, const rks_error *what);
+
+/* Index segments, blocks and samples of an open shard. */
+rks_status rks_verify_samples(rks_verify_job *job, rks_shard *shard, rks_error *err);
+/* Opens the file with LMDB in a child that may die or never end; walks all it holds. */
+rks_status rks_verify_deep(rks_verify_job *job, const rks_shard *shard, rks_error *err);
+
+#endif

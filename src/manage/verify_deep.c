@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * verify_deep.c: a shard as LMDB sees it.
+ *
+ * LMDB trusts the pages that it reads: a crafted file can make it crash or walk in circles. So it
+ * is opened in a forked child with a time limit, which tells what it finds through a pipe; a child
+ * that dies or takes too long is a finding itself. */
+#include "manage/verify.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "shard/lmdb_env.h"
+
+enum { LIMIT_MS = 10000, BYTES_PER_MS = 200 * 1000, TOLD_MOST = 100 };
+
+typedef enum word_kind { WORD_FINDING, WORD_FAILED, WORD_DONE } word_kind;
+
+/* What goes through the pipe; at most PIPE_BUF, so never torn. */
+typedef struct message {
+    int32_t kind;
+    int32_t reserved;
+    uint64_t offset;
+    rks_error what; /* its status where the child could not look */
+} message;
+
+/* ---- the child ---------------------------------------------------------------------------- */
+
+typedef struct deep_walk {
+    const rks_shard *shard;
+    int pipe;
+    unsigned told;
+    uint64_t row;
+    uint64_t blocks;
+    uint64_t folded; /* of all values, so that every page is read */
+    rks_unit_list units;
+} deep_walk;
+
+static void tell(deep_walk *deep, word_kind kind, uint64_t offset, const rks_error *what)
+{
+    message word = {.kind = kind, .offset = offset};
+    if (what != NULL)
+        word.what = *what;
+    if (kind == WORD_FINDING && deep->told++ >= TOLD_MOST)
+        return;
+    ssize_t put = write(deep->pipe, &word, sizeof(message));
+    if (put != (ssize_t)sizeof(message))
+        _exit(1);
+}
+
+__attribute__((format(printf, 3, 4))) static void tell_text(deep_walk *deep, uint64_t offset,
+                                                            const char *format, ...)
+{
+    rks_error what;
+    char text[192];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof(text), format, arguments);
+    va_end(arguments);
+    rks_fail(&what, RKS_ERR_CORRUPT, 0, "%s", text);
+    tell(deep, WORD_FINDING, offset, &what);
+}
+
+static rks_status visit_block(void *user, const rks_lmdb_entry *entry, bool *stop, rks_error *err)
+{
+    deep_walk *deep = user;
+    const rks_shard *shard = deep->shard;
+    rks_block_info info;
+    uint64_t number = 0;
+    (void)stop;
+    if (entry->key_size == sizeof(number))
+        memcpy(&number, entry->key, sizeof(number));
+    if (entry->key_size != sizeof(number) || be64toh(number) != deep->blocks++)
+        tell_text(deep, entry->offset, "block %" PRIu64 " is missing, or has a key of its own",
+                  deep->blocks - 1);
+    rks_status status =
+        rks_block_check(entry->value, entry->size, shard->path, entry->offset, &info, err);
+    if (status != RKS_OK) {
+        tell(deep, WORD_FINDING, entry->offset, err);
+        return RKS_OK;
+    }
+    size_t at = RKS_BLOCK_HEADER;
+    for (uint32_t i = 0; i < info.count; i++) {
+        rks_record_view view;
+        status = rks_block_next(entry->value, entry->size, &at, &view, err);
+        if (status != RKS_OK)
+            return status;
+        uint64_t offset = entry->offset + (uint64_t)(view.record - entry->value);
+        if (deep->row >= shard->manifest->samples || rks_shard_offset(shard, deep->row) != offset)
+            tell_text(deep, offset, "row %" PRIu64 ": LMDB has it here, the index does not",
+                      deep->row);
+        deep->row++;
+    }
+    return RKS_OK;
+}
+
+static rks_status visit_unit(void *user, const rks_lmdb_entry *entry, bool *stop, rks_error *err)
+{
+    deep_walk *deep = user;
+    const rks_unit_list *sealed = &deep->shard->units;
+    size_t used = 0;
+    (void)stop;
+    rks_status status = rks_unit_decode(entry->value, entry->size, deep->shard->path, &deep->units,
+                                        &used, NULL, err);
+    if (status != RKS_OK)
+        return status;
+    size_t at = deep->units.count - 1;
+    if (sealed->count > 0 &&
+        (at >= sealed->count || sealed->summaries[at].unit != deep->units.summaries[at].unit ||
+         sealed->summaries[at].samples != deep->units.summaries[at].samples ||
+         !rks_digest_equal(sealed->summaries[at].digest, deep->units.summaries[at].digest)))
+        tell_text(deep, entry->offset == UINT64_MAX ? 0 : entry->offset,
+                  "unit %" PRIu64 " in LMDB is not the one of the unit list",
+                  deep->units.summaries[at].unit);
+    return RKS_OK;
+}
+
+static rks_status visit_index(void *user, const rks_lmdb_entry *entry, bool *stop, rks_error *err)
+{
+    deep_walk *deep = user;
+    (void)stop;
+    (void)err;
+    deep->folded += rks_checksum64(entry->value, entry->size);
+    return RKS_OK;
+}
+
+static rks_status walk_all(deep_walk *deep, rks_error *err)
+{
+    rks_lmdb *env = NULL;
+    rks_status status = rks_lmdb_open(deep->shard->path, true, &env, err);
+    if (status == RKS_OK)
+        status = rks_lmdb_walk(env, RKS_LMDB_BLOCKS, NULL, 0, visit_block, deep, err);
+    if (status == RKS_OK)
+        status = rks_lmdb_walk(env, RKS_LMDB_UNITS, NULL, 0, visit_unit, deep, err);
+    if (status == RKS_OK)
+        status = rks_lmdb_walk(env, RKS_LMDB_INDEX, NULL, 0, visit_index, deep, err);
+    if (status == RKS_OK && deep->row != deep->shard->manifest->samples)
+        tell_text(deep, 0, "LMDB has %" PRIu64 " samples, the manifest %" PRIu64, deep->row,
+                  deep->shard->manifest->samples);
+    if (status == RKS_OK && deep->shard->units.count > 0 &&
+        deep->units.count != deep->shard->units.count)
+        tell_text(deep, 0, "LMDB has %zu units, the manifest %zu", deep->units.count,
+                  deep->shard->units.count);
+    rks_lmdb_close(env);
+    return status;
+}
+
+static void be_child(const rks_shard *shard, int pipe, uint64_t limit_ms)
+{
+    static const int fatal[] = {SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGILL, SIGALRM, SIGPIPE};
+    struct rlimit no_core = {0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
+    for (size_t i = 0; i < sizeof(fatal) / sizeof(fatal[0]); i++)
+        signal(fatal[i], SIG_DFL);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    rks_set_interrupt(NULL, NULL);
+    alarm((unsigned)(limit_ms / 1000) + 5); /* should the parent be gone */
+    deep_walk deep = {.shard = shard, .pipe = pipe};
+    rks_error err = {0};
+    rks_status status = walk_all(&deep, &err);
+    tell(&deep, status == RKS_OK ? WORD_DONE : WORD_FAILED, 0, &err);
+    _exit(0);
+}
+
+/* ---- the parent --------------------------------------------------------------------------- */
+
+/* Reads the child's words until it ends or `limit_ms` are over. *done: its last word came. */
+static rks_status listen_to(rks_verify_job *job, const rks_shard *shard, int pipe,
+                            uint64_t limit_ms, bool *done, bool *late, rks_error *err)
+{
+    uint64_t begun = rks_now_ms();
+    uint8_t bytes[sizeof(message)];
+    size_t have = 0;
+    while (true) {
+        rks_status status = rks_check_interrupt(err);
+        if (status != RKS_OK)
+            return status;
+        if (rks_now_ms() - begun > limit_ms) {
+            *late = true;
+            return RKS_OK;
+        }
+        struct pollfd ready = {.fd = pipe, .events = POLLIN};
+        int count = poll(&ready, 1, RKS_WAIT_SLICE_MS);
+        if (count < 0 && errno != EINTR)
+            return rks_fail_errno(err, errno, "waiting for the process that reads %s", shard->path);
+        if (count <= 0)
+            continue;
+        ssize_t got = read(pipe, bytes + have, sizeof(bytes) - have);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return RKS_OK;
+        have += (size_t)got;
+        if (have < sizeof(message))
+            continue;
+        have = 0;
+        message said;
+        memcpy(&said, bytes, sizeof(said));
+        rks_error_sanitize(&said.what);
+        *done = *done || said.kind != WORD_FINDING;
+        if (said.kind == WORD_FINDING)
+            rks_verify_report(job, shard->path, said.offset, NULL, 0, "LMDB's view: %s",
+                              said.what.text);
+        if (said.kind == WORD_FAILED) {
+            status =
+                rks_verify_absorb(job, shard->path, 0, (rks_status)said.what.status, &said.what);
+            if (status != RKS_OK) {
+                *err = said.what;
+                return status;
+            }
+        }
+    }
+}
+
+rks_status rks_verify_deep(rks_verify_job *job, const rks_shard *shard, rks_error *err)
+{
+    int ends[2];
+    rks_error local;
+    if (err == NULL)
+        err = &local;
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return rks_fail_errno(err, errno, "%s: making a pipe", shard->path);
+    uint64_t limit_ms = LIMIT_MS + shard->manifest->file_size / BYTES_PER_MS;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        close(ends[0]);
+        be_child(shard, ends[1], limit_ms);
+    }
+    int cause = errno;
+    close(ends[1]);
+    if (child < 0) {
+        close(ends[0]);
+        return rks_fail_errno(err, cause, "%s: starting a process", shard->path);
+    }
+    bool done = false;
+    bool late = false;
+    rks_status status = listen_to(job, shard, ends[0], limit_ms, &done, &late, err);
+    close(ends[0]);
+    if (status != RKS_OK || late)
+        kill(child, SIGKILL);
+    int how = 0;
+    while (waitpid(child, &how, 0) < 0 && errno == EINTR)
+        ;
+    if (status != RKS_OK)
+        return status;
+    if (late)
+        rks_verify_report(job, shard->path, 0, NULL, 0,
+                          "LMDB did not come to an end in %" PRIu64 " ms", limit_ms);
+    else if (WIFSIGNALED(how))
+        rks_verify_report(job, shard->path, 0, NULL, 0, "reading it with LMDB ends by signal %d",
+                          WTERMSIG(how));
+    else if (!done)
+        rks_verify_report(job, shard->path, 0, NULL, 0, "reading it with LMDB ends with code %d",
+                          WEXITSTATUS(how));
+    return RKS_OK;
+}
