@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests/gpu/run does. Prints a line a test as the other test scripts do, and writes RESULTS.md where a GPU was used.
+"""What tests/gpu/run does. Prints a line a test as the other test scripts do and, if a GPU was used, its figures as Markdown.
 
 Several NCCL ranks on one GPU are time-sliced: their speed says nothing about nodes with a GPU each, and nothing is judged by it.
 """
@@ -27,7 +27,7 @@ ONE_GPU = {
     "NCCL_NET": "Socket", "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1", "NCCL_NET_PLUGIN": "none", "NCCL_TUNER_PLUGIN": "none",
     "NCCL_MNNVL_ENABLE": "0", "NCCL_NVLS_ENABLE": "0", "NCCL_CUMEM_HOST_ENABLE": "0", "NCCL_RAS_ENABLE": "0", "NCCL_PROTO": "Simple",
 }
-FIGURES = []  # lines of RESULTS.md
+FIGURES = []  # lines of the tables
 
 
 def package_library():
@@ -123,21 +123,20 @@ def an_exchange_beside_training():
     FIGURES.append(done.stdout.strip())
 
 
-def write_results():
+def print_results():
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     gpu = subprocess.run(query, capture_output=True, text=True, timeout=60).stdout.strip()
     rows = [line for line in FIGURES if line.startswith("| ") and "KiB" not in line]
     chunks = [line for line in FIGURES if "KiB" in line]
     rest = [line for line in FIGURES if not line.startswith("| ")]
-    with open(os.path.join(HERE, "RESULTS.md"), "w", encoding="utf-8") as file:
-        file.write(
-            "# The nccl exchange on a GPU\n\n"
-            f"Written by `tests/gpu/run` on {datetime.date.today()}: {gpu} (driver), {platform.machine()}; library "
-            f"{environment().get('RKS_NCCL_LIBRARY', 'of the system')}.\nRanks share one GPU, each a host of its own to NCCL: they are "
-            "time-sliced, and the times say nothing about nodes with a GPU each.\n\n"
-            "| ranks | MB a rank takes in | nccl, s | pull, s | slots, MiB | NCCL and contexts meanwhile, all ranks, MiB |\n"
-            "|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n\n"
-            "| ranks | chunk | GB/s into a rank |\n|---|---|---|\n" + "\n".join(chunks) + "\n\n" + "\n".join(rest) + "\n")
+    print(
+        "# The nccl exchange on a GPU\n\n"
+        f"Written by `tests/gpu/run` on {datetime.date.today()}: {gpu} (driver), {platform.machine()}; library "
+        f"{environment().get('RKS_NCCL_LIBRARY', 'of the system')}.\nRanks share one GPU, each a host of its own to NCCL: they are "
+        "time-sliced, and the times say nothing about nodes with a GPU each.\n\n"
+        "| ranks | MB a rank takes in | nccl, s | pull, s | slots, MiB | NCCL and contexts meanwhile, all ranks, MiB |\n"
+        "|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n\n"
+        "| ranks | chunk | GB/s into a rank |\n|---|---|---|\n" + "\n".join(chunks) + "\n\n" + "\n".join(rest))
 
 
 if __name__ == "__main__":
@@ -153,4 +152,4 @@ if __name__ == "__main__":
         an_exchange_beside_training,
     ])
     if not STAND_IN:
-        write_results()
+        print_results()
