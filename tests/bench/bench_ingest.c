@@ -21,45 +21,10 @@
 #include "bench.h"
 #include "ingest/ingest.h"
 #include "ingest_inputs.h"
+#include "support/counting_writer.h"
+#include "support/folder.h"
 
 static char directory[3000];
-static uint64_t samples; /* that came to the writer */
-
-/* ---- the writer's place ---------------------------------------------------------------------- */
-
-rks_status __wrap_rks_shard_writer_begin(rks_shard_writer *writer, uint64_t unit,
-                                         const char *key_name, uint64_t first_source_row,
-                                         rks_error *err);
-rks_status __wrap_rks_shard_writer_add(rks_shard_writer *writer, const rks_value *values,
-                                       const void *key, size_t key_size, uint32_t length,
-                                       uint32_t source_row, rks_error *err);
-rks_status __wrap_rks_shard_writer_end(rks_shard_writer *writer, uint64_t seen, uint64_t filtered,
-                                       uint64_t bad, rks_error *err);
-
-rks_status __wrap_rks_shard_writer_begin(rks_shard_writer *writer, uint64_t unit,
-                                         const char *key_name, uint64_t first_source_row,
-                                         rks_error *err)
-{
-    (void)writer, (void)unit, (void)key_name, (void)first_source_row, (void)err;
-    return RKS_OK;
-}
-
-rks_status __wrap_rks_shard_writer_add(rks_shard_writer *writer, const rks_value *values,
-                                       const void *key, size_t key_size, uint32_t length,
-                                       uint32_t source_row, rks_error *err)
-{
-    (void)writer, (void)values, (void)key, (void)key_size, (void)length, (void)source_row,
-        (void)err;
-    samples++;
-    return RKS_OK;
-}
-
-rks_status __wrap_rks_shard_writer_end(rks_shard_writer *writer, uint64_t seen, uint64_t filtered,
-                                       uint64_t bad, rks_error *err)
-{
-    (void)writer, (void)seen, (void)filtered, (void)bad, (void)err;
-    return RKS_OK;
-}
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
@@ -117,12 +82,6 @@ static int add_size(const char *path, const struct stat *info, int kind, struct 
     return 0;
 }
 
-static int remove_one(const char *path, const struct stat *info, int kind, struct FTW *at)
-{
-    (void)info, (void)kind, (void)at;
-    return remove(path);
-}
-
 /* 1,234,567 */
 static const char *with_commas(uint64_t number, char text[32])
 {
@@ -158,7 +117,7 @@ static void measure(const input *in)
         double begun = thread_seconds();
         in->read(in, path);
         double between = thread_seconds();
-        samples = 0;
+        counted = (counted_samples){0};
         read_by_us(path, &with);
         if (round >= 0) {
             theirs[round] = between - begun;
@@ -168,12 +127,13 @@ static void measure(const input *in)
     double mb = (double)size / 1e6, us = bench_median(ours), them = bench_median(theirs);
     char rows[32], our_rate[32], their_rate[32];
     printf("| %s | %.1f MB (%.1f) | %s | %s MB/s | %s MB/s, %s | %.0f %% |\n", in->name, mb,
-           on_disk / 1e6, with_commas(samples, rows), with_commas((uint64_t)(mb / us), our_rate),
+           on_disk / 1e6, with_commas(counted.samples, rows),
+           with_commas((uint64_t)(mb / us), our_rate),
            with_commas((uint64_t)(mb / them), their_rate), in->library, 100 * them / us);
     fflush(stdout);
     rks_schema_free(with.schema);
     rks_free(with.schema_text);
-    nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(folder);
 }
 
 int main(int argc, char **argv)

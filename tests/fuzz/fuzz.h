@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/checksum.h"
 #include "base/memory.h"
@@ -42,6 +44,20 @@ static inline char *fuzz_with_digest(const uint8_t *data, size_t size, size_t *w
     memcpy(text + size + BEFORE, digits, DIGITS);
     *whole = size + TAIL;
     return text;
+}
+
+/* The path of a file in memory that holds these bytes until the next call. */
+static inline char *fuzz_file_of(const uint8_t *bytes, size_t size)
+{
+    static int fd = -1;
+    static char path[64];
+    if (fd < 0) {
+        fd = memfd_create("fuzz", MFD_CLOEXEC);
+        FUZZ_CHECK(fd >= 0);
+        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    }
+    FUZZ_CHECK(ftruncate(fd, 0) == 0 && pwrite(fd, bytes, size, 0) == (ssize_t)size);
+    return path;
 }
 
 #endif

@@ -13,9 +13,6 @@
  * what is taken must encode, and cutting changes nothing. */
 #include "fuzz_built.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "codec/npy.h"
 #include "ingest/wav.h"
 
@@ -49,14 +46,7 @@ static void fuzz_wav(const uint8_t *bytes, size_t size)
 
 static void fuzz_file(const char *format, const uint8_t *bytes, size_t size, uint64_t unit_size)
 {
-    static int fd = -1;
-    static char path[64];
-    if (fd < 0) {
-        fd = memfd_create("fuzz", MFD_CLOEXEC);
-        FUZZ_CHECK(fd >= 0);
-        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    }
-    FUZZ_CHECK(ftruncate(fd, 0) == 0 && pwrite(fd, bytes, size, 0) == (ssize_t)size);
+    const char *path = fuzz_file_of(bytes, size);
     fuzz_build(path, format, unit_size);
 }
 

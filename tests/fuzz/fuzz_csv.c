@@ -4,11 +4,6 @@
  */
 #include "fuzz.h"
 
-#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "base/buffer.h"
 #include "base/memory.h"
 #include "ingest/csv_record.h"
@@ -80,18 +75,11 @@ static void infer(const char *path, uint64_t unit_size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static int fd = -1;
-    static char path[64];
     if (size < 2)
         return 0;
-    if (fd < 0) {
-        fd = memfd_create("fuzz", MFD_CLOEXEC);
-        FUZZ_CHECK(fd >= 0);
-        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    }
     long before = rks_memory_in_use();
     size -= 2;
-    FUZZ_CHECK(ftruncate(fd, 0) == 0 && pwrite(fd, data + 2, size, 0) == (ssize_t)size);
+    char *path = fuzz_file_of(data + 2, size);
     const rks_input_file file = {.path = path, .name = path, .size = size};
     rks_buffer whole = {0};
     cutting c = {.file = &file, .limit = data[1]};

@@ -7,9 +7,6 @@
  *      what was inferred; the lines of all units together are the lines of the whole */
 #include "fuzz.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "base/buffer.h"
 #include "ingest/ingest.h"
 #include "ingest/lines.h"
@@ -104,14 +101,7 @@ static void read_all(const char *path, uint64_t unit_size, rks_buffer *all)
 
 static void fuzz_file(const uint8_t *bytes, size_t size, uint64_t unit_size)
 {
-    static int fd = -1;
-    static char path[64];
-    if (fd < 0) {
-        fd = memfd_create("fuzz", MFD_CLOEXEC);
-        FUZZ_CHECK(fd >= 0);
-        snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    }
-    FUZZ_CHECK(ftruncate(fd, 0) == 0 && pwrite(fd, bytes, size, 0) == (ssize_t)size);
+    const char *path = fuzz_file_of(bytes, size);
     rks_buffer cut = {0}, whole = {0};
     read_all(path, unit_size, &cut);
     read_all(path, 0, &whole);
