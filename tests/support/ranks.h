@@ -57,6 +57,20 @@ typedef void (*member_fn)(member *m);
         }                                                                                          \
     } while (0)
 
+/* node: NULL: this machine's name. silence_ms: 0: the default. */
+static inline rks_status open_group_on(const rks_bootstrap *bootstrap, const char *node,
+                                       uint32_t silence_ms, rks_group **group, rks_error *err)
+{
+    rks_group_options options;
+    rks_group_options_default(&options);
+    options.bootstrap = bootstrap;
+    if (node != NULL)
+        options.node = node;
+    if (silence_ms != 0)
+        options.silence_ms = silence_ms;
+    return rks_group_open(&options, group, err);
+}
+
 enum { LIMIT_S = 100 };
 
 typedef struct member_start {

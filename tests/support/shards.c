@@ -3,7 +3,6 @@
  * shards.c: small sealed shards and datasets with known contents. */
 #include "support/shards.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 
 #include "base/memory.h"
 #include "support/check.h"
+#include "support/folder.h"
 
 const char SHARDS_SCHEMA[] = "data:bytes,id:int64,wide:float32[*]?";
 
@@ -38,9 +38,9 @@ static char *join(const char *directory, const char *name, const char *ending)
 
 char *shards_directory(void)
 {
-    char *directory = strdup("/tmp/rks-test-XXXXXX");
+    char *directory = malloc(FOLDER_PATH);
     assert_non_null(directory);
-    assert_non_null(mkdtemp(directory));
+    assert_true(folder_make(directory));
     return directory;
 }
 
@@ -48,14 +48,7 @@ void shards_directory_remove(char *directory)
 {
     if (directory == NULL)
         return;
-    DIR *open = opendir(directory);
-    assert_non_null(open);
-    for (struct dirent *entry = readdir(open); entry != NULL; entry = readdir(open))
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-            unlinkat(dirfd(open), entry->d_name, 0) != 0)
-            assert_int_equal(unlinkat(dirfd(open), entry->d_name, AT_REMOVEDIR), 0);
-    closedir(open);
-    assert_int_equal(rmdir(directory), 0);
+    assert_int_equal(folder_remove(directory), 0);
     free(directory);
 }
 

@@ -8,6 +8,7 @@
 #include "base/checksum.h"
 #include "ingest/draw.h"
 #include "builder/leave_out.h"
+#include "support/seed.h"
 
 enum { ROWS = 300, WORDS = 90, ALL = ROWS * UNITS };
 
@@ -244,9 +245,7 @@ static void the_sample_is_of_what_is_left_without_duplicates(void **state)
 static int prepare(void **state)
 {
     (void)state;
-    const char *given = getenv("SEED");
-    seed = given != NULL ? strtoull(given, NULL, 0) : (uint64_t)getpid() * 2654435761u;
-    print_message("SEED=%llu\n", (unsigned long long)seed);
+    seed = test_seed(0);
     world_directory(place);
     return 0;
 }

@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 
+#include "support/seed.h"
+
 static rks_error err;
 
 /* ---- random samples -------------------------------------------------------------------------- */
@@ -236,9 +238,7 @@ static void arrays_are_what_a_naive_reference_makes(void **state)
 {
     (void)state;
     static const char *const types[] = {NULL, "int32", "int64"};
-    const char *given = getenv("SEED");
-    uint64_t start = given == NULL ? 20260101 : strtoull(given, NULL, 10);
-    print_message("SEED=%llu\n", (unsigned long long)start);
+    uint64_t start = test_seed(20260101);
     for (uint64_t round = 0; round < 4000; round++) {
         seed = start + round;
         size_t shape = (size_t)draw(SHAPE_COUNT);

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "exchange/exchange.h"
-#include "support/check.h"
+#include "support/ranks.h"
 
 enum { CASE_RANKS = 8 };
 
@@ -143,24 +143,13 @@ static inline int case_run(rks_group *group, exchange_case *all)
     return me.result->status == RKS_OK && me.result->wrong[0] == '\0' ? 0 : 1;
 }
 
-static inline rks_status case_group(const rks_bootstrap *bootstrap, uint32_t silence_ms,
-                                    rks_group **group, rks_error *err)
-{
-    rks_group_options options;
-    rks_group_options_default(&options);
-    options.bootstrap = bootstrap;
-    if (silence_ms != 0)
-        options.silence_ms = silence_ms;
-    return rks_group_open(&options, group, err);
-}
-
 /* For rks_launch and rks_launch_threads: a group, the case, the group's end. */
 static inline int case_main(const rks_bootstrap *bootstrap, void *user)
 {
     exchange_case *all = user;
     case_result *result = &all->results[bootstrap->rank];
     rks_group *group = NULL;
-    result->status = case_group(bootstrap, all->silence_ms, &group, &result->err);
+    result->status = open_group_on(bootstrap, NULL, all->silence_ms, &group, &result->err);
     if (result->status != RKS_OK)
         return 1;
     int code = 0;

@@ -15,8 +15,8 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "exchange/exchange.h"
-#include "support/check.h"
 #include "support/gpu/double.h"
+#include "support/ranks.h"
 
 enum { NCCL_RANKS = 6, NO_GPU = -1 };
 
@@ -192,13 +192,7 @@ static inline rks_status nccl_group(const rks_bootstrap *bootstrap, nccl_case *a
     snprintf(node, sizeof(node), "node-%d", all->node[rank]);
     gpu->machine(all->gpu[rank], all->version[rank] != 0 ? all->version[rank] : 22809,
                  all->capturing == (int)rank);
-    rks_group_options options;
-    rks_group_options_default(&options);
-    options.bootstrap = bootstrap;
-    options.node = node;
-    if (all->silence_ms != 0)
-        options.silence_ms = all->silence_ms;
-    return rks_group_open(&options, group, err);
+    return open_group_on(bootstrap, node, all->silence_ms, group, err);
 }
 
 static inline int nccl_main(const rks_bootstrap *bootstrap, void *user)

@@ -37,7 +37,7 @@ static int run_many(const rks_bootstrap *bootstrap, void *user)
     many_cases *many = user;
     rks_group *group = NULL;
     rks_error err;
-    if (case_group(bootstrap, 0, &group, &err) != RKS_OK)
+    if (open_group_on(bootstrap, NULL, 0, &group, &err) != RKS_OK)
         return 2;
     int code = 0;
     for (size_t i = 0; i < many->count; i++)
@@ -338,10 +338,8 @@ static void each_failing_allocation_of_a_rank_alone_is_an_error(void **state)
 {
     (void)state;
     rks_error err;
-    rks_group_options options;
-    rks_group_options_default(&options);
     rks_group *group = NULL;
-    assert_ok(rks_group_open(&options, &group, &err), &err);
+    assert_ok(open_group_on(NULL, NULL, 0, &group, &err), &err);
     long before = rks_memory_in_use();
     bool passed = false;
     for (long nth = 1; !passed; nth++) {
@@ -356,7 +354,7 @@ static void each_failing_allocation_of_a_rank_alone_is_an_error(void **state)
             assert_int_equal(all.results[0].status, RKS_ERR_MEMORY);
         if (rks_group_failed(group)) { /* it could not take its own result in */
             rks_group_close(group);
-            assert_ok(rks_group_open(&options, &group, &err), &err);
+            assert_ok(open_group_on(NULL, NULL, 0, &group, &err), &err);
         }
         assert_int_equal(rks_memory_in_use(), before);
     }
@@ -375,7 +373,7 @@ static int fail_one_allocation(const rks_bootstrap *bootstrap, void *user)
     alloc_case *failing = user;
     rks_group *group = NULL;
     rks_error err;
-    if (case_group(bootstrap, 2000, &group, &err) != RKS_OK)
+    if (open_group_on(bootstrap, NULL, 2000, &group, &err) != RKS_OK)
         return 2;
     /* All are connected when rank 0 begins. */
     rks_status status = rks_group_agree(group, "test: first", RKS_OK, &err);
@@ -426,10 +424,8 @@ static void each_failing_allocation_of_a_backend_is_an_error(void **state)
 {
     (void)state;
     rks_error err;
-    rks_group_options options;
-    rks_group_options_default(&options);
     rks_group *group = NULL;
-    assert_ok(rks_group_open(&options, &group, &err), &err);
+    assert_ok(open_group_on(NULL, NULL, 0, &group, &err), &err);
     long before = rks_memory_in_use();
     const rks_exchange_backend *const both[] = {&rks_exchange_local, &rks_exchange_pull};
     for (int backend = 0; backend < 2; backend++) {

@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "exchange/exchange.h"
 #include "index/index.h"
-#include "support/check.h"
+#include "support/ranks.h"
 
 enum { RANKS = 4, SPANS = 40, PER_SPAN = 6000 };
 
@@ -131,10 +131,7 @@ static int rank_main(const rks_bootstrap *bootstrap, void *user)
     index_rank me = {.rank = bootstrap->rank};
     rks_error *err = &the_case.errors[me.rank];
     rks_group *group = NULL;
-    rks_group_options options;
-    rks_group_options_default(&options);
-    options.bootstrap = bootstrap;
-    rks_status status = rks_group_open(&options, &group, err);
+    rks_status status = open_group_on(bootstrap, NULL, 0, &group, err);
     if (status == RKS_OK)
         status = exchange(group, &me, err);
     for (uint32_t shard = 0; shard < RANKS; shard++)

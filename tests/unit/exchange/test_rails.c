@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "support/check.h"
+#include "support/seed.h"
 
 enum { MOST = 64 };
 
@@ -109,9 +110,7 @@ static void check_node(world *w, uint32_t node, bool flat)
 static void every_byte_is_carried_once(void **state)
 {
     (void)state;
-    const char *given = getenv("SEED");
-    uint64_t seed = given != NULL ? strtoull(given, NULL, 10) : 20261121;
-    print_message("SEED=%llu\n", (unsigned long long)seed);
+    uint64_t seed = test_seed(20261121);
     for (int turn = 0; turn < 60; turn++) {
         world w = {.ranks = 1 + (uint32_t)next(&seed) % 24, .piece = next(&seed) % 5000};
         uint32_t nodes = 1 + (uint32_t)next(&seed) % (w.ranks < 6 ? w.ranks : 6);

@@ -4,10 +4,10 @@
 #include "export/export.h"
 
 #include "support/check.h"
+#include "support/seed.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <unistd.h>
 
@@ -57,11 +57,7 @@ static void hostile_keys_become_names_that_stay_below(void **state)
 static void any_key_makes_a_good_name(void **state)
 {
     (void)state;
-    unsigned seed = (unsigned)time(NULL);
-    const char *asked = getenv("SEED");
-    seed = asked == NULL ? seed : (unsigned)atoi(asked);
-    print_message("SEED=%u\n", seed);
-    srand(seed);
+    srand((unsigned)test_seed(0));
     for (int round = 0; round < 20000; round++) {
         char key[RKS_KEY_MAX], before[2048];
         size_t size = 1 + (size_t)rand() % (round % 2 == 0 ? 8 : sizeof(key));

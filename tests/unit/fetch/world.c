@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "support/folder.h"
 
 world w;
 rks_error err;
@@ -74,8 +75,7 @@ static void write_shard(uint32_t shard)
 void world_open(void)
 {
     memset(&w, 0, sizeof(w));
-    snprintf(w.directory, sizeof(w.directory), "/tmp/rks-fetch-XXXXXX");
-    assert_non_null(mkdtemp(w.directory));
+    assert_true(folder_make(w.directory));
     assert_ok(rks_schema_parse(SCHEMA, &w.schema, &err), &err);
     for (uint32_t shard = 0; shard < WORLD_SHARDS; shard++) {
         char path[128];
@@ -94,16 +94,9 @@ void world_open(void)
 void world_close(void)
 {
     world_disconnect();
-    for (uint32_t shard = 0; shard < WORLD_SHARDS; shard++) {
-        static const char *const kinds[] = {"rks", "sums", "json", "lock"};
+    for (uint32_t shard = 0; shard < WORLD_SHARDS; shard++)
         rks_shard_close(w.shards[shard]);
-        for (size_t i = 0; i < 4; i++) {
-            char path[128];
-            snprintf(path, sizeof(path), "%s/part%" PRIu32 ".%s", w.directory, shard, kinds[i]);
-            unlink(path);
-        }
-    }
-    rmdir(w.directory);
+    folder_remove(w.directory);
     rks_schema_free(w.schema);
 }
 

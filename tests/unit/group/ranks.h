@@ -33,16 +33,9 @@ static inline void share_memory(void)
 static inline rks_status try_to_open(member *m, const rks_bootstrap *bootstrap, uint32_t silence_ms,
                                      uint32_t per_node)
 {
-    rks_group_options options;
     char node[16];
-    rks_group_options_default(&options);
-    options.bootstrap = bootstrap;
-    options.silence_ms = silence_ms;
-    if (per_node > 0) {
-        snprintf(node, sizeof(node), "n%u", m->rank / per_node);
-        options.node = node;
-    }
-    return rks_group_open(&options, &m->group, &m->err);
+    snprintf(node, sizeof(node), "n%u", per_node > 0 ? m->rank / per_node : 0);
+    return open_group_on(bootstrap, per_node > 0 ? node : NULL, silence_ms, &m->group, &m->err);
 }
 
 /* False: a failure is counted, and there is nothing to go on with. */

@@ -5,10 +5,10 @@
 #define RKS_TESTS_LAYOUTS_H
 
 #include <stdlib.h>
-#include <time.h>
 
 #include "index/index.h"
 #include "support/check.h"
+#include "support/seed.h"
 
 typedef struct layout_random {
     uint64_t state;
@@ -25,10 +25,7 @@ static inline uint64_t layout_next(layout_random *random)
 /* SEED repeats a run. */
 static inline layout_random layout_seed(void)
 {
-    const char *text = getenv("SEED");
-    uint64_t seed = text != NULL ? strtoull(text, NULL, 0) : (uint64_t)time(NULL);
-    print_message("SEED=%llu\n", (unsigned long long)seed);
-    return (layout_random){seed};
+    return (layout_random){test_seed(0)};
 }
 
 /* `span_count` spans of 1..max_samples samples dealt to `shards` shards; rows of a shard lie in an

@@ -5,32 +5,25 @@
 #define RKS_TESTS_SCRATCH_H
 
 #include "support/check.h"
+#include "support/folder.h"
+#include "support/seed.h"
 
-#include <ftw.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char scratch_dir[64];
+static char scratch_dir[FOLDER_PATH];
 
 static inline int scratch_open(void **state)
 {
     (void)state;
-    strcpy(scratch_dir, "/tmp/rks_ingest_XXXXXX");
-    return mkdtemp(scratch_dir) == NULL;
-}
-
-static inline int scratch_remove(const char *path, const struct stat *info, int kind,
-                                 struct FTW *at)
-{
-    (void)info, (void)kind, (void)at;
-    return remove(path);
+    return !folder_make(scratch_dir);
 }
 
 static inline int scratch_close(void **state)
 {
     (void)state;
-    return nftw(scratch_dir, scratch_remove, 16, FTW_DEPTH | FTW_PHYS);
+    return folder_remove(scratch_dir);
 }
 
 /* One of the last 8 paths asked for. */
@@ -72,9 +65,7 @@ static uint64_t scratch_seed;
 
 static inline void scratch_seed_print(void)
 {
-    const char *given = getenv("SEED");
-    scratch_seed = given != NULL ? strtoull(given, NULL, 0) : (uint64_t)getpid() * 2654435761u + 1;
-    print_message("SEED=%llu\n", (unsigned long long)scratch_seed);
+    scratch_seed = test_seed(0);
 }
 
 static inline uint64_t scratch_random(uint64_t below)

@@ -6,23 +6,15 @@
 #define RKS_TESTS_PLANS_H
 
 #include "support/check.h"
+#include "support/seed.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/memory.h"
 #include "plan/plan.h"
 #include "plan/random.h"
 
 static rks_error err;
-
-static inline uint64_t test_seed(const char *name)
-{
-    const char *text = getenv("SEED");
-    uint64_t seed = text != NULL ? strtoull(text, NULL, 10) : (uint64_t)time(NULL);
-    print_message("%s: SEED=%llu replays this run\n", name, (unsigned long long)seed);
-    return seed;
-}
 
 static inline uint32_t below(rks_random *random, uint32_t range)
 {

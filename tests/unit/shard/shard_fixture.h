@@ -5,6 +5,7 @@
 #define RKS_TESTS_SHARD_FIXTURE_H
 
 #include "support/check.h"
+#include "support/folder.h"
 
 #include <dirent.h>
 #include <stdlib.h>
@@ -21,23 +22,16 @@
 #include "shard/sums.h"
 
 static rks_error err;
-static char test_directory[64];
+static char test_directory[FOLDER_PATH];
 
 static inline void directory_begin(void)
 {
-    snprintf(test_directory, sizeof(test_directory), "/tmp/rks_shard_XXXXXX");
-    assert_non_null(mkdtemp(test_directory));
+    assert_true(folder_make(test_directory));
 }
 
 static inline void directory_end(void)
 {
-    DIR *directory = opendir(test_directory);
-    struct dirent *entry;
-    while (directory != NULL && (entry = readdir(directory)) != NULL)
-        if (entry->d_name[0] != '.')
-            unlinkat(dirfd(directory), entry->d_name, 0);
-    closedir(directory);
-    rmdir(test_directory);
+    folder_remove(test_directory);
 }
 
 static inline const char *path_of(const char *name)

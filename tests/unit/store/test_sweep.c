@@ -6,9 +6,9 @@
 #include "files.h"
 
 #include <pthread.h>
-#include <time.h>
 
 #include "store/store.h"
+#include "support/seed.h"
 
 enum { MOST = 20000, RANKS_MOST = 2, EACH = 40, SKIP = 15 };
 
@@ -455,10 +455,7 @@ static void each_failing_allocation_of_two_ranks_is_both_s_error(void **state)
 
 int main(void)
 {
-    const char *given = getenv("SEED");
-    unsigned seed = given == NULL ? (unsigned)time(NULL) : (unsigned)strtoul(given, NULL, 10);
-    srandom(seed);
-    printf("SEED=%u\n", seed);
+    srandom((unsigned)test_seed(0));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_failing_allocation_of_a_rank_alone_is_an_error),
         cmocka_unit_test(each_failing_allocation_of_two_ranks_is_both_s_error),

@@ -5,10 +5,10 @@
 #ifndef RKS_TESTS_STORE_WORLD_H
 #define RKS_TESTS_STORE_WORLD_H
 
+#include "support/folder.h"
 #include "support/ranks.h"
 
 #include <dirent.h>
-#include <ftw.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,24 +20,14 @@ static const char *const WORLD_INDEX[] = {"id"};
 
 /* ---- directories ------------------------------------------------------------------------- */
 
-static inline int world_remove_one(const char *path, const struct stat *info, int kind,
-                                   struct FTW *at)
+static inline void world_directory(char directory[FOLDER_PATH])
 {
-    (void)info;
-    (void)kind;
-    (void)at;
-    return remove(path);
-}
-
-static inline void world_directory(char directory[64])
-{
-    strcpy(directory, "/tmp/rks-store-XXXXXX");
-    assert_non_null(mkdtemp(directory));
+    assert_true(folder_make(directory));
 }
 
 static inline void world_remove(const char *directory)
 {
-    nftw(directory, world_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(directory);
 }
 
 /* How many files of the directory end so. */
@@ -65,15 +55,9 @@ static inline size_t world_descriptors(void)
 /* False: a failure is counted, and there is nothing to go on with. */
 static inline bool world_enter(member *m, bool own_nodes)
 {
-    rks_group_options options;
     char node[16];
-    rks_group_options_default(&options);
-    options.bootstrap = m->bootstrap;
-    options.silence_ms = 5000;
     snprintf(node, sizeof(node), "n%u", m->rank);
-    if (own_nodes)
-        options.node = node;
-    EXPECT_OK(rks_group_open(&options, &m->group, &m->err));
+    EXPECT_OK(open_group_on(m->bootstrap, own_nodes ? node : NULL, 5000, &m->group, &m->err));
     return m->group != NULL;
 }
 

@@ -7,6 +7,8 @@
 
 #include <arpa/inet.h>
 
+#include "support/seed.h"
+
 static rks_error err;
 
 enum { HELLO_FRAME = RKS_FRAME_HEADER + RKS_HELLO_BODY };
@@ -261,9 +263,7 @@ static void a_member_that_speaks_at_random_is_survived(void **state)
 {
     (void)state;
     enum { ROUNDS = 150 };
-    const char *text = getenv("SEED");
-    uint64_t seed = text == NULL ? rks_now_ns() : strtoull(text, NULL, 0);
-    print_message("SEED=%llu\n", (unsigned long long)seed);
+    uint64_t seed = test_seed(0);
     mesh m;
     open_pair(&m, 15000, NULL);
     for (int round = 0; round < ROUNDS; round++) {
