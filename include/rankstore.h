@@ -30,16 +30,19 @@
 #define RANKSTORE_H
 
 #include "rankstore/base.h"
+#include "rankstore/batch.h"
 #include "rankstore/build.h"
 #include "rankstore/collate.h"
+#include "rankstore/epoch.h"
 #include "rankstore/export.h"
 #include "rankstore/gather.h"
 #include "rankstore/group.h"
+#include "rankstore/index.h"
+#include "rankstore/manage.h"
 #include "rankstore/plan.h"
 #include "rankstore/reader.h"
 #include "rankstore/schema.h"
 #include "rankstore/store.h"
-#include "rankstore/trace.h"
 #include "rankstore/verify.h"
 
 #endif

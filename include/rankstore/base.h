@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rankstore/base.h: status, errors, version, and what a long call tells. Part of rankstore.h. */
+ * rankstore/base.h: status, errors, version; what a process holds and what it did when. Part of
+ * rankstore.h. */
 #ifndef RANKSTORE_BASE_H
 #define RANKSTORE_BASE_H
 
@@ -55,6 +56,94 @@ RKS_API void rks_release(void *memory);
  * each 100 ms; non-zero ends the call with RKS_ERR_CANCELLED. Process-wide. NULL removes it. */
 typedef int (*rks_interrupt_fn)(void *user);
 RKS_API void rks_set_interrupt(rks_interrupt_fn interrupt, void *user);
+
+/* Progress of a long call; `total` 0 if not known. Called at most each 100 ms, in the
+ * calling thread, on every rank; `done` and `total` count the bytes of this rank
+ * (rks_group_progress_get: of all). Rank 0 is also called while it waits for the others. */
+typedef void (*rks_progress_fn)(void *user, const char *phase, uint64_t done, uint64_t total,
+                                uint64_t samples);
+
+/* ---- memory: what the library holds, told truly ---------------------------------------------- */
+
+/* The figures are the process's since its start, of all its stores together: ranks that are threads
+ * of one process have them in common. Values are part of the interface: append, never renumber. */
+typedef enum rks_memory_kind {
+    RKS_MEMORY_INDEX = 0,     /* the index, and the sorted order that plans use: one copy a node,
+                               * shared by its ranks. Each of them tells all of it: don't add up */
+    RKS_MEMORY_INDEX_OWN = 1, /* of this process alone: where samples lie, the table that finds keys
+                               * (made by the first search), pieces of index that come in */
+    RKS_MEMORY_PLAN = 2,      /* of this process alone: an epoch's ids and batches */
+    RKS_MEMORY_STAGING = 3,   /* chunks of index on their way, at both ends, while a store opens */
+    RKS_MEMORY_BATCHES =
+        4, /* batches and arrays that are alive, those fetched ahead and replies that
+            * come in included, and up to 64 MiB a store kept for the next ones */
+    RKS_MEMORY_IN_FLIGHT = 5, /* of RKS_MEMORY_BATCHES: replies of owners that are on their way */
+    RKS_MEMORY_PINNED = 6,    /* host memory that is pinned for a GPU */
+    RKS_MEMORY_GPU_SLOTS = 7, /* GPU memory of the exchange's own slots */
+    RKS_MEMORY_GPU_NCCL =
+        8, /* GPU memory that NCCL took: what the driver's free memory fell by while
+            * it was set up. Others that allocate there meanwhile are in it */
+    RKS_MEMORY_RESIDENT = 9, /* of the process, by the kernel (VmRSS, VmHWM): all above that is host
+                              * memory and was touched, pages of mapped shards, and everything
+                              * else that the process holds */
+} rks_memory_kind;
+enum { RKS_MEMORY_KINDS = 10 }; /* that this header knows */
+
+/* "index", "index_own", "plan", "staging", "batches", "in_flight", "pinned", "gpu_slots",
+ * "gpu_nccl", "resident": the names in JSON and Python. Static; NULL from the first number on that
+ * the library does not know. */
+RKS_API const char *rks_memory_kind_name(uint32_t kind);
+
+typedef struct rks_memory_figure {
+    uint64_t current; /* bytes now */
+    uint64_t peak;    /* the most so far */
+} rks_memory_figure;
+
+typedef struct rks_memory_use {
+    size_t struct_size;
+    rks_memory_figure kinds[RKS_MEMORY_KINDS]; /* by rks_memory_kind */
+} rks_memory_use;
+
+/* Of this process. The caller sets struct_size. Any thread. */
+RKS_API void rks_memory_use_get(rks_memory_use *use);
+
+/* ---- trace: what this process did when ------------------------------------------------------ */
+
+typedef enum rks_trace_kind {
+    RKS_TRACE_PLAN = 0,     /* an epoch's batches were computed */
+    RKS_TRACE_PREFETCH = 1, /* a batch was on its way ahead of time: from its start until it was
+                             * handed out; overlaps others */
+    RKS_TRACE_FETCH = 2,    /* a request to an owner, until its reply was there; overlaps others */
+    RKS_TRACE_COPY = 3,     /* samples came from maps of this node */
+    RKS_TRACE_WAIT = 4,     /* a caller waited for samples */
+    RKS_TRACE_BATCH = 5,    /* a batch was with the caller, from one rks_epoch_next to the next */
+} rks_trace_kind;
+
+typedef struct rks_trace_event {
+    rks_trace_kind kind;
+    uint32_t thread;   /* of this process, numbered from 1 */
+    uint64_t begin_ns; /* CLOCK_MONOTONIC */
+    uint64_t duration_ns;
+    int64_t peer;     /* fetch: the owner's rank; else -1 */
+    uint64_t samples; /* 0 where it is not known */
+    uint64_t bytes;
+} rks_trace_event;
+
+/* "plan", "prefetch", ... Static. */
+RKS_API const char *rks_trace_name(rks_trace_kind kind);
+
+/* Process-wide, and off until it is started; off it costs nothing that can be measured. Each thread
+ * keeps its last `events_a_thread` events (56 bytes each; 0: 65,536; of several calls the first one
+ * decides). RKS_ERR_ARGUMENT above RKS_TRACE_EVENTS_MAX. */
+enum { RKS_TRACE_EVENTS_MAX = 1 << 24 };
+RKS_API rks_status rks_trace_start(uint32_t events_a_thread, rks_error *err);
+/* What was kept stays for a drain. */
+RKS_API void rks_trace_stop(void);
+/* Hands out the events that were kept, thread by thread, each from its oldest, and forgets them;
+ * *dropped counts those that were overwritten since the last drain. Any thread, also while others
+ * trace. Free *events with rks_release. */
+RKS_API rks_status rks_trace_drain(rks_trace_event **events, size_t *count, uint64_t *dropped,
+                                   rks_error *err);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rankstore/build.h: datasets on disk: building, adding to, forgetting generations, merging. Part
- * of rankstore.h. */
+ * rankstore/build.h: datasets on disk: building, and adding to them. Part of rankstore.h. */
 #ifndef RANKSTORE_BUILD_H
 #define RANKSTORE_BUILD_H
 
@@ -13,18 +12,6 @@ extern "C" {
 #endif
 
 /* ---- building -------------------------------------------------------------------------------- */
-
-/* Callbacks return 1 to keep and 0 to drop a sample; negative is an error on all ranks, with
- * the text that the callback left in *err. They run in the thread that builds. */
-typedef int (*rks_filter_fn)(void *user, const rks_sample *sample, rks_error *err);
-typedef rks_status (*rks_length_fn)(void *user, const rks_sample *sample, uint64_t *length,
-                                    rks_error *err);
-
-/* Progress of a long call; `total` 0 if not known. Called at most each 100 ms, in the
- * calling thread, on every rank; `done` and `total` count the bytes of this rank
- * (rks_group_progress_get: of all). Rank 0 is also called while it waits for the others. */
-typedef void (*rks_progress_fn)(void *user, const char *phase, uint64_t done, uint64_t total,
-                                uint64_t samples);
 
 /* where: a str or bytes column is < or > a number in quotes only, and then as text. A missing value
  * is == null and != every other (text != "" keeps it), and neither below nor above any. */
@@ -148,61 +135,6 @@ RKS_API rks_status rks_builder_commit(rks_builder *builder, rks_status status,
 
 /* Frees the builder. What was not committed stays for a resume. NULL is accepted. */
 RKS_API void rks_builder_close(rks_builder *builder);
-
-/* ---- generations ----------------------------------------------------------------------------- */
-
-typedef struct rks_prune_options {
-    size_t struct_size;
-    uint64_t keep; /* generations that stay, the newest ones; 0: all */
-    bool dry_run;  /* count only */
-} rks_prune_options;
-
-typedef struct rks_prune_report {
-    size_t struct_size;
-    uint64_t generations; /* forgotten, all ranks' directories */
-    uint64_t files;       /* removed with them: shards that no generation names, unfinished parts,
-                           * what killed processes left */
-    uint64_t bytes;
-} rks_prune_report;
-
-/* COLLECTIVE. Forgets old generations and removes what the others do not name, in each rank's
- * `directory`; the newest generation always stays. Killed at any instant it leaves each generation
- * whole or forgotten; another call goes on. RKS_ERR_STATE where a build runs there,
- * RKS_ERR_NOT_FOUND where there is no dataset (an unfinished build keeps its parts). `options` and
- * `report` may be NULL. */
-RKS_API rks_status rks_prune(rks_group *group, const char *directory,
-                             const rks_prune_options *options, rks_prune_report *report,
-                             rks_error *err);
-
-/* ---- merging --------------------------------------------------------------------------------- */
-
-typedef struct rks_merge_options {
-    size_t struct_size;
-    bool copy; /* shards are copied; default: linked where source and target are of one file system
-                */
-    rks_progress_fn progress;
-    void *progress_user;
-} rks_merge_options;
-
-typedef struct rks_merge_report {
-    size_t struct_size;
-    uint64_t samples;
-    uint64_t shards;
-    uint64_t linked_bytes; /* of files that are links of the sources', this rank */
-    uint64_t copied_bytes;
-    char dataset[33]; /* the dataset id, 32 hexadecimal digits */
-} rks_merge_report;
-
-/* COLLECTIVE. Makes one dataset of `count` (2 and more) in `target`, without reading a sample: the
- * sources' sealed shards are linked or copied, and a new dataset.json names them, the samples of
- * the first source first. Each rank brings the shards that it sees ({rank}, {node} and "DIR@2" as
- * in rks_store_open). Schema, index columns, kind of keys and, where the builds were told them,
- * `length` and `length_unit` must agree (RKS_ERR_ARGUMENT); RKS_ERR_DATA names a key that is in two
- * of them. RKS_ERR_ARGUMENT where a dataset is in `target`. Options and report may be NULL. A merge
- * that was killed is done again by the same call. */
-RKS_API rks_status rks_merge(rks_group *group, const char *const *sources, size_t count,
-                             const char *target, const rks_merge_options *options,
-                             rks_merge_report *report, rks_error *err);
 
 #ifdef __cplusplus
 }

@@ -4,7 +4,7 @@
 #ifndef RANKSTORE_COLLATE_H
 #define RANKSTORE_COLLATE_H
 
-#include "rankstore/store.h"
+#include "rankstore/schema.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -73,19 +73,6 @@ RKS_API size_t rks_arrays_samples(const rks_arrays *arrays);
 RKS_API const uint64_t *rks_arrays_ids(const rks_arrays *arrays);
 RKS_API const uint32_t *rks_arrays_lengths(const rks_arrays *arrays);
 RKS_API void rks_arrays_free(rks_arrays *arrays); /* NULL is accepted */
-
-/* Arrays of a batch, which stays as it is. RKS_ERR_ARGUMENT names the column and the rule that it
- * breaks. The caller owns *arrays. */
-RKS_API rks_status rks_batch_collate(rks_batch *batch, const rks_collate_options *options,
-                                     rks_arrays **arrays, rks_error *err);
-
-/* Fetches and collates: rks_store_fetch and rks_batch_collate in one, samples of this node straight
- * from their map into the arrays. What was checked is what arrives, also where somebody writes to
- * the file meanwhile; for samples above 64 KiB that holds of sealed files that nobody writes to. A
- * file that is cut or cannot be read is RKS_ERR_IO and names the sample. */
-RKS_API rks_status rks_store_collate(rks_store *store, const uint64_t *sample_ids, size_t count,
-                                     const rks_collate_options *options, rks_arrays **arrays,
-                                     rks_error *err);
 
 #ifdef __cplusplus
 }

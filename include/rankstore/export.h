@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rankstore/export.h: datasets written in other forms, and compared. Part of rankstore.h. */
+ * rankstore/export.h: datasets written in other forms. Part of rankstore.h. */
 #ifndef RANKSTORE_EXPORT_H
 #define RANKSTORE_EXPORT_H
 
-#include "rankstore/build.h"
 #include "rankstore/store.h"
 
 #ifdef __cplusplus
@@ -64,49 +63,6 @@ typedef struct rks_export_report {
 RKS_API rks_status rks_store_export(rks_store *store, const char *target,
                                     const rks_export_options *options, rks_export_report *report,
                                     rks_error *err);
-
-/* ---- comparing ------------------------------------------------------------------------------- */
-
-typedef enum rks_difference {
-    RKS_ONLY_IN_A = 0, /* the key is in `a` alone */
-    RKS_ONLY_IN_B = 1,
-    RKS_CHANGED = 2, /* the key is in both, with other contents */
-} rks_difference;
-
-/* One difference; the ids where the key is there, else UINT64_MAX. Valid during the call. */
-typedef void (*rks_diff_fn)(void *user, rks_difference kind, const void *key, size_t key_size,
-                            uint64_t id_a, uint64_t id_b);
-
-typedef struct rks_diff_options {
-    size_t struct_size;
-    const char *const *columns; /* compare these alone; NULL: all of both */
-    size_t column_count;
-    uint64_t head; /* at most so many differences of each kind are told; default 10 */
-    rks_progress_fn progress;
-    void *progress_user;
-} rks_diff_options;
-
-RKS_API void rks_diff_options_default(rks_diff_options *options);
-
-typedef struct rks_diff_report {
-    size_t struct_size;
-    uint64_t same; /* keys with the same contents in both */
-    uint64_t only_a;
-    uint64_t only_b;
-    uint64_t changed;
-    char columns[512]; /* those that only one has, or that differ in type: "x: int64, not in b; y:
-                        * int32 in a, int64 in b"; empty: none; may be cut. Contents are compared
-                        * over the other ones */
-} rks_diff_report;
-
-/* COLLECTIVE. Compares what two stores of one group hold, by key and contents: order, lengths,
- * shards and ranks do not matter, nor the order of columns, nor whether a type may be missing, nor
- * whether a column "__key__" repeats the keys. Samples that a store's quarantine leaves out are
- * none of it. Every rank reads what it serves; rank 0 compares (14 bytes of memory a sample of
- * `b`), and `found` is called there alone. The report is the same on all ranks. RKS_ERR_ARGUMENT
- * for a column that neither has; a damaged sample is an error that names it. */
-RKS_API rks_status rks_diff(rks_store *a, rks_store *b, const rks_diff_options *options,
-                            rks_diff_fn found, void *user, rks_diff_report *report, rks_error *err);
 
 #ifdef __cplusplus
 }

@@ -113,49 +113,12 @@ RKS_API rks_status rks_launch(uint32_t ranks, rks_rank_fn main_fn, void *user, i
 RKS_API rks_status rks_launch_threads(uint32_t ranks, rks_rank_fn main_fn, void *user,
                                       int *exit_code, rks_error *err);
 
-/* ---- memory: what the library holds, told truly ---------------------------------------------- */
+/* The NCCL that exchange "nccl" uses where none is loaded in the process yet and RKS_NCCL_LIBRARY
+ * does not name one: a path of libnccl.so.2. Copied; NULL: what the system finds. Any thread.
+ * RKS_ERR_MEMORY. */
+RKS_API rks_status rks_nccl_library(const char *path, rks_error *err);
 
-/* The figures are the process's since its start, of all its stores together: ranks that are threads
- * of one process have them in common. Values are part of the interface: append, never renumber. */
-typedef enum rks_memory_kind {
-    RKS_MEMORY_INDEX = 0,     /* the index, and the sorted order that plans use: one copy a node,
-                               * shared by its ranks. Each of them tells all of it: don't add up */
-    RKS_MEMORY_INDEX_OWN = 1, /* of this process alone: where samples lie, the table that finds keys
-                               * (made by the first search), pieces of index that come in */
-    RKS_MEMORY_PLAN = 2,      /* of this process alone: an epoch's ids and batches */
-    RKS_MEMORY_STAGING = 3,   /* chunks of index on their way, at both ends, while a store opens */
-    RKS_MEMORY_BATCHES =
-        4, /* batches and arrays that are alive, those fetched ahead and replies that
-            * come in included, and up to 64 MiB a store kept for the next ones */
-    RKS_MEMORY_IN_FLIGHT = 5, /* of RKS_MEMORY_BATCHES: replies of owners that are on their way */
-    RKS_MEMORY_PINNED = 6,    /* host memory that is pinned for a GPU */
-    RKS_MEMORY_GPU_SLOTS = 7, /* GPU memory of the exchange's own slots */
-    RKS_MEMORY_GPU_NCCL =
-        8, /* GPU memory that NCCL took: what the driver's free memory fell by while
-            * it was set up. Others that allocate there meanwhile are in it */
-    RKS_MEMORY_RESIDENT = 9, /* of the process, by the kernel (VmRSS, VmHWM): all above that is host
-                              * memory and was touched, pages of mapped shards, and everything
-                              * else that the process holds */
-} rks_memory_kind;
-enum { RKS_MEMORY_KINDS = 10 }; /* that this header knows */
-
-/* "index", "index_own", "plan", "staging", "batches", "in_flight", "pinned", "gpu_slots",
- * "gpu_nccl", "resident": the names in JSON and Python. Static; NULL from the first number on that
- * the library does not know. */
-RKS_API const char *rks_memory_kind_name(uint32_t kind);
-
-typedef struct rks_memory_figure {
-    uint64_t current; /* bytes now */
-    uint64_t peak;    /* the most so far */
-} rks_memory_figure;
-
-typedef struct rks_memory_use {
-    size_t struct_size;
-    rks_memory_figure kinds[RKS_MEMORY_KINDS]; /* by rks_memory_kind */
-} rks_memory_use;
-
-/* Of this process. The caller sets struct_size. Any thread. */
-RKS_API void rks_memory_use_get(rks_memory_use *use);
+/* ---- memory of all ranks ------------------------------------------------------------------- */
 
 /* Over all ranks; of equal ones the lowest rank. A least_peak far below peak: one rank alone pays.
  */

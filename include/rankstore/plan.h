@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rankstore/plan.h: which samples form which batch, at which step, on which rank; and epochs over
- * it. Part of rankstore.h. */
+ * rankstore/plan.h: which samples form which batch, at which step, on which rank. Part of
+ * rankstore.h. */
 #ifndef RANKSTORE_PLAN_H
 #define RANKSTORE_PLAN_H
 
-#include "rankstore/collate.h"
-#include "rankstore/store.h"
+#include "rankstore/base.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -66,9 +65,6 @@ RKS_API rks_status rks_plan_create(const uint32_t *lengths, uint64_t count, cons
                                    const rks_plan_options *options, rks_plan **plan,
                                    rks_error *err);
 
-/* COLLECTIVE. The same over a store's lengths; sorted order shared by the ranks of a node. */
-RKS_API rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_plan **plan,
-                                 rks_error *err);
 RKS_API void rks_plan_free(rks_plan *plan); /* NULL is accepted */
 
 RKS_API uint32_t rks_plan_world(const rks_plan *plan);
@@ -132,36 +128,6 @@ RKS_API rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step,
  * made even for these ranks (fewer samples than ranks). On failure the plan is as it was. */
 RKS_API rks_status rks_plan_resume(rks_plan *plan, const char *state, uint64_t *epoch,
                                    uint64_t *step, rks_error *err);
-
-/* ---- epoch: batches of this rank, in step order, fetched ahead ------------------------------- */
-
-typedef struct rks_epoch rks_epoch;
-
-typedef struct rks_epoch_options {
-    size_t struct_size;
-    uint64_t epoch;
-    uint64_t first_step;
-    uint32_t prefetch_batches; /* default 4, from 1 */
-    uint64_t prefetch_bytes;   /* memory of batches fetched ahead; default 1 GiB */
-    /* Batches come as arrays, from rks_epoch_next_arrays alone, made by threads ahead of time.
-     * Copied; NULL: as samples, from rks_epoch_next. */
-    const rks_collate_options *collate;
-} rks_epoch_options;
-
-RKS_API void rks_epoch_options_default(rks_epoch_options *options);
-
-/* Not collective. Store and plan must outlive it; the plan's world is the group's size. */
-RKS_API rks_status rks_epoch_open(rks_store *store, rks_plan *plan,
-                                  const rks_epoch_options *options, rks_epoch **epoch,
-                                  rks_error *err);
-/* The next batch, owned by the caller; *batch is NULL at the end. *step may be NULL. */
-RKS_API rks_status rks_epoch_next(rks_epoch *epoch, rks_batch **batch, uint64_t *step,
-                                  rks_error *err);
-/* The same for an epoch with `collate`; *arrays is NULL at the end. RKS_ERR_STATE where the epoch
- * was opened for the other kind. */
-RKS_API rks_status rks_epoch_next_arrays(rks_epoch *epoch, rks_arrays **arrays, uint64_t *step,
-                                         rks_error *err);
-RKS_API void rks_epoch_close(rks_epoch *epoch); /* cancels what is in flight; NULL is accepted */
 
 #ifdef __cplusplus
 }

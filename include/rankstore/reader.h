@@ -14,12 +14,6 @@ extern "C" {
  * The input is found, cut and read as rks_build does it. */
 typedef struct rks_reader rks_reader;
 
-/* `sample` is valid during the call; its key is the one that rks_build would give it, also where it
- * would be derived. `row` counts from 0 in the sample's file. A failure ends the unit, with the
- * row's place in front of its text. */
-typedef rks_status (*rks_read_fn)(void *user, const rks_sample *sample, uint64_t row,
-                                  rks_error *err);
-
 typedef struct rks_read_report {
     size_t struct_size;
     uint64_t filtered;   /* rows that where, filter, length or sample_rate left out */

@@ -53,6 +53,18 @@ typedef struct rks_sample {
     uint32_t length; /* 0 before the length function has run */
 } rks_sample;
 
+/* Callbacks return 1 to keep and 0 to drop a sample; negative is an error on all ranks, with
+ * the text that the callback left in *err. They run in the thread that builds. */
+typedef int (*rks_filter_fn)(void *user, const rks_sample *sample, rks_error *err);
+typedef rks_status (*rks_length_fn)(void *user, const rks_sample *sample, uint64_t *length,
+                                    rks_error *err);
+
+/* `sample` is valid during the call; its key is the one that rks_build would give it, also where it
+ * would be derived. `row` counts from 0 in the sample's file. A failure ends the unit, with the
+ * row's place in front of its text. */
+typedef rks_status (*rks_read_fn)(void *user, const rks_sample *sample, uint64_t row,
+                                  rks_error *err);
+
 /* ---- where: conditions on a sample's columns ------------------------------------------------- */
 
 /* As a build's `where`: "COLUMN OP VALUE [and ...]", OP one of == != < <= > >=. A column's name or

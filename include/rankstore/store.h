@@ -5,21 +5,15 @@
 #ifndef RANKSTORE_STORE_H
 #define RANKSTORE_STORE_H
 
+#include "rankstore/batch.h"
 #include "rankstore/group.h"
-#include "rankstore/schema.h"
+#include "rankstore/index.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 typedef struct rks_store rks_store;
-typedef struct rks_batch rks_batch;
-typedef struct rks_fetch rks_fetch;
-
-/* The NCCL that exchange "nccl" uses where none is loaded in the process yet and RKS_NCCL_LIBRARY
- * does not name one: a path of libnccl.so.2. Copied; NULL: what the system finds. Any thread.
- * RKS_ERR_MEMORY. */
-RKS_API rks_status rks_nccl_library(const char *path, rks_error *err);
 
 typedef struct rks_store_options {
     size_t struct_size;
@@ -71,9 +65,7 @@ RKS_API const void *rks_store_column(const rks_store *store, const char *name, c
 
 /* Keeps what these three point to, and plans of the store, valid until rks_index_close, also after
  * the store has been closed. Any threads; the caller owns what is returned. */
-typedef struct rks_index rks_index;
 RKS_API rks_index *rks_store_index(rks_store *store);
-RKS_API void rks_index_close(rks_index *index); /* NULL is accepted */
 
 /* The rank that serves the sample; -1 for an id out of range, a shard that nobody serves, or a
  * sample in quarantine. */
@@ -126,41 +118,21 @@ RKS_API rks_status rks_store_fetch(rks_store *store, const uint64_t *sample_ids,
  * one of rks_fetch_wait (which blocks) or rks_fetch_cancel. */
 RKS_API rks_status rks_store_fetch_start(rks_store *store, const uint64_t *sample_ids, size_t count,
                                          rks_fetch **fetch, rks_error *err);
-RKS_API bool rks_fetch_ready(rks_fetch *fetch);
-RKS_API rks_status rks_fetch_wait(rks_fetch *fetch, rks_batch **batch, rks_error *err);
-RKS_API void rks_fetch_cancel(rks_fetch *fetch); /* NULL is accepted */
-
-/* A batch owns the bytes of its samples; writable, valid until rks_batch_free. It may outlive its
- * store: all of it stays readable, and what the store had mapped stays so until its last batch and
- * view are gone. */
-RKS_API size_t rks_batch_count(const rks_batch *batch);
-RKS_API uint64_t rks_batch_id(const rks_batch *batch, size_t i);
-RKS_API uint32_t rks_batch_length(const rks_batch *batch, size_t i);
-/* *size (may be NULL) bytes of the batch's. NULL for no sample of it, where the keys are derived
- * and the store has been closed before they were asked for, and where memory for a derived one
- * lacks. */
-RKS_API const void *rks_batch_key(const rks_batch *batch, size_t i, size_t *size);
-/* All columns of sample i in the stored layout (FORMAT.md). */
-RKS_API uint8_t *rks_batch_payload(rks_batch *batch, size_t i, size_t *size);
-/* One column of sample i; value->data points into the batch. */
-RKS_API rks_status rks_batch_value(rks_batch *batch, size_t i, uint32_t column, rks_value *value,
-                                   rks_error *err);
-/* Adds the digest (XXH3-128 over key and contents) of each sample to sum[0] (low) and sum[1]
- * (high), modulo 2^128: a sum that does not depend on order, batches or ranks. */
-RKS_API void rks_batch_digest(rks_batch *batch, uint64_t sum[2]);
-RKS_API void rks_batch_free(rks_batch *batch); /* NULL is accepted */
 
 /* One sample read-only and without a copy: in the map of its shard where that lies on this node
  * (checked once, when it is opened), else fetched. Valid until rks_view_free, also after the store
  * has been closed. Where the file is cut underneath it reads as zeros. RKS_ERR_ARGUMENT for an id
  * out of range, RKS_ERR_CORRUPT names the sample. The caller owns *view. */
-typedef struct rks_view rks_view;
 RKS_API rks_status rks_store_view(rks_store *store, uint64_t sample_id, rks_view **view,
                                   rks_error *err);
-/* value->data points into the view: not to be written. */
-RKS_API rks_status rks_view_value(const rks_view *view, uint32_t column, rks_value *value,
-                                  rks_error *err);
-RKS_API void rks_view_free(rks_view *view); /* NULL is accepted */
+
+/* Fetches and collates: rks_store_fetch and rks_batch_collate in one, samples of this node straight
+ * from their map into the arrays. What was checked is what arrives, also where somebody writes to
+ * the file meanwhile; for samples above 64 KiB that holds of sealed files that nobody writes to. A
+ * file that is cut or cannot be read is RKS_ERR_IO and names the sample. */
+RKS_API rks_status rks_store_collate(rks_store *store, const uint64_t *sample_ids, size_t count,
+                                     const rks_collate_options *options, rks_arrays **arrays,
+                                     rks_error *err);
 
 #ifdef __cplusplus
 }

@@ -4,7 +4,7 @@
 #ifndef RKS_BASE_BLOCKS_H
 #define RKS_BASE_BLOCKS_H
 
-#include "rankstore.h"
+#include "rankstore/base.h"
 
 enum { RKS_BLOCK_ALIGN = 64 };
 

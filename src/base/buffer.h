@@ -4,7 +4,7 @@
 #ifndef RKS_BASE_BUFFER_H
 #define RKS_BASE_BUFFER_H
 
-#include "rankstore.h"
+#include "rankstore/base.h"
 
 /* Begin with {0}; end with rks_buffer_free. `data` may be NULL while `room` is 0. */
 typedef struct rks_buffer {

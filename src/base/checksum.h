@@ -5,7 +5,7 @@
 #ifndef RKS_BASE_CHECKSUM_H
 #define RKS_BASE_CHECKSUM_H
 
-#include "rankstore.h"
+#include "rankstore/base.h"
 
 enum { RKS_DIGEST_SIZE = 16, RKS_DIGEST_TEXT = 33 };
 

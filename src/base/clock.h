@@ -6,7 +6,7 @@
 
 #include <pthread.h>
 
-#include "rankstore.h"
+#include "rankstore/base.h"
 
 enum { RKS_WAIT_SLICE_MS = 100 };
 

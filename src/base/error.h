@@ -5,7 +5,7 @@
 #ifndef RKS_BASE_ERROR_H
 #define RKS_BASE_ERROR_H
 
-#include "rankstore.h"
+#include "rankstore/base.h"
 
 /* Fills *err (which may be NULL) with status, cause and one line of text, and returns
  * status. Control characters in the text are shown as \xNN; a long text loses its middle. */

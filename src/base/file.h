@@ -4,7 +4,7 @@
 #ifndef RKS_BASE_FILE_H
 #define RKS_BASE_FILE_H
 
-#include "rankstore.h"
+#include "rankstore/base.h"
 
 /* Opens a regular file for reading; refuses links in the last place, FIFOs, devices and
  * directories without blocking. *size may be NULL. */

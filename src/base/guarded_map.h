@@ -19,7 +19,7 @@
 
 #include <stdatomic.h>
 
-#include "rankstore.h"
+#include "rankstore/base.h"
 
 /* Read `bytes` and `size`; the rest is guarded_map.c's. Its memory is never given back, only used
  * again, so that the handler can look at it at any time. */

@@ -4,7 +4,7 @@
 #ifndef RKS_BASE_MEMORY_H
 #define RKS_BASE_MEMORY_H
 
-#include "rankstore.h"
+#include "rankstore/base.h"
 
 /* Zeroed memory for `count` things of `size` bytes, also for 0 of them. The product is checked.
  * NULL on failure, with *err filled (RKS_ERR_MEMORY, naming the amount). */

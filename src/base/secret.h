@@ -5,7 +5,7 @@
 #ifndef RKS_BASE_SECRET_H
 #define RKS_BASE_SECRET_H
 
-#include "rankstore.h"
+#include "rankstore/base.h"
 
 enum { RKS_SECRET_SIZE = 32, RKS_NONCE_SIZE = 32, RKS_PROOF_SIZE = 32 };
 

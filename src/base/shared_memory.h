@@ -6,7 +6,7 @@
 #ifndef RKS_BASE_SHARED_MEMORY_H
 #define RKS_BASE_SHARED_MEMORY_H
 
-#include "rankstore.h"
+#include "rankstore/base.h"
 
 /* A memfd; above 1 GiB an unnamed file in `directory`, so that it can be paged out. Still a memfd
  * where `directory` is NULL, is not there or takes no files. */

@@ -10,7 +10,7 @@
 #ifndef RKS_BASE_USAGE_H
 #define RKS_BASE_USAGE_H
 
-#include "rankstore.h"
+#include "rankstore/base.h"
 
 /* Not for RKS_MEMORY_RESIDENT, which the kernel counts. */
 void rks_usage_add(enum rks_memory_kind kind, uint64_t bytes);

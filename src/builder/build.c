@@ -193,8 +193,9 @@ static rks_status choose_schema(build *b, rks_error *err)
     if (status == RKS_OK)
         status = rks_schema_parse(b->schema_text == NULL ? b->options.schema : b->schema_text,
                                   &b->schema, err);
+    const rks_ingest_options reading = rks_build_ingest_options(&b->options);
     if (status == RKS_OK)
-        status = rks_selector_create(b->schema, &b->options, &b->selector, err);
+        status = rks_selector_create(b->schema, &reading, &b->selector, err);
     return rks_group_agree(b->group, "build: options", status, err);
 }
 
@@ -415,9 +416,10 @@ static rks_status read_unit(build *b, size_t unit, rks_error *err)
 {
     rks_shard_writer *writer = NULL;
     const rks_ingest_progress progress = {tick, b};
+    const rks_ingest_options reading = rks_build_ingest_options(&b->options);
     rks_status status = rks_parts_writer(b->parts, &writer, err);
     if (status == RKS_OK)
-        status = rks_ingest_unit(b->input, unit, b->first_rows[unit], b->schema, &b->options,
+        status = rks_ingest_unit(b->input, unit, b->first_rows[unit], b->schema, &reading,
                                  b->selector, writer, &b->bad, &progress, err);
     if (status != RKS_OK)
         return status;

@@ -8,6 +8,7 @@
 #include "dataset/dataset.h"
 #include "dataset/key_words.h"
 #include "group/group.h"
+#include "rankstore/build.h"
 
 /* The caller's options over the defaults, checked. `given` may be NULL. */
 rks_status rks_build_options_take(const rks_build_options *given, rks_build_options *options,

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "builder/build.h"
+#include "builder/input.h"
 #include "builder/parts.h"
 #include "dataset/directory.h"
 #include "ingest/draw.h"
@@ -43,8 +44,9 @@ static rks_status prepare(rks_builder *builder, const char *directory,
         status = rks_schema_parse(builder->options.schema, &builder->schema, err);
     if (status == RKS_OK)
         status = rks_build_options_text(&builder->options, &builder->options_text, err);
+    const rks_ingest_options reading = rks_build_ingest_options(&builder->options);
     if (status == RKS_OK)
-        status = rks_selector_create(builder->schema, &builder->options, &builder->selector, err);
+        status = rks_selector_create(builder->schema, &reading, &builder->selector, err);
     if (status == RKS_OK && builder->options.own_keys && builder->options.key != NULL)
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
                           "key: column \"%s\" is named, but own_keys is set", builder->options.key);

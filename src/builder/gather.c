@@ -25,6 +25,7 @@
 #include "builder/build.h"
 #include "dataset/directory.h"
 #include "exchange/exchange.h"
+#include "rankstore/gather.h"
 #include "shard/utf8.h"
 #include "store/store.h"
 

@@ -30,16 +30,45 @@ static rks_status refuse_datasets(const char *const *sources, size_t count, rks_
     return status;
 }
 
+rks_ingest_options rks_build_ingest_options(const rks_build_options *options)
+{
+    return (rks_ingest_options){
+        .format = options->format,
+        .columns = options->columns,
+        .schema = options->schema,
+        .unit_size = options->unit_size,
+        .max_sample = options->max_sample,
+        .max_total = options->max_total,
+        .skip_bad = options->skip_bad,
+        .sample_rate = options->sample_rate,
+        .seed = options->seed,
+        .key = options->key,
+        .length = options->length,
+        .length_unit = options->length_unit,
+        .min_length = options->min_length,
+        .max_length = options->max_length,
+        .where = options->where,
+        .index = options->index,
+        .index_count = options->index_count,
+        .filter = options->filter,
+        .length_fn = options->length_fn,
+        .callback_user = options->callback_user,
+    };
+}
+
 rks_status rks_input_look(rks_group *group, const char *const *sources, size_t count,
                           rks_build_options *options, rks_input **input, rks_error *err)
 {
     rks_digest digest = {0};
+    rks_ingest_options reading = rks_build_ingest_options(options);
     rks_status status = refuse_datasets(sources, count, err);
     if (status == RKS_OK)
-        status = rks_input_open(sources, count, options, input, err);
+        status = rks_input_open(sources, count, &reading, input, err);
     if (status == RKS_OK) {
         digest = rks_input_digest(*input);
-        rks_input_options(*input, options);
+        rks_input_options(*input, &reading);
+        options->format = reading.format;
+        options->key = reading.key;
     }
     return rks_build_agree_input(group, status, "the list of input files", &digest, err);
 }

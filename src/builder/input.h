@@ -6,6 +6,10 @@
 
 #include "group/group.h"
 #include "ingest/unit.h"
+#include "rankstore/build.h"
+
+/* What of the options ingest asks for; strings, lists and callbacks are borrowed. */
+rks_ingest_options rks_build_ingest_options(const rks_build_options *options);
 
 /* COLLECTIVE. Opens the input, the same on all ranks, and sets the options as it makes them. The
  * caller owns *input, also after a failure where it is not NULL. */

@@ -11,6 +11,7 @@
 #include "builder/input.h"
 #include "ingest/format.h"
 #include "ingest/ingest.h"
+#include "rankstore/reader.h"
 
 struct rks_reader {
     rks_build_options options;
@@ -29,8 +30,9 @@ static rks_status choose_schema(rks_group *group, rks_reader *reader, rks_error 
     if (status == RKS_OK)
         status = rks_schema_parse(inferred == NULL ? reader->options.schema : inferred,
                                   &reader->schema, err);
+    const rks_ingest_options reading = rks_build_ingest_options(&reader->options);
     if (status == RKS_OK)
-        status = rks_selector_create(reader->schema, &reader->options, &reader->selector, err);
+        status = rks_selector_create(reader->schema, &reading, &reader->selector, err);
     rks_free(inferred);
     return status;
 }
@@ -98,10 +100,11 @@ rks_status rks_reader_read(rks_reader *reader, uint64_t unit, rks_read_fn take, 
     rks_buffer bad = {0};
     rks_read_report made = {.struct_size = sizeof(made)};
     const rks_ingest_taker taker = {take, user};
+    const rks_ingest_options reading = rks_build_ingest_options(&reader->options);
     rks_status status = check_unit(reader, unit, err);
     if (status == RKS_OK)
         status = rks_ingest_read(reader->input, (size_t)unit, reader->first_rows[unit],
-                                 reader->schema, &reader->options, reader->selector, &taker, &bad,
+                                 reader->schema, &reading, reader->selector, &taker, &bad,
                                  &made.filtered, &made.bad, err);
     if (status == RKS_OK && report != NULL) {
         size_t size = report->struct_size;
@@ -132,8 +135,9 @@ rks_status rks_source_format(const char *const *sources, size_t source_count,
     rks_status status = rks_build_options_take(options, &taken, err);
     if (status == RKS_OK && source_count == 0)
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "no source given");
+    const rks_ingest_options reading = rks_build_ingest_options(&taken);
     if (status == RKS_OK)
-        status = rks_input_open(sources, source_count, &taken, &input, err);
+        status = rks_input_open(sources, source_count, &reading, &input, err);
     if (status == RKS_OK)
         *format = input->format->name;
     rks_input_free(input);

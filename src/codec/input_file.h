@@ -5,7 +5,6 @@
 #define RKS_CODEC_INPUT_FILE_H
 
 #include "base/buffer.h"
-#include "rankstore.h"
 
 enum { RKS_INPUT_NAME_MAX = 490 }; /* bytes of a name, so that "name:row" is a key */
 

@@ -6,6 +6,7 @@
 #define RKS_COLLATE_COLLATE_H
 
 #include "base/blocks.h"
+#include "rankstore/collate.h"
 #include "shard/record.h"
 
 /* Options that were checked against a schema and copied. Read-only, so any number of threads. */

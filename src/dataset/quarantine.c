@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "rankstore/verify.h"
 #include "shard/json_text.h"
 #include "shard/utf8.h"
 

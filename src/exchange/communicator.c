@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "rankstore/group.h"
 
 #define NCCL_CALLS(CALL)                                                                           \
     CALL(ncclGetVersion)                                                                           \

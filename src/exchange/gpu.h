@@ -16,7 +16,7 @@
 #ifndef RKS_EXCHANGE_GPU_H
 #define RKS_EXCHANGE_GPU_H
 
-#include "rankstore.h"
+#include "rankstore/base.h"
 
 typedef struct rks_gpu rks_gpu;
 

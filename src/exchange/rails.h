@@ -15,7 +15,7 @@
 #ifndef RKS_EXCHANGE_RAILS_H
 #define RKS_EXCHANGE_RAILS_H
 
-#include "rankstore.h"
+#include "rankstore/base.h"
 
 enum { RKS_ROUND_HEAD = 64 };
 

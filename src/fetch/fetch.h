@@ -6,7 +6,7 @@
 #define RKS_FETCH_FETCH_H
 
 #include "collate/collate.h"
-#include "rankstore.h"
+#include "rankstore/batch.h"
 #include "shard/shard.h"
 #include "transport/engine.h"
 
@@ -91,7 +91,16 @@ uint64_t rks_fetch_memory(rks_fetch *fetch);
  * holds the fetcher's memory, and so what `release` would let go. */
 rks_status rks_fetcher_view(rks_fetcher *fetcher, const rks_wanted *wanted, rks_view **view,
                             rks_error *err);
-/* The figures that fetching fills: samples, bytes, local_bytes, remote_bytes, wait_ns, peaks. */
-void rks_fetcher_stats(rks_fetcher *fetcher, rks_store_stats *stats);
+/* Since the fetcher was created; the fields mean what those of rks_store_stats mean. */
+typedef struct rks_fetch_stats {
+    uint64_t samples;
+    uint64_t bytes;
+    uint64_t local_bytes;
+    uint64_t remote_bytes;
+    uint64_t wait_ns;
+    uint64_t peak_inflight_bytes;
+    uint64_t peak_batch_bytes;
+} rks_fetch_stats;
+void rks_fetcher_stats(rks_fetcher *fetcher, rks_fetch_stats *stats);
 
 #endif

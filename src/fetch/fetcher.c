@@ -40,7 +40,7 @@ rks_status rks_fetcher_blame(const rks_fetcher *fetcher, const rks_wanted *wante
     return (rks_status)inner->status;
 }
 
-void rks_fetcher_stats(rks_fetcher *fetcher, rks_store_stats *stats)
+void rks_fetcher_stats(rks_fetcher *fetcher, rks_fetch_stats *stats)
 {
     stats->samples = atomic_load(&fetcher->samples);
     stats->local_bytes = atomic_load(&fetcher->local_bytes);

@@ -6,7 +6,7 @@
 #ifndef RKS_GROUP_GROUP_H
 #define RKS_GROUP_GROUP_H
 
-#include "rankstore.h"
+#include "rankstore/group.h"
 #include "transport/engine.h"
 
 rks_engine *rks_group_engine(rks_group *group);

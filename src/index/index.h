@@ -9,7 +9,7 @@
 #ifndef RKS_INDEX_INDEX_H
 #define RKS_INDEX_INDEX_H
 
-#include "rankstore.h"
+#include "rankstore/index.h"
 
 /* Where a run of consecutive ids lies. */
 typedef struct rks_span {

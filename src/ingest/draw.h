@@ -5,7 +5,8 @@
 #ifndef RKS_INGEST_DRAW_H
 #define RKS_INGEST_DRAW_H
 
-#include "rankstore.h"
+#include <stdbool.h>
+#include <stdint.h>
 
 /* Even over all 64 bits; different rows of a unit have different numbers. */
 uint64_t rks_draw(uint64_t seed, uint64_t unit, uint64_t row);

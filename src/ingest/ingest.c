@@ -154,7 +154,7 @@ rks_status rks_ingest_infer(const rks_input *input, size_t unit, char **schema_t
 
 /* A job that its format may read, still without who gets the samples. */
 static rks_status begin(rks_job *at, const rks_input *input, size_t unit, uint64_t first_row,
-                        const rks_schema *schema, const rks_build_options *options,
+                        const rks_schema *schema, const rks_ingest_options *options,
                         rks_selector *selector, rks_buffer *bad, rks_error *err)
 {
     if (unit >= input->unit_count)
@@ -183,7 +183,7 @@ static rks_status begin(rks_job *at, const rks_input *input, size_t unit, uint64
 }
 
 rks_status rks_ingest_unit(const rks_input *input, size_t unit, uint64_t first_row,
-                           const rks_schema *schema, const rks_build_options *options,
+                           const rks_schema *schema, const rks_ingest_options *options,
                            rks_selector *selector, rks_shard_writer *writer, rks_buffer *bad,
                            const rks_ingest_progress *progress, rks_error *err)
 {
@@ -209,7 +209,7 @@ rks_status rks_ingest_unit(const rks_input *input, size_t unit, uint64_t first_r
 }
 
 rks_status rks_ingest_read(const rks_input *input, size_t unit, uint64_t first_row,
-                           const rks_schema *schema, const rks_build_options *options,
+                           const rks_schema *schema, const rks_ingest_options *options,
                            rks_selector *selector, const rks_ingest_taker *taker, rks_buffer *bad,
                            uint64_t *left_out, uint64_t *bad_rows, rks_error *err)
 {

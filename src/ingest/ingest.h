@@ -53,7 +53,7 @@ typedef struct rks_ingest_progress {
  * *bad (kept under 64 KiB) and a count. A row whose type does not fit the schema is malformed,
  * naming the column. Interrupts are noticed. `progress` may be NULL. */
 rks_status rks_ingest_unit(const rks_input *input, size_t unit, uint64_t first_row,
-                           const rks_schema *schema, const rks_build_options *options,
+                           const rks_schema *schema, const rks_ingest_options *options,
                            rks_selector *selector, rks_shard_writer *writer, rks_buffer *bad,
                            const rks_ingest_progress *progress, rks_error *err);
 
@@ -66,7 +66,7 @@ typedef struct rks_ingest_taker {
 /* The same without a shard: what the selector keeps goes to the taker, with its key, stored or
  * derived. *left_out counts what it did not keep, *bad_rows what skip_bad passed over. */
 rks_status rks_ingest_read(const rks_input *input, size_t unit, uint64_t first_row,
-                           const rks_schema *schema, const rks_build_options *options,
+                           const rks_schema *schema, const rks_ingest_options *options,
                            rks_selector *selector, const rks_ingest_taker *taker, rks_buffer *bad,
                            uint64_t *left_out, uint64_t *bad_rows, rks_error *err);
 

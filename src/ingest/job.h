@@ -19,7 +19,7 @@ typedef struct rks_job {
     const rks_input_unit *unit;
     const rks_schema *schema;
     rks_schema_from schema_from;
-    const rks_build_options *options;
+    const rks_ingest_options *options;
     rks_selector *selector;
     rks_shard_writer *writer; /* or */
     const rks_ingest_taker *taker;

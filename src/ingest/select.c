@@ -129,7 +129,7 @@ static rks_status set_length(rks_selector *selector, const char *name, rks_error
     return RKS_OK;
 }
 
-static rks_status check_index(const rks_schema *schema, const rks_build_options *options,
+static rks_status check_index(const rks_schema *schema, const rks_ingest_options *options,
                               rks_error *err)
 {
     for (size_t i = 0; i < options->index_count; i++) {
@@ -152,7 +152,7 @@ static rks_status check_index(const rks_schema *schema, const rks_build_options 
     return RKS_OK;
 }
 
-rks_status rks_selector_create(const rks_schema *schema, const rks_build_options *options,
+rks_status rks_selector_create(const rks_schema *schema, const rks_ingest_options *options,
                                rks_selector **selector, rks_error *err)
 {
     rks_selector *made = rks_alloc(1, sizeof(*made), err);

@@ -14,6 +14,7 @@
 #ifndef RKS_INGEST_SELECT_H
 #define RKS_INGEST_SELECT_H
 
+#include "ingest/options.h"
 #include "shard/schema.h"
 
 typedef struct rks_selector rks_selector;
@@ -21,7 +22,7 @@ typedef struct rks_selector rks_selector;
 /* Compiles where, length, key and index columns against the schema; a wrong one is RKS_ERR_ARGUMENT
  * naming option and column. The schema and the options' strings and callbacks must outlive it.
  * For samples from files the options are those of rks_input_options(). */
-rks_status rks_selector_create(const rks_schema *schema, const rks_build_options *options,
+rks_status rks_selector_create(const rks_schema *schema, const rks_ingest_options *options,
                                rks_selector **selector, rks_error *err);
 void rks_selector_free(rks_selector *selector); /* NULL is accepted */
 

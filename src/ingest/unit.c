@@ -110,7 +110,7 @@ static rks_status walk_sources(const char *const *given, const char *asked, sour
 
 /* The files of all sources, named, and what they are. */
 static rks_status find_files(const char *const *given, size_t count,
-                             const rks_build_options *options, rks_found_list *list,
+                             const rks_ingest_options *options, rks_found_list *list,
                              const rks_input_format **format, rks_error *err)
 {
     source_list all = {.count = count};
@@ -127,7 +127,7 @@ static rks_status find_files(const char *const *given, size_t count,
 }
 
 rks_status rks_input_open(const char *const *sources, size_t count,
-                          const rks_build_options *options, rks_input **input, rks_error *err)
+                          const rks_ingest_options *options, rks_input **input, rks_error *err)
 {
     rks_error unseen;
     if (err == NULL)
@@ -184,7 +184,7 @@ rks_digest rks_input_digest(const rks_input *input)
     return input->digest;
 }
 
-void rks_input_options(const rks_input *input, rks_build_options *options)
+void rks_input_options(const rks_input *input, rks_ingest_options *options)
 {
     options->format = input->format->name;
     if (options->key == NULL)

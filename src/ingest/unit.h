@@ -24,7 +24,7 @@
 
 #include "base/checksum.h"
 #include "codec/input_file.h"
-#include "rankstore.h"
+#include "ingest/options.h"
 
 typedef struct rks_input_format rks_input_format; /* format.h */
 
@@ -72,13 +72,13 @@ typedef struct rks_input {
  * missing source, RKS_ERR_DATA an empty folder or a source that is no file, or one whose format
  * cannot be told. */
 rks_status rks_input_open(const char *const *sources, size_t count,
-                          const rks_build_options *options, rks_input **input, rks_error *err);
+                          const rks_ingest_options *options, rks_input **input, rks_error *err);
 void rks_input_free(rks_input *input); /* NULL is accepted */
 /* Over names, sizes and ranges, not over paths: part of the build id. */
 rks_digest rks_input_digest(const rks_input *input);
 /* The options as this input makes them: `format` is what was found, and for a folder the key is the
  * column "path" where no other is asked for. To be done before a selector is created. */
-void rks_input_options(const rks_input *input, rks_build_options *options);
+void rks_input_options(const rks_input *input, rks_ingest_options *options);
 /* Deals units to ranks, largest first to the least loaded; owners[unit] is the rank. `done` (may be
  * NULL) marks units that are finished already and go to nobody (UINT32_MAX). Deterministic. */
 rks_status rks_input_deal(const rks_input *input, uint32_t ranks, const bool *done,

@@ -4,7 +4,7 @@
 #ifndef RKS_INGEST_WAV_H
 #define RKS_INGEST_WAV_H
 
-#include "rankstore.h"
+#include "rankstore/base.h"
 
 /* Sample frames (one sample of each channel) in the data, whatever it is coded as, by the header
  * alone: RKS_ERR_DATA where it is no WAV file, or has not all the bytes that it says. */

@@ -21,6 +21,7 @@
 #include "base/memory.h"
 #include "group/same.h"
 #include "manage/scan.h"
+#include "rankstore/manage.h"
 #include "shard/schema.h"
 
 enum { CHUNK = 1 << 20 }; /* ids a round */

@@ -29,6 +29,7 @@
 #include "codec/archive.h"
 #include "exchange/exchange.h"
 #include "group/group.h"
+#include "rankstore/verify.h"
 #include "shard/lmdb_env.h"
 #include "shard/utf8.h"
 #include "transport/loop.h"

@@ -16,6 +16,7 @@
 #include "group/same.h"
 #include "manage/scan.h"
 #include "manage/target.h"
+#include "rankstore/export.h"
 
 typedef struct export
 {

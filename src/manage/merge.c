@@ -21,6 +21,7 @@
 #include "base/memory.h"
 #include "dataset/directory.h"
 #include "dataset/key_words.h"
+#include "rankstore/manage.h"
 #include "store/duplicates.h"
 #include "store/store.h"
 

@@ -16,6 +16,7 @@
 #include "dataset/dataset.h"
 #include "dataset/directory.h"
 #include "group/same.h"
+#include "rankstore/manage.h"
 
 typedef struct prune {
     const char *directory;

@@ -5,7 +5,7 @@
 #ifndef RKS_MANAGE_TARGET_H
 #define RKS_MANAGE_TARGET_H
 
-#include "rankstore.h"
+#include "rankstore/base.h"
 
 typedef struct rks_target rks_target;
 

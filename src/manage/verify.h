@@ -7,6 +7,7 @@
 #define RKS_MANAGE_VERIFY_H
 
 #include "dataset/dataset.h"
+#include "rankstore/verify.h"
 #include "shard/shard_inside.h"
 
 typedef struct rks_verify_job {

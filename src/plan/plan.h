@@ -8,7 +8,7 @@
 #ifndef RKS_PLAN_PLAN_H
 #define RKS_PLAN_PLAN_H
 
-#include "rankstore.h"
+#include "rankstore/plan.h"
 
 /* In every state; a change of any plan's bits needs another number. */
 enum { RKS_PLAN_VERSION = 1 };

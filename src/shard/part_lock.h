@@ -6,7 +6,7 @@
 #ifndef RKS_SHARD_PART_LOCK_H
 #define RKS_SHARD_PART_LOCK_H
 
-#include "rankstore.h"
+#include "rankstore/base.h"
 
 typedef struct rks_part_lock rks_part_lock;
 

@@ -4,7 +4,7 @@
 #ifndef RKS_SHARD_SCHEMA_H
 #define RKS_SHARD_SCHEMA_H
 
-#include "rankstore.h"
+#include "rankstore/schema.h"
 
 typedef enum rks_kind {
     RKS_KIND_BOOL,

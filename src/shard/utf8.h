@@ -4,7 +4,8 @@
 #ifndef RKS_SHARD_UTF8_H
 #define RKS_SHARD_UTF8_H
 
-#include "rankstore.h"
+#include <stdbool.h>
+#include <stddef.h>
 
 /* True for well-formed UTF-8 (no overlong forms, no surrogates). On false, *bad (may be NULL) is
  * where the first wrong byte lies. */

@@ -6,6 +6,7 @@
 
 #include "dataset/key_words.h"
 #include "group/group.h"
+#include "rankstore/store.h"
 
 /* COLLECTIVE. The sealed but not yet committed dataset as a store. End it with rks_store_close. */
 rks_status rks_commit_open(rks_group *group, const char *directory, const rks_dataset *dataset,

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/trace.h"
 #include "fetch/prefetch.h"
+#include "rankstore/epoch.h"
 #include "store/store.h"
 
 struct rks_epoch {

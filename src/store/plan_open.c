@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "base/shared_memory.h"
 #include "plan/plan.h"
+#include "rankstore/epoch.h"
 #include "store/store.h"
 
 /* The leader sorts through a map of its own, which is gone when the ranks map it for reading. */

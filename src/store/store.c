@@ -77,13 +77,22 @@ int64_t rks_store_owner(const rks_store *store, uint64_t sample_id)
 void rks_store_stats_get(rks_store *store, rks_store_stats *stats)
 {
     size_t room = stats->struct_size;
-    rks_store_stats all = {.struct_size = sizeof(all)};
-    rks_fetcher_stats(store->fetcher, &all);
-    all.struct_size = room;
-    all.served_bytes = store->server == NULL ? 0 : rks_fetch_server_bytes(store->server);
-    all.index_bytes_node = rks_index_bytes(store->index);
-    all.exchange_bytes = store->exchange_bytes;
-    all.quarantined = store->quarantined_count;
+    rks_fetch_stats fetched;
+    rks_fetcher_stats(store->fetcher, &fetched);
+    rks_store_stats all = {
+        .struct_size = room,
+        .samples = fetched.samples,
+        .bytes = fetched.bytes,
+        .local_bytes = fetched.local_bytes,
+        .remote_bytes = fetched.remote_bytes,
+        .wait_ns = fetched.wait_ns,
+        .peak_inflight_bytes = fetched.peak_inflight_bytes,
+        .peak_batch_bytes = fetched.peak_batch_bytes,
+        .served_bytes = store->server == NULL ? 0 : rks_fetch_server_bytes(store->server),
+        .index_bytes_node = rks_index_bytes(store->index),
+        .exchange_bytes = store->exchange_bytes,
+        .quarantined = store->quarantined_count,
+    };
     snprintf(all.exchange, sizeof(all.exchange), "%s", store->exchange_name);
     snprintf(all.exchange_why, sizeof(all.exchange_why), "%s", store->exchange_why);
     memcpy(stats, &all, room < sizeof(all) ? room : sizeof(all));

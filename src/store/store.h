@@ -12,6 +12,7 @@
 #include "group/group.h"
 #include "index/index.h"
 #include "plan/plan.h"
+#include "rankstore/store.h"
 #include "shard/shard.h"
 
 struct rks_store {

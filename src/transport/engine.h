@@ -21,7 +21,6 @@
 #include <sys/uio.h>
 
 #include "base/secret.h"
-#include "rankstore.h"
 
 typedef struct rks_engine rks_engine;
 typedef struct rks_request rks_request;

@@ -52,7 +52,6 @@
 #define RKS_TRANSPORT_FRAME_H
 
 #include "base/secret.h"
-#include "rankstore.h"
 
 enum {
     RKS_FRAME_HEADER = 24,

@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "rankstore.h"
+#include "rankstore/base.h"
 
 typedef struct rks_loop rks_loop;
 typedef struct rks_stream rks_stream;

@@ -37,8 +37,7 @@ static void find_schema(const char *path, plan *made)
 {
     rks_error err;
     rks_input *opened = NULL;
-    rks_build_options options;
-    rks_build_options_default(&options);
+    rks_ingest_options options = {0};
     bench_must(rks_input_open(&path, 1, &options, &opened, &err), &err);
     bench_must(rks_ingest_infer(opened, 0, &made->schema_text, &err), &err);
     bench_must(rks_schema_parse(made->schema_text, &made->schema, &err), &err);
@@ -51,8 +50,7 @@ static void read_by_us(const char *path, const plan *with)
     rks_input *opened = NULL;
     rks_selector *selector = NULL;
     rks_buffer bad = {0};
-    rks_build_options options;
-    rks_build_options_default(&options);
+    rks_ingest_options options = {0};
     options.schema = with->schema_text;
     bench_must(rks_input_open(&path, 1, &options, &opened, &err), &err);
     rks_input_options(opened, &options);

@@ -15,7 +15,7 @@ static bool read_units(const rks_input *input, const char *schema_text)
     rks_schema *parsed = NULL;
     rks_selector *selector = NULL;
     rks_buffer bad = {0};
-    rks_build_options options = {.length_unit = 1, .skip_bad = true, .max_sample = 1 << 20};
+    rks_ingest_options options = {.length_unit = 1, .skip_bad = true, .max_sample = 1 << 20};
     FUZZ_CHECK(rks_schema_parse(schema_text, &parsed, NULL) == RKS_OK);
     rks_input_options(input, &options);
     counted_schema = parsed;
@@ -39,7 +39,7 @@ static bool read_units(const rks_input *input, const char *schema_text)
 static bool read_file(const char *path, const char *format, uint64_t unit_size, char **text,
                       counted_samples *made)
 {
-    rks_build_options options = {.format = format,
+    rks_ingest_options options = {.format = format,
                                  .unit_size = unit_size,
                                  .skip_bad = true,
                                  .max_sample = 1 << 20,

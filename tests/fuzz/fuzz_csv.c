@@ -55,7 +55,7 @@ static rks_status cut(void *user, uint64_t offset, rks_error *err)
 /* As a build sees it: header, types, rows. */
 static void infer(const char *path, uint64_t unit_size)
 {
-    const rks_build_options options = {
+    const rks_ingest_options options = {
         .format = "csv", .unit_size = unit_size, .skip_bad = true, .max_total = 1 << 20};
     rks_input *input = NULL;
     FUZZ_CHECK(rks_input_open(&path, 1, &options, &input, NULL) == RKS_OK);

@@ -73,7 +73,7 @@ static void read_unit(const rks_input *input, size_t unit, rks_row *row, rks_buf
 
 static void read_all(const char *path, uint64_t unit_size, rks_buffer *all)
 {
-    rks_build_options options = {.format = "jsonl", .unit_size = unit_size, .skip_bad = true};
+    rks_ingest_options options = {.format = "jsonl", .unit_size = unit_size, .skip_bad = true};
     rks_input *input = NULL;
     rks_schema *inferred = NULL;
     rks_row *row = NULL;

@@ -209,7 +209,7 @@ static void figures_say_what_was_delivered(void **state)
         ids[i] = WORLD_ROWS + i;
     world_wanted_many(ids, WORLD_ROWS, wanted);
     for (size_t m = 0; m < 3; m++) {
-        rks_store_stats stats = {0};
+        rks_fetch_stats stats = {0};
         rks_arrays *arrays = NULL;
         bool local = MAPPED[m] == 7;
         rks_fetcher *fetcher = open_fetcher(MAPPED[m], true);

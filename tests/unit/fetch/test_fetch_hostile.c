@@ -179,7 +179,7 @@ static void fetch_and_check(rks_fetcher *fetcher)
 
 static size_t reply_size(rks_fetcher *fetcher)
 {
-    rks_store_stats stats = {0};
+    rks_fetch_stats stats = {0};
     the_trick = TRICK_NONE;
     fetch_and_check(fetcher);
     rks_fetcher_stats(fetcher, &stats);
@@ -242,7 +242,7 @@ static void a_reply_with_a_wrong_count_is_refused(void **state)
 static void a_reply_above_what_is_possible_is_not_taken_in(void **state)
 {
     (void)state;
-    rks_store_stats stats = {0};
+    rks_fetch_stats stats = {0};
     rks_batch *batch = NULL;
     rks_fetcher *fetcher = world_fetcher(0, HOSTILE_ONLY);
     the_trick = TRICK_EXTEND;

@@ -221,7 +221,7 @@ static void figures_say_what_was_delivered(void **state)
     uint64_t ids[WORLD_ROWS];
     rks_wanted wanted[WORLD_ROWS];
     rks_batch *batch = NULL;
-    rks_store_stats stats = {0};
+    rks_fetch_stats stats = {0};
     rks_fetcher *fetcher = world_fetcher(7, NULL);
     for (size_t i = 0; i < WORLD_ROWS; i++)
         ids[i] = WORLD_ROWS + i;

@@ -92,7 +92,7 @@ static void rows_that_were_served_before_come_the_same_again(void **state)
 static void figures_add_up_on_both_sides(void **state)
 {
     (void)state;
-    rks_store_stats stats = {0};
+    rks_fetch_stats stats = {0};
     rks_wanted wanted[2 * WORLD_ROWS];
     rks_batch *batch = NULL;
     serve(1, 1);
@@ -166,7 +166,7 @@ static void a_fetcher_may_close_while_cancelled_requests_are_on_their_way(void *
 static void replies_on_their_way_keep_the_cap(void **state)
 {
     (void)state;
-    rks_store_stats stats = {0};
+    rks_fetch_stats stats = {0};
     rks_fetcher *fetcher = NULL;
     static const int32_t *const owners[] = {ONE, ONE, ONE};
     rks_fetcher_options options = world_options(0, 0, owners);
@@ -346,7 +346,7 @@ static void samples_above_a_reply_s_bound_arrive(void **state)
 
     rks_fetcher *fetcher = NULL;
     rks_batch *batch = NULL;
-    rks_store_stats stats = {0};
+    rks_fetch_stats stats = {0};
     rks_digest id = rks_shard_id(shard);
     uint64_t largest = rks_shard_largest(shard);
     static const int32_t *const owners[] = {ONE};

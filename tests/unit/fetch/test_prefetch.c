@@ -120,7 +120,7 @@ static void batches_come_in_order_and_end(void **state)
 static void bytes_bound_how_far_ahead(void **state)
 {
     (void)state;
-    rks_store_stats stats = {0};
+    rks_fetch_stats stats = {0};
     rks_prefetch *prefetch = NULL;
     rks_prefetch_options options = begin(100, 60000);
     assert_ok(rks_prefetch_open(&options, &prefetch, &err), &err);

@@ -45,7 +45,7 @@ static inline rks_status count_first_rows(const rks_input *input, size_t unit, u
 }
 
 static inline rks_status write_units(const rks_input *input, const rks_schema *schema,
-                                     const rks_build_options *options, rks_shard_writer *writer,
+                                     const rks_ingest_options *options, rks_shard_writer *writer,
                                      rks_selector *selector, built *out)
 {
     const rks_ingest_progress progress = {tick, out};
@@ -71,13 +71,13 @@ static inline rks_status write_units(const rks_input *input, const rks_schema *s
 }
 
 /* What a build of one rank does. */
-static inline rks_status build(const char *source, const rks_build_options *asked, built *out)
+static inline rks_status build(const char *source, const rks_ingest_options *asked, built *out)
 {
     static unsigned number;
     char name[32], path[128];
     snprintf(name, sizeof(name), "shard%u", number++);
     *out = (built){0};
-    rks_build_options options = *asked;
+    rks_ingest_options options = *asked;
     rks_input *input = NULL;
     rks_schema *schema = NULL;
     rks_selector *selector = NULL;

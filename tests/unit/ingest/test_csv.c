@@ -264,7 +264,7 @@ static void random_files_come_back_wherever_they_are_cut(void **state)
 static void expect_schema(const char *text, const char *columns, const char *wanted)
 {
     const char *path = scratch_file("a.csv", text);
-    const rks_build_options options = {.columns = columns};
+    const rks_ingest_options options = {.columns = columns};
     rks_input *input = NULL;
     char *schema = NULL;
     assert_ok(rks_input_open(&path, 1, &options, &input, &err), &err);

@@ -11,7 +11,7 @@ static rks_error err;
 static rks_status infer_file(const char *path, const char *format, uint64_t unit_size, size_t unit,
                              bool skip_bad, char **text)
 {
-    rks_build_options options = {.format = format, .unit_size = unit_size, .skip_bad = skip_bad};
+    rks_ingest_options options = {.format = format, .unit_size = unit_size, .skip_bad = skip_bad};
     rks_input *input = NULL;
     rks_status status = rks_input_open(&path, 1, &options, &input, &err);
     if (status == RKS_OK)

@@ -31,7 +31,7 @@ static void jsonl_becomes_samples_with_derived_keys(void **state)
 {
     (void)state;
     built out;
-    rks_build_options options = {0};
+    rks_ingest_options options = {0};
     const char *path = scratch_file("a.jsonl", "\xef\xbb\xbf{\"t\": \"one\", \"n\": 1}\r\n"
                                                "\n"
                                                "  \r\n"
@@ -52,7 +52,7 @@ static void text_lines_become_samples_empty_ones_too(void **state)
 {
     (void)state;
     built out;
-    rks_build_options options = {0};
+    rks_ingest_options options = {0};
     assert_ok(build(scratch_file("b.txt", "\xef\xbb\xbf"
                                           "one\r\n\ntwo\r\n"),
                     &options, &out),
@@ -72,7 +72,7 @@ static void files_of_a_folder_become_samples_with_their_path_as_key(void **state
 {
     (void)state;
     built out;
-    rks_build_options options = {0};
+    rks_ingest_options options = {0};
     scratch_file("folder/b/x.txt", "text x");
     scratch_file("folder/a.txt", "");
     assert_ok(build(scratch_path("folder"), &options, &out), &err);
@@ -98,7 +98,7 @@ static void units_of_any_size_give_the_same_rows(void **state)
     const char *path = scratch_file("units.jsonl", text);
     for (uint64_t unit_size = 1; unit_size < 1200; unit_size += 1 + unit_size / 3) {
         built out;
-        rks_build_options options = {.unit_size = unit_size, .schema = "t:str"};
+        rks_ingest_options options = {.unit_size = unit_size, .schema = "t:str"};
         assert_ok(build(path, &options, &out), &err);
         assert_int_equal(out.seen, 60);
         uint64_t row = 0;
@@ -134,7 +134,7 @@ static void malformed_rows_are_errors_naming_file_and_line(void **state)
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         built out;
-        rks_build_options options = {.schema = cases[i].schema,
+        rks_ingest_options options = {.schema = cases[i].schema,
                                      .key = cases[i].key,
                                      .length = cases[i].length,
                                      .max_sample = cases[i].max_sample};
@@ -146,7 +146,7 @@ static void malformed_rows_are_errors_naming_file_and_line(void **state)
         }
     }
     built out;
-    rks_build_options options = {0};
+    rks_ingest_options options = {0};
     assert_fails(RKS_ERR_DATA, build(scratch_file("bad.txt", "a\nb\xff\n"), &options, &out));
     assert_contains(err.text, "bad.txt:2: column \"text\": byte 1 is not UTF-8");
     done(&out);
@@ -165,7 +165,7 @@ static void a_member_that_inference_never_saw_is_malformed(void **state)
 {
     (void)state;
     built out;
-    rks_build_options options = {.unit_size = 9};
+    rks_ingest_options options = {.unit_size = 9};
     const char *path = scratch_file("new.jsonl", "{\"a\": 1}\n{\"a\": 1, \"b\": 2}\n");
     assert_fails(RKS_ERR_DATA, build(path, &options, &out));
     assert_contains(err.text, "new.jsonl:2: column \"b\" is not in the schema inferred");
@@ -180,7 +180,7 @@ static void skip_bad_counts_and_lists(void **state)
 {
     (void)state;
     built out;
-    rks_build_options options = {.skip_bad = true, .where = "a > 1", .unit_size = 20};
+    rks_ingest_options options = {.skip_bad = true, .where = "a > 1", .unit_size = 20};
     const char *path =
         scratch_file("skip.jsonl", "{\"a\": 1}\n{\"a\"\n\n{\"a\": 2}\n{\"a\": \"x\"}\n"
                                    "{\"a\": 3}\n{\"c\": 3}\n{\"a\": 4}\n");
@@ -223,7 +223,7 @@ static void a_failing_callback_ends_the_build_in_spite_of_skip_bad(void **state)
     (void)state;
     built out;
     int calls = 0;
-    rks_build_options options = {.skip_bad = true, .filter = refuse, .callback_user = &calls};
+    rks_ingest_options options = {.skip_bad = true, .filter = refuse, .callback_user = &calls};
     assert_fails(RKS_ERR_DATA, build(scratch_file("cb.txt", "1\n2\n3\n4\n"), &options, &out));
     assert_contains(err.text, "cb.txt:3: filter: the tokenizer is gone");
     assert_int_equal(calls, 3);
@@ -234,7 +234,7 @@ static void schemas_that_the_format_cannot_fill_are_refused(void **state)
 {
     (void)state;
     built out;
-    rks_build_options options = {.schema = "a:str,b:str"};
+    rks_ingest_options options = {.schema = "a:str,b:str"};
     assert_fails(RKS_ERR_ARGUMENT, build(scratch_file("s.txt", "1\n"), &options, &out));
     assert_contains(err.text, "lines of text make one column");
     options.schema = "a:int8";
@@ -256,7 +256,7 @@ static void interrupts_are_noticed(void **state)
     (void)state;
     built out;
     int asked = 0;
-    rks_build_options options = {0};
+    rks_ingest_options options = {0};
     char *text = malloc(5 << 20);
     memset(text, 'x', 5 << 20);
     for (size_t i = 99; i < 5 << 20; i += 100)
@@ -284,7 +284,7 @@ static void real_questions_arrive_whole(void **state)
              shared != NULL ? shared : RKS_SOURCE_ROOT "/../shared/data");
     if (access(path, R_OK) != 0)
         skip();
-    rks_build_options options = {.unit_size = 1 << 20, .length = "chars:question"};
+    rks_ingest_options options = {.unit_size = 1 << 20, .length = "chars:question"};
     struct timespec begin, end;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin);
     assert_ok(build(path, &options, &out), &err);
@@ -323,7 +323,7 @@ static void survives_each_failing_allocation(void **state)
     const char *path =
         scratch_file("mem.jsonl", "{\"a\": [1, 2], \"s\": \"x\"}\nbad\n"
                                   "{\"a\": [], \"s\": \"y\", \"j\": {\"k\": 0.5}}\n");
-    rks_build_options options = {.schema = "a:int16[*],s:str,j:json?",
+    rks_ingest_options options = {.schema = "a:int16[*],s:str,j:json?",
                                  .skip_bad = true,
                                  .where = "s != 'z'",
                                  .unit_size = 30};

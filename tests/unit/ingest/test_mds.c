@@ -90,7 +90,7 @@ static void shards_are_units_plain_and_compressed(void **state)
     rks_buffer shard = {0};
     make_shard(&shard);
     for (int kind = -1; kind < PACKED_KINDS; kind++) {
-        rks_build_options options = {0};
+        rks_ingest_options options = {0};
         built out;
         assert_ok(build(make_folder(&shard, shard.size, kind, 5), &options, &out), &err);
         assert_string_equal(rks_schema_text(rks_shard_schema(out.shard)),
@@ -110,7 +110,7 @@ static void the_index_is_read_once(void **state)
     (void)state;
     rks_buffer shard = {0};
     rks_input *input = NULL;
-    rks_build_options options = {0};
+    rks_ingest_options options = {0};
     uint64_t rows = 0;
     make_shard(&shard);
     const char *folder = make_folder(&shard, shard.size, -1, 4);
@@ -147,7 +147,7 @@ static void places_and_sizes_that_lie_are_refused(void **state)
     };
     rks_buffer shard = {0};
     for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
-        rks_build_options options = {0};
+        rks_ingest_options options = {0};
         built out;
         make_shard(&shard);
         rks_store_u32(shard.data + lies[i].at, lies[i].value);
@@ -168,7 +168,7 @@ static void cut_shards_are_refused_wherever_they_are_cut(void **state)
 {
     (void)state;
     rks_buffer shard = {0};
-    rks_build_options options = {.skip_bad = true};
+    rks_ingest_options options = {.skip_bad = true};
     built out;
     make_shard(&shard);
     size_t whole = shard.size;
@@ -215,7 +215,7 @@ static void indexes_that_lie_are_refused(void **state)
     char text[2048], changed[2048];
     make_shard(&shard);
     for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
-        rks_build_options options = {.format = "mds"};
+        rks_ingest_options options = {.format = "mds"};
         built out;
         const char *folder = make_folder(&shard, shard.size, -1, 1);
         FILE *file = fopen(scratch_path("d/index.json"), "rb");

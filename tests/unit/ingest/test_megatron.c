@@ -88,7 +88,7 @@ static void each_kind_is_read_by_either_file_and_by_their_stem(void **state)
         write_pair(&index, &data);
         static const char *const names[] = {"m.idx", "m.bin", "m"};
         for (size_t i = 0; i < 3; i++) {
-            rks_build_options options = {.unit_size = 20000};
+            rks_ingest_options options = {.unit_size = 20000};
             built out;
             assert_ok(build(scratch_path(names[i]), &options, &out), &err);
             check_rows(&out);
@@ -103,7 +103,7 @@ static void each_kind_is_read_by_either_file_and_by_their_stem(void **state)
 static void a_stem_needs_both_files_and_nothing_of_its_own_name(void **state)
 {
     (void)state;
-    rks_build_options options = {0};
+    rks_ingest_options options = {0};
     built out;
     scratch_file("alone.idx", "x");
     assert_fails(RKS_ERR_NOT_FOUND, build(scratch_path("alone"), &options, &out));
@@ -131,7 +131,7 @@ static void expect_lies(bool older, const lie *lies, size_t count)
 {
     rks_buffer index = {0}, data = {0};
     for (size_t i = 0; i < count; i++) {
-        rks_build_options options = {.skip_bad = i % 2 == 1};
+        rks_ingest_options options = {.skip_bad = i % 2 == 1};
         built out;
         make(3, older, true, &index, &data);
         uint8_t bytes[8];
@@ -189,7 +189,7 @@ static void cut_files_are_refused_wherever_they_are_cut(void **state)
 {
     (void)state;
     rks_buffer index = {0}, data = {0};
-    rks_build_options options = {0};
+    rks_ingest_options options = {0};
     built out;
     for (int older = 0; older < 2; older++) {
         make(3, older, true, &index, &data);

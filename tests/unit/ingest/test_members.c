@@ -79,7 +79,7 @@ static void members_of_one_name_are_a_sample(void **state)
     for (int kind = -2; kind < PACKED_KINDS; kind++) {
         const char *const names[] = {"t.zip",     "t.tar",    "t.tar.gz",
                                      "t.tar.zst", "t.tar.xz", "t.tbz2"};
-        rks_build_options options = {0};
+        rks_ingest_options options = {0};
         built out;
         assert_ok(build(packed_archive(names[kind + 2], kind, members, TWO_COUNT), &options, &out),
                   &err);
@@ -96,7 +96,7 @@ static void members_of_one_name_are_a_sample(void **state)
 static void a_schema_decides_the_types(void **state)
 {
     (void)state;
-    rks_build_options options = {.schema = "txt:bytes,cls:uint8?,other:str?", .skip_bad = true};
+    rks_ingest_options options = {.schema = "txt:bytes,cls:uint8?,other:str?", .skip_bad = true};
     built out;
     assert_ok(build(packed_archive("t.tar", -1, TWO + 1, TWO_COUNT - 1), &options, &out), &err);
     assert_int_equal(out.samples, 1);
@@ -134,7 +134,7 @@ static void arrays_have_their_own_types(void **state)
     const packed_member same[] = {{"a.npy", one, first, 0, NULL}, {"b.npy", two, second, 0, NULL}};
     const packed_member unlike[] = {{"a.npy", one, first, 0, NULL},
                                     {"b.npy", three, third, 0, NULL}};
-    rks_build_options options = {0};
+    rks_ingest_options options = {0};
     built out;
     assert_ok(build(packed_archive("t.tar", -1, same, 2), &options, &out), &err);
     assert_string_equal(rks_schema_type(rks_shard_schema(out.shard), 1), "float32[*,3]");
@@ -182,7 +182,7 @@ static void a_tar_is_cut_between_samples(void **state)
         }
     }
     const char *path = packed_archive("many.tar", -1, members, count);
-    rks_build_options options = {.schema = "__key__:str,a:bytes,b:bytes?,c:bytes?",
+    rks_ingest_options options = {.schema = "__key__:str,a:bytes,b:bytes?,c:bytes?",
                                  .unit_size = UINT64_C(1) << 40};
     built whole, cut;
     assert_ok(build(path, &options, &whole), &err);
@@ -249,7 +249,7 @@ static void hostile_members_are_refused_by_name(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const packed_member members[] = {MEMBER("ok.txt", "fine"), cases[i].member,
                                          MEMBER("z.txt", "last")};
-        rks_build_options options = {0};
+        rks_ingest_options options = {0};
         built out;
         bool twice = i == 11;
         const char *path = packed_archive("h.tar", -1, members, 3);
@@ -272,7 +272,7 @@ static void names_may_be_of_any_script(void **state)
     (void)state;
     const packed_member members[] = {MEMBER("\xd0\xb6/\xe6\x97\xa5.txt", "x")};
     for (int kind = -2; kind < 0; kind++) {
-        rks_build_options options = {0};
+        rks_ingest_options options = {0};
         built out;
         const char *path = packed_archive("u", kind, members, 1);
         assert_ok(build(path, &options, &out), &err);
@@ -290,7 +290,7 @@ static void limits_hold_for_samples_and_totals(void **state)
         {"a.x", zeros, size, 0, NULL}, {"a.y", zeros, size, 0, NULL}, {"b.x", zeros, 10, 0, NULL}};
     for (int kind = -2; kind < PACKED_KINDS; kind++) {
         const char *path = packed_archive("big", kind, members, 3);
-        rks_build_options options = {.max_sample = (1 << 20) + 100, .schema = "x:bytes,y:bytes?"};
+        rks_ingest_options options = {.max_sample = (1 << 20) + 100, .schema = "x:bytes,y:bytes?"};
         built out;
         assert_fails(RKS_ERR_DATA, build(path, &options, &out));
         assert_contains(err.text, "big: a.y: 1048576 bytes, above max_sample");
@@ -300,7 +300,7 @@ static void limits_hold_for_samples_and_totals(void **state)
         assert_int_equal(out.samples, 1);
         assert_int_equal(out.bad, 1);
         done(&out);
-        options = (rks_build_options){.max_total = 2 << 20, .skip_bad = true};
+        options = (rks_ingest_options){.max_total = 2 << 20, .skip_bad = true};
         assert_fails(RKS_ERR_DATA, build(path, &options, &out));
         assert_contains(err.text, "unpacks to more than max_total (2097152 bytes)");
         done(&out);
@@ -336,7 +336,7 @@ static void a_header_that_lies_is_found(void **state)
     (void)state;
     size_t size;
     const packed_member members[] = {MEMBER("a.txt", "one"), MEMBER("b.txt", "two")};
-    rks_build_options options = {.schema = "txt:str", .skip_bad = true};
+    rks_ingest_options options = {.schema = "txt:str", .skip_bad = true};
     built out;
     uint8_t *bytes = load(packed_archive("t.tar", -1, members, 2), &size);
     /* Cut in a header, in a payload. */
@@ -375,7 +375,7 @@ static void encrypted_members_are_refused_by_name(void **state)
     for (size_t i = 0; i + 46 < size; i++)
         if (memcmp(bytes + i, "PK\1\2", 4) == 0)
             bytes[i + 8] |= 1;
-    rks_build_options options = {0};
+    rks_ingest_options options = {0};
     built out;
     assert_fails(RKS_ERR_DATA, build(scratch_bytes("e.zip", bytes, size), &options, &out));
     assert_contains(err.text, "e.zip: a.txt: encrypted");
@@ -390,7 +390,7 @@ static void a_flipped_byte_in_a_zip_is_found(void **state)
         MEMBER("a.txt", "some text that is long enough to be flipped")};
     size_t size;
     uint8_t *bytes = load(packed_archive("t.zip", -2, members, 1), &size);
-    rks_build_options options = {.schema = "txt:str"};
+    rks_ingest_options options = {.schema = "txt:str"};
     built out;
     for (size_t at = 60; at < 70; at++) {
         bytes[at] ^= 4;
@@ -411,7 +411,7 @@ static void a_zip_is_not_read_compressed(void **state)
 {
     (void)state;
     const char *path = packed_file("a.zip.gz", 0, "PK\3\4", 4);
-    rks_build_options options = {0};
+    rks_ingest_options options = {0};
     rks_input *input = NULL;
     assert_fails(RKS_ERR_DATA, rks_input_open(&path, 1, &options, &input, &err));
     assert_contains(err.text, "a.zip.gz: zip input is not read compressed");
@@ -444,7 +444,7 @@ static void what_an_export_named_is_found_again(void **state)
 {
     (void)state;
     const uint64_t most = UINT64_MAX, zero = 0;
-    rks_build_options options = {.schema = EXPORTED_SCHEMA, .key = "__key__"};
+    rks_ingest_options options = {.schema = EXPORTED_SCHEMA, .key = "__key__"};
     built out;
     assert_ok(build(packed_archive("e.tar", -1, EXPORTED, EXPORTED_COUNT), &options, &out), &err);
     expect_bytes(&out, 0, "__key__", "a/\0.x", 5);
@@ -458,7 +458,7 @@ static void what_an_export_named_is_found_again(void **state)
     expect_bytes(&out, 2, "t#o", NULL, 0);
     done(&out);
     /* Without a schema the endings are the columns, and keys are no column of their own. */
-    options = (rks_build_options){0};
+    options = (rks_ingest_options){0};
     assert_ok(build(packed_archive("e.tar", -1, EXPORTED + 3, 2), &options, &out), &err);
     assert_string_equal(rks_schema_text(rks_shard_schema(out.shard)),
                         "{\"__key__\":\"str\",\"text.txt\":\"str\",\"t%23o.cls\":\"int64\"}");
@@ -482,7 +482,7 @@ static void keys_in_members_are_there_once_and_fit(void **state)
          "no integer of 64 bits"},
         {{MEMBER("x.t%23o.cls", "-1"), MEMBER("x.Text.txt", "")}, "-1 does not fit uint64"},
     };
-    const rks_build_options options = {.schema = EXPORTED_SCHEMA, .key = "__key__"};
+    const rks_ingest_options options = {.schema = EXPORTED_SCHEMA, .key = "__key__"};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         built out;
         assert_fails(RKS_ERR_DATA,
@@ -499,7 +499,7 @@ static void survives_each_failing_allocation(void **state)
         bool exported = kind == -3;
         const char *path = exported ? packed_archive("m", -1, EXPORTED, EXPORTED_COUNT)
                                     : packed_archive("m", kind, TWO + 1, TWO_COUNT - 1);
-        rks_build_options options = {.schema = exported ? EXPORTED_SCHEMA : NULL,
+        rks_ingest_options options = {.schema = exported ? EXPORTED_SCHEMA : NULL,
                                      .key = exported ? "__key__" : NULL};
         for (long nth = 1;; nth++) {
             built out;

@@ -44,7 +44,7 @@ static void add_varying(const int64_t *offsets, const char *offset_shape, const 
             8 * (size_t)atoi(shape_shape) * (size_t)atoi(strchr(shape_shape, ' ')));
 }
 
-static rks_status build_npz(const rks_build_options *options, built *out)
+static rks_status build_npz(const rks_ingest_options *options, built *out)
 {
     return build(packed_archive("a.npz", -2, members, count), options, out);
 }
@@ -73,7 +73,7 @@ static void arrays_are_columns_of_one_axis(void **state)
     (void)state;
     const uint8_t big[] = {0, 1, 0, 2, 0, 3, 0, 4};
     const int16_t turned[] = {1, 2, 3, 4};
-    rks_build_options options = {0};
+    rks_ingest_options options = {0};
     built out;
     begin();
     add("a.npy", ">i2", "2, 2", big, sizeof(big));
@@ -92,7 +92,7 @@ static void arrays_are_columns_of_one_axis(void **state)
 static void varying_sizes_come_by_offsets_and_shapes(void **state)
 {
     (void)state;
-    rks_build_options options = {0};
+    rks_ingest_options options = {0};
     built out;
     add_varying(OFFSETS, "4,", SHAPES, "3, 2");
     add("v.missing.npy", "|b1", "3,", MISSING, sizeof(MISSING));
@@ -127,7 +127,7 @@ static void offsets_that_lie_end_the_build(void **state)
     };
     for (int skip_bad = 0; skip_bad < 2; skip_bad++)
         for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-            rks_build_options options = {.skip_bad = skip_bad};
+            rks_ingest_options options = {.skip_bad = skip_bad};
             built out;
             add_varying(wrong[i].offsets, "4,", NULL, NULL);
             assert_fails(RKS_ERR_DATA, build_npz(&options, &out));
@@ -145,7 +145,7 @@ static void shapes_that_lie_are_malformed_rows(void **state)
         {1, 1, 0, 2, 1, 1}, {1ll << 32, 2, 0, 2, 1, 1}, {0, 0, 0, 2, 1, 1},
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        rks_build_options options = {.skip_bad = true};
+        rks_ingest_options options = {.skip_bad = true};
         built out;
         add_varying(OFFSETS, "4,", wrong[i], "3, 2");
         assert_ok(build_npz(&options, &out), &err);
@@ -161,7 +161,7 @@ static void shapes_that_lie_are_malformed_rows(void **state)
 static void counts_that_differ_are_named(void **state)
 {
     (void)state;
-    rks_build_options options = {0};
+    rks_ingest_options options = {0};
     built out;
     add_varying(OFFSETS, "4,", SHAPES, "2, 2");
     assert_fails(RKS_ERR_DATA, build_npz(&options, &out));
@@ -183,7 +183,7 @@ static void counts_that_differ_are_named(void **state)
 static void an_array_beside_one_of_several_axes_is_a_column(void **state)
 {
     (void)state;
-    rks_build_options options = {0};
+    rks_ingest_options options = {0};
     built out;
     begin();
     add("v.npy", "|u1", "2, 2", ITEMS, 4);
@@ -242,7 +242,7 @@ static void long_arrays_come_in_pieces(void **state)
 static void failing_allocations_are_errors(void **state)
 {
     (void)state;
-    rks_build_options options = {0};
+    rks_ingest_options options = {0};
     built out;
     add_varying(OFFSETS, "4,", SHAPES, "3, 2");
     for (long at = 1;; at++) {

@@ -45,7 +45,7 @@ static int finish(void **state)
     return rks_memory_in_use() != 0;
 }
 
-static rks_status apply(const rks_build_options *options, bool *keep, uint32_t *length,
+static rks_status apply(const rks_ingest_options *options, bool *keep, uint32_t *length,
                         char *key_text)
 {
     rks_selector *selector = NULL;
@@ -127,7 +127,7 @@ static void where_keeps_what_it_says(void **state)
         {"  n\t==\n-3  ", true},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        rks_build_options options = {.where = cases[i].where};
+        rks_ingest_options options = {.where = cases[i].where};
         bool keep = !cases[i].keep;
         uint32_t length;
         assert_ok(apply(&options, &keep, &length, NULL), &err);
@@ -173,7 +173,7 @@ static void a_wrong_where_says_what_and_where(void **state)
         {"3 == n", "no column \"3\""},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        rks_build_options options = {.where = cases[i][0]};
+        rks_ingest_options options = {.where = cases[i][0]};
         bool keep;
         uint32_t length;
         assert_fails(RKS_ERR_ARGUMENT, apply(&options, &keep, &length, NULL));
@@ -197,7 +197,7 @@ static void lengths_are_items_bytes_characters_or_values(void **state)
         {"m", 0, 0},   {"chars:m", 0, 0}, {"k", 0, 0},       {"big", 4194304, 2147483649},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        rks_build_options options = {.length = cases[i].length, .length_unit = cases[i].unit};
+        rks_ingest_options options = {.length = cases[i].length, .length_unit = cases[i].unit};
         bool keep = false;
         uint32_t length = 0;
         assert_ok(apply(&options, &keep, &length, NULL), &err);
@@ -218,7 +218,7 @@ static void lengths_are_items_bytes_characters_or_values(void **state)
         {"big", "a length of 9007199254740993, at most 4294967294", RKS_ERR_DATA},
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        rks_build_options options = {.length = wrong[i].length};
+        rks_ingest_options options = {.length = wrong[i].length};
         bool keep = false;
         uint32_t length = 0;
         assert_fails(wrong[i].status, apply(&options, &keep, &length, NULL));
@@ -235,7 +235,7 @@ static void lengths_out_of_the_limits_are_left_out(void **state)
     } cases[] = {{0, 0, 1, true}, {5, 5, 1, true},  {6, 0, 1, false}, {0, 4, 1, false},
                  {0, 3, 2, true}, {4, 9, 2, false}, {0, 2, 2, false}, {1, UINT32_MAX, 1, true}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        rks_build_options options = {.length = "ids", /* 5 of them */
+        rks_ingest_options options = {.length = "ids", /* 5 of them */
                                      .length_unit = cases[i].unit,
                                      .min_length = cases[i].min,
                                      .max_length = cases[i].max};
@@ -264,7 +264,7 @@ static void the_default_length_is_not_the_keys(void **state)
         rks_value values[2] = {{.data = "five5", .size = 5}, {.data = numbers, .size = 8}};
         if (cases[i].schema[0] == 'i')
             values[1] = values[0], values[0] = (rks_value){.data = numbers, .size = 8};
-        rks_build_options options = {.key = cases[i].key};
+        rks_ingest_options options = {.key = cases[i].key};
         bool keep = false;
         uint32_t length = 0;
         const void *key = NULL;
@@ -284,7 +284,7 @@ static void a_length_with_nothing_variable_is_one(void **state)
     (void)state;
     rks_schema *plain = NULL;
     rks_selector *selector = NULL;
-    rks_build_options options = {0};
+    rks_ingest_options options = {0};
     float number = 1;
     rks_value value = {.data = &number, .size = sizeof(number)};
     bool keep = false;
@@ -316,7 +316,7 @@ static void keys_are_bytes_or_digits(void **state)
         {"big", "9007199254740993"},        {"u", "7"},     {"two words", "5"},
     };
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-        rks_build_options options = {.key = good[i][0]};
+        rks_ingest_options options = {.key = good[i][0]};
         bool keep = false;
         uint32_t length;
         char key[64];
@@ -335,7 +335,7 @@ static void keys_are_bytes_or_digits(void **state)
         {"k", "column \"k\": the key is missing", RKS_ERR_DATA},
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        rks_build_options options = {.key = wrong[i].key};
+        rks_ingest_options options = {.key = wrong[i].key};
         bool keep = false;
         uint32_t length;
         assert_fails(wrong[i].status, apply(&options, &keep, &length, NULL));
@@ -349,7 +349,7 @@ static void keys_have_1_to_511_bytes(void **state)
     static char text[600];
     rks_schema *one = NULL;
     rks_selector *selector = NULL;
-    rks_build_options options = {.key = "s"};
+    rks_ingest_options options = {.key = "s"};
     bool keep = false;
     uint32_t length;
     const void *key = NULL;
@@ -375,7 +375,7 @@ static void index_columns_are_single_numbers(void **state)
 {
     (void)state;
     const char *const good[] = {"n", "x", "h", "u"};
-    rks_build_options options = {.index = good, .index_count = 4};
+    rks_ingest_options options = {.index = good, .index_count = 4};
     bool keep;
     uint32_t length;
     assert_ok(apply(&options, &keep, &length, NULL), &err);
@@ -385,12 +385,12 @@ static void index_columns_are_single_numbers(void **state)
         {"ok", "index: column \"ok\" is bool"}, {"w", "index: no column \"w\""},
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        options = (rks_build_options){.index = &wrong[i][0], .index_count = 1};
+        options = (rks_ingest_options){.index = &wrong[i][0], .index_count = 1};
         assert_fails(RKS_ERR_ARGUMENT, apply(&options, &keep, &length, NULL));
         assert_contains(err.text, wrong[i][1]);
     }
     const char *const twice[] = {"n", "n"};
-    options = (rks_build_options){.index = twice, .index_count = 2};
+    options = (rks_ingest_options){.index = twice, .index_count = 2};
     assert_fails(RKS_ERR_ARGUMENT, apply(&options, &keep, &length, NULL));
     assert_contains(err.text, "twice");
 }
@@ -426,7 +426,7 @@ static void callbacks_decide_after_where(void **state)
 {
     (void)state;
     asked at = {.answer = 1, .length = 41};
-    rks_build_options options = {.filter = filter,
+    rks_ingest_options options = {.filter = filter,
                                  .length_fn = measure,
                                  .length_unit = 10,
                                  .callback_user = &at,
@@ -478,7 +478,7 @@ static void values_from_memory_may_have_any_size(void **state)
     const char *const lengths[] = {"n", "m", "w"};
     const uint32_t expected[] = {0, 4, 0};
     for (size_t i = 0; i < 3; i++) {
-        rks_build_options options = {.length = lengths[i]};
+        rks_ingest_options options = {.length = lengths[i]};
         rks_selector *selector = NULL;
         bool keep;
         uint32_t length = 77;
@@ -496,7 +496,7 @@ static void values_from_memory_may_have_any_size(void **state)
         }
         rks_selector_free(selector);
     }
-    rks_build_options options = {.where = "n > 3"};
+    rks_ingest_options options = {.where = "n > 3"};
     rks_selector *selector = NULL;
     bool keep;
     uint32_t length;
@@ -585,7 +585,7 @@ static void survives_each_failing_allocation(void **state)
 {
     (void)state;
     long before = rks_memory_in_use();
-    rks_build_options options = {.where = "s == 'abc' and n > 3 and raw != x", .key = "s"};
+    rks_ingest_options options = {.where = "s == 'abc' and n > 3 and raw != x", .key = "s"};
     for (long nth = 1;; nth++) {
         assert_true(nth < 100);
         rks_selector *selector = NULL;

@@ -16,7 +16,7 @@ static rks_error err;
 static rks_status open_input(const char *const *sources, size_t count, const char *format,
                              uint64_t unit_size, rks_input **input)
 {
-    rks_build_options options = {.struct_size = sizeof(options)};
+    rks_ingest_options options = {0};
     options.format = format;
     options.unit_size = unit_size;
     return rks_input_open(sources, count, &options, input, &err);
@@ -242,7 +242,7 @@ static void a_folder_is_walked_in_order_without_hidden_names(void **state)
     assert_int_equal(input->unit_count, 6);
     rks_input_free(input);
 
-    rks_build_options options = {.struct_size = sizeof(options)};
+    rks_ingest_options options = {0};
     input = must_open(scratch_path("w/"), "folder", 0);
     rks_input_options(input, &options);
     assert_string_equal(options.format, "folder");

@@ -221,7 +221,7 @@ static void lines_are_those_of_the_plain_file(void **state)
         snprintf(name, sizeof(name), "l%d.jsonl%s", kind + 1, kind < 0 ? "" : PACKED_ENDINGS[kind]);
         const char *path = kind < 0 ? scratch_bytes(name, text.data, text.size)
                                     : packed_file(name, kind, text.data, text.size);
-        rks_build_options options = {.unit_size = 4096};
+        rks_ingest_options options = {.unit_size = 4096};
         rks_input *input = NULL;
         char *schema = NULL;
         assert_ok(rks_input_open(&path, 1, &options, &input, &err), &err);
@@ -257,7 +257,7 @@ static void formats_are_told_by_what_is_inside(void **state)
         const char *text[] = {"{\"a\": 1}\n", "a line\n", ""};
         for (size_t i = 0; i < 3; i++) {
             const char *path = packed_file("unnamed", kind, text[i], strlen(text[i]));
-            rks_build_options options = {0};
+            rks_ingest_options options = {0};
             rks_input *input = NULL;
             assert_ok(rks_input_open(&path, 1, &options, &input, &err), &err);
             assert_ptr_equal(input->format, i == 0 ? &rks_format_jsonl : &rks_format_text);
@@ -272,7 +272,7 @@ static void a_folder_keeps_its_files_as_they_are(void **state)
     (void)state;
     packed_file("f/a.jsonl.gz", 0, "{}\n", 3);
     const char *folder = scratch_path("f");
-    rks_build_options options = {0};
+    rks_ingest_options options = {0};
     rks_input *input = NULL;
     assert_ok(rks_input_open(&folder, 1, &options, &input, &err), &err);
     assert_int_equal(input->files[0].packing, RKS_PACKING_NONE);

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rankstore/epoch.h: a store's plan, and its batches in step order. Part of rankstore.h. */
+#ifndef RANKSTORE_EPOCH_H
+#define RANKSTORE_EPOCH_H
+
+#include "rankstore/plan.h"
+#include "rankstore/store.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* COLLECTIVE. rks_plan_create over a store's lengths; sorted order shared by the ranks of a node. */
+RKS_API rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_plan **plan,
+                                 rks_error *err);
+
+/* ---- epoch: batches of this rank, in step order, fetched ahead ------------------------------- */
+
+typedef struct rks_epoch rks_epoch;
+
+typedef struct rks_epoch_options {
+    size_t struct_size;
+    uint64_t epoch;
+    uint64_t first_step;
+    uint32_t prefetch_batches; /* default 4, from 1 */
+    uint64_t prefetch_bytes;   /* memory of batches fetched ahead; default 1 GiB */
+    /* Batches come as arrays, from rks_epoch_next_arrays alone, made by threads ahead of time.
+     * Copied; NULL: as samples, from rks_epoch_next. */
+    const rks_collate_options *collate;
+} rks_epoch_options;
+
+RKS_API void rks_epoch_options_default(rks_epoch_options *options);
+
+/* Not collective. Store and plan must outlive it; the plan's world is the group's size. */
+RKS_API rks_status rks_epoch_open(rks_store *store, rks_plan *plan,
+                                  const rks_epoch_options *options, rks_epoch **epoch,
+                                  rks_error *err);
+/* The next batch, owned by the caller; *batch is NULL at the end. *step may be NULL. */
+RKS_API rks_status rks_epoch_next(rks_epoch *epoch, rks_batch **batch, uint64_t *step,
+                                  rks_error *err);
+/* The same for an epoch with `collate`; *arrays is NULL at the end. RKS_ERR_STATE where the epoch
+ * was opened for the other kind. */
+RKS_API rks_status rks_epoch_next_arrays(rks_epoch *epoch, rks_arrays **arrays, uint64_t *step,
+                                         rks_error *err);
+RKS_API void rks_epoch_close(rks_epoch *epoch); /* cancels what is in flight; NULL is accepted */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rankstore/index.h: what a store knows of all samples, once a node. Part of rankstore.h. */
+#ifndef RANKSTORE_INDEX_H
+#define RANKSTORE_INDEX_H
+
+#include "rankstore/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Owned by the caller of rks_store_index(). Any threads. */
+typedef struct rks_index rks_index;
+RKS_API void rks_index_close(rks_index *index); /* NULL is accepted */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

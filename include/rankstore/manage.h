@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rankstore/manage.h: datasets on disk: forgetting generations, merging, comparing. Part of
+ * rankstore.h. */
+#ifndef RANKSTORE_MANAGE_H
+#define RANKSTORE_MANAGE_H
+
+#include "rankstore/store.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- generations ----------------------------------------------------------------------------- */
+
+typedef struct rks_prune_options {
+    size_t struct_size;
+    uint64_t keep; /* generations that stay, the newest ones; 0: all */
+    bool dry_run;  /* count only */
+} rks_prune_options;
+
+typedef struct rks_prune_report {
+    size_t struct_size;
+    uint64_t generations; /* forgotten, all ranks' directories */
+    uint64_t files;       /* removed with them: shards that no generation names, unfinished parts,
+                           * what killed processes left */
+    uint64_t bytes;
+} rks_prune_report;
+
+/* COLLECTIVE. Forgets old generations and removes what the others do not name, in each rank's
+ * `directory`; the newest generation always stays. Killed at any instant it leaves each generation
+ * whole or forgotten; another call goes on. RKS_ERR_STATE where a build runs there,
+ * RKS_ERR_NOT_FOUND where there is no dataset (an unfinished build keeps its parts). `options` and
+ * `report` may be NULL. */
+RKS_API rks_status rks_prune(rks_group *group, const char *directory,
+                             const rks_prune_options *options, rks_prune_report *report,
+                             rks_error *err);
+
+/* ---- merging --------------------------------------------------------------------------------- */
+
+typedef struct rks_merge_options {
+    size_t struct_size;
+    bool copy; /* shards are copied; default: linked where source and target are of one file system
+                */
+    rks_progress_fn progress;
+    void *progress_user;
+} rks_merge_options;
+
+typedef struct rks_merge_report {
+    size_t struct_size;
+    uint64_t samples;
+    uint64_t shards;
+    uint64_t linked_bytes; /* of files that are links of the sources', this rank */
+    uint64_t copied_bytes;
+    char dataset[33]; /* the dataset id, 32 hexadecimal digits */
+} rks_merge_report;
+
+/* COLLECTIVE. Makes one dataset of `count` (2 and more) in `target`, without reading a sample: the
+ * sources' sealed shards are linked or copied, and a new dataset.json names them, the samples of
+ * the first source first. Each rank brings the shards that it sees ({rank}, {node} and "DIR@2" as
+ * in rks_store_open). Schema, index columns, kind of keys and, where the builds were told them,
+ * `length` and `length_unit` must agree (RKS_ERR_ARGUMENT); RKS_ERR_DATA names a key that is in two
+ * of them. RKS_ERR_ARGUMENT where a dataset is in `target`. Options and report may be NULL. A merge
+ * that was killed is done again by the same call. */
+RKS_API rks_status rks_merge(rks_group *group, const char *const *sources, size_t count,
+                             const char *target, const rks_merge_options *options,
+                             rks_merge_report *report, rks_error *err);
+
+/* ---- comparing ------------------------------------------------------------------------------- */
+
+typedef enum rks_difference {
+    RKS_ONLY_IN_A = 0, /* the key is in `a` alone */
+    RKS_ONLY_IN_B = 1,
+    RKS_CHANGED = 2, /* the key is in both, with other contents */
+} rks_difference;
+
+/* One difference; the ids where the key is there, else UINT64_MAX. Valid during the call. */
+typedef void (*rks_diff_fn)(void *user, rks_difference kind, const void *key, size_t key_size,
+                            uint64_t id_a, uint64_t id_b);
+
+typedef struct rks_diff_options {
+    size_t struct_size;
+    const char *const *columns; /* compare these alone; NULL: all of both */
+    size_t column_count;
+    uint64_t head; /* at most so many differences of each kind are told; default 10 */
+    rks_progress_fn progress;
+    void *progress_user;
+} rks_diff_options;
+
+RKS_API void rks_diff_options_default(rks_diff_options *options);
+
+typedef struct rks_diff_report {
+    size_t struct_size;
+    uint64_t same; /* keys with the same contents in both */
+    uint64_t only_a;
+    uint64_t only_b;
+    uint64_t changed;
+    char columns[512]; /* those that only one has, or that differ in type: "x: int64, not in b; y:
+                        * int32 in a, int64 in b"; empty: none; may be cut. Contents are compared
+                        * over the other ones */
+} rks_diff_report;
+
+/* COLLECTIVE. Compares what two stores of one group hold, by key and contents: order, lengths,
+ * shards and ranks do not matter, nor the order of columns, nor whether a type may be missing, nor
+ * whether a column "__key__" repeats the keys. Samples that a store's quarantine leaves out are
+ * none of it. Every rank reads what it serves; rank 0 compares (14 bytes of memory a sample of
+ * `b`), and `found` is called there alone. The report is the same on all ranks. RKS_ERR_ARGUMENT
+ * for a column that neither has; a damaged sample is an error that names it. */
+RKS_API rks_status rks_diff(rks_store *a, rks_store *b, const rks_diff_options *options,
+                            rks_diff_fn found, void *user, rks_diff_report *report, rks_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

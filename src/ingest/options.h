@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * options.h: what reading an input and choosing its samples asks of a build's options. 0 and NULL
+ * mean the default; the fields mean what those of rks_build_options mean. */
+#ifndef RKS_INGEST_OPTIONS_H
+#define RKS_INGEST_OPTIONS_H
+
+#include "rankstore/schema.h"
+
+typedef struct rks_ingest_options {
+    /* the input */
+    const char *format;
+    const char *columns;
+    const char *schema; /* as the user gave it; NULL: inferred, or kept from a dataset */
+    uint64_t unit_size;
+    uint64_t max_sample;
+    uint64_t max_total;
+    bool skip_bad;
+    double sample_rate;
+    uint64_t seed;
+    /* a sample */
+    const char *key;
+    const char *length;
+    uint32_t length_unit;
+    uint32_t min_length;
+    uint32_t max_length;
+    const char *where;
+    const char *const *index;
+    size_t index_count;
+    rks_filter_fn filter;
+    rks_length_fn length_fn;
+    void *callback_user;
+} rks_ingest_options;
+
+#endif
