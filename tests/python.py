@@ -3,6 +3,8 @@
 "ok NAME", "FAIL NAME" or "skip NAME: REASON" for each test.
 
 Usage: tests/python.py [BUILD] [PYTEST ARGUMENT...]
+       tests/python.py BUILD --install             only builds and installs
+       tests/python.py BUILD --installed FILE      one file of tests, with what is installed
 """
 import os
 import subprocess
@@ -42,16 +44,28 @@ def report(path):
 
 
 def main():
-    if not install():
+    arguments = sys.argv[2:]
+    if arguments[:1] == ["--installed"]:
+        arguments = arguments[1:]
+        record = os.path.join(os.path.dirname(SITE), os.path.basename(arguments[0]) + ".xml")
+    elif not install():
         return 1
-    record = os.path.abspath("build/python/tests.xml")
+    elif arguments == ["--install"]:
+        return 0
+    else:
+        record = os.path.abspath("build/python/tests.xml")
+    if os.path.exists(record):
+        os.unlink(record)
     environment = {**os.environ, "PYTHONPATH": SITE, "OMP_NUM_THREADS": "2", "TOKENIZERS_PARALLELISM": "false",
                    "PYTHONDONTWRITEBYTECODE": "1"}
-    chosen = [argument for argument in sys.argv[2:]] or ["python_bindings/tests"]
+    chosen = arguments or ["python_bindings/tests"]
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib",
                            "--junitxml", record, *chosen], env=environment, text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT)
     print(done.stdout[-6000:])
+    if not os.path.exists(record):
+        print(f"FAIL pytest ended with {done.returncode}")
+        return 1
     failed = report(record)
     return 1 if failed or done.returncode != 0 else 0
 

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The test runner itself: which jobs run side by side, and that nothing that fails, hangs, is skipped or prints nothing counts as
+passed."""
+import contextlib
+import io
+import os
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from steps import pool, scripts, suites  # noqa: E402
+from steps.job import Job, Totals  # noqa: E402
+from support.report import run_all  # noqa: E402
+
+
+def job(name, seconds=1.0, load=1.0, **more):
+    return Job(step=more.pop("step", "s"), name=name, command=[], read=None, limit_s=100, seconds=seconds, load=load, **more)
+
+
+def outcome(read, code_of_python, limit_s=60, after=None):
+    """Runs Python code as a job; the totals."""
+    totals, here = Totals(), os.getcwd()
+    jobs = [Job(step="runner", name="job", command=[sys.executable, "-c", code_of_python], read=read, limit_s=limit_s,
+                directory=here)]
+    if after:
+        jobs.append(Job(step="runner", name="next", command=[sys.executable, "-c", after], read=read, limit_s=limit_s,
+                        after="job"))
+    with tempfile.TemporaryDirectory(prefix="rankstore-runner-") as folder, contextlib.redirect_stdout(io.StringIO()):
+        before, pool.DURATIONS = pool.DURATIONS, os.path.join(folder, "durations.json")
+        try:
+            running = pool.Pool(jobs)
+            while running.waiting or running.running:
+                running.start()
+                for one, text, code in running.poll():
+                    one.read(one, text, code, totals)
+                totals.failed += [one.key for one in running.give_up()]
+                time.sleep(0.01)
+        finally:
+            pool.DURATIONS = before
+    return totals
+
+
+def cores_are_filled_and_not_overfilled():
+    waiting = [job("long", load=1.5), job("half", load=0.5), job("one")]
+    before, pool.CORES = pool.CORES, 2
+    try:
+        assert pool.choose(waiting, [], set()).name == "long"
+        assert pool.choose(waiting[1:], waiting[:1], set()).name == "half"
+        assert pool.choose(waiting[2:], waiting[:2], set()) is None
+        assert pool.choose(waiting[:1], [], set()).name == "long"
+    finally:
+        pool.CORES = before
+    waits = [job(str(i), load=0) for i in range(pool.SLOTS + 1)]
+    assert pool.choose(waits[-1:], waits[:-1], set()) is None
+
+
+def what_disturbs_each_other_runs_apart():
+    faults, cli = job("", load=0, step="faults", apart=frozenset({"cli"})), job("", load=0, step="cli")
+    assert pool.choose([faults], [cli], set()) is None and pool.choose([cli], [faults], set()) is None
+    lone = job("lone", load=0, alone=True)
+    assert pool.choose([lone], [cli], set()) is None and pool.choose([cli], [lone], set()) is None
+    assert pool.choose([lone], [], set()) is lone
+
+
+def a_job_begins_after_the_one_it_needs():
+    install, test = job("install"), job("test", after="install")
+    assert pool.choose([test], [], set()) is None and pool.choose([test], [], {"s/install"}) is test
+    assert pool.in_order([job("long", 100), test, install])[0] is install
+
+
+def the_time_left_is_that_of_the_jobs_side_by_side():
+    before, pool.CORES = pool.CORES, 2
+    try:
+        jobs = [job(str(i), seconds=10) for i in range(4)]
+        assert pool.seconds_left(jobs, [], set()) == 20
+        assert pool.seconds_left(jobs[1:], [(jobs[0], 4)], set()) == 20
+        assert pool.seconds_left([job("never", after="gone")], [], set()) == 0
+    finally:
+        pool.CORES = before
+
+
+def what_fails_is_counted():
+    good = outcome(scripts.read, "print('ok a'); print('ok b')")
+    assert (good.passed, good.failed) == (2, []), good.failed
+    for code in ("print('ok a'); print('FAIL b: why')", "print('ok a'); raise SystemExit(1)", "pass",
+                 "import os; print('ok a', flush=True); os.abort()", "print('ok a'); print('skip b: no reason that is permitted')"):
+        found = outcome(scripts.read, code)
+        assert len(found.failed) == 1, (code, found.failed)
+    for code in ("raise SystemExit(1)", "import os; os.abort()", "raise SystemExit(77)"):
+        assert len(outcome(suites.read, code).failed) == 1, code
+    assert outcome(suites.read, "print('[       OK ] one'); print('[       OK ] two')").passed == 2
+
+
+def what_hangs_is_ended_and_counted():
+    found = outcome(suites.read, "import time; time.sleep(600)", limit_s=0.5)
+    assert len(found.failed) == 1 and "limit" in found.failed[0], found.failed
+
+
+def what_waits_for_a_failure_is_counted():
+    found = outcome(scripts.read, "print('FAIL install'); raise SystemExit(1)", after="print('ok next')")
+    assert found.passed == 0 and found.failed[-1] == "runner/next", found.failed
+
+
+def each_test_is_a_job_once():
+    parts = scripts.jobs(type("Step", (), {"name": "cli", "build": "", "what": "run.py", "parts": ("tests/cli/*.test",), "install": False,
+                                           "seconds": 10, "load": 1, "apart": frozenset(), "alone": False}))
+    files = [name for name in os.listdir("tests/cli") if name.endswith(".test")]
+    assert len(parts) == len(files) == len({one.log for one in parts}), (len(parts), len(files))
+
+
+if __name__ == "__main__":
+    run_all([
+        cores_are_filled_and_not_overfilled,
+        what_disturbs_each_other_runs_apart,
+        a_job_begins_after_the_one_it_needs,
+        the_time_left_is_that_of_the_jobs_side_by_side,
+        what_fails_is_counted,
+        what_hangs_is_ended_and_counted,
+        what_waits_for_a_failure_is_counted,
+        each_test_is_a_job_once,
+    ])

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The steps of tools/test, in the order in which they are listed. `seconds` and `load` serve until a run has recorded its own."""
+import dataclasses
+
+# Programs of suites and parts of steps that take long on 2 cores: they begin first. Seconds, cores kept busy.
+LONG = {
+    "sweep": (50, 0.9), "nccl_faults": (35, 0.9), "exchange": (30, 0.5), "group_faults": (28, 0.1), "shard": (25, 1.0),
+    "ingest_members": (25, 0.5), "verify": (20, 1.0), "plan_interrupt": (20, 1.0), "faults": (14, 0.1), "lost": (12, 0.5),
+    "ingest_csv": (12, 0.8), "large_shard": (10, 0.6), "ingest_ingest": (10, 0.6), "selection": (10, 0.6),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    name: str
+    build: str            # what it needs built; "": it makes its own, or needs none
+    kind: str             # "suite" of Meson, or "script"
+    what: str             # the suite's name; the script's path
+    seconds: float        # on 2 cores, of its jobs one after another
+    load: float = 1       # cores that a job of it keeps busy
+    quick: bool = True    # part of `tools/test --quick`
+    parts: tuple = ()     # patterns of files that the script takes one by one, each a job
+    install: bool = False  # the script is called with --install before its parts
+    apart: frozenset = frozenset()  # steps that must not run beside it
+    alone: bool = False   # nothing runs beside it
+
+
+# The faults look for processes of the command line that have been left running.
+COMMAND_LINE = frozenset({"cli", "page", "readme", "demo", "nccl", "hosts"})
+SLOW = {"quick": False}
+STEPS = [
+    Step("layers", "", "script", "tests/layers.py", 1),
+    Step("runner", "", "script", "tests/runner.py", 5),
+    Step("unit", "release", "suite", "unit", 400, 0.5),
+    Step("ranks", "release", "suite", "ranks", 20),
+    Step("cli", "release", "script", "tests/cli/run.py", 90, parts=("tests/cli/*.test",)),
+    Step("page", "release", "script", "tests/page.py", 40),
+    Step("python", "", "script", "tests/python.py", 550, parts=("python_bindings/tests/test_*.py",), install=True),
+    Step("readme", "release", "script", "tests/readme.py", 30),
+    Step("model", "", "script", "tests/model.py", 1),
+    Step("demo", "release", "script", "tests/demo.py", 10),
+    Step("nccl", "release", "script", "tests/nccl.py", 30),
+    Step("install", "", "script", "tests/install.py", 60),
+    Step("faults", "release", "script", "tests/faults/run.py", 140, apart=COMMAND_LINE, **SLOW),
+    Step("hosts", "release", "script", "tests/hosts/run.py", 40, 0.3, **SLOW),
+    Step("address unit", "address", "suite", "unit", 600, 0.6, **SLOW),
+    Step("address ranks", "address", "suite", "ranks", 30, **SLOW),
+    Step("address python", "", "script", "tests/python_address.py", 60, **SLOW),
+    Step("thread unit", "thread", "suite", "unit", 900, 0.7, **SLOW),
+    Step("thread ranks", "thread", "suite", "ranks", 30, **SLOW),
+    Step("fuzz", "fuzz", "suite", "fuzz", 160, 1, **SLOW),
+]
