@@ -79,6 +79,9 @@ rks_status rks_unit_list_add(rks_unit_list *list, const rks_unit_summary *summar
 /* Appends one unit in its stored form. */
 rks_status rks_unit_encode(const rks_unit_summary *summary, uint64_t first_row, uint64_t end_block,
                            const char *key_name, rks_buffer *bytes, rks_error *err);
+/* Puts its checksum into one unit in stored form: so it stands in an unsealed part, where no
+ * segment's checksum covers it. */
+void rks_unit_stamp(uint8_t *bytes, size_t size);
 /* Reads one unit at `bytes` and appends it; *used is its stored size. Checks it alone, and that it
  * begins where the one before it ends. end_block may be NULL. */
 rks_status rks_unit_decode(const uint8_t *bytes, size_t size, const char *path, rks_unit_list *list,

@@ -31,12 +31,12 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/secret.h"
+#include "shard/part_check.h"
 #include "shard/sums.h"
 #include "shard/writer_state.h"
 
-enum { PART_HEADER = 48, PART_VERSION = 1, SHOWN_KEY = 64 };
+enum { PART_HEADER = RKS_PART_HEADER, PART_VERSION = 1, SHOWN_KEY = 64 };
 
-static const uint32_t PART_MAGIC = 0x50534b52; /* "RKSP" */
 static const uint64_t BLOCK_DEFAULT = UINT64_C(1) << 20, BLOCK_LEAST = UINT64_C(4) << 10,
                       BLOCK_MOST = UINT64_C(64) << 20, SAMPLE_DEFAULT = UINT64_C(1) << 30;
 
@@ -110,7 +110,7 @@ static rks_status encode_part(const rks_shard_writer *writer, rks_buffer *part, 
     if (status != RKS_OK)
         return status;
     uint8_t *at = part->data;
-    rks_store_u32(at, PART_MAGIC);
+    rks_store_u32(at, RKS_PART_MAGIC);
     rks_store_u16(at + 4, PART_VERSION);
     rks_store_u16(at + 6, writer->derived_keys);
     rks_store_u64(at + 8, writer->shard_id.low);
@@ -142,8 +142,7 @@ static rks_status visit_part(void *user, const rks_lmdb_entry *entry, bool *stop
         memcmp(entry->key, RKS_PART_KEY, entry->key_size) != 0)
         return RKS_OK;
     const uint8_t *part = entry->value;
-    if (entry->size < PART_HEADER + 8 || rks_load_u32(part) != PART_MAGIC ||
-        rks_load_u64(part + entry->size - 8) != rks_checksum64(part, entry->size - 8))
+    if (!rks_part_record_whole(part, entry->size))
         return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: is no part of a build, or a damaged one",
                         writer->data_path);
     if (rks_load_u16(part + 4) != PART_VERSION)
@@ -240,7 +239,9 @@ static rks_status open_part(rks_shard_writer *writer, rks_error *err)
         return rks_fail_errno(err, errno, "%s", writer->manifest_path);
     if (lstat(writer->data_path, &info) == 0 && !S_ISREG(info.st_mode))
         return rks_fail(err, RKS_ERR_STATE, 0, "%s: not a regular file", writer->data_path);
-    rks_status status = rks_lmdb_open(writer->data_path, false, &writer->env, err);
+    rks_status status = rks_part_discard_damaged(writer->data_path, err);
+    if (status == RKS_OK)
+        status = rks_lmdb_open(writer->data_path, false, &writer->env, err);
     if (status != RKS_OK)
         return status;
     uint64_t page = rks_lmdb_page_size(writer->env);
@@ -477,8 +478,10 @@ rks_status rks_shard_writer_end(rks_shard_writer *writer, uint64_t seen, uint64_
     status = rks_unit_encode(&summary, writer->rows,
                              writer->next_block + (writer->block != NULL ? 1 : 0), writer->key_name,
                              &record, err);
-    if (status == RKS_OK)
+    if (status == RKS_OK) {
+        rks_unit_stamp(record.data, record.size);
         status = flush_block(writer, &record, err);
+    }
     if (status == RKS_OK)
         status = rks_unit_list_add(&writer->units, &summary, writer->rows, writer->key_name, err);
     if (status == RKS_OK) {

@@ -18,7 +18,8 @@
  *                 length (4), payload size (4)} of each sample, in row order
  *       80     8  number of the block that follows its last
  *       88     4  size k of the key name; 0: none
- *       92     4  0
+ *       92     4  in `units`: low half of the XXH3-64 of the record with this field as 0, or 1
+ *                 if that is 0; in the segment, and in parts of earlier versions: 0
  *       96     k  key name, what derived keys begin with
  *                 zeros up to a multiple of 8
  */
@@ -32,7 +33,7 @@
 #include "base/memory.h"
 #include "shard/block.h"
 
-enum { UNIT_HEADER = 96 };
+enum { UNIT_HEADER = 96, CHECK_AT = 92 };
 
 rks_status rks_unit_list_add(rks_unit_list *list, const rks_unit_summary *summary,
                              uint64_t first_row, const char *key_name, rks_error *err)
@@ -75,6 +76,20 @@ void rks_unit_list_free(rks_unit_list *list)
     rks_free(list->first_rows);
     rks_free(list->key_names);
     *list = (rks_unit_list){0};
+}
+
+static uint32_t unit_check(const uint8_t *bytes, size_t size)
+{
+    uint8_t copy[UNIT_HEADER + RKS_KEY_MAX + 8];
+    memcpy(copy, bytes, size);
+    rks_store_u32(copy + CHECK_AT, 0);
+    uint32_t check = (uint32_t)rks_checksum64(copy, size);
+    return check == 0 ? 1 : check;
+}
+
+void rks_unit_stamp(uint8_t *bytes, size_t size)
+{
+    rks_store_u32(bytes + CHECK_AT, unit_check(bytes, size));
 }
 
 rks_status rks_unit_encode(const rks_unit_summary *summary, uint64_t first_row, uint64_t end_block,
@@ -131,7 +146,9 @@ rks_status rks_unit_decode(const uint8_t *bytes, size_t size, const char *path, 
     name[name_size] = '\0';
     if (first_row != expected || __builtin_add_overflow(first_row, summary.samples, &end) ||
         end > INT64_MAX || summary.unit > INT64_MAX || summary.bytes > INT64_MAX ||
-        strlen(name) != name_size || !rks_key_name_fits(name) || rks_load_u32(bytes + 92) != 0)
+        strlen(name) != name_size || !rks_key_name_fits(name) ||
+        (rks_load_u32(bytes + CHECK_AT) != 0 &&
+         rks_load_u32(bytes + CHECK_AT) != unit_check(bytes, whole)))
         return rks_fail(err, RKS_ERR_CORRUPT, 0,
                         "%s: entry %zu of the unit list (unit %" PRIu64 ", rows %" PRIu64
                         " + %" PRIu64 ") is malformed",

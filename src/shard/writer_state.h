@@ -59,4 +59,7 @@ rks_status rks_seal_index(rks_shard_writer *writer, rks_manifest *manifest, rks_
 #define RKS_SEGMENT_KEYS_FROM "c"
 #define RKS_PART_KEY "build"
 
+/* The value of that entry; the picture is in shard_writer.c. */
+enum { RKS_PART_HEADER = 48, RKS_PART_MAGIC = 0x50534b52 }; /* "RKSP" */
+
 #endif

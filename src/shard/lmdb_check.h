@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lmdb_check.h: is an LMDB file safe to open with LMDB? LMDB trusts what it reads: a wrong page
+ * number, size or flag ends the process by a signal, or makes it copy what is not there. This
+ * walks the same pages without LMDB, with plain reads, and believes nothing. */
+#ifndef RKS_SHARD_LMDB_CHECK_H
+#define RKS_SHARD_LMDB_CHECK_H
+
+#include "rankstore.h"
+
+/* One entry of a named database, in key order. */
+typedef struct rks_lmdb_found {
+    const char *db; /* "blocks", ...; NUL-terminated */
+    const uint8_t *key;
+    size_t key_size;
+    uint64_t offset; /* of the value in the file */
+    size_t size;     /* of the value, in bytes */
+} rks_lmdb_found;
+
+typedef rks_status (*rks_lmdb_found_fn)(void *user, const rks_lmdb_found *found, rks_error *err);
+
+/* Checks what LMDB 0.9 would use of the file `fd`: both meta pages; of the newer one every page of
+ * every tree (bounds, kind, order of keys, counts, no page used twice), and the lists of free
+ * pages. Calls `visit` for each entry of the named databases. The file must not change meanwhile.
+ * Memory: a bit a page, and a page for each level. RKS_ERR_CORRUPT names `path`, the place and
+ * what is wrong there. */
+rks_status rks_lmdb_check(int fd, const char *path, rks_lmdb_found_fn visit, void *user,
+                          rks_error *err);
+
+#endif

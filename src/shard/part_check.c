@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * part_check.c: the contents of an unsealed part, read without LMDB. Databases come in the order
+ * of their names, so the places of blocks are kept until the unit list tells which of them count. */
+#include "shard/part_check.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/checksum.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "shard/block.h"
+#include "shard/lmdb_check.h"
+#include "shard/manifest.h"
+#include "shard/writer_state.h"
+
+/* A unit's record: a header and a key. The part's: index columns and a schema. */
+static const size_t UNIT_RECORD_MOST = 4096, PART_RECORD_MOST = (size_t)16 << 20;
+
+bool rks_part_record_whole(const uint8_t *bytes, size_t size)
+{
+    return size >= RKS_PART_HEADER + 8 && rks_load_u32(bytes) == RKS_PART_MAGIC &&
+           rks_load_u64(bytes + size - 8) == rks_checksum64(bytes, size - 8);
+}
+
+typedef struct block_place {
+    uint64_t offset;
+    size_t size;
+} block_place;
+
+typedef struct part_check {
+    int fd;
+    const char *path;
+    block_place *blocks;
+    size_t block_count;
+    size_t block_room;
+    rks_unit_list units;
+    uint64_t *unit_ends; /* block behind each unit's last */
+    bool has_record;
+} part_check;
+
+static rks_status take_block(part_check *check, const rks_lmdb_found *found, rks_error *err)
+{
+    uint64_t number = 0;
+    memcpy(&number, found->key, sizeof(number));
+    if (found->key_size != sizeof(number) || be64toh(number) != check->block_count)
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: block %zu is missing", check->path,
+                        check->block_count);
+    if (check->block_count == check->block_room) {
+        size_t room = check->block_room == 0 ? 64 : 2 * check->block_room;
+        block_place *blocks = rks_realloc(check->blocks, room, sizeof(*blocks), err);
+        if (blocks == NULL)
+            return RKS_ERR_MEMORY;
+        check->blocks = blocks;
+        check->block_room = room;
+    }
+    check->blocks[check->block_count++] = (block_place){found->offset, found->size};
+    return RKS_OK;
+}
+
+/* The value of an entry, in new memory. */
+static rks_status load_value(const part_check *check, const rks_lmdb_found *found, size_t most,
+                             uint8_t **value, rks_error *err)
+{
+    if (found->size > most)
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %zu bytes in database \"%s\" at %" PRIu64,
+                        check->path, found->size, found->db, found->offset);
+    uint8_t *bytes = rks_alloc_raw(found->size, 1, err);
+    if (bytes == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status =
+        rks_file_read_at(check->fd, check->path, found->offset, bytes, found->size, err);
+    if (status == RKS_OK)
+        *value = bytes;
+    else
+        rks_free(bytes);
+    return status;
+}
+
+static rks_status take_unit(part_check *check, const rks_lmdb_found *found, rks_error *err)
+{
+    size_t used = 0, at = check->units.count;
+    uint64_t end = 0, position = 0, before = at == 0 ? 0 : check->unit_ends[at - 1];
+    uint8_t *value = NULL;
+    rks_status status = load_value(check, found, UNIT_RECORD_MOST, &value, err);
+    if (status != RKS_OK)
+        return status;
+    status = rks_unit_decode(value, found->size, check->path, &check->units, &used, &end, err);
+    rks_free(value);
+    if (status != RKS_OK)
+        return status;
+    memcpy(&position, found->key, sizeof(position));
+    if (found->key_size != sizeof(position) || be64toh(position) != at || used != found->size ||
+        end < before || end > check->block_count)
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: entry %zu of its units is out of order",
+                        check->path, at);
+    uint64_t *ends = rks_realloc(check->unit_ends, at + 1, sizeof(*ends), err);
+    if (ends == NULL)
+        return RKS_ERR_MEMORY;
+    check->unit_ends = ends;
+    ends[at] = end;
+    return RKS_OK;
+}
+
+static rks_status take_record(part_check *check, const rks_lmdb_found *found, rks_error *err)
+{
+    uint8_t *value = NULL;
+    if (found->key_size != strlen(RKS_PART_KEY) ||
+        memcmp(found->key, RKS_PART_KEY, found->key_size) != 0)
+        return RKS_OK; /* of an interrupted seal: the writer deletes it */
+    rks_status status = load_value(check, found, PART_RECORD_MOST, &value, err);
+    if (status != RKS_OK)
+        return status;
+    if (!rks_part_record_whole(value, found->size))
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: is no part of a build, or a damaged one",
+                          check->path);
+    check->has_record = true;
+    rks_free(value);
+    return status;
+}
+
+static rks_status take_found(void *user, const rks_lmdb_found *found, rks_error *err)
+{
+    part_check *check = user;
+    if (strcmp(found->db, "blocks") == 0)
+        return take_block(check, found, err);
+    if (strcmp(found->db, "units") == 0)
+        return take_unit(check, found, err);
+    if (strcmp(found->db, "index") == 0)
+        return take_record(check, found, err);
+    return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: an unknown database", check->path);
+}
+
+/* The blocks of unit `u`: their checksums, and that they hold its rows in order. */
+static rks_status check_unit(const part_check *check, size_t u, rks_buffer *buffer, rks_error *err)
+{
+    const rks_unit_summary *unit = &check->units.summaries[u];
+    uint64_t rows = 0;
+    rks_status status = RKS_OK;
+    for (uint64_t i = u == 0 ? 0 : check->unit_ends[u - 1]; i < check->unit_ends[u]; i++) {
+        const block_place *place = &check->blocks[i];
+        rks_block_info info;
+        buffer->size = 0;
+        status = rks_buffer_reserve(buffer, place->size, err);
+        if (status == RKS_OK)
+            status = rks_file_read_at(check->fd, check->path, place->offset, buffer->data,
+                                      place->size, err);
+        if (status == RKS_OK)
+            status = rks_block_check(buffer->data, place->size, check->path, place->offset, &info,
+                                     err);
+        if (status == RKS_OK)
+            status = rks_check_interrupt(err);
+        if (status != RKS_OK)
+            return status;
+        if (info.unit != unit->unit || info.first_row != rows)
+            return rks_fail(err, RKS_ERR_CORRUPT, 0,
+                            "%s: block at %" PRIu64 " is not of unit %" PRIu64 ", row %" PRIu64,
+                            check->path, place->offset, unit->unit, rows);
+        rows += info.count;
+    }
+    if (rows != unit->samples)
+        return rks_fail(err, RKS_ERR_CORRUPT, 0,
+                        "%s: the blocks of unit %" PRIu64 " hold %" PRIu64
+                        " samples, its record says %" PRIu64,
+                        check->path, unit->unit, rows, unit->samples);
+    return RKS_OK;
+}
+
+static rks_status check_contents(const part_check *check, rks_error *err)
+{
+    rks_buffer buffer = {0};
+    rks_status status = RKS_OK;
+    if (!check->has_record && check->block_count + check->units.count > 0)
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: blocks of no known build", check->path);
+    for (size_t u = 0; status == RKS_OK && u < check->units.count; u++)
+        status = check_unit(check, u, &buffer, err);
+    rks_buffer_free(&buffer);
+    return status;
+}
+
+rks_status rks_part_check(const char *path, rks_error *err)
+{
+    part_check check = {.fd = -1, .path = path};
+    rks_status status = rks_file_open(path, &check.fd, NULL, err);
+    if (status == RKS_OK)
+        status = rks_lmdb_check(check.fd, path, take_found, &check, err);
+    if (status == RKS_OK)
+        status = check_contents(&check, err);
+    if (check.fd >= 0)
+        close(check.fd);
+    rks_unit_list_free(&check.units);
+    rks_free(check.unit_ends);
+    rks_free(check.blocks);
+    return status;
+}
+
+rks_status rks_part_discard_damaged(const char *path, rks_error *err)
+{
+    struct stat info;
+    rks_error why;
+    if (stat(path, &info) == 0 && info.st_size == 0)
+        return RKS_OK; /* killed before its first write: LMDB begins it */
+    rks_status status = rks_part_check(path, &why);
+    if (status == RKS_OK || status == RKS_ERR_NOT_FOUND)
+        return RKS_OK;
+    if (status != RKS_ERR_CORRUPT) {
+        if (err != NULL)
+            *err = why;
+        return status;
+    }
+    rks_log("%s: this unfinished part is damaged; its units are built again", why.text);
+    if (unlink(path) != 0)
+        return rks_fail_errno(err, errno, "%s: removing a damaged part", path);
+    return RKS_OK;
+}
