@@ -37,7 +37,8 @@ typedef struct rks_build_options {
     bool skip_bad;       /* count and list malformed samples instead of failing; where the schema is
                           * inferred, first rows that disagree about a type are an error still */
     bool own_keys;       /* from memory: each rks_builder_add brings its key */
-    bool replace;        /* a finished dataset in the directory is replaced at the commit */
+    bool replace;        /* replace a finished dataset at the commit; reuse no part of an
+                          * interrupted build */
     uint64_t unit_size;  /* bytes of input in a unit; default 64 MiB */
     uint64_t block_size; /* default 1 MiB, 64 KiB to 64 MiB */
     rks_progress_fn progress;

@@ -13,6 +13,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/secret.h"
 #include "builder/parts_internal.h"
@@ -136,19 +137,27 @@ static rks_status take_over(rks_parts *parts, const char *name, rks_error *err)
     rks_status status = add_sealed(parts, name, &local);
     if (status == RKS_ERR_NOT_FOUND)
         return take_unsealed(parts, name, err);
+    if (status == RKS_ERR_CORRUPT) {
+        rks_log("%s: this part of an unfinished build is damaged; its units are built again",
+                local.text);
+        remove_part(parts, name);
+        return RKS_OK;
+    }
     if (status != RKS_OK && err != NULL)
         *err = local;
     return status;
 }
 
-/* The names of this build's parts that this rank sees, a line each. Parts that a finished dataset
- * names are not taken where it is to be replaced: the user asked for a new one. */
+/* The names of this build's parts that this rank sees, a line each. A replacing build takes none:
+ * the user asked for a new one. */
 static rks_status list_parts(const rks_parts *parts, const rks_dataset *old, rks_buffer *list,
                              rks_error *err)
 {
     char **names = NULL;
     size_t count = 0;
-    rks_status status = rks_dataset_parts(parts->directory, &names, &count, err);
+    rks_status status = parts->options.replace
+                            ? RKS_OK
+                            : rks_dataset_parts(parts->directory, &names, &count, err);
     if (status != RKS_OK)
         return status;
     for (size_t i = 0; status == RKS_OK && i < count; i++) {

@@ -229,7 +229,8 @@ static const cli_option options[] = {
      .help = "leave malformed samples out, count them and list the first ones, instead of ending; "
              "types are inferred before: where the first rows disagree give --schema"},
     {"--replace", NULL, CLI_FLAG, offsetof(args, options.replace),
-     .help = "build anew over a finished dataset, which stays until the new one is whole"},
+     .help = "build anew: replace a finished dataset, which stays until the new one is "
+             "complete, and reuse nothing of an interrupted build"},
     {"--append", NULL, CLI_FLAG, offsetof(args, options.append),
      .help = "add to the dataset in DIR, as its next generation; schema, key, length and index "
              "columns are that one's unless given; --dedup and --sample look at the new samples"},

@@ -4,6 +4,10 @@
  * kept, callbacks that fail, and replacing. Ranks are threads. */
 #include "unit/store/files.h"
 
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
 static char place[64], one_file[96], two_file[96], target[96];
 static const char *sources[] = {one_file, two_file};
 
@@ -239,6 +243,73 @@ static void a_failed_build_goes_on_with_another_number_of_ranks(void **state)
     }
 }
 
+/* Overwrites the middle of each part: pages of the unit list or of a block. */
+static void hurt_parts(void)
+{
+    static const uint8_t nonsense[20000] = {0x5a, 0x01, 0xff};
+    DIR *stream = opendir(target);
+    assert_non_null(stream);
+    for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
+        char path[512];
+        struct stat info;
+        if (strstr(entry->d_name, ".rks") == NULL)
+            continue;
+        snprintf(path, sizeof(path), "%s/%s", target, entry->d_name);
+        int fd = open(path, O_WRONLY);
+        assert_int_equal(fstat(fd, &info), 0);
+        assert_int_equal(pwrite(fd, nonsense, sizeof(nonsense), 8192), sizeof(nonsense));
+        close(fd);
+    }
+    closedir(stream);
+}
+
+/* A build that fails in its last unit; the others are finished by then. */
+static void fail_late(job *j, int64_t *failing)
+{
+    new_job(j);
+    j->options.filter = keep_odd;
+    j->options.callback_user = failing;
+    *failing = 2 * FILE_ROWS - 1;
+    j->expected = RKS_ERR_DATA;
+    on_threads(3, build_rank, j);
+    *failing = -1;
+    j->expected = RKS_OK;
+}
+
+static void damaged_parts_are_built_again(void **state)
+{
+    (void)state;
+    int64_t failing = -1;
+    job whole, j;
+    new_job(&whole);
+    whole.options.filter = keep_odd;
+    whole.options.callback_user = &failing;
+    on_threads(2, build_rank, &whole);
+    world_remove(target);
+    fail_late(&j, &failing);
+    assert_true(world_files(target, ".rks") > 0);
+    hurt_parts();
+    on_threads(2, build_rank, &j);
+    assert_int_equal(j.report.units_resumed, 0);
+    assert_string_equal(j.report.dataset, whole.report.dataset);
+    assert_int_equal(j.report.samples, FILE_ROWS);
+    world_remove(target);
+}
+
+static void a_replacing_build_takes_no_part_of_an_interrupted_one(void **state)
+{
+    (void)state;
+    int64_t failing = -1;
+    job j;
+    fail_late(&j, &failing);
+    j.options.replace = true;
+    on_threads(2, build_rank, &j);
+    assert_int_equal(j.report.units_resumed, 0);
+    assert_int_equal(j.report.samples, FILE_ROWS);
+    assert_int_equal(world_files(target, ".rks"), 2); /* the parts of before are gone */
+    world_remove(target);
+}
+
 /* ---- bad lines ------------------------------------------------------------------------------- */
 
 static bool is_bad(uint64_t number)
@@ -324,6 +395,8 @@ int main(void)
         cmocka_unit_test(where_and_filter_keep_and_the_length_function_measures),
         cmocka_unit_test(a_callback_s_error_on_one_rank_is_the_same_on_all),
         cmocka_unit_test(a_failed_build_goes_on_with_another_number_of_ranks),
+        cmocka_unit_test(damaged_parts_are_built_again),
+        cmocka_unit_test(a_replacing_build_takes_no_part_of_an_interrupted_one),
         cmocka_unit_test(bad_lines_are_named_and_skipped_where_that_is_asked_for),
         cmocka_unit_test(a_finished_dataset_is_replaced_only_where_that_is_asked_for),
     };
