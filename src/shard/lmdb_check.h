@@ -6,7 +6,7 @@
 #ifndef RKS_SHARD_LMDB_CHECK_H
 #define RKS_SHARD_LMDB_CHECK_H
 
-#include "rankstore.h"
+#include "rankstore/base.h"
 
 /* One entry of a named database, in key order. */
 typedef struct rks_lmdb_found {

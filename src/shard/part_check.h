@@ -5,7 +5,7 @@
 #ifndef RKS_SHARD_PART_CHECK_H
 #define RKS_SHARD_PART_CHECK_H
 
-#include "rankstore.h"
+#include "rankstore/base.h"
 
 /* Reads NAME.rks once: LMDB's pages, the part's own record, its unit list, and each block of the
  * finished units with its checksum. Blocks behind them are not looked at: the writer drops them.
