@@ -50,7 +50,7 @@ def memory_use() -> dict[str, tuple[int, int]]:
 def memory_use_all(group: Group) -> tuple[list[dict[str, tuple[int, int]]], dict[str, tuple[int, int, int, int, int]]]:
     """COLLECTIVE. That of each rank; (current, current_rank, peak, peak_rank, least_peak) by kind, of all."""
 
-# ---- group.c ----
+# ---- group.c, launch.c ----
 class Group:
     """COLLECTIVE. `allgather(record: bytes, timeout_ms: int) -> list[bytes]` (in rank order, all of the record's size)
     makes a launcher of one's own with `rank` and `size`; without it Open MPI's where mpirun set its variables, or one

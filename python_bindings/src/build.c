@@ -154,17 +154,16 @@ PyObject *core_build_report(const rks_build_report *r)
 static PyObject *run_build(PyObject *group_object, const core_texts *sources, const char *directory,
                            const rks_build_options *options)
 {
-    rks_group *group = core_group(group_object);
+    rks_group *group = core_group_enter(group_object);
     rks_build_report report = {.struct_size = sizeof(report)};
     rks_error err = {0};
     rks_status status;
     if (group == NULL)
         return NULL;
-    core_group_hold(group_object, 1);
     Py_BEGIN_ALLOW_THREADS
     status = rks_build(group, sources->texts, sources->count, directory, options, &report, &err);
     Py_END_ALLOW_THREADS
-    core_group_hold(group_object, -1);
+    core_group_leave(group_object);
     return core_succeeded(status, &err) ? core_build_report(&report) : NULL;
 }
 

@@ -23,24 +23,23 @@ typedef struct builder_object {
 static bool ready(builder_object *self)
 {
     return core_check_usable(self->builder, self->owner, self->busy, "builder") == 0 &&
-           core_group(self->group) != NULL;
+           core_group_check(self->group) == 0;
 }
 
 static bool open_builder(builder_object *self, const char *directory,
                          const rks_build_options *options)
 {
-    rks_group *group = core_group(self->group);
+    rks_group *group = core_group_enter(self->group);
     rks_schema *schema = NULL;
     rks_error err = {0};
     rks_status status;
     if (group == NULL)
         return false;
-    core_group_hold(self->group, 1);
     Py_BEGIN_ALLOW_THREADS
     status = rks_builder_open(group, directory, options, &self->builder, &err);
     Py_END_ALLOW_THREADS
     if (status != RKS_OK) {
-        core_group_hold(self->group, -1);
+        core_group_leave(self->group);
         core_raise(&err);
         return false;
     }
@@ -102,7 +101,7 @@ static void end_builder(builder_object *self)
         rks_builder_close(builder);
         Py_END_ALLOW_THREADS
     }
-    core_group_hold(self->group, -1);
+    core_group_leave(self->group);
 }
 
 static PyObject *builder_unit(builder_object *self, PyObject *arguments)

@@ -123,19 +123,30 @@ int core_add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **type);
 /* The end of a tp_dealloc, of types with and without garbage collection. */
 void core_free_object(PyObject *self);
 
-/* ---- group.c, store.c, samples.c, plan.c: handles of their objects ---- */
-/* NULL with an exception where the object is of another type or closed. */
-rks_group *core_group(PyObject *group);
+/* ---- group.c ---- */
+/* The handle, which cannot be closed until core_group_leave: for one call, or for as long as an
+ * object of the group is open. NULL with an exception if the object is of another type or closed.
+ */
+rks_group *core_group_enter(PyObject *group);
+void core_group_leave(PyObject *group);
+/* -1 with the same exception. */
+int core_group_check(PyObject *group);
+/* COLLECTIVE. A new Group; NULL with an exception. */
+PyObject *core_group_open(const rks_group_options *options);
+/* Closes it, unless an object of it is still open. */
+void core_group_end(PyObject *group);
+
+/* ---- store.c, samples.c, plan.c: handles of their objects ---- */
+/* NULL with an exception if the object is of another type. */
 const rks_collate_options *core_collate(PyObject *collate);
 /* Objects that take a handle over, also on failure (NULL with an exception). `store` is a Store. */
 PyObject *core_samples_new(PyObject *store, rks_batch *batch);
 PyObject *core_arrays_new(rks_arrays *arrays);
-/* Stores and epochs that are open: close refuses, or closes them first. */
-void core_group_hold(PyObject *group, int change);
 
 /* Each file adds its types and functions to the module; -1 with an exception. */
 int core_add_buffer(PyObject *module);
 int core_add_group(PyObject *module);
+int core_add_launch(PyObject *module);
 int core_add_build(PyObject *module);
 int core_add_builder(PyObject *module);
 int core_add_reader(PyObject *module);

@@ -17,23 +17,22 @@ typedef struct gather_object {
 static bool ready(gather_object *self)
 {
     return core_check_usable(self->gather, self->owner, self->busy, "gather") == 0 &&
-           core_group(self->group) != NULL;
+           core_group_check(self->group) == 0;
 }
 
 static bool open_gather(gather_object *self, const char *schema_text, const char *directory)
 {
-    rks_group *group = core_group(self->group);
+    rks_group *group = core_group_enter(self->group);
     rks_schema *schema = NULL;
     rks_error err = {0};
     rks_status status;
     if (group == NULL)
         return false;
-    core_group_hold(self->group, 1);
     Py_BEGIN_ALLOW_THREADS
     status = rks_gather_open(group, schema_text, directory, &self->gather, &err);
     Py_END_ALLOW_THREADS
     if (status != RKS_OK) {
-        core_group_hold(self->group, -1);
+        core_group_leave(self->group);
         core_raise(&err);
         return false;
     }
@@ -78,7 +77,7 @@ static void end_gather(gather_object *self)
         rks_gather_close(gather);
         Py_END_ALLOW_THREADS
     }
-    core_group_hold(self->group, -1);
+    core_group_leave(self->group);
 }
 
 static PyObject *gather_add(gather_object *self, PyObject *arguments)

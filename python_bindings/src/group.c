@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * group.c: Group, with a launcher written in Python, and launch. */
-#include <pthread.h>
-#include <signal.h>
+ * group.c: Group, with a launcher written in Python. */
 #include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "handles.h"
@@ -262,19 +258,28 @@ static void group_dealloc(group_object *self)
     core_free_object((PyObject *)self);
 }
 
-rks_group *core_group(PyObject *object)
+int core_group_check(PyObject *object)
 {
     group_object *self = (group_object *)object;
     if (!PyObject_TypeCheck(object, group_type)) {
         PyErr_Format(PyExc_TypeError, "group: a Group, not %R", Py_TYPE(object));
-        return NULL;
+        return -1;
     }
-    return core_check_usable(self->group, self->owner, false, "group") < 0 ? NULL : self->group;
+    return core_check_usable(self->group, self->owner, false, "group");
 }
 
-void core_group_hold(PyObject *group, int change)
+rks_group *core_group_enter(PyObject *object)
 {
-    ((group_object *)group)->held += change;
+    group_object *self = (group_object *)object;
+    if (core_group_check(object) < 0)
+        return NULL;
+    self->held++;
+    return self->group;
+}
+
+void core_group_leave(PyObject *object)
+{
+    ((group_object *)object)->held--;
 }
 
 /* ---- collective calls ------------------------------------------------------------------------ */
@@ -287,17 +292,16 @@ static PyObject *group_agree(group_object *self, PyObject *arguments, PyObject *
     if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "s|is:agree", names, &phase, &given,
                                      &text))
         return NULL;
-    rks_group *group = core_group((PyObject *)self);
-    if (group == NULL || !core_status(given))
+    rks_group *group = core_status(given) ? core_group_enter((PyObject *)self) : NULL;
+    if (group == NULL)
         return NULL;
     rks_error err;
     rks_status status;
     core_set_error(&err, given, text);
-    self->held++;
     Py_BEGIN_ALLOW_THREADS
     status = rks_group_agree(group, phase, (rks_status)given, &err);
     Py_END_ALLOW_THREADS
-    self->held--;
+    core_group_leave((PyObject *)self);
     if (!core_succeeded(status, &err))
         return NULL;
     Py_RETURN_NONE;
@@ -326,8 +330,8 @@ static PyObject *group_allgather(group_object *self, PyObject *arguments, PyObje
     if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "sy*|is:allgather", names, &phase, &data,
                                      &given, &text))
         return NULL;
-    rks_group *group = core_group((PyObject *)self);
-    if (group == NULL || !core_status(given)) {
+    rks_group *group = core_status(given) ? core_group_enter((PyObject *)self) : NULL;
+    if (group == NULL) {
         PyBuffer_Release(&data);
         return NULL;
     }
@@ -336,12 +340,11 @@ static PyObject *group_allgather(group_object *self, PyObject *arguments, PyObje
     rks_error err;
     rks_status status;
     core_set_error(&err, given, text);
-    self->held++;
     Py_BEGIN_ALLOW_THREADS
     status = rks_group_allgather(group, phase, (rks_status)given, data.buf, (size_t)data.len, &all,
                                  &offsets, &err);
     Py_END_ALLOW_THREADS
-    self->held--;
+    core_group_leave((PyObject *)self);
     PyBuffer_Release(&data);
     if (status != RKS_OK)
         return core_raise(&err);
@@ -354,22 +357,22 @@ static PyObject *group_allgather(group_object *self, PyObject *arguments, PyObje
 static PyObject *group_stop(group_object *self, PyObject *unused)
 {
     (void)unused;
-    rks_group *group = core_group((PyObject *)self);
+    rks_group *group = core_group_enter((PyObject *)self);
     if (group == NULL)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
     rks_group_stop(group);
     Py_END_ALLOW_THREADS
+    core_group_leave((PyObject *)self);
     Py_RETURN_NONE;
 }
 
 static PyObject *group_must_stop(group_object *self, PyObject *unused)
 {
     (void)unused;
-    rks_group *group = core_group((PyObject *)self);
-    if (group == NULL)
+    if (core_group_check((PyObject *)self) < 0)
         return NULL;
-    return PyBool_FromLong(rks_group_must_stop(group, NULL) != RKS_OK);
+    return PyBool_FromLong(rks_group_must_stop(self->group, NULL) != RKS_OK);
 }
 
 static PyMethodDef group_methods[] = {
@@ -409,191 +412,22 @@ static PyType_Spec group_spec = {
     .slots = group_slots,
 };
 
-/* ---- launch ------------------------------------------------------------------------------------
- *
- * rks_launch forks, without the GIL, and then supervises. Around each of its forks Python is told
- * as os.fork() does it, by handlers that act only in a thread which is launching:
- *
- *   prepare: take the GIL, PyOS_BeforeFork ─► fork ─┬─► parent: PyOS_AfterFork_Parent, release it
- *                                                   └─► child: PyOS_AfterFork_Child, keep it */
-
-typedef struct launch_state {
-    PyObject *main;
-    rks_group_options options;
-    PyThreadState *thread;
-} launch_state;
-
-static _Thread_local launch_state *launching;
-
-static void before_fork(void)
+PyObject *core_group_open(const rks_group_options *options)
 {
-    if (launching == NULL)
-        return;
-    PyEval_RestoreThread(launching->thread);
-    PyOS_BeforeFork();
+    group_object *self = group_alloc(group_type);
+    if (self != NULL && !open_group(self, options))
+        Py_CLEAR(self);
+    return (PyObject *)self;
 }
 
-static void after_fork_parent(void)
+void core_group_end(PyObject *object)
 {
-    if (launching == NULL)
-        return;
-    PyOS_AfterFork_Parent();
-    launching->thread = PyEval_SaveThread();
+    group_object *self = (group_object *)object;
+    if (self->held == 0)
+        end_group(self);
 }
-
-static void after_fork_child(void)
-{
-    if (launching == NULL)
-        return;
-    launching = NULL;
-    PyOS_AfterFork_Child();
-}
-
-static void flush(const char *stream)
-{
-    PyObject *file = PySys_GetObject(stream); /* borrowed */
-    if (file == NULL || file == Py_None)
-        return;
-    PyObject *done = PyObject_CallMethod(file, "flush", NULL);
-    Py_XDECREF(done);
-    PyErr_Clear();
-}
-
-static int exit_code_of(PyObject *value)
-{
-    if (value == NULL || value == Py_None)
-        return 0;
-    long code = PyLong_AsLong(value);
-    if (PyErr_Occurred() != NULL) {
-        PyErr_Clear();
-        return 1;
-    }
-    return (code & 0xff) == 0 && code != 0 ? 1 : (int)(code & 0xff);
-}
-
-/* The traceback by one write: sys.stderr writes each word by itself, and ranks fail together. */
-static void print_exception(void)
-{
-    PyObject *type, *value, *trace;
-    PyObject *file = PySys_GetObject("stderr"); /* borrowed */
-    PyErr_Fetch(&type, &value, &trace);
-    PyObject *io = PyImport_ImportModule("io");
-    PyObject *text = io == NULL ? NULL : PyObject_CallMethod(io, "StringIO", NULL);
-    Py_XDECREF(io);
-    PyErr_Clear();
-    PyErr_Restore(type, value, trace);
-    if (file == NULL || text == NULL || PySys_SetObject("stderr", text) < 0) {
-        Py_XDECREF(text);
-        PyErr_PrintEx(0);
-        return;
-    }
-    Py_INCREF(file);
-    PyErr_PrintEx(0);
-    PySys_SetObject("stderr", file);
-    PyObject *all = PyObject_CallMethod(text, "getvalue", NULL);
-    if (all != NULL && file != Py_None)
-        PyFile_WriteObject(all, file, Py_PRINT_RAW);
-    PyErr_Clear();
-    Py_XDECREF(all);
-    Py_DECREF(file);
-    Py_DECREF(text);
-}
-
-/* As the interpreter's own end: sys.exit(3) is 3, sys.exit("text") prints it, Ctrl-C is 130. */
-static int exit_code_of_exception(void)
-{
-    if (!PyErr_ExceptionMatches(PyExc_SystemExit)) {
-        int failed = PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) ? 128 + SIGINT : 1;
-        print_exception();
-        return failed;
-    }
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
-    PyErr_NormalizeException(&type, &value, &trace);
-    PyObject *code = value == NULL ? NULL : PyObject_GetAttrString(value, "code");
-    if (code != NULL && code != Py_None && !PyLong_Check(code)) {
-        PyObject *text = PyObject_Str(code);
-        if (text != NULL)
-            PySys_FormatStderr("%U\n", text);
-        Py_XDECREF(text);
-    }
-    int answer = exit_code_of(code);
-    Py_XDECREF(code);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(trace);
-    return answer;
-}
-
-/* The child holds the GIL. It ends here, as other forked Python processes do: what the parent has
- * registered for its exit is not the child's. */
-static int run_rank(const rks_bootstrap *bootstrap, void *user)
-{
-    launch_state *state = user;
-    state->options.bootstrap = bootstrap;
-    int code = 1;
-    group_object *group = group_alloc(group_type);
-    if (group != NULL && open_group(group, &state->options)) {
-        PyObject *answer = PyObject_CallFunctionObjArgs(state->main, (PyObject *)group, NULL);
-        if (answer != NULL)
-            code = exit_code_of(answer);
-        Py_XDECREF(answer);
-    }
-    if (PyErr_Occurred() != NULL)
-        code = exit_code_of_exception();
-    if (group != NULL && group->held == 0)
-        end_group(group);
-    flush("stdout");
-    flush("stderr");
-    fflush(NULL);
-    _exit(code);
-}
-
-static PyObject *launch(PyObject *self, PyObject *arguments, PyObject *keywords)
-{
-    (void)self;
-    static char *names[] = {"ranks", "main", "silence_ms", NULL};
-    PyObject *ranks_object, *silence = NULL, *main;
-    launch_state state = {0};
-    rks_group_options_default(&state.options);
-    uint64_t ranks = 0, silence_ms = state.options.silence_ms;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$O:launch", names, &ranks_object,
-                                     &main, &silence) ||
-        !core_number(ranks_object, "ranks", 1, 4096, &ranks) ||
-        !core_number(silence, "silence_ms", 200, 3600000, &silence_ms))
-        return NULL;
-    if (!PyCallable_Check(main) || ranks == 0)
-        return PyErr_Format(PyExc_TypeError, "launch takes an int and a callable");
-    state.main = main;
-    state.options.silence_ms = (uint32_t)silence_ms;
-    flush("stdout");
-    flush("stderr");
-    rks_error err = {0};
-    int code = 0;
-    launching = &state;
-    state.thread = PyEval_SaveThread();
-    rks_status status = rks_launch((uint32_t)ranks, run_rank, &state, &code, &err);
-    PyEval_RestoreThread(state.thread);
-    launching = NULL;
-    if (status != RKS_OK)
-        return core_raise(&err);
-    return PyLong_FromLong(code);
-}
-
-static PyMethodDef group_functions[] = {
-    {"launch", (PyCFunction)(void (*)(void))launch, METH_VARARGS | METH_KEYWORDS,
-     "launch(ranks, main, *, silence_ms=None): main(group) in forked processes; an exit code."},
-    {0},
-};
 
 int core_add_group(PyObject *module)
 {
-    int error = pthread_atfork(before_fork, after_fork_parent, after_fork_child);
-    if (error != 0) {
-        PyErr_Format(PyExc_OSError, "pthread_atfork: %s", strerror(error));
-        return -1;
-    }
-    if (core_add_type(module, &group_spec, &group_type) < 0)
-        return -1;
-    return PyModule_AddFunctions(module, group_functions);
+    return core_add_type(module, &group_spec, &group_type);
 }

@@ -49,15 +49,14 @@ PyObject *core_memory_use_all(PyObject *self, PyObject *group_object)
     rks_memory_most most = {.struct_size = sizeof(most)};
     rks_error err = {0};
     rks_status status;
-    rks_group *group = core_group(group_object);
+    rks_group *group = core_group_enter(group_object);
     if (group == NULL)
         return NULL;
     uint32_t size = rks_group_size(group);
-    core_group_hold(group_object, 1);
     Py_BEGIN_ALLOW_THREADS
     status = rks_memory_use_all(group, sizeof(*ranks), &ranks, &most, &err);
     Py_END_ALLOW_THREADS
-    core_group_hold(group_object, -1);
+    core_group_leave(group_object);
     if (status != RKS_OK)
         return core_raise(&err);
     PyObject *list = PyList_New(0), *of_all = extremes(&most);

@@ -127,18 +127,16 @@ static PyObject *doctor(PyObject *self, PyObject *arguments)
     rks_group *group = NULL;
     if (!PyArg_ParseTuple(arguments, "Oz:doctor", &group_object, &directory))
         return NULL;
-    if (group_object != Py_None && (group = core_group(group_object)) == NULL)
+    if (group_object != Py_None && (group = core_group_enter(group_object)) == NULL)
         return NULL;
     char *json = NULL;
     rks_error err = {0};
     rks_status status;
-    if (group != NULL)
-        core_group_hold(group_object, 1);
     Py_BEGIN_ALLOW_THREADS
     status = rks_doctor_json(group, directory, &json, &err);
     Py_END_ALLOW_THREADS
     if (group != NULL)
-        core_group_hold(group_object, -1);
+        core_group_leave(group_object);
     if (status != RKS_OK)
         return core_raise(&err);
     PyObject *text = PyErr_Occurred() != NULL ? NULL : PyUnicode_FromString(json);
@@ -185,9 +183,10 @@ PyMODINIT_FUNC PyInit__core(void)
     if (module == NULL)
         return NULL;
     if (PyModule_AddStringConstant(module, "version", rks_version()) < 0 ||
-        core_add_group(module) < 0 || core_add_build(module) < 0 || core_add_builder(module) < 0 ||
-        core_add_reader(module) < 0 || core_add_gather(module) < 0 || core_add_buffer(module) < 0 ||
-        core_add_view(module) < 0 || core_add_samples(module) < 0 || core_add_collate(module) < 0 ||
+        core_add_group(module) < 0 || core_add_launch(module) < 0 || core_add_build(module) < 0 ||
+        core_add_builder(module) < 0 || core_add_reader(module) < 0 ||
+        core_add_gather(module) < 0 || core_add_buffer(module) < 0 || core_add_view(module) < 0 ||
+        core_add_samples(module) < 0 || core_add_collate(module) < 0 ||
         core_add_store(module) < 0 || core_add_plan(module) < 0 || core_add_epoch(module) < 0 ||
         core_add_upkeep(module) < 0) {
         Py_DECREF(module);

@@ -18,16 +18,15 @@ typedef struct reader_object {
 static bool open_reader(reader_object *self, PyObject *group_object, const core_texts *sources,
                         const rks_build_options *options)
 {
-    rks_group *group = core_group(group_object);
+    rks_group *group = core_group_enter(group_object);
     rks_error err = {0};
     rks_status status;
     if (group == NULL)
         return false;
-    core_group_hold(group_object, 1);
     Py_BEGIN_ALLOW_THREADS
     status = rks_reader_open(group, sources->texts, sources->count, options, &self->reader, &err);
     Py_END_ALLOW_THREADS
-    core_group_hold(group_object, -1);
+    core_group_leave(group_object);
     if (status != RKS_OK)
         core_raise(&err);
     return status == RKS_OK && PyErr_Occurred() == NULL;

@@ -167,7 +167,7 @@ static int close_store(store *self, uint32_t timeout_ms)
     rks_store_close(handle, timeout_ms);
     Py_END_ALLOW_THREADS
     self->closing = false;
-    core_group_hold(self->group, -1);
+    core_group_leave(self->group);
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -210,18 +210,19 @@ static int read_facts(store *self)
 }
 
 /* COLLECTIVE. A group that is held cannot be closed meanwhile. */
-static int open_store(store *self, rks_group *group, const char *directory,
-                      const rks_store_options *options)
+static int open_store(store *self, const char *directory, const rks_store_options *options)
 {
+    rks_group *group = core_group_enter(self->group);
     rks_error err = {0};
     rks_status status;
-    core_group_hold(self->group, 1);
+    if (group == NULL)
+        return -1;
     Py_BEGIN_ALLOW_THREADS
     status = rks_store_open(group, directory, options, &self->handle, &err);
     Py_END_ALLOW_THREADS
     if (status == RKS_OK)
         return read_facts(self);
-    core_group_hold(self->group, -1);
+    core_group_leave(self->group);
     core_raise(&err);
     return -1;
 }
@@ -247,13 +248,12 @@ static PyObject *store_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     options.no_check = no_check;
     options.partial = partial;
     options.quarantine = quarantine;
-    rks_group *handle = core_group(group);
-    store *self = handle == NULL ? NULL : (store *)PyType_GenericAlloc(type, 0);
+    store *self = (store *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
         return NULL;
     self->group = Py_NewRef(group);
     self->pid = core_pid();
-    if (open_store(self, handle, directory, &options) < 0)
+    if (open_store(self, directory, &options) < 0)
         Py_CLEAR(self);
     return (PyObject *)self;
 }

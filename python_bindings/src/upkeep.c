@@ -10,17 +10,16 @@
 static PyObject *run_merge(PyObject *group_object, const core_texts *sources, const char *directory,
                            const rks_merge_options *options)
 {
-    rks_group *group = core_group(group_object);
+    rks_group *group = core_group_enter(group_object);
     rks_merge_report report = {.struct_size = sizeof(report)};
     rks_error err = {0};
     rks_status status;
     if (group == NULL)
         return NULL;
-    core_group_hold(group_object, 1);
     Py_BEGIN_ALLOW_THREADS
     status = rks_merge(group, sources->texts, sources->count, directory, options, &report, &err);
     Py_END_ALLOW_THREADS
-    core_group_hold(group_object, -1);
+    core_group_leave(group_object);
     if (!core_succeeded(status, &err))
         return NULL;
     return Py_BuildValue("{s:K,s:K,s:K,s:K,s:s}", "samples", (unsigned long long)report.samples,
@@ -71,14 +70,13 @@ static PyObject *prune(PyObject *self, PyObject *arguments, PyObject *keywords)
         !core_number(keep, "keep", 1, UINT64_MAX, &options.keep))
         return NULL;
     options.dry_run = dry_run != 0;
-    rks_group *group = core_group(group_object);
+    rks_group *group = core_group_enter(group_object);
     if (group == NULL)
         return NULL;
-    core_group_hold(group_object, 1);
     Py_BEGIN_ALLOW_THREADS
     status = rks_prune(group, directory, &options, &report, &err);
     Py_END_ALLOW_THREADS
-    core_group_hold(group_object, -1);
+    core_group_leave(group_object);
     if (!core_succeeded(status, &err))
         return NULL;
     return Py_BuildValue("{s:K,s:K,s:K}", "generations", (unsigned long long)report.generations,
