@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from ._core import version as __version__
 from .batch import Batch
-from .dataset import Dataset, open  # noqa: A004
+from .dataset import Dataset
 from .errors import (ArgumentError, CallbackError, CancelledError, CorruptError, DataError, IOFailedError,
                      NotFoundError, OutOfMemoryError, PeerError, RankStoreError, StateError, TimeoutError,
                      UnsupportedError)  # noqa: A004
 from .group import Group, current, init, launch
 from .layouts import Layout, Lists, Nested, Pack, Pad
 from .loader import Loader
+from .opening import open  # noqa: A004
 from .plans import Plan, PlanBatch, PlanSampler
 
 if TYPE_CHECKING:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .dataset import Dataset
-    from .plans import Plan
+    from .protocols import Planned, Samples
+
+
+# Plans of this process by token: a batch that came back from a loader finds its plan, one in a worker process none.
+live: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
 def _is_parts(value: Any) -> bool:
@@ -45,12 +49,12 @@ class Batch(dict[str, Any]):
     lengths: Any
     step: int = -1
     epoch: int = -1
-    _dataset: Dataset | None = None
-    _plan: Plan | None = None
+    _dataset: Samples | None = None
+    _plan: Planned | None = None
     _token: int = -1
     _padded: int = 0
 
-    def planned(self, dataset: Dataset, plan: Plan | None, token: int, epoch: int, step: int) -> None:
+    def planned(self, dataset: Samples, plan: Planned | None, token: int, epoch: int, step: int) -> None:
         """Where it is in which plan (None, with its token, in a worker process)."""
         self._dataset, self._plan, self._token, self.epoch, self.step = dataset, plan, token, epoch, step
 
@@ -84,7 +88,6 @@ class Batch(dict[str, Any]):
         return self._map(lambda value: value)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        from .plans import live
         self.__dict__.update(state)
         plan = live.get(self._token)
         if plan is not None:

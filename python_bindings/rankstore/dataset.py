@@ -7,67 +7,28 @@ import json
 import operator
 import os
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import _core, nccl, plans, types
-from .batch import Batch
+from . import _core, types
+from .ahead import Ahead
+from .batch import Batch, live
 from .errors import ArgumentError, StateError
-from .group import Group, current
+from .group import Group
 from .layouts import Collator, Layout, Pad
+from .loader import Loader
 from .loader_workers import Handle, Ticket, WorkerStore
-from .memory import Extreme, TorchMemory, of_process, of_ranks, of_torch
-from .sizes import optional_bytes
+from .lookup import Index, Keys
+from .memory import Extreme, TorchMemory, of_process, of_ranks
+from .plans import Plan, PlanBatch
+from .reading import Readers, reader_of, values_of
 
 if TYPE_CHECKING:
     import numpy
     from types import TracebackType
-    from .loader import Loader
 
     Array = numpy.ndarray[Any, Any]
-
-Reader = Callable[[Any, tuple[int, ...]], Any]  # of a Buffer and its dimensions
-Readers = list[tuple[str, Reader]]
-
-
-def open(directory: str | os.PathLike[str], *, group: Group | None = None, exchange: str | None = None,  # noqa: A001
-         no_share: bool = False, check: bool = True, partial: bool = False,
-         inflight_bytes: int | str | None = None, quarantine: str | os.PathLike[str] | None = None) -> Dataset:
-    """COLLECTIVE. Opens the dataset in `directory` (may hold {rank} and {node}; "DIR@2" is its generation 2, where no
-    directory has that name); each rank serves the shards that it sees.
-
-    group: the default one (`init`). exchange: how the index travels, "auto", "local", "nccl", "mpi" or "pull"; nccl
-    takes options, "nccl:rails=off,timeout=60" (timeout: seconds for a chunk of all), and the libnccl of this process or
-    of NVIDIA's package beside this interpreter. no_share:
-    fetch what this rank does not own over TCP, also on one node. check: compare each sample with its checksum.
-    partial: open although shards are missing; their samples raise NotFoundError or PeerError. inflight_bytes: replies
-    on their way to this rank (256 MiB), an int from 1 or a text, "16MiB". quarantine: a list of bad samples, as
-    `rankstore verify --quarantine FILE` writes it (may hold {rank} and {node}): they keep their ids, are never planned,
-    have the length 4294967295, and raise NotFoundError where they are asked for, so `for sample in ds` too ends with
-    that at the first of them: `ds.select(ds.lengths != 0xFFFFFFFF)` is the dataset without them;
-    `stats()["quarantined"]` counts them.
-
-    Raises NotFoundError, CorruptError, UnsupportedError; the same on all ranks.
-    """
-    inflight = optional_bytes("inflight_bytes", inflight_bytes)
-    chosen = group if group is not None else current()
-    nccl.prepare(chosen, exchange)
-    before = of_torch()
-    store = _core.Store(chosen.core, os.fspath(directory), exchange=exchange, no_share=no_share, no_check=not check,
-                        partial=partial, inflight_bytes=inflight,
-                        quarantine=None if quarantine is None else os.fspath(quarantine))
-    after = of_torch()
-    own = os.fspath(directory).replace("{rank}", str(chosen.rank)).replace("{node}", str(chosen.node))
-    places = [os.path.abspath(own)]
-    if chosen.world > 1:
-        mine = json.dumps([chosen.node, places[0]]).encode()
-        others = [json.loads(one) for one in chosen.allgather("open: directories", mine)]
-        places += [place for node, place in others if node == chosen.node]
-    handle = Handle(store, tuple(dict.fromkeys(places)), chosen.rank, chosen.world, not check)
-    opened = Dataset(handle, os.fspath(directory), chosen)
-    opened.torch_memory = None if before is None or after is None else {"before": before, "after": after}
-    return opened
 
 
 @dataclass(frozen=True)
@@ -76,54 +37,6 @@ class WorkerGroup:
 
     rank: int
     world: int
-
-
-class Keys(Sequence[bytes]):
-    """The keys of a dataset, read one by one where they are asked for; `find` looks a key up by its hash."""
-
-    def __init__(self, dataset: Dataset) -> None:
-        self._dataset = dataset
-
-    def __len__(self) -> int:
-        return len(self._dataset)
-
-    def __getitem__(self, place: Any) -> Any:
-        if isinstance(place, slice):
-            return [self[i] for i in range(*place.indices(len(self)))]
-        return self._dataset.store.key(self._dataset.sample_id(place))
-
-    def find(self, key: str | bytes) -> int:
-        """The place of the sample with this key; KeyError where there is none."""
-        return self._dataset.place(self._dataset.store.find(key))
-
-    def __contains__(self, key: object) -> bool:
-        try:
-            self.find(key)  # type: ignore[arg-type]
-        except (KeyError, TypeError, ValueError):  # ValueError: what no key can be
-            return False
-        return True
-
-
-class Index(Mapping[str, "Array"]):
-    """The index columns that travelled with the lengths: numpy arrays in sample order, shared by the ranks of a node,
-    read-only."""
-
-    def __init__(self, dataset: Dataset) -> None:
-        self._dataset = dataset
-        self._names: list[str] = [name for name, column in dataset.schema.items()
-                                  if column.is_scalar and dataset.store.column(name) is not None]
-
-    def __getitem__(self, name: str) -> Any:
-        found = self._dataset.store.column(name)
-        if found is None:
-            raise KeyError(name)
-        return self._dataset.chosen(types.as_array(found[0], types.parse(name, found[1]).item))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
 
 
 class Dataset:
@@ -147,7 +60,7 @@ class Dataset:
         self._chosen: Array | None = None
         self._collator: Collator | None = None
         self._is_collating = False
-        self._ahead: _Ahead | None = None
+        self._ahead: Ahead | None = None
         self._followers: weakref.WeakSet[Any] = weakref.WeakSet()
 
     @property
@@ -190,7 +103,7 @@ class Dataset:
     def __getitem__(self, which: Any) -> Any:
         if which.__class__ is int:  # before all else: it is asked for most often
             return self._read(self.store.fetch((self.sample_id(which),)), 0)
-        if isinstance(which, plans.PlanBatch):
+        if isinstance(which, PlanBatch):
             return self.__getitems__(which)
         if isinstance(which, slice):
             return [self[i] for i in range(*which.indices(len(self)))]
@@ -217,7 +130,7 @@ class Dataset:
     def __getitems__(self, places: Sequence[int]) -> Any:
         """What DataLoader asks for: a ready Batch for a plan's batch, and for any list where the dataset is
         `collating`; otherwise a list of samples."""
-        if isinstance(places, plans.PlanBatch):
+        if isinstance(places, PlanBatch):
             return self._planned(places)
         if not self._is_collating:
             return self[places]
@@ -233,22 +146,22 @@ class Dataset:
         """A sample without a copy: read-only arrays (and memoryviews for bytes) in the map of its shard where that
         lies on this node. They stay valid as long as they are held. Writing into them raises ValueError. Checked
         once, here: what is cut off the file later reads as zeros."""
-        return _values(self._viewers, self.store.view(self.sample_id(place)))
+        return values_of(self._viewers, self.store.view(self.sample_id(place)))
 
     def _list(self, ids: list[int]) -> list[dict[str, Any]]:
         samples = self.store.fetch(ids)
         return [self._read(samples, i) for i in range(len(ids))]
 
     def _read(self, samples: _core.Samples, i: int) -> dict[str, Any]:
-        return _values(self._readers, samples.values(i))
+        return values_of(self._readers, samples.values(i))
 
     @functools.cached_property
     def _readers(self) -> Readers:
-        return [(column.name, _reader(column, copy=True)) for column in self._columns]
+        return [(column.name, reader_of(column, copy=True)) for column in self._columns]
 
     @functools.cached_property
     def _viewers(self) -> Readers:
-        return [(column.name, _reader(column, copy=False)) for column in self._columns]
+        return [(column.name, reader_of(column, copy=False)) for column in self._columns]
 
     # ---- what is known of all samples
 
@@ -357,7 +270,7 @@ class Dataset:
     def plan(self, strategy: str = "bucket", *, batch_size: int | None = None, max_tokens: int | None = None,
              cost: str = "padded", max_length: int | None = None, too_long: str = "error", shuffle: bool = True,
              seed: int = 0, tail: str = "split", batch_multiple: int = 1, steps: str = "constant",
-             num_replicas: int | None = None, rank: int | None = None) -> plans.Plan:
+             num_replicas: int | None = None, rank: int | None = None) -> Plan:
         """COLLECTIVE. Which samples form which batch, at which step, on which rank: the same on every rank that asks.
 
         strategy: "bucket" (like lengths together, shuffled), "sorted" (longest first), "random", "sequential".
@@ -395,7 +308,7 @@ class Dataset:
         if not 0 <= rank < world:  # only now: the others are in the same call
             raise ArgumentError(f"rank: {rank}; ranks of this plan are 0 to {world - 1}")
         chosen = {name: value for name, value in options.items() if value}
-        return plans.Plan(self, core, rank, chosen)
+        return Plan(self, core, rank, chosen)
 
     def _masked_lengths(self) -> Any:
         """Samples that are not chosen have the length of an absent one, which no plan takes up."""
@@ -409,9 +322,8 @@ class Dataset:
         assert self._chosen is not None
         return hashlib.sha256(self.id.encode() + self._chosen.tobytes()).hexdigest()[:32]
 
-    def loader(self, plan: plans.Plan, **options: Any) -> Loader:
+    def loader(self, plan: Plan, **options: Any) -> Loader:
         """Batches of a plan, fetched and collated ahead by threads of the library; the options are Loader's."""
-        from .loader import Loader
         return Loader(self, plan, **options)
 
     def collating(self, layout: Layout | None = None, *, columns: Sequence[str] | None = None,
@@ -434,14 +346,14 @@ class Dataset:
         """A collate_fn for DataLoader: passes a ready Batch on."""
         return _pass_batch
 
-    def _planned(self, places: plans.PlanBatch) -> Batch:
-        plan = plans.live.get(places.token)
+    def _planned(self, places: PlanBatch) -> Batch:
+        plan = live.get(places.token)
         if plan is not None:
             plan.check_dataset(self)
         if self._ahead is None or not self._ahead.fits(places):
             if self._ahead is not None:
                 self._ahead.close()
-            self._ahead = _Ahead(self, places)
+            self._ahead = Ahead(self, places)
         made = self._ahead.take(places)
         made.planned(self, plan, places.token, places.epoch, places.step)
         return made
@@ -513,40 +425,6 @@ class Dataset:
                 f"rank {self.group.rank} of {self.group.world}, id {self.id}>")
 
 
-class _Ahead:
-    """Prefetch for a foreign loader: the batches of a plan's epoch come in step order, so the first one starts an
-    epoch and the next ones are taken from it. In a worker process, or for another rank's batches, each is fetched for
-    itself."""
-
-    def __init__(self, dataset: Dataset, first: plans.PlanBatch) -> None:
-        self._dataset = dataset
-        self._epoch, self._rank, self._step, self._token = first.epoch, first.rank, first.step, first.token
-        self._core: _core.Epoch | None = None
-        self._pid = _core.pid()
-        plan, group = plans.live.get(first.token), dataset.group
-        in_process = plan is not None and isinstance(dataset.store, _core.Store)
-        if plan is not None and in_process and (plan.world, first.rank) == (group.world, group.rank):
-            self._core = _core.Epoch(dataset.store, plan.core, epoch=first.epoch, first_step=first.step,
-                                     collate=dataset.collator.core)
-
-    def fits(self, places: plans.PlanBatch) -> bool:
-        place = (places.token, places.epoch, places.rank, places.step, _core.pid())
-        return place == (self._token, self._epoch, self._rank, self._step, self._pid)
-
-    def take(self, places: plans.PlanBatch) -> Batch:
-        self._step += 1
-        collator = self._dataset.collator
-        if self._core is None:
-            return collator.batch(self._dataset.collate_ids(places, collator))
-        arrays = next(self._core)[1]
-        assert isinstance(arrays, _core.Arrays)
-        return collator.batch(arrays)
-
-    def close(self) -> None:
-        if self._core is not None and self._pid == _core.pid():
-            self._core.close()
-
-
 def _is_bool(value: Any) -> bool:
     """Python's, numpy's and torch's bools, and arrays of them."""
     return value.__class__ is bool or str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
@@ -564,28 +442,3 @@ def _pass_batch(batch: Any) -> Any:
         return batch
     from torch.utils.data import default_collate
     return default_collate(batch)
-
-
-def _values(readers: Readers, values: Sequence[tuple[_core.Buffer, tuple[int, ...]] | None]) -> dict[str, Any]:
-    """A sample's columns as Python has them; None for what is missing."""
-    return {name: None if found is None else read(*found) for (name, read), found in zip(readers, values)}
-
-
-def _reader(column: types.Column, copy: bool) -> Reader:
-    """What makes Python's value of a column's bytes and dimensions. Chosen once: it is called for each sample."""
-    if column.item == "bytes":
-        return (lambda data, dims: bytes(data)) if copy else (lambda data, dims: memoryview(data))
-    if column.item == "str":
-        return lambda data, dims: str(data, "utf-8")
-    if column.item == "json":
-        return lambda data, dims: json.loads(str(data, "utf-8"))
-    import numpy
-    array: Any = numpy.frombuffer
-    dtype = types.numpy_dtype(column.item)
-    if column.is_scalar:
-        return lambda data, dims: array(data, dtype).item()
-    if len(column.dims) == 1:
-        return (lambda data, dims: array(data, dtype).copy()) if copy else (lambda data, dims: array(data, dtype))
-    if copy:
-        return lambda data, dims: array(data, dtype).reshape(dims).copy()
-    return lambda data, dims: array(data, dtype).reshape(dims)

@@ -8,13 +8,24 @@ import atexit
 import os
 import sys
 import weakref
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from .errors import RankStoreError
 
-if TYPE_CHECKING:
-    from .group import Group
-    from .loader_workers import Handle
+
+class Handle(Protocol):
+    """An open store of this process."""
+
+    def before_fork(self) -> None: ...
+    def after_fork(self) -> None: ...
+    def close(self, timeout_ms: int, /) -> None: ...
+
+
+class Group(Protocol):
+    """The ranks of a job."""
+
+    def close(self) -> None: ...
+
 
 _handles: dict[int, weakref.ref[Handle]] = {}
 _groups: dict[int, tuple[Group, int]] = {}

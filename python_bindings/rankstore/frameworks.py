@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .errors import ArgumentError, StateError
-
-if TYPE_CHECKING:
-    from .plans import PlanSampler
+from .protocols import Sampler
 
 
 def refuse_dealing(accelerator: Any) -> None:
@@ -21,7 +19,7 @@ def refuse_dealing(accelerator: Any) -> None:
                                 f"{name} at False")
 
 
-def check_prepared(sampler: PlanSampler) -> None:
+def check_prepared(sampler: Sampler) -> None:
     """StateError where the DataLoader that Accelerate iterates just now gives other batches than the plan's."""
     if "accelerate" not in sys.modules:
         return

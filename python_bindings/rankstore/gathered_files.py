@@ -9,14 +9,12 @@ import tempfile
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from . import _core
 from .errors import ArgumentError, DataError
+from .gathered import Entry, Result
 from .safetensors_writer import SafetensorsWriter, Tensor
-
-if TYPE_CHECKING:
-    from .gathering import Entry, Result
 
 
 class File(ABC):

@@ -18,14 +18,14 @@ from typing import Any
 from . import _core
 from .agreement import check_others, together
 from .errors import ArgumentError, DataError
+from .gathered import BITS, Entry, Result, plan_entries
 from .gathered_files import Directory, File, Npz, Safetensors
 from .group import Group, current
 
 _SCHEMA = json.dumps({"dtype": "str", "shape": "int64[*]", "data": "bytes"})
-_BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 _DTYPES = frozenset(("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
                      "float32", "float64",
-                     "complex64", "complex128", *_BITS))
+                     "complex64", "complex128", *BITS))
 
 
 @dataclass(frozen=True)
@@ -40,29 +40,6 @@ class GatherReport:
     gap_first: str
     seconds: float
     path: str
-
-
-@dataclass(frozen=True)
-class Result:
-    """A result without its data: `torch` says that it was a tensor; `size` is bytes."""
-
-    name: str
-    index: int
-    dtype: str
-    shape: tuple[int, ...]
-    torch: bool
-
-    @property
-    def size(self) -> int:
-        count = item_size(self.dtype)
-        for dim in self.shape:
-            count *= dim
-        return count
-
-
-def item_size(dtype: str) -> int:
-    import numpy
-    return numpy.dtype(_BITS.get(dtype, dtype)).itemsize
 
 
 def gather(results: Mapping[str, Any], dst: int = 0, out: str | os.PathLike[str] | None = None, *, stack: bool = False,
@@ -135,8 +112,8 @@ def _host(name: str, index: int, value: Any) -> tuple[Result, Any]:
         if value.layout != torch.strided or dtype not in _DTYPES:
             raise DataError(f'results["{name}"], index {index}: a tensor of {dtype}, {value.layout} cannot be gathered')
         tensor = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
-        if dtype in _BITS:
-            tensor = tensor.view(torch.int16 if _BITS[dtype] == "uint16" else torch.uint8)
+        if dtype in BITS:
+            tensor = tensor.view(torch.int16 if BITS[dtype] == "uint16" else torch.uint8)
         return Result(name, index, dtype, tuple(value.shape), True), tensor.numpy()
     if not isinstance(value, (bool, int, float, complex)) and not hasattr(value, "__array__"):
         raise DataError(f'results["{name}"], index {index}: {type(value).__name__} cannot be gathered; give numpy '
@@ -201,12 +178,12 @@ class _Move:
 def _array(dtype: str, shape: tuple[int, ...], torch: bool, data: bytes | bytearray) -> Any:
     """An array or tensor over its own copy of the bytes."""
     import numpy
-    array = numpy.frombuffer(bytearray(data), dtype=_BITS.get(dtype, dtype)).reshape(shape)
+    array = numpy.frombuffer(bytearray(data), dtype=BITS.get(dtype, dtype)).reshape(shape)
     if not torch:
         return array
     import torch as torch_module
-    if dtype in _BITS:
-        bits = array.view("int16") if _BITS[dtype] == "uint16" else array
+    if dtype in BITS:
+        bits = array.view("int16") if BITS[dtype] == "uint16" else array
         return torch_module.from_numpy(bits).view(getattr(torch_module, dtype))
     return torch_module.from_numpy(array)
 
@@ -242,54 +219,6 @@ def _stacked(group: Group, move: _Move, entries: list[Entry]) -> dict[str, Any] 
 
 
 # ---- files ---------------------------------------------------------------------------------------------------------
-
-@dataclass(frozen=True)
-class Entry:
-    """A tensor of a file: `parts` results one behind the other."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    size: int
-    parts: int
-    torch: bool
-
-
-def plan_entries(heads: list[Result], stack: bool) -> list[Entry]:
-    """What results become in a file, in their order. DataError names the first that differs, or a name that is
-    taken."""
-    entries: list[Entry] = []
-    for same in _by_name(heads):
-        first = same[0]
-        if not stack:
-            entries.extend(Entry(one.name if len(same) == 1 else f"{one.name}/{one.index}", one.dtype, one.shape,
-                                 one.size, 1, one.torch)
-                           for one in same)
-            continue
-        for one in same:
-            if (one.dtype, one.shape) != (first.dtype, first.shape):
-                raise DataError(f'results["{one.name}"]: index {one.index} is {one.dtype}{list(one.shape)}, index '
-                                f"{first.index} is {first.dtype}{list(first.shape)}; stack needs equal ones")
-        entries.append(Entry(first.name, first.dtype, (len(same), *first.shape), first.size * len(same), len(same),
-                             all(one.torch for one in same)))
-    names: set[str] = set()
-    for entry in entries:
-        if entry.name in names:
-            raise DataError(f'results: "{entry.name}" is the name of two: of a result of its own and of one of several')
-        names.add(entry.name)
-    return entries
-
-
-def _by_name(heads: list[Result]) -> Iterator[list[Result]]:
-    same: list[Result] = []
-    for head in heads:
-        if same and head.name != same[0].name:
-            yield same
-            same = []
-        same.append(head)
-    if same:
-        yield same
-
 
 def _to_file(group: Group, move: _Move, path: str, entries: list[Entry], begun: float) -> GatherReport | None:
     made: list[File] = []

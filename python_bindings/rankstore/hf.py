@@ -39,4 +39,5 @@ class TrainerMixin:
             raise ArgumentError("trainer.plan is not set; set it to train_dataset.plan(...) before train()")
         refuse_dealing(trainer.accelerator)
         options = {"collate": Pad(), **(self.loader_options or {})}
-        return self.plan.dataset.loader(self.plan, **options)
+        made: Loader = self.plan.dataset.loader(self.plan, **options)
+        return made

@@ -10,17 +10,15 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import _core
 from .batch import Batch
 from .errors import ArgumentError, StateError
 from .layouts import Collator, Layout, Lists
 from .plans import Plan, PlanSampler
+from .protocols import Samples
 from .sizes import parse_bytes
-
-if TYPE_CHECKING:
-    from .dataset import Dataset
 
 
 class Loader:
@@ -48,7 +46,7 @@ class Loader:
     persistent_workers = False
     in_order = True
 
-    def __init__(self, dataset: Dataset, plan: Plan, *, collate: Layout | None = None,
+    def __init__(self, dataset: Samples, plan: Plan, *, collate: Layout | None = None,
                  columns: Sequence[str] | None = None, rename: Mapping[str, str] | None = None,
                  transform: Callable[[Batch], Any] | None = None, device: Any = None,
                  pin_memory: bool | str = "auto", out: str = "torch", prefetch_batches: int = 4,
@@ -376,4 +374,3 @@ def _to_device(batch: Any, device: Any, stream: Any) -> Any:
     made = Batch({name: pairs[name][1] if name in pairs else value for name, value in batch.items()})
     made.__dict__.update(batch.__dict__)
     return made
-

@@ -10,18 +10,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import _core, frameworks
+from .batch import live
 from .errors import ArgumentError, StateError
+from .protocols import Samples
 from .types import as_array
 
 if TYPE_CHECKING:
     import numpy
-    from .dataset import Dataset
 
 STATE_VERSION = 1
-
-# Plans of this process by token: a batch that came back from a loader finds its plan, one in a worker process none.
-live: weakref.WeakValueDictionary[int, Plan] = weakref.WeakValueDictionary()
-
 
 class Epoch:
     """One epoch of a plan."""
@@ -46,7 +43,7 @@ class Plan:
     Attributes: steps (of an epoch), world and rank (whom it plans for), hash (of the dataset and all options), options.
     """
 
-    def __init__(self, dataset: Dataset, core: _core.Plan, rank: int, options: dict[str, Any]) -> None:
+    def __init__(self, dataset: Samples, core: _core.Plan, rank: int, options: dict[str, Any]) -> None:
         self.dataset, self.core, self.rank, self.options = dataset, core, rank, options
         self.world = core.world
         self.steps = core.steps(0)
@@ -61,7 +58,7 @@ class Plan:
         whole.pop("epoch", None), whole.pop("segments", None)
         return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:32]
 
-    def check_dataset(self, dataset: Dataset) -> None:
+    def check_dataset(self, dataset: Samples) -> None:
         """ArgumentError where this is the plan of another dataset."""
         if self.dataset.id != dataset.id:
             raise ArgumentError(f"plan: it is of the dataset {self.dataset.id}, and this is {dataset.id}")

@@ -11,9 +11,9 @@ from typing import Literal
 
 from . import _core, progress
 from .dataset import Dataset
-from .dataset import open as open_dataset
 from .errors import ArgumentError, StateError
 from .group import Group, current
+from .opening import open as open_dataset
 
 Path = str | os.PathLike[str]
 Bar = progress.Report | bool | None

@@ -11,7 +11,8 @@ from dataclasses import asdict
 from typing import IO, Any
 
 from .agreement import describe, remake
-from .building import BuildReport, Options, build_here
+from .build_options import BuildReport, Options
+from .build_run import build_here
 from .errors import ArgumentError, CancelledError, RankStoreError, code_of
 from .group import Group, launch
 from .sources import Stream, resolve

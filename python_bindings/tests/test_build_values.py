@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hn
 
 import rankstore
 from rankstore import Columns, schemas
-from rankstore.building import Task, deal
+from rankstore.build_units import Task, deal
 from rankstore.sources import Unit
 
 NUMBERS = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "complex64")

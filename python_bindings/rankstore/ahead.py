@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prefetch for a foreign loader that asks for a plan's batches one by one."""
+from __future__ import annotations
+
+from . import _core
+from .batch import Batch, live
+from .plans import PlanBatch
+from .protocols import Samples
+
+
+class Ahead:
+    """Prefetch for a foreign loader: the batches of a plan's epoch come in step order, so the first one starts an
+    epoch and the next ones are taken from it. In a worker process, or for another rank's batches, each is fetched for
+    itself."""
+
+    def __init__(self, dataset: Samples, first: PlanBatch) -> None:
+        self._dataset = dataset
+        self._epoch, self._rank, self._step, self._token = first.epoch, first.rank, first.step, first.token
+        self._core: _core.Epoch | None = None
+        self._pid = _core.pid()
+        plan, group = live.get(first.token), dataset.group
+        in_process = plan is not None and isinstance(dataset.store, _core.Store)
+        if plan is not None and in_process and (plan.world, first.rank) == (group.world, group.rank):
+            self._core = _core.Epoch(dataset.store, plan.core, epoch=first.epoch, first_step=first.step,
+                                     collate=dataset.collator.core)
+
+    def fits(self, places: PlanBatch) -> bool:
+        place = (places.token, places.epoch, places.rank, places.step, _core.pid())
+        return place == (self._token, self._epoch, self._rank, self._step, self._pid)
+
+    def take(self, places: PlanBatch) -> Batch:
+        self._step += 1
+        collator = self._dataset.collator
+        arrays = self._dataset.collate_ids(places, collator) if self._core is None else next(self._core)[1]
+        made: Batch = collator.batch(arrays)
+        return made
+
+    def close(self) -> None:
+        if self._core is not None and self._pid == _core.pid():
+            self._core.close()

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The arguments of `build`, and its report."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from dataclasses import replace as replaced
+from typing import Any
+
+from . import fingerprint, progress
+from .errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """What a build did, all ranks together: samples kept; filtered (by where, filter, or a map that gave None) and bad
+    ones (skip_bad), also those of units that an interrupted build had finished; bytes of columns and keys, and of the
+    files that the core read (input_bytes); units, and how many of them were there already; seconds of this rank; the dataset's id; the first bad ones that this call came
+    upon, a line each; duplicates that dedup left out; what a sample left out; how many names of folders were not read
+    (hidden, linked_folders, special_files)."""
+
+    samples: int
+    filtered: int
+    bad: int
+    bytes: int
+    units: int
+    units_resumed: int
+    seconds: float
+    dataset: str
+    bad_first: str
+    input_bytes: int = 0
+    duplicates: int = 0
+    sampled_out: int = 0
+    not_read: dict[str, int] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True)
+class Options:
+    """The arguments of `build`, but for the source."""
+
+    map: Callable[[Any], Any] | None = None
+    filter: Callable[[Any], Any] | None = None
+    length: str | Callable[[Any], Any] | None = None
+    key: str | Callable[[Any], Any] | None = None
+    index: tuple[str, ...] = ()
+    schema: str | None = None
+    format: str | None = None
+    where: str | None = None
+    length_unit: int = 1
+    max_sample: int | None = None
+    skip_bad: bool = False
+    replace: bool = False
+    reuse: bool | None = None
+    unit_samples: int | None = None
+    progress: progress.Report | bool | None = field(default=None, compare=False)
+    max_total: int | None = None
+    min_length: int = 0
+    max_length: int | None = None
+    sample: int | float | None = None
+    seed: int = 0
+    dedup: bool = False
+    append: bool = False
+    unit_size: int | None = None
+    columns: str | None = None
+    keeps_schema: bool = field(default=False, compare=False)  # it is the dataset's: columns that it lacks are refused
+
+    def check(self) -> None:
+        """ArgumentError for what can never be."""
+        for name in ("map", "filter"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise ArgumentError(f"{name}: a callable, not {type(getattr(self, name)).__name__}")
+        for name in ("length", "key"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, str) and not callable(value):
+                raise ArgumentError(f"{name}: a column's name or a callable, not {type(value).__name__}")
+        if self.unit_samples is not None and not 1 <= self.unit_samples < 2**32:
+            raise ArgumentError(f"unit_samples: {self.unit_samples}; it is from 1 to 2^32 - 1")
+        if self.sample is not None and not _good_sample(self.sample):
+            raise ArgumentError(f"sample: {self.sample!r}; it is a number of samples (an int), or a share above 0 and "
+                                "below 1 (a float)")
+        if self.replace and self.reuse:
+            raise ArgumentError("replace and reuse exclude each other")
+        if self.append and (self.replace or self.reuse):
+            raise ArgumentError(f"append and {'replace' if self.replace else 'reuse'} exclude each other")
+
+    @property
+    def needs_python(self) -> bool:
+        """Files too give their samples to Python, which adds what it makes of them."""
+        return self.map is not None or callable(self.key)
+
+    def shown(self) -> dict[str, Any]:
+        """What decides the result, as JSON values."""
+        named = {name: value if isinstance(value := getattr(self, name), str) else None for name in ("length", "key")}
+        return {**named, **self.selection(), "index": list(self.index), "schema": self.schema, "format": self.format,
+                "where": self.where, "length_unit": self.length_unit, "max_sample": self.max_sample,
+                "skip_bad": self.skip_bad, "max_total": self.max_total, "unit_samples": self.unit_samples,
+                **{name: value for name in ("append", "unit_size", "columns") if (value := getattr(self, name))},
+                "code": {name: fingerprint.code(value) if callable(value := getattr(self, name)) else None
+                         for name in ("map", "filter", "length", "key")}}
+
+    def selection(self) -> dict[str, Any]:
+        """What is asked for of lengths, samples and duplicates, as _core names it."""
+        share = isinstance(self.sample, float)
+        every = {"min_length": self.min_length, "max_length": self.max_length,
+                 "sample": None if share else self.sample, "sample_rate": self.sample if share else None,
+                 "seed": self.seed, "dedup": self.dedup}
+        return {name: value for name, value in every.items() if value}
+
+    def for_core(self) -> dict[str, Any]:
+        """As _core.Builder and _core.build name them."""
+        return {"key": self.key if isinstance(self.key, str) else None,
+                "length": self.length if isinstance(self.length, str) else None, "length_unit": self.length_unit,
+                "where": self.where, "index": self.index,
+                "max_sample": self.max_sample, "replace": self.replace, "append": self.append, **self.selection()}
+
+    def for_reading(self) -> dict[str, Any]:
+        """As _core.Reader and _core.build name them."""
+        return {"max_sample": self.max_sample, "skip_bad": self.skip_bad, "max_total": self.max_total,
+                "unit_size": self.unit_size, "columns": self.columns}
+
+    def as_there(self, shape: dict[str, Any] | None) -> Options:
+        """What an append is not told is as the dataset has it."""
+        if shape is None:
+            return self
+        length = {} if self.length is not None else {"length": shape["length"], "length_unit": shape["length_unit"]}
+        return replaced(self, key=self.key or shape["key"], schema=self.schema or shape["schema"],
+                        keeps_schema=self.schema is None, index=self.index or tuple(shape["index"]), **length)
+
+    @property
+    def given_schema(self) -> str | None:
+        """What leaves columns out in silence."""
+        return None if self.keeps_schema else self.schema
+
+
+def _good_sample(sample: Any) -> bool:
+    if isinstance(sample, bool):
+        return False
+    return 1 <= sample < 2**32 if isinstance(sample, int) else isinstance(sample, float) and 0 < sample < 1

@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Building from units: pieces (Parquet, lists, files that `map` sees) are dealt to ranks, iterables are each rank's own."""
+from __future__ import annotations
+
+import functools
+import heapq
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import _core, fingerprint, progress, schemas
+from .agreement import callback_failed, check_others, together
+from .build_options import Options
+from .errors import RankStoreError
+from .feeding import Feeder, Steps, first_rows
+from .group import Group
+from .sources import Columns, CoreFiles, Piece, Stream, Unit
+
+PROBES, PROBE = 16, 25  # places that are looked at for a schema, and samples in each
+STREAM_UNIT = 8192  # samples of an iterable in a unit
+_END = object()
+
+
+@dataclass(frozen=True)
+class Task:
+    """A unit of a piece, and its number."""
+
+    number: int
+    piece: Piece
+    unit: Unit
+
+
+def build_python(group: Group, source: Stream | list[Piece], directory: str, options: Options,
+                  base: dict[str, Any] | None, made_from: dict[str, Any],
+                  report: progress.Report | None) -> dict[str, Any]:
+    """COLLECTIVE. `base`: the dataset that is appended to. Units of what is in memory are named after its generation, so
+    that derived keys are not those that are there."""
+    # Where the dataset derives its keys, those of appended files are derived too, of unit and place.
+    named = "" if base is None else f"{base['generation'] + 1}/"
+    origin = made_from if base is None else {**made_from, "base": base["dataset"]}
+    steps = Steps(group, options.map, options.filter, options.skip_bad)
+    stream: Iterator[Any] | None = None
+    tasks: list[Task] = []
+    derives = False  # keys that the core gives are handed on
+    text: str | None
+    if isinstance(source, Stream):
+        text, stream, own_keys = _stream_schema(group, source, options)
+    else:
+        for piece in source:
+            if isinstance(piece, CoreFiles):
+                piece.open(group.core, mapped=options.map is not None, schema=options.given_schema,
+                           **options.for_reading())
+                derives = options.key is None and not (base is not None and base["shape"]["derived_keys"])
+        tasks, known = _scan(group, source)
+        known = known if options.map is None else None
+        text, own_keys = options.schema or schemas.text_of(known or _probe(group, tasks, options)), derives
+    assert text is not None
+    canonical, columns = together_parse(group, text)
+    key: Any = options.key if callable(options.key) else None
+    builder = _core.Builder(group.core, directory, canonical, own_keys=own_keys or key is not None,
+                            own_lengths=callable(options.length),
+                            source=fingerprint.digest(origin), progress=report, **options.for_core())
+    try:
+        feeder = Feeder(builder, columns, steps, loose=options.given_schema is not None, key=key,
+                        length=options.length if callable(options.length) else None, derives=derives)
+        tick = progress.Ticker(report)
+
+        def read() -> list[str]:
+            if stream is not None:
+                _feed_stream(builder, feeder, stream, group, options.unit_samples or STREAM_UNIT, named, tick)
+            else:
+                _feed_tasks(builder, feeder, deal(tasks, group.world)[group.rank], named, tick)
+            return steps.bad_first
+
+        done = together(group, "build: samples", read)
+        made = builder.commit()
+    finally:
+        builder.close()
+    made["bad_first"] = "\n".join(itertools.chain.from_iterable(done))
+    return made
+
+
+def together_parse(group: Group, text: str) -> tuple[str, schemas.Schema]:
+    """COLLECTIVE. The schema parsed, its errors raised on all ranks."""
+    parsed: list[tuple[str, schemas.Schema]] = []
+    together(group, "build: schema", lambda: parsed.append(schemas.parse(text)))
+    return parsed[0]
+
+
+def _scan(group: Group, pieces: list[Piece]) -> tuple[list[Task], dict[str, str] | None]:
+    """COLLECTIVE. All units, numbered in the order of pieces, and the schema where all pieces know it. Each piece is
+    opened by one rank."""
+    def scan() -> list[Any]:
+        found = []
+        for i in range(group.rank, len(pieces), group.world):
+            units, schema = pieces[i].scan()
+            found.append([i, [[unit.name, unit.weight, unit.at] for unit in units], schema])
+        return found
+
+    each = sorted(itertools.chain.from_iterable(
+        ([*one, rank] for one in found) for rank, found in enumerate(together(group, "build: units", scan))),
+                  key=lambda one: int(one[0]))
+    tasks = [Task(number, pieces[i], Unit(name, weight, tuple(at)))
+             for number, (i, (name, weight, at)) in enumerate((i, unit) for i, units, _, _ in each for unit in units)]
+    known = all(schema is not None for _, _, schema, _ in each)
+    return tasks, schemas.merge([(rank, schema) for _, _, schema, rank in each]) if known else None
+
+
+def _probe(group: Group, tasks: list[Task], options: Options) -> dict[str, str]:
+    """COLLECTIVE. The schema of the first samples of PROBES equal spans of units; the same for any number of ranks."""
+    spans = [tasks[len(tasks) * i // PROBES:len(tasks) * (i + 1) // PROBES] for i in range(PROBES)]
+
+    steps = Steps(group, options.map, options.filter, options.skip_bad)
+
+    def probe() -> list[Any]:
+        found = [[i, schemas.infer(itertools.chain.from_iterable(_first(steps, task) for task in spans[i]), PROBE)]
+                 for i in range(group.rank, PROBES, group.world)]
+        return [found, steps.filtered, steps.bad]
+
+    looks = together(group, "build: first samples", probe)
+    found = sorted(((i, rank, schema) for rank, (each, _, _) in enumerate(looks) for i, schema in each),
+                   key=lambda one: int(one[0]))
+    return schemas.merge(((rank, schema) for _, rank, schema in found),
+                         _why_nothing(options, sum(look[1] for look in looks), sum(look[2] for look in looks)))
+
+
+def _why_nothing(options: Options, filtered: int, bad: int) -> str:
+    """Why no sample is left to infer a schema from, where none is: then all have been looked at."""
+    functions = " and ".join(name for name in ("map", "filter") if getattr(options, name) is not None)
+    if filtered:
+        return f"{functions} dropped all {filtered} samples" + (f" but {bad} bad ones" if bad else "")
+    return f"all {bad} samples are bad" if bad else "the source is empty"
+
+
+def _first(steps: Steps, task: Task) -> Iterable[Any]:
+    """The first PROBE samples of a unit, or more."""
+    if isinstance(task.piece, CoreFiles):
+        return first_rows(steps, task.piece, task.unit, PROBE)
+    steps.label = functools.partial(task.piece.label, task.unit)
+    return steps.samples(task.piece.read(task.unit), task.piece.decode)
+
+
+def deal(tasks: Sequence[Task], world: int) -> list[list[Task]]:
+    """Units to ranks: the largest first, each to the rank that has least; a rank's in their order."""
+    dealt: list[list[Task]] = [[] for _ in range(world)]
+    heap = [(0, rank) for rank in range(world)]
+    for task in sorted(tasks, key=lambda task: (-task.unit.weight, task.number)):
+        load, rank = heapq.heappop(heap)
+        dealt[rank].append(task)
+        heapq.heappush(heap, (load + max(1, task.unit.weight), rank))
+    return [sorted(mine, key=lambda task: task.number) for mine in dealt]
+
+
+def _feed_tasks(builder: _core.Builder, feeder: Feeder, tasks: Sequence[Task], named: str,
+                tick: progress.Ticker) -> None:
+    total, done = sum(task.unit.weight for task in tasks), 0
+    for task in tasks:
+        name = named * task.piece.in_memory + task.unit.name
+        if builder.unit(task.number, name):
+            pass
+        elif isinstance(task.piece, CoreFiles):
+            feeder.feed_rows(task.piece, task.unit, functools.partial(tick, "reading", done, total))
+        else:
+            feeder.steps.label = functools.partial(task.piece.label, task.unit)
+            for samples in feeder.feed(task.piece.read(task.unit), task.piece.decode, name):
+                tick("reading", done, total, samples)
+        done += task.unit.weight
+    tick("reading", done, total, feeder.samples, last=True)
+
+
+def _stream_schema(group: Group, source: Stream, options: Options) -> tuple[str, Iterator[Any], bool]:
+    """COLLECTIVE. The schema, the iterator with what was looked at put back, and whether samples bring keys."""
+    held: list[Iterator[Any]] = []
+    steps = Steps(group, options.map, options.filter, options.skip_bad)
+
+    def look() -> list[Any]:
+        first: list[Any] = []
+
+        def taken(items: Iterator[Any]) -> Iterator[Any]:
+            for item in items:
+                first.append(item)
+                yield item
+
+        try:
+            items = iter(source.items)
+        except Exception as raised:
+            raise callback_failed(raised, group.rank, "the source", "") from raised
+        found = None
+        if options.schema is None:
+            found = schemas.infer(steps.samples(taken(items), None), PROBE * 4)
+        else:
+            next(steps.samples(taken(items), None), None)
+        held.append(itertools.chain(first, items))
+        return [found, any(isinstance(item, Columns) and item.keys is not None for item in first), steps.filtered,
+                steps.bad]
+
+    looks = together(group, "build: first samples", look)
+    nothing = _why_nothing(options, sum(look[2] for look in looks), sum(look[3] for look in looks))
+    found = ((rank, look[0]) for rank, look in enumerate(looks))
+    text = options.schema or schemas.text_of(schemas.merge(found, nothing))
+    assert text is not None
+    return text, held[0], any(look[1] for look in looks)
+
+
+def _feed_stream(builder: _core.Builder, feeder: Feeder, items: Iterator[Any], group: Group, unit_samples: int,
+                 named: str, tick: progress.Ticker) -> None:
+    """Units end behind the item that fills them, also where a finished one is skipped: so they are the same in a
+    resumed build."""
+    seen = 0
+    for k in itertools.count():
+        try:
+            first = next(items, _END)
+        except RankStoreError:
+            raise
+        except Exception as raised:
+            raise callback_failed(raised, group.rank, "the source", f"sample {seen}") from raised
+        if first is _END:
+            break
+        number = group.rank + group.world * k
+        unit = _StreamUnit(itertools.chain([first], items), unit_samples)
+        start = seen
+        feeder.steps.label = lambda row, start=start: f"sample {start + row}"  # type: ignore[misc]
+        if builder.unit(number, f"{named}part {number}"):
+            feeder.steps.unseen(unit)
+        else:
+            for samples in feeder.feed(unit, None):
+                tick("reading", 0, 0, samples)
+        seen += unit.taken
+    tick("reading", 0, 0, feeder.samples, last=True)
+
+
+class _StreamUnit:
+    """The items of one unit."""
+
+    def __init__(self, items: Iterable[Any], size: int) -> None:
+        self.items, self.size, self.taken = items, size, 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self.items:
+            self.taken += len(item) if isinstance(item, Columns) else 1
+            yield item
+            if self.taken >= self.size:
+                return
