@@ -271,23 +271,28 @@ class Dataset:
              cost: str = "padded", max_length: int | None = None, too_long: str = "error", shuffle: bool = True,
              seed: int = 0, tail: str = "split", batch_multiple: int = 1, steps: str = "constant",
              num_replicas: int | None = None, rank: int | None = None) -> Plan:
-        """COLLECTIVE. Which samples form which batch, at which step, on which rank: the same on every rank that asks.
+        """COLLECTIVE. Decides which samples form which batch, at which step, on which rank: the same on every rank.
 
-        strategy: "bucket" (like lengths together, shuffled), "sorted" (longest first), "random", "sequential".
-        batch_size: samples a batch at most (64 where max_tokens is not given either).
-        max_tokens: longest length x samples of a batch at most, padding included; with cost "tokens" the sum of lengths.
-        cost: what the budget and the balance over ranks count: "padded", "tokens", "quadratic" (padded for the budget,
-            longest squared x samples for the balance, as attention costs).
-        max_length, too_long: samples above it, or above max_tokens, are an "error", or "drop", "alone" (in a batch),
-            "truncate" (counted as cut; Pad(max_length=...) cuts them).
-        shuffle: epochs differ. seed: of all that is drawn.
-        tail: the last step's batches "split" what is left, "repeat" samples of theirs, or "drop" it.
-        batch_multiple: batches hold a multiple of it where they can.
-        steps: "constant" over all epochs, or "per_epoch" ("random" with max_tokens only: batches are filled, and their
-            number varies).
-        num_replicas, rank: plan for other ranks than the group's (data-parallel coordinates).
+        strategy: str. "bucket" (like lengths together, shuffled), "sorted" (longest first), "random" or "sequential".
+            Default: "bucket".
+        batch_size: int, from 1. Samples in a batch at most. Default: 64 if max_tokens is not given, else unlimited.
+        max_tokens: int, from 1, in units of `length`. Longest length x samples of a batch at most, padding included; with
+            cost "tokens" the sum of lengths. Default: unlimited.
+        cost: str. What the budget and the balance over ranks count: "padded", "tokens" or "quadratic" (padded for the budget,
+            longest squared x samples for the balance, as attention costs). Default: "padded".
+        max_length: int, from 1. The longest sample that is planned as it is. Default: max_tokens, or unlimited.
+        too_long: str. What happens to longer samples: "error", "drop", "alone" (in a batch) or "truncate" (counted as cut;
+            Pad(max_length=...) cuts them). Default: "error", a DataError that names one.
+        shuffle: bool. Epochs differ. Default: True.
+        seed: int, from 0. Decides everything that is drawn. Default: 0.
+        tail: str. The last step's batches "split" what is left, "repeat" samples of theirs, or "drop" it. Default: "split".
+        batch_multiple: int, from 1. Batches hold a multiple of it where they can. Default: 1.
+        steps: str. "constant" over all epochs, or "per_epoch" ("random" with max_tokens only: batches are filled, and their
+            number varies). Default: "constant".
+        num_replicas: int, from 1. How many ranks to plan for (data-parallel ranks). Default: the group's.
+        rank: int, from 0 to num_replicas - 1. The rank whose batches loaders and samplers give. Default: the group's.
 
-        Raises ArgumentError naming the option, DataError where no plan exists.
+        Returns a Plan. Raises ArgumentError that names the option, DataError if no plan exists; the same on all ranks.
         """
         if isinstance(self.group, WorkerGroup):
             raise StateError("plan: is made in the process that opened the dataset; a worker process reads samples")
@@ -323,7 +328,23 @@ class Dataset:
         return hashlib.sha256(self.id.encode() + self._chosen.tobytes()).hexdigest()[:32]
 
     def loader(self, plan: Plan, **options: Any) -> Loader:
-        """Batches of a plan, fetched and collated ahead by threads of the library; the options are Loader's."""
+        """Batches of a plan, fetched and collated ahead by threads of the library, without worker processes.
+
+        plan: Plan. Of this dataset (ArgumentError).
+        collate: Layout. Pad(), Pack(), Nested() or Lists(). Default: Lists().
+        columns: list of str. The columns of a batch (ArgumentError for one that is not there). Default: all.
+        rename: dict of str. What columns are called in a batch. Default: their names.
+        transform: callable. transform(batch), called ahead in threads of its own. Default: none.
+        device: str or torch.device. Where tensors go, "cuda"; ArgumentError if it is not there. Default: main memory.
+        pin_memory: bool or "auto". Pin the host memory of batches. Default: "auto", if there is a GPU.
+        out: str. "torch" or "numpy". Default: "torch".
+        prefetch_batches: int, from 1. How many batches to fetch ahead. Default: 4.
+        prefetch_bytes: int or str, in bytes. How many bytes to fetch ahead. Default: "1GiB".
+        threads: int, from 1. Threads that call transform. Default: 1.
+        start: dict. A state (`Loader.state_dict`) to go on from; StateError if it is another plan's. Default: none.
+
+        Returns a Loader: iterable, with a length. Not collective.
+        """
         return Loader(self, plan, **options)
 
     def collating(self, layout: Layout | None = None, *, columns: Sequence[str] | None = None,

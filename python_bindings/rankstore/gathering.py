@@ -47,17 +47,19 @@ def gather(results: Mapping[str, Any], dst: int = 0, out: str | os.PathLike[str]
            directory: str | os.PathLike[str] | None = None) -> dict[str, Any] | GatherReport | None:
     """COLLECTIVE. Brings the results of all ranks to rank `dst`, ordered by name and index.
 
-    results: {name: (index, array)} or {name: [(index, array), ...]}; each rank gives what it has, also nothing. index:
+    results: dict. {name: (index, array)} or {name: [(index, array), ...]}; each rank gives what it has, also nothing. index:
         an int from 0, unique for a name over all ranks (a sample's id). array: numpy array, torch tensor (one on a GPU
         is copied to the host, here) or number; dtypes and shapes may differ from result to result.
-    out: None: `dst` returns {name: [(index, array), ...]}, tensors where they were. A path: `dst` writes it and returns
-        a GatherReport; its memory is bounded by the largest result. By the ending:
-        .safetensors, .npz: tensors "name" where a name has one result or with stack, else "name/index";
+    dst: int. The rank that gets them. Default: 0.
+    out: path. `dst` writes it and returns a GatherReport; its memory is bounded by the largest result. Default: none, and
+        `dst` returns {name: [(index, array), ...]}, tensors where they were. The ending decides:
+        .safetensors, .npz: tensors "name" if a name has one result or with stack, else "name/index";
         else a Rankstore dataset in that (new) directory: columns name, index, dtype, shape, data; keys "name/index".
         The file is complete or not there.
-    stack: one array a name, results along a new first dimension in the order of index; dtypes and shapes of a name must
-        be equal.
-    group: default current(). directory: where ranks keep results meanwhile (TMPDIR, else /tmp).
+    stack: bool. One array a name, results along a new first dimension in the order of index; dtypes and shapes of a name
+        must be equal (DataError). Default: False.
+    group: Group. Default: `current()`.
+    directory: path. Where ranks keep results meanwhile. Default: TMPDIR, else /tmp.
 
     Other ranks return None. Gaps between the indices of a name are a warning on `dst`. Raises on all ranks: DataError
     (a result twice, naming both ranks; strings, objects; unequal shapes), ArgumentError, IOFailedError.

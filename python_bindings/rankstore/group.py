@@ -104,15 +104,17 @@ def init(group: Any = None, *, rank: int | None = None, world: int | None = None
          node: str | None = None) -> Group:
     """COLLECTIVE. Connects the ranks of this job and makes them the default group.
 
-    group: None (detected, see the module), "solo" (this process alone), "mpi" (Open MPI's launcher), "torch" (torch's
-        rendezvous), a Group, an mpi4py communicator, or a torch.distributed Store (then `rank` and `world` are needed).
-    arrival: seconds that ranks may start one after the other (300), where they meet at a store.
-    silence: seconds that a rank may be silent before the others give it up (15). A slow rank that is alive is waited
-        for.
-    patience: after so many seconds of waiting a line on stderr says for whom (60).
-    listen: address or interface to listen on (RKS_LISTEN). secret_file: 0600 file of at least 32 bytes
-        (RKS_SECRET_FILE).
-    node: what counts as one node (RKS_NODE).
+    group: str, Group, mpi4py communicator or torch.distributed Store. "solo" (this process alone), "mpi" (Open MPI's
+        launcher), "torch" (torch's rendezvous); a Store needs `rank` and `world`. Default: detected, see the module.
+    rank: int, from 0. This process's rank, with a Store. Default: the launcher's.
+    world: int, from 1. The number of ranks, with a Store. Default: the launcher's.
+    arrival: float, in seconds. How long ranks may start one after the other, if they meet at a store. Default: 300.
+    silence: float, in seconds. How long a rank may be silent before the others give it up; a slow rank that is alive is
+        waited for. Default: 15.
+    patience: float, in seconds. After so much waiting a line on stderr names the rank waited for. Default: 60.
+    listen: str. Address or interface to listen on. Default: RKS_LISTEN, else the group's.
+    secret_file: path. A 0600 file of at least 32 bytes. Default: RKS_SECRET_FILE, else made for the job.
+    node: str. What counts as one node. Default: RKS_NODE, else the host.
 
     Returns the Group. Raises ArgumentError, PeerError, TimeoutError, UnsupportedError.
     """
@@ -330,10 +332,16 @@ class _CommBootstrap:
 
 
 def launch(ranks: int, main: Callable[[Group], int | None], *, silence: float | None = None) -> int:
-    """Runs `main(group)` in `ranks` new processes of this machine and waits for them; returns the exit code of the
-    first that failed (128 + the signal of a killed one, 137 for SIGKILL; 130 after Ctrl-C), else 0, and raises nothing
-    for it: a script ends with `sys.exit(rankstore.launch(2, main))`. A process that is still there 40 s after another
-    has failed (RKS_LAUNCH_GRACE_MS), stopped for example, is killed. Call it before threads are started."""
+    """Runs `main(group)` in new processes of this machine and waits for them. Call it before threads are started.
+
+    ranks: int, from 1 to 4096. How many processes.
+    main: callable. main(group) -> exit code, or None for 0.
+    silence: float, in seconds. As for `init`. Default: 15.
+
+    Returns the exit code of the first that failed (128 + the signal of a killed one, 137 for SIGKILL; 130 after Ctrl-C),
+    else 0, and raises nothing for it: end a script with `sys.exit(rankstore.launch(2, main))`. A process that is still there
+    40 s after another has failed (RKS_LAUNCH_GRACE_MS), for example a stopped one, is killed.
+    """
     def run(core: _core.Group) -> int:
         global _current
         _current = Group(core, "fork")

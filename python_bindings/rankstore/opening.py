@@ -16,21 +16,26 @@ from .sizes import optional_bytes
 def open(directory: str | os.PathLike[str], *, group: Group | None = None, exchange: str | None = None,  # noqa: A001
          no_share: bool = False, check: bool = True, partial: bool = False,
          inflight_bytes: int | str | None = None, quarantine: str | os.PathLike[str] | None = None) -> Dataset:
-    """COLLECTIVE. Opens the dataset in `directory` (may hold {rank} and {node}; "DIR@2" is its generation 2, where no
-    directory has that name); each rank serves the shards that it sees.
+    """COLLECTIVE. Opens a dataset. Each rank serves the shards that it sees.
 
-    group: the default one (`init`). exchange: how the index travels, "auto", "local", "nccl", "mpi" or "pull"; nccl
-    takes options, "nccl:rails=off,timeout=60" (timeout: seconds for a chunk of all), and the libnccl of this process or
-    of NVIDIA's package beside this interpreter. no_share:
-    fetch what this rank does not own over TCP, also on one node. check: compare each sample with its checksum.
-    partial: open although shards are missing; their samples raise NotFoundError or PeerError. inflight_bytes: replies
-    on their way to this rank (256 MiB), an int from 1 or a text, "16MiB". quarantine: a list of bad samples, as
-    `rankstore verify --quarantine FILE` writes it (may hold {rank} and {node}): they keep their ids, are never planned,
-    have the length 4294967295, and raise NotFoundError where they are asked for, so `for sample in ds` too ends with
-    that at the first of them: `ds.select(ds.lengths != 0xFFFFFFFF)` is the dataset without them;
-    `stats()["quarantined"]` counts them.
+    directory: path. "{rank}" and "{node}" in it become numbers. "DIR@2" is generation 2 of DIR, unless a directory has
+        that name.
+    group: Group. The ranks that open it. Default: `current()`.
+    exchange: str. How the index travels: "auto", "local", "nccl", "mpi" or "pull". Default: "auto". nccl takes options,
+        "nccl:rails=off,timeout=60" (seconds that one chunk of all ranks may take), and uses the libnccl of this process or
+        of NVIDIA's package beside this interpreter.
+    no_share: bool. Fetch over TCP what other ranks own, even on the same node. For tests and measurements; slower.
+        Default: False.
+    check: bool. Compare each sample with its checksum when it is read. Default: True.
+    partial: bool. Open although shards are missing; their samples raise NotFoundError or PeerError. Default: False, which
+        is NotFoundError for a missing shard.
+    inflight_bytes: int or str ("16MiB"), in bytes, from 1. Replies on their way to this rank. Default: 256 MiB.
+    quarantine: path. A list of bad samples, as `rankstore verify --quarantine FILE` writes it; may hold "{rank}" and
+        "{node}". Default: none. These samples keep their ids, are never planned, have the length 4294967295, and raise
+        NotFoundError if you ask for them, so `for sample in ds` ends at the first one.
+        `ds.select(ds.lengths != 0xFFFFFFFF)` is the dataset without them; `stats()["quarantined"]` counts them.
 
-    Raises NotFoundError, CorruptError, UnsupportedError; the same on all ranks.
+    Returns the Dataset. Raises NotFoundError, CorruptError, UnsupportedError, ArgumentError; the same on all ranks.
     """
     inflight = optional_bytes("inflight_bytes", inflight_bytes)
     chosen = group if group is not None else current()

@@ -87,15 +87,19 @@ class DiffReport:
 
 def merge(sources: Sequence[Path], directory: Path, *, copy: bool = False, group: Group | None = None,
           progress: Bar = None) -> MergeReport:
-    """COLLECTIVE. Makes one dataset of two and more without reading a sample: their sealed shards are linked, or copied
-    where source and target are of two file systems or `copy` is set. Samples of the first source come first.
+    """COLLECTIVE. Makes one dataset of two and more without reading a sample: it links or copies their sealed shards. Samples
+    of the first source come first.
 
-    sources, directory: may hold {rank} and {node}; a source "DIR@2" is its generation 2. progress: None or True a bar on
-    rank 0, False none, or a callable (phase, done, total, samples).
+    sources: list of paths. May hold "{rank}" and "{node}"; "DIR@2" is generation 2 of DIR.
+    directory: path. Where the merged dataset goes; may hold "{rank}" and "{node}".
+    copy: bool. Copy shards also if they could be linked. Default: False (two file systems always copy).
+    group: Group. Default: `current()`.
+    progress: bool or callable. None or True: a bar on rank 0; False: none; or a callable (phase, done, total, samples).
+        Default: None.
 
-    Raises ArgumentError where schemas, index columns, the kind of keys or what the builds were told of `length` and
-    `length_unit` differ, or a dataset is in `directory`; DataError naming a key that two of them have; nothing is left
-    in `directory` then. The same on all ranks.
+    Returns a MergeReport. Raises ArgumentError if schemas, index columns, the kind of keys, `length` or `length_unit` of the
+    builds differ, or a dataset is in `directory`; DataError naming a key that two of them have. Then nothing is left in
+    `directory`. The same on all ranks.
     """
     if isinstance(sources, (str, bytes, os.PathLike)):
         raise ArgumentError("merge: sources are a list of directories")
@@ -107,11 +111,15 @@ def merge(sources: Sequence[Path], directory: Path, *, copy: bool = False, group
 
 
 def prune(directory: Path, *, keep: int | None = None, dry_run: bool = False, group: Group | None = None) -> PruneReport:
-    """COLLECTIVE. Removes what no generation of the dataset names: unfinished parts, what killed processes left; and all
-    but the newest `keep` generations with what is theirs alone (None: all stay). dry_run: only counts.
+    """COLLECTIVE. Removes what no generation of the dataset names: unfinished parts and what killed processes left. Killed at
+    any moment, it leaves each generation whole or forgotten.
 
-    Killed at any moment it leaves each generation whole or forgotten. Raises StateError where a build runs there,
-    NotFoundError where there is no dataset.
+    directory: path. The dataset's directory.
+    keep: int, from 1. Removes all but the newest `keep` generations, with the shards that only they have. Default: all stay.
+    dry_run: bool. Only count. Default: False.
+    group: Group. Default: `current()`.
+
+    Returns a PruneReport. Raises StateError if a build runs there, NotFoundError if there is no dataset.
     """
     chosen = group if group is not None else current()
     return PruneReport(**_core.prune(chosen.core, os.fspath(directory), keep=keep, dry_run=dry_run))
@@ -120,16 +128,20 @@ def prune(directory: Path, *, keep: int | None = None, dry_run: bool = False, gr
 def export(dataset: Dataset | Path, target: Path, *, to: str | None = None, where: str | None = None,
            columns: Sequence[str] | None = None, force: bool = False, group: Group | None = None,
            progress: Bar = None) -> ExportReport:
-    """COLLECTIVE. Writes samples in id order into files that other tools read: rank 0 writes, the others send it what
-    they serve, a few batches at a time.
+    """COLLECTIVE. Writes samples in id order into files that other tools read. Rank 0 writes; the others send what they serve, a
+    few batches at a time. `target` is there when all of it is written, or not at all.
 
-    dataset: an open one, or a directory that is opened for the call (by `group`). to: "jsonl", "tar" (as WebDataset has
-    it), "npz", "dir" or "lmdb"; None: by the ending of `target`. where: "COLUMN OP VALUE" as `build` takes it. columns:
-    None all. force: replaces a target that is there.
+    dataset: Dataset or path. A directory is opened for the call, by `group`.
+    target: path. The file or directory to write.
+    to: str. "jsonl", "tar" (as WebDataset has it), "npz", "dir" or "lmdb". Default: by the ending of `target`.
+    where: str. "COLUMN OP VALUE", as `build` takes it. Default: all samples.
+    columns: list of str. Columns to write. Default: all.
+    force: bool. Replaces a target that is there. Default: False, which is ArgumentError then.
+    group: Group. The ranks that open `dataset`. Default: `current()`.
+    progress: bool or callable. As for `merge`. Default: None.
 
-    `target` is there when all of it is written, or not at all. Raises ArgumentError where something is there; DataError
-    naming sample and column for what the format cannot hold. What is written as jsonl, tar and npz is built into the
-    same dataset again with its schema and key.
+    Returns an ExportReport. Raises ArgumentError if something is at `target`; DataError naming sample and column for what the
+    format cannot hold. What is written as jsonl, tar and npz builds the same dataset again with its schema and key.
     """
     with _opened("export", dataset, group) as store, _shown(progress, store.group) as report:
         made = _core.export(store.store, os.fspath(target), to=to, where=where, columns=columns, force=force,
@@ -139,13 +151,18 @@ def export(dataset: Dataset | Path, target: Path, *, to: str | None = None, wher
 
 def diff(a: Dataset | Path, b: Dataset | Path, *, columns: Sequence[str] | None = None, head: int = 10,
          group: Group | None = None, progress: Bar = None) -> DiffReport:
-    """COLLECTIVE. Compares two datasets by key and contents; the order of samples, lengths, shards and ranks do not
-    matter. `.equal` says whether anything differs. Samples that a quarantine leaves out are not looked at.
+    """COLLECTIVE. Compares two datasets by key and contents. The order of samples, lengths, shards and ranks do not matter;
+    samples that a quarantine leaves out are not compared.
 
-    a, b: open datasets of one group, or directories that are opened for the call. columns: compare these alone. head:
-    at most so many differences of each kind are listed.
+    a: Dataset or path. A directory is opened for the call.
+    b: Dataset or path. Of the same group as `a`, if both are open.
+    columns: list of str. Compare these alone. Default: all.
+    head: int, from 0. How many differences of each kind to list. Default: 10.
+    group: Group. The ranks that open directories. Default: `current()`.
+    progress: bool or callable. As for `merge`. Default: None.
 
-    Raises ArgumentError for a column that neither has; CorruptError naming a damaged sample.
+    Returns a DiffReport; its `equal` is True if nothing differs. Raises ArgumentError for a column that neither has;
+    CorruptError naming a damaged sample.
     """
     with _opened("diff", a, group) as one, _opened("diff", b, group) as other, _shown(progress, one.group) as report:
         counts, found = _core.diff(one.store, other.store, columns=columns, head=head, progress=report)
