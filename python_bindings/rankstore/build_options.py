@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from typing import Any
 
-from . import fingerprint, progress
+from . import fingerprint, progress, uses
 from .errors import ArgumentError
 
 
@@ -49,7 +49,7 @@ class Options:
     length_unit: int = 1
     max_sample: int | None = None
     skip_bad: bool = False
-    replace: bool = False
+    replace: bool | str = False
     reuse: bool | None = None
     unit_samples: int | None = None
     progress: progress.Report | bool | None = field(default=None, compare=False)
@@ -78,6 +78,8 @@ class Options:
         if self.sample is not None and not _good_sample(self.sample):
             raise ArgumentError(f"sample: {self.sample!r}; it is a number of samples (an int), or a share above 0 and "
                                 "below 1 (a float)")
+        if self.replace not in (True, False, "if_changed"):
+            raise ArgumentError(f'replace: {self.replace!r}; it is True, False or "if_changed"')
         if self.replace and self.reuse:
             raise ArgumentError("replace and reuse exclude each other")
         if self.append and (self.replace or self.reuse):
@@ -95,8 +97,17 @@ class Options:
                 "where": self.where, "length_unit": self.length_unit, "max_sample": self.max_sample,
                 "skip_bad": self.skip_bad, "max_total": self.max_total, "unit_samples": self.unit_samples,
                 **{name: value for name in ("append", "unit_size", "columns") if (value := getattr(self, name))},
-                "code": {name: fingerprint.code(value) if callable(value := getattr(self, name)) else None
-                         for name in ("map", "filter", "length", "key")}}
+                "code": {name: fingerprint.code(function) for name, function in self.functions().items()}}
+
+    def functions(self) -> dict[str, Any]:
+        """The user's own, by the option that gives them; None for none."""
+        named = {name: getattr(self, name) for name in ("map", "filter", "length", "key")}
+        return {name: value if callable(value) else None for name, value in named.items()}
+
+    def uses(self) -> dict[str, Any]:
+        """What they use, as JSON values: {"map": [found, unfollowed], ...}."""
+        looked = {name: uses.of(function) for name, function in self.functions().items() if function is not None}
+        return {name: [one.found, one.unfollowed] for name, one in looked.items()}
 
     def selection(self) -> dict[str, Any]:
         """What is asked for of lengths, samples and duplicates, as _core names it."""
@@ -111,7 +122,7 @@ class Options:
         return {"key": self.key if isinstance(self.key, str) else None,
                 "length": self.length if isinstance(self.length, str) else None, "length_unit": self.length_unit,
                 "where": self.where, "index": self.index,
-                "max_sample": self.max_sample, "replace": self.replace, "append": self.append, **self.selection()}
+                "max_sample": self.max_sample, "replace": bool(self.replace), "append": self.append, **self.selection()}
 
     def for_reading(self) -> dict[str, Any]:
         """As _core.Reader and _core.build name them."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import replace as replaced
 from typing import Any
 
-from . import _core, fingerprint, progress
+from . import _core, fingerprint, progress, uses
 from .agreement import callback_failed, check_others, together
 from .build_options import BuildReport, Options
 from .build_units import build_python
@@ -27,21 +29,25 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
     def look() -> dict[str, Any]:
         held.append(resolve(source, format=options.format, unit_samples=options.unit_samples))
         return {"source": _identity(held[0], group), "items": _sampled(held[0]),
-                "contents": _contents(held[0], group), "options": options.shown(),
+                "contents": _contents(held[0], group), "options": options.shown(), "uses": options.uses(),
                 "there": fingerprint.finished(fingerprint.expand(directory, group.rank, group.node))}
 
     looks = together(group, "build: looking at the source", look)
     _check_alike(looks)
-    every = {place: one for look in looks for place, one in look["contents"].items()}
-    made_from = {"source": looks[0]["source"], "contents": fingerprint.digest(every), **looks[0]["options"]}
+    asked = _Asked(group, directory, looks)
     found = held[0]
-    there = [look["there"] for look in looks]
-    base = next((one for one in there if one["dataset"] is not None), None)
-    comparable = None if _is_own(found, options) else fingerprint.digest(made_from)
-    if base is not None and not options.replace:
-        if not options.append or (comparable is not None and all(one["made_from"] == comparable for one in there)):
-            return _reuse(group, directory, there, comparable, options, begun)
-        options = options.as_there(base["shape"])
+    base = next((one for one in asked.there if one["dataset"] is not None), None)
+    comparable = not _is_own(found, options)
+    if base is not None and options.replace is not True:
+        same = comparable and asked.is_there()
+        if options.replace and not same:
+            asked.say(f"replacing the finished dataset: {asked.why(comparable)}")
+            options = replaced(options, replace=True)
+        elif not options.append or same:
+            return _reuse(asked, comparable, same, options, begun)
+        else:
+            options = options.as_there(base["shape"])
+    made_from = asked.made_from
     report = progress.make(options.progress, group.rank)
     try:
         files = found[0] if isinstance(found, list) and len(found) == 1 else None
@@ -52,7 +58,7 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
     finally:
         progress.close(report)
     own = fingerprint.expand(directory, group.rank, group.node)
-    if comparable is not None:
+    if comparable:
         together(group, "build: python.json", lambda: fingerprint.write(own, made["dataset"], made_from))
     if made["samples"] == 0 and group.rank == 0:
         warnings.warn(f"{directory}: no sample was kept: {made['filtered']} were filtered out, {made['bad']} were bad",
@@ -61,6 +67,44 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
                        made["units_resumed"],
                        time.monotonic() - begun, made["dataset"], made["bad_first"], made["input_bytes"],
                        made["duplicates"], made["sampled_out"], made["not_read"])
+
+
+class _Asked:
+    """What a build is asked to make, beside what is there on each rank. The same on all ranks."""
+
+    def __init__(self, group: Group, directory: str, looks: Sequence[dict[str, Any]]) -> None:
+        self.group, self.directory = group, directory
+        self.there = [look["there"] for look in looks]
+        every = {place: one for look in looks for place, one in look["contents"].items()}
+        self.by_rule_1 = {"source": looks[0]["source"], "contents": fingerprint.digest(every), **looks[0]["options"]}
+        first = looks[0]["uses"]
+        found = {name: first[name][0] if name in first else None for name in self.by_rule_1["code"]}
+        self.made_from = {**self.by_rule_1, "code": found}
+        self.unfollowed = {name: unfollowed for name, (_, unfollowed) in first.items() if unfollowed}
+        for rank, look in enumerate(looks):
+            for name in first:
+                text = uses.difference(first[name][0], look["uses"][name][0])
+                if text:
+                    self.say(f"{name}: from rank 0 to rank {rank}: {text}")
+
+    def is_there(self) -> bool:
+        """What is there was made of the same, by the rule of the version that made it."""
+        digests = {1: fingerprint.digest(self.by_rule_1), fingerprint.RULE: fingerprint.digest(self.made_from)}
+        return all(one["made_from"] is not None and one["made_from"] == digests.get(one["rule"]) for one in self.there)
+
+    def why(self, comparable: bool) -> str:
+        """What of it differs."""
+        if not comparable:
+            return "an iterable cannot be compared with it"
+        one = next(one for one in self.there if one["dataset"] is not None)
+        if one["rule"] > fingerprint.RULE:
+            return "a later version of Rankstore built it"
+        return fingerprint.difference(one["options"], self.by_rule_1 if one["rule"] == 1 else self.made_from)
+
+    def say(self, text: str) -> None:
+        """A line on rank 0's stderr."""
+        if self.group.rank == 0:
+            print(f"rankstore: {self.directory}: {text}", file=sys.stderr, flush=True)
 
 
 def _is_own(source: Source, options: Options) -> bool:
@@ -113,24 +157,35 @@ def _check_alike(looks: Sequence[dict[str, Any]]) -> None:
                 raise ArgumentError(f"{name}: rank 0 and rank {rank} give different ones")
 
 
-def _reuse(group: Group, directory: str, there: Sequence[dict[str, Any]], made_from: str | None, options: Options,
-           begun: float) -> BuildReport:
-    """The report of a dataset that is there already; ArgumentError where it is not the one asked for. Alike on all
-    ranks."""
-    dataset = next(one["dataset"] for one in there if one["dataset"] is not None)
-    same = made_from is not None and all(one["made_from"] == made_from for one in there)
+def _reuse(asked: _Asked, comparable: bool, same: bool, options: Options, begun: float) -> BuildReport:
+    """The report of a dataset that is there already; ArgumentError if it is not the one asked for. Alike on all ranks."""
+    group, directory = asked.group, asked.directory
+    dataset = next(one["dataset"] for one in asked.there if one["dataset"] is not None)
     if not options.reuse and not same:
-        why = ("and an iterable cannot be compared with it" if made_from is None else
-               "built from another source, or with other options or code")
-        raise ArgumentError(f"{directory}: a finished dataset is here, {why}; replace=True builds anew, append=True adds "
-                            "to it, reuse=True opens what is there")
+        raise ArgumentError(f'{directory}: a finished dataset is here, and {asked.why(comparable)}; replace=True or '
+                            '"if_changed" builds anew, append=True adds to it, reuse=True opens what is there')
 
     def figures() -> dict[str, int]:
         return fingerprint.figures(fingerprint.expand(directory, group.rank, group.node))
 
     made = together(group, "build: what is there", figures)[0]
+    asked.say(f"opening the finished dataset of {made['samples']:,} samples; nothing is built "
+              f"({_compared(asked, comparable, same)})")
     return BuildReport(made["samples"], made["filtered"], made["bad"], made["bytes"], made["units"], made["units"],
                        time.monotonic() - begun, dataset or "", "", 0, made["duplicates"], made["sampled_out"])
+
+
+def _compared(asked: _Asked, comparable: bool, same: bool) -> str:
+    """How much is known of a dataset that is opened."""
+    if not same:
+        return f"reuse=True, although {asked.why(comparable)}"
+    if any(one["rule"] < fingerprint.RULE for one in asked.there):
+        return ("an earlier version built it and wrote down the functions' own code alone: values that they use are not "
+                "compared; replace=True builds anew")
+    left = [f"{name}: {one}" for name, unfollowed in asked.unfollowed.items() for one in unfollowed]
+    if left:
+        return f"source, options and code are the same; not compared: {', '.join(left[:4])}{', ...' * (len(left) > 4)}"
+    return "source, options and code are the same"
 
 
 # ---- files that the core reads ---------------------------------------------------------------------------------------

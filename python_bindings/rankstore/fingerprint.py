@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a finished dataset is what a build would make: from what, with which options and which code.
 
-Each rank's directory holds it as `python.json` beside dataset.json: {"dataset": id, "made_from": digest, "shown":
-{...}}.
+Each rank's directory holds it as `python.json` beside dataset.json: {"dataset": id, "rule": 2, "made_from": digest,
+"options": {...}}. By rule 2 code is what `uses` finds, {"map": {"MAX": "400", ...}}. By rule 1, of earlier versions, whose
+files name no rule, it is a digest of the function's own code, defaults and closure.
 """
 from __future__ import annotations
 
@@ -13,7 +14,10 @@ import os
 import types
 from typing import Any
 
+from . import uses
+
 FILE = "python.json"
+RULE = 2
 
 
 def digest(value: Any) -> str:
@@ -22,8 +26,8 @@ def digest(value: Any) -> str:
 
 
 def code(function: Any) -> str | None:
-    """What a callable does, as far as its own code, its defaults and what it closes over say; None for none. Functions
-    that it calls are known by their names alone."""
+    """By rule 1: what a callable does, as far as its own code, its defaults and what it closes over say; None for none.
+    Functions that it calls are known by their names alone."""
     return None if function is None else digest(_code(function, 0))
 
 
@@ -71,9 +75,9 @@ def expand(directory: str, rank: int, node: int) -> str:
 
 
 def finished(directory: str) -> dict[str, Any]:
-    """The dataset in `directory`: its id ("dataset"), digest ("made_from"), generation, and what an append takes over
-    ("shape"). None where there is none, or nobody wrote it down."""
-    found: dict[str, Any] = {"dataset": None, "made_from": None, "generation": 1, "shape": None}
+    """The dataset in `directory`: its id ("dataset"), digest ("made_from") and the "rule" and "options" behind it,
+    generation, and what an append takes over ("shape"). None where there is none, or nobody wrote it down."""
+    found: dict[str, Any] = {"dataset": None, "made_from": None, "rule": 1, "options": None, "generation": 1, "shape": None}
     try:
         with open(os.path.join(directory, "dataset.json"), encoding="utf-8") as file:
             there = json.load(file)
@@ -84,7 +88,9 @@ def finished(directory: str) -> dict[str, Any]:
                           "length_unit": options.get("length_unit", 1)}
         with open(os.path.join(directory, FILE), encoding="utf-8") as file:
             written = json.load(file)
-        found["made_from"] = str(written["made_from"]) if written["dataset"] == found["dataset"] else None
+        if written["dataset"] == found["dataset"]:
+            found["made_from"], found["rule"] = str(written["made_from"]), int(written.get("rule", 1))
+            found["options"] = written.get("options")
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
     return found
@@ -95,11 +101,38 @@ def write(directory: str, dataset: str, made_from: dict[str, Any]) -> None:
     path = os.path.join(directory, FILE)
     temporary = f"{path}.{os.getpid()}"
     with open(temporary, "w", encoding="utf-8") as file:
-        json.dump({"dataset": dataset, "made_from": digest(made_from), "options": made_from}, file, indent=1)
+        json.dump({"dataset": dataset, "rule": RULE, "made_from": digest(made_from), "options": made_from}, file, indent=1)
         file.write("\n")
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
+
+
+def difference(before: Any, now: dict[str, Any]) -> str:
+    """What of `options` in a python.json differs first: "map: MAX was 400, is 100"."""
+    if not isinstance(before, dict):
+        return "nobody wrote down what it was built from"
+    for name in ("source", "contents"):
+        if before.get(name) != now[name]:
+            return "it was built from another source" if name == "source" else "the contents of the source differ"
+    for name in dict.fromkeys([*now, *before]):
+        was, is_now = before.get(name), now.get(name)
+        if name == "code":
+            for function in dict.fromkeys([*now["code"], *(was or ())]):
+                text = _code_difference((was or {}).get(function), now["code"].get(function))
+                if text:
+                    return f"{function}: {text}"
+        elif was != is_now and name != "base":
+            return f"{name}: was {json.dumps(was)}, is {json.dumps(is_now)}"
+    return "it was built from another source, or with other options or code"
+
+
+def _code_difference(was: Any, now: Any) -> str:
+    if was is None or now is None:
+        return "" if was == now else "it was given, and is not" if now is None else "it was not given"
+    if not isinstance(was, dict) or not isinstance(now, dict):  # by rule 1
+        return "" if was == now else "its code differs"
+    return uses.difference(was, now)
 
 
 def figures(directory: str) -> dict[str, int]:

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A finished dataset is opened again only if nothing that its functions use has changed, however they use it."""
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rankstore
+from rankstore import fingerprint, uses
+
+ROWS = [{"x": list(range(500))} for _ in range(20)]
+
+# Each makes `f`, cutting to VALUE items, and says what differs when VALUE goes from 400 to 100.
+WAYS = {
+    "a constant": ("MAX = VALUE\ndef f(s): return {'x': s['x'][:MAX]}", "map: MAX was 400, is 100"),
+    "a dict": ("CONFIG = {'max': VALUE}\ndef f(s): return {'x': s['x'][:CONFIG['max']]}", "map: CONFIG['max'] was 400, is 100"),
+    "a nested dict": ("C = {'a': [{'b': VALUE}]}\ndef f(s): return {'x': s['x'][:C['a'][0]['b']]}",
+                      "map: C['a'][0]['b'] was 400, is 100"),
+    "an object": ("class Tok:\n    def __init__(self, n): self.n = n\n    def cut(self, x): return x[:self.n]\n"
+                  "TOK = Tok(VALUE)\ndef f(s): return {'x': TOK.cut(s['x'])}", "map: TOK.n was 400, is 100"),
+    "an object with slots": ("class Tok:\n    __slots__ = ('n',)\n    def __init__(self, n): self.n = n\n"
+                             "TOK = Tok(VALUE)\ndef f(s): return {'x': s['x'][:TOK.n]}", "map: TOK.n was 400, is 100"),
+    "a helper": ("def cut(x): return x[:VALUE]\ndef f(s): return {'x': cut(s['x'])}", "map: the code of cut differs"),
+    "a helper's constant": ("MAX = VALUE\ndef cut(x): return x[:MAX]\ndef f(s): return {'x': cut(s['x'])}",
+                            "map: MAX was 400, is 100"),
+    "a helper's default": ("def cut(x, n=VALUE): return x[:n]\ndef f(s): return {'x': cut(s['x'])}",
+                           "map: cut(default 0) was 400, is 100"),
+    "a class": ("class Cut:\n    n = VALUE\n    def __call__(self, s): return {'x': s['x'][:self.n]}\nf = Cut()",
+                "map: class Cut.n was 400, is 100"),
+    "a method": ("class Cut:\n    def __init__(self, n): self.n = n\n    def cut(self, s): return {'x': s['x'][:self.n]}\n"
+                 "f = Cut(VALUE).cut", "map: __self__.n was 400, is 100"),
+    "a method's code": ("class Cut:\n    def cut(self, s): return {'x': s['x'][:VALUE]}\nC = Cut()\n"
+                        "def f(s): return C.cut(s)", "map: the code of class Cut.cut differs"),
+    "a closure": ("def make(n):\n    def f(s): return {'x': s['x'][:n]}\n    return f\nf = make(VALUE)", "map: n was 400, is 100"),
+    "a partial": ("import functools\ndef cut(s, n): return {'x': s['x'][:n]}\nf = functools.partial(cut, n=VALUE)",
+                  "map: keywords['n'] was 400, is 100"),
+    "a lambda's default": ("f = lambda s, n=VALUE: {'x': s['x'][:n]}", "map: (default 0) was 400, is 100"),
+    "a cached helper": ("import functools\nMAX = VALUE\n@functools.cache\ndef most(): return MAX\n"
+                        "def f(s): return {'x': s['x'][:most()]}", "map: MAX was 400, is 100"),
+    "a comprehension": ("MAX = VALUE\ndef f(s): return {'x': [i for i in s['x'] if i < MAX]}", "map: MAX was 400, is 100"),
+    "a namespace": ("import argparse\nargs = argparse.Namespace(most=VALUE, lr=VALUE)\ndef f(s): return {'x': s['x'][:args.most]}",
+                    "map: args.most was 400, is 100"),
+    "an array": ("import numpy\nMAX = numpy.array([VALUE])\ndef f(s): return {'x': s['x'][:int(MAX[0])]}", "map: MAX was int64[1]"),
+    "a pattern": ("import re\nP = re.compile('a{VALUE}')\ndef f(s): P.match('a'); return {'x': s['x'][:3]}",
+                  "map: P.arguments[0] was 'a{400}', is 'a{100}'"),
+    "a large table": ("T = {i: VALUE for i in range(1000)}\ndef f(s): return {'x': s['x'][:T[1]]}", "map: T was dict of 1000"),
+    "a set": ("S = {'a', 'b', str(VALUE)}\ndef f(s): return {'x': [i for i in s['x'] if str(i) not in S]}",
+              "map: S was set of 3"),
+    "a base class": ("class A:\n    def cut(self, s): return {'x': s['x'][:VALUE]}\nclass B(A): pass\nb = B()\n"
+                     "def f(s): return b.cut(s)", "map: the code of class B(A).cut differs"),
+    "a module of one's own": ("import MODULE\ndef f(s): return {'x': s['x'][:MODULE.MAX]}", "map: MODULE.MAX was 400, is 100"),
+    "an import in the function": ("def f(s):\n    import MODULE\n    return {'x': s['x'][:MODULE.MAX]}",
+                                  "map: MODULE.MAX was 400, is 100"),
+    "a name of one's own module": ("def f(s):\n    from MODULE import MAX\n    return {'x': s['x'][:MAX]}",
+                                   "map: MODULE.MAX was 400, is 100"),
+}
+
+
+def made(way: str, value: int, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """`f` of a fresh module, beside a fresh module of settings."""
+    settings = types.ModuleType("their_settings")
+    exec(f"MAX = {value}\nOTHER = {value}", settings.__dict__)
+    monkeypatch.setitem(sys.modules, "their_settings", settings)
+    module = types.ModuleType("their_training")
+    monkeypatch.setitem(sys.modules, "their_training", module)
+    text = WAYS[way][0].replace("VALUE", str(value)).replace("MODULE", "their_settings")
+    exec(compile(text, "their_training.py", "exec"), module.__dict__)
+    return module.__dict__["f"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_changed_value_is_named(way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    rankstore.build(ROWS, tmp_path / "out", map=made(way, 400, monkeypatch)).close()
+    assert capsys.readouterr().err == ""
+    with rankstore.build(ROWS, tmp_path / "out", map=made(way, 400, monkeypatch)) as ds:  # the same text, run anew
+        before = ds.id
+    assert "opening the finished dataset of 20 samples; nothing is built" in capsys.readouterr().err
+    says = WAYS[way][1].replace("MODULE", "their_settings")
+    with pytest.raises(rankstore.ArgumentError) as raised:
+        rankstore.build(ROWS, tmp_path / "out", map=made(way, 100, monkeypatch))
+    assert f"a finished dataset is here, and {says}" in str(raised.value), raised.value
+    with rankstore.build(ROWS, tmp_path / "out", map=made(way, 100, monkeypatch), replace="if_changed") as ds:
+        assert (ds.id != before) is (way != "a pattern")
+    assert f"replacing the finished dataset: {says}" in capsys.readouterr().err
+
+
+def test_what_the_code_does_not_use_may_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = ("import argparse, their_settings\nargs = argparse.Namespace(most=9, lr=VALUE)\nUNUSED = VALUE\n"
+            "def f(s): return {'x': s['x'][:args.most + their_settings.MAX * 0]}")
+    functions = []
+    for value in (400, 100):
+        settings = types.ModuleType("their_settings")
+        settings.__dict__.update(MAX=3, OTHER=value)
+        monkeypatch.setitem(sys.modules, "their_settings", settings)
+        module = types.ModuleType("their_training")
+        exec(text.replace("VALUE", str(value)), module.__dict__)
+        functions.append(module.__dict__["f"])
+    rankstore.build(ROWS, tmp_path / "out", map=functions[0]).close()
+    rankstore.build(ROWS, tmp_path / "out", map=functions[1]).close()
+
+
+def test_what_cannot_be_followed_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lock = threading.Lock()
+
+    def guarded(sample: Any) -> Any:
+        with lock:
+            return {"x": sample["x"][:5]}
+
+    for _ in range(2):
+        rankstore.build(ROWS, tmp_path / "out", map=guarded).close()
+    assert capsys.readouterr().err == (
+        f"rankstore: {tmp_path / 'out'}: opening the finished dataset of 20 samples; nothing is built (source, options and "
+        "code are the same; not compared: map: lock (lock))\n")
+
+
+def test_secrets_are_not_written_down() -> None:
+    scope: dict[str, Any] = {"API_KEY": "hunter2", "NAME": "short", "TEXT": "a" * 50}
+    exec("def f(s): return API_KEY, NAME, TEXT", scope)
+    found = uses.of(scope["f"]).found
+    assert found["NAME"] == "'short'" and "hunter2" not in json.dumps(found) and "aaaa" not in found["TEXT"]
+
+
+def test_packages_count_by_version() -> None:
+    scope: dict[str, Any] = {}
+    exec("import numpy, json\nfrom os.path import join\ndef f(s): return numpy.array(json.loads(join('a')))", scope)
+    import numpy
+    python = f"Python {sys.version_info[0]}.{sys.version_info[1]}"
+    assert uses.of(scope["f"]).found | {"": ""} == {
+        "": "", "numpy": f"numpy {numpy.__version__}", "json": f"json of {python}", "join": f"join of posixpath of {python}"}
+
+
+def test_circles_end() -> None:
+    scope: dict[str, Any] = {}
+    exec("class A: pass\na = A(); a.b = A(); a.b.a = a; L = []; L.append(L)\n"
+         "def f(s): return g(s), a, L\ndef g(s): return f(s)", scope)
+    found = uses.of(scope["f"]).found
+    assert found["a.b.a"] == "the same as a" and found["L[0]"] == "the same as L" and found["g"].startswith("code ")
+
+
+def test_equal_in_every_process(tmp_path: Path) -> None:
+    (tmp_path / "t.py").write_text("import json, re, collections\nfrom rankstore import uses\nS = {'a', 'b', 'c', 1, (2, 'x')}\n"
+                                   "D = collections.OrderedDict(a={'x', 'y'}); P = re.compile('a|b')\n"
+                                   "def f(s): return S, D, P, {i for i in s if i in {'q', 'r', 's'}}\n"
+                                   "print(json.dumps(uses.of(f).found))\n")
+    seen = {subprocess.run([sys.executable, str(tmp_path / "t.py")], text=True, capture_output=True, check=True,
+                           env={**__import__("os").environ, "PYTHONHASHSEED": seed}).stdout for seed in ("1", "2", "77")}
+    assert len(seen) == 1, seen
+
+
+def test_a_dataset_of_an_earlier_version_is_compared_by_its_rule(tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    rankstore.build(ROWS, tmp_path / "out", map=made("a constant", 400, monkeypatch)).close()
+    path = tmp_path / "out" / fingerprint.FILE
+    now = json.loads(path.read_text())
+    f = made("a constant", 400, monkeypatch)
+    old = {**now["options"], "code": {**now["options"]["code"], "map": fingerprint.code(f)}}
+    path.write_text(json.dumps({"dataset": now["dataset"], "made_from": fingerprint.digest(old), "options": old}))
+    rankstore.build(ROWS, tmp_path / "out", map=f).close()
+    assert capsys.readouterr().err == (
+        f"rankstore: {tmp_path / 'out'}: opening the finished dataset of 20 samples; nothing is built (an earlier version "
+        "built it and wrote down the functions' own code alone: values that they use are not compared; replace=True builds "
+        "anew)\n")
+    with pytest.raises(rankstore.ArgumentError, match="a finished dataset is here, and map: its code differs; replace=True"):
+        rankstore.build(ROWS, tmp_path / "out", map=lambda s: None)
+
+
+@pytest.mark.parametrize("change, says", [
+    ({"length_unit": 2}, "length_unit: was 1, is 2"), ({"where": "n > 3"}, 'where: was null, is "n > 3"'),
+    ({"map": None}, "map: it was given, and is not"), ({"filter": bool}, "filter: it was not given")])
+def test_an_option_that_differs_is_named(tmp_path: Path, change: dict[str, Any], says: str) -> None:
+    rows = [{"x": [1, 2], "n": 4}] * 5
+    options: dict[str, Any] = {"map": dict}
+    rankstore.build(rows, tmp_path / "out", **options).close()
+    with pytest.raises(rankstore.ArgumentError) as raised:
+        rankstore.build(rows, tmp_path / "out", **{**options, **change})
+    assert str(raised.value) == (f'{tmp_path / "out"}: a finished dataset is here, and {says}; replace=True or "if_changed" '
+                                 "builds anew, append=True adds to it, reuse=True opens what is there")
+    for other, text in ((rows[:4], "it was built from another source"), ([{"x": [1, 3], "n": 4}] * 5, "the contents of the source differ")):
+        with pytest.raises(rankstore.ArgumentError, match=text):
+            rankstore.build(other, tmp_path / "out", **options)
+
+
+def test_replace_is_one_of_three(tmp_path: Path) -> None:
+    with pytest.raises(rankstore.ArgumentError, match='replace: \'always\'; it is True, False or "if_changed"'):
+        rankstore.build(ROWS, tmp_path / "out", replace="always")
