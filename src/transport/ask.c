@@ -21,100 +21,167 @@ static rks_status check_call(rks_engine *engine, uint32_t peer, rks_error *err)
     return RKS_OK;
 }
 
-static void outgoing_sent(rks_frame *frame)
+static void note_sent(rks_frame *frame)
 {
-    rks_free((uint8_t *)frame - offsetof(rks_outgoing, frame));
+    rks_free((uint8_t *)frame - offsetof(rks_note, frame));
 }
 
-static void run_send(rks_engine *engine, rks_command *command)
+static void run_note(rks_engine *engine, rks_command *command)
 {
-    rks_peer_send(engine, (rks_outgoing *)(void *)command); /* its first member */
+    rks_peer_note(engine, (rks_note *)(void *)command); /* its first member */
 }
 
 static void run_keep(rks_engine *engine, rks_command *command)
 {
-    rks_peer_keep(engine, (rks_outgoing *)(void *)command);
+    rks_peer_keep(engine, (rks_note *)(void *)command);
 }
 
-/* Checks the call and copies the body. */
-static rks_status outgoing_new(rks_engine *engine, uint32_t peer, enum rks_service service,
-                               const void *body, size_t size, rks_outgoing **outgoing,
-                               rks_error *err)
+static void run_call(rks_engine *engine, rks_command *command)
+{
+    rks_peer_call(engine,
+                  (rks_call *)(void *)((uint8_t *)command - offsetof(rks_call, command)));
+}
+
+static rks_status check_frame(rks_engine *engine, uint32_t peer, int service, size_t size,
+                              rks_error *err)
 {
     rks_status status = check_call(engine, peer, err);
     if (status != RKS_OK)
         return status;
     if (service < 0 || service >= RKS_SERVICES)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "no service has number %d", (int)service);
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "no service has number %d", service);
     if (size > engine->options.max_frame)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "%zu bytes for rank %" PRIu32 " are above the limit of %" PRIu64, size,
                         peer, engine->options.max_frame);
-    rks_outgoing *made = rks_alloc_raw(1, sizeof(*made) + size, err);
-    if (made == NULL)
-        return RKS_ERR_MEMORY;
-    memset(made, 0, sizeof(*made));
-    made->command.run = run_send;
-    made->frame.sent = outgoing_sent;
-    made->peer = peer;
-    made->service = (uint16_t)service;
-    made->size = size;
-    if (size > 0)
-        memcpy(made->body, body, size);
-    *outgoing = made;
     return RKS_OK;
 }
 
-static rks_status post(rks_engine *engine, rks_outgoing *outgoing, rks_error *err)
+/* ---- requests -------------------------------------------------------------------------------- */
+
+rks_status rks_engine_call(rks_engine *engine, rks_call *call, rks_error *err)
 {
-    if (rks_engine_post(engine, &outgoing->command))
+    if (atomic_load(&engine->closing))
+        return rks_fail(err, RKS_ERR_STATE, 0, "the engine is closing");
+    rks_status status = check_frame(engine, call->peer, call->service, call->size, err);
+    if (status != RKS_OK)
+        return status;
+    call->ended = 0;
+    call->command.run = run_call;
+    call->frame.sent = rks_call_sent;
+    if (rks_engine_post_call(engine, call))
         return RKS_OK;
-    rks_free(outgoing->pending);
-    rks_free(outgoing);
     return rks_fail(err, RKS_ERR_STATE, 0, "the engine is closed");
+}
+
+/* A call with memory of its own. */
+typedef struct own_call {
+    rks_call call;
+    rks_reply_sink sink;
+    uint8_t body[];
+} own_call;
+
+static void *own_place(rks_call *call, size_t size)
+{
+    const rks_reply_sink *sink = &((own_call *)(void *)call)->sink;
+    return sink->place(sink->user, size);
+}
+
+static void own_come(rks_call *call)
+{
+    const rks_reply_sink *sink = &((own_call *)(void *)call)->sink;
+    if (sink->come != NULL)
+        sink->come(sink->user);
+}
+
+static void own_done(rks_call *call, const rks_error *err)
+{
+    const rks_reply_sink *sink = &((own_call *)(void *)call)->sink;
+    sink->done(sink->user, err);
+}
+
+static void own_over(rks_call *call)
+{
+    rks_free(call); /* the first member */
 }
 
 rks_status rks_engine_request(rks_engine *engine, uint32_t peer, enum rks_service service,
                               const void *body, size_t size, const char *phase,
                               const rks_reply_sink *sink, rks_error *err)
 {
-    rks_outgoing *outgoing = NULL;
-    if (atomic_load(&engine->closing))
-        return rks_fail(err, RKS_ERR_STATE, 0, "the engine is closing");
-    rks_status status = outgoing_new(engine, peer, service, body, size, &outgoing, err);
+    static const rks_call_ops ops = {own_place, own_come, own_done, own_over};
+    rks_status status = check_frame(engine, peer, (int)service, size, err);
     if (status != RKS_OK)
         return status;
-    outgoing->pending = rks_alloc(1, sizeof(*outgoing->pending), err);
-    if (outgoing->pending == NULL) {
-        rks_free(outgoing);
+    own_call *own = rks_alloc_raw(1, sizeof(*own) + size, err);
+    if (own == NULL)
         return RKS_ERR_MEMORY;
-    }
-    outgoing->pending->peer = peer;
-    outgoing->pending->phase = phase;
-    outgoing->pending->sink = *sink;
-    return post(engine, outgoing, err);
+    memset(own, 0, sizeof(*own));
+    own->sink = *sink;
+    if (size > 0)
+        memcpy(own->body, body, size);
+    own->call.ops = &ops;
+    own->call.phase = phase;
+    own->call.body = own->body;
+    own->call.size = size;
+    own->call.peer = peer;
+    own->call.service = (uint16_t)service;
+    status = rks_engine_call(engine, &own->call, err);
+    if (status != RKS_OK)
+        rks_free(own);
+    return status;
+}
+
+/* ---- notes ----------------------------------------------------------------------------------- */
+
+/* Checks the call and copies the body. */
+static rks_status note_new(rks_engine *engine, uint32_t peer, enum rks_service service,
+                           const void *body, size_t size, rks_note **note, rks_error *err)
+{
+    rks_status status = check_frame(engine, peer, (int)service, size, err);
+    if (status != RKS_OK)
+        return status;
+    rks_note *made = rks_alloc_raw(1, sizeof(*made) + size, err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    memset(made, 0, sizeof(*made));
+    made->command.run = run_note;
+    made->frame.sent = note_sent;
+    made->peer = peer;
+    if (size > 0)
+        memcpy(made->body, body, size);
+    *note = made;
+    return RKS_OK;
+}
+
+static rks_status post(rks_engine *engine, rks_note *note, rks_error *err)
+{
+    if (rks_engine_post(engine, &note->command))
+        return RKS_OK;
+    rks_free(note);
+    return rks_fail(err, RKS_ERR_STATE, 0, "the engine is closed");
 }
 
 rks_status rks_engine_note(rks_engine *engine, uint32_t peer, enum rks_service service,
                            const void *body, size_t size, rks_error *err)
 {
-    rks_outgoing *outgoing = NULL;
-    rks_status status = outgoing_new(engine, peer, service, body, size, &outgoing, err);
+    rks_note *note = NULL;
+    rks_status status = note_new(engine, peer, service, body, size, &note, err);
     if (status != RKS_OK)
         return status;
-    rks_frame_set(&outgoing->frame, RKS_FRAME_NOTE, 0, outgoing->service, outgoing->body, size);
-    return post(engine, outgoing, err);
+    rks_frame_set(&note->frame, RKS_FRAME_NOTE, 0, (uint16_t)service, note->body, size);
+    return post(engine, note, err);
 }
 
 rks_status rks_engine_keep(rks_engine *engine, uint32_t peer, rks_error *err)
 {
-    rks_outgoing *outgoing = NULL;
-    rks_status status = outgoing_new(engine, peer, RKS_SERVICE_GROUP, NULL, 0, &outgoing, err);
+    rks_note *note = NULL;
+    rks_status status = note_new(engine, peer, RKS_SERVICE_GROUP, NULL, 0, &note, err);
     if (status != RKS_OK)
         return status;
-    outgoing->command.run = run_keep;
-    rks_frame_set(&outgoing->frame, RKS_FRAME_KEEP, 0, 0, NULL, 0);
-    return post(engine, outgoing, err);
+    note->command.run = run_keep;
+    rks_frame_set(&note->frame, RKS_FRAME_KEEP, 0, 0, NULL, 0);
+    return post(engine, note, err);
 }
 
 /* ---- giving up ------------------------------------------------------------------------------- */

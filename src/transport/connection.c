@@ -146,7 +146,7 @@ void rks_connection_take_hello(rks_connection *connection)
 
 static void refusal_sent(rks_frame *frame)
 {
-    rks_free((uint8_t *)frame - offsetof(rks_outgoing, frame));
+    rks_free((uint8_t *)frame - offsetof(rks_note, frame));
 }
 
 /* The peer has proved itself but is not wanted: it hears why, and closes. */
@@ -155,12 +155,12 @@ static void refuse_proven(rks_connection *connection, rks_error *why)
     log_refusal(connection, why);
     rks_error_place(why, connection->engine->options.rank, connection->engine->address.host);
     say_proof(connection);
-    rks_outgoing *outgoing = rks_alloc(1, sizeof(*outgoing) + sizeof(*why), NULL);
-    if (outgoing != NULL) {
-        memcpy(outgoing->body, why, sizeof(*why));
-        outgoing->frame.sent = refusal_sent;
-        rks_frame_set(&outgoing->frame, RKS_FRAME_ERROR, 0, 0, outgoing->body, sizeof(*why));
-        rks_connection_send(connection, &outgoing->frame);
+    rks_note *note = rks_alloc(1, sizeof(*note) + sizeof(*why), NULL);
+    if (note != NULL) {
+        memcpy(note->body, why, sizeof(*why));
+        note->frame.sent = refusal_sent;
+        rks_frame_set(&note->frame, RKS_FRAME_ERROR, 0, 0, note->body, sizeof(*why));
+        rks_connection_send(connection, &note->frame);
     }
     connection->ending = true;
     rks_connection_finish(connection);

@@ -109,6 +109,7 @@ static void *engine_thread(void *argument)
 {
     rks_engine *engine = argument;
     pthread_setname_np(pthread_self(), "rks-engine");
+    rks_mailbox_enter(engine);
     rks_loop_run(engine->loop);
     return NULL;
 }

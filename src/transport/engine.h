@@ -21,8 +21,8 @@
 #include <sys/uio.h>
 
 #include "base/secret.h"
+#include "transport/call.h"
 
-typedef struct rks_engine rks_engine;
 typedef struct rks_request rks_request;
 
 /* Where a rank listens: what the bootstrap hands round. 64 bytes of plain data. */
@@ -100,13 +100,15 @@ const uint8_t *rks_request_body(const rks_request *request, size_t *size);
  * request. The array is copied, the bytes are not. */
 void rks_request_reply(rks_request *request, const struct iovec *parts, size_t count,
                        void (*release)(void *user), void *user);
+/* The same without a copy of the array: parts[0] is the engine's, for the frame's header, and
+ * parts[1] to parts[count - 1] are the reply. All of it stays as it is until `release`. */
+void rks_request_reply_with(rks_request *request, struct iovec *parts, size_t count,
+                            void (*release)(void *user), void *user);
 void rks_request_fail(rks_request *request, const rks_error *err);
 
 /* ---- asking -------------------------------------------------------------------------- */
 
-/* Engine thread, must not wait. place: memory for a reply of `size` bytes (NULL: no memory, the
- * call fails); received straight into it. come (may be NULL): a part of it has been received.
- * done: exactly once; err NULL on success. */
+/* As rks_call_ops. */
 typedef struct rks_reply_sink {
     void *(*place)(void *user, size_t size);
     void (*come)(void *user);
@@ -114,8 +116,12 @@ typedef struct rks_reply_sink {
     void *user;
 } rks_reply_sink;
 
-/* Sends a request; the body is copied. Never blocks; a failure that is known at once is returned
- * and `done` is not called. `phase` (static) is for messages. */
+/* Sends a request, which is the caller's memory (call.h): nothing is allocated or copied. Never
+ * blocks; a failure that is known at once is returned, no op is called, and the call stays the
+ * caller's. */
+rks_status rks_engine_call(rks_engine *engine, rks_call *call, rks_error *err);
+
+/* The same with memory of its own; the body is copied. */
 rks_status rks_engine_request(rks_engine *engine, uint32_t peer, enum rks_service service,
                               const void *body, size_t size, const char *phase,
                               const rks_reply_sink *sink, rks_error *err);

@@ -38,59 +38,29 @@ typedef struct rks_connection rks_connection;
 typedef struct rks_peer rks_peer;
 typedef struct rks_pool rks_pool;
 
-/* Something for the engine thread to do. Lies at the start of what it is about. */
-typedef struct rks_command {
-    struct rks_command *next;
-    void (*run)(rks_engine *engine, struct rks_command *command);
-} rks_command;
-
-/* A frame on its way out; part of a larger thing, which `sent` frees. */
-typedef struct rks_frame {
-    struct rks_frame *next;
-    void (*sent)(struct rks_frame *frame); /* once: sent, or given up */
-    struct iovec *parts;                   /* the header first */
-    size_t count;
-    size_t total;
-    struct iovec few[2]; /* parts of frames with one body */
-    uint8_t header[RKS_FRAME_HEADER];
-} rks_frame;
-
 typedef struct rks_frame_queue {
     rks_frame *first;
     rks_frame **last; /* NULL: empty */
 } rks_frame_queue;
 
-/* A request that waits for its reply. */
-typedef struct rks_pending {
-    struct rks_pending *next;
-    struct rks_pending **link;
-    uint64_t id;
-    uint32_t peer;
-    const char *phase;
-    rks_reply_sink sink;
-} rks_pending;
-
 typedef struct rks_slot {
-    rks_pending *pending; /* NULL: free */
-    uint32_t turn;        /* so that an old id does not meet a new request */
-    uint32_t next;        /* free slot + 1 */
+    rks_call *call; /* that waits for its reply; NULL: free */
+    uint32_t turn;  /* so that an old id does not meet a new request */
+    uint32_t next;  /* free slot + 1 */
 } rks_slot;
 
-/* A request or note from its caller to the wire; also keep frames. */
-typedef struct rks_outgoing {
+/* A note from its caller to the wire; also keep frames. */
+typedef struct rks_note {
     rks_command command;
     rks_frame frame;
-    rks_pending *pending; /* of a request */
     uint32_t peer;
-    uint16_t service;
-    size_t size;
     uint8_t body[];
-} rks_outgoing;
+} rks_note;
 
 struct rks_peer {
     rks_connection *out;
     rks_connection *in;
-    rks_pending *pending;
+    rks_call *calls;         /* that wait for their replies */
     rks_frame_queue waiting; /* until `out` is open */
     uint64_t since_ms;       /* when connecting began */
     uint64_t retry_ms;       /* not 0: connect again then */
@@ -103,6 +73,7 @@ struct rks_peer {
     rks_error error;
 };
 
+/* A request of a peer, from its header to its answer. */
 struct rks_request {
     rks_command command;
     rks_engine *engine; /* counted in engine->references */
@@ -112,8 +83,9 @@ struct rks_request {
     uint32_t sender;
     uint16_t service;
     size_t size;
-    rks_frame frame; /* the reply's */
-    struct iovec *parts;
+    bool at_engine;      /* the engine thread has it, and sends what it is answered */
+    rks_frame frame;     /* the reply's */
+    struct iovec *parts; /* the reply's, where they are a copy */
     void (*release)(void *user);
     void *user;
     rks_error error;
@@ -127,8 +99,19 @@ typedef struct rks_handler {
     rks_note_fn note;
     rks_lost_fn lost;
     void *user;
-    uint32_t running;
 } rks_handler;
+
+/* Where it is kept: read without a lock, see serve.c. */
+typedef struct rks_handler_place {
+    _Atomic(rks_serve_fn) serve;
+    _Atomic(rks_quick_fn) quick;
+    _Atomic(rks_note_fn) note;
+    _Atomic(rks_lost_fn) lost;
+    void *_Atomic user;
+    atomic_uint version; /* odd while the fields change, under handlers_mutex */
+    atomic_uint running; /* calls that have begun */
+    atomic_uint waiting; /* for none to be running */
+} rks_handler_place;
 
 struct rks_engine {
     /* set by rks_engine_open, then constant */
@@ -154,11 +137,14 @@ struct rks_engine {
     rks_command *mailbox;       /* guarded by mutex */
     rks_command **mailbox_last; /* guarded by mutex */
     bool mailbox_closed;        /* guarded by mutex */
-    atomic_bool resting;        /* the loop sleeps or is about to; set under the mutex */
+    atomic_bool mail;           /* something is in the mailbox; changed under the mutex */
+    atomic_bool resting;        /* the loop sleeps or is about to */
+    rks_command *own;           /* calls that callbacks made on the engine thread */
+    rks_command **own_last;
 
     pthread_mutex_t handlers_mutex;
     pthread_cond_t handlers_idle;
-    rks_handler handlers[RKS_SERVICES]; /* guarded by handlers_mutex */
+    rks_handler_place handlers[RKS_SERVICES];
 
     rks_command join, abort, finish; /* posted once each */
     uint32_t linger_ms;              /* set before `finish` is posted */
@@ -196,6 +182,11 @@ void rks_engine_stream_closed(rks_engine *engine);
 
 /* False: the engine thread is over, and the command stays the caller's. */
 bool rks_engine_post(rks_engine *engine, rks_command *command);
+/* The same for a call. The engine thread does not post to itself: what its callbacks call waits in
+ * a list of its own, and goes out before the loop sleeps. Calls need no order. */
+bool rks_engine_post_call(rks_engine *engine, rks_call *call);
+/* This thread is the engine's from now on. */
+void rks_mailbox_enter(rks_engine *engine);
 /* False: there was nothing in it. `last`: nothing more is taken. */
 bool rks_mailbox_run(rks_engine *engine, bool last);
 /* Of rks_loop_ops. From here on the loop may sleep, and whoever posts has to wake it; until the
@@ -223,9 +214,10 @@ void rks_newcomers_join(rks_engine *engine, rks_command *command);
 
 /* ---- peer.c ---------------------------------------------------------------------------------- */
 
-/* Both take the frame. */
-void rks_peer_keep(rks_engine *engine, rks_outgoing *outgoing);
-void rks_peer_send(rks_engine *engine, rks_outgoing *outgoing);
+/* All take the frame. */
+void rks_peer_keep(rks_engine *engine, rks_note *note);
+void rks_peer_note(rks_engine *engine, rks_note *note);
+void rks_peer_call(rks_engine *engine, rks_call *call);
 void rks_peer_give_up(rks_engine *engine, uint32_t rank, const rks_error *err);
 void rks_peer_retry(rks_engine *engine, uint64_t now_ms);
 /* Ends all requests with RKS_ERR_STATE. */
@@ -235,9 +227,11 @@ void rks_peer_end_in(rks_engine *engine, uint32_t rank);
 /* Gives up what waits for a connection; the loop is over. */
 void rks_peer_forget_all(rks_engine *engine);
 bool rks_peer_expects(const rks_peer *peer); /* silence on `out` would matter */
-/* Removes and returns the request `id` of `rank`; NULL: nobody waits for it. */
-rks_pending *rks_pending_find(rks_engine *engine, uint32_t rank, uint64_t id);
-void rks_pending_done(rks_engine *engine, rks_pending *pending, const rks_error *err);
+/* The call `id` of `rank`; NULL: nobody waits for it. */
+rks_call *rks_call_find(rks_engine *engine, uint32_t rank, uint64_t id);
+void rks_call_done(rks_engine *engine, rks_call *call, const rks_error *err);
+/* A call's frame.sent. */
+void rks_call_sent(rks_frame *frame);
 /* `out` has proved itself, or `in` has; a failure refuses the connection. */
 void rks_peer_opened(rks_connection *connection);
 rks_status rks_peer_accepted(rks_connection *connection, rks_error *err);
@@ -289,8 +283,8 @@ struct rks_connection {
     size_t header_got;
     uint8_t *body; /* NULL: dropped */
     size_t body_got;
-    bool direct;            /* the room given out was the body's */
-    rks_pending *receiving; /* whose memory the body is */
+    bool direct;         /* the room given out was the body's */
+    rks_call *receiving; /* whose memory the body is */
     rks_request *request;
     uint8_t small[sizeof(rks_error)];
 

@@ -1,9 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mailbox.c: what callers give the engine thread to do, and when it has to be woken for it. */
+ * mailbox.c: what callers give the engine thread to do, and when it has to be woken for it.
+ *
+ * Whoever posts sets `mail`, then reads `resting`; the engine thread sets `resting`, then reads
+ * `mail`. So one of the two sees the other, and the engine thread takes the mutex only if there is
+ * mail. */
 #include "transport/internal.h"
 
+#include <stddef.h>
+
 enum { MAILBOX_ROUNDS = 8 }; /* then sockets have their turn */
+
+static _Thread_local const rks_engine *entered;
+
+void rks_mailbox_enter(rks_engine *engine)
+{
+    entered = engine;
+}
 
 bool rks_engine_post(rks_engine *engine, rks_command *command)
 {
@@ -16,27 +29,54 @@ bool rks_engine_post(rks_engine *engine, rks_command *command)
             engine->mailbox_last = &engine->mailbox;
         *engine->mailbox_last = command;
         engine->mailbox_last = &command->next;
+        if (first)
+            atomic_store(&engine->mail, true);
         if (first && atomic_load(&engine->resting))
-            rks_loop_wake(engine->loop);
+            rks_loop_wake(engine->loop); /* under the mutex: the loop lives until it is closed */
     }
     pthread_mutex_unlock(&engine->mutex);
     return open;
 }
 
-bool rks_mailbox_run(rks_engine *engine, bool last)
+bool rks_engine_post_call(rks_engine *engine, rks_call *call)
 {
-    pthread_mutex_lock(&engine->mutex);
-    rks_command *command = engine->mailbox;
-    engine->mailbox = NULL;
-    engine->mailbox_closed = engine->mailbox_closed || last;
-    pthread_mutex_unlock(&engine->mutex);
-    bool some = command != NULL;
+    rks_command *command = &call->command;
+    if (entered != engine)
+        return rks_engine_post(engine, command);
+    if (engine->mailbox_closed) /* this thread has closed it */
+        return false;
+    if (engine->own == NULL)
+        engine->own_last = &engine->own;
+    command->next = NULL;
+    *engine->own_last = command;
+    engine->own_last = &command->next;
+    return true;
+}
+
+static void run_all(rks_engine *engine, rks_command *command)
+{
     while (command != NULL) {
         rks_command *next = command->next;
         command->run(engine, command);
         command = next;
     }
-    return some;
+}
+
+bool rks_mailbox_run(rks_engine *engine, bool last)
+{
+    rks_command *own = engine->own, *posted = NULL;
+    engine->own = NULL;
+    if (last || atomic_load(&engine->mail)) {
+        pthread_mutex_lock(&engine->mutex);
+        posted = engine->mailbox;
+        engine->mailbox = NULL;
+        engine->mailbox_closed = engine->mailbox_closed || last;
+        atomic_store(&engine->mail, false);
+        pthread_mutex_unlock(&engine->mutex);
+    }
+    run_all(engine, posted);
+    run_all(engine, own);
+    return posted != NULL || own != NULL;
 }
 
 void rks_mailbox_rest(void *user)
@@ -45,9 +85,7 @@ void rks_mailbox_rest(void *user)
     rks_pool_flush(engine);
     for (int round = 0; round < MAILBOX_ROUNDS && rks_mailbox_run(engine, false); round++)
         ; /* what is done may ask for more */
-    pthread_mutex_lock(&engine->mutex);
     atomic_store(&engine->resting, true);
-    if (engine->mailbox != NULL)
+    if (engine->own != NULL || atomic_load(&engine->mail))
         rks_loop_wake(engine->loop);
-    pthread_mutex_unlock(&engine->mutex);
 }

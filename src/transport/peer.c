@@ -31,50 +31,61 @@ static bool slots_grow(rks_engine *engine)
     return true;
 }
 
-static bool pending_add(rks_engine *engine, rks_pending *pending)
+static bool call_add(rks_engine *engine, rks_call *call)
 {
     if (engine->slots_free == 0 && !slots_grow(engine))
         return false;
     uint32_t number = engine->slots_free - 1;
     rks_slot *slot = &engine->slots[number];
     engine->slots_free = slot->next;
-    slot->pending = pending;
-    pending->id = (uint64_t)slot->turn << 32 | number;
-    rks_peer *peer = &engine->peers[pending->peer];
-    pending->next = peer->pending;
-    pending->link = &peer->pending;
-    if (pending->next != NULL)
-        pending->next->link = &pending->next;
-    peer->pending = pending;
+    slot->call = call;
+    call->id = (uint64_t)slot->turn << 32 | number;
+    rks_peer *peer = &engine->peers[call->peer];
+    call->next = peer->calls;
+    call->link = &peer->calls;
+    if (call->next != NULL)
+        call->next->link = &call->next;
+    peer->calls = call;
     return true;
 }
 
-rks_pending *rks_pending_find(rks_engine *engine, uint32_t rank, uint64_t id)
+rks_call *rks_call_find(rks_engine *engine, uint32_t rank, uint64_t id)
 {
     uint32_t number = (uint32_t)id;
     if (number >= engine->slots_room || engine->slots[number].turn != id >> 32)
         return NULL;
-    rks_pending *pending = engine->slots[number].pending;
-    return pending != NULL && pending->peer == rank ? pending : NULL;
+    rks_call *call = engine->slots[number].call;
+    return call != NULL && call->peer == rank ? call : NULL;
 }
 
-void rks_pending_done(rks_engine *engine, rks_pending *pending, const rks_error *err)
+/* Its frame is sent or given up, or it is done: the later of the two ends it. */
+static void call_ended(rks_call *call)
 {
-    rks_connection *out = engine->peers[pending->peer].out;
-    if (out != NULL && out->receiving == pending)
+    if (++call->ended == 2)
+        call->ops->over(call);
+}
+
+void rks_call_sent(rks_frame *frame)
+{
+    call_ended((rks_call *)(void *)((uint8_t *)frame - offsetof(rks_call, frame)));
+}
+
+void rks_call_done(rks_engine *engine, rks_call *call, const rks_error *err)
+{
+    rks_connection *out = engine->peers[call->peer].out;
+    if (out != NULL && out->receiving == call)
         rks_connection_drop_reply(out);
-    uint32_t number = (uint32_t)pending->id;
+    uint32_t number = (uint32_t)call->id;
     rks_slot *slot = &engine->slots[number];
-    slot->pending = NULL;
+    slot->call = NULL;
     slot->turn = slot->turn == UINT32_MAX ? 1 : slot->turn + 1;
     slot->next = engine->slots_free;
     engine->slots_free = number + 1;
-    *pending->link = pending->next;
-    if (pending->next != NULL)
-        pending->next->link = pending->link;
-    rks_reply_sink sink = pending->sink;
-    rks_free(pending);
-    sink.done(sink.user, err);
+    *call->link = call->next;
+    if (call->next != NULL)
+        call->next->link = call->link;
+    call->ops->done(call, err);
+    call_ended(call);
 }
 
 /* ---- words for a loss ------------------------------------------------------------------------ */
@@ -93,10 +104,10 @@ static void describe(const rks_engine *engine, uint32_t rank, const rks_error *w
 static void fail_requests(rks_engine *engine, uint32_t rank, const rks_error *why)
 {
     rks_peer *peer = &engine->peers[rank];
-    while (peer->pending != NULL) {
+    while (peer->calls != NULL) {
         rks_error err;
-        describe(engine, rank, why, peer->pending->phase, &err);
-        rks_pending_done(engine, peer->pending, &err);
+        describe(engine, rank, why, peer->calls->phase, &err);
+        rks_call_done(engine, peer->calls, &err);
     }
 }
 
@@ -289,7 +300,7 @@ rks_status rks_peer_accepted(rks_connection *connection, rks_error *err)
 
 bool rks_peer_expects(const rks_peer *peer)
 {
-    return peer->keep || peer->pending != NULL;
+    return peer->keep || peer->calls != NULL;
 }
 
 /* ---- from the mailbox ------------------------------------------------------------------------ */
@@ -316,55 +327,57 @@ static void expect(rks_engine *engine, rks_peer *peer)
     rks_engine_beat(engine);
 }
 
-void rks_peer_send(rks_engine *engine, rks_outgoing *outgoing)
+void rks_peer_call(rks_engine *engine, rks_call *call)
 {
-    rks_peer *peer = &engine->peers[outgoing->peer];
-    rks_pending *pending = outgoing->pending;
+    rks_peer *peer = &engine->peers[call->peer];
     rks_error err;
-    if (pending != NULL) {
-        rks_reply_sink sink = pending->sink;
-        rks_status status = RKS_OK;
-        if (engine->aborted)
-            status = rks_fail(&err, RKS_ERR_STATE, 0, "closed during %s", pending->phase);
-        else if (peer->failed) {
-            err = peer->error;
-            status = RKS_ERR_PEER;
-        } else {
-            if (!rks_peer_expects(peer))
-                expect(engine, peer);
-            if (!pending_add(engine, pending))
-                status = rks_fail(&err, RKS_ERR_MEMORY, 0, "no memory for one more request");
-        }
-        if (status != RKS_OK) {
-            outgoing->frame.sent(&outgoing->frame);
-            rks_free(pending);
-            sink.done(sink.user, &err);
-            return;
-        }
-        rks_frame_set(&outgoing->frame, RKS_FRAME_REQUEST, pending->id, outgoing->service,
-                      outgoing->body, outgoing->size);
-    } else if (peer->gone || engine->ending) {
-        outgoing->frame.sent(&outgoing->frame);
+    rks_status status = RKS_OK;
+    if (engine->aborted)
+        status = rks_fail(&err, RKS_ERR_STATE, 0, "closed during %s", call->phase);
+    else if (peer->failed) {
+        err = peer->error;
+        status = RKS_ERR_PEER;
+    } else {
+        if (!rks_peer_expects(peer))
+            expect(engine, peer);
+        if (!call_add(engine, call))
+            status = rks_fail(&err, RKS_ERR_MEMORY, 0, "no memory for one more request");
+    }
+    if (status != RKS_OK) {
+        call_ended(call);
+        call->ops->done(call, &err);
+        call_ended(call);
         return;
     }
-    push(engine, outgoing->peer, &outgoing->frame);
+    rks_frame_set(&call->frame, RKS_FRAME_REQUEST, call->id, call->service, call->body,
+                  call->size);
+    push(engine, call->peer, &call->frame);
 }
 
-void rks_peer_keep(rks_engine *engine, rks_outgoing *outgoing)
+void rks_peer_note(rks_engine *engine, rks_note *note)
 {
-    rks_peer *peer = &engine->peers[outgoing->peer];
+    rks_peer *peer = &engine->peers[note->peer];
+    if (peer->gone || engine->ending)
+        note->frame.sent(&note->frame);
+    else
+        push(engine, note->peer, &note->frame);
+}
+
+void rks_peer_keep(rks_engine *engine, rks_note *note)
+{
+    rks_peer *peer = &engine->peers[note->peer];
     if (peer->keep || peer->gone || engine->ending) {
-        outgoing->frame.sent(&outgoing->frame);
+        note->frame.sent(&note->frame);
         if (peer->gone && !peer->keep && !peer->reported && !engine->ending) {
             peer->reported = true;
-            rks_handlers_lost(engine, outgoing->peer, &peer->error);
+            rks_handlers_lost(engine, note->peer, &peer->error);
         }
         return;
     }
     if (!rks_peer_expects(peer))
         expect(engine, peer);
     peer->keep = true;
-    push(engine, outgoing->peer, &outgoing->frame);
+    push(engine, note->peer, &note->frame);
 }
 
 void rks_peer_give_up(rks_engine *engine, uint32_t rank, const rks_error *err)
@@ -373,20 +386,20 @@ void rks_peer_give_up(rks_engine *engine, uint32_t rank, const rks_error *err)
     if (!peer->failed)
         peer->error = *err;
     peer->failed = true;
-    while (peer->pending != NULL)
-        rks_pending_done(engine, peer->pending, err);
+    while (peer->calls != NULL)
+        rks_call_done(engine, peer->calls, err);
 }
 
 void rks_peer_abort_all(rks_engine *engine)
 {
     engine->aborted = true;
     for (uint32_t i = 0; i < engine->slots_room; i++) {
-        rks_pending *pending = engine->slots[i].pending;
-        if (pending == NULL)
+        rks_call *call = engine->slots[i].call;
+        if (call == NULL)
             continue;
         rks_error err;
-        rks_fail(&err, RKS_ERR_STATE, 0, "closed during %s", pending->phase);
-        rks_pending_done(engine, pending, &err);
+        rks_fail(&err, RKS_ERR_STATE, 0, "closed during %s", call->phase);
+        rks_call_done(engine, call, &err);
     }
 }
 

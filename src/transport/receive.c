@@ -51,19 +51,19 @@ static void begin_reply(rks_connection *connection)
 {
     rks_engine *engine = connection->engine;
     size_t size = connection->frame.size;
-    rks_pending *pending = rks_pending_find(engine, connection->rank, connection->frame.id);
-    if (pending == NULL) {
+    rks_call *call = rks_call_find(engine, connection->rank, connection->frame.id);
+    if (call == NULL) {
         atomic_fetch_add(&engine->strays, 1);
         return;
     }
-    connection->body = pending->sink.place(pending->sink.user, size);
-    connection->receiving = pending;
+    connection->body = call->ops->place(call, size);
+    connection->receiving = call;
     if (connection->body == NULL && size > 0) {
         rks_error err;
         rks_fail(&err, RKS_ERR_MEMORY, 0, "no memory for a reply of %zu bytes from rank %u", size,
                  connection->rank);
         connection->receiving = NULL;
-        rks_pending_done(engine, pending, &err);
+        rks_call_done(engine, call, &err);
     }
 }
 
@@ -123,12 +123,11 @@ static void take_error(rks_connection *connection)
                             "refused the connection: %.120s", err.text);
         return;
     }
-    rks_pending *pending =
-        rks_pending_find(connection->engine, connection->rank, connection->frame.id);
-    if (pending == NULL)
+    rks_call *call = rks_call_find(connection->engine, connection->rank, connection->frame.id);
+    if (call == NULL)
         atomic_fetch_add(&connection->engine->strays, 1);
     else
-        rks_pending_done(connection->engine, pending, &err);
+        rks_call_done(connection->engine, call, &err);
 }
 
 static void take_bye(rks_connection *connection)
@@ -142,11 +141,11 @@ static void take_bye(rks_connection *connection)
 
 static void take_reply(rks_connection *connection)
 {
-    rks_pending *pending = connection->receiving;
+    rks_call *call = connection->receiving;
     connection->receiving = NULL;
     connection->body = NULL;
-    if (pending != NULL)
-        rks_pending_done(connection->engine, pending, NULL);
+    if (call != NULL)
+        rks_call_done(connection->engine, call, NULL);
 }
 
 static void take_note(rks_connection *connection)
@@ -215,12 +214,12 @@ static bool has_header(const rks_connection *connection)
 
 static void on_body(rks_connection *connection, size_t size)
 {
-    const rks_pending *pending = connection->receiving;
+    rks_call *call = connection->receiving;
     connection->body_got += size;
     if (connection->body_got == connection->frame.size)
         take_frame(connection);
-    else if (pending != NULL && pending->sink.come != NULL)
-        pending->sink.come(pending->sink.user);
+    else if (call != NULL && call->ops->come != NULL)
+        call->ops->come(call);
 }
 
 /* Bytes that lie in the stage: headers, small bodies, and what is dropped. */

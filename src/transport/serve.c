@@ -43,29 +43,53 @@ struct rks_pool {
 
 /* ---- handlers ------------------------------------------------------------------------------- */
 
-/* A copy of the handler, counted as running; false: there is none for this. */
-static bool handler_enter(rks_engine *engine, uint16_t number, rks_handler *handler)
+/* Each request and note looks its handler up, so that takes no lock:
+ *
+ *   enter  counts itself as running, then copies the fields between two looks at `version`
+ *   set    makes `version` odd, changes the fields, makes it even, and then waits for `running`
+ *
+ * So a call that began before the change is waited for, and one that begins later sees the change.
+ * Only an enter that meets a change takes the mutex. */
+
+static rks_handler read_handler(rks_handler_place *place)
 {
-    bool found = false;
-    if (number >= RKS_SERVICES)
-        return false;
-    pthread_mutex_lock(&engine->handlers_mutex);
-    rks_handler *kept = &engine->handlers[number];
-    if (kept->serve != NULL || kept->note != NULL || kept->lost != NULL) {
-        kept->running++;
-        *handler = *kept;
-        found = true;
-    }
-    pthread_mutex_unlock(&engine->handlers_mutex);
-    return found;
+    return (rks_handler){
+        .serve = atomic_load(&place->serve),
+        .quick = atomic_load(&place->quick),
+        .note = atomic_load(&place->note),
+        .lost = atomic_load(&place->lost),
+        .user = atomic_load(&place->user),
+    };
 }
 
 static void handler_leave(rks_engine *engine, uint16_t number)
 {
+    rks_handler_place *place = &engine->handlers[number];
+    if (atomic_fetch_sub(&place->running, 1) != 1 || atomic_load(&place->waiting) == 0)
+        return;
     pthread_mutex_lock(&engine->handlers_mutex);
-    if (--engine->handlers[number].running == 0)
-        pthread_cond_broadcast(&engine->handlers_idle);
+    pthread_cond_broadcast(&engine->handlers_idle);
     pthread_mutex_unlock(&engine->handlers_mutex);
+}
+
+/* A copy of the handler, counted as running; false: there is none for this. */
+static bool handler_enter(rks_engine *engine, uint16_t number, rks_handler *handler)
+{
+    if (number >= RKS_SERVICES)
+        return false;
+    rks_handler_place *place = &engine->handlers[number];
+    atomic_fetch_add(&place->running, 1);
+    unsigned version = atomic_load(&place->version);
+    *handler = read_handler(place);
+    if (version % 2 != 0 || atomic_load(&place->version) != version) {
+        pthread_mutex_lock(&engine->handlers_mutex);
+        *handler = read_handler(place);
+        pthread_mutex_unlock(&engine->handlers_mutex);
+    }
+    if (handler->serve != NULL || handler->note != NULL || handler->lost != NULL)
+        return true;
+    handler_leave(engine, number);
+    return false;
 }
 
 static void handler_set(rks_engine *engine, uint16_t number, const rks_handler *handler)
@@ -73,15 +97,21 @@ static void handler_set(rks_engine *engine, uint16_t number, const rks_handler *
     bool none = handler->serve == NULL && handler->note == NULL && handler->lost == NULL;
     /* The engine thread cannot wait for itself. */
     bool may_wait = none && !pthread_equal(pthread_self(), engine->thread);
+    rks_handler_place *place = &engine->handlers[number];
     pthread_mutex_lock(&engine->handlers_mutex);
-    rks_handler *kept = &engine->handlers[number];
-    kept->serve = handler->serve;
-    kept->quick = NULL;
-    kept->note = handler->note;
-    kept->lost = handler->lost;
-    kept->user = handler->user;
-    while (may_wait && kept->running > 0)
-        pthread_cond_wait(&engine->handlers_idle, &engine->handlers_mutex);
+    atomic_fetch_add(&place->version, 1);
+    atomic_store(&place->serve, handler->serve);
+    atomic_store(&place->quick, handler->quick);
+    atomic_store(&place->note, handler->note);
+    atomic_store(&place->lost, handler->lost);
+    atomic_store(&place->user, handler->user);
+    atomic_fetch_add(&place->version, 1);
+    if (may_wait) {
+        atomic_fetch_add(&place->waiting, 1);
+        while (atomic_load(&place->running) > 0)
+            pthread_cond_wait(&engine->handlers_idle, &engine->handlers_mutex);
+        atomic_fetch_sub(&place->waiting, 1);
+    }
     pthread_mutex_unlock(&engine->handlers_mutex);
 }
 
@@ -94,9 +124,7 @@ void rks_engine_serve(rks_engine *engine, enum rks_service service, rks_serve_fn
 
 void rks_engine_serve_quick(rks_engine *engine, enum rks_service service, rks_quick_fn quick)
 {
-    pthread_mutex_lock(&engine->handlers_mutex);
-    engine->handlers[service].quick = quick;
-    pthread_mutex_unlock(&engine->handlers_mutex);
+    atomic_store(&engine->handlers[service].quick, quick);
 }
 
 void rks_engine_watch(rks_engine *engine, rks_lost_fn lost, void *user)
@@ -143,6 +171,7 @@ rks_request *rks_request_create(rks_connection *connection, const rks_frame_head
     request->sender = connection->rank;
     request->service = header->service;
     request->size = size;
+    request->at_engine = true;
     atomic_fetch_add(&request->engine->references, 1);
     connection->references++;
     connection->serving += sizeof(*request) + size;
@@ -201,11 +230,13 @@ static void run_reply(rks_engine *engine, rks_command *command)
     rks_connection_unref(connection);
 }
 
-static void post_reply(rks_request *request)
+static void send_reply(rks_request *request)
 {
     request->frame.sent = reply_sent;
     request->command.run = run_reply;
-    if (!rks_engine_post(request->engine, &request->command))
+    if (request->at_engine)
+        run_reply(request->engine, &request->command);
+    else if (!rks_engine_post(request->engine, &request->command))
         request_free(request); /* nobody is left to hear it */
 }
 
@@ -220,17 +251,14 @@ static void set_error(rks_request *request, const rks_error *err)
 void rks_request_fail(rks_request *request, const rks_error *err)
 {
     set_error(request, err);
-    post_reply(request);
+    send_reply(request);
 }
 
-void rks_request_reply(rks_request *request, const struct iovec *parts, size_t count,
-                       void (*release)(void *user), void *user)
+static void reply_with(rks_request *request, struct iovec *parts, size_t count)
 {
     rks_error err;
     uint64_t total = 0;
-    request->release = release;
-    request->user = user;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 1; i < count; i++)
         if (__builtin_add_overflow(total, parts[i].iov_len, &total))
             total = UINT64_MAX / 2;
     if (total > request->engine->options.max_frame) {
@@ -240,21 +268,37 @@ void rks_request_reply(rks_request *request, const struct iovec *parts, size_t c
         rks_request_fail(request, &err);
         return;
     }
+    rks_frame_header header = {.size = total, .id = request->id, .type = RKS_FRAME_REPLY};
+    rks_frame_encode(&header, NULL, request->frame.header);
+    parts[0] = (struct iovec){request->frame.header, sizeof(request->frame.header)};
+    request->frame.parts = parts;
+    request->frame.count = count;
+    request->frame.total = RKS_FRAME_HEADER + total;
+    send_reply(request);
+}
+
+void rks_request_reply_with(rks_request *request, struct iovec *parts, size_t count,
+                            void (*release)(void *user), void *user)
+{
+    request->release = release;
+    request->user = user;
+    reply_with(request, parts, count);
+}
+
+void rks_request_reply(rks_request *request, const struct iovec *parts, size_t count,
+                       void (*release)(void *user), void *user)
+{
+    rks_error err;
+    request->release = release;
+    request->user = user;
     request->parts = rks_alloc_raw(count + 1, sizeof(*request->parts), &err);
     if (request->parts == NULL) {
         rks_request_fail(request, &err);
         return;
     }
-    rks_frame_set(&request->frame, RKS_FRAME_REPLY, request->id, 0, NULL, 0);
-    rks_frame_header header = {.size = total, .id = request->id, .type = RKS_FRAME_REPLY};
-    rks_frame_encode(&header, NULL, request->frame.header);
-    request->parts[0] = request->frame.few[0];
     if (count > 0)
         memcpy(request->parts + 1, parts, count * sizeof(*parts));
-    request->frame.parts = request->parts;
-    request->frame.count = count + 1;
-    request->frame.total = RKS_FRAME_HEADER + total;
-    post_reply(request);
+    reply_with(request, request->parts, count + 1);
 }
 
 /* ---- I/O threads ---------------------------------------------------------------------------- */
@@ -378,6 +422,7 @@ void rks_pool_serve(rks_engine *engine, rks_request *request)
     rks_pool *pool = engine->pool;
     if (serve_quick(engine, request))
         return;
+    request->at_engine = false;
     request->next = NULL;
     if (pool->come == NULL)
         pool->come_last = &pool->come;
@@ -392,6 +437,7 @@ static void refuse_all(rks_engine *engine, rks_request *first, int error)
     while (first != NULL) {
         rks_request *next = first->next;
         rks_error err;
+        first->at_engine = true;
         if (error != 0)
             rks_fail_errno(&err, error, "no thread to serve a request");
         else
