@@ -69,6 +69,9 @@ typedef struct rks_build_options {
                           * that one's; a column of the input that it lacks is an error, and left
                           * out where `schema` is given, which must be that one's. Where there is no
                           * dataset it is built as generation 1 */
+    bool no_lock; /* where the file system has no locks (Lustre without -o flock), several ranks
+                   * build without one; one rank alone needs no option. The caller makes sure that
+                   * no second build runs there. Locks that are there are taken all the same */
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);
@@ -96,7 +99,8 @@ typedef struct rks_build_report {
  * call resumes an interrupted build, also on another number of ranks. `directory` may hold
  * {rank} and {node}. *report may be NULL. Errors: RKS_ERR_DATA names file and line; RKS_ERR_STATE
  * where another build runs in the directory (naming pid and host) or a finished dataset is
- * there and `replace` is not set (RKS_ERR_ARGUMENT). */
+ * there and `replace` is not set (RKS_ERR_ARGUMENT); RKS_ERR_UNSUPPORTED where the file system has no
+ * locks (see no_lock). */
 RKS_API rks_status rks_build(rks_group *group, const char *const *sources, size_t source_count,
                              const char *directory, const rks_build_options *options,
                              rks_build_report *report, rks_error *err);

@@ -17,6 +17,7 @@ typedef struct rks_prune_options {
     size_t struct_size;
     uint64_t keep; /* generations that stay, the newest ones; 0: all */
     bool dry_run;  /* count only */
+    bool no_lock;  /* as rks_build_options.no_lock */
 } rks_prune_options;
 
 typedef struct rks_prune_report {
@@ -44,6 +45,7 @@ typedef struct rks_merge_options {
                 */
     rks_progress_fn progress;
     void *progress_user;
+    bool no_lock; /* as rks_build_options.no_lock */
 } rks_merge_options;
 
 typedef struct rks_merge_report {

@@ -319,7 +319,9 @@ static void describe_place(void *user, const rks_dataset *dataset, size_t at, ui
 
 static rks_status open_parts(build *b, const char *directory, rks_error *err)
 {
-    rks_parts_options options = {.replace = b->options.replace, .append = b->options.append};
+    rks_parts_options options = {.replace = b->options.replace,
+                                 .append = b->options.append,
+                                 .no_lock = b->options.no_lock};
     rks_status status = rks_build_options_text(&b->options, &b->options_text, err);
     if (status == RKS_OK)
         status = rks_build_id("files", rks_input_digest(b->input), b->schema, b->options_text,

@@ -88,6 +88,7 @@ rks_status rks_builder_open(rks_group *group, const char *directory,
     if (status == RKS_OK) {
         parts.replace = opened->options.replace;
         parts.append = opened->options.append;
+        parts.no_lock = opened->options.no_lock;
         parts.build_options = opened->options_text;
         parts.selection = rks_build_selection(&opened->options);
         parts.shard.schema = opened->schema;

@@ -350,6 +350,7 @@ rks_status rks_parts_open(rks_group *group, const char *directory, const rks_par
         char id[RKS_DIGEST_TEXT];
         opened->group = group;
         opened->options = *options;
+        opened->options.shard.no_lock = options->no_lock || rks_group_size(group) == 1;
         rks_digest_format(options->shard.build_id, id);
         snprintf(opened->prefix, sizeof(opened->prefix), "part-%.16s-", id);
         opened->directory = rks_strdup(directory, err);
@@ -357,7 +358,8 @@ rks_status rks_parts_open(rks_group *group, const char *directory, const rks_par
     }
     status = rks_group_agree(group, "build: begin", status, err);
     if (status == RKS_OK)
-        status = rks_directory_lock_take(group, directory, &opened->lock, &opened->writes, err);
+        status = rks_directory_lock_take(group, directory, options->no_lock, &opened->lock,
+                                         &opened->writes, err);
     if (status == RKS_OK)
         status = check_dataset(opened, &old, err);
     if (status == RKS_OK)
@@ -382,7 +384,7 @@ void rks_parts_close(rks_parts *parts)
         rks_shard_close(parts->sealed[i]);
     rks_free(parts->sealed);
     rks_free(parts->finished);
-    rks_directory_lock_release(parts->lock);
+    rks_lock_file_release(parts->lock);
     rks_dataset_free(parts->base);
     rks_free(parts->directory);
     rks_free(parts);

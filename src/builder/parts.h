@@ -18,6 +18,7 @@ typedef struct rks_parts_options {
     rks_shard_options shard;   /* build_id included; copied by reference: must outlive the parts */
     bool replace;              /* a finished dataset is replaced at the commit */
     bool append;               /* or gets these samples as its next generation */
+    bool no_lock;              /* as rks_build_options.no_lock */
     const char *build_options; /* JSON text for dataset.json */
     rks_selection selection;
 } rks_parts_options;

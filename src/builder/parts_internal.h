@@ -14,7 +14,7 @@ struct rks_parts {
     rks_parts_options options;
     char *directory;
     char prefix[32];          /* "part-BUILD-" */
-    rks_directory_lock *lock; /* held by the rank that writes */
+    rks_lock_file *lock; /* held by the rank that writes */
     bool writes;
     rks_shard_writer *writer; /* NULL until this rank has something to write */
     char writer_name[128];

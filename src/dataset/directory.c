@@ -7,10 +7,8 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,11 +19,6 @@
 #include "base/memory.h"
 #include "base/secret.h"
 #include "dataset/dataset.h"
-
-struct rks_directory_lock {
-    int fd;
-    char *path;
-};
 
 rks_status rks_directory_expand(const rks_group *group, const char *pattern, char **directory,
                                 rks_error *err)
@@ -111,137 +104,92 @@ static bool is_first(const rks_group *group, const uint8_t *all, const place *mi
     return true;
 }
 
-/* Good where a rank of this job, on another node, holds the lock: it writes for us. */
-static rks_status look_at_holder(const char *directory, uint64_t job, rks_error *err)
+static rks_status find_place(const char *directory, place *mine, rks_error *err)
 {
-    char *text = NULL;
-    size_t size = 0;
-    unsigned long long holder = 0;
-    char who[256] = "another process";
-    char *path = rks_format(err, "%s/build.lock", directory);
-    if (path == NULL)
-        return RKS_ERR_MEMORY;
-    rks_status status = rks_file_load(path, 4096, &text, &size, err);
-    if (status == RKS_OK &&
-        (sscanf(text, "job %llx\n%255[^\n]", &holder, who) < 1 || holder != job))
-        status = rks_fail(err, RKS_ERR_STATE, 0, "%s: another build runs here (%s)", path, who);
-    rks_free(text);
-    rks_free(path);
-    return status;
-}
-
-/* The file that the path names now: the one before it may have been unlinked by a holder who
- * left between our open and our flock, which is_current finds. */
-static rks_status open_lock(const char *path, int *fd, rks_error *err)
-{
-    int opened = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (opened < 0)
-        return rks_fail_errno(err, errno, "%s", path);
-    *fd = opened;
-    return RKS_OK;
-}
-
-static bool is_current(const char *path, int fd)
-{
-    struct stat named, held;
-    return stat(path, &named) == 0 && fstat(fd, &held) == 0 && named.st_ino == held.st_ino &&
-           named.st_dev == held.st_dev;
-}
-
-/* *lock stays NULL where another has it. */
-static rks_status take(rks_group *group, const char *directory, uint64_t job,
-                       rks_directory_lock **lock, rks_error *err)
-{
-    rks_directory_lock *taken = rks_alloc(1, sizeof(*taken), err);
-    if (taken == NULL)
-        return RKS_ERR_MEMORY;
-    taken->fd = -1;
-    rks_status status = RKS_ERR_MEMORY;
-    taken->path = rks_format(err, "%s/build.lock", directory);
-    if (taken->path == NULL)
-        goto out;
-    status = open_lock(taken->path, &taken->fd, err);
-    if (status != RKS_OK)
-        goto out;
-    if (flock(taken->fd, LOCK_EX | LOCK_NB) != 0)
-        goto out;
-    if (!is_current(taken->path, taken->fd)) {
-        status = rks_fail(err, RKS_ERR_STATE, 0, "%s: another build has just ended here; run again",
-                          taken->path);
-        goto out;
-    }
-    char text[256];
-    int size = snprintf(text, sizeof(text), "job %llx\npid %ld on %s\n", (unsigned long long)job,
-                        (long)getpid(), rks_group_host(group, rks_group_rank(group)));
-    if (ftruncate(taken->fd, 0) != 0 || pwrite(taken->fd, text, (size_t)size, 0) != size) {
-        status = rks_fail_write(err, errno, taken->path, (uint64_t)size);
-        unlink(taken->path); /* it is ours and held */
-        goto out;
-    }
-    *lock = taken;
-    return RKS_OK;
-out:
-    if (taken->fd >= 0)
-        close(taken->fd);
-    rks_free(taken->path);
-    rks_free(taken);
-    return status;
-}
-
-rks_status rks_directory_lock_take(rks_group *group, const char *directory,
-                                   rks_directory_lock **lock, bool *writes, rks_error *err)
-{
-    place mine = {.node = rks_group_node(group)};
-    rks_directory_lock *taken = NULL;
-    bool first = false;
-    uint64_t job = 0;
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
     struct stat info;
     rks_status status = rks_directory_make(directory, err);
-    if (status == RKS_OK && stat(directory, &info) != 0)
-        status = rks_fail_errno(err, errno, "%s", directory);
-    if (status == RKS_OK) {
-        mine.device = info.st_dev;
-        mine.inode = info.st_ino;
-        status = rks_random(&mine.job, sizeof(mine.job), err);
-    }
+    if (status != RKS_OK)
+        return status;
+    if (stat(directory, &info) != 0)
+        return rks_fail_errno(err, errno, "%s", directory);
+    mine->device = info.st_dev;
+    mine->inode = info.st_ino;
+    return rks_random(&mine->job, sizeof(mine->job), err);
+}
+
+/* COLLECTIVE. Sets the wish's job. *first: this rank is the lowest of its node in its directory. */
+static rks_status meet(rks_group *group, const char *directory, rks_lock_wish *wish, bool *first,
+                       rks_error *err)
+{
+    place mine = {.node = rks_group_node(group)}, root;
+    uint8_t *all = NULL;
+    uint64_t *offsets = NULL;
+    rks_status status =
+        wish->path == NULL ? RKS_ERR_MEMORY : find_place(directory, &mine, err);
     status = rks_group_allgather(group, "build: directory", status, &mine, sizeof(mine), &all,
                                  &offsets, err);
-    if (status == RKS_OK) {
-        place root;
-        memcpy(&root, all, sizeof(root));
-        job = root.job;
-        first = is_first(group, all, &mine);
-        if (first)
-            status = take(group, directory, job, &taken, err);
-    }
+    if (status != RKS_OK)
+        return status;
+    memcpy(&root, all, sizeof(root));
+    wish->job = root.job;
+    *first = is_first(group, all, &mine);
     rks_free(all);
     rks_free(offsets);
-    /* Who has a lock has written its name into it before anybody looks. */
-    status = rks_group_agree(group, "build: lock", status, err);
+    return RKS_OK;
+}
+
+/* *lock stays NULL where another process has it, which may be a rank of this job on another node.
+ */
+static rks_status take(const rks_lock_wish *wish, rks_lock_file **lock, rks_error *err)
+{
+    rks_error why;
+    rks_status status = rks_lock_file_take(wish, lock, &why);
+    if (status == RKS_OK || status == RKS_ERR_STATE)
+        return RKS_OK;
+    if (err != NULL)
+        *err = why;
+    return status;
+}
+
+/* After all ranks have written their names. Where the file system does not keep nodes apart, it is
+ * the last name that counts: *lock becomes NULL on the others. */
+static rks_status settle(const rks_lock_wish *wish, rks_lock_file **lock, rks_error *err)
+{
+    if (*lock != NULL && rks_lock_file_is_ours(*lock))
+        return RKS_OK;
+    rks_lock_file_release(*lock);
+    *lock = NULL;
+    return rks_lock_file_check_job(wish, err);
+}
+
+rks_status rks_directory_lock_take(rks_group *group, const char *directory, bool no_lock,
+                                   rks_lock_file **lock, bool *writes, rks_error *err)
+{
+    char *path = rks_format(err, "%s/build.lock", directory);
+    rks_lock_wish wish = {.path = path,
+                          .held = "another build runs here",
+                          .optional = no_lock || rks_group_size(group) == 1};
+    rks_lock_file *taken = NULL;
+    bool first = false;
+    rks_status status = meet(group, directory, &wish, &first, err);
     if (status == RKS_OK) {
-        if (first && taken == NULL)
-            status = look_at_holder(directory, job, err);
+        if (first)
+            status = take(&wish, &taken, err);
+        status = rks_group_agree(group, "build: lock", status, err);
+    }
+    if (status == RKS_OK) {
+        if (first)
+            status = settle(&wish, &taken, err);
         status = rks_group_agree(group, "build: locked", status, err);
     }
+    rks_free(path);
     if (status != RKS_OK) {
-        rks_directory_lock_release(taken);
+        rks_lock_file_release(taken);
         return status;
     }
     *lock = taken;
     *writes = taken != NULL;
     return RKS_OK;
-}
-
-void rks_directory_lock_release(rks_directory_lock *lock)
-{
-    if (lock == NULL)
-        return;
-    unlink(lock->path); /* while it is held: nobody else can have it */
-    close(lock->fd);
-    rks_free(lock->path);
-    rks_free(lock);
 }
 
 bool rks_directory_is_empty(const char *path)

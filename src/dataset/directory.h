@@ -4,6 +4,7 @@
 #ifndef RKS_DATASET_DIRECTORY_H
 #define RKS_DATASET_DIRECTORY_H
 
+#include "base/lock_file.h"
 #include "group/group.h"
 
 /* {rank} and {node} in `pattern` replaced by this rank's numbers. rks_free. */
@@ -15,16 +16,13 @@ rks_status rks_directory_expand(const rks_group *group, const char *pattern, cha
 rks_status rks_directory_expand_target(const rks_group *group, const char *pattern,
                                        char **directory, rks_error *err);
 
-typedef struct rks_directory_lock rks_directory_lock;
-
 /* COLLECTIVE. One build at a time in a directory: the lowest rank of each directory makes it and
- * holds DIRECTORY/build.lock with flock, so that a killed build leaves nothing that blocks. *writes
- * is true on the rank that holds the lock: it alone commits and cleans up there. RKS_ERR_STATE
- * names pid and host of the build that has it. */
-rks_status rks_directory_lock_take(rks_group *group, const char *directory,
-                                   rks_directory_lock **lock, bool *writes, rks_error *err);
-/* NULL is accepted. */
-void rks_directory_lock_release(rks_directory_lock *lock);
+ * holds DIRECTORY/build.lock, so that a killed build leaves nothing that blocks. *writes is true on
+ * the rank that holds the lock: it alone commits and cleans up there. RKS_ERR_STATE names pid and
+ * host of the build that has it. RKS_ERR_UNSUPPORTED: the file system has no locks, several ranks
+ * build, and `no_lock` is not set. *lock is ended with rks_lock_file_release; it may be NULL. */
+rks_status rks_directory_lock_take(rks_group *group, const char *directory, bool no_lock,
+                                   rks_lock_file **lock, bool *writes, rks_error *err);
 
 /* False also where it cannot be read. */
 bool rks_directory_is_empty(const char *path);

@@ -44,7 +44,7 @@ typedef struct merge {
     char *target;
     rks_dataset *dataset;
     source_end *ends; /* by source */
-    rks_directory_lock *lock;
+    rks_lock_file *lock;
     bool writes;
     bool made; /* the target was not there */
     uint64_t done, ticked_ms;
@@ -356,7 +356,8 @@ static rks_status take_target(merge *m, const char *pattern, rks_error *err)
     m->made = status == RKS_OK && lstat(m->target, &info) != 0; /* before any rank makes it */
     status = rks_group_agree(m->group, "merge: target", status, err);
     if (status == RKS_OK)
-        status = rks_directory_lock_take(m->group, m->target, &m->lock, &m->writes, err);
+        status = rks_directory_lock_take(m->group, m->target, m->options.no_lock, &m->lock,
+                                         &m->writes, err);
     if (status != RKS_OK)
         return status;
     char *path = rks_format(err, "%s/dataset.json", m->target);
@@ -428,7 +429,7 @@ rks_status rks_merge(rks_group *group, const char *const *sources, size_t count,
         if (!committed)
             remove_all(&m);
     }
-    rks_directory_lock_release(m.lock);
+    rks_lock_file_release(m.lock);
     if (!committed && m.writes && m.made)
         rmdir(m.target); /* empty, or of others, too */
     if (committed && report != NULL) {

@@ -210,7 +210,7 @@ rks_status rks_prune(rks_group *group, const char *directory, const rks_prune_op
 {
     prune p = {.options = {.struct_size = sizeof(p.options)}};
     char *expanded = NULL;
-    rks_directory_lock *lock = NULL;
+    rks_lock_file *lock = NULL;
     bool writes = false;
     if (options != NULL)
         memcpy(&p.options, options,
@@ -224,13 +224,13 @@ rks_status rks_prune(rks_group *group, const char *directory, const rks_prune_op
     if (status == RKS_OK)
         status = check_directory(group, expanded, err);
     if (status == RKS_OK)
-        status = rks_directory_lock_take(group, expanded, &lock, &writes, err);
+        status = rks_directory_lock_take(group, expanded, p.options.no_lock, &lock, &writes, err);
     if (status == RKS_OK) {
         if (writes)
             status = prune_directory(&p, err);
         status = add_up(group, status, &p.report, err);
     }
-    rks_directory_lock_release(lock);
+    rks_lock_file_release(lock);
     if (status == RKS_OK && report != NULL) {
         size_t room = report->struct_size;
         memcpy(report, &p.report, room < sizeof(p.report) ? room : sizeof(p.report));

@@ -9,12 +9,12 @@
 #include <ftw.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/lock_file.h"
 #include "base/memory.h"
 #include "dataset/directory.h"
 
@@ -23,8 +23,7 @@
 struct rks_target {
     char *path; /* without slashes at its end */
     char *part;
-    char *lock;
-    int fd; /* of the lock */
+    rks_lock_file *lock; /* NULL: not taken */
     bool force;
 };
 
@@ -65,19 +64,14 @@ static rks_status check_place(const char *path, bool force, rks_error *err)
                     path);
 }
 
-static rks_status lock(rks_target *target, rks_error *err)
+/* One rank alone writes a target, so a file system without locks will do. */
+static rks_status lock(const char *path, rks_target *target, rks_error *err)
 {
-    target->fd = open(target->lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (target->fd < 0)
-        return rks_fail_write(err, errno, target->path, 0); /* whoever names it knows this one */
-    struct stat named, held;
-    bool mine = flock(target->fd, LOCK_EX | LOCK_NB) == 0 && stat(target->lock, &named) == 0 &&
-                fstat(target->fd, &held) == 0 && named.st_ino == held.st_ino;
-    if (mine)
-        return RKS_OK;
-    close(target->fd);
-    target->fd = -1;
-    return rks_fail(err, RKS_ERR_STATE, 0, "%s: another process writes this", target->path);
+    const rks_lock_wish wish = {.path = path,
+                                .name = target->path, /* whoever names it knows this one */
+                                .held = "another process writes this",
+                                .optional = true};
+    return rks_lock_file_take(&wish, &target->lock, err);
 }
 
 rks_status rks_target_open(const char *path, bool force, rks_target **target, rks_error *err)
@@ -90,16 +84,16 @@ rks_status rks_target_open(const char *path, bool force, rks_target **target, rk
     rks_target *opened = rks_alloc(1, sizeof(*opened), err);
     if (opened == NULL)
         return RKS_ERR_MEMORY;
-    opened->fd = -1;
     opened->force = force;
     opened->path = rks_format(err, "%.*s", (int)size, path);
     opened->part = rks_format(err, "%.*s.rks-part", (int)size, path);
-    opened->lock = rks_format(err, "%.*s.rks-lock", (int)size, path);
-    rks_status status = opened->path == NULL || opened->part == NULL || opened->lock == NULL
+    char *lock_path = rks_format(err, "%.*s.rks-lock", (int)size, path);
+    rks_status status = opened->path == NULL || opened->part == NULL || lock_path == NULL
                             ? RKS_ERR_MEMORY
                             : check_place(opened->path, force, err);
     if (status == RKS_OK)
-        status = lock(opened, err);
+        status = lock(lock_path, opened, err);
+    rks_free(lock_path);
     if (status != RKS_OK) {
         rks_target_close(opened);
         return status;
@@ -143,13 +137,10 @@ void rks_target_close(rks_target *target)
 {
     if (target == NULL)
         return;
-    if (target->fd >= 0) {
+    if (target->lock != NULL)
         remove_all(target->part); /* not committed, or what was replaced */
-        unlink(target->lock);
-        close(target->fd);
-    }
+    rks_lock_file_release(target->lock);
     rks_free(target->path);
     rks_free(target->part);
-    rks_free(target->lock);
     rks_free(target);
 }

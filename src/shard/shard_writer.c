@@ -255,6 +255,16 @@ static rks_status open_part(rks_shard_writer *writer, rks_error *err)
     return status == RKS_OK ? rks_committer_create(writer->env, &writer->committer, err) : status;
 }
 
+static rks_status take_lock(const char *path, const rks_shard_options *options,
+                            rks_lock_file **lock, rks_error *err)
+{
+    const rks_lock_wish wish = {.path = path,
+                                .held = "another process writes this shard",
+                                .optional = options->no_lock,
+                                .quiet = true};
+    return rks_lock_file_take(&wish, lock, err);
+}
+
 rks_status rks_shard_writer_open(const char *directory, const char *name,
                                  const rks_shard_options *options, rks_shard_writer **writer,
                                  rks_error *err)
@@ -267,7 +277,7 @@ rks_status rks_shard_writer_open(const char *directory, const char *name,
     if (status == RKS_OK)
         status = make_paths(opened, directory, name, &lock_path, err);
     if (status == RKS_OK)
-        status = rks_part_lock_take(lock_path, &opened->lock, err);
+        status = take_lock(lock_path, options, &opened->lock, err);
     if (status == RKS_OK)
         status = open_part(opened, err);
     if (status == RKS_OK) {
@@ -554,7 +564,7 @@ rks_status rks_shard_writer_seal(rks_shard_writer *writer, rks_error *err)
     if (status == RKS_OK) {
         writer->sealed = true;
         writer->broken = false;
-        rks_part_lock_release(writer->lock);
+        rks_lock_file_release(writer->lock);
         writer->lock = NULL;
     }
     return status;
@@ -569,7 +579,7 @@ void rks_shard_writer_close(rks_shard_writer *writer)
         rks_committer_free(writer->committer); /* commits the finished units */
     }
     rks_lmdb_close(writer->env);
-    rks_part_lock_release(writer->lock);
+    rks_lock_file_release(writer->lock);
     rks_unit_list_free(&writer->units);
     rks_digester_free(writer->digester);
     rks_schema_free(writer->schema);

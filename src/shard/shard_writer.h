@@ -18,6 +18,7 @@ typedef struct rks_shard_options {
     uint64_t max_sample;      /* 0: 1 GiB */
     const char *const *index; /* index columns: names of scalar numeric columns of the schema */
     size_t index_count;
+    bool no_lock;      /* write all the same where the file system has no locks */
     bool derived_keys; /* keys are not stored: "unit name:row" */
 } rks_shard_options;
 

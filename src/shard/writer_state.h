@@ -8,7 +8,7 @@
 #include "shard/committer.h"
 #include "shard/lmdb_env.h"
 #include "shard/manifest.h"
-#include "shard/part_lock.h"
+#include "base/lock_file.h"
 #include "shard/shard_writer.h"
 
 enum { RKS_DIGEST_TUPLE = 24, RKS_DIGEST_TUPLES = 128 };
@@ -17,7 +17,7 @@ struct rks_shard_writer {
     char *data_path; /* NAME.rks */
     char *sums_path;
     char *manifest_path;
-    rks_part_lock *lock;
+    rks_lock_file *lock;
     rks_lmdb *env;            /* the committer's while there is one */
     rks_committer *committer; /* NULL once sealed or failed to start */
 

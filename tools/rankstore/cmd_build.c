@@ -234,6 +234,9 @@ static const cli_option options[] = {
     {"--append", NULL, CLI_FLAG, offsetof(args, options.append),
      .help = "add to the dataset in DIR, as its next generation; schema, key, length and index "
              "columns are that one's unless given; --dedup and --sample look at the new samples"},
+    {"--no-lock", NULL, CLI_FLAG, offsetof(args, options.no_lock),
+     .help = "build on several ranks also where the file system has no locks (Lustre without -o "
+             "flock); make sure that nothing else writes in DIR: without locks nothing stops it"},
     {"--unit-size", "BYTES", CLI_SIZE, offsetof(args, options.unit_size),
      .help = "input in a unit, the piece that ranks and resumes work by", .normal = "64M",
      .least = 4096},

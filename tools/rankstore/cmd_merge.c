@@ -68,6 +68,9 @@ static const cli_option options[] = {
      .help = "the merged dataset's directory; {rank} and {node} stand for this rank's numbers"},
     {"--copy", NULL, CLI_FLAG, offsetof(args, options.copy),
      .help = "copy shards that could be linked"},
+    {"--no-lock", NULL, CLI_FLAG, offsetof(args, options.no_lock),
+     .help = "merge on several ranks also where the file system has no locks (Lustre without -o "
+             "flock); make sure that nothing else writes in DIR: without locks nothing stops it"},
     CLI_PROCESSES(args, processes),
     CLI_JSON(args, json, "print the report as JSON"),
 };

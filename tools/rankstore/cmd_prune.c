@@ -51,6 +51,9 @@ static const cli_option options[] = {
      .help = "forget all but the newest N generations", .normal = "all stay", .least = 1},
     {"--dry-run", NULL, CLI_FLAG, offsetof(args, options.dry_run),
      .help = "only say what would be removed"},
+    {"--no-lock", NULL, CLI_FLAG, offsetof(args, options.no_lock),
+     .help = "prune on several ranks also where the file system has no locks (Lustre without -o "
+             "flock); make sure that nothing else writes in DIR: without locks nothing stops it"},
     CLI_PROCESSES(args, processes),
     CLI_JSON(args, json, "print generations, files, bytes"),
 };

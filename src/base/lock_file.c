@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * lock_file.c: flock, and the text that names the holder. Without locks the text alone decides:
+ * the last one who wrote it has the file, so its size is fixed and one write replaces all of it. */
+#include "base/lock_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/secret.h"
+
+enum { TRIES = 100, TEXT_SIZE = 256 };
+
+struct rks_lock_file {
+    int fd;
+    char *path;
+    bool locked;
+    char text[TEXT_SIZE]; /* newlines fill it up */
+};
+
+/* What a lock file says. */
+typedef struct lock_note {
+    uint64_t job;          /* 0: none */
+    char holder[TEXT_SIZE]; /* "pid 123 on HOST"; empty: it does not say */
+} lock_note;
+
+static const char *name_of(const rks_lock_wish *wish)
+{
+    return wish->name != NULL ? wish->name : wish->path;
+}
+
+/* The file may be any other process's, so nothing in it is believed but who to name. */
+static lock_note read_note(int fd)
+{
+    lock_note note = {0};
+    char text[TEXT_SIZE + 1];
+    ssize_t size = pread(fd, text, TEXT_SIZE, 0);
+    text[size < 0 ? 0 : size] = '\0';
+    const char *line = text;
+    if (strncmp(text, "job ", 4) == 0) {
+        const char *end = strchr(text, '\n');
+        sscanf(text + 4, "%" SCNx64, &note.job);
+        line = end == NULL ? "" : end + 1;
+    }
+    snprintf(note.holder, sizeof(note.holder), "%.*s", (int)strcspn(line, "\n"), line);
+    return note;
+}
+
+static rks_status fail_held(const rks_lock_wish *wish, const lock_note *note, rks_error *err)
+{
+    return rks_fail(err, RKS_ERR_STATE, EWOULDBLOCK, "%s: %s (%.100s)", name_of(wish), wish->held,
+                    note->holder[0] == '\0' ? "its pid is not known" : note->holder);
+}
+
+static rks_status fail_without_locks(const rks_lock_wish *wish, int error, rks_error *err)
+{
+    return rks_fail(err, RKS_ERR_UNSUPPORTED, error,
+                    "%s: this file system has no locks; mount it with them (Lustre: -o flock), run "
+                    "one rank alone, or set --no-lock (no_lock)",
+                    name_of(wish));
+}
+
+static bool has_no_locks(int error)
+{
+    return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP;
+}
+
+/* Sets lock->locked, which stays false if the file system has no locks and need not have any. */
+static rks_status lock_now(const rks_lock_wish *wish, rks_lock_file *lock, rks_error *err)
+{
+    int failed;
+    while ((failed = flock(lock->fd, LOCK_EX | LOCK_NB)) != 0 && errno == EINTR)
+        ;
+    lock->locked = failed == 0;
+    if (lock->locked)
+        return RKS_OK;
+    if (errno == EWOULDBLOCK) {
+        lock_note note = read_note(lock->fd);
+        return fail_held(wish, &note, err);
+    }
+    if (!has_no_locks(errno))
+        return rks_fail_errno(err, errno, "%s: locking", name_of(wish));
+    if (!wish->optional)
+        return fail_without_locks(wish, errno, err);
+    return RKS_OK;
+}
+
+/* The holder before us may have removed the file between our open and our lock. */
+static bool is_current(const rks_lock_file *lock)
+{
+    struct stat opened, named;
+    return fstat(lock->fd, &opened) == 0 && stat(lock->path, &named) == 0 &&
+           opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
+}
+
+/* lock->fd stays -1 where the file was removed meanwhile. */
+static rks_status try_once(const rks_lock_wish *wish, rks_lock_file *lock, rks_error *err)
+{
+    const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    lock->fd = open(lock->path, flags | O_EXCL, 0644);
+    bool made = lock->fd >= 0;
+    if (!made && errno == EEXIST)
+        lock->fd = open(lock->path, flags, 0644);
+    if (lock->fd < 0)
+        return rks_fail_write(err, errno, name_of(wish), 0);
+    rks_status status = lock_now(wish, lock, err);
+    if (status == RKS_OK && is_current(lock))
+        return RKS_OK;
+    if (made && status == RKS_ERR_UNSUPPORTED)
+        unlink(lock->path); /* nobody else can have locked it */
+    close(lock->fd);
+    lock->fd = -1;
+    return status;
+}
+
+static rks_status sign(const rks_lock_wish *wish, rks_lock_file *lock, rks_error *err)
+{
+    char host[65] = "?", job[32] = "", text[TEXT_SIZE];
+    gethostname(host, sizeof(host) - 1);
+    if (wish->job != 0)
+        snprintf(job, sizeof(job), "job %" PRIx64 "\n", wish->job);
+    int size = snprintf(text, sizeof(text), "%spid %ld on %s\n", job, (long)getpid(), host);
+    if (!lock->locked || wish->job != 0) {
+        uint64_t mark = 0; /* ours, should another process be here at the same time */
+        rks_status status = rks_random(&mark, sizeof(mark), err);
+        if (status != RKS_OK)
+            return status;
+        size += snprintf(text + size, sizeof(text) - (size_t)size, "mark %" PRIx64 "\n", mark);
+    }
+    memset(lock->text, '\n', sizeof(lock->text));
+    memcpy(lock->text, text, (size_t)size);
+    size_t written = lock->locked ? (size_t)size : sizeof(lock->text);
+    errno = 0;
+    if ((!lock->locked || ftruncate(lock->fd, 0) == 0) &&
+        pwrite(lock->fd, lock->text, written, 0) == (ssize_t)written)
+        return RKS_OK;
+    int error = errno == 0 ? ENOSPC : errno;
+    if (lock->locked)
+        unlink(lock->path); /* it is ours and held */
+    return rks_fail_write(err, error, name_of(wish), written);
+}
+
+static void warn(const rks_lock_wish *wish, const rks_lock_file *lock)
+{
+    lock_note before = read_note(lock->fd);
+    rks_text_clean(before.holder);
+    rks_log("%s: this file system has no locks, so nothing keeps a second process out: start none%s%s",
+            name_of(wish), before.holder[0] == '\0' ? "" : "; the last one was ", before.holder);
+}
+
+rks_status rks_lock_file_take(const rks_lock_wish *wish, rks_lock_file **lock, rks_error *err)
+{
+    rks_lock_file *taken = rks_alloc(1, sizeof(*taken), err);
+    if (taken == NULL)
+        return RKS_ERR_MEMORY;
+    taken->fd = -1;
+    taken->path = rks_strdup(wish->path, err);
+    rks_status status = taken->path == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    for (int i = 0; status == RKS_OK && taken->fd < 0; i++)
+        status = i < TRIES
+                     ? try_once(wish, taken, err)
+                     : rks_fail(err, RKS_ERR_STATE, 0, "%s: others keep taking it", name_of(wish));
+    if (status == RKS_OK && !taken->locked && !wish->quiet)
+        warn(wish, taken);
+    if (status == RKS_OK)
+        status = sign(wish, taken, err);
+    if (status == RKS_OK) {
+        *lock = taken;
+        return RKS_OK;
+    }
+    if (taken->fd >= 0)
+        close(taken->fd);
+    rks_free(taken->path);
+    rks_free(taken);
+    return status;
+}
+
+bool rks_lock_file_is_ours(const rks_lock_file *lock)
+{
+    char text[TEXT_SIZE];
+    int fd = open(lock->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return false;
+    memset(text, '\n', sizeof(text));
+    ssize_t size = pread(fd, text, sizeof(text), 0);
+    close(fd);
+    return size > 0 && memcmp(text, lock->text, sizeof(text)) == 0;
+}
+
+rks_status rks_lock_file_check_job(const rks_lock_wish *wish, rks_error *err)
+{
+    int fd = -1;
+    rks_status status = rks_file_open(wish->path, &fd, NULL, err);
+    if (status == RKS_ERR_NOT_FOUND)
+        return rks_fail(err, RKS_ERR_STATE, 0, "%s: who held it has just ended; run again",
+                        name_of(wish));
+    if (status != RKS_OK)
+        return status;
+    lock_note note = read_note(fd);
+    close(fd);
+    return wish->job != 0 && note.job == wish->job ? RKS_OK : fail_held(wish, &note, err);
+}
+
+void rks_lock_file_release(rks_lock_file *lock)
+{
+    if (lock == NULL)
+        return;
+    if (rks_lock_file_is_ours(lock))
+        unlink(lock->path); /* before the lock ends, so that nobody locks a file about to go */
+    close(lock->fd);
+    rks_free(lock->path);
+    rks_free(lock);
+}
