@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads every #include and fails on a breach of the layers (README, "A map of src/")."""
 import ast
+import functools
 import os
 import re
 import tempfile
+
+import layers_planted
 
 # folder -> folders it may include from, beside itself
 MAY_SEE = {
@@ -25,24 +28,186 @@ MAY_SEE = {
     "builder": ["base", "shard", "group", "exchange", "ingest", "dataset", "store"],
     "manage": ["base", "transport", "shard", "codec", "group", "exchange", "export", "dataset", "store"],
 }
+# folder -> headers of include/rankstore/ that its files may see, also through others
+PUBLIC = {
+    "base": ["base"],
+    "transport": ["base"],
+    "shard": ["base", "schema"],
+    "codec": ["base", "schema"],
+    "index": ["base", "index"],
+    "plan": ["base", "plan"],
+    "collate": ["base", "schema", "collate"],
+    "group": ["base", "group"],
+    "mpi": ["base", "group"],
+    "exchange": ["base", "group"],
+    "ingest": ["base", "schema"],
+    "export": ["base", "schema"],
+    "fetch": ["base", "schema", "collate", "batch"],
+    "dataset": ["base", "schema", "group", "verify"],
+    "store": ["base", "schema", "collate", "batch", "group", "index", "plan", "store", "epoch"],
+    "builder": ["base", "schema", "collate", "batch", "group", "index", "plan", "store", "build", "reader", "gather"],
+    "manage": ["base", "schema", "collate", "batch", "group", "index", "plan", "store", "export", "manage", "verify"],
+}
 ONE_FILE_ONLY = ["lmdb.h", "nccl.h", "cuda.h", "mpi.h", "uv.h", "xxhash.h", "xxh_x86dispatch.h", "sodium.h",
                  "archive.h", "archive_entry.h", "zlib.h"]
+COMMENTS = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
 
-def includes(path):
-    with open(path, encoding="utf-8") as file:
-        return re.findall(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', file.read(), re.M)
+@functools.lru_cache(maxsize=None)
+def strip(text):
+    return COMMENTS.sub(" ", text)
+
+
+@functools.lru_cache(maxsize=None)
+def includes(text):
+    return re.findall(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', text, re.M)
 
 
 def sources(top):
+    """{path from `top` on: text without comments} of C files."""
+    found = {}
     for folder, _, files in os.walk(top):
         for name in sorted(files):
             if name.endswith((".c", ".h")):
-                yield os.path.join(folder, name)
+                path = os.path.join(folder, name)
+                with open(path, encoding="utf-8") as file:
+                    found[os.path.relpath(path, top)] = strip(file.read())
+    return found
 
 
 def report(name, problems):
     print(f"FAIL {name}: {'; '.join(problems)}" if problems else f"ok {name}")
+
+
+# ---- the C files -------------------------------------------------------------------------------------------------------
+
+def folder_of(path):
+    return path.split(os.sep)[0]
+
+
+def folder_breaches(src):
+    """Private headers of folders that the includer's folder does not name."""
+    for path, text in src.items():
+        own = folder_of(path)
+        if own not in MAY_SEE:
+            yield f"src/{path}: no layer is named {own}"
+            continue
+        for header in includes(text):
+            layer = header.split("/")[0] if "/" in header else None
+            if layer in MAY_SEE and layer != own and layer not in MAY_SEE[own]:
+                yield f"src/{path} includes {header}"
+
+
+def folder_circles(edges):
+    """A text for each circle: "a -> b -> a". `edges`: folder -> folders."""
+    circles, done, path = [], set(), []
+
+    def visit(name):
+        if name in path:
+            circles.append(" -> ".join([*path[path.index(name):], name]))
+        elif name not in done:
+            path.append(name)
+            for other in sorted(edges.get(name, ())):
+                visit(other)
+            path.pop()
+            done.add(name)
+
+    for name in sorted(edges):
+        visit(name)
+    return circles
+
+
+def include_edges(src):
+    """Folder -> other folders, by the includes themselves."""
+    edges = {}
+    for path, text in src.items():
+        own = folder_of(path)
+        edges.setdefault(own, set()).update(
+            header.split("/")[0] for header in includes(text) if header in src and header.split("/")[0] != own)
+    return edges
+
+
+@functools.lru_cache(maxsize=None)
+def declared(text):
+    """Names that a public header brings: functions, types, constants."""
+    names = set(re.findall(r"\bRKS_API\b[^;]*?\b(rks_\w+)\s*\(", text))
+    names.update(re.findall(r"\}\s*(rks_\w+)\s*;", text))
+    names.update(re.findall(r"\btypedef\s+struct\s+\w+\s+(rks_\w+)\s*;", text))
+    names.update(re.findall(r"\btypedef\b[^;{]*\(\*(rks_\w+)\)", text))
+    names.update(re.findall(r"#\s*define\s+(RKS_\w+)", text))
+    for body in re.findall(r"\benum\b[^{;]*\{([^}]*)\}", text):
+        names.update(re.findall(r"\bRKS_\w+\b", body))
+    return names
+
+
+@functools.lru_cache(maxsize=None)
+def names_in(text):
+    return set(re.findall(r"\b(?:rks|RKS)_\w+", text))
+
+
+def unused_public(files, public):
+    """Included headers of `public` of which a file uses no name. rankstore.h is nobody's in src/."""
+    names = {header: declared(text) for header, text in public.items()}
+    for path, text in files.items():
+        used = names_in(text)
+        for header in includes(text):
+            if header == "rankstore.h":
+                yield f"{path} includes {header}"
+            elif header in names and not names[header] & used:
+                yield f"{path} includes {header} and uses nothing of it"
+
+
+def seen_public(path, src, public, seen):
+    """Public headers that a file sees, also through others."""
+    for header in includes(src[path] if path in src else public[path]):
+        if header not in seen and (header in src or header in public):
+            seen.add(header)
+            seen_public(header, src, public, seen)
+    return {header for header in seen if header in public}
+
+
+def public_breaches(src, public):
+    for path in src:
+        allowed = PUBLIC.get(folder_of(path), [])
+        for header in sorted(seen_public(path, src, public, set())):
+            if header[len("rankstore/"):-len(".h")] not in allowed:
+                yield f"src/{path} sees {header}"
+
+
+def shared_libraries(src):
+    for header in ONE_FILE_ONLY:
+        users = [path for path, text in src.items()
+                 if any(os.path.basename(name) == header and name not in src for name in includes(text))]
+        if len(users) > 1:
+            yield f"{header}: {', '.join(users)}"
+
+
+def map_errors(readme):
+    """Rows of the README's map that say something else than the table above."""
+    rows = dict(re.findall(r"^\| `(\w+)/` \|[^|]*\|([^|]*)\|", readme, re.M))
+    for folder, named in MAY_SEE.items():
+        told = {word.strip() for word in rows.get(folder, "").split(",") if word.strip()}
+        if folder not in rows or told != set(named):
+            yield f"README.md: {folder}/ sees {', '.join(sorted(told)) or 'nothing'}, not {', '.join(sorted(named)) or 'nothing'}"
+
+
+def check(top):
+    """{rule: what breaks it} of the tree in `top`."""
+    src, tools = sources(os.path.join(top, "src")), sources(os.path.join(top, "tools"))
+    public = {path: text for path, text in sources(os.path.join(top, "include")).items() if path != "rankstore.h"}
+    with open(os.path.join(top, "README.md"), encoding="utf-8") as file:
+        readme = file.read()
+    return {
+        "each_folder_includes_only_from_the_layers_below": list(folder_breaches(src)),
+        "no_folders_include_each_other_in_a_circle": folder_circles(include_edges(src)) + folder_circles(MAY_SEE),
+        "each_folder_sees_only_its_public_headers": list(public_breaches(src, public)),
+        "each_file_uses_the_public_headers_that_it_includes": [*unused_public(src, public), *unused_public(public, public)],
+        "each_library_is_included_by_one_file": list(shared_libraries(src)),
+        "the_command_line_sees_only_the_public_header": [
+            f"tools/{path} includes {header}" for path, text in tools.items() for header in includes(text)
+            if header.split("/")[0] in [*MAY_SEE, "rankstore"]],
+        "the_readme_s_map_says_who_sees_whom": list(map_errors(readme)),
+    }
 
 
 # ---- the Python package: no circle of imports, wherever in a file they stand -------------------------------------------
@@ -122,29 +287,21 @@ def planted_import_circles():
 
 
 def main():
-    breaches, users = [], {header: [] for header in ONE_FILE_ONLY}
-    for path in sources("src"):
-        own = path.split(os.sep)[1]
-        for header in includes(path):
-            if header in users:
-                users[header].append(path)
-            layer = header.split("/")[0] if "/" in header else None
-            if layer in MAY_SEE and layer != own and layer not in MAY_SEE[own]:
-                breaches.append(f"{path} includes {header}")
-    report("each_folder_includes_only_from_the_layers_below", breaches)
-    report("each_library_is_included_by_one_file",
-           [f"{header}: {', '.join(paths)}" for header, paths in users.items() if len(paths) > 1])
-    report("the_command_line_sees_only_the_public_header",
-           [f"{path} includes {header}" for path in sources("tools") for header in includes(path)
-            if header.split("/")[0] in MAY_SEE])
+    for rule, problems in check(".").items():
+        report(rule, problems)
+    report("a_planted_breach_of_each_rule_is_found", layers_planted.missed(check))
     report("python_modules_import_each_other_in_no_circle", python_import_circles("python_bindings/rankstore"))
     report("a_planted_circle_of_imports_is_found", planted_import_circles())
     missing = []
     for top in ("src", "include", "tools", "tests"):
-        for path in sources(top):
-            with open(path, encoding="utf-8") as file:
-                if "SPDX-License-Identifier: Apache-2.0" not in file.read(200):
-                    missing.append(path)
+        for folder, _, files in os.walk(top):
+            for name in sorted(files):
+                path = os.path.join(folder, name)
+                if not name.endswith((".c", ".h")):
+                    continue
+                with open(path, encoding="utf-8") as file:
+                    if "SPDX-License-Identifier: Apache-2.0" not in file.read(200):
+                        missing.append(path)
     report("every_file_names_its_licence", missing)
 
 

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Breaches of the layers, planted one at a time in a copy of the tree: the check must find each."""
+import os
+import shutil
+import tempfile
+
+# rule -> [(file, lines that are added to it, what is found)]
+BREACHES = {
+    "each_folder_includes_only_from_the_layers_below": [
+        ("src/plan/cut.c", '#include "index/index.h"', "src/plan/cut.c includes index/index.h"),
+        ("src/export/lmdb.c", '#include "ingest/row.h"', "src/export/lmdb.c includes ingest/row.h"),
+        ("src/nowhere/a.c", "", "src/nowhere/a.c: no layer is named nowhere"),
+    ],
+    "no_folders_include_each_other_in_a_circle": [
+        ("src/shard/utf8.h", '#include "dataset/dataset.h"', "dataset -> shard -> dataset"),
+    ],
+    "each_folder_sees_only_its_public_headers": [
+        ("src/base/error.h", '#include "rankstore/plan.h"', "src/base/error.h sees rankstore/plan.h"),
+        ("src/ingest/options.h", '#include "rankstore/build.h"', "src/ingest/select.h sees rankstore/build.h"),
+        ("include/rankstore/batch.h", '#include "rankstore/store.h"', "src/fetch/fetch.h sees rankstore/store.h"),
+    ],
+    "each_file_uses_the_public_headers_that_it_includes": [
+        ("src/store/key.c", '#include "rankstore/epoch.h"',
+         "store/key.c includes rankstore/epoch.h and uses nothing of it"),
+        ("src/store/key.c", '#include "rankstore/epoch.h"\n/* rks_epoch_open */',
+         "store/key.c includes rankstore/epoch.h and uses nothing of it"),
+        ("src/store/key.c", '#include "rankstore.h"', "store/key.c includes rankstore.h"),
+        ("include/rankstore/verify.h", '#include "rankstore/plan.h"',
+         "rankstore/verify.h includes rankstore/plan.h and uses nothing of it"),
+    ],
+    "each_library_is_included_by_one_file": [
+        ("src/dataset/excluded.c", f"#include <{header}>", f"{header}: ")
+        for header in ("lmdb.h", "mpi.h", "uv.h", "xxhash.h", "sodium.h", "archive.h", "zlib.h")
+    ],
+    "the_command_line_sees_only_the_public_header": [
+        ("tools/rankstore/value.c", '#include "base/memory.h"', "tools/rankstore/value.c includes base/memory.h"),
+        ("tools/rankstore/value.c", '#include "rankstore/store.h"', "tools/rankstore/value.c includes rankstore/store.h"),
+    ],
+    "the_readme_s_map_says_who_sees_whom": [
+        ("README.md", "| `plan/` | which samples form which batch | index, base | |", "README.md: plan/ sees base, index"),
+    ],
+}
+
+
+def missed(check):
+    """What the check does not say of a planted breach, and rules without one. `check(top)`: {rule: problems}."""
+    wrong = []
+    with tempfile.TemporaryDirectory() as top:
+        for name in ("src", "include", "tools"):
+            shutil.copytree(name, os.path.join(top, name))
+        shutil.copy("README.md", top)
+        wrong += [f"{rule}: nothing is planted" for rule in check(top) if rule not in BREACHES]
+        for rule, planted in BREACHES.items():
+            for path, text, found in planted:
+                problems = check_with(check, os.path.join(top, path), text, top)[rule]
+                if not any(problem.startswith(found) for problem in problems):
+                    wrong.append(f"{rule}: {path}: {text}: {problems}")
+    return wrong
+
+
+def check_with(check, path, text, top):
+    """What the check says with these lines at the end of a file, which is then as before."""
+    before = None
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            before = file.read()
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w", encoding="utf-8") as file:
+        file.write((before or "") + text + "\n")
+    try:
+        return check(top)
+    finally:
+        if before is None:
+            shutil.rmtree(os.path.dirname(path))
+        else:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(before)
