@@ -33,7 +33,7 @@ typedef struct rks_bootstrap {
      * -1, or the rank whose connection has just broken: any end of that one is before its time. */
     rks_status (*check)(void *user, rks_error *err);
     void (*close)(void *user); /* may be NULL; called once by rks_group_close */
-    void *local_hub;           /* the library's own: ranks that are threads of one process */
+    void *local_hub;           /* the library's own: how threads of one process are connected */
 } rks_bootstrap;
 
 typedef struct rks_group_options {

@@ -63,9 +63,13 @@ int rks_cond_init(pthread_cond_t *cond)
     return error;
 }
 
+bool rks_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mutex, uint64_t until_ns)
+{
+    struct timespec at = {(time_t)(until_ns / 1000000000u), (long)(until_ns % 1000000000u)};
+    return pthread_cond_timedwait(cond, mutex, &at) != ETIMEDOUT;
+}
+
 bool rks_cond_wait_ms(pthread_cond_t *cond, pthread_mutex_t *mutex, uint64_t ms)
 {
-    uint64_t until = rks_now_ns() + ms * 1000000u;
-    struct timespec at = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
-    return pthread_cond_timedwait(cond, mutex, &at) != ETIMEDOUT;
+    return rks_cond_wait_until(cond, mutex, rks_now_ns() + ms * 1000000u);
 }

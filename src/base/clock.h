@@ -23,5 +23,7 @@ void rks_interrupt_forget(void);
 int rks_cond_init(pthread_cond_t *cond);
 /* Waits at most `ms`; the mutex is held. True: signalled (or woken), false: time is over. */
 bool rks_cond_wait_ms(pthread_cond_t *cond, pthread_mutex_t *mutex, uint64_t ms);
+/* The same, until rks_now_ns() is `until_ns`. */
+bool rks_cond_wait_until(pthread_cond_t *cond, pthread_mutex_t *mutex, uint64_t until_ns);
 
 #endif

@@ -188,7 +188,8 @@ static rks_status open_engine(rks_group *group, const rks_group_options *options
     engine.size = group->size;
     engine.silence_ms = group->silence_ms;
     engine.io_threads = options->io_threads;
-    engine.local_hub = group->bootstrap.local_hub;
+    if (group->bootstrap.local_hub != NULL)
+        engine.transport = group->bootstrap.local_hub;
     engine.listen = options->listen != NULL ? options->listen : getenv("RKS_LISTEN");
     bool one_network = true;
     for (uint32_t rank = 1; rank < group->size; rank++)

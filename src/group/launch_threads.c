@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * launch_threads.c: ranks that are threads of this process. They meet in shared memory and connect
- * through a hub of socket pairs; from there on everything is as between processes. */
+ * launch_threads.c: ranks that are threads of this process. They meet in shared memory and speak
+ * over the transport in memory; from there on everything is as between processes. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -10,11 +10,11 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "group/internal.h"
-#include "transport/hub.h"
+#include "transport/memory.h"
 
 typedef struct meeting {
     uint32_t ranks;
-    rks_hub *hub;
+    rks_transport *transport;
     rks_rank_fn main_fn;
     void *user;
     pthread_mutex_t mutex;
@@ -112,7 +112,7 @@ static void *run_seat(void *user)
         .user = s,
         .allgather = gather_threads,
         .check = check_threads,
-        .local_hub = s->m->hub,
+        .local_hub = s->m->transport,
     };
     s->code = s->m->main_fn(&bootstrap, s->m->user);
     atomic_store(&s->ended_ms, rks_now_ms());
@@ -126,7 +126,7 @@ static rks_status start(meeting *m, seat *seats, rks_error *err)
     m->records[1] = rks_alloc(m->ranks, RKS_RECORD_MAX, err);
     if (m->here == NULL || m->records[0] == NULL || m->records[1] == NULL)
         return RKS_ERR_MEMORY;
-    rks_status status = rks_hub_create(&m->hub, err);
+    rks_status status = rks_memory_transport_create(NULL, &m->transport, err);
     for (uint32_t rank = 0; rank < m->ranks; rank++) { /* before any of them looks around */
         seats[rank].m = m;
         seats[rank].rank = rank;
@@ -164,7 +164,7 @@ rks_status rks_launch_threads(uint32_t ranks, rks_rank_fn main_fn, void *user, i
         if (code == 0)
             code = seats[rank].code;
     }
-    rks_hub_free(m.hub);
+    rks_memory_transport_free(m.transport);
     rks_free(m.here);
     rks_free(m.records[0]);
     rks_free(m.records[1]);

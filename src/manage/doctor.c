@@ -32,7 +32,7 @@
 #include "rankstore/verify.h"
 #include "shard/lmdb_env.h"
 #include "shard/utf8.h"
-#include "transport/loop.h"
+#include "transport/tcp.h"
 
 typedef struct visit {
     rks_group *group;      /* NULL: none */
@@ -69,7 +69,7 @@ static void probe_versions(visit *v)
         machine.machine);
     add(v, "libraries", true, NULL,
         "LMDB %s, xxHash %s, jansson %s, libuv %s, libsodium %s, glibc %s", rks_lmdb_version(),
-        rks_checksum_version(), jansson_version_str(), rks_loop_library(), rks_secret_library(),
+        rks_checksum_version(), jansson_version_str(), rks_tcp_library(), rks_secret_library(),
         gnu_get_libc_version());
     add(v, "archives", true, NULL, "%s", rks_archive_library());
 }

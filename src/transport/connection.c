@@ -9,9 +9,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -43,7 +41,7 @@ static void log_refusal(rks_connection *connection, const rks_error *why)
     rks_engine *engine = connection->engine;
     char from[64];
     atomic_fetch_add(&engine->refused, 1);
-    uint64_t now = rks_now_ms();
+    uint64_t now = rks_net_now_ms(engine->net);
     if (engine->refusal_logged_ms != 0 && now - engine->refusal_logged_ms < REFUSALS_LOGGED_EACH_MS)
         return;
     engine->refusal_logged_ms = now;
@@ -180,7 +178,7 @@ void rks_connection_take_proof(rks_connection *connection)
         return;
     }
     connection->state = RKS_CONNECTION_OPEN;
-    connection->heard_ms = rks_now_ms();
+    connection->heard_ms = rks_net_now_ms(connection->engine->net);
     if (connection->initiator) {
         proven(connection);
         rks_peer_opened(connection);
@@ -274,7 +272,7 @@ static void on_closed(void *user)
     rks_engine_stream_closed(engine);
 }
 
-static const rks_stream_ops STREAM_OPS = {
+static const rks_stream_events STREAM_EVENTS = {
     on_connected, rks_connection_room, rks_connection_received, on_ended, on_written, on_closed,
 };
 
@@ -287,7 +285,7 @@ static rks_connection *connection_new(rks_engine *engine, bool initiator, uint32
     connection->engine = engine;
     connection->initiator = initiator;
     connection->rank = rank;
-    connection->opened_ms = rks_now_ms();
+    connection->opened_ms = rks_net_now_ms(engine->net);
     connection->heard_ms = connection->opened_ms;
     connection->hello = (rks_hello){.secret = engine->secret,
                                     .session = engine->session,
@@ -315,37 +313,14 @@ static void connection_link(rks_connection *connection)
     engine->connections = connection;
 }
 
-/* The stream to an address; 0 or an errno value. */
-static int start_stream(rks_connection *connection, const rks_address *address)
-{
-    rks_engine *engine = connection->engine;
-    if (address->kind == 1 || address->kind == 2) {
-        struct sockaddr_storage socket_address;
-        rks_address_to_socket(address, &socket_address);
-        return rks_stream_connect(engine->loop, (const struct sockaddr *)&socket_address,
-                                  &STREAM_OPS, connection, &connection->stream);
-    }
-    if (address->kind != 3 || engine->hub == NULL)
-        return EDESTADDRREQ;
-    uint64_t id;
-    int fd = -1;
-    memcpy(&id, address->ip, sizeof(id));
-    int error = rks_hub_connect(engine->hub, id, &fd);
-    if (error != 0)
-        return error;
-    error = rks_stream_adopt(engine->loop, fd, &STREAM_OPS, connection, &connection->stream);
-    if (error != 0)
-        close(fd);
-    return error;
-}
-
 rks_status rks_connection_open(rks_engine *engine, uint32_t rank, rks_error *err)
 {
     const rks_address *address = &engine->addresses[rank];
     rks_connection *connection = connection_new(engine, true, rank, err);
     if (connection == NULL)
         return RKS_ERR_MEMORY;
-    int error = start_stream(connection, address);
+    int error =
+        rks_net_connect(engine->net, address, &STREAM_EVENTS, connection, &connection->stream);
     if (error != 0) {
         char where[64];
         rks_address_format(address, where, sizeof(where));
@@ -357,10 +332,7 @@ rks_status rks_connection_open(rks_engine *engine, uint32_t rank, rks_error *err
     }
     connection_link(connection);
     engine->peers[rank].out = connection;
-    if (address->kind == 3)
-        begin_hello(connection);
-    else
-        rks_stream_tune(connection->stream, engine->options.silence_ms);
+    rks_stream_tune(connection->stream, engine->options.silence_ms);
     return RKS_OK;
 }
 
@@ -381,20 +353,7 @@ int rks_connection_accept(rks_engine *engine)
     rks_connection *connection = connection_new(engine, false, UINT32_MAX, NULL);
     if (connection == NULL)
         return ENOMEM;
-    int error = rks_loop_accept(engine->loop, &STREAM_OPS, connection, &connection->stream);
-    if (error != 0)
-        rks_free(connection);
-    else
-        accepted(connection);
-    return error;
-}
-
-int rks_connection_adopt(rks_engine *engine, int fd)
-{
-    rks_connection *connection = connection_new(engine, false, UINT32_MAX, NULL);
-    if (connection == NULL)
-        return ENOMEM;
-    int error = rks_stream_adopt(engine->loop, fd, &STREAM_OPS, connection, &connection->stream);
+    int error = rks_net_accept(engine->net, &STREAM_EVENTS, connection, &connection->stream);
     if (error != 0)
         rks_free(connection);
     else

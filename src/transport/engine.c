@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "transport/tcp.h"
 
 void rks_engine_options_default(rks_engine_options *options)
 {
@@ -20,6 +20,7 @@ void rks_engine_options_default(rks_engine_options *options)
         .silence_ms = 15000,
         .io_threads = 16,
         .max_frame = (1024u + 1) * 1024 * 1024,
+        .transport = &rks_tcp,
     };
 }
 
@@ -72,7 +73,7 @@ void rks_engine_stream_closed(rks_engine *engine)
         return;
     rks_pool_flush(engine);
     rks_mailbox_run(engine, true);
-    rks_loop_stop(engine->loop);
+    rks_net_stop(engine->net);
 }
 
 /* Whatever was posted before this runs, also by callbacks while close was on its way, goes first.
@@ -86,9 +87,8 @@ static void run_finish(rks_engine *engine, rks_command *command)
     }
     rks_error over = {.status = RKS_OK, .rank = -1};
     engine->ending = true;
-    engine->deadline_ms = rks_now_ms() + engine->linger_ms;
-    rks_loop_unlisten(engine->loop);
-    rks_newcomers_adopt_held(engine);
+    engine->deadline_ms = rks_net_now_ms(engine->net) + engine->linger_ms;
+    rks_net_unlisten(engine->net);
     engine->streams++; /* until this function is through */
     for (rks_connection *c = engine->connections; c != NULL; c = c->next) {
         if (c->state == RKS_CONNECTION_OPEN && c->initiator)
@@ -110,7 +110,7 @@ static void *engine_thread(void *argument)
     rks_engine *engine = argument;
     pthread_setname_np(pthread_self(), "rks-engine");
     rks_mailbox_enter(engine);
-    rks_loop_run(engine->loop);
+    rks_net_run(engine->net);
     return NULL;
 }
 
@@ -134,11 +134,7 @@ static void free_inside(rks_engine *engine)
 
 static void close_outside(rks_engine *engine)
 {
-    if (engine->hub_id != 0)
-        rks_hub_unregister(engine->hub, engine->hub_id);
-    if (engine->listen_fd >= 0)
-        close(engine->listen_fd);
-    rks_loop_free(engine->loop);
+    rks_net_free(engine->net);
     rks_pool_free(engine->pool);
     free_inside(engine);
     rks_engine_release(engine);
@@ -149,9 +145,6 @@ void rks_engine_close(rks_engine *engine, uint32_t linger_ms)
     if (engine == NULL)
         return;
     atomic_store(&engine->closing, true);
-    if (engine->hub_id != 0)
-        rks_hub_unregister(engine->hub, engine->hub_id);
-    engine->hub_id = 0;
     engine->abort.run = run_abort;
     rks_engine_post(engine, &engine->abort);
     rks_pool_stop(engine->pool);
@@ -170,22 +163,6 @@ static void put_host(rks_address *address)
     gethostname(name, sizeof(name) - 1);
     name[strcspn(name, ".")] = '\0';
     snprintf(address->host, sizeof(address->host), "%.31s", name[0] == '\0' ? "localhost" : name);
-}
-
-static rks_status open_address(rks_engine *engine, rks_error *err)
-{
-    put_host(&engine->address);
-    engine->hub = engine->options.local_hub;
-    if (engine->hub == NULL)
-        return rks_listen(engine->options.listen, &engine->listen_fd, &engine->address, err);
-    uint64_t id;
-    rks_status status = rks_hub_register(engine->hub, rks_newcomers_hub, engine, &id, err);
-    if (status == RKS_OK) {
-        engine->hub_id = id;
-        engine->address.kind = 3;
-        memcpy(engine->address.ip, &id, sizeof(id));
-    }
-    return status;
 }
 
 /* No signal is ever handled on these threads; SIGPIPE has no effect. */
@@ -222,8 +199,8 @@ static rks_status check_options(const rks_engine_options *options, rks_error *er
 
 rks_status rks_engine_open(const rks_engine_options *options, rks_engine **engine, rks_error *err)
 {
-    static const rks_loop_ops ops = {rks_mailbox_rest, rks_silence_alarm, on_nudge,
-                                     rks_newcomers_incoming};
+    static const rks_net_events events = {rks_mailbox_rest, rks_silence_alarm, on_nudge,
+                                          rks_newcomers_incoming};
     rks_status status = check_options(options, err);
     if (status != RKS_OK)
         return status;
@@ -231,41 +208,34 @@ rks_status rks_engine_open(const rks_engine_options *options, rks_engine **engin
     if (made == NULL)
         return RKS_ERR_MEMORY;
     made->options = *options;
-    made->options.listen = NULL;
-    made->listen_fd = -1;
+    made->options.listen = NULL; /* the caller's */
     atomic_store(&made->references, 1);
     pthread_mutex_init(&made->mutex, NULL);
     pthread_mutex_init(&made->handlers_mutex, NULL);
     pthread_cond_init(&made->handlers_idle, NULL);
 
-    made->options.listen = options->listen;
     made->stage = rks_alloc_raw(RKS_STAGE_SIZE, 1, err);
     made->peers = made->stage == NULL ? NULL : rks_alloc(options->size, sizeof(rks_peer), err);
     if (made->peers == NULL) {
         status = RKS_ERR_MEMORY;
         goto out;
     }
-    status = rks_loop_create(&ops, made, &made->loop, err);
+    const rks_net_options net = {.rank = options->rank, .listen = options->listen};
+    put_host(&made->address);
+    status = rks_net_open(options->transport, &net, &events, made, &made->address, &made->net, err);
     if (status != RKS_OK)
         goto out;
     status = rks_pool_create(made, options->io_threads, &made->pool, err);
     if (status != RKS_OK)
         goto out;
-    status = open_address(made, err);
-    if (status != RKS_OK)
-        goto out;
-    made->options.listen = NULL; /* the caller's */
     status = start_thread(made, err);
     if (status != RKS_OK)
         goto out;
     *engine = made;
     made = NULL;
 out:
-    if (made != NULL) {
-        made->ending = true;
-        rks_mailbox_run(made, true); /* sockets from the hub */
+    if (made != NULL)
         close_outside(made);
-    }
     return status;
 }
 

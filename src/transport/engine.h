@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * engine.h: frames between ranks. One thread owns all sockets of a rank (libuv); callers post to
- * its mailbox. Connections open on first use and prove the job's secret before anything else is
+ * engine.h: frames between ranks. One thread owns all connections of a rank; callers post to its
+ * mailbox. Connections open on first use and prove the job's secret before anything else is
  * listened to. Two ways to speak: a request, which has one reply, and a note, which has none.
  *
  * Silence    A connection with requests outstanding, or one that is kept (rks_engine_keep), is
@@ -24,10 +24,12 @@
 #include "transport/call.h"
 
 typedef struct rks_request rks_request;
+/* How bytes travel between ranks: net.h. */
+typedef struct rks_transport rks_transport;
 
 /* Where a rank listens: what the bootstrap hands round. 64 bytes of plain data. */
 typedef struct rks_address {
-    uint8_t kind; /* 0 none, 1 IPv4, 2 IPv6, 3 local hub */
+    uint8_t kind; /* 0 none, 1 IPv4, 2 IPv6, 3 memory of this process */
     uint8_t reserved;
     uint16_t port;  /* host byte order */
     uint32_t scope; /* IPv6 scope */
@@ -39,11 +41,11 @@ typedef struct rks_address {
 typedef struct rks_engine_options {
     uint32_t rank;
     uint32_t size;
-    uint32_t silence_ms; /* T */
-    uint32_t io_threads; /* serve requests; default 16, from 1 */
-    uint64_t max_frame;  /* body bytes; default 1 GiB + 1 MiB */
-    const char *listen;  /* address or interface name; NULL: loopback */
-    void *local_hub;     /* not NULL: socket pairs through this hub instead of TCP */
+    uint32_t silence_ms;            /* T */
+    uint32_t io_threads;            /* serve requests; default 16, from 1 */
+    uint64_t max_frame;             /* body bytes; default 1 GiB + 1 MiB */
+    const char *listen;             /* address or interface name; NULL: loopback */
+    const rks_transport *transport; /* default rks_tcp (tcp.h); outlives the engine */
 } rks_engine_options;
 
 void rks_engine_options_default(rks_engine_options *options);

@@ -8,7 +8,7 @@
  *                                           peer.c        requests and notes, life of a peer
  *                                           connection.c  one stream: handshake, life
  *                                           receive.c, send.c  its frames
- *                                           loop.c        libuv
+ *                                           net.h         bytes and time: tcp.c or memory.c
  *   I/O threads: serve.c
  *
  * A peer has at most two connections: `out`, which this side opened, carries this side's requests
@@ -25,8 +25,7 @@
 
 #include "transport/engine.h"
 #include "transport/frame.h"
-#include "transport/hub.h"
-#include "transport/loop.h"
+#include "transport/net.h"
 
 enum {
     RKS_UNPROVEN_MAX = 64,      /* accepted connections that have not proved the secret */
@@ -117,12 +116,9 @@ struct rks_engine {
     /* set by rks_engine_open, then constant */
     rks_engine_options options;
     rks_address address;
-    rks_hub *hub;
-    uint64_t hub_id;
-    rks_loop *loop;
+    rks_net *net;
     rks_pool *pool;
     pthread_t thread;
-    int listen_fd; /* until join */
 
     /* set by rks_engine_join before `joined`, then constant */
     atomic_bool joined;
@@ -150,7 +146,6 @@ struct rks_engine {
     uint32_t linger_ms;              /* set before `finish` is posted */
 
     rks_peer *peers;
-    rks_command *held; /* sockets from the hub before join */
     rks_connection *connections;
     uint32_t streams;  /* connections whose stream is not closed yet */
     uint32_t unproven; /* of them, accepted and not proven */
@@ -189,7 +184,7 @@ bool rks_engine_post_call(rks_engine *engine, rks_call *call);
 void rks_mailbox_enter(rks_engine *engine);
 /* False: there was nothing in it. `last`: nothing more is taken. */
 bool rks_mailbox_run(rks_engine *engine, bool last);
-/* Of rks_loop_ops. From here on the loop may sleep, and whoever posts has to wake it; until the
+/* Of rks_net_events. From here on the loop may sleep, and whoever posts has to wake it; until the
  * first callback, since that is followed by this one before the loop sleeps again. */
 void rks_mailbox_rest(void *engine);
 
@@ -199,16 +194,13 @@ void rks_mailbox_rest(void *engine);
 void rks_engine_alarm_at(rks_engine *engine, uint64_t at_ms);
 /* A connection has to be watched for silence from now on. */
 void rks_engine_beat(rks_engine *engine);
-void rks_silence_alarm(void *engine); /* of rks_loop_ops */
+void rks_silence_alarm(void *engine); /* of rks_net_events */
 
 /* ---- newcomers.c ----------------------------------------------------------------------------- */
 
 /* There is room for an accepted connection. */
 void rks_engine_admit(rks_engine *engine);
-void rks_newcomers_incoming(void *engine); /* of rks_loop_ops */
-/* A socket from the hub; called on the thread of the engine that connects. */
-bool rks_newcomers_hub(void *engine, int fd);
-void rks_newcomers_adopt_held(rks_engine *engine);
+void rks_newcomers_incoming(void *engine); /* of rks_net_events */
 /* From now on newcomers are let in. */
 void rks_newcomers_join(rks_engine *engine, rks_command *command);
 
@@ -302,10 +294,8 @@ struct rks_connection {
 bool rks_is_unreachable(int64_t error);
 /* Makes the peer's `out`. It may be over again when this returns RKS_OK. `err` is not NULL. */
 rks_status rks_connection_open(rks_engine *engine, uint32_t rank, rks_error *err);
-/* Takes what waits at the listener; EAGAIN, ENOMEM and others as rks_loop_accept. */
+/* Takes what waits at the listener; EAGAIN, ENOMEM and others as rks_net_accept. */
 int rks_connection_accept(rks_engine *engine);
-/* Takes `fd` on success. */
-int rks_connection_adopt(rks_engine *engine, int fd);
 /* Closes at once; why: see rks_peer_ended. */
 void rks_connection_lose(rks_connection *connection, const rks_error *why);
 /* The same with a text of its own. */
@@ -320,7 +310,7 @@ void rks_connection_unref(rks_connection *connection);
 
 /* ---- receive.c ------------------------------------------------------------------------------- */
 
-/* Of rks_stream_ops; `user` is the connection. */
+/* Of rks_stream_events; `user` is the connection. */
 void *rks_connection_room(void *user, size_t *size);
 void rks_connection_received(void *user, size_t size);
 

@@ -32,7 +32,7 @@ bool rks_engine_post(rks_engine *engine, rks_command *command)
         if (first)
             atomic_store(&engine->mail, true);
         if (first && atomic_load(&engine->resting))
-            rks_loop_wake(engine->loop); /* under the mutex: the loop lives until it is closed */
+            rks_net_wake(engine->net); /* under the mutex: the net lives until it is closed */
     }
     pthread_mutex_unlock(&engine->mutex);
     return open;
@@ -87,5 +87,5 @@ void rks_mailbox_rest(void *user)
         ; /* what is done may ask for more */
     atomic_store(&engine->resting, true);
     if (engine->own != NULL || atomic_load(&engine->mail))
-        rks_loop_wake(engine->loop);
+        rks_net_wake(engine->net);
 }

@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 
@@ -172,7 +171,7 @@ static void out_lost(rks_engine *engine, uint32_t rank, const rks_error *why)
         return;
     if (why->status == RKS_OK && peer->in != NULL) {
         peer->closing = true; /* reported when the last notes have come */
-        peer->in->heard_ms = rks_now_ms();
+        peer->in->heard_ms = rks_net_now_ms(engine->net);
         rks_engine_beat(engine);
         return;
     }
@@ -204,7 +203,7 @@ static void in_lost(rks_connection *connection, const rks_error *why)
 static bool connect_later(rks_engine *engine, uint32_t rank)
 {
     rks_peer *peer = &engine->peers[rank];
-    uint64_t now = rks_now_ms();
+    uint64_t now = rks_net_now_ms(engine->net);
     if (engine->aborted || now + RETRY_MS >= peer->since_ms + engine->options.silence_ms)
         return false;
     peer->out = NULL;
@@ -281,7 +280,7 @@ rks_status rks_peer_accepted(rks_connection *connection, rks_error *err)
         return rks_fail(err, RKS_ERR_PEER, 0, "rank %" PRIu32 " could not reach this one",
                         engine->options.rank);
     if (old != NULL) {
-        uint64_t silent_ms = rks_now_ms() - old->heard_ms;
+        uint64_t silent_ms = rks_net_now_ms(engine->net) - old->heard_ms;
         if (silent_ms < engine->options.silence_ms)
             return rks_fail(err, RKS_ERR_PEER, 0,
                             "rank %" PRIu32 " is connected already (it spoke %" PRIu64
@@ -314,7 +313,7 @@ static void push(rks_engine *engine, uint32_t rank, rks_frame *frame)
     }
     rks_frame_queue_add(&peer->waiting, frame);
     if (peer->out == NULL && peer->retry_ms == 0) {
-        peer->since_ms = rks_now_ms();
+        peer->since_ms = rks_net_now_ms(engine->net);
         connect_out(engine, rank);
     }
 }
@@ -323,7 +322,7 @@ static void push(rks_engine *engine, uint32_t rank, rks_frame *frame)
 static void expect(rks_engine *engine, rks_peer *peer)
 {
     if (peer->out != NULL)
-        peer->out->heard_ms = rks_now_ms();
+        peer->out->heard_ms = rks_net_now_ms(engine->net);
     rks_engine_beat(engine);
 }
 

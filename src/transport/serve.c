@@ -472,7 +472,7 @@ void rks_pool_flush(rks_engine *engine)
     refuse_all(engine, come, error);
     if (come == NULL && !pool->nudged) {
         pool->nudged = true;
-        rks_loop_nudge(engine->loop, HURRY_MS);
+        rks_net_nudge(engine->net, HURRY_MS);
     }
 }
 
@@ -490,7 +490,7 @@ void rks_pool_hurry(rks_engine *engine)
         pthread_cond_signal(&pool->work);
     pool->nudged = waiting > 0;
     if (pool->nudged)
-        rks_loop_nudge(engine->loop, HURRY_MS);
+        rks_net_nudge(engine->net, HURRY_MS);
 }
 
 void rks_pool_stop(rks_pool *pool)

@@ -6,22 +6,21 @@
 
 #include <inttypes.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 
 void rks_engine_alarm_at(rks_engine *engine, uint64_t at_ms)
 {
     if (engine->alarm_ms != 0 && engine->alarm_ms <= at_ms)
         return;
-    uint64_t now = rks_now_ms();
+    uint64_t now = rks_net_now_ms(engine->net);
     engine->alarm_ms = at_ms > now ? at_ms : now;
-    rks_loop_alarm(engine->loop, engine->alarm_ms - now);
+    rks_net_alarm(engine->net, engine->alarm_ms - now);
 }
 
 void rks_engine_beat(rks_engine *engine)
 {
     if (engine->beat_ms == 0)
-        engine->beat_ms = rks_now_ms() + engine->options.silence_ms / 3;
+        engine->beat_ms = rks_net_now_ms(engine->net) + engine->options.silence_ms / 3;
     rks_engine_alarm_at(engine, engine->beat_ms);
 }
 
@@ -93,7 +92,7 @@ void rks_silence_alarm(void *user)
 {
     rks_engine *engine = user;
     atomic_store(&engine->resting, false);
-    uint64_t now = rks_now_ms();
+    uint64_t now = rks_net_now_ms(engine->net);
     uint64_t due = UINT64_MAX;
     bool beat = engine->beat_ms != 0 && now >= engine->beat_ms;
     bool beats = false;

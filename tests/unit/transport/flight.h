@@ -9,14 +9,14 @@
 
 static rks_error err;
 
-/* A test that is BOTH runs over TCP, and over a hub. */
+/* A test that is BOTH runs over TCP, and in memory. */
 #define BOTH(test)                                                                                 \
     cmocka_unit_test(test),                                                                        \
     {                                                                                              \
-#test " (hub)", test, NULL, NULL, &err                                                     \
+#test " (memory)", test, NULL, NULL, &err                                                     \
     }
 
-static inline bool over_hub(void **state)
+static inline bool over_memory(void **state)
 {
     return *state != NULL;
 }

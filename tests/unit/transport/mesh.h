@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mesh.h: a few engines in one process, over TCP or a hub, that know each other. */
+ * mesh.h: a few engines in one process, over TCP or in memory, that know each other. */
 #ifndef RKS_TESTS_MESH_H
 #define RKS_TESTS_MESH_H
 
@@ -13,13 +13,14 @@
 #include "base/memory.h"
 #include "support/check.h"
 #include "transport/engine.h"
-#include "transport/hub.h"
+#include "transport/memory.h"
+#include "transport/tcp.h"
 
 enum { MESH_MAX = 4, WAIT_MS = 20000 };
 
 typedef struct mesh {
     uint32_t size;
-    rks_hub *hub; /* NULL: TCP */
+    rks_transport *memory; /* NULL: TCP */
     rks_engine *engines[MESH_MAX];
     rks_address addresses[MESH_MAX];
 } mesh;
@@ -27,13 +28,14 @@ typedef struct mesh {
 static const uint8_t MESH_SESSION[16] = "session of tests";
 static const uint8_t MESH_SECRET[RKS_SECRET_SIZE] = "the secret that all tests share";
 
-static inline void mesh_open_unjoined(mesh *m, uint32_t size, bool hub, uint32_t silence_ms)
+/* Over `transport`, which the mesh frees; NULL: TCP. */
+static inline void mesh_open_unjoined_over(mesh *m, uint32_t size, rks_transport *transport,
+                                           uint32_t silence_ms)
 {
     rks_error err;
     memset(m, 0, sizeof(*m));
     m->size = size;
-    if (hub)
-        assert_ok(rks_hub_create(&m->hub, &err), &err);
+    m->memory = transport;
     for (uint32_t i = 0; i < size; i++) {
         rks_engine_options options;
         rks_engine_options_default(&options);
@@ -41,10 +43,20 @@ static inline void mesh_open_unjoined(mesh *m, uint32_t size, bool hub, uint32_t
         options.size = size;
         options.silence_ms = silence_ms;
         options.io_threads = 4;
-        options.local_hub = m->hub;
+        if (transport != NULL)
+            options.transport = transport;
         assert_ok(rks_engine_open(&options, &m->engines[i], &err), &err);
         m->addresses[i] = *rks_engine_address(m->engines[i]);
     }
+}
+
+static inline void mesh_open_unjoined(mesh *m, uint32_t size, bool memory, uint32_t silence_ms)
+{
+    rks_error err;
+    rks_transport *transport = NULL;
+    if (memory)
+        assert_ok(rks_memory_transport_create(NULL, &transport, &err), &err);
+    mesh_open_unjoined_over(m, size, transport, silence_ms);
 }
 
 static inline void mesh_join(mesh *m, uint32_t rank)
@@ -54,9 +66,17 @@ static inline void mesh_join(mesh *m, uint32_t rank)
               &err);
 }
 
-static inline void mesh_open(mesh *m, uint32_t size, bool hub, uint32_t silence_ms)
+static inline void mesh_open_over(mesh *m, uint32_t size, rks_transport *transport,
+                                  uint32_t silence_ms)
 {
-    mesh_open_unjoined(m, size, hub, silence_ms);
+    mesh_open_unjoined_over(m, size, transport, silence_ms);
+    for (uint32_t i = 0; i < size; i++)
+        mesh_join(m, i);
+}
+
+static inline void mesh_open(mesh *m, uint32_t size, bool memory, uint32_t silence_ms)
+{
+    mesh_open_unjoined(m, size, memory, silence_ms);
     for (uint32_t i = 0; i < size; i++)
         mesh_join(m, i);
 }
@@ -65,7 +85,7 @@ static inline void mesh_close(mesh *m)
 {
     for (uint32_t i = 0; i < m->size; i++)
         rks_engine_close(m->engines[i], 0);
-    rks_hub_free(m->hub);
+    rks_memory_transport_free(m->memory);
 }
 
 /* Something that a callback brings about. */

@@ -12,7 +12,7 @@ static void closing_ends_what_is_outstanding(void **state)
     event landed;
     event_init(&s.kept);
     event_init(&landed);
-    mesh_open(&m, 2, over_hub(state), 15000);
+    mesh_open(&m, 2, over_memory(state), 15000);
     rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, keep_request, NULL, &s);
     flight f = {.landed = &landed};
     assert_ok(fly(m.engines[0], 1, RKS_SERVICE_FETCH, "x", 1, &f), &err);
@@ -33,7 +33,7 @@ static void a_request_may_be_answered_after_the_owner_has_closed(void **state)
     event landed;
     event_init(&s.kept);
     event_init(&landed);
-    mesh_open(&m, 2, over_hub(state), 15000);
+    mesh_open(&m, 2, over_memory(state), 15000);
     rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, keep_request, NULL, &s);
     flight f = {.landed = &landed};
     assert_ok(fly(m.engines[0], 1, RKS_SERVICE_FETCH, "x", 1, &f), &err);
@@ -61,7 +61,7 @@ static void giving_up_fails_requests_now_and_later_but_not_notes(void **state)
     event_init(&log.arrived);
     event_init(&s.kept);
     event_init(&landed);
-    mesh_open(&m, 2, over_hub(state), 15000);
+    mesh_open(&m, 2, over_memory(state), 15000);
     rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, keep_request, NULL, &s);
     rks_engine_serve(m.engines[1], RKS_SERVICE_GROUP, NULL, on_numbered_note, &log);
     flight f = {.landed = &landed}, g = {.landed = &landed};
@@ -88,7 +88,7 @@ static void an_orderly_close_is_told_to_both_sides_after_the_last_note(void **st
     loss losses[3];
     note_log log = {.ordered = true};
     event_init(&log.arrived);
-    mesh_open(&m, 3, over_hub(state), 15000);
+    mesh_open(&m, 3, over_memory(state), 15000);
     for (uint32_t i = 0; i < 3; i++) {
         event_init(&losses[i].lost);
         rks_engine_watch(m.engines[i], on_lost, &losses[i]);
@@ -151,7 +151,7 @@ static void a_note_sent_just_before_closing_comes_before_the_news_of_it(void **s
     event_init(&gate);
     event_init(&log.arrived);
     event_init(&l.lost);
-    mesh_open(&m, 2, over_hub(state), 15000);
+    mesh_open(&m, 2, over_memory(state), 15000);
     rks_engine_serve(m.engines[0], RKS_SERVICE_FETCH, echo, NULL, NULL);
     rks_engine_serve(m.engines[1], RKS_SERVICE_GROUP, NULL, on_numbered_note, &log);
     rks_engine_watch(m.engines[1], on_lost, &l);
@@ -203,7 +203,7 @@ static void a_note_of_a_callback_during_the_close_still_goes_out(void **state)
     event_init(&p.closing);
     event_init(&p.may_go_on);
     event_init(&log.arrived);
-    mesh_open(&m, 2, over_hub(state), 15000);
+    mesh_open(&m, 2, over_memory(state), 15000);
     p.engine = m.engines[0];
     rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, keep_request, NULL, &s);
     rks_engine_serve(m.engines[1], RKS_SERVICE_GROUP, NULL, on_numbered_note, &log);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_engine.c: requests, replies and notes between engines, over TCP and over a hub alike. */
+ * test_engine.c: requests, replies and notes between engines, over TCP and in memory alike. */
 #include "flight.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 static void replies_of_many_sizes_come_whole(void **state)
 {
     mesh m;
-    mesh_open(&m, 2, over_hub(state), 15000);
+    mesh_open(&m, 2, over_memory(state), 15000);
     rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
     static const size_t sizes[] = {0, 1, 23, 4096, 65535, 65536, 65537, 1 << 20, 32 << 20};
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
@@ -24,7 +24,7 @@ static void replies_of_many_sizes_come_whole(void **state)
 static void a_rank_may_ask_itself(void **state)
 {
     mesh m;
-    mesh_open(&m, 1, over_hub(state), 15000);
+    mesh_open(&m, 1, over_memory(state), 15000);
     rks_engine_serve(m.engines[0], RKS_SERVICE_FETCH, echo, NULL, NULL);
     assert_ok(ask_echo(m.engines[0], 0, 3, 500, &err), &err);
     mesh_close(&m);
@@ -33,7 +33,7 @@ static void a_rank_may_ask_itself(void **state)
 static void an_error_reply_says_where_it_happened(void **state)
 {
     mesh m;
-    mesh_open(&m, 2, over_hub(state), 15000);
+    mesh_open(&m, 2, over_memory(state), 15000);
     rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
     uint8_t *reply = NULL;
     size_t size;
@@ -53,7 +53,7 @@ static void an_error_reply_says_where_it_happened(void **state)
 static void a_reply_above_the_limit_is_refused_and_the_connection_lives(void **state)
 {
     mesh m;
-    mesh_open(&m, 2, over_hub(state), 15000);
+    mesh_open(&m, 2, over_memory(state), 15000);
     rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
     uint8_t *reply = NULL;
     size_t size;
@@ -74,7 +74,7 @@ static void notes_arrive_in_order_also_from_before_the_join(void **state)
     mesh m;
     note_log log = {.ordered = true};
     event_init(&log.arrived);
-    mesh_open_unjoined(&m, 2, over_hub(state), 15000);
+    mesh_open_unjoined(&m, 2, over_memory(state), 15000);
     rks_engine_serve(m.engines[1], RKS_SERVICE_GROUP, NULL, on_numbered_note, &log);
     mesh_join(&m, 0);
     for (uint32_t i = 0; i < NOTES; i++) {
@@ -110,7 +110,7 @@ static void both_sides_ask_each_other_at_once(void **state)
 {
     for (int round = 0; round < 5; round++) {
         mesh m;
-        mesh_open(&m, 2, over_hub(state), 15000);
+        mesh_open(&m, 2, over_memory(state), 15000);
         pthread_t threads[4];
         asker askers[4];
         for (uint32_t i = 0; i < 2; i++)
@@ -149,7 +149,7 @@ static void *fly_many(void *argument)
 static void a_thousand_requests_of_eight_threads_are_all_answered(void **state)
 {
     mesh m;
-    mesh_open(&m, 2, over_hub(state), 15000);
+    mesh_open(&m, 2, over_memory(state), 15000);
     rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
     event landed;
     event_init(&landed);
@@ -184,7 +184,7 @@ static void a_thousand_requests_of_eight_threads_are_all_answered(void **state)
 static void a_place_of_null_fails_that_request_alone(void **state)
 {
     mesh m;
-    mesh_open(&m, 2, over_hub(state), 15000);
+    mesh_open(&m, 2, over_memory(state), 15000);
     rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
     event landed;
     event_init(&landed);
@@ -221,7 +221,7 @@ static void a_service_may_answer_on_the_engine_thread_or_leave_it_to_another(voi
 {
     mesh m;
     atomic_int calls = 0;
-    mesh_open(&m, 2, over_hub(state), 15000);
+    mesh_open(&m, 2, over_memory(state), 15000);
     rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, &calls);
     rks_engine_serve_quick(m.engines[1], RKS_SERVICE_FETCH, echo_even);
     for (uint32_t i = 0; i < 20; i++)
@@ -249,7 +249,7 @@ static void requests_do_not_wait_behind_slow_ones(void **state)
     event_init(&g.entered);
     event_init(&g.opened);
     event_init(&landed);
-    mesh_open(&m, 2, over_hub(state), 15000);
+    mesh_open(&m, 2, over_memory(state), 15000);
     rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
     rks_engine_serve(m.engines[1], RKS_SERVICE_INDEX, wait_at_gate, NULL, &g);
     flight f[3] = {{.landed = &landed}, {.landed = &landed}, {.landed = &landed}};
@@ -287,7 +287,7 @@ static void what_a_reply_was_sent_from_is_let_go_once(void **state)
     event released, landed;
     event_init(&released);
     event_init(&landed);
-    mesh_open(&m, 2, over_hub(state), 15000);
+    mesh_open(&m, 2, over_memory(state), 15000);
     rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, answer_and_count, NULL, &released);
     flight f[50];
     for (int i = 0; i < 50; i++) {
@@ -315,7 +315,7 @@ static void what_a_reply_was_sent_from_is_let_go_once(void **state)
 static void a_service_that_ended_is_not_called_any_more(void **state)
 {
     mesh m;
-    mesh_open(&m, 2, over_hub(state), 15000);
+    mesh_open(&m, 2, over_memory(state), 15000);
     rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
     assert_ok(ask_echo(m.engines[0], 1, 1, 10, &err), &err);
     rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, NULL, NULL, NULL);
@@ -326,7 +326,7 @@ static void a_service_that_ended_is_not_called_any_more(void **state)
 static void calls_that_break_a_rule_are_refused(void **state)
 {
     mesh m;
-    mesh_open_unjoined(&m, 2, over_hub(state), 15000);
+    mesh_open_unjoined(&m, 2, over_memory(state), 15000);
     assert_fails(RKS_ERR_STATE, rks_engine_note(m.engines[0], 1, RKS_SERVICE_GROUP, "", 0, &err));
     mesh_join(&m, 0);
     assert_fails(RKS_ERR_ARGUMENT,
@@ -343,7 +343,7 @@ static void idle_engines_sleep(void **state)
     enum { WATCHED_MS = 400 };
     mesh m;
     struct rusage before, after;
-    mesh_open(&m, 2, over_hub(state), 600); /* pings every 200 ms */
+    mesh_open(&m, 2, over_memory(state), 600); /* pings every 200 ms */
     rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
     assert_ok(rks_engine_keep(m.engines[0], 1, &err), &err);
     assert_ok(ask_echo(m.engines[0], 1, 1, 100, &err), &err);

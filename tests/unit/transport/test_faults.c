@@ -325,12 +325,12 @@ static void ignore_note(void *user, uint32_t from, const uint8_t *body, size_t s
 }
 
 /* Everything once; RKS_OK or the first failure. */
-static rks_status one_run(bool hub)
+static rks_status one_run(bool memory)
 {
     mesh m = {.size = 2};
     rks_status status = RKS_OK;
-    if (hub)
-        status = rks_hub_create(&m.hub, &err);
+    if (memory)
+        status = rks_memory_transport_create(NULL, &m.memory, &err);
     for (uint32_t i = 0; i < 2 && status == RKS_OK; i++) {
         rks_engine_options options;
         rks_engine_options_default(&options);
@@ -338,7 +338,8 @@ static rks_status one_run(bool hub)
         options.size = 2;
         options.silence_ms = 400;
         options.io_threads = 2;
-        options.local_hub = m.hub;
+        if (memory)
+            options.transport = m.memory;
         status = rks_engine_open(&options, &m.engines[i], &err);
         if (status == RKS_OK) {
             m.addresses[i] = *rks_engine_address(m.engines[i]);
@@ -355,20 +356,20 @@ static rks_status one_run(bool hub)
         status = ask_echo(m.engines[i], 1 - i, 3, 1000, &err);
     for (uint32_t i = 0; i < 2; i++)
         rks_engine_close(m.engines[i], 100);
-    rks_hub_free(m.hub);
+    rks_memory_transport_free(m.memory);
     return status;
 }
 
 static void survives_each_failing_allocation(void **state)
 {
     (void)state;
-    for (int hub = 0; hub < 2; hub++) {
+    for (int memory = 0; memory < 2; memory++) {
         /* Threads share the count: a few clean runs in a row are the end of it. */
         int clean = 0;
         long before = rks_memory_in_use();
         for (int nth = 1; clean < 5; nth++) {
             rks_memory_fail_at(nth);
-            rks_status status = one_run(hub == 1);
+            rks_status status = one_run(memory == 1);
             rks_memory_fail_at(0);
             assert_int_equal(rks_memory_in_use(), before);
             clean = status == RKS_OK && nth > 25 ? clean + 1 : 0;
