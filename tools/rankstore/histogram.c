@@ -278,15 +278,26 @@ json_t *cli_histogram_json(const cli_histogram *histogram)
         json_array_append_new(bins, json_pack("{s:f, s:f, s:I}", "low", histogram->bins[i].low,
                                               "high", histogram->bins[i].high, "count",
                                               (json_int_t)histogram->bins[i].count));
-    json_t *object =
-        json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:s, s:o}", "column", column->name,
-                  "type", column->type, "count", (json_int_t)histogram->count, "absent",
-                  (json_int_t)histogram->absent, "not_finite", (json_int_t)histogram->not_finite,
-                  "min", any ? cli_column_json(column, histogram->min) : json_null(), "max",
-                  any ? cli_column_json(column, histogram->max) : json_null(), "mean",
-                  any ? json_real(histogram->mean) : json_null(), "quantiles", quantiles, "scale",
-                  histogram->logarithmic ? "logarithmic" : "linear", "bins", bins);
-    if (object != NULL && cli_column_is_length(column))
+    const struct {
+        const char *name;
+        json_t *value;
+    } fields[] = {
+        {"column", json_string(column->name)},
+        {"type", json_string(column->type)},
+        {"count", json_integer((json_int_t)histogram->count)},
+        {"absent", json_integer((json_int_t)histogram->absent)},
+        {"not_finite", json_integer((json_int_t)histogram->not_finite)},
+        {"min", any ? cli_column_json(column, histogram->min) : json_null()},
+        {"max", any ? cli_column_json(column, histogram->max) : json_null()},
+        {"mean", any ? json_real(histogram->mean) : json_null()},
+        {"quantiles", quantiles},
+        {"scale", json_string(histogram->logarithmic ? "logarithmic" : "linear")},
+        {"bins", bins},
+    };
+    json_t *object = json_object();
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+        json_object_set_new(object, fields[i].name, fields[i].value);
+    if (cli_column_is_length(column))
         json_object_set_new(object, "total", json_integer((json_int_t)histogram->total));
     return object;
 }
