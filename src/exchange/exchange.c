@@ -21,7 +21,6 @@ enum {
     CHUNK_MAX = 1 << 30,
     AUTO = -1,
     BACKENDS = 4,
-    NCCL = 1,
 };
 
 /* A backend's number in a record is its place here; auto takes the first one that runs on all. */
@@ -79,7 +78,7 @@ static rks_status find_backend(const char *name, int32_t *named, const char **op
                         "exchange \"%s\": there are auto, local, nccl, mpi and pull", name);
     if (name[size] == ':')
         *options = name + size + 1;
-    if (*options != NULL && *named != NCCL)
+    if (*options != NULL && !backends[*named]->takes_options)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "exchange \"%s\": %s has no options", name,
                         backends[*named]->name);
     return RKS_OK;
@@ -96,7 +95,7 @@ static rks_status fill_record(rks_exchange_plan *plan, const char *backend, uint
     for (int32_t i = 0; i < BACKENDS; i++) {
         rks_error why;
         rks_status answer = backends[i]->can(plan->group, &why);
-        if (i == NCCL && answer == RKS_OK && job->read_of == NULL)
+        if (backends[i]->reads_others && answer == RKS_OK && job->read_of == NULL)
             answer = rks_fail(&why, RKS_ERR_UNSUPPORTED, 0, "it does not carry these streams");
         if (answer == RKS_OK)
             can |= 1u << i;
@@ -175,7 +174,7 @@ static const rks_exchange_backend *next_backend(const rks_exchange_plan *plan,
         if (choice->named == AUTO && (choice->can >> i & 1) == 0)
             continue;
         /* Alike on all ranks: nodes and bytes are. */
-        if (choice->named == AUTO && i == NCCL &&
+        if (choice->named == AUTO && backends[i]->slow_start &&
             (rks_group_nodes(plan->group) == 1 || choice->bytes < nccl_from_bytes))
             continue;
         return backends[i];
@@ -283,7 +282,7 @@ static rks_status run_backend(rks_exchange_plan *plan, const rks_exchange_backen
     return status;
 }
 
-/* COLLECTIVE. All ranks agree that NCCL alone has failed, so that the next backend may do it. */
+/* COLLECTIVE. All ranks agree that the backend alone has failed, so that the next backend may do it. */
 static bool may_fall_back(rks_exchange_plan *plan)
 {
     uint8_t own =
@@ -301,7 +300,8 @@ static bool may_fall_back(rks_exchange_plan *plan)
     return may;
 }
 
-/* Why this backend: for stats and, where the choice was not plain, for a person. */
+/* Why this backend: for stats and, where the choice was not plain, for a person. `failed`: what
+ * became of the one before it, or "". */
 static void say_why(rks_exchange_plan *plan, const exchange_choice *choice,
                     const rks_exchange_backend *backend, const char *failed)
 {
@@ -311,16 +311,13 @@ static void say_why(rks_exchange_plan *plan, const exchange_choice *choice,
     if (choice->named != AUTO)
         snprintf(why, room, "named");
     else if (failed[0] != '\0')
-        snprintf(why, room, "auto: nccl failed: %.100s", failed);
-    else if (backend == backends[0])
-        snprintf(why, room, "auto: the ranks are threads of one process");
-    else if (backend == backends[NCCL])
-        snprintf(why, room, "auto: %" PRIu64 " MB for each of %" PRIu32 " nodes",
-                 choice->bytes / 1000000, nodes);
+        snprintf(why, room, "auto: %.110s", failed);
+    else if (!backend->tells_size)
+        snprintf(why, room, "auto: %s", backend->why_auto);
     else
-        snprintf(why, room, "auto: %s, %" PRIu64 " MB for each of %" PRIu32 " nodes",
-                 backend->name[0] == 'm' ? "MPI is there" : "needs neither MPI nor GPUs",
-                 choice->bytes / 1000000, nodes);
+        snprintf(why, room, "auto: %s%s%" PRIu64 " MB for each of %" PRIu32 " nodes",
+                 backend->why_auto == NULL ? "" : backend->why_auto,
+                 backend->why_auto == NULL ? "" : ", ", choice->bytes / 1000000, nodes);
     rks_log_debug("exchange: %s (%s)", backend->name, why);
 }
 
@@ -344,7 +341,7 @@ rks_status rks_exchange_run(rks_group *group, const char *backend, const rks_exc
         .group = group, .job = job, .rank = rks_group_rank(group), .size = rks_group_size(group)};
     exchange_choice choice = {0};
     int32_t from = 0;
-    char failed[sizeof(err->text)] = "";
+    char failed[sizeof(err->text) + 32] = "";
     const rks_exchange_backend *chosen = NULL;
     rks_status status = make_plan(&plan, backend, &choice, err);
     if (status == RKS_OK && (chosen = next_backend(&plan, &choice, &from)) == NULL)
@@ -352,16 +349,16 @@ rks_status rks_exchange_run(rks_group *group, const char *backend, const rks_exc
     while (status == RKS_OK) {
         status = run_backend(&plan, chosen, err);
         say_why(&plan, &choice, chosen, failed);
-        if (status == RKS_OK || choice.named != AUTO || chosen != backends[NCCL] ||
+        if (status == RKS_OK || choice.named != AUTO || !chosen->slow_start ||
             !may_fall_back(&plan))
             break;
-        snprintf(failed, sizeof(failed), "%s", err->text);
+        snprintf(failed, sizeof(failed), "%s failed: %s", chosen->name, err->text);
         chosen = next_backend(&plan, &choice, &from);
         if (chosen == NULL)
             break;
         /* A machine without GPUs is nothing to talk about; stats say it. */
         if (plan.rank == 0 && status != RKS_ERR_UNSUPPORTED)
-            rks_log("exchange: nccl failed, %s instead: %s", chosen->name, failed);
+            rks_log("exchange: %s; going on with %s", failed, chosen->name);
         job->restart(job->user);
         status = RKS_OK;
     }

@@ -36,6 +36,11 @@ typedef struct rks_exchange_plan {
  * own error; where it ends early for the sake of others it sets `stopped` and returns RKS_OK. */
 typedef struct rks_exchange_backend {
     const char *name;
+    const char *why_auto; /* why auto takes it; may be NULL, with tells_size */
+    bool tells_size;      /* auto's reason is also how much there is to move */
+    bool takes_options;   /* behind its name */
+    bool reads_others;    /* needs the job's read_of, boundary and restart */
+    bool slow_start;      /* auto takes it for many bytes only, and another one where it fails */
     rks_status (*can)(rks_group *group, rks_error *err); /* RKS_ERR_UNSUPPORTED says why not */
     rks_status (*prepare)(rks_exchange_plan *plan, void **state, uint64_t *token, rks_error *err);
     rks_status (*run)(rks_exchange_plan *plan, void *state, rks_error *err);

@@ -140,5 +140,11 @@ static void local_close(rks_exchange_plan *plan, void *user)
     rks_free(state);
 }
 
-const rks_exchange_backend rks_exchange_local = {"local", local_can, local_prepare, local_run,
-                                                 local_close};
+const rks_exchange_backend rks_exchange_local = {
+    .name = "local",
+    .why_auto = "the ranks are threads of one process",
+    .can = local_can,
+    .prepare = local_prepare,
+    .run = local_run,
+    .close = local_close,
+};

@@ -466,4 +466,12 @@ static rks_status mpi_prepare(rks_exchange_plan *plan, void **state, uint64_t *t
     return RKS_OK;
 }
 
-const rks_exchange_backend rks_exchange_mpi = {"mpi", mpi_can, mpi_prepare, mpi_run, mpi_close};
+const rks_exchange_backend rks_exchange_mpi = {
+    .name = "mpi",
+    .why_auto = "MPI is there",
+    .tells_size = true,
+    .can = mpi_can,
+    .prepare = mpi_prepare,
+    .run = mpi_run,
+    .close = mpi_close,
+};

@@ -435,5 +435,14 @@ static rks_status nccl_prepare(rks_exchange_plan *plan, void **prepared, uint64_
     return status;
 }
 
-const rks_exchange_backend rks_exchange_nccl = {"nccl", nccl_can, nccl_prepare, nccl_run,
-                                                nccl_close};
+const rks_exchange_backend rks_exchange_nccl = {
+    .name = "nccl",
+    .tells_size = true,
+    .takes_options = true,
+    .reads_others = true,
+    .slow_start = true,
+    .can = nccl_can,
+    .prepare = nccl_prepare,
+    .run = nccl_run,
+    .close = nccl_close,
+};

@@ -13,7 +13,14 @@ static rks_status nccl_can(rks_group *group, rks_error *err)
                     "this build has no NCCL (its headers were not found; meson option nccl)");
 }
 
-const rks_exchange_backend rks_exchange_nccl = {"nccl", nccl_can, NULL, NULL, NULL};
+const rks_exchange_backend rks_exchange_nccl = {
+    .name = "nccl",
+    .tells_size = true,
+    .takes_options = true,
+    .reads_others = true,
+    .slow_start = true,
+    .can = nccl_can,
+};
 
 rks_status rks_nccl_library(const char *path, rks_error *err)
 {

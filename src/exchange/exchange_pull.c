@@ -449,5 +449,12 @@ static rks_status pull_prepare(rks_exchange_plan *plan, void **state, uint64_t *
     return RKS_OK;
 }
 
-const rks_exchange_backend rks_exchange_pull = {"pull", pull_can, pull_prepare, pull_run,
-                                                pull_close};
+const rks_exchange_backend rks_exchange_pull = {
+    .name = "pull",
+    .why_auto = "needs neither MPI nor GPUs",
+    .tells_size = true,
+    .can = pull_can,
+    .prepare = pull_prepare,
+    .run = pull_run,
+    .close = pull_close,
+};
