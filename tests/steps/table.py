@@ -43,6 +43,7 @@ STEPS = [
     Step("install", "", "script", "tests/install.py", 60),
     Step("faults", "release", "script", "tests/faults/run.py", 140, apart=COMMAND_LINE, **SLOW),
     Step("hosts", "release", "script", "tests/hosts/run.py", 40, 0.3, **SLOW),
+    Step("sim", "release", "script", "tests/sim/run", 60, 2),
     Step("address unit", "address", "suite", "unit", 600, 0.6, **SLOW),
     Step("address ranks", "address", "suite", "ranks", 30, **SLOW),
     Step("address python", "", "script", "tests/python_address.py", 60, **SLOW),
