@@ -32,7 +32,12 @@ typedef struct rks_collate_column {
     double first;       /* layout pack: stands for the first item of each sample, all of it where
                          * items have further dimensions, where `mark_first` */
     bool mark_first;
-    uint8_t reserved[31]; /* zero */
+    bool mark_missing; /* one more array "NAME.missing", bool [count]: 1 where the value is missing
+                        */
+    bool packed;       /* layout pad: this column is packed instead, and not rounded up */
+    bool mark_items;   /* one more array "NAME.items", int64 [count]: items along the first variable
+                        * dimension, after the cut */
+    uint8_t reserved[28]; /* zero */
 } rks_collate_column;
 
 typedef struct rks_collate_options {
@@ -44,10 +49,12 @@ typedef struct rks_collate_options {
     uint32_t max_length;  /* samples are cut to so many items along the first variable dimension of
                            * each column; 0: none */
     bool left;            /* pad: samples lie at the right edge of the first variable dimension */
-    const char *mask; /* pad: name of an int64 array [count, width]: 1 where the first column with
-                       * a variable dimension has items, else 0; NULL: none */
+    const char *mask; /* pad: name of an int64 array [count, width]: 1 where the column `follows`
+                       * has items, else 0; NULL: none */
     const char *positions; /* pack: name of an int64 array [total]: the place of each item in its
                             * sample, of that same column; 0 where filled; NULL: none */
+    const char *follows; /* the column of mask and positions; NULL: the first with a variable
+                          * dimension */
 } rks_collate_options;
 
 RKS_API void rks_collate_options_default(rks_collate_options *options);
@@ -67,7 +74,8 @@ typedef struct rks_array {
 typedef struct rks_arrays rks_arrays;
 RKS_API size_t rks_arrays_count(const rks_arrays *arrays);
 /* Valid as long as `arrays`; NULL where there is none. In the order of the columns, then mask or
- * positions. */
+ * positions, then what
+ * mark_missing and mark_items add. */
 RKS_API const rks_array *rks_arrays_get(const rks_arrays *arrays, size_t i);
 RKS_API size_t rks_arrays_samples(const rks_arrays *arrays);
 RKS_API const uint64_t *rks_arrays_ids(const rks_arrays *arrays);

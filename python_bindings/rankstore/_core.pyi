@@ -226,12 +226,13 @@ class Samples:
     def collate(self, collate: Collate) -> Arrays: ...
 
 class Collate:
-    """rks_collate_options, copied. `columns`: (column, name, type, pad, first) with None for defaults."""
+    """rks_collate_options, copied. `columns`: (column, name, type, pad, first, missing, packed, items) with None for defaults;
+    the last three, bools, may be left out."""
 
     def __init__(self, *, layout: str = "pad",
-                 columns: Sequence[tuple[str, str | None, str | None, float, float | None]] | None = None,
+                 columns: Sequence[tuple[Any, ...]] | None = None,
                  to_multiple: int = 1, max_length: int = 0, left: bool = False, mask: str | None = None,
-                 positions: str | None = None) -> None: ...
+                 positions: str | None = None, follows: str | None = None) -> None: ...
 
 class Arrays:
     """rks_arrays."""

@@ -42,7 +42,7 @@ class Batch(dict[str, Any]):
     holds it.
 
     Attributes: indices (sample ids, int64[n]), lengths (uint32[n]), step and epoch (-1 where it came from no plan),
-    and, of the plan's step, global_tokens. `model(**batch)` works: nothing but columns are items.
+    missing (by column, bool[n]: which values are, with missing="mask"), and, of the plan's step, global_tokens. `model(**batch)` works: nothing but columns are items.
     """
 
     indices: Any
@@ -53,6 +53,11 @@ class Batch(dict[str, Any]):
     _plan: Planned | None = None
     _token: int = -1
     _padded: int = 0
+    missing: dict[str, Any]
+
+    def __init__(self, *columns: Any, **named: Any) -> None:
+        super().__init__(*columns, **named)
+        self.missing = {}
 
     def planned(self, dataset: Samples, plan: Planned | None, token: int, epoch: int, step: int) -> None:
         """Where it is in which plan (None, with its token, in a worker process)."""
@@ -96,6 +101,7 @@ class Batch(dict[str, Any]):
     def _map(self, change: Callable[[Any], Any]) -> Batch:
         made = Batch({name: change(value) if hasattr(value, "to") else value for name, value in self.items()})
         made.__dict__.update(self.__dict__)
+        made.missing = {name: change(value) if hasattr(value, "to") else value for name, value in self.missing.items()}
         return made
 
     def to(self, *args: Any, **kwargs: Any) -> Batch:

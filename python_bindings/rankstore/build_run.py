@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace as replaced
 from typing import Any
 
-from . import _core, fingerprint, progress, uses
+from . import _core, committed, fingerprint, progress, uses
 from .agreement import callback_failed, check_others, together
 from .build_options import BuildReport, Options
 from .build_units import build_python
@@ -30,7 +30,7 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
         held.append(resolve(source, format=options.format, unit_samples=options.unit_samples))
         return {"source": _identity(held[0], group), "items": _sampled(held[0]),
                 "contents": _contents(held[0], group), "options": options.shown(), "uses": options.uses(),
-                "there": fingerprint.finished(fingerprint.expand(directory, group.rank, group.node))}
+                "there": committed.finished(committed.expand(directory, group.rank, group.node))}
 
     looks = together(group, "build: looking at the source", look)
     _check_alike(looks)
@@ -57,7 +57,7 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
             made = build_python(group, found, directory, options, base if options.append else None, made_from, report)
     finally:
         progress.close(report)
-    own = fingerprint.expand(directory, group.rank, group.node)
+    own = committed.expand(directory, group.rank, group.node)
     if comparable:
         together(group, "build: python.json", lambda: fingerprint.write(own, made["dataset"], made_from))
     if made["samples"] == 0 and group.rank == 0:
@@ -166,7 +166,7 @@ def _reuse(asked: _Asked, comparable: bool, same: bool, options: Options, begun:
                             '"if_changed" builds anew, append=True adds to it, reuse=True opens what is there')
 
     def figures() -> dict[str, int]:
-        return fingerprint.figures(fingerprint.expand(directory, group.rank, group.node))
+        return committed.figures(committed.expand(directory, group.rank, group.node))
 
     made = together(group, "build: what is there", figures)[0]
     asked.say(f"opening the finished dataset of {made['samples']:,} samples; nothing is built "

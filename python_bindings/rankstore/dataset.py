@@ -6,12 +6,13 @@ import functools
 import json
 import operator
 import os
+import re
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import _core, types
+from . import _core, committed, types
 from .ahead import Ahead
 from .batch import Batch, live
 from .errors import ArgumentError, StateError
@@ -170,6 +171,17 @@ class Dataset:
         """uint32[len], read-only, shared by the ranks of a node. 4294967295 (0xFFFFFFFF) is no length: the sample is in
         the quarantine, or absent (`partial=True`). `ds.lengths[ds.lengths != 0xFFFFFFFF]` leaves these out."""
         return self.chosen(self.all_lengths)
+
+    @functools.cached_property
+    def length_column(self) -> str | None:
+        """The column whose items lengths count; None if they are of no single column (a function, "chars:x")."""
+        for place in self._handle.directories:
+            shape = committed.finished(re.sub(r"@\d+$", "", place))["shape"]
+            if shape is not None:
+                varying = (name for name, column in self.schema.items() if column.varies or column.item in ("str", "bytes"))
+                length = shape["length"] or next(varying, None)
+                return length if length in self.schema else None
+        return None
 
     @property
     def all_lengths(self) -> Any:
@@ -352,14 +364,15 @@ class Dataset:
         """The same dataset, whose `__getitems__` makes batches of this layout (Pad()): for torch's DataLoader, with a
         plan's sampler or its own."""
         made = self._like()
-        made._collator, made._is_collating = Collator(layout or Pad(), self.schema, columns, rename, out), True
+        made._collator, made._is_collating = Collator(layout or Pad(), self.schema, columns, rename, out,
+                                                          self.length_column), True
         made._followers = self._followers  # a trainer that is given `made` reaches the samplers of plans of either
         return made
 
     @property
     def collator(self) -> Collator:
         if self._collator is None:
-            self._collator = Collator(Pad(), self.schema)
+            self._collator = Collator(Pad(), self.schema, length=self.length_column)
         return self._collator
 
     @property

@@ -15,8 +15,8 @@ import types
 from typing import Any
 
 from . import uses
+from .committed import FILE
 
-FILE = "python.json"
 RULE = 2
 
 
@@ -70,32 +70,6 @@ def _is_filled(cell: Any) -> bool:
     return True
 
 
-def expand(directory: str, rank: int, node: int) -> str:
-    return directory.replace("{rank}", str(rank)).replace("{node}", str(node))
-
-
-def finished(directory: str) -> dict[str, Any]:
-    """The dataset in `directory`: its id ("dataset"), digest ("made_from") and the "rule" and "options" behind it,
-    generation, and what an append takes over ("shape"). None where there is none, or nobody wrote it down."""
-    found: dict[str, Any] = {"dataset": None, "made_from": None, "rule": 1, "options": None, "generation": 1, "shape": None}
-    try:
-        with open(os.path.join(directory, "dataset.json"), encoding="utf-8") as file:
-            there = json.load(file)
-        found["dataset"], found["generation"] = str(there.get("dataset")), int(there.get("generation", 1))
-        options = there["options"]
-        found["shape"] = {"schema": json.dumps(there["schema"], ensure_ascii=False), "index": there["index"],
-                          "derived_keys": bool(there["derived_keys"]), "key": options.get("key"), "length": options.get("length"),
-                          "length_unit": options.get("length_unit", 1)}
-        with open(os.path.join(directory, FILE), encoding="utf-8") as file:
-            written = json.load(file)
-        if written["dataset"] == found["dataset"]:
-            found["made_from"], found["rule"] = str(written["made_from"]), int(written.get("rule", 1))
-            found["options"] = written.get("options")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        pass
-    return found
-
-
 def write(directory: str, dataset: str, made_from: dict[str, Any]) -> None:
     """Atomically; ranks that share the directory write the same."""
     path = os.path.join(directory, FILE)
@@ -133,22 +107,3 @@ def _code_difference(was: Any, now: Any) -> str:
     if not isinstance(was, dict) or not isinstance(now, dict):  # by rule 1
         return "" if was == now else "its code differs"
     return uses.difference(was, now)
-
-
-def figures(directory: str) -> dict[str, int]:
-    """What dataset.json says about a finished build; zeros where this directory has none."""
-    made = {"samples": 0, "filtered": 0, "bad": 0, "bytes": 0, "units": 0, "duplicates": 0, "sampled_out": 0}
-    try:
-        with open(os.path.join(directory, "dataset.json"), encoding="utf-8") as file:
-            dataset = json.load(file)
-    except FileNotFoundError:
-        return made
-    made["samples"], made["units"] = int(dataset["samples"]), len(dataset["units"])
-    for unit in dataset["units"]:
-        for name in ("filtered", "bad", "bytes"):
-            made[name] += int(unit[name])
-    excluded = dataset.get("excluded", {"samples": 0, "bytes": 0, "duplicates": 0})
-    made["bytes"] -= int(excluded["bytes"])
-    made["duplicates"] = int(excluded["duplicates"])
-    made["sampled_out"] = int(excluded["samples"]) - made["duplicates"]
-    return made

@@ -7,34 +7,63 @@ Integer columns of variable size become int64 (token ids, labels), but uint8 and
 """
 from __future__ import annotations
 
+import difflib
 import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from . import _core
 from .batch import Batch
-from .errors import ArgumentError
-from .types import Column, as_array, numpy_dtype, torch_view
+from .errors import ArgumentError, DataError
+from .types import ITEMS, Column, as_array, numpy_dtype, torch_view
 
 Rename = Mapping[str, str]
 
 
 class Layout:
-    """What all layouts have in common. `dtype`: the item type of all integer columns, or of columns by name."""
+    """What all layouts have in common.
+
+    dtype: str, torch or numpy dtype, or a dict of them by column. The item type of all integer columns, or of columns by
+        name. Default: int64 for integer columns but uint8 and int8, else as stored.
+    missing: "mask". A missing value (None) is let through, and `batch.missing["y"]` (bool[samples]) tells which are.
+        Default: none, and a missing value is a DataError that names the sample, unless `fill` has the column. Columns of
+        str, bytes and json give None.
+    fill: dict of numbers or texts by column. What stands for a missing value. Default: none.
+    """
 
     layout = "pad"
 
-    def __init__(self, dtype: str | Mapping[str, str] | None = None) -> None:
-        self.dtype = dtype
+    def __init__(self, dtype: Any = None, *, missing: str | None = None,
+                 fill: Mapping[str, Any] | None = None) -> None:
+        if missing not in (None, "mask"):
+            raise ArgumentError(f'missing: {missing!r}; it is "mask" or None')
+        if fill is not None and not isinstance(fill, Mapping):
+            raise ArgumentError(f'fill: a dict of values by column, {{"y": -1}}, not {fill!r}')
+        self.dtype = {name: item_name(one) for name, one in dtype.items()} if isinstance(dtype, Mapping) else item_name(dtype)
+        self.missing, self.fill = missing, None if fill is None else dict(fill)
 
-    def options(self, columns: Sequence[Column], rename: Rename) -> dict[str, Any]:
-        """What _core.Collate takes."""
+    def options(self, columns: Sequence[Column], rename: Rename, length: str | None = None) -> dict[str, Any]:
+        """What _core.Collate takes. `length`: the column that lengths are of, if it is one."""
         raise NotImplementedError
 
     def finish(self, batch: Batch, columns: Sequence[Column], rename: Rename, offsets: dict[str, Any],
-               out: str) -> None:
-        """Adds what follows from the arrays."""
+               out: str, items: dict[str, Any], length: str | None = None) -> None:
+        """Adds what follows from the arrays. `items`: how many items samples have, of columns that were asked."""
+
+    def by_column(self) -> dict[str, Mapping[str, Any]]:
+        """The options that are dicts by column."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Mapping)}
+
+    def check(self, schema: Mapping[str, Column], rename: Rename) -> None:
+        """ArgumentError for an option that names a column that is not there."""
+        for option, value in self.by_column().items():
+            for name in value:
+                check_name(option, name, schema, rename)
+        for name in self.fill or ():
+            if schema[name].varies:
+                raise ArgumentError(f"fill: column {name!r} ({schema[name].text}) has no items where it is missing; use "
+                                    'missing="mask"')
 
     def item(self, column: Column) -> str | None:
         if column.is_text:
@@ -46,45 +75,135 @@ class Layout:
             return self.dtype
         return "int64" if column.is_integer and column.item not in ("uint8", "int8") else None
 
-    def specs(self, columns: Sequence[Column], rename: Rename, pads: Mapping[str, float],
-              default: float) -> list[tuple[str, str | None, str | None, float, float | None]]:
-        return [(column.name, rename.get(column.name), self.item(column), pads.get(column.name, default), None)
-                for column in columns]
+    def specs(self, columns: Sequence[Column], rename: Rename, pads: Mapping[str, float], default: float,
+              packed: Collection[str] = (), items: Collection[str] = ()) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = []
+        for column in columns:
+            pad = pads.get(column.name, default)
+            item = self.item(column)
+            if item is None and column.item in ("uint8", "int8") and not _fits(pad, column.item):
+                item = "int64"  # uint8 labels, filled with -100
+            found.append((column.name, rename.get(column.name), item, pad, None, column.nullable, column.name in packed,
+                          column.name in items))
+        return found
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if value is not None)
         return f"{type(self).__name__}({shown})"
 
 
+def _fits(pad: float, item: str) -> bool:
+    return 0 <= pad <= 255 if item == "uint8" else -128 <= pad <= 127
+
+
+def item_name(dtype: Any) -> str | None:
+    """"int64" of itself, torch.int64, numpy.int64 or numpy.dtype("int64"). ArgumentError for what is no column's type."""
+    if dtype is None or isinstance(dtype, str) and dtype in ITEMS:
+        return dtype
+    name = str(dtype).removeprefix("torch.")
+    if name not in ITEMS and not isinstance(dtype, str):
+        name = getattr(dtype, "__name__", "")  # numpy.int64 is a class
+    if name not in ITEMS:
+        raise ArgumentError(f"dtype: {dtype!r} is no item type; {nearest(str(dtype), ITEMS)}")
+    return name
+
+
+def nearest(name: str, there: Collection[str]) -> str:
+    """"did you mean 'x'? there are a, b, c"."""
+    close = difflib.get_close_matches(name, list(there), 1, 0.5)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}there are {', '.join(there)}"
+
+
+def check_name(option: str, name: Any, schema: Mapping[str, Column], rename: Rename) -> None:
+    if name in schema:
+        return
+    stored = next((one for one, shown in rename.items() if shown == name), None)
+    hint = f"{stored!r} is renamed to it; give {stored!r}" if stored is not None else nearest(str(name), schema)
+    raise ArgumentError(f"{option}: there is no column {name!r}; {hint}")
+
+
 class Pad(Layout):
     """One tensor a column, [samples, width, ...], as wide as the longest sample.
 
-    pad_value: what fills, for all columns or by name. to_multiple: the width is rounded up to it (8). side: "right" or
-        "left", where the filling is.
-    mask: name of an int64 tensor [samples, width], 1 where the first column of variable size has items; None: none.
-    labels_pad: what fills columns that are called "labels" (-100, which torch's cross entropy skips). max_length:
-        longer samples are cut.
+    pad_value: number, or dict of numbers by column. What fills. Default: 0.
+    to_multiple: int, from 1. The width is rounded up to it. Default: 8.
+    side: str. Where the filling is, "right" or "left". Default: "right".
+    mask: str, or dict of names by column. Name of an int64 tensor [samples, width], 1 where the length's column has items
+        (the first column of variable size, if the length is of no such column). A dict names a mask for each of its
+        columns, {"frames": "frames_mask"}. Default: "attention_mask"; None: no mask.
+    labels_pad: number. What fills columns that are called "labels". Default: -100, which torch's cross entropy skips.
+    max_length: int. Longer samples are cut to so many items. Default: 0, none.
+    layouts: dict by column. {"targets": "concat"}: the samples of this column lie one behind the other, [total, ...],
+        without padding, as CTC losses take them. Default: all columns are "pad".
+    lengths: list of columns, or dict of names by column. Adds int64[samples] with each sample's number of items, as
+        "COLUMN_lengths" or under the dict's name. Default: none.
+    dtype, missing, fill: as Layout.
     """
 
     def __init__(self, pad_value: float | Mapping[str, float] = 0, *, to_multiple: int = 8, side: str = "right",
-                 mask: str | None = "attention_mask", labels_pad: float = -100, max_length: int = 0,
-                 dtype: str | Mapping[str, str] | None = None) -> None:
-        super().__init__(dtype)
+                 mask: str | Mapping[str, str] | None = "attention_mask", labels_pad: float = -100, max_length: int = 0,
+                 dtype: Any = None, missing: str | None = None, fill: Mapping[str, Any] | None = None,
+                 layouts: Mapping[str, str] | None = None,
+                 lengths: Sequence[str] | Mapping[str, str] | None = None) -> None:
+        super().__init__(dtype, missing=missing, fill=fill)
         if side not in ("right", "left"):
             raise ArgumentError(f"side: {side!r} is neither 'right' nor 'left'")
+        for name, layout in (layouts or {}).items():
+            if layout not in ("pad", "concat"):
+                raise ArgumentError(f"layouts: {layout!r} of {name!r} is neither 'pad' nor 'concat'")
+        if isinstance(lengths, str):
+            raise ArgumentError(f"lengths: a list of columns or a dict, not the str {lengths!r}")
         self.pad_value, self.to_multiple, self.side = pad_value, to_multiple, side
         self.mask, self.labels_pad, self.max_length = mask, labels_pad, max_length
+        self.layouts = None if layouts is None else dict(layouts)
+        self.lengths = lengths if lengths is None or isinstance(lengths, Mapping) else \
+            {name: f"{name}_lengths" for name in lengths}
 
-    def options(self, columns: Sequence[Column], rename: Rename) -> dict[str, Any]:
+    def check(self, schema: Mapping[str, Column], rename: Rename) -> None:
+        super().check(schema, rename)
+        for option in ("mask", "lengths", "layouts"):
+            given = getattr(self, option)
+            for name in given if isinstance(given, Mapping) else ():
+                if not schema[name].varies or schema[name].is_text:
+                    raise ArgumentError(f"{option}: column {name!r} ({schema[name].text}) has no variable dimension")
+                if option == "mask" and self._is_concat(name):
+                    raise ArgumentError(f"mask: column {name!r} is concatenated, and has no padding; give lengths=[{name!r}]")
+
+    def _is_concat(self, name: str) -> bool:
+        return (self.layouts or {}).get(name) == "concat"
+
+    def options(self, columns: Sequence[Column], rename: Rename, length: str | None = None) -> dict[str, Any]:
         pads = {column.name: self.labels_pad for column in columns if rename.get(column.name, column.name) == "labels"}
         default = 0.0
         if isinstance(self.pad_value, Mapping):
             pads.update(self.pad_value)
         else:
             default = self.pad_value
-        padded = any(column.varies for column in columns)
-        return {"layout": "pad", "columns": self.specs(columns, rename, pads, default), "to_multiple": self.to_multiple,
-                "max_length": self.max_length, "left": self.side == "left", "mask": self.mask if padded else None}
+        padded = [column.name for column in columns if column.varies and not column.is_text and not self._is_concat(column.name)]
+        mask, follows = None, None
+        if isinstance(self.mask, str) and padded:
+            mask, follows = self.mask, length if length in padded else padded[0]
+        asked = {*(self.lengths or ()), *(self.mask if isinstance(self.mask, Mapping) else ())}
+        packed = [column.name for column in columns if self._is_concat(column.name)]
+        return {"layout": "pad", "columns": self.specs(columns, rename, pads, default, packed, asked),
+                "to_multiple": self.to_multiple, "max_length": self.max_length, "left": self.side == "left", "mask": mask,
+                "follows": follows}
+
+    def finish(self, batch: Batch, columns: Sequence[Column], rename: Rename, offsets: dict[str, Any],
+               out: str, items: dict[str, Any], length: str | None = None) -> None:
+        for name, counts in items.items():
+            stored = next(column.name for column in columns if rename.get(column.name, column.name) == name)
+            if isinstance(self.mask, Mapping) and stored in self.mask:
+                batch[self.mask[stored]] = tensor(self._mask(counts, batch[name].shape[1]), "int64", out)
+            if self.lengths is not None and stored in self.lengths:
+                batch[self.lengths[stored]] = tensor(counts, "int64", out)
+
+    def _mask(self, counts: Any, width: int) -> Any:
+        import numpy
+        places = numpy.arange(width)[None]
+        is_item = places < counts[:, None] if self.side == "right" else places >= width - counts[:, None]
+        return is_item.astype(numpy.int64)
 
 
 class Pack(Layout):
@@ -100,34 +219,43 @@ class Pack(Layout):
     layout = "pack"
 
     def __init__(self, style: str = "hf", max_len: int | None = None, pad_to: int | None = None, *, labels: bool = True,
-                 pad_value: float = 0, labels_pad: float = -100, dtype: str | Mapping[str, str] | None = None) -> None:
-        super().__init__(dtype)
+                 pad_value: float = 0, labels_pad: float = -100, dtype: Any = None, missing: str | None = None,
+                 fill: Mapping[str, Any] | None = None) -> None:
+        super().__init__(dtype, missing=missing, fill=fill)
         if style not in ("hf", "flash", "titan"):
             raise ArgumentError(f"style: {style!r} is none of 'hf', 'flash', 'titan'")
         self.style, self.max_len, self.pad_to = style, max_len, pad_to
         self.labels, self.pad_value, self.labels_pad = labels, pad_value, labels_pad
 
-    def options(self, columns: Sequence[Column], rename: Rename) -> dict[str, Any]:
-        specs = []
-        first = next((column for column in columns if column.varies), None)
+    def options(self, columns: Sequence[Column], rename: Rename, length: str | None = None) -> dict[str, Any]:
+        specs: list[tuple[Any, ...]] = []
+        first = self._first(columns, length)
         named = [rename.get(column.name, column.name) for column in columns]
         for column, name in zip(columns, named):
             is_label = self.labels and name == "labels"
             specs.append((column.name, name, self.item(column), self.labels_pad if is_label else self.pad_value,
-                          self.labels_pad if is_label else None))
+                          self.labels_pad if is_label else None, column.nullable))
         if self.labels and "labels" not in named and first is not None:
             specs.append((first.name, "labels", self.item(first), self.labels_pad, self.labels_pad))
         positions = "positions" if self.style == "titan" else "position_ids"
         return {"layout": "pack", "columns": specs, "to_multiple": self.pad_to or 1, "max_length": self.max_len or 0,
-                "positions": positions if first is not None else None}
+                "positions": positions if first is not None else None,
+                "follows": None if first is None else first.name}
 
     def finish(self, batch: Batch, columns: Sequence[Column], rename: Rename, offsets: dict[str, Any],
-               out: str) -> None:
+               out: str, items: dict[str, Any], length: str | None = None) -> None:
         for name in offsets:
             batch[name] = batch[name][None]
-        first = next((rename.get(column.name, column.name) for column in columns if column.varies), None)
+        first = self._first(columns, length)
         if self.style == "flash" and first is not None:
-            self._flash(batch, offsets[first], batch[first].shape[1], out)
+            name = rename.get(first.name, first.name)
+            self._flash(batch, offsets[name], batch[name].shape[1], out)
+
+    @staticmethod
+    def _first(columns: Sequence[Column], length: str | None) -> Column | None:
+        """The column that positions, labels and cu_seq_lens are of: the length's, else the first of variable size."""
+        varying = [column for column in columns if column.varies and not column.is_text]
+        return next((column for column in varying if column.name == length), varying[0] if varying else None)
 
     @staticmethod
     def _flash(batch: Batch, bounds: Any, total: int, out: str) -> None:
@@ -148,11 +276,11 @@ class Nested(Layout):
 
     layout = "pack"
 
-    def options(self, columns: Sequence[Column], rename: Rename) -> dict[str, Any]:
+    def options(self, columns: Sequence[Column], rename: Rename, length: str | None = None) -> dict[str, Any]:
         return {"layout": "pack", "columns": self.specs(columns, rename, {}, 0)}
 
     def finish(self, batch: Batch, columns: Sequence[Column], rename: Rename, offsets: dict[str, Any],
-               out: str) -> None:
+               out: str, items: dict[str, Any], length: str | None = None) -> None:
         import torch
         if out != "torch":
             raise ArgumentError("Nested gives torch tensors: out='torch'")
@@ -168,11 +296,11 @@ class Lists(Layout):
     def item(self, column: Column) -> str | None:
         return self.dtype.get(column.name) if isinstance(self.dtype, Mapping) else None
 
-    def options(self, columns: Sequence[Column], rename: Rename) -> dict[str, Any]:
+    def options(self, columns: Sequence[Column], rename: Rename, length: str | None = None) -> dict[str, Any]:
         return {"layout": "pack", "columns": self.specs(columns, rename, {}, 0)}
 
     def finish(self, batch: Batch, columns: Sequence[Column], rename: Rename, offsets: dict[str, Any],
-               out: str) -> None:
+               out: str, items: dict[str, Any], length: str | None = None) -> None:
         for name, bounds in offsets.items():
             values, edges = batch[name], bounds.tolist()
             batch[name] = [values[begin:end] for begin, end in zip(edges, edges[1:])]
@@ -194,30 +322,31 @@ def _text(item: str, data: memoryview, edges: list[int]) -> list[Any]:
 
 
 class Collator:
-    """A layout over chosen columns of a schema: makes a Batch of what the library has collated. Picklable."""
+    """A layout over chosen columns of a schema: makes a Batch of what the library has collated. Picklable. `length`: the
+    column that the dataset's lengths are of, None if they are of no single one."""
 
     def __init__(self, layout: Layout, schema: Mapping[str, Column], columns: Sequence[str] | None = None,
-                 rename: Rename | None = None, out: str = "torch") -> None:
+                 rename: Rename | None = None, out: str = "torch", length: str | None = None) -> None:
         if isinstance(columns, str):
             raise ArgumentError(f"columns: a list of names, not the str {columns!r}")
-        missing = [name for name in columns or () if name not in schema]
-        if missing:
-            raise ArgumentError(f"columns: there is no {missing[0]!r}; there are {', '.join(schema)}")
         if out not in ("torch", "numpy"):
             raise ArgumentError(f"out: {out!r} is neither 'torch' nor 'numpy'")
-        for name in rename or ():
-            if name not in schema:
-                raise ArgumentError(f"rename: there is no {name!r}; there are {', '.join(schema)}")
-        self.layout, self.out, self.rename = layout, out, dict(rename or {})
+        for option, names in (("columns", columns), ("rename", rename)):
+            for name in names or ():
+                check_name(option, name, schema, {})
+        self.layout, self.out, self.rename, self.length = layout, out, dict(rename or {}), length
+        layout.check(schema, self.rename)
+        self._schema = dict(schema)
         self.columns = [schema[name] for name in (columns if columns is not None else schema)]
-        self.text = {self.rename.get(column.name, column.name): column.item for column in self.columns
-                     if column.is_text}
-        self.varying = {self.rename.get(column.name, column.name) for column in self.columns if column.varies}
-        self.options = layout.options(self.columns, self.rename)  # JSON-able
+        self.named = {self.rename.get(column.name, column.name): column for column in self.columns}
+        self.text = {name: column.item for name, column in self.named.items() if column.is_text}
+        self.varying = {name for name, column in self.named.items() if column.varies}
+        self.options = layout.options(self.columns, self.rename, length)  # JSON-able
         self.core = _core.Collate(**self.options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Collator, (self.layout, {column.name: column for column in self.columns}, None, self.rename, self.out))
+        names = [column.name for column in self.columns]
+        return (Collator, (self.layout, self._schema, names, self.rename, self.out, self.length))
 
     @functools.cached_property
     def _array(self) -> Any:
@@ -231,13 +360,25 @@ class Collator:
         import torch
         return torch.from_numpy
 
+    @functools.cached_property
+    def _marks(self) -> dict[str, tuple[str, str]]:
+        """Arrays that only tell of columns: {"y.missing": ("y", "missing")}."""
+        return {f"{name}.{mark}": (name, mark) for name, column in self.named.items() for mark in ("missing", "items")
+                if mark == "items" or column.nullable}
+
     def batch(self, arrays: Any) -> Batch:
         """The tensors of collated arrays; no copy. This is called for each batch, between two steps of training: what
         can be found out once is."""
         made, offsets, count, to_torch = Batch(), {}, (arrays.samples,), self._to_torch
+        items: dict[str, Any] = {}
+        absent: dict[str, Any] = {}
         made.indices = self._array(count, numpy_dtype("int64"), arrays.ids())
         made.lengths = self._array(count, numpy_dtype("uint32"), arrays.lengths())
         for name, item, dims, data, bounds in arrays.arrays():
+            if name in self._marks and name not in self.named:
+                of, mark = self._marks[name]
+                (items if mark == "items" else absent)[of] = self._array(dims, numpy_dtype(item), data)
+                continue
             edges = None if bounds is None else as_array(bounds, "int64")
             if name in self.text:
                 made[name] = _text(self.text[name], memoryview(data), [] if edges is None else edges.tolist())
@@ -248,5 +389,27 @@ class Collator:
                 offsets[name] = edges
             elif name in self.varying:
                 made._padded = max(made._padded, dims[0] * dims[1])
-        self.layout.finish(made, self.columns, self.rename, offsets, self.out)
+        for name, flags in absent.items():
+            self._missing(made, name, flags)
+        self.layout.finish(made, self.columns, self.rename, offsets, self.out, items, self.length)
         return made
+
+    def _missing(self, made: Batch, name: str, flags: Any) -> None:
+        """What a column's missing values become. DataError if nobody has said."""
+        layout, column = self.layout, self.named[name]
+        if layout.missing == "mask":
+            made.missing[name] = flags if self._to_torch is None else self._to_torch(flags)
+        if not flags.any():
+            return
+        has_fill = layout.fill is not None and column.name in layout.fill
+        if column.is_text:
+            value = layout.fill[column.name] if layout.fill is not None and has_fill else None
+            made[name] = [value if is_missing else one for one, is_missing in zip(made[name], flags.tolist(), strict=True)]
+        elif layout.fill is not None and has_fill:
+            made[name][flags if self._to_torch is None else self._to_torch(flags)] = layout.fill[column.name]
+        elif layout.missing is None:
+            sample = int(made.indices[flags.argmax()])
+            kind = type(layout).__name__
+            filled = "" if column.varies else f' or {kind}(fill={{"{column.name}": VALUE}})'
+            raise DataError(f'sample {sample}: column "{column.name}" ({column.text}) is missing; use {kind}(missing="mask"), '
+                            f'which adds batch.missing["{name}"]{filled}, or leave the column out by columns=')

@@ -67,13 +67,15 @@ class Loader:
             raise ArgumentError("device: tensors alone go there; out='torch'")
         _check_device(device)
         self.dataset, self.plan, self.transform, self.device = dataset, plan, transform, device
-        self.collator = Collator(collate or Lists(), dataset.schema, columns, rename, out)
+        self.collator = Collator(collate or Lists(), dataset.schema, columns, rename, out,
+                                 dataset.length_column)
         self.pin_memory = _pins(pin_memory, device, out)
         self.prefetch_batches, self.threads = prefetch_batches, threads
         self.prefetch_bytes = parse_bytes("prefetch_bytes", prefetch_bytes)
         self.sampler: PlanSampler = _LoaderSampler(plan, self)
         self._epoch, self._step = 0, 0  # where training is: what state_dict tells
         self._first = 0  # where the next iteration begins: 0 but after load_state_dict
+        self._told = False  # set_epoch was called since the last iteration began
         self._last: weakref.ref[_Iteration] | None = None  # weak: a loop that is left early ends it
         self._waits: deque[tuple[float, float]] = deque(maxlen=100_000)
         dataset.follow_epoch(self)
@@ -98,12 +100,26 @@ class Loader:
         return self.plan.steps
 
     def set_epoch(self, epoch: int) -> None:
-        """Which epoch the next iteration yields. Nothing happens where a loaded state is in that epoch."""
+        """Which epoch the next iteration yields. Without it that is the next one after an epoch that was seen to its end,
+        and the same one again after a loop that was left early, which prints a line. Nothing happens if a loaded state
+        is in that epoch."""
         self.sampler.set_epoch(epoch)
 
     def _enter(self, epoch: int) -> None:
+        self._told = True
         if epoch != self._epoch:
             self._epoch, self._step, self._first = epoch, 0, 0
+
+    def _choose_epoch(self) -> None:
+        """Before an iteration: what set_epoch said, else the next epoch if this one was seen to its end."""
+        steps = self.plan.core.steps(self._epoch)
+        if not self._told and 0 < steps <= self._step:
+            self._epoch, self._step, self._first = self._epoch + 1, 0, 0
+        elif not self._told and self._step > 0 and self._first == 0 and self.dataset.group.rank == 0:
+            print(f"rankstore: the loop over epoch {self._epoch} was left after {self._step} of {steps} steps; this one begins "
+                  f"epoch {self._epoch} again: set_epoch({self._epoch + 1}) begins the next, load_state_dict(state) goes on",
+                  file=sys.stderr, flush=True)
+        self._told = False
 
     def __iter__(self) -> Iterator[Any]:
         self._end_last("another iteration over this loader began, and it has one at a time; to iterate twice at a time "
@@ -126,7 +142,7 @@ class Loader:
         """The next iteration goes on there, also on another number of ranks. StateError names what differs."""
         self._end_last("load_state_dict() was called; iterate the loader anew to go on from that state")
         self._epoch, self._step = self.plan.resume(state)
-        self._first = self._step
+        self._first, self._told = self._step, False
         self.sampler.load_state_dict(state)
 
     def stats(self) -> dict[str, Any]:
@@ -218,6 +234,7 @@ class _Iteration(Iterator[Any]):
 
     def _begin(self) -> None:
         loader = self._loader
+        loader._choose_epoch()
         self._epoch, self._step = loader._epoch, loader._first
         loader._step, loader._first = loader._first, 0
         self._steps = loader.plan.core.steps(self._epoch)
@@ -373,4 +390,5 @@ def _to_device(batch: Any, device: Any, stream: Any) -> Any:
     consumer.wait_event(done)
     made = Batch({name: pairs[name][1] if name in pairs else value for name, value in batch.items()})
     made.__dict__.update(batch.__dict__)
+    made.missing = {name: flags.to(device) for name, flags in batch.missing.items()}
     return made

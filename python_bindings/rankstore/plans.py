@@ -122,6 +122,8 @@ class PlanSampler:
             raise ArgumentError(f"view: {view!r} is neither 'rank' nor 'global'")
         self.plan, self.view = plan, view
         self._epoch, self._step = 0, 0
+        self._told = False  # set_epoch was called since the last iteration began
+        self._seen = -1  # the epoch that was last seen to its end
         self._last: weakref.ref[_SamplerIterator] | None = None
         plan.dataset.follow_epoch(self)
 
@@ -134,10 +136,11 @@ class PlanSampler:
         return self
 
     def set_epoch(self, epoch: int) -> None:
-        """Which epoch the next iteration yields, from 0 (ArgumentError). Nothing happens where a loaded state is in
-        that epoch."""
+        """Which epoch the next iteration yields, from 0 (ArgumentError). Without it that is the next one after an epoch
+        that was seen to its end. Nothing happens if a loaded state is in that epoch."""
         if not 0 <= epoch < 2**64:
             raise ArgumentError(f"epoch: {epoch}; it is from 0 to 2^64 - 1")
+        self._told = True
         if epoch != self._epoch:
             self._epoch, self._step = int(epoch), 0
 
@@ -154,11 +157,18 @@ class PlanSampler:
     def state_dict(self) -> dict[str, Any]:
         """Of the last iterator: what it has yielded counts as done."""
         last = self._last() if self._last is not None else None
-        return self.plan.state(self._epoch, self._step) if last is None else last.state_dict()
+        if last is not None:
+            return last.state_dict()
+        return self.plan.state(self._epoch, len(self.plan.epoch(self._epoch)) if self._is_seen() else self._step)
+
+    def _is_seen(self) -> bool:
+        """The epoch was seen to its end, here or before a state was loaded."""
+        return self._seen == self._epoch and self._step == 0 or self._step >= len(self.plan.epoch(self._epoch))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next iteration goes on there."""
         self._epoch, self._step = self.plan.resume(state)
+        self._told = False
 
 
 class _SamplerIterator(Iterator[PlanBatch]):
@@ -174,6 +184,9 @@ class _SamplerIterator(Iterator[PlanBatch]):
         frameworks.check_prepared(sampler)
         if self._state is not None:
             sampler._epoch, sampler._step = sampler.plan.resume(self._state)
+        elif not sampler._told and sampler._is_seen():
+            sampler._epoch, sampler._step = sampler._epoch + 1, 0
+        sampler._told = False
         self._epoch, self._step = sampler._epoch, sampler._step
         sampler._step = 0  # the next iteration is a whole epoch
         self._steps = len(sampler.plan.epoch(self._epoch))
@@ -182,6 +195,7 @@ class _SamplerIterator(Iterator[PlanBatch]):
         if self._epoch < 0:
             self._begin()
         if self._step >= self._steps:
+            self._sampler._seen = self._epoch
             raise StopIteration
         plan, is_global = self._sampler.plan, self._sampler.view == "global"
         rank = self._place if is_global else plan.rank

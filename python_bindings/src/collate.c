@@ -47,10 +47,16 @@ static int keep_text(collate *self, PyObject *object, const char *what, const ch
 static int read_column(collate *self, PyObject *entry, rks_collate_column *column)
 {
     PyObject *name, *array, *type, *pad, *first;
+    int missing = 0, packed = 0, items = 0;
     PyObject *fields = PySequence_Tuple(entry);
     bool good = fields != NULL &&
-                PyArg_ParseTuple(fields, "OOOOO;columns: (column, name, type, pad, first)", &name,
-                                 &array, &type, &pad, &first);
+                PyArg_ParseTuple(fields,
+                                 "OOOOO|ppp;columns: (column, name, type, pad, first, missing, "
+                                 "packed, items)",
+                                 &name, &array, &type, &pad, &first, &missing, &packed, &items);
+    column->mark_missing = missing != 0;
+    column->packed = packed != 0;
+    column->mark_items = items != 0;
     if (good && name == Py_None) {
         PyErr_SetString(PyExc_TypeError, "columns: a column's name is a str, not None");
         good = false;
@@ -88,22 +94,24 @@ static int read_columns(collate *self, PyObject *columns)
 static int read_options(collate *self, PyObject *arguments, PyObject *keywords)
 {
     static char *names[] = {"layout", "columns", "to_multiple", "max_length",
-                            "left",   "mask",    "positions",   NULL};
+                            "left",   "mask",    "positions",   "follows",    NULL};
     PyObject *layout = Py_None, *columns = Py_None, *multiple = NULL, *longest = NULL,
              *mask = Py_None;
-    PyObject *positions = Py_None;
+    PyObject *positions = Py_None, *follows = Py_None;
     int left = 0;
     const char *chosen = NULL;
     uint64_t to_multiple = 1, max_length = 0;
     rks_collate_options *options = &self->options;
     rks_collate_options_default(options);
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|$OOOOpOO:Collate", names, &layout,
-                                     &columns, &multiple, &longest, &left, &mask, &positions) ||
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|$OOOOpOOO:Collate", names, &layout,
+                                     &columns, &multiple, &longest, &left, &mask, &positions,
+                                     &follows) ||
         !core_number(multiple, "to_multiple", 1, UINT32_MAX, &to_multiple) ||
         !core_number(longest, "max_length", 0, UINT32_MAX, &max_length) ||
         keep_text(self, layout, "layout", &chosen) < 0 ||
         keep_text(self, mask, "mask", &options->mask) < 0 ||
-        keep_text(self, positions, "positions", &options->positions) < 0)
+        keep_text(self, positions, "positions", &options->positions) < 0 ||
+        keep_text(self, follows, "follows", &options->follows) < 0)
         return -1;
     if (chosen != NULL)
         options->layout = chosen;

@@ -20,6 +20,7 @@ typedef struct store {
     const uint32_t *lengths;
     uint64_t count;
     PyObject *dataset;
+    char *directory; /* as it was given */
     PyObject *schema;
     uint32_t columns;
     uint8_t *dim_counts; /* of each column's type */
@@ -43,7 +44,8 @@ rks_store *core_store_enter(PyObject *object)
     if (core_check_process(self->pid, "store") < 0)
         return NULL;
     if (self->handle == NULL || self->closing)
-        return (rks_store *)(void *)core_raise_closed("store");
+        return (rks_store *)(void *)core_raise_text(
+            RKS_ERR_STATE, "%s: this dataset is closed; open it again", self->directory);
     self->users++;
     return self->handle;
 }
@@ -187,6 +189,7 @@ static void store_dealloc(PyObject *object)
     Py_XDECREF(self->schema);
     Py_XDECREF(self->group);
     PyMem_Free(self->dim_counts);
+    PyMem_Free(self->directory);
     core_free_object(object);
 }
 
@@ -253,6 +256,13 @@ static PyObject *store_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
         return NULL;
     self->group = Py_NewRef(group);
     self->pid = core_pid();
+    self->directory = PyMem_Malloc(strlen(directory) + 1);
+    if (self->directory == NULL) {
+        PyErr_NoMemory();
+        Py_DECREF(self);
+        return NULL;
+    }
+    memcpy(self->directory, directory, strlen(directory) + 1);
     if (open_store(self, directory, &options) < 0)
         Py_CLEAR(self);
     return (PyObject *)self;

@@ -263,3 +263,40 @@ def test_stats_and_trace(ds: rankstore.Dataset, tmp_path: Path) -> None:
     assert loader.stats()["batches"] == steps and loader.stats()["samples"] >= COUNT
     loader.trace(str(tmp_path / "trace.json"))
     assert len(json.loads((tmp_path / "trace.json").read_text())["traceEvents"]) == 2 * steps - 1
+
+
+def test_epochs_go_on_without_set_epoch(ds: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = ds.plan("random", batch_size=16, seed=5)
+    orders = [[int(i) for step in range(plan.steps) for i in plan.core.batch(epoch, step, 0)] for epoch in range(3)]
+    assert orders[0] != orders[1] != orders[2]
+    loader = ds.loader(plan)
+    for epoch in range(3):
+        assert [int(i) for batch in loader for i in batch.indices] == orders[epoch]
+    loader.set_epoch(2)  # what it says is done, also if it is the epoch that has just been seen
+    assert [int(i) for batch in loader for i in batch.indices] == orders[2]
+    sampler = plan.sampler()
+    for epoch in range(3):
+        assert [i for batch in sampler for i in batch] == orders[epoch]
+    sampler.set_epoch(0)
+    assert [i for batch in sampler for i in batch] == orders[0]
+    assert capsys.readouterr().err == ""
+
+
+def test_a_loop_that_is_left_early_stays_in_its_epoch(ds: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = ds.plan("random", batch_size=16, seed=5)
+    loader = ds.loader(plan)
+    for place, _ in enumerate(loader):
+        if place == 1:
+            break
+    state = loader.state_dict()
+    assert capsys.readouterr().err == ""
+    assert next(iter(loader)).epoch == 0
+    assert capsys.readouterr().err == (f"rankstore: the loop over epoch 0 was left after 2 of {plan.steps} steps; this one begins epoch 0 "
+                                       "again: set_epoch(1) begins the next, load_state_dict(state) goes on\n")
+    loader.load_state_dict(state)
+    assert [batch.step for batch in loader] == list(range(2, plan.steps))
+    assert next(iter(loader)).epoch == 1
+    loader.set_epoch(1)
+    assert next(iter(loader)).step == 0 and capsys.readouterr().err == ""
+    resumed = ds.loader(plan, start=plan.state(3, plan.steps))  # saved at an epoch's end
+    assert next(iter(resumed)).epoch == 4

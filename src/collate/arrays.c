@@ -173,6 +173,19 @@ static bool put_positions(const rks_collate_field *followed, span *extent, size_
     return true;
 }
 
+static bool put_missing(span *extent, size_t i, const rks_value *value)
+{
+    extent->data[i] = value->data == NULL;
+    return true;
+}
+
+static bool put_items(const rks_collate_field *followed, span *extent, size_t i,
+                      const rks_value *value)
+{
+    ((int64_t *)(void *)extent->data)[i] = (int64_t)items_of(followed, value);
+    return true;
+}
+
 /* ---- the first walk ------------------------------------------------------------------------ */
 
 static rks_status measure_sample(run *r, size_t i, rks_error *err)
@@ -224,7 +237,8 @@ static bool shape(run *r, uint32_t f, rks_array *array)
     span *extent = &r->extents[f];
     array->name = field->name;
     array->type = field->type;
-    if (field->what != RKS_FIELD_COLUMN) { /* what it follows stands before it */
+    if (field->what == RKS_FIELD_MASK || field->what == RKS_FIELD_POSITIONS) {
+        /* what it follows stands before it */
         const span *followed = &r->extents[field->follows];
         extent->total = followed->total;
         extent->widths[0] = followed->widths[collate->fields[field->follows].cut_dim];
@@ -324,6 +338,10 @@ static bool put(const rks_collate *collate, uint32_t f, span *extent, size_t i,
         return put_mask(collate, followed, extent, i, &values[followed->column]);
     if (field->what == RKS_FIELD_POSITIONS)
         return put_positions(followed, extent, i, &values[followed->column]);
+    if (field->what == RKS_FIELD_MISSING)
+        return put_missing(extent, i, &values[followed->column]);
+    if (field->what == RKS_FIELD_ITEMS)
+        return put_items(followed, extent, i, &values[followed->column]);
     if (field->pack)
         return put_packed(field, extent, i, &values[field->column]);
     return put_stacked(collate, field, extent, i, &values[field->column]);

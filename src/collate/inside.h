@@ -13,13 +13,19 @@
 typedef struct rks_collate_field {
     char *name;
     char type[16];
-    enum { RKS_FIELD_COLUMN, RKS_FIELD_MASK, RKS_FIELD_POSITIONS } what;
+    enum {
+        RKS_FIELD_COLUMN,
+        RKS_FIELD_MASK,
+        RKS_FIELD_POSITIONS,
+        RKS_FIELD_MISSING,
+        RKS_FIELD_ITEMS
+    } what;
     bool pack; /* samples lie behind each other; else stacked */
     bool text; /* str, bytes, json: always packed, neither rounded up nor cut */
     uint32_t to_multiple;
     uint32_t max_length; /* UINT32_MAX: none */
     uint32_t column;     /* of the schema */
-    uint32_t follows;    /* mask, positions: the field whose items they tell of */
+    uint32_t follows;    /* all but columns: the field whose items they tell of */
     uint32_t dim_count;
     uint32_t dims[RKS_DIMS_MAX]; /* 0: variable */
     uint32_t cut_dim;            /* the first variable one; dim_count: there is none */

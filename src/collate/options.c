@@ -176,6 +176,10 @@ static rks_status add_column(rks_collate *collate, const rks_schema *schema, boo
         field->to_multiple = 1;
         field->max_length = UINT32_MAX;
     }
+    if (asked->packed && !pack) {
+        field->to_multiple = 1;
+        pack = true;
+    }
     field->pack = (pack || field->text) && column->variable_dims != 0;
     if (field->pack && (field->cut_dim != 0 || column->variable_dims != 1))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
@@ -204,21 +208,34 @@ static rks_status add_columns(rks_collate *collate, const rks_schema *schema, bo
     return status;
 }
 
-/* The array that tells where the first column with a variable dimension has items. */
-static rks_status add_helper(rks_collate *collate, bool pack, const char *name, rks_error *err)
+/* May mask or positions follow it? */
+static bool leads(const rks_collate_field *field, bool pack)
 {
+    return !field->text && field->cut_dim != field->dim_count && field->pack == pack;
+}
+
+/* The array that tells where a column has items. */
+static rks_status add_helper(rks_collate *collate, const rks_schema *schema, bool pack,
+                             const char *name, const char *column, rks_error *err)
+{
+    const char *what = pack ? "positions" : "mask";
     uint32_t follows = 0;
     rks_collate_field *field = NULL;
     if (name == NULL)
         return RKS_OK;
+    int wanted = column == NULL ? -1 : rks_schema_find(schema, column);
     while (follows < collate->count &&
-           (collate->fields[follows].text ||
-            collate->fields[follows].cut_dim == collate->fields[follows].dim_count))
+           (!leads(&collate->fields[follows], pack) ||
+            (column != NULL && (int)collate->fields[follows].column != wanted)))
         follows++;
+    if (follows == collate->count && column != NULL)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "collate: %s \"%s\": the column \"%s\" that it follows is no %s array "
+                        "with a variable dimension",
+                        what, name, column, pack ? "packed" : "padded");
     if (follows == collate->count)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "collate: %s \"%s\": no array column has a variable dimension",
-                        pack ? "positions" : "mask", name);
+                        "collate: %s \"%s\": no array column has a variable dimension", what, name);
     rks_status status = add_field(collate, name, &field, err);
     if (status != RKS_OK)
         return status;
@@ -229,6 +246,44 @@ static rks_status add_helper(rks_collate *collate, bool pack, const char *name, 
     field->to_size = sizeof(int64_t);
     snprintf(field->type, sizeof(field->type), "int64");
     return RKS_OK;
+}
+
+static rks_status add_mark(rks_collate *collate, uint32_t follows, const char *ending, int what,
+                           rks_error *err)
+{
+    char name[512];
+    rks_collate_field *field = NULL;
+    const rks_collate_field *followed = &collate->fields[follows];
+    if ((size_t)snprintf(name, sizeof(name), "%s.%s", followed->name, ending) >= sizeof(name))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: the name \"%s\" is too long",
+                        followed->name);
+    if (what == RKS_FIELD_ITEMS && followed->cut_dim == followed->dim_count)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "collate: column \"%s\": mark_items needs a variable dimension",
+                        followed->name);
+    rks_status status = add_field(collate, name, &field, err);
+    if (status != RKS_OK)
+        return status;
+    field->what = what;
+    field->follows = follows;
+    field->to_size = what == RKS_FIELD_ITEMS ? sizeof(int64_t) : 1;
+    snprintf(field->type, sizeof(field->type), what == RKS_FIELD_ITEMS ? "int64" : "bool");
+    return RKS_OK;
+}
+
+/* The arrays that tell where values are missing, and how many items there are. */
+static rks_status add_marks(rks_collate *collate, const rks_collate_options *options,
+                            rks_error *err)
+{
+    rks_status status = RKS_OK;
+    uint32_t count = options->columns == NULL ? 0 : (uint32_t)options->column_count;
+    for (uint32_t i = 0; status == RKS_OK && i < count; i++) {
+        if (options->columns[i].mark_missing)
+            status = add_mark(collate, i, "missing", RKS_FIELD_MISSING, err);
+        if (status == RKS_OK && options->columns[i].mark_items)
+            status = add_mark(collate, i, "items", RKS_FIELD_ITEMS, err);
+    }
+    return status;
 }
 
 static rks_record_pick pick_columns(const rks_collate *collate, const rks_schema *schema)
@@ -256,7 +311,7 @@ static rks_status make(rks_collate *made, const rks_schema *schema,
     if (most > RKS_COLUMNS_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: %zu columns, at most %d", most,
                         RKS_COLUMNS_MAX);
-    made->fields = rks_alloc(most + 1, sizeof(*made->fields), err);
+    made->fields = rks_alloc(3 * most + 1, sizeof(*made->fields), err);
     if (made->fields == NULL)
         return RKS_ERR_MEMORY;
     made->to_multiple = options->to_multiple;
@@ -264,7 +319,10 @@ static rks_status make(rks_collate *made, const rks_schema *schema,
     made->left = options->left;
     status = add_columns(made, schema, pack, options, err);
     if (status == RKS_OK)
-        status = add_helper(made, pack, pack ? options->positions : options->mask, err);
+        status = add_helper(made, schema, pack, pack ? options->positions : options->mask,
+                            options->follows, err);
+    if (status == RKS_OK)
+        status = add_marks(made, options, err);
     if (status == RKS_OK)
         made->pick = pick_columns(made, schema);
     return status;

@@ -267,6 +267,82 @@ static void arrays_are_what_a_naive_reference_makes(void **state)
 
 /* ---- corners --------------------------------------------------------------------------------- */
 
+static void missing_values_are_marked_beside_their_columns(void **state)
+{
+    (void)state;
+    int64_t seven = 7;
+    uint32_t zero = 0;
+    rks_value values[] = {
+        {.data = NULL},
+        {.data = &zero, .size = 0, .dims = {0}}, /* sample 0 */
+        {.data = &seven, .size = 8},
+        {.data = NULL}, /* sample 1 */
+    };
+    samples s = {.count = 2, .values = values};
+    const rks_collate_column columns[] = {{.column = "y", .mark_missing = true, .pad = -1},
+                                          {.column = "x", .name = "z", .mark_missing = true}};
+    rks_collate_options options;
+    rks_collate_options_default(&options);
+    options.columns = columns;
+    options.column_count = 2;
+    rks_arrays *arrays = NULL;
+    assert_ok(samples_collate("y:int64?,x:uint32[*]?", &s, &options, &arrays, &err), &err);
+    assert_int_equal(rks_arrays_count(arrays), 4);
+    const rks_array *y = rks_arrays_get(arrays, 2), *x = rks_arrays_get(arrays, 3);
+    assert_string_equal(y->name, "y.missing");
+    assert_string_equal(x->name, "z.missing");
+    assert_string_equal(y->type, "bool");
+    assert_int_equal(y->dim_count, 1);
+    assert_int_equal(y->dims[0], 2);
+    assert_int_equal(y->size, 2);
+    assert_memory_equal(y->data, "\1\0", 2);
+    assert_memory_equal(x->data, "\0\1", 2); /* an empty value is not missing */
+    assert_int_equal(((const int64_t *)rks_arrays_get(arrays, 0)->data)[0], -1);
+    rks_arrays_free(arrays);
+}
+
+/* Inputs are padded, targets lie one behind the other, and the mask follows the column that is
+ * named. */
+static void a_column_is_packed_in_the_layout_pad(void **state)
+{
+    (void)state;
+    uint32_t a[] = {1, 2, 3}, b[] = {4, 5};
+    rks_value values[] = {
+        {.data = a, .size = 12, .dims = {3}}, {.data = b, .size = 4, .dims = {1}},
+        {.data = a, .size = 4, .dims = {1}},  {.data = b, .size = 8, .dims = {2}},
+    };
+    samples s = {.count = 2, .values = values};
+    rks_collate_column columns[] = {{.column = "target", .packed = true, .mark_items = true},
+                                    {.column = "in", .mark_items = true}};
+    rks_collate_options options;
+    rks_collate_options_default(&options);
+    options.columns = columns;
+    options.column_count = 2;
+    options.to_multiple = 4;
+    options.mask = "mask";
+    options.follows = "in";
+    rks_arrays *arrays = NULL;
+    assert_ok(samples_collate("target:uint32[*],in:uint32[*]", &s, &options, &arrays, &err), &err);
+    const rks_array *target = rks_arrays_get(arrays, 0), *mask = rks_arrays_get(arrays, 2);
+    assert_int_equal(target->dim_count, 1);
+    assert_int_equal(target->dims[0], 4); /* not rounded up: 3 and 1 items */
+    assert_int_equal(target->offsets[1], 3);
+    assert_int_equal(target->offsets[2], 4);
+    assert_memory_equal(target->data, ((uint32_t[]){1, 2, 3, 1}), 16);
+    assert_int_equal(mask->dims[1], 4);
+    assert_string_equal(rks_arrays_get(arrays, 3)->name, "target.items");
+    assert_memory_equal(rks_arrays_get(arrays, 3)->data, ((int64_t[]){3, 1}), 16);
+    assert_memory_equal(rks_arrays_get(arrays, 4)->data, ((int64_t[]){1, 2}), 16);
+    assert_memory_equal(mask->data, ((int64_t[]){1, 0, 0, 0, 1, 1, 0, 0}), 64);
+    rks_arrays_free(arrays);
+    options.follows = "target";
+    assert_fails(RKS_ERR_ARGUMENT,
+                 samples_collate("target:uint32[*],in:uint32[*]", &s, &options, &arrays, &err));
+    assert_string_equal(err.text,
+                        "collate: mask \"mask\": the column \"target\" that it follows is no "
+                        "padded array with a variable dimension");
+}
+
 static void all_columns_come_as_stored(void **state)
 {
     (void)state;
@@ -393,6 +469,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(arrays_are_what_a_naive_reference_makes),
+        cmocka_unit_test(missing_values_are_marked_beside_their_columns),
+        cmocka_unit_test(a_column_is_packed_in_the_layout_pad),
         cmocka_unit_test(all_columns_come_as_stored),
         cmocka_unit_test(sizes_that_overflow_are_refused_before_memory),
         cmocka_unit_test(a_sample_that_grows_meanwhile_is_corrupt),

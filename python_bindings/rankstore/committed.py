@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a finished dataset's directory says of itself: dataset.json, and what `build` wrote down beside it."""
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+FILE = "python.json"
+
+
+def expand(directory: str, rank: int, node: int) -> str:
+    return directory.replace("{rank}", str(rank)).replace("{node}", str(node))
+
+
+def finished(directory: str) -> dict[str, Any]:
+    """The dataset in `directory`: its id ("dataset"), digest ("made_from") and the "rule" and "options" behind it,
+    generation, and what an append takes over ("shape"). None where there is none, or nobody wrote it down."""
+    found: dict[str, Any] = {"dataset": None, "made_from": None, "rule": 1, "options": None, "generation": 1, "shape": None}
+    try:
+        with open(os.path.join(directory, "dataset.json"), encoding="utf-8") as file:
+            there = json.load(file)
+        found["dataset"], found["generation"] = str(there.get("dataset")), int(there.get("generation", 1))
+        options = there["options"]
+        found["shape"] = {"schema": json.dumps(there["schema"], ensure_ascii=False), "index": there["index"],
+                          "derived_keys": bool(there["derived_keys"]), "key": options.get("key"), "length": options.get("length"),
+                          "length_unit": options.get("length_unit", 1)}
+        with open(os.path.join(directory, FILE), encoding="utf-8") as file:
+            written = json.load(file)
+        if written["dataset"] == found["dataset"]:
+            found["made_from"], found["rule"] = str(written["made_from"]), int(written.get("rule", 1))
+            found["options"] = written.get("options")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass
+    return found
+
+
+def figures(directory: str) -> dict[str, int]:
+    """What dataset.json says about a finished build; zeros where this directory has none."""
+    made = {"samples": 0, "filtered": 0, "bad": 0, "bytes": 0, "units": 0, "duplicates": 0, "sampled_out": 0}
+    try:
+        with open(os.path.join(directory, "dataset.json"), encoding="utf-8") as file:
+            dataset = json.load(file)
+    except FileNotFoundError:
+        return made
+    made["samples"], made["units"] = int(dataset["samples"]), len(dataset["units"])
+    for unit in dataset["units"]:
+        for name in ("filtered", "bad", "bytes"):
+            made[name] += int(unit[name])
+    excluded = dataset.get("excluded", {"samples": 0, "bytes": 0, "duplicates": 0})
+    made["bytes"] -= int(excluded["bytes"])
+    made["duplicates"] = int(excluded["duplicates"])
+    made["sampled_out"] = int(excluded["samples"]) - made["duplicates"]
+    return made

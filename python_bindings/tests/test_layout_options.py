@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layouts: missing values, names that are not there, a layout and a mask for each column."""
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+import rankstore
+from rankstore import Lists, Pack, Pad
+
+
+@pytest.fixture
+def optional(tmp_path: Path) -> Iterator[Any]:
+    rows = [{"y": 1, "x": [1, 2], "s": "a", "f": 0.5}, {"y": None, "x": None, "s": None, "f": 1.5}, {"y": 3, "x": [], "s": "", "f": None}]
+    schema = {"y": "int64?", "x": "int32[*]?", "s": "str?", "f": "float32?"}
+    with rankstore.build(rows, tmp_path / "store", schema=schema, length="x") as opened:
+        yield opened
+
+
+def batch(dataset: Any, collate: Any, **options: Any) -> Any:
+    return next(iter(dataset.loader(dataset.plan("sequential", batch_size=8), collate=collate, **options)))
+
+
+@pytest.mark.parametrize("layout", [Pad, Pack, Lists])
+def test_a_missing_value_names_column_sample_and_both_ways_out(optional: Any, layout: Any) -> None:
+    name = layout.__name__
+    with pytest.raises(rankstore.DataError) as raised:
+        batch(optional, layout(), columns=["y"])
+    assert str(raised.value) == (
+        f'sample 1: column "y" (int64?) is missing; use {name}(missing="mask"), which adds batch.missing["y"] or '
+        f'{name}(fill={{"y": VALUE}}), or leave the column out by columns=')
+    with pytest.raises(rankstore.DataError) as raised:
+        batch(optional, layout(), columns=["x"])
+    assert str(raised.value) == (
+        f'sample 1: column "x" (int32[*]?) is missing; use {name}(missing="mask"), which adds batch.missing["x"], or leave '
+        "the column out by columns=")
+
+
+@pytest.mark.parametrize("layout", [Pad, Pack, Lists])
+@pytest.mark.parametrize("out", ["torch", "numpy"])
+def test_missing_values_are_marked(optional: Any, layout: Any, out: str) -> None:
+    made = batch(optional, layout(missing="mask"), out=out, rename={"y": "label"})
+    assert {name: flags.tolist() for name, flags in made.missing.items()} == {
+        "label": [False, True, False], "x": [False, True, False], "s": [False, True, False], "f": [False, False, True]}
+    assert made["label"].tolist() == [1, 0, 3] and made["s"] == ["a", None, ""]
+    assert "label.missing" not in made
+    again = pickle.loads(pickle.dumps(made))
+    assert again.missing["label"].tolist() == [False, True, False]
+
+
+def test_missing_values_are_filled(optional: Any) -> None:
+    made = batch(optional, Pad(fill={"y": -1, "s": "none", "f": float("inf")}), columns=["y", "s", "f"])
+    assert made["y"].tolist() == [1, -1, 3] and made["s"] == ["a", "none", ""] and made["f"].tolist() == [0.5, 1.5, float("inf")]
+    assert made.missing == {}
+    both = batch(optional, Pad(fill={"y": -1}, missing="mask"))
+    assert both["y"].tolist() == [1, -1, 3] and both.missing["y"].tolist() == [False, True, False]
+    with pytest.raises(rankstore.ArgumentError) as raised:
+        optional.loader(optional.plan(batch_size=2), collate=Pad(fill={"x": 0}))
+    assert str(raised.value) == "fill: column 'x' (int32[*]?) has no items where it is missing; use missing=\"mask\""
+    for wrong, says in (({"missing": "drop"}, "missing: 'drop'; it is \"mask\" or None"), ({"fill": -1}, "fill: a dict of values by column")):
+        with pytest.raises(rankstore.ArgumentError, match=says):
+            Pad(**wrong)
+
+
+def test_workers_mark_missing_values_too(optional: Any) -> None:
+    from torch.utils.data import DataLoader
+    ds = optional.collating(Pad(missing="mask"))
+    for made in DataLoader(ds, batch_sampler=ds.plan("sequential", batch_size=3).sampler(), collate_fn=ds.collate, num_workers=1):
+        assert made.missing["y"].tolist() == [False, True, False] and made["y"].tolist() == [1, 0, 3]
+
+
+@pytest.fixture
+def speech(tmp_path: Path) -> Iterator[Any]:
+    """The targets stand before the frames, whose items are the length."""
+    rows = [{"targets": [1] * (1 + i % 3), "frames": numpy.full((3 + i, 4), i, numpy.float32), "labels": 7} for i in range(6)]
+    with rankstore.build(rows, tmp_path / "store", length="frames") as opened:
+        yield opened
+
+
+def test_the_mask_is_of_the_column_that_lengths_are_of(speech: Any) -> None:
+    made = batch(speech, Pad(to_multiple=1))
+    assert made["attention_mask"].shape == (6, 8)
+    assert made["attention_mask"].sum(1).tolist() == made.lengths.tolist() == [3, 4, 5, 6, 7, 8]
+    assert made.padding_ratio == pytest.approx(1 - 33 / 48)
+    ds = speech.collating(Pad(to_multiple=1))
+    assert ds.__getitems__([0, 1])["attention_mask"].sum(1).tolist() == [3, 4]
+    packed = batch(speech, Pack("flash"), columns=["frames", "targets"])
+    assert packed["max_length_q"] == 8 and packed["position_ids"].shape == (1, 33)
+
+
+def test_a_layout_a_mask_and_lengths_for_each_column(speech: Any) -> None:
+    made = batch(speech, Pad(to_multiple=4, layouts={"targets": "concat"}, lengths=["frames", "targets"]))
+    assert made["frames"].shape == (6, 8, 4) and made["targets"].tolist() == [1] * 12
+    assert made["targets_lengths"].tolist() == [1, 2, 3, 1, 2, 3] and made["frames_lengths"].tolist() == [3, 4, 5, 6, 7, 8]
+    assert made["attention_mask"].sum().item() == 33
+    for side in ("right", "left"):
+        both = batch(speech, Pad(to_multiple=1, side=side, mask={"frames": "enc", "targets": "dec"}, pad_value={"targets": -1}),
+                     rename={"frames": "inputs"})
+        assert "attention_mask" not in both
+        assert both["dec"].tolist() == (both["targets"] != -1).long().tolist()
+        assert both["enc"].shape == (6, 8) and both["enc"].sum(1).tolist() == [3, 4, 5, 6, 7, 8]
+        assert both["enc"][0, 0].item() == (1 if side == "right" else 0)
+    named = batch(speech, Pad(lengths={"targets": "target_sizes"}))
+    assert named["target_sizes"].tolist() == [1, 2, 3, 1, 2, 3]
+
+
+@pytest.mark.parametrize("options, says", [
+    ({"pad_value": {"target": -1}}, "pad_value: there is no column 'target'; did you mean 'targets'? there are targets, frames, labels"),
+    ({"dtype": {"lables": "int32"}}, "dtype: there is no column 'lables'; did you mean 'labels'? there are targets, frames, labels"),
+    ({"fill": {"frame": 0}}, "fill: there is no column 'frame'; did you mean 'frames'? there are targets, frames, labels"),
+    ({"fill": {"inputs": 0}}, "fill: there is no column 'inputs'; 'frames' is renamed to it; give 'frames'"),
+    ({"lengths": ["zzz"]}, "lengths: there is no column 'zzz'; there are targets, frames, labels"),
+    ({"layouts": {"tgt": "concat"}}, "layouts: there is no column 'tgt'; did you mean 'targets'? there are targets, frames, labels"),
+    ({"mask": {"labels": "m"}}, "mask: column 'labels' (int64) has no variable dimension"),
+    ({"mask": {"targets": "m"}, "layouts": {"targets": "concat"}},
+     "mask: column 'targets' is concatenated, and has no padding; give lengths=['targets']"),
+])
+def test_names_that_are_not_there(speech: Any, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(rankstore.ArgumentError) as raised:
+        speech.loader(speech.plan(batch_size=2), collate=Pad(**options), rename={"frames": "inputs"})
+    assert str(raised.value) == says
+
+
+def test_columns_that_are_not_there(speech: Any) -> None:
+    plan = speech.plan(batch_size=2)
+    for options, says in (({"columns": ["frame"]}, "columns: there is no column 'frame'; did you mean 'frames'? there are targets, frames, labels"),
+                          ({"rename": {"label": "y"}}, "rename: there is no column 'label'; did you mean 'labels'? there are targets, frames, labels")):
+        with pytest.raises(rankstore.ArgumentError) as raised:
+            speech.loader(plan, **options)
+        assert str(raised.value) == says
+
+
+def test_dtypes_of_torch_and_numpy(tmp_path: Path) -> None:
+    import torch
+    rows = [{"x": numpy.arange(3, dtype=numpy.int16), "labels": numpy.arange(i + 1, dtype=numpy.uint8)} for i in range(4)]
+    with rankstore.build(rows, tmp_path / "store") as ds:
+        for dtype in (torch.int32, numpy.int32, numpy.dtype("int32"), "int32", {"x": torch.int32}, {"x": numpy.int32}):
+            assert batch(ds, Pad(dtype=dtype), columns=["x"])["x"].dtype == torch.int32
+        made = batch(ds, Pad(to_multiple=1))
+        assert made["labels"].dtype == torch.int64 and made["labels"][0].tolist() == [0, -100, -100, -100]  # uint8 has no -100
+        assert batch(ds, Pad(labels_pad=255))["labels"].dtype == torch.uint8
+    assert Pad(dtype=numpy.int64).dtype == Pad(dtype=torch.int64).dtype == "int64"
+    with pytest.raises(rankstore.ArgumentError, match="dtype: 'int46' is no item type; did you mean 'int64'"):
+        Pad(dtype="int46")
+    with pytest.raises(rankstore.ArgumentError, match="dtype: <class 'str'> is no item type"):
+        Pad(dtype=str)
+
+
+def test_a_closed_dataset_is_named(tmp_path: Path) -> None:
+    opened = rankstore.build([{"y": 1}], tmp_path / "store")
+    opened.close()
+    with pytest.raises(rankstore.StateError) as raised:
+        opened[0]
+    assert str(raised.value) == f"{tmp_path / 'store'}: this dataset is closed; open it again"
