@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from .errors import StateError
+
 if TYPE_CHECKING:
     from .protocols import Planned, Samples
 
@@ -53,6 +55,7 @@ class Batch(dict[str, Any]):
     _plan: Planned | None = None
     _token: int = -1
     _padded: int = 0
+    _cut: int = 0  # the layout's max_length
     missing: dict[str, Any]
 
     def __init__(self, *columns: Any, **named: Any) -> None:
@@ -72,10 +75,23 @@ class Batch(dict[str, Any]):
 
     @property
     def global_tokens(self) -> int:
-        """The sum of lengths of this step's batches on all ranks: what a loss is divided by."""
+        """The sum of lengths of this step's batches on all ranks: what a loss over all tokens is divided by. A loss over
+        some of them, as with labels of -100, is divided by `global_sum`."""
         if self._plan is None:
             return int(self.lengths.sum())
         return self._plan.step_tokens(self.epoch, self.step)
+
+    def global_sum(self, column: str, *, accumulate: int = 1) -> int | float:
+        """The sum of an index column over this step's batches on all ranks, from the index, without communication: what a
+        loss over the learned labels is divided by, with `build(count={"learned": ("labels", "!=", -100)})`.
+
+        accumulate: int, from 1. Sums over so many steps, those of one optimizer step. Default: 1.
+
+        Raises ArgumentError for a column that is not in the index, DataError for a sample that is cut, StateError for a
+        batch that came from no plan."""
+        if self._plan is None:
+            raise StateError("global_sum: this batch came from no plan, so its step is not known")
+        return self._plan.step_sum(column, self.epoch, self.step, accumulate=accumulate, cut=self._cut)
 
     @property
     def padding_ratio(self) -> float:

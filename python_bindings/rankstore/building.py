@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from . import progress, schemas
+from . import counting, progress, schemas
 from .build_options import BuildReport, Options
 from .build_run import build_here
 from .dataset import Dataset
@@ -34,7 +34,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
           progress: progress.Report | bool | None = None, group: Group | None = None, min_length: int = 0,
           max_length: int | None = None, sample: int | float | None = None, seed: int = 0,
           dedup: bool = False, max_total: int | str | None = None, append: bool = False,
-          unit_size: int | str | None = None, columns: str | None = None) -> Dataset:
+          unit_size: int | str | None = None, columns: str | None = None,
+          count: Mapping[str, counting.Rule] | None = None) -> Dataset:
     """COLLECTIVE. Builds a dataset and opens it. The same call resumes an interrupted build.
 
     source: what to read, one of
@@ -93,11 +94,19 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         objects with __getitem__ other than lists, which cannot be compared and are appended again. Default: False.
     unit_size: int or str, in bytes. The size of a unit of files that the C core reads. Default: 64 MiB.
     columns: str. Names of the columns of CSV or TSV files without a header, "a,b,c". Default: the header's.
+    count: dict. Adds integer columns, which are index columns too: {"learned": ("labels", "!=", -100)} counts the items of
+        labels that are not -100, {"learned": function} takes function(sample) -> int. They are made behind map, so
+        filter sees them. `batch.global_sum("learned")` is their sum over a step. Default: none.
 
     Returns the open Dataset; its `report` is a BuildReport. Raises on all ranks: CallbackError (your function or the source
     raised), DataError, ArgumentError, NotFoundError, StateError, CancelledError, IOFailedError.
     """
-    options = Options(map, filter, length, key, schemas.names_of("index", index), schemas.text_of(schema), format,
+    names, text = schemas.names_of("index", index), schemas.text_of(schema)
+    if count is not None:
+        map = counting.Counted(map, counting.check(count))  # noqa: A001
+        names = (*names, *(name for name in count if name not in names))
+        text = schemas.with_counts(text, list(count))
+    options = Options(map, filter, length, key, names, text, format,
                       where, length_unit, optional_bytes("max_sample", max_sample), skip_bad, replace, reuse, unit_samples,
                       progress, optional_bytes("max_total", max_total), min_length, max_length, sample, seed, dedup,
                       append, optional_bytes("unit_size", unit_size), columns)

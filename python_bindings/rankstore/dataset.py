@@ -183,6 +183,11 @@ class Dataset:
                 return length if length in self.schema else None
         return None
 
+    def index_of(self, name: str) -> Any:
+        """An index column of the whole dataset, by sample id; None if it is none."""
+        found = self.store.column(name)
+        return None if found is None else types.as_array(found[0], types.parse(name, found[1]).item)
+
     @property
     def all_lengths(self) -> Any:
         """Those of the whole dataset, by sample id, also in a selection."""

@@ -372,6 +372,7 @@ class Collator:
         made, offsets, count, to_torch = Batch(), {}, (arrays.samples,), self._to_torch
         items: dict[str, Any] = {}
         absent: dict[str, Any] = {}
+        made._cut = self.options["max_length"] if "max_length" in self.options else 0
         made.indices = self._array(count, numpy_dtype("int64"), arrays.ids())
         made.lengths = self._array(count, numpy_dtype("uint32"), arrays.lengths())
         for name, item, dims, data, bounds in arrays.arrays():

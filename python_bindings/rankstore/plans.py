@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core, frameworks
 from .batch import live
-from .errors import ArgumentError, StateError
+from .errors import ArgumentError, DataError, StateError
 from .protocols import Samples
 from .types import as_array
 
@@ -81,6 +81,23 @@ class Plan:
         _, ids = self.epoch(epoch).batches(-1, step, step + 1)
         return int(self.dataset.all_lengths[ids].sum(dtype="int64"))
 
+    def step_sum(self, column: str, epoch: int, step: int, *, accumulate: int = 1, cut: int = 0) -> int | float:
+        """The sum of an index column over the batches of a step on all ranks, from the index, without communication.
+
+        accumulate: over this many steps, those of one optimizer step (0-3, 4-7, ... for 4). cut: samples are cut to so many
+        items (0: they are not).
+
+        Raises ArgumentError for a column that is not in the index; DataError for a sample that is cut, since the index has
+        the sum over all of it."""
+        if accumulate < 1:
+            raise ArgumentError(f"accumulate: {accumulate}; it is from 1")
+        first = step // accumulate * accumulate
+        last = min(first + accumulate, self.core.steps(epoch))
+        _, ids = self.epoch(epoch).batches(-1, first, last)
+        caps = [cut, *([self.options.get("max_length") or self.options.get("max_tokens", 0)]
+                       if self.options.get("too_long") == "truncate" else [])]
+        return sum_of(self.dataset, column, ids, min((cap for cap in caps if cap), default=0))
+
     def sampler(self, view: str = "rank") -> PlanSampler:
         """A batch sampler: "rank" yields this rank's batches, "global" those of all ranks, step-major and rank-minor
         (for loaders that deal batch i to rank i % world themselves, as Accelerate's prepare does)."""
@@ -101,6 +118,21 @@ class Plan:
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
         return f"<rankstore.Plan {shown}: {self.steps} steps on {self.world} ranks>"
+
+
+def sum_of(dataset: Samples, column: str, ids: Any, cut: int) -> int | float:
+    """The sum of an index column over samples. DataError if one of them is longer than `cut` (0: none is cut)."""
+    values = dataset.index_of(column)
+    if values is None:
+        raise ArgumentError(f'global_sum: "{column}" is no index column; build it with index=["{column}"], or with '
+                            f'count={{"{column}": ("labels", "!=", -100)}}')
+    lengths = dataset.all_lengths[ids]
+    if cut and (lengths > cut).any():
+        place = int((lengths > cut).argmax())
+        raise DataError(f'global_sum: sample {int(ids[place])} has {int(lengths[place])} items and is cut to {cut}, but '
+                        f'"{column}" counts all of them; use too_long="drop" or "alone", or cut in build(map=...)')
+    total = values[ids].sum(dtype="int64" if values.dtype.kind in "biu" else "float64")
+    return int(total) if values.dtype.kind in "biu" else float(total)
 
 
 class PlanBatch(list[int]):

@@ -40,6 +40,14 @@ def parse(text: str) -> tuple[str, Schema]:
     return canonical, list(columns)
 
 
+def with_counts(text: str | None, names: list[str]) -> str | None:
+    """A schema that was given, with columns that `count` adds."""
+    if text is None:
+        return None
+    columns = dict(parse(text)[1])
+    return json.dumps({**columns, **{name: "int64" for name in names if name not in columns}}, ensure_ascii=False)
+
+
 def infer(samples: Iterable[Any], first: int) -> dict[str, str] | None:
     """The schema of so many first samples (dicts and Columns); None where there are none. Raises DataError."""
     found: list[Mapping[str, str]] = []

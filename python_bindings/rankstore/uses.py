@@ -38,7 +38,7 @@ _METHODS = (types.FunctionType, staticmethod, classmethod, property, functools.c
 def of(function: Any) -> Uses:
     """What a callable uses."""
     made = Uses()
-    made.module = getattr(getattr(function, "func", function), "__module__", "") or ""
+    made.module = getattr(getattr(function, "func", None) or function, "__module__", "") or ""
     made.follow("", function)
     return made
 
