@@ -49,7 +49,7 @@ PUBLIC = {
     "manage": ["base", "schema", "collate", "batch", "group", "index", "plan", "store", "export", "manage", "verify"],
 }
 ONE_FILE_ONLY = ["lmdb.h", "nccl.h", "cuda.h", "mpi.h", "uv.h", "xxhash.h", "xxh_x86dispatch.h", "sodium.h",
-                 "archive.h", "archive_entry.h", "zlib.h"]
+                 "archive.h", "archive_entry.h", "zlib.h", "simdjson.h"]
 COMMENTS = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 
 
@@ -68,7 +68,7 @@ def sources(top):
     found = {}
     for folder, _, files in os.walk(top):
         for name in sorted(files):
-            if name.endswith((".c", ".h")):
+            if name.endswith((".c", ".cc", ".h")):
                 path = os.path.join(folder, name)
                 with open(path, encoding="utf-8") as file:
                     found[os.path.relpath(path, top)] = strip(file.read())

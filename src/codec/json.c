@@ -1,15 +1,173 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * json.c: text as JSON, and JSON as text. jansson's own printing writes 0.1 with 17 digits, so containers are
- * walked here; what a line may hold bounds the depth. */
+ * json.c: what simdjson lets pass and a line may not have (a name twice or with NUL, half a
+ * surrogate pair, integers above int64), and why a text is refused, which jansson says with the
+ * place: simdjson does not know it. */
 #include "codec/json.h"
 
-#include <inttypes.h>
-#include <string.h>
-
+#include "base/checksum.h"
 #include "base/error.h"
 
-enum { NUMBER_ROOM = 64, SHORTEST = 15, LONGEST = 17 };
+enum { FEW = 8 }; /* names that are compared with each other */
+
+void rks_json_parser_free(rks_json_parser *parser)
+{
+    rks_simdjson_free(parser->parser);
+    rks_buffer_free(&parser->padded);
+    rks_buffer_free(&parser->slots);
+    *parser = (rks_json_parser){0};
+}
+
+size_t rks_json_count(rks_json value)
+{
+    const uint32_t saturated = 0xffffff;
+    if (!rks_json_is(value, RKS_JSON_OBJECT) && !rks_json_is(value, RKS_JSON_LIST))
+        return 0;
+    uint32_t said = (uint32_t)(value.tape[value.at] >> 32) & saturated;
+    if (said < saturated)
+        return said;
+    size_t count = 0, close = rks_json_close(value);
+    for (rks_json at = rks_json_inside(value); at.at < close; at = rks_json_next(at))
+        count++;
+    return rks_json_is(value, RKS_JSON_OBJECT) ? count / 2 : count;
+}
+
+const char *rks_json_kind(rks_json value)
+{
+    switch (rks_json_type_of(value)) {
+    case RKS_JSON_OBJECT:
+        return "an object";
+    case RKS_JSON_LIST:
+        return "a list";
+    case RKS_JSON_STRING:
+        return "a string";
+    case RKS_JSON_INTEGER:
+        return "an integer";
+    case RKS_JSON_REAL:
+        return "a real number";
+    case RKS_JSON_TRUE:
+        return "true";
+    case RKS_JSON_FALSE:
+        return "false";
+    case RKS_JSON_NULL:
+        return "null";
+    default:
+        return "nothing";
+    }
+}
+
+static int hex(uint8_t digit)
+{
+    return digit <= '9' ? digit - '0' : (digit | 0x20) - 'a' + 10;
+}
+
+/* A low surrogate's escape without a high one before it, in a text that simdjson took: there each
+ * high one is followed by a low one. */
+static bool has_lone_surrogate(const uint8_t *text, size_t size)
+{
+    const uint8_t *end = text + size;
+    for (const uint8_t *at = memchr(text, '\\', size); at != NULL;
+         at = memchr(at, '\\', (size_t)(end - at))) {
+        int first = at[1] == 'u' ? hex(at[2]) << 4 | hex(at[3]) : 0;
+        if (first >= 0xdc && first <= 0xdf)
+            return true;
+        at += first >= 0xd8 && first < 0xdc ? 12 : 2;
+    }
+    return false;
+}
+
+static bool same_name(const char *a, size_t a_size, rks_json b)
+{
+    size_t size = 0;
+    const char *name = rks_json_text(b, &size);
+    return size == a_size && memcmp(a, name, size) == 0;
+}
+
+/* Among the first `count` names of an object. */
+static bool is_among(rks_json names, size_t count, const char *name, size_t size)
+{
+    for (; count > 0; count--, names = rks_json_next(rks_json_next(names)))
+        if (same_name(name, size, names))
+            return true;
+    return false;
+}
+
+/* A table of positions on the tape; 0: none. */
+static rks_status provide_slots(rks_json_parser *parser, size_t members, size_t *mask,
+                                rks_error *err)
+{
+    size_t slots = 4 * FEW;
+    while (slots < 2 * members)
+        slots *= 2;
+    parser->slots.size = 0;
+    rks_status status = rks_buffer_reserve(&parser->slots, slots * sizeof(uint32_t), err);
+    if (status == RKS_OK)
+        memset(parser->slots.data, 0, slots * sizeof(uint32_t));
+    *mask = slots - 1;
+    return status;
+}
+
+/* True: the name was there before. */
+static bool enter(uint32_t *slots, size_t mask, rks_json name, const char *text, size_t size)
+{
+    rks_json other = name;
+    size_t slot = rks_checksum64(text, size) & mask;
+    for (; slots[slot] != 0; slot = (slot + 1) & mask) {
+        other.at = slots[slot];
+        if (same_name(text, size, other))
+            return true;
+    }
+    slots[slot] = (uint32_t)name.at;
+    return false;
+}
+
+static rks_status check_names(rks_json_parser *parser, rks_json object, bool *good, rks_error *err)
+{
+    size_t members = rks_json_count(object), mask = 0;
+    rks_json first = rks_json_inside(object), name = first;
+    if (members > FEW) {
+        rks_status status = provide_slots(parser, members, &mask, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    for (size_t i = 0; i < members; i++, name = rks_json_next(rks_json_next(name))) {
+        size_t size = 0;
+        const char *text = rks_json_text(name, &size);
+        bool twice = members > FEW ? enter((uint32_t *)(void *)parser->slots.data, mask, name, text,
+                                           size)
+                                   : is_among(first, i, text, size);
+        if (twice || memchr(text, '\0', size) != NULL) {
+            *good = false;
+            return RKS_OK;
+        }
+    }
+    return RKS_OK;
+}
+
+/* All objects, wherever they lie, and all integers. */
+static rks_status check(rks_json_parser *parser, rks_json root, bool *good, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    size_t end = rks_json_end(root);
+    rks_json at = root;
+    while (status == RKS_OK && *good && at.at < end)
+        switch (at.tape[at.at] >> 56) {
+        case '{':
+            status = check_names(parser, at, good, err);
+            at.at++;
+            break;
+        case 'u':
+            *good = false;
+            break;
+        case 'l':
+        case 'd':
+            at.at += 2;
+            break;
+        default:
+            at.at++;
+        }
+    return status;
+}
 
 rks_status rks_json_parse(const uint8_t *text, size_t size, json_t **root, rks_error *err)
 {
@@ -31,106 +189,59 @@ rks_status rks_json_parse(const uint8_t *text, size_t size, json_t **root, rks_e
     return RKS_OK;
 }
 
-static rks_status print_real(const json_t *value, rks_buffer *text, rks_error *err)
+/* jansson passes over a NUL behind a number. */
+static rks_status explain(const uint8_t *text, size_t size, const char *why, rks_error *err)
 {
-    char digits[NUMBER_ROOM];
-    for (int precision = SHORTEST; precision <= LONGEST; precision++) {
-        size_t size = json_dumpb(value, digits, sizeof(digits),
-                                 JSON_ENCODE_ANY | JSON_REAL_PRECISION(precision));
-        if (size == 0 || size > sizeof(digits))
-            break;
-        json_t *back = json_loadb(digits, size, JSON_DECODE_ANY, NULL);
-        bool same = json_is_real(back) && json_real_value(back) == json_real_value(value);
-        json_decref(back);
-        if (same || precision == LONGEST)
-            return rks_buffer_add(text, digits, size, err);
-    }
-    return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for a number");
+    json_t *tree = NULL;
+    rks_status status = rks_json_parse(text, size, &tree, err);
+    json_decref(tree);
+    const uint8_t *nul = memchr(text, '\0', size);
+    if (status == RKS_OK && nul != NULL)
+        return rks_fail(err, RKS_ERR_DATA, 0, "no JSON at byte %zu: a NUL byte",
+                        (size_t)(nul - text) + 1);
+    return status == RKS_OK ? rks_fail(err, RKS_ERR_DATA, 0, "no JSON: %.100s", why) : status;
 }
 
-rks_status rks_json_print_string(const char *at, size_t size, rks_buffer *text, rks_error *err)
+/* The text with room behind it. */
+static rks_status pad(rks_json_parser *parser, const uint8_t **text, size_t size, rks_error *err)
 {
-    static const char HEX[] = "0123456789abcdef";
-    static const char SHORT[] = "btn\0fr"; /* 8 to 13; 11 has none */
-    rks_status status = rks_buffer_reserve(text, size + 2, err);
-    if (status == RKS_OK)
-        status = rks_buffer_add(text, "\"", 1, err);
-    size_t plain = 0;
-    for (size_t i = 0; status == RKS_OK && i < size; i++) {
-        uint8_t byte = (uint8_t)at[i];
-        char escape[6] = {'\\', (char)byte};
-        size_t escaped = 2;
-        if (byte >= 0x20 && byte != '"' && byte != '\\')
-            continue;
-        if (byte >= 8 && byte <= 13 && byte != 11) {
-            escape[1] = SHORT[byte - 8];
-        } else if (byte < 0x20) {
-            memcpy(escape + 1, "u00", 3);
-            escape[4] = HEX[byte >> 4];
-            escape[5] = HEX[byte & 15];
-            escaped = 6;
-        }
-        status = rks_buffer_add(text, at + plain, i - plain, err);
-        if (status == RKS_OK)
-            status = rks_buffer_add(text, escape, escaped, err);
-        plain = i + 1;
-    }
-    if (status == RKS_OK)
-        status = rks_buffer_add(text, at + plain, size - plain, err);
-    return status == RKS_OK ? rks_buffer_add(text, "\"", 1, err) : status;
+    parser->padded.size = 0;
+    rks_status status = rks_buffer_reserve(&parser->padded, size + RKS_SIMDJSON_PADDING, err);
+    if (status != RKS_OK)
+        return status;
+    if (size > 0)
+        memcpy(parser->padded.data, *text, size);
+    memset(parser->padded.data + size, 0, RKS_SIMDJSON_PADDING);
+    *text = parser->padded.data;
+    return RKS_OK;
 }
 
-static rks_status print_list(const json_t *list, rks_buffer *text, rks_error *err)
+rks_status rks_json_read(rks_json_parser *parser, const uint8_t *text, size_t size, size_t readable,
+                         rks_json *root, rks_error *err)
 {
-    rks_status status = rks_buffer_add(text, "[", 1, err);
-    for (size_t i = 0; status == RKS_OK && i < json_array_size(list); i++) {
-        if (i > 0)
-            status = rks_buffer_add(text, ",", 1, err);
-        if (status == RKS_OK)
-            status = rks_json_print(json_array_get(list, i), text, err);
+    rks_json made = {.at = 1}; /* behind the root's word */
+    const char *why = NULL;
+    bool good = true;
+    if (parser->parser == NULL)
+        parser->parser = rks_simdjson_create();
+    if (parser->parser == NULL)
+        return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for a parser of JSON");
+    if (readable < size || readable - size < RKS_SIMDJSON_PADDING) {
+        rks_status status = pad(parser, &text, size, err);
+        if (status != RKS_OK)
+            return status;
     }
-    return status == RKS_OK ? rks_buffer_add(text, "]", 1, err) : status;
-}
-
-static rks_status print_object(json_t *object, rks_buffer *text, rks_error *err)
-{
-    rks_status status = rks_buffer_add(text, "{", 1, err);
-    bool first = true;
-    for (void *at = json_object_iter(object); status == RKS_OK && at != NULL;
-         at = json_object_iter_next(object, at)) {
-        const char *name = json_object_iter_key(at);
-        if (!first)
-            status = rks_buffer_add(text, ",", 1, err);
-        first = false;
-        if (status == RKS_OK)
-            status = rks_json_print_string(name, strlen(name), text, err);
-        if (status == RKS_OK)
-            status = rks_buffer_add(text, ":", 1, err);
-        if (status == RKS_OK)
-            status = rks_json_print(json_object_iter_value(at), text, err);
-    }
-    return status == RKS_OK ? rks_buffer_add(text, "}", 1, err) : status;
-}
-
-rks_status rks_json_print(const json_t *value, rks_buffer *text, rks_error *err)
-{
-    switch (json_typeof(value)) {
-    case JSON_OBJECT:
-        return print_object((json_t *)value, text, err); /* iterating takes no const */
-    case JSON_ARRAY:
-        return print_list(value, text, err);
-    case JSON_STRING:
-        return rks_json_print_string(json_string_value(value), json_string_length(value), text,
-                                     err);
-    case JSON_INTEGER:
-        return rks_buffer_print(text, err, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-    case JSON_REAL:
-        return print_real(value, text, err);
-    case JSON_TRUE:
-        return rks_buffer_add(text, "true", 4, err);
-    case JSON_FALSE:
-        return rks_buffer_add(text, "false", 5, err);
-    default:
-        return rks_buffer_add(text, "null", 4, err);
-    }
+    rks_simdjson_result result =
+        rks_simdjson_parse(parser->parser, text, size, &made.tape, &made.strings, &why);
+    if (result == RKS_SIMDJSON_NO_MEMORY)
+        return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for JSON of %zu bytes", size);
+    if (result == RKS_SIMDJSON_REFUSED || has_lone_surrogate(text, size))
+        return explain(text, size, why, err);
+    rks_status status = check(parser, made, &good, err);
+    if (status != RKS_OK)
+        return status;
+    if (!good)
+        return explain(text, size, why, err);
+    *root = made;
+    return RKS_OK;
 }

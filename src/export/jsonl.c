@@ -148,20 +148,22 @@ static rks_status put_base64(const void *bytes, size_t size, rks_buffer *text, r
 rks_status rks_export_json(const rks_export_job *job, const rks_column *column,
                            const rks_value *value, rks_buffer *text, rks_error *err)
 {
-    json_t *root = NULL;
+    rks_json_parser parser = {0};
+    rks_json root = {0};
     rks_error why = {0};
     rks_buffer spelled = {0};
-    rks_status status = rks_json_parse(value->data, (size_t)value->size, &root, &why);
+    size_t size = (size_t)value->size;
+    rks_status status = rks_json_read(&parser, value->data, size, size, &root, &why);
     if (status != RKS_OK)
-        return rks_fail(err, status, 0, "column \"%s\": %s", column->name, why.text);
-    if (json_is_null(root) && column->nullable)
+        status = rks_fail(err, status, 0, "column \"%s\": %s", column->name, why.text);
+    else if (column->nullable && rks_json_is(root, RKS_JSON_NULL))
         status = rks_fail(err, RKS_ERR_DATA, 0,
                           "column \"%s\": a null that is no missing value would be read as one; "
                           "export other columns by name",
                           column->name);
     if (status == RKS_OK)
         status = rks_json_print(root, &spelled, err);
-    json_decref(root);
+    rks_json_parser_free(&parser);
     if (status == RKS_OK && text != NULL)
         status = rks_buffer_add(text, spelled.data, spelled.size, err);
     if (status == RKS_OK && job->respelled != NULL)

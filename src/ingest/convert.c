@@ -50,22 +50,20 @@ static bool holds(int64_t integer)
                               (rks_number){.kind = RKS_NUMBER_REAL, .as.d = (double)integer}) == 0;
 }
 
-static rks_status unfit(const rks_column *column, const json_t *json, rks_error *err)
+static rks_status unfit(const rks_column *column, rks_json json, rks_error *err)
 {
-    if (json_is_integer(json) && column->kind == RKS_KIND_FLOAT64 &&
-        !holds(json_integer_value(json))) {
+    if (rks_json_is(json, RKS_JSON_INTEGER)) {
+        int64_t integer = rks_json_int(json);
+        if (column->kind != RKS_KIND_FLOAT64 || holds(integer))
+            return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": %" PRId64 " does not fit %s",
+                            column->name, integer, column->type);
         char text[32];
-        int64_t integer = json_integer_value(json);
         int size = snprintf(text, sizeof(text), "%" PRId64, integer);
         return rks_fail_rounded(column, text, (size_t)size, (double)integer, err);
     }
-    if (json_is_integer(json))
-        return rks_fail(err, RKS_ERR_DATA, 0,
-                        "column \"%s\": %" JSON_INTEGER_FORMAT " does not fit %s", column->name,
-                        json_integer_value(json), column->type);
-    if (json_is_real(json))
+    if (rks_json_is(json, RKS_JSON_REAL))
         return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": %.17g does not fit %s", column->name,
-                        json_real_value(json), column->type);
+                        rks_json_real(json), column->type);
     return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": %s does not fit %s", column->name,
                     rks_json_kind(json), column->type);
 }
@@ -112,21 +110,34 @@ static bool put_float(rks_kind kind, double number, uint8_t *into)
     }
 }
 
+static const char *string_of(rks_json json)
+{
+    size_t size;
+    return rks_json_is(json, RKS_JSON_STRING) ? rks_json_text(json, &size) : NULL;
+}
+
 /* A number, or one of the three that JSON has no digits for. */
-static bool read_float(const json_t *json, double *number)
+static bool read_float(rks_json json, double *number)
 {
     static const struct {
         const char *name;
         double value;
     } special[] = {{RKS_NAN_TEXT, NAN}, {"Infinity", INFINITY}, {"-Infinity", -INFINITY}};
-    const char *text = json_string_value(json);
-    *number = json_number_value(json);
+    if (rks_json_is(json, RKS_JSON_REAL)) {
+        *number = rks_json_real(json);
+        return true;
+    }
+    if (rks_json_is(json, RKS_JSON_INTEGER)) {
+        *number = (double)rks_json_int(json);
+        return true;
+    }
+    const char *text = string_of(json);
     for (size_t i = 0; text != NULL && i < sizeof(special) / sizeof(special[0]); i++)
         if (strcmp(text, special[i].name) == 0) {
             *number = special[i].value;
             return true;
         }
-    return json_is_number(json);
+    return false;
 }
 
 static bool is_nan(rks_kind kind, uint64_t bits)
@@ -155,22 +166,23 @@ static bool put_nan(rks_kind kind, uint32_t size, const char *text, uint8_t *int
     return is_nan(kind, bits);
 }
 
-static bool put_real(rks_kind kind, uint32_t size, const json_t *json, uint8_t *into)
+static bool put_real(rks_kind kind, uint32_t size, rks_json json, uint8_t *into)
 {
     double real;
-    const char *text = json_string_value(json);
-    if (kind == RKS_KIND_FLOAT64 && json_is_integer(json) && !holds(json_integer_value(json)))
+    if (kind == RKS_KIND_FLOAT64 && rks_json_is(json, RKS_JSON_INTEGER) &&
+        !holds(rks_json_int(json)))
         return false;
-    return (text != NULL && put_nan(kind, size, text, into)) ||
-           (read_float(json, &real) && put_float(kind, real, into));
+    if (read_float(json, &real))
+        return put_float(kind, real, into);
+    const char *text = string_of(json);
+    return text != NULL && put_nan(kind, size, text, into);
 }
 
 /* Digits above what JSON integers hold here. */
-static bool put_large(const json_t *json, uint8_t *into)
+static bool put_large(const char *text, uint8_t *into)
 {
-    const char *text = json_string_value(json);
     uint64_t number = 0;
-    if (text == NULL || text[0] == '\0')
+    if (text[0] == '\0')
         return false;
     for (; *text != '\0'; text++)
         if (*text < '0' || *text > '9' || __builtin_mul_overflow(number, 10u, &number) ||
@@ -180,28 +192,32 @@ static bool put_large(const json_t *json, uint8_t *into)
     return true;
 }
 
-static bool put_complex(const json_t *json, uint8_t *into)
+static bool put_complex(rks_json json, uint8_t *into)
 {
-    return json_array_size(json) == 2 &&
-           put_real(RKS_KIND_FLOAT32, sizeof(float), json_array_get(json, 0), into) &&
-           put_real(RKS_KIND_FLOAT32, sizeof(float), json_array_get(json, 1), into + sizeof(float));
+    if (!rks_json_is(json, RKS_JSON_LIST) || rks_json_count(json) != 2)
+        return false;
+    rks_json real = rks_json_inside(json);
+    return put_real(RKS_KIND_FLOAT32, sizeof(float), real, into) &&
+           put_real(RKS_KIND_FLOAT32, sizeof(float), rks_json_next(real), into + sizeof(float));
 }
 
-static bool put_item(const rks_column *column, const json_t *json, uint8_t *into)
+static bool put_item(const rks_column *column, rks_json json, uint8_t *into)
 {
     if (column->kind == RKS_KIND_BOOL) {
-        into[0] = json_is_true(json);
-        return json_is_boolean(json);
+        into[0] = rks_json_is(json, RKS_JSON_TRUE);
+        return into[0] || rks_json_is(json, RKS_JSON_FALSE);
     }
     if (column->kind == RKS_KIND_COMPLEX64)
         return put_complex(json, into);
     if (rks_kind_is_float(column->kind))
         return put_real(column->kind, column->item_size, json, into);
-    if (column->kind == RKS_KIND_UINT64 && json_is_string(json))
-        return put_large(json, into);
-    int64_t number = json_integer_value(json);
+    if (column->kind == RKS_KIND_UINT64 && rks_json_is(json, RKS_JSON_STRING))
+        return put_large(string_of(json), into);
+    if (!rks_json_is(json, RKS_JSON_INTEGER))
+        return false;
+    int64_t number = rks_json_int(json);
     range fits = range_of(column->kind);
-    if (!json_is_integer(json) || number < fits.low || number > fits.high)
+    if (number < fits.low || number > fits.high)
         return false;
     memcpy(into, &number, column->item_size); /* little-endian: the low bytes are first */
     return true;
@@ -216,16 +232,17 @@ static rks_status wrong_size(const rks_column *column, size_t items, uint32_t ne
 }
 
 /* Puts the list's items at *at, which moves on. */
-static rks_status put_list(const rks_column *column, const json_t *json, const uint32_t *dims,
+static rks_status put_list(const rks_column *column, rks_json json, const uint32_t *dims,
                            uint32_t dim, uint8_t **at, rks_error *err)
 {
-    if (!json_is_array(json))
+    if (!rks_json_is(json, RKS_JSON_LIST))
         return unfit(column, json, err);
-    if (json_array_size(json) != dims[dim])
-        return wrong_size(column, json_array_size(json), dims[dim], err);
+    size_t items = rks_json_count(json);
+    if (items != dims[dim])
+        return wrong_size(column, items, dims[dim], err);
     bool last = dim + 1 == column->dim_count;
-    for (size_t i = 0; i < dims[dim]; i++) {
-        const json_t *item = json_array_get(json, i);
+    rks_json item = rks_json_inside(json);
+    for (size_t i = 0; i < items; i++, item = rks_json_next(item)) {
         if (!last) {
             rks_status status = put_list(column, item, dims, dim + 1, at, err);
             if (status != RKS_OK)
@@ -240,14 +257,15 @@ static rks_status put_list(const rks_column *column, const json_t *json, const u
 }
 
 /* The first item of each level says how long `*` is; put_list holds the others to it. */
-static rks_status find_dims(const rks_column *column, const json_t *json, size_t limit,
-                            uint32_t *dims, uint64_t *size, rks_error *err)
+static rks_status find_dims(const rks_column *column, rks_json json, size_t limit, uint32_t *dims,
+                            uint64_t *size, rks_error *err)
 {
-    const json_t *at = json;
+    rks_json at = json;
     uint64_t count = 1;
     for (uint32_t dim = 0; dim < column->dim_count; dim++) {
-        size_t items = json_array_size(at); /* 0 for what is no list, also for NULL */
-        if (count > 0 && !json_is_array(at))
+        bool list = rks_json_is(at, RKS_JSON_LIST);
+        size_t items = list ? rks_json_count(at) : 0; /* 0 also where there is nothing */
+        if (count > 0 && !list)
             return unfit(column, at, err);
         dims[dim] = column->dims[dim] != 0 ? column->dims[dim] : (uint32_t)items;
         if (count > 0 && items != dims[dim])
@@ -259,13 +277,13 @@ static rks_status find_dims(const rks_column *column, const json_t *json, size_t
                             "them equal",
                             column->name, column->type);
         count *= dims[dim];
-        at = json_array_get(at, 0);
+        at = items > 0 ? rks_json_inside(at) : (rks_json){0};
     }
     *size = count * column->item_size;
     return RKS_OK;
 }
 
-rks_status rks_json_convert(const rks_column *column, const json_t *json, size_t limit,
+rks_status rks_json_convert(const rks_column *column, rks_json json, size_t limit,
                             rks_buffer *bytes, rks_value *value, rks_error *err)
 {
     rks_value made = {0};

@@ -442,6 +442,7 @@ typedef struct taker {
     rks_value *values;
     size_t *places; /* of a value in `store`; SIZE_MAX: it lies elsewhere */
     rks_buffer store;
+    rks_json_parser parser;
 } taker;
 
 static rks_status no_value(const rks_column *column, const rks_csv_field *f, rks_error *err)
@@ -459,19 +460,19 @@ static rks_status put_json(taker *t, const rks_column *column, const rks_csv_fie
                            rks_value *value, rks_error *err)
 {
     size_t begin = t->store.size;
-    json_t *json = json_loadb(f->text, f->size,
-                              JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, NULL);
-    if (json == NULL)
+    rks_json json = {0};
+    rks_error why = {0};
+    rks_status status = rks_json_read(&t->parser, (const uint8_t *)f->text, f->size, f->size, &json,
+                                      &why);
+    if (status == RKS_ERR_DATA)
         return no_value(column, f, err);
-    rks_status status;
-    if (column->kind == RKS_KIND_JSON) {
-        status = rks_json_print(json, &t->store, err);
-        value->size = t->store.size - begin;
-        value->dims[0] = (uint32_t)value->size;
-    } else {
-        status = rks_json_convert(column, json, f->size, &t->store, value, err);
-    }
-    json_decref(json);
+    if (status != RKS_OK)
+        return rks_fail(err, status, why.cause, "%s", why.text);
+    if (column->kind != RKS_KIND_JSON)
+        return rks_json_convert(column, json, f->size, &t->store, value, err);
+    status = rks_json_print(json, &t->store, err);
+    value->size = t->store.size - begin;
+    value->dims[0] = (uint32_t)value->size;
     return status;
 }
 
@@ -606,6 +607,7 @@ static rks_status read_unit(rks_job *job, rks_error *err)
     rks_free(t.columns);
     rks_free(t.values);
     rks_free(t.places);
+    rks_json_parser_free(&t.parser);
     rks_buffer_free(&t.store);
     return status;
 }

@@ -60,22 +60,22 @@ void rks_guesses_free(rks_guesses *all)
     *all = (rks_guesses){0};
 }
 
-static shape shape_of_list(const json_t *list)
+static shape shape_of_list(rks_json list)
 {
-    size_t count = json_array_size(list);
+    size_t count = rks_json_count(list);
     shape made = {.base = count == 0 ? BASE_EMPTY : BASE_INT, .dims = 1};
-    const json_t *first = json_array_get(list, 0);
-    if (json_is_array(first)) {
+    rks_json item = rks_json_inside(list);
+    if (count > 0 && rks_json_is(item, RKS_JSON_LIST)) {
         made.dims = 2;
-        made.width = (uint32_t)json_array_size(first);
+        made.width = (uint32_t)rks_json_count(item);
     }
-    for (size_t i = 0; i < count; i++) {
-        const json_t *item = json_array_get(list, i);
+    for (size_t i = 0; i < count; i++, item = rks_json_next(item)) {
         shape inner = {0};
-        if (made.dims == 1 && json_is_number(item))
-            inner.base = json_is_real(item) ? BASE_REAL : BASE_INT;
-        else if (made.dims == 2 && json_is_array(item) && json_array_size(item) == made.width &&
-                 !json_is_array(json_array_get(item, 0)))
+        rks_json_type type = rks_json_type_of(item);
+        if (made.dims == 1 && (type == RKS_JSON_INTEGER || type == RKS_JSON_REAL))
+            inner.base = type == RKS_JSON_REAL ? BASE_REAL : BASE_INT;
+        else if (made.dims == 2 && type == RKS_JSON_LIST && rks_json_count(item) == made.width &&
+                 (made.width == 0 || !rks_json_is(rks_json_inside(item), RKS_JSON_LIST)))
             inner = shape_of_list(item); /* no deeper than this */
         if (inner.base != BASE_INT && inner.base != BASE_REAL)
             return (shape){.base = BASE_JSON};
@@ -85,21 +85,21 @@ static shape shape_of_list(const json_t *list)
     return made;
 }
 
-static shape shape_of(const json_t *value)
+static shape shape_of(rks_json value)
 {
-    switch (json_typeof(value)) {
-    case JSON_NULL:
+    switch (rks_json_type_of(value)) {
+    case RKS_JSON_NULL:
         return (shape){.base = BASE_NULL, .nullable = true};
-    case JSON_TRUE:
-    case JSON_FALSE:
+    case RKS_JSON_TRUE:
+    case RKS_JSON_FALSE:
         return (shape){.base = BASE_BOOL};
-    case JSON_INTEGER:
+    case RKS_JSON_INTEGER:
         return (shape){.base = BASE_INT};
-    case JSON_REAL:
+    case RKS_JSON_REAL:
         return (shape){.base = BASE_REAL};
-    case JSON_STRING:
+    case RKS_JSON_STRING:
         return (shape){.base = BASE_STR};
-    case JSON_ARRAY:
+    case RKS_JSON_LIST:
         return shape_of_list(value);
     default:
         return (shape){.base = BASE_JSON};
@@ -248,13 +248,22 @@ static rks_status add_shape(rks_guesses *all, const char *name, shape seen, uint
     return RKS_OK;
 }
 
-rks_status rks_guesses_add(rks_guesses *all, json_t *object, uint64_t row, rks_error *err)
+rks_status rks_guesses_add_value(rks_guesses *all, const char *name, rks_json value, uint64_t row,
+                                 rks_error *err)
+{
+    return add_shape(all, name, shape_of(value), row, err);
+}
+
+rks_status rks_guesses_add(rks_guesses *all, rks_json object, uint64_t row, rks_error *err)
 {
     rks_status status = RKS_OK;
-    for (void *at = json_object_iter(object); status == RKS_OK && at != NULL;
-         at = json_object_iter_next(object, at))
-        status = add_shape(all, json_object_iter_key(at), shape_of(json_object_iter_value(at)), row,
-                           err);
+    size_t close = rks_json_close(object), size = 0;
+    for (rks_json at = rks_json_inside(object); status == RKS_OK && at.at < close;
+         at = rks_json_next(at)) {
+        const char *name = rks_json_text(at, &size);
+        at = rks_json_next(at);
+        status = rks_guesses_add_value(all, name, at, row, err);
+    }
     return status;
 }
 
@@ -266,12 +275,8 @@ static rks_status print_guesses(const rks_guesses *all, char **text, rks_error *
     rks_status status = rks_buffer_add(&json, "{", 1, err);
     for (size_t i = 0; status == RKS_OK && i < all->count; i++) {
         char type[TYPE_ROOM];
-        json_t *name = json_string(all->items[i].name);
-        if (name == NULL)
-            status = rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for a column's name");
-        else
-            status = rks_json_print(name, &json, err);
-        json_decref(name);
+        const char *name = all->items[i].name;
+        status = rks_json_print_string(name, strlen(name), &json, err);
         print_shape(all->items[i].shape, type);
         if (status == RKS_OK)
             status = rks_buffer_print(&json, err, ":\"%s\"%s", type, i + 1 < all->count ? "," : "");

@@ -6,6 +6,7 @@
 
 #include <jansson.h>
 
+#include "codec/json.h"
 #include "ingest/ingest.h"
 
 typedef struct rks_guess rks_guess;
@@ -19,7 +20,10 @@ typedef struct rks_guesses {
 } rks_guesses;
 
 /* A row as an object of its columns. RKS_ERR_DATA names a column whose types do not go together. */
-rks_status rks_guesses_add(rks_guesses *all, json_t *object, uint64_t row, rks_error *err);
+rks_status rks_guesses_add(rks_guesses *all, rks_json object, uint64_t row, rks_error *err);
+/* One column of a row by its value. */
+rks_status rks_guesses_add_value(rks_guesses *all, const char *name, rks_json value, uint64_t row,
+                                 rks_error *err);
 /* One column of a row by its type, as a schema has it: "float32[*,3]". */
 rks_status rks_guesses_add_type(rks_guesses *all, const char *name, const char *type, uint64_t row,
                                 rks_error *err);

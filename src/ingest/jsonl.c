@@ -26,13 +26,14 @@ static bool looks_like(const uint8_t *bytes, size_t size, bool all)
 typedef struct looking {
     const rks_input *input;
     rks_guesses all;
+    rks_json_parser parser;
 } looking;
 
 static rks_status look_at_line(void *user, const rks_line *line, uint64_t row, bool *counts,
                                rks_error *err)
 {
     looking *at = user;
-    json_t *object = NULL;
+    rks_json object = {0};
     rks_status status;
     if (line->too_long)
         status = rks_fail(err, RKS_ERR_DATA, 0, "%zu bytes, above max_sample (%" PRIu64 ")",
@@ -40,13 +41,12 @@ static rks_status look_at_line(void *user, const rks_line *line, uint64_t row, b
     else if (rks_line_is_blank(line->text, line->size))
         return RKS_OK;
     else
-        status = rks_json_line(line->text, line->size, &object, err);
+        status = rks_json_line(&at->parser, line->text, line->size, line->readable, &object, err);
     if (status == RKS_ERR_DATA && at->input->skip_bad)
         return RKS_OK; /* it is counted and listed when it is read */
     if (status == RKS_OK)
         status = rks_guesses_add(&at->all, object, row, err);
     *counts = status == RKS_OK;
-    json_decref(object);
     return status;
 }
 
@@ -60,6 +60,7 @@ static rks_status infer(const rks_input *input, size_t unit, char **schema_text,
     else if (status == RKS_OK && samples > 0)
         status = rks_fail(err, RKS_ERR_DATA, 0, "%s: objects without a member; give --schema",
                           input->files[input->units[unit].first_file].path);
+    rks_json_parser_free(&at.parser);
     rks_guesses_free(&at.all);
     return status;
 }
@@ -69,7 +70,7 @@ static rks_status take_line(rks_job *job, void *user, const rks_line *line, rks_
     rks_row *row = user;
     if (rks_line_is_blank(line->text, line->size))
         return RKS_OK;
-    rks_status status = rks_row_parse(row, line->text, line->size, err);
+    rks_status status = rks_row_parse_in(row, line->text, line->size, line->readable, err);
     return status == RKS_OK ? rks_job_offer(job, row->values, err) : status;
 }
 

@@ -52,7 +52,10 @@ static void emit(rks_lines *lines, size_t size, size_t step, rks_line *line)
 {
     uint8_t *text;
     rks_window_trim(&lines->window, &text, &size);
-    *line = (rks_line){.text = text, .size = size, .too_long = size > lines->limit};
+    *line = (rks_line){.text = text,
+                       .size = size,
+                       .readable = rks_window_readable(&lines->window, text),
+                       .too_long = size > lines->limit};
     rks_window_pass(&lines->window, step);
 }
 

@@ -16,6 +16,7 @@ typedef struct rks_line {
     const uint8_t *text; /* without its end (LF or CRLF), and without a BOM at the file's start;
                           * valid until the next call; NULL behind the last line */
     size_t size;
+    size_t readable; /* bytes from `text` on that may be read */
     bool too_long; /* above the limit: size says how long it is, and text is not to be read */
 } rks_line;
 

@@ -29,10 +29,11 @@ static rks_status begin_stored(rks_buffer *store, rks_member_value *made, rks_er
 static rks_status take_json(const rks_column *column, const uint8_t *bytes, size_t size,
                             rks_buffer *store, rks_member_value *made, rks_error *err)
 {
-    json_t *root = NULL;
-    rks_status status = rks_json_parse(bytes, size, &root, err);
-    if (status == RKS_OK && json_is_null(root) && column->nullable) {
-        json_decref(root);
+    rks_json_parser parser = {0};
+    rks_json root = {0};
+    rks_status status = rks_json_read(&parser, bytes, size, size, &root, err);
+    if (status == RKS_OK && column->nullable && rks_json_is(root, RKS_JSON_NULL)) {
+        rks_json_parser_free(&parser);
         return RKS_OK;
     }
     if (status == RKS_OK)
@@ -43,7 +44,7 @@ static rks_status take_json(const rks_column *column, const uint8_t *bytes, size
     } else if (status == RKS_OK) {
         status = rks_json_convert(column, root, size, store, &made->value, err);
     }
-    json_decref(root);
+    rks_json_parser_free(&parser);
     return status;
 }
 
@@ -73,13 +74,12 @@ static rks_status take_class(const rks_column *column, const uint8_t *bytes, siz
     rks_status status = begin_stored(store, made, err);
     if (status != RKS_OK)
         return status;
-    if (large > 0)
-        snprintf(text, sizeof(text), "%llu", large);
-    json_t *integer = large > 0 ? json_string(text) : json_integer(number);
-    status = integer == NULL ? rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for a number")
-                             : rks_json_convert(column, integer, 1, store, &made->value, err);
-    json_decref(integer);
-    return status;
+    if (large > 0 && column->dim_count == 0) {
+        made->value = (rks_value){.size = sizeof(large)};
+        return rks_buffer_add(store, &large, sizeof(large), err);
+    }
+    const uint64_t tape[] = {(uint64_t)RKS_JSON_INTEGER << 56, (uint64_t)number};
+    return rks_json_convert(column, (rks_json){.tape = tape}, 1, store, &made->value, err);
 }
 
 static rks_status take_array(const rks_column *column, uint8_t *bytes, size_t size,

@@ -21,22 +21,19 @@ typedef struct looking {
 
 static rks_status look_at_json(looking *at, const char *column, bool *refused, rks_error *err)
 {
-    json_t *value = NULL, *row = NULL;
+    rks_json_parser parser = {0};
+    rks_json value = {0};
     at->data.size = 0;
     rks_status status = rks_member_load(&at->members, at->max_sample, &at->data, refused, err);
     if (status != RKS_OK)
         return status;
-    status = rks_json_parse(at->data.data, at->data.size, &value, err);
+    status = rks_json_read(&parser, at->data.data, at->data.size, at->data.size, &value, err);
     *refused = status == RKS_ERR_DATA;
-    if (status == RKS_OK && json_is_string(value))
+    if (status == RKS_OK && rks_json_is(value, RKS_JSON_STRING))
         status = rks_guesses_add_type(&at->all, column, "json", at->row, err);
-    else if (status == RKS_OK) {
-        row = json_pack("{s:O}", column, value);
-        status = row == NULL ? rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for a row")
-                             : rks_guesses_add(&at->all, row, at->row, err);
-    }
-    json_decref(row);
-    json_decref(value);
+    else if (status == RKS_OK)
+        status = rks_guesses_add_value(&at->all, column, value, at->row, err);
+    rks_json_parser_free(&parser);
     return status;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * row.c: a JSON object's members put to their columns. Strings are not copied: they stay in the
- * parsed line. Numbers go to one buffer, which may move, so pointers are set at the end. */
+ * row.c: a JSON object's members put to their columns. Strings are not copied: they stay where the
+ * parser put them. Numbers go to one buffer, which may move, so pointers are set at the end. */
 #include "ingest/row.h"
 
 #include <inttypes.h>
@@ -40,7 +40,7 @@ void rks_row_free(rks_row *row)
 {
     if (row == NULL)
         return;
-    json_decref(row->root);
+    rks_json_parser_free(&row->parser);
     rks_buffer_free(&row->store);
     rks_free(row->stored);
     rks_free(row->seen);
@@ -55,16 +55,6 @@ bool rks_line_is_blank(const uint8_t *line, size_t size)
         if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r')
             return false;
     return true;
-}
-
-const char *rks_json_kind(const json_t *value)
-{
-    static const char *const NAMES[] = {
-        [JSON_OBJECT] = "an object",   [JSON_ARRAY] = "a list",       [JSON_STRING] = "a string",
-        [JSON_INTEGER] = "an integer", [JSON_REAL] = "a real number", [JSON_TRUE] = "true",
-        [JSON_FALSE] = "false",        [JSON_NULL] = "null",
-    };
-    return value == NULL ? "nothing" : NAMES[json_typeof(value)];
 }
 
 /* JSON that is printed over many lines, by its first one; NULL: it is not. */
@@ -82,22 +72,21 @@ static const char *lines_advice(const uint8_t *line, size_t size)
                : NULL;
 }
 
-rks_status rks_json_line(const uint8_t *line, size_t size, json_t **root, rks_error *err)
+rks_status rks_json_line(rks_json_parser *parser, const uint8_t *line, size_t size, size_t readable,
+                         rks_json *root, rks_error *err)
 {
-    json_t *parsed = NULL;
+    rks_json parsed = {0};
     rks_error why = {0};
-    rks_status status = rks_json_parse(line, size, &parsed, &why);
+    rks_status status = rks_json_read(parser, line, size, readable, &parsed, &why);
     if (status != RKS_OK) {
         const char *advice = status == RKS_ERR_DATA ? lines_advice(line, size) : NULL;
         return rks_fail(err, status, why.cause, "%s%s%s", why.text, advice == NULL ? "" : "; ",
                         advice == NULL ? "" : advice);
     }
-    if (!json_is_object(parsed)) {
-        bool list = json_is_array(parsed);
-        status = rks_fail(err, RKS_ERR_DATA, 0, "%s where each line must be a JSON object%s",
-                          rks_json_kind(parsed), list ? " (of a list: jq -c '.[]' FILE)" : "");
-        json_decref(parsed);
-        return status;
+    if (!rks_json_is(parsed, RKS_JSON_OBJECT)) {
+        bool list = rks_json_is(parsed, RKS_JSON_LIST);
+        return rks_fail(err, RKS_ERR_DATA, 0, "%s where each line must be a JSON object%s",
+                        rks_json_kind(parsed), list ? " (of a list: jq -c '.[]' FILE)" : "");
     }
     *root = parsed;
     return RKS_OK;
@@ -133,16 +122,20 @@ static int column_of(const rks_row *row, const char *name, uint32_t *guess)
 }
 
 /* {"base64": "..."}, as exports write bytes. */
-static rks_status take_base64(rks_row *row, uint32_t at, const json_t *json, rks_error *err)
+static rks_status take_base64(rks_row *row, uint32_t at, rks_json json, rks_error *err)
 {
     const rks_column *column = rks_schema_column(row->schema, at);
-    const json_t *text = json_object_get(json, "base64");
-    size_t place = row->store.size;
-    bool good = false;
+    size_t place = row->store.size, size = 0;
+    bool good = rks_json_count(json) == 1;
+    rks_json name = rks_json_inside(json);
+    good = good && strcmp(rks_json_text(name, &size), "base64") == 0;
+    rks_json text = good ? rks_json_next(name) : (rks_json){0};
+    good = rks_json_is(text, RKS_JSON_STRING);
     rks_status status = rks_buffer_reserve(&row->store, 1, err);
-    if (status == RKS_OK && json_is_string(text) && json_object_size(json) == 1)
-        status = rks_base64_decode(json_string_value(text), json_string_length(text), &row->store,
-                                   &good, err);
+    if (status == RKS_OK && good) {
+        const char *string = rks_json_text(text, &size);
+        status = rks_base64_decode(string, size, &row->store, &good, err);
+    }
     if (status == RKS_OK && !good)
         return rks_fail(
             err, RKS_ERR_DATA, 0,
@@ -155,7 +148,7 @@ static rks_status take_base64(rks_row *row, uint32_t at, const json_t *json, rks
     return status;
 }
 
-static rks_status take(rks_row *row, uint32_t at, const json_t *json, rks_error *err)
+static rks_status take(rks_row *row, uint32_t at, rks_json json, rks_error *err)
 {
     const rks_column *column = rks_schema_column(row->schema, at);
     rks_value *value = &row->values[at];
@@ -163,17 +156,18 @@ static rks_status take(rks_row *row, uint32_t at, const json_t *json, rks_error 
     row->seen[at] = true;
     *value = (rks_value){0};
     row->stored[at] = false;
-    if (json_is_null(json) && column->nullable)
+    if (column->nullable && rks_json_is(json, RKS_JSON_NULL))
         return RKS_OK;
-    if (column->kind == RKS_KIND_BYTES && json_is_object(json))
+    if (column->kind == RKS_KIND_BYTES && rks_json_is(json, RKS_JSON_OBJECT))
         return take_base64(row, at, json, err);
     if (column->kind == RKS_KIND_STR || column->kind == RKS_KIND_BYTES) {
-        if (!json_is_string(json))
+        size_t size = 0;
+        if (!rks_json_is(json, RKS_JSON_STRING))
             return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": %s does not fit %s", column->name,
                             rks_json_kind(json), column->type);
-        value->data = json_string_value(json);
-        value->size = json_string_length(json);
-        value->dims[0] = (uint32_t)value->size;
+        value->data = rks_json_text(json, &size);
+        value->size = size;
+        value->dims[0] = (uint32_t)size;
         return RKS_OK;
     }
     size_t place = rks_round_up(row->store.size, 8); /* callbacks may read numbers in place */
@@ -193,19 +187,28 @@ static rks_status take(rks_row *row, uint32_t at, const json_t *json, rks_error 
 
 rks_status rks_row_parse(rks_row *row, const uint8_t *line, size_t size, rks_error *err)
 {
+    return rks_row_parse_in(row, line, size, size, err);
+}
+
+rks_status rks_row_parse_in(rks_row *row, const uint8_t *line, size_t size, size_t readable,
+                            rks_error *err)
+{
     uint32_t count = rks_schema_columns(row->schema), guess = 0;
-    json_decref(row->root);
-    row->root = NULL;
+    rks_json root = {0};
     row->store.size = 0;
     row->line_size = size;
     memset(row->seen, 0, count * sizeof(*row->seen));
-    rks_status status = rks_json_line(line, size, &row->root, err);
-    for (void *at = json_object_iter(row->root); status == RKS_OK && at != NULL;
-         at = json_object_iter_next(row->root, at)) {
-        const char *name = json_object_iter_key(at);
+    rks_status status = rks_json_line(&row->parser, line, size, readable, &root, err);
+    if (status != RKS_OK)
+        return status;
+    size_t close = rks_json_close(root), name_size = 0;
+    for (rks_json at = rks_json_inside(root); status == RKS_OK && at.at < close;
+         at = rks_json_next(at)) {
+        const char *name = rks_json_text(at, &name_size);
         int found = column_of(row, name, &guess);
+        at = rks_json_next(at);
         if (found >= 0)
-            status = take(row, (uint32_t)found, json_object_iter_value(at), err);
+            status = take(row, (uint32_t)found, at, err);
         else if (row->from != RKS_SCHEMA_GIVEN)
             status = rks_fail_no_column(row->from, NULL, name, err);
     }

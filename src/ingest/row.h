@@ -23,8 +23,6 @@
 #ifndef RKS_INGEST_ROW_H
 #define RKS_INGEST_ROW_H
 
-#include <jansson.h>
-
 #include "base/buffer.h"
 #include "codec/json.h"
 #include "shard/schema.h"
@@ -44,8 +42,8 @@ typedef struct rks_row {
     bool *seen;        /* the line holds the column */
     bool *stored;      /* the value lies in `store`, and data is its place there */
     size_t *places;
-    rks_buffer store; /* numbers and JSON; strings stay in `root` */
-    json_t *root;
+    rks_buffer store; /* numbers and JSON; strings stay in `parser` */
+    rks_json_parser parser;
     size_t line_size;
 } rks_row;
 
@@ -55,16 +53,18 @@ void rks_row_free(rks_row *row); /* NULL is accepted */
 
 /* RKS_ERR_DATA says what is malformed (and in which column), not where the line is. */
 rks_status rks_row_parse(rks_row *row, const uint8_t *line, size_t size, rks_error *err);
+/* The same without a copy of the line, if `readable` allows it: see rks_json_read(). */
+rks_status rks_row_parse_in(rks_row *row, const uint8_t *line, size_t size, size_t readable,
+                            rks_error *err);
 
-/* A line as an object; the caller owns it. */
-rks_status rks_json_line(const uint8_t *line, size_t size, json_t **root, rks_error *err);
+/* A line as an object. */
+rks_status rks_json_line(rks_json_parser *parser, const uint8_t *line, size_t size, size_t readable,
+                         rks_json *root, rks_error *err);
 bool rks_line_is_blank(const uint8_t *line, size_t size);
-/* "a string", "an integer", ... */
-const char *rks_json_kind(const json_t *value);
 
 /* Appends an array's or number's bytes and sets size and dims; data is not set. `limit`: more items
  * than that cannot be there (the size of the line). */
-rks_status rks_json_convert(const rks_column *column, const json_t *json, size_t limit,
+rks_status rks_json_convert(const rks_column *column, rks_json json, size_t limit,
                             rks_buffer *bytes, rks_value *value, rks_error *err);
 
 /* RKS_ERR_DATA: the integer that the text is would become `number`, another one. */

@@ -21,7 +21,7 @@ rks_status rks_window_open(rks_window *window, const rks_input_file *file, uint6
                            .room = CHUNK};
     if (!packed && size < CHUNK - OVERLAP)
         window->room = (size_t)size + OVERLAP;
-    window->data = rks_alloc_raw(window->room + 1, 1, err);
+    window->data = rks_alloc_raw(window->room + RKS_WINDOW_PADDING, 1, err);
     return window->data == NULL ? RKS_ERR_MEMORY
                                 : rks_unpack_open(file, offset, &window->stream, err);
 }
@@ -42,7 +42,7 @@ rks_status rks_window_fill(rks_window *window, rks_error *err)
         window->filled = left;
     }
     if (window->filled == window->room) {
-        uint8_t *grown = rks_realloc(window->data, window->room * 2 + 1, 1, err);
+        uint8_t *grown = rks_realloc(window->data, window->room * 2 + RKS_WINDOW_PADDING, 1, err);
         if (grown == NULL)
             return RKS_ERR_MEMORY;
         window->data = grown;

@@ -9,9 +9,10 @@
 
 #include "ingest/unpack.h"
 
-enum { RKS_BOM_SIZE = 3 };
+enum { RKS_BOM_SIZE = 3, RKS_WINDOW_PADDING = 64 };
 
-/* What is not consumed yet is data[begin, filled), with a zero byte behind it: numbers end. */
+/* What is not consumed yet is data[begin, filled), with a zero byte behind it: numbers end.
+ * RKS_WINDOW_PADDING bytes behind it may be read. */
 typedef struct rks_window {
     const rks_input_file *file;
     rks_unpack *stream;
@@ -59,6 +60,12 @@ static inline void rks_window_trim(const rks_window *window, uint8_t **text, siz
     }
     if (*size > 0 && (*text)[*size - 1] == '\r')
         --*size;
+}
+
+/* Bytes from `text` on, which lies in the window, that may be read. */
+static inline size_t rks_window_readable(const rks_window *window, const uint8_t *text)
+{
+    return (size_t)(window->data + window->filled + RKS_WINDOW_PADDING - text);
 }
 
 /* More bytes than `limit` without an end, not counting what is trimmed. */

@@ -27,6 +27,7 @@
 #include "base/memory.h"
 #include "base/secret.h"
 #include "codec/archive.h"
+#include "codec/json_simdjson.h"
 #include "exchange/exchange.h"
 #include "group/group.h"
 #include "rankstore/verify.h"
@@ -68,9 +69,9 @@ static void probe_versions(visit *v)
     add(v, "machine", true, NULL, "%s, Linux %s, %s", machine.nodename, machine.release,
         machine.machine);
     add(v, "libraries", true, NULL,
-        "LMDB %s, xxHash %s, jansson %s, libuv %s, libsodium %s, glibc %s", rks_lmdb_version(),
-        rks_checksum_version(), jansson_version_str(), rks_tcp_library(), rks_secret_library(),
-        gnu_get_libc_version());
+        "LMDB %s, xxHash %s, simdjson %s, jansson %s, libuv %s, libsodium %s, glibc %s",
+        rks_lmdb_version(), rks_checksum_version(), rks_simdjson_version(), jansson_version_str(),
+        rks_tcp_library(), rks_secret_library(), gnu_get_libc_version());
     add(v, "archives", true, NULL, "%s", rks_archive_library());
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * bench_ingest.c: how fast inputs become samples, beside what the library that reads them takes
- * for the same bytes: libarchive for members, zlib or libarchive for what is packed, jansson for
+ * for the same bytes: libarchive for members, zlib or libarchive for what is packed, simdjson for
  * JSON, read() for plain files. It prints the README's table; aimed at are 70 %.
  *
  * What is measured is rks_input_open() and rks_ingest_unit() of all units, schema given, on one

@@ -26,7 +26,7 @@ def build(name):
     """Configures once, builds what has changed. False: it failed, and its output was printed."""
     directory, env = directory_of(name), dict(os.environ)
     if name == "fuzz":
-        env["CC"] = "clang-14"
+        env["CC"], env["CXX"] = "clang-14", "clang++-14"
     if not os.path.exists(os.path.join(directory, "build.ninja")):
         done = subprocess.run(["meson", "setup", directory, *BUILDS[name]], env=env, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

@@ -181,6 +181,13 @@ static void malformed_lines_are_refused(void **state)
         rks_row_free(row);
         rks_schema_free(schema);
     }
+    static const char nul[] = "{\"v\": 1\0}";
+    rks_schema *nul_schema = NULL;
+    rks_row *nul_row = NULL;
+    assert_fails(RKS_ERR_DATA, parse("v:int64", false, nul, sizeof(nul) - 1, &nul_schema, &nul_row));
+    assert_contains(err.text, "no JSON at byte 8: a NUL byte");
+    rks_row_free(nul_row);
+    rks_schema_free(nul_schema);
     /* deeper than any stack should follow */
     char *deep = malloc(200001);
     memset(deep, '[', 200000);
@@ -255,9 +262,15 @@ static void json_is_printed_short_and_reads_back(void **state)
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         rks_buffer text = {0};
+        rks_json_parser parser = {0};
+        rks_json parsed = {0};
+        size_t size = strlen(cases[i][0]);
         json_t *value = json_loads(cases[i][0], JSON_DECODE_ANY, NULL);
         assert_non_null(value);
-        assert_ok(rks_json_print(value, &text, &err), &err);
+        assert_ok(rks_json_read(&parser, (const uint8_t *)cases[i][0], size, size, &parsed, &err),
+                  &err);
+        assert_ok(rks_json_print(parsed, &text, &err), &err);
+        rks_json_parser_free(&parser);
         assert_int_equal(text.size, strlen(cases[i][1]));
         assert_memory_equal(text.data, cases[i][1], text.size);
         json_t *back = json_loadb((char *)text.data, text.size, JSON_DECODE_ANY, NULL);

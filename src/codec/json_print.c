@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * json_print.c: JSON as text; what may be parsed bounds the depth. */
+#include "codec/json.h"
+
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+
+enum { NUMBER_ROOM = 64, SHORTEST = 15, LONGEST = 17, INTEGER_ROOM = 24 };
+
+/* As C prints it, but with a point in every locale, never without point and exponent, and without
+ * "+" and zeros in front of the exponent: 1e+05 is 1e5. */
+static size_t spell(double real, int precision, char digits[NUMBER_ROOM])
+{
+    int size = snprintf(digits, NUMBER_ROOM - 3, "%.*g", precision, real);
+    const char *point = localeconv()->decimal_point;
+    char *at = *point == '.' ? NULL : strchr(digits, *point);
+    if (at != NULL)
+        *at = '.';
+    char *exponent = strchr(digits, 'e');
+    if (exponent == NULL && strchr(digits, '.') == NULL) {
+        memcpy(digits + size, ".0", 3);
+        size += 2;
+    }
+    if (exponent == NULL)
+        return (size_t)size;
+    char *into = exponent + 1 + (exponent[1] == '-');
+    char *from = exponent + 2;
+    while (*from == '0')
+        from++;
+    memmove(into, from, (size_t)(digits + size - from) + 1);
+    return (size_t)size - (size_t)(from - into);
+}
+
+static rks_status print_real(double real, rks_buffer *text, rks_error *err)
+{
+    char digits[NUMBER_ROOM];
+    int precision = SHORTEST;
+    for (; precision < LONGEST; precision++) {
+        snprintf(digits, sizeof(digits), "%.*g", precision, real);
+        if (strtod(digits, NULL) == real)
+            break;
+    }
+    size_t size = spell(real, precision, digits);
+    return rks_buffer_add(text, digits, size, err);
+}
+
+static rks_status print_integer(int64_t value, rks_buffer *text, rks_error *err)
+{
+    char digits[INTEGER_ROOM];
+    size_t at = sizeof(digits);
+    uint64_t left = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    do
+        digits[--at] = (char)('0' + left % 10);
+    while ((left /= 10) != 0);
+    if (value < 0)
+        digits[--at] = '-';
+    return rks_buffer_add(text, digits + at, sizeof(digits) - at, err);
+}
+
+rks_status rks_json_print_string(const char *at, size_t size, rks_buffer *text, rks_error *err)
+{
+    static const char HEX[] = "0123456789abcdef";
+    static const char SHORT[] = "btn\0fr"; /* 8 to 13; 11 has none */
+    rks_status status = rks_buffer_reserve(text, size + 2, err);
+    if (status == RKS_OK)
+        status = rks_buffer_add(text, "\"", 1, err);
+    size_t plain = 0;
+    for (size_t i = 0; status == RKS_OK && i < size; i++) {
+        uint8_t byte = (uint8_t)at[i];
+        char escape[6] = {'\\', (char)byte};
+        size_t escaped = 2;
+        if (byte >= 0x20 && byte != '"' && byte != '\\')
+            continue;
+        if (byte >= 8 && byte <= 13 && byte != 11) {
+            escape[1] = SHORT[byte - 8];
+        } else if (byte < 0x20) {
+            memcpy(escape + 1, "u00", 3);
+            escape[4] = HEX[byte >> 4];
+            escape[5] = HEX[byte & 15];
+            escaped = 6;
+        }
+        status = rks_buffer_add(text, at + plain, i - plain, err);
+        if (status == RKS_OK)
+            status = rks_buffer_add(text, escape, escaped, err);
+        plain = i + 1;
+    }
+    if (status == RKS_OK)
+        status = rks_buffer_add(text, at + plain, size - plain, err);
+    return status == RKS_OK ? rks_buffer_add(text, "\"", 1, err) : status;
+}
+
+static rks_status print_list(rks_json list, rks_buffer *text, rks_error *err)
+{
+    rks_status status = rks_buffer_add(text, "[", 1, err);
+    size_t close = rks_json_close(list);
+    rks_json item = rks_json_inside(list);
+    for (bool first = true; status == RKS_OK && item.at < close; item = rks_json_next(item)) {
+        if (!first)
+            status = rks_buffer_add(text, ",", 1, err);
+        first = false;
+        if (status == RKS_OK)
+            status = rks_json_print(item, text, err);
+    }
+    return status == RKS_OK ? rks_buffer_add(text, "]", 1, err) : status;
+}
+
+static rks_status print_object(rks_json object, rks_buffer *text, rks_error *err)
+{
+    rks_status status = rks_buffer_add(text, "{", 1, err);
+    size_t close = rks_json_close(object);
+    rks_json at = rks_json_inside(object);
+    for (bool first = true; status == RKS_OK && at.at < close; at = rks_json_next(at)) {
+        size_t size = 0;
+        const char *name = rks_json_text(at, &size);
+        if (!first)
+            status = rks_buffer_add(text, ",", 1, err);
+        first = false;
+        if (status == RKS_OK)
+            status = rks_json_print_string(name, size, text, err);
+        if (status == RKS_OK)
+            status = rks_buffer_add(text, ":", 1, err);
+        at = rks_json_next(at);
+        if (status == RKS_OK)
+            status = rks_json_print(at, text, err);
+    }
+    return status == RKS_OK ? rks_buffer_add(text, "}", 1, err) : status;
+}
+
+rks_status rks_json_print(rks_json value, rks_buffer *text, rks_error *err)
+{
+    size_t size = 0;
+    const char *string;
+    switch (rks_json_type_of(value)) {
+    case RKS_JSON_OBJECT:
+        return print_object(value, text, err);
+    case RKS_JSON_LIST:
+        return print_list(value, text, err);
+    case RKS_JSON_STRING:
+        string = rks_json_text(value, &size);
+        return rks_json_print_string(string, size, text, err);
+    case RKS_JSON_INTEGER:
+        return print_integer(rks_json_int(value), text, err);
+    case RKS_JSON_REAL:
+        return print_real(rks_json_real(value), text, err);
+    case RKS_JSON_TRUE:
+        return rks_buffer_add(text, "true", 4, err);
+    case RKS_JSON_FALSE:
+        return rks_buffer_add(text, "false", 5, err);
+    default:
+        return rks_buffer_add(text, "null", 4, err);
+    }
+}
