@@ -22,6 +22,11 @@ typedef struct rks_plan rks_plan;
  *             padded tokens are the same in all of them
  * random      any samples together, floor(max_tokens / longest of all) a batch
  * sequential  by id, step-major and rank-minor; never shuffled
+ * pack        bins: samples that together take at most `capacity`, filled best-fit decreasing over
+ *             all lengths. A batch is `batch_size` bins. Bins of like cost share a step. Each epoch
+ *             deals ids anew among equal lengths and shuffles ranks and steps. Steps are at most
+ *             ceil(bins of best-fit decreasing / (ranks * micro_batches * batch_size)), unless a
+ *             change of world in an epoch leaves less to fill bins with
  *
  * A sample above max_length, or one that max_tokens has no room for, is too long: an error that
  * names it, or it is dropped, alone in a batch (which may break the budget), or counted as
@@ -30,16 +35,24 @@ typedef struct rks_plan rks_plan;
  *
  * Every rank has the same number of steps and no batch is empty: the last step's batches are split
  * over all ranks, or full and repeating samples of theirs, or dropped. Where batches hold one
- * sample and their number is no multiple of the ranks, there is nothing to split: RKS_ERR_DATA. */
+ * sample and their number is no multiple of the ranks, there is nothing to split: RKS_ERR_DATA.
+ *
+ * pack: the last step takes the cheapest bins. tail "split" deals them over all ranks, and splits
+ * bins if there are fewer than batches; "repeat" repeats bins; "drop" drops them. A sample above
+ * `capacity` is too long; too_long may not be "alone". */
 typedef struct rks_plan_options {
     size_t struct_size;
-    const char *strategy; /* "bucket" (default), "sorted", "random", "sequential" */
-    uint32_t batch_size;  /* samples a batch at most, to 2^24; 0: no such bound */
+    const char *strategy; /* "bucket" (default), "sorted", "random", "sequential", "pack" */
+    uint32_t batch_size;  /* samples a batch at most, to 2^24; 0: no such bound. pack: bins of a
+                           * batch, 0 stands for 1 */
     uint64_t max_tokens;  /* budget of a batch in the units of `cost`; 0: no such bound. With
                            * neither bound given, batch_size is 64 */
     const char *cost;     /* "padded" (default: longest * count), "tokens" (sum of lengths),
                            * "quadratic" (padded for the budget; longest squared * count
-                           * for the balance over ranks) */
+                           * for the balance over ranks), "polynomial" (padded for the budget;
+                           * cost_linear * L + cost_quadratic * L^2 of the longest, * count, for
+                           * the balance). pack sums the cost over the samples of a bin; padded
+                           * counts as tokens there */
     uint32_t max_length;  /* 0: none */
     const char *too_long; /* "error" (default), "drop", "alone", "truncate" */
     const char *tail;     /* "split" (default: the last batches are smaller), "repeat" (filled with
@@ -51,6 +64,18 @@ typedef struct rks_plan_options {
     bool no_shuffle;         /* every epoch is as epoch 0; sorted breaks ties by id */
     uint32_t world;          /* ranks to plan for; 0: the group's size (rks_plan_create: 1) */
     uint64_t seed;
+    uint32_t capacity;        /* pack alone, which needs it: room of a bin, to 2^24 */
+    uint32_t length_multiple; /* pack: each sample takes its length, rounded up to a multiple of it,
+                               * of which capacity is one; default 1, to 2^16 */
+    uint32_t micro_batches;   /* pack: K batches of each rank make one optimizer step, default 1, to
+                               * 2^16: sums of cost are even over them. rks_plan_steps and `step`
+                               * count batches of a rank, a multiple of K; states fall between
+                               * optimizer steps */
+    bool mixed;               /* pack: an optimizer step takes any bins together, not bins of like
+                               * cost; for micro_batches or batch_size above 1 */
+    double cost_linear;       /* polynomial: factors from 0, one above; their ratio matters. They
+                               * are rounded to 39 bits of the larger one */
+    double cost_quadratic;
 } rks_plan_options;
 
 RKS_API void rks_plan_options_default(rks_plan_options *options);
@@ -77,6 +102,12 @@ RKS_API rks_status rks_plan_steps(rks_plan *plan, uint64_t epoch, uint64_t *step
 RKS_API rks_status rks_plan_batch(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
                                   const uint32_t **sample_ids, size_t *count, rks_error *err);
 
+/* The bins of that batch (strategy pack, else RKS_ERR_STATE): bin i of *bins holds
+ * sample_ids[bounds[i] - bounds[0]] to, but not including, sample_ids[bounds[i + 1] - bounds[0]] of
+ * rks_plan_batch. Owned by the plan, like these. No bin is empty. */
+RKS_API rks_status rks_plan_bins(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
+                                 const uint32_t **bounds, size_t *bins, rks_error *err);
+
 typedef struct rks_plan_report {
     size_t struct_size;
     uint64_t samples; /* delivered in the epoch, repeats included */
@@ -86,10 +117,11 @@ typedef struct rks_plan_report {
     uint64_t steps;
     uint64_t batches;
     uint64_t tokens;        /* sum of lengths, truncated ones as truncated */
-    uint64_t padded_tokens; /* sum over batches of longest * count */
+    uint64_t padded_tokens; /* sum over batches of longest * count; of pack: of lengths rounded up
+                             * to length_multiple */
     uint64_t largest_batch; /* padded tokens of the largest */
     double efficiency;      /* tokens / padded_tokens */
-    double balance;         /* mean over steps of mean cost / max cost over ranks */
+    double balance;         /* mean over optimizer steps of mean cost / max cost over ranks */
     double tokens_per_step; /* mean over steps, all ranks */
     char digest[33];        /* of the epoch's batches: 32 hexadecimal digits */
     /* Size GPU memory by the largest batch, not by the mean. All in padded tokens: */
@@ -100,6 +132,11 @@ typedef struct rks_plan_report {
     uint64_t p95_batch;              /* at least 95 % of the batches have no more */
     uint64_t least_largest_of_ranks; /* each rank has a largest batch: the least of these */
     uint64_t least_largest_of_steps; /* each step has a largest batch: the least of these */
+    uint64_t bins;        /* pack, else 0 */
+    double fill;          /* pack: tokens / (bins * capacity), else 0 */
+    double token_balance; /* as balance, of the sums of lengths */
+    double lost;          /* share of all ranks' time that they wait for the costliest rank of each
+                           * optimizer step, if time is as cost */
 } rks_plan_report;
 /* The caller sets struct_size. In a resumed epoch: of what was left; steps count from there. Takes
  * 8 bytes a batch meanwhile. */

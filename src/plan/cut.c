@@ -34,6 +34,7 @@ void rks_plan_layout_free(rks_plan_layout *layout)
 {
     rks_usage_sub(RKS_MEMORY_PLAN, layout->room * sizeof(*layout->groups));
     rks_free(layout->groups);
+    rks_pack_free(layout->pack);
     memset(layout, 0, sizeof(*layout));
 }
 
@@ -226,6 +227,7 @@ rks_status rks_plan_cut(const rks_plan *plan, const rks_plan_base *base, rks_pla
             return cut_greedy(plan, base, layout, err);
         return cut_uniform(plan, base, layout, err);
     case STRATEGY_SEQUENTIAL:
+    case STRATEGY_PACK: /* pack.c */
         break;
     }
     if (config->max_tokens == UINT64_MAX && config->too_long != TOO_LONG_ALONE)

@@ -13,8 +13,9 @@
 #include "base/memory.h"
 #include "base/trace.h"
 #include "base/usage.h"
+#include "plan/packing.h"
 
-enum { STAGE_MEMBERS = 1, STAGE_PLACES = 2 };
+enum { STAGE_MEMBERS = 1, STAGE_PLACES = 2, STAGE_BINS = 3 };
 
 static rks_status grow(uint32_t **items, uint64_t *room, uint64_t count, rks_error *err)
 {
@@ -33,11 +34,6 @@ static rks_status grow(uint32_t **items, uint64_t *room, uint64_t count, rks_err
 static bool is_struck(const uint8_t *struck, uint32_t id)
 {
     return struck != NULL && (struck[id / 8] >> (id % 8) & 1) != 0;
-}
-
-static bool sorts(const rks_plan *plan)
-{
-    return plan->config.strategy == STRATEGY_BUCKET || plan->config.strategy == STRATEGY_SORTED;
 }
 
 /* The sorted base: what is not there comes first in the order, then what is too long. */
@@ -99,7 +95,7 @@ static rks_status fill(rks_plan *plan, const uint8_t *struck, rks_plan_base *bas
     enum too_long too_long = plan->config.too_long;
     bool drops = too_long == TOO_LONG_DROP;
     *base = (rks_plan_base){.ids = plan->ids, .longest = plan->longest};
-    if (sorts(plan))
+    if (rks_plan_sorts(&plan->config))
         return fill_sorted(plan, struck, base, err);
     if (plan->config.strategy != STRATEGY_RANDOM || too_long != TOO_LONG_ALONE)
         return fill_by_id(plan, struck, true, !drops, &base->count, err);
@@ -175,6 +171,7 @@ static rks_status shuffle_members(rks_plan *plan, const rks_plan_base *base,
                                       base->count - base->alone, err);
         break;
     case STRATEGY_SEQUENTIAL:
+    case STRATEGY_PACK: /* deal.c */
         break;
     }
     return status;
@@ -183,6 +180,8 @@ static rks_status shuffle_members(rks_plan *plan, const rks_plan_base *base,
 static rks_status lay_out(rks_plan *plan, const rks_plan_base *base, uint32_t world,
                           rks_plan_layout *layout, rks_error *err)
 {
+    if (plan->config.strategy == STRATEGY_PACK)
+        return rks_pack_lay_out(plan, base, world, layout, err);
     rks_status status = rks_plan_cut(plan, base, layout, err);
     if (status == RKS_OK)
         status = rks_plan_even(plan, base, world, layout, err);
@@ -195,7 +194,7 @@ rks_status rks_plan_lay_out(rks_plan *plan, rks_error *err)
     rks_plan_base base = {.count = rks_plan_kept(plan), .longest = plan->longest};
     if (config->too_long == TOO_LONG_ALONE && config->strategy != STRATEGY_SEQUENTIAL)
         base.alone = plan->too_long;
-    if (sorts(plan)) {
+    if (rks_plan_sorts(&plan->config)) {
         base.ids = sorted_base(plan);
     } else if (config->strategy == STRATEGY_SEQUENTIAL) {
         rks_status status = grow(&plan->ids, &plan->ids_room, base.count, err);
@@ -210,6 +209,8 @@ rks_status rks_plan_lay_out(rks_plan *plan, rks_error *err)
 /* Writes the repeats behind the last group's own samples. */
 static rks_status repeat_members(rks_plan *plan, rks_error *err)
 {
+    if (plan->layout->count == 0) /* pack, where bins come again */
+        return RKS_OK;
     const rks_plan_group *last = &plan->layout->groups[plan->layout->count - 1];
     if (last->count <= last->span)
         return RKS_OK;
@@ -220,6 +221,20 @@ static rks_status repeat_members(rks_plan *plan, rks_error *err)
     for (uint64_t i = last->span; i < last->count; i++)
         ids[i] = ids[i - last->span];
     return RKS_OK;
+}
+
+/* Which batch is at which slot. */
+static rks_status arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_error *err)
+{
+    enum strategy strategy = plan->config.strategy;
+    plan->slotted = strategy != STRATEGY_SORTED && strategy != STRATEGY_SEQUENTIAL;
+    if (!plan->slotted)
+        return RKS_OK;
+    rks_status status = grow(&plan->slots, &plan->slots_room, plan->layout->batches, err);
+    if (status != RKS_OK)
+        return status;
+    return strategy == STRATEGY_PACK ? rks_pack_arrange(plan, plan->layout, world, key, err)
+                                     : rks_plan_arrange(plan, world, key, err);
 }
 
 /* Makes the epoch, less what is struck out, for `world` ranks. */
@@ -249,15 +264,10 @@ static rks_status compute(rks_plan *plan, uint64_t epoch, uint32_t world, uint64
         status = shuffle_members(plan, &base, plan->layout, members, err);
     if (status == RKS_OK)
         status = repeat_members(plan, err);
-    if (status != RKS_OK)
-        return status;
-    plan->slotted = config->strategy == STRATEGY_BUCKET || config->strategy == STRATEGY_RANDOM;
-    if (!plan->slotted)
-        return RKS_OK;
-    status = grow(&plan->slots, &plan->slots_room, plan->layout->batches, err);
-    if (status == RKS_OK)
-        status = rks_plan_arrange(plan, world, rks_random_key(key, STAGE_PLACES), err);
-    return status;
+    if (status == RKS_OK && config->strategy == STRATEGY_PACK)
+        status = rks_pack_deal(plan, whole ? &plan->whole : &plan->part, world, members,
+                               rks_random_key(key, STAGE_BINS), err);
+    return status == RKS_OK ? arrange(plan, world, rks_random_key(key, STAGE_PLACES), err) : status;
 }
 
 /* Strikes out what segment `index` of the resumed epoch has delivered. */
@@ -333,8 +343,24 @@ rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err)
     return status;
 }
 
+void rks_plan_bins_at(const rks_plan *plan, uint64_t slot, const uint32_t **bounds, size_t *bins)
+{
+    uint64_t first, end;
+    rks_pack_bins_of(plan->layout->pack, plan->config.batch_size, plan->slots[slot], &first, &end);
+    *bounds = plan->starts + first;
+    *bins = end - first;
+}
+
 void rks_plan_at(const rks_plan *plan, uint64_t slot, const uint32_t **ids, size_t *count)
 {
+    if (plan->layout->pack != NULL) {
+        const uint32_t *bounds;
+        size_t bins;
+        rks_plan_bins_at(plan, slot, &bounds, &bins);
+        *ids = plan->ids + bounds[0];
+        *count = bounds[bins] - bounds[0];
+        return;
+    }
     uint64_t batch = plan->slotted ? plan->slots[slot] : slot;
     const rks_plan_group *groups = plan->layout->groups;
     size_t low = 0; /* the last group that begins at or before the batch */

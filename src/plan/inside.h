@@ -5,8 +5,8 @@
  *   options ──► config
  *   lengths ──► base: the ids to plan, in the strategy's order (sorted, or by id)
  *   base    ──► layout: consecutive groups of the base, each cut into batches (epoch by epoch
- * equal) layout + seed, epoch ──► ids shuffled within bounds, and which batch is at which (step,
- * rank)
+ *               equal); of pack: bins (packing.h)
+ *   layout + seed, epoch ──► ids shuffled within bounds, and which batch is at which (step, rank)
  *
  * After a change of world in the middle of an epoch the base is what is left of it: the epoch is
  * planned again for each segment [world, steps] that is done, and those samples are struck out. */
@@ -17,8 +17,14 @@
 #include "plan/plan.h"
 #include "plan/random.h"
 
-enum strategy { STRATEGY_BUCKET, STRATEGY_SORTED, STRATEGY_RANDOM, STRATEGY_SEQUENTIAL };
-enum cost { COST_PADDED, COST_TOKENS, COST_QUADRATIC };
+enum strategy {
+    STRATEGY_BUCKET,
+    STRATEGY_SORTED,
+    STRATEGY_RANDOM,
+    STRATEGY_SEQUENTIAL,
+    STRATEGY_PACK
+};
+enum cost { COST_PADDED, COST_TOKENS, COST_QUADRATIC, COST_POLYNOMIAL };
 enum too_long { TOO_LONG_ERROR, TOO_LONG_DROP, TOO_LONG_ALONE, TOO_LONG_TRUNCATE };
 enum tail { TAIL_SPLIT, TAIL_REPEAT, TAIL_DROP };
 
@@ -30,7 +36,8 @@ typedef struct rks_plan_config {
     enum tail tail;
     bool per_epoch;
     bool no_shuffle;
-    uint32_t batch_size; /* UINT32_MAX: no bound */
+    bool mixed;
+    uint32_t batch_size; /* UINT32_MAX: no bound; of pack: bins */
     uint64_t max_tokens; /* UINT64_MAX: no bound */
     uint32_t multiple;   /* from 1 */
     uint32_t world;
@@ -38,12 +45,28 @@ typedef struct rks_plan_config {
     const char *limit_by; /* the option that sets it */
     uint32_t clamp;       /* lengths count as at most this: limit with truncate */
     uint64_t seed;
+    uint32_t capacity;        /* pack: a multiple of length_multiple */
+    uint32_t length_multiple; /* from 1 */
+    uint32_t micro_batches;   /* from 1 */
+    uint64_t cost_linear;     /* cost a L + b L^2 of polynomial, and of pack always; below 2^39 */
+    uint64_t cost_quadratic;
     char digest[17]; /* of all options but world and seed */
-    char words[224]; /* "tail=drop max_tokens=64": those of them that are no defaults */
+    char words[352]; /* "tail=drop max_tokens=64": those of them that are no defaults */
 } rks_plan_config;
 
 rks_status rks_plan_config_read(const rks_plan_options *options, rks_plan_config *config,
                                 rks_error *err);
+
+/* cost.c: the factors of a polynomial cost as integers. */
+rks_status rks_plan_cost_read(double linear, double quadratic, rks_plan_config *config,
+                              rks_error *err);
+
+/* Strategies that work on the sorted order. */
+static inline bool rks_plan_sorts(const rks_plan_config *config)
+{
+    return config->strategy == STRATEGY_BUCKET || config->strategy == STRATEGY_SORTED ||
+           config->strategy == STRATEGY_PACK;
+}
 
 /* Samples of a batch at most, where `longest` is its longest; a multiple of config->multiple where
  * that is possible. From 1. */
@@ -72,6 +95,8 @@ typedef struct rks_plan_group {
     bool alone;       /* too long: one sample a batch */
 } rks_plan_group;
 
+typedef struct rks_pack rks_pack; /* packing.h */
+
 typedef struct rks_plan_layout {
     rks_plan_group *groups;
     size_t count;
@@ -80,6 +105,8 @@ typedef struct rks_plan_layout {
     uint64_t batches; /* a multiple of the world */
     uint64_t samples; /* delivered, repeats included */
     uint64_t repeated;
+    rks_pack *pack; /* strategy pack, which has no groups here; samples and repeated are then those
+                     * of the epoch at hand */
 } rks_plan_layout;
 
 /* The ids to plan. `ids` may be NULL for random with constant steps, which needs `longest` only. */
@@ -121,6 +148,8 @@ struct rks_plan {
     uint32_t *slots; /* step * world + rank -> batch, where `slotted`; else batches are in order */
     uint64_t slots_room;
     bool slotted;
+    uint32_t *starts; /* pack: where bin i begins in ids; one more is the end of the last */
+    uint64_t starts_room;
 
     /* A resumed epoch: what was done of it before, by which worlds. */
     uint64_t resumed_epoch;
@@ -185,6 +214,8 @@ rks_status rks_plan_lay_out(rks_plan *plan, rks_error *err);
 rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err);
 /* A batch of the epoch at hand. */
 void rks_plan_at(const rks_plan *plan, uint64_t slot, const uint32_t **ids, size_t *count);
+/* The same of pack: the bins of that batch, as bounds in plan->ids: one more than bins. */
+void rks_plan_bins_at(const rks_plan *plan, uint64_t slot, const uint32_t **bounds, size_t *bins);
 /* shuffle.c: takes 4 bytes an item for a while where there are more than half a million. */
 rks_status rks_plan_shuffle(uint64_t key, uint32_t *items, uint64_t count, rks_error *err);
 
@@ -194,5 +225,19 @@ void rks_plan_spread(uint64_t *tokens, uint64_t steps, uint32_t world, rks_plan_
 
 /* slots.c: which batch at which slot, like costs in one step. */
 rks_status rks_plan_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_error *err);
+/* Shuffles runs of `row` slots. */
+rks_status rks_plan_shuffle_steps(rks_plan *plan, uint64_t row, uint64_t key, rks_error *err);
+
+/* pack.c: strategy pack: bins of a sorted base in equal steps. */
+rks_status rks_pack_lay_out(const rks_plan *plan, const rks_plan_base *base, uint32_t world,
+                            rks_plan_layout *layout, rks_error *err);
+void rks_pack_free(rks_pack *pack); /* NULL is accepted */
+/* deal.c: plan->ids, a sorted base, becomes the ids of bins; fills plan->starts. `members` and
+ * `bins` are keys. */
+rks_status rks_pack_deal(rks_plan *plan, rks_plan_layout *layout, uint32_t world, uint64_t members,
+                         uint64_t bins, rks_error *err);
+/* Fills plan->slots, which has room. */
+rks_status rks_pack_arrange(rks_plan *plan, const rks_plan_layout *layout, uint32_t world,
+                            uint64_t key, rks_error *err);
 
 #endif

@@ -9,8 +9,8 @@
 
 #include "base/error.h"
 
-static const char *const strategies[] = {"bucket", "sorted", "random", "sequential", NULL};
-static const char *const costs[] = {"padded", "tokens", "quadratic", NULL};
+static const char *const strategies[] = {"bucket", "sorted", "random", "sequential", "pack", NULL};
+static const char *const costs[] = {"padded", "tokens", "quadratic", "polynomial", NULL};
 static const char *const too_longs[] = {"error", "drop", "alone", "truncate", NULL};
 static const char *const tails[] = {"split", "repeat", "drop", NULL};
 static const char *const steps[] = {"constant", "per_epoch", NULL};
@@ -27,6 +27,8 @@ void rks_plan_options_default(rks_plan_options *options)
     options->tail = tails[0];
     options->steps = steps[0];
     options->batch_multiple = 1;
+    options->length_multiple = 1;
+    options->micro_batches = 1;
 }
 
 /* Letters to insert, delete or change (Levenshtein), of the first 31 letters. */
@@ -107,6 +109,52 @@ static rks_status read_names(const rks_plan_options *options, rks_plan_config *c
     return RKS_OK;
 }
 
+static rks_status check_most(const char *name, uint64_t value, uint64_t most, rks_error *err)
+{
+    return value <= most ? RKS_OK
+                         : rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s %" PRIu64 " is above %" PRIu64,
+                                    name, value, most);
+}
+
+static rks_status misfit(const char *option, const char *why, rks_error *err)
+{
+    return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s does not go with strategy=pack: %s", option, why);
+}
+
+/* What goes with pack, and what with pack alone. */
+static rks_status check_pack(const rks_plan_options *options, const rks_plan_config *config,
+                             rks_error *err)
+{
+    if (config->strategy != STRATEGY_PACK) {
+        const char *wrong = options->capacity != 0       ? "capacity"
+                            : config->length_multiple > 1 ? "length_multiple"
+                            : config->micro_batches > 1   ? "micro_batches"
+                            : options->mixed              ? "mixed"
+                                                          : NULL;
+        return wrong == NULL
+                   ? RKS_OK
+                   : rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s goes with strategy=pack only", wrong);
+    }
+    if (options->capacity == 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "strategy=pack needs a capacity");
+    if (options->max_tokens != 0)
+        return misfit("max_tokens", "capacity and batch_size bound a batch", err);
+    if (config->multiple > 1)
+        return misfit("batch_multiple", "set batch_size, the bins of a batch", err);
+    if (config->too_long == TOO_LONG_ALONE)
+        return misfit("too_long=alone", "a bin holds at most capacity", err);
+    if (options->capacity % config->length_multiple != 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "capacity %" PRIu32 " is no multiple of length_multiple %" PRIu32,
+                        options->capacity, config->length_multiple);
+    rks_status status = check_most("capacity", options->capacity, RKS_PLAN_CAPACITY_MAX, err);
+    if (status == RKS_OK)
+        status = check_most("length_multiple", config->length_multiple, RKS_PLAN_MULTIPLE_MAX, err);
+    if (status == RKS_OK)
+        status = check_most("micro_batches", config->micro_batches, RKS_PLAN_MICRO_MAX, err);
+    return status;
+}
+
 static rks_status check_numbers(const rks_plan_options *options, const rks_plan_config *config,
                                 rks_error *err)
 {
@@ -129,11 +177,29 @@ static rks_status check_numbers(const rks_plan_options *options, const rks_plan_
     return RKS_OK;
 }
 
+/* Options that came after planner version 1 was in use: nothing where they are not given, so that
+ * older states stay as they are. */
+static size_t digest_newer(const rks_plan_config *config, char *text, size_t room)
+{
+    size_t size = 0;
+    if (config->strategy == STRATEGY_PACK)
+        size += (size_t)snprintf(text, room,
+                                 " capacity=%" PRIu32 " length_multiple=%" PRIu32
+                                 " micro_batches=%" PRIu32 " mixed=%d",
+                                 config->capacity, config->length_multiple, config->micro_batches,
+                                 config->mixed ? 1 : 0);
+    if (config->cost == COST_POLYNOMIAL)
+        size += (size_t)snprintf(text + size, room - size,
+                                 " cost_linear=%" PRIu64 " cost_quadratic=%" PRIu64,
+                                 config->cost_linear, config->cost_quadratic);
+    return size;
+}
+
 /* The options that decide the batches, as text: what equal digests have in common. */
 static void digest_options(const rks_plan_options *options, rks_plan_config *config)
 {
-    char text[256];
-    int size = snprintf(text, sizeof(text),
+    char text[512];
+    size_t size = (size_t)snprintf(text, sizeof(text),
                         "strategy=%s batch_size=%" PRIu32 " max_tokens=%" PRIu64
                         " cost=%s max_length=%" PRIu32 " too_long=%s tail=%s steps=%s"
                         " batch_multiple=%" PRIu32 " no_shuffle=%d",
@@ -141,13 +207,14 @@ static void digest_options(const rks_plan_options *options, rks_plan_config *con
                         costs[config->cost], options->max_length, too_longs[config->too_long],
                         tails[config->tail], steps[config->per_epoch ? 1 : 0], config->multiple,
                         config->no_shuffle ? 1 : 0);
-    snprintf(config->digest, sizeof(config->digest), "%016" PRIx64,
-             rks_checksum64(text, (size_t)size));
+    size += digest_newer(config, text + size, sizeof(text) - size);
+    snprintf(config->digest, sizeof(config->digest), "%016" PRIx64, rks_checksum64(text, size));
 }
 
 /* The same for people, who are told which one differs. */
 static void word_options(const rks_plan_options *options, rks_plan_config *config)
 {
+    bool polynomial = config->cost == COST_POLYNOMIAL;
     const struct {
         const char *name, *value, *normal;
     } texts[] = {
@@ -164,6 +231,12 @@ static void word_options(const rks_plan_options *options, rks_plan_config *confi
         {"batch_size", options->batch_size, 0}, {"max_tokens", options->max_tokens, 0},
         {"max_length", options->max_length, 0}, {"batch_multiple", config->multiple, 1},
         {"no_shuffle", config->no_shuffle, 0},
+        {"capacity", config->capacity, 0},
+        {"length_multiple", config->length_multiple, 1},
+        {"micro_batches", config->micro_batches, 1},
+        {"mixed", config->mixed, 0},
+        {"cost_linear", polynomial ? config->cost_linear : 0, 0},
+        {"cost_quadratic", polynomial ? config->cost_quadratic : 0, 0},
     };
     size_t used = 0, room = sizeof(config->words);
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
@@ -192,6 +265,36 @@ static rks_status read_struct(const rks_plan_options *given, rks_plan_options *o
     return RKS_OK;
 }
 
+/* The factors that pack's bins are measured by, and other batches with cost=polynomial. */
+static rks_status read_cost(const rks_plan_options *options, rks_plan_config *config,
+                            rks_error *err)
+{
+    if (config->cost == COST_POLYNOMIAL)
+        return rks_plan_cost_read(options->cost_linear, options->cost_quadratic, config, err);
+    if (options->cost_linear != 0 || options->cost_quadratic != 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "cost_linear and cost_quadratic go with cost=polynomial only");
+    config->cost_linear = config->cost != COST_QUADRATIC;
+    config->cost_quadratic = config->cost == COST_QUADRATIC;
+    return RKS_OK;
+}
+
+/* How long a sample may be, and which option says so. */
+static void set_limit(const rks_plan_options *options, rks_plan_config *config)
+{
+    config->limit = options->max_length == 0 ? UINT32_MAX : options->max_length;
+    config->limit_by = "max_length";
+    if (config->max_tokens < config->limit) {
+        config->limit = (uint32_t)config->max_tokens;
+        config->limit_by = "max_tokens";
+    }
+    if (config->strategy == STRATEGY_PACK && config->capacity < config->limit) {
+        config->limit = config->capacity;
+        config->limit_by = "capacity";
+    }
+    config->clamp = config->too_long == TOO_LONG_TRUNCATE ? config->limit : UINT32_MAX;
+}
+
 rks_status rks_plan_config_read(const rks_plan_options *given, rks_plan_config *config,
                                 rks_error *err)
 {
@@ -207,22 +310,25 @@ rks_status rks_plan_config_read(const rks_plan_options *given, rks_plan_config *
     read.no_shuffle = options.no_shuffle;
     read.batch_size = options.batch_size;
     if (options.batch_size == 0)
-        read.batch_size = options.max_tokens == 0 ? 64 : UINT32_MAX;
+        read.batch_size = read.strategy == STRATEGY_PACK ? 1
+                          : options.max_tokens == 0      ? 64
+                                                         : UINT32_MAX;
     read.max_tokens = options.max_tokens == 0 ? UINT64_MAX : options.max_tokens;
     read.multiple = options.batch_multiple == 0 ? 1 : options.batch_multiple;
     read.world = options.world == 0 ? 1 : options.world;
     read.seed = options.seed;
+    read.capacity = options.capacity;
+    read.length_multiple = options.length_multiple == 0 ? 1 : options.length_multiple;
+    read.micro_batches = options.micro_batches == 0 ? 1 : options.micro_batches;
+    read.mixed = options.mixed;
     status = check_numbers(&options, &read, err);
+    if (status == RKS_OK)
+        status = check_pack(&options, &read, err);
+    if (status == RKS_OK)
+        status = read_cost(&options, &read, err);
     if (status != RKS_OK)
         return status;
-
-    read.limit = options.max_length == 0 ? UINT32_MAX : options.max_length;
-    read.limit_by = "max_length";
-    if (read.max_tokens < read.limit) {
-        read.limit = (uint32_t)read.max_tokens;
-        read.limit_by = "max_tokens";
-    }
-    read.clamp = read.too_long == TOO_LONG_TRUNCATE ? read.limit : UINT32_MAX;
+    set_limit(&options, &read);
     digest_options(&options, &read);
     word_options(&options, &read);
     *config = read;
@@ -239,7 +345,6 @@ rks_status rks_plan_order_bytes(uint64_t count, const rks_plan_options *options,
     if (count > UINT32_MAX)
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
                         "plan: %" PRIu64 " samples; it is made for less than 2^32", count);
-    bool sorts = config.strategy == STRATEGY_BUCKET || config.strategy == STRATEGY_SORTED;
-    *bytes = sorts ? count * sizeof(uint32_t) : 0;
+    *bytes = rks_plan_sorts(&config) ? count * sizeof(uint32_t) : 0;
     return RKS_OK;
 }

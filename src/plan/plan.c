@@ -50,8 +50,9 @@ static rks_status look_at_lengths(const rks_plan *plan, rks_plan_facts *facts, r
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "sample %" PRIu64 " has length %" PRIu32 ", above %s %" PRIu32
                         " (as %" PRIu64 " of %" PRIu64
-                        " have); too_long may be drop, alone or truncate",
-                        id, plan->lengths[id], config->limit_by, limit, too_long, plan->count);
+                        " have); too_long may be drop%s or truncate",
+                        id, plan->lengths[id], config->limit_by, limit, too_long, plan->count,
+                        config->strategy == STRATEGY_PACK ? "" : ", alone");
     }
     if (too_long > 0 && config->too_long == TOO_LONG_TRUNCATE) {
         longest = limit;
@@ -87,8 +88,7 @@ static rks_status take_arguments(rks_plan *plan, const uint32_t *lengths, uint64
 
 static rks_status take_order(rks_plan *plan, const void *order, rks_error *err)
 {
-    enum strategy strategy = plan->config.strategy;
-    if (strategy != STRATEGY_BUCKET && strategy != STRATEGY_SORTED)
+    if (!rks_plan_sorts(&plan->config))
         return RKS_OK;
     plan->order = order;
     if (order != NULL)
@@ -151,10 +151,11 @@ void rks_plan_free(rks_plan *plan)
         return;
     rks_plan_layout_free(&plan->whole);
     rks_plan_layout_free(&plan->part);
-    rks_usage_sub(RKS_MEMORY_PLAN, (plan->slots_room + plan->ids_room +
+    rks_usage_sub(RKS_MEMORY_PLAN, (plan->slots_room + plan->ids_room + plan->starts_room +
                                     (plan->own_order == NULL ? 0 : plan->count)) *
                                        sizeof(uint32_t));
     rks_free(plan->slots);
+    rks_free(plan->starts);
     rks_free(plan->ids);
     rks_free(plan->own_order);
     rks_free(plan);
@@ -182,8 +183,9 @@ rks_status rks_plan_steps(rks_plan *plan, uint64_t epoch, uint64_t *steps, rks_e
     return RKS_OK;
 }
 
-rks_status rks_plan_batch(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
-                          const uint32_t **sample_ids, size_t *count, rks_error *err)
+/* The slot of a batch of an epoch, which becomes the one at hand. */
+static rks_status find_slot(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
+                            uint64_t *slot, rks_error *err)
 {
     uint32_t world = plan->config.world;
     if (rank >= world)
@@ -197,6 +199,28 @@ rks_status rks_plan_batch(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "step %" PRIu64 ": epoch %" PRIu64 " has %" PRIu64 " steps", step, epoch,
                         steps);
-    rks_plan_at(plan, step * world + rank, sample_ids, count);
+    *slot = step * world + rank;
     return RKS_OK;
+}
+
+rks_status rks_plan_batch(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
+                          const uint32_t **sample_ids, size_t *count, rks_error *err)
+{
+    uint64_t slot = 0;
+    rks_status status = find_slot(plan, epoch, step, rank, &slot, err);
+    if (status == RKS_OK)
+        rks_plan_at(plan, slot, sample_ids, count);
+    return status;
+}
+
+rks_status rks_plan_bins(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
+                         const uint32_t **bounds, size_t *bins, rks_error *err)
+{
+    if (plan->config.strategy != STRATEGY_PACK)
+        return rks_fail(err, RKS_ERR_STATE, 0, "bins: the plan's strategy is not pack");
+    uint64_t slot = 0;
+    rks_status status = find_slot(plan, epoch, step, rank, &slot, err);
+    if (status == RKS_OK)
+        rks_plan_bins_at(plan, slot, bounds, bins);
+    return status;
 }

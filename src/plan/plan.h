@@ -17,7 +17,13 @@ enum { RKS_PLAN_VERSION = 1 };
  * counted as dropped. */
 #define RKS_LENGTH_ABSENT UINT32_MAX
 
-enum { RKS_PLAN_BATCH_MAX = 1 << 24, RKS_PLAN_WORLD_MAX = 1 << 20 };
+enum {
+    RKS_PLAN_BATCH_MAX = 1 << 24,
+    RKS_PLAN_WORLD_MAX = 1 << 20,
+    RKS_PLAN_CAPACITY_MAX = 1 << 24, /* 4 bytes a token while bins are filled */
+    RKS_PLAN_MULTIPLE_MAX = 1 << 16,
+    RKS_PLAN_MICRO_MAX = 1 << 16
+};
 
 /* Bytes of the sorted order of `count` samples, aligned for uint32_t; 0 where these options need
  * none (random, sequential). Wrong options are refused as by rks_plan_create. */

@@ -4,7 +4,7 @@
  *
  * The digest is XXH3-128 of the batches, step by step and in it rank by rank: step (8 bytes), rank
  * (4), number of ids (4), ids (4 each), little-endian. */
-#include "plan/inside.h"
+#include "plan/packing.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,28 +13,38 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/usage.h"
-#include "base/memory.h"
 
-/* The cost that ranks of a step should have alike; for figures only, so floating point will do. */
+/* What a batch costs; for figures only, so floating point will do. */
+typedef struct rks_plan_load {
+    double cost, tokens;
+} rks_plan_load;
+
+/* The cost that ranks of a step should have alike. */
 static double cost_for_balance(const rks_plan *plan, uint64_t longest, uint64_t sum, uint64_t count)
 {
-    switch (plan->config.cost) {
+    const rks_plan_config *config = &plan->config;
+    double length = (double)longest;
+    switch (config->cost) {
     case COST_TOKENS:
         return (double)sum;
     case COST_QUADRATIC:
-        return (double)longest * (double)longest * (double)count;
+        return length * length * (double)count;
+    case COST_POLYNOMIAL:
+        return ((double)config->cost_linear + (double)config->cost_quadratic * length) * length *
+               (double)count;
     case COST_PADDED:
         break;
     }
     return (double)(longest * count);
 }
 
-static double report_batch(const rks_plan *plan, const uint32_t *ids, size_t count,
-                           rks_plan_report *report, uint64_t *padded)
+static rks_plan_load report_batch(const rks_plan *plan, const uint32_t *ids, size_t count,
+                                  rks_plan_report *report, uint64_t *padded)
 {
-    uint64_t longest = 0;
-    uint64_t sum = 0;
+    uint64_t longest = 0, sum = 0, room = 0;
+    double cost = 0;
     uint32_t clamp = plan->config.clamp;
+    bool packs = plan->config.strategy == STRATEGY_PACK;
     for (size_t i = 0; i < count; i++) {
         uint32_t length = plan->lengths[ids[i]];
         if (length > clamp) {
@@ -43,45 +53,97 @@ static double report_batch(const rks_plan *plan, const uint32_t *ids, size_t cou
         }
         longest = length > longest ? length : longest;
         sum += length;
+        if (packs) {
+            uint32_t size = rks_pack_size(plan, ids[i]);
+            room += length == 0 ? 0 : size;
+            cost += (double)rks_pack_cost(&plan->config, size);
+        }
     }
-    *padded = longest * count;
+    *padded = packs ? room : longest * count;
     report->tokens += sum;
     report->padded_tokens += *padded;
-    return cost_for_balance(plan, longest, sum, count);
+    return (rks_plan_load){packs ? cost : cost_for_balance(plan, longest, sum, count), (double)sum};
+}
+
+static void digest_batch(rks_digester *digester, uint64_t step, uint32_t rank, const uint32_t *ids,
+                         size_t count)
+{
+    uint8_t head[16];
+    rks_store_u64(head, step);
+    rks_store_u32(head + 8, rank);
+    rks_store_u32(head + 12, (uint32_t)count);
+    rks_digester_update(digester, head, sizeof(head));
+    rks_digester_update(digester, ids, count * sizeof(*ids));
+}
+
+/* Sums over the optimizer steps that are over. */
+typedef struct rks_plan_balance {
+    rks_plan_load *loads; /* of each rank in this one */
+    rks_plan_load ratios; /* mean / largest */
+    double mean, largest; /* cost */
+    uint64_t steps;
+} rks_plan_balance;
+
+static void end_step(rks_plan_balance *balance, uint32_t world)
+{
+    rks_plan_load sum = {0}, most = {0};
+    for (uint32_t rank = 0; rank < world; rank++) {
+        rks_plan_load *load = &balance->loads[rank];
+        sum.cost += load->cost;
+        sum.tokens += load->tokens;
+        most.cost = load->cost > most.cost ? load->cost : most.cost;
+        most.tokens = load->tokens > most.tokens ? load->tokens : most.tokens;
+        *load = (rks_plan_load){0};
+    }
+    balance->ratios.cost += most.cost > 0 ? sum.cost / world / most.cost : 1;
+    balance->ratios.tokens += most.tokens > 0 ? sum.tokens / world / most.tokens : 1;
+    balance->mean += sum.cost / world;
+    balance->largest += most.cost;
+    balance->steps++;
 }
 
 /* `padded`: of the batch of each step and rank, filled here. */
 static rks_status report_epoch(const rks_plan *plan, rks_digester *digester,
-                               rks_plan_report *report, uint64_t *padded, rks_error *err)
+                               rks_plan_report *report, uint64_t *padded, rks_plan_balance *balance,
+                               rks_error *err)
 {
     uint32_t world = plan->config.world;
     uint64_t done = 0;
-    double balance = 0;
     for (uint64_t step = 0; step < report->steps; step++) {
-        double sum = 0;
-        double most = 0;
         for (uint32_t rank = 0; rank < world; rank++) {
             const uint32_t *ids;
             size_t count;
             rks_plan_at(plan, step * world + rank, &ids, &count);
-            double cost = report_batch(plan, ids, count, report, &padded[step * world + rank]);
-            sum += cost;
-            most = cost > most ? cost : most;
-
-            uint8_t head[16];
-            rks_store_u64(head, step);
-            rks_store_u32(head + 8, rank);
-            rks_store_u32(head + 12, (uint32_t)count);
-            rks_digester_update(digester, head, sizeof(head));
-            rks_digester_update(digester, ids, count * sizeof(*ids));
+            rks_plan_load load =
+                report_batch(plan, ids, count, report, &padded[step * world + rank]);
+            balance->loads[rank].cost += load.cost;
+            balance->loads[rank].tokens += load.tokens;
+            digest_batch(digester, step, rank, ids, count);
             rks_status status = rks_plan_pause(&done, count, err);
             if (status != RKS_OK)
                 return status;
         }
-        balance += most > 0 ? sum / world / most : 1;
+        if ((step + 1) % plan->config.micro_batches == 0)
+            end_step(balance, world);
     }
-    report->balance = balance / (double)report->steps;
     return RKS_OK;
+}
+
+static void set_shares(const rks_plan *plan, const rks_plan_balance *balance,
+                       rks_plan_report *report)
+{
+    const rks_pack *pack = plan->layout->pack;
+    report->balance = balance->ratios.cost / (double)balance->steps;
+    report->token_balance = balance->ratios.tokens / (double)balance->steps;
+    report->lost = balance->largest > 0 ? 1 - balance->mean / balance->largest : 0;
+    report->efficiency = report->padded_tokens == 0
+                             ? 1
+                             : (double)report->tokens / (double)report->padded_tokens;
+    report->tokens_per_step = (double)report->tokens / (double)balance->steps;
+    if (pack == NULL)
+        return;
+    report->bins = pack->bins + pack->repeated;
+    report->fill = (double)report->tokens / ((double)report->bins * plan->config.capacity);
 }
 
 rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *report,
@@ -96,9 +158,12 @@ rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *
     const rks_plan_layout *layout = plan->layout;
     rks_digester *digester = rks_digester_create(err);
     uint64_t *padded = rks_alloc_raw(layout->batches, sizeof(*padded), err);
-    if (digester == NULL || padded == NULL) {
+    rks_plan_balance balance = {
+        .loads = rks_alloc(plan->config.world, sizeof(*balance.loads), err)};
+    if (digester == NULL || padded == NULL || balance.loads == NULL) {
         rks_digester_free(digester);
         rks_free(padded);
+        rks_free(balance.loads);
         return RKS_ERR_MEMORY;
     }
     rks_usage_add(RKS_MEMORY_PLAN, layout->batches * sizeof(*padded));
@@ -109,14 +174,14 @@ rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *
     made.repeated = layout->repeated;
     made.dropped = layout->base - (layout->samples - layout->repeated);
     made.dropped += plan->count - rks_plan_kept(plan);
-    status = report_epoch(plan, digester, &made, padded, err);
-    if (status == RKS_OK)
+    status = report_epoch(plan, digester, &made, padded, &balance, err);
+    if (status == RKS_OK) {
         rks_plan_spread(padded, made.steps, plan->config.world, &made);
+        set_shares(plan, &balance, &made);
+    }
     rks_usage_sub(RKS_MEMORY_PLAN, layout->batches * sizeof(*padded));
     rks_free(padded);
-    made.efficiency =
-        made.padded_tokens == 0 ? 1 : (double)made.tokens / (double)made.padded_tokens;
-    made.tokens_per_step = (double)made.tokens / (double)made.steps;
+    rks_free(balance.loads);
     rks_digest_format(rks_digester_result(digester), made.digest);
     rks_digester_free(digester);
     if (status != RKS_OK)

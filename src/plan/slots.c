@@ -41,6 +41,10 @@ static rks_u128 cost_of(const rks_plan *plan, const rks_plan_group *group, uint6
             return sum;
     }
     rks_u128 cost = (rks_u128)longest * (end - first);
+    if (kind == COST_POLYNOMIAL) { /* below 2^127: scaled to what classes hold */
+        rks_u128 linear = plan->config.cost_linear, quadratic = plan->config.cost_quadratic;
+        return ((linear + quadratic * longest) * cost) >> 30;
+    }
     return kind == COST_QUADRATIC ? cost * longest : cost;
 }
 
@@ -69,20 +73,20 @@ static rks_status sort_by_class(rks_plan *plan, const uint16_t *classes, uint32_
     return status;
 }
 
-static rks_status shuffle_steps(rks_plan *plan, uint32_t world, uint64_t key, rks_error *err)
+rks_status rks_plan_shuffle_steps(rks_plan *plan, uint64_t row, uint64_t key, rks_error *err)
 {
     rks_random random = {key};
     rks_status status = RKS_OK;
     uint64_t done = 0;
-    for (uint64_t i = plan->layout->batches / world; i > 1 && status == RKS_OK; i--) {
-        uint32_t *a = plan->slots + (i - 1) * world;
-        uint32_t *b = plan->slots + rks_random_below(&random, i) * world;
-        for (uint32_t rank = 0; rank < world; rank++) {
-            uint32_t batch = a[rank];
-            a[rank] = b[rank];
-            b[rank] = batch;
+    for (uint64_t i = plan->layout->batches / row; i > 1 && status == RKS_OK; i--) {
+        uint32_t *a = plan->slots + (i - 1) * row;
+        uint32_t *b = plan->slots + rks_random_below(&random, i) * row;
+        for (uint64_t slot = 0; slot < row; slot++) {
+            uint32_t batch = a[slot];
+            a[slot] = b[slot];
+            b[slot] = batch;
         }
-        status = rks_plan_pause(&done, world, err);
+        status = rks_plan_pause(&done, row, err);
     }
     return status;
 }
@@ -128,7 +132,7 @@ rks_status rks_plan_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_er
         first = counts[class];
     }
     if (status == RKS_OK)
-        status = shuffle_steps(plan, world, rks_random_key(key, CLASSES), err);
+        status = rks_plan_shuffle_steps(plan, world, rks_random_key(key, CLASSES), err);
 
 out:
     rks_free(counts);

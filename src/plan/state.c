@@ -49,6 +49,7 @@ rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *t
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "step %" PRIu64 ": epoch %" PRIu64 " has %" PRIu64 " steps", step, epoch,
                         steps);
+    step -= step % plan->config.micro_batches; /* an optimizer step that is not over begins again */
     if (epoch > INT64_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "epoch %" PRIu64 " is above 2^63 - 1", epoch);
 
@@ -304,6 +305,9 @@ rks_status rks_plan_resume(rks_plan *plan, const char *state, uint64_t *epoch, u
     size_t before;
     uint64_t next;
     uint64_t steps = 0;
+    for (size_t i = 0; i < place.count; i++)
+        if (place.segments[i].steps % plan->config.micro_batches != 0)
+            return wrong(err, "segments", "a step within an optimizer step");
     bool moved = choose_place(&place, plan->config.world, &before, &next);
     bool ended = false;
     if (before > 0) {

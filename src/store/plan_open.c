@@ -88,19 +88,21 @@ static rks_status name_difference(const char *ours, size_t our_size, const char 
 static rks_status agree_options(rks_group *group, const rks_plan_options *options,
                                 rks_status status, rks_error *err)
 {
-    char text[512] = "";
+    char text[1024] = "";
     uint8_t *all = NULL;
     uint64_t *offsets = NULL;
     int size = snprintf(
         text, sizeof(text),
         "strategy %.16s\nbatch_size %u\nmax_tokens %" PRIu64 "\ncost %.16s\nmax_length %u\n"
         "too_long %.16s\ntail %.16s\nsteps %.16s\nbatch_multiple %u\nno_shuffle %d\n"
-        "world %u\nseed %" PRIu64 "\n",
+        "world %u\nseed %" PRIu64 "\ncapacity %u\nlength_multiple %u\nmicro_batches %u\nmixed %d\n"
+        "cost_linear %a\ncost_quadratic %a\n",
         or_default(options->strategy, "bucket"), options->batch_size, options->max_tokens,
         or_default(options->cost, "padded"), options->max_length,
         or_default(options->too_long, "error"), or_default(options->tail, "split"),
         or_default(options->steps, "constant"), options->batch_multiple, options->no_shuffle,
-        options->world, options->seed);
+        options->world, options->seed, options->capacity, options->length_multiple,
+        options->micro_batches, options->mixed, options->cost_linear, options->cost_quadratic);
     status = rks_group_allgather(group, "plan", status, text, (size_t)size, &all, &offsets, err);
     for (uint32_t rank = 1; status == RKS_OK && rank < rks_group_size(group); rank++) {
         const char *first = (const char *)all, *other = first + offsets[rank];

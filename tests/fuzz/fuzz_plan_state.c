@@ -7,15 +7,21 @@
 
 #include "plan/plan.h"
 
-enum { SAMPLES = 64, STRATEGIES = 4 };
+enum { SAMPLES = 64, STRATEGIES = 6 };
 
 static rks_plan *make_plan(unsigned strategy, uint32_t world, const uint32_t *lengths)
 {
-    static const char *const names[STRATEGIES] = {"bucket", "sorted", "random", "sequential"};
+    static const char *const names[STRATEGIES] = {"bucket", "sorted",     "random",
+                                               "sequential", "pack", "pack"};
     rks_plan_options options;
     rks_plan_options_default(&options);
     options.strategy = names[strategy];
-    options.max_tokens = 40;
+    if (strategy < 4) {
+        options.max_tokens = 40;
+    } else {
+        options.capacity = 40;
+        options.micro_batches = 1 + strategy % 2; /* steps come in pairs */
+    }
     options.world = world;
     rks_plan *plan = NULL;
     FUZZ_CHECK(rks_plan_create(lengths, SAMPLES, NULL, &options, &plan, NULL) == RKS_OK);

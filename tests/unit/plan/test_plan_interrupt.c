@@ -98,13 +98,16 @@ static void check_each_place(rks_plan_options *options, unsigned passes)
 static void each_strategy_can_be_interrupted(void **state)
 {
     (void)state;
-    static const char *const strategies[] = {"bucket", "sorted", "random", "sequential"};
-    static const unsigned passes[] = {15, 15, 18, 10};
-    for (size_t i = 0; i < 4; i++) {
+    static const char *const strategies[] = {"bucket", "sorted", "random", "sequential", "pack"};
+    static const unsigned passes[] = {15, 15, 18, 10, 15};
+    for (size_t i = 0; i < 5; i++) {
         rks_plan_options options;
         rks_plan_options_default(&options);
         options.strategy = strategies[i];
-        options.max_tokens = 40000;
+        if (strcmp(strategies[i], "pack") == 0)
+            options.capacity = 40000;
+        else
+            options.max_tokens = 40000;
         options.world = 3;
         fill_lengths(2000);
         check_each_place(&options, passes[i]);

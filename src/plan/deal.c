@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * deal.c: one epoch of strategy "pack": which bins form which batch, and which ids lie in which
+ * bin.
+ *
+ * Ids are shuffled within runs of equal size and dealt into the bins in order, so a bin has other
+ * samples of the same sizes in each epoch. Bins of one group are alike: their order is an array of
+ * group numbers. */
+#include "plan/packing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/usage.h"
+
+/* A rank while the bins of a step are dealt. */
+typedef struct hand {
+    rks_u128 cost;
+    uint32_t rank;
+    uint64_t bins, most; /* it has, and takes */
+} hand;
+
+typedef struct dealing {
+    rks_plan *plan;
+    const rks_pack *pack;
+    uint32_t world;
+    uint32_t *groups; /* of each bin, in the order of batches */
+    uint32_t *step;   /* the same of one step, before it is arranged */
+    hand *hands;      /* a heap: the next to take a bin is first */
+} dealing;
+
+static bool takes_before(const hand *a, const hand *b)
+{
+    bool one = a->bins < a->most, other = b->bins < b->most;
+    if (one != other)
+        return one;
+    return a->cost != b->cost ? a->cost < b->cost : a->rank < b->rank;
+}
+
+static void sink(hand *hands, uint32_t count)
+{
+    for (uint64_t at = 0, child; (child = 2 * at + 1) < count; at = child) {
+        if (child + 1 < count && takes_before(&hands[child + 1], &hands[child]))
+            child++;
+        if (!takes_before(&hands[child], &hands[at]))
+            return;
+        hand kept = hands[at];
+        hands[at] = hands[child];
+        hands[child] = kept;
+    }
+}
+
+static int ascending(const void *a, const void *b)
+{
+    uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+static void bins_of(const dealing *d, uint64_t batch, uint64_t *first, uint64_t *end)
+{
+    rks_pack_bins_of(d->pack, d->plan->config.batch_size, batch, first, end);
+}
+
+/* Deals the bins of a step over ranks, the costliest first, each to the rank with the least so far;
+ * a rank's bins go round its micro-batches. */
+static void arrange_step(dealing *d, uint64_t step, uint64_t begin, uint64_t end)
+{
+    const rks_plan_config *config = &d->plan->config;
+    uint64_t batch = step * d->pack->slots, first, last;
+    memcpy(d->step, d->groups + begin, (end - begin) * sizeof(*d->step));
+    if (config->mixed)
+        qsort(d->step, end - begin, sizeof(*d->step), ascending);
+    for (uint32_t rank = 0; rank < d->world; rank++) {
+        d->hands[rank] = (hand){.rank = rank};
+        for (uint32_t micro = 0; micro < config->micro_batches; micro++) {
+            bins_of(d, batch + (uint64_t)micro * d->world + rank, &first, &last);
+            d->hands[rank].most += last - first;
+        }
+    }
+    for (uint64_t i = 0; i < end - begin; i++) {
+        hand *next = &d->hands[0];
+        uint64_t micro = next->bins % config->micro_batches;
+        bins_of(d, batch + micro * d->world + next->rank, &first, &last);
+        d->groups[first + next->bins / config->micro_batches] = d->step[i];
+        next->bins++;
+        next->cost += d->pack->groups[d->step[i]].cost;
+        sink(d->hands, d->world);
+    }
+}
+
+static rks_status arrange_steps(dealing *d, rks_error *err)
+{
+    const rks_plan_config *config = &d->plan->config;
+    const rks_pack *pack = d->pack;
+    if ((config->batch_size == 1 && config->micro_batches == 1) || d->world == 1)
+        return RKS_OK;
+    uint64_t most = pack->slots * config->batch_size, done = 0;
+    most = most < pack->bins ? most : pack->bins;
+    d->step = rks_alloc_raw(most, sizeof(*d->step), err);
+    d->hands = rks_alloc_raw(d->world, sizeof(*d->hands), err);
+    if (d->step == NULL || d->hands == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = RKS_OK;
+    for (uint64_t step = 0; step < pack->steps && status == RKS_OK; step++) {
+        uint64_t begin, end, last;
+        bins_of(d, step * pack->slots, &begin, &last);
+        bins_of(d, (step + 1) * pack->slots - 1, &last, &end);
+        if (end <= pack->bins) /* one with repeats stays as it is */
+            arrange_step(d, step, begin, end);
+        status = rks_plan_pause(&done, end - begin, err);
+    }
+    return status;
+}
+
+/* The group of each bin. */
+static rks_status order_bins(dealing *d, uint64_t key, rks_error *err)
+{
+    const rks_pack *pack = d->pack;
+    uint64_t at = 0, full = (pack->steps - pack->shared) * pack->slots;
+    d->groups = rks_alloc_raw(pack->bins, sizeof(*d->groups), err);
+    if (d->groups == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < pack->group_count; i++)
+        for (uint32_t bin = 0; bin < pack->groups[i].bins; bin++)
+            d->groups[at++] = (uint32_t)i;
+    if (d->plan->config.mixed) {
+        rks_status status =
+            rks_plan_shuffle(key, d->groups, full * d->plan->config.batch_size, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    return arrange_steps(d, err);
+}
+
+/* The bin that comes again as repeated bin `index`. */
+static uint64_t repeated_bin(const dealing *d, uint64_t index)
+{
+    uint64_t full = d->pack->slots * d->plan->config.batch_size;
+    return d->pack->steps > 1 ? (d->pack->steps - 2) * full + index : index % d->pack->bins;
+}
+
+/* Room for the ids of all bins, and for where each begins. */
+static rks_status make_room(dealing *d, rks_plan_layout *layout, uint32_t **dealt, rks_error *err)
+{
+    rks_plan *plan = d->plan;
+    const rks_pack *pack = d->pack;
+    uint64_t bins = pack->bins + pack->repeated;
+    layout->samples = layout->repeated = 0;
+    for (size_t i = 0; i < pack->group_count; i++)
+        layout->samples += (uint64_t)pack->groups[i].bins * pack->groups[i].samples;
+    for (uint64_t i = 0; i < pack->repeated; i++)
+        layout->repeated += pack->groups[d->groups[repeated_bin(d, i)]].samples;
+    layout->samples += layout->repeated;
+    if (layout->samples > UINT32_MAX)
+        return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
+                        "plan: 2^32 samples or more, repeats included");
+    if (bins + 1 > plan->starts_room) {
+        uint32_t *grown = rks_realloc(plan->starts, bins + 1, sizeof(*grown), err);
+        if (grown == NULL)
+            return RKS_ERR_MEMORY;
+        rks_usage_add(RKS_MEMORY_PLAN, (bins + 1 - plan->starts_room) * sizeof(*grown));
+        plan->starts = grown;
+        plan->starts_room = bins + 1;
+    }
+    *dealt = rks_alloc_raw(layout->samples, sizeof(**dealt), err);
+    if (*dealt == NULL)
+        return RKS_ERR_MEMORY;
+    rks_plan_advise(*dealt, layout->samples * sizeof(**dealt));
+    rks_usage_add(RKS_MEMORY_PLAN, layout->samples * sizeof(**dealt));
+    return RKS_OK;
+}
+
+/* next[run]: the position of the next sample of that run. */
+static rks_status deal_ids(const dealing *d, uint32_t *next, uint32_t *dealt, rks_error *err)
+{
+    const rks_pack *pack = d->pack;
+    const uint32_t *ids = d->plan->ids;
+    uint32_t *starts = d->plan->starts;
+    uint32_t at = 0;
+    uint64_t done = 0;
+    for (uint64_t bin = 0; bin < pack->bins; bin++) {
+        const rks_pack_group *group = &pack->groups[d->groups[bin]];
+        starts[bin] = at;
+        for (uint32_t p = group->pattern; p != RKS_PACK_NONE; p = pack->patterns[p].before) {
+            const rks_pack_pattern *pattern = &pack->patterns[p];
+            const uint32_t *from = ids + next[pattern->run];
+            next[pattern->run] += pattern->count;
+            for (uint32_t i = 0; i < pattern->count; i++)
+                dealt[at++] = from[i];
+        }
+        rks_status status = rks_plan_pause(&done, group->samples, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    starts[pack->bins] = at;
+    for (uint64_t i = 0; i < pack->repeated; i++) {
+        uint64_t bin = repeated_bin(d, i);
+        uint32_t samples = starts[bin + 1] - starts[bin];
+        memcpy(dealt + at, dealt + starts[bin], samples * sizeof(*dealt));
+        at += samples;
+        starts[pack->bins + i + 1] = at;
+    }
+    return RKS_OK;
+}
+
+static rks_status deal(dealing *d, rks_plan_layout *layout, rks_error *err)
+{
+    rks_plan *plan = d->plan;
+    const rks_pack *pack = d->pack;
+    uint32_t *dealt = NULL;
+    rks_status status = make_room(d, layout, &dealt, err);
+    if (status != RKS_OK)
+        return status;
+    uint32_t *next = rks_alloc_raw(pack->run_count, sizeof(*next), err);
+    status = next == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    for (size_t run = 0; run < pack->run_count && status == RKS_OK; run++)
+        next[run] = pack->runs[run].first;
+    if (status == RKS_OK)
+        status = deal_ids(d, next, dealt, err);
+    rks_free(next);
+    if (status != RKS_OK) {
+        rks_usage_sub(RKS_MEMORY_PLAN, layout->samples * sizeof(*dealt));
+        rks_free(dealt);
+        return status;
+    }
+    rks_usage_sub(RKS_MEMORY_PLAN, plan->ids_room * sizeof(*plan->ids));
+    rks_free(plan->ids);
+    plan->ids = dealt;
+    plan->ids_room = layout->samples;
+    return RKS_OK;
+}
+
+rks_status rks_pack_deal(rks_plan *plan, rks_plan_layout *layout, uint32_t world, uint64_t members,
+                         uint64_t bins, rks_error *err)
+{
+    dealing d = {.plan = plan, .pack = layout->pack, .world = world};
+    rks_status status = RKS_OK;
+    uint64_t done = 0;
+    for (size_t run = 0; run < d.pack->run_count && status == RKS_OK; run++) {
+        uint32_t first = d.pack->runs[run].first, end = d.pack->runs[run + 1].first;
+        status =
+            rks_plan_shuffle(rks_random_key(members, run), plan->ids + first, end - first, err);
+        if (status == RKS_OK)
+            status = rks_plan_pause(&done, end - first, err);
+    }
+    if (status == RKS_OK)
+        status = order_bins(&d, bins, err);
+    if (status == RKS_OK)
+        status = deal(&d, layout, err);
+    rks_free(d.groups);
+    rks_free(d.step);
+    rks_free(d.hands);
+    return status;
+}
+
+/* Ranks change places in a step, with all of their micro-batches; so no rank has the costliest bin
+ * of each step. */
+static rks_status shuffle_ranks(rks_plan *plan, const rks_pack *pack, uint32_t world, uint64_t key,
+                                rks_error *err)
+{
+    rks_random random = {key};
+    uint64_t done = 0;
+    rks_status status = RKS_OK;
+    for (uint64_t step = 0; step < pack->steps && status == RKS_OK; step++) {
+        uint32_t *slots = plan->slots + step * pack->slots;
+        for (uint32_t rank = world; rank > 1; rank--) {
+            uint64_t other = rks_random_below(&random, rank);
+            for (uint64_t micro = 0; micro < pack->slots; micro += world) {
+                uint32_t batch = slots[micro + rank - 1];
+                slots[micro + rank - 1] = slots[micro + other];
+                slots[micro + other] = batch;
+            }
+        }
+        status = rks_plan_pause(&done, pack->slots, err);
+    }
+    return status;
+}
+
+rks_status rks_pack_arrange(rks_plan *plan, const rks_plan_layout *layout, uint32_t world,
+                            uint64_t key, rks_error *err)
+{
+    for (uint64_t i = 0; i < layout->batches; i++)
+        plan->slots[i] = (uint32_t)i;
+    rks_status status = shuffle_ranks(plan, layout->pack, world, rks_random_key(key, 0), err);
+    if (status == RKS_OK)
+        status = rks_plan_shuffle_steps(plan, layout->pack->slots, rks_random_key(key, 1), err);
+    return status;
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pack.c: strategy "pack": from a sorted base to bins in steps. Bins are put in order of their
+ * cost, so each run of as many as a step holds has like cost on all ranks. */
+#include "plan/packing.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/usage.h"
+
+/* Makes room for one more of `*count` things. */
+static rks_status make_room(void **things, size_t count, size_t *room, size_t size, rks_error *err)
+{
+    if (count < *room)
+        return RKS_OK;
+    size_t more = *room == 0 ? 64 : *room + *room / 2;
+    void *grown = rks_realloc(*things, more, size, err);
+    if (grown == NULL)
+        return RKS_ERR_MEMORY;
+    rks_usage_add(RKS_MEMORY_PLAN, (more - *room) * size);
+    *things = grown;
+    *room = more;
+    return RKS_OK;
+}
+
+rks_status rks_pack_add_pattern(rks_pack *pack, uint32_t before, uint32_t run, uint32_t count,
+                                uint32_t *pattern, rks_error *err)
+{
+    void *list = pack->patterns;
+    rks_status status = make_room(&list, pack->pattern_count, &pack->pattern_room,
+                                  sizeof(*pack->patterns), err);
+    pack->patterns = list;
+    if (status != RKS_OK)
+        return status;
+    *pattern = (uint32_t)pack->pattern_count++; /* each holds a sample at least: below 2^32 */
+    pack->patterns[*pattern] = (rks_pack_pattern){before, run, count};
+    return RKS_OK;
+}
+
+rks_status rks_pack_add_group(rks_pack *pack, const rks_pack_group *group, rks_error *err)
+{
+    void *list = pack->groups;
+    rks_status status =
+        make_room(&list, pack->group_count, &pack->group_room, sizeof(*pack->groups), err);
+    pack->groups = list;
+    if (status == RKS_OK)
+        pack->groups[pack->group_count++] = *group;
+    return status;
+}
+
+void rks_pack_free(rks_pack *pack)
+{
+    if (pack == NULL)
+        return;
+    rks_usage_sub(RKS_MEMORY_PLAN, pack->run_room * sizeof(*pack->runs) +
+                                       pack->pattern_room * sizeof(*pack->patterns) +
+                                       pack->group_room * sizeof(*pack->groups));
+    rks_free(pack->runs);
+    rks_free(pack->patterns);
+    rks_free(pack->groups);
+    rks_free(pack);
+}
+
+/* The first position from `first` on whose sample is smaller than that at `first`. */
+static uint64_t run_end(const rks_plan *plan, const rks_plan_base *base, uint64_t first)
+{
+    uint32_t size = rks_pack_size(plan, base->ids[first]);
+    uint64_t low = first + 1, high = base->count, step = 1;
+    while (low < high && rks_pack_size(plan, base->ids[low]) == size) {
+        uint64_t next = low + step < high ? low + step : high - 1;
+        if (rks_pack_size(plan, base->ids[next]) != size) {
+            high = next;
+            low++;
+            break;
+        }
+        low = next + 1;
+        step *= 2;
+    }
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (rks_pack_size(plan, base->ids[middle]) == size)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static rks_status add_run(rks_pack *pack, uint32_t size, uint64_t first, rks_error *err)
+{
+    void *list = pack->runs;
+    rks_status status =
+        make_room(&list, pack->run_count, &pack->run_room, sizeof(*pack->runs), err);
+    pack->runs = list;
+    if (status == RKS_OK)
+        pack->runs[pack->run_count] = (rks_pack_run){size, (uint32_t)first};
+    return status;
+}
+
+static rks_status find_runs(const rks_plan *plan, const rks_plan_base *base, rks_pack *pack,
+                            rks_error *err)
+{
+    rks_status status = RKS_OK;
+    uint64_t done = 0;
+    for (uint64_t i = 0; i < base->count && status == RKS_OK;) {
+        status = add_run(pack, rks_pack_size(plan, base->ids[i]), i, err);
+        pack->run_count += status == RKS_OK;
+        uint64_t end = run_end(plan, base, i);
+        if (status == RKS_OK)
+            status = rks_plan_pause(&done, end - i, err);
+        i = end;
+    }
+    return status == RKS_OK ? add_run(pack, 0, base->count, err) : status;
+}
+
+static int by_cost(const void *a, const void *b)
+{
+    const rks_pack_group *left = a, *right = b;
+    if (left->cost != right->cost)
+        return left->cost > right->cost ? -1 : 1;
+    return left->pattern < right->pattern ? -1 : left->pattern > right->pattern;
+}
+
+void rks_pack_sort(const rks_plan_config *config, rks_pack *pack, size_t first)
+{
+    for (size_t i = first; i < pack->group_count; i++) {
+        rks_pack_group *group = &pack->groups[i];
+        group->cost = 0;
+        for (uint32_t at = group->pattern; at != RKS_PACK_NONE; at = pack->patterns[at].before)
+            group->cost += rks_pack_cost(config, pack->runs[pack->patterns[at].run].size) *
+                           pack->patterns[at].count;
+    }
+    qsort(pack->groups + first, pack->group_count - first, sizeof(*pack->groups), by_cost);
+}
+
+/* Takes out groups that have given all of their bins to others; counts bins. */
+static void compact(rks_pack *pack)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < pack->group_count; i++) {
+        if (pack->groups[i].bins == 0)
+            continue;
+        pack->bins += pack->groups[i].bins;
+        pack->groups[kept++] = pack->groups[i];
+    }
+    pack->group_count = kept;
+}
+
+rks_status rks_pack_lay_out(const rks_plan *plan, const rks_plan_base *base, uint32_t world,
+                            rks_plan_layout *layout, rks_error *err)
+{
+    const rks_plan_config *config = &plan->config;
+    rks_pack_free(layout->pack);
+    layout->pack = NULL;
+    layout->count = 0;
+    layout->base = base->count;
+    if (base->count == 0)
+        return rks_fail(err, RKS_ERR_DATA, 0, "no samples to plan");
+    if (base->count < (uint64_t)world * config->micro_batches && config->tail != TAIL_REPEAT)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "%" PRIu64 " samples for %" PRIu32 " ranks with micro_batches %" PRIu32
+                        ": no batch may be empty; use fewer ranks, or tail=repeat",
+                        base->count, world, config->micro_batches);
+    rks_pack *pack = rks_alloc(1, sizeof(*pack), err);
+    if (pack == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = find_runs(plan, base, pack, err);
+    if (status == RKS_OK)
+        status = rks_pack_fit(pack, config->capacity, err);
+    if (status == RKS_OK) {
+        compact(pack);
+        rks_pack_sort(config, pack, 0);
+        status = rks_pack_even(plan, world, pack, err);
+    }
+    if (status != RKS_OK) {
+        rks_pack_free(pack);
+        return status;
+    }
+    layout->pack = pack;
+    layout->batches = pack->steps * pack->slots;
+    return RKS_OK;
+}

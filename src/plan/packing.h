@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * packing.h: strategy "pack": bins of a capacity, filled best-fit decreasing.
+ *
+ *   base (sorted ids) ──► runs: positions of equal size
+ *   histogram of runs ──► groups: bins that hold the same numbers of samples of the same sizes
+ *   groups            ──► steps of bins of like cost, costliest first (pack.c, pack_tail.c)
+ *   seed, epoch       ──► ids shuffled within runs and dealt into the bins (deal.c)
+ *
+ * All but the last line depends on lengths alone, so it is made once. A bin's samples are a chain
+ * of patterns: `count` samples of run `run`, and what `before` says. */
+#ifndef RKS_PLAN_PACKING_H
+#define RKS_PLAN_PACKING_H
+
+#include "plan/inside.h"
+
+enum { RKS_PACK_NONE = UINT32_MAX };
+
+typedef struct rks_pack_run {
+    uint32_t size;  /* room that each sample takes in a bin */
+    uint32_t first; /* position in the base */
+} rks_pack_run;
+
+typedef struct rks_pack_pattern {
+    uint32_t before; /* RKS_PACK_NONE: the first */
+    uint32_t run;
+    uint32_t count;
+} rks_pack_pattern;
+
+typedef struct rks_pack_group {
+    rks_u128 cost;    /* of one bin */
+    uint32_t pattern; /* the last of a bin */
+    uint32_t bins;
+    uint32_t samples; /* of one bin */
+    uint32_t room;    /* that a bin has left */
+    uint32_t next;    /* while bins are filled: another group with that room */
+} rks_pack_group;
+
+struct rks_pack {
+    rks_pack_run *runs; /* largest first; one more tells where the last one ends */
+    size_t run_count, run_room;
+    rks_pack_pattern *patterns;
+    size_t pattern_count, pattern_room;
+    rks_pack_group *groups; /* costliest first */
+    size_t group_count, group_room;
+    uint64_t bins;     /* that are delivered, repeats not included */
+    uint64_t repeated; /* bins of the last step that come a second time */
+    uint64_t slots;    /* batches of an optimizer step: ranks * micro-batches */
+    uint64_t steps;    /* optimizer steps */
+    uint64_t shared;   /* of them at the end: their bins are dealt evenly over their batches */
+};
+
+/* Room in a bin: the length, at least 1, rounded up to length_multiple. Lengths that are planned
+ * are at most `capacity`, a multiple of it. */
+static inline uint32_t rks_pack_size(const rks_plan *plan, uint32_t id)
+{
+    uint32_t length = rks_plan_length(plan, id), multiple = plan->config.length_multiple;
+    if (length == 0)
+        length = 1;
+    return multiple == 1 ? length : (length + multiple - 1) / multiple * multiple;
+}
+
+/* a * size + b * size^2 of the option `cost`; both factors are below 2^39. */
+static inline rks_u128 rks_pack_cost(const rks_plan_config *config, uint32_t size)
+{
+    rks_u128 linear = config->cost_linear, quadratic = config->cost_quadratic;
+    return (linear + quadratic * size) * size;
+}
+
+/* Bins [*first, *end) of a batch, repeats included. */
+static inline void rks_pack_bins_of(const rks_pack *pack, uint32_t batch_size, uint64_t batch,
+                                    uint64_t *first, uint64_t *end)
+{
+    uint64_t full = (pack->steps - pack->shared) * pack->slots;
+    if (batch < full) {
+        *first = batch * batch_size;
+        *end = *first + batch_size;
+        return;
+    }
+    uint64_t begin = full * batch_size, index = batch - full;
+    uint64_t bins = pack->bins + pack->repeated - begin, batches = pack->shared * pack->slots;
+    uint64_t each = bins / batches, more = bins % batches; /* the first batches have one more */
+    *first = begin + index * each + (index < more ? index : more);
+    *end = *first + each + (index < more ? 1 : 0);
+}
+
+/* pack.c */
+rks_status rks_pack_add_pattern(rks_pack *pack, uint32_t before, uint32_t run, uint32_t count,
+                                uint32_t *pattern, rks_error *err);
+rks_status rks_pack_add_group(rks_pack *pack, const rks_pack_group *group, rks_error *err);
+/* Sorts groups [first, all) and fills in their costs. */
+void rks_pack_sort(const rks_plan_config *config, rks_pack *pack, size_t first);
+
+/* best_fit.c: runs -> groups, in no order, some of them without bins. */
+rks_status rks_pack_fit(rks_pack *pack, uint32_t capacity, rks_error *err);
+
+/* pack_tail.c: equal steps for `world` ranks. */
+rks_status rks_pack_even(const rks_plan *plan, uint32_t world, rks_pack *pack, rks_error *err);
+
+#endif

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bench_pack.c: what plans of strategy pack cost and how good they are, one thread, beside a plain
+ * best-fit decreasing over a histogram (no shuffle, no equal steps, floating point) in the same
+ * run.
+ *
+ *   bench_pack [--runs N] [SHAPE SAMPLES CAPACITY RANKS [MICRO_BATCHES]]...   medians of N runs (5)
+ *
+ * Shapes of lengths: A, chat: completion lognormal(median 700, sigma 0.9) in 16..4096, a tenth of
+ * them 4096, plus a prompt lognormal(256, 0.5) in 32..1024; C, long documents: lognormal(600, 1) in
+ * 16..32768, 5 % replaced by lognormal(24000, 0.8) in 2000..131072; G, gamma(5, 20); U, uniform
+ * 1..512. The cost is L + L^2 / 49152. With micro-batches an optimizer step is mixed.
+ *
+ * ns a sample: first, of a plan with its first epoch; later, of another epoch; plain. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <malloc.h>
+
+#include "base/clock.h"
+#include "plan/plan.h"
+#include "plan/random.h"
+
+enum { RUNS_MAX = 99 };
+
+static const double QUADRATIC = 1.0 / 49152;
+
+static void check(rks_status status, const rks_error *err)
+{
+    if (status == RKS_OK)
+        return;
+    fprintf(stderr, "bench_pack: %s: %s\n", rks_status_name(status), err->text);
+    exit(3);
+}
+
+static void *need(size_t count, size_t size)
+{
+    void *memory = calloc(count + 1, size);
+    if (memory == NULL)
+        exit(3);
+    return memory;
+}
+
+/* ---- lengths --------------------------------------------------------------------------------- */
+
+static double uniform(rks_random *random)
+{
+    return ((double)(rks_random_next(random) >> 11) + 1) * 0x1p-53;
+}
+
+static double lognormal(rks_random *random, double median, double sigma, double low, double high)
+{
+    double normal =
+        sqrt(-2 * log(uniform(random))) * cos(6.283185307179586 * uniform(random));
+    double length = median * exp(sigma * normal);
+    return length < low ? low : length > high ? high : length;
+}
+
+static uint32_t draw(rks_random *random, char shape)
+{
+    double length = 0;
+    switch (shape) {
+    case 'A':
+        length = lognormal(random, 700, 0.9, 16, 4096);
+        if (rks_random_below(random, 10) == 0)
+            length = 4096;
+        return (uint32_t)(length + lognormal(random, 256, 0.5, 32, 1024));
+    case 'C':
+        length = lognormal(random, 600, 1, 16, 32768);
+        if (rks_random_below(random, 20) == 0)
+            length = lognormal(random, 24000, 0.8, 2000, 131072);
+        return (uint32_t)length;
+    case 'G':
+        for (int i = 0; i < 5; i++)
+            length -= 20 * log(uniform(random));
+        return length < 1 ? 1 : (uint32_t)length;
+    default:
+        return 1 + (uint32_t)rks_random_below(random, 512);
+    }
+}
+
+/* ---- the plain algorithm --------------------------------------------------------------------- */
+
+typedef struct part {
+    uint32_t before, length, count;
+} part;
+
+typedef struct bin_group {
+    double cost;
+    uint32_t next, room, bins, last;
+} bin_group;
+
+typedef struct plain {
+    uint32_t capacity;
+    uint32_t *counts, *at, *order, *heads;
+    uint64_t *rooms, *words; /* bits of rooms that have a group, and of words that are not 0 */
+    part *parts;
+    bin_group *groups;
+    uint32_t part_count, part_room, group_count, group_room;
+} plain;
+
+static void plain_add(plain *p, const bin_group *base, uint32_t length, uint32_t bins,
+                      uint32_t each)
+{
+    if (p->part_count == p->part_room)
+        p->parts = realloc(p->parts, (p->part_room *= 2) * sizeof(*p->parts));
+    if (p->group_count == p->group_room)
+        p->groups = realloc(p->groups, (p->group_room *= 2) * sizeof(*p->groups));
+    if (p->parts == NULL || p->groups == NULL)
+        exit(3);
+    bin_group group = *base;
+    p->parts[p->part_count] = (part){group.last, length, each};
+    group.last = p->part_count++;
+    group.room -= each * length;
+    group.bins = bins;
+    group.cost += each * (length + QUADRATIC * length * length);
+    group.next = p->heads[group.room];
+    p->heads[group.room] = p->group_count;
+    p->groups[p->group_count++] = group;
+    p->rooms[group.room / 64] |= UINT64_C(1) << group.room % 64;
+    p->words[group.room / 4096] |= UINT64_C(1) << group.room / 64 % 64;
+}
+
+static void plain_take(plain *p, uint32_t room)
+{
+    p->heads[room] = p->groups[p->heads[room]].next;
+    if (p->heads[room] != UINT32_MAX)
+        return;
+    p->rooms[room / 64] &= ~(UINT64_C(1) << room % 64);
+    if (p->rooms[room / 64] == 0)
+        p->words[room / 4096] &= ~(UINT64_C(1) << room / 64 % 64);
+}
+
+static uint32_t plain_find(const plain *p, uint32_t length)
+{
+    uint64_t bits = p->rooms[length / 64] >> length % 64;
+    if (bits != 0)
+        return length + (uint32_t)__builtin_ctzll(bits);
+    uint32_t word = length / 64 + 1;
+    for (uint32_t i = word / 64; i <= p->capacity / 4096; i++) {
+        bits = p->words[i] & (i == word / 64 ? ~UINT64_C(0) << word % 64 : ~UINT64_C(0));
+        if (bits == 0)
+            continue;
+        word = i * 64 + (uint32_t)__builtin_ctzll(bits);
+        return word * 64 + (uint32_t)__builtin_ctzll(p->rooms[word]);
+    }
+    return UINT32_MAX;
+}
+
+static void plain_fill(plain *p, const bin_group *base, uint32_t length, uint32_t left)
+{
+    uint32_t each = base->room / length;
+    if (left >= each)
+        plain_add(p, base, length, left / each, each);
+    if (left % each != 0)
+        plain_add(p, base, length, 1, left % each);
+}
+
+static void plain_pack(plain *p)
+{
+    for (uint32_t length = p->capacity; length > 0; length--) {
+        uint32_t left = p->counts[length];
+        while (left > 0) {
+            bin_group base = {.last = UINT32_MAX, .room = p->capacity};
+            uint32_t room = plain_find(p, length);
+            if (room != UINT32_MAX) {
+                bin_group *best = &p->groups[p->heads[room]];
+                base = *best;
+                uint32_t each = room / length, most = best->bins * each;
+                uint32_t taken = left < most ? left : most;
+                best->bins -= (taken + each - 1) / each;
+                if (best->bins == 0)
+                    plain_take(p, room);
+                plain_fill(p, &base, length, taken);
+                left -= taken;
+            } else {
+                plain_fill(p, &base, length, left);
+                left = 0;
+            }
+        }
+    }
+}
+
+static int dearest_first(const void *a, const void *b)
+{
+    double x = ((const bin_group *)a)->cost, y = ((const bin_group *)b)->cost;
+    return (x < y) - (x > y);
+}
+
+/* Sorts, packs and deals; the number of bins. */
+static uint64_t run_plain(const uint32_t *lengths, uint64_t count, uint32_t capacity, double *ns)
+{
+    uint64_t begun = rks_now_ns(), bins = 0, at = 0;
+    plain p = {.capacity = capacity, .part_room = 1 << 16, .group_room = 1 << 16};
+    p.counts = need(capacity + 1, sizeof(uint32_t));
+    p.at = need(capacity + 1, sizeof(uint32_t));
+    p.heads = need(capacity + 1, sizeof(uint32_t));
+    p.rooms = need(capacity / 64 + 1, sizeof(uint64_t));
+    p.words = need(capacity / 4096 + 1, sizeof(uint64_t));
+    p.parts = need(p.part_room, sizeof(part));
+    p.groups = need(p.group_room, sizeof(bin_group));
+    p.order = malloc(count * sizeof(uint32_t));
+    uint32_t *ids = malloc(count * sizeof(uint32_t)), *starts = malloc(count * sizeof(uint32_t));
+    if (p.order == NULL || ids == NULL || starts == NULL)
+        exit(3);
+    memset(p.heads, 0xff, (capacity + 1) * sizeof(uint32_t));
+    for (uint64_t i = 0; i < count; i++)
+        p.counts[lengths[i]]++;
+    uint32_t next = 0;
+    for (uint32_t length = capacity; length > 0; length--) {
+        p.at[length] = next;
+        next += p.counts[length];
+    }
+    for (uint64_t i = 0; i < count; i++)
+        p.order[p.at[lengths[i]]++] = (uint32_t)i;
+    for (uint32_t length = capacity; length > 0; length--)
+        p.at[length] -= p.counts[length];
+    plain_pack(&p);
+    qsort(p.groups, p.group_count, sizeof(*p.groups), dearest_first);
+    for (uint32_t i = 0; i < p.group_count; i++)
+        for (uint32_t bin = 0; bin < p.groups[i].bins; bin++) {
+            starts[bins++] = (uint32_t)at;
+            for (uint32_t q = p.groups[i].last; q != UINT32_MAX; q = p.parts[q].before) {
+                const part *from = &p.parts[q];
+                memcpy(ids + at, p.order + p.at[from->length], from->count * sizeof(*ids));
+                p.at[from->length] += from->count;
+                at += from->count;
+            }
+        }
+    *ns = (double)(rks_now_ns() - begun) / (double)count;
+    if (at != count)
+        exit(3);
+    void *all[] = {p.counts, p.at,     p.heads, p.rooms, p.words,
+                   p.parts,  p.groups, p.order, ids,     starts};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        free(all[i]);
+    return bins;
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof(*values), by_value);
+    return values[count / 2];
+}
+
+static size_t allocated(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
+static void measure(char shape, uint64_t count, uint32_t capacity, uint32_t ranks, uint32_t micros,
+                    int runs)
+{
+    rks_error err;
+    rks_plan_options options;
+    rks_plan_options_default(&options);
+    options.strategy = "pack";
+    options.capacity = capacity;
+    options.world = ranks;
+    options.micro_batches = micros;
+    options.mixed = micros > 1;
+    options.cost = "polynomial";
+    options.cost_linear = 1;
+    options.cost_quadratic = QUADRATIC;
+    rks_random random = {5};
+    uint32_t *lengths = need(count, sizeof(*lengths));
+    for (uint64_t i = 0; i < count; i++) {
+        lengths[i] = draw(&random, shape);
+        lengths[i] = lengths[i] < capacity ? lengths[i] : capacity;
+    }
+    double first[RUNS_MAX], later[RUNS_MAX], plain_ns[RUNS_MAX], bytes = 0;
+    uint64_t bins = 0;
+    rks_plan_report report = {.struct_size = sizeof(report)};
+    for (int run = 0; run < runs; run++) {
+        rks_plan *plan;
+        const uint32_t *ids;
+        size_t size, before = allocated();
+        uint64_t t0 = rks_now_ns();
+        check(rks_plan_create(lengths, count, NULL, &options, &plan, &err), &err);
+        check(rks_plan_batch(plan, 0, 0, 0, &ids, &size, &err), &err);
+        uint64_t t1 = rks_now_ns();
+        check(rks_plan_batch(plan, 1, 0, 0, &ids, &size, &err), &err);
+        uint64_t t2 = rks_now_ns();
+        bytes = (double)(allocated() - before) / (double)count;
+        first[run] = (double)(t1 - t0) / (double)count;
+        later[run] = (double)(t2 - t1) / (double)count;
+        if (run == 0)
+            check(rks_plan_report_get(plan, 1, &report, &err), &err);
+        rks_plan_free(plan);
+        bins = run_plain(lengths, count, capacity, &plain_ns[run]);
+    }
+    printf("%c %9" PRIu64 " %7" PRIu32 " %5" PRIu32 " %5" PRIu32 " %7.2f %7.2f %7.2f %7.2f"
+           " %9" PRIu64 " %9" PRIu64 " %7.4f %8.4f %8.4f %8.4f %7" PRIu64 "\n",
+           shape, count, capacity, ranks, micros, median(first, runs), median(later, runs),
+           median(plain_ns, runs), bytes, report.bins, bins, report.fill, report.balance,
+           report.token_balance, report.lost, report.steps / micros);
+    free(lengths);
+}
+
+static uint64_t number(const char *text, uint64_t least, uint64_t most)
+{
+    char *end;
+    uint64_t value = strtoull(text, &end, 10);
+    if (*end == '\0' && value >= least && value <= most)
+        return value;
+    fprintf(stderr, "bench_pack: %s is not a number from %" PRIu64 " to %" PRIu64 "\n", text, least,
+            most);
+    exit(2);
+}
+
+int main(int argc, char **argv)
+{
+    int runs = 5, at = 1;
+    if (argc > 2 && strcmp(argv[1], "--runs") == 0) {
+        runs = (int)number(argv[2], 1, RUNS_MAX);
+        at = 3;
+    }
+    printf("                                     ns a sample           bytes a           plain's\n"
+           "    samples     cap ranks micro   first   later   plain  sample      bins      bins    "
+           "fill  balance   tokens     lost   steps\n");
+    if (at == argc) {
+        measure('A', 20000, 8192, 8, 1, runs);
+        measure('C', 20000, 131072, 16, 1, runs);
+        measure('C', 1000000, 131072, 16, 8, runs);
+        measure('A', 10000000, 8192, 8, 1, runs);
+        measure('G', 100000, 2048, 8, 1, runs);
+        measure('U', 10000, 512, 1, 1, runs);
+    }
+    while (at + 3 < argc) {
+        char shape = argv[at][0];
+        uint64_t count = number(argv[at + 1], 1, UINT32_MAX);
+        uint32_t capacity = (uint32_t)number(argv[at + 2], 1, RKS_PLAN_CAPACITY_MAX);
+        uint32_t ranks = (uint32_t)number(argv[at + 3], 1, RKS_PLAN_WORLD_MAX), micros = 1;
+        at += 4;
+        if (at < argc && argv[at][0] >= '0' && argv[at][0] <= '9')
+            micros = (uint32_t)number(argv[at++], 1, RKS_PLAN_MICRO_MAX);
+        measure(shape, count, capacity, ranks, micros, runs);
+    }
+    return 0;
+}

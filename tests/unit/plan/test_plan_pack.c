@@ -1,0 +1,712 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_plan_pack.c: what each plan of strategy pack keeps, over random lengths and options; and the
+ * digests that pin its bits. */
+#include "plans.h"
+
+enum { ROUNDS = 800, SAMPLES_MAX = 300 };
+
+static void random_pack_options(rks_random *random, rks_plan_options *options)
+{
+    static const char *const costs[] = {"padded", "tokens", "quadratic", "polynomial"};
+    static const char *const too_longs[] = {"drop", "truncate"};
+    static const char *const tails[] = {"split", "split", "repeat", "drop"};
+    static const uint32_t worlds[] = {1, 2, 3, 4, 7, 8};
+    static const uint32_t small[] = {1, 1, 1, 2, 3, 5};
+    rks_plan_options_default(options);
+    options->strategy = "pack";
+    options->cost = ONE_OF(random, costs);
+    if (option_is(options->cost, "polynomial")) {
+        options->cost_linear = below(random, 4);
+        options->cost_quadratic = 0.001 * (1 + below(random, 9));
+    }
+    options->too_long = ONE_OF(random, too_longs);
+    options->tail = ONE_OF(random, tails);
+    options->world = ONE_OF(random, worlds);
+    options->batch_size = ONE_OF(random, small);
+    options->micro_batches = ONE_OF(random, small);
+    options->mixed = below(random, 3) == 0;
+    options->length_multiple = ONE_OF(random, small);
+    options->capacity = 1 + below(random, 1u << (3 + below(random, 10)));
+    options->capacity += options->length_multiple - 1;
+    options->capacity -= options->capacity % options->length_multiple;
+    options->seed = rks_random_next(random);
+    options->no_shuffle = below(random, 5) == 0;
+    if (below(random, 4) == 0)
+        options->max_length = 1 + below(random, 500);
+}
+
+static rks_expected expect_pack(const uint32_t *lengths, uint64_t count,
+                                const rks_plan_options *options)
+{
+    rks_expected expected = {lengths, count, options, options->capacity};
+    if (options->max_length != 0 && options->max_length < expected.limit)
+        expected.limit = options->max_length;
+    return expected;
+}
+
+/* Room that sample `id` takes in a bin. */
+static uint32_t size_of(const rks_expected *expected, uint32_t id)
+{
+    uint32_t length = expected->lengths[id], multiple = expected->options->length_multiple;
+    length = length > expected->limit ? expected->limit : length == 0 ? 1 : length;
+    return (length + multiple - 1) / multiple * multiple;
+}
+
+static double cost_of(const rks_expected *expected, uint32_t id)
+{
+    const rks_plan_options *options = expected->options;
+    double size = size_of(expected, id);
+    return option_is(options->cost, "quadratic") ? size * size
+           : option_is(options->cost, "polynomial")
+               ? options->cost_linear * size + options->cost_quadratic * size * size
+               : size;
+}
+
+/* What a walk over an epoch finds. */
+typedef struct found {
+    uint32_t *seen;
+    uint64_t bins, steps, delivered, tokens, padded;
+    double balance, token_balance, mean, most;
+} found;
+
+static void check_bins(rks_plan *plan, const rks_expected *expected, uint64_t epoch, uint64_t step,
+                       uint32_t rank, found *f, double *cost, double *tokens)
+{
+    const uint32_t *ids, *bounds;
+    size_t count, bins;
+    assert_ok(rks_plan_batch(plan, epoch, step, rank, &ids, &count, &err), &err);
+    assert_ok(rks_plan_bins(plan, epoch, step, rank, &bounds, &bins, &err), &err);
+    assert_in_range(bins, 1, expected->options->batch_size);
+    assert_int_equal(bounds[bins] - bounds[0], count);
+    f->bins += bins;
+    for (size_t bin = 0; bin < bins; bin++) {
+        uint64_t room = 0;
+        assert_true(bounds[bin] < bounds[bin + 1]);
+        for (uint32_t i = bounds[bin] - bounds[0]; i < bounds[bin + 1] - bounds[0]; i++) {
+            assert_true(ids[i] < expected->count);
+            uint32_t length = expected->lengths[ids[i]];
+            assert_true(length <= expected->limit ||
+                        option_is(expected->options->too_long, "truncate"));
+            length = length < expected->limit ? length : expected->limit;
+            room += size_of(expected, ids[i]);
+            f->padded += length == 0 ? 0 : size_of(expected, ids[i]);
+            f->tokens += length;
+            *tokens += length;
+            *cost += cost_of(expected, ids[i]);
+            f->seen[ids[i]]++;
+            f->delivered++;
+        }
+        assert_true(room <= expected->options->capacity);
+    }
+}
+
+static void walk(rks_plan *plan, const rks_expected *expected, uint64_t epoch, uint64_t first,
+                 found *f)
+{
+    uint32_t world = rks_plan_world(plan), micros = expected->options->micro_batches;
+    double cost[8] = {0}, tokens[8] = {0};
+    uint64_t steps;
+    assert_ok(rks_plan_steps(plan, epoch, &steps, &err), &err);
+    assert_true(steps > 0 && steps % micros == 0);
+    for (uint64_t step = first; step < steps; step++) {
+        for (uint32_t rank = 0; rank < world; rank++)
+            check_bins(plan, expected, epoch, step, rank, f, &cost[rank], &tokens[rank]);
+        if ((step + 1) % micros != 0)
+            continue;
+        double sum = 0, most = 0, token_sum = 0, token_most = 0;
+        for (uint32_t rank = 0; rank < world; rank++) {
+            sum += cost[rank];
+            most = cost[rank] > most ? cost[rank] : most;
+            token_sum += tokens[rank];
+            token_most = tokens[rank] > token_most ? tokens[rank] : token_most;
+            cost[rank] = tokens[rank] = 0;
+        }
+        f->steps++;
+        f->balance += sum / world / most;
+        f->token_balance += token_most > 0 ? token_sum / world / token_most : 1;
+        f->mean += sum / world;
+        f->most += most;
+    }
+}
+
+static int longest_first(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x > y ? -1 : x < y;
+}
+
+/* Bins of best-fit decreasing, sample by sample. */
+static uint64_t best_fit(const rks_expected *expected, uint32_t capacity)
+{
+    uint32_t *sizes = calloc(expected->count + 1, sizeof(*sizes));
+    uint32_t *room = calloc(expected->count + 1, sizeof(*room));
+    assert_true(sizes != NULL && room != NULL);
+    uint64_t count = 0, bins = 0;
+    for (uint32_t i = 0; i < expected->count; i++)
+        if (expected->lengths[i] <= expected->limit ||
+            !option_is(expected->options->too_long, "drop"))
+            sizes[count++] = size_of(expected, i);
+    qsort(sizes, count, sizeof(*sizes), longest_first);
+    for (uint64_t i = 0; i < count; i++) {
+        uint64_t best = bins;
+        for (uint64_t bin = 0; bin < bins; bin++)
+            if (room[bin] >= sizes[i] && (best == bins || room[bin] < room[best]))
+                best = bin;
+        if (best == bins)
+            room[bins++] = capacity;
+        room[best] -= sizes[i];
+    }
+    free(sizes);
+    free(room);
+    return bins;
+}
+
+static void assert_near(double a, double b)
+{
+    assert_true(a - b < 1e-6 && b - a < 1e-6);
+}
+
+static void check_report(const rks_plan_report *report, const found *f, uint32_t capacity)
+{
+    assert_int_equal(report->bins, f->bins);
+    assert_int_equal(report->samples, f->delivered);
+    assert_int_equal(report->tokens, f->tokens);
+    assert_int_equal(report->padded_tokens, f->padded);
+    assert_near(report->fill, (double)f->tokens / ((double)f->bins * capacity));
+    assert_near(report->balance, f->balance / (double)f->steps);
+    assert_near(report->token_balance, f->token_balance / (double)f->steps);
+    assert_near(report->lost, 1 - f->mean / f->most);
+}
+
+static void check_epoch(rks_plan *plan, const rks_expected *expected, uint64_t epoch)
+{
+    const rks_plan_options *options = expected->options;
+    found f = {.seen = calloc(expected->count, sizeof(*f.seen))};
+    assert_non_null(f.seen);
+    walk(plan, expected, epoch, 0, &f);
+    uint64_t repeated = 0, missing = 0, full = options->world * options->micro_batches;
+    for (uint64_t i = 0; i < expected->count; i++) {
+        repeated += f.seen[i] > 1 ? f.seen[i] - 1 : 0;
+        missing += f.seen[i] == 0;
+    }
+    full *= options->batch_size;
+    uint64_t bins = best_fit(expected, options->capacity);
+    if (option_is(options->tail, "drop"))
+        assert_int_equal(f.steps, bins / full);
+    else
+        assert_int_equal(f.steps, (bins + full - 1) / full);
+    if (!option_is(options->tail, "drop"))
+        assert_int_equal(missing, expected->count - kept_of(expected));
+    if (!option_is(options->tail, "repeat"))
+        assert_int_equal(repeated, 0);
+    else
+        assert_int_equal(f.bins, f.steps * full);
+    rks_plan_report report = report_of(plan, epoch);
+    assert_int_equal(report.repeated, repeated);
+    assert_int_equal(report.dropped, missing);
+    check_report(&report, &f, options->capacity);
+    free(f.seen);
+}
+
+/* A refusal must have its reason: fewer samples than batches, or no full step to keep. */
+static void check_refusal(rks_status status, const rks_expected *expected)
+{
+    const rks_plan_options *options = expected->options;
+    uint64_t slots = options->world * options->micro_batches;
+    uint64_t kept = kept_of(expected), bins = best_fit(expected, options->capacity);
+    assert_int_equal(status, RKS_ERR_DATA);
+    if (option_is(options->tail, "repeat"))
+        assert_int_equal(kept, 0);
+    else if (option_is(options->tail, "drop"))
+        assert_true(kept < slots || bins < slots * options->batch_size);
+    else
+        assert_true(kept == 0 ||
+                    kept < (bins + slots * options->batch_size - 1) /
+                               (slots * options->batch_size) * slots);
+}
+
+static void every_random_plan_keeps_the_laws(void **state)
+{
+    (void)state;
+    uint64_t seed = test_seed(0);
+    unsigned plans = 0;
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        rks_random random = {rks_random_key(seed, round)};
+        uint64_t count = 1 + below(&random, SAMPLES_MAX);
+        uint32_t *lengths = random_lengths(&random, count);
+        rks_plan_options options;
+        random_pack_options(&random, &options);
+        rks_expected expected = expect_pack(lengths, count, &options);
+        rks_plan *plan = NULL;
+        rks_status status = rks_plan_create(lengths, count, NULL, &options, &plan, &err);
+        if (status == RKS_OK) {
+            plans++;
+            uint64_t epoch = rks_random_next(&random);
+            check_epoch(plan, &expected, 0);
+            check_epoch(plan, &expected, epoch);
+            rks_plan_report one = report_of(plan, 0), other = report_of(plan, epoch);
+            assert_int_equal(one.steps, other.steps);
+            if (options.no_shuffle)
+                assert_string_equal(one.digest, other.digest);
+        } else {
+            check_refusal(status, &expected);
+        }
+        rks_plan_free(plan);
+        free(lengths);
+    }
+    assert_true(plans > ROUNDS / 3);
+    assert_int_equal(rks_memory_in_use(), 0);
+    assert_int_equal(counted_memory(), 0);
+}
+
+static uint64_t count_once(const uint32_t *seen, uint64_t count)
+{
+    uint64_t samples = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        assert_true(seen[i] <= 1);
+        samples += seen[i];
+    }
+    return samples;
+}
+
+/* Does `first` steps of epoch 3 on `from`, goes on with `to`. */
+static void cross(rks_plan *from, uint64_t first, rks_plan *to, const rks_expected *expected)
+{
+    char text[RKS_STATE_MAX];
+    uint64_t epoch = 0, step = 0, steps, micros = expected->options->micro_batches;
+    uint32_t *seen = calloc(expected->count, sizeof(*seen));
+    found f = {.seen = seen};
+    assert_non_null(seen);
+    assert_ok(rks_plan_state(from, 3, first, text, sizeof(text), &err), &err);
+    first -= first % micros;
+    assert_ok(rks_plan_steps(from, 3, &steps, &err), &err);
+    for (uint64_t i = 0; i < first; i++)
+        for (uint32_t rank = 0; rank < rks_plan_world(from); rank++) {
+            double cost = 0, tokens = 0;
+            check_bins(from, expected, 3, i, rank, &f, &cost, &tokens);
+        }
+    uint64_t left = expected->count - count_once(seen, expected->count);
+    bool same = rks_plan_world(from) == rks_plan_world(to);
+    rks_status status = rks_plan_resume(to, text, &epoch, &step, &err);
+    if (status == RKS_ERR_DATA) {
+        /* Fewer samples than batches; or bins of one sample, which nothing can even out. */
+        uint64_t slots = rks_plan_world(to) * micros;
+        assert_true(left < slots || (left + slots - 1) / slots * slots > left);
+    } else if (first == steps && !same) {
+        assert_ok(status, &err);
+        assert_true(epoch == 4 && step == 0 && left == 0);
+    } else {
+        assert_ok(status, &err);
+        assert_int_equal(epoch, 3);
+        assert_int_equal(step, same ? first : 0);
+        walk(to, expected, 3, step, &f);
+        assert_int_equal(count_once(seen, expected->count), expected->count);
+    }
+    free(seen);
+}
+
+static void resumes_at_every_step_on_every_world(void **state)
+{
+    (void)state;
+    static const uint32_t worlds[] = {1, 2, 3, 8};
+    uint64_t seed = test_seed(0);
+    for (unsigned round = 0; round < 12; round++) {
+        rks_random random = {rks_random_key(seed, round)};
+        uint64_t count = 60 + below(&random, 100);
+        uint32_t *lengths = random_lengths(&random, count);
+        rks_plan_options options;
+        random_pack_options(&random, &options);
+        options.capacity *= 4;
+        options.tail = "split";
+        options.too_long = "truncate";
+        rks_expected expected = expect_pack(lengths, count, &options);
+        for (size_t a = 0; a < 4; a++) {
+            for (size_t b = 0; b < 4; b++) {
+                rks_plan *from = NULL, *to = NULL;
+                uint64_t steps;
+                options.world = worlds[a];
+                rks_status one = rks_plan_create(lengths, count, NULL, &options, &from, &err);
+                options.world = worlds[b];
+                rks_status other = rks_plan_create(lengths, count, NULL, &options, &to, &err);
+                if (one == RKS_OK && other == RKS_OK) {
+                    assert_ok(rks_plan_steps(from, 3, &steps, &err), &err);
+                    for (uint64_t step = 0; step <= steps; step++)
+                        cross(from, step, to, &expected);
+                }
+                rks_plan_free(from);
+                rks_plan_free(to);
+            }
+        }
+        free(lengths);
+    }
+}
+
+static uint32_t many[60000];
+
+/* A tenth long, the others short: sums of dice, so that no machine rounds them. */
+static void fill_many(void)
+{
+    rks_random random = {17};
+    for (size_t i = 0; i < 60000; i++)
+        many[i] = below(&random, 10) == 0
+                      ? 1000 + below(&random, 3000)
+                      : 20 + below(&random, 300) + below(&random, 300) + below(&random, 300);
+}
+
+static rks_plan *plan_many(rks_plan_options *options)
+{
+    rks_plan *plan = NULL;
+    assert_ok(rks_plan_create(many, 60000, NULL, options, &plan, &err), &err);
+    return plan;
+}
+
+static void bins_are_full_and_steps_balanced(void **state)
+{
+    (void)state;
+    rks_plan_options options;
+    rks_plan_options_default(&options);
+    options.strategy = "pack";
+    options.capacity = 8192;
+    options.world = 8;
+    options.cost = "polynomial";
+    options.cost_linear = 1;
+    options.cost_quadratic = 1.0 / 49152;
+    rks_plan *plan = plan_many(&options);
+    rks_plan_report report = report_of(plan, 1);
+    assert_true(report.fill > 0.998);
+    assert_true(report.balance > 0.999);
+    assert_true(report.token_balance > 0.99);
+    rks_plan_free(plan);
+
+    options.micro_batches = 8;
+    options.mixed = true;
+    plan = plan_many(&options);
+    report = report_of(plan, 1);
+    assert_true(report.balance > 0.99);
+    assert_true(report.lost < 0.02);
+    rks_plan_free(plan);
+}
+
+/* Of the samples that share a bin with sample `id` in two epochs, how many are the same. */
+static void mates_of(rks_plan *plan, uint64_t epoch, uint32_t id, bool *mates)
+{
+    uint64_t steps;
+    assert_ok(rks_plan_steps(plan, epoch, &steps, &err), &err);
+    for (uint64_t slot = 0; slot < steps * 8; slot++) {
+        const uint32_t *ids;
+        size_t count, mine = 0;
+        assert_ok(rks_plan_batch(plan, epoch, slot / 8, slot % 8, &ids, &count, &err), &err);
+        while (mine < count && ids[mine] != id)
+            mine++;
+        for (size_t i = 0; mine < count && i < count; i++)
+            mates[ids[i]] = true;
+    }
+}
+
+static void bins_differ_between_epochs(void **state)
+{
+    (void)state;
+    rks_plan_options options;
+    rks_plan_options_default(&options);
+    options.strategy = "pack";
+    options.capacity = 8192;
+    options.world = 8;
+    rks_plan *plan = plan_many(&options);
+    bool *mates = calloc(60000, sizeof(*mates));
+    assert_non_null(mates);
+    size_t met = 0;
+    for (uint64_t epoch = 0; epoch < 10; epoch++)
+        mates_of(plan, epoch, 4321, mates);
+    for (size_t i = 0; i < 60000; i++)
+        met += mates[i];
+    assert_true(met > 60);
+    free(mates);
+    rks_plan_free(plan);
+}
+
+static void the_last_step_splits_repeats_or_drops(void **state)
+{
+    (void)state;
+    static uint32_t lengths[40]; /* four a bin: ten bins for four ranks */
+    for (size_t i = 0; i < 40; i++)
+        lengths[i] = 25;
+    rks_plan_options options;
+    rks_plan_options_default(&options);
+    options.strategy = "pack";
+    options.capacity = 100;
+    options.world = 4;
+    const uint32_t *ids;
+    size_t last[4], total = 0;
+    rks_plan *plan = NULL;
+    options.no_shuffle = true;
+    assert_ok(rks_plan_create(lengths, 40, NULL, &options, &plan, &err), &err);
+    rks_plan_report report = report_of(plan, 0);
+    assert_int_equal(report.steps, 3);
+    assert_int_equal(report.bins, 12); /* two bins were split in two */
+    for (uint64_t step = 0; step < 3; step++) {
+        size_t samples = 0;
+        for (uint32_t rank = 0; rank < 4; rank++) {
+            assert_ok(rks_plan_batch(plan, 0, step, rank, &ids, &last[rank], &err), &err);
+            samples += last[rank];
+        }
+        assert_true(samples == 16 || samples == 8);
+        for (uint32_t rank = 0; rank < 4 && samples == 8; rank++)
+            assert_int_equal(last[rank], 2);
+        total += samples;
+    }
+    assert_int_equal(total, 40);
+    rks_plan_free(plan);
+
+    options.tail = "repeat";
+    assert_ok(rks_plan_create(lengths, 40, NULL, &options, &plan, &err), &err);
+    report = report_of(plan, 0);
+    assert_true(report.bins == 12 && report.repeated == 8 && report.steps == 3);
+    rks_plan_free(plan);
+    options.tail = "drop";
+    assert_ok(rks_plan_create(lengths, 40, NULL, &options, &plan, &err), &err);
+    report = report_of(plan, 0);
+    assert_true(report.bins == 8 && report.dropped == 8 && report.steps == 2);
+    rks_plan_free(plan);
+}
+
+static void refused(const rks_plan_options *options, rks_status expected, const char *text)
+{
+    rks_plan *plan = NULL;
+    assert_fails(expected, rks_plan_create(many, 1000, NULL, options, &plan, &err));
+    assert_null(plan);
+    assert_contains(err.text, text);
+}
+
+static void wrong_options_are_named(void **state)
+{
+    (void)state;
+    rks_plan_options normal, options;
+    rks_plan_options_default(&normal);
+    normal.strategy = "pack";
+    refused(&normal, RKS_ERR_ARGUMENT, "strategy=pack needs a capacity");
+    normal.capacity = 4096;
+    options = normal;
+    options.max_tokens = 5;
+    refused(&options, RKS_ERR_ARGUMENT, "max_tokens does not go with strategy=pack");
+    options = normal;
+    options.batch_multiple = options.batch_size = 2;
+    refused(&options, RKS_ERR_ARGUMENT, "batch_multiple does not go with strategy=pack");
+    options = normal;
+    options.too_long = "alone";
+    refused(&options, RKS_ERR_ARGUMENT, "too_long=alone does not go with strategy=pack");
+    options = normal;
+    options.length_multiple = 3;
+    refused(&options, RKS_ERR_ARGUMENT, "capacity 4096 is no multiple of length_multiple 3");
+    options = normal;
+    options.capacity = UINT32_MAX;
+    refused(&options, RKS_ERR_ARGUMENT, "capacity 4294967295 is above 16777216");
+    options = normal;
+    options.micro_batches = 1 << 20;
+    refused(&options, RKS_ERR_ARGUMENT, "micro_batches 1048576 is above 65536");
+    options = normal;
+    options.capacity = 1000;
+    refused(&options, RKS_ERR_DATA, "above capacity 1000");
+    options = normal;
+    options.strategy = "bucket";
+    refused(&options, RKS_ERR_ARGUMENT, "capacity goes with strategy=pack only");
+    options = normal;
+    options.cost = "polynomial";
+    refused(&options, RKS_ERR_ARGUMENT, "cost: 0 per token and 0 per token squared");
+    options.cost_linear = -1;
+    refused(&options, RKS_ERR_ARGUMENT, "cost: -1 per token");
+    options.cost_linear = 0.0 / 1 + 1e308 * 10;
+    refused(&options, RKS_ERR_ARGUMENT, "cost: inf per token");
+    options.cost = "tokens";
+    refused(&options, RKS_ERR_ARGUMENT, "go with cost=polynomial only");
+    options = normal;
+    options.world = 1 << 20;
+    options.micro_batches = 1 << 16;
+    options.batch_size = 1 << 24;
+    options.tail = "repeat";
+    refused(&options, RKS_ERR_UNSUPPORTED, "2^32 bins or more");
+    rks_plan *plan = NULL;
+    const uint32_t *bounds;
+    size_t bins;
+    assert_ok(rks_plan_create(many, 1000, NULL, NULL, &plan, &err), &err);
+    assert_fails(RKS_ERR_STATE, rks_plan_bins(plan, 0, 0, 0, &bounds, &bins, &err));
+    rks_plan_free(plan);
+}
+
+/* The ratio of the factors is what counts, on every machine. */
+static void costs_of_one_ratio_make_one_plan(void **state)
+{
+    (void)state;
+    rks_plan_options options;
+    rks_plan_options_default(&options);
+    options.strategy = "pack";
+    options.capacity = 8192;
+    options.world = 8;
+    options.cost = "polynomial";
+    options.cost_linear = 3e-9;
+    options.cost_quadratic = 1.5e-9;
+    char text[RKS_STATE_MAX];
+    uint64_t epoch, step;
+    rks_plan *one = plan_many(&options);
+    options.cost_linear *= 1 << 20;
+    options.cost_quadratic *= 1 << 20;
+    rks_plan *other = plan_many(&options);
+    assert_string_equal(report_of(one, 2).digest, report_of(other, 2).digest);
+    assert_ok(rks_plan_state(one, 2, 1, text, sizeof(text), &err), &err);
+    assert_ok(rks_plan_resume(other, text, &epoch, &step, &err), &err);
+    rks_plan_free(other);
+    options.cost_linear *= 2;
+    other = plan_many(&options);
+    assert_fails(RKS_ERR_STATE, rks_plan_resume(other, text, &epoch, &step, &err));
+    assert_contains(err.text, "options differ: cost_quadratic");
+    rks_plan_free(one);
+    rks_plan_free(other);
+}
+
+static void a_polynomial_cost_balances_padded_batches(void **state)
+{
+    (void)state;
+    rks_plan_options options;
+    rks_plan_options_default(&options);
+    options.max_tokens = 8192;
+    options.world = 8;
+    options.cost = "polynomial";
+    options.cost_quadratic = 1;
+    rks_plan *plan = plan_many(&options);
+    rks_plan_report report = report_of(plan, 1);
+    assert_true(report.balance > 0.98);
+    assert_true(report.token_balance < report.balance);
+    assert_true(report.bins == 0 && report.largest_batch <= 8192);
+    rks_plan_free(plan);
+}
+
+static void a_state_inside_an_optimizer_step_is_refused(void **state)
+{
+    (void)state;
+    rks_plan_options options;
+    rks_plan_options_default(&options);
+    options.strategy = "pack";
+    options.capacity = 8192;
+    options.micro_batches = 4;
+    options.world = 2;
+    rks_plan *plan = plan_many(&options);
+    char text[RKS_STATE_MAX];
+    uint64_t epoch = 0, step = 0;
+    assert_ok(rks_plan_state(plan, 0, 11, text, sizeof(text), &err), &err);
+    assert_ok(rks_plan_resume(plan, text, &epoch, &step, &err), &err);
+    assert_int_equal(step, 8);
+    char *at = strstr(text, "[[2, 8]]");
+    assert_non_null(at);
+    at[5] = '9';
+    assert_fails(RKS_ERR_STATE, rks_plan_resume(plan, text, &epoch, &step, &err));
+    assert_contains(err.text, "a step within an optimizer step");
+    rks_plan_free(plan);
+}
+
+/* Digests of epoch 1. Where one changes, plans made before cannot be resumed: raise
+ * RKS_PLAN_VERSION with it. */
+static void digests_are_those_of_this_version(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *tail, *cost;
+        uint32_t capacity, batch_size, multiple, micros, mixed, world;
+        const char *digest;
+    } golden[] = {
+        {"split", "tokens", 8192, 1, 1, 1, 0, 8, "69bd60d43f743d175ce53703da8ce9ca"},
+        {"split", "quadratic", 8192, 4, 1, 1, 0, 3, "ed9fcaee936afb6e488553a7895b1a26"},
+        {"repeat", "polynomial", 4096, 2, 16, 1, 0, 8, "ced44bfb6ee911f92ab74c86506c98c3"},
+        {"drop", "polynomial", 16384, 1, 1, 4, 1, 4, "43fe812a759b68b8a3f21dcf0662dcf4"},
+    };
+    for (size_t i = 0; i < sizeof(golden) / sizeof(golden[0]); i++) {
+        rks_plan_options options;
+        rks_plan_options_default(&options);
+        options.strategy = "pack";
+        options.tail = golden[i].tail;
+        options.cost = golden[i].cost;
+        if (option_is(options.cost, "polynomial")) {
+            options.cost_linear = 1;
+            options.cost_quadratic = 1.0 / 49152;
+        }
+        options.capacity = golden[i].capacity;
+        options.batch_size = golden[i].batch_size;
+        options.length_multiple = golden[i].multiple;
+        options.micro_batches = golden[i].micros;
+        options.mixed = golden[i].mixed;
+        options.world = golden[i].world;
+        options.seed = 11;
+        rks_plan *plan = plan_many(&options);
+        assert_string_equal(report_of(plan, 1).digest, golden[i].digest);
+        rks_plan_free(plan);
+    }
+}
+
+static rks_status use_all(const rks_plan_options *options)
+{
+    rks_plan *a = NULL, *b = NULL;
+    rks_plan_options other = *options;
+    other.world = 2;
+    char text[RKS_STATE_MAX];
+    uint64_t epoch, step;
+    rks_plan_report report = {.struct_size = sizeof(report)};
+    rks_status status = rks_plan_create(many, 3000, NULL, options, &a, &err);
+    if (status == RKS_OK)
+        status = rks_plan_report_get(a, 1, &report, &err);
+    if (status == RKS_OK)
+        status = rks_plan_state(a, 1, 4, text, sizeof(text), &err);
+    if (status == RKS_OK)
+        status = rks_plan_create(many, 3000, NULL, &other, &b, &err);
+    if (status == RKS_OK)
+        status = rks_plan_resume(b, text, &epoch, &step, &err);
+    if (status == RKS_OK)
+        status = rks_plan_report_get(b, 1, &report, &err);
+    if (status == RKS_OK)
+        status = rks_plan_report_get(b, 2, &report, &err);
+    rks_plan_free(a);
+    rks_plan_free(b);
+    return status;
+}
+
+static void each_failing_allocation_is_an_error_and_leaks_nothing(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        rks_plan_options options;
+        rks_plan_options_default(&options);
+        options.strategy = "pack";
+        options.capacity = 8192;
+        options.world = 3;
+        options.micro_batches = i == 0 ? 1 : 2;
+        options.mixed = i == 1;
+        options.tail = i == 2 ? "repeat" : "split";
+        rks_status status = RKS_ERR_MEMORY;
+        for (long nth = 1; status != RKS_OK; nth++) {
+            assert_true(nth < 1000);
+            rks_memory_fail_at(nth);
+            status = use_all(&options);
+            rks_memory_fail_at(0);
+            assert_true(status == RKS_OK || status == RKS_ERR_MEMORY);
+            assert_int_equal(rks_memory_in_use(), 0);
+            assert_int_equal(counted_memory(), 0);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(digests_are_those_of_this_version),
+        cmocka_unit_test(every_random_plan_keeps_the_laws),
+        cmocka_unit_test(resumes_at_every_step_on_every_world),
+        cmocka_unit_test(bins_are_full_and_steps_balanced),
+        cmocka_unit_test(bins_differ_between_epochs),
+        cmocka_unit_test(the_last_step_splits_repeats_or_drops),
+        cmocka_unit_test(wrong_options_are_named),
+        cmocka_unit_test(costs_of_one_ratio_make_one_plan),
+        cmocka_unit_test(a_polynomial_cost_balances_padded_batches),
+        cmocka_unit_test(a_state_inside_an_optimizer_step_is_refused),
+        cmocka_unit_test(each_failing_allocation_is_an_error_and_leaks_nothing),
+    };
+    fill_many();
+    return cmocka_run_group_tests_name("plan pack", tests, NULL, NULL);
+}
