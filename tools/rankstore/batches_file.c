@@ -67,13 +67,17 @@ static char *describe(const cli_figures *figures, const rks_plan_options *option
 {
     return dump_with(
         json_pack(
-            "{s:s, s:s, s:I, s:I, s:s, s:I, s:s, s:s, s:s, s:b}", "version", rks_version(),
+            "{s:s, s:s, s:I, s:I, s:s, s:I, s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:b, s:f, s:f}",
+            "version", rks_version(),
             "strategy", figures->strategy, "batch_size", (json_int_t)options->batch_size,
             "max_tokens", (json_int_t)options->max_tokens, "cost",
             or_default(options->cost, "padded"), "max_length", (json_int_t)options->max_length,
             "too_long", or_default(options->too_long, "error"), "tail",
             or_default(options->tail, "split"), "steps", or_default(options->steps, "constant"),
-            "no_shuffle", options->no_shuffle ? 1 : 0),
+            "no_shuffle", options->no_shuffle ? 1 : 0, "capacity", (json_int_t)options->capacity,
+            "length_multiple", (json_int_t)options->length_multiple, "micro_batches",
+            (json_int_t)options->micro_batches, "mixed", options->mixed ? 1 : 0, "cost_linear",
+            options->cost_linear, "cost_quadratic", options->cost_quadratic),
         "seed", options->seed);
 }
 

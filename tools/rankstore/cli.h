@@ -208,20 +208,34 @@ typedef struct cli_plan_args {
     rks_plan_options options;
     uint64_t epoch;
 } cli_plan_args;
+/* Takes the factors out of --cost polynomial:A,B; to be called once, before anything else. -1, or
+ * an exit code after saying what is wrong. */
+int cli_plan_cost(const cli_command *command, cli_plan_args *args);
 /* clang-format off */
 #define CLI_PLAN_OPTIONS(args, field)                                                              \
     {"--strategy", "NAME", CLI_TEXT, offsetof(args, field.options.strategy),                       \
      .help = "how samples come together",                                                          \
-     .choices = "bucket sorted random sequential", .normal = "bucket"},                            \
+     .choices = "bucket sorted random sequential pack", .normal = "bucket"},                       \
     {"--batch-size", "N", CLI_U32, offsetof(args, field.options.batch_size),                       \
-     .help = "at most N samples a batch",                                                          \
-     .normal = "64 where no budget is given", .least = 1, .most = 1 << 24},                                         \
+     .help = "at most N samples a batch; with pack: bins",                                         \
+     .normal = "64 without a budget; pack: 1", .least = 1, .most = 1 << 24},                       \
     {"--max-tokens", "N", CLI_SIZE, offsetof(args, field.options.max_tokens),                      \
      .help = "budget of a batch: longest length x samples, padding included",                      \
      .least = 1},                                                                                  \
     {"--cost", "NAME", CLI_TEXT, offsetof(args, field.options.cost),                               \
-     .help = "what the budget and the balance over ranks count",                                   \
-     .choices = "padded tokens quadratic", .normal = "padded"},                                    \
+     .help = "what the budget and the balance over ranks count; polynomial:A,B balances A L + "    \
+             "B L^2 of lengths L",                                                                 \
+     .choices = "padded tokens quadratic polynomial", .normal = "padded"},                         \
+    {"--capacity", "N", CLI_SIZE32, offsetof(args, field.options.capacity),                        \
+     .help = "room of a bin of --strategy pack, in tokens", .least = 1, .most = 1 << 24},          \
+    {"--length-multiple", "N", CLI_U32, offsetof(args, field.options.length_multiple),             \
+     .help = "pack: each sample takes a multiple of N in its bin",                                 \
+     .normal = "1", .least = 1, .most = 1 << 16},                                                  \
+    {"--micro-batches", "K", CLI_U32, offsetof(args, field.options.micro_batches),                 \
+     .help = "pack: K batches of a rank make one optimizer step, balanced over ranks",             \
+     .normal = "1", .least = 1, .most = 1 << 16},                                                  \
+    {"--mixed", NULL, CLI_FLAG, offsetof(args, field.options.mixed),                               \
+     .help = "pack: an optimizer step mixes cheap and costly bins"},                               \
     {"--max-length", "N", CLI_SIZE32, offsetof(args, field.options.max_length),                    \
      .help = "longest sample that is planned as it is",                                            \
      .normal = "no limit"},                                                                        \

@@ -328,6 +328,9 @@ static void defaults(void *user)
 static int bench(void *user)
 {
     args *a = user;
+    int code = cli_plan_cost(&cli_bench, &a->plan);
+    if (code >= 0)
+        return code;
     if (a->json && a->metrics)
         return cli_usage(&cli_bench, "--json and --metrics exclude each other");
     return cli_run(a->processes, run_bench, a);

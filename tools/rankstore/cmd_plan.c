@@ -24,10 +24,16 @@ static void print_report(const cli_figures *figures)
     printf("%s over %s: %s, %s, %s\n", figures->strategy, cli_counted(figures->world, "rank"),
            cli_counted(report->steps, "step"), cli_counted(report->batches, "batch"),
            cli_counted(report->samples, "sample"));
-    printf("  tokens        %s, padded to %s: %.2f %% waste\n", cli_count(report->tokens),
-           cli_count(report->padded_tokens), 100 * (1 - report->efficiency));
-    printf("  balance       %.3f (mean over steps of mean / largest cost over ranks)\n",
-           report->balance);
+    if (report->bins > 0)
+        printf("  tokens        %s in %s, %.2f %% full\n", cli_count(report->tokens),
+               cli_counted(report->bins, "bin"), 100 * report->fill);
+    else
+        printf("  tokens        %s, padded to %s: %.2f %% waste\n", cli_count(report->tokens),
+               cli_count(report->padded_tokens), 100 * (1 - report->efficiency));
+    printf("  balance       %.3f (mean over steps of mean / largest cost over ranks), of tokens "
+           "%.3f\n",
+           report->balance, report->token_balance);
+    printf("  waiting       %.2f %% of all ranks' time, if time is as cost\n", 100 * report->lost);
     printf("  tokens/step   %s\n", cli_count((uint64_t)report->tokens_per_step));
     printf("  largest batch %s padded tokens (rank %u, step %s): size memory by it\n",
            cli_count(report->largest_batch), report->largest_batch_rank,
@@ -122,7 +128,14 @@ static void defaults(void *user)
 
 static int plan(void *user)
 {
-    const args *a = user;
+    args *a = user;
+    int code = cli_plan_cost(&cli_plan, &a->plan);
+    if (code >= 0)
+        return code;
+    if (a->compare && a->plan.options.strategy != NULL &&
+        strcmp(a->plan.options.strategy, "pack") == 0)
+        return cli_usage(&cli_plan, "--compare: padded batches of one budget are compared; show "
+                                    "--strategy pack alone");
     if (a->compare && a->output != NULL)
         return cli_usage(&cli_plan, "-o writes one plan, --compare shows all");
     if (!a->compare && cli_steps_misfit(&a->plan))
@@ -147,8 +160,8 @@ const cli_command cli_plan = {
     .name = "plan",
     .arguments = "DIR",
     .summary = "Show the batches that a plan would make, for any number of ranks",
-    .examples = {"rankstore plan store --max-tokens 32k --world 64",
-                 "rankstore plan store --max-tokens 32k --world 8 --compare"},
+    .examples = {"rankstore plan store --max-tokens 32k --world 8 --compare",
+                 "rankstore plan store --strategy pack --capacity 8k --world 8"},
     .text =
         "The file of -o is binary (FORMAT.md, Batches of a plan); with --json it has an object a "
         "line: first what the plan is, then {step, rank, ids} for each batch.",

@@ -242,7 +242,14 @@ static void defaults(void *user)
 
 static int stats(void *user)
 {
-    const args *a = user;
+    args *a = user;
+    int code = cli_plan_cost(&cli_stats, &a->plan);
+    if (code >= 0)
+        return code;
+    if (a->html != NULL && a->plan.options.strategy != NULL &&
+        strcmp(a->plan.options.strategy, "pack") == 0)
+        return cli_usage(&cli_stats, "--html compares padded batches of one budget; --strategy "
+                                     "pack is not among them");
     if (a->html == NULL && cli_steps_misfit(&a->plan))
         return cli_usage(&cli_stats, CLI_STEPS_RULE);
     return cli_run(a->processes, run_stats, user);

@@ -72,7 +72,7 @@ static shard *deal_shards(rks_store *store, uint32_t world, cli_rank_figures *ra
 
 /* ---- the walk -------------------------------------------------------------------------------- */
 
-enum cost { PADDED, TOKENS, QUADRATIC };
+enum cost { PADDED, TOKENS, QUADRATIC, POLYNOMIAL };
 
 typedef struct walk {
     rks_store *store;
@@ -81,9 +81,12 @@ typedef struct walk {
     const uint32_t *lengths;
     uint32_t clamp;
     enum cost cost;
+    bool packs;
+    uint32_t micro_batches;
     shard *shards; /* NULL: nobody asks by rank */
     cli_figures *figures;
     double *costs; /* of the step's batches, by rank */
+    double *sums;  /* of the optimizer step's, by rank */
 } walk;
 
 uint64_t cli_bin_first(uint64_t count, size_t bins, size_t i)
@@ -92,17 +95,47 @@ uint64_t cli_bin_first(uint64_t count, size_t bins, size_t i)
     return bins == 0 ? 0 : count / bins * i + count % bins * i / bins;
 }
 
+/* Of `count` samples as long as this one. */
+static double cost_of(const walk *w, double length, double count)
+{
+    const rks_plan_options *options = &w->args->options;
+    switch (w->cost) {
+    case QUADRATIC:
+        return length * length * count;
+    case POLYNOMIAL:
+        return (options->cost_linear + options->cost_quadratic * length) * length * count;
+    case PADDED:
+    case TOKENS:
+        break;
+    }
+    return length * count;
+}
+
+/* Of a sample in a bin. */
+static uint32_t size_in_bin(const walk *w, uint32_t length)
+{
+    uint32_t multiple = w->args->options.length_multiple;
+    multiple = multiple == 0 ? 1 : multiple;
+    return (length + multiple - 1) / multiple * multiple;
+}
+
 /* A batch's cost; its tokens are added to *tokens. */
 static double add_batch(walk *w, uint32_t rank, const uint32_t *ids, size_t count, uint64_t *tokens)
 {
-    uint64_t longest = 0, sum = 0;
+    uint64_t longest = 0, sum = 0, room = 0;
+    double cost = 0;
     for (size_t i = 0; i < count; i++) {
         uint32_t length = w->lengths[ids[i]];
         length = length < w->clamp ? length : w->clamp;
         longest = length > longest ? length : longest;
         sum += length;
+        if (w->packs) {
+            uint32_t size = size_in_bin(w, length);
+            room += size;
+            cost += cost_of(w, size == 0 ? 1 : size, 1);
+        }
     }
-    uint64_t padded = longest * count;
+    uint64_t padded = w->packs ? room : longest * count;
     *tokens += sum;
     if (w->shards != NULL) {
         cli_rank_figures *figures = &w->figures->ranks[rank];
@@ -117,9 +150,9 @@ static double add_batch(walk *w, uint32_t rank, const uint32_t *ids, size_t coun
             figures->fetched_bytes += from->owner != rank ? from->mean : 0;
         }
     }
-    return w->cost == TOKENS      ? (double)sum
-           : w->cost == QUADRATIC ? (double)longest * (double)longest * (double)count
-                                  : (double)padded;
+    if (w->packs)
+        return cost;
+    return w->cost == TOKENS ? (double)sum : cost_of(w, (double)longest, (double)count);
 }
 
 static void keep_step(walk *w, uint64_t step, size_t *bin, uint64_t tokens, double most)
@@ -150,6 +183,20 @@ static void finish_busy(cli_figures *figures)
         }
 }
 
+/* An optimizer step is over: its ranks have waited for the costliest one. */
+static void add_time(walk *w, uint64_t step)
+{
+    double most = 0;
+    for (uint32_t rank = 0; rank < w->figures->world; rank++) {
+        w->sums[rank] += w->costs[rank];
+        most = w->sums[rank] > most ? w->sums[rank] : most;
+    }
+    if ((step + 1) % w->micro_batches != 0)
+        return;
+    w->figures->time += most;
+    memset(w->sums, 0, w->figures->world * sizeof(*w->sums));
+}
+
 static rks_status go(walk *w, cli_bar *bar, rks_error *err)
 {
     cli_figures *figures = w->figures;
@@ -173,7 +220,7 @@ static rks_status go(walk *w, cli_bar *bar, rks_error *err)
             w->costs[rank] = add_batch(w, rank, ids, count, &tokens);
             most = w->costs[rank] > most ? w->costs[rank] : most;
         }
-        figures->time += most;
+        add_time(w, step);
         if (figures->busy != NULL)
             keep_step(w, step, &bin, tokens, most);
     }
@@ -213,11 +260,15 @@ static rks_status look_over(walk *w, bool by_rank, cli_bar *bar, rks_error *err)
             w->clamp = (uint32_t)options->max_tokens;
     }
     if (options->cost != NULL)
-        w->cost = strcmp(options->cost, "tokens") == 0      ? TOKENS
-                  : strcmp(options->cost, "quadratic") == 0 ? QUADRATIC
-                                                            : PADDED;
+        w->cost = strcmp(options->cost, "tokens") == 0       ? TOKENS
+                  : strcmp(options->cost, "quadratic") == 0  ? QUADRATIC
+                  : strcmp(options->cost, "polynomial") == 0 ? POLYNOMIAL
+                                                             : PADDED;
+    w->packs = strcmp(w->figures->strategy, "pack") == 0;
+    w->micro_batches = options->micro_batches == 0 ? 1 : options->micro_batches;
     w->costs = calloc(w->figures->world, sizeof(*w->costs));
-    if (w->costs == NULL || (by_rank && !make_room(w)))
+    w->sums = calloc(w->figures->world, sizeof(*w->sums));
+    if (w->costs == NULL || w->sums == NULL || (by_rank && !make_room(w)))
         status = fail(RKS_ERR_MEMORY, "no memory for the figures of the plan", err);
     if (status == RKS_OK)
         status = rks_plan_bounds(w->plan, w->args->epoch, &w->figures->bounds,
@@ -225,6 +276,7 @@ static rks_status look_over(walk *w, bool by_rank, cli_bar *bar, rks_error *err)
     if (status == RKS_OK)
         status = go(w, bar, err);
     free(w->costs);
+    free(w->sums);
     free(w->shards);
     return status;
 }
@@ -233,6 +285,33 @@ static rks_status look_over(walk *w, bool by_rank, cli_bar *bar, rks_error *err)
 static bool is_no_plan(rks_status status)
 {
     return status == RKS_ERR_DATA;
+}
+
+int cli_plan_cost(const cli_command *command, cli_plan_args *args)
+{
+    static const char name[] = "polynomial";
+    rks_plan_options *options = &args->options;
+    if (options->cost == NULL || strncmp(options->cost, name, sizeof(name) - 1) != 0) {
+        const char *rest = options->cost == NULL ? NULL : strchr(options->cost, ':');
+        return rest == NULL ? -1 : cli_usage(command, "--cost: ':' follows polynomial alone");
+    }
+    double factors[2];
+    const char *at = options->cost + sizeof(name) - 1;
+    for (int i = 0; i < 2; i++) {
+        char *end = NULL;
+        if (*at != (i == 0 ? ':' : ','))
+            return cli_usage(command, "--cost: '%s' is not polynomial:A,B", options->cost);
+        factors[i] = strtod(at + 1, &end);
+        if (end == at + 1)
+            return cli_usage(command, "--cost: '%s' is not polynomial:A,B", options->cost);
+        at = end;
+    }
+    if (*at != '\0')
+        return cli_usage(command, "--cost: '%s' is not polynomial:A,B", options->cost);
+    options->cost = name;
+    options->cost_linear = factors[0];
+    options->cost_quadratic = factors[1];
+    return -1;
 }
 
 bool cli_steps_misfit(const cli_plan_args *args)
@@ -301,7 +380,7 @@ json_t *cli_figures_json(const cli_figures *figures)
                          "error", figures->err.text);
     return json_pack(
         "{s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:f, s:I, s:I, s:I, s:I, s:f, "
-        "s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
+        "s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f}",
         "schema_version", 1, "strategy", figures->strategy, "world", (json_int_t)figures->world,
         "samples", (json_int_t)report->samples, "steps", (json_int_t)report->steps, "batches",
         (json_int_t)report->batches, "tokens", (json_int_t)report->tokens, "padded_tokens",
@@ -315,5 +394,6 @@ json_t *cli_figures_json(const cli_figures *figures)
         (json_int_t)report->smallest_batch, "median_batch", (json_int_t)report->median_batch,
         "p95_batch", (json_int_t)report->p95_batch, "least_largest_of_ranks",
         (json_int_t)report->least_largest_of_ranks, "least_largest_of_steps",
-        (json_int_t)report->least_largest_of_steps);
+        (json_int_t)report->least_largest_of_steps, "bins", (json_int_t)report->bins, "fill",
+        report->fill, "token_balance", report->token_balance, "lost", report->lost);
 }
