@@ -5,7 +5,10 @@
  * An allocator gives large memory back to the system as soon as it is free, and the next batch pays
  * for its pages again: a fault and a page of zeros for each 4 KiB, more than receiving or filling
  * them costs. So a pool keeps a few blocks. A kept block serves whatever fits and fills a quarter
- * of it, so that batches of many sizes share a few, which stay in the processor's cache. */
+ * of it, so that batches of many sizes share a few, which stay in the processor's cache.
+ *
+ * The newest lie in places of their own, which one exchange takes or fills: where batches come and go
+ * steadily, the mutex and the list behind it are seldom needed. */
 #include "base/blocks.h"
 
 #include <pthread.h>
@@ -18,14 +21,18 @@
 
 enum {
     KEPT_FROM = 32 << 10,   /* smaller ones the allocator keeps itself */
-    KEPT_BYTES = 64 << 20,  /* of all that are kept */
+    KEPT_BYTES = 64 << 20,  /* of all that are kept, unless the newest in the list is larger */
     CLASSES_A_DOUBLING = 8, /* so at most 1/8 of a new block is not used */
+    PLACES = 4,             /* for the newest */
+    PLACE_BYTES = 1 << 20,  /* of one; a larger block goes into the list */
+    LIST_BYTES = KEPT_BYTES - PLACES * PLACE_BYTES,
 };
 
 struct rks_blocks {
     atomic_int references;
+    _Atomic(rks_block *) newest[PLACES]; /* the first is the newest */
     pthread_mutex_t mutex;
-    rks_block *kept;   /* guarded by mutex: free blocks, the newest first */
+    rks_block *kept;   /* guarded by mutex: other free blocks, the newest first */
     size_t kept_bytes; /* guarded by mutex */
     atomic_int_least64_t memory, peak;
 };
@@ -73,6 +80,8 @@ void rks_blocks_release(rks_blocks *pool)
     if (pool == NULL || atomic_fetch_sub(&pool->references, 1) != 1)
         return;
     free_list(pool, pool->kept);
+    for (int i = 0; i < PLACES; i++)
+        free_list(pool, atomic_load(&pool->newest[i]));
     pthread_mutex_destroy(&pool->mutex);
     rks_free(pool);
 }
@@ -92,6 +101,13 @@ uint64_t rks_blocks_kept(rks_blocks *pool)
     pthread_mutex_lock(&pool->mutex);
     uint64_t bytes = pool->kept_bytes;
     pthread_mutex_unlock(&pool->mutex);
+    rks_block *newest[PLACES]; /* nobody frees them meanwhile */
+    for (int i = 0; i < PLACES; i++) {
+        newest[i] = atomic_exchange(&pool->newest[i], NULL);
+        bytes += newest[i] == NULL ? 0 : newest[i]->bytes;
+    }
+    for (int i = PLACES; i-- > 0;)
+        rks_blocks_give(pool, newest[i]);
     return bytes;
 }
 
@@ -104,6 +120,27 @@ static size_t round_to_class(size_t bytes)
     return (size_t)rks_round_up(bytes, step / CLASSES_A_DOUBLING);
 }
 
+static bool fits(const rks_block *block, size_t bytes)
+{
+    return block->bytes >= bytes && block->bytes / 4 < bytes;
+}
+
+/* Into the list; a full one drops its oldest. */
+static void keep(rks_blocks *pool, rks_block *block);
+
+/* NULL: none of the newest fits. */
+static rks_block *take_newest(rks_blocks *pool, size_t bytes)
+{
+    for (int i = 0; i < PLACES; i++) {
+        rks_block *block = atomic_exchange(&pool->newest[i], NULL);
+        if (block != NULL && fits(block, bytes))
+            return block;
+        if (block != NULL)
+            keep(pool, block); /* sizes have changed: the list sorts them out */
+    }
+    return NULL;
+}
+
 /* The newest kept block that holds `bytes` and not four times as many; NULL: there is none. The
  * newest may still lie in a cache, which counts for more than a tighter fit: what of it is not used
  * is not touched. */
@@ -111,7 +148,7 @@ static rks_block *take_kept(rks_blocks *pool, size_t bytes)
 {
     rks_block **at = &pool->kept, *found;
     pthread_mutex_lock(&pool->mutex);
-    while (*at != NULL && ((*at)->bytes < bytes || (*at)->bytes / 4 >= bytes))
+    while (*at != NULL && !fits(*at, bytes))
         at = &(*at)->next;
     found = *at;
     if (found != NULL) {
@@ -130,7 +167,9 @@ rks_block *rks_blocks_take(rks_blocks *pool, size_t size, rks_error *err)
         return NULL;
     }
     bytes = round_to_class(bytes);
-    rks_block *block = bytes < KEPT_FROM ? NULL : take_kept(pool, bytes);
+    rks_block *block = bytes < KEPT_FROM ? NULL : take_newest(pool, bytes);
+    if (block == NULL && bytes >= KEPT_FROM)
+        block = take_kept(pool, bytes);
     if (block == NULL) {
         block = rks_alloc_raw(bytes, 1, err);
         if (block == NULL)
@@ -150,7 +189,7 @@ static rks_block *drop_oldest(rks_blocks *pool)
 {
     size_t sum = 0;
     rks_block **at = &pool->kept;
-    while (*at != NULL && (*at)->bytes <= KEPT_BYTES - sum) {
+    while (*at != NULL && (sum == 0 || (sum <= LIST_BYTES && (*at)->bytes <= LIST_BYTES - sum))) {
         sum += (*at)->bytes;
         at = &(*at)->next;
     }
@@ -160,19 +199,28 @@ static rks_block *drop_oldest(rks_blocks *pool)
     return dropped;
 }
 
+static void keep(rks_blocks *pool, rks_block *block)
+{
+    pthread_mutex_lock(&pool->mutex);
+    block->next = pool->kept;
+    pool->kept = block;
+    pool->kept_bytes += block->bytes;
+    rks_block *dropped = pool->kept_bytes > LIST_BYTES ? drop_oldest(pool) : NULL;
+    pthread_mutex_unlock(&pool->mutex);
+    free_list(pool, dropped);
+}
+
 void rks_blocks_give(rks_blocks *pool, rks_block *block)
 {
-    rks_block *dropped = block;
     if (block == NULL)
         return;
     block->next = NULL;
-    if (block->bytes >= KEPT_FROM && block->bytes <= KEPT_BYTES) {
-        pthread_mutex_lock(&pool->mutex);
-        block->next = pool->kept;
-        pool->kept = block;
-        pool->kept_bytes += block->bytes;
-        dropped = pool->kept_bytes > KEPT_BYTES ? drop_oldest(pool) : NULL;
-        pthread_mutex_unlock(&pool->mutex);
+    if (block->bytes < KEPT_FROM || block->bytes > KEPT_BYTES) {
+        free_list(pool, block);
+        return;
     }
-    free_list(pool, dropped);
+    for (int i = 0; block != NULL && block->bytes <= PLACE_BYTES && i < PLACES; i++)
+        block = atomic_exchange(&pool->newest[i], block); /* each moves the older one on */
+    if (block != NULL)
+        keep(pool, block);
 }
