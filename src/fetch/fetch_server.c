@@ -37,9 +37,11 @@ struct rks_fetch_server {
     size_t count;
     rks_plain plain;
     atomic_uint_least64_t bytes;
+    atomic_size_t references; /* to this struct: its owner's, and one a reply */
+    atomic_size_t replies;    /* that use the maps */
+    atomic_bool closing;      /* somebody waits for the last of them */
     pthread_mutex_t mutex;
     pthread_cond_t idle;
-    size_t replies; /* that use the maps; guarded by mutex */
 };
 
 /* A reply on its way. The table lies behind the parts. */
@@ -51,7 +53,7 @@ typedef struct answer {
     size_t end; /* bytes of the reply so far */
     uint64_t bytes;
     size_t part_count;
-    struct iovec parts[]; /* two a row at most, and the table */
+    struct iovec parts[]; /* the header's, the table, and two a row at most */
 } answer;
 
 enum { PIECE = 64, WARM_BYTES = 64 << 10, QUICK_ROWS = 1024 };
@@ -125,15 +127,38 @@ static long disk_waits(void)
 
 /* ---- replies ------------------------------------------------------------------------------- */
 
+static void free_server(rks_fetch_server *server)
+{
+    if (server == NULL)
+        return;
+    for (size_t i = 0; i < server->count; i++)
+        rks_free(server->warm[i].bits);
+    rks_plain_free(&server->plain);
+    rks_free(server->warm);
+    rks_free(server->shards);
+    pthread_cond_destroy(&server->idle);
+    pthread_mutex_destroy(&server->mutex);
+    rks_free(server);
+}
+
+static void release_server(rks_fetch_server *server)
+{
+    if (atomic_fetch_sub(&server->references, 1) == 1)
+        free_server(server);
+}
+
+/* Either this sees that the server is closing, or the close sees that this reply is gone. */
 static void answer_released(void *user)
 {
     answer *done = user;
     rks_fetch_server *server = done->server;
     rks_free(done);
-    pthread_mutex_lock(&server->mutex);
-    if (--server->replies == 0)
+    if (atomic_fetch_sub(&server->replies, 1) == 1 && atomic_load(&server->closing)) {
+        pthread_mutex_lock(&server->mutex);
         pthread_cond_broadcast(&server->idle);
-    pthread_mutex_unlock(&server->mutex);
+        pthread_mutex_unlock(&server->mutex);
+    }
+    release_server(server);
 }
 
 static void add_part(answer *reply, const uint8_t *bytes, size_t size)
@@ -241,7 +266,7 @@ static rks_status fill(const rks_fetch_server *server, const uint8_t *body, uint
 
 static answer *create_answer(rks_fetch_server *server, uint32_t rows, rks_error *err)
 {
-    size_t part_count = 1 + 2 * (size_t)rows;
+    size_t part_count = 2 + 2 * (size_t)rows;
     size_t table_size = rks_fetch_reply_table(rows);
     size_t parts_size = part_count * sizeof(struct iovec);
     answer *reply = rks_alloc_raw(sizeof(*reply) + parts_size + table_size, 1, err);
@@ -252,44 +277,42 @@ static answer *create_answer(rks_fetch_server *server, uint32_t rows, rks_error 
     reply->table = (uint8_t *)&reply->parts[part_count];
     reply->table_size = table_size;
     memset(reply->table, 0, table_size);
-    reply->parts[0] = (struct iovec){reply->table, table_size};
-    reply->part_count = 1;
+    reply->parts[1] = (struct iovec){reply->table, table_size};
+    reply->part_count = 2;
     reply->end = table_size;
     return reply;
 }
 
 /* ---- serving ------------------------------------------------------------------------------- */
 
+/* Answers a request that has been checked. */
+static void answer_request(rks_fetch_server *server, rks_request *request, const uint8_t *body,
+                           uint32_t groups, uint32_t rows)
+{
+    rks_error err;
+    answer *reply = create_answer(server, rows, &err);
+    if (reply == NULL || fill(server, body, groups, reply, &err) != RKS_OK) {
+        rks_free(reply);
+        rks_request_fail(request, &err);
+        return;
+    }
+    rks_store_u32(reply->table, (uint32_t)reply->served);
+    atomic_fetch_add_explicit(&server->bytes, reply->bytes, memory_order_relaxed);
+    atomic_fetch_add(&server->references, 1);
+    atomic_fetch_add(&server->replies, 1);
+    rks_request_reply_with(request, reply->parts, reply->part_count, answer_released, reply);
+}
+
 static void serve(void *user, rks_request *request)
 {
-    rks_fetch_server *server = user;
-    answer *reply = NULL;
     uint32_t groups = 0, rows = 0;
     size_t size = 0;
     const uint8_t *body = rks_request_body(request, &size);
     rks_error err;
-    rks_status status = rks_fetch_request_check(body, size, &groups, &rows, &err);
-    if (status != RKS_OK)
-        goto out;
-    reply = create_answer(server, rows, &err);
-    if (reply == NULL) {
-        status = RKS_ERR_MEMORY;
-        goto out;
-    }
-    status = fill(server, body, groups, reply, &err);
-    if (status != RKS_OK)
-        goto out;
-    rks_store_u32(reply->table, (uint32_t)reply->served);
-    atomic_fetch_add(&server->bytes, reply->bytes);
-    pthread_mutex_lock(&server->mutex);
-    server->replies++;
-    pthread_mutex_unlock(&server->mutex);
-    rks_request_reply(request, reply->parts, reply->part_count, answer_released, reply);
-    reply = NULL; /* answer_released frees it */
-out:
-    if (status != RKS_OK)
+    if (rks_fetch_request_check(body, size, &groups, &rows, &err) != RKS_OK)
         rks_request_fail(request, &err);
-    rks_free(reply);
+    else
+        answer_request(user, request, body, groups, rows);
 }
 
 static bool serve_quick(void *user, rks_request *request)
@@ -302,22 +325,10 @@ static bool serve_quick(void *user, rks_request *request)
         !request_is_warm(server, body, groups))
         return false;
     long before = disk_waits();
-    serve(user, request);
+    answer_request(server, request, body, groups, rows);
     if (disk_waits() != before)
         forget_warmth(server);
     return true;
-}
-
-static void free_server(rks_fetch_server *server)
-{
-    if (server == NULL)
-        return;
-    for (size_t i = 0; i < server->count; i++)
-        rks_free(server->warm[i].bits);
-    rks_plain_free(&server->plain);
-    rks_free(server->warm);
-    rks_free(server->shards);
-    rks_free(server);
 }
 
 rks_status rks_fetch_server_open(rks_engine *engine, enum rks_service service,
@@ -329,6 +340,9 @@ rks_status rks_fetch_server_open(rks_engine *engine, enum rks_service service,
         return RKS_ERR_MEMORY;
     const rks_schema *schema = NULL; /* all shards of a dataset have the same */
     rks_status status = RKS_ERR_MEMORY;
+    atomic_init(&made->references, 1);
+    pthread_mutex_init(&made->mutex, NULL);
+    pthread_cond_init(&made->idle, NULL);
     made->shards = rks_alloc(count, sizeof(rks_shard *), err);
     made->warm = rks_alloc(count, sizeof(*made->warm), err);
     if (made->shards == NULL || made->warm == NULL)
@@ -347,8 +361,6 @@ rks_status rks_fetch_server_open(rks_engine *engine, enum rks_service service,
         goto out;
     made->engine = engine;
     made->service = service;
-    pthread_mutex_init(&made->mutex, NULL);
-    pthread_cond_init(&made->idle, NULL);
     rks_engine_serve(engine, service, serve, NULL, made);
     rks_engine_serve_quick(engine, service, serve_quick);
     *server = made;
@@ -364,13 +376,12 @@ void rks_fetch_server_close(rks_fetch_server *server)
         return;
     rks_engine_serve(server->engine, server->service, NULL, NULL, NULL);
     /* No call is running any more. The engine ends each reply: it is sent, or its peer is lost. */
+    atomic_store(&server->closing, true);
     pthread_mutex_lock(&server->mutex);
-    while (server->replies != 0)
+    while (atomic_load(&server->replies) != 0)
         pthread_cond_wait(&server->idle, &server->mutex);
     pthread_mutex_unlock(&server->mutex);
-    pthread_cond_destroy(&server->idle);
-    pthread_mutex_destroy(&server->mutex);
-    free_server(server);
+    release_server(server);
 }
 
 uint64_t rks_fetch_server_bytes(const rks_fetch_server *server)
