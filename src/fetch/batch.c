@@ -20,11 +20,10 @@ struct rks_derived_key {
     uint8_t key[RKS_KEY_MAX + 1];
 };
 
-rks_status rks_batch_create(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
-                            rks_batch **batch, rks_error *err)
+rks_status rks_fetcher_list(rks_fetcher *fetcher, size_t count, rks_batch **list, rks_error *err)
 {
     size_t each = sizeof(rks_wanted) + sizeof(rks_record_view), bytes;
-    if (__builtin_mul_overflow(count, each, &bytes) ||
+    if (count > UINT32_MAX || __builtin_mul_overflow(count, each, &bytes) ||
         __builtin_add_overflow(bytes, sizeof(rks_batch), &bytes))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a batch of %zu samples", count);
     rks_batch *made = rks_alloc_raw(bytes, 1, err);
@@ -38,13 +37,16 @@ rks_status rks_batch_create(rks_fetcher *fetcher, const rks_wanted *wanted, size
     made->views = (rks_record_view *)(made->wanted + count);
     made->decoded = SIZE_MAX;
     made->bytes = bytes;
-    if (count != 0)
-        memcpy(made->wanted, wanted, count * sizeof(*wanted));
     atomic_fetch_add(&fetcher->references, 1);
     rks_blocks_count(fetcher->pool, (int64_t)bytes);
     made->own_bytes = bytes;
-    *batch = made;
+    *list = made;
     return RKS_OK;
+}
+
+rks_wanted *rks_batch_wanted(rks_batch *list)
+{
+    return list->wanted;
 }
 
 void rks_batch_add(rks_batch *batch, rks_block *block)

@@ -24,9 +24,6 @@ struct rks_batch {
     rks_derived_key **keys; /* count of them: derived keys that were asked for */
 };
 
-/* A batch that waits for its samples. `wanted` is copied. */
-rks_status rks_batch_create(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
-                            rks_batch **batch, rks_error *err);
 /* The batch takes the block, of the fetcher's pool, over. */
 void rks_batch_add(rks_batch *batch, rks_block *block);
 

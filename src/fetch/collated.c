@@ -153,30 +153,28 @@ rks_status rks_fetch_make_arrays(rks_batch *batch, rks_collate *collate, rks_arr
     return status;
 }
 
-rks_status rks_fetcher_collate(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
-                               rks_collate *collate, rks_arrays **arrays, rks_error *err)
+rks_status rks_fetcher_collate(rks_fetcher *fetcher, rks_batch *list, rks_collate *collate,
+                               rks_arrays **arrays, rks_error *err)
 {
     uint64_t begin = rks_now_ns(), bytes = 0;
-    rks_batch *batch = NULL;
     rks_fetch *fetch = NULL;
-    size_t remote = 0;
-    rks_status status = rks_fetch_count_remote(fetcher, wanted, count, &remote, err);
+    size_t remote = 0, count = list->count;
+    rks_status status = rks_fetch_count_remote(list, &remote, err);
     if (status == RKS_OK && remote != 0) {
-        status = rks_fetch_begin(fetcher, wanted, count, collate, false, &fetch, err);
-        return status == RKS_OK ? rks_fetch_wait_arrays(fetch, arrays, err) : status;
+        status = rks_fetch_begin(fetcher, list, collate, false, &fetch, err);
+        if (status == RKS_OK)
+            return rks_fetch_wait_arrays(fetch, arrays, err);
+    } else if (status == RKS_OK) {
+        status = rks_fetch_make_arrays(list, collate, arrays, &bytes, err);
     }
-    if (status == RKS_OK)
-        status = rks_batch_create(fetcher, wanted, count, &batch, err);
-    if (status == RKS_OK)
-        status = rks_fetch_make_arrays(batch, collate, arrays, &bytes, err);
-    rks_batch_free(batch);
+    rks_batch_free(list);
     if (status == RKS_OK)
         rks_fetcher_count_delivered(fetcher, count, bytes, 0, begin);
     return status;
 }
 
-rks_status rks_fetcher_start_arrays(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
-                                    rks_collate *collate, rks_fetch **fetch, rks_error *err)
+rks_status rks_fetcher_start_arrays(rks_fetcher *fetcher, rks_batch *list, rks_collate *collate,
+                                    rks_fetch **fetch, rks_error *err)
 {
-    return rks_fetch_begin(fetcher, wanted, count, collate, true, fetch, err);
+    return rks_fetch_begin(fetcher, list, collate, true, fetch, err);
 }

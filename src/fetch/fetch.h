@@ -67,21 +67,32 @@ rks_status rks_fetcher_open(const rks_fetcher_options *options, rks_fetcher **fe
 /* Fetches have been ended by the caller before; batches may live on. NULL is accepted. */
 void rks_fetcher_close(rks_fetcher *fetcher);
 
+/* The list of a fetch: `count` samples, for the caller to fill in all of them. It lies in the batch
+ * that comes of it, so nothing is copied. Free it with rks_batch_free unless a fetch takes it. */
+rks_status rks_fetcher_list(rks_fetcher *fetcher, size_t count, rks_batch **list, rks_error *err);
+rks_wanted *rks_batch_wanted(rks_batch *list);
+
 /* Fetches and waits, in the calling thread: samples of maps are copied here, so nothing is handed
- * to another thread where all are mapped. Waits as rks_fetch_wait. */
-rks_status rks_fetcher_fetch(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
-                             rks_batch **batch, rks_error *err);
+ * to another thread where all are mapped. Waits as rks_fetch_wait. Takes the list, also on failure.
+ */
+rks_status rks_fetcher_fetch(rks_fetcher *fetcher, rks_batch *list, rks_batch **batch,
+                             rks_error *err);
 /* For fetching ahead: copying and checking is done by threads of the fetcher, or by the waiter if
- * it comes first. `wanted` is copied. rks_fetch_ready, _wait and _cancel are the public ones. */
-rks_status rks_fetcher_start(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
-                             rks_fetch **fetch, rks_error *err);
+ * it comes first. Takes the list on success. rks_fetch_ready, _wait and _cancel are the public
+ * ones. */
+rks_status rks_fetcher_start(rks_fetcher *fetcher, rks_batch *list, rks_fetch **fetch,
+                             rks_error *err);
 /* The same for arrays: a fetch that carries `collate` makes them when its last sample has come. */
-rks_status rks_fetcher_collate(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
-                               rks_collate *collate, rks_arrays **arrays, rks_error *err);
-rks_status rks_fetcher_start_arrays(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
-                                    rks_collate *collate, rks_fetch **fetch, rks_error *err);
+rks_status rks_fetcher_collate(rks_fetcher *fetcher, rks_batch *list, rks_collate *collate,
+                               rks_arrays **arrays, rks_error *err);
+rks_status rks_fetcher_start_arrays(rks_fetcher *fetcher, rks_batch *list, rks_collate *collate,
+                                    rks_fetch **fetch, rks_error *err);
 /* rks_fetch_wait for what rks_fetcher_start_arrays started. */
 rks_status rks_fetch_wait_arrays(rks_fetch *fetch, rks_arrays **arrays, rks_error *err);
+/* Both, whichever it brings. After RKS_ERR_CANCELLED the fetch goes on and *fetch stays; otherwise
+ * it is NULL. */
+rks_status rks_fetch_take(rks_fetch **fetch, rks_batch **batch, rks_arrays **arrays,
+                          rks_error *err);
 /* Memory of a batch: what peak_batch_bytes counts. */
 uint64_t rks_batch_memory(const rks_batch *batch);
 /* The memory of a fetch's batch or arrays once all of it has arrived, else 0. */

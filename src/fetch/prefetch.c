@@ -11,9 +11,9 @@ enum { DEFAULT_BATCHES = 4, MOST_BATCHES = 4096 };
 
 static const uint64_t DEFAULT_BYTES = (uint64_t)1 << 30;
 
-/* A list whose fetch was started; `fetch` is NULL where it must be started again. */
+/* A list whose fetch was started. */
 typedef struct slot {
-    rks_prefetch_list list;
+    rks_prefetch_list list; /* its samples are the fetch's */
     rks_fetch *fetch;
     uint64_t traced; /* rks_trace_begin, when it was started */
 } slot;
@@ -57,6 +57,8 @@ void rks_prefetch_close(rks_prefetch *prefetch)
         return;
     for (size_t i = 0; i < prefetch->count; i++)
         rks_fetch_cancel(prefetch->ring[(prefetch->first + i) % prefetch->room].fetch);
+    if (prefetch->has_next)
+        rks_batch_free(prefetch->next.samples);
     rks_free(prefetch->ring);
     rks_free(prefetch);
 }
@@ -76,7 +78,7 @@ static bool has_room(const rks_prefetch *prefetch, const rks_prefetch_list *list
     double bytes = estimate(prefetch, list);
     for (size_t i = 0; i < prefetch->count; i++) {
         const slot *ahead = &prefetch->ring[(prefetch->first + i) % prefetch->room];
-        uint64_t memory = ahead->fetch == NULL ? 0 : rks_fetch_memory(ahead->fetch);
+        uint64_t memory = rks_fetch_memory(ahead->fetch);
         bytes += memory != 0 ? (double)memory : estimate(prefetch, &ahead->list);
     }
     return bytes <= (double)prefetch->options.max_bytes;
@@ -100,7 +102,7 @@ static rks_status top_up(rks_prefetch *prefetch, rks_error *err)
             return RKS_OK;
         rks_fetch *fetch = NULL;
         rks_status status =
-            prefetch->options.start(prefetch->options.user, &prefetch->next, &fetch, err);
+            prefetch->options.start(prefetch->options.user, prefetch->next.samples, &fetch, err);
         if (status != RKS_OK)
             return status;
         prefetch->ring[(prefetch->first + prefetch->count++) % prefetch->room] =
@@ -122,19 +124,14 @@ typedef struct goods {
     rks_arrays *arrays;
 } goods;
 
-static rks_status wait_for_first(rks_prefetch *prefetch, bool collated, goods *arrived,
-                                 rks_error *err)
+/* The next list could not be made or started: the one behind it is next. */
+static void leave_out_next(rks_prefetch *prefetch)
 {
-    slot *first = &prefetch->ring[prefetch->first];
-    rks_status status = RKS_OK;
-    if (first->fetch == NULL)
-        status = prefetch->options.start(prefetch->options.user, &first->list, &first->fetch, err);
-    if (status == RKS_OK) {
-        status = collated ? rks_fetch_wait_arrays(first->fetch, &arrived->arrays, err)
-                          : rks_fetch_wait(first->fetch, &arrived->batch, err);
-        first->fetch = NULL;
-    }
-    return status;
+    if (prefetch->has_next)
+        rks_batch_free(prefetch->next.samples);
+    else
+        prefetch->options.skip_list(prefetch->options.user);
+    prefetch->has_next = false;
 }
 
 static rks_status next(rks_prefetch *prefetch, bool collated, goods *arrived, uint64_t *tag,
@@ -143,10 +140,11 @@ static rks_status next(rks_prefetch *prefetch, bool collated, goods *arrived, ui
     rks_status status = top_up(prefetch, err);
     if (prefetch->count == 0) {
         if (status != RKS_OK && status != RKS_ERR_CANCELLED)
-            prefetch->has_next = false; /* it could not be started: the one behind it is next */
+            leave_out_next(prefetch);
         return status;
     }
-    status = wait_for_first(prefetch, collated, arrived, err);
+    status = rks_fetch_take(&prefetch->ring[prefetch->first].fetch, &arrived->batch,
+                            &arrived->arrays, err);
     if (status != RKS_OK) {
         if (status != RKS_ERR_CANCELLED)
             pop(prefetch);

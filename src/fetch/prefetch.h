@@ -14,17 +14,21 @@
 typedef struct rks_prefetch rks_prefetch;
 
 typedef struct rks_prefetch_list {
-    const uint32_t *ids; /* must stay as they are until their batch was returned, or close */
+    rks_batch *samples; /* the prefetcher's, once it has been told */
     size_t count;
     uint64_t weight;
     uint64_t tag; /* handed back with the batch: its step */
 } rks_prefetch_list;
 
 typedef struct rks_prefetch_options {
-    /* The next list, in order; count 0: there is none, and it is not called again. */
+    /* The next list, in order; count 0: there is none, and it is not called again. One that fails is
+     * asked for again. */
     rks_status (*next_list)(void *user, rks_prefetch_list *list, rks_error *err);
-    rks_status (*start)(void *user, const rks_prefetch_list *list, rks_fetch **fetch,
-                        rks_error *err);
+    /* The failure of the last next_list has been reported: a list that will fail again may be left
+     * out now. */
+    void (*skip_list)(void *user);
+    /* As rks_fetcher_start: takes the samples on success. */
+    rks_status (*start)(void *user, rks_batch *samples, rks_fetch **fetch, rks_error *err);
     void *user;
     uint32_t max_batches; /* 0: 4 */
     uint64_t max_bytes;   /* 0: 1 GiB */

@@ -40,6 +40,17 @@ static rks_status decode(const rks_fetcher *fetcher, const rks_wanted *wanted,
     return rks_fetcher_blame(fetcher, wanted, &inner, err);
 }
 
+static rks_status fetch_one(rks_fetcher *fetcher, const rks_wanted *wanted, rks_batch **batch,
+                            rks_error *err)
+{
+    rks_batch *list = NULL;
+    rks_status status = rks_fetcher_list(fetcher, 1, &list, err);
+    if (status != RKS_OK)
+        return status;
+    *rks_batch_wanted(list) = *wanted;
+    return rks_fetcher_fetch(fetcher, list, batch, err);
+}
+
 static rks_status fill_view(rks_view *view, const rks_wanted *wanted, rks_error *err)
 {
     rks_fetcher *fetcher = view->fetcher;
@@ -48,7 +59,7 @@ static rks_status fill_view(rks_view *view, const rks_wanted *wanted, rks_error 
     bool mapped =
         wanted->shard < fetcher->options.shard_count && fetcher->shards[wanted->shard] != NULL;
     rks_status status = mapped ? find_in_map(fetcher, wanted, &record, err)
-                               : rks_fetcher_fetch(fetcher, wanted, 1, &view->batch, err);
+                               : fetch_one(fetcher, wanted, &view->batch, err);
     if (status != RKS_OK)
         return status;
     if (mapped)

@@ -20,12 +20,11 @@ struct rks_epoch {
     uint64_t step; /* the next to be listed */
     uint64_t steps;
     uint32_t rank;
+    bool unlisted; /* the step's samples cannot be fetched: it is left out */
     rks_prefetch *prefetch;
     rks_collate *collate; /* NULL: batches come as samples */
     uint64_t traced;      /* rks_trace_begin, when the last batch was handed out */
     uint64_t asked_ms;    /* when the interrupt was last asked for */
-    uint64_t *ids;        /* room for one list as 64-bit ids */
-    size_t room;
 };
 
 void rks_epoch_options_default(rks_epoch_options *options)
@@ -37,46 +36,44 @@ void rks_epoch_options_default(rks_epoch_options *options)
     };
 }
 
+/* The plan's ids go straight into the list of the batch that comes: the plan's own are gone once it
+ * is asked about another epoch. */
 static rks_status next_list(void *user, rks_prefetch_list *list, rks_error *err)
 {
     rks_epoch *e = user;
+    const uint32_t *ids = NULL;
+    size_t count = 0;
     *list = (rks_prefetch_list){.tag = e->step};
     if (e->step >= e->steps)
         return RKS_OK;
-    rks_status status =
-        rks_plan_batch(e->plan, e->epoch, e->step, e->rank, &list->ids, &list->count, err);
+    rks_status status = rks_plan_batch(e->plan, e->epoch, e->step, e->rank, &ids, &count, err);
     if (status != RKS_OK)
         return status;
-    const uint32_t *lengths = rks_store_lengths(e->store);
-    for (size_t i = 0; i < list->count; i++)
-        list->weight += lengths[list->ids[i]];
+    status = rks_store_list32(e->store, ids, count, &list->samples, err);
+    e->unlisted = status != RKS_OK;
+    if (e->unlisted)
+        return status;
+    const rks_wanted *wanted = rks_batch_wanted(list->samples);
+    for (size_t i = 0; i < count; i++)
+        list->weight += wanted[i].length;
+    list->count = count;
     e->step++;
     return RKS_OK;
 }
 
-/* The plan is asked again: since the list was made it may have been at another epoch, and the
- * list's own ids are gone. */
-static rks_status start(void *user, const rks_prefetch_list *list, rks_fetch **fetch,
-                        rks_error *err)
+static void skip_list(void *user)
 {
     rks_epoch *e = user;
-    const uint32_t *batch = NULL;
-    size_t count = 0;
-    rks_status status = rks_plan_batch(e->plan, e->epoch, list->tag, e->rank, &batch, &count, err);
-    if (status != RKS_OK)
-        return status;
-    if (count > e->room) {
-        uint64_t *ids = rks_realloc(e->ids, count, sizeof(*ids), err);
-        if (ids == NULL)
-            return RKS_ERR_MEMORY;
-        e->ids = ids;
-        e->room = count;
-    }
-    for (size_t i = 0; i < count; i++)
-        e->ids[i] = batch[i];
+    e->step += e->unlisted;
+    e->unlisted = false;
+}
+
+static rks_status start(void *user, rks_batch *samples, rks_fetch **fetch, rks_error *err)
+{
+    const rks_epoch *e = user;
     return e->collate == NULL
-               ? rks_store_fetch_start(e->store, e->ids, count, fetch, err)
-               : rks_store_collate_start(e->store, e->ids, count, e->collate, fetch, err);
+               ? rks_fetcher_start(e->store->fetcher, samples, fetch, err)
+               : rks_fetcher_start_arrays(e->store->fetcher, samples, e->collate, fetch, err);
 }
 
 static rks_status prepare(rks_epoch *e, const rks_epoch_options *options, rks_error *err)
@@ -99,6 +96,7 @@ static rks_status prepare(rks_epoch *e, const rks_epoch_options *options, rks_er
     e->step = options->first_step;
     rks_prefetch_options ahead = {
         .next_list = next_list,
+        .skip_list = skip_list,
         .start = start,
         .user = e,
         .max_batches = options->prefetch_batches,
@@ -177,6 +175,5 @@ void rks_epoch_close(rks_epoch *epoch)
         return;
     rks_prefetch_close(epoch->prefetch);
     rks_collate_release(epoch->collate);
-    rks_free(epoch->ids);
     rks_free(epoch);
 }

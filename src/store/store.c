@@ -98,100 +98,99 @@ void rks_store_stats_get(rks_store *store, rks_store_stats *stats)
     memcpy(stats, &all, room < sizeof(all) ? room : sizeof(all));
 }
 
-enum { FEW = 256 };
-
-/* What the fetcher needs to know of each sample, from the index. */
-static rks_status want(rks_store *store, const uint64_t *sample_ids, size_t count,
-                       rks_wanted *wanted, rks_error *err)
+static rks_status cannot_be_had(const rks_store *store, uint64_t id, uint32_t shard, rks_error *err)
 {
-    const uint32_t *lengths = rks_index_lengths(store->index);
-    const uint64_t *hashes = rks_index_key_hashes(store->index);
-    for (size_t i = 0; i < count; i++) {
-        uint64_t id = sample_ids[i];
-        if (id >= store->dataset->count)
-            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                            "sample %" PRIu64 " is out of range: the dataset has %" PRIu64, id,
-                            store->dataset->count);
-        rks_wanted *one = &wanted[i];
-        one->id = id;
-        rks_index_locate(store->index, id, &one->shard, &one->row);
-        one->length = lengths[id];
-        one->key_hash = store->options.no_check ? 0 : hashes[id]; /* only the check needs it */
-        if (store->owners[one->shard][0] < 0)
-            return rks_fail(err, RKS_ERR_NOT_FOUND, 0,
-                            "sample %" PRIu64 " lies in shard %s, which is on no rank's disk", id,
-                            store->dataset->shards[one->shard].name);
-        if (rks_store_is_quarantined(store, id))
-            return rks_fail(err, RKS_ERR_NOT_FOUND, 0,
-                            "sample %" PRIu64 " is in quarantine: the list that the store was "
-                            "opened with leaves it out",
-                            id);
-    }
+    if (id >= store->dataset->count)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "sample %" PRIu64 " is out of range: the dataset has %" PRIu64, id,
+                        store->dataset->count);
+    if (store->owners[shard][0] < 0)
+        return rks_fail(err, RKS_ERR_NOT_FOUND, 0,
+                        "sample %" PRIu64 " lies in shard %s, which is on no rank's disk", id,
+                        store->dataset->shards[shard].name);
+    return rks_fail(err, RKS_ERR_NOT_FOUND, 0,
+                    "sample %" PRIu64 " is in quarantine: the list that the store was opened with "
+                    "leaves it out",
+                    id);
+}
+
+/* What the fetcher needs to know of a sample, from the index. */
+static inline rks_status want(const rks_store *store, uint64_t id, rks_wanted *wanted,
+                              rks_error *err)
+{
+    if (id >= store->dataset->count)
+        return cannot_be_had(store, id, 0, err);
+    wanted->id = id;
+    rks_index_locate(store->index, id, &wanted->shard, &wanted->row);
+    wanted->length = rks_index_lengths(store->index)[id];
+    /* only the check needs it */
+    wanted->key_hash = store->options.no_check ? 0 : rks_index_key_hashes(store->index)[id];
+    if (store->owners[wanted->shard][0] < 0 ||
+        (store->quarantined_count != 0 && rks_store_is_quarantined(store, id)))
+        return cannot_be_had(store, id, wanted->shard, err);
     return RKS_OK;
 }
 
-/* `few` has room for FEW entries; larger lists are allocated. */
-static rks_status make_list(rks_store *store, const uint64_t *sample_ids, size_t count,
-                            rks_wanted *few, rks_wanted **wanted, rks_error *err)
+rks_status rks_store_list32(rks_store *store, const uint32_t *ids, size_t count, rks_batch **list,
+                            rks_error *err)
 {
-    if (count > 0 && sample_ids == NULL)
+    rks_batch *made = NULL;
+    rks_status status = rks_fetcher_list(store->fetcher, count, &made, err);
+    for (size_t i = 0; status == RKS_OK && i < count; i++)
+        status = want(store, ids[i], &rks_batch_wanted(made)[i], err);
+    if (status != RKS_OK) {
+        rks_batch_free(made);
+        return status;
+    }
+    *list = made;
+    return RKS_OK;
+}
+
+static rks_status list64(rks_store *store, const uint64_t *ids, size_t count, rks_batch **list,
+                         rks_error *err)
+{
+    rks_batch *made = NULL;
+    if (count > 0 && ids == NULL)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample_ids is NULL");
     if (count > UINT32_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%zu samples in a fetch are too many", count);
-    rks_wanted *list = count <= FEW ? few : rks_alloc_raw(count, sizeof(*list), err);
-    if (list == NULL)
-        return RKS_ERR_MEMORY;
-    rks_status status = want(store, sample_ids, count, list, err);
-    if (status != RKS_OK && list != few)
-        rks_free(list);
-    *wanted = list;
-    return status;
+    rks_status status = rks_fetcher_list(store->fetcher, count, &made, err);
+    for (size_t i = 0; status == RKS_OK && i < count; i++)
+        status = want(store, ids[i], &rks_batch_wanted(made)[i], err);
+    if (status != RKS_OK) {
+        rks_batch_free(made);
+        return status;
+    }
+    *list = made;
+    return RKS_OK;
 }
 
 rks_status rks_store_fetch_start(rks_store *store, const uint64_t *sample_ids, size_t count,
                                  rks_fetch **fetch, rks_error *err)
 {
-    rks_wanted few[FEW], *wanted = NULL;
-    rks_status status = make_list(store, sample_ids, count, few, &wanted, err);
+    rks_batch *list = NULL;
+    rks_status status = list64(store, sample_ids, count, &list, err);
     if (status != RKS_OK)
         return status;
-    status = rks_fetcher_start(store->fetcher, wanted, count, fetch, err);
-    if (wanted != few)
-        rks_free(wanted);
+    status = rks_fetcher_start(store->fetcher, list, fetch, err);
+    if (status != RKS_OK)
+        rks_batch_free(list);
     return status;
 }
 
 rks_status rks_store_fetch(rks_store *store, const uint64_t *sample_ids, size_t count,
                            rks_batch **batch, rks_error *err)
 {
-    rks_wanted few[FEW], *wanted = NULL;
-    rks_status status = make_list(store, sample_ids, count, few, &wanted, err);
-    if (status != RKS_OK)
-        return status;
-    status = rks_fetcher_fetch(store->fetcher, wanted, count, batch, err);
-    if (wanted != few)
-        rks_free(wanted);
-    return status;
+    rks_batch *list = NULL;
+    rks_status status = list64(store, sample_ids, count, &list, err);
+    return status == RKS_OK ? rks_fetcher_fetch(store->fetcher, list, batch, err) : status;
 }
 
 rks_status rks_store_view(rks_store *store, uint64_t sample_id, rks_view **view, rks_error *err)
 {
     rks_wanted wanted;
-    rks_status status = want(store, &sample_id, 1, &wanted, err);
+    rks_status status = want(store, sample_id, &wanted, err);
     return status == RKS_OK ? rks_fetcher_view(store->fetcher, &wanted, view, err) : status;
-}
-
-rks_status rks_store_collate_start(rks_store *store, const uint64_t *sample_ids, size_t count,
-                                   rks_collate *collate, rks_fetch **fetch, rks_error *err)
-{
-    rks_wanted few[FEW], *wanted = NULL;
-    rks_status status = make_list(store, sample_ids, count, few, &wanted, err);
-    if (status != RKS_OK)
-        return status;
-    status = rks_fetcher_start_arrays(store->fetcher, wanted, count, collate, fetch, err);
-    if (wanted != few)
-        rks_free(wanted);
-    return status;
 }
 
 rks_status rks_store_collate(rks_store *store, const uint64_t *sample_ids, size_t count,
@@ -199,16 +198,13 @@ rks_status rks_store_collate(rks_store *store, const uint64_t *sample_ids, size_
                              rks_error *err)
 {
     rks_collate *collate = NULL;
-    rks_wanted few[FEW], *wanted = NULL;
+    rks_batch *list = NULL;
     rks_status status = rks_collate_create(rks_store_schema(store), options, &collate, err);
     if (status != RKS_OK)
         return status;
-    status = make_list(store, sample_ids, count, few, &wanted, err);
-    if (status == RKS_OK) {
-        status = rks_fetcher_collate(store->fetcher, wanted, count, collate, arrays, err);
-        if (wanted != few)
-            rks_free(wanted);
-    }
+    status = list64(store, sample_ids, count, &list, err);
+    if (status == RKS_OK)
+        status = rks_fetcher_collate(store->fetcher, list, collate, arrays, err);
     rks_collate_release(collate);
     return status;
 }

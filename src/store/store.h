@@ -80,9 +80,9 @@ rks_status rks_store_open_dataset(rks_group *group, const char *directory, rks_d
                                   const rks_store_options *options, rks_store **store,
                                   rks_error *err);
 
-/* rks_store_fetch_start for arrays: rks_fetch_wait_arrays ends it, or rks_fetch_cancel. */
-rks_status rks_store_collate_start(rks_store *store, const uint64_t *sample_ids, size_t count,
-                                   rks_collate *collate, rks_fetch **fetch, rks_error *err);
+/* The list of a fetch, of ids as plans have them: what rks_fetcher_start and _start_arrays take. */
+rks_status rks_store_list32(rks_store *store, const uint32_t *ids, size_t count, rks_batch **list,
+                            rks_error *err);
 
 /* What batches and views need of a store (schema, shards, names of samples) stays until the last of
  * them is gone. Any thread. */

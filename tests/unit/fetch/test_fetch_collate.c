@@ -103,7 +103,7 @@ static bool arrays_are(rks_fetcher *fetcher, const rks_wanted *wanted, size_t co
                        const rks_arrays *arrays)
 {
     rks_batch *batch = NULL;
-    bool good = rks_fetcher_fetch(fetcher, wanted, count, &batch, NULL) == RKS_OK &&
+    bool good = world_fetch(fetcher, wanted, count, &batch, NULL) == RKS_OK &&
                 same_samples(arrays, batch);
     rks_batch_free(batch);
     return good;
@@ -124,10 +124,10 @@ static void arrays_hold_the_samples_in_the_order_asked_for(void **state)
             rks_arrays *arrays = NULL;
             rks_fetch *fetch = NULL;
             draw(ids, wanted, sizes[i], (unsigned)i);
-            assert_ok(rks_fetcher_collate(fetcher, wanted, sizes[i], collate, &arrays, &err), &err);
+            assert_ok(world_collate(fetcher, wanted, sizes[i], collate, &arrays, &err), &err);
             assert_true(arrays_are(fetcher, wanted, sizes[i], arrays));
             rks_arrays_free(arrays);
-            assert_ok(rks_fetcher_start_arrays(fetcher, wanted, sizes[i], collate, &fetch, &err),
+            assert_ok(world_start_arrays(fetcher, wanted, sizes[i], collate, &fetch, &err),
                       &err);
             assert_ok(rks_fetch_wait_arrays(fetch, &arrays, &err), &err);
             assert_true(arrays_are(fetcher, wanted, sizes[i], arrays));
@@ -147,7 +147,7 @@ static void threads_make_arrays_ahead_of_time(void **state)
         rks_fetch *fetch = NULL;
         rks_arrays *arrays = NULL;
         draw(ids, wanted, 200, 3);
-        assert_ok(rks_fetcher_start_arrays(fetcher, wanted, 200, collate, &fetch, &err), &err);
+        assert_ok(world_start_arrays(fetcher, wanted, 200, collate, &fetch, &err), &err);
         while (!rks_fetch_ready(fetch)) /* nobody waits for it: who makes them is a worker */
             ;
         assert_ok(rks_fetch_wait_arrays(fetch, &arrays, &err), &err);
@@ -169,7 +169,7 @@ static void a_fetch_can_be_cancelled_in_every_state(void **state)
         rks_fetcher *fetcher = open_fetcher(MAPPED[m], true);
         for (unsigned i = 0; i < AHEAD; i++) {
             draw(ids, wanted[i], 300, i);
-            assert_ok(rks_fetcher_start_arrays(fetcher, wanted[i], 300, collate, &fetches[i], &err),
+            assert_ok(world_start_arrays(fetcher, wanted[i], 300, collate, &fetches[i], &err),
                       &err);
             if (i % 5 == 0)
                 rks_fetch_cancel(fetches[i]); /* before anything has come */
@@ -193,7 +193,7 @@ static void a_fetch_can_be_cancelled_in_every_state(void **state)
     for (unsigned round = 0; round < 50; round++) { /* and while the fetcher closes */
         rks_fetcher *fetcher = open_fetcher(MAPPED[round % 3], true);
         assert_ok(
-            rks_fetcher_start_arrays(fetcher, wanted[0], round * 6, collate, &fetches[0], &err),
+            world_start_arrays(fetcher, wanted[0], round * 6, collate, &fetches[0], &err),
             &err);
         rks_fetch_cancel(fetches[0]);
         rks_fetcher_close(fetcher);
@@ -213,7 +213,7 @@ static void figures_say_what_was_delivered(void **state)
         rks_arrays *arrays = NULL;
         bool local = MAPPED[m] == 7;
         rks_fetcher *fetcher = open_fetcher(MAPPED[m], true);
-        assert_ok(rks_fetcher_collate(fetcher, wanted, WORLD_ROWS, collate, &arrays, &err), &err);
+        assert_ok(world_collate(fetcher, wanted, WORLD_ROWS, collate, &arrays, &err), &err);
         rks_arrays_free(arrays);
         rks_fetcher_stats(fetcher, &stats);
         assert_int_equal(stats.samples, WORLD_ROWS);
@@ -237,9 +237,9 @@ static void a_sample_that_the_index_does_not_know_so_is_corrupt(void **state)
             wanted[1].key_hash += what % 3 == 2;
             if (what < 3) {
                 assert_fails(RKS_ERR_CORRUPT,
-                             rks_fetcher_collate(fetcher, wanted, 2, collate, &arrays, &err));
+                             world_collate(fetcher, wanted, 2, collate, &arrays, &err));
             } else {
-                assert_ok(rks_fetcher_start_arrays(fetcher, wanted, 2, collate, &fetch, &err),
+                assert_ok(world_start_arrays(fetcher, wanted, 2, collate, &fetch, &err),
                           &err);
                 assert_fails(RKS_ERR_CORRUPT, rks_fetch_wait_arrays(fetch, &arrays, &err));
             }
@@ -278,14 +278,14 @@ static void flip_all_of(uint64_t id)
     int fd = open(rks_shard_path(w.shards[id / WORLD_ROWS]), O_RDWR);
     rks_fetcher *fetcher = open_fetcher(7, true);
     assert_true(fd >= 0);
-    assert_ok(rks_fetcher_fetch(fetcher, &wanted, 1, &right, &err), &err);
+    assert_ok(world_fetch(fetcher, &wanted, 1, &right, &err), &err);
     for (size_t i = 0; i < view.record_size; i++) {
         rks_arrays *arrays = NULL;
         uint8_t byte;
         assert_int_equal(pread(fd, &byte, 1, (off_t)(at + i)), 1);
         byte ^= (uint8_t)(1u << i % 8);
         assert_int_equal(pwrite(fd, &byte, 1, (off_t)(at + i)), 1);
-        if (rks_fetcher_collate(fetcher, &wanted, 1, collate, &arrays, &err) == RKS_OK) {
+        if (world_collate(fetcher, &wanted, 1, collate, &arrays, &err) == RKS_OK) {
             harmless++;
             assert_true(same_samples(arrays, right));
             rks_arrays_free(arrays);
@@ -316,7 +316,7 @@ static void without_checks_everything_gets_into_arrays(void **state)
     rks_arrays *arrays = NULL;
     rks_wanted wanted = world_wanted(9);
     wanted.key_hash++;
-    assert_ok(rks_fetcher_collate(fetcher, &wanted, 1, collate, &arrays, &err), &err);
+    assert_ok(world_collate(fetcher, &wanted, 1, collate, &arrays, &err), &err);
     assert_true(arrays_are(fetcher, &wanted, 1, arrays));
     rks_arrays_free(arrays);
     rks_fetcher_close(fetcher);
@@ -355,7 +355,7 @@ static void a_file_that_changes_meanwhile_does_no_harm(void **state)
     rks_value value;
     rks_wanted wanted = world_wanted(ID);
     rks_fetcher *fetcher = open_fetcher(7, true);
-    assert_ok(rks_fetcher_fetch(fetcher, &wanted, 1, &batch, &err), &err);
+    assert_ok(world_fetch(fetcher, &wanted, 1, &batch, &err), &err);
     assert_ok(rks_batch_value(batch, 0, 3, &value, &err), &err);
     /* a part of the wave */
     size_t payload = 0;
@@ -370,7 +370,7 @@ static void a_file_that_changes_meanwhile_does_no_harm(void **state)
     assert_int_equal(pthread_create(&s.thread, NULL, spoil, &s), 0);
     for (int i = 0; i < 3000; i++) {
         rks_arrays *arrays = NULL;
-        rks_status status = rks_fetcher_collate(fetcher, &wanted, 1, collate, &arrays, &err);
+        rks_status status = world_collate(fetcher, &wanted, 1, collate, &arrays, &err);
         assert_true(status == RKS_OK ? same_samples(arrays, batch) : status == RKS_ERR_CORRUPT);
         rks_arrays_free(arrays);
     }
@@ -399,9 +399,9 @@ static void survives_each_failing_allocation(void **state)
             rks_memory_fail_at(n);
             rks_status status = rks_fetcher_open(&options, &fetcher, &err);
             if (status == RKS_OK && ahead == 0)
-                status = rks_fetcher_collate(fetcher, wanted, 4, collate, &arrays, &err);
+                status = world_collate(fetcher, wanted, 4, collate, &arrays, &err);
             else if (status == RKS_OK)
-                status = rks_fetcher_start_arrays(fetcher, wanted, 4, collate, &fetch, &err);
+                status = world_start_arrays(fetcher, wanted, 4, collate, &fetch, &err);
             if (fetch != NULL)
                 status = rks_fetch_wait_arrays(fetch, &arrays, &err);
             rks_memory_fail_at(0);
@@ -430,7 +430,7 @@ static void survives_failing_allocations_with_other_ranks(void **state)
         rks_memory_fail_at(n);
         rks_status status = rks_fetcher_open(&options, &fetcher, &err);
         if (status == RKS_OK)
-            status = rks_fetcher_collate(fetcher, wanted, 4, collate, &arrays, &err);
+            status = world_collate(fetcher, wanted, 4, collate, &arrays, &err);
         rks_memory_fail_at(0);
         passed = status == RKS_OK ? passed + 1 : 0;
         if (status == RKS_OK)
@@ -531,7 +531,7 @@ static void large_samples_are_checked_where_they_lie(void **state)
         wanted[i] = (rks_wanted){.id = i, .row = i, .key_hash = rks_key_hash(key, 4), .length = i};
     }
     for (int flipped = 0; flipped < 2; flipped++) {
-        assert_ok(rks_fetcher_collate(fetcher, wanted, BIG_ROWS, big, &arrays, &err), &err);
+        assert_ok(world_collate(fetcher, wanted, BIG_ROWS, big, &arrays, &err), &err);
         const rks_array *data = rks_arrays_get(arrays, 0);
         for (uint32_t i = 0; i < BIG_ROWS; i++) {
             assert_int_equal(data->offsets[i + 1] - data->offsets[i], BIG - i);
@@ -540,14 +540,14 @@ static void large_samples_are_checked_where_they_lie(void **state)
         rks_arrays_free(arrays);
         spoil_byte(shard, bytes, 1);
         assert_fails(RKS_ERR_CORRUPT,
-                     rks_fetcher_collate(fetcher, wanted, BIG_ROWS, big, &arrays, &err));
+                     world_collate(fetcher, wanted, BIG_ROWS, big, &arrays, &err));
         assert_contains(err.text, "sample 0");
         spoil_byte(shard, bytes, 1);
     }
     lose_page(shard, 1, 200000);
-    assert_fails(RKS_ERR_IO, rks_fetcher_collate(fetcher, wanted, BIG_ROWS, big, &arrays, &err));
+    assert_fails(RKS_ERR_IO, world_collate(fetcher, wanted, BIG_ROWS, big, &arrays, &err));
     assert_contains(err.text, "sample 1");
-    assert_ok(rks_fetcher_collate(fetcher, wanted, 1, big, &arrays, &err), &err);
+    assert_ok(world_collate(fetcher, wanted, 1, big, &arrays, &err), &err);
     rks_arrays_free(arrays);
     rks_fetcher_close(fetcher);
     rks_collate_release(big);
@@ -580,7 +580,7 @@ static void a_cut_file_is_an_error_of_its_samples_only(void **state)
         rks_fetcher *fetcher = open_fetcher(7, i == 0);
         rks_arrays *arrays = NULL;
         rks_wanted two[2] = {world_wanted(4), world_wanted(42)};
-        assert_fails(RKS_ERR_IO, rks_fetcher_collate(fetcher, two, 2, collate, &arrays, &err));
+        assert_fails(RKS_ERR_IO, world_collate(fetcher, two, 2, collate, &arrays, &err));
         assert_contains(err.text, "sample 42 (key key/42)");
         rks_fetcher_close(fetcher);
     }
@@ -593,15 +593,15 @@ static void a_cut_file_is_an_error_of_its_samples_only(void **state)
         rks_fetch *fetch = NULL;
         if (i < 4) {
             assert_fails(RKS_ERR_IO,
-                         rks_fetcher_collate(fetcher, wanted, 2, collate, &arrays, &err));
+                         world_collate(fetcher, wanted, 2, collate, &arrays, &err));
         } else {
-            assert_ok(rks_fetcher_start_arrays(fetcher, wanted, 2, collate, &fetch, &err), &err);
+            assert_ok(world_start_arrays(fetcher, wanted, 2, collate, &fetch, &err), &err);
             assert_fails(RKS_ERR_IO, rks_fetch_wait_arrays(fetch, &arrays, &err));
         }
         assert_contains(err.text, "sample 777 (key key/777)");
         assert_fails(RKS_ERR_IO, rks_fetcher_view(fetcher, &wanted[1], &view, &err));
         assert_contains(err.text, "sample 777 (key key/777)");
-        assert_ok(rks_fetcher_collate(fetcher, wanted, 1, collate, &arrays, &err), &err);
+        assert_ok(world_collate(fetcher, wanted, 1, collate, &arrays, &err), &err);
         assert_true(arrays_are(fetcher, wanted, 1, arrays));
         rks_arrays_free(arrays);
         rks_fetcher_close(fetcher);

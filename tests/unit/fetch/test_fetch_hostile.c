@@ -166,7 +166,7 @@ static rks_status fetch(rks_fetcher *fetcher, rks_batch **batch)
 {
     rks_wanted wanted[COUNT];
     world_wanted_many(IDS, COUNT, wanted);
-    return rks_fetcher_fetch(fetcher, wanted, COUNT, batch, &err);
+    return world_fetch(fetcher, wanted, COUNT, batch, &err);
 }
 
 static void fetch_and_check(rks_fetcher *fetcher)
@@ -345,7 +345,7 @@ static void an_interrupt_ends_the_wait(void **state)
     rks_fetcher *fetcher = world_fetcher(0, HOSTILE_ONLY);
     the_trick = TRICK_HOLD;
     world_wanted_many(IDS, COUNT, wanted);
-    assert_ok(rks_fetcher_start(fetcher, wanted, COUNT, &started, &err), &err);
+    assert_ok(world_start(fetcher, wanted, COUNT, &started, &err), &err);
     wait_for_request();
     assert_false(rks_fetch_ready(started));
     assert_int_equal(rks_fetch_memory(started), 0);
@@ -375,7 +375,7 @@ static void the_end_of_the_engine_ends_the_wait(void **state)
         world_fetcher(0, HOSTILE_FIRST); /* the other owner cannot be asked then */
     the_trick = TRICK_HOLD;
     world_wanted_many(IDS, COUNT, wanted);
-    assert_ok(rks_fetcher_start(fetcher, wanted, COUNT, &started, &err), &err);
+    assert_ok(world_start(fetcher, wanted, COUNT, &started, &err), &err);
     wait_for_request();
     rks_engine_close(w.engines[0], 0);
     w.engines[0] = NULL;
@@ -392,7 +392,7 @@ static void an_owner_that_goes_while_it_is_waited_for_is_named(void **state)
     rks_fetcher *fetcher = world_fetcher(0, HOSTILE_ONLY);
     the_trick = TRICK_HOLD;
     world_wanted_many(IDS, COUNT, wanted);
-    assert_ok(rks_fetcher_start(fetcher, wanted, COUNT, &started, &err), &err);
+    assert_ok(world_start(fetcher, wanted, COUNT, &started, &err), &err);
     wait_for_request();
     rks_error why;
     rks_fail(&why, RKS_ERR_STATE, 0, "over");

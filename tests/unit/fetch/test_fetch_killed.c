@@ -122,7 +122,7 @@ static rks_status fetch_from_victim(int signal_number, uint64_t *took_ms)
     rks_wanted wanted[2] = {world_wanted(7), world_wanted(801)};
     start_owner(&o, false);
     rks_fetcher *fetcher = open_fetcher(o.engine, 1);
-    assert_ok(rks_fetcher_start(fetcher, wanted, 2, &fetch, &err), &err);
+    assert_ok(world_start(fetcher, wanted, 2, &fetch, &err), &err);
     assert_int_equal(read(o.from, &byte, 1), 1); /* the request has come */
     uint64_t begin = rks_now_ms();
     kill(o.pid, signal_number);
@@ -131,7 +131,7 @@ static rks_status fetch_from_victim(int signal_number, uint64_t *took_ms)
     assert_null(batch);
     assert_int_equal(err.rank, 1);
     assert_contains(err.text, "sample 801");
-    assert_ok(rks_fetcher_fetch(fetcher, wanted, 1, &batch, &err), &err); /* mapped: goes on */
+    assert_ok(world_fetch(fetcher, wanted, 1, &batch, &err), &err); /* mapped: goes on */
     rks_batch_free(batch);
     rks_fetcher_close(fetcher);
     end_owner(&o);
@@ -166,7 +166,7 @@ static void another_process_serves(void **state)
     for (size_t i = 0; i < 300; i++)
         ids[i] = i * 4;
     world_wanted_many(ids, 300, wanted);
-    assert_ok(rks_fetcher_fetch(fetcher, wanted, 300, &batch, &err), &err);
+    assert_ok(world_fetch(fetcher, wanted, 300, &batch, &err), &err);
     world_check_batch(batch, ids, 300);
     rks_batch_free(batch);
     rks_fetcher_close(fetcher);
@@ -190,9 +190,9 @@ static void a_cut_file_is_an_error_of_its_samples_only(void **state)
         rks_batch *batch = NULL;
         rks_wanted bad[2] = {world_wanted(3), world_wanted(777)};
         for (int times = 0; times < 2; times++) {
-            assert_fails(RKS_ERR_IO, rks_fetcher_fetch(fetcher, bad, 2, &batch, &err));
+            assert_fails(RKS_ERR_IO, world_fetch(fetcher, bad, 2, &batch, &err));
             assert_contains(err.text, "sample 777 (key key/777)");
-            assert_ok(rks_fetcher_fetch(fetcher, bad, 1, &batch, &err), &err);
+            assert_ok(world_fetch(fetcher, bad, 1, &batch, &err), &err);
             world_check_sample(batch, 0, 3);
             rks_batch_free(batch);
         }

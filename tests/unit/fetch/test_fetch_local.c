@@ -21,7 +21,7 @@ static void a_batch_holds_its_samples_in_the_order_asked_for(void **state)
         rks_batch *batch = NULL;
         world_draw(ids, sizes[i], (unsigned)i);
         world_wanted_many(ids, sizes[i], wanted);
-        assert_ok(rks_fetcher_fetch(fetcher, wanted, sizes[i], &batch, &err), &err);
+        assert_ok(world_fetch(fetcher, wanted, sizes[i], &batch, &err), &err);
         world_check_batch(batch, ids, sizes[i]);
         rks_batch_free(batch);
     }
@@ -37,7 +37,7 @@ static void repeats_are_copies_of_their_own(void **state)
     size_t size;
     rks_fetcher *fetcher = world_fetcher(7, NULL);
     world_wanted_many(ids, 3, wanted);
-    assert_ok(rks_fetcher_fetch(fetcher, wanted, 3, &batch, &err), &err);
+    assert_ok(world_fetch(fetcher, wanted, 3, &batch, &err), &err);
     world_check_batch(batch, ids, 3);
     uint8_t *payload = rks_batch_payload(batch, 1, &size);
     memset(payload, 0xff, size);
@@ -54,13 +54,13 @@ static void an_empty_batch_is_a_batch(void **state)
     rks_fetch *fetch = NULL;
     rks_value value;
     rks_fetcher *fetcher = world_fetcher(7, NULL);
-    assert_ok(rks_fetcher_fetch(fetcher, NULL, 0, &batch, &err), &err);
+    assert_ok(world_fetch(fetcher, NULL, 0, &batch, &err), &err);
     assert_int_equal(rks_batch_count(batch), 0);
     assert_null(rks_batch_key(batch, 0, NULL));
     assert_null(rks_batch_payload(batch, 0, NULL));
     assert_fails(RKS_ERR_ARGUMENT, rks_batch_value(batch, 0, 0, &value, &err));
     rks_batch_free(batch);
-    assert_ok(rks_fetcher_start(fetcher, NULL, 0, &fetch, &err), &err);
+    assert_ok(world_start(fetcher, NULL, 0, &fetch, &err), &err);
     assert_true(rks_fetch_ready(fetch));
     assert_ok(rks_fetch_wait(fetch, &batch, &err), &err);
     rks_batch_free(batch);
@@ -74,12 +74,12 @@ static void a_sample_that_cannot_be_is_refused(void **state)
     rks_fetcher *fetcher = world_fetcher(7, NULL);
     rks_wanted wanted = world_wanted(3);
     wanted.shard = WORLD_SHARDS;
-    assert_fails(RKS_ERR_ARGUMENT, rks_fetcher_fetch(fetcher, &wanted, 1, &batch, &err));
+    assert_fails(RKS_ERR_ARGUMENT, world_fetch(fetcher, &wanted, 1, &batch, &err));
     wanted = world_wanted(3);
     wanted.row = UINT64_MAX;
-    assert_fails(RKS_ERR_ARGUMENT, rks_fetcher_fetch(fetcher, &wanted, 1, &batch, &err));
+    assert_fails(RKS_ERR_ARGUMENT, world_fetch(fetcher, &wanted, 1, &batch, &err));
     wanted.row = WORLD_ROWS;
-    assert_true(rks_fetcher_fetch(fetcher, &wanted, 1, &batch, &err) != RKS_OK);
+    assert_true(world_fetch(fetcher, &wanted, 1, &batch, &err) != RKS_OK);
     assert_contains(err.text, "sample 3 (key key/3)");
     assert_null(batch);
     rks_fetcher_close(fetcher);
@@ -95,11 +95,11 @@ static void a_sample_that_the_index_does_not_know_so_is_corrupt(void **state)
         wanted[1].row += what == 0; /* its neighbour lies there: transplanted */
         wanted[1].length += what == 1;
         wanted[1].key_hash += what == 2;
-        assert_fails(RKS_ERR_CORRUPT, rks_fetcher_fetch(fetcher, wanted, 2, &batch, &err));
+        assert_fails(RKS_ERR_CORRUPT, world_fetch(fetcher, wanted, 2, &batch, &err));
         assert_contains(err.text, "sample 9 (key key/9)");
         assert_null(batch);
         wanted[1] = world_wanted(9);
-        assert_ok(rks_fetcher_fetch(fetcher, wanted, 2, &batch, &err), &err);
+        assert_ok(world_fetch(fetcher, wanted, 2, &batch, &err), &err);
         rks_batch_free(batch);
     }
     rks_fetcher_close(fetcher);
@@ -139,14 +139,14 @@ static void flip_all_of(rks_fetcher *fetcher, uint64_t id)
         byte ^= (uint8_t)(1u << i % 8);
         assert_int_equal(pwrite(fd, &byte, 1, (off_t)(at + i)), 1);
         rks_wanted wanted = world_wanted(id), other = world_wanted(id - 2);
-        if (rks_fetcher_fetch(fetcher, &wanted, 1, &batch, &err) == RKS_OK) {
+        if (world_fetch(fetcher, &wanted, 1, &batch, &err) == RKS_OK) {
             harmless++;
             world_check_sample(batch, 0, id);
             rks_batch_free(batch);
         } else {
             assert_contains(err.text, "sample ");
         }
-        assert_ok(rks_fetcher_fetch(fetcher, &other, 1, &batch, &err), &err);
+        assert_ok(world_fetch(fetcher, &other, 1, &batch, &err), &err);
         rks_batch_free(batch);
         byte ^= (uint8_t)(1u << i % 8);
         assert_int_equal(pwrite(fd, &byte, 1, (off_t)(at + i)), 1);
@@ -174,7 +174,7 @@ static void without_checks_everything_is_handed_out(void **state)
     rks_batch *batch = NULL;
     rks_wanted wanted = world_wanted(9);
     wanted.key_hash++;
-    assert_ok(rks_fetcher_fetch(fetcher, &wanted, 1, &batch, &err), &err);
+    assert_ok(world_fetch(fetcher, &wanted, 1, &batch, &err), &err);
     world_check_sample(batch, 0, 9);
     rks_batch_free(batch);
     rks_fetcher_close(fetcher);
@@ -191,7 +191,7 @@ static void fetches_started_ahead_arrive(void **state)
         rks_wanted wanted[64];
         world_draw(ids[i], 64, i);
         world_wanted_many(ids[i], 64, wanted);
-        assert_ok(rks_fetcher_start(fetcher, wanted, 64, &fetches[i], &err), &err);
+        assert_ok(world_start(fetcher, wanted, 64, &fetches[i], &err), &err);
     }
     for (unsigned i = 0; i < AHEAD; i++) {
         rks_batch *batch = NULL;
@@ -226,7 +226,7 @@ static void figures_say_what_was_delivered(void **state)
     for (size_t i = 0; i < WORLD_ROWS; i++)
         ids[i] = WORLD_ROWS + i;
     world_wanted_many(ids, WORLD_ROWS, wanted);
-    assert_ok(rks_fetcher_fetch(fetcher, wanted, WORLD_ROWS, &batch, &err), &err);
+    assert_ok(world_fetch(fetcher, wanted, WORLD_ROWS, &batch, &err), &err);
     rks_fetcher_stats(fetcher, &stats);
     assert_int_equal(stats.samples, WORLD_ROWS);
     assert_int_equal(stats.bytes, rks_shard_bytes(w.shards[1]));
@@ -246,17 +246,17 @@ static void digest_of_batches_does_not_depend_on_their_order(void **state)
     for (size_t i = 0; i < 100; i++) {
         rks_batch *batch = NULL;
         rks_wanted two[2] = {world_wanted(12 * i), world_wanted(12 * (99 - i))};
-        assert_ok(rks_fetcher_fetch(fetcher, two, 1, &batch, &err), &err);
+        assert_ok(world_fetch(fetcher, two, 1, &batch, &err), &err);
         rks_batch_digest(batch, sums[0]);
         rks_batch_free(batch);
-        assert_ok(rks_fetcher_fetch(fetcher, two + 1, 1, &batch, &err), &err);
+        assert_ok(world_fetch(fetcher, two + 1, 1, &batch, &err), &err);
         rks_batch_digest(batch, sums[1]);
         rks_batch_free(batch);
     }
     assert_memory_equal(sums[0], sums[1], 16);
     rks_batch *batch = NULL;
     rks_wanted one = world_wanted(12);
-    assert_ok(rks_fetcher_fetch(fetcher, &one, 1, &batch, &err), &err);
+    assert_ok(world_fetch(fetcher, &one, 1, &batch, &err), &err);
     rks_batch_digest(batch, sums[1]);
     assert_memory_not_equal(sums[0], sums[1], 16);
     rks_batch_free(batch);
@@ -270,7 +270,7 @@ static void an_interrupt_ends_no_finished_fetch(void **state)
     rks_batch *batch = NULL;
     rks_wanted wanted = world_wanted(5);
     rks_fetcher *fetcher = world_fetcher(7, NULL);
-    assert_ok(rks_fetcher_start(fetcher, &wanted, 1, &fetch, &err), &err);
+    assert_ok(world_start(fetcher, &wanted, 1, &fetch, &err), &err);
     while (!rks_fetch_ready(fetch))
         ;
     rks_set_interrupt(stop_now, NULL);
@@ -345,9 +345,9 @@ static void survives_each_failing_allocation(void **state)
         rks_memory_fail_at(n);
         rks_status status = rks_fetcher_open(&options, &fetcher, &err);
         if (status == RKS_OK)
-            status = rks_fetcher_fetch(fetcher, wanted, 4, &batch, &err);
+            status = world_fetch(fetcher, wanted, 4, &batch, &err);
         if (status == RKS_OK)
-            status = rks_fetcher_start(fetcher, wanted, 4, &fetch, &err);
+            status = world_start(fetcher, wanted, 4, &fetch, &err);
         if (status == RKS_OK)
             status = rks_fetch_wait(fetch, &second, &err);
         rks_value value;
@@ -376,9 +376,9 @@ static bool read_some(rks_fetcher *fetcher, unsigned round, unsigned seed)
     world_draw(ids, 32, seed);
     world_wanted_many(ids, 32, wanted);
     if (round % 2 == 0)
-        good = rks_fetcher_fetch(fetcher, wanted, 32, &batch, NULL) == RKS_OK;
+        good = world_fetch(fetcher, wanted, 32, &batch, NULL) == RKS_OK;
     else
-        good = rks_fetcher_start(fetcher, wanted, 32, &fetch, NULL) == RKS_OK &&
+        good = world_start(fetcher, wanted, 32, &fetch, NULL) == RKS_OK &&
                rks_fetch_wait(fetch, &batch, NULL) == RKS_OK;
     if (good)
         world_check_batch(batch, ids, 32);

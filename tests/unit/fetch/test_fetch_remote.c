@@ -56,7 +56,7 @@ static void fetch_and_check(rks_fetcher *fetcher, size_t count, unsigned seed)
     rks_batch *batch = NULL;
     world_draw(ids, count, seed);
     world_wanted_many(ids, count, wanted);
-    assert_ok(rks_fetcher_fetch(fetcher, wanted, count, &batch, &err), &err);
+    assert_ok(world_fetch(fetcher, wanted, count, &batch, &err), &err);
     world_check_batch(batch, ids, count);
     rks_batch_free(batch);
 }
@@ -99,7 +99,7 @@ static void figures_add_up_on_both_sides(void **state)
     rks_fetcher *fetcher = world_fetcher(2, EACH_ITS_OWN);
     for (uint64_t id = 0; id < 2 * WORLD_ROWS; id++)
         wanted[id] = world_wanted(id);
-    assert_ok(rks_fetcher_fetch(fetcher, wanted, 2 * WORLD_ROWS, &batch, &err), &err);
+    assert_ok(world_fetch(fetcher, wanted, 2 * WORLD_ROWS, &batch, &err), &err);
     rks_fetcher_stats(fetcher, &stats);
     assert_int_equal(stats.samples, 2 * WORLD_ROWS);
     assert_int_equal(stats.remote_bytes, rks_shard_bytes(w.shards[0]));
@@ -124,7 +124,7 @@ static void fetches_started_ahead_arrive_or_are_cancelled(void **state)
         rks_wanted wanted[200];
         world_draw(ids[i], 200, i);
         world_wanted_many(ids[i], 200, wanted);
-        assert_ok(rks_fetcher_start(fetcher, wanted, 200, &fetches[i], &err), &err);
+        assert_ok(world_start(fetcher, wanted, 200, &fetches[i], &err), &err);
         if (i % 5 == 4)
             rks_fetch_cancel(fetches[i]);
     }
@@ -157,7 +157,7 @@ static void a_fetcher_may_close_while_cancelled_requests_are_on_their_way(void *
         rks_fetcher *fetcher = world_fetcher(0, owners);
         world_draw(ids, 300, round);
         world_wanted_many(ids, 300, wanted);
-        assert_ok(rks_fetcher_start(fetcher, wanted, 300, &fetch, &err), &err);
+        assert_ok(world_start(fetcher, wanted, 300, &fetch, &err), &err);
         rks_fetch_cancel(fetch);
         rks_fetcher_close(fetcher);
     }
@@ -196,7 +196,7 @@ static void a_shard_that_nobody_serves_is_named(void **state)
     rks_fetcher *fetcher = world_fetcher(0, owners);
     for (uint64_t shard = 1; shard < 3; shard++) {
         rks_wanted wanted[2] = {world_wanted(1), world_wanted(shard * WORLD_ROWS)};
-        assert_fails(RKS_ERR_NOT_FOUND, rks_fetcher_fetch(fetcher, wanted, 2, &batch, &err));
+        assert_fails(RKS_ERR_NOT_FOUND, world_fetch(fetcher, wanted, 2, &batch, &err));
         assert_contains(err.text, "no rank serves shard");
         assert_contains(err.text, shard == 1 ? "sample 400 " : "sample 800 ");
     }
@@ -213,23 +213,23 @@ static void an_owner_refuses_what_it_does_not_serve_and_goes_on(void **state)
     static const int32_t *const owners[] = {ONE, ONE, ONE};
     serve(1, 1);
     rks_fetcher *fetcher = world_fetcher(0, owners);
-    assert_fails(RKS_ERR_NOT_FOUND, rks_fetcher_fetch(fetcher, wanted + 1, 1, &batch, &err));
+    assert_fails(RKS_ERR_NOT_FOUND, world_fetch(fetcher, wanted + 1, 1, &batch, &err));
     assert_contains(err.text, "shard 1 is not served here");
     assert_contains(err.text, "sample 401 (key key/401)");
     assert_int_equal(err.rank, 1);
     wanted[0].row = WORLD_ROWS;
-    assert_fails(RKS_ERR_ARGUMENT, rks_fetcher_fetch(fetcher, wanted, 1, &batch, &err));
+    assert_fails(RKS_ERR_ARGUMENT, world_fetch(fetcher, wanted, 1, &batch, &err));
     assert_contains(err.text, "rows 400 + 1 of 400");
     rks_fetcher_close(fetcher);
     w.ids[0].low ^= 1;
     fetcher = world_fetcher(0, owners);
     w.ids[0] = real;
     wanted[0] = world_wanted(1);
-    assert_fails(RKS_ERR_NOT_FOUND, rks_fetcher_fetch(fetcher, wanted, 1, &batch, &err));
+    assert_fails(RKS_ERR_NOT_FOUND, world_fetch(fetcher, wanted, 1, &batch, &err));
     assert_contains(err.text, "another id");
     rks_fetcher_close(fetcher);
     fetcher = world_fetcher(0, owners);
-    assert_ok(rks_fetcher_fetch(fetcher, wanted, 1, &batch, &err), &err);
+    assert_ok(world_fetch(fetcher, wanted, 1, &batch, &err), &err);
     rks_batch_free(batch);
     rks_fetcher_close(fetcher);
 }
@@ -246,7 +246,7 @@ static void a_transplanted_sample_is_found(void **state)
         wanted[1].row += what == 0;
         wanted[1].length += what == 1;
         wanted[1].key_hash += what == 2;
-        assert_fails(RKS_ERR_CORRUPT, rks_fetcher_fetch(fetcher, wanted, 2, &batch, &err));
+        assert_fails(RKS_ERR_CORRUPT, world_fetch(fetcher, wanted, 2, &batch, &err));
         assert_contains(err.text, "sample 9 (key key/9)");
         assert_int_equal(err.rank, 1);
         assert_null(batch);
@@ -283,18 +283,18 @@ static void an_owner_that_is_gone_is_named(void **state)
     serve(2, 2);
     rks_fetcher *fetcher = world_fetcher(0, EACH_ITS_OWN);
     rks_wanted wanted[2] = {world_wanted(400), world_wanted(5)};
-    assert_ok(rks_fetcher_fetch(fetcher, wanted, 2, &batch, &err), &err);
+    assert_ok(world_fetch(fetcher, wanted, 2, &batch, &err), &err);
     rks_batch_free(batch);
     batch = NULL;
     rks_fetch_server_close(servers[1]);
     servers[1] = NULL;
     rks_engine_close(w.engines[1], 0);
     w.engines[1] = NULL;
-    assert_fails(RKS_ERR_PEER, rks_fetcher_fetch(fetcher, wanted, 2, &batch, &err));
+    assert_fails(RKS_ERR_PEER, world_fetch(fetcher, wanted, 2, &batch, &err));
     assert_int_equal(err.rank, 1);
     assert_contains(err.text, "sample 5 (key key/5)");
     assert_null(batch);
-    assert_ok(rks_fetcher_fetch(fetcher, wanted, 1, &batch, &err), &err);
+    assert_ok(world_fetch(fetcher, wanted, 1, &batch, &err), &err);
     rks_batch_free(batch);
     rks_fetcher_close(fetcher);
 }
@@ -308,9 +308,9 @@ static void without_an_engine_only_maps_are_read(void **state)
     options.engine = NULL;
     assert_ok(rks_fetcher_open(&options, &fetcher, &err), &err);
     rks_wanted wanted[2] = {world_wanted(5), world_wanted(405)};
-    assert_ok(rks_fetcher_fetch(fetcher, wanted, 1, &batch, &err), &err);
+    assert_ok(world_fetch(fetcher, wanted, 1, &batch, &err), &err);
     rks_batch_free(batch);
-    assert_fails(RKS_ERR_STATE, rks_fetcher_fetch(fetcher, wanted, 2, &batch, &err));
+    assert_fails(RKS_ERR_STATE, world_fetch(fetcher, wanted, 2, &batch, &err));
     rks_fetcher_close(fetcher);
 }
 
@@ -365,7 +365,7 @@ static void samples_above_a_reply_s_bound_arrive(void **state)
         wanted[i] = (rks_wanted){
             .id = i, .row = i % ROWS, .key_hash = rks_key_hash(key, 4), .length = i % ROWS};
     }
-    assert_ok(rks_fetcher_fetch(fetcher, wanted, 2 * ROWS, &batch, &err), &err);
+    assert_ok(world_fetch(fetcher, wanted, 2 * ROWS, &batch, &err), &err);
     for (uint32_t i = 0; i < 2 * ROWS; i++) {
         rks_value value;
         assert_ok(rks_batch_value(batch, i, 0, &value, &err), &err);
@@ -401,9 +401,9 @@ static bool read_some(rks_fetcher *fetcher, unsigned round, unsigned seed)
         ids[k] = 5 + 37 * (ids[k] % 32); /* wide ones: replies that workers or waiters check */
     world_wanted_many(ids, 64, wanted);
     if (round % 3 == 0)
-        good = rks_fetcher_fetch(fetcher, wanted, 64, &batch, NULL) == RKS_OK;
+        good = world_fetch(fetcher, wanted, 64, &batch, NULL) == RKS_OK;
     else
-        good = rks_fetcher_start(fetcher, wanted, 64, &fetch, NULL) == RKS_OK;
+        good = world_start(fetcher, wanted, 64, &fetch, NULL) == RKS_OK;
     if (round % 3 == 1 && good)
         good = rks_fetch_wait(fetch, &batch, NULL) == RKS_OK;
     if (round % 3 == 2 && good)
@@ -442,7 +442,7 @@ static void survives_each_failing_allocation(void **state)
         rks_memory_fail_at(n);
         rks_status status = rks_fetcher_open(&options, &fetcher, &err);
         if (status == RKS_OK)
-            status = rks_fetcher_fetch(fetcher, wanted, 4, &batch, &err);
+            status = world_fetch(fetcher, wanted, 4, &batch, &err);
         rks_memory_fail_at(0);
         passed = status == RKS_OK ? passed + 1 : 0;
         if (status == RKS_OK)
@@ -516,7 +516,7 @@ static void fetch_of_shard_0(rks_fetcher *fetcher)
     for (uint64_t i = 0; i < ROWS; i++)
         ids[i] = i * 4;
     world_wanted_many(ids, ROWS, wanted);
-    assert_ok(rks_fetcher_fetch(fetcher, wanted, ROWS, &batch, &err), &err);
+    assert_ok(world_fetch(fetcher, wanted, ROWS, &batch, &err), &err);
     world_check_batch(batch, ids, ROWS);
     rks_batch_free(batch);
 }

@@ -19,6 +19,7 @@ typedef struct source {
     size_t bad_list;   /* its first sample is corrupt */
     size_t fail_list;  /* next_list fails once when it is asked for this one */
     size_t fail_start; /* start fails for this one */
+    bool unmade;       /* there was no memory for the next list */
 } source;
 
 static rks_status next_list(void *user, rks_prefetch_list *list, rks_error *problem)
@@ -30,27 +31,37 @@ static rks_status next_list(void *user, rks_prefetch_list *list, rks_error *prob
     }
     if (s->next == LISTS)
         return RKS_OK;
-    list->ids = s->ids[s->next];
-    list->count = s->counts[s->next];
-    list->weight = list->count;
+    size_t count = s->counts[s->next];
+    rks_status status = rks_fetcher_list(s->fetcher, count, &list->samples, problem);
+    s->unmade = status != RKS_OK;
+    if (status != RKS_OK)
+        return status;
+    rks_wanted *wanted = rks_batch_wanted(list->samples);
+    for (size_t i = 0; i < count; i++)
+        wanted[i] = world_wanted(s->ids[s->next][i]);
+    wanted[0].length += s->next == s->bad_list;
+    list->count = count;
+    list->weight = count;
     list->tag = s->next++;
     return RKS_OK;
 }
 
-static rks_status start(void *user, const rks_prefetch_list *list, rks_fetch **fetch,
-                        rks_error *problem)
+static void skip_list(void *user)
 {
     source *s = user;
-    rks_wanted wanted[MOST];
-    if (list->tag == s->fail_start)
+    s->next += s->unmade;
+    s->unmade = false;
+}
+
+static rks_status start(void *user, rks_batch *samples, rks_fetch **fetch, rks_error *problem)
+{
+    source *s = user;
+    if (s->fail_start != SIZE_MAX && rks_batch_id(samples, 0) == s->ids[s->fail_start][0])
         return rks_fail(problem, RKS_ERR_STATE, 0, "cannot start");
-    for (size_t i = 0; i < list->count; i++)
-        wanted[i] = world_wanted(list->ids[i]);
-    wanted[0].length += list->tag == s->bad_list;
     s->started++;
     if (s->started - s->delivered > s->most_ahead)
         s->most_ahead = s->started - s->delivered;
-    return rks_fetcher_start(s->fetcher, wanted, list->count, fetch, problem);
+    return rks_fetcher_start(s->fetcher, samples, fetch, problem);
 }
 
 static source the_source;
@@ -66,6 +77,7 @@ static rks_prefetch_options begin(uint32_t max_batches, uint64_t max_bytes)
             s->ids[i][k] = (i * 31 + k * 17) % (WORLD_SHARDS * WORLD_ROWS);
     }
     return (rks_prefetch_options){.next_list = next_list,
+                                  .skip_list = skip_list,
                                   .start = start,
                                   .user = s,
                                   .max_batches = max_batches,

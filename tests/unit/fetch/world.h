@@ -44,6 +44,15 @@ void world_draw(uint64_t *ids, size_t count, unsigned seed);
 /* Options of a fetcher of rank `rank`; shards of the bits in `mapped` are mapped, others are asked
  * of owners[shard]. */
 rks_fetcher_options world_options(uint32_t rank, unsigned mapped, const int32_t *const *owners);
+/* rks_fetcher_fetch and its like, of a list that is copied. */
+rks_status world_fetch(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
+                       rks_batch **batch, rks_error *why);
+rks_status world_start(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
+                       rks_fetch **fetch, rks_error *why);
+rks_status world_collate(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
+                         rks_collate *collate, rks_arrays **arrays, rks_error *why);
+rks_status world_start_arrays(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count,
+                              rks_collate *collate, rks_fetch **fetch, rks_error *why);
 /* A fetcher of rank 0, with those options. */
 rks_fetcher *world_fetcher(unsigned mapped, const int32_t *const *owners);
 /* Four threads read through one fetcher, `rounds` times each; fails where one answers false. */

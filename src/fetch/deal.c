@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * deal.c: which requests the samples of a fetch become: at most 128 rows of one owner each, in
+ * order of shard and row. An owner that failed is asked after others. */
+#include "fetch/fetcher.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+enum { FEW = 128 };
+
+typedef struct spot {
+    uint32_t owner, shard, row, at;
+} spot;
+
+static int compare_spots(const void *a, const void *b)
+{
+    const spot *x = a, *y = b;
+    if (x->owner != y->owner)
+        return x->owner < y->owner ? -1 : 1;
+    if (x->shard != y->shard)
+        return x->shard < y->shard ? -1 : 1;
+    return x->row == y->row ? 0 : x->row < y->row ? -1 : 1;
+}
+
+bool rks_fetch_owners_have(const rks_fetch_owners *list, uint32_t rank)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (list->ranks[i] == rank)
+            return true;
+    return false;
+}
+
+/* The first owner that was not tried, rather one that did not fail a moment ago; -1: none. */
+static int64_t choose_owner(const rks_fetcher *fetcher, uint32_t shard,
+                            const rks_fetch_owners *tried, const rks_fetch_owners *failed)
+{
+    int64_t second = -1;
+    const int32_t *owner = fetcher->options.owners[shard];
+    for (; owner != NULL && *owner >= 0; owner++) {
+        uint32_t rank = (uint32_t)*owner;
+        if (rank == fetcher->options.rank || rks_fetch_owners_have(tried, rank))
+            continue;
+        if (!rks_fetch_owners_have(failed, rank))
+            return rank;
+        if (second < 0)
+            second = rank;
+    }
+    return second;
+}
+
+static rks_status find_spots(rks_fetch *fetch, const uint32_t *order, size_t count,
+                             const rks_fetch_owners *tried, spot *spots, rks_error *err)
+{
+    rks_fetcher *fetcher = fetch->fetcher;
+    rks_fetch_owners failed = {0};
+    if (atomic_load_explicit(&fetcher->some_failed, memory_order_relaxed)) {
+        pthread_mutex_lock(&fetcher->mutex);
+        failed = fetcher->failed;
+        pthread_mutex_unlock(&fetcher->mutex);
+    }
+    uint32_t shard = UINT32_MAX;
+    int64_t owner = -1;
+    for (size_t i = 0; i < count; i++) {
+        const rks_wanted *wanted = &fetch->batch->wanted[order[i]];
+        if (wanted->shard != shard)
+            owner = choose_owner(fetcher, wanted->shard, tried, &failed);
+        shard = wanted->shard;
+        if (owner < 0) {
+            rks_error inner;
+            rks_fail(&inner, RKS_ERR_NOT_FOUND, 0, "no rank serves shard %" PRIu32, shard);
+            return rks_fetcher_blame(fetcher, wanted, &inner, err);
+        }
+        spots[i] = (spot){(uint32_t)owner, shard, (uint32_t)wanted->row, order[i]};
+    }
+    return RKS_OK;
+}
+
+/* The samples of order[first, first + count) become requests of one owner each, and lie in their
+ * order. `owners` has room for one a sample. */
+static rks_status sort_by_owner(rks_fetch *fetch, size_t first, size_t count,
+                                const rks_fetch_owners *tried, uint32_t *owners, rks_error *err)
+{
+    uint32_t *order = fetch->order + first;
+    spot few[FEW], *spots = count <= FEW ? few : rks_alloc_raw(count, sizeof(*spots), err);
+    if (spots == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = find_spots(fetch, order, count, tried, spots, err);
+    if (status == RKS_OK) {
+        qsort(spots, count, sizeof(*spots), compare_spots);
+        for (size_t i = 0; i < count; i++) {
+            order[i] = spots[i].at;
+            owners[i] = spots[i].owner;
+        }
+    }
+    if (spots != few)
+        rks_free(spots);
+    return status;
+}
+
+/* Requests for the samples of order[first, first + count): a list, and how many. */
+rks_status rks_fetch_deal(rks_fetch *fetch, size_t first, size_t count,
+                                const rks_fetch_owners *tried, rks_fetch_request **list,
+                                size_t *made, rks_error *err)
+{
+    uint32_t few[FEW], *owners = count <= FEW ? few : rks_alloc_raw(count, sizeof(*owners), err);
+    if (owners == NULL)
+        return RKS_ERR_MEMORY;
+    rks_fetch_request *planned = NULL, **end = &planned;
+    size_t requests = 0;
+    rks_status status = sort_by_owner(fetch, first, count, tried, owners, err);
+    for (size_t i = 0, many; status == RKS_OK && i < count; i += many) {
+        for (many = 1; many < RKS_FETCH_REQUEST_ROWS && i + many < count; many++)
+            if (owners[i + many] != owners[i])
+                break;
+        status = rks_fetch_request_make(fetch, owners[i], first + i, many, end, err);
+        if (status != RKS_OK)
+            break;
+        (*end)->tried = *tried;
+        end = &(*end)->next;
+        requests++;
+    }
+    if (owners != few)
+        rks_free(owners);
+    if (status != RKS_OK) {
+        rks_fetch_request_free(planned);
+        return status;
+    }
+    *list = planned;
+    *made = requests;
+    return RKS_OK;
+}
+
+rks_status rks_fetch_deal_all(rks_fetch *fetch, size_t remote, rks_fetch_request **list,
+                                   size_t *made, rks_error *err)
+{
+    static const rks_fetch_owners none = {0};
+    const rks_fetcher *fetcher = fetch->fetcher;
+    if (fetcher->options.engine == NULL)
+        return rks_fail(err, RKS_ERR_STATE, 0, "a sample of another rank: there is no connection");
+    for (size_t i = 0, found = 0; found < remote; i++) {
+        fetch->order[found] = (uint32_t)i;
+        found += fetcher->shards[fetch->batch->wanted[i].shard] == NULL;
+    }
+    return rks_fetch_deal(fetch, 0, remote, &none, list, made, err);
+}

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fetch.c: fetches from their start to their end.
+ *
+ * A synchronous fetch does everything that takes time in the caller's thread. One that was started
+ * ahead gives its pieces to the workers too, which are started with the first such fetch. Requests
+ * that are on their way when a fetch is cancelled stay with the engine; the fetch's memory goes
+ * with the last of them, and so may the fetcher's after its close. */
+#include "fetch/fetcher.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/trace.h"
+
+/* ---- pieces ---------------------------------------------------------------------------------- */
+
+void rks_fetch_set_failed(rks_fetch *fetch, const rks_error *err)
+{
+    if (rks_fetch_is_over(fetch))
+        return;
+    fetch->status = (rks_status)err->status;
+    fetch->error = *err;
+    atomic_store(&fetch->over, true);
+    pthread_cond_broadcast(&fetch->changed);
+}
+
+void rks_fetch_wake(rks_fetch *fetch)
+{
+    rks_fetcher *fetcher = fetch->fetcher;
+    if (fetch->ahead && !fetch->queued && !fetch->waited_for) {
+        fetch->queued = true;
+        fetch->next = NULL;
+        atomic_fetch_add(&fetch->references, 1);
+        *fetcher->work_end = fetch;
+        fetcher->work_end = &fetch->next;
+        pthread_cond_signal(&fetcher->work_comes);
+    }
+    pthread_cond_broadcast(&fetch->changed);
+}
+
+/* The mutex is held. One piece less, perhaps the last one. */
+static bool end_piece(rks_fetch *fetch)
+{
+    if (--fetch->pieces != 0 || rks_fetch_is_over(fetch))
+        return false;
+    atomic_store_explicit(&fetch->memory,
+                          fetch->arrays != NULL ? rks_arrays_memory(fetch->arrays)
+                                                : fetch->batch->bytes,
+                          memory_order_relaxed);
+    atomic_store(&fetch->over, true);
+    return fetch->waited_for;
+}
+
+bool rks_fetch_finish(rks_fetch *fetch, rks_block **block, uint64_t remote_bytes,
+                      const rks_error *err)
+{
+    if (block == NULL) {
+        rks_fetch_set_failed(fetch, err);
+        return false;
+    }
+    rks_batch_add(fetch->batch, *block);
+    *block = NULL; /* the batch's now */
+    fetch->remote_bytes += remote_bytes;
+    return end_piece(fetch);
+}
+
+static void do_local(rks_fetch *fetch)
+{
+    rks_fetcher *fetcher = fetch->fetcher;
+    rks_block *block = NULL;
+    uint64_t bytes = 0;
+    rks_error err;
+    fetch->local_waits = false;
+    pthread_mutex_unlock(&fetcher->mutex);
+    rks_status status = rks_fetch_copy_local(fetch->batch, &block, &bytes, &err);
+    pthread_mutex_lock(&fetcher->mutex);
+    fetch->local_bytes += bytes;
+    if (rks_fetch_finish(fetch, status == RKS_OK ? &block : NULL, 0, &err))
+        pthread_cond_broadcast(&fetch->changed);
+}
+
+/* All other pieces are done, so nobody else looks at the batch. */
+static void do_arrays(rks_fetch *fetch)
+{
+    rks_fetcher *fetcher = fetch->fetcher;
+    rks_arrays *arrays = NULL;
+    uint64_t bytes = 0;
+    rks_error err;
+    fetch->local_waits = false;
+    pthread_mutex_unlock(&fetcher->mutex);
+    rks_status status = rks_fetch_make_arrays(fetch->batch, fetch->collate, &arrays, &bytes, &err);
+    if (status == RKS_OK) {
+        rks_batch_free(fetch->batch);
+        fetch->batch = NULL;
+    }
+    pthread_mutex_lock(&fetcher->mutex);
+    fetch->local_bytes += bytes;
+    fetch->arrays = arrays;
+    if (status != RKS_OK)
+        rks_fetch_set_failed(fetch, &err);
+    else if (end_piece(fetch))
+        pthread_cond_broadcast(&fetch->changed);
+}
+
+static void do_arrived(rks_fetch *fetch)
+{
+    rks_fetcher *fetcher = fetch->fetcher;
+    rks_fetch_request *request = fetch->arrived;
+    uint64_t bytes = 0;
+    rks_error err;
+    fetch->arrived = request->next;
+    pthread_mutex_unlock(&fetcher->mutex);
+    rks_status status = rks_fetch_check_reply(request, &bytes, &err);
+    pthread_mutex_lock(&fetcher->mutex);
+    if (rks_fetch_finish(fetch, status == RKS_OK ? &request->reply : NULL, bytes, &err))
+        pthread_cond_broadcast(&fetch->changed);
+    rks_fetch_request_drop(request);
+}
+
+/* Takes a piece and works on it, meanwhile without the mutex; false: there is none. The caller
+ * holds the mutex and a reference. */
+static bool work_on(rks_fetch *fetch)
+{
+    if (rks_fetch_is_over(fetch))
+        return false;
+    if (fetch->arrived != NULL)
+        do_arrived(fetch);
+    else if (fetch->local_waits && fetch->collate == NULL)
+        do_local(fetch);
+    else if (fetch->local_waits && fetch->pieces == 1)
+        do_arrays(fetch);
+    else
+        return false;
+    return true;
+}
+
+/* Drops a reference that is not the last one; false: it is. So the mutex may be held. */
+static bool release_shared(rks_fetch *fetch)
+{
+    int references = atomic_load(&fetch->references);
+    while (references > 1)
+        if (atomic_compare_exchange_weak(&fetch->references, &references, references - 1))
+            return true;
+    return false;
+}
+
+/* All pieces of the first fetch of the work list. */
+bool rks_fetch_work_on_next(rks_fetcher *fetcher)
+{
+    rks_fetch *fetch = fetcher->work;
+    if (fetch == NULL)
+        return false;
+    fetcher->work = fetch->next;
+    if (fetch->next == NULL)
+        fetcher->work_end = &fetcher->work;
+    fetch->queued = false;
+    while (work_on(fetch))
+        ;
+    if (release_shared(fetch)) /* the work list's */
+        return true;
+    if (fetch->batch == NULL && fetch->arrays == NULL) {
+        rks_fetch_release(fetch); /* waited for: nothing is left that takes a lock or time */
+    } else {
+        pthread_mutex_unlock(&fetcher->mutex);
+        rks_fetch_release(fetch);
+        pthread_mutex_lock(&fetcher->mutex);
+    }
+    return true;
+}
+
+/* ---- fetches --------------------------------------------------------------------------------- */
+
+rks_status rks_fetch_count_remote(const rks_batch *list, size_t *remote, rks_error *err)
+{
+    const rks_fetcher *fetcher = list->fetcher;
+    size_t found = 0;
+    for (size_t i = 0; i < list->count; i++) {
+        const rks_wanted *wanted = &list->wanted[i];
+        if (wanted->shard >= fetcher->options.shard_count || wanted->row > UINT32_MAX)
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                            "sample %" PRIu64 ": row %" PRIu64 " of shard %" PRIu32
+                            " cannot be, there are %zu shards",
+                            wanted->id, wanted->row, wanted->shard, fetcher->options.shard_count);
+        found += fetcher->shards[wanted->shard] == NULL;
+    }
+    *remote = found;
+    return RKS_OK;
+}
+
+void rks_fetch_release(rks_fetch *fetch)
+{
+    if (atomic_fetch_sub(&fetch->references, 1) != 1)
+        return;
+    rks_fetcher *fetcher = fetch->fetcher;
+    rks_batch_free(fetch->batch);
+    rks_arrays_free(fetch->arrays);
+    rks_collate_release(fetch->collate);
+    pthread_cond_destroy(&fetch->changed);
+    rks_free(fetch);
+    rks_fetcher_release(fetcher);
+}
+
+/* A fetch and its requests, which are not queued yet. */
+static rks_status make_fetch(rks_batch *list, size_t remote, rks_collate *collate, bool ahead,
+                             rks_fetch **fetch, rks_fetch_request **requests, rks_error *err)
+{
+    rks_fetch *made = rks_alloc_raw(sizeof(*made) + remote * sizeof(made->order[0]), 1, err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    memset(made, 0, sizeof(*made));
+    made->fetcher = list->fetcher;
+    made->batch = list;
+    made->count = list->count;
+    made->ahead = ahead;
+    atomic_init(&made->references, 1);
+    atomic_fetch_add(&made->fetcher->references, 1);
+    rks_cond_init(&made->changed);
+    if (collate != NULL) {
+        rks_collate_hold(collate);
+        made->collate = collate;
+    }
+    made->local_waits = remote < list->count || collate != NULL;
+    size_t asked = 0;
+    rks_status status =
+        remote == 0 ? RKS_OK : rks_fetch_deal_all(made, remote, requests, &asked, err);
+    if (status != RKS_OK) {
+        made->batch = NULL; /* stays the caller's */
+        rks_fetch_release(made);
+        return status;
+    }
+    made->pieces = asked + made->local_waits;
+    atomic_store(&made->over, made->pieces == 0);
+    *fetch = made;
+    return RKS_OK;
+}
+
+rks_status rks_fetch_begin(rks_fetcher *fetcher, rks_batch *list, rks_collate *collate, bool ahead,
+                           rks_fetch **fetch, rks_error *err)
+{
+    rks_fetch *made = NULL;
+    rks_fetch_request *requests = NULL;
+    size_t remote = 0;
+    rks_status status = rks_fetch_count_remote(list, &remote, err);
+    if (status == RKS_OK && ahead && list->count != 0)
+        status = rks_fetcher_start_workers(fetcher, err);
+    if (status == RKS_OK)
+        status = make_fetch(list, remote, collate, ahead, &made, &requests, err);
+    if (status != RKS_OK)
+        return status;
+    bool wakes = ahead && made->local_waits && (collate == NULL || remote == 0);
+    if (wakes || remote != 0) {
+        pthread_mutex_lock(&fetcher->mutex);
+        if (wakes)
+            rks_fetch_wake(made);
+        rks_fetch_enqueue(fetcher, requests);
+        requests = rks_fetch_next_to_send(fetcher);
+        pthread_mutex_unlock(&fetcher->mutex);
+        rks_fetch_send(requests);
+    }
+    *fetch = made;
+    return RKS_OK;
+}
+
+rks_status rks_fetcher_start(rks_fetcher *fetcher, rks_batch *list, rks_fetch **fetch,
+                             rks_error *err)
+{
+    return rks_fetch_begin(fetcher, list, NULL, true, fetch, err);
+}
+
+/* Nobody wants it any more: drops what has not been sent or looked at, and the reference. Of one
+ * that has brought what it should nothing is left. */
+static void end_fetch(rks_fetch *fetch)
+{
+    rks_fetcher *fetcher = fetch->fetcher;
+    if (atomic_load_explicit(&fetch->memory, memory_order_relaxed) == 0) {
+        pthread_mutex_lock(&fetcher->mutex);
+        atomic_store(&fetch->over, true);
+        rks_fetch_request *arrived = fetch->arrived;
+        fetch->arrived = NULL;
+        rks_fetch_request *queued = rks_fetch_unqueue(fetcher, fetch);
+        pthread_mutex_unlock(&fetcher->mutex);
+        rks_fetch_request_free(arrived);
+        rks_fetch_request_free(queued);
+    }
+    rks_fetch_release(fetch);
+}
+
+/* Works and waits until it is over. Who waits for a fetch that was started ahead helps with those
+ * behind it rather than sleep: they are what it waits for next. */
+static rks_status wait_until_over(rks_fetch *fetch, rks_error *err)
+{
+    rks_fetcher *fetcher = fetch->fetcher;
+    rks_status status = RKS_OK;
+    if (rks_fetch_is_over(fetch))
+        return RKS_OK;
+    uint64_t looked_ms = rks_now_ms();
+    pthread_mutex_lock(&fetcher->mutex);
+    while (status == RKS_OK && !rks_fetch_is_over(fetch)) {
+        bool worked = work_on(fetch) || (fetch->ahead && rks_fetch_work_on_next(fetcher));
+        if (!worked) {
+            fetch->waited_for = true;
+            rks_cond_wait_ms(&fetch->changed, &fetcher->mutex, RKS_WAIT_SLICE_MS);
+            fetch->waited_for = false;
+        }
+        if (rks_fetch_is_over(fetch))
+            break;
+        uint64_t now = rks_now_ms();
+        if (worked && now < looked_ms + RKS_WAIT_SLICE_MS)
+            continue;
+        looked_ms = now;
+        pthread_mutex_unlock(&fetcher->mutex);
+        status = rks_check_interrupt(err);
+        if (status == RKS_OK && fetcher->options.timeout_ms != 0)
+            rks_fetch_give_up_silent(fetch);
+        pthread_mutex_lock(&fetcher->mutex);
+    }
+    pthread_mutex_unlock(&fetcher->mutex);
+    return status;
+}
+
+rks_status rks_fetch_take(rks_fetch **fetch, rks_batch **batch, rks_arrays **arrays, rks_error *err)
+{
+    rks_fetch *taken = *fetch;
+    uint64_t begin = rks_now_ns();
+    rks_status status = wait_until_over(taken, err);
+    if (status != RKS_OK)
+        return status;
+    if (taken->status != RKS_OK) {
+        status = taken->status;
+        if (err != NULL)
+            *err = taken->error;
+    } else {
+        rks_fetcher_count_delivered(taken->fetcher, taken->count, taken->local_bytes,
+                                    taken->remote_bytes, begin);
+        *batch = taken->batch;
+        *arrays = taken->arrays;
+        taken->batch = NULL;
+        taken->arrays = NULL;
+    }
+    end_fetch(taken);
+    *fetch = NULL;
+    return status;
+}
+
+rks_status rks_fetch_wait(rks_fetch *fetch, rks_batch **batch, rks_error *err)
+{
+    rks_arrays *none;
+    rks_status status = rks_fetch_take(&fetch, batch, &none, err);
+    rks_fetch_cancel(fetch);
+    return status;
+}
+
+rks_status rks_fetch_wait_arrays(rks_fetch *fetch, rks_arrays **arrays, rks_error *err)
+{
+    rks_batch *none;
+    rks_status status = rks_fetch_take(&fetch, &none, arrays, err);
+    rks_fetch_cancel(fetch);
+    return status;
+}
+
+bool rks_fetch_ready(rks_fetch *fetch)
+{
+    return rks_fetch_is_over(fetch);
+}
+
+uint64_t rks_fetch_memory(rks_fetch *fetch)
+{
+    return atomic_load_explicit(&fetch->memory, memory_order_relaxed);
+}
+
+void rks_fetch_cancel(rks_fetch *fetch)
+{
+    if (fetch != NULL)
+        end_fetch(fetch);
+}
+
+/* All samples lie in maps: no fetch is needed. */
+static rks_status fetch_local(rks_batch *batch, uint64_t *bytes, rks_error *err)
+{
+    rks_block *block = NULL;
+    if (batch->count == 0)
+        return RKS_OK;
+    rks_status status = rks_fetch_copy_local(batch, &block, bytes, err);
+    if (status == RKS_OK)
+        rks_batch_add(batch, block);
+    return status;
+}
+
+rks_status rks_fetcher_fetch(rks_fetcher *fetcher, rks_batch *list, rks_batch **batch,
+                             rks_error *err)
+{
+    uint64_t begin = rks_now_ns(), bytes = 0;
+    rks_fetch *fetch = NULL;
+    size_t remote = 0;
+    rks_status status = rks_fetch_count_remote(list, &remote, err);
+    if (status == RKS_OK && remote != 0) {
+        status = rks_fetch_begin(fetcher, list, NULL, false, &fetch, err);
+        if (status == RKS_OK)
+            return rks_fetch_wait(fetch, batch, err);
+    } else if (status == RKS_OK) {
+        status = fetch_local(list, &bytes, err);
+    }
+    if (status != RKS_OK) {
+        rks_batch_free(list);
+        return status;
+    }
+    rks_fetcher_count_delivered(fetcher, list->count, bytes, 0, begin);
+    *batch = list;
+    return RKS_OK;
+}
