@@ -21,6 +21,7 @@ from .group import Group, current, init, launch
 from .layouts import Layout, Lists, Nested, Pack, Pad
 from .loader import Loader
 from .opening import open  # noqa: A004
+from .planning import plan, transformer_cost
 from .plans import Plan, PlanBatch, PlanSampler
 
 if TYPE_CHECKING:
@@ -52,5 +53,6 @@ __all__ = [
     "DataError", "Dataset", "DiffReport", "Difference", "ExportReport", "GatherReport", "Group", "IOFailedError", "Layout",
     "Lists", "Loader", "MergeReport", "Nested", "NotFoundError", "OutOfMemoryError", "Pack", "Pad", "PeerError", "Plan",
     "PlanBatch", "PlanSampler", "PruneReport", "RankStoreError", "StateError", "TimeoutError", "UnsupportedError",
-    "__version__", "build", "current", "diff", "export", "gather", "init", "launch", "merge", "open", "prune",
+    "__version__", "build", "current", "diff", "export", "gather", "init", "launch", "merge", "open", "plan", "prune",
+    "transformer_cost",
 ]

@@ -256,9 +256,14 @@ class Plan:
                  batch_size: int = 0, max_tokens: int = 0, cost: str | None = None, max_length: int = 0,
                  too_long: str | None = None, tail: str | None = None, steps: str | None = None,
                  batch_multiple: int = 1,
-                 no_shuffle: bool = False, world: int = 0, seed: int = 0) -> None: ...
+                 no_shuffle: bool = False, world: int = 0, seed: int = 0, capacity: int = 0, length_multiple: int = 1,
+                 micro_batches: int = 1, mixed: bool = False, cost_linear: float = 0,
+                 cost_quadratic: float = 0) -> None: ...
     def steps(self, epoch: int = 0) -> int: ...
     def batch(self, epoch: int, step: int, rank: int) -> list[int]: ...
+    def bins(self, epoch: int, step: int, rank: int) -> bytes:
+        """Strategy pack: where the bins of batch() begin in it, and its end; int64."""
+
     def batches(self, epoch: int, rank: int, first: int = 0, last: int | None = None) -> tuple[bytes, bytes]:
         """Steps first..last of a rank (-1: all ranks, step-major): (indptr int64[n + 1], ids uint32) as bytes."""
 

@@ -22,7 +22,7 @@ from .loader import Loader
 from .loader_workers import Handle, Ticket, WorkerStore
 from .lookup import Index, Keys
 from .memory import Extreme, TorchMemory, of_process, of_ranks
-from .plans import Plan, PlanBatch
+from .plans import Plan, PlanBatch, plan_options, plan_rank
 from .reading import Readers, reader_of, values_of
 
 if TYPE_CHECKING:
@@ -285,18 +285,22 @@ class Dataset:
     # ---- batches
 
     def plan(self, strategy: str = "bucket", *, batch_size: int | None = None, max_tokens: int | None = None,
-             cost: str = "padded", max_length: int | None = None, too_long: str = "error", shuffle: bool = True,
-             seed: int = 0, tail: str = "split", batch_multiple: int = 1, steps: str = "constant",
-             num_replicas: int | None = None, rank: int | None = None) -> Plan:
+             cost: str | tuple[float, float] = "padded", max_length: int | None = None, too_long: str = "error",
+             shuffle: bool = True, seed: int = 0, tail: str = "split", batch_multiple: int = 1, steps: str = "constant",
+             num_replicas: int | None = None, rank: int | None = None, capacity: int | None = None,
+             length_multiple: int = 1, micro_batches: int = 1, mixed: bool = False) -> Plan:
         """COLLECTIVE. Decides which samples form which batch, at which step, on which rank: the same on every rank.
 
-        strategy: str. "bucket" (like lengths together, shuffled), "sorted" (longest first), "random" or "sequential".
-            Default: "bucket".
-        batch_size: int, from 1. Samples in a batch at most. Default: 64 if max_tokens is not given, else unlimited.
+        strategy: str. "bucket" (like lengths together, shuffled), "sorted" (longest first), "random", "sequential", or "pack"
+            (bins of samples that together have at most `capacity` tokens). Default: "bucket".
+        batch_size: int, from 1. Samples in a batch at most; of "pack", bins. Default: 64 if max_tokens is not given, else
+            unlimited; of "pack", 1.
         max_tokens: int, from 1, in units of `length`. Longest length x samples of a batch at most, padding included; with
             cost "tokens" the sum of lengths. Default: unlimited.
-        cost: str. What the budget and the balance over ranks count: "padded", "tokens" or "quadratic" (padded for the budget,
-            longest squared x samples for the balance, as attention costs). Default: "padded".
+        cost: str or tuple. What the budget and the balance over ranks count: "padded", "tokens", "quadratic" (padded for the
+            budget, longest squared x samples for the balance, as attention costs), or (a, b) (padded for the budget,
+            a L + b L^2 for the balance; transformer_cost derives it). "pack" sums it over the samples of a bin, and counts
+            "padded" as "tokens". Default: "padded".
         max_length: int, from 1. The longest sample that is planned as it is. Default: max_tokens, or unlimited.
         too_long: str. What happens to longer samples: "error", "drop", "alone" (in a batch) or "truncate" (counted as cut;
             Pad(max_length=...) cuts them). Default: "error", a DataError that names one.
@@ -308,29 +312,27 @@ class Dataset:
             number varies). Default: "constant".
         num_replicas: int, from 1. How many ranks to plan for (data-parallel ranks). Default: the group's.
         rank: int, from 0 to num_replicas - 1. The rank whose batches loaders and samplers give. Default: the group's.
+        capacity: int, from 1 to 2^24, in units of `length`. Room of a bin of "pack", which needs it. Default: none.
+        length_multiple: int, from 1 to 65536. "pack": each sample takes a multiple of it in its bin. Default: 1.
+        micro_batches: int, from 1 to 65536. "pack": this many batches of each rank make one optimizer step, over which cost
+            is even; steps count batches, and states fall between optimizer steps. Default: 1.
+        mixed: bool. "pack": an optimizer step takes any bins together, not bins of like cost. Default: False.
 
         Returns a Plan. Raises ArgumentError that names the option, DataError if no plan exists; the same on all ranks.
         """
         if isinstance(self.group, WorkerGroup):
             raise StateError("plan: is made in the process that opened the dataset; a worker process reads samples")
-        for name, number in (("batch_size", batch_size), ("max_tokens", max_tokens), ("max_length", max_length),
-                             ("num_replicas", num_replicas)):
-            if number == 0:
-                raise ArgumentError(f"{name}: 0; it is from 1, or None")
-        world = num_replicas or self.group.world
-        options: dict[str, Any] = {
-            "strategy": strategy, "batch_size": batch_size or 0, "max_tokens": max_tokens or 0, "cost": cost,
-            "max_length": max_length or 0, "too_long": too_long, "no_shuffle": not shuffle, "seed": seed, "tail": tail,
-            "batch_multiple": batch_multiple, "steps": steps, "world": world}
+        world = self.group.world if num_replicas is None else num_replicas
+        options = plan_options(
+            strategy, batch_size=batch_size, max_tokens=max_tokens, cost=cost, max_length=max_length, too_long=too_long,
+            shuffle=shuffle, seed=seed, tail=tail, batch_multiple=batch_multiple, steps=steps, world=world,
+            capacity=capacity, length_multiple=length_multiple, micro_batches=micro_batches, mixed=mixed)
         if self._chosen is None:
             core = _core.Plan(self.store, **options)
         else:
             core = _core.Plan(self._masked_lengths(), dataset=self._selection_id(), **options)
-        rank = self.group.rank if rank is None else operator.index(rank)
-        if not 0 <= rank < world:  # only now: the others are in the same call
-            raise ArgumentError(f"rank: {rank}; ranks of this plan are 0 to {world - 1}")
-        chosen = {name: value for name, value in options.items() if value}
-        return Plan(self, core, rank, chosen)
+        # only now: the others are in the same call
+        return Plan(self, core, plan_rank(self.group.rank if rank is None else rank, world), options)
 
     def _masked_lengths(self) -> Any:
         """Samples that are not chosen have the length of an absent one, which no plan takes up."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import secrets
 import sys
 import weakref
@@ -19,6 +20,33 @@ if TYPE_CHECKING:
     import numpy
 
 STATE_VERSION = 1
+
+
+def plan_options(strategy: str, *, cost: str | tuple[float, float], shuffle: bool, **numbers: Any) -> dict[str, Any]:
+    """What _core.Plan takes. ArgumentError if a number that may be None is 0, or a cost is no pair."""
+    for name in ("batch_size", "max_tokens", "max_length", "capacity", "world"):
+        if numbers[name] == 0:
+            shown = "num_replicas" if name == "world" else name
+            raise ArgumentError(f"{shown}: 0; it is from 1, or None")
+        numbers[name] = numbers[name] or 0
+    for name in ("length_multiple", "micro_batches"):
+        if numbers[name] == 1:
+            del numbers[name]
+    options = {"strategy": strategy, "cost": cost, "no_shuffle": not shuffle, **numbers}
+    if not isinstance(cost, str):
+        if not isinstance(cost, tuple) or len(cost) != 2:
+            raise ArgumentError(f"cost: {cost!r} is neither a name nor (a, b)")
+        options.update(cost="polynomial", cost_linear=float(cost[0]), cost_quadratic=float(cost[1]))
+    return options
+
+
+def plan_rank(rank: Any, world: int) -> int:
+    """The rank as an int. ArgumentError if a plan for `world` ranks has none such."""
+    number = operator.index(rank)
+    if not 0 <= number < world:
+        raise ArgumentError(f"rank: {number}; ranks of this plan are 0 to {world - 1}")
+    return number
+
 
 class Epoch:
     """One epoch of a plan."""
@@ -44,7 +72,8 @@ class Plan:
     """
 
     def __init__(self, dataset: Samples, core: _core.Plan, rank: int, options: dict[str, Any]) -> None:
-        self.dataset, self.core, self.rank, self.options = dataset, core, rank, options
+        self.dataset, self.core, self.rank = dataset, core, rank
+        self.options = {name: value for name, value in options.items() if value}
         self.world = core.world
         self.steps = core.steps(0)
         self.token = secrets.randbits(62)  # a batch that was saved finds no other plan, also in another process
@@ -73,8 +102,20 @@ class Plan:
         tokens_per_step, digest. Size GPU memory by the largest batch: it is at largest_batch_step on
         largest_batch_rank; smallest_batch, median_batch and p95_batch (padded tokens that half, or 95 %, of the
         batches do not exceed) tell the spread, least_largest_of_ranks and least_largest_of_steps that of what ranks
-        and steps have at most."""
+        and steps have at most. bins and fill (tokens / (bins x capacity)) of "pack", else 0; token_balance: the balance of
+        the sums of lengths; lost: the share of all ranks' time that they wait for the costliest rank, if time is as cost."""
         return self.core.report(epoch)
+
+    def bins(self, epoch: int, step: int, rank: int | None = None) -> list[list[int]]:
+        """The sample ids of each bin of a batch; of strategy "pack" (else StateError). rank: this one if None."""
+        rank = self.rank if rank is None else rank
+        ids, edges = self.core.batch(epoch, step, rank), as_array(self.core.bins(epoch, step, rank), "int64").tolist()
+        return [ids[begin:end] for begin, end in zip(edges, edges[1:])]
+
+    def samples(self, epoch: int, step: int) -> list[list[int]]:
+        """The sample ids that each rank has at a step of an epoch: one list a rank."""
+        bounds, ids = self.epoch(epoch).batches(-1, step, step + 1)
+        return [ids[begin:end].tolist() for begin, end in zip(bounds[:-1], bounds[1:])]
 
     def step_tokens(self, epoch: int, step: int) -> int:
         """The sum of lengths of a step's batches, all ranks."""

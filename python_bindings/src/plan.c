@@ -138,23 +138,29 @@ static bool take_options(PyObject *arguments, PyObject *keywords, PyObject **sou
 {
     static char *names[] = {"source",         "dataset",    "strategy", "batch_size", "max_tokens",
                             "cost",           "max_length", "too_long", "tail",       "steps",
-                            "batch_multiple", "no_shuffle", "world",    "seed",       NULL};
+                            "batch_multiple", "no_shuffle", "world",    "seed",       "capacity",
+                            "length_multiple", "micro_batches", "mixed", "cost_linear",
+                            "cost_quadratic", NULL};
     PyObject *batch_size = NULL, *max_tokens = NULL, *max_length = NULL, *multiple = NULL,
-             *world = NULL, *seed = NULL;
-    uint64_t size = 0, longest = 0, of = 1, ranks = 0;
-    int no_shuffle = 0;
+             *world = NULL, *seed = NULL, *capacity = NULL, *unit = NULL, *micro = NULL;
+    uint64_t size = 0, longest = 0, of = 1, ranks = 0, room = 0, units = 1, micros = 1;
+    int no_shuffle = 0, mixed = 0;
     rks_plan_options_default(options);
     const char *strategy = NULL, *cost = NULL, *too_long = NULL, *tail = NULL, *steps = NULL;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|$zzOOzOzzzOpOO:Plan", names, source,
-                                     dataset, &strategy, &batch_size, &max_tokens, &cost,
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|$zzOOzOzzzOpOOOOOpdd:Plan", names,
+                                     source, dataset, &strategy, &batch_size, &max_tokens, &cost,
                                      &max_length, &too_long, &tail, &steps, &multiple, &no_shuffle,
-                                     &world, &seed) ||
+                                     &world, &seed, &capacity, &unit, &micro, &mixed,
+                                     &options->cost_linear, &options->cost_quadratic) ||
         !core_number(batch_size, "batch_size", 0, UINT32_MAX, &size) ||
         !core_number(max_tokens, "max_tokens", 0, UINT64_MAX, &options->max_tokens) ||
         !core_number(max_length, "max_length", 0, UINT32_MAX, &longest) ||
         !core_number(multiple, "batch_multiple", 1, UINT32_MAX, &of) ||
         !core_number(world, "world", 0, UINT32_MAX, &ranks) ||
-        !core_number(seed, "seed", 0, UINT64_MAX, &options->seed))
+        !core_number(seed, "seed", 0, UINT64_MAX, &options->seed) ||
+        !core_number(capacity, "capacity", 0, UINT32_MAX, &room) ||
+        !core_number(unit, "length_multiple", 1, UINT32_MAX, &units) ||
+        !core_number(micro, "micro_batches", 1, UINT32_MAX, &micros))
         return false;
     options->strategy = strategy != NULL ? strategy : options->strategy;
     options->cost = cost != NULL ? cost : options->cost;
@@ -166,6 +172,10 @@ static bool take_options(PyObject *arguments, PyObject *keywords, PyObject **sou
     options->batch_multiple = (uint32_t)of;
     options->world = (uint32_t)ranks;
     options->no_shuffle = no_shuffle;
+    options->capacity = (uint32_t)room;
+    options->length_multiple = (uint32_t)units;
+    options->micro_batches = (uint32_t)micros;
+    options->mixed = mixed;
     return true;
 }
 
@@ -274,6 +284,38 @@ static PyObject *plan_batch(PyObject *object, PyObject *arguments, PyObject *key
     PyObject *list = status == RKS_OK ? list_of(ids, count) : core_raise(&err);
     core_plan_leave(object);
     return list;
+}
+
+/* The bounds as int64 from 0. */
+static PyObject *plan_bins(PyObject *object, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"epoch", "step", "rank", NULL};
+    PyObject *epoch_number, *step_number, *rank_number;
+    uint64_t epoch = 0, step = 0, rank = 0;
+    const uint32_t *bounds = NULL;
+    size_t bins = 0;
+    rks_error err = {0};
+    rks_status status;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OOO:bins", names, &epoch_number,
+                                     &step_number, &rank_number) ||
+        !core_number(epoch_number, "epoch", 0, UINT64_MAX, &epoch) ||
+        !core_number(step_number, "step", 0, UINT64_MAX, &step) ||
+        !core_number(rank_number, "rank", 0, UINT32_MAX, &rank))
+        return NULL;
+    rks_plan *handle = core_plan_enter(object);
+    if (handle == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS /* the first question for an epoch computes it */
+    status = rks_plan_bins(handle, epoch, step, (uint32_t)rank, &bounds, &bins, &err);
+    Py_END_ALLOW_THREADS
+    PyObject *bytes = status == RKS_OK ? new_bytes((bins + 1) * sizeof(int64_t)) : core_raise(&err);
+    if (bytes != NULL) {
+        int64_t *list = (int64_t *)(void *)PyBytes_AsString(bytes);
+        for (size_t i = 0; i <= bins; i++)
+            list[i] = bounds[i] - bounds[0];
+    }
+    core_plan_leave(object);
+    return bytes;
 }
 
 /* Which batches: steps [first, last) of ranks [rank, rank_end), step-major. */
@@ -391,8 +433,8 @@ static PyObject *plan_report(PyObject *object, PyObject *arguments, PyObject *ke
     if (status != RKS_OK)
         return core_raise(&err);
     return Py_BuildValue(
-        "{sK,sK,sK,sK,sK,sK,sK,sK,sK,sd,sd,sd,ss,sI,sK,sK,sK,sK,sK,sK}", "samples", report.samples,
-        "dropped", report.dropped, "repeated", report.repeated, "truncated", report.truncated,
+        "{sK,sK,sK,sK,sK,sK,sK,sK,sK,sd,sd,sd,ss,sI,sK,sK,sK,sK,sK,sK,sK,sd,sd,sd}", "samples",
+        report.samples, "dropped", report.dropped, "repeated", report.repeated, "truncated", report.truncated,
         "steps", report.steps, "batches", report.batches, "tokens", report.tokens, "padded_tokens",
         report.padded_tokens, "largest_batch", report.largest_batch, "efficiency",
         report.efficiency, "balance", report.balance, "tokens_per_step", report.tokens_per_step,
@@ -400,7 +442,8 @@ static PyObject *plan_report(PyObject *object, PyObject *arguments, PyObject *ke
         "largest_batch_step", report.largest_batch_step, "smallest_batch", report.smallest_batch,
         "median_batch", report.median_batch, "p95_batch", report.p95_batch,
         "least_largest_of_ranks", report.least_largest_of_ranks, "least_largest_of_steps",
-        report.least_largest_of_steps);
+        report.least_largest_of_steps, "bins", report.bins, "fill", report.fill, "token_balance",
+        report.token_balance, "lost", report.lost);
 }
 
 static PyObject *plan_state(PyObject *object, PyObject *arguments, PyObject *keywords)
@@ -461,6 +504,8 @@ static PyGetSetDef plan_getters[] = {
 static PyMethodDef plan_methods[] = {
     {"steps", WITH_KEYWORDS(plan_steps), "steps(epoch=0): of each rank"},
     {"batch", WITH_KEYWORDS(plan_batch), "batch(epoch, step, rank) -> list of sample numbers"},
+    {"bins", WITH_KEYWORDS(plan_bins),
+     "bins(epoch, step, rank) -> bounds of its bins in batch(), int64 as bytes; strategy pack"},
     {"batches", WITH_KEYWORDS(plan_batches),
      "batches(epoch, rank, first=0, last=None) -> (indptr int64, ids uint32), bytes; rank -1: all"},
     {"report", WITH_KEYWORDS(plan_report), "report(epoch=0) -> dict"},

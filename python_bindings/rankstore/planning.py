@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans over lengths alone, without a dataset or a group, and the cost of a transformer."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+from .errors import ArgumentError
+from .plans import Plan, plan_options, plan_rank
+
+if TYPE_CHECKING:
+    import numpy
+
+
+class Lengths:
+    """What a Plan uses of a dataset, if there are lengths only."""
+
+    id = ""
+
+    def __init__(self, lengths: numpy.ndarray[Any, Any]) -> None:
+        self.all_lengths = lengths
+
+    def follow_epoch(self, sampler: Any) -> None:
+        """Nothing: there is no loader whose epoch the sampler could follow."""
+
+
+def _array(lengths: Any) -> numpy.ndarray[Any, Any]:
+    """One dimension of integers as uint32."""
+    import numpy
+    if isinstance(lengths, Iterator):
+        lengths = numpy.concatenate([_array(part) for part in lengths] or [numpy.zeros(0, "uint32")])
+    array = numpy.asarray(lengths.numpy(force=True) if hasattr(lengths, "numpy") else lengths)
+    if array.size == 0:
+        array = array.astype("uint32")
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise ArgumentError(f"lengths: an array of {array.ndim} dimensions and {array.dtype}; integers in one are needed")
+    if array.size and not 0 <= int(array.min()) <= int(array.max()) < 0xFFFFFFFF:
+        raise ArgumentError(f"lengths: from {array.min()} to {array.max()}; they are from 0 to 2^32 - 2")
+    return numpy.ascontiguousarray(array, "uint32")
+
+
+def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | None = None,
+         max_tokens: int | None = None, cost: str | tuple[float, float] = "padded", max_length: int | None = None,
+         too_long: str = "error", shuffle: bool = True, seed: int = 0, tail: str = "split", batch_multiple: int = 1,
+         steps: str = "constant", world: int = 1, rank: int = 0, capacity: int | None = None, length_multiple: int = 1,
+         micro_batches: int = 1, mixed: bool = False) -> Plan:
+    """Decides which samples form which batch, at which step, on which rank, from lengths alone: no dataset, no group.
+
+    Every rank that asks for the same plan gets the same one, so ranks need not talk. Its samplers work with any dataset.
+
+    lengths: Iterable. Of each sample, integers from 0 to 2^32 - 2: a numpy array, a tensor, a list, or an iterator of those.
+    strategy: str. As for Dataset.plan. Default: "bucket".
+    batch_size: int. As for Dataset.plan. Default: 64 if max_tokens is not given, else unlimited; of "pack", 1.
+    max_tokens: int. As for Dataset.plan. Default: unlimited.
+    cost: str or tuple. As for Dataset.plan. Default: "padded".
+    max_length: int. As for Dataset.plan. Default: max_tokens, capacity, or unlimited.
+    too_long: str. As for Dataset.plan. Default: "error".
+    shuffle: bool. Epochs differ. Default: True.
+    seed: int, from 0. Decides everything that is drawn. Default: 0.
+    tail: str. As for Dataset.plan. Default: "split".
+    batch_multiple: int. As for Dataset.plan. Default: 1.
+    steps: str. As for Dataset.plan. Default: "constant".
+    world: int, from 1. How many ranks to plan for. Default: 1.
+    rank: int, from 0 to world - 1. The rank whose batches samplers give. Default: 0.
+    capacity: int. As for Dataset.plan. Default: none.
+    length_multiple: int. As for Dataset.plan. Default: 1.
+    micro_batches: int. As for Dataset.plan. Default: 1.
+    mixed: bool. As for Dataset.plan. Default: False.
+
+    Returns a Plan, which keeps a copy of the lengths. Raises ArgumentError that names the option, DataError if no plan
+    exists.
+    """
+    options = plan_options(
+        strategy, batch_size=batch_size, max_tokens=max_tokens, cost=cost, max_length=max_length, too_long=too_long,
+        shuffle=shuffle, seed=seed, tail=tail, batch_multiple=batch_multiple, steps=steps, world=world, capacity=capacity,
+        length_multiple=length_multiple, micro_batches=micro_batches, mixed=mixed)
+    number = plan_rank(rank, world)
+    kept: Any = Lengths(_array(lengths))  # all of a dataset that such a plan and its samplers use
+    return Plan(kept, _core.Plan(kept.all_lengths, **options), number, options)
+
+
+def transformer_cost(hidden: int, layers: int = 1, *, feed_forward: int | None = None, key_value: int | None = None,
+                     vocabulary: int = 0, gated: bool = False, causal: bool = True) -> tuple[float, float]:
+    """The cost (a, b) of a sample of L tokens, a L + b L^2: floating-point operations of a forward pass.
+
+    Counted as in Narayanan et al., "Efficient large-scale language model training on GPU clusters using Megatron-LM" (2021),
+    appendix: two for each multiplication with a weight, and of attention those of scores and of their sum. A backward pass
+    doubles both, so the ratio holds for training.
+
+    hidden: int, from 1. Width of the model.
+    layers: int, from 1. Matters beside vocabulary only. Default: 1.
+    feed_forward: int, from 1. Inner width of the feed-forward part. Default: 4 x hidden.
+    key_value: int, from 1. Width of keys and of values (grouped heads). Default: hidden.
+    vocabulary: int, from 0. Rows of the output layer. Default: 0, without it.
+    gated: bool. The feed-forward part has three matrices (SwiGLU), not two. Default: False.
+    causal: bool. A token attends to those before it, half of all. Default: True.
+
+    Returns (a, b). Raises ArgumentError if a width is below its least.
+    """
+    widths = {"hidden": hidden, "layers": layers, "feed_forward": 4 * hidden if feed_forward is None else feed_forward,
+              "key_value": hidden if key_value is None else key_value}
+    for name, number in widths.items():
+        if number < 1:
+            raise ArgumentError(f"{name}: {number}; it is from 1")
+    if vocabulary < 0:
+        raise ArgumentError(f"vocabulary: {vocabulary}; it is from 0")
+    weights = 2 * hidden * (hidden + widths["key_value"]) + (3 if gated else 2) * hidden * widths["feed_forward"]
+    return 2.0 * (layers * weights + vocabulary * hidden), (2.0 if causal else 4.0) * layers * hidden

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans over lengths alone, packed bins, and costs."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import made
+import numpy
+import pytest
+import torch
+
+import rankstore
+from rankstore import Pack
+
+LENGTHS = numpy.random.default_rng(3).integers(1, 900, 4000)
+
+
+def packed(**options: Any) -> rankstore.Plan:
+    return rankstore.plan(LENGTHS, "pack", capacity=2048, **options)
+
+
+def test_lengths_come_as_array_tensor_list_or_iterator() -> None:
+    plan = packed(world=4)
+    for same in (LENGTHS.tolist(), torch.from_numpy(LENGTHS), LENGTHS[::1].astype("uint16"),
+                 iter(numpy.array_split(LENGTHS, 7))):
+        other = rankstore.plan(same, "pack", capacity=2048, world=4)
+        assert other.hash == plan.hash and other.report(2)["digest"] == plan.report(2)["digest"]
+    for wrong in ([0.5, 1.5], numpy.zeros((2, 2), int), [-1], [2**32]):
+        with pytest.raises(rankstore.ArgumentError, match="lengths: "):
+            rankstore.plan(wrong)
+    with pytest.raises(rankstore.DataError, match="no samples"):
+        rankstore.plan([], "pack", capacity=5)
+
+
+def test_bins_hold_at_most_the_capacity_and_each_sample_once() -> None:
+    plan, seen = packed(world=3, batch_size=2), []
+    for step in range(plan.steps):
+        ranks = plan.samples(1, step)
+        for rank in range(3):
+            bins = plan.bins(1, step, rank)
+            assert [i for one in bins for i in one] == ranks[rank] and 1 <= len(bins) <= 2
+            assert all(one and LENGTHS[one].sum() <= 2048 for one in bins)
+            seen += ranks[rank]
+    assert sorted(seen) == list(range(len(LENGTHS)))
+    report = plan.report(1)
+    assert report["fill"] > 0.99 and report["tokens"] == LENGTHS.sum()
+    assert report["fill"] == pytest.approx(LENGTHS.sum() / (report["bins"] * 2048))
+
+
+def test_a_rank_plans_alone_what_all_plan_together() -> None:
+    together = packed(world=4)
+    for rank in range(4):
+        alone = packed(world=4, rank=rank)
+        assert [list(batch) for batch in alone.sampler()] == \
+            [together.samples(0, step)[rank] for step in range(together.steps)]
+
+
+def test_a_state_goes_on_with_other_ranks() -> None:
+    plan = packed(world=4)
+    state, other = plan.state(0, 5), packed(world=3)
+    assert other.resume(state) == (0, 0)
+    ids = [i for step in range(5) for rank in plan.samples(0, step) for i in rank]
+    ids += [i for step in range(len(other.epoch(0))) for rank in other.samples(0, step) for i in rank]
+    assert sorted(ids) == list(range(len(LENGTHS)))
+
+
+def test_micro_batches_even_out_the_cost() -> None:
+    cost = rankstore.transformer_cost(512)
+    mixed = packed(world=4, micro_batches=4, mixed=True, cost=cost)
+    assert mixed.steps % 4 == 0
+    a, b = cost
+    sums = numpy.zeros((mixed.steps // 4, 4))
+    for step in range(mixed.steps):
+        for rank, ids in enumerate(mixed.samples(0, step)):
+            lengths = LENGTHS[ids].astype(float)
+            sums[step // 4, rank] += (a * lengths + b * lengths**2).sum()
+    assert mixed.report()["balance"] == pytest.approx((sums.mean(1) / sums.max(1)).mean())
+    assert mixed.report()["lost"] == pytest.approx(1 - sums.mean(1).sum() / sums.max(1).sum())
+    assert mixed.resume(mixed.state(0, 6)) == (0, 4)  # states fall between optimizer steps
+
+
+def test_a_transformer_costs_as_its_shape_says() -> None:
+    a, b = rankstore.transformer_cost(4096, 32)
+    assert a == 24 * 32 * 4096**2 and b / a == pytest.approx(1 / (12 * 4096))
+    assert rankstore.transformer_cost(4096, causal=False)[1] == 2 * rankstore.transformer_cost(4096)[1]
+    with_head = rankstore.transformer_cost(4096, 32, vocabulary=32000)[0]
+    assert with_head == a + 2 * 4096 * 32000
+    gated = rankstore.transformer_cost(4096, 1, feed_forward=11008, key_value=1024, gated=True)[0]
+    assert gated == 2 * (2 * 4096 * 5120 + 3 * 4096 * 11008)
+    with pytest.raises(rankstore.ArgumentError, match="key_value: 0"):
+        rankstore.transformer_cost(4096, key_value=0)
+
+
+@pytest.mark.parametrize("options, words", [
+    ({"max_tokens": 5}, "max_tokens does not go with strategy=pack"), ({"capacity": 0}, "capacity: 0; it is from 1"),
+    ({"cost": 3}, "neither a name nor"), ({"cost": (0, 0)}, "both are from 0"), ({"world": 0}, "num_replicas: 0"),
+    ({"rank": 1}, "rank: 1; ranks of this plan are 0 to 0"), ({"micro_batches": 1 << 20}, "micro_batches"),
+    ({"strategy": "bucket"}, "capacity goes with strategy=pack only")])
+def test_wrong_options_are_named(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(rankstore.ArgumentError, match=words):
+        rankstore.plan(LENGTHS, **{"strategy": "pack", "capacity": 2048, **options})
+
+
+def test_a_loader_delivers_packed_bins(tmp_path: Path) -> None:
+    made.build(tmp_path / "store", 307)
+    with rankstore.open(tmp_path / "store") as ds:
+        plan = ds.plan("pack", capacity=256, cost=(1.0, 0.01))
+        alone = rankstore.plan(ds.lengths, "pack", capacity=256, cost=(1.0, 0.01))
+        assert alone.report()["digest"] == plan.report()["digest"]
+        seen: list[int] = []
+        for batch in ds.loader(plan, collate=Pack("flash", pad_to=256)):
+            assert batch["input_ids"].shape == (1, 256)
+            sizes = [made.length_of(i) for i in batch.indices.tolist()]
+            assert batch["cu_seq_lens_q"].diff().tolist()[:len(sizes)] == sizes
+            seen += batch.indices.tolist()
+        assert sorted(seen) == list(range(307))
+    rankstore.current().close()
