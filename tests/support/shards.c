@@ -9,7 +9,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/checksum.h"
 #include "base/memory.h"
+#include "shard/manifest.h"
+#include "shard/sums.h"
 #include "support/check.h"
 #include "support/folder.h"
 
@@ -329,4 +332,26 @@ void shards_dataset(const shards_recipe *recipe)
     static const char *const names[] = {"a"};
     shards_write(shards_here, "a", recipe);
     shards_commit(shards_here, names, 1);
+}
+
+void shards_seal_again(const uint8_t *bytes, size_t size, uint32_t page_size)
+{
+    rks_error err;
+    rks_manifest *manifest = NULL;
+    char *text = NULL;
+    char sums[256];
+    size_t text_size = 0;
+    shards_store(shards_here, "a.rks", bytes, size);
+    assert_ok(rks_manifest_load(shards_path("a.json"), &manifest, &err), &err);
+    for (size_t i = 0; i < manifest->segment_count; i++)
+        manifest->segments[i].check =
+            rks_checksum64(bytes + manifest->segments[i].offset, manifest->segments[i].size);
+    manifest->page_size = page_size > 0 ? page_size : manifest->page_size;
+    manifest->head = rks_checksum128(bytes, 2 * (size_t)manifest->page_size);
+    snprintf(sums, sizeof(sums), "%s", shards_path("a.sums"));
+    assert_ok(rks_sums_write(shards_path("a.rks"), size, sums, &manifest->sums, &err), &err);
+    assert_ok(rks_manifest_encode(manifest, &text, &text_size, NULL, &err), &err);
+    shards_store(shards_here, "a.json", text, text_size);
+    rks_free(text);
+    rks_manifest_free(manifest);
 }

@@ -61,5 +61,8 @@ uint8_t *shards_load(const char *directory, const char *file, size_t *size);
 /* Changes bits of one byte where it lies. */
 void shards_flip(const char *directory, const char *file, size_t at, uint8_t bits);
 void shards_store(const char *directory, const char *file, const void *bytes, size_t size);
+/* a.rks in shards_here becomes these bytes, with sums and manifest that agree with them.
+ * page_size 0: as it was. */
+void shards_seal_again(const uint8_t *bytes, size_t size, uint32_t page_size);
 
 #endif

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_verify.c: whatever is wrong with a dataset is found, and where. */
+#include "unit/manage/findings.h"
+
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,80 +12,6 @@
 #include "shard/block.h"
 #include "shard/manifest.h"
 #include "shard/sums.h"
-#include "support/check.h"
-#include "support/shards.h"
-
-/* Outside records; in them, and in the small files, every byte is flipped. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { FLIP_STEP = 997, SMALL_STEP = 7 };
-#else
-enum { FLIP_STEP = 5, SMALL_STEP = 1 };
-#endif
-
-enum { MIB = 1 << 20 };
-
-static rks_error err;
-
-/* What one verify said; the first findings in full. */
-enum { KEPT = 64 };
-typedef struct kept_finding {
-    char file[64]; /* without the directory */
-    uint64_t offset;
-    char key[64];
-    size_t key_size;
-    char what[256];
-    bool leftover;
-} kept_finding;
-static kept_finding kept[KEPT];
-static uint64_t kept_count;
-static uint64_t samples;
-
-static void keep(void *user, const rks_finding *finding)
-{
-    (void)user;
-    assert_non_null(finding->file);
-    assert_true(finding->what[0] != '\0');
-    if (kept_count < KEPT) {
-        kept_finding *to = &kept[kept_count];
-        const char *slash = strrchr(finding->file, '/');
-        snprintf(to->file, sizeof(to->file), "%s", slash == NULL ? finding->file : slash + 1);
-        snprintf(to->what, sizeof(to->what), "%s", finding->what);
-        to->offset = finding->offset;
-        to->leftover = finding->leftover;
-        to->key_size = finding->key_size < sizeof(to->key) ? finding->key_size : sizeof(to->key);
-        if (to->key_size > 0)
-            memcpy(to->key, finding->key, to->key_size);
-    }
-    kept_count++;
-}
-
-static uint64_t verify(const char *path, rks_verify_level level)
-{
-    uint64_t findings = 0;
-    kept_count = 0;
-    assert_ok(rks_verify(path, level, keep, NULL, &samples, &findings, &err), &err);
-    assert_int_equal(findings, kept_count);
-    return findings;
-}
-
-static bool kept_has(const char *file, const char *what)
-{
-    for (uint64_t i = 0; i < kept_count && i < KEPT; i++)
-        if (strcmp(kept[i].file, file) == 0 && strstr(kept[i].what, what) != NULL)
-            return true;
-    for (uint64_t i = 0; i < kept_count && i < KEPT; i++)
-        print_error("%s at %llu: %s\n", kept[i].file, (unsigned long long)kept[i].offset,
-                    kept[i].what);
-    return false;
-}
-
-static void write_dataset(shards_recipe *recipes)
-{
-    static const char *const names[] = {"a", "b"};
-    for (int i = 0; i < 2; i++)
-        shards_write(shards_here, names[i], &recipes[i]);
-    shards_commit(shards_here, names, 2);
-}
 
 /* ---- whole -------------------------------------------------------------------------------- */
 
@@ -138,142 +66,6 @@ static void what_is_no_dataset_is_an_error(void **state)
     assert_fails(RKS_ERR_NOT_FOUND,
                  rks_verify(shards_here, RKS_VERIFY_FAST, keep, NULL, &count, &count, &err));
     assert_contains(err.text, "not finished");
-}
-
-/* ---- flips -------------------------------------------------------------------------------- */
-
-typedef struct place {
-    uint64_t offset;
-    uint64_t size;
-    char key[RKS_KEY_MAX + 1];
-    size_t key_size;
-} place;
-
-/* Where each record of a.rks lies. */
-static place *record_places(const shards_recipe *recipe)
-{
-    place *places = calloc(recipe->samples, sizeof(*places));
-    size_t size = 0;
-    uint8_t *bytes = shards_load(shards_here, "a.rks", &size);
-    rks_shard *shard = shards_open(shards_here, "a");
-    rks_record_view first;
-    size_t at = 0;
-    assert_ok(rks_shard_locate(shard, 0, &first, &err), &err);
-    while (memcmp(bytes + at, first.record, first.record_size) != 0)
-        at += 8;
-    for (uint64_t row = 0; row < recipe->samples; row++) {
-        rks_record_view view;
-        assert_ok(rks_shard_locate(shard, row, &view, &err), &err);
-        places[row].offset = (uint64_t)((int64_t)at + (view.record - first.record));
-        places[row].size = view.record_size;
-        places[row].key_size = shards_key(recipe, row, places[row].key);
-    }
-    rks_shard_close(shard);
-    free(bytes);
-    return places;
-}
-
-/* Was the record named: by its offset, and by its key where that can still be known? */
-static bool named(const place *record, uint64_t at)
-{
-    uint64_t in_record = at - record->offset;
-    bool key_known = (in_record >= 4 && in_record < 16) ||
-                     (in_record >= 24 && in_record < record->size - record->key_size);
-    for (uint64_t i = 0; i < kept_count && i < KEPT; i++)
-        if (kept[i].offset == record->offset &&
-            (!key_known || (kept[i].key_size == record->key_size &&
-                            memcmp(kept[i].key, record->key, record->key_size) == 0)))
-            return true;
-    return false;
-}
-
-static void check_flip(const char *file, size_t at, const place *places, uint64_t records)
-{
-    bool found = false;
-    for (uint64_t i = 0; i < kept_count && i < KEPT; i++)
-        found = found || (strcmp(kept[i].file, file) == 0 && kept[i].offset / MIB == at / MIB);
-    if (!found)
-        print_error("byte %zu of %s: not found\n", at, file);
-    assert_true(found);
-    if (strcmp(file, "a.rks") != 0)
-        return;
-    for (uint64_t i = 0; i < records; i++) {
-        if (at < places[i].offset || at >= places[i].offset + places[i].size)
-            continue;
-        /* The source row of a stored key: only the block's checksum covers it, and that cannot
-         * tell in which record it was. */
-        bool source_row = at >= places[i].offset + 20 && at < places[i].offset + 24;
-        if (!source_row && !named(&places[i], at))
-            print_error("byte %zu in record %zu: not named\n", at, (size_t)i);
-        assert_true(source_row || named(&places[i], at));
-    }
-}
-
-static void every_flipped_byte_of_every_file_is_found(void **state)
-{
-    (void)state;
-    shards_recipe recipe = {.samples = 12, .units = 2, .size_most = 40, .index = true};
-    shards_dataset(&recipe);
-    place *places = record_places(&recipe);
-    static const char *const files[] = {"a.rks", "a.json", "a.sums", "dataset.json"};
-    for (size_t f = 0; f < 4; f++) {
-        size_t size = 0;
-        free(shards_load(shards_here, files[f], &size));
-        for (size_t at = 0; at < size; at++) {
-            bool in_records = at >= places[0].offset && at < places[11].offset + places[11].size;
-            if (at % (f == 0 && !in_records ? FLIP_STEP : SMALL_STEP) != 0)
-                continue;
-            shards_flip(shards_here, files[f], at, 0x10);
-            verify(shards_here, RKS_VERIFY_FULL);
-            check_flip(files[f], at, places, recipe.samples);
-            shards_flip(shards_here, files[f], at, 0x10);
-        }
-    }
-    assert_int_equal(verify(shards_here, RKS_VERIFY_FULL), 0);
-    free(places);
-}
-
-static void a_flip_is_found_in_its_own_mebibyte(void **state)
-{
-    (void)state;
-    shards_recipe recipe = {.samples = 4000, .size_most = 2000, .block_size = 1 << 20};
-    shards_write(shards_here, "a", &recipe);
-    size_t size = 0;
-    free(shards_load(shards_here, "a.rks", &size));
-    assert_true(size > 3 * MIB);
-    for (size_t at = 5000; at < size; at += size / 23) {
-        shards_flip(shards_here, "a.rks", at, 0x80);
-        verify(shards_path("a.rks"), RKS_VERIFY_FULL);
-        check_flip("a.rks", at, NULL, 0);
-        shards_flip(shards_here, "a.rks", at, 0x80);
-    }
-}
-
-static void a_fast_look_finds_what_lies_in_samples_and_index(void **state)
-{
-    (void)state;
-    shards_recipe recipe = {.samples = 300, .units = 3, .index = true};
-    shards_write(shards_here, "a", &recipe);
-    place *places = record_places(&recipe);
-    for (uint64_t row = 0; row < 300; row += 17) {
-        for (uint64_t at = 0; at < places[row].size; at += 3) {
-            shards_flip(shards_here, "a.rks", places[row].offset + at, 0x04);
-            assert_true(verify(shards_path("a.json"), RKS_VERIFY_FAST) > 0);
-            shards_flip(shards_here, "a.rks", places[row].offset + at, 0x04);
-        }
-    }
-    rks_manifest *manifest = NULL;
-    assert_ok(rks_manifest_load(shards_path("a.json"), &manifest, &err), &err);
-    for (size_t i = 0; i < manifest->segment_count; i++) {
-        for (uint64_t at = 0; at < manifest->segments[i].size; at += 61) {
-            uint64_t offset = manifest->segments[i].offset + at;
-            shards_flip(shards_here, "a.rks", offset, 0x04);
-            assert_true(verify(shards_path("a.json"), RKS_VERIFY_FAST) > 0);
-            shards_flip(shards_here, "a.rks", offset, 0x04);
-        }
-    }
-    rks_manifest_free(manifest);
-    free(places);
 }
 
 /* ---- files -------------------------------------------------------------------------------- */
@@ -432,33 +224,6 @@ static void links_fifos_and_folders_are_findings(void **state)
 
 /* ---- files that agree with themselves ------------------------------------------------------ */
 
-/* Sums and manifest anew over a file that was changed. `page_size` 0: as it was. */
-static void seal_pages(const uint8_t *bytes, size_t size, uint32_t page_size)
-{
-    rks_manifest *manifest = NULL;
-    char *text = NULL;
-    char sums[256];
-    size_t text_size = 0;
-    shards_store(shards_here, "a.rks", bytes, size);
-    assert_ok(rks_manifest_load(shards_path("a.json"), &manifest, &err), &err);
-    for (size_t i = 0; i < manifest->segment_count; i++)
-        manifest->segments[i].check =
-            rks_checksum64(bytes + manifest->segments[i].offset, manifest->segments[i].size);
-    manifest->page_size = page_size > 0 ? page_size : manifest->page_size;
-    manifest->head = rks_checksum128(bytes, 2 * (size_t)manifest->page_size);
-    snprintf(sums, sizeof(sums), "%s", shards_path("a.sums"));
-    assert_ok(rks_sums_write(shards_path("a.rks"), size, sums, &manifest->sums, &err), &err);
-    assert_ok(rks_manifest_encode(manifest, &text, &text_size, NULL, &err), &err);
-    shards_store(shards_here, "a.json", text, text_size);
-    rks_free(text);
-    rks_manifest_free(manifest);
-}
-
-static void seal_again(const uint8_t *bytes, size_t size)
-{
-    seal_pages(bytes, size, 0);
-}
-
 /* As a machine with larger or smaller pages would have written it: LMDB has their size in its first
  * two, which lie one page apart. */
 static void pages_of_another_size_are_read_or_refused(void **state)
@@ -475,13 +240,13 @@ static void pages_of_another_size_are_read_or_refused(void **state)
         assert_int_equal(rks_load_u32(bytes + PAD), 4096);
         rks_store_u32(bytes + PAD, sizes[i]);
         rks_store_u32(bytes + 4096 + PAD, sizes[i]);
-        seal_pages(bytes, size, sizes[i]);
+        shards_seal_again(bytes, size, sizes[i]);
         assert_int_equal(verify(shards_path("a.rks"), RKS_VERIFY_FULL), 0);
         verify(shards_path("a.rks"), RKS_VERIFY_DEEP); /* finds it or not, in a child of its own */
         rks_store_u32(bytes + PAD, 4096);
         rks_store_u32(bytes + 4096 + PAD, 4096);
     }
-    seal_pages(bytes, size, 4096);
+    shards_seal_again(bytes, size, 4096);
     assert_int_equal(verify(shards_path("a.rks"), RKS_VERIFY_DEEP), 0);
     free(bytes);
 }
@@ -500,7 +265,7 @@ static void a_crafted_file_costs_no_more_than_its_size(void **state)
         at++;
     uint8_t *locators = bytes + manifest->segments[at].offset;
     memset(locators + 8 * 47, 0, 4 * 3000); /* 64 rows lead to one place */
-    seal_again(bytes, size);
+    shards_seal_again(bytes, size, 0);
     assert_true(verify(shards_path("a.rks"), RKS_VERIFY_FULL) > 2900);
     assert_true(kept_has("a.rks", "not the key of the index"));
     rks_manifest_free(manifest);
@@ -523,12 +288,12 @@ static void lmdb_pages_that_lead_astray_end_no_process_but_the_child(void **stat
             size_t at = (size_t)(seed >> 33) % (size / 4096) * 4096 + (seed >> 20) % 48;
             bytes[at] ^= (uint8_t)(seed >> 50);
         }
-        seal_again(bytes, size);
+        shards_seal_again(bytes, size, 0);
         found += verify(shards_path("a.rks"), RKS_VERIFY_DEEP) > 0;
         memcpy(bytes, right, size);
     }
     assert_true(found > 10);
-    seal_again(right, size);
+    shards_seal_again(right, size, 0);
     assert_int_equal(verify(shards_path("a.rks"), RKS_VERIFY_DEEP), 0);
     free(right);
     free(bytes);
@@ -594,17 +359,12 @@ static void it_writes_nothing(void **state)
     }
 }
 
-#define VERIFY_TEST(name) cmocka_unit_test_setup_teardown(name, shards_begin, shards_end)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         VERIFY_TEST(nothing_is_found_in_a_whole_dataset),
         VERIFY_TEST(derived_keys_are_verified),
         VERIFY_TEST(what_is_no_dataset_is_an_error),
-        VERIFY_TEST(every_flipped_byte_of_every_file_is_found),
-        VERIFY_TEST(a_flip_is_found_in_its_own_mebibyte),
-        VERIFY_TEST(a_fast_look_finds_what_lies_in_samples_and_index),
         VERIFY_TEST(every_truncation_and_addition_is_found),
         VERIFY_TEST(zeroed_and_moved_pages_are_found),
         VERIFY_TEST(missing_and_unlisted_files_are_named),
