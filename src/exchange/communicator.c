@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "exchange/find_call.h"
 #include "rankstore/group.h"
 
 #define NCCL_CALLS(CALL)                                                                           \
@@ -73,19 +74,17 @@ rks_status rks_nccl_library(const char *path, rks_error *err)
 
 static rks_status find_calls(void *library, rks_error *err)
 {
+    rks_status status = RKS_OK;
 #define FIND(name)                                                                                 \
-    {                                                                                              \
-        void *symbol = dlsym(library, #name);                                                      \
-        if (symbol == NULL)                                                                        \
-            return rks_fail(err, RKS_ERR_UNSUPPORTED, 0, "NCCL has no %s", #name);                 \
-        memcpy(&nccl.name, &symbol, sizeof(symbol));                                               \
-    }
+    if (status == RKS_OK)                                                                          \
+        status = rks_find_call(library, "NCCL", #name, &nccl.name, err);
     NCCL_CALLS(FIND)
+#undef FIND
     void *symbol = dlsym(library, "ncclCommSuspend");
     memcpy(&nccl.ncclCommSuspend, &symbol, sizeof(symbol));
     symbol = dlsym(library, "ncclCommResume");
     memcpy(&nccl.ncclCommResume, &symbol, sizeof(symbol));
-    return RKS_OK;
+    return status;
 }
 
 /* A second copy in one process costs its kernels twice, and a framework that comes later may find
@@ -101,7 +100,7 @@ static void *find_library(void)
     return library != NULL ? library : dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
 }
 
-static rks_status load(rks_error *err)
+static rks_status load_nccl(rks_error *err)
 {
     void *library = find_library();
     if (library == NULL) {
@@ -132,7 +131,7 @@ static rks_status check(ncclResult_t result, ncclComm_t comm, const char *what, 
 rks_status rks_nccl_load(int *version, rks_error *err)
 {
     pthread_mutex_lock(&mutex);
-    rks_status status = loaded != NULL ? RKS_OK : load(err);
+    rks_status status = loaded != NULL ? RKS_OK : load_nccl(err);
     pthread_mutex_unlock(&mutex);
     if (status == RKS_OK)
         status = check(nccl.ncclGetVersion(version), NULL, "its version", err);

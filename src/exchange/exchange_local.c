@@ -63,7 +63,7 @@ static rks_status local_prepare(rks_exchange_plan *plan, void **state, uint64_t 
     return RKS_OK;
 }
 
-static local_source *enter(uint64_t number)
+static local_source *enter_source(uint64_t number)
 {
     pthread_mutex_lock(&mutex);
     local_source *source = sources;
@@ -87,7 +87,7 @@ static void leave(local_source *source, uint32_t size)
 static rks_status copy_chunk(rks_exchange_plan *plan, local_state *state, uint32_t sender,
                              uint64_t offset, uint32_t size, rks_error *err)
 {
-    local_source *source = enter(plan->tokens[sender]);
+    local_source *source = enter_source(plan->tokens[sender]);
     if (source == NULL) {
         rks_fail(err, RKS_ERR_PEER, 0, "exchange: rank %" PRIu32 " has left", sender);
         rks_error_place(err, sender, rks_group_host(plan->group, sender));

@@ -296,8 +296,8 @@ static rks_status peer_step(rks_exchange_plan *plan, mpi_state *state, mpi_peer 
     return RKS_OK;
 }
 
-static rks_status serve(rks_exchange_plan *plan, mpi_state *state, bool *moved, bool *all_over,
-                        rks_error *err)
+static rks_status serve_chunks(rks_exchange_plan *plan, mpi_state *state, bool *moved,
+                               bool *all_over, rks_error *err)
 {
     for (size_t i = 0; i < state->slot_count; i++) {
         mpi_slot *slot = &state->slots[i];
@@ -339,7 +339,7 @@ static void forgive(mpi_state *state)
 
 /* Has this rank to end? Not RKS_OK: others do not end with it. A rank with an error of its own may
  * wait for others that are busy: they come to ask, and are told to stop. */
-static rks_status look(rks_exchange_plan *plan, mpi_state *state, rks_error *err)
+static rks_status look_for_messages(rks_exchange_plan *plan, mpi_state *state, rks_error *err)
 {
     rks_error why;
     rks_status status = rks_exchange_look(plan, &why);
@@ -360,9 +360,9 @@ static rks_status look(rks_exchange_plan *plan, mpi_state *state, rks_error *err
 static rks_status step(rks_exchange_plan *plan, mpi_state *state, bool *moved, bool *all_over,
                        rks_error *err)
 {
-    rks_status status = look(plan, state, err);
+    rks_status status = look_for_messages(plan, state, err);
     if (status == RKS_OK)
-        status = serve(plan, state, moved, all_over, err);
+        status = serve_chunks(plan, state, moved, all_over, err);
     for (size_t i = 0; i < state->lane_count && status == RKS_OK; i++)
         status = lane_step(plan, state, &state->lanes[i], moved, all_over, err);
     return status;
@@ -416,7 +416,7 @@ static void mpi_close(rks_exchange_plan *plan, void *user)
     rks_free(state);
 }
 
-static rks_status allocate(rks_exchange_plan *plan, mpi_state *state, rks_error *err)
+static rks_status allocate_slots(rks_exchange_plan *plan, mpi_state *state, rks_error *err)
 {
     for (uint32_t rank = 0; rank < plan->size; rank++) {
         state->lane_count += plan->wanted[rank] && state->lane_count < RKS_EXCHANGE_LANES;
@@ -457,7 +457,8 @@ static rks_status mpi_prepare(rks_exchange_plan *plan, void **state, uint64_t *t
     if (prepared == NULL)
         return RKS_ERR_MEMORY;
     prepared->ops = rks_mpi_load(err);
-    rks_status status = prepared->ops == NULL ? RKS_ERR_UNSUPPORTED : allocate(plan, prepared, err);
+    rks_status status =
+        prepared->ops == NULL ? RKS_ERR_UNSUPPORTED : allocate_slots(plan, prepared, err);
     if (status != RKS_OK) {
         mpi_close(plan, prepared);
         return status;

@@ -285,7 +285,7 @@ static rks_status run_rounds(nccl_state *state, rks_error *err)
     return status;
 }
 
-static void measure(nccl_state *state)
+static void measure_gpu_memory(nccl_state *state)
 {
     uint64_t left = 0, slots = state->plan->stats.gpu_slot_bytes;
     if (state->reuses || rks_gpu_free_memory(state->held->gpu, &left, NULL) != RKS_OK ||
@@ -317,7 +317,7 @@ static rks_status nccl_run(rks_exchange_plan *plan, void *user, rks_error *err)
     if (state->rails.mine < 0 || plan->stopped)
         return RKS_OK;
     rks_status status = run_rounds(state, err);
-    measure(state);
+    measure_gpu_memory(state);
     return own_error(state, status, err);
 }
 
@@ -388,7 +388,7 @@ static rks_status connect(nccl_state *state, const uint8_t *id, rks_error *err)
                                        &held->communicator, err);
     if (status == RKS_OK)
         status = warm_up(state, err);
-    measure(state);
+    measure_gpu_memory(state);
     return status;
 }
 

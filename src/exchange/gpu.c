@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "exchange/find_call.h"
 
 /* By these names the driver has them; cuda.h's macros lead to the same ones. */
 #define DRIVER_CALLS(CALL)                                                                         \
@@ -60,19 +61,16 @@ struct rks_gpu {
 
 static rks_status find_calls(void *library, rks_error *err)
 {
-    /* ISO C has no cast from data to function. */
+    rks_status status = RKS_OK;
 #define FIND(name)                                                                                 \
-    {                                                                                              \
-        void *symbol = dlsym(library, #name);                                                      \
-        if (symbol == NULL)                                                                        \
-            return rks_fail(err, RKS_ERR_UNSUPPORTED, 0, "the CUDA driver has no %s", #name);      \
-        memcpy(&driver.name, &symbol, sizeof(symbol));                                             \
-    }
+    if (status == RKS_OK)                                                                          \
+        status = rks_find_call(library, "the CUDA driver", #name, &driver.name, err);
     DRIVER_CALLS(FIND)
-    return RKS_OK;
+#undef FIND
+    return status;
 }
 
-static rks_status load(rks_error *err)
+static rks_status load_cuda(rks_error *err)
 {
     const char *named = getenv("RKS_CUDA_LIBRARY");
     void *library = dlopen(named != NULL ? named : "libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -113,7 +111,7 @@ static bool current_device(CUdevice *device)
            driver.cuCtxGetDevice(device) == CUDA_SUCCESS;
 }
 
-static rks_status choose(uint32_t place, CUdevice *device, rks_error *err)
+static rks_status choose_device(uint32_t place, CUdevice *device, rks_error *err)
 {
     int count = 0;
     rks_status status = check(driver.cuDeviceGetCount(&count), "counting devices", err);
@@ -160,13 +158,13 @@ rks_status rks_gpu_refuse_capture(rks_gpu *gpu, rks_error *err)
 rks_status rks_gpu_open(uint32_t place, rks_gpu **gpu, rks_error *err)
 {
     pthread_mutex_lock(&mutex);
-    rks_status status = loaded != NULL ? RKS_OK : load(err);
+    rks_status status = loaded != NULL ? RKS_OK : load_cuda(err);
     pthread_mutex_unlock(&mutex);
     if (status == RKS_OK)
         status = check(driver.cuInit(0), "start", err);
     CUdevice device = 0;
     if (status == RKS_OK)
-        status = choose(place, &device, err);
+        status = choose_device(place, &device, err);
     if (status != RKS_OK)
         return status;
     rks_gpu *opened = rks_alloc(1, sizeof(*opened), err);
