@@ -286,12 +286,40 @@ def planted_import_circles():
     return missed
 
 
+# ---- names: a profile or a backtrace says which function it was ----------------------------------------------------------
+
+STATIC_FUNCTION = re.compile(r"^static\b[^;={}()]*?\b(\w+)\((?=[^;{]*\)[^;{]*\{)", re.M)
+FILES_MOST = 2
+
+
+def shared_names(tops):
+    """Names of static functions that more than FILES_MOST files define."""
+    users = {}
+    for top in tops:
+        for path, text in sources(top).items():
+            for name in STATIC_FUNCTION.findall(text):
+                users.setdefault(name, set()).add(os.path.join(top, path))
+    return [f"{name}: {', '.join(sorted(paths))}" for name, paths in sorted(users.items()) if len(paths) > FILES_MOST]
+
+
+def planted_shared_name():
+    with tempfile.TemporaryDirectory() as folder:
+        for name in "abc":
+            with open(os.path.join(folder, name + ".c"), "w", encoding="utf-8") as file:
+                file.write(f"static int once_{name}(void)\n{{\n}}\n"
+                           "static const char *fill(int wide,\n                        int high)\n{\n    return 0;\n}\n")
+        found = shared_names([folder])
+    return [] if len(found) == 1 and found[0].startswith("fill: ") else [str(found)]
+
+
 def main():
     for rule, problems in check(".").items():
         report(rule, problems)
     report("a_planted_breach_of_each_rule_is_found", layers_planted.missed(check))
     report("python_modules_import_each_other_in_no_circle", python_import_circles("python_bindings/rankstore"))
     report("a_planted_circle_of_imports_is_found", planted_import_circles())
+    report("no_static_function_name_is_in_more_than_two_files", shared_names(("src", "tools", "python_bindings/src")))
+    report("a_planted_name_in_three_files_is_found", planted_shared_name())
     missing = []
     for top in ("src", "include", "tools", "tests"):
         for folder, _, files in os.walk(top):

@@ -29,7 +29,7 @@ PyObject *core_sample_dict(core_values **columns, const rks_sample *sample)
 }
 
 /* What the function says of the sample; NULL with an exception. */
-static PyObject *ask(core_callbacks *calls, PyObject *function, const rks_sample *sample)
+static PyObject *call_selector(core_callbacks *calls, PyObject *function, const rks_sample *sample)
 {
     PyObject *dict = PyErr_Occurred() != NULL ? NULL : core_sample_dict(&calls->columns, sample);
     PyObject *answer = dict == NULL ? NULL : PyObject_CallFunctionObjArgs(function, dict, NULL);
@@ -42,7 +42,7 @@ static int call_filter(void *user, const rks_sample *sample, rks_error *err)
     core_callbacks *calls = user;
     PyGILState_STATE state = PyGILState_Ensure();
     int keep = -1;
-    PyObject *answer = ask(calls, calls->filter, sample);
+    PyObject *answer = call_selector(calls, calls->filter, sample);
     if (answer != NULL)
         keep = PyObject_IsTrue(answer);
     Py_XDECREF(answer);
@@ -58,7 +58,7 @@ static rks_status call_length(void *user, const rks_sample *sample, uint64_t *le
     core_callbacks *calls = user;
     rks_status status = RKS_OK;
     PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *answer = ask(calls, calls->length_fn, sample);
+    PyObject *answer = call_selector(calls, calls->length_fn, sample);
     if (answer == NULL || !core_number(answer, "length", 0, UINT64_MAX, length))
         status = core_caught("length", RKS_ERR_DATA, err);
     Py_XDECREF(answer);

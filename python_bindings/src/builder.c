@@ -20,7 +20,7 @@ typedef struct builder_object {
     bool busy; /* a call runs without the GIL */
 } builder_object;
 
-static bool ready(builder_object *self)
+static bool builder_ready(builder_object *self)
 {
     return core_check_usable(self->builder, self->owner, self->busy, "builder") == 0 &&
            core_group_check(self->group) == 0;
@@ -113,7 +113,7 @@ static PyObject *builder_unit(builder_object *self, PyObject *arguments)
     rks_error err = {0};
     rks_status status;
     if (!PyArg_ParseTuple(arguments, "Os:unit", &number, &name) ||
-        !core_number(number, "number", 0, UINT64_MAX, &unit) || !ready(self))
+        !core_number(number, "number", 0, UINT64_MAX, &unit) || !builder_ready(self))
         return NULL;
     self->busy = true;
     Py_BEGIN_ALLOW_THREADS
@@ -146,7 +146,7 @@ static PyObject *builder_add(builder_object *self, PyObject *arguments, PyObject
     rks_status status;
     if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|OO:add", names, &sequence, &key_object,
                                      &length) ||
-        !ready(self) || !check_lengths(self, length) ||
+        !builder_ready(self) || !check_lengths(self, length) ||
         !core_number(length, "length", 0, UINT64_MAX, &self->calls.length) ||
         (key_object != Py_None && !core_key(key_object, &key, &key_size)))
         return NULL;
@@ -173,7 +173,7 @@ static PyObject *builder_left_out(builder_object *self, PyObject *arguments)
     rks_error err = {0};
     if (!PyArg_ParseTuple(arguments, "OO:left_out", &filtered_object, &bad_object) ||
         !core_number(filtered_object, "filtered", 0, UINT32_MAX, &filtered) ||
-        !core_number(bad_object, "bad", 0, UINT32_MAX, &bad) || !ready(self))
+        !core_number(bad_object, "bad", 0, UINT32_MAX, &bad) || !builder_ready(self))
         return NULL;
     if (rks_builder_left_out(self->builder, filtered, bad, &err) != RKS_OK)
         return core_raise(&err);
@@ -189,7 +189,7 @@ static PyObject *builder_commit(builder_object *self, PyObject *arguments, PyObj
     rks_error err;
     rks_status status;
     if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|is:commit", names, &given, &text) ||
-        !core_status(given) || !ready(self))
+        !core_status(given) || !builder_ready(self))
         return NULL;
     core_set_error(&err, given, text);
     self->busy = true;
@@ -284,7 +284,7 @@ static PyObject *builder_add_arrays(builder_object *self, PyObject *arguments, P
     rks_status status = RKS_OK;
     if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|OO:add_arrays", names, &columns,
                                      &count_object, &keys, &length_object) ||
-        !core_number(count_object, "count", 0, UINT32_MAX, &count) || !ready(self) ||
+        !core_number(count_object, "count", 0, UINT32_MAX, &count) || !builder_ready(self) ||
         !check_lengths(self, length_object))
         return NULL;
     self->busy = true;

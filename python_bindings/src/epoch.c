@@ -115,7 +115,7 @@ typedef struct next {
 } next;
 
 /* -1 with an exception. The store is entered, the locks of epoch and plan are held. */
-static int ask(epoch *self, next *n)
+static int ask_epoch(epoch *self, next *n)
 {
     rks_error err = {0};
     rks_status status;
@@ -135,7 +135,7 @@ static int ask(epoch *self, next *n)
     return status == RKS_OK ? 0 : -1;
 }
 
-static int take(epoch *self, next *n)
+static int take_batch(epoch *self, next *n)
 {
     int result = -1;
     if (core_check_process(self->pid, "epoch") < 0)
@@ -144,7 +144,7 @@ static int take(epoch *self, next *n)
         return -1;
     if (core_lock(self->lock) == 0) {
         if (core_plan_enter(self->plan) != NULL) {
-            result = ask(self, n);
+            result = ask_epoch(self, n);
             core_plan_leave(self->plan);
         }
         PyThread_release_lock(self->lock);
@@ -157,7 +157,7 @@ static PyObject *epoch_next(PyObject *object)
 {
     epoch *self = (epoch *)object;
     next n = {0};
-    if (take(self, &n) < 0 || (n.batch == NULL && n.arrays == NULL))
+    if (take_batch(self, &n) < 0 || (n.batch == NULL && n.arrays == NULL))
         return NULL; /* without an exception: the end */
     PyObject *made =
         self->arrays ? core_arrays_new(n.arrays) : core_samples_new(self->store, n.batch);

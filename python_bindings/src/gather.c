@@ -14,7 +14,7 @@ typedef struct gather_object {
     bool busy; /* a call runs without the GIL */
 } gather_object;
 
-static bool ready(gather_object *self)
+static bool gather_ready(gather_object *self)
 {
     return core_check_usable(self->gather, self->owner, self->busy, "gather") == 0 &&
            core_group_check(self->group) == 0;
@@ -88,7 +88,7 @@ static PyObject *gather_add(gather_object *self, PyObject *arguments)
     rks_error err = {0};
     rks_status status;
     if (!PyArg_ParseTuple(arguments, "sOO:add", &name, &number, &sequence) ||
-        !core_number(number, "index", 0, UINT64_MAX, &index) || !ready(self))
+        !core_number(number, "index", 0, UINT64_MAX, &index) || !gather_ready(self))
         return NULL;
     self->busy = true;
     const rks_value *values = core_values_read(self->values, sequence);
@@ -155,7 +155,7 @@ static PyObject *gather_run(gather_object *self, PyObject *arguments, PyObject *
     if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|is:run", names, &dst_object,
                                      &callable, &given, &text) ||
         !core_number(dst_object, "dst", 0, UINT32_MAX, &dst) || !core_status(given) ||
-        !core_callable(callable, "receive", &to.callable) || !ready(self))
+        !core_callable(callable, "receive", &to.callable) || !gather_ready(self))
         return NULL;
     core_set_error(&err, given, text);
     self->busy = true;

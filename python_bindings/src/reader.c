@@ -61,7 +61,7 @@ static PyObject *reader_new(PyTypeObject *type, PyObject *arguments, PyObject *k
     return (PyObject *)self;
 }
 
-static bool ready(const reader_object *self)
+static bool reader_ready(const reader_object *self)
 {
     return core_check_usable(self->reader, self->owner, self->busy, "reader") == 0;
 }
@@ -73,7 +73,7 @@ typedef struct reading {
     PyObject *take;
 } reading;
 
-static rks_status take(void *user, const rks_sample *sample, uint64_t row, rks_error *err)
+static rks_status take_sample(void *user, const rks_sample *sample, uint64_t row, rks_error *err)
 {
     const reading *at = user;
     rks_status status = RKS_OK;
@@ -99,12 +99,12 @@ static PyObject *reader_read(reader_object *self, PyObject *arguments)
     rks_error err = {0};
     rks_status status;
     if (!PyArg_ParseTuple(arguments, "OO:read", &number, &function) ||
-        !core_number(number, "unit", 0, UINT64_MAX, &unit) || !ready(self))
+        !core_number(number, "unit", 0, UINT64_MAX, &unit) || !reader_ready(self))
         return NULL;
     reading at = {self, function};
     self->busy = true;
     Py_BEGIN_ALLOW_THREADS
-    status = rks_reader_read(self->reader, unit, take, &at, &report, &err);
+    status = rks_reader_read(self->reader, unit, take_sample, &at, &report, &err);
     Py_END_ALLOW_THREADS
     self->busy = false;
     if (PyErr_Occurred() != NULL)
@@ -122,7 +122,7 @@ static PyObject *reader_read(reader_object *self, PyObject *arguments)
 static PyObject *reader_units(reader_object *self, PyObject *unused)
 {
     (void)unused;
-    if (!ready(self))
+    if (!reader_ready(self))
         return NULL;
     uint64_t count = rks_reader_units(self->reader);
     PyObject *units = PyList_New((Py_ssize_t)count);
@@ -142,8 +142,9 @@ static PyObject *reader_units(reader_object *self, PyObject *unused)
 static PyObject *reader_schema(reader_object *self, PyObject *unused)
 {
     (void)unused;
-    return ready(self) ? PyUnicode_FromString(rks_schema_text(rks_reader_schema(self->reader)))
-                       : NULL;
+    return reader_ready(self)
+               ? PyUnicode_FromString(rks_schema_text(rks_reader_schema(self->reader)))
+               : NULL;
 }
 
 static void reader_dealloc(reader_object *self)

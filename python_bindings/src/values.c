@@ -308,7 +308,7 @@ static outcome take_text(const core_column *column, slot *s, rks_value *value)
     return FAILED;
 }
 
-static outcome take(const core_column *column, slot *s, rks_value *value)
+static outcome take_value(const core_column *column, slot *s, rks_value *value)
 {
     bool text = column->class == CORE_STR || column->class == CORE_JSON;
     *value = (rks_value){0};
@@ -348,7 +348,7 @@ static bool convert(core_values *values, uint32_t i)
         return false;
     Py_DECREF(s->object);
     s->object = made;
-    outcome got = take(column, s, &values->values[i]);
+    outcome got = take_value(column, s, &values->values[i]);
     if (got == OTHER)
         PyErr_Format(PyExc_TypeError, "column \"%s\": %R is no value of %s", column->name,
                      Py_TYPE(made), column->type);
@@ -370,7 +370,8 @@ const rks_value *core_values_read(core_values *values, PyObject *sequence)
     for (uint32_t i = 0; i < values->count; i++) {
         slot *s = &values->slots[i];
         s->object = PySequence_GetItem(sequence, (Py_ssize_t)i);
-        outcome got = s->object == NULL ? FAILED : take(&values->columns[i], s, &values->values[i]);
+        outcome got =
+            s->object == NULL ? FAILED : take_value(&values->columns[i], s, &values->values[i]);
         if (got == FAILED || (got == OTHER && !convert(values, i))) {
             core_values_release(values);
             return NULL;

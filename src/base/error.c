@@ -88,8 +88,8 @@ static void put_text(rks_error *err, const char *text)
     err->text[head + 3 + tail] = '\0';
 }
 
-static rks_status fill(rks_error *err, rks_status status, int64_t cause, const char *suffix,
-                       const char *format, va_list arguments)
+static rks_status fill_error(rks_error *err, rks_status status, int64_t cause, const char *suffix,
+                             const char *format, va_list arguments)
 {
     if (err == NULL)
         return status;
@@ -112,7 +112,7 @@ rks_status rks_fail(rks_error *err, rks_status status, int64_t cause, const char
 {
     va_list arguments;
     va_start(arguments, format);
-    fill(err, status, cause, NULL, format, arguments);
+    fill_error(err, status, cause, NULL, format, arguments);
     va_end(arguments);
     return status;
 }
@@ -124,7 +124,7 @@ rks_status rks_fail_errno(rks_error *err, int error, const char *format, ...)
     rks_status status = error == ENOMEM ? RKS_ERR_MEMORY : RKS_ERR_IO;
     va_list arguments;
     va_start(arguments, format);
-    fill(err, status, error, reason, format, arguments);
+    fill_error(err, status, error, reason, format, arguments);
     va_end(arguments);
     return status;
 }

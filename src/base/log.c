@@ -19,7 +19,7 @@ static int level(void)
     return strcmp(name, "debug") == 0 ? 2 : 0;
 }
 
-static void put(const char *format, va_list arguments)
+static void write_log_line(const char *format, va_list arguments)
 {
     char line[1024];
     size_t used = (size_t)snprintf(line, sizeof(line), "rankstore: ");
@@ -40,7 +40,7 @@ void rks_log(const char *format, ...)
         return;
     va_list arguments;
     va_start(arguments, format);
-    put(format, arguments);
+    write_log_line(format, arguments);
     va_end(arguments);
 }
 
@@ -50,6 +50,6 @@ void rks_log_debug(const char *format, ...)
         return;
     va_list arguments;
     va_start(arguments, format);
-    put(format, arguments);
+    write_log_line(format, arguments);
     va_end(arguments);
 }

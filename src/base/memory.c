@@ -27,7 +27,7 @@ static void *no_memory(rks_error *err, size_t count, size_t size)
     return NULL;
 }
 
-static void *allocate(size_t count, size_t size, bool zero, rks_error *err)
+static void *allocate_counted(size_t count, size_t size, bool zero, rks_error *err)
 {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX / 2 || must_fail())
@@ -43,12 +43,12 @@ static void *allocate(size_t count, size_t size, bool zero, rks_error *err)
 
 void *rks_alloc(size_t count, size_t size, rks_error *err)
 {
-    return allocate(count, size, true, err);
+    return allocate_counted(count, size, true, err);
 }
 
 void *rks_alloc_raw(size_t count, size_t size, rks_error *err)
 {
-    return allocate(count, size, false, err);
+    return allocate_counted(count, size, false, err);
 }
 
 void *rks_realloc(void *memory, size_t count, size_t size, rks_error *err)

@@ -26,7 +26,8 @@
 static const uint64_t MEMFD_MAX = (uint64_t)1 << 30;
 static atomic_uint_least64_t memfd_max; /* 0: MEMFD_MAX */
 
-static rks_status fill(int fd, uint64_t bytes, const char *what, const char *where, rks_error *err)
+static rks_status fill_with_pages(int fd, uint64_t bytes, const char *what, const char *where,
+                                  rks_error *err)
 {
     /* Past this limit the kernel would send SIGXFSZ. */
     struct rlimit limit;
@@ -53,7 +54,7 @@ rks_status rks_shared_memfd(const char *what, uint64_t bytes, int *fd, rks_error
     int made = memfd_create("rankstore", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (made < 0)
         return rks_fail_errno(err, errno, "%s in memory: memfd_create", what);
-    rks_status status = fill(made, bytes, what, "memory", err);
+    rks_status status = fill_with_pages(made, bytes, what, "memory", err);
     if (status == RKS_OK && fcntl(made, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0)
         status = rks_fail_errno(err, errno, "%s in memory: seal of its size", what);
     if (status != RKS_OK) {
@@ -86,7 +87,7 @@ static int open_unnamed(const char *directory, rks_error *err)
 static rks_status fill_file(const char *what, uint64_t bytes, const char *directory, int made,
                             int *fd, rks_error *err)
 {
-    rks_status status = fill(made, bytes, what, directory, err);
+    rks_status status = fill_with_pages(made, bytes, what, directory, err);
     if (status == RKS_OK)
         *fd = made;
     else

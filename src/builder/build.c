@@ -294,8 +294,8 @@ rks_status rks_build_agree_options(rks_group *group, rks_status status, const rk
 }
 
 /* Of the input that this build reads, or of what it adds to. */
-static void describe_place(void *user, const rks_dataset *dataset, size_t at, uint64_t row,
-                           char *text, size_t room)
+static void describe_input_row(void *user, const rks_dataset *dataset, size_t at, uint64_t row,
+                               char *text, size_t room)
 {
     const build *b = user;
     const rks_dataset_unit *unit = &dataset->units[at];
@@ -338,7 +338,7 @@ static rks_status open_parts(build *b, const char *directory, rks_error *err)
     options.shard.index_count = b->options.index_count;
     options.shard.derived_keys = rks_selector_derived_keys(b->selector);
     status = rks_parts_open(b->group, directory, &options, &b->parts, err);
-    const rks_key_words words = {.place = describe_place, .user = b};
+    const rks_key_words words = {.place = describe_input_row, .user = b};
     if (status == RKS_OK)
         rks_parts_describe_keys(b->parts, &words);
     return status;
@@ -381,7 +381,7 @@ static rks_status deal(build *b, rks_error *err)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-static void tell(const build *b, uint64_t done, uint64_t samples)
+static void report_build_progress(const build *b, uint64_t done, uint64_t samples)
 {
     const rks_work work = {.done = done, .total = b->total, .samples = samples};
     char text[96];
@@ -395,14 +395,15 @@ static void show(const build *b, uint64_t done, uint64_t samples)
         b->options.progress(b->options.progress_user, "build", done, b->total, samples);
 }
 
-static rks_status tick(void *user, uint64_t unit_bytes, uint64_t samples, rks_error *err)
+static rks_status on_unit_progress(void *user, uint64_t unit_bytes, uint64_t samples,
+                                   rks_error *err)
 {
     build *b = user;
     uint64_t now = rks_now_ms();
     if (now - b->last_tick_ms < 100)
         return RKS_OK;
     b->last_tick_ms = now;
-    tell(b, b->done + unit_bytes, b->samples + samples);
+    report_build_progress(b, b->done + unit_bytes, b->samples + samples);
     show(b, b->done + unit_bytes, b->samples + samples);
     return rks_group_must_stop(b->group, err);
 }
@@ -417,7 +418,7 @@ static void while_others_read(void *user)
 static rks_status read_unit(build *b, size_t unit, rks_error *err)
 {
     rks_shard_writer *writer = NULL;
-    const rks_ingest_progress progress = {tick, b};
+    const rks_ingest_progress progress = {on_unit_progress, b};
     const rks_ingest_options reading = rks_build_ingest_options(&b->options);
     rks_status status = rks_parts_writer(b->parts, &writer, err);
     if (status == RKS_OK)
@@ -435,12 +436,12 @@ static rks_status read_unit(build *b, size_t unit, rks_error *err)
 static rks_status read_units(build *b, rks_error *err)
 {
     rks_status status = RKS_OK;
-    tell(b, 0, 0);
+    report_build_progress(b, 0, 0);
     for (size_t unit = 0; status == RKS_OK && unit < b->input->unit_count; unit++)
         if (b->owners[unit] == rks_group_rank(b->group))
             status = read_unit(b, unit, err);
     if (status == RKS_OK)
-        tell(b, b->done, b->samples);
+        report_build_progress(b, b->done, b->samples);
     if (rks_group_rank(b->group) == 0)
         rks_group_on_wait(b->group, while_others_read, b);
     return status;

@@ -32,8 +32,8 @@ struct rks_builder {
     uint64_t left_out, bad; /* by the caller, who did not add them */
 };
 
-static rks_status prepare(rks_builder *builder, const char *directory,
-                          const rks_build_options *options, rks_error *err)
+static rks_status prepare_builder(rks_builder *builder, const char *directory,
+                                  const rks_build_options *options, rks_error *err)
 {
     rks_status status = rks_build_options_take(options, &builder->options, err);
     if (status == RKS_OK && builder->options.schema == NULL)
@@ -72,7 +72,7 @@ rks_status rks_builder_open(rks_group *group, const char *directory,
     rks_status status = RKS_ERR_MEMORY;
     if (opened != NULL) {
         opened->group = group;
-        status = prepare(opened, directory, options, err);
+        status = prepare_builder(opened, directory, options, err);
     }
     if (status == RKS_OK) {
         const char *source = opened->options.source;

@@ -234,8 +234,8 @@ static bool same_values(const dedup *d)
     return true;
 }
 
-static rks_status compare(dedup *d, rks_batch *batch, size_t one, size_t other, bool *same,
-                          rks_error *err)
+static rks_status compare_payloads(dedup *d, rks_batch *batch, size_t one, size_t other, bool *same,
+                                   rks_error *err)
 {
     size_t size = 0, other_size = 0;
     const uint8_t *payload = rks_batch_payload(batch, one, &size);
@@ -260,7 +260,7 @@ static rks_status judge(dedup *d, rks_batch *batch, rks_error *err)
         if (d->begins[i])
             d->seeds = 0;
         for (size_t k = 0; status == RKS_OK && !same && k < d->seeds; k++)
-            status = compare(d, batch, d->seed[k], i, &same, err);
+            status = compare_payloads(d, batch, d->seed[k], i, &same, err);
         const uint32_t position = (uint32_t)d->ids[i];
         if (status == RKS_OK && same)
             status = rks_buffer_add(&d->found, &position, sizeof(position), err);

@@ -372,8 +372,9 @@ static rks_status agree_destination(rks_group *group, uint32_t dst, const rks_bu
     return status;
 }
 
-static rks_status run(rks_gather *gather, rks_store *store, uint32_t dst, rks_gather_fn receive,
-                      void *user, rks_gather_report *report, rks_error *err)
+static rks_status run_gather(rks_gather *gather, rks_store *store, uint32_t dst,
+                             rks_gather_fn receive, void *user, rks_gather_report *report,
+                             rks_error *err)
 {
     uint32_t ranks = rks_group_size(gather->group);
     bool mine = rks_group_rank(gather->group) == dst;
@@ -411,7 +412,7 @@ rks_status rks_gather_run(rks_gather *gather, rks_status status, uint32_t dst,
         status = rks_store_open(gather->group, gather->directory, NULL, &store, err);
     if (status == RKS_OK) {
         remove_directory(gather); /* the maps keep the bytes; a kill from now on leaves nothing */
-        status = run(gather, store, dst, receive, user, &made, err);
+        status = run_gather(gather, store, dst, receive, user, &made, err);
     }
     rks_store_close(store, 0);
     remove_directory(gather);

@@ -89,7 +89,7 @@ static la_int64_t seek_to(struct archive *reader, void *user, la_int64_t offset,
     return (la_int64_t)at->read_to;
 }
 
-static rks_status fail(rks_archive *at, rks_error *err)
+static rks_status archive_error(rks_archive *at, rks_error *err)
 {
     if (at->failed.status != RKS_OK) {
         *err = at->failed;
@@ -103,7 +103,7 @@ static rks_status fail(rks_archive *at, rks_error *err)
         at->file->path, rks_archive_taken(at), at->file->size, why == NULL ? "unreadable" : why);
 }
 
-static int choose(rks_archive *at, rks_archive_kind kind)
+static int choose_archive_format(rks_archive *at, rks_archive_kind kind)
 {
     struct archive *reader = at->reader;
     int code = ARCHIVE_OK;
@@ -131,7 +131,7 @@ static rks_status open_reader(rks_archive *at, rks_archive_kind kind, rks_error 
     at->reader = archive_read_new();
     if (at->reader == NULL)
         return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for reading %s", at->file->path);
-    if (choose(at, kind) != ARCHIVE_OK)
+    if (choose_archive_format(at, kind) != ARCHIVE_OK)
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0, "%s: libarchive was built without %s",
                         at->file->path,
                         at->file->packing == RKS_PACKING_ZSTD ? "zstd"
@@ -151,7 +151,7 @@ static rks_status open_reader(rks_archive *at, rks_archive_kind kind, rks_error 
     locale_t before = uselocale(at->utf8);
     int code = archive_read_open1(at->reader);
     uselocale(before);
-    return code < ARCHIVE_WARN ? fail(at, err) : RKS_OK;
+    return code < ARCHIVE_WARN ? archive_error(at, err) : RKS_OK;
 }
 
 rks_status rks_archive_open(rks_archive_kind kind, const rks_input_file *file, uint64_t offset,
@@ -209,7 +209,7 @@ rks_status rks_archive_next(rks_archive *archive, rks_member *member, bool *end,
     if (*end)
         return RKS_OK;
     if (code != ARCHIVE_OK && code != ARCHIVE_WARN)
-        return fail(archive, err); /* ARCHIVE_RETRY: a header whose sum is wrong */
+        return archive_error(archive, err); /* ARCHIVE_RETRY: a header whose sum is wrong */
     int64_t size = archive_entry_size(entry);
     *member = (rks_member){
         .name = name == NULL ? "" : name,
@@ -227,7 +227,7 @@ rks_status rks_archive_read(rks_archive *archive, void *bytes, size_t size, size
     rks_error unseen;
     la_ssize_t count = archive_read_data(archive->reader, bytes, size);
     if (count < 0)
-        return fail(archive, err == NULL ? &unseen : err);
+        return archive_error(archive, err == NULL ? &unseen : err);
     *got = (size_t)count;
     return RKS_OK;
 }

@@ -64,14 +64,14 @@ uint64_t rks_gunzip_taken(const rks_gunzip *unzip)
     return unzip->read_to - unzip->z.avail_in;
 }
 
-static rks_status damaged(const rks_gunzip *unzip, const char *what, rks_error *err)
+static rks_status report_damaged_stream(const rks_gunzip *unzip, const char *what, rks_error *err)
 {
     return rks_fail(err, RKS_ERR_DATA, 0,
                     "%s: damaged at about byte %" PRIu64 " of %" PRIu64 ": gzip: %s",
                     unzip->file->path, rks_gunzip_taken(unzip), unzip->file->size, what);
 }
 
-static rks_status fill(rks_gunzip *unzip, rks_error *err)
+static rks_status refill_input(rks_gunzip *unzip, rks_error *err)
 {
     uint64_t left = unzip->file->size - unzip->read_to;
     size_t got = 0;
@@ -98,7 +98,7 @@ static rks_status begin_member(rks_gunzip *unzip, rks_error *err)
     if (unzip->z.avail_in == 0)
         return RKS_OK;
     if (unzip->padded)
-        return damaged(unzip, "something behind the zeros that end it", err);
+        return report_damaged_stream(unzip, "something behind the zeros that end it", err);
     inflateReset(&unzip->z);
     unzip->inside = true;
     return RKS_OK;
@@ -114,11 +114,11 @@ rks_status rks_gunzip_read(rks_gunzip *unzip, void *bytes, size_t size, size_t *
         bool all = unzip->read_to == unzip->file->size;
         rks_status status = RKS_OK;
         if (z->avail_in == 0 && all && unzip->inside)
-            return damaged(unzip, "cut, the end is missing", err);
+            return report_damaged_stream(unzip, "cut, the end is missing", err);
         if (z->avail_in == 0 && all)
             break;
         if (z->avail_in == 0)
-            status = fill(unzip, err);
+            status = refill_input(unzip, err);
         if (status == RKS_OK && !unzip->inside)
             status = begin_member(unzip, err);
         if (status != RKS_OK)
@@ -132,7 +132,7 @@ rks_status rks_gunzip_read(rks_gunzip *unzip, void *bytes, size_t size, size_t *
             return rks_fail(err, RKS_ERR_MEMORY, 0, "%s: out of memory for unpacking",
                             unzip->file->path);
         else if (code != Z_OK && code != Z_BUF_ERROR)
-            return damaged(unzip, z->msg != NULL ? z->msg : "no gzip", err);
+            return report_damaged_stream(unzip, z->msg != NULL ? z->msg : "no gzip", err);
     }
     *got = room - z->avail_out;
     return *got > 0 ? RKS_OK : rks_input_file_unchanged(unzip->file, unzip->fd, err);

@@ -108,7 +108,7 @@ static rks_status provide_slots(rks_json_parser *parser, size_t members, size_t 
 }
 
 /* True: the name was there before. */
-static bool enter(uint32_t *slots, size_t mask, rks_json name, const char *text, size_t size)
+static bool enter_name(uint32_t *slots, size_t mask, rks_json name, const char *text, size_t size)
 {
     rks_json other = name;
     size_t slot = rks_checksum64(text, size) & mask;
@@ -121,7 +121,8 @@ static bool enter(uint32_t *slots, size_t mask, rks_json name, const char *text,
     return false;
 }
 
-static rks_status check_names(rks_json_parser *parser, rks_json object, bool *good, rks_error *err)
+static rks_status check_member_names(rks_json_parser *parser, rks_json object, bool *good,
+                                     rks_error *err)
 {
     size_t members = rks_json_count(object), mask = 0;
     rks_json first = rks_json_inside(object), name = first;
@@ -133,8 +134,8 @@ static rks_status check_names(rks_json_parser *parser, rks_json object, bool *go
     for (size_t i = 0; i < members; i++, name = rks_json_next(rks_json_next(name))) {
         size_t size = 0;
         const char *text = rks_json_text(name, &size);
-        bool twice = members > FEW ? enter((uint32_t *)(void *)parser->slots.data, mask, name, text,
-                                           size)
+        bool twice = members > FEW ? enter_name((uint32_t *)(void *)parser->slots.data, mask, name,
+                                                text, size)
                                    : is_among(first, i, text, size);
         if (twice || memchr(text, '\0', size) != NULL) {
             *good = false;
@@ -145,7 +146,7 @@ static rks_status check_names(rks_json_parser *parser, rks_json object, bool *go
 }
 
 /* All objects, wherever they lie, and all integers. */
-static rks_status check(rks_json_parser *parser, rks_json root, bool *good, rks_error *err)
+static rks_status check_values(rks_json_parser *parser, rks_json root, bool *good, rks_error *err)
 {
     rks_status status = RKS_OK;
     size_t end = rks_json_end(root);
@@ -153,7 +154,7 @@ static rks_status check(rks_json_parser *parser, rks_json root, bool *good, rks_
     while (status == RKS_OK && *good && at.at < end)
         switch (at.tape[at.at] >> 56) {
         case '{':
-            status = check_names(parser, at, good, err);
+            status = check_member_names(parser, at, good, err);
             at.at++;
             break;
         case 'u':
@@ -237,7 +238,7 @@ rks_status rks_json_read(rks_json_parser *parser, const uint8_t *text, size_t si
         return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for JSON of %zu bytes", size);
     if (result == RKS_SIMDJSON_REFUSED || has_lone_surrogate(text, size))
         return explain(text, size, why, err);
-    rks_status status = check(parser, made, &good, err);
+    rks_status status = check_values(parser, made, &good, err);
     if (status != RKS_OK)
         return status;
     if (!good)

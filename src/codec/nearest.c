@@ -11,7 +11,7 @@
 enum { NAME_SIZE = 256, SHOWN = 3 };
 
 /* How many bytes must be put in, taken out or changed. */
-static size_t distance(const char *a, const char *b)
+static size_t edit_distance(const char *a, const char *b)
 {
     size_t row[NAME_SIZE];
     size_t width = strnlen(b, NAME_SIZE - 1);
@@ -42,7 +42,7 @@ rks_status rks_column_named(const rks_schema *schema, const char *option, const 
     size_t far[SHOWN];
     uint32_t count = 0;
     for (uint32_t i = 0; strlen(name) < NAME_SIZE && i < rks_schema_columns(schema); i++) {
-        size_t apart = distance(name, rks_schema_name(schema, i));
+        size_t apart = edit_distance(name, rks_schema_name(schema, i));
         uint32_t at = count < SHOWN ? count : SHOWN;
         while (at > 0 && apart < far[at - 1]) {
             if (at < SHOWN) {

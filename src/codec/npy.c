@@ -94,7 +94,7 @@ static rks_status set_item(const char *descr, rks_npy *npy, rks_error *err)
                     "npy: items of type '%.40s' are not taken (numbers and bool are)", descr);
 }
 
-static rks_status take_shape(text *from, rks_npy *npy, rks_error *err)
+static rks_status parse_npy_shape(text *from, rks_npy *npy, rks_error *err)
 {
     bool more = accept(from, '(');
     while (more && !accept(from, ')')) {
@@ -139,7 +139,7 @@ static rks_status parse_dictionary(text from, rks_npy *npy, rks_error *err)
             good = order = npy->fortran || take_word(&from, "False");
         } else if (strcmp(name, "shape") == 0 && !shape) {
             shape = true;
-            status = take_shape(&from, npy, err);
+            status = parse_npy_shape(&from, npy, err);
         } else {
             good = false;
         }

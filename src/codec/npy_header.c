@@ -13,7 +13,7 @@
 
 enum { FRONT = 10, ALIGN = 64 };
 
-static const char *type_of(rks_kind kind)
+static const char *npy_descr_of(rks_kind kind)
 {
     static const char *const types[] = {
         [RKS_KIND_BOOL] = "|b1",        [RKS_KIND_INT8] = "|i1",
@@ -38,7 +38,7 @@ rks_status rks_npy_header(rks_kind kind, const uint64_t *dims, uint32_t dim_coun
     rks_status status = rks_buffer_add(header, front, FRONT, err);
     if (status == RKS_OK)
         status = rks_buffer_print(header, err, "{'descr': '%s', 'fortran_order': False, 'shape': (",
-                                  type_of(kind));
+                                  npy_descr_of(kind));
     for (uint32_t i = 0; status == RKS_OK && i < dim_count; i++)
         status = rks_buffer_print(header, err, "%" PRIu64 "%s", dims[i],
                                   dim_count == 1 || i + 1 < dim_count ? ", " : "");

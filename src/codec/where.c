@@ -268,7 +268,7 @@ void rks_where_free(rks_where *where)
 }
 
 /* `order`: -1, 0, 1, or 2 where there is none. */
-static bool holds(operation op, int order)
+static bool operator_holds(operation op, int order)
 {
     switch (op) {
     case OP_EQ:
@@ -300,13 +300,13 @@ static bool test(const condition *at, const rks_column *column, const rks_value 
     bool missing = value->data == NULL || (column->kind == RKS_KIND_JSON && value->size == 4 &&
                                            memcmp(value->data, "null", 4) == 0);
     if (missing || at->is_null)
-        return holds(at->op, missing && at->is_null ? 0 : 2);
+        return operator_holds(at->op, missing && at->is_null ? 0 : 2);
     if (column->kind == RKS_KIND_STR || column->kind == RKS_KIND_BYTES)
-        return holds(at->op, compare_bytes(value->data, value->size, at->bytes, at->size));
+        return operator_holds(at->op, compare_bytes(value->data, value->size, at->bytes, at->size));
     if (column->kind == RKS_KIND_BOOL)
-        return holds(at->op, (*(const uint8_t *)value->data != 0) == at->truth ? 0 : 2);
-    return holds(at->op,
-                 rks_number_compare(rks_number_load(column->kind, value->data), at->number));
+        return operator_holds(at->op, (*(const uint8_t *)value->data != 0) == at->truth ? 0 : 2);
+    return operator_holds(
+        at->op, rks_number_compare(rks_number_load(column->kind, value->data), at->number));
 }
 
 rks_status rks_where_test(const rks_where *where, const rks_value *values, bool *keep,

@@ -53,7 +53,7 @@ static uint64_t items_of(const rks_collate_field *field, const rks_value *value)
     return items < field->max_length ? items : field->max_length;
 }
 
-static void fill(const rks_collate_field *field, uint8_t *to, uint64_t count)
+static void fill_with_padding(const rks_collate_field *field, uint8_t *to, uint64_t count)
 {
     if (count != 0)
         rks_item_fill(to, field->pad, field->to_size, (size_t)count);
@@ -74,7 +74,7 @@ static void put_box(const box *b, uint32_t d, uint8_t *to, const uint8_t *from)
 {
     size_t to_size = b->field->to_size, from_size = b->field->from_size;
     uint64_t free = b->widths[d] - b->items[d], before = d == b->right ? free : 0;
-    fill(b->field, to, before * b->to_each[d]);
+    fill_with_padding(b->field, to, before * b->to_each[d]);
     to += before * b->to_each[d] * to_size;
     if (d == b->solid) {
         b->field->convert(to, from, (size_t)(b->items[d] * b->to_each[d]));
@@ -86,7 +86,7 @@ static void put_box(const box *b, uint32_t d, uint8_t *to, const uint8_t *from)
             from += b->from_each[d] * from_size;
         }
     }
-    fill(b->field, to, (free - before) * b->to_each[d]);
+    fill_with_padding(b->field, to, (free - before) * b->to_each[d]);
 }
 
 static bool make_box(const rks_collate *collate, const rks_collate_field *field, const span *extent,
@@ -117,7 +117,7 @@ static bool put_stacked(const rks_collate *collate, const rks_collate_field *fie
     uint8_t *to = extent->data + i * extent->inner * field->to_size;
     box b;
     if (value->data == NULL || value->size == 0) {
-        fill(field, to, extent->inner);
+        fill_with_padding(field, to, extent->inner);
     } else if (field->dim_count == 0) {
         field->convert(to, value->data, 1);
     } else {
@@ -210,7 +210,7 @@ static rks_status measure_sample(run *r, size_t i, rks_error *err)
     return RKS_OK;
 }
 
-static rks_status measure(run *r, rks_error *err)
+static rks_status measure_arrays(run *r, rks_error *err)
 {
     const rks_collate *collate = r->collate;
     for (uint32_t f = 0; f < collate->count; f++)
@@ -261,7 +261,7 @@ static bool shape(run *r, uint32_t f, rks_array *array)
 /* ---- the block ------------------------------------------------------------------------------ */
 
 /* Where the next part of `size` bytes begins; *end goes behind it. */
-static bool take(uint64_t *end, uint64_t align, uint64_t size, uint64_t *begin)
+static bool place_part(uint64_t *end, uint64_t align, uint64_t size, uint64_t *begin)
 {
     *begin = rks_round_up(*end, align);
     return *begin >= *end && !__builtin_add_overflow(*begin, size, end);
@@ -279,13 +279,13 @@ static rks_status place_arrays(run *r, rks_array *list, uint64_t *places, uint64
                                rks_error *err)
 {
     for (uint32_t f = 0; f < r->collate->count; f++)
-        if (!shape(r, f, &list[f]) || !take(end, RKS_BLOCK_ALIGN, list[f].size, &places[f]))
+        if (!shape(r, f, &list[f]) || !place_part(end, RKS_BLOCK_ALIGN, list[f].size, &places[f]))
             return too_large(&list[f], r->source->count, err);
     return RKS_OK;
 }
 
-static rks_status allocate(run *r, rks_collate *collate, rks_blocks *pool, rks_arrays **arrays,
-                           rks_error *err)
+static rks_status allocate_arrays(run *r, rks_collate *collate, rks_blocks *pool,
+                                  rks_arrays **arrays, rks_error *err)
 {
     size_t count = collate->count, samples = r->source->count;
     uint64_t end = sizeof(rks_arrays) + count * sizeof(rks_array), offsets, ids, lengths;
@@ -296,9 +296,9 @@ static rks_status allocate(run *r, rks_collate *collate, rks_blocks *pool, rks_a
              packed = 0;
     for (size_t f = 0; f < count; f++)
         packed += collate->fields[f].pack;
-    (void)take(&end, 8, packed * each, &offsets); /* samples are fewer than 2^32 */
-    (void)take(&end, 8, samples * sizeof(uint64_t), &ids);
-    (void)take(&end, 8, samples * sizeof(uint32_t), &lengths);
+    (void)place_part(&end, 8, packed * each, &offsets); /* samples are fewer than 2^32 */
+    (void)place_part(&end, 8, samples * sizeof(uint64_t), &ids);
+    (void)place_part(&end, 8, samples * sizeof(uint32_t), &lengths);
     rks_status status = place_arrays(r, list, places, &end, err);
     rks_block *block = status == RKS_OK ? rks_blocks_take(pool, (size_t)end, err) : NULL;
     if (block == NULL) {
@@ -329,8 +329,8 @@ static rks_status allocate(run *r, rks_collate *collate, rks_blocks *pool, rks_a
 
 /* ---- the second walk ------------------------------------------------------------------------ */
 
-static bool put(const rks_collate *collate, uint32_t f, span *extent, size_t i,
-                const rks_value *values)
+static bool put_field(const rks_collate *collate, uint32_t f, span *extent, size_t i,
+                      const rks_value *values)
 {
     const rks_collate_field *field = &collate->fields[f];
     const rks_collate_field *followed = &collate->fields[field->follows];
@@ -352,7 +352,7 @@ static rks_status put_sample(run *r, size_t i, rks_error *err)
     const rks_collate_source *source = r->source;
     rks_status status = source->items(source->user, i, r->values, err);
     for (uint32_t f = 0; status == RKS_OK && f < r->collate->count; f++)
-        if (!put(r->collate, f, &r->extents[f], i, r->values))
+        if (!put_field(r->collate, f, &r->extents[f], i, r->values))
             status = rks_fail(err, RKS_ERR_CORRUPT, 0,
                               "collate: sample %zu of the batch changed while it was read", i);
     if (status == RKS_OK && source->done != NULL)
@@ -367,8 +367,8 @@ static void put_rest(const rks_collate *collate, const span *extents, const rks_
         const rks_collate_field *field = &collate->fields[f];
         const span *extent = &extents[f];
         if (field->pack)
-            fill(field, extent->data + extent->at * extent->inner * field->to_size,
-                 (arrays->list[f].dims[0] - extent->at) * extent->inner);
+            fill_with_padding(field, extent->data + extent->at * extent->inner * field->to_size,
+                              (arrays->list[f].dims[0] - extent->at) * extent->inner);
     }
 }
 
@@ -384,9 +384,9 @@ rks_status rks_collate_run(rks_collate *collate, const rks_collate_source *sourc
     if (r.values == NULL)
         return RKS_ERR_MEMORY;
     r.extents = (span *)(void *)(r.values + collate->columns);
-    rks_status status = measure(&r, err);
+    rks_status status = measure_arrays(&r, err);
     if (status == RKS_OK)
-        status = allocate(&r, collate, pool, &made, err);
+        status = allocate_arrays(&r, collate, pool, &made, err);
     for (size_t i = 0; status == RKS_OK && i < source->count; i++)
         status = put_sample(&r, i, err);
     if (status == RKS_OK)

@@ -39,8 +39,8 @@ static rks_status parse_layout(const rks_collate_options *options, bool *pack, r
 }
 
 /* "int64" as a column of such scalars; *column is NULL where the text is no type of items. */
-static rks_status parse_type(const char *type, rks_schema **schema, const rks_column **column,
-                             rks_error *err)
+static rks_status parse_array_type(const char *type, rks_schema **schema, const rks_column **column,
+                                   rks_error *err)
 {
     char text[32];
     rks_error inner;
@@ -64,7 +64,7 @@ static rks_status take_type(rks_collate_field *field, const rks_column *stored, 
 {
     rks_schema *schema = NULL;
     const rks_column *asked = NULL;
-    rks_status status = parse_type(type, &schema, &asked, err);
+    rks_status status = parse_array_type(type, &schema, &asked, err);
     if (status == RKS_OK && asked == NULL)
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
                           "collate: column \"%s\": \"%s\" is no type of an array's items",
@@ -121,7 +121,7 @@ static rks_status choose_values(rks_collate_field *field, const rks_collate_colu
     return RKS_OK;
 }
 
-static rks_status check_name(const rks_collate *collate, const char *name, rks_error *err)
+static rks_status check_array_name(const rks_collate *collate, const char *name, rks_error *err)
 {
     if (name[0] == '\0')
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: an array's name is empty");
@@ -135,7 +135,7 @@ static rks_status check_name(const rks_collate *collate, const char *name, rks_e
 static rks_status add_field(rks_collate *collate, const char *name, rks_collate_field **field,
                             rks_error *err)
 {
-    rks_status status = check_name(collate, name, err);
+    rks_status status = check_array_name(collate, name, err);
     if (status != RKS_OK)
         return status;
     rks_collate_field *next = &collate->fields[collate->count];
@@ -149,8 +149,8 @@ static rks_status add_field(rks_collate *collate, const char *name, rks_collate_
     return RKS_OK;
 }
 
-static rks_status add_column(rks_collate *collate, const rks_schema *schema, bool pack,
-                             const rks_collate_column *asked, rks_error *err)
+static rks_status add_array_column(rks_collate *collate, const rks_schema *schema, bool pack,
+                                   const rks_collate_column *asked, rks_error *err)
 {
     int number = asked->column == NULL ? -1 : rks_schema_find(schema, asked->column);
     if (number < 0)
@@ -197,14 +197,14 @@ static rks_status add_columns(rks_collate *collate, const rks_schema *schema, bo
     if (options->columns == NULL) {
         for (uint32_t i = 0; status == RKS_OK && i < collate->columns; i++) {
             rks_collate_column all = {.column = rks_schema_name(schema, i)};
-            status = add_column(collate, schema, pack, &all, err);
+            status = add_array_column(collate, schema, pack, &all, err);
         }
         return status;
     }
     if (options->column_count == 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: no columns");
     for (size_t i = 0; status == RKS_OK && i < options->column_count; i++)
-        status = add_column(collate, schema, pack, &options->columns[i], err);
+        status = add_array_column(collate, schema, pack, &options->columns[i], err);
     return status;
 }
 

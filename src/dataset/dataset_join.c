@@ -47,7 +47,7 @@ static rks_status check_apart(const rks_dataset *a, const rks_dataset *b, rks_er
 }
 
 /* `whose` with its shards and units behind those that are there. */
-static rks_status take(rks_dataset *joined, const rks_dataset *whose, rks_error *err)
+static rks_status append_dataset(rks_dataset *joined, const rks_dataset *whose, rks_error *err)
 {
     uint64_t first_unit =
         joined->unit_count == 0 ? 0 : joined->units[joined->unit_count - 1].summary.unit + 1;
@@ -137,9 +137,9 @@ rks_status rks_dataset_join(const rks_dataset *a, const rks_dataset *b, rks_data
         return status == RKS_OK ? RKS_ERR_MEMORY : status;
     status = copy_top(made, a, b, err);
     if (status == RKS_OK)
-        status = take(made, a, err);
+        status = append_dataset(made, a, err);
     if (status == RKS_OK)
-        status = take(made, b, err);
+        status = append_dataset(made, b, err);
     if (status == RKS_OK)
         status = join_excluded(made, a, b, err);
     if (status == RKS_OK) {

@@ -140,7 +140,8 @@ static rks_status meet(rks_group *group, const char *directory, rks_lock_wish *w
 
 /* *lock stays NULL where another process has it, which may be a rank of this job on another node.
  */
-static rks_status take(const rks_lock_wish *wish, rks_lock_file **lock, rks_error *err)
+static rks_status take_directory_lock(const rks_lock_wish *wish, rks_lock_file **lock,
+                                      rks_error *err)
 {
     rks_error why;
     rks_status status = rks_lock_file_take(wish, lock, &why);
@@ -174,7 +175,7 @@ rks_status rks_directory_lock_take(rks_group *group, const char *directory, bool
     rks_status status = meet(group, directory, &wish, &first, err);
     if (status == RKS_OK) {
         if (first)
-            status = take(&wish, &taken, err);
+            status = take_directory_lock(&wish, &taken, err);
         status = rks_group_agree(group, "build: lock", status, err);
     }
     if (status == RKS_OK) {

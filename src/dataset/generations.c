@@ -62,7 +62,7 @@ static bool parse_name(const char *name, uint64_t *generation)
     return strcmp(again, name) == 0;
 }
 
-static int by_number(const void *a, const void *b)
+static int generations_by_number(const void *a, const void *b)
 {
     uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
     return left < right ? -1 : left > right;
@@ -96,7 +96,7 @@ rks_status rks_dataset_generations(const char *directory, uint64_t **generations
         rks_free(found);
         return status;
     }
-    qsort(found, used, sizeof(*found), by_number);
+    qsort(found, used, sizeof(*found), generations_by_number);
     *generations = found;
     *count = used;
     return RKS_OK;

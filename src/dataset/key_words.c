@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-static int by_name(const void *a, const void *b)
+static int columns_by_name(const void *a, const void *b)
 {
     const rks_dataset_unit *left = *(const rks_dataset_unit *const *)a;
     const rks_dataset_unit *right = *(const rks_dataset_unit *const *)b;
@@ -51,7 +51,7 @@ rks_status rks_commit_check_names(const rks_dataset *dataset, const rks_key_word
         return RKS_ERR_MEMORY;
     for (size_t i = 0; i < count; i++)
         units[i] = &dataset->units[i];
-    qsort(units, count, sizeof(*units), by_name);
+    qsort(units, count, sizeof(*units), columns_by_name);
     rks_status status = RKS_OK;
     for (size_t i = 1; status == RKS_OK && i < count; i++) {
         const rks_unit_summary *one = &units[i - 1]->summary, *other = &units[i]->summary;

@@ -50,7 +50,7 @@ static rks_status encode(const rks_dataset *dataset, const uint64_t *ids, const 
     return status == RKS_OK ? rks_json_finish(json, NULL, err) : status;
 }
 
-static int by_id(const void *a, const void *b, void *user)
+static int absent_by_id(const void *a, const void *b, void *user)
 {
     const uint64_t *ids = user;
     uint64_t left = ids[*(const size_t *)a], right = ids[*(const size_t *)b];
@@ -74,7 +74,7 @@ rks_status rks_quarantine_write(const char *path, const char *directory, const u
                               sample_ids[i], dataset->count);
     }
     if (status == RKS_OK && count > 0)
-        qsort_r(order, count, sizeof(*order), by_id, (void *)(uintptr_t)sample_ids);
+        qsort_r(order, count, sizeof(*order), absent_by_id, (void *)(uintptr_t)sample_ids);
     if (status == RKS_OK)
         status = encode(dataset, sample_ids, order, reasons, count, &json, err);
     if (status == RKS_OK)

@@ -173,8 +173,8 @@ rks_status rks_export_json(const rks_export_job *job, const rks_column *column,
     return status;
 }
 
-static rks_status put_value(const rks_export_job *job, const rks_column *column,
-                            const rks_value *value, rks_buffer *text, rks_error *err)
+static rks_status put_json_value(const rks_export_job *job, const rks_column *column,
+                                 const rks_value *value, rks_buffer *text, rks_error *err)
 {
     const uint8_t *at = value->data;
     if (value->data == NULL)
@@ -216,7 +216,7 @@ rks_status rks_export_object(const rks_export_job *job, const rks_sample *sample
         if (status == RKS_OK)
             status = rks_buffer_add(text, ":", 1, err);
         if (status == RKS_OK)
-            status = put_value(job, column, &sample->values[job->columns[i]], text, err);
+            status = put_json_value(job, column, &sample->values[job->columns[i]], text, err);
     }
     return status == RKS_OK ? rks_buffer_add(text, "}", 1, err) : status;
 }
@@ -256,7 +256,7 @@ static rks_status lines_open(const rks_export_job *job, void **state, rks_error 
     return RKS_OK;
 }
 
-static rks_status flush(lines *l, rks_error *err)
+static rks_status flush_lines(lines *l, rks_error *err)
 {
     rks_status status = rks_file_write(l->fd, l->job->path, l->text.data, l->text.size, err);
     l->text.size = 0;
@@ -269,13 +269,13 @@ static rks_status lines_add(void *state, const rks_sample *sample, rks_error *er
     rks_status status = rks_export_object(l->job, sample, &l->text, err);
     if (status == RKS_OK)
         status = rks_buffer_add(&l->text, "\n", 1, err);
-    return status == RKS_OK && l->text.size >= FLUSH ? flush(l, err) : status;
+    return status == RKS_OK && l->text.size >= FLUSH ? flush_lines(l, err) : status;
 }
 
 static rks_status lines_finish(void *state, rks_error *err)
 {
     lines *l = state;
-    rks_status status = flush(l, err);
+    rks_status status = flush_lines(l, err);
     if (status == RKS_OK && fsync(l->fd) != 0)
         status = rks_fail_write(err, errno, l->job->path, 0);
     return status;

@@ -29,7 +29,7 @@ static void records_close(void *state)
 }
 
 /* One column's bytes do not say where they are cut in more than one direction. */
-static rks_status check_columns(const rks_export_job *job, rks_error *err)
+static rks_status check_lmdb_columns(const rks_export_job *job, rks_error *err)
 {
     const rks_column *alone =
         job->column_count == 1 ? rks_schema_column(job->schema, job->columns[0]) : NULL;
@@ -45,7 +45,7 @@ static rks_status records_open(const rks_export_job *job, void **state, rks_erro
 {
     records *r = rks_alloc(1, sizeof(*r), err);
     char *path = rks_format(err, "%s/data.mdb", job->path);
-    rks_status status = r == NULL || path == NULL ? RKS_ERR_MEMORY : check_columns(job, err);
+    rks_status status = r == NULL || path == NULL ? RKS_ERR_MEMORY : check_lmdb_columns(job, err);
     if (status == RKS_OK && mkdir(job->path, 0777) != 0)
         status = rks_fail_write(err, errno, job->path, 0);
     if (status == RKS_OK)

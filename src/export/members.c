@@ -158,8 +158,8 @@ static rks_status put_member(members *m, const void *head, size_t head_size, con
     return status == RKS_OK ? rks_archive_writer_end(m->archive, err) : status;
 }
 
-static rks_status put_value(members *m, const rks_column *column, const rks_value *value,
-                            rks_error *err)
+static rks_status put_member_value(members *m, const rks_column *column, const rks_value *value,
+                                   rks_error *err)
 {
     m->head.size = 0;
     const char *type = rks_member_type_of(column);
@@ -296,8 +296,8 @@ static rks_status members_add(void *state, const rks_sample *sample, rks_error *
             continue;
         status = set_ending(m, size, m->endings[i], err);
         if (status == RKS_OK)
-            status =
-                put_value(m, rks_schema_column(m->job->schema, m->job->columns[i]), value, err);
+            status = put_member_value(m, rks_schema_column(m->job->schema, m->job->columns[i]),
+                                      value, err);
     }
     return status;
 }

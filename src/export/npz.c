@@ -93,7 +93,7 @@ static rks_status add_array(npz *z, const char *name, const char *what, rks_kind
                         : RKS_OK;
 }
 
-static rks_status flush(const npz *z, array *a, rks_error *err)
+static rks_status flush_array(const npz *z, array *a, rks_error *err)
 {
     rks_status status = rks_file_write(a->fd, z->job->path, a->spool.data, a->spool.size, err);
     a->written += a->spool.size;
@@ -101,11 +101,12 @@ static rks_status flush(const npz *z, array *a, rks_error *err)
     return status;
 }
 
-static rks_status put(const npz *z, array *a, const void *bytes, size_t size, rks_error *err)
+static rks_status append_items(const npz *z, array *a, const void *bytes, size_t size,
+                               rks_error *err)
 {
     rks_status status = RKS_OK;
     if (a->spool.size + size > SPOOL)
-        status = flush(z, a, err);
+        status = flush_array(z, a, err);
     if (status == RKS_OK && size > SPOOL) {
         status = rks_file_write(a->fd, z->job->path, bytes, size, err);
         a->written += size;
@@ -119,7 +120,8 @@ static rks_status put_zeros(const npz *z, array *a, uint64_t size, rks_error *er
     static const uint8_t zeros[512];
     rks_status status = RKS_OK;
     for (; status == RKS_OK && size > 0; size -= size < sizeof(zeros) ? size : sizeof(zeros))
-        status = put(z, a, zeros, size < sizeof(zeros) ? (size_t)size : sizeof(zeros), err);
+        status =
+            append_items(z, a, zeros, size < sizeof(zeros) ? (size_t)size : sizeof(zeros), err);
     return status;
 }
 
@@ -131,13 +133,13 @@ static uint64_t items_of(const array *a)
 
 static rks_status put_number(const npz *z, array *a, uint64_t number, rks_error *err)
 {
-    return put(z, a, &number, sizeof(number), err);
+    return append_items(z, a, &number, sizeof(number), err);
 }
 
 /* ---- columns ------------------------------------------------------------------------------- */
 
 /* An array of its own that would be read as what says more about another column. */
-static rks_status check_name(const npz *z, const char *name, rks_error *err)
+static rks_status check_npz_name(const npz *z, const char *name, rks_error *err)
 {
     static const char *const parts[] = {"offsets", "shapes", "missing"};
     const char *dot = strrchr(name, '.');
@@ -160,9 +162,9 @@ static bool has_shapes(const rks_column *column)
     return column->variable_dims > 0 && column->dim_count > 1;
 }
 
-static rks_status add_column(npz *z, const rks_column *column, rks_error *err)
+static rks_status add_npz_column(npz *z, const rks_column *column, rks_error *err)
 {
-    rks_status status = check_name(z, column->name, err);
+    rks_status status = check_npz_name(z, column->name, err);
     if (status == RKS_OK)
         status = add_array(z, column->name, "", column->kind, column->item_size, err);
     if (status == RKS_OK && column->variable_dims == 0) {
@@ -188,8 +190,8 @@ static rks_status add_column(npz *z, const rks_column *column, rks_error *err)
 }
 
 /* Moves *a behind the column's arrays. */
-static rks_status put_value(npz *z, const rks_column *column, const rks_value *value, array **a,
-                            rks_error *err)
+static rks_status put_npz_value(npz *z, const rks_column *column, const rks_value *value, array **a,
+                                rks_error *err)
 {
     array *data = (*a)++;
     uint8_t missing = value->data == NULL;
@@ -197,7 +199,7 @@ static rks_status put_value(npz *z, const rks_column *column, const rks_value *v
     if (!missing && column->kind == RKS_KIND_JSON)
         status = rks_export_json(z->job, column, value, NULL, err);
     if (status == RKS_OK && !missing)
-        status = put(z, data, value->data, (size_t)value->size, err);
+        status = append_items(z, data, value->data, (size_t)value->size, err);
     else if (status == RKS_OK && column->variable_dims == 0)
         status = put_zeros(z, data, column->unit, err);
     if (status == RKS_OK && column->variable_dims > 0)
@@ -208,7 +210,7 @@ static rks_status put_value(npz *z, const rks_column *column, const rks_value *v
         (*a)++;
     }
     if (status == RKS_OK && column->nullable)
-        status = put(z, (*a)++, &missing, 1, err);
+        status = append_items(z, (*a)++, &missing, 1, err);
     return status;
 }
 
@@ -218,10 +220,10 @@ static rks_status npz_add(void *state, const rks_sample *sample, rks_error *err)
     array *a = z->arrays;
     rks_status status = RKS_OK;
     for (uint32_t i = 0; status == RKS_OK && i < z->job->column_count; i++)
-        status = put_value(z, rks_schema_column(z->job->schema, z->job->columns[i]),
-                           &sample->values[z->job->columns[i]], &a, err);
+        status = put_npz_value(z, rks_schema_column(z->job->schema, z->job->columns[i]),
+                               &sample->values[z->job->columns[i]], &a, err);
     if (status == RKS_OK && z->job->keys_apart) {
-        status = put(z, a, sample->key, sample->key_size, err);
+        status = append_items(z, a, sample->key, sample->key_size, err);
         if (status == RKS_OK)
             status = put_number(z, a + 1, items_of(a), err);
     }
@@ -254,7 +256,7 @@ static rks_status npz_open(const rks_export_job *job, void **state, rks_error *e
     z->job = job;
     rks_status status = RKS_OK;
     for (uint32_t i = 0; status == RKS_OK && i < job->column_count; i++)
-        status = add_column(z, rks_schema_column(job->schema, job->columns[i]), err);
+        status = add_npz_column(z, rks_schema_column(job->schema, job->columns[i]), err);
     if (status == RKS_OK && job->keys_apart) {
         status = add_array(z, "__key__", "", RKS_KIND_BYTES, 1, err);
         if (status == RKS_OK)
@@ -280,7 +282,7 @@ static rks_status copy_array(const npz *z, array *a, rks_archive_writer *zip, ui
         row_items *= a->row_dims[i];
     }
     char *name = rks_format(err, "%s.npy", a->name);
-    rks_status status = name == NULL ? RKS_ERR_MEMORY : flush(z, a, err);
+    rks_status status = name == NULL ? RKS_ERR_MEMORY : flush_array(z, a, err);
     dims[0] = row_items == 0 ? z->count : a->written / a->item_size / row_items;
     if (status == RKS_OK)
         status = rks_npy_header(a->kind, dims, a->row_dim_count + 1, &head, err);

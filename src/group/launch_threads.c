@@ -119,7 +119,7 @@ static void *run_seat(void *user)
     return NULL;
 }
 
-static rks_status start(meeting *m, seat *seats, rks_error *err)
+static rks_status start_ranks(meeting *m, seat *seats, rks_error *err)
 {
     m->here = rks_alloc(m->ranks, sizeof(*m->here), err);
     m->records[0] = rks_alloc(m->ranks, RKS_RECORD_MAX, err);
@@ -155,7 +155,7 @@ rks_status rks_launch_threads(uint32_t ranks, rks_rank_fn main_fn, void *user, i
         return RKS_ERR_MEMORY;
     pthread_mutex_init(&m.mutex, NULL);
     rks_cond_init(&m.cond);
-    rks_status status = start(&m, seats, err);
+    rks_status status = start_ranks(&m, seats, err);
     int code = 0;
     for (uint32_t rank = 0; rank < ranks; rank++) {
         if (!seats[rank].started)

@@ -20,7 +20,7 @@ static void encode(const rks_memory_use *use, uint8_t record[RECORD])
     }
 }
 
-static void decode(const uint8_t *record, uint64_t size, rks_memory_use *use)
+static void decode_memory_use(const uint8_t *record, uint64_t size, rks_memory_use *use)
 {
     for (size_t i = 0; i < RKS_MEMORY_KINDS && FIGURE * (i + 1) <= size; i++) {
         use->kinds[i].current = rks_load_u64(record + FIGURE * i);
@@ -67,7 +67,7 @@ rks_status rks_memory_use_all(rks_group *group, size_t struct_size, rks_memory_u
         rks_group_allgather(group, "memory", status, record, sizeof(record), &all, &offsets, err);
     for (uint32_t rank = 0; status == RKS_OK && rank < size; rank++) {
         rks_memory_use use = {.struct_size = struct_size};
-        decode(all + offsets[rank], offsets[rank + 1] - offsets[rank], &use);
+        decode_memory_use(all + offsets[rank], offsets[rank + 1] - offsets[rank], &use);
         note_most(&extremes, &use, rank);
         if (table != NULL)
             memcpy((uint8_t *)table + rank * struct_size, &use,

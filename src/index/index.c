@@ -32,7 +32,7 @@ enum {
     LINEAR_MAX = 8, /* runs that are looked at one by one */
 };
 
-static rks_status check_columns(const rks_index_layout *layout, rks_error *err)
+static rks_status check_index_columns(const rks_index_layout *layout, rks_error *err)
 {
     if (layout->column_count > COLUMNS_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "index: %zu columns, at most %d",
@@ -92,7 +92,7 @@ rks_status rks_index_size(const rks_index_layout *layout, uint64_t *bytes, rks_e
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
                         "index of %" PRIu64 " samples: a dataset holds at most %" PRIu32,
                         layout->count, UINT32_MAX);
-    rks_status status = check_columns(layout, err);
+    rks_status status = check_index_columns(layout, err);
     if (status != RKS_OK)
         return status;
     uint64_t hashes_at;

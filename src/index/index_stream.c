@@ -233,7 +233,7 @@ void rks_index_intake_free(rks_index_intake *intake)
     rks_free(intake);
 }
 
-static rks_status damaged(rks_index_intake *intake, const char *what, rks_error *err)
+static rks_status damaged_stream(rks_index_intake *intake, const char *what, rks_error *err)
 {
     intake->damaged = true;
     return rks_fail(err, RKS_ERR_CORRUPT, 0, "index of shard %" PRIu32 ", piece %" PRIu64 ": %s",
@@ -245,13 +245,13 @@ static rks_status check_head(rks_index_intake *intake, const uint8_t *head, rks_
 {
     const stream *s = &intake->s;
     if (rks_load_u32(head) != PIECE_MAGIC)
-        return damaged(intake, "wrong magic", err);
+        return damaged_stream(intake, "wrong magic", err);
     if (rks_load_u32(head + 4) != s->shard)
-        return damaged(intake, "it belongs to another shard", err);
+        return damaged_stream(intake, "it belongs to another shard", err);
     if (rks_load_u32(head + 8) != id_at(s, intake->piece * PIECE_SAMPLES))
-        return damaged(intake, "it begins at another sample", err);
+        return damaged_stream(intake, "it begins at another sample", err);
     if (rks_load_u32(head + 12) != piece_samples(s, intake->piece))
-        return damaged(intake, "it holds another number of samples", err);
+        return damaged_stream(intake, "it holds another number of samples", err);
     return RKS_OK;
 }
 
@@ -263,7 +263,7 @@ static rks_status take_piece(rks_index_intake *intake, const uint8_t *bytes, rks
         return status;
     uint64_t body = piece_size(s, intake->piece) - HEAD_SIZE;
     if (rks_checksum64(bytes + HEAD_SIZE, body) != rks_load_u64(bytes + 16))
-        return damaged(intake, "wrong checksum", err);
+        return damaged_stream(intake, "wrong checksum", err);
     copy_piece(s, intake->piece, NULL, bytes + HEAD_SIZE);
     intake->piece++;
     return RKS_OK;
@@ -303,7 +303,7 @@ rks_status rks_index_intake_write(rks_index_intake *intake, const void *bytes, s
                         intake->s.shard);
     while (size > 0) {
         if (intake->piece * PIECE_SAMPLES >= intake->s.samples)
-            return damaged(intake, "there is none, but more bytes", err);
+            return damaged_stream(intake, "there is none, but more bytes", err);
         uint64_t want = piece_size(&intake->s, intake->piece);
         size_t used = (size_t)want;
         rks_status status = intake->held == 0 && size >= want
@@ -323,7 +323,7 @@ rks_status rks_index_intake_end(rks_index_intake *intake, uint64_t *taken, rks_e
         return rks_fail(err, RKS_ERR_CORRUPT, 0, "index of shard %" PRIu32 ": damaged before",
                         intake->s.shard);
     if (intake->held > 0)
-        return damaged(intake, "the stream ends inside it", err);
+        return damaged_stream(intake, "the stream ends inside it", err);
     uint64_t piece = full_piece_size(intake->s.index), total = stream_size(&intake->s);
     uint64_t end = intake->piece * piece < total ? intake->piece * piece : total;
     if (taken != NULL)

@@ -41,7 +41,7 @@ static range range_of(rks_kind kind)
 }
 
 /* Also where one cannot be cast back: 2^63. */
-static bool holds(int64_t integer)
+static bool double_holds(int64_t integer)
 {
     const int64_t most = INT64_C(1) << 53; /* up to here float64 holds each */
     if (integer >= -most && integer <= most)
@@ -54,7 +54,7 @@ static rks_status unfit(const rks_column *column, rks_json json, rks_error *err)
 {
     if (rks_json_is(json, RKS_JSON_INTEGER)) {
         int64_t integer = rks_json_int(json);
-        if (column->kind != RKS_KIND_FLOAT64 || holds(integer))
+        if (column->kind != RKS_KIND_FLOAT64 || double_holds(integer))
             return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": %" PRId64 " does not fit %s",
                             column->name, integer, column->type);
         char text[32];
@@ -170,7 +170,7 @@ static bool put_real(rks_kind kind, uint32_t size, rks_json json, uint8_t *into)
 {
     double real;
     if (kind == RKS_KIND_FLOAT64 && rks_json_is(json, RKS_JSON_INTEGER) &&
-        !holds(rks_json_int(json)))
+        !double_holds(rks_json_int(json)))
         return false;
     if (read_float(json, &real))
         return put_float(kind, real, into);

@@ -66,7 +66,7 @@ static rks_status cut_here(void *user, uint64_t offset, rks_error *err)
     return add_unit(user, offset, err);
 }
 
-static rks_status cut(rks_input *input, uint64_t unit_size, rks_error *err)
+static rks_status cut_csv(rks_input *input, uint64_t unit_size, rks_error *err)
 {
     cutting c = {.input = input, .unit_size = unit_size};
     rks_status status = RKS_OK;
@@ -97,7 +97,7 @@ static void free_header(header *h)
     *h = (header){0};
 }
 
-static rks_status check_name(const header *h, size_t at, const char *path, rks_error *err)
+static rks_status check_header_name(const header *h, size_t at, const char *path, rks_error *err)
 {
     if (h->names[at][0] == '\0')
         return rks_fail(err, RKS_ERR_DATA, 0,
@@ -145,7 +145,7 @@ static rks_status make_header(header *h, rks_csv_record *record, char separator,
         h->names[i] = at;
         at += fields[i].size + 1;
         if (status == RKS_OK)
-            status = check_name(h, i, path, err);
+            status = check_header_name(h, i, path, err);
     }
     rks_free(fields);
     return status;
@@ -224,7 +224,8 @@ static rks_status split(unit_reader *r, rks_csv_record *record, rks_error *err)
     return status;
 }
 
-static rks_status count_rows(const rks_input *input, size_t unit, uint64_t *rows, rks_error *err)
+static rks_status count_csv_rows(const rks_input *input, size_t unit, uint64_t *rows,
+                                 rks_error *err)
 {
     unit_reader r;
     rks_csv_record record;
@@ -264,7 +265,7 @@ static void look_at_field(guess *g, const rks_csv_field *f)
 }
 
 /* A column of nothing but missing values is "json?", which any other type takes the place of. */
-static const char *type_of(const guess *g)
+static const char *guessed_type(const guess *g)
 {
     if (!g->any)
         return "json?";
@@ -298,7 +299,7 @@ static rks_status write_schema(const header *h, const guess *guesses, const char
         if (status == RKS_OK)
             status = rks_json_put_string(&json, h->names[i], err);
         if (status == RKS_OK)
-            status = rks_buffer_print(&json, err, ":\"%s\"", type_of(&guesses[i]));
+            status = rks_buffer_print(&json, err, ":\"%s\"", guessed_type(&guesses[i]));
     }
     if (status == RKS_OK)
         status = rks_buffer_add(&json, "}", 2, err); /* with its NUL */
@@ -410,7 +411,7 @@ static rks_status check_header(const rks_input *input, const rks_input_unit *uni
     return status;
 }
 
-static rks_status infer(const rks_input *input, size_t unit, char **schema_text, rks_error *err)
+static rks_status infer_csv(const rks_input *input, size_t unit, char **schema_text, rks_error *err)
 {
     unit_reader r;
     guess *guesses = NULL;
@@ -526,7 +527,7 @@ static rks_status put_field(taker *t, uint32_t at, const rks_csv_field *f, rks_e
                                   : put_json(t, column, f, value, err);
 }
 
-static rks_status take_record(rks_job *job, taker *t, rks_csv_record *record, rks_error *err)
+static rks_status add_csv_row(rks_job *job, taker *t, rks_csv_record *record, rks_error *err)
 {
     if (record->too_long)
         return rks_job_too_long(job, record->size, err);
@@ -577,7 +578,7 @@ static rks_status read_records(rks_job *job, taker *t, const char *path, rks_err
         if (status != RKS_OK || record.text == NULL)
             break;
         if (rks_job_takes(job))
-            status = take_record(job, t, &record, err);
+            status = add_csv_row(job, t, &record, err);
         if (status != RKS_OK)
             snprintf(row, sizeof(row), "row %" PRIu64, job->first_row + job->rows);
         status = rks_job_row(job, &place, status, err);
@@ -588,7 +589,7 @@ static rks_status read_records(rks_job *job, taker *t, const char *path, rks_err
     return status;
 }
 
-static rks_status read_unit(rks_job *job, rks_error *err)
+static rks_status read_csv_unit(rks_job *job, rks_error *err)
 {
     const char *path = job->input->files[job->unit->first_file].path;
     uint32_t count = rks_schema_columns(job->schema);
@@ -618,10 +619,10 @@ const rks_input_format rks_format_csv = {
     .packable = true,
     .utf8 = true,
     .takes_columns = true,
-    .cut = cut,
-    .count_rows = count_rows,
-    .infer = infer,
-    .read = read_unit,
+    .cut = cut_csv,
+    .count_rows = count_csv_rows,
+    .infer = infer_csv,
+    .read = read_csv_unit,
 };
 
 const rks_input_format rks_format_tsv = {
@@ -630,8 +631,8 @@ const rks_input_format rks_format_tsv = {
     .packable = true,
     .utf8 = true,
     .takes_columns = true,
-    .cut = cut,
-    .count_rows = count_rows,
-    .infer = infer,
-    .read = read_unit,
+    .cut = cut_csv,
+    .count_rows = count_csv_rows,
+    .infer = infer_csv,
+    .read = read_csv_unit,
 };

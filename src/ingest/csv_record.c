@@ -55,7 +55,7 @@ static bool find_end(const uint8_t *bytes, size_t size, rks_csv_scan *scan)
 }
 
 /* Reads on behind what was looked at. */
-static rks_status fill(rks_csv *csv, rks_error *err)
+static rks_status read_ahead(rks_csv *csv, rks_error *err)
 {
     size_t looked = csv->scan.at - csv->window.begin;
     rks_status status = rks_window_fill(&csv->window, err);
@@ -84,7 +84,7 @@ static rks_status discard(rks_csv *csv, rks_csv_record *record, rks_error *err)
         if (window->begin == window->filled) {
             if (window->ended)
                 break;
-            rks_status status = fill(csv, err);
+            rks_status status = read_ahead(csv, err);
             if (status != RKS_OK)
                 return status;
         }
@@ -118,7 +118,7 @@ rks_status rks_csv_next(rks_csv *csv, rks_csv_record *record, rks_error *err)
             return RKS_OK; /* a packed file's end is known only now */
         if (rks_window_above(window, csv->limit))
             return discard(csv, record, err);
-        rks_status status = fill(csv, err);
+        rks_status status = read_ahead(csv, err);
         if (status != RKS_OK)
             return status;
     }

@@ -9,7 +9,7 @@
 #include "codec/input_file.h"
 #include "ingest/format.h"
 
-static rks_status cut(rks_input *input, uint64_t unit_size, rks_error *err)
+static rks_status cut_folder(rks_input *input, uint64_t unit_size, rks_error *err)
 {
     rks_input_unit *unit = NULL;
     input->units = rks_alloc(input->file_count, sizeof(*input->units), err);
@@ -31,7 +31,8 @@ static rks_status cut(rks_input *input, uint64_t unit_size, rks_error *err)
     return RKS_OK;
 }
 
-static rks_status count_rows(const rks_input *input, size_t unit, uint64_t *rows, rks_error *err)
+static rks_status count_folder_files(const rks_input *input, size_t unit, uint64_t *rows,
+                                     rks_error *err)
 {
     (void)err;
     *rows = input->units[unit].file_count;
@@ -57,7 +58,8 @@ static rks_status file_is_text(const rks_input_file *file, uint8_t *bytes, uint6
     return status;
 }
 
-static rks_status infer(const rks_input *input, size_t unit, char **schema_text, rks_error *err)
+static rks_status infer_folder(const rks_input *input, size_t unit, char **schema_text,
+                               rks_error *err)
 {
     const rks_input_unit *at = &input->units[unit];
     bool is_text = true;
@@ -92,7 +94,7 @@ static bool column_is(const rks_schema *schema, const char *name, rks_kind kind)
     return at >= 0 && rks_schema_column(schema, (uint32_t)at)->kind == kind;
 }
 
-static rks_status check_schema(const rks_schema *schema, rks_error *err)
+static rks_status check_folder_schema(const rks_schema *schema, rks_error *err)
 {
     if (rks_schema_columns(schema) != 2 || !column_is(schema, "path", RKS_KIND_STR) ||
         (!column_is(schema, "data", RKS_KIND_BYTES) && !column_is(schema, "text", RKS_KIND_STR)))
@@ -102,7 +104,7 @@ static rks_status check_schema(const rks_schema *schema, rks_error *err)
     return RKS_OK;
 }
 
-static rks_status read_unit(rks_job *job, rks_error *err)
+static rks_status read_folder_unit(rks_job *job, rks_error *err)
 {
     rks_buffer data = {0};
     rks_input_folder folder = {0};
@@ -137,9 +139,9 @@ const rks_input_format rks_format_folder = {
     .name = "folder",
     .key = "path",
     .named_only = true,
-    .cut = cut,
-    .count_rows = count_rows,
-    .infer = infer,
-    .check_schema = check_schema,
-    .read = read_unit,
+    .cut = cut_folder,
+    .count_rows = count_folder_files,
+    .infer = infer_folder,
+    .check_schema = check_folder_schema,
+    .read = read_folder_unit,
 };

@@ -125,7 +125,7 @@ static shape join_sizes(shape a, shape b)
 }
 
 /* False where they do not go together. */
-static bool join(shape a, shape b, shape *joined)
+static bool join_shapes(shape a, shape b, shape *joined)
 {
     bool nullable = a.nullable || b.nullable;
     if (a.base == BASE_NULL || (a.base == BASE_EMPTY && (is_list(b) || b.base == BASE_JSON)))
@@ -238,7 +238,7 @@ static rks_status add_shape(rks_guesses *all, const char *name, shape seen, uint
     if (status != RKS_OK)
         return status;
     bool first = found->rows++ == 0 || found->shape.base == BASE_NULL;
-    if (!join(found->shape, seen, &found->shape)) {
+    if (!join_shapes(found->shape, seen, &found->shape)) {
         char where[64];
         snprintf(where, sizeof(where), "%" PRIu64 " lines before", row - found->first_row);
         return conflict(found, seen, where, err);
@@ -371,7 +371,7 @@ static rks_status add_schema(rks_guesses *all, const rks_schema *schema, rks_err
             return status;
         if (found->rows++ == 0)
             found->shape = seen;
-        else if (!join(found->shape, seen, &found->shape))
+        else if (!join_shapes(found->shape, seen, &found->shape))
             return conflict(found, seen, "in another part of the input", err);
     }
     return RKS_OK;

@@ -153,9 +153,9 @@ rks_status rks_ingest_infer(const rks_input *input, size_t unit, char **schema_t
 }
 
 /* A job that its format may read, still without who gets the samples. */
-static rks_status begin(rks_job *at, const rks_input *input, size_t unit, uint64_t first_row,
-                        const rks_schema *schema, const rks_ingest_options *options,
-                        rks_selector *selector, rks_buffer *bad, rks_error *err)
+static rks_status begin_job(rks_job *at, const rks_input *input, size_t unit, uint64_t first_row,
+                            const rks_schema *schema, const rks_ingest_options *options,
+                            rks_selector *selector, rks_buffer *bad, rks_error *err)
 {
     if (unit >= input->unit_count)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "unit %zu of %zu", unit, input->unit_count);
@@ -191,7 +191,7 @@ rks_status rks_ingest_unit(const rks_input *input, size_t unit, uint64_t first_r
     rks_error unseen = {0};
     if (err == NULL)
         err = &unseen; /* rows are told apart by what their errors say */
-    rks_status status = begin(&at, input, unit, first_row, schema, options, selector, bad, err);
+    rks_status status = begin_job(&at, input, unit, first_row, schema, options, selector, bad, err);
     bool derived = rks_selector_derived_keys(selector);
     at.writer = writer;
     at.progress = progress;
@@ -217,7 +217,7 @@ rks_status rks_ingest_read(const rks_input *input, size_t unit, uint64_t first_r
     rks_error unseen = {0};
     if (err == NULL)
         err = &unseen;
-    rks_status status = begin(&at, input, unit, first_row, schema, options, selector, bad, err);
+    rks_status status = begin_job(&at, input, unit, first_row, schema, options, selector, bad, err);
     if (status != RKS_OK)
         return status;
     at.taker = taker;

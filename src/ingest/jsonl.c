@@ -9,13 +9,13 @@
 #include "ingest/guess.h"
 #include "ingest/row.h"
 
-static bool is_named(const char *name)
+static bool is_jsonl_name(const char *name)
 {
     return rks_name_ends(name, ".jsonl") || rks_name_ends(name, ".ndjson") ||
            rks_name_ends(name, ".json");
 }
 
-static bool looks_like(const uint8_t *bytes, size_t size, bool all)
+static bool looks_like_jsonl(const uint8_t *bytes, size_t size, bool all)
 {
     size_t at = size >= 3 && memcmp(bytes, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
     while (at < size && (bytes[at] == ' ' || (bytes[at] >= '\t' && bytes[at] <= '\r')))
@@ -50,7 +50,8 @@ static rks_status look_at_line(void *user, const rks_line *line, uint64_t row, b
     return status;
 }
 
-static rks_status infer(const rks_input *input, size_t unit, char **schema_text, rks_error *err)
+static rks_status infer_jsonl(const rks_input *input, size_t unit, char **schema_text,
+                              rks_error *err)
 {
     looking at = {.input = input};
     uint64_t samples = 0;
@@ -74,7 +75,7 @@ static rks_status take_line(rks_job *job, void *user, const rks_line *line, rks_
     return status == RKS_OK ? rks_job_offer(job, row->values, err) : status;
 }
 
-static rks_status read_unit(rks_job *job, rks_error *err)
+static rks_status read_jsonl_unit(rks_job *job, rks_error *err)
 {
     rks_row *row = NULL;
     rks_status status = rks_row_create(job->schema, job->schema_from, &row, err);
@@ -86,12 +87,12 @@ static rks_status read_unit(rks_job *job, rks_error *err)
 
 const rks_input_format rks_format_jsonl = {
     .name = "jsonl",
-    .is_named = is_named,
-    .looks_like = looks_like,
+    .is_named = is_jsonl_name,
+    .looks_like = looks_like_jsonl,
     .packable = true,
     .utf8 = true,
     .cut = rks_by_line_cut,
     .count_rows = rks_by_line_count,
-    .infer = infer,
-    .read = read_unit,
+    .infer = infer_jsonl,
+    .read = read_jsonl_unit,
 };

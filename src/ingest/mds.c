@@ -25,7 +25,7 @@ enum { STEP = 64 << 10 };
 
 /* ---- units ----------------------------------------------------------------------------------- */
 
-static int by_name(const void *name, const void *file)
+static int compare_shard_name(const void *name, const void *file)
 {
     return strcmp(name, ((const rks_input_file *)file)->name);
 }
@@ -41,7 +41,8 @@ static rks_status find_beside(const rks_input *input, const rks_input_file *inde
         rks_format(err, "%.*s%s", (int)rks_mds_folder_size(index->name), index->name, base);
     if (name == NULL)
         return RKS_ERR_MEMORY;
-    *found = bsearch(name, input->files, input->file_count, sizeof(*input->files), by_name);
+    *found =
+        bsearch(name, input->files, input->file_count, sizeof(*input->files), compare_shard_name);
     rks_free(name);
     return RKS_OK;
 }
@@ -123,7 +124,7 @@ static rks_status name_shards(rks_input *input, rks_error *err)
     return RKS_OK;
 }
 
-static rks_status cut(rks_input *input, uint64_t unit_size, rks_error *err)
+static rks_status cut_mds(rks_input *input, uint64_t unit_size, rks_error *err)
 {
     bool any = false;
     cut_shards *kept = rks_alloc(1, sizeof(*kept), err);
@@ -212,7 +213,7 @@ static rks_status read_columns(shard *s, rks_error *err)
     return RKS_OK;
 }
 
-static rks_status fill(shard *s, rks_error *err)
+static rks_status refill_window(shard *s, rks_error *err)
 {
     return !s->window.ended
                ? rks_window_fill(&s->window, err)
@@ -225,7 +226,7 @@ static rks_status take_bytes(shard *s, uint64_t size, uint8_t **bytes, rks_error
 {
     rks_status status = RKS_OK;
     while (status == RKS_OK && s->window.filled - s->window.begin < size)
-        status = fill(s, err);
+        status = refill_window(s, err);
     *bytes = s->window.data + s->window.begin;
     if (status == RKS_OK)
         rks_window_pass(&s->window, (size_t)size);
@@ -295,7 +296,7 @@ static rks_status pass_over(shard *s, uint64_t until, rks_error *err)
         rks_window_pass(window, (size_t)(left < here ? left : here));
         if (left <= here)
             return RKS_OK;
-        rks_status status = fill(s, err);
+        rks_status status = refill_window(s, err);
         if (status != RKS_OK)
             return status;
     }
@@ -357,7 +358,8 @@ static rks_status fail_in(const column *c, rks_status status, rks_error *err)
 
 /* ---- schema ---------------------------------------------------------------------------------- */
 
-static rks_status count_rows(const rks_input *input, size_t unit, uint64_t *rows, rks_error *err)
+static rks_status count_mds_samples(const rks_input *input, size_t unit, uint64_t *rows,
+                                    rks_error *err)
 {
     shard s;
     rks_status status = open_shard(input, &input->units[unit], &s, err);
@@ -380,7 +382,7 @@ static rks_status guess_sample(shard *s, rks_guesses *guesses, uint64_t row, rks
     return status;
 }
 
-static rks_status infer(const rks_input *input, size_t unit, char **schema_text, rks_error *err)
+static rks_status infer_mds(const rks_input *input, size_t unit, char **schema_text, rks_error *err)
 {
     shard s;
     rks_guesses guesses = {0};
@@ -438,7 +440,7 @@ static rks_status match(rks_job *job, taker *t, rks_error *err)
     return RKS_OK;
 }
 
-static rks_status take(rks_job *job, taker *t, rks_error *err)
+static rks_status add_mds_sample(rks_job *job, taker *t, rks_error *err)
 {
     shard *s = &t->shard;
     uint32_t count = rks_schema_columns(job->schema);
@@ -476,7 +478,7 @@ static rks_status read_samples(rks_job *job, taker *t, rks_error *err)
         if (status != RKS_OK)
             return status;
         if (taken)
-            status = fits ? take(job, t, err) : rks_job_too_long(job, size, err);
+            status = fits ? add_mds_sample(job, t, err) : rks_job_too_long(job, size, err);
         if (status != RKS_OK)
             snprintf(name, sizeof(name), "row %" PRIu64, row);
         status = rks_job_row(job, &place, status, err);
@@ -486,7 +488,7 @@ static rks_status read_samples(rks_job *job, taker *t, rks_error *err)
     return status == RKS_OK ? check_end(s, err) : status;
 }
 
-static rks_status read_unit(rks_job *job, rks_error *err)
+static rks_status read_mds_unit(rks_job *job, rks_error *err)
 {
     uint32_t count = rks_schema_columns(job->schema);
     taker t = {0};
@@ -511,9 +513,9 @@ static rks_status read_unit(rks_job *job, rks_error *err)
 const rks_input_format rks_format_mds = {
     .name = "mds",
     .is_folder = rks_mds_is_folder,
-    .cut = cut,
+    .cut = cut_mds,
     .free_cut = free_cut,
-    .count_rows = count_rows,
-    .infer = infer,
-    .read = read_unit,
+    .count_rows = count_mds_samples,
+    .infer = infer_mds,
+    .read = read_mds_unit,
 };

@@ -61,7 +61,7 @@ static bool set_size(rks_npy *array)
 }
 
 /* "3,4"; sizes from 1. */
-static bool take_shape(const char *text, rks_npy *array)
+static bool parse_mds_shape(const char *text, rks_npy *array)
 {
     for (;;) {
         char *end;
@@ -88,7 +88,7 @@ static bool parse_array(const char *rest, rks_mds_type *type)
     type->has_item = true;
     type->has_shape = rest[size] == ':';
     return set_item(rest, size, 0, &type->array) &&
-           (!type->has_shape || take_shape(rest + size + 1, &type->array));
+           (!type->has_shape || parse_mds_shape(rest + size + 1, &type->array));
 }
 
 rks_status rks_mds_type_parse(const char *encoding, rks_mds_type *type, rks_error *err)
@@ -221,9 +221,9 @@ static rks_status take_decimal(const rks_mds_type *type, const uint8_t *bytes, s
                       : store_bytes(&real, 8, store, made, err);
 }
 
-static rks_status take_array(const rks_column *column, const rks_mds_type *type,
-                             const uint8_t *bytes, size_t size, rks_buffer *store,
-                             rks_member_value *made, rks_error *err)
+static rks_status take_mds_array(const rks_column *column, const rks_mds_type *type,
+                                 const uint8_t *bytes, size_t size, rks_buffer *store,
+                                 rks_member_value *made, rks_error *err)
 {
     rks_npy array;
     rks_status status = open_array(type, bytes, size, &array, err);
@@ -262,7 +262,7 @@ rks_status rks_mds_value(const rks_mds_type *type, const rks_column *column, uin
         return rks_fail(err, RKS_ERR_DATA, 0, "the column is %s, which its encoding is not",
                         column->type);
     if (type->how == RKS_MDS_ARRAY)
-        return take_array(column, type, bytes, size, store, made, err);
+        return take_mds_array(column, type, bytes, size, store, made, err);
     if (type->how == RKS_MDS_DECIMAL)
         return take_decimal(type, bytes, size, store, made, err);
     if (type->how != RKS_MDS_NUMBER)

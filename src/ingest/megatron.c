@@ -21,7 +21,7 @@ enum { ENTRY = 12, BATCH = RKS_MEGATRON_BATCH, CHUNK = 1 << 20, ENDING = RKS_MEG
 
 /* ---- units ----------------------------------------------------------------------------------- */
 
-static uint64_t bytes_of(const rks_megatron *pair, const rks_megatron_sequence *sequence)
+static uint64_t sequence_bytes(const rks_megatron *pair, const rks_megatron_sequence *sequence)
 {
     return (uint64_t)sequence->items * pair->item_size + ENTRY;
 }
@@ -32,7 +32,7 @@ static rks_status cut_batch(rks_input *input, size_t file, const rks_megatron *p
     rks_megatron_sequence sequences[BATCH];
     rks_status status = rks_megatron_read(pair, first, count, sequences, err);
     for (uint64_t i = 0; status == RKS_OK && i < count; i++) {
-        uint64_t bytes = bytes_of(pair, &sequences[i]);
+        uint64_t bytes = sequence_bytes(pair, &sequences[i]);
         rks_input_unit *unit = first + i == 0 ? NULL : &input->units[input->unit_count - 1];
         if (unit == NULL || bytes > unit_size || unit->size > unit_size - bytes) {
             const rks_input_unit begun = {
@@ -47,7 +47,7 @@ static rks_status cut_batch(rks_input *input, size_t file, const rks_megatron *p
     return status;
 }
 
-static rks_status cut_file(rks_input *input, size_t file, uint64_t unit_size, rks_error *err)
+static rks_status cut_pair(rks_input *input, size_t file, uint64_t unit_size, rks_error *err)
 {
     rks_megatron pair;
     rks_status status = rks_megatron_open(&pair, &input->files[file], err);
@@ -61,7 +61,7 @@ static rks_status cut_file(rks_input *input, size_t file, uint64_t unit_size, rk
     return status;
 }
 
-static int by_name(const void *name, const void *file)
+static int compare_pair_name(const void *name, const void *file)
 {
     return strcmp(name, ((const rks_input_file *)file)->name);
 }
@@ -78,7 +78,7 @@ static rks_status is_beside(const rks_input *input, size_t i, bool *beside, rks_
         return RKS_ERR_MEMORY;
     memcpy(name + strlen(name) - ENDING, ".idx", ENDING);
     const rks_input_file *index =
-        bsearch(name, input->files, input->file_count, sizeof(*input->files), by_name);
+        bsearch(name, input->files, input->file_count, sizeof(*input->files), compare_pair_name);
     size_t size = strlen(file->path);
     *beside = index != NULL && strlen(index->path) == size &&
               memcmp(index->path, file->path, size - ENDING) == 0;
@@ -86,14 +86,14 @@ static rks_status is_beside(const rks_input *input, size_t i, bool *beside, rks_
     return RKS_OK;
 }
 
-static rks_status cut(rks_input *input, uint64_t unit_size, rks_error *err)
+static rks_status cut_megatron(rks_input *input, uint64_t unit_size, rks_error *err)
 {
     rks_status status = RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < input->file_count; i++) {
         bool beside = false;
         status = is_beside(input, i, &beside, err);
         if (status == RKS_OK && !beside)
-            status = cut_file(input, i, unit_size, err);
+            status = cut_pair(input, i, unit_size, err);
     }
     for (size_t i = 0; status == RKS_OK && i < input->unit_count; i++)
         if (input->units[i].first_of_file) { /* keys are without the ending */
@@ -111,7 +111,8 @@ static uint64_t sequences_of(const rks_input *input, const rks_input_unit *unit,
     return (more ? input->units[next].offset : all) - unit->offset;
 }
 
-static rks_status count_rows(const rks_input *input, size_t unit, uint64_t *rows, rks_error *err)
+static rks_status count_sequences(const rks_input *input, size_t unit, uint64_t *rows,
+                                  rks_error *err)
 {
     rks_megatron pair;
     const rks_input_unit *at = &input->units[unit];
@@ -124,7 +125,8 @@ static rks_status count_rows(const rks_input *input, size_t unit, uint64_t *rows
 
 /* ---- schema ---------------------------------------------------------------------------------- */
 
-static rks_status infer(const rks_input *input, size_t unit, char **schema_text, rks_error *err)
+static rks_status infer_megatron(const rks_input *input, size_t unit, char **schema_text,
+                                 rks_error *err)
 {
     rks_megatron pair;
     char *made = NULL;
@@ -139,7 +141,7 @@ static rks_status infer(const rks_input *input, size_t unit, char **schema_text,
     return status;
 }
 
-static rks_status check_schema(const rks_schema *schema, rks_error *err)
+static rks_status check_megatron_schema(const rks_schema *schema, rks_error *err)
 {
     if (rks_schema_columns(schema) == 1)
         return RKS_OK;
@@ -158,8 +160,8 @@ typedef struct reader {
 } reader;
 
 /* The bytes, in place for numbers. Reads ahead where sequences follow each other. */
-static rks_status load(reader *r, uint64_t place, uint64_t size, const uint8_t **bytes,
-                       rks_error *err)
+static rks_status load_tokens(reader *r, uint64_t place, uint64_t size, const uint8_t **bytes,
+                              rks_error *err)
 {
     uint64_t end = r->begin + r->window.size;
     bool inside = r->window.data != NULL && place >= r->begin && place + size <= end &&
@@ -185,8 +187,8 @@ static rks_status load(reader *r, uint64_t place, uint64_t size, const uint8_t *
 }
 
 /* `fatal` is set where the file is to blame, not the sequence. */
-static rks_status take(rks_job *job, reader *r, const rks_megatron_sequence *sequence, bool *fatal,
-                       rks_error *err)
+static rks_status add_sequence(rks_job *job, reader *r, const rks_megatron_sequence *sequence,
+                               bool *fatal, rks_error *err)
 {
     const uint8_t *bytes = NULL;
     uint64_t size = (uint64_t)sequence->items * r->pair.item_size;
@@ -195,7 +197,7 @@ static rks_status take(rks_job *job, reader *r, const rks_megatron_sequence *seq
     if (r->column->dims[0] != 0 && r->column->dims[0] != sequence->items)
         return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\" is %s, the sequence has %" PRIu32,
                         r->column->name, r->column->type, sequence->items);
-    rks_status status = load(r, sequence->place, size, &bytes, err);
+    rks_status status = load_tokens(r, sequence->place, size, &bytes, err);
     *fatal = status != RKS_OK;
     if (status != RKS_OK)
         return status;
@@ -212,10 +214,10 @@ static rks_status read_batch(rks_job *job, reader *r, uint64_t first, uint64_t c
     for (uint64_t i = 0; status == RKS_OK && i < count; i++) {
         bool fatal = false;
         if (rks_job_takes(job))
-            status = take(job, r, &sequences[i], &fatal, err);
+            status = add_sequence(job, r, &sequences[i], &fatal, err);
         if (!fatal)
             status = rks_job_row(job, &place, status, err);
-        r->done += bytes_of(&r->pair, &sequences[i]);
+        r->done += sequence_bytes(&r->pair, &sequences[i]);
         if (status == RKS_OK)
             status = rks_job_tick(job, r->done, err);
     }
@@ -240,7 +242,7 @@ static rks_status read_sequences(rks_job *job, reader *r, rks_error *err)
     return status == RKS_OK ? rks_input_file_unchanged(&pair->data, pair->data_fd, err) : status;
 }
 
-static rks_status read_unit(rks_job *job, rks_error *err)
+static rks_status read_megatron_unit(rks_job *job, rks_error *err)
 {
     reader r = {.column = rks_schema_column(job->schema, 0)};
     rks_status status = rks_megatron_open(&r.pair, &job->input->files[job->unit->first_file], err);
@@ -255,9 +257,9 @@ const rks_input_format rks_format_megatron = {
     .name = "megatron",
     .is_named = rks_megatron_is_named,
     .find_source = rks_megatron_of_stem,
-    .cut = cut,
-    .count_rows = count_rows,
-    .infer = infer,
-    .check_schema = check_schema,
-    .read = read_unit,
+    .cut = cut_megatron,
+    .count_rows = count_sequences,
+    .infer = infer_megatron,
+    .check_schema = check_megatron_schema,
+    .read = read_megatron_unit,
 };

@@ -82,8 +82,8 @@ static rks_status take_class(const rks_column *column, const uint8_t *bytes, siz
     return rks_json_convert(column, (rks_json){.tape = tape}, 1, store, &made->value, err);
 }
 
-static rks_status take_array(const rks_column *column, uint8_t *bytes, size_t size,
-                             rks_member_value *made, rks_error *err)
+static rks_status take_member_array(const rks_column *column, uint8_t *bytes, size_t size,
+                                    rks_member_value *made, rks_error *err)
 {
     rks_npy npy;
     char type[128];
@@ -117,7 +117,7 @@ rks_status rks_member_value_make(const rks_column *column, const char *ending, u
         return RKS_OK;
     }
     if (column->kind != RKS_KIND_JSON && strcmp(ending, "npy") == 0)
-        return take_array(column, bytes, size, made, err);
+        return take_member_array(column, bytes, size, made, err);
     if (column->kind != RKS_KIND_JSON &&
         (strcmp(ending, "cls") == 0 || strcmp(ending, "cls2") == 0))
         return take_class(column, bytes, size, store, made, err);

@@ -82,7 +82,7 @@ static rks_status look_at_member(looking *at, bool *refused, rks_error *err)
                                 at->row, err);
 }
 
-static rks_status look(looking *at, bool skip_bad, rks_error *err)
+static rks_status look_at_members(looking *at, bool skip_bad, rks_error *err)
 {
     rks_members *members = &at->members;
     rks_status status = rks_members_next(members, err);
@@ -115,7 +115,7 @@ rks_status rks_members_infer(const rks_input *input, size_t unit, char **schema_
     looking at = {.max_sample = input->max_sample};
     rks_status status = rks_members_open(&at.members, input, &input->units[unit], err);
     if (status == RKS_OK)
-        status = look(&at, input->skip_bad, err);
+        status = look_at_members(&at, input->skip_bad, err);
     if (status == RKS_OK && at.row > 0)
         status = rks_guesses_text(&at.all, at.row, schema_text, err);
     rks_members_close(&at.members);

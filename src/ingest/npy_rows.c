@@ -22,12 +22,12 @@ typedef struct rows {
     rks_npy row;    /* of each: one dimension less than the file's; row.size > 0 */
 } rows;
 
-static bool is_named(const char *name)
+static bool is_npy_name(const char *name)
 {
     return rks_name_ends(name, ".npy");
 }
 
-static bool looks_like(const uint8_t *bytes, size_t size, bool all)
+static bool looks_like_npy(const uint8_t *bytes, size_t size, bool all)
 {
     (void)all;
     return size >= 6 && memcmp(bytes, "\x93NUMPY", 6) == 0;
@@ -50,7 +50,7 @@ static rks_status split_rows(const rks_input_file *file, const rks_npy *npy, row
     return RKS_OK;
 }
 
-static rks_status look(const rks_input_file *file, rows *found, rks_error *err)
+static rks_status read_npy_header(const rks_input_file *file, rows *found, rks_error *err)
 {
     rks_error why = {0};
     rks_npy npy;
@@ -73,10 +73,10 @@ static rks_status look(const rks_input_file *file, rows *found, rks_error *err)
 }
 
 /* Units of file `i`, of whole rows, at the end of the list. */
-static rks_status cut_file(rks_input *input, size_t i, uint64_t unit_size, rks_error *err)
+static rks_status cut_npy_file(rks_input *input, size_t i, uint64_t unit_size, rks_error *err)
 {
     rows all;
-    rks_status status = look(&input->files[i], &all, err);
+    rks_status status = read_npy_header(&input->files[i], &all, err);
     if (status == RKS_OK && input->files[i].packing != RKS_PACKING_NONE)
         return rks_unit_of_file(input, i, unit_size, err);
     if (status != RKS_OK)
@@ -96,12 +96,12 @@ static rks_status cut_file(rks_input *input, size_t i, uint64_t unit_size, rks_e
     return status;
 }
 
-static rks_status cut(rks_input *input, uint64_t unit_size, rks_error *err)
+static rks_status cut_npy(rks_input *input, uint64_t unit_size, rks_error *err)
 {
     rks_status status = RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < input->file_count; i++)
         if (input->files[i].size > 0)
-            status = cut_file(input, i, unit_size, err);
+            status = cut_npy_file(input, i, unit_size, err);
     return status;
 }
 
@@ -111,21 +111,22 @@ static uint64_t rows_of(const rks_input *input, const rks_input_unit *unit, cons
                                                                       : unit->size / all->row.size;
 }
 
-static rks_status count_rows(const rks_input *input, size_t unit, uint64_t *count, rks_error *err)
+static rks_status count_npy_rows(const rks_input *input, size_t unit, uint64_t *count,
+                                 rks_error *err)
 {
     rows all;
     const rks_input_unit *at = &input->units[unit];
-    rks_status status = look(&input->files[at->first_file], &all, err);
+    rks_status status = read_npy_header(&input->files[at->first_file], &all, err);
     if (status == RKS_OK)
         *count = rows_of(input, at, &all);
     return status;
 }
 
-static rks_status infer(const rks_input *input, size_t unit, char **schema_text, rks_error *err)
+static rks_status infer_npy(const rks_input *input, size_t unit, char **schema_text, rks_error *err)
 {
     rows all;
     char type[128];
-    rks_status status = look(&input->files[input->units[unit].first_file], &all, err);
+    rks_status status = read_npy_header(&input->files[input->units[unit].first_file], &all, err);
     rks_error why = {0};
     if (status == RKS_OK && rks_npy_check_typed(&all.row, &why) != RKS_OK)
         status = rks_fail(err, RKS_ERR_DATA, 0, "%s: %s",
@@ -140,7 +141,7 @@ static rks_status infer(const rks_input *input, size_t unit, char **schema_text,
     return RKS_OK;
 }
 
-static rks_status check_schema(const rks_schema *schema, rks_error *err)
+static rks_status check_npy_schema(const rks_schema *schema, rks_error *err)
 {
     if (rks_schema_columns(schema) == 1)
         return RKS_OK;
@@ -213,14 +214,14 @@ static rks_status end_rows(const rks_input_file *file, rks_unpack *stream, const
     return status;
 }
 
-static rks_status read_unit(rks_job *job, rks_error *err)
+static rks_status read_npy_unit(rks_job *job, rks_error *err)
 {
     const rks_input_file *file = &job->input->files[job->unit->first_file];
     const rks_column *column = rks_schema_column(job->schema, 0);
     rks_buffer chunk = {0};
     rks_unpack *stream = NULL;
     rows all;
-    rks_status status = look(file, &all, err);
+    rks_status status = read_npy_header(file, &all, err);
     if (status == RKS_OK && !rks_npy_fits(&all.row, column)) {
         char type[128];
         rks_npy_fixed_type(&all.row, type);
@@ -241,11 +242,11 @@ static rks_status read_unit(rks_job *job, rks_error *err)
 const rks_input_format rks_format_npy = {
     .name = "npy",
     .packable = true,
-    .is_named = is_named,
-    .looks_like = looks_like,
-    .cut = cut,
-    .count_rows = count_rows,
-    .infer = infer,
-    .check_schema = check_schema,
-    .read = read_unit,
+    .is_named = is_npy_name,
+    .looks_like = looks_like_npy,
+    .cut = cut_npy,
+    .count_rows = count_npy_rows,
+    .infer = infer_npy,
+    .check_schema = check_npy_schema,
+    .read = read_npy_unit,
 };

@@ -22,7 +22,7 @@
 #include "ingest/member_value.h"
 #include "ingest/npz_array.h"
 
-static bool is_named(const char *name)
+static bool is_npz_name(const char *name)
 {
     return rks_name_ends(name, ".npz");
 }
@@ -139,7 +139,7 @@ static bool is_part(const rks_npz *npz, const rks_npz_array *array, rks_error *e
     return array == found.offsets || array == found.shapes || array == found.missing;
 }
 
-static void type_of(const parts *of, char type[160])
+static void type_of_parts(const parts *of, char type[160])
 {
     const rks_npy *npy = &of->data->npy;
     uint32_t dims = of->shapes == NULL ? 1 : (uint32_t)of->shapes->npy.dims[1];
@@ -160,7 +160,8 @@ static void type_of(const parts *of, char type[160])
 }
 
 /* Each array that is no part of another is a column; all have *rows. */
-static rks_status look(const rks_npz *npz, rks_guesses *columns, uint64_t *rows, rks_error *err)
+static rks_status look_at_arrays(const rks_npz *npz, rks_guesses *columns, uint64_t *rows,
+                                 rks_error *err)
 {
     const rks_npz_array *first = NULL;
     rks_status status = RKS_OK;
@@ -180,7 +181,7 @@ static rks_status look(const rks_npz *npz, rks_guesses *columns, uint64_t *rows,
             break;
         first = found.data;
         *rows = found.rows;
-        type_of(&found, type);
+        type_of_parts(&found, type);
         status = rks_guesses_add_type(columns, found.data->name, type, 0, err);
     }
     if (status == RKS_OK && first == NULL)
@@ -188,14 +189,14 @@ static rks_status look(const rks_npz *npz, rks_guesses *columns, uint64_t *rows,
     return status;
 }
 
-static rks_status infer(const rks_input *input, size_t unit, char **schema_text, rks_error *err)
+static rks_status infer_npz(const rks_input *input, size_t unit, char **schema_text, rks_error *err)
 {
     rks_npz npz;
     rks_guesses columns = {0};
     uint64_t rows = 0;
     rks_status status = rks_npz_open(&npz, &input->files[input->units[unit].first_file], err);
     if (status == RKS_OK)
-        status = look(&npz, &columns, &rows, err);
+        status = look_at_arrays(&npz, &columns, &rows, err);
     if (status == RKS_OK && rows > 0)
         status = rks_guesses_text(&columns, 1, schema_text, err);
     rks_guesses_free(&columns);
@@ -203,13 +204,14 @@ static rks_status infer(const rks_input *input, size_t unit, char **schema_text,
     return status;
 }
 
-static rks_status count_rows(const rks_input *input, size_t unit, uint64_t *rows, rks_error *err)
+static rks_status count_npz_rows(const rks_input *input, size_t unit, uint64_t *rows,
+                                 rks_error *err)
 {
     rks_npz npz;
     rks_guesses columns = {0};
     rks_status status = rks_npz_open(&npz, &input->files[input->units[unit].first_file], err);
     if (status == RKS_OK)
-        status = look(&npz, &columns, rows, err);
+        status = look_at_arrays(&npz, &columns, rows, err);
     rks_guesses_free(&columns);
     rks_npz_close(&npz);
     return status;
@@ -260,7 +262,7 @@ static rks_status check_type(const readers *all, reader *r, rks_error *err)
                column->dim_count == (r->parts.shapes == NULL ? 1 : r->parts.shapes->npy.dims[1]);
     if (fits)
         return RKS_OK;
-    type_of(&r->parts, type);
+    type_of_parts(&r->parts, type);
     return rks_fail(err, RKS_ERR_DATA, 0, "%s: %s.npy: rows of %s, the schema has %s",
                     all->npz.file->path, r->parts.data->name, type, column->type);
 }
@@ -327,7 +329,7 @@ static rks_status bind(readers *all, const rks_job *job, rks_error *err)
 }
 
 /* How large the row's value is, and whether it is missing. */
-static rks_status measure(const readers *all, reader *r, rks_error *err)
+static rks_status measure_value(const readers *all, reader *r, rks_error *err)
 {
     uint8_t *bytes = NULL;
     rks_status status = RKS_OK;
@@ -354,7 +356,7 @@ static rks_status measure(const readers *all, reader *r, rks_error *err)
     return RKS_OK;
 }
 
-static rks_status load(reader *r, rks_error *err)
+static rks_status load_row(reader *r, rks_error *err)
 {
     uint8_t *bytes = NULL;
     rks_status status = rks_npz_items_take(&r->data, (size_t)r->size, &r->bytes, err);
@@ -440,14 +442,14 @@ static rks_status read_row(rks_job *job, readers *all, bool *fatal, rks_error *e
         reader *r = &all->columns[k];
         if (!r->there)
             continue;
-        status = measure(all, r, err);
+        status = measure_value(all, r, err);
         if (__builtin_add_overflow(size, r->size, &size))
             size = UINT64_MAX;
     }
     bool fits = size <= job->max_sample; /* else nothing of that size is held */
     for (uint32_t k = 0; status == RKS_OK && k < all->count; k++)
         if (all->columns[k].there)
-            status = taken && fits ? load(&all->columns[k], err) : skip(&all->columns[k], err);
+            status = taken && fits ? load_row(&all->columns[k], err) : skip(&all->columns[k], err);
     if (status != RKS_OK)
         return status;
     *fatal = false;
@@ -498,7 +500,7 @@ static rks_status read_rows(rks_job *job, readers *all, rks_error *err)
     return status == RKS_OK ? end_rows(all, err) : status;
 }
 
-static rks_status read_unit(rks_job *job, rks_error *err)
+static rks_status read_npz_unit(rks_job *job, rks_error *err)
 {
     readers all = {.count = rks_schema_columns(job->schema)};
     rks_status status = rks_npz_open(&all.npz, &job->input->files[job->unit->first_file], err);
@@ -527,10 +529,10 @@ static rks_status read_unit(rks_job *job, rks_error *err)
 
 const rks_input_format rks_format_npz = {
     .name = "npz",
-    .is_named = is_named,
+    .is_named = is_npz_name,
     .looks_like = rks_npz_looks_like,
     .cut = rks_cut_by_file,
-    .count_rows = count_rows,
-    .infer = infer,
-    .read = read_unit,
+    .count_rows = count_npz_rows,
+    .infer = infer_npz,
+    .read = read_npz_unit,
 };

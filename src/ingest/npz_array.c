@@ -53,7 +53,8 @@ const rks_npz_array *rks_npz_find(const rks_npz *npz, const char *name, const ch
     return NULL;
 }
 
-static rks_status refuse(const rks_npz *npz, const char *name, const char *why, rks_error *err)
+static rks_status refuse_array(const rks_npz *npz, const char *name, const char *why,
+                               rks_error *err)
 {
     return rks_fail(err, RKS_ERR_DATA, 0, "%s: %s: %s", npz->file->path, name, why);
 }
@@ -66,7 +67,7 @@ static rks_status read_header(const rks_npz *npz, rks_archive *archive, const rk
     size_t size = 0;
     *refused = true;
     if (!is_array(member->name, strlen(member->name)))
-        return refuse(npz, member->name, "members are arrays, called NAME.npy", err);
+        return refuse_array(npz, member->name, "members are arrays, called NAME.npy", err);
     rks_status status = rks_archive_read_head(archive, head, RKS_NPY_HEADER_MAX, &size, err);
     *refused = false;
     if (status != RKS_OK)
@@ -74,7 +75,7 @@ static rks_status read_header(const rks_npz *npz, rks_archive *archive, const rk
     *refused = true;
     status = rks_npy_parse(head, size, npy, &why);
     if (status != RKS_OK)
-        return refuse(npz, member->name, why.text, err);
+        return refuse_array(npz, member->name, why.text, err);
     if (member->size < npy->begin || member->size - npy->begin != npy->size)
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "%s: %s: a member of %" PRIu64 " bytes, its header of %zu promises %" PRIu64
@@ -89,7 +90,7 @@ static rks_status add_array(rks_npz *npz, rks_archive *archive, const rks_member
     rks_error why = {0};
     bool refused = false;
     if (rks_member_check(member, &why) != RKS_OK)
-        return refuse(npz, member->name, why.text, err);
+        return refuse_array(npz, member->name, why.text, err);
     if (npz->count == RKS_NPZ_ARRAYS_MAX)
         return rks_fail(err, RKS_ERR_DATA, 0, "%s: more than %d arrays", npz->file->path,
                         RKS_NPZ_ARRAYS_MAX);
@@ -101,7 +102,7 @@ static rks_status add_array(rks_npz *npz, rks_archive *archive, const rks_member
     rks_npz_array made = {.name = name, .member = number};
     rks_status status = RKS_OK;
     if (rks_npz_find(npz, name, "") != NULL)
-        status = refuse(npz, member->name, "is there twice", err);
+        status = refuse_array(npz, member->name, "is there twice", err);
     else
         status = read_header(npz, archive, member, head, &made.npy, &refused, err);
     if (status != RKS_OK && refused) {
@@ -166,7 +167,7 @@ static rks_status ended(const rks_npz_items *items, rks_error *err)
 }
 
 /* Reads until `size` bytes are in the window, and more where they are there. */
-static rks_status fill(rks_npz_items *items, size_t size, rks_error *err)
+static rks_status fill_window(rks_npz_items *items, size_t size, rks_error *err)
 {
     rks_buffer *window = &items->window;
     while (window->size < size) {
@@ -198,7 +199,7 @@ rks_status rks_npz_items_skip(rks_npz_items *items, uint64_t size, rks_error *er
         }
         size -= here;
         items->at = items->window.size = 0;
-        status = fill(items, 1, err);
+        status = fill_window(items, 1, err);
     }
 }
 
@@ -210,7 +211,7 @@ rks_status rks_npz_items_take(rks_npz_items *items, size_t size, uint8_t **bytes
         memmove(window->data, window->data + items->at, here);
         window->size = here;
         items->at = 0;
-        rks_status status = fill(items, size, err);
+        rks_status status = fill_window(items, size, err);
         if (status != RKS_OK)
             return status;
     }

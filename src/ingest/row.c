@@ -148,7 +148,7 @@ static rks_status take_base64(rks_row *row, uint32_t at, rks_json json, rks_erro
     return status;
 }
 
-static rks_status take(rks_row *row, uint32_t at, rks_json json, rks_error *err)
+static rks_status take_json_value(rks_row *row, uint32_t at, rks_json json, rks_error *err)
 {
     const rks_column *column = rks_schema_column(row->schema, at);
     rks_value *value = &row->values[at];
@@ -208,7 +208,7 @@ rks_status rks_row_parse_in(rks_row *row, const uint8_t *line, size_t size, size
         int found = column_of(row, name, &guess);
         at = rks_json_next(at);
         if (found >= 0)
-            status = take(row, (uint32_t)found, at, err);
+            status = take_json_value(row, (uint32_t)found, at, err);
         else if (row->from != RKS_SCHEMA_GIVEN)
             status = rks_fail_no_column(row->from, NULL, name, err);
     }

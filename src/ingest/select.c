@@ -41,7 +41,7 @@ struct rks_selector {
     char digits[24]; /* an integer key */
 };
 
-static bool is_blob(rks_kind kind)
+static bool is_text_or_bytes(rks_kind kind)
 {
     return kind == RKS_KIND_STR || kind == RKS_KIND_BYTES || kind == RKS_KIND_JSON;
 }
@@ -65,7 +65,7 @@ static rks_status set_key(rks_selector *selector, const char *name, rks_error *e
 
 static void measure_array(rks_selector *selector, const rks_column *column)
 {
-    selector->measure = is_blob(column->kind) ? MEASURE_BYTES : MEASURE_ITEMS;
+    selector->measure = is_text_or_bytes(column->kind) ? MEASURE_BYTES : MEASURE_ITEMS;
     selector->dim = 0;
     while (column->variable_dims > 0 && column->dims[selector->dim] != 0)
         selector->dim++;

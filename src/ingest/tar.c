@@ -6,14 +6,14 @@
 
 #include "ingest/members.h"
 
-static bool is_named(const char *name)
+static bool is_tar_name(const char *name)
 {
     return rks_name_ends(name, ".tar") || rks_name_ends(name, ".tgz") ||
            rks_name_ends(name, ".tzst") || rks_name_ends(name, ".txz") ||
            rks_name_ends(name, ".tbz2");
 }
 
-static bool looks_like(const uint8_t *bytes, size_t size, bool all)
+static bool looks_like_tar(const uint8_t *bytes, size_t size, bool all)
 {
     (void)all;
     return size >= 512 && memcmp(bytes + 257, "ustar", 5) == 0;
@@ -27,7 +27,7 @@ static rks_status add_unit(rks_input *input, size_t file, uint64_t begin, uint64
     return rks_unit_add(input, unit, unit_size, err);
 }
 
-static rks_status cut_file(rks_input *input, size_t number, uint64_t unit_size, rks_error *err)
+static rks_status cut_tar_file(rks_input *input, size_t number, uint64_t unit_size, rks_error *err)
 {
     const rks_input_unit whole = {.first_file = number, .size = input->files[number].size};
     uint64_t begin = 0;
@@ -48,14 +48,14 @@ static rks_status cut_file(rks_input *input, size_t number, uint64_t unit_size, 
     return status == RKS_OK ? add_unit(input, number, begin, whole.size, unit_size, err) : status;
 }
 
-static rks_status cut(rks_input *input, uint64_t unit_size, rks_error *err)
+static rks_status cut_tar(rks_input *input, uint64_t unit_size, rks_error *err)
 {
     rks_status status = RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < input->file_count; i++) {
         const rks_input_file *file = &input->files[i];
         bool one = file->packing != RKS_PACKING_NONE || file->size <= unit_size;
-        status =
-            one ? rks_unit_of_file(input, i, unit_size, err) : cut_file(input, i, unit_size, err);
+        status = one ? rks_unit_of_file(input, i, unit_size, err)
+                     : cut_tar_file(input, i, unit_size, err);
     }
     return status;
 }
@@ -63,9 +63,9 @@ static rks_status cut(rks_input *input, uint64_t unit_size, rks_error *err)
 const rks_input_format rks_format_tar = {
     .name = "tar",
     .packable = true,
-    .is_named = is_named,
-    .looks_like = looks_like,
-    .cut = cut,
+    .is_named = is_tar_name,
+    .looks_like = looks_like_tar,
+    .cut = cut_tar,
     .count_rows = rks_members_count,
     .infer = rks_members_infer,
     .read = rks_members_read,

@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "ingest/by_line.h"
 
-static bool is_named(const char *name)
+static bool is_text_name(const char *name)
 {
     return rks_name_ends(name, ".txt");
 }
@@ -18,7 +18,8 @@ static rks_status look_at_line(void *user, const rks_line *line, uint64_t row, b
     return RKS_OK;
 }
 
-static rks_status infer(const rks_input *input, size_t unit, char **schema_text, rks_error *err)
+static rks_status infer_text(const rks_input *input, size_t unit, char **schema_text,
+                             rks_error *err)
 {
     uint64_t samples = 0;
     rks_status status = rks_by_line_look(input, unit, look_at_line, NULL, &samples, err);
@@ -31,7 +32,7 @@ static rks_status infer(const rks_input *input, size_t unit, char **schema_text,
     return RKS_OK;
 }
 
-static rks_status check_schema(const rks_schema *schema, rks_error *err)
+static rks_status check_text_schema(const rks_schema *schema, rks_error *err)
 {
     rks_kind first = rks_schema_column(schema, 0)->kind;
     if (rks_schema_columns(schema) != 1 || (first != RKS_KIND_STR && first != RKS_KIND_BYTES))
@@ -48,20 +49,20 @@ static rks_status take_line(rks_job *job, void *user, const rks_line *line, rks_
     return rks_job_offer(job, &value, err);
 }
 
-static rks_status read_unit(rks_job *job, rks_error *err)
+static rks_status read_text_unit(rks_job *job, rks_error *err)
 {
     return rks_by_line_read(job, take_line, NULL, err);
 }
 
 const rks_input_format rks_format_text = {
     .name = "text",
-    .is_named = is_named,
+    .is_named = is_text_name,
     .looks_like = rks_bytes_are_text,
     .packable = true,
     .utf8 = true,
     .cut = rks_by_line_cut,
     .count_rows = rks_by_line_count,
-    .infer = infer,
-    .check_schema = check_schema,
-    .read = read_unit,
+    .infer = infer_text,
+    .check_schema = check_text_schema,
+    .read = read_text_unit,
 };

@@ -65,7 +65,7 @@ static rks_status add_file(rks_found_list *list, size_t source, char *path, char
 }
 
 /* For each file twice, so not by printing. */
-static char *join(const char *folder, const char *name, rks_error *err)
+static char *join_path(const char *folder, const char *name, rks_error *err)
 {
     size_t size = strlen(folder), tail = strlen(name) + 1;
     bool slash = size > 0 && folder[size - 1] != '/';
@@ -99,10 +99,10 @@ static rks_status look_at(walk *at, int directory, const char *below, const char
     struct stat info;
     rks_status status = RKS_OK;
     char *path = NULL;
-    char *name = join(below, entry, err);
+    char *name = join_path(below, entry, err);
     if (name == NULL)
         return RKS_ERR_MEMORY;
-    path = join(at->root, name, err);
+    path = join_path(at->root, name, err);
     if (path == NULL) {
         status = RKS_ERR_MEMORY;
         goto out;
@@ -142,7 +142,7 @@ static rks_status walk_folder(walk *at, const char *below, rks_error *err)
     rks_status status = rks_check_interrupt(err);
     if (status != RKS_OK)
         return status;
-    char *path = *below == '\0' ? rks_strdup(at->root, err) : join(at->root, below, err);
+    char *path = *below == '\0' ? rks_strdup(at->root, err) : join_path(at->root, below, err);
     if (path == NULL)
         return RKS_ERR_MEMORY;
     /* The source itself may be a link; below it a folder that has become one is not followed. */
@@ -232,7 +232,7 @@ void rks_found_list_free(rks_found_list *list)
     *list = (rks_found_list){0};
 }
 
-static int by_name(const void *a, const void *b)
+static int entries_by_name(const void *a, const void *b)
 {
     const rks_found *x = a, *y = b;
     int order = strcmp(x->file.name, y->file.name);
@@ -242,10 +242,10 @@ static int by_name(const void *a, const void *b)
 void rks_walk_sort(rks_found_list *list)
 {
     size_t i = 1;
-    while (i < list->count && by_name(&list->found[i - 1], &list->found[i]) < 0)
+    while (i < list->count && entries_by_name(&list->found[i - 1], &list->found[i]) < 0)
         i++;
     if (i < list->count) /* else it is sorted: mostly so when it is asked again */
-        qsort(list->found, list->count, sizeof(*list->found), by_name);
+        qsort(list->found, list->count, sizeof(*list->found), entries_by_name);
 }
 
 /* The base name of a folder source, or of the folder that a file source lies in. */

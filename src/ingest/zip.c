@@ -6,12 +6,12 @@
 #include "ingest/members.h"
 #include "ingest/npz_array.h"
 
-static bool is_named(const char *name)
+static bool is_zip_name(const char *name)
 {
     return rks_name_ends(name, ".zip");
 }
 
-static bool looks_like(const uint8_t *bytes, size_t size, bool all)
+static bool looks_like_zip(const uint8_t *bytes, size_t size, bool all)
 {
     return !rks_npz_looks_like(bytes, size, all) && size >= 4 &&
            (memcmp(bytes, "PK\3\4", 4) == 0 || memcmp(bytes, "PK\5\6", 4) == 0);
@@ -19,8 +19,8 @@ static bool looks_like(const uint8_t *bytes, size_t size, bool all)
 
 const rks_input_format rks_format_zip = {
     .name = "zip",
-    .is_named = is_named,
-    .looks_like = looks_like,
+    .is_named = is_zip_name,
+    .looks_like = looks_like_zip,
     .cut = rks_cut_by_file,
     .count_rows = rks_members_count,
     .infer = rks_members_infer,

@@ -144,7 +144,7 @@ static rks_status match_columns(diff *d, rks_error *err)
 
 /* ---- contents ----------------------------------------------------------------------------- */
 
-static void tick(diff *d, uint64_t bytes)
+static void count_diff_progress(diff *d, uint64_t bytes)
 {
     d->done += bytes;
     d->samples++;
@@ -183,7 +183,7 @@ static rks_status hash_sample(void *user, uint64_t id, const rks_sample *sample,
     if (again != NULL && (again->data == NULL || again->size != sample->key_size ||
                           memcmp(again->data, sample->key, sample->key_size) != 0))
         hash = ~hash; /* it has contents that the other side cannot have */
-    tick(d, bytes);
+    count_diff_progress(d, bytes);
     return rks_buffer_add(&d->mine, &hash, sizeof(hash), err);
 }
 
@@ -224,7 +224,8 @@ out:
 
 /* ---- comparing, on rank 0 -------------------------------------------------------------------- */
 
-static rks_status tell(diff *d, rks_difference kind, uint64_t id_a, uint64_t id_b, rks_error *err)
+static rks_status report_difference(diff *d, rks_difference kind, uint64_t id_a, uint64_t id_b,
+                                    rks_error *err)
 {
     uint8_t key[RKS_KEY_MAX];
     size_t size = 0;
@@ -296,10 +297,10 @@ static rks_status compare_one(diff *d, uint64_t id, uint64_t content, rks_error 
         return status;
     uint64_t match = s.same != UINT64_MAX ? s.same : s.other;
     if (match == UINT64_MAX)
-        return tell(d, RKS_ONLY_IN_A, id, UINT64_MAX, err);
+        return report_difference(d, RKS_ONLY_IN_A, id, UINT64_MAX, err);
     set_matched(d, match);
     if (s.same == UINT64_MAX)
-        return tell(d, RKS_CHANGED, id, match, err);
+        return report_difference(d, RKS_CHANGED, id, match, err);
     d->report.same++;
     return RKS_OK;
 }
@@ -321,7 +322,7 @@ static rks_status tell_unmatched(diff *d, rks_error *err)
     rks_status status = RKS_OK;
     for (uint64_t id = 0; status == RKS_OK && id < rks_store_count(d->b); id++)
         if (!is_matched(d, id))
-            status = tell(d, RKS_ONLY_IN_B, UINT64_MAX, id, err);
+            status = report_difference(d, RKS_ONLY_IN_B, UINT64_MAX, id, err);
     return status;
 }
 
@@ -345,7 +346,7 @@ static rks_status make_room(diff *d, rks_error *err)
 }
 
 /* COLLECTIVE. */
-static rks_status run(diff *d, rks_error *err)
+static rks_status compare_datasets(diff *d, rks_error *err)
 {
     bool compares = rks_group_rank(d->a->group) == 0;
     uint64_t in_a = rks_store_count(d->a), in_b = rks_store_count(d->b);
@@ -424,7 +425,7 @@ rks_status rks_diff(rks_store *a, rks_store *b, const rks_diff_options *options,
         status = make_room(&d, err);
     status = begin_together(&d, status, err);
     if (status == RKS_OK)
-        status = run(&d, err);
+        status = compare_datasets(&d, err);
     if (status == RKS_OK && report != NULL) {
         size_t room = report->struct_size;
         snprintf(d.report.columns, sizeof(d.report.columns), "%.*s", (int)d.differing.size,

@@ -129,7 +129,7 @@ static int find_key_column(const export *x)
 
 /* Of a dataset that several builds made, or with a column that is only called so, keys may be
  * others than the column says; they would be lost. Derived keys are, and are derived again. */
-static rks_status check_key(const export *x, const rks_sample *sample, rks_error *err)
+static rks_status check_exported_key(const export *x, const rks_sample *sample, rks_error *err)
 {
     if (x->job.key_column < 0 || x->report.keys_left)
         return RKS_OK;
@@ -153,7 +153,7 @@ static rks_status check_key(const export *x, const rks_sample *sample, rks_error
                     column->name);
 }
 
-static rks_status prepare(export *x, const char *target, rks_error *err)
+static rks_status prepare_export(export *x, const char *target, rks_error *err)
 {
     rks_status status = choose_format(x, target, err);
     x->job.schema = x->store->dataset->schema;
@@ -172,7 +172,7 @@ static rks_status prepare(export *x, const char *target, rks_error *err)
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-static void tick(export *x)
+static void count_export_progress(export *x)
 {
     uint64_t now = rks_now_ms();
     if (x->options.progress == NULL || now - x->ticked_ms < 100)
@@ -199,7 +199,7 @@ static rks_status put_sample(void *user, uint64_t id, const rks_sample *sample, 
         x->where == NULL ? RKS_OK : rks_where_test(x->where, sample->values, &keep, err);
     rks_error why = {0};
     if (status == RKS_OK && keep) {
-        status = check_key(x, sample, &why);
+        status = check_exported_key(x, sample, &why);
         if (status == RKS_OK)
             status = rks_exporter_add(x->exporter, sample, &why);
         if (status == RKS_ERR_DATA)
@@ -211,7 +211,7 @@ static rks_status put_sample(void *user, uint64_t id, const rks_sample *sample, 
     x->report.samples += keep;
     x->report.filtered += !keep;
     x->report.bytes += keep ? chosen_bytes(x, sample) : 0;
-    tick(x);
+    count_export_progress(x);
     return status;
 }
 
@@ -268,7 +268,7 @@ rks_status rks_store_export(rks_store *store, const char *target, const rks_expo
                options->struct_size < sizeof(x.options) ? options->struct_size : sizeof(x.options));
     for (size_t i = 0; i < store->dataset->shard_count; i++)
         x.total += store->dataset->shards[i].bytes;
-    rks_status status = prepare(&x, target, err);
+    rks_status status = prepare_export(&x, target, err);
     status = begin_together(&x, target, status, err);
     if (status == RKS_OK) {
         if (rks_group_rank(store->group) == 0)

@@ -52,7 +52,7 @@ typedef struct merge {
 
 /* ---- files -------------------------------------------------------------------------------- */
 
-static void tick(merge *m, uint64_t bytes)
+static void count_merge_progress(merge *m, uint64_t bytes)
 {
     uint64_t now = rks_now_ms(), total = 0;
     m->done += bytes;
@@ -105,7 +105,7 @@ static rks_status copy_pieces(merge *m, int from, int to, const char *path, uint
             return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: its source was cut while it was copied",
                             path);
         at += (uint64_t)put;
-        tick(m, (uint64_t)put);
+        count_merge_progress(m, (uint64_t)put);
     }
     return RKS_OK;
 }
@@ -115,7 +115,7 @@ static rks_status copy_bytes(merge *m, int from, int to, const char *path, uint6
 {
     uint8_t *room = NULL;                /* where the kernel does not copy between the two */
     if (ioctl(to, FICLONE, from) == 0) { /* shares the blocks where the file system can */
-        tick(m, size);
+        count_merge_progress(m, size);
         return RKS_OK;
     }
     rks_status status = copy_pieces(m, from, to, path, size, &room, err);
@@ -154,7 +154,7 @@ static rks_status bring_file(merge *m, const char *from, const char *to, rks_err
         bool linked = !m->options.copy && link(from, own) == 0;
         if (linked && stat(own, &info) == 0) {
             m->report.linked_bytes += (uint64_t)info.st_size;
-            tick(m, (uint64_t)info.st_size);
+            count_merge_progress(m, (uint64_t)info.st_size);
         }
         if (!linked)
             status = copy_file(m, from, own, err);
@@ -371,8 +371,8 @@ static rks_status take_target(merge *m, const char *pattern, rks_error *err)
 }
 
 /* "row 7 of unit 2 of DIR" */
-static void describe_place(void *user, const rks_dataset *dataset, size_t unit, uint64_t row,
-                           char *text, size_t room)
+static void describe_merged_row(void *user, const rks_dataset *dataset, size_t unit, uint64_t row,
+                                char *text, size_t room)
 {
     const merge *m = user;
     size_t source = 0;
@@ -388,7 +388,7 @@ static void describe_place(void *user, const rks_dataset *dataset, size_t unit, 
 /* COLLECTIVE. */
 static rks_status check_and_commit(merge *m, rks_error *err)
 {
-    const rks_key_words words = {.place = describe_place, .user = m};
+    const rks_key_words words = {.place = describe_merged_row, .user = m};
     rks_status status = rks_commit_check_names(m->dataset, &words, err);
     status = rks_group_agree(m->group, "merge: names", status, err);
     if (status == RKS_OK)

@@ -27,7 +27,7 @@ static bool wanted(const rks_scan *scan, uint64_t id)
 }
 
 /* Asks for the next batch; *fetch stays NULL behind the last sample. */
-static rks_status ask(walk *w, rks_fetch **fetch, rks_error *err)
+static rks_status ask_next_batch(walk *w, rks_fetch **fetch, rks_error *err)
 {
     const rks_scan *scan = w->scan;
     size_t count = 0, room = BATCH_SAMPLES;
@@ -80,11 +80,11 @@ rks_status rks_store_scan(const rks_scan *scan, uint64_t first, uint64_t end, rk
     *w = (walk){.scan = scan, .next = first, .end = end};
     w->values =
         rks_alloc(rks_schema_columns(scan->store->dataset->schema), sizeof(*w->values), err);
-    rks_status status = w->values == NULL ? RKS_ERR_MEMORY : ask(w, &fetch, err);
+    rks_status status = w->values == NULL ? RKS_ERR_MEMORY : ask_next_batch(w, &fetch, err);
     while (status == RKS_OK && fetch != NULL) {
         rks_fetch *ahead = NULL;
         rks_batch *batch = NULL;
-        status = ask(w, &ahead, err);
+        status = ask_next_batch(w, &ahead, err);
         if (status == RKS_OK)
             status = rks_fetch_wait(fetch, &batch, err);
         else

@@ -48,7 +48,8 @@ typedef struct deep_walk {
     rks_unit_list units;
 } deep_walk;
 
-static void tell(deep_walk *deep, word_kind kind, uint64_t offset, const rks_error *what)
+static void report_deep_damage(deep_walk *deep, word_kind kind, uint64_t offset,
+                               const rks_error *what)
 {
     message word = {.kind = kind, .offset = offset};
     if (what != NULL)
@@ -70,7 +71,7 @@ __attribute__((format(printf, 3, 4))) static void tell_text(deep_walk *deep, uin
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     rks_fail(&what, RKS_ERR_CORRUPT, 0, "%s", text);
-    tell(deep, WORD_FINDING, offset, &what);
+    report_deep_damage(deep, WORD_FINDING, offset, &what);
 }
 
 static rks_status visit_block(void *user, const rks_lmdb_entry *entry, bool *stop, rks_error *err)
@@ -88,7 +89,7 @@ static rks_status visit_block(void *user, const rks_lmdb_entry *entry, bool *sto
     rks_status status =
         rks_block_check(entry->value, entry->size, shard->path, entry->offset, &info, err);
     if (status != RKS_OK) {
-        tell(deep, WORD_FINDING, entry->offset, err);
+        report_deep_damage(deep, WORD_FINDING, entry->offset, err);
         return RKS_OK;
     }
     size_t at = RKS_BLOCK_HEADER;
@@ -172,7 +173,7 @@ static void be_child(const rks_shard *shard, int pipe, uint64_t limit_ms)
     deep_walk deep = {.shard = shard, .pipe = pipe};
     rks_error err = {0};
     rks_status status = walk_all(&deep, &err);
-    tell(&deep, status == RKS_OK ? WORD_DONE : WORD_FAILED, 0, &err);
+    report_deep_damage(&deep, status == RKS_OK ? WORD_DONE : WORD_FAILED, 0, &err);
     _exit(0);
 }
 

@@ -34,7 +34,7 @@ static rks_status mpi_fail(rks_error *err, int code, const char *what)
     return rks_fail(err, RKS_ERR_PEER, code, "%s: %.*s", what, length, text);
 }
 
-static rks_status start(rks_error *err)
+static rks_status start_mpi(rks_error *err)
 {
     int begun = 0, provided = MPI_THREAD_SINGLE;
     MPI_Initialized(&begun);
@@ -172,7 +172,7 @@ static rks_status open_bootstrap(rks_bootstrap *bootstrap, rks_error *err)
     rks_status status = RKS_OK;
     pthread_mutex_lock(&mutex);
     if (comm == MPI_COMM_NULL)
-        status = start(err);
+        status = start_mpi(err);
     if (status == RKS_OK && !registered)
         registered = atexit(at_exit) == 0;
     if (status == RKS_OK)

@@ -69,7 +69,7 @@ static void take(shelf *s, const rks_pack *pack, uint32_t room)
 }
 
 /* The least room from `size` on that a group has; RKS_PACK_NONE: none has. */
-static uint32_t find(const shelf *s, uint32_t size)
+static uint32_t find_room(const shelf *s, uint32_t size)
 {
     uint64_t at = size;
     for (int level = 0; level < LEVELS && at / 64 < s->words[level]; level++) {
@@ -137,7 +137,7 @@ static rks_status fit_run(shelf *s, rks_pack *pack, uint32_t run, uint32_t capac
     uint32_t left = pack->runs[run + 1].first - pack->runs[run].first;
     rks_status status = RKS_OK;
     while (left > 0 && status == RKS_OK) {
-        uint32_t room = find(s, size);
+        uint32_t room = find_room(s, size);
         if (room == RKS_PACK_NONE) {
             rks_pack_group empty = {.pattern = RKS_PACK_NONE, .room = capacity};
             return open_groups(s, pack, &empty, run, left, err);

@@ -142,7 +142,8 @@ static uint64_t repeated_bin(const dealing *d, uint64_t index)
 }
 
 /* Room for the ids of all bins, and for where each begins. */
-static rks_status make_room(dealing *d, rks_plan_layout *layout, uint32_t **dealt, rks_error *err)
+static rks_status make_room_for_deal(dealing *d, rks_plan_layout *layout, uint32_t **dealt,
+                                     rks_error *err)
 {
     rks_plan *plan = d->plan;
     const rks_pack *pack = d->pack;
@@ -210,7 +211,7 @@ static rks_status deal(dealing *d, rks_plan_layout *layout, rks_error *err)
     rks_plan *plan = d->plan;
     const rks_pack *pack = d->pack;
     uint32_t *dealt = NULL;
-    rks_status status = make_room(d, layout, &dealt, err);
+    rks_status status = make_room_for_deal(d, layout, &dealt, err);
     if (status != RKS_OK)
         return status;
     uint32_t *next = rks_alloc_raw(pack->run_count, sizeof(*next), err);

@@ -13,7 +13,8 @@
 #include "base/usage.h"
 
 /* Makes room for one more of `*count` things. */
-static rks_status make_room(void **things, size_t count, size_t *room, size_t size, rks_error *err)
+static rks_status make_room_for_more(void **things, size_t count, size_t *room, size_t size,
+                                     rks_error *err)
 {
     if (count < *room)
         return RKS_OK;
@@ -31,8 +32,8 @@ rks_status rks_pack_add_pattern(rks_pack *pack, uint32_t before, uint32_t run, u
                                 uint32_t *pattern, rks_error *err)
 {
     void *list = pack->patterns;
-    rks_status status = make_room(&list, pack->pattern_count, &pack->pattern_room,
-                                  sizeof(*pack->patterns), err);
+    rks_status status = make_room_for_more(&list, pack->pattern_count, &pack->pattern_room,
+                                           sizeof(*pack->patterns), err);
     pack->patterns = list;
     if (status != RKS_OK)
         return status;
@@ -45,7 +46,7 @@ rks_status rks_pack_add_group(rks_pack *pack, const rks_pack_group *group, rks_e
 {
     void *list = pack->groups;
     rks_status status =
-        make_room(&list, pack->group_count, &pack->group_room, sizeof(*pack->groups), err);
+        make_room_for_more(&list, pack->group_count, &pack->group_room, sizeof(*pack->groups), err);
     pack->groups = list;
     if (status == RKS_OK)
         pack->groups[pack->group_count++] = *group;
@@ -94,7 +95,7 @@ static rks_status add_run(rks_pack *pack, uint32_t size, uint64_t first, rks_err
 {
     void *list = pack->runs;
     rks_status status =
-        make_room(&list, pack->run_count, &pack->run_room, sizeof(*pack->runs), err);
+        make_room_for_more(&list, pack->run_count, &pack->run_room, sizeof(*pack->runs), err);
     pack->runs = list;
     if (status == RKS_OK)
         pack->runs[pack->run_count] = (rks_pack_run){size, (uint32_t)first};

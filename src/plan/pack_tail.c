@@ -29,7 +29,7 @@ static bool goes_before(const piece *a, const piece *b)
     return a->cost != b->cost ? a->cost > b->cost : a->first < b->first;
 }
 
-static void swap(piece *a, piece *b)
+static void swap_pieces(piece *a, piece *b)
 {
     piece kept = *a;
     *a = *b;
@@ -39,7 +39,7 @@ static void swap(piece *a, piece *b)
 static void rise(piece *heap, size_t at)
 {
     for (; at > 0 && goes_before(&heap[at], &heap[(at - 1) / 2]); at = (at - 1) / 2)
-        swap(&heap[at], &heap[(at - 1) / 2]);
+        swap_pieces(&heap[at], &heap[(at - 1) / 2]);
 }
 
 static void sink(piece *heap, size_t count)
@@ -49,7 +49,7 @@ static void sink(piece *heap, size_t count)
             child++;
         if (!goes_before(&heap[child], &heap[at]))
             return;
-        swap(&heap[child], &heap[at]);
+        swap_pieces(&heap[child], &heap[at]);
     }
 }
 

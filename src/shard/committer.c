@@ -131,7 +131,7 @@ static void do_job(rks_committer *committer, job *work, bool commit)
     pthread_cond_broadcast(&committer->changed);
 }
 
-static void *run(void *argument)
+static void *run_commits(void *argument)
 {
     rks_committer *committer = argument;
     uint64_t committed = rks_now_ms();
@@ -162,12 +162,12 @@ static void *run(void *argument)
     return NULL;
 }
 
-static int start(rks_committer *committer)
+static int start_committer(rks_committer *committer)
 {
     sigset_t all, before;
     sigfillset(&all); /* signals are the caller's threads' business */
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = pthread_create(&committer->thread, NULL, run, committer);
+    int code = pthread_create(&committer->thread, NULL, run_commits, committer);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return code;
 }
@@ -185,7 +185,7 @@ rks_status rks_committer_create(rks_lmdb *env, rks_committer **committer, rks_er
     code = rks_cond_init(&created->changed);
     if (code != 0)
         goto no_cond;
-    code = start(created);
+    code = start_committer(created);
     if (code != 0)
         goto no_thread;
     *committer = created;

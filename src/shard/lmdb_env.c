@@ -39,8 +39,8 @@ struct rks_lmdb {
     uint32_t page_size;
 };
 
-static rks_status fail(const rks_lmdb *env, int code, const char *doing, uint64_t needed,
-                       rks_error *err)
+static rks_status lmdb_error(const rks_lmdb *env, int code, const char *doing, uint64_t needed,
+                             rks_error *err)
 {
     if (code == ENOMEM)
         return rks_fail_errno(err, code, "%s: %s", env->path, doing);
@@ -66,7 +66,7 @@ static rks_status open_databases(rks_lmdb *env, bool read_only, rks_error *err)
     if (code == MDB_NOTFOUND)
         return rks_fail(err, RKS_ERR_CORRUPT, code, "%s: is no shard: a database is missing",
                         env->path);
-    return code == 0 ? RKS_OK : fail(env, code, "opening its databases", FIRST_MAP, err);
+    return code == 0 ? RKS_OK : lmdb_error(env, code, "opening its databases", FIRST_MAP, err);
 }
 
 /* A map beyond the file's end would be a signal: pages that were never written are made real. */
@@ -78,7 +78,7 @@ static rks_status check_size(rks_lmdb *env, bool read_only, rks_error *err)
     if (code == 0 && fstat(fd, &info) != 0)
         code = errno;
     if (code != 0)
-        return fail(env, code, "looking at its size", 0, err);
+        return lmdb_error(env, code, "looking at its size", 0, err);
     uint64_t needed = rks_lmdb_file_size(env);
     if (needed > INT64_MAX / 2)
         return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: claims %" PRIu64 " bytes", env->path, needed);
@@ -88,7 +88,7 @@ static rks_status check_size(rks_lmdb *env, bool read_only, rks_error *err)
         return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %jd bytes, its pages take %" PRIu64,
                         env->path, (intmax_t)info.st_size, needed);
     if (ftruncate(fd, (off_t)needed) != 0 || fsync(fd) != 0)
-        return fail(env, errno, "growing it", needed, err);
+        return lmdb_error(env, errno, "growing it", needed, err);
     return RKS_OK;
 }
 
@@ -96,7 +96,7 @@ rks_status rks_lmdb_fill_file(rks_lmdb *env, rks_error *err)
 {
     rks_status status = check_size(env, false, err);
     int code = status == RKS_OK && env->plain ? mdb_env_sync(env->env, 1) : 0;
-    return code == 0 ? status : fail(env, code, "syncing it", 0, err);
+    return code == 0 ? status : lmdb_error(env, code, "syncing it", 0, err);
 }
 
 static rks_status open_env(rks_lmdb *env, bool read_only, rks_error *err)
@@ -116,7 +116,7 @@ static rks_status open_env(rks_lmdb *env, bool read_only, rks_error *err)
                                 (env->plain ? MDB_NOSYNC : 0),
                             0644);
     if (code != 0)
-        return fail(env, code, "opening it", FIRST_MAP, err);
+        return lmdb_error(env, code, "opening it", FIRST_MAP, err);
     MDB_stat stat_of;
     MDB_envinfo env_info;
     mdb_env_stat(env->env, &stat_of);
@@ -198,7 +198,7 @@ uint64_t rks_lmdb_pending(const rks_lmdb *env)
 }
 
 /* Begins a write transaction with room in the map for `needed` bytes; no transaction is open. */
-static rks_status begin(rks_lmdb *env, uint64_t needed, rks_error *err)
+static rks_status begin_write(rks_lmdb *env, uint64_t needed, rks_error *err)
 {
     env->used = rks_lmdb_file_size(env);
     env->pending = 0;
@@ -207,13 +207,13 @@ static rks_status begin(rks_lmdb *env, uint64_t needed, rks_error *err)
         uint64_t grown = rks_round_up(wanted + wanted / 2, FIRST_MAP);
         int code = mdb_env_set_mapsize(env->env, grown);
         if (code != 0)
-            return fail(env, code, "growing its map", grown, err);
+            return lmdb_error(env, code, "growing its map", grown, err);
         env->map_size = grown;
     }
     int code = mdb_txn_begin(env->env, NULL, 0, &env->txn);
     if (code != 0)
         env->txn = NULL;
-    return code == 0 ? RKS_OK : fail(env, code, "beginning a transaction", needed, err);
+    return code == 0 ? RKS_OK : lmdb_error(env, code, "beginning a transaction", needed, err);
 }
 
 rks_status rks_lmdb_put(rks_lmdb *env, rks_lmdb_db db, const void *key, size_t key_size,
@@ -226,7 +226,7 @@ rks_status rks_lmdb_put(rks_lmdb *env, rks_lmdb_db db, const void *key, size_t k
     if (env->txn != NULL && env->used + env->pending + room + slack > env->map_size)
         status = rks_lmdb_commit(env, err);
     if (status == RKS_OK && env->txn == NULL)
-        status = begin(env, room, err);
+        status = begin_write(env, room, err);
     if (status != RKS_OK)
         return status;
     MDB_val mdb_key = {key_size, (void *)key};
@@ -236,7 +236,7 @@ rks_status rks_lmdb_put(rks_lmdb *env, rks_lmdb_db db, const void *key, size_t k
                        : env->plain ? MDB_NOOVERWRITE
                                     : 0);
     env->pending += room;
-    return code == 0 ? RKS_OK : fail(env, code, "putting a value", env->pending, err);
+    return code == 0 ? RKS_OK : lmdb_error(env, code, "putting a value", env->pending, err);
 }
 
 rks_status rks_lmdb_commit(rks_lmdb *env, rks_error *err)
@@ -247,7 +247,7 @@ rks_status rks_lmdb_commit(rks_lmdb *env, rks_error *err)
     uint64_t written = env->pending;
     env->txn = NULL; /* also freed where it failed */
     env->pending = 0;
-    return code == 0 ? RKS_OK : fail(env, code, "committing", written, err);
+    return code == 0 ? RKS_OK : lmdb_error(env, code, "committing", written, err);
 }
 
 /* Where the value lies in the file; false where its page is no overflow page. */
@@ -286,7 +286,7 @@ static rks_status visit_all(rks_lmdb *env, MDB_cursor *cursor, MDB_val *key,
         if (!stop)
             code = mdb_cursor_get(cursor, key, &value, MDB_NEXT);
     }
-    return code == 0 || code == MDB_NOTFOUND ? RKS_OK : fail(env, code, "reading", 0, err);
+    return code == 0 || code == MDB_NOTFOUND ? RKS_OK : lmdb_error(env, code, "reading", 0, err);
 }
 
 rks_status rks_lmdb_walk(rks_lmdb *env, rks_lmdb_db db, const void *from, size_t from_size,
@@ -299,7 +299,7 @@ rks_status rks_lmdb_walk(rks_lmdb *env, rks_lmdb_db db, const void *from, size_t
     if (code == 0)
         code = mdb_cursor_open(txn, env->dbi[db], &cursor);
     rks_status status = code == 0 ? visit_all(env, cursor, &key, visit, user, err)
-                                  : fail(env, code, "beginning to read", 0, err);
+                                  : lmdb_error(env, code, "beginning to read", 0, err);
     if (cursor != NULL)
         mdb_cursor_close(cursor);
     if (txn != NULL)
@@ -310,7 +310,7 @@ rks_status rks_lmdb_walk(rks_lmdb *env, rks_lmdb_db db, const void *from, size_t
 rks_status rks_lmdb_delete_from(rks_lmdb *env, rks_lmdb_db db, const void *from, size_t from_size,
                                 rks_error *err)
 {
-    rks_status status = begin(env, 0, err);
+    rks_status status = begin_write(env, 0, err);
     if (status != RKS_OK)
         return status;
     MDB_cursor *cursor = NULL;
@@ -332,7 +332,7 @@ rks_status rks_lmdb_delete_from(rks_lmdb *env, rks_lmdb_db db, const void *from,
         return rks_lmdb_commit(env, err);
     mdb_txn_abort(env->txn);
     env->txn = NULL;
-    return code == MDB_NOTFOUND ? RKS_OK : fail(env, code, "deleting", MAP_SLACK, err);
+    return code == MDB_NOTFOUND ? RKS_OK : lmdb_error(env, code, "deleting", MAP_SLACK, err);
 }
 
 const char *rks_lmdb_version(void)

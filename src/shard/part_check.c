@@ -140,7 +140,8 @@ static rks_status take_found(void *user, const rks_lmdb_found *found, rks_error 
 }
 
 /* The blocks of unit `u`: their checksums, and that they hold its rows in order. */
-static rks_status check_unit(const part_check *check, size_t u, rks_buffer *buffer, rks_error *err)
+static rks_status check_part_unit(const part_check *check, size_t u, rks_buffer *buffer,
+                                  rks_error *err)
 {
     const rks_unit_summary *unit = &check->units.summaries[u];
     uint64_t rows = 0;
@@ -181,7 +182,7 @@ static rks_status check_contents(const part_check *check, rks_error *err)
     if (!check->has_record && check->block_count + check->units.count > 0)
         status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: blocks of no known build", check->path);
     for (size_t u = 0; status == RKS_OK && u < check->units.count; u++)
-        status = check_unit(check, u, &buffer, err);
+        status = check_part_unit(check, u, &buffer, err);
     rks_buffer_free(&buffer);
     return status;
 }

@@ -54,7 +54,7 @@ static const struct {
     {"json", RKS_KIND_JSON, 1},
 };
 
-static bool is_blob(rks_kind kind)
+static bool is_variable_bytes(rks_kind kind)
 {
     return kind == RKS_KIND_STR || kind == RKS_KIND_BYTES || kind == RKS_KIND_JSON;
 }
@@ -124,7 +124,7 @@ static bool parse_dims(const char **at, rks_column *column)
 static void print_type(rks_column *column)
 {
     size_t used = strlen(column->type);
-    for (uint32_t i = 0; !is_blob(column->kind) && i < column->dim_count; i++) {
+    for (uint32_t i = 0; !is_variable_bytes(column->kind) && i < column->dim_count; i++) {
         char dim[12] = "*";
         if (column->dims[i] != 0)
             snprintf(dim, sizeof(dim), "%" PRIu32, column->dims[i]);
@@ -135,14 +135,14 @@ static void print_type(rks_column *column)
         snprintf(column->type + used, sizeof(column->type) - used, "?");
 }
 
-static bool parse_type(const char *text, rks_column *column)
+static bool parse_column_type(const char *text, rks_column *column)
 {
     const char *at = text;
     skip_spaces(&at);
     if (!parse_item(&at, column))
         return false;
     skip_spaces(&at);
-    if (*at == '[' && (is_blob(column->kind) || !parse_dims(&at, column)))
+    if (*at == '[' && (is_variable_bytes(column->kind) || !parse_dims(&at, column)))
         return false;
     skip_spaces(&at);
     if (*at == '?') {
@@ -152,7 +152,7 @@ static bool parse_type(const char *text, rks_column *column)
     skip_spaces(&at);
     if (*at != '\0')
         return false;
-    if (is_blob(column->kind))
+    if (is_variable_bytes(column->kind))
         column->dim_count = column->variable_dims = 1;
     print_type(column);
     return true;
@@ -169,7 +169,8 @@ static bool name_is_good(const char *name)
     return true;
 }
 
-static rks_status add_column(rks_schema *schema, const char *name, const char *type, rks_error *err)
+static rks_status add_schema_column(rks_schema *schema, const char *name, const char *type,
+                                    rks_error *err)
 {
     if (!name_is_good(name))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
@@ -190,7 +191,7 @@ static rks_status add_column(rks_schema *schema, const char *name, const char *t
         schema->room = room;
     }
     rks_column column = {0};
-    if (!parse_type(type, &column))
+    if (!parse_column_type(type, &column))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "schema: column \"%s\": \"%s\" is no type; types are like int32, "
                         "float16[80,*], str, int64?",
@@ -225,7 +226,7 @@ static rks_status parse_json(rks_schema *schema, const char *text, rks_error *er
             status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
                               "schema: column \"%s\": its type is not a string", name);
         else
-            status = add_column(schema, name, json_string_value(type), err);
+            status = add_schema_column(schema, name, json_string_value(type), err);
         if (status != RKS_OK)
             break;
     }
@@ -261,7 +262,7 @@ static rks_status parse_short(rks_schema *schema, const char *text, rks_error *e
             status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "schema: \"%s\" is not name:type", name);
         } else {
             *colon = '\0';
-            status = add_column(schema, name, colon + 1, err);
+            status = add_schema_column(schema, name, colon + 1, err);
         }
         at += size + 1;
     }

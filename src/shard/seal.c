@@ -61,8 +61,8 @@ static uint64_t hash_of_key(const walker *walk, const rks_record_view *view)
     return rks_key_hash(key, rks_key_derive(name, strlen(name), first + view->source_row, key));
 }
 
-static rks_status take_record(walker *walk, uint64_t index, uint64_t offset,
-                              const rks_record_view *view, rks_error *err)
+static rks_status take_sealed_record(walker *walk, uint64_t index, uint64_t offset,
+                                     const rks_record_view *view, rks_error *err)
 {
     if (walk->column < 0) {
         rks_store_u32(walk->lengths + 4 * index, view->length);
@@ -136,8 +136,8 @@ static rks_status visit_block(void *user, const rks_lmdb_entry *entry, bool *sto
         if (status != RKS_OK || done++ < walk->at.record)
             continue;
         uint64_t index = walk->at.row % RKS_SEGMENT_ROWS;
-        status = take_record(walk, index, entry->offset + (uint64_t)(view.record - entry->value),
-                             &view, err);
+        status = take_sealed_record(
+            walk, index, entry->offset + (uint64_t)(view.record - entry->value), &view, err);
         walk->at.row++;
         walk->at.row_in_unit++;
         walk->at.record++;
@@ -236,7 +236,7 @@ static rks_status put_walked(walker *walk, rks_manifest *manifest, uint64_t firs
     return status == RKS_OK ? rks_lmdb_commit(walk->writer->env, err) : status;
 }
 
-static rks_status make_room(walker *walk, uint64_t rows, rks_error *err)
+static rks_status make_room_for_rows(walker *walk, uint64_t rows, rks_error *err)
 {
     bool good;
     if (walk->column >= 0) {
@@ -261,7 +261,8 @@ static rks_status index_pass(rks_shard_writer *writer, rks_manifest *manifest, i
 {
     walker walk = {.writer = writer, .column = column};
     uint64_t total = writer->rows;
-    rks_status status = make_room(&walk, total < RKS_SEGMENT_ROWS ? total : RKS_SEGMENT_ROWS, err);
+    rks_status status =
+        make_room_for_rows(&walk, total < RKS_SEGMENT_ROWS ? total : RKS_SEGMENT_ROWS, err);
     for (uint64_t first = 0; status == RKS_OK && first < total; first = walk.at.row) {
         walk.end_row = total - first < RKS_SEGMENT_ROWS ? total : first + RKS_SEGMENT_ROWS;
         uint64_t from = htobe64(walk.at.block);

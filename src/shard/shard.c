@@ -33,8 +33,8 @@ static rks_status name_data(const char *path, char **data, rks_error *err)
 }
 
 /* Damage of NAME.rks: told to who wants to go on, else an error. */
-static rks_status damaged(rks_shard_damage_fn damage, void *user, uint64_t offset,
-                          rks_status status, const rks_error *what)
+static rks_status report_damage(rks_shard_damage_fn damage, void *user, uint64_t offset,
+                                rks_status status, const rks_error *what)
 {
     if (damage == NULL || (status != RKS_ERR_CORRUPT && status != RKS_ERR_IO))
         return status;
@@ -73,12 +73,12 @@ static rks_status open_file(rks_shard *shard, rks_shard_damage_fn damage, void *
             rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %" PRIu64 " bytes, it was sealed with %" PRIu64,
                      shard->path, size, sealed);
         if (size > sealed)
-            status = damaged(damage, user, sealed, status, err);
+            status = report_damage(damage, user, sealed, status, err);
     }
     if (status == RKS_OK) {
         status = check_head(shard, fd, err);
         if (status != RKS_OK)
-            status = damaged(damage, user, 0, status, err);
+            status = report_damage(damage, user, 0, status, err);
     }
     if (status == RKS_OK)
         status = rks_guarded_map_open(fd, shard->path, sealed, &shard->map, err);
@@ -149,7 +149,7 @@ static rks_status read_units(rks_shard *shard, rks_shard_damage_fn damage, void 
         rks_unit_list_free(&shard->units);
         status = rks_fail(err, RKS_ERR_IO, EIO, "%s: the unit list cannot be read", shard->path);
     }
-    return status == RKS_OK ? RKS_OK : damaged(damage, user, segment->offset, status, err);
+    return status == RKS_OK ? RKS_OK : report_damage(damage, user, segment->offset, status, err);
 }
 
 rks_status rks_shard_open_damaged(const char *path, rks_shard_damage_fn damage, void *user,

@@ -67,8 +67,8 @@ static rks_status take_index(rks_shard_writer *writer, const rks_shard_options *
     return RKS_OK;
 }
 
-static rks_status take_options(rks_shard_writer *writer, const rks_shard_options *options,
-                               rks_error *err)
+static rks_status take_shard_options(rks_shard_writer *writer, const rks_shard_options *options,
+                                     rks_error *err)
 {
     writer->max_sample = options->max_sample == 0 ? SAMPLE_DEFAULT : options->max_sample;
     if (writer->max_sample > RKS_PAYLOAD_LIMIT)
@@ -273,7 +273,7 @@ rks_status rks_shard_writer_open(const char *directory, const char *name,
     rks_shard_writer *opened = rks_alloc(1, sizeof(*opened), err);
     if (opened == NULL)
         return RKS_ERR_MEMORY;
-    rks_status status = take_options(opened, options, err);
+    rks_status status = take_shard_options(opened, options, err);
     if (status == RKS_OK)
         status = make_paths(opened, directory, name, &lock_path, err);
     if (status == RKS_OK)
@@ -406,8 +406,8 @@ static void digest_tuple(rks_shard_writer *writer, uint64_t payload_hash, uint64
     }
 }
 
-static rks_status check_key(const rks_shard_writer *writer, const void *key, size_t key_size,
-                            rks_error *err)
+static rks_status check_new_key(const rks_shard_writer *writer, const void *key, size_t key_size,
+                                rks_error *err)
 {
     if (writer->derived_keys && key != NULL)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a key is given, but keys are derived");
@@ -429,7 +429,7 @@ rks_status rks_shard_writer_add(rks_shard_writer *writer, const rks_value *value
     char derived[RKS_KEY_MAX + 1];
     rks_status status = check_usable(writer, true, err);
     if (status == RKS_OK)
-        status = check_key(writer, key, key_size, err);
+        status = check_new_key(writer, key, key_size, err);
     if (status == RKS_OK)
         status = rks_record_measure(writer->schema, values, &size, &align, &plain, err);
     if (status != RKS_OK)

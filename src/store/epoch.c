@@ -76,7 +76,7 @@ static rks_status start(void *user, rks_batch *samples, rks_fetch **fetch, rks_e
                : rks_fetcher_start_arrays(e->store->fetcher, samples, e->collate, fetch, err);
 }
 
-static rks_status prepare(rks_epoch *e, const rks_epoch_options *options, rks_error *err)
+static rks_status prepare_epoch(rks_epoch *e, const rks_epoch_options *options, rks_error *err)
 {
     uint32_t ranks = rks_group_size(e->store->group);
     if (rks_plan_world(e->plan) != ranks)
@@ -120,7 +120,7 @@ rks_status rks_epoch_open(rks_store *store, rks_plan *plan, const rks_epoch_opti
     opened->plan = plan;
     opened->epoch = chosen.epoch;
     opened->rank = rks_group_rank(store->group);
-    rks_status status = prepare(opened, &chosen, err);
+    rks_status status = prepare_epoch(opened, &chosen, err);
     if (status != RKS_OK) {
         rks_epoch_close(opened);
         return status;

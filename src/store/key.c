@@ -43,8 +43,8 @@ void rks_store_serve_keys(rks_store *store)
 }
 
 /* The key that was read must have the hash that the index has. */
-static rks_status check_key(const rks_store *store, uint64_t id, const uint8_t *key, size_t size,
-                            rks_error *err)
+static rks_status check_read_key(const rks_store *store, uint64_t id, const uint8_t *key,
+                                 size_t size, rks_error *err)
 {
     if (size > 0 && rks_key_hash(key, size) == rks_index_key_hashes(store->index)[id])
         return RKS_OK;
@@ -62,7 +62,7 @@ static rks_status ask_key(rks_store *store, uint32_t owner, uint64_t id, const u
         REQUEST_SIZE, RKS_KEY_MAX, "asking for a key", &reply, &size, err);
     if (status != RKS_OK)
         return status;
-    status = check_key(store, id, reply, size, err);
+    status = check_read_key(store, id, reply, size, err);
     if (status == RKS_OK) {
         memcpy(key, reply, size);
         *key_size = size;
@@ -107,7 +107,7 @@ rks_status rks_store_key(rks_store *store, uint64_t id, uint8_t key[RKS_KEY_MAX]
     size_t size = 0;
     rks_status status = rks_shard_key(store->shards[shard], row, own, &size, err);
     if (status == RKS_OK)
-        status = check_key(store, id, own, size, err);
+        status = check_read_key(store, id, own, size, err);
     if (status != RKS_OK)
         return status;
     memcpy(key, own, size);

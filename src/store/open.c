@@ -175,7 +175,7 @@ static rks_status start_fetching(rks_store *store, rks_error *err)
     return status;
 }
 
-static rks_status start(rks_store *store, rks_error *err)
+static rks_status start_serving(rks_store *store, rks_error *err)
 {
     if (pthread_mutex_init(&store->mutex, NULL) != 0)
         return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory: mutex");
@@ -265,7 +265,7 @@ rks_status rks_store_open_dataset(rks_group *group, const char *directory, rks_d
     if (status == RKS_OK)
         status = rks_store_fill_index(opened, err);
     if (status == RKS_OK)
-        status = rks_group_agree(group, "open: serving", start(opened, err), err);
+        status = rks_group_agree(group, "open: serving", start_serving(opened, err), err);
     if (status != RKS_OK) {
         if (opened != NULL)
             end_store(opened);
@@ -284,8 +284,8 @@ typedef struct found {
 } found;
 
 /* All that found a dataset found the same one; *root is the lowest rank that has it. */
-static rks_status compare(rks_group *group, const uint8_t *all, const char *directory,
-                          rks_error *none, uint32_t *root, rks_error *err)
+static rks_status compare_found(rks_group *group, const uint8_t *all, const char *directory,
+                                rks_error *none, uint32_t *root, rks_error *err)
 {
     int64_t first = -1;
     found one = {0};
@@ -369,7 +369,7 @@ rks_status rks_store_agree_dataset(rks_group *group, const char *directory, rks_
     status = rks_group_allgather(group, "open: dataset", status, &mine, sizeof(mine), &all,
                                  &offsets, err);
     if (status == RKS_OK)
-        status = compare(group, all, directory, none, &root, err);
+        status = compare_found(group, all, directory, none, &root, err);
     if (status == RKS_OK) {
         memcpy(&mine, all + root * sizeof(mine), sizeof(mine));
         if (text == NULL && (text = rks_alloc_raw(mine.size, 1, err)) == NULL)

@@ -73,7 +73,7 @@ static void open_neighbours(rks_store *store, const uint8_t *all, const uint64_t
 
 /* What a rank tells: slots in use (8 bytes), a byte for each shard, then its directory's full path
  * and a NUL. */
-static rks_status tell(rks_store *store, rks_status status, rks_error *err)
+static rks_status tell_source(rks_store *store, rks_status status, rks_error *err)
 {
     size_t shards = store->dataset->shard_count;
     uint32_t ranks = rks_group_size(store->group);
@@ -165,7 +165,7 @@ rks_status rks_store_find_owners(rks_store *store, rks_error *err)
     uint64_t *load = NULL;
     store->shards = rks_alloc(shards, sizeof(*store->shards), err);
     rks_status status = store->shards == NULL ? RKS_ERR_MEMORY : open_shards(store, err);
-    status = tell(store, status, err);
+    status = tell_source(store, status, err);
     if (status != RKS_OK)
         return status;
     load = rks_alloc(ranks, sizeof(*load), err);

@@ -10,7 +10,7 @@
 #include "value.h"
 
 /* Levenshtein distance of short words; longer ones are not near. */
-static size_t distance(const char *a, const char *b)
+static size_t word_distance(const char *a, const char *b)
 {
     size_t m = strlen(a), n = strlen(b), row[64];
     if (m >= 64 || n >= 64)
@@ -42,7 +42,7 @@ const char *cli_nearest(const char *word, const char *const *candidates, size_t 
     const char *best = NULL;
     size_t least = 4;
     for (size_t i = 0; i < count; i++) {
-        size_t changes = distance(word, candidates[i]);
+        size_t changes = word_distance(word, candidates[i]);
         if (changes < least && 2 * changes < longer(word, candidates[i])) {
             least = changes;
             best = candidates[i];

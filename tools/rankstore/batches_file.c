@@ -18,14 +18,15 @@
 
 enum { HEADER = 96 };
 
-static rks_status fail(rks_status status, const char *path, const char *what, rks_error *err)
+static rks_status batches_error(rks_status status, const char *path, const char *what,
+                                rks_error *err)
 {
     *err = (rks_error){.status = status, .rank = -1, .cause = errno};
     snprintf(err->text, sizeof(err->text), "%.120s: %s", path, what);
     return status;
 }
 
-static void put(uint8_t *at, uint64_t value, size_t size)
+static void store_number(uint8_t *at, uint64_t value, size_t size)
 {
     for (size_t i = 0; i < size; i++)
         at[i] = (uint8_t)(value >> (8 * i));
@@ -36,9 +37,9 @@ static void put_digest(uint8_t *at, const char *digits)
 {
     char half[17] = "";
     memcpy(half, digits + 16, 16);
-    put(at, strtoull(half, NULL, 16), 8);
+    store_number(at, strtoull(half, NULL, 16), 8);
     memcpy(half, digits, 16);
-    put(at + 8, strtoull(half, NULL, 16), 8);
+    store_number(at + 8, strtoull(half, NULL, 16), 8);
 }
 
 static const char *or_default(const char *name, const char *fallback)
@@ -63,7 +64,7 @@ static char *dump_with(json_t *object, const char *name, uint64_t number)
     return whole;
 }
 
-static char *describe(const cli_figures *figures, const rks_plan_options *options)
+static char *describe_plan(const cli_figures *figures, const rks_plan_options *options)
 {
     return dump_with(
         json_pack(
@@ -116,7 +117,7 @@ static rks_status go_over(writer *w, const char *phase, batch_fn each, rks_error
         if (w->gone)
             return RKS_OK;
         if (ferror(w->out))
-            return fail(RKS_ERR_IO, w->path, strerror(errno), err);
+            return batches_error(RKS_ERR_IO, w->path, strerror(errno), err);
     }
     return RKS_OK;
 }
@@ -153,16 +154,16 @@ static rks_status write_binary(writer *w, const char *options, rks_error *err)
     uint8_t header[HEADER] = "RKSPLAN";
     size_t size = strlen(options), padding = (8 - size % 8) % 8;
     uint64_t batches = figures->report.steps * figures->world, ids = figures->report.samples;
-    put(header + 8, 1, 2);
-    put(header + 12, figures->world, 4);
-    put(header + 16, w->epoch, 8);
-    put(header + 24, figures->report.steps, 8);
-    put(header + 32, ids, 8);
-    put(header + 40, rks_store_count(w->store), 8);
+    store_number(header + 8, 1, 2);
+    store_number(header + 12, figures->world, 4);
+    store_number(header + 16, w->epoch, 8);
+    store_number(header + 24, figures->report.steps, 8);
+    store_number(header + 32, ids, 8);
+    store_number(header + 40, rks_store_count(w->store), 8);
     put_digest(header + 48, rks_store_dataset(w->store));
     put_digest(header + 64, figures->report.digest);
-    put(header + 80, HEADER + size + padding + 8 * batches + 4 * ids, 8);
-    put(header + 88, size, 4);
+    store_number(header + 80, HEADER + size + padding + 8 * batches + 4 * ids, 8);
+    store_number(header + 88, size, 4);
     fwrite(header, sizeof(header), 1, w->out);
     fwrite(options, size, 1, w->out);
     fwrite(zeros, padding, 1, w->out);
@@ -180,7 +181,7 @@ static rks_status write_lines(writer *w, const char *options, rks_error *err)
                             "samples", (json_int_t)figures->report.samples),
                   "epoch", w->epoch);
     if (head == NULL)
-        return fail(RKS_ERR_MEMORY, w->path, "no memory", err);
+        return batches_error(RKS_ERR_MEMORY, w->path, "no memory", err);
     fprintf(w->out, "%.*s,\"options\":%s}\n", (int)strlen(head) - 1, head, options);
     free(head);
     return go_over(w, "batches", write_line, err);
@@ -188,9 +189,9 @@ static rks_status write_lines(writer *w, const char *options, rks_error *err)
 
 static rks_status write_to(writer *w, const cli_plan_args *args, bool as_json, rks_error *err)
 {
-    char *options = describe(w->figures, &args->options);
+    char *options = describe_plan(w->figures, &args->options);
     if (options == NULL)
-        return fail(RKS_ERR_MEMORY, w->path, "no memory", err);
+        return batches_error(RKS_ERR_MEMORY, w->path, "no memory", err);
     rks_status status = as_json ? write_lines(w, options, err) : write_binary(w, options, err);
     free(options);
     errno = 0;
@@ -198,7 +199,7 @@ static rks_status write_to(writer *w, const cli_plan_args *args, bool as_json, r
     if (failed && (errno == EPIPE || w->gone))
         clearerr(w->out); /* who read it has left: no failure */
     else if (failed && status == RKS_OK)
-        status = fail(RKS_ERR_IO, w->path, strerror(errno), err);
+        status = batches_error(RKS_ERR_IO, w->path, strerror(errno), err);
     return status;
 }
 
@@ -215,7 +216,8 @@ rks_status cli_write_batches(rks_store *store, const cli_figures *figures,
     if (strcmp(path, "-") == 0) {
         w.path = "standard output";
         if (!as_json && isatty(STDOUT_FILENO))
-            return fail(RKS_ERR_ARGUMENT, path, "no binary to a terminal; -o FILE, or --json", err);
+            return batches_error(RKS_ERR_ARGUMENT, path,
+                                 "no binary to a terminal; -o FILE, or --json", err);
         return write_to(&w, args, as_json, err);
     }
     cli_output output;

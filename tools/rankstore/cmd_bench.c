@@ -187,7 +187,7 @@ typedef struct outcome {
     bool exact;
 } outcome;
 
-static void print_json(const outcome *o)
+static void print_bench_json(const outcome *o)
 {
     char contents[33];
     json_t *object = json_pack("{s:i}", "schema_version", 1);
@@ -258,7 +258,7 @@ static rks_status write_trace(rks_group *group, const args *a, uint64_t origin, 
 static void print_outcome(const args *a, const outcome *o)
 {
     if (a->json)
-        print_json(o);
+        print_bench_json(o);
     else if (a->metrics)
         print_metrics(o);
     else
@@ -315,7 +315,7 @@ static int run_bench(rks_group *group, void *user)
     return code;
 }
 
-static void defaults(void *user)
+static void set_bench_defaults(void *user)
 {
     args *a = user;
     a->epochs = 1;
@@ -373,6 +373,6 @@ const cli_command cli_bench = {
         "missing, or came twice.",
     CLI_OPTIONS(options, args, words),
     CLI_ONE_DATASET,
-    .defaults = defaults,
+    .defaults = set_bench_defaults,
     .run = bench,
 };

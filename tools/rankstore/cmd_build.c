@@ -23,13 +23,13 @@ typedef struct args {
     cli_bar bar;
 } args;
 
-static void on_progress(void *user, const char *phase, uint64_t done, uint64_t total,
-                        uint64_t samples)
+static void show_build_progress(void *user, const char *phase, uint64_t done, uint64_t total,
+                                uint64_t samples)
 {
     cli_bar_update(user, phase, done, total, samples);
 }
 
-static void print_json(const rks_build_report *report, const char *directory)
+static void print_build_json(const rks_build_report *report, const char *directory)
 {
     json_t *object = json_pack(
         "{s:i, s:s*, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:s}", "schema_version",
@@ -66,7 +66,7 @@ static void print_not_read(const rks_build_report *report)
         printf("\n");
 }
 
-static void print_report(const rks_build_report *report, const char *directory)
+static void print_build_report(const rks_build_report *report, const char *directory)
 {
     printf("%s: %s, %s", cli_shown(directory), cli_counted(report->samples, "sample"),
            cli_bytes(report->bytes));
@@ -121,7 +121,7 @@ static int run_build(rks_group *group, void *user)
     rks_build_report report = {.struct_size = sizeof(report)};
     a->options.index = a->index.items;
     a->options.index_count = a->index.count;
-    a->options.progress = on_progress;
+    a->options.progress = show_build_progress;
     a->options.progress_user = &a->bar;
     cli_bar_begin(&a->bar, group);
     rks_status status = rks_build(group, a->sources.items, a->sources.count, a->directory,
@@ -136,9 +136,9 @@ static int run_build(rks_group *group, void *user)
     if (rks_group_rank(group) != 0)
         return CLI_GOOD;
     if (a->json)
-        print_json(&report, a->directory);
+        print_build_json(&report, a->directory);
     else
-        print_report(&report, a->directory);
+        print_build_report(&report, a->directory);
     print_hints(a, &report, rks_group_size(group));
     return CLI_GOOD;
 }
@@ -165,7 +165,7 @@ static bool parse_sample(const char *text, rks_build_options *options)
     return true;
 }
 
-static void defaults(void *user)
+static void set_build_defaults(void *user)
 {
     rks_build_options_default(&((args *)user)->options);
 }
@@ -255,6 +255,6 @@ const cli_command cli_build = {
     .least = 1,
     .most = CLI_MANY,
     .needs = "no source given",
-    .defaults = defaults,
+    .defaults = set_build_defaults,
     .run = build,
 };

@@ -42,7 +42,7 @@ static rks_status print_raw(rks_batch *batch, int column, rks_error *err)
     return status;
 }
 
-static rks_status print_json(rks_store *store, rks_batch *batch, int column, rks_error *err)
+static rks_status print_sample_json(rks_store *store, rks_batch *batch, int column, rks_error *err)
 {
     const rks_schema *schema = rks_store_schema(store);
     json_t *object = json_object();
@@ -111,7 +111,7 @@ static rks_status print_sample(rks_store *store, const args *a, int column, cons
         status = rks_store_fetch(store, &id, 1, &batch, err);
     if (status == RKS_OK)
         status = a->raw    ? print_raw(batch, column, err)
-                 : a->json ? print_json(store, batch, column, err)
+                 : a->json ? print_sample_json(store, batch, column, err)
                            : print_people(store, batch, column, err);
     rks_batch_free(batch);
     return status;
@@ -170,7 +170,7 @@ static int run_cat(rks_group *group, void *user)
     return worst;
 }
 
-static void defaults(void *user)
+static void set_cat_defaults(void *user)
 {
     rks_store_options_default(&((args *)user)->store);
 }
@@ -207,6 +207,6 @@ const cli_command cli_cat = {
     .least = 2,
     .most = CLI_MANY,
     .needs = "a dataset and a key or #id are needed",
-    .defaults = defaults,
+    .defaults = set_cat_defaults,
     .run = cat,
 };

@@ -20,8 +20,8 @@ typedef struct args {
 
 static const char *const list_names[] = {"only_a_keys", "only_b_keys", "changed_keys"};
 
-static void on_progress(void *user, const char *phase, uint64_t done, uint64_t total,
-                        uint64_t samples)
+static void show_diff_progress(void *user, const char *phase, uint64_t done, uint64_t total,
+                               uint64_t samples)
 {
     cli_bar_update(user, phase, done, total, samples);
 }
@@ -42,7 +42,7 @@ static void on_difference(void *user, rks_difference kind, const void *key, size
     printf("\n");
 }
 
-static void print_json(const args *a, const rks_diff_report *report, bool same)
+static void print_diff_json(const args *a, const rks_diff_report *report, bool same)
 {
     json_t *object = json_pack("{s:i, s:b, s:I, s:I, s:I, s:I, s:s}", "schema_version", 1, "equal",
                                same, "same", (json_int_t)report->same, "only_a",
@@ -53,7 +53,7 @@ static void print_json(const args *a, const rks_diff_report *report, bool same)
     cli_print_json(object, JSON_INDENT(2));
 }
 
-static void print_report(const rks_diff_report *report, bool same)
+static void print_diff_report(const rks_diff_report *report, bool same)
 {
     if (report->columns[0] != '\0')
         printf("columns    %s\n", report->columns);
@@ -62,7 +62,7 @@ static void print_report(const rks_diff_report *report, bool same)
            same ? ": equal" : "");
 }
 
-static int compare(rks_group *group, args *a, rks_store *one, rks_store *other)
+static int compare_stores(rks_group *group, args *a, rks_store *one, rks_store *other)
 {
     rks_error err = {0};
     rks_diff_report report = {.struct_size = sizeof(report)};
@@ -71,7 +71,7 @@ static int compare(rks_group *group, args *a, rks_store *one, rks_store *other)
     options.columns = a->columns.items;
     options.column_count = a->columns.count;
     options.head = a->head;
-    options.progress = on_progress;
+    options.progress = show_diff_progress;
     options.progress_user = &a->bar;
     cli_bar_begin(&a->bar, group);
     rks_status status = rks_diff(one, other, &options, on_difference, a, &report, &err);
@@ -81,9 +81,9 @@ static int compare(rks_group *group, args *a, rks_store *one, rks_store *other)
     bool same = report.only_a + report.only_b + report.changed == 0 && report.columns[0] == '\0';
     if (rks_group_rank(group) == 0) {
         if (a->json)
-            print_json(a, &report, same);
+            print_diff_json(a, &report, same);
         else
-            print_report(&report, same);
+            print_diff_report(&report, same);
     }
     return same ? CLI_GOOD : CLI_PROBLEM;
 }
@@ -96,13 +96,13 @@ static int run_diff(rks_group *group, void *user)
     if (code < 0)
         code = cli_open(group, a->words.items[1], NULL, &other);
     if (code < 0)
-        code = compare(group, a, one, other);
+        code = compare_stores(group, a, one, other);
     rks_store_close(other, 0);
     rks_store_close(one, 0);
     return code;
 }
 
-static void defaults(void *user)
+static void set_diff_defaults(void *user)
 {
     ((args *)user)->head = 10;
 }
@@ -138,6 +138,6 @@ const cli_command cli_diff = {
     .least = 2,
     .most = 2,
     .needs = "two datasets are needed",
-    .defaults = defaults,
+    .defaults = set_diff_defaults,
     .run = diff,
 };

@@ -19,13 +19,13 @@ typedef struct args {
     cli_bar bar;
 } args;
 
-static void on_progress(void *user, const char *phase, uint64_t done, uint64_t total,
-                        uint64_t samples)
+static void show_export_progress(void *user, const char *phase, uint64_t done, uint64_t total,
+                                 uint64_t samples)
 {
     cli_bar_update(user, phase, done, total, samples);
 }
 
-static void print_report(const args *a, const rks_export_report *report)
+static void print_export_report(const args *a, const rks_export_report *report)
 {
     if (a->json) {
         cli_print_json(json_pack("{s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:f}",
@@ -127,21 +127,21 @@ static int run_export(rks_group *group, void *user)
                 rks_group_size(group) - 1);
     a->options.columns = a->columns.items;
     a->options.column_count = a->columns.count;
-    a->options.progress = on_progress;
+    a->options.progress = show_export_progress;
     a->options.progress_user = &a->bar;
     cli_bar_begin(&a->bar, group);
     rks_status status = rks_store_export(store, a->target, &a->options, &report, &err);
     cli_bar_end(&a->bar);
     code = status == RKS_OK ? CLI_GOOD : cli_fail(group, status, &err);
     if (status == RKS_OK && rks_group_rank(group) == 0) {
-        print_report(a, &report);
+        print_export_report(a, &report);
         print_way_back(a, store, &report);
     }
     rks_store_close(store, 0);
     return code;
 }
 
-static void defaults(void *user)
+static void set_export_defaults(void *user)
 {
     rks_export_options_default(&((args *)user)->options);
     rks_store_options_default(&((args *)user)->store);
@@ -190,6 +190,6 @@ const cli_command cli_export = {
         "row are not written, and the command takes that column's.",
     CLI_OPTIONS(options, args, words),
     CLI_ONE_DATASET,
-    .defaults = defaults,
+    .defaults = set_export_defaults,
     .run = export,
 };

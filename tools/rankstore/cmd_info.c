@@ -107,7 +107,7 @@ static int run_info(rks_group *group, void *user)
     return worst;
 }
 
-static void defaults(void *user)
+static void set_info_defaults(void *user)
 {
     rks_store_options_default(&((args *)user)->store);
 }
@@ -131,6 +131,6 @@ const cli_command cli_info = {
     .least = 1,
     .most = CLI_MANY,
     .needs = "no dataset given",
-    .defaults = defaults,
+    .defaults = set_info_defaults,
     .run = info,
 };

@@ -56,7 +56,7 @@ typedef struct entries {
     size_t count, room;
 } entries;
 
-static int by_id(const entry *a, const entry *b)
+static int entries_by_id(const entry *a, const entry *b)
 {
     return a->id < b->id ? -1 : a->id > b->id;
 }
@@ -64,13 +64,13 @@ static int by_id(const entry *a, const entry *b)
 static int by_length(const void *one, const void *other)
 {
     const entry *a = one, *b = other;
-    return a->length < b->length ? -1 : a->length > b->length ? 1 : by_id(a, b);
+    return a->length < b->length ? -1 : a->length > b->length ? 1 : entries_by_id(a, b);
 }
 
 static int by_length_down(const void *one, const void *other)
 {
     const entry *a = one, *b = other;
-    return a->length > b->length ? -1 : a->length < b->length ? 1 : by_id(a, b);
+    return a->length > b->length ? -1 : a->length < b->length ? 1 : entries_by_id(a, b);
 }
 
 static int by_key(const void *one, const void *other)
@@ -131,7 +131,7 @@ static bool enough(const walk *w)
     return ferror(stdout) || (w->a->head > 0 && w->printed >= w->a->head);
 }
 
-static rks_status take(void *user, uint64_t id, rks_error *err)
+static rks_status keep_entry(void *user, uint64_t id, rks_error *err)
 {
     walk *w = user;
     if (w->order != NULL)
@@ -171,7 +171,8 @@ static rks_status list(rks_store *store, const args *a, rks_error *err)
     for (uint64_t id = 0; status == RKS_OK && id < count && !enough(&w); id += CLI_FILTER_CHUNK) {
         status = cli_check_interrupt(err);
         if (status == RKS_OK)
-            status = cli_filter_walk(filter, id, first == 0 ? 0 : first - w.printed, take, &w, err);
+            status = cli_filter_walk(filter, id, first == 0 ? 0 : first - w.printed, keep_entry, &w,
+                                     err);
     }
     if (status == RKS_OK && w.order != NULL)
         status = print_sorted(&w, err);
@@ -198,7 +199,7 @@ static int run_ls(rks_group *group, void *user)
     return status == RKS_OK ? CLI_GOOD : cli_fail(group, status, &err);
 }
 
-static void defaults(void *user)
+static void set_ls_defaults(void *user)
 {
     rks_store_options_default(&((args *)user)->store);
 }
@@ -229,6 +230,6 @@ const cli_command cli_ls = {
             "the index is enough. Equal lengths come by id. --sort key holds all keys in memory.",
     CLI_OPTIONS(options, args, words),
     CLI_ONE_DATASET,
-    .defaults = defaults,
+    .defaults = set_ls_defaults,
     .run = ls,
 };

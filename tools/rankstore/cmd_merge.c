@@ -15,8 +15,8 @@ typedef struct args {
     cli_bar bar;
 } args;
 
-static void on_progress(void *user, const char *phase, uint64_t done, uint64_t total,
-                        uint64_t samples)
+static void show_merge_progress(void *user, const char *phase, uint64_t done, uint64_t total,
+                                uint64_t samples)
 {
     cli_bar_update(user, phase, done, total, samples);
 }
@@ -26,7 +26,7 @@ static int run_merge(rks_group *group, void *user)
     args *a = user;
     rks_error err = {0};
     rks_merge_report report = {.struct_size = sizeof(report)};
-    a->options.progress = on_progress;
+    a->options.progress = show_merge_progress;
     a->options.progress_user = &a->bar;
     cli_bar_begin(&a->bar, group);
     rks_status status =
@@ -50,12 +50,12 @@ static int run_merge(rks_group *group, void *user)
     return CLI_GOOD;
 }
 
-static void defaults(void *user)
+static void set_merge_defaults(void *user)
 {
     ((args *)user)->options.struct_size = sizeof(rks_merge_options);
 }
 
-static int merge(void *user)
+static int merge_datasets(void *user)
 {
     args *a = user;
     if (a->target == NULL)
@@ -89,6 +89,6 @@ const cli_command cli_merge = {
     .least = 2,
     .most = CLI_MANY,
     .needs = "two datasets are needed",
-    .defaults = defaults,
-    .run = merge,
+    .defaults = set_merge_defaults,
+    .run = merge_datasets,
 };

@@ -18,7 +18,7 @@ typedef struct args {
     bool compare, json;
 } args;
 
-static void print_report(const cli_figures *figures)
+static void print_plan_report(const cli_figures *figures)
 {
     const rks_plan_report *report = &figures->report;
     printf("%s over %s: %s, %s, %s\n", figures->strategy, cli_counted(figures->world, "rank"),
@@ -93,7 +93,7 @@ static rks_status show_plan(rks_store *store, const args *a, bool talks, cli_bar
     } else if (status == RKS_OK && talks && a->json) {
         cli_print_json(cli_figures_json(&figures), JSON_INDENT(2));
     } else if (status == RKS_OK && talks) {
-        print_report(&figures);
+        print_plan_report(&figures);
     }
     cli_figures_free(&figures);
     return status;
@@ -118,7 +118,7 @@ static int run_plan(rks_group *group, void *user)
     return code;
 }
 
-static void defaults(void *user)
+static void set_plan_defaults(void *user)
 {
     args *a = user;
     rks_plan_options_default(&a->plan.options);
@@ -167,6 +167,6 @@ const cli_command cli_plan = {
         "line: first what the plan is, then {step, rank, ids} for each batch.",
     CLI_OPTIONS(options, args, words),
     CLI_ONE_DATASET,
-    .defaults = defaults,
+    .defaults = set_plan_defaults,
     .run = plan,
 };

@@ -35,7 +35,7 @@ static int run_prune(rks_group *group, void *user)
     return CLI_GOOD;
 }
 
-static void defaults(void *user)
+static void set_prune_defaults(void *user)
 {
     ((args *)user)->options.struct_size = sizeof(rks_prune_options);
 }
@@ -67,6 +67,6 @@ const cli_command cli_prune = {
             "killed processes. Readers that have a dataset open are not disturbed.",
     CLI_OPTIONS(options, args, words),
     CLI_ONE_DATASET,
-    .defaults = defaults,
+    .defaults = set_prune_defaults,
     .run = prune,
 };

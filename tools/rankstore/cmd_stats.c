@@ -108,8 +108,8 @@ static void print_stats(const args *a, const cli_histogram *histogram, const cli
                100 * (1 - figures->report.efficiency));
 }
 
-static void print_json(const rks_store *store, const args *a, const cli_histogram *histogram,
-                       const cli_figures *figures)
+static void print_stats_json(const rks_store *store, const args *a, const cli_histogram *histogram,
+                             const cli_figures *figures)
 {
     json_t *bounds = json_array();
     for (size_t i = 0; i < figures->bound_count; i++)
@@ -200,7 +200,7 @@ static rks_status show_stats(rks_store *store, const args *a, const cli_column *
             false, &bar, &figures, err);
     cli_bar_end(&bar);
     if (status == RKS_OK && talks && a->json)
-        print_json(store, a, histogram, &figures);
+        print_stats_json(store, a, histogram, &figures);
     else if (status == RKS_OK && talks)
         print_stats(a, histogram, &figures);
     cli_figures_free(&figures);
@@ -232,7 +232,7 @@ static int run_stats(rks_group *group, void *user)
     return code;
 }
 
-static void defaults(void *user)
+static void set_stats_defaults(void *user)
 {
     args *a = user;
     rks_plan_options_default(&a->plan.options);
@@ -280,6 +280,6 @@ const cli_command cli_stats = {
         "plan. A page needs nothing from elsewhere and runs no scripts.",
     CLI_OPTIONS(options, args, words),
     CLI_ONE_DATASET,
-    .defaults = defaults,
+    .defaults = set_stats_defaults,
     .run = stats,
 };

@@ -73,7 +73,7 @@ bool cli_column_find(rks_store *store, const char *name, cli_column *column, cha
     return column->kind < KINDS;
 }
 
-static uint64_t load(const uint8_t *item, size_t size)
+static uint64_t load_integer(const uint8_t *item, size_t size)
 {
     uint64_t bits = 0;
     memcpy(&bits, item, size);
@@ -110,7 +110,7 @@ enum cli_entry cli_column_key(const cli_column *column, uint64_t i, uint64_t *ke
         *key = bits & TOP ? ~bits : bits | TOP;
         return CLI_ENTRY_NUMBER;
     }
-    uint64_t bits = load(item, kind->size);
+    uint64_t bits = load_integer(item, kind->size);
     if (kind->order == SIGNED) {
         unsigned shift = 64 - 8 * (unsigned)kind->size;
         bits = (uint64_t)((int64_t)(bits << shift) >> shift) ^ TOP;

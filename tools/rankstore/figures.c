@@ -14,7 +14,7 @@ static double now(void)
     return (double)at.tv_sec + (double)at.tv_nsec / 1e9;
 }
 
-static rks_status fail(rks_status status, const char *text, rks_error *err)
+static rks_status figures_error(rks_status status, const char *text, rks_error *err)
 {
     *err = (rks_error){.status = status, .rank = -1};
     snprintf(err->text, sizeof(err->text), "%s", text);
@@ -230,7 +230,7 @@ static rks_status go(walk *w, cli_bar *bar, rks_error *err)
 }
 
 /* Room for what is kept by rank and step. */
-static bool make_room(walk *w)
+static bool make_room_for_steps(walk *w)
 {
     cli_figures *figures = w->figures;
     uint64_t steps = figures->report.steps;
@@ -268,8 +268,8 @@ static rks_status look_over(walk *w, bool by_rank, cli_bar *bar, rks_error *err)
     w->micro_batches = options->micro_batches == 0 ? 1 : options->micro_batches;
     w->costs = calloc(w->figures->world, sizeof(*w->costs));
     w->sums = calloc(w->figures->world, sizeof(*w->sums));
-    if (w->costs == NULL || w->sums == NULL || (by_rank && !make_room(w)))
-        status = fail(RKS_ERR_MEMORY, "no memory for the figures of the plan", err);
+    if (w->costs == NULL || w->sums == NULL || (by_rank && !make_room_for_steps(w)))
+        status = figures_error(RKS_ERR_MEMORY, "no memory for the figures of the plan", err);
     if (status == RKS_OK)
         status = rks_plan_bounds(w->plan, w->args->epoch, &w->figures->bounds,
                                  &w->figures->bound_count, err);

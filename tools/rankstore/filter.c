@@ -88,7 +88,7 @@ void cli_filter_close(cli_filter *filter)
 }
 
 /* Sample `id`, the i-th of `batch` (NULL where no column of it is asked for). */
-static rks_status fits(cli_filter *filter, uint64_t id, rks_batch *batch, size_t i, bool *keep,
+static rks_status fits_filter(cli_filter *filter, uint64_t id, rks_batch *batch, size_t i, bool *keep,
                        rks_error *err)
 {
     uint32_t length = rks_store_lengths(filter->store)[id];
@@ -120,7 +120,7 @@ rks_status cli_filter_walk(cli_filter *filter, uint64_t first, uint64_t most, cl
     for (size_t i = 0; status == RKS_OK && i < count && (most == 0 || taken < most); i++) {
         bool keep = true;
         if (filter->where != NULL)
-            status = fits(filter, ids[i], batch, i, &keep, err);
+            status = fits_filter(filter, ids[i], batch, i, &keep, err);
         if (status != RKS_OK || !keep)
             continue;
         status = take(user, ids[i], err);

@@ -15,7 +15,7 @@ const cli_quantile cli_quantiles[CLI_QUANTILES] = {
     {"p90", 0.90}, {"p95", 0.95}, {"p99", 0.99}, {"p999", 0.999},
 };
 
-static rks_status fail(rks_status status, const char *text, rks_error *err)
+static rks_status histogram_error(rks_status status, const char *text, rks_error *err)
 {
     *err = (rks_error){.status = status, .rank = -1};
     snprintf(err->text, sizeof(err->text), "%s", text);
@@ -32,8 +32,8 @@ static rks_status look_up(const cli_column *column, uint64_t i, const char *phas
     return cli_check_interrupt(err);
 }
 
-static rks_status measure(const cli_column *column, cli_bar *bar, cli_histogram *made,
-                          rks_error *err)
+static rks_status measure_column(const cli_column *column, cli_bar *bar, cli_histogram *made,
+                                 rks_error *err)
 {
     double sum = 0;
     made->min = UINT64_MAX;
@@ -115,7 +115,7 @@ static rks_status find_quantiles(const cli_column *column, cli_bar *bar, cli_his
     search s = {.tables = calloc((size_t)CLI_QUANTILES * DIGITS, sizeof(*s.tables))};
     rks_status status = RKS_OK;
     if (s.tables == NULL)
-        return fail(RKS_ERR_MEMORY, "no memory for the quantiles", err);
+        return histogram_error(RKS_ERR_MEMORY, "no memory for the quantiles", err);
     int level = 3;
     for (; level > 0 && made->min >> (16 * level) == made->max >> (16 * level); level--)
         ;
@@ -207,7 +207,7 @@ static void trim(cli_histogram *made, double min, double max)
     memmove(made->bins, made->bins + first, made->bin_count * sizeof(made->bins[0]));
 }
 
-static void cut(cli_histogram *made, unsigned wanted)
+static void cut_bars(cli_histogram *made, unsigned wanted)
 {
     const cli_column *column = made->column;
     double min = cli_column_number(column, made->min), max = cli_column_number(column, made->max);
@@ -235,7 +235,8 @@ static size_t find_bin(const cli_histogram *made, double number)
     return low;
 }
 
-static rks_status fill(const cli_column *column, cli_bar *bar, cli_histogram *made, rks_error *err)
+static rks_status fill_bars(const cli_column *column, cli_bar *bar, cli_histogram *made,
+                            rks_error *err)
 {
     for (uint64_t i = 0, key = 0; i < column->count; i++) {
         rks_status status = look_up(column, i, "histogram", bar, err);
@@ -254,14 +255,14 @@ rks_status cli_histogram_make(const cli_column *column, unsigned wanted, cli_bar
 {
     memset(histogram, 0, sizeof(*histogram));
     histogram->column = column;
-    rks_status status = measure(column, bar, histogram, err);
+    rks_status status = measure_column(column, bar, histogram, err);
     if (status != RKS_OK || histogram->count == 0)
         return status;
     status = find_quantiles(column, bar, histogram, err);
     if (status != RKS_OK)
         return status;
-    cut(histogram, wanted);
-    return fill(column, bar, histogram, err);
+    cut_bars(histogram, wanted);
+    return fill_bars(column, bar, histogram, err);
 }
 
 /* ---- words ----------------------------------------------------------------------------------- */

@@ -128,7 +128,7 @@ void cli_bar_begin(cli_bar *bar, rks_group *group)
 
 /* "before [####....] after", no wider than the terminal: a line that wraps could not be drawn over.
  * What does not fit is cut off at the end. */
-static void draw(const cli_bar *bar, const char *before, double part, const char *after)
+static void draw_bar(const cli_bar *bar, const char *before, double part, const char *after)
 {
     enum { CELLS = 30 };
     char cells[CELLS + 1], line[320];
@@ -176,7 +176,7 @@ void cli_bar_update(cli_bar *bar, const char *phase, uint64_t done, uint64_t tot
              100 * share(all.done, all.total), left, cli_bytes(all.done), cli_bytes(all.total),
              cli_bytes((uint64_t)((double)all.done / seconds)), cli_counted(all.samples, "sample"),
              slowest);
-    draw(bar, before, share(all.done, all.total), after);
+    draw_bar(bar, before, share(all.done, all.total), after);
 }
 
 void cli_bar_part(cli_bar *bar, const char *phase, uint64_t done, uint64_t total)
@@ -186,7 +186,7 @@ void cli_bar_part(cli_bar *bar, const char *phase, uint64_t done, uint64_t total
         return;
     snprintf(before, sizeof(before), "%-10s", phase);
     snprintf(after, sizeof(after), "%3.0f %%", 100 * share(done, total));
-    draw(bar, before, share(done, total), after);
+    draw_bar(bar, before, share(done, total), after);
 }
 
 void cli_bar_end(cli_bar *bar)

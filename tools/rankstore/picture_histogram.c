@@ -116,8 +116,8 @@ static void draw_bounds(const svg_picture *picture, const cli_histogram *histogr
     picture_key(picture, picture->right, 12, "key two", words);
 }
 
-static void draw(const svg_picture *picture, const cli_histogram *histogram,
-                 const cli_figures *plan)
+static void draw_histogram(const svg_picture *picture, const cli_histogram *histogram,
+                           const cli_figures *plan)
 {
     char name[300];
     double each = (picture->right - picture->left) / (double)histogram->bin_count;
@@ -167,7 +167,7 @@ void picture_histogram(FILE *out, const char *id, const cli_histogram *histogram
             ? " Marks below the bars show where the plan's buckets end."
             : "");
     svg_begin(&picture, heading, text);
-    draw(&picture, histogram, plan);
+    draw_histogram(&picture, histogram, plan);
     svg_end(&picture);
     picture_caption(out, text);
     picture_table(out, columns);
