@@ -178,6 +178,7 @@ void rks_connection_take_proof(rks_connection *connection)
         return;
     }
     connection->state = RKS_CONNECTION_OPEN;
+    connection->proved = true;
     connection->heard_ms = rks_net_now_ms(connection->engine->net);
     if (connection->initiator) {
         proven(connection);
@@ -285,8 +286,9 @@ static rks_connection *connection_new(rks_engine *engine, bool initiator, uint32
     connection->engine = engine;
     connection->initiator = initiator;
     connection->rank = rank;
-    connection->opened_ms = rks_net_now_ms(engine->net);
-    connection->heard_ms = connection->opened_ms;
+    connection->begun_ms = rks_net_now_ms(engine->net);
+    connection->opened_ms = connection->begun_ms;
+    connection->heard_ms = connection->begun_ms;
     connection->hello = (rks_hello){.secret = engine->secret,
                                     .session = engine->session,
                                     .ranks = engine->options.size,

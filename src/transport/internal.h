@@ -30,6 +30,7 @@
 enum {
     RKS_UNPROVEN_MAX = 64,      /* accepted connections that have not proved the secret */
     RKS_HELLO_MS = 5000,        /* how long they may take */
+    RKS_LATE_MS = 1000,         /* and how long, once they have said hello, if there are too many */
     RKS_STAGE_SIZE = 64 * 1024, /* small frames are read into it */
 };
 
@@ -260,12 +261,14 @@ struct rks_connection {
     bool bye;      /* the peer said it */
     bool unproven; /* counted as such */
     bool stream_open;
+    bool proved;         /* both sides have proved the secret */
     bool hung_up;        /* the peer closed, or its host reset the connection */
     bool broken;         /* nothing can be sent; what the peer sent last is still to be read */
     uint32_t references; /* requests being served */
     uint32_t rank;       /* of the peer; known from its hello on */
     rks_hello hello;
-    uint64_t opened_ms;
+    uint64_t begun_ms;  /* when it was opened */
+    uint64_t opened_ms; /* the same, later if this process was stopped meanwhile */
     uint64_t heard_ms;
     uint64_t unsent; /* at the last beat */
 

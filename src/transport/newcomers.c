@@ -9,8 +9,8 @@
 #include "base/error.h"
 
 enum {
-    GRACE_SILENT_MS = 50,  /* how long a newcomer is safe that has said nothing, when there are */
-    GRACE_HEARD_MS = 1000, /* too many; and one that has said hello */
+    GRACE_SILENT_MS = 50, /* how long a newcomer is safe that has said nothing, if there are too
+                           * many */
     NO_MEMORY_MS = 500,
 };
 
@@ -22,7 +22,7 @@ static rks_connection *find_victim(const rks_engine *engine, uint64_t now, uint6
     for (rks_connection *c = engine->connections; c != NULL; c = c->next) {
         if (!c->unproven || c->state == RKS_CONNECTION_OVER)
             continue;
-        uint64_t until = c->opened_ms + (c->hello.heard ? GRACE_HEARD_MS : GRACE_SILENT_MS);
+        uint64_t until = c->opened_ms + (c->hello.heard ? RKS_LATE_MS : GRACE_SILENT_MS);
         if (until <= now && (victim == NULL || c->opened_ms < victim->opened_ms))
             victim = c;
         if (until < *next)

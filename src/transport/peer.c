@@ -220,10 +220,13 @@ void rks_peer_ended(rks_connection *connection, const rks_error *why)
         in_lost(connection, why);
         return;
     }
-    /* It dropped a connection that it had no time to listen to, or was not reached. */
+    /* It dropped a connection that it had no time to listen to, or was not reached; or this rank
+     * stood still, and its proof came too late. A proof that is refused is refused at once. */
     bool untouched =
         !connection->hello.heard && (connection->hung_up || rks_is_unreachable(why->cause));
-    if (!untouched || !connect_later(engine, connection->rank))
+    bool late = !connection->proved && connection->hung_up &&
+                rks_net_now_ms(engine->net) - connection->begun_ms >= RKS_LATE_MS;
+    if ((!untouched && !late) || !connect_later(engine, connection->rank))
         out_lost(engine, connection->rank, why);
 }
 

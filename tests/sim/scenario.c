@@ -47,43 +47,49 @@ static struct {
 
 /* ---- what a seed stands for ------------------------------------------------------------------ */
 
+/* 0 to limit - 1. */
+static uint32_t draw(uint64_t *state, uint32_t limit)
+{
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((*state >> 33) % limit);
+}
+
 void scenario_draw(uint64_t seed, uint32_t ranks, scenario *s)
 {
     static const char *const exchanges[] = {"auto", "local", "pull"};
     static const char *const strategies[] = {"bucket", "sorted", "random", "sequential"};
     static const uint32_t silences[] = {1000, 5000, 15000};
     uint64_t state = seed * 0x9e3779b97f4a7c15u + 77;
-#define DRAW(limit)                                                                                \
-    ((uint32_t)(((state = state * 6364136223846793005u + 1442695040888963407u) >> 33) % (limit)))
     memset(s, 0, sizeof(*s));
     s->seed = seed;
-    s->ranks = DRAW(8) == 0 ? 9 + DRAW(8) : 2 + DRAW(7);
+    s->ranks = draw(&state, 8) == 0 ? 9 + draw(&state, 8) : 2 + draw(&state, 7);
     if (seed % 100 == 50)
         s->ranks = 256;
     if (ranks > 0)
         s->ranks = ranks;
-    s->nodes = 1 + DRAW(s->ranks < 6 ? s->ranks : 6);
-    s->silence_ms = silences[DRAW(3)];
-    s->preempt = (uint32_t[]){0, 64, 8, 2}[DRAW(4)];
-    s->spurious = (uint32_t[]){0, 200, 20}[DRAW(3)];
-    s->latency_ns = (uint64_t[]){0, 50000, 2 * MS}[DRAW(3)];
-    s->jitter_ns = (uint64_t[]){0, 100000, 5 * MS}[DRAW(3)];
-    s->narrow = DRAW(3) == 0;
-    s->no_share = DRAW(3) != 0;
-    s->exchange = exchanges[DRAW(3)];
-    s->strategy = strategies[DRAW(4)];
-    s->batch_size = 2 + DRAW(11);
-    s->fault = DRAW(3) == 0 ? FAULT_NONE : (enum fault)(1 + DRAW(FAULTS - 1));
-    s->victim = DRAW(s->ranks);
-    s->other = (s->victim + 1 + DRAW(s->ranks - 1)) % s->ranks;
-    s->fault_ns = DRAW(4) == 0 ? DRAW(2000) * (uint64_t)MS : DRAW(40000) * 1000ull;
-    s->phase = 1 + DRAW(5);
+    s->nodes = 1 + draw(&state, s->ranks < 6 ? s->ranks : 6);
+    s->silence_ms = silences[draw(&state, 3)];
+    s->preempt = (uint32_t[]){0, 64, 8, 2}[draw(&state, 4)];
+    s->spurious = (uint32_t[]){0, 200, 20}[draw(&state, 3)];
+    s->latency_ns = (uint64_t[]){0, 50000, 2 * MS}[draw(&state, 3)];
+    s->jitter_ns = (uint64_t[]){0, 100000, 5 * MS}[draw(&state, 3)];
+    s->narrow = draw(&state, 3) == 0;
+    s->no_share = draw(&state, 3) != 0;
+    s->exchange = exchanges[draw(&state, 3)];
+    s->strategy = strategies[draw(&state, 4)];
+    s->batch_size = 2 + draw(&state, 11);
+    s->fault = draw(&state, 3) == 0 ? FAULT_NONE : (enum fault)(1 + draw(&state, FAULTS - 1));
+    s->victim = draw(&state, s->ranks);
+    s->other = (s->victim + 1 + draw(&state, s->ranks - 1)) % s->ranks;
+    /* While ranks connect, while they work, or late. */
+    uint32_t span_us = (uint32_t[]){1000, 40000, 2000000}[draw(&state, 3)];
+    s->fault_ns = draw(&state, span_us) * 1000ull;
+    s->phase = 1 + draw(&state, 5);
     if (s->ranks > SCARCE) { /* as much as fits the time of a test */
         s->narrow = false;
         s->spurious = 0;
         s->preempt = 0;
     }
-#undef DRAW
 }
 
 void scenario_describe(const scenario *s, char *text, size_t size)
@@ -363,6 +369,8 @@ static int rank_main(const rks_bootstrap *given, void *user)
     rks_group_options_default(&options);
     options.bootstrap = &bootstrap;
     options.silence_ms = s->silence_ms;
+    if (s->ranks > SCARCE)
+        options.io_threads = 2; /* a process may have only so many maps, two for each thread */
     snprintf(node, sizeof(node), "n%u", given->rank * s->nodes / s->ranks);
     options.node = node;
     mine->status = rks_group_open(&options, &group, &err);
