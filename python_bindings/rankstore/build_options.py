@@ -62,6 +62,8 @@ class Options:
     append: bool = False
     unit_size: int | None = None
     columns: str | None = None
+    each_rank: bool = False
+    same_on_all: bool = False
     keeps_schema: bool = field(default=False, compare=False)  # it is the dataset's: columns that it lacks are refused
 
     def check(self) -> None:
@@ -80,6 +82,8 @@ class Options:
                                 "below 1 (a float)")
         if self.replace not in (True, False, "if_changed"):
             raise ArgumentError(f'replace: {self.replace!r}; it is True, False or "if_changed"')
+        if self.each_rank and self.same_on_all:
+            raise ArgumentError("each_rank and same_on_all exclude each other")
         if self.replace and self.reuse:
             raise ArgumentError("replace and reuse exclude each other")
         if self.append and (self.replace or self.reuse):

@@ -27,7 +27,8 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
     held: list[Source] = []
 
     def look() -> dict[str, Any]:
-        held.append(resolve(source, format=options.format, unit_samples=options.unit_samples))
+        held.append(resolve(source, format=options.format, unit_samples=options.unit_samples,
+                            each_rank=options.each_rank, same_on_all=options.same_on_all))
         return {"source": _identity(held[0], group), "items": _sampled(held[0]),
                 "contents": _contents(held[0], group), "options": options.shown(), "uses": options.uses(),
                 "there": committed.finished(committed.expand(directory, group.rank, group.node))}
@@ -117,7 +118,7 @@ def _is_own(source: Source, options: Options) -> bool:
 
 def _identity(source: Source, group: Group) -> list[Any]:
     if isinstance(source, Stream):
-        return ["iterable", group.world]  # with other ranks its units are others
+        return ["iterable", group.world, *(["same on all"] if source.same else [])]  # with other ranks its units are others
     return ["pieces", [piece.identity() for piece in source]]
 
 
@@ -142,14 +143,13 @@ def _check_alike(looks: Sequence[dict[str, Any]]) -> None:
     """All ranks build the same with the same options."""
     for rank, look in enumerate(looks):
         if look["source"] != looks[0]["source"]:
-            raise ArgumentError(f"source: rank 0 and rank {rank} see different ones (names, sizes or counts); a source "
-                                "that differs by rank is an iterable")
+            raise ArgumentError(f"source: rank 0 and rank {rank} see different ones (names, sizes or counts); each_rank=True "
+                                "adds what ranks have in memory")
         for mine, first in zip(look["items"], looks[0]["items"], strict=True):
             place = next((place for place in first if first[place] != mine[place]), None)
             if place is not None:
                 raise ArgumentError(f"source: sample {place} of rank 0 and of rank {rank} differ; a list is the same on "
-                                    "all ranks, and is dealt out; a source that differs by rank is an iterable: "
-                                    "iter(source)")
+                                    "all ranks, and is split between them; each_rank=True adds the lists of all ranks")
         for name, value in look["options"].items():
             if value != looks[0]["options"].get(name):
                 if name == "code":

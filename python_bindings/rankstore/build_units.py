@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import heapq
 import itertools
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +13,10 @@ from typing import Any
 from . import _core, fingerprint, progress, schemas
 from .agreement import callback_failed, check_others, together
 from .build_options import Options
-from .errors import RankStoreError
+from .errors import ArgumentError, RankStoreError
 from .feeding import Feeder, Steps, first_rows
 from .group import Group
-from .sources import Columns, CoreFiles, Piece, Stream, Unit
+from .sources import Columns, CoreFiles, Piece, Stream, Unit, contents
 
 PROBES, PROBE = 16, 25  # places that are looked at for a schema, and samples in each
 STREAM_UNIT = 8192  # samples of an iterable in a unit
@@ -66,18 +67,22 @@ def build_python(group: Group, source: Stream | list[Piece], directory: str, opt
                         length=options.length if callable(options.length) else None, derives=derives)
         tick = progress.Ticker(report)
 
-        def read() -> list[str]:
-            if stream is not None:
-                _feed_stream(builder, feeder, stream, group, options.unit_samples or STREAM_UNIT, named, tick)
+        watched = _Watched(stream or iter(()))
+
+        def read() -> list[Any]:
+            if isinstance(source, Stream):
+                _feed_stream(builder, feeder, watched, group, options.unit_samples or STREAM_UNIT, named, tick, source.same)
             else:
                 _feed_tasks(builder, feeder, deal(tasks, group.world)[group.rank], named, tick)
-            return steps.bad_first
+            return [steps.bad_first, watched.seen()]
 
         done = together(group, "build: samples", read)
+        if isinstance(source, Stream) and not (options.each_rank or source.same):
+            _check_different([seen for _, seen in done])
         made = builder.commit()
     finally:
         builder.close()
-    made["bad_first"] = "\n".join(itertools.chain.from_iterable(done))
+    made["bad_first"] = "\n".join(itertools.chain.from_iterable(bad for bad, _ in done))
     return made
 
 
@@ -204,9 +209,9 @@ def _stream_schema(group: Group, source: Stream, options: Options) -> tuple[str,
 
 
 def _feed_stream(builder: _core.Builder, feeder: Feeder, items: Iterator[Any], group: Group, unit_samples: int,
-                 named: str, tick: progress.Ticker) -> None:
+                 named: str, tick: progress.Ticker, same: bool) -> None:
     """Units end behind the item that fills them, also where a finished one is skipped: so they are the same in a
-    resumed build."""
+    resumed build. same: all ranks have the same items, and take turns."""
     seen = 0
     for k in itertools.count():
         try:
@@ -217,17 +222,53 @@ def _feed_stream(builder: _core.Builder, feeder: Feeder, items: Iterator[Any], g
             raise callback_failed(raised, group.rank, "the source", f"sample {seen}") from raised
         if first is _END:
             break
-        number = group.rank + group.world * k
+        number = k if same else group.rank + group.world * k
         unit = _StreamUnit(itertools.chain([first], items), unit_samples)
         start = seen
         feeder.steps.label = lambda row, start=start: f"sample {start + row}"  # type: ignore[misc]
-        if builder.unit(number, f"{named}part {number}"):
+        if same and k % group.world != group.rank or builder.unit(number, f"{named}part {number}"):
             feeder.steps.unseen(unit)
         else:
             for samples in feeder.feed(unit, None):
                 tick("reading", 0, 0, samples)
         seen += unit.taken
     tick("reading", 0, 0, feeder.samples, last=True)
+
+
+class _Watched(Iterator[Any]):
+    """The items of an iterable, of which count, first and last are remembered."""
+
+    ENDS = 4
+
+    def __init__(self, items: Iterator[Any]) -> None:
+        self._items = items
+        self._count = 0
+        self._first: list[Any] = []
+        self._last: deque[Any] = deque(maxlen=self.ENDS)
+
+    def __next__(self) -> Any:
+        item = next(self._items)
+        self._count += len(item) if isinstance(item, Columns) else 1
+        if len(self._first) < self.ENDS:
+            self._first.append(item)
+        self._last.append(item)
+        return item
+
+    def seen(self) -> list[Any]:
+        """[count, digest]."""
+        ends = [dict(one.columns) if isinstance(one, Columns) else one for one in (*self._first, *self._last)]
+        return [self._count, contents.of_items(lambda: ends)]
+
+
+def _check_different(seen: Sequence[list[Any]]) -> None:
+    """ArgumentError if two ranks brought equal iterables: samples would be there twice. The same on all ranks."""
+    first: dict[str, int] = {}
+    for rank, (count, digest) in enumerate(seen):
+        other = first.setdefault(f"{count} {digest}", rank)
+        if count > 0 and other != rank:
+            raise ArgumentError(f"source: the iterables of rank {other} and rank {rank} are equal ({count:,} samples; the first "
+                                f"and last {_Watched.ENDS} items were compared), and each sample would be there twice; "
+                                "same_on_all=True splits them between ranks, each_rank=True adds them all the same")
 
 
 class _StreamUnit:

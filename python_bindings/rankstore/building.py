@@ -35,7 +35,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
           max_length: int | None = None, sample: int | float | None = None, seed: int = 0,
           dedup: bool = False, max_total: int | str | None = None, append: bool = False,
           unit_size: int | str | None = None, columns: str | None = None,
-          count: Mapping[str, counting.Rule] | None = None) -> Dataset:
+          count: Mapping[str, counting.Rule] | None = None, each_rank: bool = False,
+          same_on_all: bool = False) -> Dataset:
     """COLLECTIVE. Builds a dataset and opens it. The same call resumes an interrupted build.
 
     source: what to read, one of
@@ -45,7 +46,10 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         a pyarrow Table; a Hugging Face dataset;
         any dataset with __len__ and __getitem__, the same on all ranks (a list of dicts is one; ranks compare 16 samples
             of lists and tables, to find different ones);
-        an iterable or generator of samples: each rank gives its own part.
+        an iterable or generator of samples; a list of Columns.
+    Equal sources are split between ranks, different ones are added. Paths, lists and datasets with __len__ and
+    __getitem__ are the same on all ranks. Iterables are each rank's own part; if two ranks' turn out to be equal
+    (by count, first and last samples), the build fails and asks for each_rank or same_on_all.
         A sample is a dict of columns; an item Columns(...) is many of them.
     out: path. The dataset's directory; "{rank}" and "{node}" in it become numbers.
     map: callable. map(sample) gives a dict, None (dropped) or a list of dicts. It may see a sample twice: the first ones
@@ -97,6 +101,10 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     count: dict. Adds integer columns, which are index columns too: {"learned": ("labels", "!=", -100)} counts the items of
         labels that are not -100, {"learned": function} takes function(sample) -> int. They are made behind map, so
         filter sees them. `batch.global_sum("learned")` is their sum over a step. Default: none.
+    each_rank: bool. The source is this rank's own part, also if it is a list or equals another rank's: all are added.
+        Default: False.
+    same_on_all: bool. The source is an iterable that gives the same on all ranks: it is split between them, and each
+        rank passes over what others take. Default: False.
 
     Returns the open Dataset; its `report` is a BuildReport. Raises on all ranks: CallbackError (your function or the source
     raised), DataError, ArgumentError, NotFoundError, StateError, CancelledError, IOFailedError.
@@ -109,7 +117,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     options = Options(map, filter, length, key, names, text, format,
                       where, length_unit, optional_bytes("max_sample", max_sample), skip_bad, replace, reuse, unit_samples,
                       progress, optional_bytes("max_total", max_total), min_length, max_length, sample, seed, dedup,
-                      append, optional_bytes("unit_size", unit_size), columns)
+                      append, optional_bytes("unit_size", unit_size), columns, each_rank, same_on_all)
     options.check()
     group = group or current()
     directory = os.fspath(out)

@@ -68,11 +68,15 @@ def merge(found: Iterable[tuple[int, Mapping[str, str] | None]],
           nothing: str = "the source is empty") -> dict[str, str]:
     """One schema of what ranks have found, in this order. DataError names the column and two ranks, or says `nothing`
     where no rank has found a sample."""
+    every = [(rank, schema) for rank, schema in found if schema is not None]
+    try:
+        if every:
+            return values.merge(*(schema for _, schema in every))
+    except ValueError:
+        pass  # one by one, to find who differs
     merged: dict[str, str] | None = None
     came_from: dict[str, int] = {}
-    for rank, schema in found:
-        if schema is None:
-            continue
+    for rank, schema in every:
         try:
             merged = dict(schema) if merged is None else values.merge(merged, schema)
         except ValueError as conflict:

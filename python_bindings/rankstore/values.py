@@ -9,6 +9,7 @@ user has asked for. numpy and torch are not needed to import this.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
@@ -346,19 +347,29 @@ def _typed(name: str, item: str, shape: tuple[int, ...]) -> str:
 def merge(*schemas: Mapping[str, str]) -> dict[str, str]:
     """One schema of several that `infer` gave, in the order in which columns came up first.
 
-    A dimension in which they differ is `*`. int64 and float64 are float64. Lists of numbers and json are json. A column
-    that is missing in some may be missing (`?`). ValueError names the column and both types where nothing holds both.
+    A dimension in which they differ is `*`. Integers and floats of several widths become the narrowest type that holds them
+    all, int32 and int64 int64, int64 and float64 float64. Lists of numbers and json are json; arrays of different rank are
+    not. A column that is missing in some may be missing (`?`). ValueError names the column and both types if no type holds
+    both.
     """
     merged: dict[str, str] = {}
-    seen: dict[str, int] = {}
+    seen: dict[str, list[str]] = {}
     for schema in schemas:
         for name, type in schema.items():
-            merged[name] = _join(name, merged[name], type) if name in merged else type
-            seen[name] = seen.get(name, 0) + 1
-    for name, count in seen.items():
-        if count < len(schemas):
+            seen.setdefault(name, []).append(type)
+    for name, types in seen.items():
+        each = list(dict.fromkeys(types))
+        if len(each) > 2:  # what takes most comes first, so that the order of samples does not matter
+            each.sort(key=_takes)
+        merged[name] = functools.reduce(lambda a, b, name=name: _join(name, a, b), each)  # type: ignore[misc]
+        if len(types) < len(schemas):
             merged[name] = _nullable(merged[name])
     return merged
+
+
+def _takes(type: str) -> tuple[int, str]:
+    item = parse(type)[0]
+    return (0 if item == "json" else 1 if item == "float64" else 2 if "float" in item else 3), type
 
 
 def _nullable(type: str) -> str:
@@ -372,16 +383,35 @@ def _join(name: str, a: str, b: str) -> str:
     if "json?" in (a, b):
         return _nullable(b if a == "json?" else a)
     (item, dims, null), (other, other_dims, other_null) = parse(a), parse(b)
-    numbers = ("int64", "float64")
-    if item == other and len(dims or ()) == len(other_dims or ()):
-        joined, shape = item, _join_dims(dims, other_dims)
-    elif {item, other} == set(numbers) and len(dims or ()) == len(other_dims or ()):
-        joined, shape = "float64", _join_dims(dims, other_dims)
-    elif _listed(item, dims) and _listed(other, other_dims):
+    if "json" in (item, other) and _listed(item, dims) and _listed(other, other_dims):
         return "json"
-    else:
-        raise ValueError(f'column "{name}": {a} in one sample, {b} in another: nothing holds both')
-    return joined + shape + ("?" if null or other_null else "")
+    joined = _wider(item, other)
+    if joined is None:
+        raise ValueError(f'column "{name}": {a} in one sample, {b} in another: no type holds both; convert one of them in '
+                         "map=")
+    if len(dims or ()) != len(other_dims or ()):
+        raise ValueError(f'column "{name}": {a} in one sample, {b} in another: a column has one number of dimensions; '
+                         f'reshape in map=, or give schema={{"{name}": "json"}}')
+    return joined + _join_dims(dims, other_dims) + ("?" if null or other_null else "")
+
+
+def _wider(a: str, b: str) -> str | None:
+    """The narrowest item type that holds two; None if there is none. Whole numbers beyond 2^53 are refused when they are
+    added to float64."""
+    if a == b:
+        return a
+    floats = {"float16": 1, "bfloat16": 1, "float32": 2, "float64": 3}
+    kinds = [re.fullmatch(r"(u?)int(8|16|32|64)", one) for one in (a, b)]
+    if a in floats and b in floats:
+        return max(a, b, key=floats.__getitem__) if floats[a] != floats[b] else "float32"
+    if kinds[0] and kinds[1]:
+        bits = [int(one[2]) * (2 if one[1] and kinds[0][1] != kinds[1][1] else 1) for one in kinds if one]
+        return f"{kinds[0][1] and kinds[1][1]}int{max(bits)}" if max(bits) <= 64 else None
+    whole = kinds[0] or kinds[1]
+    other = b if kinds[0] else a
+    if whole is None or other not in floats:
+        return None
+    return "float32" if int(whole[2]) <= 16 and other != "float64" else "float64"
 
 
 def _listed(item: str, dims: tuple[int | None, ...] | None) -> bool:

@@ -428,5 +428,5 @@ def test_code_tells_datasets_apart(tmp_path: Path) -> None:
 
     build(squares(), tmp_path / "out", map=times(2))
     assert build(squares(), tmp_path / "out", map=times(2)).units_resumed > 0
-    with pytest.raises(rankstore.ArgumentError, match="other options or code"):
+    with pytest.raises(rankstore.ArgumentError, match="map: factor was 2, is 3; replace=True"):
         build(squares(), tmp_path / "out", map=times(3))

@@ -373,18 +373,22 @@ def test_merge() -> None:
     assert join("float16[*,80]", "float16[*,64]", "float16[*,80]") == "float16[*,*]"
     assert join("int64", "float64") == "float64"
     assert join("int64[*,2]", "float64[*,3]?") == "float64[*,*]?"
-    assert join("int64[*]", "json") == join("json", "int64[*]") == join("int64[*]", "int64[*,2]") == "json"
+    assert join("int64[*]", "json") == join("json", "int64[*]") == "json"
+    assert join("int64[*]", "int64[*,2]", "json") == "json"
+    assert join("int64", "uint64", "float64") == "float64"
     assert join("json?", "int64[*]") == join("int64[*]", "json?") == "int64[*]?"
     assert join("json?", "json?") == "json?"
     assert join("json", "json?") == "json"
     assert merge({"a": "int64", "b": "str"}, {"c": "json", "a": "int64"}) == {"a": "int64", "b": "str?", "c": "json"}
-    for one, other in (("int64", "str"), ("json", "str"), ("int32", "int64"), ("int64", "int64[*]"), ("bool", "int64")):
+    for one, other in (("int64", "str"), ("json", "str"), ("int64", "uint64"), ("int64", "int64[*]"), ("bool", "int64"),
+                       ("int64[*]", "int64[*,2]"), ("float64[*]", "float64[*,4]"), ("bool[*]", "int64[*]")):
         with pytest.raises(ValueError, match=f'column "x": {re.escape(one)} in one sample, {re.escape(other)} in'):
             join(one, other)
 
 
 TYPES = st.sampled_from(
-    ["int64", "float64", "int64[*]", "float64[*]", "int64[*,2]", "int64[*,3]", "json", "json?", "int64[*]?", "bool[*]"]
+    ["int64", "float64", "int64[*]", "float64[*]", "int64[*,2]", "int64[*,3]", "json", "json?", "int64[*]?", "bool[*]", "uint64",
+     "int32", "float32", "uint8[*]", "float16[*]", "bfloat16[*]"]
 )
 
 

@@ -157,3 +157,34 @@ def test_a_closed_dataset_is_named(tmp_path: Path) -> None:
     with pytest.raises(rankstore.StateError) as raised:
         opened[0]
     assert str(raised.value) == f"{tmp_path / 'store'}: this dataset is closed; open it again"
+
+
+@pytest.mark.parametrize("types, joined", [
+    (("int32", "int64"), "int64"), (("float32[*]", "float64[*]"), "float64[*]"), (("uint8", "int16"), "int16"),
+    (("uint32", "int32"), "int64"), (("float16", "bfloat16"), "float32"), (("int16", "float32"), "float32"),
+    (("int32", "float32"), "float64"), (("uint8[*]", "uint16[*]?"), "uint16[*]?"), (("int64[*]", "json"), "json")])
+def test_numbers_widen(types: tuple[str, str], joined: str) -> None:
+    from rankstore.values import merge
+    assert merge({"x": types[0]}, {"x": types[1]}) == merge({"x": types[1]}, {"x": types[0]}) == {"x": joined}
+
+
+def test_widened_columns_keep_their_values(tmp_path: Path) -> None:
+    rows = [{"i": numpy.int32(-7), "f": numpy.arange(3, dtype=numpy.float32) / 3}, {"i": 2**40, "f": numpy.array([0.1])}]
+    with rankstore.build(rows, tmp_path / "store") as ds:
+        assert {name: column.text for name, column in ds.schema.items()} == {"i": "int64", "f": "float64[*]"}
+        assert [ds[k]["i"] for k in range(2)] == [-7, 2**40] and ds[1]["f"].tolist() == [0.1]
+        assert ds[0]["f"].tolist() == rows[0]["f"].astype("float64").tolist()
+
+
+@pytest.mark.parametrize("one, other, says", [
+    (numpy.zeros(3), numpy.zeros((3, 4)), 'column "x": float64[*] in one sample, float64[*,4] in another: a column has one number of '
+     'dimensions; reshape in map=, or give schema={"x": "json"}'),
+    (numpy.zeros(3), 1.5, 'column "x": float64[*] in one sample, float64 in another: a column has one number of dimensions; reshape in '
+     'map=, or give schema={"x": "json"}'),
+    (numpy.zeros(3, bool), numpy.zeros(3, int), 'column "x": bool[*] in one sample, int64[*] in another: no type holds both; convert one '
+     "of them in map="),
+    (numpy.uint64(2**63), -1, 'column "x": uint64 in one sample, int64 in another: no type holds both; convert one of them in map=')])
+def test_what_shares_no_type_never_becomes_json(tmp_path: Path, one: Any, other: Any, says: str) -> None:
+    with pytest.raises(rankstore.DataError) as raised:
+        rankstore.build([{"x": one}, {"x": other}], tmp_path / "store")
+    assert str(raised.value) == f"rank 0: {says}; give schema=, or leave it out in map="

@@ -20,21 +20,29 @@ __all__ = ["Columns", "CoreFiles", "Piece", "Source", "Stream", "Unit", "resolve
 Source = Stream | list[Piece]
 
 
-def resolve(source: Any, *, format: str | None, unit_samples: int | None) -> Source:  # noqa: A002
-    """What `build` reads `source` as.
+def resolve(source: Any, *, format: str | None, unit_samples: int | None, each_rank: bool = False,  # noqa: A002
+            same_on_all: bool = False) -> Source:
+    """What `build` reads `source` as. each_rank: a list too is this rank's own part.
 
     Raises ArgumentError, NotFoundError.
     """
     if isinstance(source, (str, os.PathLike)):
         source = [source]
     if isinstance(source, (list, tuple)) and source and all(isinstance(path, (str, os.PathLike)) for path in source):
+        if each_rank:
+            raise ArgumentError("each_rank: goes with samples in memory; files are dealt to all ranks")
         return pieces([os.fspath(path) for path in source], format)
     if format is not None:
         raise ArgumentError("format: goes with paths only")
     if isinstance(source, (Mapping, bytes)):
         raise ArgumentError(f"source: a {type(source).__name__} is no dataset; give paths, a dataset, a table or an "
                             "iterable of samples")
-    return _object(source, unit_samples)
+    found = _object(source, unit_samples)
+    if isinstance(found, Stream):
+        return Stream(found.items, found.name, same_on_all)
+    if each_rank and type(found[0]) is not Indexed:
+        raise ArgumentError(f"each_rank: goes with lists, datasets with __getitem__ and iterables, not with {type(source).__name__}")
+    return Stream((source[i] for i in range(len(source))), type(source).__name__) if each_rank else found
 
 
 def _object(source: Any, unit_samples: int | None) -> Source:

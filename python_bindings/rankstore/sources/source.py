@@ -64,7 +64,8 @@ class Piece(ABC):
 
 @dataclass(frozen=True)
 class Stream:
-    """An iterable: each rank gives its own part."""
+    """An iterable: each rank gives its own part, or all the same (`same`)."""
 
     items: Any
     name: str
+    same: bool = False
