@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from .errors import StateError
+from .errors import ArgumentError, StateError
 
 if TYPE_CHECKING:
     from .protocols import Planned, Samples
@@ -61,6 +61,13 @@ class Batch(dict[str, Any]):
     def __init__(self, *columns: Any, **named: Any) -> None:
         super().__init__(*columns, **named)
         self.missing = {}
+
+    def __missing__(self, name: Any) -> Any:
+        """torch's default collate asks a batch for its item 0."""
+        if isinstance(name, int):
+            raise ArgumentError("a batch's columns have names, and this asks for item "
+                                f"{name}; a DataLoader over a plan's sampler needs collate_fn=ds.collate")
+        raise KeyError(name)
 
     def planned(self, dataset: Samples, plan: Planned | None, token: int, epoch: int, step: int) -> None:
         """Where it is in which plan (None, with its token, in a worker process)."""

@@ -133,6 +133,9 @@ class Dataset:
         `collating`; otherwise a list of samples."""
         if isinstance(places, PlanBatch):
             return self._planned(places)
+        if len(places) > 0 and isinstance(places[0], PlanBatch):
+            raise ArgumentError("DataLoader(sampler=plan.sampler()): a plan's sampler yields whole batches; use DataLoader(ds, "
+                                "batch_sampler=plan.sampler(), collate_fn=ds.collate), or ds.loader(plan)")
         if not self._is_collating:
             return self[places]
         made = self.collator.batch(self.collate_ids([self.sample_id(place) for place in places], self.collator))

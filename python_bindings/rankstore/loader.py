@@ -99,6 +99,11 @@ class Loader:
     def __len__(self) -> int:
         return self.plan.steps
 
+    def __getitem__(self, place: Any) -> Any:
+        """No items: what DataLoader(loader) asks for."""
+        raise ArgumentError("a Loader yields ready batches, so it needs no DataLoader around it: `for batch in loader`; torch's own "
+                            "is DataLoader(ds, batch_sampler=plan.sampler(), collate_fn=ds.collate)")
+
     def set_epoch(self, epoch: int) -> None:
         """Which epoch the next iteration yields. Without it that is the next one after an epoch that was seen to its end,
         and the same one again after a loop that was left early, which prints a line. Nothing happens if a loaded state

@@ -155,3 +155,25 @@ def test_an_epoch_that_is_none_is_refused_at_once(dataset: rankstore.Dataset) ->
         with pytest.raises(rankstore.ArgumentError, match="epoch: -1; it is from 0"):
             one.set_epoch(-1)
     assert len(list(loader)) == plan.steps
+
+
+def test_what_a_dataloader_is_given(dataset: rankstore.Dataset) -> None:
+    from torch.utils.data import DataLoader
+    plan = dataset.plan(batch_size=8)
+    for loader, says in (
+            (DataLoader(dataset, sampler=plan.sampler()),  # type: ignore[arg-type]
+             "DataLoader(sampler=plan.sampler()): a plan's sampler yields whole batches; use DataLoader(ds, "
+             "batch_sampler=plan.sampler(), collate_fn=ds.collate), or ds.loader(plan)"),
+            (DataLoader(dataset, batch_sampler=plan.sampler()),  # type: ignore[arg-type]
+             "a batch's columns have names, and this asks for item 0; a DataLoader over a plan's sampler needs collate_fn=ds.collate"),
+            (DataLoader(dataset.loader(plan)),  # type: ignore[arg-type]
+             "a Loader yields ready batches, so it needs no DataLoader around it: `for batch in loader`; torch's own is DataLoader(ds, "
+             "batch_sampler=plan.sampler(), collate_fn=ds.collate)")):
+        with pytest.raises(rankstore.ArgumentError) as raised:
+            next(iter(loader))
+        assert str(raised.value) == says
+    batch = next(iter(DataLoader(dataset, batch_sampler=plan.sampler(), collate_fn=dataset.collate)))  # type: ignore[arg-type]
+    assert batch["x"].shape == (8, 504) and batch.get("y") is None
+    with pytest.raises(KeyError):
+        batch["y"]
+    assert next(iter(DataLoader(dataset, batch_size=4)))["x"].shape == (4, 500)  # type: ignore[arg-type]
