@@ -44,6 +44,15 @@ typedef struct rks_value {
                                   * one `*` may leave them 0: size says it */
 } rks_value;
 
+/* A value of `column` as JSON text, as rks_store_export writes it in jsonl: bytes, and a str that is
+ * no UTF-8, as {"base64": "..."}; NaN, infinities and integers above 2^63 - 1 as strings; numbers in
+ * as few digits as give the same value of their type back; a missing value as null. value->dims has
+ * all sizes, as those of rks_batch_value have. RKS_ERR_ARGUMENT for a column out of range, or a size
+ * that does not fit dims; RKS_ERR_DATA for a json value that is no JSON. Free *text with
+ * rks_release. */
+RKS_API rks_status rks_value_json(const rks_schema *schema, uint32_t column, const rks_value *value,
+                                  char **text, rks_error *err);
+
 /* A sample as callbacks and readers see it. */
 typedef struct rks_sample {
     const rks_schema *schema;

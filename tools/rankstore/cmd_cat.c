@@ -42,30 +42,74 @@ static rks_status print_raw(rks_batch *batch, int column, rks_error *err)
     return status;
 }
 
-static rks_status print_sample_json(rks_store *store, rks_batch *batch, int column, rks_error *err)
+/* Takes `value` over; all but the last `without` bytes of it. */
+static void write_json(FILE *out, json_t *value, size_t without)
+{
+    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+    json_decref(value);
+    if (text != NULL)
+        fwrite(text, 1, strlen(text) - without, out);
+    free(text);
+}
+
+/* A json value that is no JSON: as text. */
+static rks_status write_value(FILE *out, const rks_schema *schema, uint32_t column,
+                              const rks_value *value, rks_error *err)
+{
+    char *text = NULL;
+    rks_status status = rks_value_json(schema, column, value, &text, err);
+    if (status == RKS_OK)
+        fputs(text, out);
+    else if (status == RKS_ERR_DATA)
+        write_json(out, cli_text_json(value->data, (size_t)value->size), 0);
+    rks_release(text);
+    return status == RKS_ERR_DATA ? RKS_OK : status;
+}
+
+static rks_status write_sample(FILE *out, rks_store *store, rks_batch *batch, int column,
+                               rks_error *err)
 {
     const rks_schema *schema = rks_store_schema(store);
-    json_t *object = json_object();
     size_t key_size = 0;
+    bool first = true;
     rks_status status = RKS_OK;
     const void *key = rks_batch_key(batch, 0, &key_size);
-    json_object_set_new(object, "id", json_integer((json_int_t)rks_batch_id(batch, 0)));
-    json_object_set_new(object, "key", cli_text_json(key, key_size));
-    json_object_set_new(object, "length", json_integer(rks_batch_length(batch, 0)));
-    json_t *columns = json_object();
+    write_json(out,
+               json_pack("{s:I, s:o, s:I}", "id", (json_int_t)rks_batch_id(batch, 0), "key",
+                         cli_text_json(key, key_size), "length",
+                         (json_int_t)rks_batch_length(batch, 0)),
+               1);
+    fputs(",\"columns\":{", out);
     for (uint32_t i = 0; status == RKS_OK && i < rks_schema_columns(schema); i++) {
         rks_value value;
         if (column >= 0 && i != (uint32_t)column)
             continue;
         status = rks_batch_value(batch, 0, i, &value, err);
+        fputs(first ? "" : ",", out);
+        first = false;
+        write_json(out, json_string(rks_schema_name(schema, i)), 0);
+        fputc(':', out);
         if (status == RKS_OK)
-            json_object_set_new(columns, rks_schema_name(schema, i),
-                                cli_value_json(rks_schema_type(schema, i), &value));
+            status = write_value(out, schema, i, &value, err);
     }
-    json_object_set_new(object, "columns", columns);
+    fputs("}}\n", out);
+    return status;
+}
+
+static rks_status print_sample_json(rks_store *store, rks_batch *batch, int column, rks_error *err)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    if (out == NULL) {
+        snprintf(err->text, sizeof(err->text), "no memory for a sample as JSON");
+        return RKS_ERR_MEMORY;
+    }
+    rks_status status = write_sample(out, store, batch, column, err);
+    fclose(out);
     if (status == RKS_OK)
-        cli_print_json(json_incref(object), JSON_COMPACT);
-    json_decref(object);
+        fwrite(text, 1, size, stdout);
+    free(text);
     return status;
 }
 
@@ -95,7 +139,9 @@ static rks_status print_people(rks_store *store, rks_batch *batch, int column, r
             return status;
         printf("  %-*s  %-*s  ", name_width, rks_schema_name(schema, i), type_width,
                rks_schema_type(schema, i));
-        cli_print_value(stdout, rks_schema_type(schema, i), &value);
+        status = cli_print_value(stdout, schema, i, &value, err);
+        if (status != RKS_OK)
+            return status;
         printf("\n");
     }
     return RKS_OK;

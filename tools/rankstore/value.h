@@ -11,18 +11,13 @@
 
 /* UTF-8 as a string; other bytes as {"base64": "..."}. */
 json_t *cli_text_json(const void *bytes, size_t size);
-/* A value of type `type` (as rks_schema_type): numbers and nested lists exactly, str and json as
- * they are, bytes as
- * {"base64": ...}, a missing value as null. NaN and infinities become strings. */
-json_t *cli_value_json(const char *type, const rks_value *value);
 /* A line for people: strings cut after a few hundred bytes; arrays as their shape, first and last
  * items, smallest and largest; other bytes as their size and first bytes. */
-void cli_print_value(FILE *out, const char *type, const rks_value *value);
+rks_status cli_print_value(FILE *out, const rks_schema *schema, uint32_t column,
+                           const rks_value *value, rks_error *err);
 /* Prints `value` with jansson's flags (JSON_COMPACT, JSON_INDENT(2)) and a line's end, and lets go
  * of it. */
 void cli_print_json(json_t *value, size_t flags);
-/* An item of float16, bfloat16, float8_e4m3fn or float8_e5m2. */
-double cli_small_float(const char *type, const uint8_t *item);
 /* Control characters and broken UTF-8 shown as \xNN, so that a key cannot steer a terminal. */
 void cli_print_key(FILE *out, const void *key, size_t size);
 /* The same of a word or path; valid until the fourth call from now. */
