@@ -17,7 +17,8 @@ extern "C" {
  * is == null and != every other (text != "" keeps it), and neither below nor above any. */
 typedef struct rks_build_options {
     size_t struct_size;
-    const char *schema;   /* as rks_schema_parse(); NULL: inferred from the input */
+    const char *schema;   /* as rks_schema_parse(); NULL: inferred from the first rows of at most 16
+                           * units of lines, of all units of other formats */
     const char *format;   /* "jsonl", "text", "folder", "tar", "zip", "csv", "tsv", "npy",
                            * "npz", "megatron", "mds"; NULL: by name and content */
     const char *key;      /* column that holds the key (str, bytes or an integer); NULL: derived

@@ -12,7 +12,10 @@
 #include "base/memory.h"
 #include "builder/build.h"
 #include "dataset/dataset.h"
+#include "ingest/format.h"
 #include "ingest/ingest.h"
+
+enum { INFER_UNITS = 16 }; /* of lines: to infer a schema takes no more, however many there are */
 
 /* A dataset's own files would be read as a folder's. */
 static rks_status refuse_datasets(const char *const *sources, size_t count, rks_error *err)
@@ -103,30 +106,57 @@ static rks_status fail_empty(const rks_input *input, rks_error *err)
                     input->skip_bad ? "empty, or all malformed" : "empty");
 }
 
-/* Every rank looks at a consecutive share of the units; the shares are merged in rank order, which
- * is unit order. So the schema does not depend on the number of ranks. */
+/* The unit that is looked at in a turn: turns are spread evenly, and the first is unit 0. */
+static size_t unit_of_turn(const rks_input *input, uint64_t turn, uint64_t turns)
+{
+    return (size_t)((uint64_t)input->unit_count * turn / turns);
+}
+
+/* Merges the schemas of the units of some turns. */
+static rks_status look_at_turns(const rks_input *input, uint64_t from, uint64_t to, uint64_t turns,
+                                char **schema_text, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (uint64_t turn = from; status == RKS_OK && turn < to; turn++) {
+        char *one = NULL;
+        status = rks_ingest_infer(input, unit_of_turn(input, turn, turns), &one, err);
+        if (status == RKS_OK)
+            status = merge(schema_text, one, err);
+        rks_free(one);
+    }
+    return status;
+}
+
+/* Where the units that had a turn hold no row. */
+static rks_status look_at_any(const rks_input *input, char **schema_text, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (size_t unit = 0; status == RKS_OK && *schema_text == NULL && unit < input->unit_count;
+         unit++)
+        status = rks_ingest_infer(input, unit, schema_text, err);
+    return status;
+}
+
+/* Each rank looks at consecutive turns; what they saw is merged in rank order, which is unit order.
+ * So the schema does not depend on the number of ranks. */
 rks_status rks_input_infer(rks_group *group, const rks_input *input, char **schema_text,
                            rks_error *err)
 {
-    uint64_t units = input->unit_count;
+    bool few = input->unit_count < INFER_UNITS || !input->format->utf8;
+    uint64_t turns = few ? input->unit_count : INFER_UNITS;
     uint32_t ranks = rks_group_size(group), rank = rks_group_rank(group);
     char *mine = NULL, *merged = NULL;
     uint8_t *all = NULL;
     uint64_t *offsets = NULL;
-    rks_status status = RKS_OK;
-    for (uint64_t unit = units * rank / ranks;
-         status == RKS_OK && unit < units * (rank + 1) / ranks; unit++) {
-        char *one = NULL;
-        status = rks_ingest_infer(input, (size_t)unit, &one, err);
-        if (status == RKS_OK)
-            status = merge(&mine, one, err);
-        rks_free(one);
-    }
+    rks_status status =
+        look_at_turns(input, turns * rank / ranks, turns * (rank + 1) / ranks, turns, &mine, err);
     status = rks_group_allgather(group, "build: schema", status, mine,
                                  mine == NULL ? 0 : strlen(mine) + 1, &all, &offsets, err);
     for (uint32_t r = 0; status == RKS_OK && r < ranks; r++)
         if (offsets[r + 1] > offsets[r])
             status = merge(&merged, (const char *)all + offsets[r], err);
+    if (status == RKS_OK && merged == NULL && turns < input->unit_count)
+        status = look_at_any(input, &merged, err); /* each rank the same */
     if (status == RKS_OK && merged == NULL)
         status = fail_empty(input, err);
     rks_free(mine);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "ingest/by_line.h"
 #include "ingest/guess.h"
 #include "ingest/row.h"
@@ -66,12 +67,65 @@ static rks_status infer_jsonl(const rks_input *input, size_t unit, char **schema
     return status;
 }
 
+/* The schema that a line would fit too, as the user can give it: "a:int64,b:str?"; NULL where there
+ * is none. */
+static char *wider_schema(const rks_job *job, rks_row *row, const rks_line *line)
+{
+    rks_guesses guesses = {0};
+    rks_json object = {0};
+    char *seen = NULL, *wide = NULL;
+    rks_schema *schema = NULL;
+    rks_buffer text = {0};
+    rks_status status = rks_json_line(&row->parser, line->text, line->size, line->readable, &object,
+                                      NULL);
+    if (status == RKS_OK)
+        status = rks_guesses_add(&guesses, object, 0, NULL);
+    if (status == RKS_OK && guesses.count > 0)
+        status = rks_guesses_text(&guesses, 1, &seen, NULL);
+    if (status == RKS_OK && seen != NULL)
+        status = rks_ingest_merge(rks_schema_text(job->schema), seen, &wide, NULL);
+    if (status == RKS_OK && wide != NULL)
+        status = rks_schema_parse(wide, &schema, NULL);
+    for (uint32_t i = 0; status == RKS_OK && i < rks_schema_columns(schema); i++) {
+        const rks_column *column = rks_schema_column(schema, i);
+        status = rks_buffer_print(&text, NULL, "%s%s:%s", i == 0 ? "" : ",", column->name,
+                                  column->type);
+    }
+    char *made = status == RKS_OK && text.size > 0
+                     ? rks_format(NULL, "%.*s", (int)text.size, (char *)text.data)
+                     : NULL;
+    rks_buffer_free(&text);
+    rks_schema_free(schema);
+    rks_free(wide);
+    rks_free(seen);
+    rks_guesses_free(&guesses);
+    return made;
+}
+
+/* A line that does not fit a schema that was inferred: with the one that it would fit. */
+static rks_status advise(const rks_job *job, rks_row *row, const rks_line *line, rks_error *err)
+{
+    static const char GIVE[] = "give --schema";
+    rks_error inner = *err;
+    char *wide = wider_schema(job, row, line);
+    if (wide == NULL)
+        return RKS_ERR_DATA;
+    size_t size = strlen(inner.text), tail = sizeof(GIVE) - 1;
+    bool said = size > tail && strcmp(inner.text + size - tail, GIVE) == 0;
+    rks_status status = rks_fail(err, RKS_ERR_DATA, inner.cause, "%s%s '%s'", inner.text,
+                                 said ? "" : "; give --schema", wide);
+    rks_free(wide);
+    return status;
+}
+
 static rks_status take_line(rks_job *job, void *user, const rks_line *line, rks_error *err)
 {
     rks_row *row = user;
     if (rks_line_is_blank(line->text, line->size))
         return RKS_OK;
     rks_status status = rks_row_parse_in(row, line->text, line->size, line->readable, err);
+    if (status == RKS_ERR_DATA && job->schema_from == RKS_SCHEMA_INFERRED && !job->skip_bad)
+        return advise(job, row, line, err);
     return status == RKS_OK ? rks_job_offer(job, row->values, err) : status;
 }
 
