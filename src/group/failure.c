@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "group/internal.h"
 
+static const char ECHO[] = "another rank failed"; /* says rks_group_must_stop */
 enum { LAUNCHER_MS = 1000, LAUNCHER_NAP_NS = 2000000 };
 
 static void tell_neighbours(rks_group *group, enum message_kind kind, const void *body, size_t size,
@@ -32,6 +33,13 @@ static void tell_neighbours(rks_group *group, enum message_kind kind, const void
 
 void rks_group_fail(rks_group *group, const rks_error *err, int64_t except)
 {
+    const group_error plain = {.error = *err};
+    rks_group_fail_with(group, &plain, except);
+}
+
+void rks_group_fail_with(rks_group *group, const group_error *err, int64_t except)
+{
+    uint8_t bytes[GROUP_ERROR_SIZE];
     if (group->size == 1)
         return; /* nobody has lost anybody: the next call may be better off */
     pthread_mutex_lock(&group->mutex);
@@ -44,8 +52,9 @@ void rks_group_fail(rks_group *group, const rks_error *err, int64_t except)
         return;
     /* Told before it is known here: who knows it may close the group at once, and the neighbours
      * would hear of that instead of the cause. */
+    rks_group_error_encode(err, bytes);
     if (group->engine != NULL)
-        tell_neighbours(group, MESSAGE_FAILED, err, sizeof(*err), except);
+        tell_neighbours(group, MESSAGE_FAILED, bytes, sizeof(bytes), except);
     pthread_mutex_lock(&group->mutex);
     group->failed = true;
     group->failure = *err;
@@ -80,9 +89,8 @@ void rks_group_on_lost(void *user, uint32_t peer, const rks_error *err)
 {
     rks_group *group = user;
     if (err->status != RKS_OK) {
-        rks_error lost = *err;
-        lost.reserved[0] = err->status == RKS_ERR_PEER; /* cut off: a launcher may say more */
-        rks_group_fail(group, &lost, peer);
+        const group_error lost = {.error = *err, .cut_off = err->status == RKS_ERR_PEER};
+        rks_group_fail_with(group, &lost, peer);
         return;
     }
     pthread_mutex_lock(&group->mutex);
@@ -168,14 +176,13 @@ static void ask_launcher(const rks_group *group, rks_error *failure)
 rks_status rks_group_failure(rks_group *group, const char *phase, rks_error *err)
 {
     pthread_mutex_lock(&group->mutex);
-    rks_error failure = group->failure;
+    group_error failure = group->failure;
     bool worded = group->worded;
     pthread_mutex_unlock(&group->mutex);
-    if (!worded && failure.reserved[0] != 0)
-        ask_launcher(group, &failure);
-    failure.reserved[0] = 0;
+    if (!worded && failure.cut_off)
+        ask_launcher(group, &failure.error);
     if (!worded)
-        rks_group_name_phase(phase, &failure);
+        rks_group_name_phase(phase, &failure.error);
     pthread_mutex_lock(&group->mutex);
     if (!group->worded)
         group->failure = failure;
@@ -183,8 +190,8 @@ rks_status rks_group_failure(rks_group *group, const char *phase, rks_error *err
     failure = group->failure;
     pthread_mutex_unlock(&group->mutex);
     if (err != NULL)
-        *err = failure;
-    return failure.status;
+        *err = failure.error;
+    return failure.error.status;
 }
 
 bool rks_group_failed(rks_group *group)
@@ -202,8 +209,32 @@ rks_status rks_group_must_stop(rks_group *group, rks_error *err)
     pthread_mutex_unlock(&group->mutex);
     if (!stop)
         return RKS_OK;
-    rks_fail(err, RKS_ERR_PEER, 0, "another rank failed");
-    if (err != NULL)
-        err->reserved[0] = 1; /* an echo: the other rank's own error counts */
-    return RKS_ERR_PEER;
+    return rks_fail(err, RKS_ERR_PEER, 0, "%s", ECHO);
+}
+
+/* By its words: it goes through callers' hands, and through Python's. */
+bool rks_group_is_echo(const rks_error *err)
+{
+    return err->status == RKS_ERR_PEER && strcmp(err->text, ECHO) == 0;
+}
+
+/* ---- on the wire ----------------------------------------------------------------------------- */
+
+enum { FLAG_ECHO = 1, FLAG_CUT_OFF = 2 };
+
+void rks_group_error_encode(const group_error *err, uint8_t *bytes)
+{
+    memcpy(bytes, &err->error, sizeof(err->error));
+    rks_store_u64(bytes + sizeof(err->error),
+                  (err->echo ? FLAG_ECHO : 0u) | (err->cut_off ? FLAG_CUT_OFF : 0u));
+}
+
+void rks_group_error_decode(const uint8_t *bytes, group_error *err)
+{
+    uint64_t flags = rks_load_u64(bytes + sizeof(err->error));
+    memcpy(&err->error, bytes, sizeof(err->error));
+    if (err->error.status != RKS_OK)
+        rks_error_sanitize(&err->error);
+    err->echo = (flags & FLAG_ECHO) != 0;
+    err->cut_off = (flags & FLAG_CUT_OFF) != 0;
 }

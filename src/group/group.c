@@ -256,7 +256,9 @@ static rks_status prepare_mail(rks_group *group, rks_error *err)
     group->partials = rks_alloc(group->size, sizeof(*group->partials), err);
     group->left = rks_alloc(group->size, sizeof(*group->left), err);
     group->progress = rks_alloc(group->size, sizeof(*group->progress), err);
-    return group->partials == NULL || group->left == NULL || group->progress == NULL
+    group->places = rks_alloc(group->size, sizeof(*group->places), err);
+    return group->partials == NULL || group->left == NULL || group->progress == NULL ||
+                   group->places == NULL
                ? RKS_ERR_MEMORY
                : RKS_OK;
 }
@@ -395,6 +397,8 @@ void rks_group_close(rks_group *group)
     rks_free(group->partials);
     rks_free(group->left);
     rks_free(group->progress);
+    rks_free(group->places);
+    rks_buffer_free(&group->agreed);
     rks_free(group->children);
     rks_free(group->hosts);
     rks_free(group->node_of);

@@ -61,14 +61,13 @@ rks_status rks_inbox_send(rks_group *group, uint32_t to, enum message_kind kind,
 
 static void take_failed(rks_group *group, const message *m)
 {
-    rks_error err;
-    if (m->body.size != sizeof(err))
+    group_error err;
+    if (m->body.size != GROUP_ERROR_SIZE)
         return;
-    memcpy(&err, m->body.data, sizeof(err));
-    bool cut_off = err.reserved[0] != 0;
-    rks_error_sanitize(&err);
-    err.reserved[0] = cut_off;
-    rks_group_fail(group, &err, m->from);
+    rks_group_error_decode(m->body.data, &err);
+    if (err.error.status == RKS_OK)
+        rks_error_sanitize(&err.error); /* it fails all the same */
+    rks_group_fail_with(group, &err, m->from);
 }
 
 /* A whole message is here. Those of a collective wait in the inbox, the others act at once. */

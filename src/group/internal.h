@@ -11,7 +11,7 @@
 #include <pthread.h>
 
 #include "base/buffer.h"
-#include "group/group.h"
+#include "group/agreement.h"
 
 enum { PHASE_SIZE = 48, PROGRESS_SIZE = 96 };
 
@@ -19,7 +19,7 @@ enum { PHASE_SIZE = 48, PROGRESS_SIZE = 96 };
 enum message_kind {
     MESSAGE_UP = 1,     /* a subtree's contribution */
     MESSAGE_DOWN = 2,   /* the result */
-    MESSAGE_FAILED = 3, /* an rks_error: the group is lost */
+    MESSAGE_FAILED = 3, /* a group_error: the group is lost */
     MESSAGE_STOP = 4,   /* u64: somebody brings an error to this collective */
     /* 5 was progress in words alone */
     MESSAGE_PROGRESS = 6, /* progress.c draws it */
@@ -38,6 +38,15 @@ typedef struct partial {
     uint64_t total;
     rks_buffer body;
 } partial;
+
+/* An error on its way through the group. What concerns the group alone stands beside the user's
+ * error, whose `reserved` stays zero. On the wire (failure.c): the error, then a word of flags. */
+typedef struct group_error {
+    rks_error error; /* status RKS_OK: none */
+    bool echo;       /* it only says that another rank has failed: that one's error counts */
+    bool cut_off;    /* a connection broke: a launcher may know why */
+} group_error;
+enum { GROUP_ERROR_SIZE = sizeof(rks_error) + 8 };
 
 /* What a rank says of its work. */
 typedef struct rank_progress {
@@ -74,11 +83,25 @@ struct rks_group {
     bool failing;                /* the neighbours are being told; `failed` follows */
     bool failed;                 /* guarded by mutex */
     bool worded;                 /* `failure` has all its words; guarded by mutex */
-    rks_error failure;           /* guarded by mutex */
+    group_error failure;         /* guarded by mutex */
     uint64_t sequence;           /* of the next collective; guarded by mutex */
     uint64_t
         stop; /* 1 + the highest collective that somebody brings an error to; guarded by mutex */
+
+    /* What the last collective brought; of the thread that makes collective calls. */
+    rks_buffer agreed;
+    uint64_t agreed_in; /* its number */
+    size_t *places;     /* by rank: where its facts begin in `agreed` */
 };
+
+/* collective.c: an agreement's walk, before what must be the same is compared. */
+rks_status rks_group_collect(rks_group *group, const char *phase, rks_status mine,
+                             const rks_fact *facts, size_t count, rks_error *err);
+
+/* agreement.c: a rank's facts as bytes, a multiple of 8. */
+size_t rks_facts_size(const rks_fact *facts, size_t count);
+void rks_facts_encode(const rks_fact *facts, size_t count, uint8_t *bytes);
+bool rks_facts_valid(const rks_fact *facts, size_t count, const uint8_t *bytes, uint64_t size);
 
 /* inbox.c */
 void rks_inbox_on_note(void *group, uint32_t from, const uint8_t *body, size_t size);
@@ -94,9 +117,9 @@ void rks_group_take_progress(rks_group *group, const message *m);
 
 /* failure.c */
 void rks_group_on_lost(void *group, uint32_t peer, const rks_error *err);
-/* The group is lost: the first error counts, everybody is told. `except`: who told us, or -1.
- * err->reserved[0]: a connection broke, and a launcher may know why. */
+/* The group is lost: the first error counts, everybody is told. `except`: who told us, or -1. */
 void rks_group_fail(rks_group *group, const rks_error *err, int64_t except);
+void rks_group_fail_with(rks_group *group, const group_error *err, int64_t except);
 /* A rank that closed its group is waited for. */
 void rks_group_fail_left(rks_group *group, uint32_t rank);
 /* Fails the group where this process is interrupted, or where the launcher has seen a rank end. */
@@ -112,6 +135,12 @@ rks_status rks_group_failure(rks_group *group, const char *phase, rks_error *err
 void rks_group_name_rank(const rks_group *group, rks_error *err);
 /* Puts " during 'PHASE'" behind the text of a lost or interrupted rank. */
 void rks_group_name_phase(const char *phase, rks_error *err);
+/* GROUP_ERROR_SIZE bytes. Those of another rank are never trusted: the text is cleaned, an unknown
+ * status becomes RKS_ERR_PEER, and `reserved` becomes zero. */
+void rks_group_error_encode(const group_error *err, uint8_t *bytes);
+void rks_group_error_decode(const uint8_t *bytes, group_error *err);
+/* The error is what rks_group_must_stop gave to this rank, passed on unchanged. */
+bool rks_group_is_echo(const rks_error *err);
 
 /* After a failure: where the module is loaded, MPI will not be finalized. */
 void rks_mpi_abandon(void);

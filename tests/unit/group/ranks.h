@@ -45,6 +45,13 @@ static inline bool open_group(member *m, uint32_t silence_ms, uint32_t per_node)
     return m->group != NULL;
 }
 
+/* Errors of the group hold nothing private. */
+static inline bool is_plain(const rks_error *err)
+{
+    static const uint8_t zero[sizeof(err->reserved)];
+    return memcmp(err->reserved, zero, sizeof(zero)) == 0;
+}
+
 /* As on_threads, and what the ranks wrote to stderr; `words` has room for SAID_MAX bytes. */
 enum { SAID_MAX = 4096 };
 static inline size_t heard(int file, char *words)

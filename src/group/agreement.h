@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * agreement.h: the one idiom of collective work. Each rank does its part alone and keeps the first
+ * status that is not RKS_OK. Then one agreement carries the first failure, and the few facts that
+ * all ranks need:
+ *
+ *     status = look_around(directory, &mine, err);
+ *     const rks_fact facts[] = {rks_fact_same("exchange", options->exchange),
+ *                               rks_fact_fixed(&mine, sizeof(mine))};
+ *     status = rks_group_agree_on(group, "open: dataset", status, facts, 2, &agreed, err);
+ *     for (uint32_t rank = 0; status == RKS_OK && rank < ranks; rank++)
+ *         memcpy(&one, rks_agreed_get(&agreed, rank, 1, NULL), sizeof(one));
+ *
+ * What a rank makes of the facts is its own part again: if that fails, the next agreement carries
+ * it. So no agreement is spent on a step that changes nothing for the other ranks. */
+#ifndef RKS_GROUP_AGREEMENT_H
+#define RKS_GROUP_AGREEMENT_H
+
+#include "group/group.h"
+
+enum rks_fact_kind { RKS_FACT_FIXED, RKS_FACT_BYTES, RKS_FACT_SAME, RKS_FACT_SUM };
+
+/* Says how rank `rank`'s value differs from rank 0's; fills *err and returns its status. Only
+ * called for values that differ. `ours` or `theirs` is NULL if that rank gave none. No NUL follows. */
+typedef rks_status (*rks_differ_fn)(const char *name, const char *ours, size_t our_size,
+                                    const char *theirs, size_t their_size, uint32_t rank,
+                                    rks_error *err);
+
+/* One of the things that a rank brings to an agreement. All ranks bring the same list of kinds, and
+ * of names. The bytes are the caller's, and read during the call. */
+typedef struct rks_fact {
+    enum rks_fact_kind kind;
+    const char *name;     /* of RKS_FACT_SAME, for the error: "exchange" */
+    const void *bytes;    /* NULL: none */
+    size_t size;
+    rks_differ_fn differ; /* of RKS_FACT_SAME; NULL: "NAME differs between rank 0 and rank 3" */
+    uint64_t *sums;       /* of RKS_FACT_SUM */
+} rks_fact;
+
+/* `size` bytes of every rank; a rank that brings another size is malformed. */
+static inline rks_fact rks_fact_fixed(const void *bytes, size_t size)
+{
+    return (rks_fact){.kind = RKS_FACT_FIXED, .bytes = bytes, .size = size};
+}
+
+/* As many bytes as each rank likes; NULL: none. */
+static inline rks_fact rks_fact_bytes(const void *bytes, size_t size)
+{
+    return (rks_fact){.kind = RKS_FACT_BYTES, .bytes = bytes, .size = size};
+}
+
+/* A value that must be the same on all ranks: RKS_ERR_ARGUMENT on all of them names the first that
+ * differs, and two ranks. NULL: not given, which only equals not given. */
+static inline rks_fact rks_fact_same_bytes(const char *name, const void *bytes, size_t size,
+                                           rks_differ_fn differ)
+{
+    return (rks_fact){
+        .kind = RKS_FACT_SAME, .name = name, .bytes = bytes, .size = size, .differ = differ};
+}
+
+rks_fact rks_fact_same(const char *name, const char *text);
+/* The error shows both texts: "exchange differs: rank 0 has pull, rank 3 has mpi". */
+rks_fact rks_fact_same_shown(const char *name, const char *text);
+
+/* On success each of the `count` numbers is the sum over all ranks. */
+static inline rks_fact rks_fact_sum(uint64_t *sums, size_t count)
+{
+    return (rks_fact){
+        .kind = RKS_FACT_SUM, .bytes = sums, .size = count * sizeof(*sums), .sums = sums};
+}
+
+/* What all ranks brought. The memory is the group's, until its next collective call. */
+typedef struct rks_agreed {
+    const rks_group *group;
+    uint64_t sequence;
+} rks_agreed;
+
+/* COLLECTIVE. One call of the control tree, however many facts. If a rank brings a status that is
+ * not RKS_OK, all return the first failing rank's error, as with rks_group_agree. Then what must be
+ * the same is compared: rank after rank, fact after fact. `agreed`: NULL if only sums and
+ * comparisons are wanted. */
+rks_status rks_group_agree_on(rks_group *group, const char *phase, rks_status status,
+                              const rks_fact *facts, size_t count, rks_agreed *agreed,
+                              rks_error *err);
+
+/* The bytes of a rank's fact, aligned to 8; NULL if it gave none. `size`: NULL if not wanted. */
+const void *rks_agreed_get(const rks_agreed *agreed, uint32_t rank, size_t fact, size_t *size);
+
+#endif
