@@ -94,6 +94,7 @@ typedef struct rks_build_report {
     uint64_t hidden;         /* not read, of folders: names with a dot in front, */
     uint64_t linked_folders; /* links to folders, */
     uint64_t special_files;  /* and FIFOs, sockets and devices */
+    uint64_t collectives;    /* collective calls of the group from the build's begin to its end */
 } rks_build_report;
 
 /* COLLECTIVE. Builds `directory` from files and folders, dealt out over the ranks. The same

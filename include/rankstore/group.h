@@ -89,7 +89,7 @@ RKS_API rks_status rks_group_agree(rks_group *group, const char *phase, rks_stat
 /* How many collective calls of this group this rank has made, that of rks_group_open included: the
  * same on all ranks while all make the same calls. Each costs one walk up the tree of ranks and one
  * down. Not collective, never waiting, any thread. */
-RKS_API uint64_t rks_group_collectives(rks_group *group);
+RKS_API uint64_t rks_group_collectives(const rks_group *group);
 
 /* Between collective calls; not collective, never waiting, any thread. A rank whose own long work
  * fails says so at once (_stop), and brings its error to the next collective call. The others ask

@@ -104,6 +104,7 @@ typedef struct rks_store_stats {
     char exchange[16];  /* the backend that ran: "shared", "local", "nccl", "mpi", "pull" */
     char exchange_why[128]; /* "named", "auto: ...": why that one */
     uint64_t quarantined;   /* samples of the dataset that the quarantine list leaves out */
+    uint64_t collectives;   /* of the store's group since that was opened: rks_group_collectives */
 } rks_store_stats;
 RKS_API void rks_store_stats_get(rks_store *store, rks_store_stats *stats);
 

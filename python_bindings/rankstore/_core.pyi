@@ -116,7 +116,7 @@ def build(group: Group, sources: Sequence[str], directory: str, *, schema: str |
           dedup: bool = False, max_total: int | None = None, append: bool = False,
           length_fn: Callable[[dict[str, Any]], int] | None = None, columns: str | None = None) -> dict[str, Any]:
     """COLLECTIVE. rks_build: the report as a dict {samples, duplicates, sampled_out, filtered, bad, bytes, input_bytes, not_read,
-    units, units_resumed, seconds, dataset, bad_first}. `filter` sees a dict of the sample's columns, (bytes, dims, type)
+    units, units_resumed, collectives, seconds, dataset, bad_first}. `filter` sees a dict of the sample's columns, (bytes, dims, type)
     or None each, copies; truth keeps the sample. What it raises is raised on all ranks, as DataError, and is the cause of this
     rank's; what `progress` raises ends the build here."""
 

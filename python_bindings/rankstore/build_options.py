@@ -17,7 +17,7 @@ class BuildReport:
     ones (skip_bad), also those of units that an interrupted build had finished; bytes of columns and keys, and of the
     files that the core read (input_bytes); units, and how many of them were there already; seconds of this rank; the dataset's id; the first bad ones that this call came
     upon, a line each; duplicates that dedup left out; what a sample left out; how many names of folders were not read
-    (hidden, linked_folders, special_files)."""
+    (hidden, linked_folders, special_files); collectives, the core's collective calls of the ranks."""
 
     samples: int
     filtered: int
@@ -32,6 +32,7 @@ class BuildReport:
     duplicates: int = 0
     sampled_out: int = 0
     not_read: dict[str, int] = field(default_factory=dict, hash=False)
+    collectives: int = 0
 
 
 @dataclass(frozen=True)

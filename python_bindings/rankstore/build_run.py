@@ -67,7 +67,7 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
     return BuildReport(made["samples"], made["filtered"], made["bad"], made["bytes"], made["units"],
                        made["units_resumed"],
                        time.monotonic() - begun, made["dataset"], made["bad_first"], made["input_bytes"],
-                       made["duplicates"], made["sampled_out"], made["not_read"])
+                       made["duplicates"], made["sampled_out"], made["not_read"], made["collectives"])
 
 
 class _Asked:

@@ -232,7 +232,7 @@ class Dataset:
     def stats(self) -> dict[str, Any]:
         """Figures of this rank since the dataset was opened: samples, bytes, local_bytes, remote_bytes, served_bytes,
         wait_seconds, peak_inflight_bytes, peak_batch_bytes, index_bytes_node, exchange_bytes, exchange (the
-        way by which the index came), exchange_why and quarantined; memory, by kind what
+        way by which the index came), exchange_why, quarantined and collectives (of the ranks' group so far); memory, by kind what
         this process holds (current, peak; `rankstore.memory` has the kinds); torch_memory, None or what torch's CUDA
         allocator held before and after the opening (allocated, reserved, largest_free_block): equal but for what other
         threads did, since the exchange takes nothing from it."""

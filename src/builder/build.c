@@ -154,9 +154,11 @@ static rks_status inherit(build *b, rks_error *err)
 {
     rks_build_options *o = &b->options;
     rks_error none = {0};
+    rks_found_dataset found;
     if (!o->append)
         return RKS_OK;
-    rks_status status = rks_store_load_dataset(b->group, b->directory, 0, &b->base, &none);
+    rks_store_look(b->directory, 0, &found);
+    rks_status status = rks_store_agree_dataset(b->group, NULL, &found, &b->base, &none);
     if (status == RKS_ERR_NOT_FOUND)
         return RKS_OK;
     if (status != RKS_OK) {

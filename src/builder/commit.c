@@ -392,7 +392,7 @@ rks_status rks_parts_commit(rks_parts *parts, rks_status status, rks_build_repor
         status = rks_group_agree(parts->group, "build: appended", status, err);
     }
     if (status == RKS_OK && !dataset->derived_keys)
-        status = rks_commit_check_keys(parts->group, parts->directory, dataset, holders,
+        status = rks_commit_check_keys(parts->group, parts->directory, RKS_OK, dataset, holders,
                                        &parts->words, err);
     if (status == RKS_OK) {
         rks_status written =

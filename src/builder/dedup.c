@@ -216,7 +216,7 @@ static rks_status open_store(dedup *d, bool *needed, rks_error *err)
     rks_free(all);
     rks_free(offsets);
     return status == RKS_OK && *needed
-               ? rks_commit_open(at->group, at->parts->directory, at->dataset, &d->store, err)
+               ? rks_commit_open(at->group, at->parts->directory, RKS_OK, at->dataset, &d->store, err)
                : status;
 }
 

@@ -282,19 +282,18 @@ static rks_status look_for_dataset(const rks_parts *parts, rks_dataset **old, ui
  * committed (but not in all directories) the generation before. `found` is consumed. */
 static rks_status find_base(rks_parts *parts, rks_dataset *found, bool committed, rks_error *err)
 {
-    rks_error none = {0};
     uint64_t generation = found == NULL ? 0 : found->generation;
-    rks_status status = RKS_OK;
+    rks_found_dataset base = {.directory = parts->directory, .dataset = found};
     if (committed) {
         rks_dataset_free(found);
-        found = NULL;
+        base.dataset = NULL;
     }
     if (committed && generation > 1)
-        status = rks_dataset_load_generation(parts->directory, generation - 1, &found, &none);
-    else if (found == NULL)
-        status = rks_fail(&none, RKS_ERR_NOT_FOUND, 0, "%s: no dataset here", parts->directory);
-    status = rks_store_agree_dataset(parts->group, parts->directory, status, found, &none,
-                                     &parts->base, err);
+        rks_store_look(parts->directory, generation - 1, &base);
+    else if (base.dataset == NULL)
+        base.status =
+            rks_fail(&base.error, RKS_ERR_NOT_FOUND, 0, "%s: no dataset here", parts->directory);
+    rks_status status = rks_store_agree_dataset(parts->group, NULL, &base, &parts->base, err);
     return status == RKS_ERR_NOT_FOUND ? RKS_OK : status; /* it was the first generation */
 }
 

@@ -86,4 +86,22 @@ rks_status rks_group_agree_on(rks_group *group, const char *phase, rks_status st
 /* The bytes of a rank's fact, aligned to 8; NULL if it gave none. `size`: NULL if not wanted. */
 const void *rks_agreed_get(const rks_agreed *agreed, uint32_t rank, size_t fact, size_t *size);
 
+/* A node's leader gives a descriptor to the ranks of its node, between two agreements that they make
+ * anyway:
+ *
+ *     open      before the first agreement; the leader brings `fd`, others -1
+ *     fact      goes into the first agreement
+ *     take      right behind it, on all ranks: *shared is this rank's own duplicate of its node's
+ *     close     behind the second agreement, which tells the leader that all have theirs: until
+ *               then it keeps `fd` open
+ *
+ * Between processes by SCM_RIGHTS, with the peer's user checked; by dup between threads. `fact` and
+ * `close` accept NULL, of a rank whose `open` has failed. */
+typedef struct rks_fd_offer rks_fd_offer;
+rks_status rks_fd_offer_open(rks_group *group, int fd, rks_fd_offer **offer, rks_error *err);
+rks_fact rks_fd_offer_fact(const rks_fd_offer *offer);
+rks_status rks_fd_offer_take(rks_fd_offer *offer, const rks_agreed *agreed, size_t fact,
+                             int *shared, rks_error *err);
+void rks_fd_offer_close(rks_fd_offer *offer);
+
 #endif

@@ -356,10 +356,7 @@ rks_status rks_group_broadcast(rks_group *group, const char *phase, uint32_t roo
     return status;
 }
 
-uint64_t rks_group_collectives(rks_group *group)
+uint64_t rks_group_collectives(const rks_group *group)
 {
-    pthread_mutex_lock(&group->mutex);
-    uint64_t count = group->sequence;
-    pthread_mutex_unlock(&group->mutex);
-    return count;
+    return group->sequence;
 }

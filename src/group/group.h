@@ -31,8 +31,7 @@ rks_status rks_group_broadcast(rks_group *group, const char *phase, uint32_t roo
                                size_t size, rks_error *err);
 
 /* COLLECTIVE. Each node's leader brings a descriptor (others -1); every rank gets its own duplicate
- * of its node's, to be closed by the caller. By SCM_RIGHTS between processes (with the peer's user
- * checked), by dup between threads. */
+ * of its node's, to be closed by the caller. Two agreements of its own: agreement.h has the parts. */
 rks_status rks_group_share_fd(rks_group *group, int fd, int *shared, rks_error *err);
 
 /* How far this rank is with its work, and in words, for the waiters' message ("unit 3 of 17").

@@ -84,7 +84,7 @@ struct rks_group {
     bool failed;                 /* guarded by mutex */
     bool worded;                 /* `failure` has all its words; guarded by mutex */
     group_error failure;         /* guarded by mutex */
-    uint64_t sequence;           /* of the next collective; guarded by mutex */
+    _Atomic uint64_t sequence;   /* of the next collective; raised under mutex */
     uint64_t
         stop; /* 1 + the highest collective that somebody brings an error to; guarded by mutex */
 

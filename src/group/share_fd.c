@@ -118,8 +118,9 @@ static rks_status wait_ready(rks_group *group, int fd, short events, uint64_t un
         rks_status status = rks_check_interrupt(err);
         if (status != RKS_OK)
             return status;
-        if (rks_group_failed(group))
-            return rks_fail(err, RKS_ERR_PEER, 0, "another rank failed");
+        status = rks_group_must_stop(group, err);
+        if (status != RKS_OK)
+            return status;
         if (rks_now_ms() >= until)
             return rks_fail(err, RKS_ERR_TIMEOUT, 0,
                             "a rank of this node did not come for the index within %u ms",
@@ -228,7 +229,13 @@ static rks_status fetch_fd(rks_group *group, const struct sockaddr_un *address, 
     if (status == RKS_OK)
         status = receive_fd(peer, fd, err);
     close(peer);
-    return status;
+    /* A leader that shuts its door on a rank does so because another one has failed. */
+    rks_error echo;
+    if (status == RKS_OK || rks_group_must_stop(group, &echo) == RKS_OK)
+        return status;
+    if (err != NULL)
+        *err = echo;
+    return RKS_ERR_PEER;
 }
 
 static rks_status duplicate(int fd, int *shared, rks_error *err)
@@ -241,39 +248,99 @@ static rks_status duplicate(int fd, int *shared, rks_error *err)
 }
 
 /* What leaders tell: where to come, or, between threads, the descriptor's number. */
-typedef struct offer {
+typedef struct fd_fact {
     struct sockaddr_un address;
     int fd;
-} offer;
+} fd_fact;
+
+struct rks_fd_offer {
+    rks_group *group;
+    door door;
+    fd_fact mine;
+};
+
+rks_status rks_fd_offer_open(rks_group *group, int fd, rks_fd_offer **offer, rks_error *err)
+{
+    rks_fd_offer *made = rks_alloc(1, sizeof(*made), err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    made->group = group;
+    made->door = (door){.lock = -1, .listener = -1};
+    made->mine.fd = fd;
+    rks_status status = RKS_OK;
+    if (rks_group_is_leader(group) && !rks_group_is_threads(group) && node_ranks(group) > 1)
+        status = open_door(&made->door, (int)node_ranks(group), err);
+    if (status != RKS_OK) {
+        rks_fd_offer_close(made);
+        return status;
+    }
+    made->mine.address = made->door.address;
+    *offer = made;
+    return RKS_OK;
+}
+
+rks_fact rks_fd_offer_fact(const rks_fd_offer *offer)
+{
+    return rks_fact_bytes(offer == NULL ? NULL : &offer->mine, sizeof(offer->mine));
+}
+
+static rks_status take_offered(rks_group *group, const rks_agreed *agreed, size_t fact, int *got,
+                               rks_error *err)
+{
+    fd_fact offered;
+    size_t size = 0;
+    uint32_t leader = group->leaders[group->node_of[group->rank]];
+    const void *bytes = rks_agreed_get(agreed, leader, fact, &size);
+    if (size != sizeof(offered))
+        return rks_fail(err, RKS_ERR_PEER, 0, "rank %u offered no descriptor", leader);
+    memcpy(&offered, bytes, sizeof(offered));
+    offered.address.sun_path[sizeof(offered.address.sun_path) - 1] = '\0';
+    return rks_group_is_leader(group) || rks_group_is_threads(group)
+               ? duplicate(offered.fd, got, err)
+               : fetch_fd(group, &offered.address, got, err);
+}
+
+rks_status rks_fd_offer_take(rks_fd_offer *offer, const rks_agreed *agreed, size_t fact,
+                             int *shared, rks_error *err)
+{
+    rks_group *group = offer->group;
+    int got = -1;
+    rks_status status = take_offered(group, agreed, fact, &got, err);
+    if (status == RKS_OK && offer->door.listener >= 0)
+        status = hand_out(group, &offer->door, offer->mine.fd, err);
+    if (status == RKS_OK) {
+        close_door(&offer->door);
+        *shared = got;
+        return RKS_OK;
+    }
+    if (got >= 0)
+        close(got);
+    rks_group_stop(group); /* heard before the door is found shut; and nobody waits for this rank */
+    close_door(&offer->door);
+    return status;
+}
+
+void rks_fd_offer_close(rks_fd_offer *offer)
+{
+    if (offer == NULL)
+        return;
+    close_door(&offer->door);
+    rks_free(offer);
+}
 
 rks_status rks_group_share_fd(rks_group *group, int fd, int *shared, rks_error *err)
 {
-    door d = {.lock = -1, .listener = -1};
-    offer mine = {.fd = fd}, theirs;
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
+    rks_fd_offer *offer = NULL;
+    rks_agreed agreed;
     int got = -1;
-    bool leads = rks_group_is_leader(group), threads = rks_group_is_threads(group);
-    rks_status status = RKS_OK;
-    if (leads && !threads && node_ranks(group) > 1)
-        status = open_door(&d, (int)node_ranks(group), err);
-    mine.address = d.address;
-    status = rks_group_allgather(group, "sharing memory", status, &mine, sizeof(mine), &all,
-                                 &offsets, err);
+    rks_status status = rks_fd_offer_open(group, fd, &offer, err);
+    const rks_fact fact = rks_fd_offer_fact(offer);
+    status = rks_group_agree_on(group, "sharing memory", status, &fact, 1, &agreed, err);
     if (status == RKS_OK) {
-        memcpy(&theirs, all + offsets[group->leaders[group->node_of[group->rank]]], sizeof(theirs));
-        if (leads || threads)
-            status = duplicate(theirs.fd, &got, err);
-        else
-            status = fetch_fd(group, &theirs.address, &got, err);
-        if (status == RKS_OK && d.listener >= 0)
-            status = hand_out(group, &d, fd, err);
-        close_door(&d); /* who still waits at it must not wait for T where this rank has failed */
+        status = rks_fd_offer_take(offer, &agreed, 0, &got, err);
         status = rks_group_agree(group, "memory shared", status, err);
     }
-    close_door(&d);
-    rks_free(all);
-    rks_free(offsets);
+    rks_fd_offer_close(offer);
     if (status != RKS_OK) {
         if (got >= 0)
             close(got);

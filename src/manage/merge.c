@@ -316,14 +316,14 @@ static rks_status check_lengths(const rks_dataset *a, const rks_dataset *b, rks_
 static rks_status join_source(merge *m, const char *pattern, rks_error *err)
 {
     rks_dataset *one = NULL, *joined = NULL;
-    uint64_t generation = 0;
-    rks_status status = rks_directory_expand(m->group, pattern, &m->directories[m->count], err);
-    if (status == RKS_OK)
-        generation = rks_dataset_take_generation(m->directories[m->count++]);
-    status = rks_group_agree(m->group, "merge: source", status, err);
-    if (status == RKS_OK)
-        status =
-            rks_store_load_dataset(m->group, m->directories[m->count - 1], generation, &one, err);
+    char *directory = NULL;
+    rks_found_dataset found = {.directory = pattern};
+    found.status = rks_directory_expand(m->group, pattern, &directory, &found.error);
+    if (found.status == RKS_OK) {
+        m->directories[m->count++] = directory;
+        rks_store_look(directory, rks_dataset_take_generation(directory), &found);
+    }
+    rks_status status = rks_store_agree_dataset(m->group, NULL, &found, &one, err);
     if (status != RKS_OK)
         return status;
     if (m->dataset == NULL) {
@@ -390,9 +390,7 @@ static rks_status check_and_commit(merge *m, rks_error *err)
 {
     const rks_key_words words = {.place = describe_merged_row, .user = m};
     rks_status status = rks_commit_check_names(m->dataset, &words, err);
-    status = rks_group_agree(m->group, "merge: names", status, err);
-    if (status == RKS_OK)
-        status = rks_commit_check_keys(m->group, m->target, m->dataset, NULL, &words, err);
+    status = rks_commit_check_keys(m->group, m->target, status, m->dataset, NULL, &words, err);
     if (status == RKS_OK) {
         status = m->writes ? rks_dataset_commit(m->target, m->dataset, err) : RKS_OK;
         status = rks_group_agree(m->group, "merge: commit", status, err);

@@ -103,34 +103,30 @@ static rks_status copy_excluded(const rks_excluded *from, rks_excluded *to, rks_
     return RKS_OK;
 }
 
-rks_status rks_commit_open(rks_group *group, const char *directory, const rks_dataset *dataset,
-                           rks_store **store, rks_error *err)
+rks_status rks_commit_open(rks_group *group, const char *directory, rks_status status,
+                           const rks_dataset *dataset, rks_store **store, rks_error *err)
 {
     rks_store_options options;
     char *text = NULL;
     size_t size = 0;
     rks_dataset *copy = NULL;
     rks_store_options_default(&options);
-    rks_status status = rks_dataset_encode(dataset, &text, &size, err);
+    if (status == RKS_OK)
+        status = rks_dataset_encode(dataset, &text, &size, err);
     if (status == RKS_OK)
         status = rks_dataset_decode(text, size, directory, &copy, err);
     rks_release(text);
     if (status == RKS_OK)
         status = copy_excluded(&dataset->excluded, &copy->excluded, err);
-    status = rks_group_agree(group, "build: look", status, err);
-    if (status != RKS_OK) {
-        rks_dataset_free(copy);
-        return status;
-    }
-    return rks_store_open_dataset(group, directory, copy, &options, store, err);
+    return rks_store_open_dataset(group, directory, status, copy, &options, store, err);
 }
 
-rks_status rks_commit_check_keys(rks_group *group, const char *directory,
+rks_status rks_commit_check_keys(rks_group *group, const char *directory, rks_status status,
                                  const rks_dataset *dataset, const uint32_t *holders,
                                  const rks_key_words *words, rks_error *err)
 {
     rks_store *store = NULL;
-    rks_status status = rks_commit_open(group, directory, dataset, &store, err);
+    status = rks_commit_open(group, directory, status, dataset, &store, err);
     if (status != RKS_OK)
         return status;
     comparison c = {store, dataset, holders, words == NULL ? (rks_key_words){0} : *words};

@@ -8,14 +8,16 @@
 #include "group/group.h"
 #include "rankstore/store.h"
 
-/* COLLECTIVE. The sealed but not yet committed dataset as a store. End it with rks_store_close. */
-rks_status rks_commit_open(rks_group *group, const char *directory, const rks_dataset *dataset,
-                           rks_store **store, rks_error *err);
+/* COLLECTIVE. The sealed but not yet committed dataset as a store. End it with rks_store_close.
+ * `status` and *err are what became of this rank so far, as in rks_group_agree; `dataset` is not
+ * looked at unless it is RKS_OK. */
+rks_status rks_commit_open(rks_group *group, const char *directory, rks_status status,
+                           const rks_dataset *dataset, rks_store **store, rks_error *err);
 /* COLLECTIVE. Opens the not yet committed dataset as a store and looks for equal keys: equal hashes
  * are compared by full key at their owners. RKS_ERR_DATA shows the key, and where both
  * samples come from: holders[s] is the rank that brought dataset->shards[s]; NULL: not worth
- * saying. `words` NULL: as all of them NULL. */
-rks_status rks_commit_check_keys(rks_group *group, const char *directory,
+ * saying. `words` NULL: as all of them NULL. `status`: as in rks_commit_open. */
+rks_status rks_commit_check_keys(rks_group *group, const char *directory, rks_status status,
                                  const rks_dataset *dataset, const uint32_t *holders,
                                  const rks_key_words *words, rks_error *err);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "exchange/exchange.h"
@@ -100,36 +101,50 @@ static rks_status make_columns(const rks_dataset *dataset, rks_index_column **co
     return RKS_OK;
 }
 
-/* (*spans): where the index's ids lie; rks_free, also on failure. */
-static rks_status make_index(rks_store *store, rks_span **spans, size_t *span_count, rks_error *err)
+static rks_index_layout layout_of(const rks_filling *f, const rks_store *store)
 {
-    rks_index_layout layout = {.count = store->dataset->count,
-                               .column_count = store->dataset->index_count};
-    rks_index_column *columns = NULL;
-    int fd = -1, shared = -1;
-    rks_status status = make_spans(store, spans, span_count, err);
+    return (rks_index_layout){.count = store->dataset->count,
+                              .spans = f->spans,
+                              .span_count = f->span_count,
+                              .columns = f->columns,
+                              .column_count = store->dataset->index_count};
+}
+
+rks_status rks_filling_begin(rks_filling *f, rks_store *store, rks_error *err)
+{
+    rks_status status = make_spans(store, &f->spans, &f->span_count, err);
     if (status == RKS_OK)
-        status = make_columns(store->dataset, &columns, err);
-    layout.spans = *spans;
-    layout.span_count = *span_count;
-    layout.columns = columns;
+        status = make_columns(store->dataset, &f->columns, err);
+    const rks_index_layout layout = layout_of(f, store);
     if (status == RKS_OK && rks_group_is_leader(store->group))
-        status = rks_index_memory(&layout, store->directory, &fd, err);
-    status = rks_group_agree(store->group, "open: index memory", status, err);
-    if (status == RKS_OK)
-        status = rks_group_share_fd(store->group, fd, &shared, err);
-    if (status == RKS_OK) {
-        status = rks_index_open(&layout, shared, &store->index, err);
-        if (status == RKS_OK)
-            shared = -1; /* the index's now */
-        status = rks_group_agree(store->group, "open: index mapped", status, err);
-    }
-    if (fd >= 0)
-        close(fd);
-    if (shared >= 0)
-        close(shared);
-    rks_free(columns);
+        status = rks_index_memory(&layout, store->directory, &f->fd, err);
+    return status == RKS_OK ? rks_fd_offer_open(store->group, f->fd, &f->offer, err) : status;
+}
+
+rks_status rks_filling_map(rks_filling *f, rks_store *store, const rks_agreed *agreed,
+                           rks_error *err)
+{
+    int shared = -1;
+    const rks_index_layout layout = layout_of(f, store);
+    rks_status status = rks_fd_offer_take(f->offer, agreed, RKS_TELL_INDEX, &shared, err);
+    if (status != RKS_OK)
+        return status;
+    status = rks_index_open(&layout, shared, &store->index, err);
+    if (status != RKS_OK)
+        close(shared); /* else it is the index's now */
     return status;
+}
+
+void rks_filling_end(rks_filling *f, const rks_store *store)
+{
+    rks_fd_offer_close(f->offer);
+    if (f->fd >= 0)
+        close(f->fd);
+    for (size_t i = 0; f->intakes != NULL && i < store->dataset->shard_count; i++)
+        rks_index_intake_free(f->intakes[i]);
+    rks_free(f->intakes);
+    rks_free(f->spans);
+    rks_free(f->columns);
 }
 
 /* ---- this node's shards --------------------------------------------------------------- */
@@ -180,30 +195,40 @@ static void mark_absent(rks_store *store, uint64_t id, uint64_t count)
         lengths[id + i] = RKS_LENGTH_ABSENT;
 }
 
-static rks_status fill_local(rks_store *store, const rks_span *spans, size_t span_count,
-                             rks_error *err)
+static rks_status check_shards(const rks_store *store, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < store->dataset->shard_count; i++)
+        if (store->shards[i] != NULL)
+            status = check_columns(store, i, err);
+    return status;
+}
+
+rks_status rks_filling_copy(rks_filling *f, rks_store *store, rks_error *err)
 {
     const rks_dataset *dataset = store->dataset;
     uint32_t rank = rks_group_rank(store->group), node = rks_group_node(store->group);
-    rks_status status = RKS_OK;
-    for (size_t i = 0; status == RKS_OK && i < dataset->shard_count; i++)
-        if (store->shards[i] != NULL)
-            status = check_columns(store, i, err);
-    int64_t *fillers =
-        status == RKS_OK ? rks_alloc(dataset->shard_count, sizeof(*fillers), err) : NULL;
-    if (status == RKS_OK && fillers == NULL)
-        status = RKS_ERR_MEMORY;
-    for (size_t i = 0; status == RKS_OK && i < dataset->shard_count; i++)
+    rks_status status = check_shards(store, err);
+    if (status != RKS_OK)
+        return status;
+    int64_t *fillers = rks_alloc(dataset->shard_count, sizeof(*fillers), err);
+    if (fillers == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < dataset->shard_count; i++)
         fillers[i] = filler(store, node, i);
-    for (size_t i = 0; status == RKS_OK && i < span_count; i++) {
-        const rks_span *span = &spans[i];
+    for (size_t i = 0; status == RKS_OK && i < f->span_count; i++) {
+        const rks_span *span = &f->spans[i];
         if (fillers[span->shard] == rank)
             status = copy_span(store, span, err);
         else if (store->owners[span->shard][0] < 0 && rks_group_is_leader(store->group))
             mark_absent(store, span->first_id, span->count);
     }
     rks_free(fillers);
-    return rks_group_agree(store->group, "open: own shards", status, err);
+    if (status == RKS_OK && rks_filling_travels(store)) {
+        f->intakes = rks_alloc(dataset->shard_count, sizeof(*f->intakes), err);
+        status = f->intakes == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    }
+    return status;
 }
 
 /* ---- the other nodes' shards ------------------------------------------------------------ */
@@ -211,7 +236,7 @@ static rks_status fill_local(rks_store *store, const rks_span *spans, size_t spa
 typedef struct stream {
     rks_store *store;
     rks_index_intake **intakes; /* one a shard, made when its first byte arrives */
-    bool always;                /* a backend was named: it runs although the node has everything */
+    bool always;                /* also what the node has */
 } stream;
 
 static bool owns(const rks_store *store, uint32_t rank, size_t shard)
@@ -340,31 +365,26 @@ static rks_status end_intakes(stream *s, uint64_t *taken, rks_error *err)
     return status;
 }
 
-/* COLLECTIVE. Several ranks of a node may have taken in parts of its streams: together they must
- * have all that its receiver wanted. */
-static rks_status agree_taken(rks_store *store, rks_status status, const uint64_t *taken,
-                              uint64_t wanted, rks_error *err)
+/* Several ranks of a node may have taken in parts of its streams: together they must have all that
+ * its receiver wanted. Of the first node that lacks some, on all ranks. */
+rks_status rks_filling_check(const rks_store *store, const rks_agreed *agreed, size_t fact,
+                             rks_error *err)
 {
-    uint64_t own[2] = {*taken, wanted}, have = 0, want = 0, *offsets = NULL;
-    uint8_t *all = NULL;
-    status = rks_group_allgather(store->group, "open: exchanged", status, own, sizeof(own), &all,
-                                 &offsets, err);
-    for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(store->group); rank++) {
-        if (rks_group_node_of(store->group, rank) != rks_group_node(store->group))
-            continue;
-        uint64_t theirs[2] = {0};
-        if (offsets[rank + 1] - offsets[rank] == sizeof(theirs))
-            memcpy(theirs, all + offsets[rank], sizeof(theirs));
-        have += theirs[0];
-        want += theirs[1];
+    for (uint32_t node = 0; node < rks_group_nodes(store->group); node++) {
+        uint64_t have = 0, want = 0;
+        for (uint32_t rank = 0; rank < rks_group_size(store->group); rank++) {
+            if (rks_group_node_of(store->group, rank) != node)
+                continue;
+            const uint8_t *bytes = rks_agreed_get(agreed, rank, fact, NULL);
+            have += rks_load_u64(bytes);
+            want += rks_load_u64(bytes + 8);
+        }
+        if (have != want)
+            return rks_fail(err, RKS_ERR_CORRUPT, 0,
+                            "the index of the other ranks: %llu of %llu bytes have come",
+                            (unsigned long long)have, (unsigned long long)want);
     }
-    rks_free(all);
-    rks_free(offsets);
-    if (status == RKS_OK && have != want)
-        status = rks_fail(err, RKS_ERR_CORRUPT, 0,
-                          "the index of the other ranks: %llu of %llu bytes have come",
-                          (unsigned long long)have, (unsigned long long)want);
-    return rks_group_agree(store->group, "open: index complete", status, err);
+    return RKS_OK;
 }
 
 static uint64_t wanted_bytes(stream *s)
@@ -376,41 +396,46 @@ static uint64_t wanted_bytes(stream *s)
     return bytes;
 }
 
-static rks_status exchange(rks_store *store, const char *backend, bool always, rks_error *err)
+static const char *backend_of(const rks_store *store)
 {
-    stream s = {.store = store, .always = always};
-    rks_exchange_stats stats = {0};
-    uint64_t taken = 0, wanted = 0;
-    s.intakes = rks_alloc(store->dataset->shard_count, sizeof(*s.intakes), err);
-    rks_status status = rks_group_agree(store->group, "open: exchange",
-                                        s.intakes == NULL ? RKS_ERR_MEMORY : RKS_OK, err);
-    if (status == RKS_OK) {
-        rks_exchange_job job = {
-            .size = stream_size(store, rks_group_rank(store->group)),
-            .receives = rks_group_is_leader(store->group),
-            .read = stream_read,
-            .write = stream_write,
-            .skip = stream_skip,
-            .read_of = stream_read_of,
-            .boundary = stream_boundary,
-            .restart = free_intakes,
-            .user = &s,
-        };
-        wanted = job.receives ? wanted_bytes(&s) : 0;
-        status = rks_exchange_run(store->group, backend, &job, &stats, &store->exchange_name, err);
-        if (status == RKS_OK)
-            status = agree_taken(store, end_intakes(&s, &taken, err), &taken, wanted, err);
-    }
-    if (s.intakes != NULL)
-        free_intakes(&s);
-    rks_free(s.intakes);
-    store->exchange_bytes = stats.bytes_received;
-    snprintf(store->exchange_why, sizeof(store->exchange_why), "%s", stats.why);
-    return status;
+    return store->options.exchange == NULL ? "auto" : store->options.exchange;
 }
 
-/* On one node nothing has to travel: what ranks bring into the shared index is the same streams,
- * without their heads. */
+/* A backend that the user names runs although the node has everything. */
+static bool is_named(const rks_store *store)
+{
+    return strcmp(backend_of(store), "auto") != 0;
+}
+
+bool rks_filling_travels(const rks_store *store)
+{
+    return is_named(store) || rks_group_nodes(store->group) > 1;
+}
+
+rks_status rks_filling_exchange(rks_filling *f, rks_store *store, rks_error *err)
+{
+    stream s = {.store = store, .intakes = f->intakes, .always = is_named(store)};
+    rks_exchange_stats stats = {0};
+    rks_exchange_job job = {
+        .size = stream_size(store, rks_group_rank(store->group)),
+        .receives = rks_group_is_leader(store->group),
+        .read = stream_read,
+        .write = stream_write,
+        .skip = stream_skip,
+        .read_of = stream_read_of,
+        .boundary = stream_boundary,
+        .restart = free_intakes,
+        .user = &s,
+    };
+    f->wanted = job.receives ? wanted_bytes(&s) : 0;
+    rks_status status = rks_exchange_run(store->group, backend_of(store), &job, &stats,
+                                         &store->exchange_name, err);
+    store->exchange_bytes = stats.bytes_received;
+    snprintf(store->exchange_why, sizeof(store->exchange_why), "%s", stats.why);
+    return status == RKS_OK ? end_intakes(&s, &f->taken, err) : status;
+}
+
+/* What ranks of one node bring into the shared index is the same streams, without their heads. */
 static uint64_t shared_bytes(const rks_store *store)
 {
     uint64_t item = 12;
@@ -421,28 +446,15 @@ static uint64_t shared_bytes(const rks_store *store)
     return store->dataset->count * item;
 }
 
-rks_status rks_store_fill_index(rks_store *store, rks_error *err)
+rks_status rks_filling_seal(rks_store *store, rks_error *err)
 {
-    const char *backend = store->options.exchange == NULL ? "auto" : store->options.exchange;
-    bool named = strcmp(backend, "auto") != 0;
-    rks_span *spans = NULL;
-    size_t span_count = 0;
-    rks_status status = make_index(store, &spans, &span_count, err);
-    if (status == RKS_OK)
-        status = fill_local(store, spans, span_count, err);
-    rks_free(spans);
-    if (status != RKS_OK)
-        return status;
-    store->exchange_name = "shared";
-    if (named || rks_group_nodes(store->group) > 1)
-        status = exchange(store, backend, named, err);
-    else {
+    bool leads = rks_group_is_leader(store->group);
+    if (!rks_filling_travels(store)) {
+        store->exchange_name = "shared";
         store->exchange_bytes = shared_bytes(store);
         snprintf(store->exchange_why, sizeof(store->exchange_why), "auto: all ranks share a node");
     }
-    if (status == RKS_OK && rks_group_is_leader(store->group))
+    if (leads)
         rks_store_mark_quarantined(store);
-    if (status == RKS_OK)
-        status = rks_index_seal(store->index, rks_group_is_leader(store->group), err);
-    return rks_group_agree(store->group, "open: index sealed", status, err);
+    return rks_index_seal(store->index, leads, err);
 }

@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * open.c: from a directory to a store that serves and fetches, and back. Each phase ends with an
- * agreement, so that a failure on one rank ends the open on all. */
-#include <errno.h>
+ * open.c: from a directory to a store that serves and fetches, and back. On one node that are
+ * four agreements, each with what all ranks need for their next part:
+ *
+ *   open: dataset      which dataset.json each rank found; sent to those that have none
+ *   open: shards       who sees what, the list of samples to leave out, the node's index memory
+ *   open: own shards   the node's shards are in its index; then other nodes' come by the exchange
+ *   open: serving      the index is whole and sealed, and all answer each other
+ */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -239,33 +245,104 @@ static void end_store(rks_store *store)
     rks_store_release(store);
 }
 
-rks_status rks_store_open_dataset(rks_group *group, const char *directory, rks_dataset *dataset,
-                                  const rks_store_options *options, rks_store **store,
-                                  rks_error *err)
+static rks_status create_store(rks_group *group, const char *directory, rks_dataset *dataset,
+                               const rks_store_options *options, rks_store **store, rks_error *err)
 {
-    rks_store *opened = rks_alloc(1, sizeof(*opened), err);
-    rks_status status = RKS_ERR_MEMORY;
-    if (opened == NULL) {
+    rks_store *made = rks_alloc(1, sizeof(*made), err);
+    if (made == NULL) {
         rks_dataset_free(dataset);
-    } else {
-        atomic_init(&opened->references, 1);
-        opened->group = group;
-        opened->options = *options;
-        opened->options.quarantine = NULL; /* the caller's text */
-        opened->dataset = dataset;
-        opened->directory = rks_strdup(directory, err);
-        rks_digest_format(dataset->id, opened->id_text);
-        status = opened->directory == NULL ? RKS_ERR_MEMORY : RKS_OK;
+        return RKS_ERR_MEMORY;
     }
-    status = rks_group_agree(group, "open", status, err);
+    atomic_init(&made->references, 1);
+    made->group = group;
+    made->options = *options;
+    made->options.quarantine = NULL; /* the caller's text */
+    made->dataset = dataset;
+    rks_digest_format(dataset->id, made->id_text);
+    *store = made;
+    made->directory = rks_strdup(directory, err);
+    return made->directory == NULL ? RKS_ERR_MEMORY : RKS_OK;
+}
+
+/* COLLECTIVE. This rank's shards, and what it knows of samples to leave out, told to all; and what
+ * all have told taken in: the node's index memory first, for which its leader waits. */
+static rks_status tell_shards(rks_store *store, rks_group *group, rks_status status,
+                              const char *quarantine, rks_filling *filling, rks_error *err)
+{
+    uint64_t slots = rks_store_slots_used(group);
+    size_t shards = store == NULL || store->dataset == NULL ? 0 : store->dataset->shard_count;
+    size_t listed_size = 0;
+    uint8_t *seen = NULL, *listed = NULL;
+    char path[PATH_MAX] = "";
+    rks_agreed agreed;
     if (status == RKS_OK)
-        status = rks_store_find_owners(opened, err);
+        status = rks_store_open_shards(store, err);
     if (status == RKS_OK)
-        status = rks_store_find_quarantined(opened, options->quarantine, err);
+        status = rks_store_load_quarantine(store, quarantine, &listed, &listed_size, err);
     if (status == RKS_OK)
-        status = rks_store_fill_index(opened, err);
+        status = rks_filling_begin(filling, store, err);
+    if (status == RKS_OK && (seen = rks_alloc(shards, 1, err)) == NULL)
+        status = RKS_ERR_MEMORY;
+    for (size_t i = 0; status == RKS_OK && i < shards; i++)
+        seen[i] = store->shards[i] != NULL;
+    if (status == RKS_OK && realpath(store->directory, path) == NULL)
+        path[0] = '\0';
+    const rks_fact facts[RKS_TELL_COUNT] = {
+        [RKS_TELL_SLOTS] = rks_fact_fixed(&slots, sizeof(slots)),
+        [RKS_TELL_SEEN] = rks_fact_fixed(seen, shards),
+        [RKS_TELL_PATH] = rks_fact_bytes(path, strlen(path) + 1),
+        [RKS_TELL_QUARANTINE] = rks_fact_bytes(listed, listed_size),
+        [RKS_TELL_INDEX] = rks_fd_offer_fact(filling->offer),
+    };
+    status =
+        rks_group_agree_on(group, "open: shards", status, facts, RKS_TELL_COUNT, &agreed, err);
+    rks_free(seen);
+    rks_free(listed);
+    if (status != RKS_OK)
+        return status;
+    status = rks_filling_map(filling, store, &agreed, err);
     if (status == RKS_OK)
-        status = rks_group_agree(group, "open: serving", start_serving(opened, err), err);
+        status = rks_store_choose_owners(store, &agreed, err);
+    if (status == RKS_OK)
+        status = rks_store_take_quarantine(store, quarantine, &agreed, err);
+    return status;
+}
+
+/* COLLECTIVE. From owners that are known to a store that all may use. */
+static rks_status fill_and_serve(rks_store *store, rks_group *group, rks_status status,
+                                 rks_filling *filling, rks_error *err)
+{
+    rks_agreed agreed;
+    if (status == RKS_OK)
+        status = rks_filling_copy(filling, store, err);
+    status = rks_group_agree(group, "open: own shards", status, err);
+    if (status != RKS_OK)
+        return status;
+    if (rks_filling_travels(store))
+        status = rks_filling_exchange(filling, store, err);
+    if (status == RKS_OK)
+        status = rks_filling_seal(store, err);
+    if (status == RKS_OK)
+        status = start_serving(store, err);
+    const uint64_t come[2] = {filling->taken, filling->wanted};
+    const rks_fact fact = rks_fact_fixed(come, sizeof(come));
+    status = rks_group_agree_on(group, "open: serving", status, &fact, 1, &agreed, err);
+    return status == RKS_OK ? rks_filling_check(store, &agreed, 0, err) : status;
+}
+
+rks_status rks_store_open_dataset(rks_group *group, const char *directory, rks_status status,
+                                  rks_dataset *dataset, const rks_store_options *options,
+                                  rks_store **store, rks_error *err)
+{
+    rks_store *opened = NULL;
+    rks_filling filling = {.fd = -1};
+    if (status == RKS_OK)
+        status = create_store(group, directory, dataset, options, &opened, err);
+    else
+        rks_dataset_free(dataset);
+    status = tell_shards(opened, group, status, options->quarantine, &filling, err);
+    status = fill_and_serve(opened, group, status, &filling, err);
+    rks_filling_end(&filling, opened);
     if (status != RKS_OK) {
         if (opened != NULL)
             end_store(opened);
@@ -284,14 +361,14 @@ typedef struct found {
 } found;
 
 /* All that found a dataset found the same one; *root is the lowest rank that has it. */
-static rks_status compare_found(rks_group *group, const uint8_t *all, const char *directory,
-                                rks_error *none, uint32_t *root, rks_error *err)
+static rks_status compare_found(const rks_agreed *agreed, const rks_found_dataset *mine,
+                                uint32_t *root, bool *lacking, rks_error *err)
 {
     int64_t first = -1;
-    found one = {0};
-    for (uint32_t rank = 0; rank < rks_group_size(group); rank++) {
-        found other;
-        memcpy(&other, all + rank * sizeof(other), sizeof(other));
+    found one = {0}, other;
+    for (uint32_t rank = 0; rank < rks_group_size(agreed->group); rank++) {
+        memcpy(&other, rks_agreed_get(agreed, rank, 0, NULL), sizeof(other));
+        *lacking = *lacking || other.size == 0;
         if (other.size == 0)
             continue;
         if (first < 0) {
@@ -299,122 +376,93 @@ static rks_status compare_found(rks_group *group, const uint8_t *all, const char
             one = other;
         } else if (one.size != other.size || !rks_digest_equal(one.digest, other.digest)) {
             return rks_fail(err, RKS_ERR_STATE, 0, "%s: rank %u has another dataset than rank %lld",
-                            directory, rank, (long long)first);
+                            mine->directory, rank, (long long)first);
         }
     }
     if (first < 0) {
         if (err != NULL)
-            *err = *none;
+            *err = mine->error;
         return RKS_ERR_NOT_FOUND;
     }
     *root = (uint32_t)first;
     return RKS_OK;
 }
 
-/* COLLECTIVE. The list of excluded samples, for ranks that have no directory to read it from. */
-static rks_status share_excluded(rks_group *group, const uint8_t *all, uint32_t root,
-                                 const char *directory, rks_dataset *dataset, rks_error *err)
+static rks_status take_sent(const rks_agreed *agreed, uint32_t root, rks_found_dataset *mine,
+                            rks_error *err)
 {
-    rks_excluded *excluded = &dataset->excluded;
-    rks_buffer bytes = {0};
-    bool lacking = false;
-    for (uint32_t rank = 0; rank < rks_group_size(group); rank++) {
-        found other;
-        memcpy(&other, all + rank * sizeof(other), sizeof(other));
-        lacking = lacking || other.size == 0;
-    }
-    if (!lacking || excluded->samples == 0)
-        return RKS_OK;
-    size_t size = (size_t)rks_excluded_size(excluded->run_count);
-    rks_status status = excluded->runs == NULL ? rks_buffer_reserve(&bytes, size, err)
-                                               : rks_excluded_encode(excluded, &bytes, err);
-    status = rks_group_agree(group, "open: excluded samples", status, err);
-    if (status == RKS_OK)
+    size_t size = 0, list_size = 0;
+    const char *text = rks_agreed_get(agreed, root, 0, &size);
+    const void *list = rks_agreed_get(agreed, root, 1, &list_size);
+    rks_status status = rks_dataset_decode(text, size, mine->directory, &mine->dataset, err);
+    if (status == RKS_OK && mine->dataset->excluded.samples > 0)
         status =
-            rks_group_broadcast(group, "open: excluded samples sent", root, bytes.data, size, err);
-    if (status == RKS_OK && excluded->runs == NULL)
-        status = rks_excluded_decode(excluded, bytes.data, size, rks_dataset_stored(dataset),
-                                     directory, err);
-    rks_buffer_free(&bytes);
+            rks_excluded_decode(&mine->dataset->excluded, list, list_size,
+                                rks_dataset_stored(mine->dataset), mine->directory, err);
     return status;
 }
 
-rks_status rks_store_load_dataset(rks_group *group, const char *directory, uint64_t generation,
-                                  rks_dataset **dataset, rks_error *err)
+/* COLLECTIVE. The dataset, and the list of samples that it excludes, for ranks whose directory holds
+ * none. */
+static rks_status send_dataset(rks_group *group, uint32_t root, const char *text, size_t size,
+                               rks_found_dataset *mine, rks_error *err)
 {
-    rks_error none = {0};
-    rks_dataset *loaded = NULL;
-    rks_status status = rks_dataset_load_generation(directory, generation, &loaded, &none);
-    return rks_store_agree_dataset(group, directory, status, loaded, &none, dataset, err);
+    bool sends = rks_group_rank(group) == root;
+    rks_buffer list = {0};
+    rks_agreed agreed;
+    rks_status status = RKS_OK;
+    if (sends && mine->dataset->excluded.samples > 0)
+        status = rks_excluded_encode(&mine->dataset->excluded, &list, err);
+    const rks_fact facts[] = {rks_fact_bytes(sends ? text : NULL, size),
+                              rks_fact_bytes(list.data, list.size)};
+    status = rks_group_agree_on(group, "open: dataset sent", status, facts, 2, &agreed, err);
+    rks_buffer_free(&list);
+    if (status != RKS_OK)
+        return status;
+    if (mine->dataset == NULL)
+        status = take_sent(&agreed, root, mine, err);
+    return rks_group_agree(group, "open: dataset known", status, err);
 }
 
-rks_status rks_store_agree_dataset(rks_group *group, const char *directory, rks_status status,
-                                   rks_dataset *loaded, rks_error *none, rks_dataset **dataset,
+void rks_store_look(const char *directory, uint64_t generation, rks_found_dataset *looked)
+{
+    *looked = (rks_found_dataset){.directory = directory};
+    looked->status =
+        rks_dataset_load_generation(directory, generation, &looked->dataset, &looked->error);
+}
+
+rks_status rks_store_agree_dataset(rks_group *group, const char *exchange,
+                                   rks_found_dataset *looked, rks_dataset **dataset,
                                    rks_error *err)
 {
     found mine = {0};
     char *text = NULL;
     size_t size = 0;
     uint32_t root = 0;
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
+    bool lacking = false;
+    rks_agreed agreed;
+    rks_status status = looked->status;
     if (status == RKS_OK) {
-        status = rks_dataset_encode(loaded, &text, &size, err);
+        status = rks_dataset_encode(looked->dataset, &text, &size, err);
         mine = (found){rks_checksum128(text, size), size};
     } else if (status == RKS_ERR_NOT_FOUND) {
         status = RKS_OK;
     } else if (err != NULL) {
-        *err = *none;
+        *err = looked->error;
     }
-    status = rks_group_allgather(group, "open: dataset", status, &mine, sizeof(mine), &all,
-                                 &offsets, err);
+    const rks_fact facts[] = {rks_fact_fixed(&mine, sizeof(mine)),
+                              rks_fact_same_shown("exchange", exchange)};
+    status = rks_group_agree_on(group, "open: dataset", status, facts, 2, &agreed, err);
     if (status == RKS_OK)
-        status = compare_found(group, all, directory, none, &root, err);
-    if (status == RKS_OK) {
-        memcpy(&mine, all + root * sizeof(mine), sizeof(mine));
-        if (text == NULL && (text = rks_alloc_raw(mine.size, 1, err)) == NULL)
-            status = RKS_ERR_MEMORY;
-    }
-    status = rks_group_agree(group, "open: dataset read", status, err);
-    if (status == RKS_OK)
-        status = rks_group_broadcast(group, "open: dataset sent", root, text, mine.size, err);
-    if (status == RKS_OK && loaded == NULL)
-        status = rks_dataset_decode(text, mine.size, directory, &loaded, err);
-    status = rks_group_agree(group, "open: dataset known", status, err);
-    if (status == RKS_OK)
-        status = rks_group_agree(group, "open: excluded samples known",
-                                 share_excluded(group, all, root, directory, loaded, err), err);
+        status = compare_found(&agreed, looked, &root, &lacking, err);
+    if (status == RKS_OK && lacking)
+        status = send_dataset(group, root, text, size, looked, err);
     rks_free(text);
-    rks_free(all);
-    rks_free(offsets);
-    if (status != RKS_OK) {
-        rks_dataset_free(loaded);
-        return status;
-    }
-    *dataset = loaded;
-    return RKS_OK;
-}
-
-/* COLLECTIVE. Ranks that exchange in different ways would wait for each other. */
-static rks_status agree_exchange(rks_group *group, const char *name, rks_status status,
-                                 rks_error *err)
-{
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
-    if (name == NULL)
-        name = "auto";
-    status = rks_group_allgather(group, "open: options", status, name, strlen(name), &all, &offsets,
-                                 err);
-    for (uint32_t rank = 1; status == RKS_OK && rank < rks_group_size(group); rank++) {
-        uint64_t size = offsets[rank + 1] - offsets[rank];
-        if (size != offsets[1] || memcmp(all, all + offsets[rank], size) != 0)
-            status =
-                rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                         "exchange differs: rank 0 has %.*s, rank %u has %.*s", (int)offsets[1],
-                         (const char *)all, rank, (int)size, (const char *)all + offsets[rank]);
-    }
-    rks_free(all);
-    rks_free(offsets);
+    if (status == RKS_OK)
+        *dataset = looked->dataset;
+    else
+        rks_dataset_free(looked->dataset);
+    looked->dataset = NULL;
     return status;
 }
 
@@ -429,16 +477,16 @@ rks_status rks_store_open(rks_group *group, const char *directory, const rks_sto
     if (chosen.inflight_bytes == 0)
         chosen.inflight_bytes = 256u << 20;
     char *expanded = NULL;
-    uint64_t generation = 0;
     rks_dataset *dataset = NULL;
-    rks_status status = rks_directory_expand(group, directory, &expanded, err);
+    rks_found_dataset looked = {.directory = directory};
+    looked.status = rks_directory_expand(group, directory, &expanded, &looked.error);
+    if (looked.status == RKS_OK)
+        rks_store_look(expanded, rks_dataset_take_generation(expanded), &looked);
+    const char *exchange = chosen.exchange == NULL ? "auto" : chosen.exchange;
+    rks_status status = rks_store_agree_dataset(group, exchange, &looked, &dataset, err);
     if (status == RKS_OK)
-        generation = rks_dataset_take_generation(expanded);
-    status = agree_exchange(group, chosen.exchange, status, err);
-    if (status == RKS_OK)
-        status = rks_store_load_dataset(group, expanded, generation, &dataset, err);
-    if (status == RKS_OK)
-        status = rks_store_open_dataset(group, expanded, dataset, &chosen, store, err);
+        status =
+            rks_store_open_dataset(group, expanded, RKS_OK, dataset, &chosen, store, err);
     rks_free(expanded);
     return status;
 }

@@ -27,37 +27,56 @@ static rks_status sort_into(const rks_store *store, int fd, uint64_t bytes, rks_
     return status;
 }
 
-static rks_status share_order(rks_store *store, uint64_t bytes, rks_error *err)
+/* The sorted order, on its way to the ranks of a node. */
+typedef struct ordering {
+    uint64_t bytes; /* 0: the plan needs none, or the store has it */
+    int fd;         /* the leader's own */
+    rks_fd_offer *offer;
+    void *map; /* this rank's */
+} ordering;
+
+static rks_status begin_order(const rks_store *store, ordering *o, rks_error *err)
 {
-    int fd = -1, shared = -1;
-    void *map = MAP_FAILED;
     rks_status status = RKS_OK;
-    if (rks_group_is_leader(store->group)) {
-        status = rks_shared_memory("sorted order", bytes, store->directory, &fd, err);
+    if (o->bytes > 0 && rks_group_is_leader(store->group)) {
+        status = rks_shared_memory("sorted order", o->bytes, store->directory, &o->fd, err);
         if (status == RKS_OK)
-            status = sort_into(store, fd, bytes, err);
+            status = sort_into(store, o->fd, o->bytes, err);
         if (status == RKS_OK)
-            status = rks_shared_memory_seal("sorted order", fd, err);
+            status = rks_shared_memory_seal("sorted order", o->fd, err);
     }
-    status = rks_group_agree(store->group, "plan: sorting", status, err);
-    if (status == RKS_OK)
-        status = rks_group_share_fd(store->group, fd, &shared, err);
-    if (status == RKS_OK) {
-        map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, shared, 0);
-        if (map == MAP_FAILED)
-            status = rks_fail_errno(err, errno, "mapping the sorted order");
-        close(shared);
-        status = rks_group_agree(store->group, "plan: sorted", status, err);
-    }
-    if (fd >= 0)
-        close(fd);
-    if (status != RKS_OK) {
-        if (map != MAP_FAILED)
-            munmap(map, bytes);
+    return status == RKS_OK && o->bytes > 0
+               ? rks_fd_offer_open(store->group, o->fd, &o->offer, err)
+               : status;
+}
+
+static rks_status take_order(ordering *o, const rks_agreed *agreed, size_t fact, rks_error *err)
+{
+    int shared = -1;
+    if (o->bytes == 0)
+        return RKS_OK;
+    rks_status status = rks_fd_offer_take(o->offer, agreed, fact, &shared, err);
+    if (status != RKS_OK)
         return status;
-    }
-    rks_index_keep_order(store->index, map, bytes);
-    return RKS_OK;
+    o->map = mmap(NULL, o->bytes, PROT_READ, MAP_SHARED, shared, 0);
+    if (o->map == MAP_FAILED)
+        status = rks_fail_errno(err, errno, "mapping the sorted order");
+    close(shared);
+    return status;
+}
+
+/* The store keeps it if all ranks have it. */
+static void end_order(rks_store *store, ordering *o, rks_status status)
+{
+    rks_fd_offer_close(o->offer);
+    if (o->fd >= 0)
+        close(o->fd);
+    if (o->map == MAP_FAILED)
+        return;
+    if (status == RKS_OK)
+        rks_index_keep_order(store->index, o->map, o->bytes);
+    else
+        munmap(o->map, o->bytes);
 }
 
 static const char *or_default(const char *name, const char *fallback)
@@ -66,8 +85,9 @@ static const char *or_default(const char *name, const char *fallback)
 }
 
 /* Names the first line in which two lists of options, each of lines, differ. */
-static rks_status name_difference(const char *ours, size_t our_size, const char *theirs,
-                                  size_t their_size, uint32_t rank, rks_error *err)
+static rks_status name_difference(const char *name, const char *ours, size_t our_size,
+                                  const char *theirs, size_t their_size, uint32_t rank,
+                                  rks_error *err)
 {
     size_t at = 0, line = 0;
     while (at < our_size && at < their_size && ours[at] == theirs[at]) {
@@ -79,20 +99,16 @@ static rks_status name_difference(const char *ours, size_t our_size, const char 
     if (end == NULL || their_end == NULL)
         return rks_fail(err, RKS_ERR_PEER, 0, "rank %u sent malformed plan options", rank);
     return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                    "the plan's options differ: rank 0 has %.*s, rank %u has %.*s",
+                    "%s differ: rank 0 has %.*s, rank %u has %.*s", name,
                     (int)(end - ours - (ptrdiff_t)line), ours + line, rank,
                     (int)(their_end - theirs - (ptrdiff_t)line), theirs + line);
 }
 
-/* COLLECTIVE. Ranks that plan differently would lose samples without a word. */
-static rks_status agree_options(rks_group *group, const rks_plan_options *options,
-                                rks_status status, rks_error *err)
+/* Ranks that plan differently would lose samples without a word. */
+static int options_text(const rks_plan_options *options, char *text, size_t room)
 {
-    char text[1024] = "";
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
-    int size = snprintf(
-        text, sizeof(text),
+    return snprintf(
+        text, room,
         "strategy %.16s\nbatch_size %u\nmax_tokens %" PRIu64 "\ncost %.16s\nmax_length %u\n"
         "too_long %.16s\ntail %.16s\nsteps %.16s\nbatch_multiple %u\nno_shuffle %d\n"
         "world %u\nseed %" PRIu64 "\ncapacity %u\nlength_multiple %u\nmicro_batches %u\nmixed %d\n"
@@ -103,16 +119,6 @@ static rks_status agree_options(rks_group *group, const rks_plan_options *option
         or_default(options->steps, "constant"), options->batch_multiple, options->no_shuffle,
         options->world, options->seed, options->capacity, options->length_multiple,
         options->micro_batches, options->mixed, options->cost_linear, options->cost_quadratic);
-    status = rks_group_allgather(group, "plan", status, text, (size_t)size, &all, &offsets, err);
-    for (uint32_t rank = 1; status == RKS_OK && rank < rks_group_size(group); rank++) {
-        const char *first = (const char *)all, *other = first + offsets[rank];
-        size_t other_size = (size_t)(offsets[rank + 1] - offsets[rank]);
-        if (other_size != offsets[1] || memcmp(first, other, other_size) != 0)
-            status = name_difference(first, (size_t)offsets[1], other, other_size, rank, err);
-    }
-    rks_free(all);
-    rks_free(offsets);
-    return status;
 }
 
 rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_plan **plan,
@@ -120,7 +126,9 @@ rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_
 {
     rks_plan_options chosen;
     rks_plan *opened = NULL;
-    uint64_t bytes = 0;
+    ordering order = {.fd = -1, .map = MAP_FAILED};
+    char text[1024];
+    rks_agreed agreed;
     rks_plan_options_default(&chosen);
     if (options != NULL)
         memcpy(&chosen, options,
@@ -128,17 +136,25 @@ rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_
     if (chosen.world == 0)
         chosen.world = rks_group_size(store->group);
     chosen.struct_size = sizeof(chosen);
-    rks_status status = rks_plan_order_bytes(rks_store_count(store), &chosen, &bytes, err);
-    status = agree_options(store->group, &chosen, status, err);
-    if (status == RKS_OK && bytes > 0 && rks_index_order(store->index) == NULL)
-        status = share_order(store, bytes, err);
+    rks_status status = rks_plan_order_bytes(rks_store_count(store), &chosen, &order.bytes, err);
+    if (rks_index_order(store->index) != NULL)
+        order.bytes = 0;
     if (status == RKS_OK)
-        status =
-            rks_group_agree(store->group, "plan: made",
-                            rks_plan_create_sorted(rks_store_lengths(store), rks_store_count(store),
-                                                   rks_index_order(store->index), store->id_text,
-                                                   &chosen, &opened, err),
-                            err);
+        status = begin_order(store, &order, err);
+    int size = options_text(&chosen, text, sizeof(text));
+    const rks_fact facts[] = {
+        rks_fact_same_bytes("the plan's options", text, (size_t)size, name_difference),
+        rks_fd_offer_fact(order.offer)};
+    status = rks_group_agree_on(store->group, "plan", status, facts, 2, &agreed, err);
+    if (status == RKS_OK) {
+        status = take_order(&order, &agreed, 1, err);
+        const void *sorted = order.bytes > 0 ? order.map : rks_index_order(store->index);
+        if (status == RKS_OK)
+            status = rks_plan_create_sorted(rks_store_lengths(store), rks_store_count(store),
+                                            sorted, store->id_text, &chosen, &opened, err);
+        status = rks_group_agree(store->group, "plan: made", status, err);
+    }
+    end_order(store, &order, status);
     if (status != RKS_OK) {
         rks_plan_free(opened);
         return status;

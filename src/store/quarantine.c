@@ -14,8 +14,8 @@
 /* What a rank brings, one byte in front of its ids. */
 enum { NOT_ASKED = 0, LISTED = 1, NOT_HERE = 2 };
 
-static rks_status load_own(const rks_group *group, const char *pattern, const rks_dataset *dataset,
-                           uint8_t **bytes, size_t *size, rks_error *err)
+rks_status rks_store_load_quarantine(const rks_store *store, const char *pattern, uint8_t **bytes,
+                                     size_t *size, rks_error *err)
 {
     char *path = NULL;
     uint32_t *ids = NULL;
@@ -24,9 +24,9 @@ static rks_status load_own(const rks_group *group, const char *pattern, const rk
     rks_error what = {0};
     rks_status status = RKS_OK;
     if (pattern != NULL)
-        status = rks_directory_expand(group, pattern, &path, err);
+        status = rks_directory_expand(store->group, pattern, &path, err);
     if (status == RKS_OK && pattern != NULL)
-        status = rks_quarantine_load(path, dataset, &ids, &count, &what);
+        status = rks_quarantine_load(path, store->dataset, &ids, &count, &what);
     if (status == RKS_ERR_CORRUPT) /* the list, not the dataset */
         status =
             rks_fail(err, RKS_ERR_DATA, 0, "%s: no list that verify --quarantine wrote", what.text);
@@ -57,29 +57,42 @@ static int by_id(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-static rks_status unite(rks_group *group, const char *pattern, const uint8_t *all,
-                        const uint64_t *offsets, rks_store *store, rks_error *err)
+/* The kind, and the ids behind it. */
+static uint8_t told(const rks_agreed *agreed, uint32_t rank, const uint8_t **ids, size_t *size)
 {
-    uint32_t size = rks_group_size(group);
-    size_t total = 0, kept = 0;
-    int64_t lacks = -1;
-    bool listed = false;
-    for (uint32_t rank = 0; rank < size; rank++) {
-        listed = listed || all[offsets[rank]] == LISTED;
-        if (all[offsets[rank]] == NOT_HERE && lacks < 0)
-            lacks = rank;
-        total += (size_t)(offsets[rank + 1] - offsets[rank] - 1) / sizeof(uint32_t);
+    const uint8_t *bytes = rks_agreed_get(agreed, rank, RKS_TELL_QUARANTINE, size);
+    if (*size == 0)
+        return NOT_ASKED;
+    *ids = bytes + 1;
+    *size -= 1;
+    return bytes[0];
+}
+
+rks_status rks_store_take_quarantine(rks_store *store, const char *pattern,
+                                     const rks_agreed *agreed, rks_error *err)
+{
+    uint32_t ranks = rks_group_size(store->group);
+    const uint8_t *from = NULL;
+    size_t bytes = 0, total = 0, kept = 0;
+    bool listed = false, lacks = false;
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        uint8_t kind = told(agreed, rank, &from, &bytes);
+        listed = listed || kind == LISTED;
+        lacks = lacks || kind == NOT_HERE;
+        total += bytes / sizeof(uint32_t);
     }
-    if (lacks >= 0 && !listed)
+    if (lacks && !listed)
         return rks_fail(err, RKS_ERR_NOT_FOUND, 0, "%s: no such quarantine list on any rank",
                         pattern == NULL ? "quarantine" : pattern);
     uint32_t *ids = rks_alloc_raw(total, sizeof(*ids), err);
     if (ids == NULL)
         return RKS_ERR_MEMORY;
-    for (uint32_t rank = 0; rank < size; rank++) {
-        size_t bytes = (size_t)(offsets[rank + 1] - offsets[rank] - 1);
-        memcpy((uint8_t *)ids + kept, all + offsets[rank] + 1, bytes);
-        kept += bytes;
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        told(agreed, rank, &from, &bytes);
+        size_t count = bytes / sizeof(*ids);
+        if (count > 0)
+            memcpy(ids + kept, from, count * sizeof(*ids));
+        kept += count;
     }
     if (total > 1)
         qsort(ids, total, sizeof(*ids), by_id);
@@ -90,22 +103,6 @@ static rks_status unite(rks_group *group, const char *pattern, const uint8_t *al
     store->quarantined = ids;
     store->quarantined_count = kept;
     return RKS_OK;
-}
-
-rks_status rks_store_find_quarantined(rks_store *store, const char *pattern, rks_error *err)
-{
-    uint8_t *mine = NULL, *all = NULL;
-    uint64_t *offsets = NULL;
-    size_t size = 0;
-    rks_status status = load_own(store->group, pattern, store->dataset, &mine, &size, err);
-    status = rks_group_allgather(store->group, "open: quarantine", status, mine, size, &all,
-                                 &offsets, err);
-    if (status == RKS_OK)
-        status = unite(store->group, pattern, all, offsets, store, err);
-    rks_free(mine);
-    rks_free(all);
-    rks_free(offsets);
-    return rks_group_agree(store->group, "open: quarantine known", status, err);
 }
 
 void rks_store_mark_quarantined(rks_store *store)

@@ -92,6 +92,7 @@ void rks_store_stats_get(rks_store *store, rks_store_stats *stats)
         .index_bytes_node = rks_index_bytes(store->index),
         .exchange_bytes = store->exchange_bytes,
         .quarantined = store->quarantined_count,
+        .collectives = rks_group_collectives(store->group),
     };
     snprintf(all.exchange, sizeof(all.exchange), "%s", store->exchange_name);
     snprintf(all.exchange_why, sizeof(all.exchange_why), "%s", store->exchange_why);

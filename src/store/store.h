@@ -9,7 +9,7 @@
 
 #include "dataset/dataset.h"
 #include "fetch/fetch.h"
-#include "group/group.h"
+#include "group/agreement.h"
 #include "index/index.h"
 #include "plan/plan.h"
 #include "rankstore/store.h"
@@ -64,21 +64,31 @@ uint64_t rks_store_slots_used(const rks_group *group);
 void rks_store_list(rks_store *store);   /* takes its slot */
 void rks_store_unlist(rks_store *store); /* and gives it back */
 
-/* COLLECTIVE. What the directories hold (generation 0: the newest): the same on all ranks; one
- * whose directory holds nothing gets it from another. */
-rks_status rks_store_load_dataset(rks_group *group, const char *directory, uint64_t generation,
-                                  rks_dataset **dataset, rks_error *err);
-/* The same where each rank has looked for itself: `status`, and `loaded` (consumed) or the error in
- * *none. RKS_ERR_NOT_FOUND on all ranks where none has found any. */
-rks_status rks_store_agree_dataset(rks_group *group, const char *directory, rks_status status,
-                                   rks_dataset *loaded, rks_error *none, rks_dataset **dataset,
+/* What a rank found in its directory: a dataset, or RKS_ERR_NOT_FOUND or another status with its
+ * error. */
+typedef struct rks_found_dataset {
+    const char *directory;
+    rks_status status;
+    rks_dataset *dataset; /* NULL: none */
+    rks_error error;      /* of a status that is not RKS_OK */
+} rks_found_dataset;
+
+/* Looks into the directory, for itself. Generation 0: the newest. */
+void rks_store_look(const char *directory, uint64_t generation, rks_found_dataset *found);
+/* COLLECTIVE. What the directories hold is the same on all ranks; one whose directory holds nothing
+ * gets it from another. `exchange`: an option that must be the same, too; NULL: none. `found` is
+ * consumed. RKS_ERR_NOT_FOUND on all ranks if none has found any. One agreement; three if a rank
+ * has found none. */
+rks_status rks_store_agree_dataset(rks_group *group, const char *exchange,
+                                   rks_found_dataset *found, rks_dataset **dataset,
                                    rks_error *err);
 
 /* COLLECTIVE. rks_store_open on a dataset that is in memory; it is the store's from now on, also on
- * failure. */
-rks_status rks_store_open_dataset(rks_group *group, const char *directory, rks_dataset *dataset,
-                                  const rks_store_options *options, rks_store **store,
-                                  rks_error *err);
+ * failure. `status` and *err are what became of this rank so far, as in rks_group_agree; `dataset`
+ * may be NULL unless it is RKS_OK. */
+rks_status rks_store_open_dataset(rks_group *group, const char *directory, rks_status status,
+                                  rks_dataset *dataset, const rks_store_options *options,
+                                  rks_store **store, rks_error *err);
 
 /* The list of a fetch, of ids as plans have them: what rks_fetcher_start and _start_arrays take. */
 rks_status rks_store_list32(rks_store *store, const uint32_t *ids, size_t count, rks_batch **list,
@@ -89,14 +99,55 @@ rks_status rks_store_list32(rks_store *store, const uint32_t *ids, size_t count,
 void rks_store_hold(rks_store *store);
 void rks_store_release(void *store);
 
-/* who.c: which rank sees and serves which shard. COLLECTIVE. */
-rks_status rks_store_find_owners(rks_store *store, rks_error *err);
-/* fill.c: makes the node's index and fills it. COLLECTIVE. */
-rks_status rks_store_fill_index(rks_store *store, rks_error *err);
+/* who.c: which rank sees and serves which shard. First each opens the shards of its directory;
+ * then all take the same owners from what each has told. */
+rks_status rks_store_open_shards(rks_store *store, rks_error *err);
+rks_status rks_store_choose_owners(rks_store *store, const rks_agreed *agreed, rks_error *err);
 
-/* quarantine.c: reads the list at `pattern` (NULL: this rank brings none) into the store.
- * COLLECTIVE. */
-rks_status rks_store_find_quarantined(rks_store *store, const char *pattern, rks_error *err);
+/* fill.c: the node's index, on its way to the store: from where its ids lie to the copied shards. */
+typedef struct rks_filling {
+    rks_span *spans;
+    size_t span_count;
+    rks_index_column *columns;
+    int fd; /* the leader's own: what it offers */
+    rks_fd_offer *offer;
+    rks_index_intake **intakes; /* of what comes from other nodes: one a shard, or NULL */
+    uint64_t taken, wanted;     /* bytes of index from other nodes */
+} rks_filling;
+
+/* Begin with {.fd = -1}. The node's leader makes the memory. */
+rks_status rks_filling_begin(rks_filling *filling, rks_store *store, rks_error *err);
+/* Right behind the agreement with the offer: maps the memory. */
+rks_status rks_filling_map(rks_filling *filling, rks_store *store, const rks_agreed *agreed,
+                           rks_error *err);
+/* Copies this rank's part of the node's shards. */
+rks_status rks_filling_copy(rks_filling *filling, rks_store *store, rks_error *err);
+/* COLLECTIVE, once all have copied, if rks_filling_travels: what the other nodes have. */
+bool rks_filling_travels(const rks_store *store);
+rks_status rks_filling_exchange(rks_filling *filling, rks_store *store, rks_error *err);
+/* Once the node's index is whole; the agreement behind it checks that it was. */
+rks_status rks_filling_seal(rks_store *store, rks_error *err);
+rks_status rks_filling_check(const rks_store *store, const rks_agreed *agreed, size_t fact,
+                             rks_error *err);
+void rks_filling_end(rks_filling *filling, const rks_store *store);
+
+/* open.c: what a rank tells the others about its shards, fact after fact. */
+enum {
+    RKS_TELL_SLOTS,      /* u64: slots in use */
+    RKS_TELL_SEEN,       /* a byte for each shard: it lies in this rank's directory */
+    RKS_TELL_PATH,       /* that directory's full path, with its NUL; empty: unknown */
+    RKS_TELL_QUARANTINE, /* quarantine.c draws it */
+    RKS_TELL_INDEX,      /* the leader's offer of the index memory */
+    RKS_TELL_COUNT
+};
+
+/* quarantine.c: reads the list at `pattern` (NULL: this rank brings none), as bytes to tell; *bytes
+ * is the caller's (rks_free), also on failure. */
+rks_status rks_store_load_quarantine(const rks_store *store, const char *pattern, uint8_t **bytes,
+                                     size_t *size, rks_error *err);
+/* All ranks' lists into the store. */
+rks_status rks_store_take_quarantine(rks_store *store, const char *pattern,
+                                     const rks_agreed *agreed, rks_error *err);
 /* Before the index is sealed, by one rank a node. */
 void rks_store_mark_quarantined(rks_store *store);
 bool rks_store_is_quarantined(const rks_store *store, uint64_t sample_id);

@@ -3,9 +3,6 @@
  * who.c: which rank sees and serves which shard. Every rank tells the others what lies on its disk;
  * all compute the same owners from it. */
 #include <errno.h>
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -47,9 +44,10 @@ out:
     return status;
 }
 
-static rks_status open_shards(rks_store *store, rks_error *err)
+rks_status rks_store_open_shards(rks_store *store, rks_error *err)
 {
-    rks_status status = RKS_OK;
+    store->shards = rks_alloc(store->dataset->shard_count, sizeof(*store->shards), err);
+    rks_status status = store->shards == NULL ? RKS_ERR_MEMORY : RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < store->dataset->shard_count; i++)
         status = open_shard(store, store->directory, i, err);
     return status;
@@ -58,12 +56,14 @@ static rks_status open_shards(rks_store *store, rks_error *err)
 /* Shards of other ranks' directories on this node are mapped too: no message is then needed for
  * their samples. What cannot be opened (another user's, a container's own disk) is asked from its
  * owner. */
-static void open_neighbours(rks_store *store, const uint8_t *all, const uint64_t *offsets)
+static void open_neighbours(rks_store *store, const rks_agreed *agreed)
 {
     size_t shards = store->dataset->shard_count;
     for (uint32_t rank = 0; rank < rks_group_size(store->group); rank++) {
-        const char *directory = (const char *)all + offsets[rank] + 8 + shards;
-        if (rks_group_node_of(store->group, rank) != rks_group_node(store->group))
+        size_t size = 0;
+        const char *directory = rks_agreed_get(agreed, rank, RKS_TELL_PATH, &size);
+        if (rks_group_node_of(store->group, rank) != rks_group_node(store->group) || size < 2 ||
+            directory[size - 1] != '\0')
             continue;
         for (size_t i = 0; i < shards; i++)
             if (store->shards[i] == NULL && store->seen[rank * shards + i] != 0)
@@ -71,52 +71,25 @@ static void open_neighbours(rks_store *store, const uint8_t *all, const uint64_t
     }
 }
 
-/* What a rank tells: slots in use (8 bytes), a byte for each shard, then its directory's full path
- * and a NUL. */
-static rks_status tell_source(rks_store *store, rks_status status, rks_error *err)
+static rks_status take_told(rks_store *store, const rks_agreed *agreed, rks_error *err)
 {
     size_t shards = store->dataset->shard_count;
     uint32_t ranks = rks_group_size(store->group);
-    uint8_t *mine = NULL, *all = NULL;
-    uint64_t *offsets = NULL;
-    char path[PATH_MAX];
-    if (realpath(store->directory, path) == NULL)
-        path[0] = '\0';
-    size_t size = 8 + shards + strlen(path) + 1;
-    if (status == RKS_OK) {
-        mine = rks_alloc(size, 1, err);
-        store->seen = rks_alloc(shards, ranks, err);
-        status = mine == NULL || store->seen == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    uint64_t used = 0;
+    store->seen = rks_alloc(shards, ranks, err);
+    if (store->seen == NULL)
+        return RKS_ERR_MEMORY;
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        const void *seen = rks_agreed_get(agreed, rank, RKS_TELL_SEEN, NULL);
+        used |= rks_load_u64(rks_agreed_get(agreed, rank, RKS_TELL_SLOTS, NULL));
+        if (shards > 0)
+            memcpy(store->seen + rank * shards, seen, shards);
     }
-    if (status == RKS_OK) {
-        rks_store_u64(mine, rks_store_slots_used(store->group));
-        for (size_t i = 0; i < shards; i++)
-            mine[8 + i] = store->shards[i] != NULL;
-        memcpy(mine + 8 + shards, path, strlen(path) + 1);
-    }
-    status = rks_group_allgather(store->group, "open: who sees what", status, mine, size, &all,
-                                 &offsets, err);
-    for (uint32_t rank = 0; status == RKS_OK && rank < ranks; rank++)
-        if (offsets[rank + 1] - offsets[rank] < 8 + shards + 1 || all[offsets[rank + 1] - 1] != 0)
-            status = rks_fail(err, RKS_ERR_PEER, 0, "rank %u told nothing of its shards", rank);
-    if (status == RKS_OK) {
-        uint64_t used = 0;
-        for (uint32_t rank = 0; rank < ranks; rank++) {
-            used |= rks_load_u64(all + offsets[rank]);
-            memcpy(store->seen + rank * shards, all + offsets[rank] + 8, shards);
-        }
-        if (used == UINT64_MAX)
-            status = rks_fail(err, RKS_ERR_STATE, 0,
-                              "%d stores are open on this group; close one first", RKS_STORE_SLOTS);
-        else
-            store->slot = (uint32_t)__builtin_ctzll(~used);
-        if (status == RKS_OK && !store->options.no_share)
-            open_neighbours(store, all, offsets);
-    }
-    rks_free(mine);
-    rks_free(all);
-    rks_free(offsets);
-    return status;
+    if (used == UINT64_MAX)
+        return rks_fail(err, RKS_ERR_STATE, 0, "%d stores are open on this group; close one first",
+                        RKS_STORE_SLOTS);
+    store->slot = (uint32_t)__builtin_ctzll(~used);
+    return RKS_OK;
 }
 
 /* Of the ranks that see a shard the one with the fewest bytes so far owns it, the lowest at a tie;
@@ -158,17 +131,16 @@ static rks_status check_missing(const rks_store *store, rks_error *err)
         store->directory, store->dataset->shards[first].name, missing, shards);
 }
 
-rks_status rks_store_find_owners(rks_store *store, rks_error *err)
+rks_status rks_store_choose_owners(rks_store *store, const rks_agreed *agreed, rks_error *err)
 {
     size_t shards = store->dataset->shard_count;
     uint32_t ranks = rks_group_size(store->group);
-    uint64_t *load = NULL;
-    store->shards = rks_alloc(shards, sizeof(*store->shards), err);
-    rks_status status = store->shards == NULL ? RKS_ERR_MEMORY : open_shards(store, err);
-    status = tell_source(store, status, err);
+    rks_status status = take_told(store, agreed, err);
     if (status != RKS_OK)
         return status;
-    load = rks_alloc(ranks, sizeof(*load), err);
+    if (!store->options.no_share)
+        open_neighbours(store, agreed);
+    uint64_t *load = rks_alloc(ranks, sizeof(*load), err);
     store->owners = rks_alloc(shards, sizeof(*store->owners), err);
     store->owner_room = rks_alloc(shards, (ranks + 1) * sizeof(*store->owner_room), err);
     status = load == NULL || store->owners == NULL || store->owner_room == NULL ? RKS_ERR_MEMORY
@@ -180,5 +152,5 @@ rks_status rks_store_find_owners(rks_store *store, rks_error *err)
     if (status == RKS_OK)
         status = check_missing(store, err);
     rks_free(load);
-    return rks_group_agree(store->group, "open: owners", status, err);
+    return status;
 }

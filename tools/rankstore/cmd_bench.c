@@ -243,6 +243,7 @@ static void take_stats(cli_measured *figures, const rks_store_stats *stats)
     figures->index_bytes_node = stats->index_bytes_node;
     figures->exchange_bytes = stats->exchange_bytes;
     figures->quarantined = stats->quarantined;
+    figures->collectives = stats->collectives;
 }
 
 static rks_status write_trace(rks_group *group, const args *a, uint64_t origin, rks_error *err)

@@ -32,13 +32,14 @@ static void show_build_progress(void *user, const char *phase, uint64_t done, ui
 static void print_build_json(const rks_build_report *report, const char *directory)
 {
     json_t *object = json_pack(
-        "{s:i, s:s*, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:s}", "schema_version",
+        "{s:i, s:s*, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:s}",
+        "schema_version",
         1, "directory", directory, "samples", (json_int_t)report->samples, "filtered",
         (json_int_t)report->filtered, "sampled_out", (json_int_t)report->sampled_out, "duplicates",
         (json_int_t)report->duplicates, "bad", (json_int_t)report->bad, "bytes",
         (json_int_t)report->bytes, "input_bytes", (json_int_t)report->input_bytes, "units",
-        (json_int_t)report->units, "units_resumed", (json_int_t)report->units_resumed, "seconds",
-        report->seconds, "dataset", report->dataset, "bad_first", report->bad_first);
+        (json_int_t)report->units, "units_resumed", (json_int_t)report->units_resumed,
+        "collectives", (json_int_t)report->collectives, "seconds", report->seconds, "dataset", report->dataset, "bad_first", report->bad_first);
     json_object_set_new(object, "not_read",
                         json_pack("{s:I, s:I, s:I}", "hidden", (json_int_t)report->hidden,
                                   "linked_folders", (json_int_t)report->linked_folders,

@@ -31,6 +31,7 @@ static const figure figures[] = {
     {FIGURE(index_bytes_node), false, false, GAUGE, "Index memory of the rank's node."},
     {FIGURE(exchange_bytes), false, false, GAUGE, "Index bytes that the rank's node took in."},
     {FIGURE(quarantined), false, false, GAUGE, "Samples that a quarantine list leaves out."},
+    {FIGURE(collectives), false, false, COUNTER, "Collective calls of the group."},
 };
 enum { FIGURES = sizeof(figures) / sizeof(figures[0]) };
 

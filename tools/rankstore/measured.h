@@ -13,7 +13,7 @@
 /* Of one rank, or of all: sums, and the largest of what is a peak or a time. */
 typedef struct cli_measured {
     uint64_t samples, bytes, local_bytes, remote_bytes, served_bytes;
-    uint64_t peak_anon_bytes, index_bytes_node, exchange_bytes, quarantined;
+    uint64_t peak_anon_bytes, index_bytes_node, exchange_bytes, quarantined, collectives;
     double seconds, wait_seconds;
 } cli_measured;
 
