@@ -4,6 +4,18 @@
  *
  *   look at the input ─► agree a schema ─► take over parts ─► count rows ─► deal ─► read ─► commit
  *
+ * A rank goes through its part and keeps its first error. On one node these agreements carry it:
+ *
+ *   build: input             the same input and options; the inferred schema
+ *   build: lock              whoever has a directory's lock has written its name
+ *   build: parts             what stands in the directories
+ *   build: finished units    if there are parts, twice: what they hold
+ *   build: counting rows     if units begin inside a file
+ *   build: rows read         which rows were skipped
+ *   build: collecting parts  the sealed parts
+ *   build: dataset made      or, with keys of a column, the opening of a store that looks for equal ones
+ *   build: commit            dataset.json is written
+ *
  * What decides the result (units, schema, options) is the same for any number of ranks, and so the
  * dataset id is too. */
 #include <inttypes.h>
@@ -28,7 +40,8 @@ typedef struct build {
     rks_build_options options;
     rks_input *input;
     char *directory;
-    char *schema_text;
+    char *inferred;    /* by this rank, of its share */
+    char *schema_text; /* of all ranks' */
     char *options_text;
     rks_schema *schema;
     rks_selector *selector;
@@ -149,14 +162,17 @@ rks_status rks_build_options_text(const rks_build_options *options, char **text,
 
 /* ---- schema ----------------------------------------------------------------------------- */
 
-/* COLLECTIVE. What an append is not told is as the dataset has it. */
+static rks_fact inferred_fact(const build *b)
+{
+    return rks_fact_bytes(b->inferred, b->inferred == NULL ? 0 : strlen(b->inferred) + 1);
+}
+
+/* COLLECTIVE. What an append is not told is as the dataset has it. Returns this rank's own status. */
 static rks_status inherit(build *b, rks_error *err)
 {
     rks_build_options *o = &b->options;
     rks_error none = {0};
     rks_found_dataset found;
-    if (!o->append)
-        return RKS_OK;
     rks_store_look(b->directory, 0, &found);
     rks_status status = rks_store_agree_dataset(b->group, NULL, &found, &b->base, &none);
     if (status == RKS_ERR_NOT_FOUND)
@@ -177,8 +193,7 @@ static rks_status inherit(build *b, rks_error *err)
     }
     if (o->schema == NULL) {
         b->input->keeps_schema = true;
-        b->schema_text = rks_strdup(rks_schema_text(b->base->schema), err);
-        status = b->schema_text == NULL ? RKS_ERR_MEMORY : RKS_OK;
+        status = rks_schema_parse(rks_schema_text(b->base->schema), &b->schema, err);
     }
     if (o->index_count == 0) {
         o->index = (const char *const *)b->base->index;
@@ -187,18 +202,68 @@ static rks_status inherit(build *b, rks_error *err)
     return status;
 }
 
-static rks_status choose_schema(build *b, rks_error *err)
+/* COLLECTIVE. An append to nothing has no schema yet. Others have inferred theirs before. */
+static rks_status infer_late(build *b, rks_status status, rks_error *err)
+{
+    rks_agreed agreed;
+    if (b->base != NULL || b->options.schema != NULL)
+        return status;
+    if (status == RKS_OK)
+        status = rks_input_infer(b->group, b->input, &b->inferred, err);
+    const rks_fact fact = inferred_fact(b);
+    status = rks_group_agree_on(b->group, "build: schema", status, &fact, 1, &agreed, err);
+    return status == RKS_OK ? rks_input_join(b->input, &agreed, 0, &b->schema_text, err) : status;
+}
+
+/* This rank's own part, up to what all ranks compare. */
+static rks_status look_at_input(build *b, const char *const *sources, size_t source_count,
+                                const char *directory, rks_error *err)
+{
+    const rks_build_options *o = &b->options;
+    if (source_count == 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "no source given");
+    if (o->append && o->replace)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "append and replace exclude each other");
+    rks_status status = rks_directory_expand_target(b->group, directory, &b->directory, err);
+    if (status == RKS_OK)
+        status = rks_input_look(sources, source_count, &b->options, &b->input, err);
+    if (status == RKS_OK)
+        status = rks_build_options_text(o, &b->options_text, err);
+    if (status == RKS_OK && o->schema != NULL)
+        status = rks_schema_parse(o->schema, &b->schema, err);
+    if (status == RKS_OK && o->schema == NULL && !o->append)
+        status = rks_input_infer(b->group, b->input, &b->inferred, err);
+    return status;
+}
+
+/* COLLECTIVE. The same input and options on all ranks. */
+static rks_status agree_input(build *b, rks_status status, rks_agreed *agreed, rks_error *err)
+{
+    rks_fact facts[RKS_BUILD_SAME + 1];
+    rks_digest digest = {0};
+    if (status == RKS_OK)
+        digest = rks_input_digest(b->input);
+    rks_build_same(facts, "the list of input files", &digest, b->schema, &b->options,
+                   b->options_text);
+    facts[RKS_BUILD_SAME] = inferred_fact(b);
+    return rks_group_agree_on(b->group, "build: input", status, facts, RKS_BUILD_SAME + 1, agreed,
+                              err);
+}
+
+/* COLLECTIVE. Returns this rank's own status. */
+static rks_status choose_schema(build *b, const rks_agreed *agreed, rks_error *err)
 {
     rks_status status = RKS_OK;
-    if (b->options.schema == NULL && b->schema_text == NULL)
-        status = rks_input_infer(b->group, b->input, &b->schema_text, err);
-    if (status == RKS_OK)
-        status = rks_schema_parse(b->schema_text == NULL ? b->options.schema : b->schema_text,
-                                  &b->schema, err);
+    if (b->options.append)
+        status = infer_late(b, inherit(b, err), err);
+    else if (b->options.schema == NULL)
+        status = rks_input_join(b->input, agreed, RKS_BUILD_SAME, &b->schema_text, err);
+    if (status == RKS_OK && b->schema == NULL)
+        status = rks_schema_parse(b->schema_text, &b->schema, err);
     const rks_ingest_options reading = rks_build_ingest_options(&b->options);
     if (status == RKS_OK)
         status = rks_selector_create(b->schema, &reading, &b->selector, err);
-    return rks_group_agree(b->group, "build: options", status, err);
+    return status;
 }
 
 /* ---- the same on all ranks ------------------------------------------------------------------ */
@@ -219,27 +284,12 @@ rks_status rks_build_id(const char *what, rks_digest input, const rks_schema *sc
     return RKS_OK;
 }
 
-rks_status rks_build_agree_input(rks_group *group, rks_status status, const char *what,
-                                 const rks_digest *id, rks_error *err)
-{
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
-    status = rks_group_allgather(group, "build: same input", status, id, sizeof(*id), &all,
-                                 &offsets, err);
-    for (uint32_t rank = 1; status == RKS_OK && rank < rks_group_size(group); rank++)
-        if (memcmp(all, all + offsets[rank], sizeof(*id)) != 0)
-            status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s differs between rank 0 and rank %u",
-                              what, rank);
-    rks_free(all);
-    rks_free(offsets);
-    return status;
-}
-
 /* The first field in which two objects differ. */
-static rks_status name_difference(const char *ours, const char *theirs, uint32_t rank,
-                                  rks_error *err)
+static rks_status name_option(const char *name, const char *ours, size_t our_size,
+                              const char *theirs, size_t their_size, uint32_t rank, rks_error *err)
 {
-    json_t *one = json_loads(ours, 0, NULL), *other = json_loads(theirs, 0, NULL);
+    json_t *one = json_loadb(ours, our_size, 0, NULL);
+    json_t *other = json_loadb(theirs, their_size, 0, NULL);
     const char *field;
     json_t *value;
     rks_status status = RKS_OK;
@@ -256,43 +306,22 @@ static rks_status name_difference(const char *ours, const char *theirs, uint32_t
     }
     json_decref(one);
     json_decref(other);
-    return status == RKS_OK ? rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                                       "the options differ between rank 0 and rank %u", rank)
-                            : status;
+    return status == RKS_OK
+               ? rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s differ between rank 0 and rank %u", name,
+                          rank)
+               : status;
 }
 
-/* Each rank brings its schema and its options, each with its NUL. */
-rks_status rks_build_agree_options(rks_group *group, rks_status status, const rks_schema *schema,
-                                   const char *options_text, rks_error *err)
+void rks_build_same(rks_fact facts[RKS_BUILD_SAME], const char *what, const rks_digest *input,
+                    const rks_schema *schema, const rks_build_options *options,
+                    const char *options_text)
 {
-    rks_buffer mine = {0};
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
-    const char *text = status == RKS_OK ? rks_schema_text(schema) : NULL;
-    if (status == RKS_OK)
-        status = rks_buffer_add(&mine, text, strlen(text) + 1, err);
-    if (status == RKS_OK)
-        status = rks_buffer_add(&mine, options_text, strlen(options_text) + 1, err);
-    status = rks_group_allgather(group, "build: same on all ranks", status, mine.data, mine.size,
-                                 &all, &offsets, err);
-    for (uint32_t rank = 1; status == RKS_OK && rank < rks_group_size(group); rank++) {
-        const char *first = (const char *)all, *other = (const char *)all + offsets[rank];
-        uint64_t size = offsets[rank + 1] - offsets[rank];
-        if (size == offsets[1] && memcmp(first, other, size) == 0)
-            continue;
-        if (size == 0 || other[size - 1] != '\0' || strlen(other) + 1 >= size)
-            status = rks_fail(err, RKS_ERR_PEER, 0, "rank %u sent malformed options", rank);
-        else if (strcmp(first, other) != 0)
-            status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                              "the schema differs between rank 0 and rank %u", rank);
-        else
-            status =
-                name_difference(first + strlen(first) + 1, other + strlen(other) + 1, rank, err);
-    }
-    rks_buffer_free(&mine);
-    rks_free(all);
-    rks_free(offsets);
-    return status;
+    const char *text = options_text == NULL ? "" : options_text;
+    facts[0] = rks_fact_same_bytes(what, input, sizeof(*input), NULL);
+    facts[1] = rks_fact_same("the schema", schema == NULL ? NULL : rks_schema_text(schema));
+    facts[2] = rks_fact_same_bytes("the options", text, strlen(text), name_option);
+    facts[3] = rks_fact_same("the build's option \"append\"", options->append ? "yes" : NULL);
+    facts[4] = rks_fact_same("the build's option \"replace\"", options->replace ? "yes" : NULL);
 }
 
 /* Of the input that this build reads, or of what it adds to. */
@@ -319,27 +348,31 @@ static void describe_input_row(void *user, const rks_dataset *dataset, size_t at
                  rks_text_end(name, RKS_PLACE_NAME));
 }
 
-static rks_status open_parts(build *b, const char *directory, rks_error *err)
+/* COLLECTIVE. */
+static rks_status open_parts(build *b, rks_status status, rks_error *err)
 {
     rks_parts_options options = {.replace = b->options.replace,
                                  .append = b->options.append,
                                  .no_lock = b->options.no_lock};
-    rks_status status = rks_build_options_text(&b->options, &b->options_text, err);
+    if (status == RKS_OK && b->base != NULL) { /* with what was inherited */
+        rks_free(b->options_text);
+        b->options_text = NULL;
+        status = rks_build_options_text(&b->options, &b->options_text, err);
+    }
     if (status == RKS_OK)
         status = rks_build_id("files", rks_input_digest(b->input), b->schema, b->options_text,
                               &options.shard.build_id, err);
-    status = rks_build_agree_options(b->group, status, b->schema, b->options_text, err);
-    if (status != RKS_OK)
-        return status;
-    options.build_options = b->options_text;
-    options.selection = rks_build_selection(&b->options);
-    options.shard.schema = b->schema;
-    options.shard.block_size = b->options.block_size;
-    options.shard.max_sample = b->options.max_sample;
-    options.shard.index = b->options.index;
-    options.shard.index_count = b->options.index_count;
-    options.shard.derived_keys = rks_selector_derived_keys(b->selector);
-    status = rks_parts_open(b->group, directory, &options, &b->parts, err);
+    if (status == RKS_OK) {
+        options.build_options = b->options_text;
+        options.selection = rks_build_selection(&b->options);
+        options.shard.schema = b->schema;
+        options.shard.block_size = b->options.block_size;
+        options.shard.max_sample = b->options.max_sample;
+        options.shard.index = b->options.index;
+        options.shard.index_count = b->options.index_count;
+        options.shard.derived_keys = rks_selector_derived_keys(b->selector);
+    }
+    status = rks_parts_open(b->group, b->directory, status, &options, &b->parts, err);
     const rks_key_words words = {.place = describe_input_row, .user = b};
     if (status == RKS_OK)
         rks_parts_describe_keys(b->parts, &words);
@@ -353,12 +386,15 @@ static rks_status count_rows(build *b, rks_error *err)
 {
     size_t units = b->input->unit_count;
     uint64_t *known = rks_alloc(units, sizeof(*known), err);
+    bool counts = false;
+    for (size_t unit = 0; unit < units && !counts; unit++)
+        counts = rks_input_goes_on(b->input, unit) && rks_parts_finished(b->parts, unit) == NULL;
     for (size_t unit = 0; known != NULL && unit < units; unit++) {
         const rks_unit_summary *finished = rks_parts_finished(b->parts, unit);
         known[unit] = finished == NULL ? UINT64_MAX : finished->seen;
     }
     rks_status status = rks_input_first_rows(b->group, known == NULL ? RKS_ERR_MEMORY : RKS_OK,
-                                             b->input, known, &b->first_rows, err);
+                                             b->input, known, counts, &b->first_rows, err);
     rks_free(known);
     return status;
 }
@@ -378,7 +414,7 @@ static rks_status deal(build *b, rks_error *err)
         if (b->owners[unit] == rks_group_rank(b->group))
             b->total += b->input->units[unit].size;
     rks_free(done);
-    return rks_group_agree(b->group, "build: dealing", status, err);
+    return status;
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */
@@ -449,20 +485,25 @@ static rks_status read_units(build *b, rks_error *err)
     return status;
 }
 
-/* The first skipped rows of all ranks, as many as fit. */
-static rks_status collect_bad(build *b, rks_status status, rks_build_report *report, rks_error *err)
+/* COLLECTIVE. All have read; the first skipped rows of all ranks, as many as fit. */
+static rks_status agree_read(build *b, rks_status status, rks_build_report *report, rks_error *err)
 {
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
-    size_t room = sizeof(report->bad_first);
-    status = rks_group_allgather(b->group, "build: skipped rows", status, b->bad.data,
-                                 b->bad.size < room ? b->bad.size : room, &all, &offsets, err);
+    rks_agreed agreed;
+    char lines[2 * sizeof(report->bad_first)];
+    size_t room = sizeof(report->bad_first), size = 0, used = 0;
+    const rks_fact fact = rks_fact_bytes(b->bad.data, b->bad.size < room ? b->bad.size : room);
+    status = rks_group_agree_on(b->group, "build: rows read", status, &fact, 1, &agreed, err);
     rks_group_on_wait(b->group, NULL, NULL);
     rks_group_tell_progress(b->group, NULL, "");
+    for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(b->group); rank++) {
+        const void *theirs = rks_agreed_get(&agreed, rank, 0, &size);
+        size = size < sizeof(lines) - used ? size : sizeof(lines) - used;
+        if (size > 0)
+            memcpy(lines + used, theirs, size);
+        used += size;
+    }
     if (status == RKS_OK)
-        rks_text_lines(all, (size_t)offsets[rks_group_size(b->group)], report->bad_first, room);
-    rks_free(all);
-    rks_free(offsets);
+        rks_text_lines(lines, used, report->bad_first, room);
     return status;
 }
 
@@ -476,6 +517,7 @@ static void free_build(build *b)
     rks_input_free(b->input);
     rks_buffer_free(&b->bad);
     rks_free(b->directory);
+    rks_free(b->inferred);
     rks_free(b->schema_text);
     rks_free(b->options_text);
     rks_free(b->first_rows);
@@ -487,32 +529,28 @@ rks_status rks_build(rks_group *group, const char *const *sources, size_t source
                      rks_build_report *report, rks_error *err)
 {
     build b = {.group = group};
+    rks_agreed agreed;
     rks_build_report made = {.struct_size = sizeof(made)};
-    uint64_t begun = rks_now_ns();
+    uint64_t begun = rks_now_ns(), begun_in = rks_group_collectives(group);
     rks_status status = rks_build_options_take(options, &b.options, err);
-    if (status == RKS_OK && source_count == 0)
-        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "no source given");
-    if (status == RKS_OK && b.options.append && b.options.replace)
-        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "append and replace exclude each other");
     if (status == RKS_OK)
-        status = rks_directory_expand_target(group, directory, &b.directory, err);
-    status = rks_group_agree(group, "build: arguments", status, err);
-    if (status == RKS_OK)
-        status = rks_input_look(group, sources, source_count, &b.options, &b.input, err);
-    if (status == RKS_OK)
-        status = inherit(&b, err);
-    if (status == RKS_OK)
-        status = choose_schema(&b, err);
-    if (status == RKS_OK)
-        status = open_parts(&b, b.directory, err);
-    if (status == RKS_OK)
+        status = look_at_input(&b, sources, source_count, directory, err);
+    status = agree_input(&b, status, &agreed, err);
+    if (status == RKS_OK) {
+        status = choose_schema(&b, &agreed, err);
+        status = open_parts(&b, status, err);
+    }
+    if (status == RKS_OK) {
         status = count_rows(&b, err);
-    if (status == RKS_OK)
-        status = deal(&b, err);
-    if (status == RKS_OK)
-        status = collect_bad(&b, read_units(&b, err), &made, err);
+        if (status == RKS_OK)
+            status = deal(&b, err);
+        if (status == RKS_OK)
+            status = read_units(&b, err);
+        status = agree_read(&b, status, &made, err);
+    }
     if (status == RKS_OK) /* nothing can fail once the dataset is there */
-        status = rks_parts_commit(b.parts, RKS_OK, &made, err);
+        status = rks_parts_commit(b.parts, &made, err);
+    made.collectives = rks_group_collectives(group) - begun_in;
     if (status == RKS_OK && report != NULL) {
         made.input_bytes = b.input->bytes;
         made.hidden = b.input->not_read.hidden;

@@ -7,7 +7,7 @@
 #include "base/checksum.h"
 #include "dataset/dataset.h"
 #include "dataset/key_words.h"
-#include "group/group.h"
+#include "group/agreement.h"
 #include "rankstore/build.h"
 
 /* The caller's options over the defaults, checked. `given` may be NULL. */
@@ -28,15 +28,18 @@ rks_status rks_build_options_text(const rks_build_options *options, char **text,
 /* Over everything that decides the result. */
 rks_status rks_build_id(const char *what, rks_digest input, const rks_schema *schema,
                         const char *options_text, rks_digest *id, rks_error *err);
-/* COLLECTIVE. RKS_ERR_ARGUMENT where the digests of the input differ, naming two ranks and `what`
- * it is ("the list of input files"). */
-rks_status rks_build_agree_input(rks_group *group, rks_status status, const char *what,
-                                 const rks_digest *id, rks_error *err);
-/* COLLECTIVE. RKS_ERR_ARGUMENT where schemas or options differ, naming the option and two ranks.
- * Both are looked at only where the status is RKS_OK. */
-rks_status rks_build_agree_options(rks_group *group, rks_status status, const rks_schema *schema,
-                                   const char *options_text, rks_error *err);
+/* What all ranks must give alike: `what` the digest is of ("the list of input files"), the schema
+ * (NULL: to be inferred), options. All is borrowed. */
+enum { RKS_BUILD_SAME = 5 };
+void rks_build_same(rks_fact facts[RKS_BUILD_SAME], const char *what, const rks_digest *input,
+                    const rks_schema *schema, const rks_build_options *options,
+                    const char *options_text);
 
+/* COLLECTIVE. rks_builder_open, where `status` and *err are what became of this rank so far, as in
+ * rks_group_agree; nothing else is looked at unless it is RKS_OK. */
+rks_status rks_builder_begin(rks_group *group, rks_status status, const char *directory,
+                             const rks_build_options *options, rks_builder **builder,
+                             rks_error *err);
 uint32_t rks_builder_columns(const rks_builder *builder);
 void rks_builder_describe_keys(rks_builder *builder, const rks_key_words *words);
 

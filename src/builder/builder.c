@@ -23,6 +23,7 @@ struct rks_builder {
     rks_selector *selector;
     rks_parts *parts;
     rks_shard_writer *writer;
+    uint64_t begun_in; /* the group's collective */
     bool in_unit;
     bool skipping; /* the current unit is finished already */
     bool committed;
@@ -66,25 +67,35 @@ static rks_status prepare_builder(rks_builder *builder, const char *directory,
 rks_status rks_builder_open(rks_group *group, const char *directory,
                             const rks_build_options *options, rks_builder **builder, rks_error *err)
 {
+    return rks_builder_begin(group, RKS_OK, directory, options, builder, err);
+}
+
+rks_status rks_builder_begin(rks_group *group, rks_status status, const char *directory,
+                             const rks_build_options *options, rks_builder **builder,
+                             rks_error *err)
+{
     rks_parts_options parts = {0};
     rks_digest input = {0};
-    rks_builder *opened = rks_alloc(1, sizeof(*opened), err);
-    rks_status status = RKS_ERR_MEMORY;
+    rks_fact facts[RKS_BUILD_SAME];
+    rks_builder none = {0};
+    rks_builder *opened = status == RKS_OK ? rks_alloc(1, sizeof(*opened), err) : NULL;
     if (opened != NULL) {
         opened->group = group;
+        opened->begun_in = rks_group_collectives(group);
         status = prepare_builder(opened, directory, options, err);
+    } else if (status == RKS_OK) {
+        status = RKS_ERR_MEMORY;
     }
+    const rks_builder *made = opened == NULL ? &none : opened;
     if (status == RKS_OK) {
-        const char *source = opened->options.source;
+        const char *source = made->options.source;
         if (source != NULL)
             input = rks_checksum128(source, strlen(source));
-        status = rks_build_id("memory", input, opened->schema, opened->options_text,
+        status = rks_build_id("memory", input, made->schema, made->options_text,
                               &parts.shard.build_id, err);
     }
-    status = rks_build_agree_options(group, status, opened == NULL ? NULL : opened->schema,
-                                     opened == NULL ? NULL : opened->options_text, err);
-    if (status == RKS_OK)
-        status = rks_build_agree_input(group, status, "source", &input, err);
+    rks_build_same(facts, "source", &input, made->schema, &made->options, made->options_text);
+    status = rks_group_agree_on(group, "build: options", status, facts, RKS_BUILD_SAME, NULL, err);
     if (status == RKS_OK) {
         parts.replace = opened->options.replace;
         parts.append = opened->options.append;
@@ -98,7 +109,7 @@ rks_status rks_builder_open(rks_group *group, const char *directory,
         parts.shard.index_count = opened->options.index_count;
         parts.shard.derived_keys =
             !opened->options.own_keys && rks_selector_derived_keys(opened->selector);
-        status = rks_parts_open(group, opened->directory, &parts, &opened->parts, err);
+        status = rks_parts_open(group, opened->directory, status, &parts, &opened->parts, err);
     }
     if (status != RKS_OK) {
         rks_builder_close(opened);
@@ -203,7 +214,10 @@ rks_status rks_builder_commit(rks_builder *builder, rks_status status, rks_build
     if (status == RKS_OK)
         status = end_unit(builder, err);
     builder->committed = true;
-    status = rks_parts_commit(builder->parts, status, &made, err);
+    status = rks_group_agree(builder->group, "build: samples", status, err);
+    if (status == RKS_OK)
+        status = rks_parts_commit(builder->parts, &made, err);
+    made.collectives = rks_group_collectives(builder->group) - builder->begun_in;
     if (status == RKS_OK && report != NULL) {
         size_t room = report->struct_size;
         memcpy(report, &made, room < sizeof(made) ? room : sizeof(made));

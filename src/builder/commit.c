@@ -259,7 +259,7 @@ static rks_status take_held_part(rks_dataset *dataset, uint32_t rank, uint32_t *
     return take_part(dataset, at, end, err);
 }
 
-static rks_status make_dataset(const rks_parts *parts, const uint8_t *all, const uint64_t *offsets,
+static rks_status make_dataset(const rks_parts *parts, const rks_agreed *agreed,
                                rks_dataset **dataset, uint32_t **holders, rks_error *err)
 {
     const rks_shard_options *options = &parts->options.shard;
@@ -277,8 +277,9 @@ static rks_status make_dataset(const rks_parts *parts, const uint8_t *all, const
         status = made->build_options == NULL ? RKS_ERR_MEMORY : RKS_OK;
     }
     for (uint32_t rank = 0; rank < rks_group_size(parts->group); rank++) {
-        const uint8_t *at = all + offsets[rank], *end = all + offsets[rank + 1];
-        while (status == RKS_OK && at < end)
+        size_t size = 0;
+        const uint8_t *at = rks_agreed_get(agreed, rank, 0, &size), *end = at + size;
+        while (status == RKS_OK && size > 0 && at < end)
             status = take_held_part(made, rank, holders, &at, end, err);
     }
     if (status == RKS_OK)
@@ -321,24 +322,19 @@ static rks_status append_to(const rks_dataset *base, rks_dataset **dataset, uint
     return RKS_OK;
 }
 
-static rks_status collect(rks_parts *parts, rks_dataset **dataset, uint32_t **holders,
-                          rks_error *err)
+/* COLLECTIVE. `status`: what became of sealing; returns this rank's own. */
+static rks_status collect(rks_parts *parts, rks_status status, rks_dataset **dataset,
+                          uint32_t **holders, rks_error *err)
 {
     rks_buffer mine = {0};
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
-    rks_status status = RKS_OK;
+    rks_agreed agreed;
     for (size_t i = 0; status == RKS_OK && i < parts->sealed_count; i++)
         status = put_part(&mine, parts->sealed[i], err);
-    status = rks_group_allgather(parts->group, "build: collecting parts", status, mine.data,
-                                 mine.size, &all, &offsets, err);
-    if (status == RKS_OK)
-        status = make_dataset(parts, all, offsets, dataset, holders, err);
-    status = rks_group_agree(parts->group, "build: dataset made", status, err);
+    const rks_fact fact = rks_fact_bytes(mine.data, mine.size);
+    status = rks_group_agree_on(parts->group, "build: collecting parts", status, &fact, 1, &agreed,
+                                err);
     rks_buffer_free(&mine);
-    rks_free(all);
-    rks_free(offsets);
-    return status;
+    return status == RKS_OK ? make_dataset(parts, &agreed, dataset, holders, err) : status;
 }
 
 /* Rows that sample_rate did not take: they follow from the unit's number and rows. */
@@ -373,33 +369,26 @@ static void fill_report(const rks_parts *parts, const rks_dataset *dataset,
     rks_digest_format(dataset->id, report->dataset);
 }
 
-rks_status rks_parts_commit(rks_parts *parts, rks_status status, rks_build_report *report,
-                            rks_error *err)
+rks_status rks_parts_commit(rks_parts *parts, rks_build_report *report, rks_error *err)
 {
     rks_dataset *dataset = NULL;
     uint32_t *holders = NULL;
-    status = rks_group_agree(parts->group, "build: samples", status, err);
-    if (status != RKS_OK)
-        return status;
-    status = rks_parts_seal_writer(parts, err);
-    status = rks_group_agree(parts->group, "build: seal", status, err);
-    if (status == RKS_OK)
-        status = collect(parts, &dataset, &holders, err);
-    if (status == RKS_OK)
-        status = rks_commit_leave_out(parts, dataset, holders, err);
-    if (status == RKS_OK && parts->base != NULL) {
+    rks_status status = rks_parts_seal_writer(parts, err);
+    status = collect(parts, status, &dataset, &holders, err);
+    status = rks_commit_leave_out(parts, status, dataset, holders, err);
+    if (status == RKS_OK && parts->base != NULL)
         status = append_to(parts->base, &dataset, &holders, err);
-        status = rks_group_agree(parts->group, "build: appended", status, err);
-    }
-    if (status == RKS_OK && !dataset->derived_keys)
-        status = rks_commit_check_keys(parts->group, parts->directory, RKS_OK, dataset, holders,
+    if (parts->options.shard.derived_keys)
+        status = rks_group_agree(parts->group, "build: dataset made", status, err);
+    else
+        status = rks_commit_check_keys(parts->group, parts->directory, status, dataset, holders,
                                        &parts->words, err);
     if (status == RKS_OK) {
-        rks_status written =
-            parts->writes ? rks_dataset_commit(parts->directory, dataset, err) : RKS_OK;
-        status = rks_group_agree(parts->group, "build: commit", written, err);
+        if (parts->lock != NULL)
+            status = rks_dataset_commit(parts->directory, dataset, err);
+        status = rks_group_agree(parts->group, "build: commit", status, err);
     }
-    if (status == RKS_OK && parts->writes)
+    if (status == RKS_OK && parts->lock != NULL)
         rks_parts_remove_strangers(parts, dataset);
     if (status == RKS_OK && report != NULL)
         fill_report(parts, dataset, report);

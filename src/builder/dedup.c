@@ -116,25 +116,20 @@ static uint32_t rank_in_charge(const dedup *d, const rks_pair *entry)
 static rks_status make_room(dedup *d, rks_status status, rks_error *err)
 {
     uint32_t ranks = rks_group_size(d->at->group);
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL, *counts = rks_alloc(ranks, sizeof(*counts), err);
+    uint64_t *counts = rks_alloc(ranks, sizeof(*counts), err);
     if (counts == NULL && status == RKS_OK)
         status = RKS_ERR_MEMORY;
     for (uint64_t i = 0; status == RKS_OK && i < d->samples; i++)
         counts[rank_in_charge(d, &d->own[i])]++;
-    status = rks_group_allgather(d->at->group, "build: contents", status, counts,
-                                 counts == NULL ? 0 : ranks * sizeof(*counts), &all, &offsets, err);
+    const rks_fact fact = rks_fact_sum(counts, ranks);
+    status = rks_group_agree_on(d->at->group, "build: contents", status, &fact, 1, NULL, err);
     if (status == RKS_OK) {
-        for (uint32_t rank = 0; rank < ranks; rank++)
-            d->charged_room +=
-                rks_load_u64(all + offsets[rank] + rks_group_rank(d->at->group) * sizeof(*counts));
+        d->charged_room = counts[rks_group_rank(d->at->group)];
         d->charged = rks_alloc_raw(d->charged_room, ENTRY, err);
         if (d->charged == NULL)
             status = RKS_ERR_MEMORY;
     }
     rks_free(counts);
-    rks_free(all);
-    rks_free(offsets);
     return rks_group_agree(d->at->group, "build: room for contents", status, err);
 }
 
@@ -199,8 +194,7 @@ static rks_status exchange_entries(dedup *d, rks_error *err)
 /* COLLECTIVE. The sealed parts as a store whose ids are positions. */
 static rks_status open_store(dedup *d, bool *needed, rks_error *err)
 {
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL, candidates = 0;
+    uint64_t candidates = 0;
     rks_leaving *at = d->at;
     for (uint64_t i = 1; i < d->charged_count; i++)
         candidates += same_hash(&d->charged[i - 1], &d->charged[i]);
@@ -208,16 +202,12 @@ static rks_status open_store(dedup *d, bool *needed, rks_error *err)
     d->others = rks_alloc(rks_schema_columns(at->schema), sizeof(*d->others), err);
     if (d->others == NULL)
         status = RKS_ERR_MEMORY;
-    status = rks_group_allgather(at->group, "build: candidates", status, &candidates,
-                                 sizeof(candidates), &all, &offsets, err);
-    *needed = false;
-    for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(at->group); rank++)
-        *needed |= rks_load_u64(all + offsets[rank]) > 0;
-    rks_free(all);
-    rks_free(offsets);
-    return status == RKS_OK && *needed
-               ? rks_commit_open(at->group, at->parts->directory, RKS_OK, at->dataset, &d->store, err)
-               : status;
+    const rks_fact fact = rks_fact_sum(&candidates, 1);
+    status = rks_group_agree_on(at->group, "build: candidates", status, &fact, 1, NULL, err);
+    *needed = status == RKS_OK && candidates > 0;
+    return *needed ? rks_commit_open(at->group, at->parts->directory, RKS_OK, at->dataset,
+                                     &d->store, err)
+                   : status;
 }
 
 static bool same_values(const dedup *d)

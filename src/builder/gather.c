@@ -117,9 +117,9 @@ rks_status rks_gather_open(rks_group *group, const char *schema, const char *dir
         opened->group = group;
         status = make_directory(opened, directory, err);
     }
-    status = rks_group_agree(group, "gather", status, err);
-    if (status == RKS_OK)
-        status = rks_builder_open(group, opened->directory, &options, &opened->builder, err);
+    rks_builder **builder = opened == NULL ? NULL : &opened->builder;
+    status = rks_builder_begin(group, status, status == RKS_OK ? opened->directory : NULL, &options,
+                               builder, err);
     if (status == RKS_OK) {
         opened->columns = rks_builder_columns(opened->builder);
         char name[32];
@@ -354,24 +354,6 @@ static rks_status collect_keys(rks_gather *gather, uint32_t dst, rks_buffer *key
     return status;
 }
 
-/* COLLECTIVE. One destination, and memory for the keys. */
-static rks_status agree_destination(rks_group *group, uint32_t dst, const rks_buffer *keys,
-                                    rks_error *err)
-{
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
-    rks_status status =
-        rks_group_allgather(group, "gather: names", keys == NULL ? RKS_ERR_MEMORY : RKS_OK, &dst,
-                            sizeof(dst), &all, &offsets, err);
-    for (uint32_t rank = 1; status == RKS_OK && rank < rks_group_size(group); rank++)
-        if (memcmp(all, all + offsets[rank], sizeof(dst)) != 0)
-            status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "dst differs: rank 0 says %u, rank %u %u",
-                              rks_load_u32(all), rank, rks_load_u32(all + offsets[rank]));
-    rks_free(all);
-    rks_free(offsets);
-    return status;
-}
-
 static rks_status run_gather(rks_gather *gather, rks_store *store, uint32_t dst,
                              rks_gather_fn receive, void *user, rks_gather_report *report,
                              rks_error *err)
@@ -380,7 +362,12 @@ static rks_status run_gather(rks_gather *gather, rks_store *store, uint32_t dst,
     bool mine = rks_group_rank(gather->group) == dst;
     entry *entries = NULL;
     rks_buffer *keys = rks_alloc(ranks, sizeof(*keys), err);
-    rks_status status = agree_destination(gather->group, dst, keys, err);
+    char to[16];
+    snprintf(to, sizeof(to), "%u", dst);
+    const rks_fact same = rks_fact_same_shown("dst", to); /* and memory for the keys */
+    rks_status status = rks_group_agree_on(gather->group, "gather: names",
+                                           keys == NULL ? RKS_ERR_MEMORY : RKS_OK, &same, 1, NULL,
+                                           err);
     if (status == RKS_OK)
         status = collect_keys(gather, dst, keys, err);
     if (status == RKS_OK && mine)
@@ -389,7 +376,13 @@ static rks_status run_gather(rks_gather *gather, rks_store *store, uint32_t dst,
         count_gaps(entries, rks_store_count(store), report);
         status = deliver(store, entries, receive, user, err);
     }
-    status = rks_group_agree(gather->group, "gather: delivered", status, err);
+    const rks_fact fact = rks_fact_bytes(mine ? report : NULL, sizeof(*report));
+    rks_agreed agreed;
+    size_t come = 0;
+    status = rks_group_agree_on(gather->group, "gather: delivered", status, &fact, 1, &agreed, err);
+    const void *told = status == RKS_OK ? rks_agreed_get(&agreed, dst, 0, &come) : NULL;
+    if (told != NULL && come == sizeof(*report))
+        memcpy(report, told, come);
     for (uint32_t rank = 0; keys != NULL && rank < ranks; rank++)
         rks_buffer_free(&keys[rank]);
     rks_free(keys);
@@ -416,9 +409,6 @@ rks_status rks_gather_run(rks_gather *gather, rks_status status, uint32_t dst,
     }
     rks_store_close(store, 0);
     remove_directory(gather);
-    if (status == RKS_OK)
-        status =
-            rks_group_broadcast(gather->group, "gather: report", dst, &made, sizeof(made), err);
     if (status == RKS_OK && report != NULL) {
         size_t room = report->struct_size;
         memcpy(report, &made, room < sizeof(made) ? room : sizeof(made));

@@ -59,21 +59,19 @@ rks_ingest_options rks_build_ingest_options(const rks_build_options *options)
     };
 }
 
-rks_status rks_input_look(rks_group *group, const char *const *sources, size_t count,
-                          rks_build_options *options, rks_input **input, rks_error *err)
+rks_status rks_input_look(const char *const *sources, size_t count, rks_build_options *options,
+                          rks_input **input, rks_error *err)
 {
-    rks_digest digest = {0};
     rks_ingest_options reading = rks_build_ingest_options(options);
     rks_status status = refuse_datasets(sources, count, err);
     if (status == RKS_OK)
         status = rks_input_open(sources, count, &reading, input, err);
     if (status == RKS_OK) {
-        digest = rks_input_digest(*input);
         rks_input_options(*input, &reading);
         options->format = reading.format;
         options->key = reading.key;
     }
-    return rks_build_agree_input(group, status, "the list of input files", &digest, err);
+    return status;
 }
 
 /* ---- schema ----------------------------------------------------------------------------- */
@@ -139,45 +137,38 @@ static rks_status look_at_any(const rks_input *input, char **schema_text, rks_er
 
 /* Each rank looks at consecutive turns; what they saw is merged in rank order, which is unit order.
  * So the schema does not depend on the number of ranks. */
-rks_status rks_input_infer(rks_group *group, const rks_input *input, char **schema_text,
+rks_status rks_input_infer(const rks_group *group, const rks_input *input, char **schema_text,
                            rks_error *err)
 {
     bool few = input->unit_count < INFER_UNITS || !input->format->utf8;
     uint64_t turns = few ? input->unit_count : INFER_UNITS;
     uint32_t ranks = rks_group_size(group), rank = rks_group_rank(group);
-    char *mine = NULL, *merged = NULL;
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
-    rks_status status =
-        look_at_turns(input, turns * rank / ranks, turns * (rank + 1) / ranks, turns, &mine, err);
-    status = rks_group_allgather(group, "build: schema", status, mine,
-                                 mine == NULL ? 0 : strlen(mine) + 1, &all, &offsets, err);
-    for (uint32_t r = 0; status == RKS_OK && r < ranks; r++)
-        if (offsets[r + 1] > offsets[r])
-            status = merge(&merged, (const char *)all + offsets[r], err);
-    if (status == RKS_OK && merged == NULL && turns < input->unit_count)
-        status = look_at_any(input, &merged, err); /* each rank the same */
-    if (status == RKS_OK && merged == NULL)
-        status = fail_empty(input, err);
-    rks_free(mine);
-    rks_free(all);
-    rks_free(offsets);
-    status = rks_group_agree(group, "build: schema agreed", status, err);
-    if (status == RKS_OK)
-        *schema_text = merged;
-    else
-        rks_free(merged);
-    return status;
+    return look_at_turns(input, turns * rank / ranks, turns * (rank + 1) / ranks, turns,
+                         schema_text, err);
+}
+
+rks_status rks_input_join(const rks_input *input, const rks_agreed *agreed, size_t fact,
+                          char **schema_text, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(agreed->group); rank++)
+        status = merge(schema_text, rks_agreed_get(agreed, rank, fact, NULL), err);
+    if (status == RKS_OK && *schema_text == NULL)
+        status = look_at_any(input, schema_text, err); /* each rank the same */
+    return status == RKS_OK && *schema_text == NULL ? fail_empty(input, err) : status;
 }
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
-/* A unit whose rows somebody must count: a later unit of its file needs them, and nobody knows
- * them. */
+bool rks_input_goes_on(const rks_input *input, size_t unit)
+{
+    return unit + 1 < input->unit_count && !input->units[unit + 1].first_of_file;
+}
+
+/* Somebody must count its rows: a later unit of its file needs them, and nobody knows them. */
 static bool needs_count(const rks_input *input, const uint64_t *known, size_t unit)
 {
-    return unit + 1 < input->unit_count && !input->units[unit + 1].first_of_file &&
-           (known == NULL || known[unit] == UINT64_MAX);
+    return rks_input_goes_on(input, unit) && (known == NULL || known[unit] == UINT64_MAX);
 }
 
 /* All ranks count at once, each a part of the units, as (unit, rows). */
@@ -197,13 +188,25 @@ static rks_status count(rks_group *group, const rks_input *input, const uint64_t
     return status;
 }
 
-rks_status rks_input_first_rows(rks_group *group, rks_status status, const rks_input *input,
-                                const uint64_t *known, uint64_t **first_rows, rks_error *err)
+static void put_first_rows(const rks_input *input, const uint64_t *known, uint64_t *rows,
+                           uint64_t *first)
 {
-    size_t units = input->unit_count;
+    for (size_t unit = 0; unit < input->unit_count; unit++) {
+        if (known != NULL && known[unit] != UINT64_MAX)
+            rows[unit] = known[unit];
+        first[unit] =
+            input->units[unit].first_of_file || unit == 0 ? 0 : first[unit - 1] + rows[unit - 1];
+    }
+}
+
+rks_status rks_input_first_rows(rks_group *group, rks_status status, const rks_input *input,
+                                const uint64_t *known, bool counts, uint64_t **first_rows,
+                                rks_error *err)
+{
+    size_t units = input == NULL ? 0 : input->unit_count;
+    uint64_t *rows = NULL, *first = NULL;
     rks_buffer mine = {0};
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL, *rows = NULL, *first = NULL;
+    rks_agreed agreed;
     if (status == RKS_OK) {
         rows = rks_alloc(units, sizeof(*rows), err);
         first = rks_alloc(units, sizeof(*first), err);
@@ -211,26 +214,24 @@ rks_status rks_input_first_rows(rks_group *group, rks_status status, const rks_i
     }
     if (status == RKS_OK)
         status = count(group, input, known, &mine, err);
-    status = rks_group_allgather(group, "build: counting rows", status, mine.data, mine.size, &all,
-                                 &offsets, err);
+    const rks_fact fact = rks_fact_bytes(mine.data, mine.size);
+    if (counts)
+        status =
+            rks_group_agree_on(group, "build: counting rows", status, &fact, 1, &agreed, err);
+    for (uint32_t rank = 0; counts && status == RKS_OK && rank < rks_group_size(group); rank++) {
+        size_t size = 0;
+        const uint8_t *pairs = rks_agreed_get(&agreed, rank, 0, &size);
+        for (size_t at = 0; size - at >= 16; at += 16)
+            if (rks_load_u64(pairs + at) < units)
+                rows[rks_load_u64(pairs + at)] = rks_load_u64(pairs + at + 8);
+    }
     if (status == RKS_OK) {
-        for (uint64_t at = 0; offsets[rks_group_size(group)] - at >= 16; at += 16)
-            if (rks_load_u64(all + at) < units)
-                rows[rks_load_u64(all + at)] = rks_load_u64(all + at + 8);
-        for (size_t unit = 0; unit < units; unit++) {
-            if (known != NULL && known[unit] != UINT64_MAX)
-                rows[unit] = known[unit];
-            first[unit] = input->units[unit].first_of_file || unit == 0
-                              ? 0
-                              : first[unit - 1] + rows[unit - 1];
-        }
+        put_first_rows(input, known, rows, first);
         *first_rows = first;
         first = NULL;
     }
     rks_buffer_free(&mine);
     rks_free(rows);
     rks_free(first);
-    rks_free(all);
-    rks_free(offsets);
     return status;
 }

@@ -4,25 +4,35 @@
 #ifndef RKS_BUILDER_INPUT_H
 #define RKS_BUILDER_INPUT_H
 
-#include "group/group.h"
+#include "group/agreement.h"
 #include "ingest/unit.h"
 #include "rankstore/build.h"
 
 /* What of the options ingest asks for; strings, lists and callbacks are borrowed. */
 rks_ingest_options rks_build_ingest_options(const rks_build_options *options);
 
-/* COLLECTIVE. Opens the input, the same on all ranks, and sets the options as it makes them. The
- * caller owns *input, also after a failure where it is not NULL. */
-rks_status rks_input_look(rks_group *group, const char *const *sources, size_t count,
-                          rks_build_options *options, rks_input **input, rks_error *err);
+/* Opens the input and sets the options as it makes them. Its digest (rks_input_digest) must be the
+ * same on all ranks. The caller owns *input, also after a failure where it is not NULL. */
+rks_status rks_input_look(const char *const *sources, size_t count, rks_build_options *options,
+                          rks_input **input, rks_error *err);
 
-/* COLLECTIVE. A schema of all units' first rows; rks_free. RKS_ERR_DATA where there is no row. */
-rks_status rks_input_infer(rks_group *group, const rks_input *input, char **schema_text,
+/* The schema of the first rows of this rank's share of the units; rks_free. *schema_text stays NULL
+ * if there is no row. */
+rks_status rks_input_infer(const rks_group *group, const rks_input *input, char **schema_text,
                            rks_error *err);
+/* What all ranks have inferred (their texts with the NUL are fact `fact`), as one; rks_free.
+ * RKS_ERR_DATA if there is no row at all. */
+rks_status rks_input_join(const rks_input *input, const rks_agreed *agreed, size_t fact,
+                          char **schema_text, rks_error *err);
 
 /* COLLECTIVE. For each unit the row of its file that it begins with; rks_free. `known`: rows of a
- * unit, or UINT64_MAX; NULL: of none. A rank that failed before brings its status. */
+ * unit, or UINT64_MAX; NULL: of none. A rank that failed before brings its status. `counts`: the same
+ * on all ranks; if it is false no unit's rows have to be counted, there is no agreement, and the
+ * status is this rank's own. */
 rks_status rks_input_first_rows(rks_group *group, rks_status status, const rks_input *input,
-                                const uint64_t *known, uint64_t **first_rows, rks_error *err);
+                                const uint64_t *known, bool counts, uint64_t **first_rows,
+                                rks_error *err);
+/* The next unit is of the same file: it begins where this one's rows end. */
+bool rks_input_goes_on(const rks_input *input, size_t unit);
 
 #endif

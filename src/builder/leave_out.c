@@ -83,33 +83,43 @@ rks_status rks_leaving_add(rks_leaving *at, uint32_t position, rks_error *err)
     return rks_buffer_add(&at->runs, &run, sizeof(run), err);
 }
 
+static rks_status add_runs(rks_leaving *at, const rks_agreed *agreed, rks_error *err)
+{
+    rks_excluded *excluded = &at->dataset->excluded;
+    uint64_t more = 0;
+    size_t size = 0;
+    for (uint32_t rank = 0; rank < rks_group_size(at->group); rank++) {
+        rks_agreed_get(agreed, rank, 0, &size);
+        more += size / sizeof(*excluded->runs);
+    }
+    if (more == 0)
+        return RKS_OK;
+    rks_excluded_run *runs =
+        rks_realloc(excluded->runs, excluded->run_count + more, sizeof(*runs), err);
+    if (runs == NULL)
+        return RKS_ERR_MEMORY;
+    excluded->runs = runs;
+    for (uint32_t rank = 0; rank < rks_group_size(at->group); rank++) {
+        const void *theirs = rks_agreed_get(agreed, rank, 0, &size);
+        if (size > 0)
+            memcpy(runs + excluded->run_count, theirs, size);
+        excluded->run_count += size / sizeof(*runs);
+    }
+    return rks_excluded_settle(runs, &excluded->run_count, err);
+}
+
 rks_status rks_leaving_join(rks_leaving *at, const char *phase, rks_status status, rks_error *err)
 {
     rks_excluded *excluded = &at->dataset->excluded;
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
-    status = rks_group_allgather(at->group, phase, status, at->runs.data, at->runs.size, &all,
-                                 &offsets, err);
-    uint64_t more =
-        status == RKS_OK ? offsets[rks_group_size(at->group)] / sizeof(rks_excluded_run) : 0;
-    if (more > 0) {
-        rks_excluded_run *runs =
-            rks_realloc(excluded->runs, excluded->run_count + more, sizeof(*runs), err);
-        if (runs == NULL) {
-            status = RKS_ERR_MEMORY;
-        } else {
-            memcpy(runs + excluded->run_count, all, more * sizeof(*runs));
-            excluded->runs = runs;
-            excluded->run_count += more;
-            status = rks_excluded_settle(runs, &excluded->run_count, err);
-        }
-    }
+    rks_agreed agreed;
+    const rks_fact fact = rks_fact_bytes(at->runs.data, at->runs.size);
+    status = rks_group_agree_on(at->group, phase, status, &fact, 1, &agreed, err);
+    if (status == RKS_OK)
+        status = add_runs(at, &agreed, err);
     excluded->samples = 0;
     for (uint64_t i = 0; i < excluded->run_count; i++)
         excluded->samples += excluded->runs[i].count;
     at->runs.size = 0;
-    rks_free(all);
-    rks_free(offsets);
     return rks_group_agree(at->group, phase, status, err);
 }
 
@@ -142,27 +152,17 @@ static rks_status draw(rks_leaving *at, void *user, const rks_shard *shard, uint
 /* COLLECTIVE. One more byte of the last draw. */
 static rks_status narrow(rks_leaving *at, drawing *d, int byte, rks_status status, rks_error *err)
 {
-    uint64_t bins[BINS] = {0}, sum = 0;
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
+    uint64_t bins[BINS] = {0};
     int shift = 56 - 8 * byte;
     for (uint64_t i = 0; status == RKS_OK && i < d->count; i++)
         if (byte == 0 || d->draws[i] >> (shift + 8) == d->last >> (shift + 8))
             bins[d->draws[i] >> shift & 0xff]++;
-    status = rks_group_allgather(at->group, "build: sample", status, bins, sizeof(bins), &all,
-                                 &offsets, err);
+    const rks_fact fact = rks_fact_sum(bins, BINS);
+    status = rks_group_agree_on(at->group, "build: sample", status, &fact, 1, NULL, err);
     uint64_t bin = 0;
-    for (; status == RKS_OK && bin < BINS; bin++) {
-        sum = 0;
-        for (uint32_t rank = 0; rank < rks_group_size(at->group); rank++)
-            sum += rks_load_u64(all + offsets[rank] + bin * sizeof(*bins));
-        if (d->left <= sum)
-            break;
-        d->left -= sum;
-    }
+    for (; status == RKS_OK && bin < BINS && d->left > bins[bin]; bin++)
+        d->left -= bins[bin];
     d->last |= (bin & 0xff) << shift;
-    rks_free(all);
-    rks_free(offsets);
     return status;
 }
 
@@ -198,23 +198,28 @@ void rks_leaving_sort(uint32_t *positions, size_t count)
         qsort(positions, count, sizeof(*positions), by_number);
 }
 
-/* COLLECTIVE. Samples of units may have equal draws: the lowest positions are taken. */
+/* COLLECTIVE. Samples of units may have equal draws: the lowest positions are taken. Returns this
+ * rank's own status. */
 static rks_status settle_ties(rks_leaving *at, drawing *d, rks_error *err)
 {
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
+    rks_agreed agreed;
+    rks_buffer all = {0};
     rks_status status = rks_leaving_each(at, tie, d, err);
-    status = rks_group_allgather(at->group, "build: last of the sample", status, d->ties.data,
-                                 d->ties.size, &all, &offsets, err);
+    const rks_fact fact = rks_fact_bytes(d->ties.data, d->ties.size);
+    status = rks_group_agree_on(at->group, "build: last of the sample", status, &fact, 1, &agreed,
+                                err);
+    for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(at->group); rank++) {
+        size_t size = 0;
+        const void *theirs = rks_agreed_get(&agreed, rank, 0, &size);
+        status = rks_buffer_add(&all, theirs, size, err);
+    }
     if (status == RKS_OK) {
-        uint32_t *positions = (uint32_t *)(void *)all;
-        size_t count = (size_t)(offsets[rks_group_size(at->group)] / sizeof(*positions));
-        rks_leaving_sort(positions, count);
+        uint32_t *positions = (uint32_t *)(void *)all.data;
+        rks_leaving_sort(positions, all.size / sizeof(*positions));
         d->end = d->left == 0 ? 0 : positions[d->left - 1] + 1;
     }
     d->walked = 0;
-    rks_free(all);
-    rks_free(offsets);
+    rks_buffer_free(&all);
     return status;
 }
 
@@ -228,11 +233,12 @@ static rks_status leave_out_rest(rks_leaving *at, rks_error *err)
     rks_status status = d.draws == NULL ? RKS_ERR_MEMORY : rks_leaving_each(at, draw, &d, err);
     for (int byte = 0; byte < 8 && (byte == 0 || status == RKS_OK); byte++)
         status = narrow(at, &d, byte, status, err);
-    if (status == RKS_OK)
+    if (status == RKS_OK) {
         status = settle_ties(at, &d, err);
-    if (status == RKS_OK)
-        status =
-            rks_leaving_join(at, "build: sample taken", rks_leaving_each(at, drop, &d, err), err);
+        if (status == RKS_OK)
+            status = rks_leaving_each(at, drop, &d, err);
+        status = rks_leaving_join(at, "build: sample taken", status, err);
+    }
     rks_free(d.draws);
     rks_buffer_free(&d.ties);
     return status;
@@ -276,19 +282,16 @@ static rks_status weigh(rks_leaving *at, uint64_t *bytes, rks_error *err)
     return status;
 }
 
-/* COLLECTIVE. The dataset as it is with its list. */
+/* COLLECTIVE. The dataset as it is with its list. Returns this rank's own status. */
 static rks_status finish(rks_leaving *at, rks_error *err)
 {
     rks_dataset *dataset = at->dataset;
     uint64_t bytes = 0;
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
     rks_buffer encoded = {0};
     rks_status status = weigh(at, &bytes, err);
-    status = rks_group_allgather(at->group, "build: excluded bytes", status, &bytes, sizeof(bytes),
-                                 &all, &offsets, err);
-    for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(at->group); rank++)
-        dataset->excluded.bytes += rks_load_u64(all + offsets[rank]);
+    const rks_fact fact = rks_fact_sum(&bytes, 1);
+    status = rks_group_agree_on(at->group, "build: excluded bytes", status, &fact, 1, NULL, err);
+    dataset->excluded.bytes += bytes;
     if (status == RKS_OK)
         status = rks_excluded_encode(&dataset->excluded, &encoded, err);
     if (status == RKS_OK) {
@@ -296,13 +299,11 @@ static rks_status finish(rks_leaving *at, rks_error *err)
         dataset->id = rks_dataset_id(dataset);
     }
     rks_buffer_free(&encoded);
-    rks_free(all);
-    rks_free(offsets);
-    return rks_group_agree(at->group, "build: excluded", status, err);
+    return status;
 }
 
-rks_status rks_commit_leave_out(rks_parts *parts, rks_dataset *dataset, const uint32_t *holders,
-                                rks_error *err)
+rks_status rks_commit_leave_out(rks_parts *parts, rks_status status, rks_dataset *dataset,
+                                const uint32_t *holders, rks_error *err)
 {
     const rks_selection *selection = &parts->options.selection;
     rks_leaving at = {
@@ -311,13 +312,12 @@ rks_status rks_commit_leave_out(rks_parts *parts, rks_dataset *dataset, const ui
         .dataset = dataset,
         .holders = holders,
         .selection = selection,
-        .schema = dataset->schema,
+        .schema = status == RKS_OK ? dataset->schema : NULL,
         .key = -1,
     };
-    if ((!selection->dedup && selection->sample == 0) || dataset->count == 0)
-        return RKS_OK;
-    rks_status status = RKS_OK;
-    if (dataset->count > UINT32_MAX)
+    if (!selection->dedup && selection->sample == 0)
+        return status;
+    if (status == RKS_OK && dataset->count > UINT32_MAX)
         status = rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
                           "%" PRIu64 " samples before any is left out: at most %" PRIu32
                           " can be stored",
@@ -327,12 +327,15 @@ rks_status rks_commit_leave_out(rks_parts *parts, rks_dataset *dataset, const ui
         status = at.values == NULL ? RKS_ERR_MEMORY : RKS_OK;
     }
     status = rks_group_agree(parts->group, "build: leaving out", status, err);
+    if (status == RKS_OK && dataset->count == 0)
+        goto out;
     if (status == RKS_OK && selection->dedup)
         status = rks_leaving_duplicates(&at, err);
     if (status == RKS_OK && selection->sample > 0)
         status = leave_out_rest(&at, err);
     if (status == RKS_OK && dataset->excluded.samples > 0)
         status = finish(&at, err);
+out:
     rks_free(at.values);
     rks_buffer_free(&at.runs);
     return status;

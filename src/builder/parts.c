@@ -148,10 +148,20 @@ static rks_status take_over(rks_parts *parts, const char *name, rks_error *err)
     return status;
 }
 
+static bool names_shard(const rks_dataset *dataset, const char *name)
+{
+    for (size_t i = 0; dataset != NULL && i < dataset->shard_count; i++)
+        if (strcmp(dataset->shards[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* What a rank tells of its directory. */
+enum { LOOK_DATASET, LOOK_PARTS, LOOK_FACTS };
+
 /* The names of this build's parts that this rank sees, a line each. A replacing build takes none:
  * the user asked for a new one. */
-static rks_status list_parts(const rks_parts *parts, const rks_dataset *old, rks_buffer *list,
-                             rks_error *err)
+static rks_status list_parts(const rks_parts *parts, rks_buffer *list, rks_error *err)
 {
     char **names = NULL;
     size_t count = 0;
@@ -160,23 +170,18 @@ static rks_status list_parts(const rks_parts *parts, const rks_dataset *old, rks
                             : rks_dataset_parts(parts->directory, &names, &count, err);
     if (status != RKS_OK)
         return status;
-    for (size_t i = 0; status == RKS_OK && i < count; i++) {
-        bool taken = strncmp(names[i], parts->prefix, strlen(parts->prefix)) != 0;
-        for (size_t k = 0; old != NULL && k < old->shard_count && !taken; k++)
-            taken = strcmp(old->shards[k].name, names[i]) == 0;
-        if (!taken)
+    for (size_t i = 0; status == RKS_OK && i < count; i++)
+        if (strncmp(names[i], parts->prefix, strlen(parts->prefix)) == 0)
             status = rks_buffer_print(list, err, "%s\n", names[i]);
-    }
     rks_dataset_parts_free(names, count);
     return status;
 }
 
-/* A rank below this one has listed the name too. */
-static bool listed_before(const uint8_t *all, uint64_t size, const char *name, size_t name_size)
+static bool lists_part(const void *list, size_t size, const char *name, size_t name_size)
 {
-    const uint8_t *at = all;
-    while (at < all + size) {
-        const uint8_t *end = memchr(at, '\n', (size_t)(all + size - at));
+    const uint8_t *at = list, *all_end = at + size;
+    while (at < all_end) {
+        const uint8_t *end = memchr(at, '\n', (size_t)(all_end - at));
         if (end == NULL)
             return false;
         if ((size_t)(end - at) == name_size && memcmp(at, name, name_size) == 0)
@@ -186,32 +191,36 @@ static bool listed_before(const uint8_t *all, uint64_t size, const char *name, s
     return false;
 }
 
-static rks_status take_parts(rks_parts *parts, const rks_dataset *old, rks_error *err)
+/* Of the parts that this rank lists, a line each, those that no lower rank has listed. */
+static rks_status choose_parts(rks_group *group, const rks_agreed *agreed, rks_buffer *chosen,
+                               rks_error *err)
 {
-    rks_buffer list = {0};
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
-    rks_status status = list_parts(parts, old, &list, err);
-    status = rks_group_allgather(parts->group, "build: parts", status, list.data, list.size, &all,
-                                 &offsets, err);
-    if (status != RKS_OK)
-        goto out;
-    uint32_t rank = rks_group_rank(parts->group);
-    for (uint64_t at = offsets[rank]; status == RKS_OK && at < offsets[rank + 1];) {
-        const uint8_t *line = all + at;
-        const uint8_t *end = memchr(line, '\n', (size_t)(offsets[rank + 1] - at));
-        size_t size = (size_t)(end - line); /* our own text: the newline is there */
-        char name[128];
-        snprintf(name, sizeof(name), "%.*s", (int)size, (const char *)line);
-        if (!listed_before(all, offsets[rank], name, size))
-            status = take_over(parts, name, err);
-        at += size + 1;
+    uint32_t rank = rks_group_rank(group);
+    size_t size = 0, other_size = 0;
+    rks_status status = RKS_OK;
+    const char *line = rks_agreed_get(agreed, rank, LOOK_PARTS, &size), *end = line + size;
+    while (status == RKS_OK && line < end) {
+        const char *next = (const char *)memchr(line, '\n', (size_t)(end - line)) + 1;
+        bool before = false; /* our own text: the newline is there */
+        for (uint32_t other = 0; other < rank && !before; other++) {
+            const void *list = rks_agreed_get(agreed, other, LOOK_PARTS, &other_size);
+            before = lists_part(list, other_size, line, (size_t)(next - line) - 1);
+        }
+        if (!before)
+            status = rks_buffer_add(chosen, line, (size_t)(next - line), err);
+        line = next;
     }
-    status = rks_group_agree(parts->group, "build: taking over parts", status, err);
-out:
-    rks_buffer_free(&list);
-    rks_free(all);
-    rks_free(offsets);
+    return status;
+}
+
+/* But for those that are there for what is appended to. */
+static rks_status take_parts(rks_parts *parts, rks_buffer *chosen, rks_error *err)
+{
+    rks_status status = rks_buffer_add(chosen, "", 1, err);
+    char *rest = (char *)chosen->data;
+    for (char *name; status == RKS_OK && (name = strsep(&rest, "\n")) != NULL && *name != '\0';)
+        if (!names_shard(parts->base, name))
+            status = take_over(parts, name, err);
     return status;
 }
 
@@ -221,13 +230,12 @@ static int by_unit(const void *a, const void *b)
     return left->unit < right->unit ? -1 : left->unit > right->unit;
 }
 
-static rks_status agree_finished(rks_parts *parts, rks_error *err)
+/* COLLECTIVE. `status` is what became of taking over. */
+static rks_status agree_finished(rks_parts *parts, rks_status status, rks_error *err)
 {
-    rks_buffer mine = {0};
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
-    size_t count = 0;
-    rks_status status = RKS_OK;
+    rks_buffer mine = {0}, all = {0};
+    rks_agreed agreed;
+    size_t count = 0, size = 0, kept = 0;
     for (size_t i = 0; status == RKS_OK && i < parts->sealed_count; i++) {
         const rks_unit_summary *units = rks_shard_units(parts->sealed[i], &count);
         status = rks_buffer_add(&mine, units, count * sizeof(*units), err);
@@ -236,21 +244,28 @@ static rks_status agree_finished(rks_parts *parts, rks_error *err)
         const rks_unit_summary *units = rks_shard_writer_units(parts->writer, &count);
         status = rks_buffer_add(&mine, units, count * sizeof(*units), err);
     }
-    status = rks_group_allgather(parts->group, "build: finished units", status, mine.data,
-                                 mine.size, &all, &offsets, err);
-    if (status == RKS_OK) {
-        parts->finished = (rks_unit_summary *)(void *)all;
-        count = (size_t)(offsets[rks_group_size(parts->group)] / sizeof(*parts->finished));
-        qsort(parts->finished, count, sizeof(*parts->finished), by_unit);
-        size_t kept = 0;
-        for (size_t i = 0; i < count; i++)
-            if (kept == 0 || parts->finished[kept - 1].unit != parts->finished[i].unit)
-                parts->finished[kept++] = parts->finished[i];
-        parts->finished_count = kept;
-    }
+    const rks_fact fact = rks_fact_bytes(mine.data, mine.size);
+    status = rks_group_agree_on(parts->group, "build: finished units", status, &fact, 1, &agreed,
+                                err);
     rks_buffer_free(&mine);
-    rks_free(offsets);
-    return status;
+    for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(parts->group); rank++) {
+        const void *theirs = rks_agreed_get(&agreed, rank, 0, &size);
+        status = rks_buffer_add(&all, theirs, size, err);
+    }
+    status = rks_group_agree(parts->group, "build: finished units known", status, err);
+    if (status != RKS_OK) {
+        rks_buffer_free(&all);
+        return status;
+    }
+    parts->finished = (rks_unit_summary *)(void *)all.data;
+    count = all.size / sizeof(*parts->finished);
+    if (count > 0)
+        qsort(parts->finished, count, sizeof(*parts->finished), by_unit);
+    for (size_t i = 0; i < count; i++)
+        if (kept == 0 || parts->finished[kept - 1].unit != parts->finished[i].unit)
+            parts->finished[kept++] = parts->finished[i];
+    parts->finished_count = kept;
+    return RKS_OK;
 }
 
 /* What stands in the directory: 0 nothing, 1 this build's dataset, 2 another one. */
@@ -298,54 +313,74 @@ static rks_status find_base(rks_parts *parts, rks_dataset *found, bool committed
 }
 
 /* A finished dataset stops the build, unless it is to be replaced, or is this very build's and some
- * directory still lacks it: then the commit was interrupted, and goes on. *old is what to replace.
- */
-static rks_status check_dataset(rks_parts *parts, rks_dataset **old, rks_error *err)
+ * directory still lacks it: then the commit was interrupted, and goes on. */
+static rks_status check_datasets(const rks_parts *parts, uint32_t same, uint32_t other,
+                                 rks_error *err)
 {
+    bool all = same == rks_group_size(parts->group);
+    if (parts->options.append && all)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "%s: the same input was the last to be added, with the same options",
+                        parts->directory);
+    if (!parts->options.append && !parts->options.replace && (other > 0 || all))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "%s: holds a finished dataset already; use --replace to build it anew",
+                        parts->directory);
+    return RKS_OK;
+}
+
+/* COLLECTIVE. The lock is held: what stands in the directories, and what is gone on with. */
+static rks_status look_around(rks_parts *parts, rks_status status, rks_error *err)
+{
+    rks_group *group = parts->group;
+    uint32_t same = 0, other = 0;
     uint8_t what = 0;
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
+    bool any = false;
     rks_dataset *found = NULL;
-    uint32_t ranks = rks_group_size(parts->group), same = 0, other = 0;
-    rks_status status = look_for_dataset(parts, &found, &what, err);
-    status =
-        rks_group_allgather(parts->group, "build: dataset", status, &what, 1, &all, &offsets, err);
-    if (status != RKS_OK)
-        goto out;
-    for (uint32_t rank = 0; rank < ranks; rank++) {
-        same += all[rank] == 1;
-        other += all[rank] == 2;
+    rks_buffer list = {0}, chosen = {0};
+    rks_agreed agreed;
+    if (status == RKS_OK)
+        status = look_for_dataset(parts, &found, &what, err);
+    if (status == RKS_OK)
+        status = list_parts(parts, &list, err);
+    const rks_fact facts[LOOK_FACTS] = {[LOOK_DATASET] = rks_fact_fixed(&what, sizeof(what)),
+                                        [LOOK_PARTS] = rks_fact_bytes(list.data, list.size)};
+    status = rks_group_agree_on(group, "build: parts", status, facts, LOOK_FACTS, &agreed, err);
+    for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(group); rank++) {
+        size_t size = 0;
+        const uint8_t *theirs = rks_agreed_get(&agreed, rank, LOOK_DATASET, NULL);
+        same += *theirs == 1;
+        other += *theirs == 2;
+        rks_agreed_get(&agreed, rank, LOOK_PARTS, &size);
+        any = any || size > 0;
     }
-    if (parts->options.append && same == ranks)
-        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                          "%s: the same input was the last to be added, with the same options",
-                          parts->directory);
-    else if (parts->options.append) {
-        if (same + other > 0)
-            status = find_base(parts, found, what == 1, err);
-        found = NULL;
-    } else if (!parts->options.replace && (other > 0 || same == ranks))
-        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                          "%s: holds a finished dataset already; use --replace to build it anew",
-                          parts->directory);
-    else if (parts->options.replace) {
-        *old = found;
+    if (status == RKS_OK)
+        status = check_datasets(parts, same, other, err);
+    rks_status own = RKS_OK; /* this rank's, for the next agreement */
+    if (status == RKS_OK && any)
+        own = choose_parts(group, &agreed, &chosen, err);
+    if (status == RKS_OK && parts->options.append && same + other > 0) {
+        status = find_base(parts, found, what == 1, err);
         found = NULL;
     }
-out:
-    rks_free(all);
-    rks_free(offsets);
+    if (status == RKS_OK && any) {
+        if (own == RKS_OK)
+            own = take_parts(parts, &chosen, err);
+        status = agree_finished(parts, own, err);
+    }
     rks_dataset_free(found);
+    rks_buffer_free(&list);
+    rks_buffer_free(&chosen);
     return status;
 }
 
-rks_status rks_parts_open(rks_group *group, const char *directory, const rks_parts_options *options,
-                          rks_parts **parts, rks_error *err)
+rks_status rks_parts_open(rks_group *group, const char *directory, rks_status status,
+                          const rks_parts_options *options, rks_parts **parts, rks_error *err)
 {
-    rks_dataset *old = NULL;
-    rks_parts *opened = rks_alloc(1, sizeof(*opened), err);
-    rks_status status = opened == NULL ? RKS_ERR_MEMORY : RKS_OK;
-    if (opened != NULL) {
+    rks_parts *opened = status == RKS_OK ? rks_alloc(1, sizeof(*opened), err) : NULL;
+    if (status == RKS_OK && opened == NULL)
+        status = RKS_ERR_MEMORY;
+    if (status == RKS_OK) {
         char id[RKS_DIGEST_TEXT];
         opened->group = group;
         opened->options = *options;
@@ -353,19 +388,16 @@ rks_status rks_parts_open(rks_group *group, const char *directory, const rks_par
         rks_digest_format(options->shard.build_id, id);
         snprintf(opened->prefix, sizeof(opened->prefix), "part-%.16s-", id);
         opened->directory = rks_strdup(directory, err);
-        status = opened->directory == NULL ? RKS_ERR_MEMORY : RKS_OK;
+        status = opened->directory == NULL ? RKS_ERR_MEMORY
+                                           : rks_directory_lock_try(group, directory,
+                                                                    options->no_lock,
+                                                                    &opened->lock, err);
     }
-    status = rks_group_agree(group, "build: begin", status, err);
-    if (status == RKS_OK)
-        status = rks_directory_lock_take(group, directory, options->no_lock, &opened->lock,
-                                         &opened->writes, err);
-    if (status == RKS_OK)
-        status = check_dataset(opened, &old, err);
-    if (status == RKS_OK)
-        status = take_parts(opened, opened->base != NULL ? opened->base : old, err);
-    if (status == RKS_OK)
-        status = agree_finished(opened, err);
-    rks_dataset_free(old);
+    status = rks_group_agree(group, "build: lock", status, err);
+    if (status == RKS_OK) {
+        status = rks_directory_lock_settle(group, directory, &opened->lock, err);
+        status = look_around(opened, status, err);
+    }
     if (status != RKS_OK) {
         rks_parts_close(opened);
         return status;

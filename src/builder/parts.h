@@ -23,10 +23,12 @@ typedef struct rks_parts_options {
     rks_selection selection;
 } rks_parts_options;
 
-/* COLLECTIVE. Locks the directory, takes over parts. RKS_ERR_ARGUMENT where a finished dataset is
- * there and `replace` is not set. */
-rks_status rks_parts_open(rks_group *group, const char *directory, const rks_parts_options *options,
-                          rks_parts **parts, rks_error *err);
+/* COLLECTIVE. Locks the directory, takes over parts. RKS_ERR_ARGUMENT if a finished dataset is
+ * there and `replace` is not set. `status` and *err are what became of this rank so far, as in
+ * rks_group_agree; the other arguments are not looked at unless it is RKS_OK. Two agreements; two
+ * more if there are parts, and those of rks_store_agree_dataset for an append. */
+rks_status rks_parts_open(rks_group *group, const char *directory, rks_status status,
+                          const rks_parts_options *options, rks_parts **parts, rks_error *err);
 /* NULL is accepted. What is not committed stays for a resume. */
 void rks_parts_close(rks_parts *parts);
 
@@ -38,10 +40,10 @@ size_t rks_parts_finished_count(const rks_parts *parts);
 /* This rank's writer; opened at the first call. */
 rks_status rks_parts_writer(rks_parts *parts, rks_shard_writer **writer, rks_error *err);
 
-/* COLLECTIVE. Ends the build with the lowest failing rank's status, or seals, looks for duplicate
- * keys, and writes dataset.json. Fills the report's figures but for seconds and input_bytes. */
-rks_status rks_parts_commit(rks_parts *parts, rks_status status, rks_build_report *report,
-                            rks_error *err);
+/* COLLECTIVE, once all ranks have agreed that they have written their samples. Seals, looks for
+ * duplicate keys, and writes dataset.json. Fills the report's figures but for seconds, input_bytes
+ * and collectives. */
+rks_status rks_parts_commit(rks_parts *parts, rks_build_report *report, rks_error *err);
 
 void rks_parts_describe_keys(rks_parts *parts, const rks_key_words *words); /* copied */
 

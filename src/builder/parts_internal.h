@@ -14,8 +14,7 @@ struct rks_parts {
     rks_parts_options options;
     char *directory;
     char prefix[32];          /* "part-BUILD-" */
-    rks_lock_file *lock; /* held by the rank that writes */
-    bool writes;
+    rks_lock_file *lock; /* of the rank that writes; else NULL */
     rks_shard_writer *writer; /* NULL until this rank has something to write */
     char writer_name[128];
     rks_shard **sealed; /* this rank's */

@@ -21,19 +21,36 @@ struct rks_reader {
     uint64_t *first_rows; /* by unit: row in its file of its first row */
 };
 
-static rks_status choose_schema(rks_group *group, rks_reader *reader, rks_error *err)
+/* This rank's own part: the schema of its share of the input, or the one that is given. */
+static rks_status look_at_input(rks_reader *reader, const rks_group *group,
+                                const char *const *sources, size_t source_count,
+                                const rks_build_options *options, char **inferred, rks_error *err)
 {
-    char *inferred = NULL;
-    rks_status status = RKS_OK;
-    if (reader->options.schema == NULL)
-        status = rks_input_infer(group, reader->input, &inferred, err);
+    rks_status status = rks_build_options_take(options, &reader->options, err);
+    if (status == RKS_OK && source_count == 0)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "no source given");
+    reader->options.index_count = 0;
     if (status == RKS_OK)
-        status = rks_schema_parse(inferred == NULL ? reader->options.schema : inferred,
-                                  &reader->schema, err);
+        status = rks_input_look(sources, source_count, &reader->options, &reader->input, err);
+    if (status == RKS_OK && reader->options.schema != NULL)
+        status = rks_schema_parse(reader->options.schema, &reader->schema, err);
+    else if (status == RKS_OK)
+        status = rks_input_infer(group, reader->input, inferred, err);
+    return status;
+}
+
+static rks_status choose_schema(rks_reader *reader, const rks_agreed *agreed, rks_error *err)
+{
+    char *joined = NULL;
+    rks_status status = RKS_OK;
+    if (reader->schema == NULL)
+        status = rks_input_join(reader->input, agreed, 2, &joined, err);
+    if (status == RKS_OK && reader->schema == NULL)
+        status = rks_schema_parse(joined, &reader->schema, err);
     const rks_ingest_options reading = rks_build_ingest_options(&reader->options);
     if (status == RKS_OK)
         status = rks_selector_create(reader->schema, &reading, &reader->selector, err);
-    rks_free(inferred);
+    rks_free(joined);
     return status;
 }
 
@@ -41,20 +58,28 @@ rks_status rks_reader_open(rks_group *group, const char *const *sources, size_t 
                            const rks_build_options *options, rks_reader **reader, rks_error *err)
 {
     rks_reader *opened = rks_alloc(1, sizeof(*opened), err);
-    rks_status status = opened == NULL ? RKS_ERR_MEMORY : RKS_OK;
-    if (status == RKS_OK)
-        status = rks_build_options_take(options, &opened->options, err);
-    if (status == RKS_OK && source_count == 0)
-        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "no source given");
-    status = rks_group_agree(group, "read: arguments", status, err);
+    const rks_schema *schema = NULL;
+    rks_digest digest = {0};
+    char *inferred = NULL;
+    rks_agreed agreed;
+    rks_status status =
+        opened == NULL
+            ? RKS_ERR_MEMORY
+            : look_at_input(opened, group, sources, source_count, options, &inferred, err);
     if (status == RKS_OK) {
-        opened->options.index_count = 0;
-        status =
-            rks_input_look(group, sources, source_count, &opened->options, &opened->input, err);
+        digest = rks_input_digest(opened->input);
+        schema = opened->schema;
     }
+    const rks_fact facts[] = {
+        rks_fact_same_bytes("the list of input files", &digest, sizeof(digest), NULL),
+        rks_fact_same("the schema", schema == NULL ? NULL : rks_schema_text(schema)),
+        rks_fact_bytes(inferred, inferred == NULL ? 0 : strlen(inferred) + 1)};
+    status = rks_group_agree_on(group, "read: input", status, facts, 3, &agreed, err);
+    rks_free(inferred);
     if (status == RKS_OK) {
-        status = choose_schema(group, opened, err);
-        status = rks_input_first_rows(group, status, opened->input, NULL, &opened->first_rows, err);
+        status = choose_schema(opened, &agreed, err);
+        status = rks_input_first_rows(group, status, opened->input, NULL, true,
+                                      &opened->first_rows, err);
     }
     if (status != RKS_OK) {
         rks_reader_close(opened);

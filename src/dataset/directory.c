@@ -1,23 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * directory.c: names and the build lock. Ranks that share a directory are told apart by
- * device and inode within a node; across nodes (a network disk) by the job that the lock file
- * names: a lock that a rank of the same job holds is ours. */
+ * directory.c: names and the build lock. Every rank tries to take its directory's lock. Of ranks that
+ * share a directory, on one node or on several (a network disk), one gets it: the lock file names
+ * their group, and a lock that a rank of the same group holds is good for all. */
 #include "dataset/directory.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
-#include "base/bytes.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/secret.h"
 #include "dataset/dataset.h"
 
 rks_status rks_directory_expand(const rks_group *group, const char *pattern, char **directory,
@@ -83,114 +79,54 @@ rks_status rks_directory_expand_target(const rks_group *group, const char *patte
     return status;
 }
 
-/* What tells a directory apart on a node. */
-typedef struct place {
-    uint64_t device;
-    uint64_t inode;
-    uint64_t job; /* drawn by rank 0 */
-    uint32_t node;
-    uint32_t reserved;
-} place;
-
-/* This rank is the lowest that sees this directory on its node. */
-static bool is_first(const rks_group *group, const uint8_t *all, const place *mine)
+/* The wish's path, to be freed. */
+static char *wish_for(const rks_group *group, const char *directory, rks_lock_wish *wish,
+                      rks_error *err)
 {
-    for (uint32_t rank = 0; rank < rks_group_rank(group); rank++) {
-        place other;
-        memcpy(&other, all + rank * sizeof(other), sizeof(other));
-        if (other.node == mine->node && other.device == mine->device && other.inode == mine->inode)
-            return false;
-    }
-    return true;
+    char *path = rks_format(err, "%s/build.lock", directory);
+    *wish = (rks_lock_wish){.path = path,
+                            .held = "another build runs here",
+                            .job = rks_group_id(group),
+                            .quiet = rks_group_rank(group) != 0};
+    return path;
 }
 
-static rks_status find_place(const char *directory, place *mine, rks_error *err)
+rks_status rks_directory_lock_try(const rks_group *group, const char *directory, bool no_lock,
+                                  rks_lock_file **lock, rks_error *err)
 {
-    struct stat info;
+    rks_lock_wish wish;
+    rks_error why;
     rks_status status = rks_directory_make(directory, err);
     if (status != RKS_OK)
         return status;
-    if (stat(directory, &info) != 0)
-        return rks_fail_errno(err, errno, "%s", directory);
-    mine->device = info.st_dev;
-    mine->inode = info.st_ino;
-    return rks_random(&mine->job, sizeof(mine->job), err);
-}
-
-/* COLLECTIVE. Sets the wish's job. *first: this rank is the lowest of its node in its directory. */
-static rks_status meet(rks_group *group, const char *directory, rks_lock_wish *wish, bool *first,
-                       rks_error *err)
-{
-    place mine = {.node = rks_group_node(group)}, root;
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
-    rks_status status =
-        wish->path == NULL ? RKS_ERR_MEMORY : find_place(directory, &mine, err);
-    status = rks_group_allgather(group, "build: directory", status, &mine, sizeof(mine), &all,
-                                 &offsets, err);
-    if (status != RKS_OK)
-        return status;
-    memcpy(&root, all, sizeof(root));
-    wish->job = root.job;
-    *first = is_first(group, all, &mine);
-    rks_free(all);
-    rks_free(offsets);
-    return RKS_OK;
-}
-
-/* *lock stays NULL where another process has it, which may be a rank of this job on another node.
- */
-static rks_status take_directory_lock(const rks_lock_wish *wish, rks_lock_file **lock,
-                                      rks_error *err)
-{
-    rks_error why;
-    rks_status status = rks_lock_file_take(wish, lock, &why);
+    char *path = wish_for(group, directory, &wish, err);
+    if (path == NULL)
+        return RKS_ERR_MEMORY;
+    wish.optional = no_lock || rks_group_size(group) == 1;
+    status = rks_lock_file_take(&wish, lock, &why);
+    rks_free(path);
     if (status == RKS_OK || status == RKS_ERR_STATE)
-        return RKS_OK;
+        return RKS_OK; /* who has it may be a rank of this group */
     if (err != NULL)
         *err = why;
     return status;
 }
 
-/* After all ranks have written their names. Where the file system does not keep nodes apart, it is
- * the last name that counts: *lock becomes NULL on the others. */
-static rks_status settle(const rks_lock_wish *wish, rks_lock_file **lock, rks_error *err)
+/* Where the file system does not keep nodes apart, it is the last name that counts. */
+rks_status rks_directory_lock_settle(const rks_group *group, const char *directory,
+                                     rks_lock_file **lock, rks_error *err)
 {
+    rks_lock_wish wish;
     if (*lock != NULL && rks_lock_file_is_ours(*lock))
         return RKS_OK;
     rks_lock_file_release(*lock);
     *lock = NULL;
-    return rks_lock_file_check_job(wish, err);
-}
-
-rks_status rks_directory_lock_take(rks_group *group, const char *directory, bool no_lock,
-                                   rks_lock_file **lock, bool *writes, rks_error *err)
-{
-    char *path = rks_format(err, "%s/build.lock", directory);
-    rks_lock_wish wish = {.path = path,
-                          .held = "another build runs here",
-                          .optional = no_lock || rks_group_size(group) == 1};
-    rks_lock_file *taken = NULL;
-    bool first = false;
-    rks_status status = meet(group, directory, &wish, &first, err);
-    if (status == RKS_OK) {
-        if (first)
-            status = take_directory_lock(&wish, &taken, err);
-        status = rks_group_agree(group, "build: lock", status, err);
-    }
-    if (status == RKS_OK) {
-        if (first)
-            status = settle(&wish, &taken, err);
-        status = rks_group_agree(group, "build: locked", status, err);
-    }
+    char *path = wish_for(group, directory, &wish, err);
+    if (path == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = rks_lock_file_check_job(&wish, err);
     rks_free(path);
-    if (status != RKS_OK) {
-        rks_lock_file_release(taken);
-        return status;
-    }
-    *lock = taken;
-    *writes = taken != NULL;
-    return RKS_OK;
+    return status;
 }
 
 bool rks_directory_is_empty(const char *path)

@@ -16,13 +16,18 @@ rks_status rks_directory_expand(const rks_group *group, const char *pattern, cha
 rks_status rks_directory_expand_target(const rks_group *group, const char *pattern,
                                        char **directory, rks_error *err);
 
-/* COLLECTIVE. One build at a time in a directory: the lowest rank of each directory makes it and
- * holds DIRECTORY/build.lock, so that a killed build leaves nothing that blocks. *writes is true on
- * the rank that holds the lock: it alone commits and cleans up there. RKS_ERR_STATE names pid and
- * host of the build that has it. RKS_ERR_UNSUPPORTED: the file system has no locks, several ranks
- * build, and `no_lock` is not set. *lock is ended with rks_lock_file_release; it may be NULL. */
-rks_status rks_directory_lock_take(rks_group *group, const char *directory, bool no_lock,
-                                   rks_lock_file **lock, bool *writes, rks_error *err);
+/* One build at a time in a directory, by DIRECTORY/build.lock, so that a killed build leaves nothing
+ * that blocks. Every rank tries, and makes the directory if it is not there; *lock stays NULL if
+ * another process has it. RKS_ERR_UNSUPPORTED: the file system has no locks, several ranks build, and
+ * `no_lock` is not set. */
+rks_status rks_directory_lock_try(const rks_group *group, const char *directory, bool no_lock,
+                                  rks_lock_file **lock, rks_error *err);
+/* Behind an agreement: whoever got the lock has written its name into it. *lock is NULL but on the
+ * one rank that has it: that one alone commits and cleans up there, and ends it with
+ * rks_lock_file_release. RKS_ERR_STATE names pid and host of the build of another group that has it.
+ */
+rks_status rks_directory_lock_settle(const rks_group *group, const char *directory,
+                                     rks_lock_file **lock, rks_error *err);
 
 /* False also where it cannot be read. */
 bool rks_directory_is_empty(const char *path);

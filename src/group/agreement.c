@@ -37,6 +37,24 @@ rks_fact rks_fact_same_shown(const char *name, const char *text)
     return rks_fact_same_bytes(name, text, text == NULL ? 0 : strlen(text), show_both);
 }
 
+rks_status rks_list_text(const char *const *names, size_t count, char **text, rks_error *err)
+{
+    rks_buffer list = {0};
+    rks_status status = RKS_OK;
+    *text = NULL;
+    if (names == NULL)
+        return RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < count; i++)
+        status = rks_buffer_print(&list, err, "%zu:%s,", strlen(names[i]), names[i]);
+    if (status == RKS_OK)
+        status = rks_buffer_add(&list, "", 1, err);
+    if (status == RKS_OK)
+        *text = (char *)list.data;
+    else
+        rks_buffer_free(&list);
+    return status;
+}
+
 /* ---- as bytes -------------------------------------------------------------------------------- */
 
 static size_t padded(size_t size)

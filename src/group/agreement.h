@@ -62,6 +62,10 @@ rks_fact rks_fact_same(const char *name, const char *text);
 /* The error shows both texts: "exchange differs: rank 0 has pull, rank 3 has mpi". */
 rks_fact rks_fact_same_shown(const char *name, const char *text);
 
+/* A list of names as one text, which tells any two lists apart, for rks_fact_same; NULL for no list.
+ * rks_free; RKS_ERR_MEMORY. */
+rks_status rks_list_text(const char *const *names, size_t count, char **text, rks_error *err);
+
 /* On success each of the `count` numbers is the sum over all ranks. */
 static inline rks_fact rks_fact_sum(uint64_t *sums, size_t count)
 {

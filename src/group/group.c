@@ -267,6 +267,7 @@ static rks_status connect_ranks(rks_group *group, const rks_group_options *optio
                                 const facts *all, const uint8_t *own_secret, rks_error *err)
 {
     rks_status status = compare(all, group->size, err);
+    group->id = rks_checksum64(all[0].session, sizeof(all[0].session));
     if (status == RKS_OK)
         status = number_nodes(group, all, err);
     if (status == RKS_OK)
@@ -435,6 +436,11 @@ uint32_t rks_group_node(const rks_group *group)
 uint32_t rks_group_nodes(const rks_group *group)
 {
     return group->nodes;
+}
+
+uint64_t rks_group_id(const rks_group *group)
+{
+    return group->id;
 }
 
 rks_engine *rks_group_engine(rks_group *group)

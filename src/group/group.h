@@ -10,6 +10,8 @@
 #include "transport/engine.h"
 
 rks_engine *rks_group_engine(rks_group *group);
+/* Drawn when the group was opened: the same on all ranks, and no other group's. No secret. */
+uint64_t rks_group_id(const rks_group *group);
 const char *rks_group_host(const rks_group *group, uint32_t rank);
 uint32_t rks_group_node_of(const rks_group *group, uint32_t rank);
 /* The lowest rank of a node. */

@@ -57,6 +57,7 @@ typedef struct rank_progress {
 struct rks_group {
     rks_bootstrap bootstrap;
     uint32_t rank, size;
+    uint64_t id;
     uint32_t silence_ms, patience_ms;
     rks_engine *engine; /* NULL where there is one rank */
     char (*hosts)[32];

@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "group/same.h"
+#include "group/agreement.h"
 #include "manage/scan.h"
 #include "rankstore/manage.h"
 #include "shard/schema.h"
@@ -366,10 +366,11 @@ static rks_status compare_datasets(diff *d, rks_error *err)
     }
     if (status == RKS_OK && compares)
         status = tell_unmatched(d, err);
-    status = rks_group_agree(d->a->group, "diff: the rest", status, err);
+    rks_agreed agreed;
+    const rks_fact fact = rks_fact_fixed(&d->report, sizeof(d->report));
+    status = rks_group_agree_on(d->a->group, "diff: the rest", status, &fact, 1, &agreed, err);
     if (status == RKS_OK)
-        status =
-            rks_group_broadcast(d->a->group, "diff: report", 0, &d->report, sizeof(d->report), err);
+        memcpy(&d->report, rks_agreed_get(&agreed, 0, 0, NULL), sizeof(d->report));
     return status;
 }
 
@@ -398,9 +399,10 @@ static rks_status begin_together(const diff *d, rks_status status, rks_error *er
     char *columns = NULL, head[24];
     snprintf(head, sizeof(head), "%" PRIu64, d->options.head);
     if (status == RKS_OK)
-        status = rks_given_list(d->options.columns, d->options.column_count, &columns, err);
-    const rks_given given[] = {{"columns", columns}, {"head", head}};
-    status = rks_same_on_all(d->a->group, "diff", status, given, 2, err);
+        status = rks_list_text(d->options.columns, d->options.column_count, &columns, err);
+    const rks_fact given[] = {rks_fact_same("diff: columns", columns),
+                              rks_fact_same("diff: head", head)};
+    status = rks_group_agree_on(d->a->group, "diff", status, given, 2, NULL, err);
     rks_free(columns);
     return status;
 }

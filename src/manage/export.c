@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "codec/number.h"
 #include "codec/where.h"
-#include "group/same.h"
+#include "group/agreement.h"
 #include "manage/scan.h"
 #include "manage/target.h"
 #include "rankstore/export.h"
@@ -246,13 +246,13 @@ static rks_status begin_together(const export *x, const char *target, rks_status
     const rks_export_options *o = &x->options;
     char *columns = NULL;
     if (status == RKS_OK)
-        status = rks_given_list(o->columns, o->column_count, &columns, err);
-    const rks_given given[] = {{"target", target},
-                               {"to", o->to},
-                               {"where", o->where},
-                               {"columns", columns},
-                               {"force", o->force ? "yes" : NULL}};
-    status = rks_same_on_all(x->store->group, "export", status, given, 5, err);
+        status = rks_list_text(o->columns, o->column_count, &columns, err);
+    const rks_fact given[] = {rks_fact_same("export: target", target),
+                              rks_fact_same("export: to", o->to),
+                              rks_fact_same("export: where", o->where),
+                              rks_fact_same("export: columns", columns),
+                              rks_fact_same("export: force", o->force ? "yes" : NULL)};
+    status = rks_group_agree_on(x->store->group, "export", status, given, 5, NULL, err);
     rks_free(columns);
     return status;
 }
@@ -273,12 +273,13 @@ rks_status rks_store_export(rks_store *store, const char *target, const rks_expo
     if (status == RKS_OK) {
         if (rks_group_rank(store->group) == 0)
             status = write_target(&x, target, err);
-        status = rks_group_agree(store->group, "export: written", status, err);
+        x.report.seconds = (double)(rks_now_ns() - begun) / 1e9;
+        rks_agreed agreed;
+        const rks_fact fact = rks_fact_fixed(&x.report, sizeof(x.report));
+        status = rks_group_agree_on(store->group, "export: written", status, &fact, 1, &agreed, err);
+        if (status == RKS_OK)
+            memcpy(&x.report, rks_agreed_get(&agreed, 0, 0, NULL), sizeof(x.report));
     }
-    x.report.seconds = (double)(rks_now_ns() - begun) / 1e9;
-    if (status == RKS_OK)
-        status = rks_group_broadcast(store->group, "export: report", 0, &x.report, sizeof(x.report),
-                                     err);
     if (status == RKS_OK && report != NULL) {
         size_t room = report->struct_size;
         memcpy(report, &x.report, room < sizeof(x.report) ? room : sizeof(x.report));

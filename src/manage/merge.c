@@ -193,26 +193,21 @@ static rks_status bring_shard(merge *m, const rks_dataset_shard *shard, bool *br
     return status;
 }
 
-static bool is_brought(const merge *m, const uint8_t *all, size_t shard)
+static bool is_brought(const rks_agreed *agreed, size_t shard)
 {
     bool brought = false;
-    for (uint32_t rank = 0; rank < rks_group_size(m->group); rank++)
-        brought = brought || all[rank * m->dataset->shard_count + shard] != 0;
+    for (uint32_t rank = 0; rank < rks_group_size(agreed->group); rank++)
+        brought = brought || ((const uint8_t *)rks_agreed_get(agreed, rank, 0, NULL))[shard] != 0;
     return brought;
 }
 
-/* `all` has a byte a rank and shard. The first source that lacks a shard is named. */
-static rks_status check_brought(const merge *m, const uint8_t *all, const uint64_t *offsets,
-                                rks_error *err)
+/* A rank's fact has a byte for each shard. The first source that lacks a shard is named. */
+static rks_status check_brought(const merge *m, const rks_agreed *agreed, rks_error *err)
 {
-    const size_t shards = m->dataset->shard_count;
-    for (uint32_t rank = 0; rank < rks_group_size(m->group); rank++)
-        if (offsets[rank + 1] - offsets[rank] != shards)
-            return rks_fail(err, RKS_ERR_PEER, 0, "rank %u told nothing of its shards", rank);
     for (size_t source = 0, shard = 0; source < m->count; source++) {
         size_t before = shard, end = m->ends[source].shards, missing = 0, first = 0;
         for (; shard < end; shard++)
-            if (!is_brought(m, all, shard) && missing++ == 0)
+            if (!is_brought(agreed, shard) && missing++ == 0)
                 first = shard;
         if (missing > 0)
             return rks_fail(err, RKS_ERR_NOT_FOUND, 0,
@@ -226,8 +221,8 @@ static rks_status check_brought(const merge *m, const uint8_t *all, const uint64
 static rks_status bring_shards(merge *m, rks_error *err)
 {
     size_t shards = m->dataset->shard_count;
-    uint8_t *brought = rks_alloc(shards, 1, err), *all = NULL;
-    uint64_t *offsets = NULL;
+    uint8_t *brought = rks_alloc(shards, 1, err);
+    rks_agreed agreed;
     rks_status status = brought == NULL ? RKS_ERR_MEMORY : RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < shards; i++) {
         bool is = false;
@@ -239,14 +234,10 @@ static rks_status bring_shards(merge *m, rks_error *err)
         status = path == NULL ? RKS_ERR_MEMORY : rks_file_sync_directory_of(path, err);
         rks_free(path);
     }
-    status = rks_group_allgather(m->group, "merge: shards", status, brought, shards, &all, &offsets,
-                                 err);
-    if (status == RKS_OK)
-        status = check_brought(m, all, offsets, err);
+    const rks_fact fact = rks_fact_fixed(brought, shards);
+    status = rks_group_agree_on(m->group, "merge: shards", status, &fact, 1, &agreed, err);
     rks_free(brought);
-    rks_free(all);
-    rks_free(offsets);
-    return status;
+    return status == RKS_OK ? check_brought(m, &agreed, err) : status;
 }
 
 static void remove_file(const char *directory, const char *name, const char *ending)
@@ -312,18 +303,22 @@ static rks_status check_lengths(const rks_dataset *a, const rks_dataset *b, rks_
     return status;
 }
 
-/* COLLECTIVE. Adds the source's dataset to what is joined so far. */
-static rks_status join_source(merge *m, const char *pattern, rks_error *err)
+/* COLLECTIVE. Adds the source's dataset to what is joined so far. `status`: what became of the one
+ * before; returns this rank's own. */
+static rks_status join_source(merge *m, rks_status status, const char *pattern, rks_error *err)
 {
     rks_dataset *one = NULL, *joined = NULL;
     char *directory = NULL;
     rks_found_dataset found = {.directory = pattern};
-    found.status = rks_directory_expand(m->group, pattern, &directory, &found.error);
+    if (status != RKS_OK)
+        found = (rks_found_dataset){.directory = pattern, .status = status, .error = *err};
+    else
+        found.status = rks_directory_expand(m->group, pattern, &directory, &found.error);
     if (found.status == RKS_OK) {
         m->directories[m->count++] = directory;
         rks_store_look(directory, rks_dataset_take_generation(directory), &found);
     }
-    rks_status status = rks_store_agree_dataset(m->group, NULL, &found, &one, err);
+    status = rks_store_agree_dataset(m->group, NULL, &found, &one, err);
     if (status != RKS_OK)
         return status;
     if (m->dataset == NULL) {
@@ -345,25 +340,24 @@ static rks_status join_source(merge *m, const char *pattern, rks_error *err)
     } else {
         rks_dataset_free(joined);
     }
-    return rks_group_agree(m->group, "merge: joined", status, err);
+    return status;
 }
 
 /* COLLECTIVE. */
-static rks_status take_target(merge *m, const char *pattern, rks_error *err)
+static rks_status take_target(merge *m, rks_status status, rks_error *err)
 {
     struct stat info;
-    rks_status status = rks_directory_expand_target(m->group, pattern, &m->target, err);
-    m->made = status == RKS_OK && lstat(m->target, &info) != 0; /* before any rank makes it */
-    status = rks_group_agree(m->group, "merge: target", status, err);
     if (status == RKS_OK)
-        status = rks_directory_lock_take(m->group, m->target, m->options.no_lock, &m->lock,
-                                         &m->writes, err);
-    if (status != RKS_OK)
-        return status;
-    char *path = rks_format(err, "%s/dataset.json", m->target);
-    if (path == NULL)
+        status =
+            rks_directory_lock_try(m->group, m->target, m->options.no_lock, &m->lock, err);
+    status = rks_group_agree(m->group, "merge: lock", status, err);
+    if (status == RKS_OK)
+        status = rks_directory_lock_settle(m->group, m->target, &m->lock, err);
+    m->writes = m->lock != NULL;
+    char *path = status == RKS_OK ? rks_format(err, "%s/dataset.json", m->target) : NULL;
+    if (status == RKS_OK && path == NULL)
         status = RKS_ERR_MEMORY;
-    else if (lstat(path, &info) == 0)
+    else if (status == RKS_OK && lstat(path, &info) == 0)
         status = rks_fail(err, RKS_ERR_ARGUMENT, EEXIST, "%s: holds a finished dataset already",
                           m->target);
     rks_free(path);
@@ -403,6 +397,7 @@ rks_status rks_merge(rks_group *group, const char *const *sources, size_t count,
 {
     merge m = {.group = group, .report = {.struct_size = sizeof(m.report)}};
     bool committed = false;
+    struct stat info;
     if (options != NULL)
         memcpy(&m.options, options,
                options->struct_size < sizeof(m.options) ? options->struct_size : sizeof(m.options));
@@ -412,12 +407,16 @@ rks_status rks_merge(rks_group *group, const char *const *sources, size_t count,
     else if ((m.directories = rks_alloc(count, sizeof(char *), err)) == NULL ||
              (m.ends = rks_alloc(count, sizeof(*m.ends), err)) == NULL)
         status = RKS_ERR_MEMORY;
+    if (status == RKS_OK)
+        status = rks_directory_expand_target(group, target, &m.target, err);
+    m.made = status == RKS_OK && lstat(m.target, &info) != 0; /* before any rank makes it */
     status = rks_group_agree(group, "merge: begin", status, err);
-    for (size_t i = 0; status == RKS_OK && i < count; i++)
-        status = join_source(&m, sources[i], err);
     if (status == RKS_OK) {
-        m.dataset->generation = 1;
-        status = take_target(&m, target, err);
+        for (size_t i = 0; i < count; i++)
+            status = join_source(&m, status, sources[i], err);
+        if (status == RKS_OK)
+            m.dataset->generation = 1;
+        status = take_target(&m, status, err);
     }
     if (status == RKS_OK) {
         status = bring_shards(&m, err);

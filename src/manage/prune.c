@@ -15,7 +15,7 @@
 #include "base/memory.h"
 #include "dataset/dataset.h"
 #include "dataset/directory.h"
-#include "group/same.h"
+#include "group/agreement.h"
 #include "rankstore/manage.h"
 
 typedef struct prune {
@@ -174,61 +174,37 @@ static rks_status prune_directory(prune *p, rks_error *err)
     return status == RKS_OK ? prune_shards(p, err) : status;
 }
 
-/* COLLECTIVE. */
-static rks_status add_up(rks_group *group, rks_status status, rks_prune_report *report,
-                         rks_error *err)
-{
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
-    status =
-        rks_group_allgather(group, "prune", status, report, sizeof(*report), &all, &offsets, err);
-    for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(group); rank++) {
-        rks_prune_report other;
-        memcpy(&other, all + offsets[rank], sizeof(other));
-        if (rank == 0)
-            *report = (rks_prune_report){0};
-        report->generations += other.generations;
-        report->files += other.files;
-        report->bytes += other.bytes;
-    }
-    rks_free(all);
-    rks_free(offsets);
-    return status;
-}
-
-/* COLLECTIVE. A directory that is not there is an error before the lock would make it. */
-static rks_status check_directory(rks_group *group, const char *directory, rks_error *err)
-{
-    rks_status status = RKS_OK;
-    if (access(directory, F_OK) != 0)
-        status = rks_fail(err, RKS_ERR_NOT_FOUND, errno, "%s: no dataset here", directory);
-    return rks_group_agree(group, "prune: directory", status, err);
-}
-
 rks_status rks_prune(rks_group *group, const char *directory, const rks_prune_options *options,
                      rks_prune_report *report, rks_error *err)
 {
     prune p = {.options = {.struct_size = sizeof(p.options)}};
     char *expanded = NULL;
     rks_lock_file *lock = NULL;
-    bool writes = false;
     if (options != NULL)
         memcpy(&p.options, options,
                options->struct_size < sizeof(p.options) ? options->struct_size : sizeof(p.options));
     char keep_text[24];
     snprintf(keep_text, sizeof(keep_text), "%" PRIu64, p.options.keep);
-    const rks_given given[] = {{"keep", keep_text}, {"dry_run", p.options.dry_run ? "yes" : NULL}};
+    const rks_fact given[] = {rks_fact_same("prune: keep", keep_text),
+                              rks_fact_same("prune: dry_run", p.options.dry_run ? "yes" : NULL)};
     rks_status status = rks_directory_expand_target(group, directory, &expanded, err);
-    status = rks_same_on_all(group, "prune", status, given, 2, err);
+    if (status == RKS_OK && access(expanded, F_OK) != 0) /* the lock would make it */
+        status = rks_fail(err, RKS_ERR_NOT_FOUND, errno, "%s: no dataset here", expanded);
+    status = rks_group_agree_on(group, "prune", status, given, 2, NULL, err);
     p.directory = expanded;
-    if (status == RKS_OK)
-        status = check_directory(group, expanded, err);
-    if (status == RKS_OK)
-        status = rks_directory_lock_take(group, expanded, p.options.no_lock, &lock, &writes, err);
     if (status == RKS_OK) {
-        if (writes)
+        status = rks_directory_lock_try(group, expanded, p.options.no_lock, &lock, err);
+        status = rks_group_agree(group, "prune: lock", status, err);
+    }
+    if (status == RKS_OK) {
+        status = rks_directory_lock_settle(group, expanded, &lock, err);
+        if (status == RKS_OK && lock != NULL)
             status = prune_directory(&p, err);
-        status = add_up(group, status, &p.report, err);
+        uint64_t sums[] = {p.report.generations, p.report.files, p.report.bytes};
+        const rks_fact fact = rks_fact_sum(sums, 3);
+        status = rks_group_agree_on(group, "prune: done", status, &fact, 1, NULL, err);
+        p.report = (rks_prune_report){
+            .generations = sums[0], .files = sums[1], .bytes = sums[2]};
     }
     rks_lock_file_release(lock);
     if (status == RKS_OK && report != NULL) {

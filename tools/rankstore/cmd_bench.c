@@ -243,7 +243,6 @@ static void take_stats(cli_measured *figures, const rks_store_stats *stats)
     figures->index_bytes_node = stats->index_bytes_node;
     figures->exchange_bytes = stats->exchange_bytes;
     figures->quarantined = stats->quarantined;
-    figures->collectives = stats->collectives;
 }
 
 static rks_status write_trace(rks_group *group, const args *a, uint64_t origin, rks_error *err)
@@ -264,6 +263,14 @@ static void print_outcome(const args *a, const outcome *o)
         print_metrics(o);
     else
         print_table(o);
+}
+
+/* With those that have brought the figures. */
+static void count_collectives(const rks_group *group, outcome *o)
+{
+    o->all.figures.collectives = rks_group_collectives(group);
+    for (uint32_t rank = 0; o->ranks != NULL && rank < o->rank_count; rank++)
+        o->ranks[rank].collectives = o->all.figures.collectives;
 }
 
 static int bench_store(rks_group *group, rks_store *store, const args *a)
@@ -292,6 +299,7 @@ static int bench_store(rks_group *group, rks_store *store, const args *a)
     status = combine(group, status, &mine, &o.all, &o.ranks, &err);
     if (status == RKS_OK)
         status = cli_memory_gather(group, &o.memory, &err);
+    count_collectives(group, &o);
     rks_plan_free(plan);
     if (status == RKS_OK && a->trace != NULL)
         status = write_trace(group, a, origin, &err);

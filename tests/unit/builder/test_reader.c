@@ -8,7 +8,8 @@ typedef struct job {
     char path[96];
     rks_build_options options;
     uint64_t next;    /* number of the row that comes next */
-    uint64_t fail_at; /* the taker fails with this row; UINT64_MAX: never */
+    uint64_t fail_at; /* the taker fails with this row, UINT64_MAX: never; or this rank fails */
+    bool without_file; /* of that rank: an input that is not there, else no input at all */
 } job;
 
 static bool is_bad(uint64_t number)
@@ -115,17 +116,20 @@ static void a_taker_that_fails_ends_the_unit_with_its_own_error(void **state)
     with_ranks(2, 123);
 }
 
+/* Rank `fails_at` of the job brings an error of its own. */
 static void fail_alone(member *m)
 {
     job *j = m->user;
-    const char *sources[] = {m->rank == 1 ? "/nowhere/a.jsonl" : j->path};
+    bool fails = m->rank == j->fail_at;
+    const char *sources[] = {fails && j->without_file ? "/nowhere/a.jsonl" : j->path};
     rks_reader *reader = NULL;
     if (!world_enter(m, false))
         return;
-    EXPECT(rks_reader_open(m->group, sources, m->rank == 2 ? 0 : 1, &j->options, &reader,
-                           &m->err) == RKS_ERR_ARGUMENT);
-    EXPECT(m->err.rank == 2);
-    EXPECT_TEXT("no source given");
+    rks_status status = rks_reader_open(m->group, sources, fails && !j->without_file ? 0 : 1,
+                                        &j->options, &reader, &m->err);
+    EXPECT(status == (j->without_file ? RKS_ERR_NOT_FOUND : RKS_ERR_ARGUMENT));
+    EXPECT(m->err.rank == (int32_t)j->fail_at);
+    EXPECT_TEXT(j->without_file ? "/nowhere/a.jsonl" : "no source given");
     EXPECT(reader == NULL);
 }
 
@@ -138,7 +142,12 @@ static void what_one_rank_lacks_is_every_ranks_error(void **state)
     snprintf(j.path, sizeof(j.path), "%s/a.jsonl", directory);
     file_write(j.path, 0, FILE_ROWS, NULL);
     file_options(&j.options);
-    on_threads(3, fail_alone, &j);
+    for (j.fail_at = 0; j.fail_at < 3; j.fail_at++) {
+        j.without_file = false;
+        on_threads(3, fail_alone, &j);
+        j.without_file = true;
+        on_threads(3, fail_alone, &j);
+    }
     world_remove(directory);
 }
 
