@@ -206,7 +206,7 @@ static rks_status open_store(dedup *d, bool *needed, rks_error *err)
     status = rks_group_agree_on(at->group, "build: candidates", status, &fact, 1, NULL, err);
     *needed = status == RKS_OK && candidates > 0;
     return *needed ? rks_commit_open(at->group, at->parts->directory, RKS_OK, at->dataset,
-                                     &d->store, err)
+                                     NULL, &d->store, err)
                    : status;
 }
 

@@ -104,7 +104,8 @@ static rks_status copy_excluded(const rks_excluded *from, rks_excluded *to, rks_
 }
 
 rks_status rks_commit_open(rks_group *group, const char *directory, rks_status status,
-                           const rks_dataset *dataset, rks_store **store, rks_error *err)
+                           const rks_dataset *dataset, uint64_t *pairs, rks_store **store,
+                           rks_error *err)
 {
     rks_store_options options;
     char *text = NULL;
@@ -118,7 +119,7 @@ rks_status rks_commit_open(rks_group *group, const char *directory, rks_status s
     rks_release(text);
     if (status == RKS_OK)
         status = copy_excluded(&dataset->excluded, &copy->excluded, err);
-    return rks_store_open_dataset(group, directory, status, copy, &options, store, err);
+    return rks_store_open_dataset(group, directory, status, copy, &options, pairs, store, err);
 }
 
 rks_status rks_commit_check_keys(rks_group *group, const char *directory, rks_status status,
@@ -126,13 +127,16 @@ rks_status rks_commit_check_keys(rks_group *group, const char *directory, rks_st
                                  const rks_key_words *words, rks_error *err)
 {
     rks_store *store = NULL;
-    status = rks_commit_open(group, directory, status, dataset, &store, err);
+    uint64_t pairs = 0;
+    status = rks_commit_open(group, directory, status, dataset, &pairs, &store, err);
     if (status != RKS_OK)
         return status;
-    comparison c = {store, dataset, holders, words == NULL ? (rks_key_words){0} : *words};
-    status = rks_index_equal_hashes(store->index, rks_group_rank(group), rks_group_size(group),
-                                    compare_pair, &c, err);
-    status = rks_group_agree(group, "build: equal keys", status, err);
+    if (pairs > 0) {
+        comparison c = {store, dataset, holders, words == NULL ? (rks_key_words){0} : *words};
+        status = rks_index_equal_hashes(store->index, rks_group_rank(group), rks_group_size(group),
+                                        compare_pair, &c, err);
+        status = rks_group_agree(group, "build: equal keys", status, err);
+    }
     rks_store_close(store, 0);
     return status;
 }

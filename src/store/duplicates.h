@@ -10,9 +10,10 @@
 
 /* COLLECTIVE. The sealed but not yet committed dataset as a store. End it with rks_store_close.
  * `status` and *err are what became of this rank so far, as in rks_group_agree; `dataset` is not
- * looked at unless it is RKS_OK. */
+ * looked at unless it is RKS_OK. `pairs`: as in rks_store_open_dataset. */
 rks_status rks_commit_open(rks_group *group, const char *directory, rks_status status,
-                           const rks_dataset *dataset, rks_store **store, rks_error *err);
+                           const rks_dataset *dataset, uint64_t *pairs, rks_store **store,
+                           rks_error *err);
 /* COLLECTIVE. Opens the not yet committed dataset as a store and looks for equal keys: equal hashes
  * are compared by full key at their owners. RKS_ERR_DATA shows the key, and where both
  * samples come from: holders[s] is the rank that brought dataset->shards[s]; NULL: not worth

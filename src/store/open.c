@@ -308,10 +308,28 @@ static rks_status tell_shards(rks_store *store, rks_group *group, rks_status sta
     return status;
 }
 
+static rks_status count_pair(void *user, uint64_t one, uint64_t other, rks_error *err)
+{
+    (void)one, (void)other, (void)err;
+    ++*(uint64_t *)user;
+    return RKS_OK;
+}
+
+/* This rank's share. On one node the index is whole before the last agreement. */
+static rks_status count_pairs(const rks_store *store, uint64_t *pairs, rks_error *err)
+{
+    *pairs = 0;
+    if (rks_filling_travels(store))
+        return RKS_OK;
+    return rks_index_equal_hashes(store->index, rks_group_rank(store->group),
+                                  rks_group_size(store->group), count_pair, pairs, err);
+}
+
 /* COLLECTIVE. From owners that are known to a store that all may use. */
 static rks_status fill_and_serve(rks_store *store, rks_group *group, rks_status status,
-                                 rks_filling *filling, rks_error *err)
+                                 rks_filling *filling, uint64_t *pairs, rks_error *err)
 {
+    uint64_t counted = 0;
     rks_agreed agreed;
     if (status == RKS_OK)
         status = rks_filling_copy(filling, store, err);
@@ -324,15 +342,21 @@ static rks_status fill_and_serve(rks_store *store, rks_group *group, rks_status 
         status = rks_filling_seal(store, err);
     if (status == RKS_OK)
         status = start_serving(store, err);
+    if (status == RKS_OK && pairs != NULL)
+        status = count_pairs(store, &counted, err);
     const uint64_t come[2] = {filling->taken, filling->wanted};
-    const rks_fact fact = rks_fact_fixed(come, sizeof(come));
-    status = rks_group_agree_on(group, "open: serving", status, &fact, 1, &agreed, err);
-    return status == RKS_OK ? rks_filling_check(store, &agreed, 0, err) : status;
+    const rks_fact facts[] = {rks_fact_fixed(come, sizeof(come)), rks_fact_sum(&counted, 1)};
+    status = rks_group_agree_on(group, "open: serving", status, facts, 2, &agreed, err);
+    if (status == RKS_OK)
+        status = rks_filling_check(store, &agreed, 0, err);
+    if (status == RKS_OK && pairs != NULL)
+        *pairs = rks_filling_travels(store) ? UINT64_MAX : counted;
+    return status;
 }
 
 rks_status rks_store_open_dataset(rks_group *group, const char *directory, rks_status status,
                                   rks_dataset *dataset, const rks_store_options *options,
-                                  rks_store **store, rks_error *err)
+                                  uint64_t *pairs, rks_store **store, rks_error *err)
 {
     rks_store *opened = NULL;
     rks_filling filling = {.fd = -1};
@@ -341,7 +365,7 @@ rks_status rks_store_open_dataset(rks_group *group, const char *directory, rks_s
     else
         rks_dataset_free(dataset);
     status = tell_shards(opened, group, status, options->quarantine, &filling, err);
-    status = fill_and_serve(opened, group, status, &filling, err);
+    status = fill_and_serve(opened, group, status, &filling, pairs, err);
     rks_filling_end(&filling, opened);
     if (status != RKS_OK) {
         if (opened != NULL)
@@ -486,7 +510,7 @@ rks_status rks_store_open(rks_group *group, const char *directory, const rks_sto
     rks_status status = rks_store_agree_dataset(group, exchange, &looked, &dataset, err);
     if (status == RKS_OK)
         status =
-            rks_store_open_dataset(group, expanded, RKS_OK, dataset, &chosen, store, err);
+            rks_store_open_dataset(group, expanded, RKS_OK, dataset, &chosen, NULL, store, err);
     rks_free(expanded);
     return status;
 }

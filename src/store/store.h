@@ -85,10 +85,11 @@ rks_status rks_store_agree_dataset(rks_group *group, const char *exchange,
 
 /* COLLECTIVE. rks_store_open on a dataset that is in memory; it is the store's from now on, also on
  * failure. `status` and *err are what became of this rank so far, as in rks_group_agree; `dataset`
- * may be NULL unless it is RKS_OK. */
+ * may be NULL unless it is RKS_OK. `pairs`: NULL, or gets how many pairs of samples have equal key
+ * hashes; UINT64_MAX if the index came by an exchange, where counting is not done on the way. */
 rks_status rks_store_open_dataset(rks_group *group, const char *directory, rks_status status,
                                   rks_dataset *dataset, const rks_store_options *options,
-                                  rks_store **store, rks_error *err);
+                                  uint64_t *pairs, rks_store **store, rks_error *err);
 
 /* The list of a fetch, of ids as plans have them: what rks_fetcher_start and _start_arrays take. */
 rks_status rks_store_list32(rks_store *store, const uint32_t *ids, size_t count, rks_batch **list,
