@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "rankstore/verify.h"
 #include "shard/shard_inside.h"
 #include "shard/sums.h"
 #include "support/shards.h"
