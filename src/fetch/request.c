@@ -211,13 +211,14 @@ bool rks_fetch_request_take(rks_fetch_request *request, int state)
     return atomic_compare_exchange_strong(&request->state, &sent, state);
 }
 
-static void send_one(rks_fetch_request *request)
+/* False: it failed, and what is asked in its place is queued. */
+static bool send_one(rks_fetch_request *request)
 {
     rks_fetcher *fetcher = request->fetch->fetcher;
     rks_error err;
     atomic_fetch_add(&request->holds, 1); /* the engine's */
     if (rks_engine_call(fetcher->options.engine, &request->call, &err) == RKS_OK)
-        return;
+        return true;
     atomic_fetch_sub(&request->holds, 1);
     atomic_fetch_sub(&fetcher->reserved, request->reserve);
     pthread_mutex_lock(&fetcher->mutex);
@@ -226,15 +227,25 @@ static void send_one(rks_fetch_request *request)
     if (rks_fetch_request_take(request, RKS_REQUEST_TAKEN))
         rks_fetch_request_failed(request, &err);
     rks_fetch_request_drop(request);
+    return false;
 }
 
 void rks_fetch_send(rks_fetch_request *list)
 {
     while (list != NULL) {
-        rks_fetch_request *next = list->next;
-        list->next = NULL;
-        send_one(list);
-        list = next;
+        rks_fetcher *fetcher = list->fetch->fetcher; /* the caller holds it */
+        bool failed = false;
+        while (list != NULL) {
+            rks_fetch_request *next = list->next;
+            list->next = NULL;
+            failed = !send_one(list) || failed;
+            list = next;
+        }
+        if (failed) { /* another owner is asked; ends with the last one that can serve */
+            pthread_mutex_lock(&fetcher->mutex);
+            list = rks_fetch_next_to_send(fetcher);
+            pthread_mutex_unlock(&fetcher->mutex);
+        }
     }
 }
 
