@@ -101,9 +101,10 @@ static rks_status add_runs(rks_leaving *at, const rks_agreed *agreed, rks_error 
     excluded->runs = runs;
     for (uint32_t rank = 0; rank < rks_group_size(at->group); rank++) {
         const void *theirs = rks_agreed_get(agreed, rank, 0, &size);
-        if (size > 0)
-            memcpy(runs + excluded->run_count, theirs, size);
-        excluded->run_count += size / sizeof(*runs);
+        size_t count = size / sizeof(*runs);
+        if (count > 0)
+            memcpy(runs + excluded->run_count, theirs, count * sizeof(*runs));
+        excluded->run_count += count;
     }
     return rks_excluded_settle(runs, &excluded->run_count, err);
 }
@@ -213,9 +214,14 @@ static rks_status settle_ties(rks_leaving *at, drawing *d, rks_error *err)
         const void *theirs = rks_agreed_get(&agreed, rank, 0, &size);
         status = rks_buffer_add(&all, theirs, size, err);
     }
+    uint64_t ties = all.size / sizeof(uint32_t);
+    if (status == RKS_OK && d->left > ties)
+        status = rks_fail(err, RKS_ERR_PEER, 0,
+                          "the ranks hold %" PRIu64 " samples of the last draw, %" PRIu64 " are needed",
+                          ties, d->left);
     if (status == RKS_OK) {
         uint32_t *positions = (uint32_t *)(void *)all.data;
-        rks_leaving_sort(positions, all.size / sizeof(*positions));
+        rks_leaving_sort(positions, ties);
         d->end = d->left == 0 ? 0 : positions[d->left - 1] + 1;
     }
     d->walked = 0;

@@ -2,6 +2,7 @@
  *
  * quarantine.c: the samples that an open leaves out. A rank brings the list that it sees; all of
  * them leave out what any list names, so that every rank plans the same. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,6 +97,13 @@ rks_status rks_store_take_quarantine(rks_store *store, const char *pattern,
     }
     if (total > 1)
         qsort(ids, total, sizeof(*ids), by_id);
+    if (total > 0 && ids[total - 1] >= store->dataset->count) {
+        rks_status status = rks_fail(err, RKS_ERR_PEER, 0,
+                                     "quarantine: another rank lists sample %" PRIu32 " of %" PRIu64,
+                                     ids[total - 1], store->dataset->count);
+        rks_free(ids);
+        return status;
+    }
     kept = 0;
     for (size_t i = 0; i < total; i++)
         if (i == 0 || ids[i] != ids[i - 1])
