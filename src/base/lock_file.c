@@ -139,9 +139,12 @@ static rks_status sign(const rks_lock_wish *wish, rks_lock_file *lock, rks_error
     }
     memset(lock->text, '\n', sizeof(lock->text));
     memcpy(lock->text, text, (size_t)size);
-    size_t written = lock->locked ? (size_t)size : sizeof(lock->text);
+    /* If the text alone may decide (locks may hold within one node only), its size is fixed: one
+     * write replaces all of another's. */
+    bool fixed = !lock->locked || wish->job != 0;
+    size_t written = fixed ? sizeof(lock->text) : (size_t)size;
     errno = 0;
-    if ((!lock->locked || ftruncate(lock->fd, 0) == 0) &&
+    if ((fixed || ftruncate(lock->fd, 0) == 0) &&
         pwrite(lock->fd, lock->text, written, 0) == (ssize_t)written)
         return RKS_OK;
     int error = errno == 0 ? ENOSPC : errno;
