@@ -140,7 +140,9 @@ static rks_status look_at_any(const rks_input *input, char **schema_text, rks_er
 rks_status rks_input_infer(const rks_group *group, const rks_input *input, char **schema_text,
                            rks_error *err)
 {
-    bool few = input->unit_count < INFER_UNITS || !input->format->utf8;
+    /* With skip_bad a line that does not fit is skipped, so no later error could show that a sample of
+     * the units was too small: all are looked at. */
+    bool few = input->unit_count < INFER_UNITS || !input->format->utf8 || input->skip_bad;
     uint64_t turns = few ? input->unit_count : INFER_UNITS;
     uint32_t ranks = rks_group_size(group), rank = rks_group_rank(group);
     return look_at_turns(input, turns * rank / ranks, turns * (rank + 1) / ranks, turns,
