@@ -190,10 +190,15 @@ rks_status rks_json_parse(const uint8_t *text, size_t size, json_t **root, rks_e
     return RKS_OK;
 }
 
+/* jansson's tree takes many times the text: a larger one is refused without its place. */
+static const size_t EXPLAINED_MOST = (size_t)16 << 20;
+
 /* jansson passes over a NUL behind a number. */
 static rks_status explain(const uint8_t *text, size_t size, const char *why, rks_error *err)
 {
     json_t *tree = NULL;
+    if (size > EXPLAINED_MOST)
+        return rks_fail(err, RKS_ERR_DATA, 0, "no JSON in a text of %zu bytes: %.100s", size, why);
     rks_status status = rks_json_parse(text, size, &tree, err);
     json_decref(tree);
     const uint8_t *nul = memchr(text, '\0', size);
@@ -236,13 +241,15 @@ rks_status rks_json_read(rks_json_parser *parser, const uint8_t *text, size_t si
         rks_simdjson_parse(parser->parser, text, size, &made.tape, &made.strings, &why);
     if (result == RKS_SIMDJSON_NO_MEMORY)
         return rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for JSON of %zu bytes", size);
-    if (result == RKS_SIMDJSON_REFUSED || has_lone_surrogate(text, size))
+    if (result == RKS_SIMDJSON_REFUSED)
         return explain(text, size, why, err);
+    if (has_lone_surrogate(text, size))
+        return explain(text, size, "half a surrogate pair", err);
     rks_status status = check_values(parser, made, &good, err);
     if (status != RKS_OK)
         return status;
     if (!good)
-        return explain(text, size, why, err);
+        return explain(text, size, "a name twice, or with a NUL, or an integer out of range", err);
     *root = made;
     return RKS_OK;
 }

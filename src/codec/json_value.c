@@ -5,6 +5,7 @@
 #include "codec/json_value.h"
 
 #include <inttypes.h>
+#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,9 @@ static rks_status put_real(double number, bool narrow, rks_buffer *text, rks_err
         if (narrow ? (float)back == (float)number : back == number)
             break;
     }
+    char *point = strchr(digits, *localeconv()->decimal_point);
+    if (point != NULL)
+        *point = '.';
     bool whole = strpbrk(digits, ".e") == NULL;
     return rks_buffer_print(text, err, "%s%s", digits, whole ? ".0" : "");
 }

@@ -110,10 +110,12 @@ static bool put_float(rks_kind kind, double number, uint8_t *into)
     }
 }
 
+/* A string's text; NULL: it is none, or has a NUL, which no number has. */
 static const char *string_of(rks_json json)
 {
     size_t size;
-    return rks_json_is(json, RKS_JSON_STRING) ? rks_json_text(json, &size) : NULL;
+    const char *text = rks_json_is(json, RKS_JSON_STRING) ? rks_json_text(json, &size) : NULL;
+    return text != NULL && memchr(text, '\0', size) == NULL ? text : NULL;
 }
 
 /* A number, or one of the three that JSON has no digits for. */
@@ -182,7 +184,7 @@ static bool put_real(rks_kind kind, uint32_t size, rks_json json, uint8_t *into)
 static bool put_large(const char *text, uint8_t *into)
 {
     uint64_t number = 0;
-    if (text[0] == '\0')
+    if (text == NULL || text[0] == '\0')
         return false;
     for (; *text != '\0'; text++)
         if (*text < '0' || *text > '9' || __builtin_mul_overflow(number, 10u, &number) ||

@@ -165,6 +165,8 @@ static void malformed_lines_are_refused(void **state)
         {"{\"v\": \"\xff\"}", "no JSON at byte"},
         {"{\"v\": \"\xed\xa0\x80\"}", "no JSON at byte"},
         {"{\"v\": \"\\ud800\"}", "no JSON at byte"},
+        {"{\"v\": \"\\ud800\\u0041\"}", "no JSON at byte"},
+        {"{\"v\": \"\\ud800\\ud800\"}", "no JSON at byte"},
         {"{\"v\": NaN}", "no JSON at byte"},
         {"[1, 2]", "a list where each line must be a JSON object"},
         {"5", "an integer where each line must be a JSON object"},
