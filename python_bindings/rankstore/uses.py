@@ -17,6 +17,7 @@ import functools
 import hashlib
 import importlib.metadata
 import importlib.util
+import itertools
 import json
 import sys
 import sysconfig
@@ -29,6 +30,7 @@ from .sources import contents
 SHOWN = 24  # characters of a text that is shown as it is
 EXPANDED = 64  # entries of a container that are named one by one
 DEPTH = 24
+_HEAP_TYPE = 1 << 9  # a class that Python code made, in type.__flags__
 _SECRET = ("key", "token", "secret", "password", "passwd", "credential")
 _PLAIN = (type(None), bool, int, float, complex)
 _NAMESPACES = (argparse.Namespace, types.SimpleNamespace)
@@ -68,7 +70,9 @@ class Uses:
         self.unfollowed: list[str] = []
         self.module = ""
         self._at: dict[int, str] = {}  # by identity, so that circles end
-        self._kept: list[Any] = []  # what was made on the way: an identity is not given to another meanwhile
+        self._named: dict[str, Any] = {}  # the values behind `found`; so an identity is not given to another meanwhile
+        self._kept: list[Any] = []  # what else was made on the way
+        self._digests: dict[int, str] = {}  # of entries of large containers, by identity; "itself" inside of one
 
     def digest(self) -> str:
         return _digest(self.found)
@@ -76,7 +80,10 @@ class Uses:
     def follow(self, name: str, value: Any, depth: int = 0) -> None:
         """Adds a value under its name, and what it leads to."""
         if name in self.found:
-            return
+            if _is_same(self._named.get(name, self), value):
+                return
+            name = next(other for i in itertools.count(2) if (other := f"{name}#{i}") not in self.found)
+        self._named[name] = value
         if isinstance(value, _PLAIN) or type(value) in (str, bytes):
             self.found[name] = _shown(name, value)
         elif id(value) in self._at:
@@ -97,8 +104,8 @@ class Uses:
         elif isinstance(value, functools.partial):
             self.found[name] = "partial"
             self.follow(f"{name}.func".lstrip("."), value.func, depth)
-            self._items(f"{name}.args".lstrip("."), value.args, depth)
-            self._items(f"{name}.keywords".lstrip("."), value.keywords, depth)
+            self.follow(f"{name}.args".lstrip("."), value.args, depth)
+            self.follow(f"{name}.keywords".lstrip("."), value.keywords, depth)
         elif isinstance(value, types.MethodType):
             self.found[name] = f"method {value.__name__}"
             self.follow(f"{name}.__func__".lstrip("."), value.__func__, depth)
@@ -108,11 +115,13 @@ class Uses:
             owner = getattr(value, "__self__", None)
             if owner is not None and not isinstance(owner, types.ModuleType):
                 self.follow(f"{name}.__self__".lstrip("."), owner, depth)
-        elif hasattr(value, "__wrapped__") and callable(value):  # functools.cache and the like
+        elif hasattr(value, "__wrapped__") and callable(value) and _is_installed(type(value).__module__):  # functools.cache and the like
             self.found[name] = type(value).__qualname__
             self.follow(f"{name}.__wrapped__".lstrip("."), value.__wrapped__, depth)
         elif isinstance(value, (list, tuple, dict, Set, Mapping)):
             self._items(name, value, depth)
+            if type(value) not in (list, tuple, dict, set, frozenset):
+                self._container(name, value, depth)
         elif hasattr(value, "dtype") and hasattr(value, "shape"):
             self.found[name] = f"{value.dtype}{list(value.shape)} ({contents.of_value(value)[:16]})"
         else:
@@ -204,16 +213,41 @@ class Uses:
     def _items(self, name: str, value: Any, depth: int) -> None:
         kind, size = type(value).__name__, len(value)
         if isinstance(value, Set):
-            self.found[name] = f"{kind} of {size} ({_digest(sorted(_apart(one) for one in value))[:16]})"
+            self.found[name] = f"{kind} of {size} ({_digest(sorted(self._apart(one, depth) for one in value))[:16]})"
             return
         pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
         if size <= EXPANDED:
             self.found[name] = f"{kind} of {size}"
             for key, one in pairs:
-                self.follow(f"{name}[{key!r}]" if isinstance(key, (str, int)) else f"{name}[{_apart(key)[:16]}]", one, depth)
+                self.follow(f"{name}[{key!r}]" if isinstance(key, (str, int)) else f"{name}[{self._apart(key, depth)[:16]}]", one, depth)
             return
-        flat: Iterator[Any] = ([_apart(key), _apart(one)] for key, one in pairs)
+        flat: Iterator[Any] = ([self._apart(key, depth), self._apart(one, depth)] for key, one in pairs)
         self.found[name] = f"{kind} of {size} ({_digest(list(flat))[:16]})"
+
+    def _apart(self, value: Any, depth: int) -> str:
+        """A value by itself, without names."""
+        if isinstance(value, _PLAIN) or type(value) in (str, bytes):
+            return f"{type(value).__name__} {value!r}"
+        if id(value) not in self._digests:
+            self._digests[id(value)] = "itself"
+            self._kept.append(value)
+            alone = Uses()
+            alone._digests, alone._kept = self._digests, self._kept
+            alone.follow("", value, depth)
+            self.unfollowed += alone.unfollowed
+            self._digests[id(value)] = alone.digest()
+        return self._digests[id(value)]
+
+    def _container(self, name: str, value: Any, depth: int) -> None:
+        """What a kind of list, tuple, dict or set has beside its items."""
+        kind = type(value)
+        if not _is_installed(kind.__module__):
+            self.follow(f"class {kind.__qualname__}", kind, depth)
+        beside = _attributes_of(value)
+        if getattr(value, "default_factory", None) is not None:
+            beside["default_factory"] = value.default_factory
+        for attribute, one in beside.items():
+            self.follow(f"{name}.{attribute}".lstrip("."), one, depth)
 
     def _object(self, name: str, value: Any, depth: int) -> None:
         kind = type(value)
@@ -236,37 +270,47 @@ class Uses:
         self.unfollowed.append(f"{name or 'it'} ({kind.__qualname__})")
 
 
-def _state(value: Any) -> dict[str, Any] | None:
-    """An object's attributes, or what pickle would write of it; None where neither is known."""
+def _is_same(known: Any, value: Any) -> bool:
+    return known is value or (type(known) is type(value) and isinstance(value, (*_PLAIN, str, bytes)) and bool(known == value))
+
+
+def _attributes_of(value: Any) -> dict[str, Any]:
     own = dict(vars(value)) if hasattr(value, "__dict__") else {}
     slots = [slot for kind in type(value).__mro__ for slot in _slots(kind)]
     own.update({slot: getattr(value, slot) for slot in slots if hasattr(value, slot)})
-    if own or not _is_installed(type(value).__module__):
+    return own
+
+
+def _holds_more(kind: type) -> bool:
+    """Its objects hold more than their attributes: a base written in C (str, date), or pickling of its own."""
+    for base in kind.__mro__:
+        if base is object:
+            continue
+        if not base.__flags__ & _HEAP_TYPE or any(name in vars(base) for name in ("__reduce__", "__reduce_ex__", "__getstate__")):
+            return True
+    return False
+
+
+def _state(value: Any) -> dict[str, Any] | None:
+    """An object's attributes, and what pickle would write of it beside them; None where neither is known."""
+    own = _attributes_of(value)
+    if (own or not _is_installed(type(value).__module__)) and not _holds_more(type(value)):
         return own
     try:
         reduce = copyreg.dispatch_table.get(type(value))
         reduced: Any = reduce(value) if reduce is not None else value.__reduce_ex__(4)
     except Exception:  # a lock, a file: whatever its type raises
-        return None
+        return own or None
     if isinstance(reduced, str):
-        return {"": reduced}
+        return {**own, "": reduced}
     _, arguments, *rest = reduced
     listed = [list(one) if hasattr(one, "__next__") else one for one in rest[:3]]
-    return {"arguments": arguments, **{f"state {i}": one for i, one in enumerate(listed) if one is not None}}
+    return {**own, "arguments": arguments, **{f"state {i}": one for i, one in enumerate(listed) if one is not None}}
 
 
 def _slots(kind: type) -> tuple[str, ...]:
     slots = kind.__dict__.get("__slots__", ())
     return (slots,) if isinstance(slots, str) else tuple(one for one in slots if one not in ("__dict__", "__weakref__"))
-
-
-def _apart(value: Any) -> str:
-    """A value by itself, without names."""
-    if isinstance(value, _PLAIN) or type(value) in (str, bytes):
-        return f"{type(value).__name__} {value!r}"
-    alone = Uses()
-    alone.follow("", value)
-    return alone.digest()
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
