@@ -193,9 +193,11 @@ class Pad(Layout):
     def finish(self, batch: Batch, columns: Sequence[Column], rename: Rename, offsets: dict[str, Any],
                out: str, items: dict[str, Any], length: str | None = None) -> None:
         for name, counts in items.items():
-            stored = next(column.name for column in columns if rename.get(column.name, column.name) == name)
+            column = next(column for column in columns if rename.get(column.name, column.name) == name)
+            stored = column.name
             if isinstance(self.mask, Mapping) and stored in self.mask:
-                batch[self.mask[stored]] = tensor(self._mask(counts, batch[name].shape[1]), "int64", out)
+                width = batch[name].shape[1 + column.dims.index(None) if column.dims else 1]
+                batch[self.mask[stored]] = tensor(self._mask(counts, width), "int64", out)
             if self.lengths is not None and stored in self.lengths:
                 batch[self.lengths[stored]] = tensor(counts, "int64", out)
 

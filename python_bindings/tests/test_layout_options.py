@@ -109,6 +109,17 @@ def test_a_layout_a_mask_and_lengths_for_each_column(speech: Any) -> None:
     assert named["target_sizes"].tolist() == [1, 2, 3, 1, 2, 3]
 
 
+def test_a_mask_is_as_wide_as_the_padding_wherever_it_stands(tmp_path: Path) -> None:
+    rows = [{"mel": numpy.full((5, 2 + i), i, numpy.float32)} for i in range(4)]
+    with rankstore.build(rows, tmp_path / "mel", schema={"mel": "float32[5,*]"}) as opened:
+        made = batch(opened, Pad(to_multiple=1, mask={"mel": "m"}))
+    assert made["mel"].shape == (4, 5, 5) and made["m"].shape == (4, 5) and made["m"].sum(1).tolist() == [2, 3, 4, 5]
+    rows.append({"mel": numpy.full((5, 9), 9, numpy.float32)})
+    with rankstore.build(rows, tmp_path / "wide", schema={"mel": "float32[5,*]"}) as opened:
+        made = batch(opened, Pad(to_multiple=1, mask={"mel": "m"}))
+    assert made["mel"].shape == (5, 5, 9) and made["m"].shape == (5, 9) and made["m"].sum(1).tolist() == [2, 3, 4, 5, 9]
+
+
 @pytest.mark.parametrize("options, says", [
     ({"pad_value": {"target": -1}}, "pad_value: there is no column 'target'; did you mean 'targets'? there are targets, frames, labels"),
     ({"dtype": {"lables": "int32"}}, "dtype: there is no column 'lables'; did you mean 'labels'? there are targets, frames, labels"),
