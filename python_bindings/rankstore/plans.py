@@ -23,7 +23,8 @@ STATE_VERSION = 1
 
 
 def plan_options(strategy: str, *, cost: str | tuple[float, float], shuffle: bool, **numbers: Any) -> dict[str, Any]:
-    """What _core.Plan takes. ArgumentError if a number that may be None is 0, or a cost is no pair."""
+    """What _core.Plan takes. ArgumentError if a number that may be None is 0, or a cost is no pair, TypeError
+    if a cost is of another type."""
     for name in ("batch_size", "max_tokens", "max_length", "capacity", "world"):
         if numbers[name] == 0:
             shown = "num_replicas" if name == "world" else name
@@ -34,8 +35,10 @@ def plan_options(strategy: str, *, cost: str | tuple[float, float], shuffle: boo
             del numbers[name]
     options = {"strategy": strategy, "cost": cost, "no_shuffle": not shuffle, **numbers}
     if not isinstance(cost, str):
-        if not isinstance(cost, tuple) or len(cost) != 2:
-            raise ArgumentError(f"cost: {cost!r} is neither a name nor (a, b)")
+        if not isinstance(cost, tuple):
+            raise TypeError(f"cost: {cost!r} is neither a name nor (a, b)")
+        if len(cost) != 2:
+            raise ArgumentError(f"cost: {len(cost)} numbers; (a, b) is for a L + b L^2")
         options.update(cost="polynomial", cost_linear=float(cost[0]), cost_quadratic=float(cost[1]))
     return options
 
@@ -241,7 +244,7 @@ class PlanSampler:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """The next iteration goes on there."""
         self._epoch, self._step = self.plan.resume(state)
-        self._told = False
+        self._told, self._seen = False, -1
 
 
 class _SamplerIterator(Iterator[PlanBatch]):
@@ -277,6 +280,8 @@ class _SamplerIterator(Iterator[PlanBatch]):
         self._place += 1
         if not is_global or self._place == plan.world:
             self._place, self._step = 0, self._step + 1
+        if self._step >= self._steps:  # a loop may count to len() and ask no more
+            self._sampler._seen = self._epoch
         return batch
 
     def state_dict(self) -> dict[str, Any]:

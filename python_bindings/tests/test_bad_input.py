@@ -403,7 +403,7 @@ def test_a_key_of_two_ranks_is_named(tmp_path: Path) -> None:
     lines = launched(2, """
 def main(group):
     try:
-        build(iter([{"k": "same", "a": i} for i in range(1)]), OUT + "/out", key="k", group=group)
+        build(iter([{"k": "same", "a": i} for i in range(group.rank, group.rank + 1)]), OUT + "/out", key="k", group=group)
     except rankstore.DataError as error:
         say(error)
 """, tmp_path)

@@ -282,6 +282,20 @@ def test_epochs_go_on_without_set_epoch(ds: Any, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err == ""
 
 
+def test_a_sampler_that_is_asked_for_its_length_only_has_seen_its_epoch(ds: Any) -> None:
+    plan = ds.plan("random", batch_size=16, seed=5)
+    orders = [[int(i) for step in range(plan.steps) for i in plan.core.batch(epoch, step, 0)] for epoch in range(3)]
+    sampler = plan.sampler()
+    begin = sampler.state_dict()
+    for epoch in range(3):  # no call behind the last batch
+        asked = iter(sampler)
+        assert [i for _ in range(len(sampler)) for i in next(asked)] == orders[epoch]
+    other = plan.sampler()
+    assert [i for batch in other for i in batch] == orders[0]
+    other.load_state_dict(begin)  # back to the beginning of the epoch that has just been seen
+    assert [i for batch in other for i in batch] == orders[0]
+
+
 def test_a_loop_that_is_left_early_stays_in_its_epoch(ds: Any, capsys: pytest.CaptureFixture[str]) -> None:
     plan = ds.plan("random", batch_size=16, seed=5)
     loader = ds.loader(plan)

@@ -94,7 +94,7 @@ def test_a_transformer_costs_as_its_shape_says() -> None:
 
 @pytest.mark.parametrize("options, words", [
     ({"max_tokens": 5}, "max_tokens does not go with strategy=pack"), ({"capacity": 0}, "capacity: 0; it is from 1"),
-    ({"cost": 3}, "neither a name nor"), ({"cost": (0, 0)}, "both are from 0"), ({"world": 0}, "num_replicas: 0"),
+    ({"cost": (3,)}, "1 numbers; .a, b. is for"), ({"cost": (0, 0)}, "both are from 0"), ({"world": 0}, "num_replicas: 0"),
     ({"rank": 1}, "rank: 1; ranks of this plan are 0 to 0"), ({"micro_batches": 1 << 20}, "micro_batches"),
     ({"strategy": "bucket"}, "capacity goes with strategy=pack only")])
 def test_wrong_options_are_named(options: dict[str, Any], words: str) -> None:
