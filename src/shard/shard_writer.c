@@ -35,7 +35,7 @@
 #include "shard/sums.h"
 #include "shard/writer_state.h"
 
-enum { PART_HEADER = RKS_PART_HEADER, PART_VERSION = 1, SHOWN_KEY = 64 };
+enum { PART_VERSION = 1, SHOWN_KEY = 64 };
 
 static const uint64_t BLOCK_DEFAULT = UINT64_C(1) << 20, BLOCK_LEAST = UINT64_C(4) << 10,
                       BLOCK_MOST = UINT64_C(64) << 20, SAMPLE_DEFAULT = UINT64_C(1) << 30;
@@ -105,7 +105,7 @@ static rks_status encode_part(const rks_shard_writer *writer, rks_buffer *part, 
 {
     const char *schema = rks_schema_text(writer->schema);
     uint32_t schema_size = (uint32_t)strlen(schema);
-    size_t size = PART_HEADER + 4 * writer->index_count + schema_size + 8;
+    size_t size = RKS_PART_HEADER + 4 * writer->index_count + schema_size + 8;
     rks_status status = rks_buffer_reserve(part, size, err);
     if (status != RKS_OK)
         return status;
@@ -120,8 +120,8 @@ static rks_status encode_part(const rks_shard_writer *writer, rks_buffer *part, 
     rks_store_u32(at + 40, schema_size);
     rks_store_u32(at + 44, (uint32_t)writer->index_count);
     for (size_t i = 0; i < writer->index_count; i++)
-        rks_store_u32(at + PART_HEADER + 4 * i, writer->index[i]);
-    memcpy(at + PART_HEADER + 4 * writer->index_count, schema, schema_size);
+        rks_store_u32(at + RKS_PART_HEADER + 4 * i, writer->index[i]);
+    memcpy(at + RKS_PART_HEADER + 4 * writer->index_count, schema, schema_size);
     rks_store_u64(at + size - 8, rks_checksum64(at, size - 8));
     part->size = size;
     return RKS_OK;
