@@ -260,26 +260,36 @@ static PyObject *list_of(const uint32_t *ids, size_t count)
     return list;
 }
 
-static PyObject *plan_batch(PyObject *object, PyObject *arguments, PyObject *keywords)
+/* Which batch. */
+typedef struct place {
+    uint64_t epoch, step, rank;
+} place;
+
+/* `format`: "OOO:" and the method's name. */
+static bool parse_place(PyObject *arguments, PyObject *keywords, const char *format, place *at)
 {
     static char *names[] = {"epoch", "step", "rank", NULL};
-    PyObject *epoch_number, *step_number, *rank_number;
-    uint64_t epoch = 0, step = 0, rank = 0;
+    PyObject *epoch, *step, *rank;
+    return PyArg_ParseTupleAndKeywords(arguments, keywords, format, names, &epoch, &step, &rank) &&
+           core_number(epoch, "epoch", 0, UINT64_MAX, &at->epoch) &&
+           core_number(step, "step", 0, UINT64_MAX, &at->step) &&
+           core_number(rank, "rank", 0, UINT32_MAX, &at->rank);
+}
+
+static PyObject *plan_batch(PyObject *object, PyObject *arguments, PyObject *keywords)
+{
+    place at;
     const uint32_t *ids = NULL;
     size_t count = 0;
     rks_error err = {0};
     rks_status status;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OOO:batch", names, &epoch_number,
-                                     &step_number, &rank_number) ||
-        !core_number(epoch_number, "epoch", 0, UINT64_MAX, &epoch) ||
-        !core_number(step_number, "step", 0, UINT64_MAX, &step) ||
-        !core_number(rank_number, "rank", 0, UINT32_MAX, &rank))
+    if (!parse_place(arguments, keywords, "OOO:batch", &at))
         return NULL;
     rks_plan *handle = core_plan_enter(object);
     if (handle == NULL)
         return NULL;
     Py_BEGIN_ALLOW_THREADS /* the first question for an epoch computes it */
-    status = rks_plan_batch(handle, epoch, step, (uint32_t)rank, &ids, &count, &err);
+    status = rks_plan_batch(handle, at.epoch, at.step, (uint32_t)at.rank, &ids, &count, &err);
     Py_END_ALLOW_THREADS
     PyObject *list = status == RKS_OK ? list_of(ids, count) : core_raise(&err);
     core_plan_leave(object);
@@ -289,24 +299,18 @@ static PyObject *plan_batch(PyObject *object, PyObject *arguments, PyObject *key
 /* The bounds as int64 from 0. */
 static PyObject *plan_bins(PyObject *object, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"epoch", "step", "rank", NULL};
-    PyObject *epoch_number, *step_number, *rank_number;
-    uint64_t epoch = 0, step = 0, rank = 0;
+    place at;
     const uint32_t *bounds = NULL;
     size_t bins = 0;
     rks_error err = {0};
     rks_status status;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OOO:bins", names, &epoch_number,
-                                     &step_number, &rank_number) ||
-        !core_number(epoch_number, "epoch", 0, UINT64_MAX, &epoch) ||
-        !core_number(step_number, "step", 0, UINT64_MAX, &step) ||
-        !core_number(rank_number, "rank", 0, UINT32_MAX, &rank))
+    if (!parse_place(arguments, keywords, "OOO:bins", &at))
         return NULL;
     rks_plan *handle = core_plan_enter(object);
     if (handle == NULL)
         return NULL;
     Py_BEGIN_ALLOW_THREADS /* the first question for an epoch computes it */
-    status = rks_plan_bins(handle, epoch, step, (uint32_t)rank, &bounds, &bins, &err);
+    status = rks_plan_bins(handle, at.epoch, at.step, (uint32_t)at.rank, &bounds, &bins, &err);
     Py_END_ALLOW_THREADS
     PyObject *bytes = status == RKS_OK ? new_bytes((bins + 1) * sizeof(int64_t)) : core_raise(&err);
     if (bytes != NULL) {
