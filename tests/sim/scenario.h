@@ -26,6 +26,7 @@ typedef struct scenario {
     uint32_t silence_ms;
     uint32_t preempt, spurious;
     uint64_t latency_ns, jitter_ns; /* of bytes on their way */
+    uint64_t limit_ms;              /* the longest that the run may take */
     bool narrow;                    /* few bytes are written and read at once */
     bool no_share;                  /* remote fetches, also on one node */
     const char *exchange, *strategy;

@@ -12,8 +12,6 @@
 #include "scenario.h"
 #include "scheduler.h"
 
-enum { LIMIT_S = 600 }; /* of virtual time */
-
 /* Threads hand the run to each other: on one core that is cheap. */
 static void stay_on_one_core(uint64_t seed)
 {
@@ -42,7 +40,7 @@ int main(int argc, char **argv)
     scenario_draw(seed, argc == 3 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0, &s);
     scenario_describe(&s, text, sizeof(text));
     stay_on_one_core(seed);
-    sim_begin(seed, s.preempt, s.spurious, LIMIT_S * 1000000000ull);
+    sim_begin(seed, s.preempt, s.spurious, s.limit_ms * 1000000);
     printf("%s\n", text);
     fflush(stdout);
     scenario_run(&s, result, sizeof(result));
