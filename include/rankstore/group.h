@@ -62,6 +62,12 @@ RKS_API rks_status rks_group_open(const rks_group_options *options, rks_group **
  * effect: a rank that never closes delays the others by T, no more. NULL is accepted. */
 RKS_API void rks_group_close(rks_group *group);
 
+/* Before a process ends; not collective, never waiting. This rank makes no further collective call of
+ * the group. The other ranks' calls that wait for it, or that come later, fail: with `err` if `status`
+ * is not RKS_OK (rank and host are put before its text, unless it names a rank), else because this
+ * rank has left. Close stores and the group after it. NULL is accepted. */
+RKS_API void rks_group_leave(rks_group *group, rks_status status, const rks_error *err);
+
 RKS_API uint32_t rks_group_rank(const rks_group *group);
 RKS_API uint32_t rks_group_size(const rks_group *group);
 RKS_API uint32_t rks_group_node(const rks_group *group);  /* this rank's node, 0.. */

@@ -51,6 +51,12 @@ RKS_API rks_status rks_store_open(rks_group *group, const char *directory,
  * outlive it. NULL is accepted. */
 RKS_API void rks_store_close(rks_store *store, uint32_t timeout_ms);
 
+/* Says that this rank needs the store no longer, and waits at most `timeout_ms` (0: not at all) until
+ * all ranks have said so. The store goes on serving the others until rks_store_close, which then waits
+ * no more if the answer was nonzero. 0: others still need it. A failure of the group and an interrupt
+ * end the wait. Nonzero without other ranks. */
+RKS_API int rks_store_leave(rks_store *store, uint32_t timeout_ms);
+
 RKS_API uint64_t rks_store_count(const rks_store *store);
 RKS_API const char *rks_store_dataset(const rks_store *store); /* 32 hexadecimal digits */
 RKS_API const rks_schema *rks_store_schema(const rks_store *store);

@@ -79,8 +79,13 @@ class Group:
         """Another rank has said so, or was lost: long work of this rank's own ends, and makes that call early. Never
         waits; tens of nanoseconds."""
 
+    def leave(self, status: int = 0, text: str = "", rank: int = -1, host: str = "") -> None:
+        """This rank makes no further collective call: those of the others fail, with this error if `status` is not 0.
+        Never waits."""
+
     def close(self) -> None:
-        """Stores of the group have been closed before (RuntimeError otherwise). Twice is fine."""
+        """Stores of the group have been closed before (RuntimeError otherwise). Serves stores that other ranks have not
+        closed yet until they have. Twice is fine."""
 
 def launch(ranks: int, main: Callable[[Group], int], *, silence_ms: int | None = None) -> int:
     """rks_launch: `main(group)` in `ranks` forked processes; returns the exit code of the first that failed, else 0. An
@@ -207,8 +212,9 @@ class Store:
 
     def collate(self, samples: Readable | Sequence[int], collate: Collate) -> Arrays: ...
     def close(self, timeout_ms: int = 0) -> None:
-        """COLLECTIVE. Epochs of the store are closed by it. Twice is fine. Buffers of lengths and columns keep the
-        index alive: what they show stays valid."""
+        """COLLECTIVE. Epochs of the store are closed by it. Waits until all ranks have closed, at most `timeout_ms` (0:
+        the silence limit); after that the group serves the others. Twice is fine. Buffers of lengths and columns keep
+        the index alive: what they show stays valid."""
 
 # ---- samples.c ----
 class Samples:

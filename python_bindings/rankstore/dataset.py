@@ -420,8 +420,9 @@ class Dataset:
     # ---- its end
 
     def close(self, timeout: float | None = None) -> None:
-        """COLLECTIVE. Serves the other ranks until all have closed, or for `timeout` seconds (the group's silence
-        limit). Twice is fine. Batches, views and arrays that are held stay valid."""
+        """COLLECTIVE. Waits until all ranks have closed the dataset, at most `timeout` seconds (default: the group's
+        silence limit). Ranks that need longer are served until the group is closed. Twice is fine. Batches, views and
+        arrays that are held stay valid."""
         if self._ahead is not None:
             self._ahead.close()
             self._ahead = None

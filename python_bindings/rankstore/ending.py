@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interpreter's end: what is still open is closed, in the order in which it was opened, so that all ranks close
-alike. After an uncaught exception nobody is waited for: the others see this rank go and end with an error that names
-it."""
+"""The end of a process: it leaves its groups, so that no rank waits for it in a collective call, closes what is still
+open, and serves the other ranks until they have closed, too. After an uncaught exception nobody is waited for: the
+others' calls end with that error."""
 from __future__ import annotations
 
 import atexit
 import os
 import sys
+import traceback
 import weakref
+from collections.abc import Callable
 from typing import Protocol
 
 from .errors import RankStoreError
@@ -24,6 +26,7 @@ class Handle(Protocol):
 class Group(Protocol):
     """The ranks of a job."""
 
+    def leave(self, error: BaseException | None = None) -> None: ...
     def close(self) -> None: ...
 
 
@@ -52,19 +55,31 @@ def handles() -> list[Handle]:
     return [handle for handle in found if handle is not None]
 
 
-def _close_all() -> None:
-    crashed = getattr(sys, "last_type", None) is not None
+def close_all(error: BaseException | None) -> None:
+    """Before this process ends, of `error` if it is given."""
+    own = [group for group, pid in list(_groups.values()) if pid == os.getpid()]
+    for group in own:
+        _try(lambda: group.leave(error))
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:  # builders that its frames hold keep their groups open
+        seen.add(id(error))
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
     for handle in handles():
-        try:
-            handle.close(1 if crashed else 0)
-        except RankStoreError as error:
-            print(f"rankstore: {error}", file=sys.stderr)
-    for group, pid in list(_groups.values()):
-        if pid == os.getpid():
-            try:
-                group.close()
-            except RankStoreError as error:
-                print(f"rankstore: {error}", file=sys.stderr)
+        _try(lambda: handle.close(1))  # its group goes on serving it
+    for group in own:
+        _try(group.close)
 
 
-atexit.register(_close_all)
+def _try(close: Callable[[], None]) -> None:
+    try:
+        close()
+    except RankStoreError as error:
+        print(f"rankstore: {error}", file=sys.stderr)
+
+
+def _at_exit() -> None:
+    close_all(getattr(sys, "last_value", None))
+
+
+atexit.register(_at_exit)

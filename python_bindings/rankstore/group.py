@@ -26,12 +26,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from . import _core, ending
-from .errors import ArgumentError, PeerError, RankStoreError, StateError, UnsupportedError, make
+from .errors import ArgumentError, PeerError, RankStoreError, StateError, UnsupportedError, code_of, make
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 _DATA = -9
+_PEER = -5
 _current: Group | None = None
 _generations = 0
 
@@ -77,8 +78,22 @@ class Group:
         """COLLECTIVE. The bytes of all ranks, in rank order; sizes may differ."""
         return self.core.allgather(phase, data)
 
+    def leave(self, error: BaseException | None = None) -> None:
+        """Says that this rank makes no further collective call. Those of the other ranks fail: with `error` if it is
+        given (PeerError with its text, or an error of Rankstore's as it is). Never waits; close datasets and the group
+        after it. The end of a process does all that by itself."""
+        if self.pid != os.getpid() or self.core.closed:
+            return
+        if error is None:
+            self.core.leave()
+        elif isinstance(error, RankStoreError):
+            self.core.leave(code_of(error), error.text, error.rank, error.host)
+        else:
+            self.core.leave(_PEER, f"ended by {type(error).__name__}: {error}")
+
     def close(self) -> None:
-        """Says goodbye to the other ranks. StateError where a dataset of the group is open. Twice is fine."""
+        """Says goodbye to the other ranks. First serves those that still use a dataset which this rank has closed, as
+        long as they live. StateError if a dataset of the group is open. Twice is fine."""
         global _current
         if self.pid == os.getpid():
             self.core.close()
@@ -341,9 +356,18 @@ def launch(ranks: int, main: Callable[[Group], int | None], *, silence: float | 
     Returns the exit code of the first that failed (128 + the signal of a killed one, 137 for SIGKILL; 130 after Ctrl-C),
     else 0, and raises nothing for it: end a script with `sys.exit(rankstore.launch(2, main))`. A process that is still there
     40 s after another has failed (RKS_LAUNCH_GRACE_MS), for example a stopped one, is killed.
+
+    When main ends, its process closes the datasets and groups that are still open, and goes on serving datasets that
+    other ranks still use. If main raises, calls of the other ranks that wait for it raise PeerError with that error.
     """
     def run(core: _core.Group) -> int:
         global _current
         _current = Group(core, "fork")
-        return main(_current) or 0
+        try:
+            code = main(_current) or 0
+        except BaseException as error:
+            ending.close_all(None if isinstance(error, SystemExit) else error)
+            raise
+        ending.close_all(None)
+        return code
     return _core.launch(ranks, run, silence_ms=None if silence is None else _milliseconds("silence", silence))

@@ -135,6 +135,13 @@ int core_group_check(PyObject *group);
 PyObject *core_group_open(const rks_group_options *options);
 /* Closes it, unless an object of it is still open. */
 void core_group_end(PyObject *group);
+/* A store of the group that this rank needs no longer: it serves the others until all have closed it,
+ * or the group is closed, and then leaves the group. Takes it over. */
+void core_group_park(PyObject *group, rks_store *store);
+/* Frees the parked stores that all ranks have closed. Never waits. */
+void core_group_reap(PyObject *group);
+/* The silence limit, in ms. */
+uint32_t core_group_silence(PyObject *group);
 
 /* ---- store.c, samples.c, plan.c: handles of their objects ---- */
 /* NULL with an exception if the object is of another type. */

@@ -2,11 +2,18 @@
  *
  * group.c: Group, with a launcher written in Python. */
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "handles.h"
 
 #include <structmember.h>
+
+/* A store that only serves other ranks. */
+typedef struct parked_store {
+    rks_store *store;
+    struct parked_store *next;
+} parked_store;
 
 typedef struct group_object {
     PyObject_HEAD
@@ -14,7 +21,10 @@ typedef struct group_object {
     PyObject *allgather, *check; /* NULL: none */
     pid_t owner;
     unsigned rank, size, node, nodes;
+    uint32_t silence_ms;
     int held; /* stores, builders and calls that use the group */
+    int parked_count;
+    parked_store *parked; /* each holds the group */
     char closed;
 } group_object;
 
@@ -130,8 +140,103 @@ static bool open_group(group_object *self, const rks_group_options *options)
     self->size = rks_group_size(self->group);
     self->node = rks_group_node(self->group);
     self->nodes = rks_group_nodes(self->group);
+    self->silence_ms = options == NULL ? 15000 : options->silence_ms;
     self->closed = 0;
     return PyErr_Occurred() == NULL;
+}
+
+/* ---- stores that other ranks still need ------------------------------------------------------ */
+
+/* True if it is gone. `last`: whatever the others do. */
+static bool end_parked(group_object *self, rks_store *store, uint32_t wait_ms, bool last)
+{
+    bool gone;
+    Py_BEGIN_ALLOW_THREADS
+    gone = rks_store_leave(store, wait_ms) != 0 || last;
+    if (gone)
+        rks_store_close(store, 1);
+    Py_END_ALLOW_THREADS
+    self->held -= gone;
+    return gone;
+}
+
+static parked_store *take_parked(group_object *self)
+{
+    parked_store *first = self->parked;
+    if (first != NULL) {
+        self->parked = first->next;
+        self->parked_count--;
+    }
+    return first;
+}
+
+static void put_parked(group_object *self, parked_store *one)
+{
+    one->next = self->parked;
+    self->parked = one;
+    self->parked_count++;
+}
+
+void core_group_reap(PyObject *object)
+{
+    group_object *self = (group_object *)object;
+    parked_store *left = NULL, *one;
+    while ((one = take_parked(self)) != NULL) {
+        if (end_parked(self, one->store, 0, false)) {
+            PyMem_Free(one);
+        } else {
+            one->next = left;
+            left = one;
+        }
+    }
+    while ((one = left) != NULL) {
+        left = one->next;
+        put_parked(self, one);
+    }
+}
+
+void core_group_park(PyObject *object, rks_store *store)
+{
+    group_object *self = (group_object *)object;
+    parked_store *one = PyMem_Malloc(sizeof(*one));
+    if (one == NULL) { /* no room even for that: the others lose it */
+        end_parked(self, store, 0, true);
+        return;
+    }
+    one->store = store;
+    put_parked(self, one);
+    core_group_reap(object);
+}
+
+uint32_t core_group_silence(PyObject *object)
+{
+    return ((group_object *)object)->silence_ms;
+}
+
+/* Waits as long as the other ranks live: their work may take its time. They cannot wait for this rank
+ * meanwhile, since it has left. -1 with an exception of a signal handler. */
+static int wait_for_parked(group_object *self)
+{
+    enum { SAY_MS = 60000 };
+    parked_store *one;
+    while ((one = take_parked(self)) != NULL) {
+        bool gone = false;
+        while (!gone) {
+            gone = end_parked(self, one->store, SAY_MS, false);
+            if (!gone && PyErr_Occurred() != NULL) {
+                put_parked(self, one);
+                return -1;
+            }
+            if (!gone && rks_group_must_stop(self->group, NULL) != RKS_OK)
+                gone = end_parked(self, one->store, 0, true);
+            if (!gone)
+                PySys_FormatStderr("rankstore: rank %u has ended its work and serves a dataset that "
+                                   "other ranks still use\n",
+                                   self->rank);
+        }
+        PyMem_Free(one);
+    }
+    return 0;
 }
 
 /* In a child of the process that opened it, the group is the parent's: it is forgotten. */
@@ -142,6 +247,10 @@ static void end_group(group_object *self)
     self->closed = 1;
     if (group == NULL || core_is_foreign(self->owner))
         return;
+    for (parked_store *one; (one = take_parked(self)) != NULL;) {
+        end_parked(self, one->store, 0, true);
+        PyMem_Free(one);
+    }
     Py_BEGIN_ALLOW_THREADS
     rks_group_close(group);
     Py_END_ALLOW_THREADS
@@ -224,11 +333,43 @@ static PyObject *group_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
 static PyObject *group_close(group_object *self, PyObject *unused)
 {
     (void)unused;
-    if (self->group != NULL && self->held > 0 && !core_is_foreign(self->owner))
+    bool is_ours = self->group != NULL && !core_is_foreign(self->owner);
+    if (is_ours && self->held > self->parked_count)
         return core_raise_text(RKS_ERR_STATE,
                                "the group is in use: close its datasets and builders first (%d)",
-                               self->held);
+                               self->held - self->parked_count);
+    if (is_ours && self->parked != NULL) {
+        int waited;
+        self->held++; /* nobody else closes it meanwhile */
+        rks_group_leave(self->group, RKS_OK, NULL);
+        waited = wait_for_parked(self);
+        self->held--;
+        if (waited < 0)
+            return NULL;
+    }
     end_group(self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *group_leave(group_object *self, PyObject *arguments, PyObject *keywords)
+{
+    static char *names[] = {"status", "text", "rank", "host", NULL};
+    const char *text = "", *host = "";
+    int given = 0, rank = -1;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|isis:leave", names, &given, &text,
+                                     &rank, &host))
+        return NULL;
+    rks_group *group = core_status(given) ? core_group_enter((PyObject *)self) : NULL;
+    if (group == NULL)
+        return NULL;
+    rks_error err;
+    core_set_error(&err, given, text);
+    err.rank = rank;
+    snprintf(err.host, sizeof(err.host), "%s", host);
+    Py_BEGIN_ALLOW_THREADS
+    rks_group_leave(group, (rks_status)given, &err);
+    Py_END_ALLOW_THREADS
+    core_group_leave((PyObject *)self);
     Py_RETURN_NONE;
 }
 
@@ -384,6 +525,9 @@ static PyMethodDef group_methods[] = {
      "stop(): tells the others that this rank brings an error to the next collective call."},
     {"must_stop", (PyCFunction)(void (*)(void))group_must_stop, METH_NOARGS,
      "must_stop() -> bool: another rank has said so, or was lost. Never waits."},
+    {"leave", (PyCFunction)(void (*)(void))group_leave, METH_VARARGS | METH_KEYWORDS,
+     "leave(status=0, text='', rank=-1, host=''): this rank makes no further collective call; the "
+     "others' fail, with this error if there is one. Never waits."},
     {"close", (PyCFunction)(void (*)(void))group_close, METH_NOARGS,
      "Ends this rank's part; RuntimeError where stores or builders are open. Twice is fine."},
     {0},
@@ -423,7 +567,7 @@ PyObject *core_group_open(const rks_group_options *options)
 void core_group_end(PyObject *object)
 {
     group_object *self = (group_object *)object;
-    if (self->held == 0)
+    if (self->held == self->parked_count)
         end_group(self);
 }
 

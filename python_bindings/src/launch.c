@@ -73,8 +73,8 @@ static int exit_code_of(PyObject *value)
 static void print_exception(void)
 {
     PyObject *type, *value, *trace;
-    PyObject *file = PySys_GetObject("stderr"); /* borrowed */
     PyErr_Fetch(&type, &value, &trace);
+    PyObject *file = Py_XNewRef(PySys_GetObject("stderr")); /* it is replaced below */
     PyObject *io = PyImport_ImportModule("io");
     PyObject *text = io == NULL ? NULL : PyObject_CallMethod(io, "StringIO", NULL);
     Py_XDECREF(io);
@@ -82,10 +82,10 @@ static void print_exception(void)
     PyErr_Restore(type, value, trace);
     if (file == NULL || text == NULL || PySys_SetObject("stderr", text) < 0) {
         Py_XDECREF(text);
+        Py_XDECREF(file);
         PyErr_PrintEx(0);
         return;
     }
-    Py_INCREF(file);
     PyErr_PrintEx(0);
     PySys_SetObject("stderr", file);
     PyObject *all = PyObject_CallMethod(text, "getvalue", NULL);

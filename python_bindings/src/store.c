@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * store.c: an open store. Calls may run in several threads at once: each is counted while the GIL
- * is held, and close waits until none is left, ends the epochs, and frees the store. */
+ * is held, and close waits until none is left, ends the epochs, and hands the store to the group, which
+ * frees it once no rank needs it. */
 #include "handles.h"
 
 #include <string.h>
@@ -148,6 +149,7 @@ static int wait_for_users(store *self)
     return 0;
 }
 
+/* Waits for the other ranks as long as timeout_ms; the group keeps the store until they have closed. */
 static int close_store(store *self, uint32_t timeout_ms)
 {
     if (wait_for_close(self) < 0) /* by another thread */
@@ -166,21 +168,20 @@ static int close_store(store *self, uint32_t timeout_ms)
     rks_store *handle = self->handle;
     self->handle = NULL;
     Py_BEGIN_ALLOW_THREADS
-    rks_store_close(handle, timeout_ms);
+    rks_store_leave(handle, timeout_ms);
     Py_END_ALLOW_THREADS
     self->closing = false;
-    core_group_leave(self->group);
+    core_group_park(self->group, handle);
     return PyErr_Occurred() ? -1 : 0;
 }
 
 static void store_dealloc(PyObject *object)
 {
-    enum { NOBODY_WAITS_MS = 1 };
     store *self = (store *)object;
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     if (self->handle != NULL && !core_is_foreign(self->pid)) {
-        if (close_store(self, NOBODY_WAITS_MS) < 0)
+        if (close_store(self, 0) < 0)
             PyErr_WriteUnraisable(NULL);
     }
     PyErr_Restore(type, value, traceback);
@@ -220,6 +221,7 @@ static int open_store(store *self, const char *directory, const rks_store_option
     rks_status status;
     if (group == NULL)
         return -1;
+    core_group_reap(self->group);
     Py_BEGIN_ALLOW_THREADS
     status = rks_store_open(group, directory, options, &self->handle, &err);
     Py_END_ALLOW_THREADS
@@ -279,6 +281,8 @@ static PyObject *store_close(PyObject *object, PyObject *arguments, PyObject *ke
         return NULL;
     if (core_is_foreign(self->pid)) /* it is the parent's to close */
         Py_RETURN_NONE;
+    if (timeout_ms == 0)
+        timeout_ms = core_group_silence(self->group);
     if (close_store(self, (uint32_t)timeout_ms) < 0)
         return NULL;
     Py_RETURN_NONE;

@@ -93,8 +93,34 @@ void rks_group_on_lost(void *user, uint32_t peer, const rks_error *err)
         rks_group_fail_with(group, &lost, peer);
         return;
     }
+    rks_group_take_leaving(group, peer);
+}
+
+void rks_group_leave(rks_group *group, rks_status status, const rks_error *err)
+{
+    if (group == NULL || group->engine == NULL)
+        return;
+    if (status == RKS_OK) {
+        tell_neighbours(group, MESSAGE_LEAVING, NULL, 0, -1);
+        return;
+    }
+    rks_error own = {0};
+    if (err != NULL && err->status == status)
+        own = *err;
+    else
+        rks_fail(&own, status, 0, "%s", rks_status_name(status));
+    memset(own.reserved, 0, sizeof(own.reserved));
+    if (own.rank < 0 || own.rank >= (int64_t)group->size) {
+        own.rank = -1;
+        rks_group_name_rank(group, &own);
+    }
+    rks_group_fail(group, &own, -1);
+}
+
+void rks_group_take_leaving(rks_group *group, uint32_t from)
+{
     pthread_mutex_lock(&group->mutex);
-    group->left[peer] = true;
+    group->left[from] = true;
     pthread_cond_broadcast(&group->cond);
     pthread_mutex_unlock(&group->mutex);
 }

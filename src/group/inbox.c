@@ -86,6 +86,8 @@ static void deliver(rks_group *group, message *m)
         take_failed(group, m);
     else if (m->kind == MESSAGE_STOP && m->body.size == 8)
         rks_group_tell_stop(group, rks_load_u64(m->body.data), m->from);
+    else if (m->kind == MESSAGE_LEAVING)
+        rks_group_take_leaving(group, m->from);
     else if (m->kind == MESSAGE_PROGRESS)
         rks_group_take_progress(group, m);
     rks_inbox_free(m);

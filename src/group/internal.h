@@ -23,6 +23,7 @@ enum message_kind {
     MESSAGE_STOP = 4,   /* u64: somebody brings an error to this collective */
     /* 5 was progress in words alone */
     MESSAGE_PROGRESS = 6, /* progress.c draws it */
+    MESSAGE_LEAVING = 7,  /* no body: the sender makes no further collective call */
 };
 
 typedef struct message {
@@ -121,7 +122,9 @@ void rks_group_on_lost(void *group, uint32_t peer, const rks_error *err);
 /* The group is lost: the first error counts, everybody is told. `except`: who told us, or -1. */
 void rks_group_fail(rks_group *group, const rks_error *err, int64_t except);
 void rks_group_fail_with(rks_group *group, const group_error *err, int64_t except);
-/* A rank that closed its group is waited for. */
+/* A neighbour makes no further collective call; messages that it sent before still count. */
+void rks_group_take_leaving(rks_group *group, uint32_t from);
+/* A rank that closed or left its group is waited for. */
 void rks_group_fail_left(rks_group *group, uint32_t rank);
 /* Fails the group where this process is interrupted, or where the launcher has seen a rank end. */
 void rks_group_look_around(rks_group *group);

@@ -114,20 +114,32 @@ static void on_life(void *user, uint32_t from, const uint8_t *body, size_t size)
     }
 }
 
-static void wait_all_closed(rks_store *store, uint32_t timeout_ms)
+static void say_closed(rks_store *store)
 {
-    rks_engine *engine = rks_group_engine(store->group);
     uint8_t note = LIFE_CLOSED;
+    if (store->said_closed)
+        return;
+    store->said_closed = true;
     if (rks_group_rank(store->group) == 0)
         count_closed(store);
     else
-        rks_engine_note(engine, 0, rks_store_service(store, RKS_SERVICE_STORE), &note, 1, NULL);
+        rks_engine_note(rks_group_engine(store->group), 0,
+                        rks_store_service(store, RKS_SERVICE_STORE), &note, 1, NULL);
+}
+
+int rks_store_leave(rks_store *store, uint32_t timeout_ms)
+{
+    if (rks_group_size(store->group) == 1)
+        return 1;
+    say_closed(store);
     uint64_t until = rks_now_ms() + timeout_ms;
     pthread_mutex_lock(&store->mutex);
     while (!store->all_closed && rks_now_ms() < until && !rks_group_failed(store->group) &&
            rks_check_interrupt(NULL) == RKS_OK)
         rks_cond_wait_ms(&store->cond, &store->mutex, RKS_WAIT_SLICE_MS);
+    bool all = store->all_closed;
     pthread_mutex_unlock(&store->mutex);
+    return all;
 }
 
 /* ---- open --------------------------------------------------------------------------------- */
@@ -519,7 +531,6 @@ void rks_store_close(rks_store *store, uint32_t timeout_ms)
 {
     if (store == NULL)
         return;
-    if (rks_group_size(store->group) > 1)
-        wait_all_closed(store, timeout_ms == 0 ? rks_group_silence_ms(store->group) : timeout_ms);
+    rks_store_leave(store, timeout_ms == 0 ? rks_group_silence_ms(store->group) : timeout_ms);
     end_store(store);
 }

@@ -53,6 +53,7 @@ struct rks_store {
     pthread_cond_t cond;
     uint32_t closed; /* guarded by mutex; rank 0 only */
     bool all_closed; /* guarded by mutex */
+    bool said_closed; /* of the thread that closes */
     bool life_ready; /* mutex and cond are initialised */
 };
 

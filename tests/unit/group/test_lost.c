@@ -7,7 +7,7 @@
 /* Only a stopped rank is found by its silence: where another one were, nobody would live to see
  * it. */
 enum { T = 1000, T_LONG = 2000 * LIMIT_S, RANKS = 4, LOST_CODE = 4, ENDED_CODE = 3 };
-enum fate { KILLED, STOPPED, ENDED, LEFT, INTERRUPTED };
+enum fate { KILLED, STOPPED, ENDED, LEFT, INTERRUPTED, LEAVES, RAISED };
 
 typedef struct misfortune {
     uint32_t victim;
@@ -39,6 +39,13 @@ static void end_badly(enum fate fate, rks_group *group)
         rks_set_interrupt(always, NULL);
         rks_check_interrupt(NULL);
         rks_set_interrupt(NULL, NULL);
+    }
+    rks_error err;
+    rks_fail(&err, RKS_ERR_PEER, 0, "ended by ValueError: row 7");
+    if (fate == LEAVES || fate == RAISED) {
+        rks_group_leave(group, fate == LEAVES ? RKS_OK : RKS_ERR_PEER, &err);
+        while (shared->ready < 2 * (RANKS - 1)) /* alive, as one that serves a store */
+            rks_check_interrupt(NULL);
     }
 }
 
@@ -111,6 +118,15 @@ static void a_rank_that_ends_without_a_word_has_ended(void **state)
     (void)state;
     all_say(0, ENDED, RKS_ERR_PEER, "ended with exit code 0");
     all_say(1, ENDED, RKS_ERR_PEER, "ended with exit code 3");
+}
+
+static void a_rank_that_leaves_serves_on_and_is_not_waited_for(void **state)
+{
+    (void)state;
+    for (uint32_t victim = 0; victim < RANKS; victim++) {
+        all_say(victim, LEAVES, RKS_ERR_PEER, "has left the group");
+        all_say(victim, RAISED, RKS_ERR_PEER, "ended by ValueError: row 7");
+    }
 }
 
 static void a_rank_that_closes_early_has_left(void **state)
@@ -283,6 +299,7 @@ int main(void)
         cmocka_unit_test(a_killed_rank_was_killed),
         cmocka_unit_test(a_stopped_rank_is_silent),
         cmocka_unit_test(a_rank_that_ends_without_a_word_has_ended),
+        cmocka_unit_test(a_rank_that_leaves_serves_on_and_is_not_waited_for),
         cmocka_unit_test(a_rank_that_closes_early_has_left),
         cmocka_unit_test(a_rank_that_closes_because_of_an_interrupt_was_interrupted),
         cmocka_unit_test(a_process_that_ends_before_the_group_opens_is_noticed_at_once),

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The end of a job: whatever ends the ranks' processes, a good job ends well, and if one rank raises, the others report its
+error. RKS_END_RUNS sets how often each way is tried (by hand: 50, beside a load)."""
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from built import build
+
+RANKS = 3
+RUNS = int(os.environ.get("RKS_END_RUNS", "2"))
+
+# Each rank reads samples of the others, so that they must go on serving; rank 0 is through first, and nobody closes.
+SCRIPT = """
+import os, sys, time
+import rankstore
+how, out = sys.argv[1], sys.argv[2]
+kept = []
+def work(group):
+    dataset = rankstore.open(out, group=group, no_share=True)
+    if how == "keeps":
+        kept.append(dataset)
+    for i in range(0, len(dataset), 7):
+        dataset[i]
+        if group.rank > 0 and i % 70 == 0:
+            time.sleep(0.02)
+    if how == "raises" and group.rank == 1:
+        raise ValueError("row 7")
+    if how == "in a build":
+        def rows():
+            yield {"n": 1}
+            if group.rank == 1:
+                raise KeyError("row 7")
+            yield {"n": 2}
+        rankstore.build(rows(), out + "-more", group=group)
+    group.allgather("last", b"x" * 2000)
+    if how == "exits":
+        sys.exit(0)
+    if how == "leaves" and group.rank == 1:
+        sys.exit(0)  # the others wait for it
+    if how in ("leaves", "raises late"):
+        if how == "raises late" and group.rank == 1:
+            time.sleep(0.3)
+            raise ValueError("row 7")
+        group.allgather("one more", b"")
+def main(group):
+    try:
+        work(group)
+    except Exception as error:
+        os.write(2, f"rank {group.rank} reports {type(error).__name__}: {error}\\n".encode())
+        raise
+"""
+
+ENDS = {
+    "launch": SCRIPT + "sys.exit(rankstore.launch({ranks}, main, silence=5))\n",
+    "mpirun": SCRIPT + "main(rankstore.init(silence=5))\n",
+    "torchrun": SCRIPT + "main(rankstore.init(silence=5))\n",
+}
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a shard for each rank: built by as many."""
+    directory = tmp_path_factory.mktemp("ends")
+    lines = directory / "in.jsonl"
+    lines.write_text("".join(f'{{"n": {i}, "t": "{"x" * 200}"}}\n' for i in range(1200)))
+    out = directory / "d"
+    script = f"""
+import sys, rankstore
+def main(group):
+    rankstore.build({str(lines)!r}, {str(out)!r}, group=group, unit_size=16384).close()
+sys.exit(rankstore.launch({RANKS}, main))
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=100)
+    assert len(list(out.glob("part-*.rks"))) == RANKS
+    return out
+
+
+def run(launcher: str, how: str, dataset: Path, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    script = tmp_path / "script.py"
+    script.write_text(ENDS[launcher].replace("{ranks}", str(RANKS)))
+    command = [sys.executable, str(script)]
+    if launcher == "mpirun":
+        command = ["mpirun", "--oversubscribe", "-n", str(RANKS), *command]
+    elif launcher == "torchrun":
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS), "--master-addr", "127.0.0.1",
+                   "--master-port", str(port), str(script)]
+    out = tmp_path / "out"
+    shutil.rmtree(out, ignore_errors=True)
+    shutil.copytree(dataset, out)
+    shutil.rmtree(tmp_path / "out-more", ignore_errors=True)
+    return subprocess.run([*command, how, str(out)], text=True, capture_output=True, timeout=120, stdin=subprocess.DEVNULL)
+
+
+def launchers(how: str) -> list[str]:
+    """torchrun takes seconds for its start: it stands for the interpreter's end in the sample, as mpirun does."""
+    return ["launch", "mpirun", "torchrun"] if RUNS > 2 or how in ("keeps", "raises") else ["launch", "mpirun"]
+
+
+@pytest.mark.parametrize(("launcher", "how"), [(launcher, how) for how in ("keeps", "drops", "exits")
+                                               for launcher in launchers(how)])
+def test_a_good_job_ends_well(launcher: str, how: str, dataset: Path, tmp_path: Path) -> None:
+    for attempt in range(1 if launcher == "torchrun" and RUNS <= 2 else RUNS):
+        done = run(launcher, how, dataset, tmp_path)
+        assert done.returncode == 0 and "reports" not in done.stderr, f"attempt {attempt}:\n{done.stderr}"
+        assert "rankstore:" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(("launcher", "how"), [(launcher, how) for how in ("raises", "raises late", "in a build")
+                                               for launcher in launchers(how)])
+def test_the_others_report_the_error_of_a_rank_that_raises(launcher: str, how: str, dataset: Path, tmp_path: Path) -> None:
+    for attempt in range(1 if launcher == "torchrun" and RUNS <= 2 else RUNS):
+        done = run(launcher, how, dataset, tmp_path)
+        told = [line for line in done.stderr.splitlines() if " reports " in line]
+        assert done.returncode != 0
+        assert len(told) == RANKS and all("row 7" in line for line in told), f"attempt {attempt}:\n{done.stderr}"
+
+
+@pytest.mark.parametrize("launcher", ["launch", "mpirun"])
+def test_a_rank_that_ends_early_is_named(launcher: str, dataset: Path, tmp_path: Path) -> None:
+    """It serves the others as long as they work, but they must not wait for it in a collective call."""
+    done = run(launcher, "leaves", dataset, tmp_path)
+    told = [line for line in done.stderr.splitlines() if " reports " in line]
+    assert done.returncode != 0
+    assert len(told) == RANKS - 1 and all("rank 1" in line and "one more" in line for line in told), done.stderr
