@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "group/agreement.h"
 
 enum {
     CHUNK_DEFAULT = 4 << 20,
@@ -119,12 +120,13 @@ static bool has_bit(const uint8_t *record, uint32_t rank)
 }
 
 /* Which streams this rank and its node want, and who wants this rank's. */
-static void read_wants(rks_exchange_plan *plan, const uint8_t *all, const uint64_t *offsets)
+static void read_wants(rks_exchange_plan *plan, const rks_agreed *agreed)
 {
     uint32_t node = rks_group_node(plan->group);
+    const uint8_t *own = rks_agreed_get(agreed, plan->rank, 0, NULL);
     for (uint32_t rank = 0; rank < plan->size; rank++) {
-        const uint8_t *theirs = all + offsets[rank];
-        plan->wanted[rank] = has_bit(all + offsets[plan->rank], rank) && plan->sizes[rank] > 0;
+        const uint8_t *theirs = rks_agreed_get(agreed, rank, 0, NULL);
+        plan->wanted[rank] = has_bit(own, rank) && plan->sizes[rank] > 0;
         plan->wanters[rank] = has_bit(theirs, plan->rank) && plan->job->size > 0;
         uint32_t first = rks_exchange_chunk(plan, rank, 0);
         if (plan->wanted[rank] && first > plan->room)
@@ -138,16 +140,15 @@ static void read_wants(rks_exchange_plan *plan, const uint8_t *all, const uint64
 }
 
 /* Takes the records of all ranks; every rank comes to the same result. */
-static rks_status read_records(rks_exchange_plan *plan, const uint8_t *all, const uint64_t *offsets,
+static rks_status read_records(rks_exchange_plan *plan, const rks_agreed *agreed,
                                exchange_choice *choice, rks_error *err)
 {
+    const uint8_t *first = rks_agreed_get(agreed, 0, 0, NULL);
     choice->can = UINT32_MAX;
-    choice->named = (int32_t)rks_load_u32(all + 12);
+    choice->named = (int32_t)rks_load_u32(first + 12);
     plan->chunk = CHUNK_MAX;
     for (uint32_t rank = 0; rank < plan->size; rank++) {
-        const uint8_t *record = all + offsets[rank];
-        if (offsets[rank + 1] - offsets[rank] != record_size(plan->size))
-            return rks_fail(err, RKS_ERR_CORRUPT, 0, "exchange: record of rank %" PRIu32, rank);
+        const uint8_t *record = rks_agreed_get(agreed, rank, 0, NULL);
         if ((int32_t)rks_load_u32(record + 12) != choice->named)
             return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                             "exchange: ranks 0 and %" PRIu32 " name different backends", rank);
@@ -160,7 +161,7 @@ static rks_status read_records(rks_exchange_plan *plan, const uint8_t *all, cons
     }
     if (plan->chunk == 0)
         return rks_fail(err, RKS_ERR_CORRUPT, 0, "exchange: chunks of 0 bytes");
-    read_wants(plan, all, offsets);
+    read_wants(plan, agreed);
     return RKS_OK;
 }
 
@@ -220,8 +221,8 @@ rks_status rks_exchange_look(rks_exchange_plan *plan, rks_error *err)
 static rks_status make_plan(rks_exchange_plan *plan, const char *backend, exchange_choice *choice,
                             rks_error *err)
 {
-    uint8_t *record = NULL, *all = NULL;
-    uint64_t *offsets = NULL;
+    uint8_t *record = NULL;
+    rks_agreed agreed;
     rks_status status = RKS_OK;
     if ((plan->sizes = rks_alloc(plan->size, sizeof(*plan->sizes), err)) == NULL ||
         (plan->wanted = rks_alloc(plan->size, sizeof(*plan->wanted), err)) == NULL ||
@@ -232,13 +233,11 @@ static rks_status make_plan(rks_exchange_plan *plan, const char *backend, exchan
         status = RKS_ERR_MEMORY;
     else
         status = fill_record(plan, backend, record, err);
-    status = rks_group_allgather(plan->group, "exchange: plan", status, record,
-                                 record == NULL ? 0 : record_size(plan->size), &all, &offsets, err);
+    const rks_fact fact = rks_fact_fixed(record, record_size(plan->size));
+    status = rks_group_agree_on(plan->group, "exchange: plan", status, &fact, 1, &agreed, err);
     if (status == RKS_OK)
-        status = read_records(plan, all, offsets, choice, err);
+        status = read_records(plan, &agreed, choice, err);
     rks_free(record);
-    rks_free(all);
-    rks_free(offsets);
     return status;
 }
 
@@ -246,19 +245,12 @@ static rks_status get_ready(rks_exchange_plan *plan, const rks_exchange_backend 
                             void **state, rks_error *err)
 {
     uint64_t token = 0;
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
+    rks_agreed agreed;
+    const rks_fact fact = rks_fact_fixed(&token, sizeof(token));
     rks_status status = backend->prepare(plan, state, &token, err);
-    status = rks_group_allgather(plan->group, "exchange: ready", status, &token, sizeof(token),
-                                 &all, &offsets, err);
-    for (uint32_t rank = 0; rank < plan->size && status == RKS_OK; rank++) {
-        if (offsets[rank + 1] - offsets[rank] != sizeof(token))
-            status = rks_fail(err, RKS_ERR_CORRUPT, 0, "exchange: token of rank %" PRIu32, rank);
-        else
-            plan->tokens[rank] = rks_load_u64(all + offsets[rank]);
-    }
-    rks_free(all);
-    rks_free(offsets);
+    status = rks_group_agree_on(plan->group, "exchange: ready", status, &fact, 1, &agreed, err);
+    for (uint32_t rank = 0; rank < plan->size && status == RKS_OK; rank++)
+        plan->tokens[rank] = rks_load_u64(rks_agreed_get(&agreed, rank, 0, NULL));
     return status;
 }
 
@@ -285,19 +277,13 @@ static rks_status run_backend(rks_exchange_plan *plan, const rks_exchange_backen
 /* COLLECTIVE. All ranks agree that the backend alone has failed, so that the next backend may do it. */
 static bool may_fall_back(rks_exchange_plan *plan)
 {
-    uint8_t own =
+    uint64_t against =
         plan->job_failed || plan->job->restart == NULL || rks_check_interrupt(NULL) != RKS_OK;
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
+    const rks_fact fact = rks_fact_sum(&against, 1);
     rks_error err;
-    rks_status status = rks_group_allgather(plan->group, "exchange: another way", RKS_OK, &own, 1,
-                                            &all, &offsets, &err);
-    bool may = status == RKS_OK;
-    for (uint32_t rank = 0; may && rank < plan->size; rank++)
-        may = all[rank] == 0;
-    rks_free(all);
-    rks_free(offsets);
-    return may;
+    return rks_group_agree_on(plan->group, "exchange: another way", RKS_OK, &fact, 1, NULL,
+                              &err) == RKS_OK &&
+           against == 0;
 }
 
 /* Why this backend: for stats and, where the choice was not plain, for a person. `failed`: what

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "exchange/nccl_inside.h"
+#include "group/agreement.h"
 
 /* ---- options ---------------------------------------------------------------------------- */
 
@@ -101,17 +102,22 @@ static void know_self(nccl_state *state, uint8_t self[SELF_SIZE])
         rks_nccl_note_own(state, status, &err);
 }
 
-static rks_status same_version(const rks_exchange_plan *plan, const uint8_t *all, rks_error *err)
+static const uint8_t *self_of(const rks_agreed *all, uint32_t rank)
+{
+    return rks_agreed_get(all, rank, 0, NULL);
+}
+
+static rks_status same_version(const rks_exchange_plan *plan, const rks_agreed *all, rks_error *err)
 {
     int64_t first = -1;
     for (uint32_t rank = 0; rank < plan->size; rank++) {
-        const uint8_t *self = all + (size_t)rank * SELF_SIZE;
+        const uint8_t *self = self_of(all, rank);
         if (self[0] == 0)
             continue;
         uint32_t version = rks_load_u32(self + SELF_VERSION);
         if (first < 0)
             first = rank;
-        uint32_t known = rks_load_u32(all + (size_t)first * SELF_SIZE + SELF_VERSION);
+        uint32_t known = rks_load_u32(self_of(all, (uint32_t)first) + SELF_VERSION);
         if (version != known)
             return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
                             "NCCL differs: rank %" PRId64 " (%s) has %u.%u.%u, rank %" PRIu32
@@ -124,11 +130,11 @@ static rks_status same_version(const rks_exchange_plan *plan, const uint8_t *all
 }
 
 /* All that have a GPU kept what they hold from one exchange: then its carriers are these again. */
-static bool same_serial(const rks_exchange_plan *plan, const uint8_t *all)
+static bool same_serial(const rks_exchange_plan *plan, const rks_agreed *all)
 {
     uint64_t serial = 0;
     for (uint32_t rank = 0; rank < plan->size; rank++) {
-        const uint8_t *self = all + (size_t)rank * SELF_SIZE;
+        const uint8_t *self = self_of(all, rank);
         uint64_t theirs = rks_load_u64(self + SELF_SERIAL);
         if (self[0] == 0)
             continue;
@@ -139,13 +145,12 @@ static bool same_serial(const rks_exchange_plan *plan, const uint8_t *all)
     return serial != 0;
 }
 
-static rks_status choose_carriers(nccl_state *state, const uint8_t *all, uint8_t *gpus,
+static rks_status choose_carriers(nccl_state *state, const rks_agreed *all, uint8_t *gpus,
                                   uint32_t *nodes, rks_error *err)
 {
     rks_exchange_plan *plan = state->plan;
     for (uint32_t rank = 0; rank < plan->size; rank++) {
-        memcpy(gpus + (size_t)rank * RKS_GPU_RECORD, all + (size_t)rank * SELF_SIZE,
-               RKS_GPU_RECORD);
+        memcpy(gpus + (size_t)rank * RKS_GPU_RECORD, self_of(all, rank), RKS_GPU_RECORD);
         nodes[rank] = rks_group_node_of(plan->group, rank);
     }
     rks_rails_input input = {
@@ -164,7 +169,7 @@ static rks_status choose_carriers(nccl_state *state, const uint8_t *all, uint8_t
     if (status == RKS_ERR_UNSUPPORTED && err->rank >= 0) {
         uint32_t rank = (uint32_t)err->rank;
         char why[192];
-        snprintf(why, sizeof(why), "%.191s", all + (size_t)rank * SELF_SIZE + SELF_WHY);
+        snprintf(why, sizeof(why), "%.191s", (const char *)self_of(all, rank) + SELF_WHY);
         rks_fail(err, status, 0, "%s", why);
         rks_error_place(err, rank, rks_group_host(plan->group, rank));
     }
@@ -174,30 +179,26 @@ static rks_status choose_carriers(nccl_state *state, const uint8_t *all, uint8_t
 rks_status rks_nccl_meet(nccl_state *state, rks_error *err)
 {
     rks_exchange_plan *plan = state->plan;
-    uint8_t self[SELF_SIZE] = {0}, *all = NULL;
-    uint64_t *offsets = NULL;
+    uint8_t self[SELF_SIZE] = {0};
+    rks_agreed all;
+    const rks_fact fact = rks_fact_fixed(self, sizeof(self));
     know_self(state, self);
     if (state->status != RKS_OK)
         *err = state->err;
-    rks_status status = rks_group_allgather(plan->group, "exchange: GPUs", state->status, self,
-                                            sizeof(self), &all, &offsets, err);
+    rks_status status = rks_group_agree_on(plan->group, "exchange: GPUs", state->status, &fact, 1,
+                                           &all, err);
     uint8_t *gpus = rks_alloc(plan->size, RKS_GPU_RECORD, NULL);
     uint32_t *nodes = rks_alloc(plan->size, sizeof(*nodes), NULL);
-    if (status == RKS_OK && offsets[plan->size] != (uint64_t)plan->size * SELF_SIZE)
-        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "exchange: records of %" PRIu64 " bytes",
-                          offsets[plan->size]);
     if (status == RKS_OK)
-        status = same_version(plan, all, err);
+        status = same_version(plan, &all, err);
     if (status == RKS_OK && (gpus == NULL || nodes == NULL))
         status = rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory: records of GPUs");
     if (status == RKS_OK)
-        status = choose_carriers(state, all, gpus, nodes, err);
+        status = choose_carriers(state, &all, gpus, nodes, err);
     if (status == RKS_OK)
-        state->reuses = same_serial(plan, all);
+        state->reuses = same_serial(plan, &all);
     rks_free(gpus);
     rks_free(nodes);
-    rks_release(all);
-    rks_release(offsets);
     return rks_group_agree(plan->group, "exchange: rails", status, err);
 }
 
@@ -205,21 +206,20 @@ rks_status rks_nccl_hand_round_ids(nccl_state *state, uint8_t id[RKS_COMMUNICATO
                                    rks_error *err)
 {
     rks_exchange_plan *plan = state->plan;
-    uint8_t *all = NULL;
-    uint64_t *offsets = NULL;
+    rks_agreed all;
+    size_t size = 0;
     bool mine = state->rails.mine >= 0 && state->rails.root == plan->rank;
     rks_status status = mine ? rks_communicator_draw_id(id, err) : RKS_OK;
-    status = rks_group_allgather(plan->group, "exchange: NCCL ids", status, id,
-                                 mine ? RKS_COMMUNICATOR_ID : 0, &all, &offsets, err);
+    const rks_fact fact = rks_fact_bytes(mine ? id : NULL, RKS_COMMUNICATOR_ID);
+    status = rks_group_agree_on(plan->group, "exchange: NCCL ids", status, &fact, 1, &all, err);
     if (status == RKS_OK && state->rails.mine >= 0) {
         uint32_t root = state->rails.root;
-        if (offsets[root + 1] - offsets[root] == RKS_COMMUNICATOR_ID)
-            memcpy(id, all + offsets[root], RKS_COMMUNICATOR_ID);
+        const void *theirs = rks_agreed_get(&all, root, 0, &size);
+        if (size == RKS_COMMUNICATOR_ID)
+            memcpy(id, theirs, size);
         else
             status = rks_fail(err, RKS_ERR_CORRUPT, 0, "exchange: no id from rank %" PRIu32, root);
     }
-    rks_release(all);
-    rks_release(offsets);
     return rks_group_agree(plan->group, "exchange: NCCL ids taken", status, err);
 }
 
