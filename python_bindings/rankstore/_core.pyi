@@ -119,7 +119,8 @@ def build(group: Group, sources: Sequence[str], directory: str, *, schema: str |
           progress: Callable[[str, int, int, int], None] | None = None, min_length: int | None = None,
           max_length: int | None = None, sample: int | None = None, sample_rate: float = 0, seed: int = 0,
           dedup: bool = False, max_total: int | None = None, append: bool = False,
-          length_fn: Callable[[dict[str, Any]], int] | None = None, columns: str | None = None) -> dict[str, Any]:
+          length_fn: Callable[[dict[str, Any]], int] | None = None, columns: str | None = None,
+          no_lock: bool = False) -> dict[str, Any]:
     """COLLECTIVE. rks_build: the report as a dict {samples, duplicates, sampled_out, filtered, bad, bytes, input_bytes, not_read,
     units, units_resumed, collectives, seconds, dataset, bad_first}. `filter` sees a dict of the sample's columns, (bytes, dims, type)
     or None each, copies; truth keeps the sample. What it raises is raised on all ranks, as DataError, and is the cause of this
@@ -135,7 +136,7 @@ class Builder:
                  progress: Callable[[str, int, int, int], None] | None = None, own_lengths: bool = False,
                  source: str | None = None, min_length: int | None = None, max_length: int | None = None,
                  sample: int | None = None, sample_rate: float = 0, seed: int = 0, dedup: bool = False,
-                 append: bool = False) -> None:
+                 append: bool = False, no_lock: bool = False) -> None:
         """`own_lengths`: each sample brings its length. `source`: rks_build_options.source."""
 
     def unit(self, number: int, name: str) -> bool:
@@ -293,10 +294,11 @@ class Epoch:
 
 # ---- upkeep.c ----
 def merge(group: Group, sources: Sequence[str], directory: str, *, copy: bool = False,
-          progress: Callable[[str, int, int, int], None] | None = None) -> dict[str, Any]:
+          progress: Callable[[str, int, int, int], None] | None = None, no_lock: bool = False) -> dict[str, Any]:
     """COLLECTIVE. rks_merge: {samples, shards, linked_bytes, copied_bytes, dataset}."""
 
-def prune(group: Group, directory: str, *, keep: int | None = None, dry_run: bool = False) -> dict[str, Any]:
+def prune(group: Group, directory: str, *, keep: int | None = None, dry_run: bool = False,
+          no_lock: bool = False) -> dict[str, Any]:
     """COLLECTIVE. rks_prune: {generations, files, bytes}."""
 
 def export(store: Store, target: str, *, to: str | None = None, where: str | None = None,

@@ -36,7 +36,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
           dedup: bool = False, max_total: int | str | None = None, append: bool = False,
           unit_size: int | str | None = None, columns: str | None = None,
           count: Mapping[str, counting.Rule] | None = None, each_rank: bool = False,
-          same_on_all: bool = False) -> Dataset:
+          same_on_all: bool = False, no_lock: bool = False) -> Dataset:
     """COLLECTIVE. Builds a dataset and opens it. The same call resumes an interrupted build.
 
     source: what to read, one of
@@ -105,6 +105,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         Default: False.
     same_on_all: bool. The source is an iterable that gives the same on all ranks: it is split between them, and each
         rank passes over what others take. Default: False.
+    no_lock: bool. Several ranks build also where the file system has no locks (Lustre without -o flock). Make sure that
+        nothing else writes in `out`: without locks nothing stops it. Default: False; one rank alone needs no locks.
 
     Returns the open Dataset; its `report` is a BuildReport. Raises on all ranks: CallbackError (your function or the source
     raised), DataError, ArgumentError, NotFoundError, StateError, CancelledError, IOFailedError.
@@ -117,7 +119,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     options = Options(map, filter, length, key, names, text, format,
                       where, length_unit, optional_bytes("max_sample", max_sample), skip_bad, replace, reuse, unit_samples,
                       progress, optional_bytes("max_total", max_total), min_length, max_length, sample, seed, dedup,
-                      append, optional_bytes("unit_size", unit_size), columns, each_rank, same_on_all)
+                      append, optional_bytes("unit_size", unit_size), columns, each_rank, same_on_all, no_lock)
     options.check()
     group = group or current()
     directory = os.fspath(out)

@@ -86,7 +86,7 @@ class DiffReport:
 
 
 def merge(sources: Sequence[Path], directory: Path, *, copy: bool = False, group: Group | None = None,
-          progress: Bar = None) -> MergeReport:
+          progress: Bar = None, no_lock: bool = False) -> MergeReport:
     """COLLECTIVE. Makes one dataset of two and more without reading a sample: it links or copies their sealed shards. Samples
     of the first source come first.
 
@@ -96,6 +96,7 @@ def merge(sources: Sequence[Path], directory: Path, *, copy: bool = False, group
     group: Group. Default: `current()`.
     progress: bool or callable. None or True: a bar on rank 0; False: none; or a callable (phase, done, total, samples).
         Default: None.
+    no_lock: bool. As for `build`. Default: False.
 
     Returns a MergeReport. Raises ArgumentError if schemas, index columns, the kind of keys, `length` or `length_unit` of the
     builds differ, or a dataset is in `directory`; DataError naming a key that two of them have. Then nothing is left in
@@ -106,11 +107,12 @@ def merge(sources: Sequence[Path], directory: Path, *, copy: bool = False, group
     chosen = group if group is not None else current()
     with _shown(progress, chosen) as report:
         made = _core.merge(chosen.core, [os.fspath(source) for source in sources], os.fspath(directory), copy=copy,
-                           progress=report)
+                           progress=report, no_lock=no_lock)
     return MergeReport(**made)
 
 
-def prune(directory: Path, *, keep: int | None = None, dry_run: bool = False, group: Group | None = None) -> PruneReport:
+def prune(directory: Path, *, keep: int | None = None, dry_run: bool = False, group: Group | None = None,
+          no_lock: bool = False) -> PruneReport:
     """COLLECTIVE. Removes what no generation of the dataset names: unfinished parts and what killed processes left. Killed at
     any moment, it leaves each generation whole or forgotten.
 
@@ -118,11 +120,13 @@ def prune(directory: Path, *, keep: int | None = None, dry_run: bool = False, gr
     keep: int, from 1. Removes all but the newest `keep` generations, with the shards that only they have. Default: all stay.
     dry_run: bool. Only count. Default: False.
     group: Group. Default: `current()`.
+    no_lock: bool. As for `build`. Default: False.
 
     Returns a PruneReport. Raises StateError if a build runs there, NotFoundError if there is no dataset.
     """
     chosen = group if group is not None else current()
-    return PruneReport(**_core.prune(chosen.core, os.fspath(directory), keep=keep, dry_run=dry_run))
+    return PruneReport(**_core.prune(chosen.core, os.fspath(directory), keep=keep, dry_run=dry_run,
+                                     no_lock=no_lock))
 
 
 def export(dataset: Dataset | Path, target: Path, *, to: str | None = None, where: str | None = None,

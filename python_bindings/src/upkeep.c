@@ -31,20 +31,21 @@ static PyObject *run_merge(PyObject *group_object, const core_texts *sources, co
 static PyObject *merge(PyObject *self, PyObject *arguments, PyObject *keywords)
 {
     (void)self;
-    static char *names[] = {"group", "sources", "directory", "copy", "progress", NULL};
+    static char *names[] = {"group", "sources", "directory", "copy", "progress", "no_lock", NULL};
     PyObject *group, *sequence, *progress = NULL, *merged = NULL;
     const char *directory;
-    int copy = 0;
+    int copy = 0, no_lock = 0;
     core_texts sources = {0};
     core_callbacks calls = {0};
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OOs|$pO:merge", names, &group, &sequence,
-                                     &directory, &copy, &progress))
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OOs|$pOp:merge", names, &group, &sequence,
+                                     &directory, &copy, &progress, &no_lock))
         return NULL;
     if (core_texts_take(sequence, "sources", &sources) &&
         core_callable(progress, "progress", &calls.progress)) {
         const rks_merge_options options = {
             .struct_size = sizeof(options),
             .copy = copy != 0,
+            .no_lock = no_lock != 0,
             .progress = calls.progress == NULL ? NULL : core_call_progress,
             .progress_user = &calls,
         };
@@ -57,19 +58,20 @@ static PyObject *merge(PyObject *self, PyObject *arguments, PyObject *keywords)
 static PyObject *prune(PyObject *self, PyObject *arguments, PyObject *keywords)
 {
     (void)self;
-    static char *names[] = {"group", "directory", "keep", "dry_run", NULL};
+    static char *names[] = {"group", "directory", "keep", "dry_run", "no_lock", NULL};
     PyObject *group_object, *keep = NULL;
     const char *directory;
-    int dry_run = 0;
+    int dry_run = 0, no_lock = 0;
     rks_prune_options options = {.struct_size = sizeof(options)};
     rks_prune_report report = {.struct_size = sizeof(report)};
     rks_error err = {0};
     rks_status status;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Os|$Op:prune", names, &group_object,
-                                     &directory, &keep, &dry_run) ||
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Os|$Opp:prune", names, &group_object,
+                                     &directory, &keep, &dry_run, &no_lock) ||
         !core_number(keep, "keep", 1, UINT64_MAX, &options.keep))
         return NULL;
     options.dry_run = dry_run != 0;
+    options.no_lock = no_lock != 0;
     rks_group *group = core_group_enter(group_object);
     if (group == NULL)
         return NULL;
