@@ -20,9 +20,9 @@ def main(group):
         rankstore.merge([out + "/a", out + "/b"], out + "/both", **options)
         rankstore.prune(out + "/both", **options)
         with rankstore.open(out + "/both") as both:
-            print(len(both))
+            say(len(both))
     except rankstore.UnsupportedError as error:
-        print(error)
+        say(error)
 """
 
 
