@@ -17,9 +17,10 @@ extern "C" {
  * is == null and != every other (text != "" keeps it), and neither below nor above any. */
 typedef struct rks_build_options {
     size_t struct_size;
-    const char *schema;   /* as rks_schema_parse(); NULL: inferred from the first rows of at most 16
-                           * units of lines, of all units of other formats */
-    const char *format;   /* "jsonl", "text", "folder", "tar", "zip", "csv", "tsv", "npy",
+    const char *schema;   /* as rks_schema_parse(); NULL or "auto": inferred from the first rows of
+                           * at most 16 units of lines, of all units of other formats; "auto:all":
+                           * from all rows, which are read twice */
+    const char *format;   /* "jsonl", "json" (an array of objects), "text", "folder", "tar", "zip", "csv", "tsv", "npy",
                            * "npz", "megatron", "mds"; NULL: by name and content */
     const char *key;      /* column that holds the key (str, bytes or an integer); NULL: derived
                            * "relative path:row", rows from 0 */
@@ -73,6 +74,15 @@ typedef struct rks_build_options {
     bool no_lock; /* where the file system has no locks (Lustre without -o flock), several ranks
                    * build without one; one rank alone needs no option. The caller makes sure that
                    * no second build runs there. Locks that are there are taken all the same */
+    const char *json_path; /* member of a JSON object that is the array of samples: "data", or
+                            * "outer.data"; makes `format` "json" by default. NULL: the array is the
+                            * file */
+    bool flatten; /* of "json" and "jsonl": the members of an object in a sample become columns
+                   * "outer.inner". Default: the object is a json column */
+    const char *extra; /* what becomes of a column of the input that the schema lacks: "error",
+                        * "drop", or "json": its values go to one column "extra" (json?), as members
+                        * of an object ("json" and "jsonl" alone). NULL: "drop" where `schema` is
+                        * given, else "error" */
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);
@@ -95,6 +105,9 @@ typedef struct rks_build_report {
     uint64_t linked_folders; /* links to folders, */
     uint64_t special_files;  /* and FIFOs, sockets and devices */
     uint64_t collectives;    /* collective calls of the group from the build's begin to its end */
+    /* Of JSON whose schema was inferred, names with ", " between them: */
+    char json_columns[256];   /* columns that hold JSON text, for objects and lists */
+    char object_columns[256]; /* columns that flatten made of objects */
 } rks_build_report;
 
 /* COLLECTIVE. Builds `directory` from files and folders, dealt out over the ranks. The same

@@ -101,7 +101,8 @@ class Reader:
 
     def __init__(self, group: Group, sources: Sequence[str], *, schema: str | None = None, format: str | None = None,
                  max_sample: int | None = None, skip_bad: bool = False, max_total: int | None = None,
-                 unit_size: int | None = None, columns: str | None = None) -> None: ...
+                 unit_size: int | None = None, columns: str | None = None, json_path: str | None = None,
+                 extra: str | None = None) -> None: ...
     def units(self) -> list[tuple[str, int]]:
         """(name of the file, bytes) of each."""
     def schema(self) -> str: ...
@@ -120,9 +121,10 @@ def build(group: Group, sources: Sequence[str], directory: str, *, schema: str |
           max_length: int | None = None, sample: int | None = None, sample_rate: float = 0, seed: int = 0,
           dedup: bool = False, max_total: int | None = None, append: bool = False,
           length_fn: Callable[[dict[str, Any]], int] | None = None, columns: str | None = None,
-          no_lock: bool = False) -> dict[str, Any]:
+          no_lock: bool = False, json_path: str | None = None, flatten: bool = False,
+          extra: str | None = None) -> dict[str, Any]:
     """COLLECTIVE. rks_build: the report as a dict {samples, duplicates, sampled_out, filtered, bad, bytes, input_bytes, not_read,
-    units, units_resumed, collectives, seconds, dataset, bad_first}. `filter` sees a dict of the sample's columns, (bytes, dims, type)
+    units, units_resumed, collectives, seconds, dataset, bad_first, json_columns, object_columns}. `filter` sees a dict of the sample's columns, (bytes, dims, type)
     or None each, copies; truth keeps the sample. What it raises is raised on all ranks, as DataError, and is the cause of this
     rank's; what `progress` raises ends the build here."""
 

@@ -17,7 +17,9 @@ class BuildReport:
     ones (skip_bad), also those of units that an interrupted build had finished; bytes of columns and keys, and of the
     files that the core read (input_bytes); units, and how many of them were there already; seconds of this rank; the dataset's id; the first bad ones that this call came
     upon, a line each; duplicates that dedup left out; what a sample left out; how many names of folders were not read
-    (hidden, linked_folders, special_files); collectives, the core's collective calls of the ranks."""
+    (hidden, linked_folders, special_files); collectives, the core's collective calls of the ranks; of JSON files whose
+    schema was inferred, the columns that hold objects or lists as JSON (json_columns, "a, b"), and those that flatten
+    made of objects (object_columns)."""
 
     samples: int
     filtered: int
@@ -33,6 +35,8 @@ class BuildReport:
     sampled_out: int = 0
     not_read: dict[str, int] = field(default_factory=dict, hash=False)
     collectives: int = 0
+    json_columns: str = ""
+    object_columns: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,10 @@ class Options:
     append: bool = False
     unit_size: int | None = None
     columns: str | None = None
+    json_path: str | None = None
+    flatten: bool = False
+    extra: str | None = None
+    infer_all: bool = False
     each_rank: bool = False
     same_on_all: bool = False
     no_lock: bool = field(default=False, compare=False)
@@ -84,6 +92,11 @@ class Options:
                                 "below 1 (a float)")
         if self.replace not in (True, False, "if_changed"):
             raise ArgumentError(f'replace: {self.replace!r}; it is True, False or "if_changed"')
+        if self.extra not in (None, "error", "drop", "json"):
+            raise ArgumentError(f'extra: {self.extra!r}; it is "error", "drop" or "json"')
+        if self.flatten and self.map is not None:
+            raise ArgumentError("flatten and map exclude each other: map sees the objects as they stand in the file, and "
+                                "makes the columns")
         if self.each_rank and self.same_on_all:
             raise ArgumentError("each_rank and same_on_all exclude each other")
         if self.replace and self.reuse:
@@ -102,7 +115,8 @@ class Options:
         return {**named, **self.selection(), "index": list(self.index), "schema": self.schema, "format": self.format,
                 "where": self.where, "length_unit": self.length_unit, "max_sample": self.max_sample,
                 "skip_bad": self.skip_bad, "max_total": self.max_total, "unit_samples": self.unit_samples,
-                **{name: value for name in ("append", "unit_size", "columns") if (value := getattr(self, name))},
+                **{name: value for name in ("append", "unit_size", "columns", "json_path", "flatten",
+                                                               "extra", "infer_all") if (value := getattr(self, name))},
                 "code": {name: fingerprint.code(function) for name, function in self.functions().items()}}
 
     def functions(self) -> dict[str, Any]:
@@ -134,7 +148,8 @@ class Options:
     def for_reading(self) -> dict[str, Any]:
         """As _core.Reader and _core.build name them."""
         return {"max_sample": self.max_sample, "skip_bad": self.skip_bad, "max_total": self.max_total,
-                "unit_size": self.unit_size, "columns": self.columns}
+                "unit_size": self.unit_size, "columns": self.columns, "json_path": self.json_path,
+                "extra": self.extra}
 
     def as_there(self, shape: dict[str, Any] | None) -> Options:
         """What an append is not told is as the dataset has it."""
@@ -148,6 +163,16 @@ class Options:
     def given_schema(self) -> str | None:
         """What leaves columns out in silence."""
         return None if self.keeps_schema else self.schema
+
+    @property
+    def asked_schema(self) -> str | None:
+        """As the core takes it."""
+        return "auto:all" if self.infer_all else self.given_schema
+
+    @property
+    def drops_extra(self) -> bool:
+        """What the schema lacks is left out."""
+        return self.extra == "drop" or (self.extra is None and self.given_schema is not None)
 
 
 def _good_sample(sample: Any) -> bool:

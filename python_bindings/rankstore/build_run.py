@@ -29,6 +29,9 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
     def look() -> dict[str, Any]:
         held.append(resolve(source, format=options.format, unit_samples=options.unit_samples,
                             each_rank=options.each_rank, same_on_all=options.same_on_all))
+        for name in ("json_path", "flatten"):
+            if getattr(options, name) and not (isinstance(held[0], list) and all(isinstance(piece, CoreFiles) for piece in held[0])):
+                raise ArgumentError(f"{name}: goes with JSON files")
         return {"source": _identity(held[0], group), "items": _sampled(held[0]),
                 "contents": _contents(held[0], group), "options": options.shown(), "uses": options.uses(),
                 "there": committed.finished(committed.expand(directory, group.rank, group.node))}
@@ -61,13 +64,19 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
     own = committed.expand(directory, group.rank, group.node)
     if comparable:
         together(group, "build: python.json", lambda: fingerprint.write(own, made["dataset"], made_from))
+    if made.get("json_columns"):
+        asked.say(f"json columns: {made['json_columns']} (objects and lists as they stand; flatten=True makes columns of "
+                  "objects)")
+    if made.get("object_columns"):
+        asked.say(f"columns of objects: {made['object_columns']}")
     if made["samples"] == 0 and group.rank == 0:
         warnings.warn(f"{directory}: no sample was kept: {made['filtered']} were filtered out, {made['bad']} were bad",
                       stacklevel=4)
     return BuildReport(made["samples"], made["filtered"], made["bad"], made["bytes"], made["units"],
                        made["units_resumed"],
                        time.monotonic() - begun, made["dataset"], made["bad_first"], made["input_bytes"],
-                       made["duplicates"], made["sampled_out"], made["not_read"], made["collectives"])
+                       made["duplicates"], made["sampled_out"], made["not_read"], made["collectives"],
+                       made.get("json_columns", ""), made.get("object_columns", ""))
 
 
 class _Asked:
@@ -209,8 +218,8 @@ def _build_core(group: Group, files: CoreFiles, directory: str, options: Options
     if callable(options.length):
         functions["length_fn"] = seen("length", length_of(options.length))
     try:
-        return _core.build(group.core, files.paths, directory, schema=options.given_schema, format=files.format,
-                           progress=report, **functions, **{**options.for_core(), **options.for_reading()})
+        return _core.build(group.core, files.paths, directory, schema=options.asked_schema, format=files.format,
+                           flatten=options.flatten, progress=report, **functions, **{**options.for_core(), **options.for_reading()})
     except RankStoreError as failed:
         found = re.match("(.+?): (filter|length): ", failed.text)
         if found is None or not functions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import heapq
 import itertools
+import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -50,20 +51,22 @@ def build_python(group: Group, source: Stream | list[Piece], directory: str, opt
     else:
         for piece in source:
             if isinstance(piece, CoreFiles):
-                piece.open(group.core, mapped=options.map is not None, schema=options.given_schema,
+                piece.open(group.core, mapped=options.map is not None, schema=options.asked_schema,
                            **options.for_reading())
                 derives = options.key is None and not (base is not None and base["shape"]["derived_keys"])
         tasks, known = _scan(group, source)
         known = known if options.map is None else None
         text, own_keys = options.schema or schemas.text_of(known or _probe(group, tasks, options)), derives
     assert text is not None
+    if options.extra == "json":
+        text = schemas.with_extra(text)
     canonical, columns = together_parse(group, text)
     key: Any = options.key if callable(options.key) else None
     builder = _core.Builder(group.core, directory, canonical, own_keys=own_keys or key is not None,
                             own_lengths=callable(options.length),
                             source=fingerprint.digest(origin), progress=report, **options.for_core())
     try:
-        feeder = Feeder(builder, columns, steps, loose=options.given_schema is not None, key=key,
+        feeder = Feeder(builder, columns, steps, loose=options.drops_extra, rest=options.extra == "json", given=options.given_schema is not None, key=key,
                         length=options.length if callable(options.length) else None, derives=derives)
         tick = progress.Ticker(report)
 
@@ -119,7 +122,8 @@ def _probe(group: Group, tasks: list[Task], options: Options) -> dict[str, str]:
     steps = Steps(group, options.map, options.filter, options.skip_bad)
 
     def probe() -> list[Any]:
-        found = [[i, schemas.infer(itertools.chain.from_iterable(_first(steps, task) for task in spans[i]), PROBE)]
+        most = sys.maxsize if options.infer_all else PROBE
+        found = [[i, schemas.infer(itertools.chain.from_iterable(_first(steps, task, most) for task in spans[i]), most)]
                  for i in range(group.rank, PROBES, group.world)]
         return [found, steps.filtered, steps.bad]
 
@@ -138,10 +142,10 @@ def _why_nothing(options: Options, filtered: int, bad: int) -> str:
     return f"all {bad} samples are bad" if bad else "the source is empty"
 
 
-def _first(steps: Steps, task: Task) -> Iterable[Any]:
-    """The first PROBE samples of a unit, or more."""
+def _first(steps: Steps, task: Task, count: int) -> Iterable[Any]:
+    """So many first samples of a unit, or more."""
     if isinstance(task.piece, CoreFiles):
-        return first_rows(steps, task.piece, task.unit, PROBE)
+        return first_rows(steps, task.piece, task.unit, count)
     steps.label = functools.partial(task.piece.label, task.unit)
     return steps.samples(task.piece.read(task.unit), task.piece.decode)
 
@@ -176,6 +180,9 @@ def _feed_tasks(builder: _core.Builder, feeder: Feeder, tasks: Sequence[Task], n
 
 def _stream_schema(group: Group, source: Stream, options: Options) -> tuple[str, Iterator[Any], bool]:
     """COLLECTIVE. The schema, the iterator with what was looked at put back, and whether samples bring keys."""
+    if options.infer_all:
+        raise ArgumentError('schema="auto:all" reads the source twice, which an iterable cannot be; give the schema, or a '
+                            "list")
     held: list[Iterator[Any]] = []
     steps = Steps(group, options.map, options.filter, options.skip_bad)
 

@@ -23,6 +23,8 @@ from .workers import build_with_workers
 
 __all__ = ["BuildReport", "build"]
 
+AUTO = ("auto", "auto:all")  # words for a schema that is inferred
+
 
 def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any] | None = None,  # noqa: A002
           filter: Callable[[Any], Any] | None = None, length: str | Callable[[Any], int] | None = None,  # noqa: A002
@@ -36,11 +38,12 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
           dedup: bool = False, max_total: int | str | None = None, append: bool = False,
           unit_size: int | str | None = None, columns: str | None = None,
           count: Mapping[str, counting.Rule] | None = None, each_rank: bool = False,
-          same_on_all: bool = False, no_lock: bool = False) -> Dataset:
+          same_on_all: bool = False, no_lock: bool = False, json_path: str | None = None, flatten: bool = False,
+          extra: str | None = None) -> Dataset:
     """COLLECTIVE. Builds a dataset and opens it. The same call resumes an interrupted build.
 
     source: what to read, one of
-        paths (str, Path, a list; globs) of .jsonl, .txt (lines), .csv, .tsv, .npy, .npz, folders (a file a sample),
+        paths (str, Path, a list; globs) of .jsonl, .json (an array of objects, or an object a line), .txt (lines), .csv, .tsv, .npy, .npz, folders (a file a sample),
             .tar (WebDataset), .zip, Megatron's .bin with .idx, MDS folders, .parquet, .arrow, .feather; lines and tar
             also compressed (.gz, .zst, .xz, .bz2);
         a pyarrow Table; a Hugging Face dataset;
@@ -59,8 +62,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         length(sample) -> int. Default: the first column of variable size.
     key: str or callable. A column or key(sample) -> str or bytes, unique (DataError). Default: derived from unit and row.
     index: list of str. Columns of single numbers that every rank holds in memory. Default: none.
-    schema: dict or str. {"tokens": "int32[*]"} or "tokens:int32[*],..."; drops columns that it lacks. Default: inferred
-        from the first samples.
+    schema: dict or str. {"tokens": "int32[*]"} or "tokens:int32[*],..."; drops columns that it lacks. "auto:all": inferred
+        from all samples, which are read twice. Default: "auto", inferred from the first samples.
     format: str. The format of paths whose names do not tell it. Default: by their endings.
     where: str. "COLUMN OP VALUE [and ...]". Texts in quotes compare as text. A missing value is == null and != all else,
         never < or >. Default: none.
@@ -107,6 +110,12 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         rank passes over what others take. Default: False.
     no_lock: bool. Several ranks build also where the file system has no locks (Lustre without -o flock). Make sure that
         nothing else writes in `out`: without locks nothing stops it. Default: False; one rank alone needs no locks.
+    json_path: str. The member of a JSON object that is the array of samples: "data", or "outer.data". Default: the array is
+        the file.
+    flatten: bool. Of JSON files: the members of an object in a sample become columns "outer.inner", instead of one json
+        column. Default: False.
+    extra: "error", "drop" or "json". What becomes of a column that the schema lacks; "json": all such values of a sample go
+        to its column "extra", as an object. Default: "drop" if you give schema, else "error".
 
     Returns the open Dataset; its `report` is a BuildReport. Raises on all ranks: CallbackError (your function or the source
     raised), DataError, ArgumentError, NotFoundError, StateError, CancelledError, IOFailedError.
@@ -115,11 +124,14 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     if count is not None:
         map = counting.Counted(map, counting.check(count))  # noqa: A001
         names = (*names, *(name for name in count if name not in names))
-        text = schemas.with_counts(text, list(count))
+        text = text if text in AUTO else schemas.with_counts(text, list(count))
+    infer_all = text == "auto:all"
+    text = None if text in AUTO else text
     options = Options(map, filter, length, key, names, text, format,
                       where, length_unit, optional_bytes("max_sample", max_sample), skip_bad, replace, reuse, unit_samples,
                       progress, optional_bytes("max_total", max_total), min_length, max_length, sample, seed, dedup,
-                      append, optional_bytes("unit_size", unit_size), columns, each_rank, same_on_all, no_lock)
+                      append, optional_bytes("unit_size", unit_size), columns, json_path, flatten, extra, infer_all,
+                      each_rank, same_on_all, no_lock)
     options.check()
     group = group or current()
     directory = os.fspath(out)

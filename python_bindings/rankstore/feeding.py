@@ -10,6 +10,7 @@ from . import values
 from .agreement import Stopped, callback_failed, check_others
 from .errors import DataError, RankStoreError
 from .group import Group
+from .schemas import EXTRA
 from .sources import CoreFiles, Unit
 from .sources.columns import Columns
 
@@ -191,14 +192,18 @@ def length_of(function: Callable[[Any], Any]) -> Callable[[Any], int]:
 class Feeder:
     """Adds samples to a builder in the schema's order.
 
-    `loose`: columns that the schema lacks are passed over, as the user gave it; else they are an error. `derives`: each
+    `loose`: columns that the schema lacks are passed over, as the user gave it; else they are an error. `rest`: they go to
+    the column EXTRA, as an object. `given`: the user gave the schema; else a json column takes null for what is missing.
+    `derives`: each
     sample brings the key that the core would derive for its row; of several that a map makes of one, all but the first
     have ":1", ":2" behind it.
     """
 
     def __init__(self, sink: Sink, schema: Sequence[tuple[str, str]], steps: Steps, *, loose: bool,
-                 key: Callable[[Any], Any] | None, length: Callable[[Any], Any] | None, derives: bool = False) -> None:
+                 key: Callable[[Any], Any] | None, length: Callable[[Any], Any] | None, derives: bool = False,
+                 rest: bool = False, given: bool = True) -> None:
         self.sink, self.schema, self.steps, self.loose, self.key = sink, schema, steps, loose, key
+        self.rest, self.given = rest, given
         self.length = None if length is None else length_of(length)
         self.derives = derives
         self._row_key: bytes | None = None  # of the row at hand, which the core has read
@@ -238,7 +243,7 @@ class Feeder:
         self._row_key, self._unit, self._given = None, name, 0
         filtered, bad = self.steps.filtered, self.steps.bad
         add, row_of, count, columns = self.sink.add, self._row, len(self.schema), Columns
-        simple = self.key is None and self.length is None and not self.derives and \
+        simple = self.key is None and self.length is None and not self.derives and not self.rest and \
             not self._complex
         for sample in self.steps.samples(items, decode):
             if isinstance(sample, columns):
@@ -275,21 +280,25 @@ class Feeder:
         if not isinstance(sample, Mapping):
             raise DataError(f"a sample is a dict, not {type(sample).__name__} (map gives a dict, None or a list of "
                             "dicts)")
-        if not self.loose:
+        if self.rest:
+            known, given = self._names - {EXTRA}, sample
+            left = {name: value for name, value in given.items() if name not in known}
+            sample = {name: value for name, value in given.items() if name in known} | ({EXTRA: left} if left else {})
+        elif not self.loose:
             for name in sample:
                 if name not in self._names:
                     raise DataError(f'column "{name}" is not in the schema, which was inferred from the first samples '
-                                    'or is the dataset\'s; give schema=')
+                                    'or is the dataset\'s; give schema=, schema="auto:all", or extra="drop" or "json"')
         row = []
         for name, kind in self.schema:
-            if name not in sample and not kind.endswith("?"):
+            if name not in sample and not kind.endswith("?") and (self.given or kind != "json"):
                 raise DataError(f'column "{name}" ({kind}) is missing; "{kind}?" would take that')
             row.append(sample.get(name))
         return row
 
     def _add_one(self, sample: Any) -> None:
         row: Sequence[Any] | None = None
-        if sample.__class__ is dict and len(sample) == len(self.schema):
+        if sample.__class__ is dict and len(sample) == len(self.schema) and not self.rest:
             try:
                 row = self._row(sample)
             except KeyError:
@@ -319,7 +328,7 @@ class Feeder:
 
     def _add_columns(self, columns: Columns) -> None:
         arrays = None
-        if not callable(self.key) and self.length is None and not self.derives:
+        if not callable(self.key) and self.length is None and not self.derives and not self.rest:
             try:
                 arrays = columns.arrays(self.schema, self.loose)
             except (TypeError, ValueError) as refused:

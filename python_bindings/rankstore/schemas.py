@@ -13,6 +13,7 @@ from .errors import ArgumentError, DataError
 from .sources.columns import Columns
 
 Schema = list[tuple[str, str]]
+EXTRA = "extra"  # the column of what the schema lacks
 
 
 def text_of(schema: Any) -> str | None:
@@ -46,6 +47,14 @@ def with_counts(text: str | None, names: list[str]) -> str | None:
         return None
     columns = dict(parse(text)[1])
     return json.dumps({**columns, **{name: "int64" for name in names if name not in columns}}, ensure_ascii=False)
+
+
+def with_extra(text: str) -> str:
+    """A schema with the column for what it lacks (extra="json")."""
+    columns = dict(parse(text)[1])
+    if columns.setdefault(EXTRA, "json?") != "json?":
+        raise ArgumentError(f'extra: "json" needs the column "{EXTRA}", which is {columns[EXTRA]} here; it is json?')
+    return json.dumps(columns, ensure_ascii=False)
 
 
 def infer(samples: Iterable[Any], first: int) -> dict[str, str] | None:

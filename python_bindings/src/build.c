@@ -115,6 +115,7 @@ bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build
     options->min_length = (uint32_t)least;
     options->max_length = (uint32_t)most;
     options->dedup = from->dedup != 0;
+    options->flatten = from->flatten != 0;
     options->length_unit = (uint32_t)unit;
     options->index = from->names.texts;
     options->index_count = from->names.count;
@@ -139,13 +140,14 @@ PyObject *core_build_report(const rks_build_report *r)
     if (bad_first == NULL)
         return NULL;
     return Py_BuildValue(
-        "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:d,s:s,s:N,s:{s:K,s:K,s:K}}", "samples",
+        "{s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:d,s:s,s:N,s:s,s:s,s:{s:K,s:K,s:K}}", "samples",
         (unsigned long long)r->samples, "duplicates", (unsigned long long)r->duplicates,
         "sampled_out", (unsigned long long)r->sampled_out, "filtered",
         (unsigned long long)r->filtered, "bad", (unsigned long long)r->bad, "bytes",
         (unsigned long long)r->bytes, "input_bytes", (unsigned long long)r->input_bytes, "units",
         (unsigned long long)r->units, "units_resumed", (unsigned long long)r->units_resumed,
-        "collectives", (unsigned long long)r->collectives, "seconds", r->seconds, "dataset", r->dataset, "bad_first", bad_first, "not_read", "hidden",
+        "collectives", (unsigned long long)r->collectives, "seconds", r->seconds, "dataset", r->dataset, "bad_first", bad_first,
+        "json_columns", r->json_columns, "object_columns", r->object_columns, "not_read", "hidden",
         (unsigned long long)r->hidden, "linked_folders", (unsigned long long)r->linked_folders,
         "special_files", (unsigned long long)r->special_files);
 }
@@ -176,7 +178,8 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
                             "filter",      "max_sample", "skip_bad",    "replace",    "unit_size",
                             "block_size",  "progress",   "min_length",  "max_length", "sample",
                             "sample_rate", "seed",       "dedup",       "max_total",  "append",
-                            "length_fn",   "columns",    "no_lock",     NULL};
+                            "length_fn",   "columns",    "no_lock",     "json_path",  "flatten",
+                            "extra",       NULL};
     PyObject *group, *sequence, *built = NULL;
     const char *directory;
     core_texts sources = {0};
@@ -185,13 +188,13 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
     rks_build_options options;
     rks_build_options_default(&options);
     if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOpOzp:build", names, &group, &sequence,
+            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOpOzpzpz:build", names, &group, &sequence,
             &directory, &options.schema, &options.format, &options.key, &options.length,
             &from.length_unit, &options.where, &from.index, &from.filter, &from.max_sample,
             &from.skip_bad, &from.replace, &from.unit_size, &from.block_size, &from.progress,
             &from.min_length, &from.max_length, &from.sample, &options.sample_rate, &from.seed,
             &from.dedup, &from.max_total, &from.append, &from.length_fn, &options.columns,
-            &from.no_lock))
+            &from.no_lock, &options.json_path, &from.flatten, &options.extra))
         return NULL;
     if (core_texts_take(sequence, "sources", &sources) &&
         core_build_options(&from, &calls, &options))

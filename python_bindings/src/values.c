@@ -312,8 +312,13 @@ static outcome take_value(const core_column *column, slot *s, rks_value *value)
 {
     bool text = column->class == CORE_STR || column->class == CORE_JSON;
     *value = (rks_value){0};
-    if (s->object == Py_None)
+    if (s->object == Py_None) {
+        if (strcmp(column->type, "json") == 0) { /* JSON has a null of its own */
+            value->data = "null";
+            value->size = value->dims[0] = 4;
+        }
         return TAKEN;
+    }
     if (text)
         return PyUnicode_Check(s->object) ? take_text(column, s, value) : OTHER;
     if (column->class != CORE_BYTES && column->dim_count == 0) {

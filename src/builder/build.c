@@ -32,6 +32,7 @@
 #include "builder/input.h"
 #include "builder/parts.h"
 #include "dataset/directory.h"
+#include "ingest/format.h"
 #include "ingest/ingest.h"
 #include "store/store.h"
 
@@ -87,6 +88,11 @@ rks_status rks_build_options_take(const rks_build_options *given, rks_build_opti
     if (options->max_sample > UINT64_C(3) << 30)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "max_sample: %" PRIu64 " is above 3 GiB",
                         options->max_sample);
+    if (options->extra != NULL && strcmp(options->extra, "error") != 0 &&
+        strcmp(options->extra, "drop") != 0 && strcmp(options->extra, "json") != 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "extra: \"%.40s\" is not \"error\", \"drop\" or \"json\"",
+                        options->extra);
     if (!(options->sample_rate >= 0 && options->sample_rate < 1)) /* also NaN */
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample_rate: %g is not from 0 to below 1",
                         options->sample_rate);
@@ -131,6 +137,12 @@ static void add_selection(json_t *object, const rks_build_options *options)
         json_object_set_new(object, "sample", json_integer((json_int_t)options->sample));
     if (options->columns != NULL)
         json_object_set_new(object, "columns", json_string(options->columns));
+    if (options->json_path != NULL)
+        json_object_set_new(object, "json_path", json_string(options->json_path));
+    if (options->flatten)
+        json_object_set_new(object, "flatten", json_true());
+    if (options->extra != NULL)
+        json_object_set_new(object, "extra", json_string(options->extra));
     if (options->dedup)
         json_object_set_new(object, "dedup", json_true());
     if (options->seed > 0)
@@ -230,7 +242,7 @@ static rks_status look_at_input(build *b, const char *const *sources, size_t sou
     if (status == RKS_OK)
         status = rks_build_options_text(o, &b->options_text, err);
     if (status == RKS_OK && o->schema != NULL)
-        status = rks_schema_parse(o->schema, &b->schema, err);
+        status = rks_input_schema(o, o->schema, &b->schema, err);
     if (status == RKS_OK && o->schema == NULL && !o->append)
         status = rks_input_infer(b->group, b->input, &b->inferred, err);
     return status;
@@ -259,7 +271,7 @@ static rks_status choose_schema(build *b, const rks_agreed *agreed, rks_error *e
     else if (b->options.schema == NULL)
         status = rks_input_join(b->input, agreed, RKS_BUILD_SAME, &b->schema_text, err);
     if (status == RKS_OK && b->schema == NULL)
-        status = rks_schema_parse(b->schema_text, &b->schema, err);
+        status = rks_input_schema(&b->options, b->schema_text, &b->schema, err);
     const rks_ingest_options reading = rks_build_ingest_options(&b->options);
     if (status == RKS_OK)
         status = rks_selector_create(b->schema, &reading, &b->selector, err);
@@ -507,6 +519,33 @@ static rks_status agree_read(build *b, rks_status status, rks_build_report *repo
     return status;
 }
 
+/* Names of columns with commas between them, as many as there is room for. */
+static void name_columns(const rks_schema *schema, bool of_objects, char *names, size_t room)
+{
+    size_t used = 0;
+    names[0] = '\0';
+    for (uint32_t i = 0; i < rks_schema_columns(schema) && used < room; i++) {
+        const rks_column *column = rks_schema_column(schema, i);
+        bool fits = of_objects ? strchr(column->name, '.') != NULL
+                               : column->kind == RKS_KIND_JSON && !column->nullable;
+        if (fits)
+            used += (size_t)snprintf(names + used, room - used, "%s%s", used == 0 ? "" : ", ",
+                                     column->name);
+    }
+    if (used >= room)
+        memcpy(names + room - 4, "...", 4);
+}
+
+/* What the user may not have meant: which columns of an inferred schema are objects or lists. */
+static void report_columns(const build *b, rks_build_report *report)
+{
+    if (b->schema_text == NULL || !b->input->format->has_objects)
+        return;
+    name_columns(b->schema, false, report->json_columns, sizeof(report->json_columns));
+    if (b->input->flatten)
+        name_columns(b->schema, true, report->object_columns, sizeof(report->object_columns));
+}
+
 static void free_build(build *b)
 {
     rks_parts_close(b->parts);
@@ -552,6 +591,7 @@ rks_status rks_build(rks_group *group, const char *const *sources, size_t source
         status = rks_parts_commit(b.parts, &made, err);
     made.collectives = rks_group_collectives(group) - begun_in;
     if (status == RKS_OK && report != NULL) {
+        report_columns(&b, &made);
         made.input_bytes = b.input->bytes;
         made.hidden = b.input->not_read.hidden;
         made.linked_folders = b.input->not_read.linked_folders;

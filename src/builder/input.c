@@ -14,6 +14,7 @@
 #include "dataset/dataset.h"
 #include "ingest/format.h"
 #include "ingest/ingest.h"
+#include "ingest/row.h"
 
 enum { INFER_UNITS = 16 }; /* of lines: to infer a schema takes no more, however many there are */
 
@@ -35,10 +36,16 @@ static rks_status refuse_datasets(const char *const *sources, size_t count, rks_
 
 rks_ingest_options rks_build_ingest_options(const rks_build_options *options)
 {
+    bool all = options->schema != NULL && strcmp(options->schema, "auto:all") == 0;
+    bool is_auto = all || (options->schema != NULL && strcmp(options->schema, "auto") == 0);
     return (rks_ingest_options){
+        .infer_all = all,
+        .extra = options->extra,
         .format = options->format,
         .columns = options->columns,
-        .schema = options->schema,
+        .json_path = options->json_path,
+        .flatten = options->flatten,
+        .schema = is_auto ? NULL : options->schema,
         .unit_size = options->unit_size,
         .max_sample = options->max_sample,
         .max_total = options->max_total,
@@ -68,6 +75,7 @@ rks_status rks_input_look(const char *const *sources, size_t count, rks_build_op
         status = rks_input_open(sources, count, &reading, input, err);
     if (status == RKS_OK) {
         rks_input_options(*input, &reading);
+        options->schema = reading.schema;
         options->format = reading.format;
         options->key = reading.key;
     }
@@ -142,11 +150,36 @@ rks_status rks_input_infer(const rks_group *group, const rks_input *input, char 
 {
     /* With skip_bad a line that does not fit is skipped, so no later error could show that a sample of
      * the units was too small: all are looked at. */
-    bool few = input->unit_count < INFER_UNITS || !input->format->utf8 || input->skip_bad;
+    bool few = input->unit_count < INFER_UNITS || input->infer_all || !input->format->utf8 || input->skip_bad;
     uint64_t turns = few ? input->unit_count : INFER_UNITS;
     uint32_t ranks = rks_group_size(group), rank = rks_group_rank(group);
     return look_at_turns(input, turns * rank / ranks, turns * (rank + 1) / ranks, turns,
                          schema_text, err);
+}
+
+rks_status rks_input_schema(const rks_build_options *options, const char *text, rks_schema **schema,
+                            rks_error *err)
+{
+    rks_status status = rks_schema_parse(text, schema, err);
+    if (status != RKS_OK || options->extra == NULL || strcmp(options->extra, "json") != 0)
+        return status;
+    int found = rks_schema_find(*schema, RKS_EXTRA_COLUMN);
+    const rks_column *column = found < 0 ? NULL : rks_schema_column(*schema, (uint32_t)found);
+    if (column != NULL && column->kind == RKS_KIND_JSON && column->nullable)
+        return RKS_OK; /* a dataset's that is appended to, or one that was given */
+    if (column != NULL)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "extra: \"json\" needs the column \"" RKS_EXTRA_COLUMN
+                        "\", which is %s here; it is json?",
+                        column->type);
+    const char *canonical = rks_schema_text(*schema); /* {"a":"int64",...} */
+    char *wider = rks_format(err, "%.*s,\"" RKS_EXTRA_COLUMN "\":\"json?\"}",
+                             (int)strlen(canonical) - 1, canonical);
+    rks_schema_free(*schema);
+    *schema = NULL;
+    status = wider == NULL ? RKS_ERR_MEMORY : rks_schema_parse(wider, schema, err);
+    rks_free(wider);
+    return status;
 }
 
 rks_status rks_input_join(const rks_input *input, const rks_agreed *agreed, size_t fact,

@@ -20,6 +20,9 @@ rks_status rks_input_look(const char *const *sources, size_t count, rks_build_op
  * if there is no row. */
 rks_status rks_input_infer(const rks_group *group, const rks_input *input, char **schema_text,
                            rks_error *err);
+/* The schema that is built: with the column for what it lacks, if the option `extra` asks for it. */
+rks_status rks_input_schema(const rks_build_options *options, const char *text, rks_schema **schema,
+                            rks_error *err);
 /* What all ranks have inferred (their texts with the NUL are fact `fact`), as one; rks_free.
  * RKS_ERR_DATA if there is no row at all. */
 rks_status rks_input_join(const rks_input *input, const rks_agreed *agreed, size_t fact,

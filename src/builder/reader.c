@@ -33,7 +33,7 @@ static rks_status look_at_input(rks_reader *reader, const rks_group *group,
     if (status == RKS_OK)
         status = rks_input_look(sources, source_count, &reader->options, &reader->input, err);
     if (status == RKS_OK && reader->options.schema != NULL)
-        status = rks_schema_parse(reader->options.schema, &reader->schema, err);
+        status = rks_input_schema(&reader->options, reader->options.schema, &reader->schema, err);
     else if (status == RKS_OK)
         status = rks_input_infer(group, reader->input, inferred, err);
     return status;
@@ -46,7 +46,7 @@ static rks_status choose_schema(rks_reader *reader, const rks_agreed *agreed, rk
     if (reader->schema == NULL)
         status = rks_input_join(reader->input, agreed, 2, &joined, err);
     if (status == RKS_OK && reader->schema == NULL)
-        status = rks_schema_parse(joined, &reader->schema, err);
+        status = rks_input_schema(&reader->options, joined, &reader->schema, err);
     const rks_ingest_options reading = rks_build_ingest_options(&reader->options);
     if (status == RKS_OK)
         status = rks_selector_create(reader->schema, &reading, &reader->selector, err);

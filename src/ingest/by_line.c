@@ -86,9 +86,9 @@ rks_status rks_by_line_look(const rks_input *input, size_t unit, rks_look_line_f
     uint64_t rows = 0, found = 0;
     rks_status status = rks_lines_open(&lines, &input->files[at->first_file], at->offset, at->size,
                                        input->max_sample, err);
-    while (status == RKS_OK && rows < RKS_INFER_ROWS &&
+    while (status == RKS_OK && rows < input->infer_rows &&
            (lines.window.position < at->offset ||
-            lines.window.position - at->offset < RKS_INFER_BYTES)) {
+            lines.window.position - at->offset < input->infer_bytes)) {
         rks_line line;
         bool counts = false;
         status = rks_lines_next(&lines, &line, err);

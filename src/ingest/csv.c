@@ -325,8 +325,8 @@ static rks_status look_at_rows(unit_reader *r, const rks_input *input, size_t un
 {
     const rks_input_unit *at = &input->units[unit];
     rks_status status = RKS_OK;
-    for (uint64_t row = 0; status == RKS_OK && row < RKS_INFER_ROWS &&
-                           r->csv.window.position - at->offset < RKS_INFER_BYTES;
+    for (uint64_t row = 0; status == RKS_OK && row < input->infer_rows &&
+                           r->csv.window.position - at->offset < input->infer_bytes;
          row++) {
         rks_csv_record record;
         status = rks_csv_next(&r->csv, &record, err);
@@ -552,7 +552,7 @@ static rks_status match_columns(rks_job *job, taker *t, const char *path, rks_er
     const header *h = &t->reader.header;
     for (size_t i = 0; i < h->count; i++) {
         t->columns[i] = rks_schema_find(t->schema, h->names[i]);
-        if (t->columns[i] < 0 && job->schema_from != RKS_SCHEMA_GIVEN)
+        if (t->columns[i] < 0 && rks_job_refuses_extra(job))
             return rks_fail_no_column(job->schema_from, path, h->names[i], err);
     }
     for (uint32_t column = 0; column < rks_schema_columns(t->schema); column++) {

@@ -17,7 +17,7 @@
 static const rks_input_format *const FORMATS[] = {
     &rks_format_jsonl,    &rks_format_text, &rks_format_folder, &rks_format_tar,
     &rks_format_zip,      &rks_format_csv,  &rks_format_tsv,    &rks_format_npy,
-    &rks_format_megatron, &rks_format_mds,  &rks_format_npz};
+    &rks_format_megatron, &rks_format_mds,  &rks_format_npz,    &rks_format_json};
 enum { FORMAT_COUNT = sizeof(FORMATS) / sizeof(FORMATS[0]) };
 
 const rks_input_format *rks_format_at(size_t number)
@@ -105,7 +105,8 @@ static rks_status look_into(const rks_input_file *file, uint8_t *bytes, size_t *
     return status;
 }
 
-/* *format stays NULL for an empty file, which goes along with the others. */
+/* *format is by the file's name, or NULL: then by its first bytes. It stays NULL for an empty file,
+ * which goes along with the others. */
 static rks_status by_content(const rks_input_file *file, const rks_input_format **format,
                              rks_error *err)
 {
@@ -115,6 +116,11 @@ static rks_status by_content(const rks_input_file *file, const rks_input_format 
     if (bytes == NULL)
         return RKS_ERR_MEMORY;
     rks_status status = look_into(file, bytes, &size, &all, err);
+    if (status == RKS_OK && *format != NULL)
+        *format = size == 0 ? NULL : (*format)->look_closer(bytes, size);
+    if (status == RKS_OK && size > 0 && *format == NULL &&
+        rks_format_json.looks_like(bytes, size, all))
+        *format = &rks_format_json; /* which would be taken for lines */
     for (size_t i = 0; status == RKS_OK && size > 0 && i < FORMAT_COUNT && *format == NULL; i++)
         if (FORMATS[i]->looks_like != NULL && FORMATS[i]->looks_like(bytes, size, all))
             *format = FORMATS[i];
@@ -124,7 +130,7 @@ static rks_status by_content(const rks_input_file *file, const rks_input_format 
                 ? rks_fail(err, RKS_ERR_DATA, 0, "%s: " RKS_UTF16_ADVICE, file->path)
                 : rks_fail(
                       err, RKS_ERR_DATA, 0,
-                      "%s: neither JSON lines nor UTF-8 text, nor anything else that is known; "
+                      "%s: neither JSON nor UTF-8 text, nor anything else that is known; "
                       "give --format",
                       file->path);
     rks_free(bytes);
@@ -146,7 +152,8 @@ static rks_status of_file(const rks_input_file *file, const rks_input_format **f
         if (FORMATS[i]->is_named != NULL && FORMATS[i]->is_named(name))
             *format = FORMATS[i];
     rks_free(name);
-    rks_status status = *format != NULL ? RKS_OK : by_content(file, format, err);
+    bool known = *format != NULL && (*format)->look_closer == NULL;
+    rks_status status = known ? RKS_OK : by_content(file, format, err);
     if (status == RKS_OK && *format != NULL && file->packing != RKS_PACKING_NONE &&
         !(*format)->packable)
         return rks_fail(err, RKS_ERR_DATA, 0, "%s: %s input is not read compressed; unpack it",

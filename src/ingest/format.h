@@ -21,10 +21,14 @@ struct rks_input_format {
     bool packable; /* its files may be compressed, and are read through rks_unpack or rks_archive */
     bool utf8;     /* its files are UTF-8 text */
     bool takes_columns; /* the option `columns` names them */
+    bool has_objects;   /* its rows are JSON objects: the option `flatten` */
     bool named_only;    /* rows have no keys of their own: a key column is needed */
 
     /* The file's name (without a folder) is one of this format's. NULL: by content alone. */
     bool (*is_named)(const char *name);
+    /* What a file of this format by its name is by its first bytes. size > 0. NULL: what its name
+     * says. */
+    const rks_input_format *(*look_closer)(const uint8_t *bytes, size_t size);
     /* A file that begins with these bytes, and ends there where `all` is set, is of this format.
      * size > 0. NULL: by name alone. */
     bool (*looks_like)(const uint8_t *bytes, size_t size, bool all);
@@ -49,7 +53,7 @@ struct rks_input_format {
 
 extern const rks_input_format rks_format_jsonl, rks_format_text, rks_format_folder, rks_format_tar,
     rks_format_zip, rks_format_csv, rks_format_tsv, rks_format_npy, rks_format_megatron,
-    rks_format_mds, rks_format_npz;
+    rks_format_mds, rks_format_npz, rks_format_json;
 
 /* `number` is the format's place in the table, which never changes. NULL where there is none. */
 const rks_input_format *rks_format_at(size_t number);

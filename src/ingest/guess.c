@@ -240,7 +240,8 @@ static rks_status add_shape(rks_guesses *all, const char *name, shape seen, uint
     bool first = found->rows++ == 0 || found->shape.base == BASE_NULL;
     if (!join_shapes(found->shape, seen, &found->shape)) {
         char where[64];
-        snprintf(where, sizeof(where), "%" PRIu64 " lines before", row - found->first_row);
+        snprintf(where, sizeof(where), "%" PRIu64 " %s before", row - found->first_row,
+                 all->rows_are == NULL ? "lines" : all->rows_are);
         return conflict(found, seen, where, err);
     }
     if (first)
@@ -254,17 +255,30 @@ rks_status rks_guesses_add_value(rks_guesses *all, const char *name, rks_json va
     return add_shape(all, name, shape_of(value), row, err);
 }
 
-rks_status rks_guesses_add(rks_guesses *all, rks_json object, uint64_t row, rks_error *err)
+/* The members of an object that is the column `outer`, without members: the row itself. */
+static rks_status add_members(rks_guesses *all, const char *outer, rks_json object, uint64_t row,
+                              rks_error *err)
 {
     rks_status status = RKS_OK;
     size_t close = rks_json_close(object), size = 0;
     for (rks_json at = rks_json_inside(object); status == RKS_OK && at.at < close;
          at = rks_json_next(at)) {
+        char whole[RKS_FLAT_NAME];
         const char *name = rks_json_text(at, &size);
         at = rks_json_next(at);
-        status = rks_guesses_add_value(all, name, at, row, err);
+        if (outer != NULL)
+            status = rks_json_flat_name(outer, name, whole, err);
+        if (status == RKS_OK && all->flatten && rks_json_is(at, RKS_JSON_OBJECT))
+            status = add_members(all, outer == NULL ? name : whole, at, row, err);
+        else if (status == RKS_OK)
+            status = rks_guesses_add_value(all, outer == NULL ? name : whole, at, row, err);
     }
     return status;
+}
+
+rks_status rks_guesses_add(rks_guesses *all, rks_json object, uint64_t row, rks_error *err)
+{
+    return add_members(all, NULL, object, row, err);
 }
 
 /* The guesses as a schema's canonical text. */

@@ -17,6 +17,8 @@ typedef struct rks_guesses {
     size_t count;
     size_t room;
     json_t *places; /* name to position */
+    bool flatten;         /* objects in a row make columns "outer.inner" */
+    const char *rows_are; /* for messages; NULL: "lines" */
 } rks_guesses;
 
 /* A row as an object of its columns. RKS_ERR_DATA names a column whose types do not go together. */

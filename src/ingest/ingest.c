@@ -116,6 +116,12 @@ rks_status rks_job_settle(rks_job *job, const rks_place *place, rks_status statu
     return status;
 }
 
+bool rks_job_refuses_extra(const rks_job *job)
+{
+    const char *extra = job->options->extra;
+    return extra == NULL ? job->schema_from != RKS_SCHEMA_GIVEN : strcmp(extra, "error") == 0;
+}
+
 rks_status rks_job_too_long(const rks_job *job, uint64_t size, rks_error *err)
 {
     return rks_fail(err, RKS_ERR_DATA, 0, "%" PRIu64 " bytes, above max_sample (%" PRIu64 ")", size,

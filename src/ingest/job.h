@@ -76,6 +76,10 @@ static inline rks_status rks_job_tick(rks_job *job, uint64_t bytes, rks_error *e
     return bytes - job->ticked < RKS_JOB_TICK ? RKS_OK : rks_job_report(job, bytes, err);
 }
 
+/* A column of the input that the schema lacks is an error; else it is left out, or goes with the
+ * others to the column RKS_EXTRA_COLUMN. */
+bool rks_job_refuses_extra(const rks_job *job);
+
 /* RKS_ERR_DATA: a row of `size` bytes is above max_sample. */
 rks_status rks_job_too_long(const rks_job *job, uint64_t size, rks_error *err);
 

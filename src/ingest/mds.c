@@ -388,8 +388,8 @@ static rks_status infer_mds(const rks_input *input, size_t unit, char **schema_t
     rks_guesses guesses = {0};
     uint64_t samples = 0;
     rks_status status = open_shard(input, &input->units[unit], &s, err);
-    for (uint64_t row = 0; status == RKS_OK && row < s.samples && row < RKS_INFER_ROWS &&
-                           s.window.position < RKS_INFER_BYTES + (uint64_t)s.places.size;
+    for (uint64_t row = 0; status == RKS_OK && row < s.samples && row < input->infer_rows &&
+                           s.window.position < input->infer_bytes + (uint64_t)s.places.size;
          row++) {
         bool fits = place_of(&s, row + 1) - place_of(&s, row) <= input->max_sample;
         status = next_sample(&s, row, fits, err);
@@ -426,7 +426,7 @@ static rks_status match(rks_job *job, taker *t, rks_error *err)
     const shard *s = &t->shard;
     for (size_t i = 0; i < s->column_count; i++) {
         t->columns[i] = rks_schema_find(job->schema, s->columns[i].name);
-        if (t->columns[i] < 0 && job->schema_from != RKS_SCHEMA_GIVEN)
+        if (t->columns[i] < 0 && rks_job_refuses_extra(job))
             return rks_fail_no_column(job->schema_from, s->file.path, s->columns[i].name, err);
     }
     for (uint32_t k = 0; k < rks_schema_columns(job->schema); k++) {

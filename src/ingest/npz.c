@@ -291,7 +291,7 @@ static rks_status bind(readers *all, const rks_job *job, rks_error *err)
 {
     const rks_npz_array *first = NULL;
     rks_status status = RKS_OK;
-    if (job->schema_from != RKS_SCHEMA_GIVEN) {
+    if (rks_job_refuses_extra(job)) {
         for (size_t i = 0; i < all->npz.count; i++)
             if (rks_schema_find(job->schema, all->npz.arrays[i].name) < 0 &&
                 !is_part(&all->npz, &all->npz.arrays[i], err, &status))

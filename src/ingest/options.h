@@ -11,7 +11,11 @@ typedef struct rks_ingest_options {
     /* the input */
     const char *format;
     const char *columns;
+    const char *json_path;
+    bool flatten;
     const char *schema; /* as the user gave it; NULL: inferred, or kept from a dataset */
+    bool infer_all;     /* from all rows */
+    const char *extra;  /* "error", "drop" or "json"; NULL: by the schema */
     uint64_t unit_size;
     uint64_t max_sample;
     uint64_t max_total;

@@ -5,6 +5,7 @@
 #include "ingest/row.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/base64.h"
@@ -21,6 +22,8 @@ rks_status rks_row_create(const rks_schema *schema, rks_schema_from from, rks_ro
         return RKS_ERR_MEMORY;
     made->schema = schema;
     made->from = from;
+    made->refuses_extra = from != RKS_SCHEMA_GIVEN;
+    made->extra_column = -1;
     made->values = rks_alloc(count, sizeof(*made->values), err);
     if (made->values != NULL)
         made->places = rks_alloc(count, sizeof(*made->places), err);
@@ -42,6 +45,7 @@ void rks_row_free(rks_row *row)
         return;
     rks_json_parser_free(&row->parser);
     rks_buffer_free(&row->store);
+    rks_buffer_free(&row->extra);
     rks_free(row->stored);
     rks_free(row->seen);
     rks_free(row->places);
@@ -64,11 +68,12 @@ static const char *lines_advice(const uint8_t *line, size_t size)
     while (at < size && (line[at] == ' ' || (line[at] >= '\t' && line[at] <= '\r')))
         at++;
     if (at < size && line[at] == '[')
-        return "a list over many lines? one object a line: jq -c '.[]' FILE";
+        return "an array over many lines? format=json";
     while (size > at && (line[size - 1] == ' ' || line[size - 1] == '\r'))
         size--;
     return size - at == 1 && line[at] == '{'
-               ? "an object over many lines? one object a line: jq -c . FILE"
+               ? "an object over many lines? one object a line: jq -c . FILE; or json_path=NAME, "
+                 "if it holds an array of them"
                : NULL;
 }
 
@@ -85,8 +90,8 @@ rks_status rks_json_line(rks_json_parser *parser, const uint8_t *line, size_t si
     }
     if (!rks_json_is(parsed, RKS_JSON_OBJECT)) {
         bool list = rks_json_is(parsed, RKS_JSON_LIST);
-        return rks_fail(err, RKS_ERR_DATA, 0, "%s where each line must be a JSON object%s",
-                        rks_json_kind(parsed), list ? " (of a list: jq -c '.[]' FILE)" : "");
+        return rks_fail(err, RKS_ERR_DATA, 0, "%s where a JSON object must be%s",
+                        rks_json_kind(parsed), list ? "; for an array of objects: format=json" : "");
     }
     *root = parsed;
     return RKS_OK;
@@ -102,7 +107,9 @@ rks_status rks_fail_at_row(rks_error *err, const char *path, uint64_t row)
 rks_status rks_fail_no_column(rks_schema_from from, const char *path, const char *name,
                               rks_error *err)
 {
-    const char *advice = from == RKS_SCHEMA_KEPT
+    const char *advice = from == RKS_SCHEMA_GIVEN
+                             ? "that is given; extra=drop leaves it out"
+                         : from == RKS_SCHEMA_KEPT
                              ? "of the dataset; to leave it out, give that schema by --schema"
                              : "inferred from the first rows; give --schema";
     return rks_fail(err, RKS_ERR_DATA, 0, "%s%scolumn \"%.64s\" is not in the schema %s",
@@ -185,6 +192,93 @@ static rks_status take_json_value(rks_row *row, uint32_t at, rks_json json, rks_
     return status;
 }
 
+rks_status rks_json_flat_name(const char *outer, const char *inner, char name[RKS_FLAT_NAME],
+                              rks_error *err)
+{
+    int size = snprintf(name, RKS_FLAT_NAME, "%s.%s", outer, inner);
+    return size < RKS_FLAT_NAME ? RKS_OK
+                                : rks_fail(err, RKS_ERR_DATA, 0,
+                                           "\"%.80s...\": a column's name of more than 255 bytes; "
+                                           "without flatten the object is a json column",
+                                           name);
+}
+
+/* A column "outer.inner" is there for null in the place of the object. */
+static bool has_inner(const rks_schema *schema, const char *outer)
+{
+    size_t size = strlen(outer);
+    for (uint32_t i = 0; i < rks_schema_columns(schema); i++) {
+        const char *name = rks_schema_column(schema, i)->name;
+        if (strncmp(name, outer, size) == 0 && name[size] == '.')
+            return true;
+    }
+    return false;
+}
+
+/* A member that is no column: of the object in the column that holds them. */
+static rks_status add_extra(rks_row *row, const char *name, rks_json json, rks_error *err)
+{
+    rks_status status = rks_buffer_add(&row->extra, row->extra.size == 0 ? "{" : ",", 1, err);
+    if (status == RKS_OK)
+        status = rks_json_print_string(name, strlen(name), &row->extra, err);
+    if (status == RKS_OK)
+        status = rks_buffer_add(&row->extra, ":", 1, err);
+    return status == RKS_OK ? rks_json_print(json, &row->extra, err) : status;
+}
+
+static rks_status end_extra(rks_row *row, rks_error *err)
+{
+    if (row->extra_column < 0 || row->extra.size == 0)
+        return RKS_OK;
+    rks_status status = rks_buffer_add(&row->extra, "}", 1, err);
+    row->seen[row->extra_column] = true;
+    row->stored[row->extra_column] = false;
+    row->values[row->extra_column] = rks_blob_value(row->extra.data, row->extra.size);
+    return status;
+}
+
+static rks_status take_member(rks_row *row, const char *name, rks_json json, uint32_t *guess,
+                              rks_error *err);
+
+static rks_status take_members(rks_row *row, const char *outer, rks_json object, uint32_t *guess,
+                               rks_error *err)
+{
+    rks_status status = RKS_OK;
+    size_t close = rks_json_close(object), size = 0;
+    for (rks_json at = rks_json_inside(object); status == RKS_OK && at.at < close;
+         at = rks_json_next(at)) {
+        char whole[RKS_FLAT_NAME];
+        const char *name = rks_json_text(at, &size);
+        at = rks_json_next(at);
+        if (outer != NULL)
+            status = rks_json_flat_name(outer, name, whole, err);
+        if (status == RKS_OK)
+            status = take_member(row, outer == NULL ? name : whole, at, guess, err);
+    }
+    return status;
+}
+
+static rks_status take_member(rks_row *row, const char *name, rks_json json, uint32_t *guess,
+                              rks_error *err)
+{
+    int found = column_of(row, name, guess);
+    if (found == row->extra_column)
+        found = -1; /* it holds what has no column of its own */
+    if (row->flatten && rks_json_is(json, RKS_JSON_OBJECT) &&
+        (found < 0 || row->from != RKS_SCHEMA_GIVEN))
+        return take_members(row, name, json, guess, err);
+    if (row->flatten && found >= 0 && row->seen[found]) /* parsers refuse it in one object */
+        return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\" is there twice", name);
+    if (found >= 0)
+        return take_json_value(row, (uint32_t)found, json, err);
+    if (row->extra_column >= 0)
+        return add_extra(row, name, json, err);
+    if (!row->refuses_extra ||
+        (row->flatten && rks_json_is(json, RKS_JSON_NULL) && has_inner(row->schema, name)))
+        return RKS_OK;
+    return rks_fail_no_column(row->from, NULL, name, err);
+}
+
 rks_status rks_row_parse(rks_row *row, const uint8_t *line, size_t size, rks_error *err)
 {
     return rks_row_parse_in(row, line, size, size, err);
@@ -201,17 +295,10 @@ rks_status rks_row_parse_in(rks_row *row, const uint8_t *line, size_t size, size
     rks_status status = rks_json_line(&row->parser, line, size, readable, &root, err);
     if (status != RKS_OK)
         return status;
-    size_t close = rks_json_close(root), name_size = 0;
-    for (rks_json at = rks_json_inside(root); status == RKS_OK && at.at < close;
-         at = rks_json_next(at)) {
-        const char *name = rks_json_text(at, &name_size);
-        int found = column_of(row, name, &guess);
-        at = rks_json_next(at);
-        if (found >= 0)
-            status = take_json_value(row, (uint32_t)found, at, err);
-        else if (row->from != RKS_SCHEMA_GIVEN)
-            status = rks_fail_no_column(row->from, NULL, name, err);
-    }
+    row->extra.size = 0;
+    status = take_members(row, NULL, root, &guess, err);
+    if (status == RKS_OK)
+        status = end_extra(row, err);
     if (status != RKS_OK)
         return status;
     for (uint32_t i = 0; i < count; i++) {

@@ -17,6 +17,8 @@
  *   str, bytes       a string; bytes are its UTF-8, or those of {"base64": "..."}
  *   json             any value, without spaces, names in the order of the line, real numbers in
  *                    15 to 17 digits, as few as give the same double
+ * Flattened, an object is no value: its members are the columns "outer.inner", and null in its place
+ * makes all of them missing. Where the user gave a schema with the column "outer", it is one.
  * null, or a name that is not there, is a missing value. json that may not be missing takes null as
  * a value, and also a name that is not there, but for a schema that the user gave.
  */
@@ -27,8 +29,10 @@
 #include "codec/json.h"
 #include "shard/schema.h"
 
-/* Whose schema it is. Names that are no column are passed over where the user gave it; else they
- * are malformed, so that nothing is lost in silence. */
+#define RKS_EXTRA_COLUMN "extra"
+
+/* Whose schema it is. Unless an option says it, names that are no column are passed over where the
+ * user gave it; else they are malformed, so that nothing is lost in silence. */
 typedef enum rks_schema_from {
     RKS_SCHEMA_GIVEN,
     RKS_SCHEMA_INFERRED,
@@ -45,6 +49,10 @@ typedef struct rks_row {
     rks_buffer store; /* numbers and JSON; strings stay in `parser` */
     rks_json_parser parser;
     size_t line_size;
+    bool flatten; /* objects are columns "outer.inner" */
+    bool refuses_extra; /* a member that is no column is an error */
+    int extra_column;   /* where such members go; below 0: they are left out */
+    rks_buffer extra;   /* the object of them */
 } rks_row;
 
 rks_status rks_row_create(const rks_schema *schema, rks_schema_from from, rks_row **row,
@@ -56,6 +64,11 @@ rks_status rks_row_parse(rks_row *row, const uint8_t *line, size_t size, rks_err
 /* The same without a copy of the line, if `readable` allows it: see rks_json_read(). */
 rks_status rks_row_parse_in(rks_row *row, const uint8_t *line, size_t size, size_t readable,
                             rks_error *err);
+
+enum { RKS_FLAT_NAME = 320 };
+/* "outer.inner", a column of a row that is flattened. RKS_ERR_DATA: it is too long for one. */
+rks_status rks_json_flat_name(const char *outer, const char *inner, char name[RKS_FLAT_NAME],
+                              rks_error *err);
 
 /* A line as an object. */
 rks_status rks_json_line(rks_json_parser *parser, const uint8_t *line, size_t size, size_t readable,

@@ -114,12 +114,14 @@ static rks_status find_files(const char *const *given, size_t count,
                              const rks_input_format **format, rks_error *err)
 {
     source_list all = {.count = count};
-    rks_status status = walk_sources(given, options->format, &all, list, err);
+    const char *asked =
+        options->format == NULL && options->json_path != NULL ? "json" : options->format;
+    rks_status status = walk_sources(given, asked, &all, list, err);
     for (size_t i = 0; i < list->count; i++)
         list->found[i].file.max_total =
             options->max_total != 0 ? options->max_total : DEFAULT_MAX_TOTAL;
     if (status == RKS_OK)
-        status = rks_format_find(list, all.paths, all.folders, count, options->format, format, err);
+        status = rks_format_find(list, all.paths, all.folders, count, asked, format, err);
     if (status == RKS_OK)
         status = rks_walk_name(all.paths, count, all.folders, list, err);
     free_sources(&all);
@@ -144,12 +146,28 @@ rks_status rks_input_open(const char *const *sources, size_t count,
         opened->max_sample = options->max_sample != 0 ? options->max_sample : DEFAULT_MAX_SAMPLE;
         opened->skip_bad = options->skip_bad;
         opened->columns = options->columns;
+        opened->json_path = options->json_path;
+        opened->flatten = options->flatten;
+        opened->infer_all = options->infer_all;
+        opened->infer_rows = options->infer_all ? UINT64_MAX : RKS_INFER_ROWS;
+        opened->infer_bytes = options->infer_all ? INT64_MAX : RKS_INFER_BYTES;
         opened->format = format;
         status = take_files(opened, &list, err);
     }
     if (status == RKS_OK && options->columns != NULL && !format->takes_columns)
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
                           "columns: for csv and tsv without a header, and this input is %s",
+                          format->name);
+    if (status == RKS_OK && options->json_path != NULL && format != &rks_format_json)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                          "json_path: for json, and this input is %s", format->name);
+    if (status == RKS_OK && options->flatten && !format->has_objects)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                          "flatten: for json and jsonl, and this input is %s", format->name);
+    if (status == RKS_OK && options->extra != NULL && strcmp(options->extra, "json") == 0 &&
+        !format->has_objects)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                          "extra: \"json\" is for json and jsonl, and this input is %s",
                           format->name);
     if (status == RKS_OK)
         status = format->cut(opened, unit_size, err);

@@ -62,6 +62,11 @@ typedef struct rks_input {
     rks_digest digest;   /* what rks_input_digest gives */
     uint64_t max_sample; /* from the options, with the default filled in */
     bool skip_bad;
+    bool flatten;            /* objects in rows make columns "outer.inner" */
+    const char *json_path;   /* where the array lies in a JSON file; NULL: it is the file; borrowed */
+    uint64_t infer_rows;     /* of a unit are looked at for a schema, or so many bytes */
+    uint64_t infer_bytes;
+    bool infer_all;          /* both are without a limit */
     bool keeps_schema; /* where the options give none: it is that of a dataset, not inferred */
     const char
         *columns; /* names, where CSV has no header; NULL: it has one; borrowed from the options */

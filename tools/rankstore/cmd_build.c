@@ -40,6 +40,8 @@ static void print_build_json(const rks_build_report *report, const char *directo
         (json_int_t)report->bytes, "input_bytes", (json_int_t)report->input_bytes, "units",
         (json_int_t)report->units, "units_resumed", (json_int_t)report->units_resumed,
         "collectives", (json_int_t)report->collectives, "seconds", report->seconds, "dataset", report->dataset, "bad_first", report->bad_first);
+    json_object_set_new(object, "json_columns", json_string(report->json_columns));
+    json_object_set_new(object, "object_columns", json_string(report->object_columns));
     json_object_set_new(object, "not_read",
                         json_pack("{s:I, s:I, s:I}", "hidden", (json_int_t)report->hidden,
                                   "linked_folders", (json_int_t)report->linked_folders,
@@ -81,6 +83,12 @@ static void print_build_report(const rks_build_report *report, const char *direc
         printf("; %s malformed and skipped", cli_count(report->bad));
     printf("\n%s of input in %.2f s; dataset %s\n", cli_bytes(report->input_bytes), report->seconds,
            report->dataset);
+    if (report->json_columns[0] != '\0')
+        printf("json columns: %s (objects and lists as they stand; --flatten makes columns of "
+               "objects)\n",
+               report->json_columns);
+    if (report->object_columns[0] != '\0')
+        printf("columns of objects: %s\n", report->object_columns);
     print_not_read(report);
     if (report->units_resumed > 0)
         printf("resumed: %s of %s were finished before\n", cli_count(report->units_resumed),
@@ -188,13 +196,24 @@ static const cli_option options[] = {
      .help = "the dataset's directory; {rank} and {node} stand for this rank's numbers"},
     CLI_PROCESSES(args, processes),
     {"--format", "NAME", CLI_TEXT, offsetof(args, options.format), .help = "what the input is",
-     .choices = "jsonl text folder tar zip csv tsv npy npz megatron mds",
+     .choices = "jsonl json text folder tar zip csv tsv npy npz megatron mds",
      .normal = "by name and content"},
     {"--schema", "TEXT", CLI_TEXT, offsetof(args, options.schema),
-     .help = "columns, as name:type,...", .normal = "inferred from the input"},
+     .help = "columns, as name:type,...; auto:all infers them from all rows, which are read twice",
+     .normal = "auto: inferred from the first rows"},
+    {"--extra", "WHAT", CLI_TEXT, offsetof(args, options.extra),
+     .help = "what becomes of a column of the input that the schema lacks; json: of JSON input, all "
+             "such values of a sample go to its column 'extra'",
+     .choices = "error drop json", .normal = "drop with --schema, else error"},
     {"--columns", "NAMES", CLI_TEXT, offsetof(args, options.columns),
      .help = "names of the columns of CSV or TSV without a header: a,b,c",
      .normal = "the first record of each file"},
+    {"--json-path", "NAME", CLI_TEXT, offsetof(args, options.json_path),
+     .help = "the member of a JSON object that is the array of samples: data, or outer.data",
+     .normal = "the array is the file"},
+    {"--flatten", NULL, CLI_FLAG, offsetof(args, options.flatten),
+     .help = "of JSON: the members of an object in a sample become columns outer.inner, instead of "
+             "one json column"},
     {"--key", "COLUMN", CLI_TEXT, offsetof(args, options.key), .help = "column with a unique key",
      .normal = "path:row"},
     {"--length", "COLUMN", CLI_TEXT, offsetof(args, options.length),
@@ -247,7 +266,7 @@ static const cli_option options[] = {
 const cli_command cli_build = {
     .name = "build",
     .arguments = "SRC... -o DIR",
-    .summary = "Build a dataset from JSONL, text lines or folders of files",
+    .summary = "Build a dataset from JSON, text lines or folders of files",
     .examples = {"rankstore build train.jsonl -o store --length text --where 'text != \"\"'",
                  "mpirun -n 4 rankstore build books/ -o 'store-{rank}' --format folder"},
     .text =

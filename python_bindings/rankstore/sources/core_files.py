@@ -2,7 +2,7 @@
 """Files that the C core reads: JSON lines, text, CSV, folders, NumPy files, Megatron, MDS, tar, zip.
 
 Without `map` and a function for keys the core builds from them by itself. Else it hands the samples over, one a call:
-typed, as it would store them, but for JSON lines under a `map`, which gets the objects as they stand there (what a map
+typed, as it would store them, but for JSON under a `map`, which gets the objects as they stand there (what a map
 is for: rows that are unlike each other, which have no common schema).
 """
 from __future__ import annotations
@@ -19,6 +19,7 @@ from .source import Piece, Unit
 
 Value = tuple[bytes, tuple[int, ...], str] | None
 LINES = ("jsonl", "text")  # a row is a line
+ITEM = "__item__"  # the column that asks for the items of a JSON array as they stand there
 
 
 class CoreFiles(Piece):
@@ -44,10 +45,13 @@ class CoreFiles(Piece):
 
     def open(self, core: _core.Group, *, mapped: bool, schema: str | None, **options: Any) -> None:
         """COLLECTIVE. `mapped`: a map sees the samples; else they are read by `schema`, where one is given."""
-        kind = _core.source_format(self.paths, self.format)
-        self._raw, self._has_lines = mapped and kind == "jsonl", kind in LINES
-        self._reader = _core.Reader(core, self.paths, format="text" if self._raw else kind,
-                                    schema=None if mapped else schema, **options)
+        kind = _core.source_format(self.paths, self.format or ("json" if options.get("json_path") else None))
+        self._raw, self._has_lines = mapped and kind in ("jsonl", "json"), kind in LINES
+        items = self._raw and kind == "json"
+        if self._raw:
+            options.pop("extra", None)  # the objects have all their members
+        self._reader = _core.Reader(core, self.paths, format="text" if self._raw and not items else kind,
+                                    schema=f"{ITEM}:str" if items else None if mapped else schema, **options)
         self._units = self._reader.units()
 
     @property
@@ -71,12 +75,12 @@ class CoreFiles(Piece):
         """None for a blank line."""
         if not self._raw:
             return {name: plain(value) for name, value in raw.items()}
-        value = raw["text"]
+        value = raw[ITEM] if ITEM in raw else raw["text"]
         if value is None or not value[0].strip():
             return None
         sample = json.loads(value[0])
         if not isinstance(sample, dict):
-            raise ValueError(f"a line holds a JSON object, not {type(sample).__name__}")
+            raise ValueError(f"{'an item' if ITEM in raw else 'a line'} holds a JSON object, not {type(sample).__name__}")
         return sample
 
     def place(self, unit: Unit, key: bytes, row: int) -> str:

@@ -168,9 +168,9 @@ static void malformed_lines_are_refused(void **state)
         {"{\"v\": \"\\ud800\\u0041\"}", "no JSON at byte"},
         {"{\"v\": \"\\ud800\\ud800\"}", "no JSON at byte"},
         {"{\"v\": NaN}", "no JSON at byte"},
-        {"[1, 2]", "a list where each line must be a JSON object"},
-        {"5", "an integer where each line must be a JSON object"},
-        {"null", "null where each line"},
+        {"[1, 2]", "a list where a JSON object must be"},
+        {"5", "an integer where a JSON object must be"},
+        {"null", "null where a JSON object must be"},
         {"{}", "column \"v\" (int64) is missing"},
         {"{\"w\": 1}", "column \"v\" (int64) is missing"},
     };
