@@ -41,7 +41,9 @@ typedef struct rks_build_options {
     bool own_keys;       /* from memory: each rks_builder_add brings its key */
     bool replace;        /* replace a finished dataset at the commit; reuse no part of an
                           * interrupted build */
-    uint64_t unit_size;  /* bytes of input in a unit; default 64 MiB */
+    uint64_t unit_size;  /* bytes of input in a unit; default 0: as the directory's dataset or
+                          * unfinished parts have it (64 MiB if an earlier version made them), else
+                          * about 1/64 of the input in whole MiB, 1 to 64 MiB */
     uint64_t block_size; /* default 1 MiB, 64 KiB to 64 MiB */
     rks_progress_fn progress;
     void *progress_user;
@@ -108,6 +110,7 @@ typedef struct rks_build_report {
     /* Of JSON whose schema was inferred, names with ", " between them: */
     char json_columns[256];   /* columns that hold JSON text, for objects and lists */
     char object_columns[256]; /* columns that flatten made of objects */
+    uint64_t unit_size;      /* bytes of input in a unit; 0: the samples came from memory */
 } rks_build_report;
 
 /* COLLECTIVE. Builds `directory` from files and folders, dealt out over the ranks. The same
@@ -120,12 +123,18 @@ RKS_API rks_status rks_build(rks_group *group, const char *const *sources, size_
                              const char *directory, const rks_build_options *options,
                              rks_build_report *report, rks_error *err);
 
+/* The unit size that the dataset in a directory was built with, or else its unfinished parts; 64 MiB
+ * if an earlier version, which did not record it, made them; 0 if there are none. For callers that
+ * read an input in units themselves (rks_reader). Fails only if memory lacks. */
+RKS_API rks_status rks_unit_size_kept(const char *directory, uint64_t *unit_size, rks_error *err);
+
 /* Building from memory: each rank adds samples in units of its own.
  * A unit is the piece that resume works by; its number is unique over all ranks, and samples are
  * numbered in (unit, row) order, whichever rank added them. */
 typedef struct rks_builder rks_builder;
 
-/* COLLECTIVE. `options->schema` is needed; format, skip_bad and unit_size are not used. */
+/* COLLECTIVE. `options->schema` is needed; format and skip_bad are not used. unit_size is recorded
+ * only: of what the caller's units were read from (rks_reader_unit_size), 0 for none. */
 RKS_API rks_status rks_builder_open(rks_group *group, const char *directory,
                                     const rks_build_options *options, rks_builder **builder,
                                     rks_error *err);

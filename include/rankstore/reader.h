@@ -30,6 +30,7 @@ RKS_API rks_status rks_reader_open(rks_group *group, const char *const *sources,
                                    rks_reader **reader, rks_error *err);
 RKS_API const rks_schema *rks_reader_schema(const rks_reader *reader); /* valid as the reader */
 RKS_API uint64_t rks_reader_units(const rks_reader *reader);
+RKS_API uint64_t rks_reader_unit_size(const rks_reader *reader); /* bytes of input */
 /* The unit's first file, as keys name it (valid as the reader), and its bytes. RKS_ERR_ARGUMENT for
  * a unit that is not there. */
 RKS_API rks_status rks_reader_unit(const rks_reader *reader, uint64_t unit, const char **name,

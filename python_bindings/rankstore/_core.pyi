@@ -93,6 +93,10 @@ def launch(ranks: int, main: Callable[[Group], int], *, silence_ms: int | None =
     risk."""
 
 # ---- reader.c ----
+def unit_size_kept(directory: str) -> int:
+    """rks_unit_size_kept."""
+
+
 def source_format(sources: Sequence[str], format: str | None) -> str:
     """rks_source_format."""
 
@@ -105,6 +109,7 @@ class Reader:
                  extra: str | None = None) -> None: ...
     def units(self) -> list[tuple[str, int]]:
         """(name of the file, bytes) of each."""
+    def unit_size(self) -> int: ...
     def schema(self) -> str: ...
     def read(self, unit: int, take: Callable[[dict[str, Any], bytes, int], Any]) -> dict[str, Any]:
         """rks_reader_read: take(values, key, row) for each sample; {filtered, bad, bad_first}. What `take` raises is
@@ -124,7 +129,7 @@ def build(group: Group, sources: Sequence[str], directory: str, *, schema: str |
           no_lock: bool = False, json_path: str | None = None, flatten: bool = False,
           extra: str | None = None) -> dict[str, Any]:
     """COLLECTIVE. rks_build: the report as a dict {samples, duplicates, sampled_out, filtered, bad, bytes, input_bytes, not_read,
-    units, units_resumed, collectives, seconds, dataset, bad_first, json_columns, object_columns}. `filter` sees a dict of the sample's columns, (bytes, dims, type)
+    units, units_resumed, unit_size, collectives, seconds, dataset, bad_first, json_columns, object_columns}. `filter` sees a dict of the sample's columns, (bytes, dims, type)
     or None each, copies; truth keeps the sample. What it raises is raised on all ranks, as DataError, and is the cause of this
     rank's; what `progress` raises ends the build here."""
 
@@ -138,7 +143,7 @@ class Builder:
                  progress: Callable[[str, int, int, int], None] | None = None, own_lengths: bool = False,
                  source: str | None = None, min_length: int | None = None, max_length: int | None = None,
                  sample: int | None = None, sample_rate: float = 0, seed: int = 0, dedup: bool = False,
-                 append: bool = False, no_lock: bool = False) -> None:
+                 append: bool = False, no_lock: bool = False, unit_size: int | None = None) -> None:
         """`own_lengths`: each sample brings its length. `source`: rks_build_options.source."""
 
     def unit(self, number: int, name: str) -> bool:

@@ -19,7 +19,7 @@ class BuildReport:
     upon, a line each; duplicates that dedup left out; what a sample left out; how many names of folders were not read
     (hidden, linked_folders, special_files); collectives, the core's collective calls of the ranks; of JSON files whose
     schema was inferred, the columns that hold objects or lists as JSON (json_columns, "a, b"), and those that flatten
-    made of objects (object_columns)."""
+    made of objects (object_columns); unit_size, bytes of files in a unit (0: the core read none)."""
 
     samples: int
     filtered: int
@@ -37,6 +37,7 @@ class BuildReport:
     collectives: int = 0
     json_columns: str = ""
     object_columns: str = ""
+    unit_size: int = 0
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,17 @@ from .build_units import build_python
 from .errors import ArgumentError, CallbackError, DataError, RankStoreError
 from .feeding import length_of
 from .group import Group
-from .sources import CoreFiles, Source, Stream, resolve
+from .sources import CoreFiles, Piece, Source, Stream, resolve
 from .sources.core_files import plain
+
+APPEND_UNITS = 4096  # of an append that is cut by the dataset's unit size: more would make dataset.json too large
 
 
 def build_here(group: Group, source: Any, directory: str, options: Options) -> BuildReport:
     """COLLECTIVE. `build` without the opening."""
     begun = time.monotonic()
     held: list[Source] = []
+    own = committed.expand(directory, group.rank, group.node)
 
     def look() -> dict[str, Any]:
         held.append(resolve(source, format=options.format, unit_samples=options.unit_samples,
@@ -34,7 +37,7 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
                 raise ArgumentError(f"{name}: goes with JSON files")
         return {"source": _identity(held[0], group), "items": _sampled(held[0]),
                 "contents": _contents(held[0], group), "options": options.shown(), "uses": options.uses(),
-                "there": committed.finished(committed.expand(directory, group.rank, group.node))}
+                "there": committed.finished(own), "unit_size": _core.unit_size_kept(own)}
 
     looks = together(group, "build: looking at the source", look)
     _check_alike(looks)
@@ -52,6 +55,8 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
         else:
             options = options.as_there(base["shape"])
     made_from = asked.made_from
+    if isinstance(found, list) and (base is None or options.append or asked.is_there()):
+        options = _with_unit_size(options, found, next((look["unit_size"] for look in looks if look["unit_size"]), 0))
     report = progress.make(options.progress, group.rank)
     try:
         files = found[0] if isinstance(found, list) and len(found) == 1 else None
@@ -61,7 +66,6 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
             made = build_python(group, found, directory, options, base if options.append else None, made_from, report)
     finally:
         progress.close(report)
-    own = committed.expand(directory, group.rank, group.node)
     if comparable:
         together(group, "build: python.json", lambda: fingerprint.write(own, made["dataset"], made_from))
     if made.get("json_columns"):
@@ -76,7 +80,17 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
                        made["units_resumed"],
                        time.monotonic() - begun, made["dataset"], made["bad_first"], made["input_bytes"],
                        made["duplicates"], made["sampled_out"], made["not_read"], made["collectives"],
-                       made.get("json_columns", ""), made.get("object_columns", ""))
+                       made.get("json_columns", ""), made.get("object_columns", ""), made["unit_size"])
+
+
+def _with_unit_size(options: Options, pieces: list[Piece], kept: int) -> Options:
+    """Files that Python adds are cut as those of the dataset or the unfinished parts in the directory (`kept`, 0: there
+    are none). The core sees to that itself if it builds alone. A unit size that would make very many units is not kept."""
+    files = next((piece for piece in pieces if isinstance(piece, CoreFiles)), None)
+    if files is None or options.unit_size is not None or (len(pieces) == 1 and not options.needs_python):
+        return options
+    many = options.append and kept > 0 and files.size() // kept > APPEND_UNITS
+    return options if kept == 0 or many else replaced(options, unit_size=kept)
 
 
 class _Asked:

@@ -45,6 +45,7 @@ def build_python(group: Group, source: Stream | list[Piece], directory: str, opt
     stream: Iterator[Any] | None = None
     tasks: list[Task] = []
     derives = False  # keys that the core gives are handed on
+    unit_size: int | None = None  # of files that the core reads
     text: str | None
     if isinstance(source, Stream):
         text, stream, own_keys = _stream_schema(group, source, options)
@@ -53,6 +54,7 @@ def build_python(group: Group, source: Stream | list[Piece], directory: str, opt
             if isinstance(piece, CoreFiles):
                 piece.open(group.core, mapped=options.map is not None, schema=options.asked_schema,
                            **options.for_reading())
+                unit_size = piece.reader.unit_size()
                 derives = options.key is None and not (base is not None and base["shape"]["derived_keys"])
         tasks, known = _scan(group, source)
         known = known if options.map is None else None
@@ -64,7 +66,8 @@ def build_python(group: Group, source: Stream | list[Piece], directory: str, opt
     key: Any = options.key if callable(options.key) else None
     builder = _core.Builder(group.core, directory, canonical, own_keys=own_keys or key is not None,
                             own_lengths=callable(options.length),
-                            source=fingerprint.digest(origin), progress=report, **options.for_core())
+                            source=fingerprint.digest(origin), progress=report, unit_size=unit_size,
+                            **options.for_core())
     try:
         feeder = Feeder(builder, columns, steps, loose=options.drops_extra, rest=options.extra == "json", given=options.given_schema is not None, key=key,
                         length=options.length if callable(options.length) else None, derives=derives)

@@ -99,7 +99,9 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         (`Dataset.generations`); schema, key, length and index default to the dataset's. Without a dataset there they are
         generation 1. The call that made the newest generation opens it if you repeat it, except for iterables and for
         objects with __getitem__ other than lists, which cannot be compared and are appended again. Default: False.
-    unit_size: int or str, in bytes. The size of a unit of files that the C core reads. Default: 64 MiB.
+    unit_size: int or str, in bytes. The size of a unit of files that the C core reads. Default: what the dataset or the
+        unfinished parts in `out` were built with (64 MiB if an earlier version made them), else about 1/64 of the files, 1
+        to 64 MiB.
     columns: str. Names of the columns of CSV or TSV files without a header, "a,b,c". Default: the header's.
     count: dict. Adds integer columns, which are index columns too: {"learned": ("labels", "!=", -100)} counts the items of
         labels that are not -100, {"learned": function} takes function(sample) -> int. They are made behind map, so

@@ -140,6 +140,13 @@ static PyObject *reader_units(reader_object *self, PyObject *unused)
     return units;
 }
 
+static PyObject *reader_unit_size(reader_object *self, PyObject *unused)
+{
+    (void)unused;
+    return reader_ready(self) ? PyLong_FromUnsignedLongLong(rks_reader_unit_size(self->reader))
+                              : NULL;
+}
+
 static PyObject *reader_schema(reader_object *self, PyObject *unused)
 {
     (void)unused;
@@ -160,6 +167,8 @@ static void reader_dealloc(reader_object *self)
 static PyMethodDef reader_methods[] = {
     {"units", (PyCFunction)(void (*)(void))reader_units, METH_NOARGS,
      "units(): (name of the file, bytes) of each."},
+    {"unit_size", (PyCFunction)(void (*)(void))reader_unit_size, METH_NOARGS,
+     "unit_size(): bytes of input in a unit."},
     {"schema", (PyCFunction)(void (*)(void))reader_schema, METH_NOARGS, "schema(): as JSON."},
     {"read", (PyCFunction)(void (*)(void))reader_read, METH_VARARGS,
      "read(unit, take): take(values, key, row) for each sample; what was left out."},
@@ -201,7 +210,24 @@ static PyObject *source_format(PyObject *self, PyObject *arguments)
     return status != RKS_OK ? core_raise(&err) : PyUnicode_FromString(found);
 }
 
+static PyObject *unit_size_kept(PyObject *self, PyObject *arguments)
+{
+    (void)self;
+    const char *directory;
+    uint64_t unit_size = 0;
+    rks_error err = {0};
+    rks_status status;
+    if (!PyArg_ParseTuple(arguments, "s:unit_size_kept", &directory))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_unit_size_kept(directory, &unit_size, &err);
+    Py_END_ALLOW_THREADS
+    return status != RKS_OK ? core_raise(&err) : PyLong_FromUnsignedLongLong(unit_size);
+}
+
 static PyMethodDef reader_functions[] = {
+    {"unit_size_kept", (PyCFunction)(void (*)(void))unit_size_kept, METH_VARARGS,
+     "unit_size_kept(directory): of its dataset or unfinished parts; 0: there are none."},
     {"source_format", (PyCFunction)(void (*)(void))source_format, METH_VARARGS,
      "source_format(sources, format): as which format build would read them."},
     {0},

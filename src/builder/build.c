@@ -30,11 +30,15 @@
 #include "base/memory.h"
 #include "builder/build.h"
 #include "builder/input.h"
+#include "builder/kept.h"
 #include "builder/parts.h"
 #include "dataset/directory.h"
 #include "ingest/format.h"
 #include "ingest/ingest.h"
 #include "store/store.h"
+
+/* What a rank tells of the input, behind what must be the same. */
+enum { FACT_INFERRED = RKS_BUILD_SAME, FACT_KEPT, FACTS };
 
 typedef struct build {
     rks_group *group;
@@ -48,6 +52,7 @@ typedef struct build {
     rks_selector *selector;
     rks_parts *parts;
     rks_dataset *base; /* of an append */
+    rks_buffer kept;   /* this rank's list of what its directory holds, then all ranks' (kept.h) */
     json_t *base_options;
     uint64_t *first_rows; /* by unit: row in its file of its first row */
     uint32_t *owners;     /* by unit: the rank that reads it; UINT32_MAX where it is finished */
@@ -55,122 +60,6 @@ typedef struct build {
     /* progress of this rank */
     uint64_t done, total, samples, last_tick_ms;
 } build;
-
-void rks_build_options_default(rks_build_options *options)
-{
-    *options = (rks_build_options){
-        .struct_size = sizeof(*options),
-        .length_unit = 1,
-        .max_sample = UINT64_C(1) << 30,
-        .unit_size = UINT64_C(64) << 20,
-        .block_size = UINT64_C(1) << 20,
-        .max_total = UINT64_C(1) << 40,
-    };
-}
-
-rks_status rks_build_options_take(const rks_build_options *given, rks_build_options *options,
-                                  rks_error *err)
-{
-    rks_build_options_default(options);
-    if (given != NULL)
-        memcpy(options, given,
-               given->struct_size < sizeof(*options) ? given->struct_size : sizeof(*options));
-    if (options->length_unit == 0)
-        options->length_unit = 1;
-    if (options->max_sample == 0)
-        options->max_sample = UINT64_C(1) << 30;
-    if (options->max_total == 0)
-        options->max_total = UINT64_C(1) << 40;
-    if (options->unit_size == 0)
-        options->unit_size = UINT64_C(64) << 20;
-    if (options->block_size == 0)
-        options->block_size = UINT64_C(1) << 20;
-    if (options->max_sample > UINT64_C(3) << 30)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "max_sample: %" PRIu64 " is above 3 GiB",
-                        options->max_sample);
-    if (options->extra != NULL && strcmp(options->extra, "error") != 0 &&
-        strcmp(options->extra, "drop") != 0 && strcmp(options->extra, "json") != 0)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "extra: \"%.40s\" is not \"error\", \"drop\" or \"json\"",
-                        options->extra);
-    if (!(options->sample_rate >= 0 && options->sample_rate < 1)) /* also NaN */
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample_rate: %g is not from 0 to below 1",
-                        options->sample_rate);
-    if (options->sample > 0 && options->sample_rate > 0)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample and sample_rate exclude each other");
-    if (options->sample > UINT32_MAX)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample: %" PRIu64 " is above %" PRIu32,
-                        options->sample, UINT32_MAX);
-    if (options->max_length != 0 && options->min_length > options->max_length)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "min_length: %" PRIu32 " is above max_length: %" PRIu32,
-                        options->min_length, options->max_length);
-    if (options->block_size < 64 << 10 || options->block_size > 64 << 20)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "block_size: %" PRIu64 " is not from 64 KiB to 64 MiB",
-                        options->block_size);
-    if (options->unit_size < 4 << 10)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "unit_size: %" PRIu64 " is below 4 KiB",
-                        options->unit_size);
-    return RKS_OK;
-}
-
-rks_selection rks_build_selection(const rks_build_options *options)
-{
-    return (rks_selection){.sample_rate = options->sample_rate,
-                           .seed = options->seed,
-                           .sample = options->sample,
-                           .dedup = options->dedup,
-                           .key = options->key};
-}
-
-/* Only what is asked for: builds of before, that knew none of it, are gone on with. */
-static void add_selection(json_t *object, const rks_build_options *options)
-{
-    if (options->min_length > 0)
-        json_object_set_new(object, "min_length", json_integer(options->min_length));
-    if (options->max_length > 0)
-        json_object_set_new(object, "max_length", json_integer(options->max_length));
-    if (options->sample_rate > 0)
-        json_object_set_new(object, "sample_rate", json_real(options->sample_rate));
-    if (options->sample > 0)
-        json_object_set_new(object, "sample", json_integer((json_int_t)options->sample));
-    if (options->columns != NULL)
-        json_object_set_new(object, "columns", json_string(options->columns));
-    if (options->json_path != NULL)
-        json_object_set_new(object, "json_path", json_string(options->json_path));
-    if (options->flatten)
-        json_object_set_new(object, "flatten", json_true());
-    if (options->extra != NULL)
-        json_object_set_new(object, "extra", json_string(options->extra));
-    if (options->dedup)
-        json_object_set_new(object, "dedup", json_true());
-    if (options->seed > 0)
-        json_object_set_new(object, "seed", json_integer((json_int_t)options->seed));
-}
-
-rks_status rks_build_options_text(const rks_build_options *options, char **text, rks_error *err)
-{
-    json_t *index = json_array();
-    for (size_t i = 0; i < options->index_count; i++)
-        json_array_append_new(index, json_string(options->index[i]));
-    json_t *object = json_pack(
-        "{s:s*, s:s*, s:s*, s:I, s:s*, s:o*, s:b, s:b, s:b}", "format", options->format, "key",
-        options->key, "length", options->length, "length_unit", (json_int_t)options->length_unit,
-        "where", options->where, "index", index, "filter", options->filter != NULL, "length_fn",
-        options->length_fn != NULL, "skip_bad", options->skip_bad);
-    /* Decides what parts hold, so it is part of the build's id. */
-    if (options->own_keys)
-        json_object_set_new(object, "own_keys", json_true());
-    add_selection(object, options);
-    char *dumped = object == NULL ? NULL : json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
-    json_decref(object);
-    if (dumped == NULL)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "an option's text is not UTF-8");
-    *text = rks_strdup(dumped, err);
-    free(dumped);
-    return *text == NULL ? RKS_ERR_MEMORY : RKS_OK;
-}
 
 /* ---- schema ----------------------------------------------------------------------------- */
 
@@ -180,19 +69,21 @@ static rks_fact inferred_fact(const build *b)
 }
 
 /* COLLECTIVE. What an append is not told is as the dataset has it. Returns this rank's own status. */
-static rks_status inherit(build *b, rks_error *err)
+static rks_status inherit(build *b, rks_status status, rks_error *err)
 {
     rks_build_options *o = &b->options;
     rks_error none = {0};
     rks_found_dataset found;
     rks_store_look(b->directory, 0, &found);
-    rks_status status = rks_store_agree_dataset(b->group, NULL, &found, &b->base, &none);
-    if (status == RKS_ERR_NOT_FOUND)
-        return RKS_OK;
-    if (status != RKS_OK) {
+    rks_status looked = rks_store_agree_dataset(b->group, NULL, &found, &b->base, &none);
+    if (looked == RKS_ERR_NOT_FOUND)
+        return status;
+    if (status != RKS_OK)
+        return status;
+    if (looked != RKS_OK) {
         if (err != NULL)
             *err = none;
-        return status;
+        return looked;
     }
     b->base_options = json_loads(b->base->build_options, 0, NULL);
     const char *key = json_string_value(json_object_get(b->base_options, "key"));
@@ -245,33 +136,83 @@ static rks_status look_at_input(build *b, const char *const *sources, size_t sou
         status = rks_input_schema(o, o->schema, &b->schema, err);
     if (status == RKS_OK && o->schema == NULL && !o->append)
         status = rks_input_infer(b->group, b->input, &b->inferred, err);
+    return status == RKS_OK ? rks_kept_collect(b->directory, o->replace, &b->kept, err) : status;
+}
+
+/* What the ranks' directories hold, of all ranks in one list. */
+static rks_status join_kept(build *b, const rks_agreed *agreed, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    b->kept.size = 0;
+    for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(b->group); rank++) {
+        size_t size = 0;
+        const void *list = rks_agreed_get(agreed, rank, FACT_KEPT, &size);
+        status = size == 0 ? RKS_OK : rks_buffer_add(&b->kept, list, size, err);
+    }
     return status;
 }
 
 /* COLLECTIVE. The same input and options on all ranks. */
 static rks_status agree_input(build *b, rks_status status, rks_agreed *agreed, rks_error *err)
 {
-    rks_fact facts[RKS_BUILD_SAME + 1];
+    rks_fact facts[FACTS];
     rks_digest digest = {0};
     if (status == RKS_OK)
         digest = rks_input_digest(b->input);
     rks_build_same(facts, "the list of input files", &digest, b->schema, &b->options,
                    b->options_text);
-    facts[RKS_BUILD_SAME] = inferred_fact(b);
-    return rks_group_agree_on(b->group, "build: input", status, facts, RKS_BUILD_SAME + 1, agreed,
-                              err);
+    facts[FACT_INFERRED] = inferred_fact(b);
+    facts[FACT_KEPT] = rks_fact_bytes(b->kept.data, b->kept.size);
+    return rks_group_agree_on(b->group, "build: input", status, facts, FACTS, agreed, err);
+}
+
+/* Work of this build that lies in a directory decides unit size and inferred schema; else, for an
+ * append, the dataset decides the unit size. Cuts the input by it. */
+static rks_status keep_own(build *b, rks_error *err)
+{
+    rks_build_options *o = &b->options;
+    rks_schema *schema = NULL;
+    const rks_kept_wish wish = {.input = b->input,
+                                .unit_size = o->unit_size,
+                                .schema = b->schema,
+                                /* what all rows said comes before what some did */
+                                .schema_given = o->schema != NULL || b->base != NULL ||
+                                                b->input->infer_all,
+                                .options_text = b->options_text};
+    rks_status status = rks_kept_find(&wish, &b->kept, &schema, err);
+    if (status == RKS_OK && schema != NULL) {
+        rks_schema_free(b->schema);
+        b->schema = schema;
+    } else if (status == RKS_OK && o->unit_size == 0) {
+        uint64_t bytes = b->input->bytes;
+        uint64_t size = b->base == NULL ? rks_unit_size_for(bytes)
+                                        : rks_kept_append_size(b->base->unit_size, bytes);
+        if (size != b->input->unit_size)
+            status = rks_input_cut(b->input, size, err);
+    } else if (status == RKS_OK && o->unit_size != b->input->unit_size) {
+        status = rks_input_cut(b->input, o->unit_size, err);
+    }
+    o->unit_size = b->input->unit_size;
+    return status;
 }
 
 /* COLLECTIVE. Returns this rank's own status. */
 static rks_status choose_schema(build *b, const rks_agreed *agreed, rks_error *err)
 {
-    rks_status status = RKS_OK;
+    rks_status status = join_kept(b, agreed, err);
     if (b->options.append)
-        status = infer_late(b, inherit(b, err), err);
-    else if (b->options.schema == NULL)
-        status = rks_input_join(b->input, agreed, RKS_BUILD_SAME, &b->schema_text, err);
+        status = infer_late(b, inherit(b, status, err), err);
+    else if (status == RKS_OK && b->options.schema == NULL)
+        status = rks_input_join(b->input, agreed, FACT_INFERRED, &b->schema_text, err);
     if (status == RKS_OK && b->schema == NULL)
         status = rks_input_schema(&b->options, b->schema_text, &b->schema, err);
+    if (status == RKS_OK && b->base != NULL) { /* with what was inherited */
+        rks_free(b->options_text);
+        b->options_text = NULL;
+        status = rks_build_options_text(&b->options, &b->options_text, err);
+    }
+    if (status == RKS_OK)
+        status = keep_own(b, err);
     const rks_ingest_options reading = rks_build_ingest_options(&b->options);
     if (status == RKS_OK)
         status = rks_selector_create(b->schema, &reading, &b->selector, err);
@@ -366,11 +307,6 @@ static rks_status open_parts(build *b, rks_status status, rks_error *err)
     rks_parts_options options = {.replace = b->options.replace,
                                  .append = b->options.append,
                                  .no_lock = b->options.no_lock};
-    if (status == RKS_OK && b->base != NULL) { /* with what was inherited */
-        rks_free(b->options_text);
-        b->options_text = NULL;
-        status = rks_build_options_text(&b->options, &b->options_text, err);
-    }
     if (status == RKS_OK)
         status = rks_build_id("files", rks_input_digest(b->input), b->schema, b->options_text,
                               &options.shard.build_id, err);
@@ -382,6 +318,7 @@ static rks_status open_parts(build *b, rks_status status, rks_error *err)
         options.shard.max_sample = b->options.max_sample;
         options.shard.index = b->options.index;
         options.shard.index_count = b->options.index_count;
+        options.shard.unit_size = b->options.unit_size;
         options.shard.derived_keys = rks_selector_derived_keys(b->selector);
     }
     status = rks_parts_open(b->group, b->directory, status, &options, &b->parts, err);
@@ -555,6 +492,7 @@ static void free_build(build *b)
     rks_schema_free(b->schema);
     rks_input_free(b->input);
     rks_buffer_free(&b->bad);
+    rks_buffer_free(&b->kept);
     rks_free(b->directory);
     rks_free(b->inferred);
     rks_free(b->schema_text);

@@ -268,6 +268,7 @@ static rks_status make_dataset(const rks_parts *parts, const rks_agreed *agreed,
         return RKS_ERR_MEMORY;
     made->build_id = options->build_id;
     made->derived_keys = options->derived_keys;
+    made->unit_size = options->unit_size;
     rks_status status = rks_schema_parse(rks_schema_text(options->schema), &made->schema, err);
     if (status == RKS_OK)
         status = copy_index_names(made, options, err);
@@ -366,6 +367,7 @@ static void fill_report(const rks_parts *parts, const rks_dataset *dataset,
     report->bytes -= dataset->excluded.bytes;
     report->units = dataset->unit_count;
     report->units_resumed = parts->finished_count;
+    report->unit_size = parts->options.shard.unit_size;
     rks_digest_format(dataset->id, report->dataset);
 }
 

@@ -94,6 +94,11 @@ const rks_schema *rks_reader_schema(const rks_reader *reader)
     return reader->schema;
 }
 
+uint64_t rks_reader_unit_size(const rks_reader *reader)
+{
+    return reader->input->unit_size;
+}
+
 uint64_t rks_reader_units(const rks_reader *reader)
 {
     return reader->input->unit_count;
@@ -160,7 +165,8 @@ rks_status rks_source_format(const char *const *sources, size_t source_count,
     rks_status status = rks_build_options_take(options, &taken, err);
     if (status == RKS_OK && source_count == 0)
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "no source given");
-    const rks_ingest_options reading = rks_build_ingest_options(&taken);
+    rks_ingest_options reading = rks_build_ingest_options(&taken);
+    reading.unit_size = INT64_MAX; /* to find places to cut would read whole files */
     if (status == RKS_OK)
         status = rks_input_open(sources, source_count, &reading, &input, err);
     if (status == RKS_OK)

@@ -47,6 +47,7 @@ typedef struct rks_dataset {
     size_t unit_count;
     char *build_options;   /* JSON text: what was asked for, for people */
     uint64_t generation;   /* from 1; 0 counts as 1 */
+    uint64_t unit_size;    /* bytes of input in a unit of the newest build; 0: not recorded */
     rks_excluded excluded; /* `samples` 0: nothing is */
 } rks_dataset;
 

@@ -105,6 +105,7 @@ static rks_status copy_top(rks_dataset *joined, const rks_dataset *a, const rks_
                            rks_error *err)
 {
     joined->build_id = b->build_id;
+    joined->unit_size = b->unit_size;
     joined->derived_keys = a->derived_keys;
     joined->generation = (a->generation == 0 ? 1 : a->generation) + 1;
     joined->index = rks_alloc(a->index_count, sizeof(char *), err);

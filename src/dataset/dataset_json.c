@@ -18,6 +18,7 @@
  *                 `requires` has "builds": the build that wrote it, and what its own unit numbers
  *                 lack to those of the dataset
  *   generation    only above 1
+ *   unit_size     bytes of input in a unit of the newest build; not where samples came from memory
  *   units         sorted by unit: {unit, shard, first_row, samples, seen, filtered, bad, bytes,
  *                 first_source_row, digest, key_name}: `shard` counts `shards` from 0; key_name
  * where keys are derived, or key_name_hex (two digits a byte) where it is not UTF-8
@@ -103,6 +104,8 @@ static rks_status put_top(const rks_dataset *dataset, rks_buffer *json, rks_erro
         status = put_excluded(&dataset->excluded, json, err);
     if (status == RKS_OK && dataset->generation > 1)
         status = rks_buffer_print(json, err, ",\"generation\":%" PRIu64, dataset->generation);
+    if (status == RKS_OK && dataset->unit_size > 0)
+        status = rks_buffer_print(json, err, ",\"unit_size\":%" PRIu64, dataset->unit_size);
     if (status == RKS_OK)
         status = rks_buffer_print(json, err, ",\"options\":");
     return status;
@@ -378,6 +381,8 @@ static rks_status decode_top(const json_t *root, const char *path, rks_dataset *
         status = rks_json_bool(root, "derived_keys", path, &dataset->derived_keys, err);
     if (status == RKS_OK && json_object_get(root, "generation") != NULL)
         status = rks_json_u64(root, "generation", path, &dataset->generation, err);
+    if (status == RKS_OK && json_object_get(root, "unit_size") != NULL)
+        status = rks_json_u64(root, "unit_size", path, &dataset->unit_size, err);
     if (status == RKS_OK)
         status = decode_excluded(root, path, &dataset->excluded, err);
     if (status == RKS_OK)

@@ -88,7 +88,7 @@ rks_status rks_by_line_look(const rks_input *input, size_t unit, rks_look_line_f
                                        input->max_sample, err);
     while (status == RKS_OK && rows < input->infer_rows &&
            (lines.window.position < at->offset ||
-            lines.window.position - at->offset < input->infer_bytes)) {
+            lines.window.position - at->offset < rks_infer_bytes(input, unit))) {
         rks_line line;
         bool counts = false;
         status = rks_lines_next(&lines, &line, err);

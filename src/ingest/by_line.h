@@ -11,7 +11,7 @@
 rks_status rks_by_line_cut(rks_input *input, uint64_t unit_size, rks_error *err);
 rks_status rks_by_line_count(const rks_input *input, size_t unit, uint64_t *rows, rks_error *err);
 
-/* The lines of a unit that are looked at for a schema: at most RKS_INFER_ROWS of RKS_INFER_BYTES.
+/* The lines of a unit that are looked at for a schema: at most RKS_INFER_ROWS of rks_infer_bytes().
  * `look` sets *counts where the line is a sample; its failure gets file and line. *samples is how
  * many are. */
 typedef rks_status (*rks_look_line_fn)(void *user, const rks_line *line, uint64_t row, bool *counts,

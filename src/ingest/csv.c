@@ -326,7 +326,7 @@ static rks_status look_at_rows(unit_reader *r, const rks_input *input, size_t un
     const rks_input_unit *at = &input->units[unit];
     rks_status status = RKS_OK;
     for (uint64_t row = 0; status == RKS_OK && row < input->infer_rows &&
-                           r->csv.window.position - at->offset < input->infer_bytes;
+                           r->csv.window.position - at->offset < rks_infer_bytes(input, unit);
          row++) {
         rks_csv_record record;
         status = rks_csv_next(&r->csv, &record, err);

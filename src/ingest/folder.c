@@ -63,15 +63,16 @@ static rks_status infer_folder(const rks_input *input, size_t unit, char **schem
 {
     const rks_input_unit *at = &input->units[unit];
     bool is_text = true;
-    uint64_t looked = 0;
-    uint8_t *bytes = rks_alloc_raw(RKS_INFER_BYTES, 1, err);
+    uint64_t looked = 0, most = rks_infer_bytes(input, unit);
+    most = most < RKS_INFER_BYTES ? most : RKS_INFER_BYTES;
+    uint8_t *bytes = rks_alloc_raw((size_t)most, 1, err);
     if (bytes == NULL)
         return RKS_ERR_MEMORY;
     rks_status status = RKS_OK;
     for (size_t i = 0;
-         i < at->file_count && i < RKS_INFER_ROWS && looked < RKS_INFER_BYTES && is_text; i++) {
+         i < at->file_count && i < RKS_INFER_ROWS && looked < most && is_text; i++) {
         const rks_input_file *file = &input->files[at->first_file + i];
-        status = file_is_text(file, bytes, RKS_INFER_BYTES - looked, &is_text, err);
+        status = file_is_text(file, bytes, most - looked, &is_text, err);
         if (status != RKS_OK)
             break;
         looked += file->size;

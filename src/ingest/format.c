@@ -51,6 +51,13 @@ bool rks_bytes_are_utf16(const uint8_t *bytes, size_t size)
     return size >= 2 && (memcmp(bytes, "\xff\xfe", 2) == 0 || memcmp(bytes, "\xfe\xff", 2) == 0);
 }
 
+uint64_t rks_infer_bytes(const rks_input *input, size_t unit)
+{
+    uint64_t share = input->units[unit].size / 32, least = 64 << 10;
+    share = share < least ? least : share;
+    return unit == 0 || input->infer_all || share > input->infer_bytes ? input->infer_bytes : share;
+}
+
 rks_status rks_too_many_units(uint64_t unit_size, rks_error *err)
 {
     return rks_fail(err, RKS_ERR_ARGUMENT, 0,

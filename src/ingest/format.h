@@ -12,8 +12,11 @@
 
 enum { RKS_FORMAT_LOOK = 64 << 10 };
 
-/* Ends of a unit that are looked at for a schema. */
+/* What of a unit is looked at for a schema: at most so many rows, and rks_infer_bytes(). */
 enum { RKS_INFER_ROWS = 1000, RKS_INFER_BYTES = 8 << 20 };
+/* RKS_INFER_BYTES of the first unit, of others 1/32 and at least 64 KiB: so all of it together
+ * stays a small part of a large input. */
+uint64_t rks_infer_bytes(const rks_input *input, size_t unit);
 
 struct rks_input_format {
     const char *name; /* as the option has it */

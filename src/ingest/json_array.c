@@ -116,7 +116,7 @@ static rks_status infer_json(const rks_input *input, size_t unit, char **schema_
     uint64_t row = 0, samples = 0, position = at->offset;
     rks_status status = open_range(&items, input, at, err);
     while (status == RKS_OK && row < input->infer_rows &&
-           position - at->offset < input->infer_bytes) {
+           position - at->offset < rks_infer_bytes(input, unit)) {
         bool counts = false;
         status = rks_json_items_next(&items, &item, &position, err);
         if (status != RKS_OK || item.text == NULL)

@@ -16,6 +16,7 @@ typedef struct looking {
     rks_guesses all;
     rks_buffer data;
     uint64_t max_sample;
+    uint64_t most; /* bytes to look at */
     uint64_t row;
 } looking;
 
@@ -88,7 +89,7 @@ static rks_status look_at_members(looking *at, bool skip_bad, rks_error *err)
     rks_status status = rks_members_next(members, err);
     while (status == RKS_OK && !members->end) {
         bool refused = false;
-        if (members->first && (at->row == RKS_INFER_ROWS || members->total > RKS_INFER_BYTES) &&
+        if (members->first && (at->row == RKS_INFER_ROWS || members->total > at->most) &&
             at->row > 0)
             break;
         at->row += members->first;
@@ -112,7 +113,7 @@ static rks_status look_at_members(looking *at, bool skip_bad, rks_error *err)
 rks_status rks_members_infer(const rks_input *input, size_t unit, char **schema_text,
                              rks_error *err)
 {
-    looking at = {.max_sample = input->max_sample};
+    looking at = {.max_sample = input->max_sample, .most = rks_infer_bytes(input, unit)};
     rks_status status = rks_members_open(&at.members, input, &input->units[unit], err);
     if (status == RKS_OK)
         status = look_at_members(&at, input->skip_bad, err);

@@ -16,7 +16,7 @@ typedef struct rks_ingest_options {
     const char *schema; /* as the user gave it; NULL: inferred, or kept from a dataset */
     bool infer_all;     /* from all rows */
     const char *extra;  /* "error", "drop" or "json"; NULL: by the schema */
-    uint64_t unit_size;
+    uint64_t unit_size; /* 0: rks_unit_size_for the input */
     uint64_t max_sample;
     uint64_t max_total;
     bool skip_bad;

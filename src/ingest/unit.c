@@ -19,7 +19,9 @@
 
 enum { FILE_WEIGHT = 4096 };
 
-static const uint64_t DEFAULT_UNIT_SIZE = (uint64_t)64 << 20;
+/* The default: the input's size / UNITS_WANTED in whole steps. */
+static const uint64_t UNITS_WANTED = 64, UNIT_STEP = (uint64_t)1 << 20,
+                      UNIT_MOST = (uint64_t)64 << 20;
 static const uint64_t DEFAULT_MAX_TOTAL = (uint64_t)1 << 40;
 static const uint64_t DEFAULT_MAX_SAMPLE = (uint64_t)1 << 30;
 
@@ -128,6 +130,36 @@ static rks_status find_files(const char *const *given, size_t count,
     return status;
 }
 
+uint64_t rks_unit_size_for(uint64_t bytes)
+{
+    if (bytes >= UNITS_WANTED * UNIT_MOST)
+        return UNIT_MOST;
+    uint64_t steps = (bytes / UNITS_WANTED + UNIT_STEP - 1) / UNIT_STEP;
+    return steps == 0 ? UNIT_STEP : steps * UNIT_STEP;
+}
+
+static void drop_units(rks_input *input)
+{
+    if (input->cut != NULL)
+        input->format->free_cut(input);
+    input->cut = NULL;
+    rks_free(input->units);
+    input->units = NULL;
+    input->unit_count = input->unit_room = 0;
+}
+
+rks_status rks_input_cut(rks_input *input, uint64_t unit_size, rks_error *err)
+{
+    drop_units(input);
+    input->unit_size = unit_size;
+    rks_status status = input->format->cut(input, unit_size, err);
+    if (status == RKS_OK)
+        status = digest_input(input, err);
+    if (status != RKS_OK)
+        drop_units(input);
+    return status;
+}
+
 rks_status rks_input_open(const char *const *sources, size_t count,
                           const rks_ingest_options *options, rks_input **input, rks_error *err)
 {
@@ -136,7 +168,6 @@ rks_status rks_input_open(const char *const *sources, size_t count,
         err = &unseen;
     rks_found_list list = {0};
     const rks_input_format *format = NULL;
-    uint64_t unit_size = options->unit_size != 0 ? options->unit_size : DEFAULT_UNIT_SIZE;
     if (count == 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "no sources were given");
     rks_input *opened = rks_alloc(1, sizeof(*opened), err);
@@ -170,9 +201,10 @@ rks_status rks_input_open(const char *const *sources, size_t count,
                           "extra: \"json\" is for json and jsonl, and this input is %s",
                           format->name);
     if (status == RKS_OK)
-        status = format->cut(opened, unit_size, err);
-    if (status == RKS_OK)
-        status = digest_input(opened, err);
+        status = rks_input_cut(opened,
+                               options->unit_size != 0 ? options->unit_size
+                                                       : rks_unit_size_for(opened->bytes),
+                               err);
     if (status == RKS_OK) {
         *input = opened;
         opened = NULL;
@@ -186,14 +218,12 @@ void rks_input_free(rks_input *input)
 {
     if (input == NULL)
         return;
-    if (input->cut != NULL)
-        input->format->free_cut(input);
+    drop_units(input);
     for (size_t i = 0; i < input->file_count; i++) {
         rks_free(input->files[i].path);
         rks_free(input->files[i].name);
     }
     rks_free(input->files);
-    rks_free(input->units);
     rks_free(input);
 }
 

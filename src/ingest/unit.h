@@ -56,6 +56,7 @@ typedef struct rks_input {
     size_t unit_count;
     size_t unit_room;
     uint64_t bytes;
+    uint64_t unit_size; /* that it is cut by */
     rks_not_read not_read;
     const rks_input_format *format; /* of all files */
     void *cut;           /* what the format's cut keeps for its other operations, or NULL */
@@ -79,6 +80,10 @@ typedef struct rks_input {
 rks_status rks_input_open(const char *const *sources, size_t count,
                           const rks_ingest_options *options, rks_input **input, rks_error *err);
 void rks_input_free(rks_input *input); /* NULL is accepted */
+/* Cuts the input anew. After a failure it has no units until a cut succeeds. */
+rks_status rks_input_cut(rks_input *input, uint64_t unit_size, rks_error *err);
+/* The unit size for an input of so many bytes: about 1/64 of it in whole MiB, 1 to 64 MiB. */
+uint64_t rks_unit_size_for(uint64_t bytes);
 /* Over names, sizes and ranges, not over paths: part of the build id. */
 rks_digest rks_input_digest(const rks_input *input);
 /* The options as this input makes them: `format` is what was found, and for a folder the key is the

@@ -179,6 +179,8 @@ rks_status rks_store_info_json(rks_store *store, char **json, rks_error *err)
         json_loads(rks_schema_text(dataset->schema), 0, NULL), "shards", describe_shards(store),
         "lengths", lengths, "keys", dataset->derived_keys ? "derived" : "stored", "index", index,
         "build", json_loads(dataset->build_options, 0, NULL));
+    if (dataset->unit_size > 0)
+        json_object_set_new(info, "unit_size", json_integer((json_int_t)dataset->unit_size));
     json_object_set_new(info, "generation", json_integer((json_int_t)generation_of(dataset)));
     json_object_set_new(info, "generations", describe_generations(store));
     json_t *units = describe_units(dataset);

@@ -89,7 +89,11 @@ static rks_status put_fields(const rks_manifest *manifest, rks_buffer *json, rks
             status = rks_json_put_string(
                 json, rks_schema_name(manifest->schema, manifest->index[i]), err);
     }
-    return status == RKS_OK ? rks_buffer_print(json, err, "],\"segments\":[") : status;
+    if (status == RKS_OK)
+        status = rks_buffer_print(json, err, "]");
+    if (status == RKS_OK && manifest->unit_size > 0)
+        status = rks_buffer_print(json, err, ",\"unit_size\":%" PRIu64, manifest->unit_size);
+    return status == RKS_OK ? rks_buffer_print(json, err, ",\"segments\":[") : status;
 }
 
 rks_status rks_manifest_encode(const rks_manifest *manifest, char **text, size_t *size,
@@ -285,6 +289,8 @@ static rks_status decode_numbers(const json_t *root, const char *path, rks_manif
         status = rks_json_digest(root, digests[i].name, path, digests[i].value, err);
     if (status == RKS_OK)
         status = rks_json_bool(root, "derived_keys", path, &manifest->derived_keys, err);
+    if (status == RKS_OK && json_object_get(root, "unit_size") != NULL)
+        status = rks_json_u64(root, "unit_size", path, &manifest->unit_size, err);
     if (status != RKS_OK)
         return status;
     bool page_good = page >= 512 && page <= 65536 && (page & (page - 1)) == 0;

@@ -44,6 +44,7 @@ typedef struct rks_manifest {
     uint64_t largest; /* bytes of the largest record: header, payload, key */
     rks_schema *schema;
     bool derived_keys;
+    uint64_t unit_size; /* bytes of input in a unit of the build; 0: not recorded */
     uint32_t *index; /* columns of the schema that travel with the index */
     size_t index_count;
     uint64_t unit_count;

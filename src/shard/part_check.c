@@ -45,6 +45,7 @@ typedef struct part_check {
     rks_unit_list units;
     uint64_t *unit_ends; /* block behind each unit's last */
     bool has_record;
+    rks_part_record *record; /* what rks_part_look gives; else NULL */
 } part_check;
 
 static rks_status take_block(part_check *check, const rks_lmdb_found *found, rks_error *err)
@@ -110,11 +111,46 @@ static rks_status take_unit(part_check *check, const rks_lmdb_found *found, rks_
     return RKS_OK;
 }
 
+static bool is_key(const rks_lmdb_found *found, const char *key)
+{
+    return found->key_size == strlen(key) && memcmp(found->key, key, found->key_size) == 0;
+}
+
+/* Of a record with the right checksum. */
+static rks_status note_record(part_check *check, const uint8_t *part, size_t size, rks_error *err)
+{
+    uint64_t schema = rks_load_u32(part + 40), before = RKS_PART_HEADER;
+    before += 4 * (uint64_t)rks_load_u32(part + 44);
+    if (before + schema + 8 != size)
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: its record of a build is malformed",
+                        check->path);
+    check->record->build_id = (rks_digest){rks_load_u64(part + 24), rks_load_u64(part + 32)};
+    rks_free(check->record->schema);
+    check->record->schema =
+        rks_format(err, "%.*s", (int)schema, (const char *)part + (size_t)before);
+    return check->record->schema == NULL ? RKS_ERR_MEMORY : RKS_OK;
+}
+
+static rks_status take_unit_size(part_check *check, const rks_lmdb_found *found, rks_error *err)
+{
+    uint8_t *value = NULL;
+    rks_status status = load_value(check, found, RKS_PART_UNIT_SIZE, &value, err);
+    if (status != RKS_OK)
+        return status;
+    if (found->size != RKS_PART_UNIT_SIZE || rks_load_u64(value + 8) != rks_checksum64(value, 8))
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: its unit size is damaged", check->path);
+    else if (check->record != NULL)
+        check->record->unit_size = rks_load_u64(value);
+    rks_free(value);
+    return status;
+}
+
 static rks_status take_record(part_check *check, const rks_lmdb_found *found, rks_error *err)
 {
     uint8_t *value = NULL;
-    if (found->key_size != strlen(RKS_PART_KEY) ||
-        memcmp(found->key, RKS_PART_KEY, found->key_size) != 0)
+    if (is_key(found, RKS_PART_UNIT_SIZE_KEY))
+        return take_unit_size(check, found, err);
+    if (!is_key(found, RKS_PART_KEY))
         return RKS_OK; /* of an interrupted seal: the writer deletes it */
     rks_status status = load_value(check, found, PART_RECORD_MOST, &value, err);
     if (status != RKS_OK)
@@ -122,6 +158,8 @@ static rks_status take_record(part_check *check, const rks_lmdb_found *found, rk
     if (!rks_part_record_whole(value, found->size))
         status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: is no part of a build, or a damaged one",
                           check->path);
+    else if (check->record != NULL)
+        status = note_record(check, value, found->size, err);
     check->has_record = true;
     rks_free(value);
     return status;
@@ -187,19 +225,46 @@ static rks_status check_contents(const part_check *check, rks_error *err)
     return status;
 }
 
+/* Pages, record and unit list. */
+static rks_status begin_check(part_check *check, rks_error *err)
+{
+    rks_status status = rks_file_open(check->path, &check->fd, NULL, err);
+    return status == RKS_OK ? rks_lmdb_check(check->fd, check->path, take_found, check, err)
+                            : status;
+}
+
+static void end_check(part_check *check)
+{
+    if (check->fd >= 0)
+        close(check->fd);
+    rks_unit_list_free(&check->units);
+    rks_free(check->unit_ends);
+    rks_free(check->blocks);
+}
+
 rks_status rks_part_check(const char *path, rks_error *err)
 {
     part_check check = {.fd = -1, .path = path};
-    rks_status status = rks_file_open(path, &check.fd, NULL, err);
-    if (status == RKS_OK)
-        status = rks_lmdb_check(check.fd, path, take_found, &check, err);
+    rks_status status = begin_check(&check, err);
     if (status == RKS_OK)
         status = check_contents(&check, err);
-    if (check.fd >= 0)
-        close(check.fd);
-    rks_unit_list_free(&check.units);
-    rks_free(check.unit_ends);
-    rks_free(check.blocks);
+    end_check(&check);
+    return status;
+}
+
+rks_status rks_part_look(const char *path, rks_part_record *record, rks_error *err)
+{
+    rks_part_record found = {0};
+    part_check check = {.fd = -1, .path = path, .record = &found};
+    rks_status status = begin_check(&check, err);
+    if (status == RKS_OK && found.schema == NULL)
+        status = rks_fail(err, RKS_ERR_NOT_FOUND, 0, "%s: holds nothing yet", path);
+    found.units = check.units.count;
+    end_check(&check);
+    if (status == RKS_OK)
+        *record = found;
+    else
+        rks_free(found.schema);
     return status;
 }
 

@@ -255,6 +255,11 @@ const rks_unit_summary *rks_shard_units(const rks_shard *shard, size_t *count)
     return shard->units.summaries;
 }
 
+uint64_t rks_shard_unit_size(const rks_shard *shard)
+{
+    return shard->manifest->unit_size;
+}
+
 bool rks_shard_derived_keys(const rks_shard *shard)
 {
     return shard->manifest->derived_keys;

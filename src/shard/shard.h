@@ -30,6 +30,7 @@ const rks_unit_summary *rks_shard_units(const rks_shard *shard, size_t *count);
 /* What derived keys of the unit begin with; NULL where keys are stored. As long as the shard. */
 const char *rks_shard_unit_name(const rks_shard *shard, size_t unit);
 bool rks_shard_derived_keys(const rks_shard *shard);
+uint64_t rks_shard_unit_size(const rks_shard *shard); /* of its build; 0: not recorded */
 size_t rks_shard_index_columns(const rks_shard *shard);
 const rks_column *rks_shard_index_column(const rks_shard *shard, size_t column);
 

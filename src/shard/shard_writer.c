@@ -16,6 +16,9 @@
  *                 s bytes of the schema's canonical text
  *                 XXH3-64 of all that precedes
  *
+ * and, if the build has a unit size, "build_unit_size": that size (u64) and its XXH3-64. A part of an
+ * earlier version has none, and goes without.
+ *
  * A finished unit is its record in `units`. Blocks behind the last finished unit's are what an
  * interrupted writer left; opening drops them, so that rows keep their numbers.
  */
@@ -83,6 +86,7 @@ static rks_status take_shard_options(rks_shard_writer *writer, const rks_shard_o
     writer->block_limit = (size_t)block; /* in pages once their size is known */
     writer->build_id = options->build_id;
     writer->derived_keys = options->derived_keys;
+    writer->unit_size = options->unit_size;
     rks_status status = rks_schema_parse(rks_schema_text(options->schema), &writer->schema, err);
     return status == RKS_OK ? take_index(writer, options, err) : status;
 }
@@ -161,6 +165,15 @@ static rks_status visit_part(void *user, const rks_lmdb_entry *entry, bool *stop
     return status;
 }
 
+static rks_status put_unit_size(rks_shard_writer *writer, rks_error *err)
+{
+    uint8_t bytes[RKS_PART_UNIT_SIZE];
+    rks_store_u64(bytes, writer->unit_size);
+    rks_store_u64(bytes + 8, rks_checksum64(bytes, 8));
+    return rks_lmdb_put(writer->env, RKS_LMDB_INDEX, RKS_PART_UNIT_SIZE_KEY,
+                        strlen(RKS_PART_UNIT_SIZE_KEY), bytes, sizeof(bytes), false, err);
+}
+
 static rks_status begin_part(rks_shard_writer *writer, rks_error *err)
 {
     if (rks_lmdb_count(writer->env, RKS_LMDB_BLOCKS) > 0 ||
@@ -175,6 +188,8 @@ static rks_status begin_part(rks_shard_writer *writer, rks_error *err)
     if (status == RKS_OK)
         status = rks_lmdb_put(writer->env, RKS_LMDB_INDEX, RKS_PART_KEY, strlen(RKS_PART_KEY),
                               part.data, part.size, false, err);
+    if (status == RKS_OK && writer->unit_size > 0)
+        status = put_unit_size(writer, err);
     if (status == RKS_OK)
         status = rks_lmdb_commit(writer->env, err);
     if (status == RKS_OK)
@@ -545,6 +560,7 @@ rks_status rks_shard_writer_seal(rks_shard_writer *writer, rks_error *err)
                              .samples = writer->rows,
                              .schema = writer->schema,
                              .derived_keys = writer->derived_keys,
+                             .unit_size = writer->unit_size,
                              .index = writer->index,
                              .index_count = writer->index_count,
                              .unit_count = writer->units.count};

@@ -20,6 +20,7 @@ typedef struct rks_shard_options {
     size_t index_count;
     bool no_lock;      /* write all the same where the file system has no locks */
     bool derived_keys; /* keys are not stored: "unit name:row" */
+    uint64_t unit_size; /* of the build, for the record; 0: its units have none */
 } rks_shard_options;
 
 /* What a unit held, once finished. */

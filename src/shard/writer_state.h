@@ -29,6 +29,7 @@ struct rks_shard_writer {
     uint32_t *index;    /* columns of the schema */
     size_t index_count;
     bool derived_keys;
+    uint64_t unit_size; /* 0: not recorded */
     bool sealed;
     bool broken; /* a unit lost bytes on the way: only close is left */
 
@@ -58,8 +59,10 @@ rks_status rks_seal_index(rks_shard_writer *writer, rks_manifest *manifest, rks_
 /* Keys of the database `index` below this one are not of the seal's. */
 #define RKS_SEGMENT_KEYS_FROM "c"
 #define RKS_PART_KEY "build"
+#define RKS_PART_UNIT_SIZE_KEY "build_unit_size"
 
 /* The value of that entry; the picture is in shard_writer.c. */
 enum { RKS_PART_HEADER = 48, RKS_PART_MAGIC = 0x50534b52 }; /* "RKSP" */
+enum { RKS_PART_UNIT_SIZE = 16 };                           /* bytes of that of the other */
 
 #endif

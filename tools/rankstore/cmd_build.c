@@ -32,14 +32,16 @@ static void show_build_progress(void *user, const char *phase, uint64_t done, ui
 static void print_build_json(const rks_build_report *report, const char *directory)
 {
     json_t *object = json_pack(
-        "{s:i, s:s*, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:s}",
+        "{s:i, s:s*, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:s, s:s}",
         "schema_version",
         1, "directory", directory, "samples", (json_int_t)report->samples, "filtered",
         (json_int_t)report->filtered, "sampled_out", (json_int_t)report->sampled_out, "duplicates",
         (json_int_t)report->duplicates, "bad", (json_int_t)report->bad, "bytes",
         (json_int_t)report->bytes, "input_bytes", (json_int_t)report->input_bytes, "units",
         (json_int_t)report->units, "units_resumed", (json_int_t)report->units_resumed,
-        "collectives", (json_int_t)report->collectives, "seconds", report->seconds, "dataset", report->dataset, "bad_first", report->bad_first);
+        "unit_size", (json_int_t)report->unit_size, "collectives",
+        (json_int_t)report->collectives, "seconds", report->seconds, "dataset", report->dataset,
+        "bad_first", report->bad_first);
     json_object_set_new(object, "json_columns", json_string(report->json_columns));
     json_object_set_new(object, "object_columns", json_string(report->object_columns));
     json_object_set_new(object, "not_read",
@@ -108,7 +110,7 @@ static void print_skipped(const char *lines)
 }
 
 /* Words about a result that may not be what was meant. */
-static void print_hints(const args *a, const rks_build_report *report, uint32_t ranks)
+static void print_hints(const rks_build_report *report, uint32_t ranks)
 {
     if (report->bad > 0)
         print_skipped(report->bad_first);
@@ -120,7 +122,7 @@ static void print_hints(const args *a, const rks_build_report *report, uint32_t 
                 "rankstore build: %s for %s: some had nothing to read; a unit is a piece of "
                 "--unit-size (%s) of input, and a compressed file is one\n",
                 cli_counted(report->units, "unit"), cli_counted(ranks, "rank"),
-                cli_bytes(a->options.unit_size));
+                cli_bytes(report->unit_size));
 }
 
 static int run_build(rks_group *group, void *user)
@@ -148,7 +150,7 @@ static int run_build(rks_group *group, void *user)
         print_build_json(&report, a->directory);
     else
         print_build_report(&report, a->directory);
-    print_hints(a, &report, rks_group_size(group));
+    print_hints(&report, rks_group_size(group));
     return CLI_GOOD;
 }
 
@@ -258,7 +260,8 @@ static const cli_option options[] = {
      .help = "build on several ranks also where the file system has no locks (Lustre without -o "
              "flock); make sure that nothing else writes in DIR: without locks nothing stops it"},
     {"--unit-size", "BYTES", CLI_SIZE, offsetof(args, options.unit_size),
-     .help = "input in a unit, the piece that ranks and resumes work by", .normal = "64M",
+     .help = "input in a unit, the piece that ranks and resumes work by",
+     .normal = "what DIR was built with, else 1/64 of the input, 1M to 64M",
      .least = 4096},
     CLI_JSON(args, json, "print the report as JSON"),
 };

@@ -62,6 +62,9 @@ static void print_info(const json_t *info)
            json_number_value(json_object_get(lengths, "mean")), cli_count(number(lengths, "p99")),
            cli_count(number(lengths, "max")), cli_count(number(lengths, "total")));
     print_generations(info);
+    if (number(info, "unit_size") > 0)
+        printf("  units     %s, of %s of input each\n", cli_count(number(info, "units")),
+               cli_bytes(number(info, "unit_size")));
     printf("  shards    %zu\n", json_array_size(shards));
     json_array_foreach(shards, i, shard)
     {

@@ -43,6 +43,10 @@ class CoreFiles(Piece):
                              for file in sorted(files))
         return found
 
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(size for _, size in self.identity())
+
     def open(self, core: _core.Group, *, mapped: bool, schema: str | None, **options: Any) -> None:
         """COLLECTIVE. `mapped`: a map sees the samples; else they are read by `schema`, where one is given."""
         kind = _core.source_format(self.paths, self.format or ("json" if options.get("json_path") else None))

@@ -256,7 +256,7 @@ static void interrupts_are_noticed(void **state)
     (void)state;
     built out;
     int asked = 0;
-    rks_ingest_options options = {0};
+    rks_ingest_options options = {.unit_size = 64 << 20};
     char *text = malloc(5 << 20);
     memset(text, 'x', 5 << 20);
     for (size_t i = 99; i < 5 << 20; i += 100)

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * build_options.c: a build's options: defaults, checks, and the text that decides its id. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "builder/build.h"
+
+void rks_build_options_default(rks_build_options *options)
+{
+    *options = (rks_build_options){
+        .struct_size = sizeof(*options),
+        .length_unit = 1,
+        .max_sample = UINT64_C(1) << 30,
+        .block_size = UINT64_C(1) << 20,
+        .max_total = UINT64_C(1) << 40,
+    };
+}
+
+rks_status rks_build_options_take(const rks_build_options *given, rks_build_options *options,
+                                  rks_error *err)
+{
+    rks_build_options_default(options);
+    if (given != NULL)
+        memcpy(options, given,
+               given->struct_size < sizeof(*options) ? given->struct_size : sizeof(*options));
+    if (options->length_unit == 0)
+        options->length_unit = 1;
+    if (options->max_sample == 0)
+        options->max_sample = UINT64_C(1) << 30;
+    if (options->max_total == 0)
+        options->max_total = UINT64_C(1) << 40;
+    if (options->unit_size > INT64_MAX) /* what JSON can hold; no input is larger */
+        options->unit_size = INT64_MAX;
+    if (options->block_size == 0)
+        options->block_size = UINT64_C(1) << 20;
+    if (options->max_sample > UINT64_C(3) << 30)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "max_sample: %" PRIu64 " is above 3 GiB",
+                        options->max_sample);
+    if (options->extra != NULL && strcmp(options->extra, "error") != 0 &&
+        strcmp(options->extra, "drop") != 0 && strcmp(options->extra, "json") != 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "extra: \"%.40s\" is not \"error\", \"drop\" or \"json\"",
+                        options->extra);
+    if (!(options->sample_rate >= 0 && options->sample_rate < 1)) /* also NaN */
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample_rate: %g is not from 0 to below 1",
+                        options->sample_rate);
+    if (options->sample > 0 && options->sample_rate > 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample and sample_rate exclude each other");
+    if (options->sample > UINT32_MAX)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample: %" PRIu64 " is above %" PRIu32,
+                        options->sample, UINT32_MAX);
+    if (options->max_length != 0 && options->min_length > options->max_length)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "min_length: %" PRIu32 " is above max_length: %" PRIu32,
+                        options->min_length, options->max_length);
+    if (options->block_size < 64 << 10 || options->block_size > 64 << 20)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "block_size: %" PRIu64 " is not from 64 KiB to 64 MiB",
+                        options->block_size);
+    if (options->unit_size != 0 && options->unit_size < 4 << 10)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "unit_size: %" PRIu64 " is below 4 KiB",
+                        options->unit_size);
+    return RKS_OK;
+}
+
+rks_selection rks_build_selection(const rks_build_options *options)
+{
+    return (rks_selection){.sample_rate = options->sample_rate,
+                           .seed = options->seed,
+                           .sample = options->sample,
+                           .dedup = options->dedup,
+                           .key = options->key};
+}
+
+/* Only what is asked for: builds of before, that knew none of it, are gone on with. */
+static void add_selection(json_t *object, const rks_build_options *options)
+{
+    if (options->min_length > 0)
+        json_object_set_new(object, "min_length", json_integer(options->min_length));
+    if (options->max_length > 0)
+        json_object_set_new(object, "max_length", json_integer(options->max_length));
+    if (options->sample_rate > 0)
+        json_object_set_new(object, "sample_rate", json_real(options->sample_rate));
+    if (options->sample > 0)
+        json_object_set_new(object, "sample", json_integer((json_int_t)options->sample));
+    if (options->columns != NULL)
+        json_object_set_new(object, "columns", json_string(options->columns));
+    if (options->json_path != NULL)
+        json_object_set_new(object, "json_path", json_string(options->json_path));
+    if (options->flatten)
+        json_object_set_new(object, "flatten", json_true());
+    if (options->extra != NULL)
+        json_object_set_new(object, "extra", json_string(options->extra));
+    if (options->dedup)
+        json_object_set_new(object, "dedup", json_true());
+    if (options->seed > 0)
+        json_object_set_new(object, "seed", json_integer((json_int_t)options->seed));
+}
+
+rks_status rks_build_options_text(const rks_build_options *options, char **text, rks_error *err)
+{
+    json_t *index = json_array();
+    for (size_t i = 0; i < options->index_count; i++)
+        json_array_append_new(index, json_string(options->index[i]));
+    json_t *object = json_pack(
+        "{s:s*, s:s*, s:s*, s:I, s:s*, s:o*, s:b, s:b, s:b}", "format", options->format, "key",
+        options->key, "length", options->length, "length_unit", (json_int_t)options->length_unit,
+        "where", options->where, "index", index, "filter", options->filter != NULL, "length_fn",
+        options->length_fn != NULL, "skip_bad", options->skip_bad);
+    /* Decides what parts hold, so it is part of the build's id. */
+    if (options->own_keys)
+        json_object_set_new(object, "own_keys", json_true());
+    add_selection(object, options);
+    char *dumped = object == NULL ? NULL : json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS);
+    json_decref(object);
+    if (dumped == NULL)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "an option's text is not UTF-8");
+    *text = rks_strdup(dumped, err);
+    free(dumped);
+    return *text == NULL ? RKS_ERR_MEMORY : RKS_OK;
+}

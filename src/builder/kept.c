@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kept.c: the list is, for each build, little-endian:
+ *
+ *   size  field
+ *     16  build id
+ *      8  unit size; 0: not recorded
+ *      4  size s of the schema's text with its NUL
+ *      s  the text */
+#include "builder/kept.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "shard/manifest.h"
+#include "shard/part_check.h"
+
+enum {
+    KEPT_HEADER = 28,
+    KEPT_BUILDS_MOST = 16, /* of a directory: what is in use is one of the few that lie there */
+    PART_BUILD = 21,       /* "part-" and 16 digits of the build id */
+    APPEND_UNITS_MOST = 4096,
+};
+
+/* What versions that recorded no unit size cut by, if they were not asked for another one. */
+static const uint64_t UNRECORDED = UINT64_C(64) << 20;
+
+/* ---- the list ----------------------------------------------------------------------------------- */
+
+static rks_status put_build(rks_buffer *list, rks_digest build, uint64_t unit_size,
+                            const char *schema, rks_error *err)
+{
+    uint8_t header[KEPT_HEADER];
+    size_t size = strlen(schema) + 1;
+    rks_store_u64(header, build.low);
+    rks_store_u64(header + 8, build.high);
+    rks_store_u64(header + 16, unit_size);
+    rks_store_u32(header + 24, (uint32_t)size);
+    rks_status status = rks_buffer_add(list, header, sizeof(header), err);
+    return status == RKS_OK ? rks_buffer_add(list, schema, size, err) : status;
+}
+
+typedef struct kept_build {
+    rks_digest id;
+    uint64_t unit_size;
+    const char *schema;
+} kept_build;
+
+/* Takes one from the front of *at; false at the end, and where another rank's bytes are no list. */
+static bool next_build(const uint8_t **at, const uint8_t *end, kept_build *kept)
+{
+    if ((size_t)(end - *at) < KEPT_HEADER)
+        return false;
+    const uint8_t *header = *at, *text = header + KEPT_HEADER;
+    size_t size = rks_load_u32(header + 24);
+    if (size == 0 || size > (size_t)(end - text) || text[size - 1] != '\0')
+        return false;
+    *kept = (kept_build){.id = {rks_load_u64(header), rks_load_u64(header + 8)},
+                         .unit_size = rks_load_u64(header + 16),
+                         .schema = (const char *)text};
+    *at = text + size;
+    return true;
+}
+
+/* ---- looking -------------------------------------------------------------------------------------- */
+
+/* A sealed part by its manifest, another one by its own record. */
+static rks_status put_kept_part(const char *directory, const char *name, rks_buffer *list, bool *put,
+                           rks_error *err)
+{
+    rks_manifest *manifest = NULL;
+    rks_part_record record = {0};
+    char *sealed = rks_format(err, "%s/%s.json", directory, name);
+    char *data = rks_format(err, "%s/%s.rks", directory, name);
+    rks_status status = sealed == NULL || data == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    if (status == RKS_OK && rks_manifest_load(sealed, &manifest, NULL) == RKS_OK) {
+        *put = manifest->unit_count > 0;
+        if (*put)
+            status = put_build(list, manifest->build_id, manifest->unit_size,
+                               rks_schema_text(manifest->schema), err);
+    } else if (status == RKS_OK && rks_part_look(data, &record, NULL) == RKS_OK) {
+        *put = record.units > 0;
+        if (*put)
+            status = put_build(list, record.build_id, record.unit_size, record.schema, err);
+    }
+    rks_manifest_free(manifest);
+    rks_free(record.schema);
+    rks_free(sealed);
+    rks_free(data);
+    return status;
+}
+
+static bool names_part(const rks_dataset *dataset, const char *name)
+{
+    for (size_t i = 0; dataset != NULL && i < dataset->shard_count; i++)
+        if (strcmp(dataset->shards[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* One part of each build, but for those that the dataset is made of. */
+static rks_status put_parts(const char *directory, const rks_dataset *dataset, rks_buffer *list,
+                            rks_error *err)
+{
+    char **names = NULL, *last = NULL;
+    size_t count = 0, builds = 0;
+    rks_status status = RKS_OK;
+    if (rks_dataset_parts(directory, &names, &count, NULL) != RKS_OK)
+        return RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < count && builds < KEPT_BUILDS_MOST; i++) {
+        bool put = false;
+        if ((last != NULL && strncmp(last, names[i], PART_BUILD) == 0) ||
+            names_part(dataset, names[i]))
+            continue; /* names are sorted: parts of a build are neighbours */
+        status = put_kept_part(directory, names[i], list, &put, err);
+        builds += put;
+        last = put ? names[i] : last;
+    }
+    rks_dataset_parts_free(names, count);
+    return status;
+}
+
+rks_status rks_kept_collect(const char *directory, bool replace, rks_buffer *list, rks_error *err)
+{
+    rks_dataset *dataset = NULL;
+    rks_status status = RKS_OK;
+    if (rks_dataset_load_json(directory, &dataset, NULL) == RKS_OK)
+        status = put_build(list, dataset->build_id, dataset->unit_size,
+                           rks_schema_text(dataset->schema), err);
+    if (status == RKS_OK && !replace)
+        status = put_parts(directory, dataset, list, err);
+    rks_dataset_free(dataset);
+    return status;
+}
+
+/* ---- the build's own ------------------------------------------------------------------------------ */
+
+/* *same: the wish, with this unit size and schema, is that very build. May cut the input anew. */
+static rks_status compare_kept(const rks_kept_wish *wish, const kept_build *kept, rks_schema **schema,
+                          rks_error *err)
+{
+    rks_digest id;
+    rks_schema *parsed = NULL;
+    uint64_t size = kept->unit_size != 0  ? kept->unit_size
+                    : wish->unit_size != 0 ? wish->unit_size
+                                           : UNRECORDED;
+    if ((wish->unit_size != 0 && size != wish->unit_size) ||
+        (wish->schema_given && strcmp(rks_schema_text(wish->schema), kept->schema) != 0))
+        return RKS_OK;
+    rks_status status = rks_schema_parse(kept->schema, &parsed, err);
+    if (status == RKS_OK && size != wish->input->unit_size)
+        status = rks_input_cut(wish->input, size, err);
+    if (status == RKS_OK)
+        status = rks_build_id("files", rks_input_digest(wish->input), parsed, wish->options_text,
+                              &id, err);
+    if (status == RKS_OK && rks_digest_equal(id, kept->id)) {
+        *schema = parsed;
+        return RKS_OK;
+    }
+    rks_schema_free(parsed);
+    /* A size or schema that this version refuses is no build of today's. */
+    return status == RKS_ERR_ARGUMENT || status == RKS_ERR_DATA ? RKS_OK : status;
+}
+
+rks_status rks_kept_find(const rks_kept_wish *wish, const rks_buffer *lists, rks_schema **schema,
+                         rks_error *err)
+{
+    const uint8_t *at = lists->data, *end = at + lists->size;
+    kept_build kept;
+    rks_status status = RKS_OK;
+    *schema = NULL;
+    while (status == RKS_OK && *schema == NULL && lists->size > 0 && next_build(&at, end, &kept))
+        status = compare_kept(wish, &kept, schema, err);
+    return status;
+}
+
+uint64_t rks_kept_append_size(uint64_t unit_size, uint64_t bytes)
+{
+    uint64_t own = unit_size != 0 ? unit_size : UNRECORDED, plain = rks_unit_size_for(bytes);
+    return bytes / own > APPEND_UNITS_MOST && plain > own ? plain : own;
+}
+
+rks_status rks_unit_size_kept(const char *directory, uint64_t *unit_size, rks_error *err)
+{
+    rks_dataset *dataset = NULL;
+    rks_buffer list = {0};
+    kept_build kept;
+    if (rks_dataset_load_json(directory, &dataset, NULL) == RKS_OK) {
+        *unit_size = dataset->unit_size != 0 ? dataset->unit_size : UNRECORDED;
+        rks_dataset_free(dataset);
+        return RKS_OK;
+    }
+    rks_status status = put_parts(directory, NULL, &list, err);
+    const uint8_t *at = list.data;
+    if (status == RKS_OK)
+        *unit_size = list.size == 0 || !next_build(&at, at + list.size, &kept) ? 0
+                     : kept.unit_size != 0 ? kept.unit_size
+                                           : UNRECORDED;
+    rks_buffer_free(&list);
+    return status;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * kept.h: what earlier builds left in a directory. A build that finds its own work there goes on
+ * with the unit size and the inferred schema of that work, whatever today's defaults are: otherwise
+ * its units, and so its sample ids and dataset id, would be others.
+ *
+ * Work is a build's own if its build id follows from today's input and options, cut by the recorded
+ * unit size. The id alone decides; what belongs to other builds is passed over. */
+#ifndef RKS_BUILDER_KEPT_H
+#define RKS_BUILDER_KEPT_H
+
+#include "builder/build.h"
+#include "ingest/unit.h"
+
+/* Adds what a directory holds to a list that all ranks can read: of its dataset, and of its
+ * unfinished parts unless `replace` is set (a replacing build takes over none). What is damaged or
+ * not there is passed over. Only memory can lack. */
+rks_status rks_kept_collect(const char *directory, bool replace, rks_buffer *list, rks_error *err);
+
+/* What a build asks for. */
+typedef struct rks_kept_wish {
+    rks_input *input;
+    uint64_t unit_size; /* as the user gave it; 0: not */
+    const rks_schema *schema;
+    bool schema_given; /* by the user, or by the dataset that is appended to; else it is inferred */
+    const char *options_text;
+} rks_kept_wish;
+
+/* Looks for the build's own work in the lists of all ranks. *schema is NULL if there is none.
+ * Otherwise the input is cut as it was then, and *schema is its schema (rks_schema_free). */
+rks_status rks_kept_find(const rks_kept_wish *wish, const rks_buffer *lists, rks_schema **schema,
+                         rks_error *err);
+
+/* The unit size of an input that is added to a dataset with unit size `unit_size` (0: not recorded):
+ * the same, or the default if that one would make more than 4,096 units of it. */
+uint64_t rks_kept_append_size(uint64_t unit_size, uint64_t bytes);
+
+#endif
