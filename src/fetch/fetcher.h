@@ -49,7 +49,9 @@ typedef struct rks_fetch_request {
     uint64_t sent_ms;   /* guarded by fetcher->mutex */
     uint64_t traced;    /* rks_trace_begin, when it was sent */
     uint64_t need;      /* of inflight_bytes, before the reply's size is known */
-    uint64_t reserve;   /* what it has of them; once it is sent, engine thread only */
+    atomic_uint_least64_t reserve; /* what it has of them, until its reply has a place or it is
+                                    * given up */
+    uint64_t placed;    /* what its reply has of them; engine thread only */
     uint64_t limit;     /* bytes that the reply can have */
     size_t oversize;    /* a reply above the limit; engine thread only */
     bool no_memory;     /* for a reply; engine thread only */
@@ -174,6 +176,8 @@ bool rks_fetch_request_take(rks_fetch_request *request, int state);
 /* The mutex is held for these four. Takes it out of its fetch's sent list, if it is there. */
 void rks_fetch_request_unlink(rks_fetch_request *request);
 void rks_fetch_enqueue(rks_fetcher *fetcher, rks_fetch_request *list);
+/* What it has of inflight_bytes is free again. No lock is needed. */
+void rks_fetch_request_unreserve(rks_fetch_request *request);
 /* Takes the requests of a fetch (NULL: all) out of the queue. */
 rks_fetch_request *rks_fetch_unqueue(rks_fetcher *fetcher, const rks_fetch *fetch);
 /* Takes what there is room for out of the queue; to be sent at once. */

@@ -196,13 +196,18 @@ rks_fetch_request *rks_fetch_next_to_send(rks_fetcher *fetcher)
         if (request->next == NULL)
             fetcher->queue_end = &fetcher->queue;
         request->next = NULL;
-        request->reserve = request->need;
+        atomic_store(&request->reserve, request->need);
         atomic_fetch_add(&fetcher->reserved, request->need);
         link_sent(request);
         *end = request;
         end = &request->next;
     }
     return list;
+}
+
+void rks_fetch_request_unreserve(rks_fetch_request *request)
+{
+    atomic_fetch_sub(&request->fetch->fetcher->reserved, atomic_exchange(&request->reserve, 0));
 }
 
 bool rks_fetch_request_take(rks_fetch_request *request, int state)
@@ -220,7 +225,7 @@ static bool send_one(rks_fetch_request *request)
     if (rks_engine_call(fetcher->options.engine, &request->call, &err) == RKS_OK)
         return true;
     atomic_fetch_sub(&request->holds, 1);
-    atomic_fetch_sub(&fetcher->reserved, request->reserve);
+    rks_fetch_request_unreserve(request);
     pthread_mutex_lock(&fetcher->mutex);
     rks_fetch_request_unlink(request);
     pthread_mutex_unlock(&fetcher->mutex);
@@ -277,16 +282,17 @@ static void *place_reply(rks_call *call, size_t size)
     if (atomic_load(&request->state) == RKS_REQUEST_GIVEN_UP || atomic_load(&fetcher->closing) ||
         rks_fetch_is_over(request->fetch))
         return NULL; /* nobody waits for it: the engine reads it away */
+    uint64_t reserve = atomic_exchange(&request->reserve, 0);
+    request->placed = size < reserve ? size : reserve;
+    atomic_fetch_sub(&fetcher->reserved, reserve - request->placed);
+    if (reserve == 0)
+        return NULL; /* given up just now */
     rks_block *block = rks_blocks_take(fetcher->pool, size, NULL);
     if (block == NULL) {
         request->no_memory = true;
         return NULL;
     }
     request->reply = block;
-    if (size < request->reserve) {
-        atomic_fetch_sub(&fetcher->reserved, request->reserve - size);
-        request->reserve = size;
-    }
     uint64_t inflight = atomic_fetch_add(&fetcher->inflight, size) + size;
     uint64_t peak = atomic_load_explicit(&fetcher->peak_inflight, memory_order_relaxed);
     while (inflight > peak &&
@@ -300,7 +306,8 @@ static void *place_reply(rks_call *call, size_t size)
 static void free_room(rks_fetch_request *request)
 {
     rks_fetcher *fetcher = request->fetch->fetcher;
-    atomic_fetch_sub(&fetcher->reserved, request->reserve);
+    rks_fetch_request_unreserve(request);
+    atomic_fetch_sub(&fetcher->reserved, request->placed);
     if (request->reply == NULL)
         return;
     atomic_fetch_sub(&fetcher->inflight, request->reply->size);

@@ -119,6 +119,7 @@ void rks_fetch_give_up_silent(rks_fetch *fetch)
         if (!is_silent(request, now) || !rks_fetch_request_take(request, RKS_REQUEST_GIVEN_UP))
             continue;
         rks_fetch_request_unlink(request);
+        rks_fetch_request_unreserve(request); /* those that replace it need the room */
         atomic_fetch_add(&request->holds, 1); /* ours: the engine's thread may end it meanwhile */
         request->next_silent = silent;
         silent = request;

@@ -406,11 +406,12 @@ static void an_owner_that_goes_while_it_is_waited_for_is_named(void **state)
 }
 
 /* Rank 1 beats, since its engine does, but its disk hangs. */
-static rks_fetcher *open_impatient(const int32_t *const *owners)
+static rks_fetcher *open_impatient(const int32_t *const *owners, uint64_t inflight_bytes)
 {
     rks_fetcher *fetcher = NULL;
     rks_fetcher_options options = world_options(0, 0, owners);
     options.timeout_ms = 1000;
+    options.inflight_bytes = inflight_bytes;
     assert_ok(rks_fetcher_open(&options, &fetcher, &err), &err);
     return fetcher;
 }
@@ -419,7 +420,7 @@ static void an_owner_that_beats_and_sends_nothing_is_named(void **state)
 {
     (void)state;
     rks_batch *batch = NULL;
-    rks_fetcher *fetcher = open_impatient(HOSTILE_ONLY);
+    rks_fetcher *fetcher = open_impatient(HOSTILE_ONLY, 0);
     the_trick = TRICK_HOLD;
     alarm(100);
     assert_fails(RKS_ERR_TIMEOUT, fetch(fetcher, &batch));
@@ -438,10 +439,10 @@ static void an_owner_that_beats_and_sends_nothing_is_named(void **state)
     rks_fetcher_close(fetcher);
 }
 
-static void instead_of_an_owner_that_sends_nothing_another_is_asked(void **state)
+/* `inflight_bytes` 1: requests have room one after the other. */
+static void ask_another_owner(uint64_t inflight_bytes)
 {
-    (void)state;
-    rks_fetcher *fetcher = open_impatient(HOSTILE_FIRST);
+    rks_fetcher *fetcher = open_impatient(HOSTILE_FIRST, inflight_bytes);
     the_trick = TRICK_HOLD;
     alarm(100);
     fetch_and_check(fetcher);
@@ -456,6 +457,18 @@ static void instead_of_an_owner_that_sends_nothing_another_is_asked(void **state
     alarm(0);
     assert_int_equal(asked, 1);
     rks_fetcher_close(fetcher);
+}
+
+static void instead_of_an_owner_that_sends_nothing_another_is_asked(void **state)
+{
+    (void)state;
+    ask_another_owner(0);
+}
+
+static void a_request_that_is_given_up_gives_its_room_back(void **state)
+{
+    (void)state;
+    ask_another_owner(1);
 }
 
 #define CONNECTED(test) cmocka_unit_test_setup_teardown(test, connect_world, disconnect_world)
@@ -477,6 +490,7 @@ int main(void)
         CONNECTED(an_owner_that_goes_while_it_is_waited_for_is_named),
         CONNECTED(an_owner_that_beats_and_sends_nothing_is_named),
         CONNECTED(instead_of_an_owner_that_sends_nothing_another_is_asked),
+        CONNECTED(a_request_that_is_given_up_gives_its_room_back),
     };
     return cmocka_run_group_tests_name("fetch_hostile", tests, open_world, close_world);
 }
