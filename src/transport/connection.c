@@ -211,13 +211,10 @@ static void on_ended(void *user, int error)
                             connection->hello.heard && connection->initiator
                                 ? "refused this side's proof of the job's secret"
                                 : "closed the connection before it proved itself");
-    else if (error == ETIMEDOUT)
-        rks_connection_fail(connection, RKS_ERR_TIMEOUT, error, "acknowledged nothing for %u ms",
-                            connection->engine->options.silence_ms);
     else {
         rks_error why;
         rks_fail_errno(&why, error, "connection lost");
-        why.status = RKS_ERR_PEER;
+        why.status = error == ETIMEDOUT ? RKS_ERR_TIMEOUT : RKS_ERR_PEER;
         rks_connection_lose(connection, &why);
     }
 }

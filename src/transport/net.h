@@ -174,8 +174,8 @@ static inline int rks_net_connect(rks_net *net, const rks_address *address,
 
 /* ---- a stream -------------------------------------------------------------------------------- */
 
-/* Sends small frames at once, finds dead hosts, and gives up after `silence_ms` unacknowledged;
- * nothing if the transport has no such things. */
+/* Sends small frames at once, and finds dead hosts on connections that carry nothing; nothing if
+ * the transport has no such things. Who is silent is the engine's to say. */
 static inline void rks_stream_tune(rks_stream *stream, uint32_t silence_ms)
 {
     stream->ops->tune(stream, silence_ms);

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <unistd.h>
 #include <uv.h>
@@ -330,14 +329,10 @@ static int tcp_connect(rks_net *net, const rks_address *address, const rks_strea
 static void tcp_tune(rks_stream *stream, uint32_t silence_ms)
 {
     tcp_stream *own = stream_of(stream);
-    uv_os_fd_t fd;
-    if (uv_fileno(&own->uv.handle, &fd) != 0)
-        return;
     /* All of it helps and none is needed: a refusal by the kernel is no error. */
     uv_tcp_nodelay(&own->uv.tcp, 1);
     uv_tcp_keepalive(&own->uv.tcp, 1, silence_ms < 1000 ? 1 : silence_ms / 1000);
-    unsigned timeout_ms = silence_ms;
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
+    /* No TCP_USER_TIMEOUT: it also ends a peer that lives, and has its window shut. */
 }
 
 static int tcp_read(rks_stream *stream, bool on)

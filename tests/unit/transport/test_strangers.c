@@ -573,6 +573,77 @@ static void an_owner_without_the_secret_gets_no_request(void **state)
     mesh_close(&m);
 }
 
+/* ---- members that beat, and read nothing ------------------------------------------------------ */
+
+enum { SHORT_SILENCE_MS = 1000, DEAF_FOR = 3, LARGE = 1 << 20 };
+
+/* Beats as an engine does, and reads nothing, for three times T. */
+static void beat_and_read_nothing(int fd, enum rks_frame_type type)
+{
+    uint64_t until = rks_now_ms() + DEAF_FOR * SHORT_SILENCE_MS;
+    while (rks_now_ms() < until) {
+        stranger_frame(fd, type, 0, 0, NULL, 0);
+        usleep(SHORT_SILENCE_MS * 1000 / 4);
+    }
+}
+
+/* Frames of a type until `count` have come, of LARGE bytes; false: the connection has ended. */
+static bool take_large(int fd, enum rks_frame_type type, int count)
+{
+    uint8_t *body = malloc(LARGE);
+    bool good = true;
+    while (count > 0 && good) {
+        rks_frame_header header;
+        good = stranger_frame_in(fd, &header, body, LARGE);
+        if (good && header.type == type)
+            count -= header.size == LARGE;
+    }
+    free(body);
+    return good;
+}
+
+static void one_that_beats_and_reads_nothing_keeps_its_replies(void **state)
+{
+    (void)state;
+    enum { COUNT = 16, SIZE = LARGE / 16 };
+    mesh m;
+    open_pair(&m, SHORT_SILENCE_MS, NULL);
+    rks_hello hello = stranger_hello(2, 1, 3, true);
+    int fd = stranger_connect(&m.addresses[1]);
+    assert_true(stranger_enter(fd, &hello));
+    uint8_t *body = calloc(1, 4 + SIZE);
+    body[0] = LARGE / SIZE;
+    stranger_frame(fd, RKS_FRAME_KEEP, 0, 0, NULL, 0);
+    for (uint64_t id = 1; id <= COUNT; id++)
+        stranger_frame(fd, RKS_FRAME_REQUEST, id, RKS_SERVICE_FETCH, body, 4 + SIZE);
+    free(body);
+    beat_and_read_nothing(fd, RKS_FRAME_PING);
+    assert_true(take_large(fd, RKS_FRAME_REPLY, COUNT));
+    close(fd);
+    mesh_close(&m);
+}
+
+static void one_that_beats_and_reads_nothing_gets_its_notes(void **state)
+{
+    (void)state;
+    enum { COUNT = 32 };
+    int listener;
+    mesh m;
+    open_pair(&m, SHORT_SILENCE_MS, &listener);
+    uint8_t *body = calloc(1, LARGE);
+    assert_ok(rks_engine_keep(m.engines[1], 2, &err), &err);
+    for (int i = 0; i < COUNT; i++)
+        assert_ok(rks_engine_note(m.engines[1], 2, RKS_SERVICE_GROUP, body, LARGE, &err), &err);
+    free(body);
+    rks_hello hello;
+    int fd = accept_member(listener, &hello);
+    beat_and_read_nothing(fd, RKS_FRAME_PONG);
+    assert_true(take_large(fd, RKS_FRAME_NOTE, COUNT));
+    close(fd);
+    close(listener);
+    mesh_close(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -591,6 +662,8 @@ int main(void)
         cmocka_unit_test(a_connection_that_is_cut_in_a_reply_fails_the_request_by_name),
         cmocka_unit_test(replies_that_nobody_waits_for_are_dropped_and_counted),
         cmocka_unit_test(an_owner_without_the_secret_gets_no_request),
+        cmocka_unit_test(one_that_beats_and_reads_nothing_keeps_its_replies),
+        cmocka_unit_test(one_that_beats_and_reads_nothing_gets_its_notes),
     };
     int failed = cmocka_run_group_tests_name("strangers", tests, NULL, NULL);
     if (rks_memory_in_use() != 0) {
