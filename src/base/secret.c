@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * secret.c: libsodium behind six calls. */
+ * secret.c: libsodium behind a few calls. */
 #include "base/secret.h"
 
 #include <errno.h>
@@ -23,6 +23,24 @@ void rks_keyed_hash(const uint8_t secret[RKS_SECRET_SIZE], const void *bytes, si
                     uint8_t proof[RKS_PROOF_SIZE])
 {
     crypto_generichash(proof, RKS_PROOF_SIZE, bytes, size, secret, RKS_SECRET_SIZE);
+}
+
+rks_status rks_key_pair(uint8_t private_key[RKS_KEY_SIZE], uint8_t public_key[RKS_KEY_SIZE],
+                        rks_error *err)
+{
+    rks_status status = rks_random(private_key, RKS_KEY_SIZE, err);
+    if (status == RKS_OK)
+        crypto_scalarmult_base(public_key, private_key);
+    return status;
+}
+
+rks_status rks_key_agree(const uint8_t private_key[RKS_KEY_SIZE],
+                         const uint8_t public_key[RKS_KEY_SIZE], uint8_t shared[RKS_KEY_SIZE],
+                         rks_error *err)
+{
+    if (crypto_scalarmult(shared, private_key, public_key) == 0)
+        return RKS_OK;
+    return rks_fail(err, RKS_ERR_PEER, 0, "a public key that is none");
 }
 
 bool rks_proof_equal(const uint8_t a[RKS_PROOF_SIZE], const uint8_t b[RKS_PROOF_SIZE])

@@ -7,12 +7,20 @@
 
 #include "rankstore/base.h"
 
-enum { RKS_SECRET_SIZE = 32, RKS_NONCE_SIZE = 32, RKS_PROOF_SIZE = 32 };
+enum { RKS_SECRET_SIZE = 32, RKS_NONCE_SIZE = 32, RKS_PROOF_SIZE = 32, RKS_KEY_SIZE = 32 };
 
 rks_status rks_random(void *bytes, size_t size, rks_error *err);
 /* Keyed BLAKE2b of `bytes`. */
 void rks_keyed_hash(const uint8_t secret[RKS_SECRET_SIZE], const void *bytes, size_t size,
                     uint8_t proof[RKS_PROOF_SIZE]);
+/* An X25519 key and its public half. */
+rks_status rks_key_pair(uint8_t private_key[RKS_KEY_SIZE], uint8_t public_key[RKS_KEY_SIZE],
+                        rks_error *err);
+/* What the owners of two keys can compute, and nobody else; equal on both sides. RKS_ERR_PEER for a
+ * public key that is none. */
+rks_status rks_key_agree(const uint8_t private_key[RKS_KEY_SIZE],
+                         const uint8_t public_key[RKS_KEY_SIZE], uint8_t shared[RKS_KEY_SIZE],
+                         rks_error *err);
 bool rks_proof_equal(const uint8_t a[RKS_PROOF_SIZE], const uint8_t b[RKS_PROOF_SIZE]);
 void rks_wipe(void *bytes, size_t size);
 /* The first 32 bytes of a regular file of this user that nobody else may read (mode 0600 or less).

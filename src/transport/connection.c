@@ -60,12 +60,21 @@ static void forget_frame_in(rks_connection *connection)
     connection->body = NULL;
 }
 
+/* Proven, or over before. */
 static void proven(rks_connection *connection)
 {
-    if (connection->unproven)
-        connection->engine->unproven--;
+    rks_engine *engine = connection->engine;
+    if (!connection->unproven)
+        return;
     connection->unproven = false;
-    rks_wipe(&connection->hello.own_nonce, sizeof(connection->hello.own_nonce));
+    rks_wipe(connection->hello.key, sizeof(connection->hello.key));
+    if (!connection->initiator) {
+        rks_lobby_leave(connection);
+        rks_engine_admit(engine);
+    } else {
+        engine->opening--;
+        rks_peer_next(engine);
+    }
 }
 
 void rks_connection_lose(rks_connection *connection, const rks_error *why)
@@ -84,10 +93,7 @@ void rks_connection_lose(rks_connection *connection, const rks_error *why)
         log_refusal(connection, why);
     if (connection->stream_open)
         rks_stream_close(connection->stream);
-    if (connection->unproven) {
-        proven(connection);
-        rks_engine_admit(engine);
-    }
+    proven(connection);
 }
 
 void rks_connection_fail(rks_connection *connection, rks_status status, int64_t cause,
@@ -130,16 +136,27 @@ void rks_connection_take_hello(rks_connection *connection)
         rks_connection_fail(connection, RKS_ERR_PEER, 0, "said hello twice");
         return;
     }
-    rks_status status = rks_hello_take(&connection->hello, connection->small, &err);
-    if (status == RKS_OK || status == RKS_ERR_UNSUPPORTED) {
-        connection->rank = connection->hello.peer_rank;
-        if (!connection->initiator)
-            say_hello(connection);
-        else if (status == RKS_OK)
-            say_proof(connection);
+    rks_hello *hello = &connection->hello;
+    rks_status status = rks_hello_take(hello, connection->small, &err);
+    bool is_hello = status == RKS_OK || status == RKS_ERR_UNSUPPORTED;
+    if (is_hello && !connection->initiator) {
+        connection->rank = hello->peer_rank;
+        if (rks_peer_bind(connection->engine, hello, &err) != RKS_OK)
+            status = (rks_status)err.status;
     }
+    if (status == RKS_OK && !rks_hello_trusted(hello))
+        status = rks_fail(&err, RKS_ERR_PEER, 0,
+                          connection->initiator ? "answered without the job's secret"
+                                                : "hello without the job's secret");
+    /* Also where it is refused: the other side finds out why by this side's version and tag. */
+    if (is_hello && !connection->initiator)
+        say_hello(connection);
     if (status != RKS_OK)
         rks_connection_lose(connection, &err);
+    else if (connection->initiator)
+        say_proof(connection);
+    else if (connection->unproven)
+        rks_lobby_heard(connection);
 }
 
 static void refusal_sent(rks_frame *frame)
@@ -180,14 +197,11 @@ void rks_connection_take_proof(rks_connection *connection)
     connection->state = RKS_CONNECTION_OPEN;
     connection->proved = true;
     connection->heard_ms = rks_net_now_ms(connection->engine->net);
-    if (connection->initiator) {
-        proven(connection);
-        rks_peer_opened(connection);
-        return;
-    }
-    say_proof(connection);
+    if (!connection->initiator)
+        say_proof(connection);
     proven(connection);
-    rks_engine_admit(connection->engine);
+    if (connection->initiator)
+        rks_peer_opened(connection);
 }
 
 /* ---- the stream -------------------------------------------------------------------------- */
@@ -208,9 +222,7 @@ static void on_ended(void *user, int error)
         rks_connection_fail(connection, RKS_ERR_PEER, error, "closed the connection");
     else if (error == 0)
         rks_connection_fail(connection, RKS_ERR_PEER, 0,
-                            connection->hello.heard && connection->initiator
-                                ? "refused this side's proof of the job's secret"
-                                : "closed the connection before it proved itself");
+                            "closed the connection before it proved itself");
     else {
         rks_error why;
         rks_fail_errno(&why, error, "connection lost");
@@ -283,16 +295,16 @@ static rks_connection *connection_new(rks_engine *engine, bool initiator, uint32
     connection->engine = engine;
     connection->initiator = initiator;
     connection->rank = rank;
-    connection->begun_ms = rks_net_now_ms(engine->net);
-    connection->opened_ms = connection->begun_ms;
-    connection->heard_ms = connection->begun_ms;
-    connection->hello = (rks_hello){.secret = engine->secret,
-                                    .session = engine->session,
+    connection->opened_ms = rks_net_now_ms(engine->net);
+    connection->heard_ms = connection->opened_ms;
+    connection->hello = (rks_hello){.session = engine->session,
                                     .ranks = engine->options.size,
                                     .own_rank = engine->options.rank,
                                     .peer_rank = rank,
+                                    .own_features = RKS_FEATURES,
                                     .connected = initiator};
-    if (rks_hello_start(&connection->hello, err) != RKS_OK) {
+    if ((initiator && rks_peer_bind(engine, &connection->hello, err) != RKS_OK) ||
+        rks_hello_start(&connection->hello, err) != RKS_OK) {
         rks_free(connection);
         return NULL;
     }
@@ -317,7 +329,7 @@ rks_status rks_connection_open(rks_engine *engine, uint32_t rank, rks_error *err
     const rks_address *address = &engine->addresses[rank];
     rks_connection *connection = connection_new(engine, true, rank, err);
     if (connection == NULL)
-        return RKS_ERR_MEMORY;
+        return (rks_status)err->status;
     int error =
         rks_net_connect(engine->net, address, &STREAM_EVENTS, connection, &connection->stream);
     if (error != 0) {
@@ -330,6 +342,8 @@ rks_status rks_connection_open(rks_engine *engine, uint32_t rank, rks_error *err
         return status;
     }
     connection_link(connection);
+    connection->unproven = true;
+    engine->opening++;
     engine->peers[rank].out = connection;
     rks_stream_tune(connection->stream, engine->options.silence_ms);
     return RKS_OK;
@@ -339,11 +353,11 @@ static void accepted(rks_connection *connection)
 {
     connection_link(connection);
     connection->unproven = true;
-    connection->engine->unproven++;
+    rks_lobby_enter(connection);
     uint32_t silence_ms = connection->engine->options.silence_ms;
     rks_engine_alarm_at(connection->engine,
                         connection->opened_ms +
-                            (silence_ms < RKS_HELLO_MS ? silence_ms : RKS_HELLO_MS));
+                            (silence_ms < RKS_SILENT_MS ? silence_ms : RKS_SILENT_MS));
     begin_hello(connection);
 }
 

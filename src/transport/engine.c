@@ -13,6 +13,8 @@
 #include "base/memory.h"
 #include "transport/tcp.h"
 
+enum { NEWCOMERS_LEAST = 2048 };
+
 void rks_engine_options_default(rks_engine_options *options)
 {
     *options = (rks_engine_options){
@@ -125,11 +127,16 @@ static void free_inside(rks_engine *engine)
     if (engine->peers != NULL)
         rks_peer_forget_all(engine);
     rks_free(engine->slots);
+    if (engine->peers != NULL)
+        rks_wipe(engine->peers, engine->options.size * sizeof(*engine->peers));
     rks_free(engine->peers);
     rks_free(engine->addresses);
     rks_free(engine->stage);
     engine->addresses = NULL;
+    rks_free(engine->public_keys);
+    engine->public_keys = NULL;
     rks_wipe(engine->secret, sizeof(engine->secret));
+    rks_wipe(engine->private_key, sizeof(engine->private_key));
 }
 
 static void close_outside(rks_engine *engine)
@@ -197,6 +204,13 @@ static rks_status check_options(const rks_engine_options *options, rks_error *er
     return RKS_OK;
 }
 
+static uint32_t wanted_newcomers(const rks_engine_options *options)
+{
+    if (options->newcomers != 0)
+        return options->newcomers;
+    return options->size < NEWCOMERS_LEAST / 4 ? NEWCOMERS_LEAST : 4 * options->size;
+}
+
 rks_status rks_engine_open(const rks_engine_options *options, rks_engine **engine, rks_error *err)
 {
     static const rks_net_events events = {rks_mailbox_rest, rks_silence_alarm, on_nudge,
@@ -220,11 +234,17 @@ rks_status rks_engine_open(const rks_engine_options *options, rks_engine **engin
         status = RKS_ERR_MEMORY;
         goto out;
     }
-    const rks_net_options net = {.rank = options->rank, .listen = options->listen};
+    const rks_net_options net = {.rank = options->rank,
+                                 .size = options->size,
+                                 .newcomers = wanted_newcomers(options),
+                                 .listen = options->listen};
     put_host(&made->address);
     status = rks_net_open(options->transport, &net, &events, made, &made->address, &made->net, err);
+    if (status == RKS_OK)
+        status = rks_random(&made->lobby.salt, sizeof(made->lobby.salt), err);
     if (status != RKS_OK)
         goto out;
+    made->lobby.max = made->net->newcomers;
     status = rks_pool_create(made, options->io_threads, &made->pool, err);
     if (status != RKS_OK)
         goto out;
@@ -242,6 +262,18 @@ out:
 const rks_address *rks_engine_address(const rks_engine *engine)
 {
     return &engine->address;
+}
+
+rks_status rks_engine_set_keys(rks_engine *engine, const uint8_t private_key[RKS_KEY_SIZE],
+                               const uint8_t *public_keys, rks_error *err)
+{
+    uint8_t *copy = rks_alloc(engine->options.size, RKS_KEY_SIZE, err);
+    if (copy == NULL)
+        return RKS_ERR_MEMORY;
+    memcpy(copy, public_keys, (size_t)engine->options.size * RKS_KEY_SIZE);
+    memcpy(engine->private_key, private_key, RKS_KEY_SIZE);
+    engine->public_keys = copy;
+    return RKS_OK;
 }
 
 rks_status rks_engine_join(rks_engine *engine, const rks_address *addresses,

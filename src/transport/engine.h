@@ -10,7 +10,7 @@
  * Loss       A lost peer fails its outstanding requests with RKS_ERR_PEER (connection closed or
  *            reset, proof refused) or RKS_ERR_TIMEOUT (silence), naming rank, host and phase.
  * Bounds     A frame above `max_frame` is refused before allocation; queued replies and
- *            connections that have not proved themselves are capped (64, 5 s).
+ *            connections that have not proved themselves are capped (newcomers.c).
  * Order      Notes of one peer to another arrive in the order in which they were sent, and before
  *            the news that the peer has closed.
  * Fork       A child must not use its parent's engine.
@@ -45,6 +45,8 @@ typedef struct rks_engine_options {
     uint32_t io_threads;            /* serve requests; default 16, from 1 */
     uint64_t max_frame;             /* body bytes; default 1 GiB + 1 MiB */
     const char *listen;             /* address or interface name; NULL: loopback */
+    uint32_t newcomers;             /* connections that may not have proved themselves yet; 0: four
+                                     * a rank, at least 2048, less if descriptors are few */
     const rks_transport *transport; /* default rks_tcp (tcp.h); outlives the engine */
 } rks_engine_options;
 
@@ -53,6 +55,11 @@ void rks_engine_options_default(rks_engine_options *options);
 /* Listens and starts the thread. Nobody is let in before rks_engine_join. */
 rks_status rks_engine_open(const rks_engine_options *options, rks_engine **engine, rks_error *err);
 const rks_address *rks_engine_address(const rks_engine *engine);
+/* Before rks_engine_join: each two ranks have a key of their own, made of the job's secret, this
+ * rank's private key and the other's public one (rks_key_pair). `public_keys` has
+ * RKS_KEY_SIZE bytes for each rank. Both are copied. Without it the secret is the key of all. */
+rks_status rks_engine_set_keys(rks_engine *engine, const uint8_t private_key[RKS_KEY_SIZE],
+                               const uint8_t *public_keys, rks_error *err);
 /* Peers, session and secret, once known; `addresses` has `size` entries and is copied. */
 rks_status rks_engine_join(rks_engine *engine, const rks_address *addresses,
                            const uint8_t session[16], const uint8_t secret[RKS_SECRET_SIZE],

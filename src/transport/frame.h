@@ -32,13 +32,14 @@
  *       16     4  rank of the sender
  *       20     4  rank that it wants to reach, or answers as
  *       24    32  nonce, fresh for each connection
- *       56     8  zero
+ *       56     8  tag: the sender knows the key of the two ranks
  *
- * The side that connected says hello first and proves first. A proof is the keyed BLAKE2b, by the
- * job's secret, of
+ * The side that connected says hello first and proves first. Tags and proofs are the keyed BLAKE2b,
+ * by the key of the two ranks, of what both sides must agree on; of a tag, the first 8 bytes:
  *
  *        0     8  magic
- *        8     4  role of the prover: 1 connected, 2 accepted
+ *        8     4  what for: 1 proof of the side that connected, 2 of the side that accepted;
+ *                 3 and 4 the tags of their hellos
  *       12     4  protocol version
  *       16     4  feature bits of the side that connected
  *       20     4  feature bits of the side that accepted
@@ -47,6 +48,12 @@
  *       32    16  session
  *       48    32  nonce of the side that connected
  *       80    32  nonce of the side that accepted
+ *      112    20  where the side that connected listens: u8 kind, u8 0, u16 port, 16 bytes IP
+ *      132    20  where the side that accepted listens
+ *
+ * In what the first tag covers, feature bits and nonce of the side that accepted are zero. Each
+ * side takes its own address from its socket and the other's from the bootstrap: one that stands
+ * between them at an address of its own is refused.
  */
 #ifndef RKS_TRANSPORT_FRAME_H
 #define RKS_TRANSPORT_FRAME_H
@@ -56,8 +63,10 @@
 enum {
     RKS_FRAME_HEADER = 24,
     RKS_HELLO_BODY = 64,
-    RKS_PROTOCOL = 1,
+    RKS_PROTOCOL = 2,
     RKS_FEATURES = 0,
+    RKS_PLACE_SIZE = 20,
+    RKS_TAG_SIZE = 8,
 };
 
 enum rks_frame_type {
@@ -93,26 +102,35 @@ bool rks_frame_body_good(const uint8_t bytes[RKS_FRAME_HEADER], const void *body
 
 /* ---- handshake: bytes only, no sockets ---------------------------------------------------- */
 
-/* One side of one connection. */
+/* One side of one connection. Up to `connected`, and from `key` to `peer_place`, the fields are the
+ * caller's. The side that accepts learns `peer_rank` from the hello, and sets `key` and
+ * `peer_place` then. */
 typedef struct rks_hello {
-    const uint8_t *secret;  /* RKS_SECRET_SIZE bytes; outlives the handshake */
-    const uint8_t *session; /* 16 bytes; the same */
+    const uint8_t *session; /* 16 bytes; outlives the handshake */
     uint32_t ranks;         /* how many ranks the job has */
     uint32_t own_rank;
-    uint32_t peer_rank; /* known to the connecting side; learnt by the other */
-    uint32_t peer_features;
+    uint32_t peer_rank;
+    uint32_t own_features;
     bool connected; /* this side connected */
     bool heard;     /* the peer's hello was taken */
+    uint32_t peer_features;
+    uint8_t key[RKS_SECRET_SIZE]; /* of the two ranks */
+    uint8_t own_place[RKS_PLACE_SIZE];
+    uint8_t peer_place[RKS_PLACE_SIZE];
     uint8_t own_nonce[RKS_NONCE_SIZE];
     uint8_t peer_nonce[RKS_NONCE_SIZE];
+    uint8_t peer_tag[RKS_TAG_SIZE];
 } rks_hello;
 
-/* The fields above `peer_features`, and `connected`, are the caller's; draws the nonce. */
+/* Draws the nonce. */
 rks_status rks_hello_start(rks_hello *hello, rks_error *err);
 void rks_hello_encode(const rks_hello *hello, uint8_t body[RKS_HELLO_BODY]);
 /* RKS_ERR_UNSUPPORTED for another version, RKS_ERR_PEER for anything else that is wrong. After
  * RKS_ERR_UNSUPPORTED an answer may still be encoded, so that the peer can name both versions. */
 rks_status rks_hello_take(rks_hello *hello, const uint8_t body[RKS_HELLO_BODY], rks_error *err);
+/* After rks_hello_take: the tag is right. One that was recorded may be repeated: it tells strangers
+ * who know nothing, and only a proof opens a connection. */
+bool rks_hello_trusted(const rks_hello *hello);
 /* After rks_hello_take. */
 void rks_hello_prove(const rks_hello *hello, uint8_t proof[RKS_PROOF_SIZE]);
 bool rks_hello_proved(const rks_hello *hello, const uint8_t proof[RKS_PROOF_SIZE]);

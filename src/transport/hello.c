@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * hello.c: both sides of a connection prove the job's secret. The role in the proof stops
- * reflection, the fresh nonces stop replay, the ranks stop one rank from speaking as another. The
- * layouts are in frame.h. */
+ * hello.c: both sides of a connection prove the key of their two ranks. The role in the proof stops
+ * reflection, the fresh nonces stop replay, the ranks stop one rank from speaking as another, the
+ * addresses stop a relay. The layouts are in frame.h. */
 #include "transport/frame.h"
 
 #include <inttypes.h>
@@ -13,25 +13,52 @@
 
 static const uint8_t MAGIC[8] = "RKSWIRE";
 
-enum { PROVEN_SIZE = 112, ROLE_CONNECTED = 1, ROLE_ACCEPTED = 2 };
+enum { PROVEN_SIZE = 152 };
+
+enum purpose { PROOF_CONNECTED = 1, PROOF_ACCEPTED = 2, TAG_CONNECTED = 3, TAG_ACCEPTED = 4 };
 
 rks_status rks_hello_start(rks_hello *hello, rks_error *err)
 {
     hello->heard = false;
     hello->peer_features = 0;
     memset(hello->peer_nonce, 0, sizeof(hello->peer_nonce));
+    memset(hello->peer_tag, 0, sizeof(hello->peer_tag));
     return rks_random(hello->own_nonce, sizeof(hello->own_nonce), err);
+}
+
+static void hash_for(const rks_hello *hello, enum purpose purpose, uint8_t hash[RKS_PROOF_SIZE])
+{
+    uint8_t bytes[PROVEN_SIZE] = {0};
+    bool own = hello->connected; /* this side's fields come first */
+    memcpy(bytes, MAGIC, sizeof(MAGIC));
+    rks_store_u32(bytes + 8, purpose);
+    rks_store_u32(bytes + 12, RKS_PROTOCOL);
+    rks_store_u32(bytes + 16, own ? hello->own_features : hello->peer_features);
+    rks_store_u32(bytes + 24, own ? hello->own_rank : hello->peer_rank);
+    rks_store_u32(bytes + 28, own ? hello->peer_rank : hello->own_rank);
+    memcpy(bytes + 32, hello->session, 16);
+    memcpy(bytes + 48, own ? hello->own_nonce : hello->peer_nonce, RKS_NONCE_SIZE);
+    if (purpose != TAG_CONNECTED) { /* it does not know these yet */
+        rks_store_u32(bytes + 20, own ? hello->peer_features : hello->own_features);
+        memcpy(bytes + 80, own ? hello->peer_nonce : hello->own_nonce, RKS_NONCE_SIZE);
+    }
+    memcpy(bytes + 112, own ? hello->own_place : hello->peer_place, RKS_PLACE_SIZE);
+    memcpy(bytes + 132, own ? hello->peer_place : hello->own_place, RKS_PLACE_SIZE);
+    rks_keyed_hash(hello->key, bytes, sizeof(bytes), hash);
 }
 
 void rks_hello_encode(const rks_hello *hello, uint8_t body[RKS_HELLO_BODY])
 {
+    uint8_t hash[RKS_PROOF_SIZE];
     memset(body, 0, RKS_HELLO_BODY);
     memcpy(body, MAGIC, sizeof(MAGIC));
     rks_store_u32(body + 8, RKS_PROTOCOL);
-    rks_store_u32(body + 12, RKS_FEATURES);
+    rks_store_u32(body + 12, hello->own_features);
     rks_store_u32(body + 16, hello->own_rank);
     rks_store_u32(body + 20, hello->peer_rank);
     memcpy(body + 24, hello->own_nonce, RKS_NONCE_SIZE);
+    hash_for(hello, hello->connected ? TAG_CONNECTED : TAG_ACCEPTED, hash);
+    memcpy(body + 56, hash, RKS_TAG_SIZE);
 }
 
 rks_status rks_hello_take(rks_hello *hello, const uint8_t body[RKS_HELLO_BODY], rks_error *err)
@@ -57,36 +84,31 @@ rks_status rks_hello_take(rks_hello *hello, const uint8_t body[RKS_HELLO_BODY], 
                         "speaks protocol version %" PRIu32 ", this side %d", version, RKS_PROTOCOL);
     hello->peer_features = rks_load_u32(body + 12);
     memcpy(hello->peer_nonce, body + 24, RKS_NONCE_SIZE);
+    memcpy(hello->peer_tag, body + 56, RKS_TAG_SIZE);
     hello->heard = true;
     return RKS_OK;
 }
 
-static void proof_of(const rks_hello *hello, bool by_connected, uint8_t proof[RKS_PROOF_SIZE])
+bool rks_hello_trusted(const rks_hello *hello)
 {
-    uint8_t bytes[PROVEN_SIZE];
-    bool own = hello->connected; /* this side's fields come first */
-    memcpy(bytes, MAGIC, sizeof(MAGIC));
-    rks_store_u32(bytes + 8, by_connected ? ROLE_CONNECTED : ROLE_ACCEPTED);
-    rks_store_u32(bytes + 12, RKS_PROTOCOL);
-    rks_store_u32(bytes + 16, own ? RKS_FEATURES : hello->peer_features);
-    rks_store_u32(bytes + 20, own ? hello->peer_features : RKS_FEATURES);
-    rks_store_u32(bytes + 24, own ? hello->own_rank : hello->peer_rank);
-    rks_store_u32(bytes + 28, own ? hello->peer_rank : hello->own_rank);
-    memcpy(bytes + 32, hello->session, 16);
-    memcpy(bytes + 48, own ? hello->own_nonce : hello->peer_nonce, RKS_NONCE_SIZE);
-    memcpy(bytes + 80, own ? hello->peer_nonce : hello->own_nonce, RKS_NONCE_SIZE);
-    rks_keyed_hash(hello->secret, bytes, sizeof(bytes), proof);
+    uint8_t expected[RKS_PROOF_SIZE], got[RKS_PROOF_SIZE];
+    hash_for(hello, hello->connected ? TAG_ACCEPTED : TAG_CONNECTED, expected);
+    memcpy(got, expected, sizeof(got));
+    memcpy(got, hello->peer_tag, RKS_TAG_SIZE);
+    bool equal = hello->heard && rks_proof_equal(expected, got);
+    rks_wipe(expected, sizeof(expected));
+    return equal;
 }
 
 void rks_hello_prove(const rks_hello *hello, uint8_t proof[RKS_PROOF_SIZE])
 {
-    proof_of(hello, hello->connected, proof);
+    hash_for(hello, hello->connected ? PROOF_CONNECTED : PROOF_ACCEPTED, proof);
 }
 
 bool rks_hello_proved(const rks_hello *hello, const uint8_t proof[RKS_PROOF_SIZE])
 {
     uint8_t expected[RKS_PROOF_SIZE];
-    proof_of(hello, !hello->connected, expected);
+    hash_for(hello, hello->connected ? PROOF_ACCEPTED : PROOF_CONNECTED, expected);
     bool equal = hello->heard && rks_proof_equal(expected, proof);
     rks_wipe(expected, sizeof(expected));
     return equal;

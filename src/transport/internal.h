@@ -28,9 +28,8 @@
 #include "transport/net.h"
 
 enum {
-    RKS_UNPROVEN_MAX = 64,      /* accepted connections that have not proved the secret */
-    RKS_HELLO_MS = 5000,        /* how long they may take */
-    RKS_LATE_MS = 1000,         /* and how long, once they have said hello, if there are too many */
+    RKS_SILENT_MS = 2000,       /* how long an accepted connection may take to say hello */
+    RKS_HELLO_MS = 5000,        /* and to prove itself */
     RKS_STAGE_SIZE = 64 * 1024, /* small frames are read into it */
 };
 
@@ -64,12 +63,16 @@ struct rks_peer {
     rks_frame_queue waiting; /* until `out` is open */
     uint64_t since_ms;       /* when connecting began */
     uint64_t retry_ms;       /* not 0: connect again then */
+    uint32_t cuts;           /* connections of these that it cut during the hello */
+    bool paced;              /* waits until fewer connections are being opened */
     bool keep;
     bool closing;  /* it said bye on `out`; `in` may still bring notes */
     bool failed;   /* requests end with `error` */
     bool gone;     /* notes are dropped as well */
     bool lost;     /* kept, and not reached: it is not let in either */
     bool reported; /* the watch has been told */
+    bool keyed;    /* `key` is made */
+    uint8_t key[RKS_SECRET_SIZE]; /* of this rank and that one */
     rks_error error;
 };
 
@@ -113,6 +116,20 @@ typedef struct rks_handler_place {
     atomic_uint waiting; /* for none to be running */
 } rks_handler_place;
 
+/* Connections that are accepted and not proven. Those that have not said hello stand in lines by
+ * their origins. */
+enum { RKS_LOBBY_LINES = 256 };
+typedef struct rks_line {
+    rks_connection *first, *last; /* the oldest first */
+    uint32_t count;
+} rks_line;
+typedef struct rks_lobby {
+    rks_line silent[RKS_LOBBY_LINES];
+    rks_line heard; /* whose hello had the right tag */
+    uint32_t count, max;
+    uint64_t salt; /* so that nobody can choose a line */
+} rks_lobby;
+
 struct rks_engine {
     /* set by rks_engine_open, then constant */
     rks_engine_options options;
@@ -126,6 +143,8 @@ struct rks_engine {
     rks_address *addresses;
     uint8_t session[16];
     uint8_t secret[RKS_SECRET_SIZE];
+    uint8_t private_key[RKS_KEY_SIZE];
+    uint8_t *public_keys; /* RKS_KEY_SIZE each; NULL: the secret is the key of all */
 
     atomic_bool closing;    /* rks_engine_close has begun */
     atomic_uint references; /* the engine's own, and one for each request handed out */
@@ -149,7 +168,8 @@ struct rks_engine {
     rks_peer *peers;
     rks_connection *connections;
     uint32_t streams;  /* connections whose stream is not closed yet */
-    uint32_t unproven; /* of them, accepted and not proven */
+    uint32_t opening;  /* of them, opened by this side and not proven */
+    rks_lobby lobby;   /* of them, accepted and not proven */
     rks_slot *slots;   /* an id is {turn, slot number} */
     uint32_t slots_room;
     uint32_t slots_free; /* first free slot + 1; 0: none */
@@ -199,8 +219,12 @@ void rks_silence_alarm(void *engine); /* of rks_net_events */
 
 /* ---- newcomers.c ----------------------------------------------------------------------------- */
 
-/* There is room for an accepted connection. */
+/* There may be room for an accepted connection. */
 void rks_engine_admit(rks_engine *engine);
+/* An accepted connection comes; its hello has the right tag; it is proven or over. */
+void rks_lobby_enter(rks_connection *connection);
+void rks_lobby_heard(rks_connection *connection);
+void rks_lobby_leave(rks_connection *connection);
 void rks_newcomers_incoming(void *engine); /* of rks_net_events */
 /* From now on newcomers are let in. */
 void rks_newcomers_join(rks_engine *engine, rks_command *command);
@@ -225,6 +249,10 @@ rks_call *rks_call_find(rks_engine *engine, uint32_t rank, uint64_t id);
 void rks_call_done(rks_engine *engine, rks_call *call, const rks_error *err);
 /* A call's frame.sent. */
 void rks_call_sent(rks_frame *frame);
+/* What the hello must know of the rank that it comes from, or goes to. */
+rks_status rks_peer_bind(rks_engine *engine, rks_hello *hello, rks_error *err);
+/* One connection fewer is being opened. */
+void rks_peer_next(rks_engine *engine);
 /* `out` has proved itself, or `in` has; a failure refuses the connection. */
 void rks_peer_opened(rks_connection *connection);
 rks_status rks_peer_accepted(rks_connection *connection, rks_error *err);
@@ -259,7 +287,7 @@ struct rks_connection {
     bool ending;   /* bye is queued */
     bool finished; /* all of it is sent */
     bool bye;      /* the peer said it */
-    bool unproven; /* counted as such */
+    bool unproven; /* counted as such: in `opening`, or in the lobby */
     bool stream_open;
     bool proved;         /* both sides have proved the secret */
     bool hung_up;        /* the peer closed, or its host reset the connection */
@@ -267,8 +295,9 @@ struct rks_connection {
     uint32_t references; /* requests being served */
     uint32_t rank;       /* of the peer; known from its hello on */
     rks_hello hello;
-    uint64_t begun_ms;  /* when it was opened */
-    uint64_t opened_ms; /* the same, later if this process was stopped meanwhile */
+    uint64_t opened_ms; /* when it was opened; later if this process was stopped meanwhile */
+    rks_line *line;     /* of the lobby; NULL: none */
+    rks_connection *line_next, *line_before;
     uint64_t heard_ms;
     uint64_t unsent; /* at the last beat */
 

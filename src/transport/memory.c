@@ -23,6 +23,7 @@ static rks_status memory_open(const rks_transport *transport, const rks_net_opti
     if (made == NULL)
         return RKS_ERR_MEMORY;
     made->net.ops = &rks_memory_ops;
+    made->net.newcomers = options->newcomers;
     made->transport = whole;
     made->rank = options->rank;
     made->events = events;
@@ -357,6 +358,7 @@ const rks_net_ops rks_memory_ops = {
     .write = rks_memory_write,
     .unsent = rks_memory_unsent,
     .name = rks_memory_name,
+    .origin = rks_memory_origin,
     .finish = rks_memory_finish,
     .close = rks_memory_close,
 };

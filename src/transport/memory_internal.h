@@ -168,6 +168,7 @@ ssize_t rks_memory_try_write(rks_stream *stream, const struct iovec *parts, size
 int rks_memory_write(rks_stream *stream, const struct iovec *parts, size_t count);
 size_t rks_memory_unsent(const rks_stream *stream);
 void rks_memory_name(const rks_stream *stream, char *text, size_t size);
+uint64_t rks_memory_origin(const rks_stream *stream);
 void rks_memory_finish(rks_stream *stream);
 void rks_memory_close(rks_stream *stream);
 

@@ -187,6 +187,11 @@ void rks_memory_name(const rks_stream *stream, char *text, size_t size)
     snprintf(text, size, "this process");
 }
 
+uint64_t rks_memory_origin(const rks_stream *stream)
+{
+    return ((const memory_end *)(const void *)stream)->peer;
+}
+
 void rks_memory_finish(rks_stream *stream)
 {
     memory_end *end = rks_memory_end_of(stream);

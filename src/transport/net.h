@@ -39,7 +39,8 @@ typedef struct rks_stream_events {
 } rks_stream_events;
 
 typedef struct rks_net_options {
-    uint32_t rank;
+    uint32_t rank, size;
+    uint32_t newcomers; /* how many unproven connections are wanted */
     const char *listen; /* see rks_engine_options */
 } rks_net_options;
 
@@ -68,6 +69,7 @@ typedef struct rks_net_ops {
     int (*write)(rks_stream *stream, const struct iovec *parts, size_t count);
     size_t (*unsent)(const rks_stream *stream);
     void (*name)(const rks_stream *stream, char *text, size_t size);
+    uint64_t (*origin)(const rks_stream *stream);
     void (*finish)(rks_stream *stream);
     void (*close)(rks_stream *stream);
 } rks_net_ops;
@@ -78,6 +80,7 @@ struct rks_transport {
 
 struct rks_net {
     const rks_net_ops *ops;
+    uint32_t newcomers; /* set by `open`: how many unproven connections it has room for */
 };
 
 struct rks_stream {
@@ -87,7 +90,8 @@ struct rks_stream {
 /* ---- a net ----------------------------------------------------------------------------------- */
 
 /* Gives the engine its net, and where others connect to: fills address's kind, port, scope and ip.
- * Peers may connect from now on; they wait until rks_net_listen. */
+ * Peers may connect from now on; they wait until rks_net_listen. Fails if this process may not hold
+ * as many connections as the job can need. */
 static inline rks_status rks_net_open(const rks_transport *transport,
                                       const rks_net_options *options, const rks_net_events *events,
                                       void *user, rks_address *address, rks_net **net,
@@ -210,6 +214,12 @@ static inline size_t rks_stream_unsent(const rks_stream *stream)
 static inline void rks_stream_name(const rks_stream *stream, char *text, size_t size)
 {
     stream->ops->name(stream, text, size);
+}
+
+/* Where the other end is: the same for all connections of a host, else different, mostly. */
+static inline uint64_t rks_stream_origin(const rks_stream *stream)
+{
+    return stream->ops->origin(stream);
 }
 
 /* No more is sent; the peer reads to an end. */

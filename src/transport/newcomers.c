@@ -1,55 +1,118 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * newcomers.c: connections that others open, and how many may be there that have not proved
- * themselves. */
+ * newcomers.c: connections that others open, until they have proved themselves.
+ *
+ * A rank says hello as soon as it is connected, and its hello has a tag that takes the job's secret
+ * to make. So there are two kinds of newcomers: those that have said nothing, who may be strangers,
+ * and those whose hello was right. There is room for some thousands, more than the job has ranks.
+ * If it is full, a newcomer takes the place of one that has said nothing: the oldest of the origin
+ * that has the most, which a flood is sooner than a rank. What is cut all the same tries again
+ * (peer.c). */
 #include "transport/internal.h"
 
 #include <errno.h>
 
+#include "base/bytes.h"
+#include "base/checksum.h"
 #include "base/error.h"
 
 enum {
-    GRACE_SILENT_MS = 50, /* how long a newcomer is safe that has said nothing, if there are too
-                           * many */
+    GRACE_SILENT_MS = 50,  /* how long a newcomer is safe that has said nothing */
+    GRACE_HEARD_MS = 1000, /* and one whose hello was right */
     NO_MEMORY_MS = 500,
 };
 
-/* The oldest newcomer whose time of grace is over; NULL: none. *next: when there may be one. */
-static rks_connection *find_victim(const rks_engine *engine, uint64_t now, uint64_t *next)
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+static void line_add(rks_line *line, rks_connection *connection)
 {
-    rks_connection *victim = NULL;
-    *next = UINT64_MAX;
-    for (rks_connection *c = engine->connections; c != NULL; c = c->next) {
-        if (!c->unproven || c->state == RKS_CONNECTION_OVER)
-            continue;
-        uint64_t until = c->opened_ms + (c->hello.heard ? RKS_LATE_MS : GRACE_SILENT_MS);
-        if (until <= now && (victim == NULL || c->opened_ms < victim->opened_ms))
-            victim = c;
-        if (until < *next)
-            *next = until;
+    connection->line = line;
+    connection->line_next = NULL;
+    connection->line_before = line->last;
+    if (line->last == NULL)
+        line->first = connection;
+    else
+        line->last->line_next = connection;
+    line->last = connection;
+    line->count++;
+}
+
+static void line_remove(rks_connection *connection)
+{
+    rks_line *line = connection->line;
+    if (connection->line_next == NULL)
+        line->last = connection->line_before;
+    else
+        connection->line_next->line_before = connection->line_before;
+    if (connection->line_before == NULL)
+        line->first = connection->line_next;
+    else
+        connection->line_before->line_next = connection->line_next;
+    line->count--;
+    connection->line = NULL;
+}
+
+void rks_lobby_enter(rks_connection *connection)
+{
+    rks_lobby *lobby = &connection->engine->lobby;
+    uint8_t from[16];
+    rks_store_u64(from, rks_stream_origin(connection->stream));
+    rks_store_u64(from + 8, lobby->salt);
+    line_add(&lobby->silent[rks_checksum64(from, sizeof(from)) % RKS_LOBBY_LINES], connection);
+    lobby->count++;
+}
+
+void rks_lobby_heard(rks_connection *connection)
+{
+    line_remove(connection);
+    line_add(&connection->engine->lobby.heard, connection);
+}
+
+void rks_lobby_leave(rks_connection *connection)
+{
+    line_remove(connection);
+    connection->engine->lobby.count--;
+}
+
+/* ---- admission ------------------------------------------------------------------------------- */
+
+/* Who goes if the lobby is full; NULL: nobody yet. *next: when there may be one. */
+static rks_connection *find_victim(const rks_lobby *lobby, uint64_t now, uint64_t *next)
+{
+    const rks_line *longest = &lobby->silent[0];
+    for (size_t i = 1; i < RKS_LOBBY_LINES; i++)
+        if (lobby->silent[i].count > longest->count)
+            longest = &lobby->silent[i];
+    uint64_t grace_ms = GRACE_SILENT_MS;
+    if (longest->count == 0) {
+        longest = &lobby->heard;
+        grace_ms = GRACE_HEARD_MS;
     }
-    return victim;
+    rks_connection *oldest = longest->first; /* the lobby is not empty */
+    *next = oldest->opened_ms + grace_ms;
+    return *next <= now ? oldest : NULL;
 }
 
 void rks_engine_admit(rks_engine *engine)
 {
+    rks_lobby *lobby = &engine->lobby;
     if (engine->admitting || engine->ending || !atomic_load(&engine->joined))
         return;
     engine->admitting = true;
     while (true) {
         uint64_t now = rks_net_now_ms(engine->net);
         uint64_t next;
-        if (engine->unproven >= RKS_UNPROVEN_MAX) {
-            rks_connection *victim = find_victim(engine, now, &next);
+        if (lobby->count >= lobby->max) {
             if (!rks_net_waits(engine->net))
                 break;
+            rks_connection *victim = find_victim(lobby, now, &next);
             if (victim == NULL) {
                 rks_engine_alarm_at(engine, next);
                 break;
             }
             rks_error why;
-            rks_fail(&why, RKS_ERR_PEER, 0, "%d connections had not proved themselves",
-                     RKS_UNPROVEN_MAX);
+            rks_fail(&why, RKS_ERR_PEER, 0, "too busy: %u connections have not proved themselves",
+                     lobby->max);
             rks_connection_lose(victim, &why);
         }
         int error = rks_connection_accept(engine);

@@ -7,10 +7,16 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
 
-enum { RETRY_MS = 100 };
+enum {
+    RETRY_MS = 100,       /* before the second attempt; before the next ones up to eight times that */
+    OPENING_MAX = 64,     /* connections that are being opened at the same time */
+    PLACE_PORT = 2,       /* of a hello's address; see frame.h */
+    PLACE_IP = 4,
+};
 
 /* ---- requests that wait ---------------------------------------------------------------------- */
 
@@ -199,18 +205,44 @@ static void in_lost(rks_connection *connection, const rks_error *why)
         report(engine, rank, why);
 }
 
+/* Each time longer, and not all ranks together. */
+static uint64_t retry_delay(const rks_engine *engine, uint32_t rank)
+{
+    uint32_t doublings = engine->peers[rank].cuts < 4 ? engine->peers[rank].cuts : 4;
+    uint64_t delay = ((uint64_t)RETRY_MS << doublings) / 2;
+    delay += (engine->options.rank * 37u + rank * 11u) % RETRY_MS;
+    uint64_t most = engine->options.silence_ms / 8;
+    return delay < most ? delay : most;
+}
+
 /* Once more in a moment; false: the time for connecting is over. */
 static bool connect_later(rks_engine *engine, uint32_t rank)
 {
     rks_peer *peer = &engine->peers[rank];
     uint64_t now = rks_net_now_ms(engine->net);
-    if (engine->aborted || now + RETRY_MS >= peer->since_ms + engine->options.silence_ms)
+    uint64_t delay = retry_delay(engine, rank);
+    if (engine->aborted || now + delay >= peer->since_ms + engine->options.silence_ms)
         return false;
     peer->out = NULL;
-    peer->retry_ms = now + RETRY_MS;
+    peer->retry_ms = now + delay;
     engine->retries++;
     rks_engine_alarm_at(engine, peer->retry_ms);
     return true;
+}
+
+/* A rank that cuts connections during the hello for as long as T. */
+static void blame_cuts(rks_engine *engine, const rks_connection *connection, rks_error *why)
+{
+    uint32_t cuts = engine->peers[connection->rank].cuts;
+    if (connection->hello.heard) /* so both sides know the secret */
+        rks_fail(why, RKS_ERR_PEER, 0,
+                 "too busy: cut %" PRIu32 " connections during the hello within %" PRIu32 " ms", cuts,
+                 engine->options.silence_ms);
+    else
+        rks_fail(why, RKS_ERR_PEER, 0,
+                 "closed %" PRIu32 " connections without a hello within %" PRIu32
+                 " ms: too busy, or no rank of this job",
+                 cuts, engine->options.silence_ms);
 }
 
 void rks_peer_ended(rks_connection *connection, const rks_error *why)
@@ -220,14 +252,19 @@ void rks_peer_ended(rks_connection *connection, const rks_error *why)
         in_lost(connection, why);
         return;
     }
-    /* It dropped a connection that it had no time to listen to, or was not reached; or this rank
-     * stood still, and its proof came too late. A proof that is refused is refused at once. */
-    bool untouched =
-        !connection->hello.heard && (connection->hung_up || rks_is_unreachable(why->cause));
-    bool late = !connection->proved && connection->hung_up &&
-                rks_net_now_ms(engine->net) - connection->begun_ms >= RKS_LATE_MS;
-    if ((!untouched && !late) || !connect_later(engine, connection->rank))
-        out_lost(engine, connection->rank, why);
+    /* It had no time to listen, or was not reached. Who lacks the secret says so by its hello. */
+    rks_peer *peer = &engine->peers[connection->rank];
+    rks_error busy;
+    bool cut = !connection->proved && connection->hung_up;
+    peer->cuts += cut;
+    if ((cut || (!connection->proved && rks_is_unreachable(why->cause))) &&
+        connect_later(engine, connection->rank))
+        return;
+    if (cut) {
+        blame_cuts(engine, connection, &busy);
+        why = &busy;
+    }
+    out_lost(engine, connection->rank, why);
 }
 
 /* ---- connections ----------------------------------------------------------------------------- */
@@ -235,7 +272,17 @@ void rks_peer_ended(rks_connection *connection, const rks_error *why)
 static void connect_out(rks_engine *engine, uint32_t rank)
 {
     rks_error why;
-    rks_engine_alarm_at(engine, engine->peers[rank].since_ms + engine->options.silence_ms);
+    rks_peer *peer = &engine->peers[rank];
+    if (engine->opening >= OPENING_MAX) {
+        peer->paced = true;
+        peer->retry_ms = 1; /* rks_peer_next */
+        engine->retries++;
+        return;
+    }
+    if (peer->paced || peer->since_ms == 0)
+        peer->since_ms = rks_net_now_ms(engine->net);
+    peer->paced = false;
+    rks_engine_alarm_at(engine, peer->since_ms + engine->options.silence_ms);
     if (rks_connection_open(engine, rank, &why) == RKS_OK ||
         (rks_is_unreachable(why.cause) && connect_later(engine, rank)))
         return;
@@ -252,9 +299,67 @@ void rks_peer_retry(rks_engine *engine, uint64_t now_ms)
             rks_engine_alarm_at(engine, peer->retry_ms);
             continue;
         }
+        if (engine->opening >= OPENING_MAX) {
+            peer->retry_ms = 1;
+            continue;
+        }
         stop_retry(engine, peer);
         connect_out(engine, rank);
     }
+}
+
+void rks_peer_next(rks_engine *engine)
+{
+    if (engine->retries > 0)
+        rks_engine_alarm_at(engine, rks_net_now_ms(engine->net));
+}
+
+/* ---- the hello ------------------------------------------------------------------------------- */
+
+static void put_place(const rks_address *address, uint8_t place[RKS_PLACE_SIZE])
+{
+    memset(place, 0, RKS_PLACE_SIZE);
+    place[0] = address->kind;
+    rks_store_u16(place + PLACE_PORT, address->port);
+    memcpy(place + PLACE_IP, address->ip, sizeof(address->ip));
+}
+
+/* Made when it is needed first: a key takes 50 us. */
+static rks_status make_key(rks_engine *engine, uint32_t rank, rks_error *err)
+{
+    static const uint8_t what[8] = "RKSPAIR";
+    rks_peer *peer = &engine->peers[rank];
+    uint8_t bytes[sizeof(what) + 3 * RKS_KEY_SIZE];
+    uint32_t own = engine->options.rank;
+    if (engine->public_keys == NULL) {
+        memcpy(peer->key, engine->secret, sizeof(peer->key));
+    } else {
+        memcpy(bytes, what, sizeof(what));
+        const uint8_t *low = engine->public_keys + RKS_KEY_SIZE * (size_t)(own < rank ? own : rank);
+        const uint8_t *high = engine->public_keys + RKS_KEY_SIZE * (size_t)(own < rank ? rank : own);
+        rks_status status = rks_key_agree(engine->private_key, own < rank ? high : low,
+                                          bytes + sizeof(what), err);
+        if (status != RKS_OK)
+            return status;
+        memcpy(bytes + sizeof(what) + RKS_KEY_SIZE, low, RKS_KEY_SIZE);
+        memcpy(bytes + sizeof(what) + 2 * RKS_KEY_SIZE, high, RKS_KEY_SIZE);
+        rks_keyed_hash(engine->secret, bytes, sizeof(bytes), peer->key);
+        rks_wipe(bytes, sizeof(bytes));
+    }
+    peer->keyed = true;
+    return RKS_OK;
+}
+
+rks_status rks_peer_bind(rks_engine *engine, rks_hello *hello, rks_error *err)
+{
+    rks_peer *peer = &engine->peers[hello->peer_rank];
+    rks_status status = peer->keyed ? RKS_OK : make_key(engine, hello->peer_rank, err);
+    if (status != RKS_OK)
+        return status;
+    memcpy(hello->key, peer->key, sizeof(hello->key));
+    put_place(&engine->address, hello->own_place);
+    put_place(&engine->addresses[hello->peer_rank], hello->peer_place);
+    return RKS_OK;
 }
 
 void rks_peer_opened(rks_connection *connection)
@@ -264,6 +369,7 @@ void rks_peer_opened(rks_connection *connection)
     rks_frame *frame;
     while ((frame = rks_frame_queue_take(&peer->waiting)) != NULL)
         rks_connection_send(connection, frame);
+    peer->cuts = 0;
     if (rks_peer_expects(peer))
         rks_engine_beat(engine);
     if (engine->ending) {

@@ -13,7 +13,7 @@ static bool in_place(const rks_connection *connection, uint16_t type)
 {
     if (connection->state == RKS_CONNECTION_HELLO)
         return type == RKS_FRAME_HELLO || (type == RKS_FRAME_PROOF && connection->hello.heard) ||
-               (type == RKS_FRAME_ERROR && connection->initiator && connection->hello.heard);
+               (type == RKS_FRAME_ERROR && connection->initiator); /* and ignored */
     switch (type) {
     case RKS_FRAME_PING:
     case RKS_FRAME_PONG:
@@ -115,6 +115,8 @@ static void take_request(rks_connection *connection)
 static void take_error(rks_connection *connection)
 {
     rks_error err;
+    if (connection->state != RKS_CONNECTION_OPEN)
+        return; /* anybody may have said it */
     memcpy(&err, connection->small, sizeof(err));
     rks_error_sanitize(&err);
     if (connection->frame.id == 0) {

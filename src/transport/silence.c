@@ -39,8 +39,10 @@ static uint64_t watch_hello(rks_connection *connection, uint64_t now)
     uint64_t since = connection->opened_ms;
     if (connection->initiator)
         since = engine->peers[connection->rank].since_ms;
-    else if (limit > RKS_HELLO_MS)
-        limit = RKS_HELLO_MS;
+    else {
+        uint64_t most = connection->hello.heard ? RKS_HELLO_MS : RKS_SILENT_MS;
+        limit = limit < most ? limit : most;
+    }
     if (now < since + limit)
         return since + limit;
     lose_silent(connection,

@@ -3,9 +3,13 @@
  * tcp.c: net.h over libuv: a loop, a listening socket, and TCP connections. */
 #include "transport/tcp.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <netinet/in.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -101,19 +105,67 @@ static rks_status loop_init(tcp_net *made, rks_error *err)
     return RKS_OK;
 }
 
+enum {
+    SPARE_DESCRIPTORS = 64, /* for files that the program opens later */
+    NEWCOMERS_MIN = 64,     /* unproven connections that there must be room for */
+};
+
+/* Descriptors that are open; an estimate if /proc is not there. */
+static uint64_t count_open(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    if (folder == NULL)
+        return SPARE_DESCRIPTORS;
+    uint64_t count = 0;
+    while (readdir(folder) != NULL)
+        count++;
+    closedir(folder);
+    return count;
+}
+
+/* Raises the limit on descriptors as far as it goes. Two connections to each rank, newcomers, and
+ * some to spare must fit. */
+static rks_status fit_descriptors(const rks_net_options *options, uint32_t *newcomers,
+                                  rks_error *err)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return rks_fail_errno(err, errno, "limit on open files");
+    if (limit.rlim_cur < limit.rlim_max) {
+        struct rlimit raised = {limit.rlim_max, limit.rlim_max};
+        if (setrlimit(RLIMIT_NOFILE, &raised) == 0)
+            limit = raised;
+    }
+    uint64_t used = count_open() + 2 * (uint64_t)(options->size - 1) + SPARE_DESCRIPTORS;
+    if (limit.rlim_cur < used + NEWCOMERS_MIN)
+        return rks_fail(err, RKS_ERR_IO, EMFILE,
+                        "a job of %" PRIu32 " ranks needs %" PRIu64
+                        " open files in each process, and the limit is %" PRIu64
+                        "; raise it (ulimit -Hn, LimitNOFILE)",
+                        options->size, used + NEWCOMERS_MIN, (uint64_t)limit.rlim_cur);
+    uint64_t room = limit.rlim_cur - used;
+    *newcomers = room < options->newcomers ? (uint32_t)room : options->newcomers;
+    return RKS_OK;
+}
+
 static rks_status tcp_open(const rks_transport *transport, const rks_net_options *options,
                            const rks_net_events *events, void *user, rks_address *address,
                            rks_net **net, rks_error *err)
 {
     (void)transport;
+    uint32_t newcomers = 0;
+    rks_status status = fit_descriptors(options, &newcomers, err);
+    if (status != RKS_OK)
+        return status;
     tcp_net *made = rks_alloc(1, sizeof(*made), err);
     if (made == NULL)
         return RKS_ERR_MEMORY;
     made->net.ops = &TCP_OPS;
+    made->net.newcomers = newcomers;
     made->events = events;
     made->user = user;
     made->listen_fd = -1;
-    rks_status status = loop_init(made, err);
+    status = loop_init(made, err);
     if (status != RKS_OK) {
         rks_free(made);
         return status;
@@ -382,6 +434,23 @@ static void tcp_name(const rks_stream *stream, char *text, size_t size)
     }
 }
 
+/* Of IPv6 the first half: a host has as many addresses behind it as it likes. */
+static uint64_t tcp_origin(const rks_stream *stream)
+{
+    const tcp_stream *own = (const tcp_stream *)(const void *)stream;
+    struct sockaddr_storage address = {0};
+    int room = sizeof(address);
+    uint64_t origin = 0;
+    if (uv_tcp_getpeername(&own->uv.tcp, (struct sockaddr *)&address, &room) != 0)
+        return 0;
+    if (address.ss_family == AF_INET6)
+        memcpy(&origin, &((const struct sockaddr_in6 *)(void *)&address)->sin6_addr,
+               sizeof(origin));
+    else
+        origin = ((const struct sockaddr_in *)(void *)&address)->sin_addr.s_addr;
+    return origin;
+}
+
 static size_t tcp_unsent(const rks_stream *stream)
 {
     return uv_stream_get_write_queue_size(&((const tcp_stream *)(const void *)stream)->uv.stream);
@@ -420,6 +489,7 @@ static const rks_net_ops TCP_OPS = {
     .write = tcp_write,
     .unsent = tcp_unsent,
     .name = tcp_name,
+    .origin = tcp_origin,
     .finish = tcp_finish,
     .close = tcp_close,
 };

@@ -17,12 +17,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     rks_error err;
     if (size == 0)
         return 0;
-    rks_hello hello = {.secret = SECRET,
-                       .session = SESSION,
+    rks_hello hello = {.session = SESSION,
                        .ranks = 4,
                        .own_rank = 1,
                        .peer_rank = 2,
                        .connected = (bytes[0] & 1) != 0};
+    memcpy(hello.key, SECRET, sizeof(hello.key));
     FUZZ_CHECK(rks_hello_start(&hello, &err) == RKS_OK);
     bytes++;
     size--;
@@ -37,8 +37,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         (void)rks_frame_body_good(bytes, body, header.size);
         if (header.type == RKS_FRAME_HELLO) {
             uint8_t proof[RKS_PROOF_SIZE];
-            if (rks_hello_take(&hello, body, &err) == RKS_OK)
+            if (rks_hello_take(&hello, body, &err) == RKS_OK) {
+                FUZZ_CHECK(!rks_hello_trusted(&hello));
                 rks_hello_prove(&hello, proof);
+            }
         } else if (header.type == RKS_FRAME_PROOF) {
             FUZZ_CHECK(!rks_hello_proved(&hello, body));
         } else if (header.type == RKS_FRAME_ERROR) {

@@ -50,12 +50,12 @@ static void make_wire(void)
     for (int connected = 0; connected < 2; connected++) {
         uint8_t input[1024] = {(uint8_t)connected};
         size_t size = 1;
-        rks_hello hello = {.secret = secret,
-                           .session = session,
+        rks_hello hello = {.session = session,
                            .ranks = 4,
                            .own_rank = 2,
                            .peer_rank = 1,
                            .connected = connected == 0};
+        memcpy(hello.key, secret, sizeof(hello.key));
         assert_ok(rks_hello_start(&hello, &err), &err);
         static const uint16_t types[] = {RKS_FRAME_HELLO, RKS_FRAME_PROOF, RKS_FRAME_PING,
                                          RKS_FRAME_REPLY, RKS_FRAME_ERROR, RKS_FRAME_NOTE};

@@ -83,15 +83,30 @@ static inline bool stranger_frame_in(int fd, rks_frame_header *header, void *bod
     return stranger_receive(fd, body, header->size);
 }
 
+/* The mesh that strangers come to, as the engines know it. */
+static const mesh *stranger_mesh;
+
+static inline void stranger_place(uint32_t rank, uint8_t place[RKS_PLACE_SIZE])
+{
+    static const rks_address none;
+    const rks_address *address = rank < MESH_MAX ? &stranger_mesh->addresses[rank] : &none;
+    memset(place, 0, RKS_PLACE_SIZE);
+    place[0] = address->kind;
+    memcpy(place + 2, &address->port, 2);
+    memcpy(place + 4, address->ip, 16);
+}
+
 static inline rks_hello stranger_hello(uint32_t rank, uint32_t to, uint32_t ranks, bool connected)
 {
     rks_error err;
-    rks_hello hello = {.secret = MESH_SECRET,
-                       .session = MESH_SESSION,
+    rks_hello hello = {.session = MESH_SESSION,
                        .ranks = ranks,
                        .own_rank = rank,
                        .peer_rank = to,
                        .connected = connected};
+    memcpy(hello.key, MESH_SECRET, sizeof(hello.key));
+    stranger_place(rank, hello.own_place);
+    stranger_place(to, hello.peer_place);
     assert_ok(rks_hello_start(&hello, &err), &err);
     return hello;
 }
@@ -108,8 +123,11 @@ static inline bool stranger_take_hello(int fd, rks_hello *hello)
     rks_frame_header header;
     uint8_t body[RKS_HELLO_BODY];
     rks_error err;
-    return stranger_frame_in(fd, &header, body, sizeof(body)) && header.type == RKS_FRAME_HELLO &&
-           rks_hello_take(hello, body, &err) == RKS_OK;
+    if (!stranger_frame_in(fd, &header, body, sizeof(body)) || header.type != RKS_FRAME_HELLO ||
+        rks_hello_take(hello, body, &err) != RKS_OK)
+        return false;
+    stranger_place(hello->peer_rank, hello->peer_place);
+    return true;
 }
 
 static inline void stranger_say_proof(int fd, const rks_hello *hello)

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 static void replies_of_many_sizes_come_whole(void **state)
 {
@@ -403,9 +404,43 @@ static void listening_everywhere_or_nowhere_is_refused(void **state)
     rks_engine_close(engine, 0);
 }
 
+/* In a child: limits are the process's. Its exit code: 0, or the line that failed. */
+static int open_with_few_descriptors(void)
+{
+    rks_engine_options options;
+    rks_engine *engine = NULL;
+    struct rlimit limit = {200, 400};
+    rks_engine_options_default(&options);
+    options.size = 3;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || rks_engine_open(&options, &engine, &err) != RKS_OK)
+        return __LINE__ % 256;
+    rks_engine_close(engine, 0);
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur != 400)
+        return __LINE__ % 256;
+    options.size = 200;
+    if (rks_engine_open(&options, &engine, &err) != RKS_ERR_IO ||
+        strstr(err.text, "a job of 200 ranks needs 5") == NULL ||
+        strstr(err.text, "the limit is 400") == NULL)
+        return __LINE__ % 256;
+    return 0;
+}
+
+static void the_limit_on_descriptors_is_raised_or_named(void **state)
+{
+    (void)state;
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(open_with_few_descriptors());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_limit_on_descriptors_is_raised_or_named),
         BOTH(replies_of_many_sizes_come_whole),
         BOTH(a_rank_may_ask_itself),
         BOTH(an_error_reply_says_where_it_happened),

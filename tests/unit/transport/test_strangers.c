@@ -11,13 +11,14 @@
 
 static rks_error err;
 
-enum { HELLO_FRAME = RKS_FRAME_HEADER + RKS_HELLO_BODY };
+enum { HELLO_FRAME = RKS_FRAME_HEADER + RKS_HELLO_BODY, SHORT_SILENCE_MS = 1000 };
 
 /* Engines 0 and 1 of three; where `listener` is not NULL, rank 2 is that socket. */
-static void open_pair(mesh *m, uint32_t silence_ms, int *listener)
+static void open_pair_for(mesh *m, uint32_t silence_ms, uint32_t newcomers, int *listener)
 {
     memset(m, 0, sizeof(*m));
     m->size = 3;
+    stranger_mesh = m;
     for (uint32_t i = 0; i < 2; i++) {
         rks_engine_options options;
         rks_engine_options_default(&options);
@@ -25,6 +26,7 @@ static void open_pair(mesh *m, uint32_t silence_ms, int *listener)
         options.size = 3;
         options.silence_ms = silence_ms;
         options.io_threads = 2;
+        options.newcomers = newcomers;
         options.max_frame = 1 << 20;
         assert_ok(rks_engine_open(&options, &m->engines[i], &err), &err);
         m->addresses[i] = *rks_engine_address(m->engines[i]);
@@ -36,6 +38,11 @@ static void open_pair(mesh *m, uint32_t silence_ms, int *listener)
     mesh_join(m, 0);
     mesh_join(m, 1);
     rks_engine_serve(m->engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
+}
+
+static void open_pair(mesh *m, uint32_t silence_ms, int *listener)
+{
+    open_pair_for(m, silence_ms, 0, listener);
 }
 
 static void serves_on(mesh *m)
@@ -82,16 +89,20 @@ static void without_the_secret_there_is_a_hello_and_nothing_more(void **state)
     static const uint8_t wrong[RKS_SECRET_SIZE] = "a secret of somebody else";
     mesh m;
     open_pair(&m, 15000, NULL);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         int fd = stranger_connect(&m.addresses[1]);
         rks_hello hello = stranger_hello(2, 1, 3, true);
-        hello.secret = i == 0 ? wrong : MESH_SECRET;
+        if (i == 0)
+            memcpy(hello.key, wrong, sizeof(wrong));
         hello.session = i == 1 ? wrong : MESH_SESSION;
         stranger_say_hello(fd, &hello);
         assert_true(stranger_take_hello(fd, &hello));
-        if (i == 2) { /* straight on, without a proof */
+        assert_int_equal(rks_hello_trusted(&hello), i >= 2);
+        if (i == 2) /* straight on, without a proof */
             stranger_frame(fd, RKS_FRAME_REQUEST, 1, RKS_SERVICE_FETCH, "\1\0\0\0secret", 10);
-        } else
+        else if (i == 3) /* a hello that was recorded, and a proof that is made up */
+            stranger_frame(fd, RKS_FRAME_PROOF, 0, 0, wrong, RKS_PROOF_SIZE);
+        else
             stranger_say_proof(fd, &hello);
         assert_int_equal(stranger_drain(fd), 0);
         close(fd);
@@ -100,7 +111,7 @@ static void without_the_secret_there_is_a_hello_and_nothing_more(void **state)
     stranger_frame(fd, RKS_FRAME_REQUEST, 1, RKS_SERVICE_FETCH, "\1\0\0\0secret", 10);
     assert_int_equal(stranger_drain(fd), 0);
     close(fd);
-    assert_int_equal(refused(&m), 4);
+    assert_int_equal(refused(&m), 5);
     serves_on(&m);
     mesh_close(&m);
 }
@@ -123,11 +134,19 @@ static void a_recorded_handshake_is_refused_when_replayed(void **state)
     mesh_close(&m);
 }
 
+/* Of one who does not know the key. */
+static void say_hello_with_tag(int fd, const rks_hello *hello, const uint8_t tag[RKS_TAG_SIZE])
+{
+    uint8_t body[RKS_HELLO_BODY];
+    rks_hello_encode(hello, body);
+    memcpy(body + RKS_HELLO_BODY - RKS_TAG_SIZE, tag, RKS_TAG_SIZE);
+    stranger_frame(fd, RKS_FRAME_HELLO, 0, 0, body, sizeof(body));
+}
+
 /* The stranger, who knows no secret, stands where rank 2 listens, and lets rank 1 answer itself. */
-static void a_reflected_proof_is_refused(void **state)
+static void a_reflected_hello_is_refused(void **state)
 {
     (void)state;
-    static const uint8_t nothing[RKS_SECRET_SIZE];
     int listener;
     mesh m;
     open_pair(&m, 15000, &listener);
@@ -136,24 +155,18 @@ static void a_reflected_proof_is_refused(void **state)
     assert_int_equal(poll(&poller, 1, WAIT_MS), 1);
     int out = accept(listener, NULL, NULL);
     rks_hello answer = stranger_hello(2, 1, 3, false);
-    answer.secret = nothing;
     assert_true(stranger_take_hello(out, &answer)); /* the engine's nonce */
 
     int in = stranger_connect(&m.addresses[1]);
     rks_hello mirror = stranger_hello(2, 1, 3, true);
     memcpy(mirror.own_nonce, answer.peer_nonce, RKS_NONCE_SIZE);
-    stranger_say_hello(in, &mirror);
+    say_hello_with_tag(in, &mirror, answer.peer_tag);
     assert_true(stranger_take_hello(in, &mirror));
+    assert_int_equal(stranger_drain(in), 0);
 
     memcpy(answer.own_nonce, mirror.peer_nonce, RKS_NONCE_SIZE);
-    stranger_say_hello(out, &answer);
-    rks_frame_header header;
-    uint8_t proof[RKS_PROOF_SIZE];
-    assert_true(stranger_frame_in(out, &header, proof, sizeof(proof)));
-    stranger_frame(in, RKS_FRAME_PROOF, 0, 0, proof, sizeof(proof));
-    assert_int_equal(stranger_drain(in), 0);
-    stranger_frame(out, RKS_FRAME_PROOF, 0, 0, proof, sizeof(proof)); /* back to its sender */
-    assert_int_equal(stranger_drain(out), 0);                         /* and no note */
+    say_hello_with_tag(out, &answer, mirror.peer_tag); /* back to its sender */
+    assert_int_equal(stranger_drain(out), 0);          /* no proof, and no note */
     close(in);
     close(out);
     close(listener);
@@ -183,15 +196,18 @@ static void another_version_of_the_protocol_is_told_ours(void **state)
     (void)state;
     mesh m;
     open_pair(&m, 15000, NULL);
-    int fd = stranger_connect(&m.addresses[1]);
-    rks_hello hello = stranger_hello(2, 1, 3, true);
-    uint8_t body[RKS_HELLO_BODY];
-    rks_hello_encode(&hello, body);
-    body[8] = 2;
-    stranger_frame(fd, RKS_FRAME_HELLO, 0, 0, body, sizeof(body));
-    assert_true(stranger_take_hello(fd, &hello));
-    assert_int_equal(stranger_drain(fd), 0);
-    close(fd);
+    static const uint8_t others[] = {0, 1, RKS_PROTOCOL + 1, 255};
+    for (size_t i = 0; i < sizeof(others); i++) {
+        int fd = stranger_connect(&m.addresses[1]);
+        rks_hello hello = stranger_hello(2, 1, 3, true);
+        uint8_t body[RKS_HELLO_BODY];
+        rks_hello_encode(&hello, body);
+        body[8] = others[i];
+        stranger_frame(fd, RKS_FRAME_HELLO, 0, 0, body, sizeof(body));
+        assert_true(stranger_take_hello(fd, &hello));
+        assert_int_equal(stranger_drain(fd), 0);
+        close(fd);
+    }
     mesh_close(&m);
 }
 
@@ -407,7 +423,7 @@ static void two_hundred_silent_connections_shut_nobody_out(void **state)
     enum { SILENT = 200 };
     int fds[SILENT];
     mesh m;
-    open_pair(&m, 15000, NULL);
+    open_pair_for(&m, 15000, 64, NULL);
     for (int i = 0; i < SILENT; i++)
         fds[i] = stranger_connect(&m.addresses[1]);
     uint64_t begin = rks_now_ms();
@@ -561,10 +577,10 @@ static void an_owner_without_the_secret_gets_no_request(void **state)
     int fd = accept(listener, NULL, NULL);
     rks_hello hello = stranger_hello(2, UINT32_MAX, 3, false);
     assert_true(stranger_take_hello(fd, &hello));
-    hello.secret = wrong;
+    memcpy(hello.key, wrong, sizeof(wrong));
     stranger_say_hello(fd, &hello);
     stranger_say_proof(fd, &hello);
-    assert_int_equal(stranger_drain(fd), RKS_FRAME_HEADER + RKS_PROOF_SIZE);
+    assert_int_equal(stranger_drain(fd), 0);
     event_wait(&a.done, 1);
     assert_int_equal(a.status, RKS_ERR_PEER);
     assert_contains(a.err.text, "without the job's secret during a fetch");
@@ -573,9 +589,235 @@ static void an_owner_without_the_secret_gets_no_request(void **state)
     mesh_close(&m);
 }
 
+/* The other way round: this side connects, and is told the other's. */
+static void a_rank_of_another_version_is_named_with_both_versions(void **state)
+{
+    (void)state;
+    int listener;
+    answer a;
+    mesh m;
+    open_pair(&m, 15000, &listener);
+    request_of(&m, &a);
+    struct pollfd poller = {.fd = listener, .events = POLLIN};
+    assert_int_equal(poll(&poller, 1, WAIT_MS), 1);
+    int fd = accept(listener, NULL, NULL);
+    rks_hello hello = stranger_hello(2, 0, 3, false);
+    uint8_t body[RKS_HELLO_BODY];
+    rks_hello_encode(&hello, body);
+    body[8] = 1;
+    stranger_frame(fd, RKS_FRAME_HELLO, 0, 0, body, sizeof(body));
+    event_wait(&a.done, 1);
+    assert_int_equal(a.status, RKS_ERR_UNSUPPORTED);
+    assert_contains(a.err.text, "rank 2 (strange): speaks protocol version 1, this side 2");
+    close(fd);
+    close(listener);
+    mesh_close(&m);
+}
+
+/* ---- floods ----------------------------------------------------------------------------------- */
+
+enum { FLOOD = 1200, AT_ONCE_MS = 2000 };
+
+/* Rank 0's first connection to rank 1, behind FLOOD others. */
+static void shuts_nobody_out(mesh *m, const int fds[FLOOD])
+{
+    uint64_t begin = rks_now_ms();
+    serves_on(m);
+    assert_true(rks_now_ms() - begin < AT_ONCE_MS);
+    for (int i = 0; i < FLOOD; i++)
+        close(fds[i]);
+    serves_on(m);
+    mesh_close(m);
+}
+
+static void a_flood_of_hellos_without_the_secret_shuts_nobody_out(void **state)
+{
+    (void)state;
+    int fds[FLOOD];
+    uint8_t body[RKS_HELLO_BODY];
+    mesh m;
+    open_pair(&m, 15000, NULL);
+    for (int i = 0; i < FLOOD; i++) {
+        rks_hello hello = stranger_hello(i % 2 == 0 ? 2 : 0, 1, 3, true);
+        memset(hello.key, 0, sizeof(hello.key));
+        rks_hello_encode(&hello, body);
+        fds[i] = stranger_connect(&m.addresses[1]);
+        stranger_frame(fds[i], RKS_FRAME_HELLO, 0, 0, body, sizeof(body));
+    }
+    shuts_nobody_out(&m, fds);
+}
+
+/* As one who has recorded hellos of ranks can send them. */
+static void a_flood_of_recorded_hellos_shuts_nobody_out(void **state)
+{
+    (void)state;
+    int fds[FLOOD];
+    mesh m;
+    open_pair(&m, 15000, NULL);
+    for (int i = 0; i < FLOOD; i++) {
+        rks_hello hello = stranger_hello(i % 2 == 0 ? 2 : 0, 1, 3, true);
+        fds[i] = stranger_connect(&m.addresses[1]);
+        stranger_say_hello(fds[i], &hello);
+    }
+    shuts_nobody_out(&m, fds);
+}
+
+/* Where the whole room is less than the flood. */
+static void a_flood_of_silent_connections_displaces_no_rank(void **state)
+{
+    (void)state;
+    enum { ROOM = 64 };
+    int fds[FLOOD];
+    mesh m;
+    open_pair_for(&m, 15000, ROOM, NULL);
+    rks_hello hello = stranger_hello(2, 1, 3, true);
+    int fd = stranger_connect(&m.addresses[1]);
+    stranger_say_hello(fd, &hello);
+    assert_true(stranger_take_hello(fd, &hello));
+    for (int i = 0; i < FLOOD; i++)
+        fds[i] = stranger_connect(&m.addresses[1]);
+    usleep(500000); /* while others come and go */
+    stranger_say_proof(fd, &hello);
+    assert_true(stranger_take_proof(fd, &hello));
+    close(fd);
+    shuts_nobody_out(&m, fds);
+}
+
+/* Rank 2 cuts each connection once both have said hello. */
+static void one_that_cuts_hellos_is_tried_again_and_called_busy(void **state)
+{
+    (void)state;
+    int listener, cuts = 0;
+    answer a;
+    mesh m;
+    open_pair(&m, SHORT_SILENCE_MS, &listener);
+    request_of(&m, &a);
+    struct pollfd poller = {.fd = listener, .events = POLLIN};
+    uint64_t begin = rks_now_ms();
+    while (event_count(&a.done) == 0) {
+        if (poll(&poller, 1, 100) == 0)
+            continue;
+        int fd = accept(listener, NULL, NULL);
+        rks_hello hello = stranger_hello(2, UINT32_MAX, 3, false);
+        assert_true(stranger_take_hello(fd, &hello));
+        stranger_say_hello(fd, &hello);
+        shutdown(fd, SHUT_WR);
+        stranger_drain(fd);
+        close(fd);
+        cuts++;
+    }
+    assert_true(cuts > 2);
+    assert_true(rks_now_ms() - begin > SHORT_SILENCE_MS / 2);
+    assert_int_equal(a.status, RKS_ERR_PEER);
+    assert_contains(a.err.text, "rank 2 (strange): too busy: cut ");
+    request_of(&m, &a); /* and if it has time again */
+    rks_hello hello;
+    int fd = accept_member(listener, &hello);
+    stranger_frame(fd, RKS_FRAME_REPLY, take_request(fd), 0, "fine", 4);
+    event_wait(&a.done, 1);
+    assert_ok(a.status, &a.err);
+    close(fd);
+    close(listener);
+    mesh_close(&m);
+}
+
+/* Before the proof anybody may say anything: it says error after error, and then goes on. */
+static void errors_before_the_proof_are_ignored(void **state)
+{
+    (void)state;
+    int listener;
+    answer a;
+    mesh m;
+    rks_error strange;
+    open_pair(&m, 15000, &listener);
+    request_of(&m, &a);
+    struct pollfd poller = {.fd = listener, .events = POLLIN};
+    assert_int_equal(poll(&poller, 1, WAIT_MS), 1);
+    int fd = accept(listener, NULL, NULL);
+    rks_hello hello = stranger_hello(2, UINT32_MAX, 3, false);
+    assert_true(stranger_take_hello(fd, &hello));
+    rks_fail(&strange, RKS_ERR_DATA, 0, "made up");
+    stranger_frame(fd, RKS_FRAME_ERROR, 0, 0, &strange, sizeof(strange));
+    stranger_say_hello(fd, &hello);
+    stranger_frame(fd, RKS_FRAME_ERROR, 0, 0, &strange, sizeof(strange));
+    assert_true(stranger_take_proof(fd, &hello));
+    stranger_frame(fd, RKS_FRAME_ERROR, 0, 0, &strange, sizeof(strange));
+    stranger_say_proof(fd, &hello);
+    stranger_frame(fd, RKS_FRAME_REPLY, take_request(fd), 0, "fine", 4);
+    event_wait(&a.done, 1);
+    assert_ok(a.status, &a.err);
+    close(fd);
+    close(listener);
+    mesh_close(&m);
+}
+
+/* ---- a relay ---------------------------------------------------------------------------------- */
+
+typedef struct relay {
+    int listener;
+    rks_address to;
+    size_t from_owner; /* bytes that rank 1 sent, behind its hello */
+} relay;
+
+static size_t pass_on(int from, int to)
+{
+    uint8_t bytes[4096];
+    ssize_t size = recv(from, bytes, sizeof(bytes), 0);
+    if (size > 0)
+        stranger_send(to, bytes, (size_t)size);
+    return size > 0 ? (size_t)size : 0;
+}
+
+/* One connection, until a side ends it. */
+static void *run_relay(void *argument)
+{
+    relay *r = argument;
+    struct pollfd poller = {.fd = r->listener, .events = POLLIN};
+    assert_int_equal(poll(&poller, 1, WAIT_MS), 1);
+    int asker = accept(r->listener, NULL, NULL), owner = stranger_connect(&r->to);
+    struct pollfd both[2] = {{.fd = asker, .events = POLLIN}, {.fd = owner, .events = POLLIN}};
+    bool open = true;
+    while (open) {
+        assert_true(poll(both, 2, WAIT_MS) > 0);
+        if (both[0].revents != 0)
+            open = pass_on(asker, owner) > 0;
+        if (open && both[1].revents != 0) {
+            size_t size = pass_on(owner, asker);
+            r->from_owner += size;
+            open = size > 0;
+        }
+    }
+    close(asker);
+    close(owner);
+    return NULL;
+}
+
+/* Rank 0 was given the relay's address in place of rank 1's. It passes on all bytes as they are. */
+static void a_relay_at_an_address_of_its_own_is_refused(void **state)
+{
+    (void)state;
+    mesh m;
+    relay r = {0};
+    pthread_t thread;
+    memset(&m, 0, sizeof(m));
+    mesh_open_unjoined(&m, 2, false, 15000);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
+    mesh_join(&m, 1);
+    r.to = m.addresses[1];
+    assert_ok(rks_listen(NULL, &r.listener, &m.addresses[1], &err), &err);
+    mesh_join(&m, 0);
+    pthread_create(&thread, NULL, run_relay, &r);
+    assert_fails(RKS_ERR_PEER, ask_echo(m.engines[0], 1, 2, 1000, &err));
+    assert_contains(err.text, "without the job's secret");
+    pthread_join(thread, NULL);
+    assert_int_equal(r.from_owner, HELLO_FRAME);
+    close(r.listener);
+    mesh_close(&m);
+}
+
 /* ---- members that beat, and read nothing ------------------------------------------------------ */
 
-enum { SHORT_SILENCE_MS = 1000, DEAF_FOR = 3, LARGE = 1 << 20 };
+enum { DEAF_FOR = 3, LARGE = 1 << 20 };
 
 /* Beats as an engine does, and reads nothing, for three times T. */
 static void beat_and_read_nothing(int fd, enum rks_frame_type type)
@@ -650,7 +892,7 @@ int main(void)
         cmocka_unit_test(noise_gets_no_byte),
         cmocka_unit_test(without_the_secret_there_is_a_hello_and_nothing_more),
         cmocka_unit_test(a_recorded_handshake_is_refused_when_replayed),
-        cmocka_unit_test(a_reflected_proof_is_refused),
+        cmocka_unit_test(a_reflected_hello_is_refused),
         cmocka_unit_test(hellos_of_and_for_wrong_ranks_are_refused),
         cmocka_unit_test(another_version_of_the_protocol_is_told_ours),
         cmocka_unit_test(a_second_claim_of_a_live_rank_is_refused_and_named),
@@ -662,6 +904,13 @@ int main(void)
         cmocka_unit_test(a_connection_that_is_cut_in_a_reply_fails_the_request_by_name),
         cmocka_unit_test(replies_that_nobody_waits_for_are_dropped_and_counted),
         cmocka_unit_test(an_owner_without_the_secret_gets_no_request),
+        cmocka_unit_test(a_rank_of_another_version_is_named_with_both_versions),
+        cmocka_unit_test(a_flood_of_hellos_without_the_secret_shuts_nobody_out),
+        cmocka_unit_test(a_flood_of_recorded_hellos_shuts_nobody_out),
+        cmocka_unit_test(a_flood_of_silent_connections_displaces_no_rank),
+        cmocka_unit_test(one_that_cuts_hellos_is_tried_again_and_called_busy),
+        cmocka_unit_test(errors_before_the_proof_are_ignored),
+        cmocka_unit_test(a_relay_at_an_address_of_its_own_is_refused),
         cmocka_unit_test(one_that_beats_and_reads_nothing_keeps_its_replies),
         cmocka_unit_test(one_that_beats_and_reads_nothing_gets_its_notes),
     };

@@ -89,7 +89,10 @@ typedef struct sides {
 
 static void begin(sides *s)
 {
-    rks_hello common = {.secret = SECRET, .session = SESSION, .ranks = 3};
+    rks_hello common = {.session = SESSION, .ranks = 3};
+    memcpy(common.key, SECRET, sizeof(common.key));
+    memset(common.own_place, 1, RKS_PLACE_SIZE);
+    memset(common.peer_place, 1, RKS_PLACE_SIZE);
     s->a = common;
     s->a.own_rank = 0;
     s->a.peer_rank = 1;
@@ -117,22 +120,22 @@ static void a_hello_has_these_bytes(void **state)
     begin(&s);
     memset(s.a.own_nonce, 0xab, RKS_NONCE_SIZE);
     rks_hello_encode(&s.a, s.a_body);
-    static const uint8_t golden[24] = {'R', 'K', 'S', 'W', 'I', 'R', 'E', 0, 1, 0, 0, 0,
+    static const uint8_t golden[24] = {'R', 'K', 'S', 'W', 'I', 'R', 'E', 0, 2, 0, 0, 0,
                                        0,   0,   0,   0,   0,   0,   0,   0, 1, 0, 0, 0};
-    static const uint8_t zero[8] = {0};
+    static const uint8_t tag[RKS_TAG_SIZE] = {0x44, 0x69, 0x9c, 0x37, 0x87, 0xee, 0x8f, 0x10};
     assert_memory_equal(s.a_body, golden, sizeof(golden));
     assert_int_equal(s.a_body[24], 0xab);
     assert_int_equal(s.a_body[55], 0xab);
-    assert_memory_equal(s.a_body + 56, zero, 8);
+    assert_memory_equal(s.a_body + 56, tag, sizeof(tag));
 }
 
 static void a_proof_has_these_bytes(void **state)
 {
     (void)state;
-    static const uint8_t golden[RKS_PROOF_SIZE] = {0x71, 0x77, 0xba, 0x05, 0x60, 0xc5, 0xb3, 0x92,
-                                                   0xaa, 0xad, 0x17, 0x97, 0x55, 0x8f, 0xcf, 0x7b,
-                                                   0xdf, 0x18, 0x09, 0xa5, 0xd9, 0x97, 0x48, 0x0c,
-                                                   0x5a, 0xd2, 0x0d, 0xed, 0xea, 0xdf, 0x0d, 0x3e};
+    static const uint8_t golden[RKS_PROOF_SIZE] = {0x46, 0xfe, 0xda, 0xd1, 0xe0, 0x21, 0x1e, 0x68,
+                                                   0xf7, 0x7f, 0x12, 0xb6, 0x6c, 0x99, 0x9f, 0x27,
+                                                   0x04, 0x5c, 0x5a, 0x87, 0xe3, 0x58, 0xd7, 0xb2,
+                                                   0x41, 0xcb, 0x3e, 0x71, 0x13, 0x7b, 0x31, 0xa5};
     sides s;
     begin(&s);
     memset(s.a.own_nonce, 0xab, RKS_NONCE_SIZE);
@@ -149,6 +152,8 @@ static void both_sides_prove_the_secret(void **state)
     begin(&s);
     finish(&s);
     assert_int_equal(s.b.peer_rank, 0);
+    assert_true(rks_hello_trusted(&s.b));
+    assert_true(rks_hello_trusted(&s.a));
     assert_true(rks_hello_proved(&s.b, s.a_proof));
     assert_true(rks_hello_proved(&s.a, s.b_proof));
 }
@@ -167,13 +172,22 @@ static void a_proof_is_good_for_its_side_connection_secret_and_session_only(void
 
     static const uint8_t other[RKS_SECRET_SIZE] = "a secret of somebody else";
     begin(&s);
-    s.a.secret = other;
+    memcpy(s.a.key, other, sizeof(other));
     finish(&s);
     assert_false(rks_hello_proved(&s.b, s.a_proof));
     begin(&s);
     s.a.session = other;
     finish(&s);
     assert_false(rks_hello_proved(&s.b, s.a_proof));
+    for (size_t i = 0; i < RKS_PLACE_SIZE; i++) { /* where somebody stands between */
+        begin(&s);
+        s.b.own_place[i] ^= 1;
+        finish(&s);
+        assert_false(rks_hello_trusted(&s.b));
+        assert_false(rks_hello_trusted(&s.a));
+        assert_false(rks_hello_proved(&s.b, s.a_proof));
+        assert_false(rks_hello_proved(&s.a, s.b_proof));
+    }
     begin(&s);
     finish(&s);
     s.b.peer_rank = 2; /* as if it had come from another rank */
