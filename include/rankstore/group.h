@@ -44,8 +44,9 @@ typedef struct rks_group_options {
     const char *listen;      /* address or interface to listen on; NULL: RKS_LISTEN, else loopback
                               * where all ranks share it, else the default route's interface, or
                               * the only one that is up */
-    const char *secret_file; /* 0600 file with at least 32 bytes; NULL: RKS_SECRET_FILE, else a
-                              * secret that rank 0 draws and the bootstrap hands round */
+    const char *secret_file; /* 0600 file with at least 32 bytes; NULL: RKS_SECRET_FILE, else one
+                              * that rank 0 makes in RKS_JOB_DIR, else none: ranks trust the public
+                              * keys that the bootstrap hands round */
     const char *node;        /* what counts as a node; NULL: RKS_NODE, else the machine's boot id */
     uint32_t io_threads;     /* most threads of this rank that answer other ranks, and wait for cold
                               * pages, for all stores of the group; default 16, from 1 to 1024 */

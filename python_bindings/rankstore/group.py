@@ -11,8 +11,8 @@
    host;
 6. otherwise this process is alone.
 
-torch's store hands round addresses and a secret, at most 4 KiB a rank; all that follows goes over Rankstore's own
-connections.
+torch's store hands round addresses and public keys, at most 4 KiB a rank, and keeps neither; all that follows goes over
+Rankstore's own connections.
 """
 from __future__ import annotations
 
@@ -128,7 +128,8 @@ def init(group: Any = None, *, rank: int | None = None, world: int | None = None
         waited for. Default: 15.
     patience: float, in seconds. After so much waiting a line on stderr names the rank waited for. Default: 60.
     listen: str. Address or interface to listen on. Default: RKS_LISTEN, else the group's.
-    secret_file: path. A 0600 file of at least 32 bytes. Default: RKS_SECRET_FILE, else made for the job.
+    secret_file: path. A 0600 file of at least 32 bytes. Default: RKS_SECRET_FILE, else a file that rank 0 makes in
+        RKS_JOB_DIR, else none: ranks trust the keys that they find in the store.
     node: str. What counts as one node. Default: RKS_NODE, else the host.
 
     Returns the Group. Raises ArgumentError, PeerError, TimeoutError, UnsupportedError.
@@ -289,6 +290,7 @@ def _open_store(store: Any, rank: int, world: int, run: str, launcher: str, sett
         if isinstance(error.__cause__, RankStoreError):  # who is missing, as the all-gather says it
             raise error.__cause__ from None
         raise
+    bootstrap.forget()
     return Group(core, launcher)
 
 
@@ -306,6 +308,15 @@ class _StoreBootstrap:
         self._store.set(keys[self._rank], record)
         self._wait(keys, limit)
         return [bytes(record) for record in self._store.multi_get(keys)]
+
+    def forget(self) -> None:
+        """Once the group is open every rank has read this one's records. Stores that cannot delete keep them: they help
+        nobody who reads them."""
+        for number in range(self._round):
+            try:
+                self._store.delete_key(f"{self._prefix}/{number}/{self._rank}")
+            except (RuntimeError, AttributeError, NotImplementedError):
+                return
 
     def _wait(self, keys: list[str], limit: float) -> None:
         """Looks again and again: a wait of the store's own sees no signal, and prints a warning when it ends."""

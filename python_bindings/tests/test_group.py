@@ -41,6 +41,41 @@ def test_torchruns_variables(ranks: Ranks) -> None:
     assert [one.stdout.splitlines() for one in done] == [[f"{rank} 3 torch's rendezvous"] * 2 for rank in range(3)]
 
 
+READ_STORE = """
+import os
+from datetime import timedelta
+from torch.distributed import TCPStore
+import rankstore
+from rankstore import group as module
+
+records, prefixes = [], set()
+gather = module._StoreBootstrap.allgather
+def gather_and_read(self, record, timeout_ms):
+    everyone = gather(self, record, timeout_ms)
+    records.append(everyone)
+    prefixes.add(self._prefix)
+    return everyone
+module._StoreBootstrap.allgather = gather_and_read
+
+group = rankstore.init()
+group.agree("all are in, and have deleted theirs")
+store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout=timedelta(seconds=20),
+                 wait_for_workers=False)
+assert len(records) == 2 and all(len(everyone) == group.world for everyone in records)
+prefix, = prefixes
+names = [f"{prefix}/{number}/{rank}" for number in range(2) for rank in range(group.world)]
+assert not any(store.check([name]) for name in names), "records are left in the store"
+store.set(f"{prefix}/9/9", b"")
+assert store.check([f"{prefix}/9/9"])  # this is how it would find them
+group.agree("looked")
+group.close()
+"""
+
+
+def test_the_store_keeps_nothing(ranks: Ranks) -> None:
+    ranks(3, READ_STORE)
+
+
 @pytest.mark.parametrize("first", ["dist.init_process_group('gloo')\n", ""])
 def test_a_process_group_before_or_after(ranks: Ranks, first: str) -> None:
     after = "" if first else "dist.init_process_group('gloo')\n"

@@ -19,16 +19,16 @@
 
 static const char OPENING[] = "opening the group"; /* the phase */
 
-/* Round 1. The secret is rank 0's, and only where no rank has a file of its own. */
+/* Round 1. Nothing in it is secret: the bootstrap may be a store that anybody can read. */
 typedef struct facts {
     char version[16];
     char host[32];
     char node[64];       /* what counts as a node */
     uint64_t network[2]; /* boot id's hash, network namespace: equal means loopback reaches */
     uint32_t silence_ms;
-    uint32_t secret_file; /* 1: from a file */
+    uint32_t secret_source;
     uint8_t session[16];
-    uint8_t secret[RKS_SECRET_SIZE];
+    uint8_t public_key[RKS_KEY_SIZE];
     rks_error error; /* of a rank that cannot take part */
 } facts;
 
@@ -53,8 +53,8 @@ static void boot_id(char text[40])
     fclose(file);
 }
 
-static rks_status own_facts(const rks_group_options *options, uint32_t rank, facts *mine,
-                            uint8_t secret[RKS_SECRET_SIZE], rks_error *err)
+static rks_status own_facts(const rks_group_options *options, uint32_t rank, bool several, facts *mine,
+                            job_secret *job, rks_error *err)
 {
     char boot[40];
     struct stat space = {0};
@@ -67,20 +67,24 @@ static rks_status own_facts(const rks_group_options *options, uint32_t rank, fac
     mine->network[0] = rks_checksum64(boot, strlen(boot));
     mine->network[1] = space.st_ino;
     mine->silence_ms = options->silence_ms;
-    const char *file =
-        options->secret_file != NULL ? options->secret_file : getenv("RKS_SECRET_FILE");
-    mine->secret_file = file != NULL;
-    if (file != NULL) {
-        rks_status status = rks_secret_read(file, secret, err);
-        if (status != RKS_OK)
-            return status;
-    }
-    if (rank != 0)
-        return RKS_OK;
-    rks_status status = rks_random(mine->session, sizeof(mine->session), err);
-    if (status == RKS_OK && file == NULL)
-        status = rks_random(mine->secret, sizeof(mine->secret), err);
+    rks_status status = RKS_OK;
+    if (rank == 0)
+        status = rks_random(mine->session, sizeof(mine->session), err);
+    if (status == RKS_OK)
+        status = rks_job_secret_begin(job, options->secret_file, rank == 0 && several ? mine->session : NULL,
+                                      err);
+    mine->secret_source = job->source;
+    memcpy(mine->public_key, job->public_key, sizeof(mine->public_key));
     return status;
+}
+
+/* They come from another rank. */
+static void end_texts(facts *theirs)
+{
+    theirs->version[sizeof(theirs->version) - 1] = '\0';
+    theirs->host[sizeof(theirs->host) - 1] = '\0';
+    theirs->node[sizeof(theirs->node) - 1] = '\0';
+    rks_text_clean(theirs->version);
 }
 
 /* ---- comparing -------------------------------------------------------------------------- */
@@ -110,10 +114,10 @@ static rks_status compare(const facts *all, uint32_t size, rks_error *err)
         snprintf(other, sizeof(other), "%u ms", all[rank].silence_ms);
         if (all[0].silence_ms != all[rank].silence_ms)
             return differ("silence_ms", rank, other, one, err);
-        if (all[0].secret_file != all[rank].secret_file)
+        if (all[0].secret_source != all[rank].secret_source)
             return differ("the secret's source", rank,
-                          all[rank].secret_file ? "a file" : "none of its own",
-                          all[0].secret_file ? "a file" : "none of its own", err);
+                          rks_job_secret_source(all[rank].secret_source),
+                          rks_job_secret_source(all[0].secret_source), err);
     }
     return RKS_OK;
 }
@@ -210,8 +214,23 @@ typedef struct hello {
     rks_error error;
 } hello;
 
+static rks_status join_engine(rks_group *group, const rks_address *addresses, const facts *all,
+                              const job_secret *job, rks_error *err)
+{
+    uint8_t *keys = rks_alloc(group->size, RKS_KEY_SIZE, err);
+    if (keys == NULL)
+        return RKS_ERR_MEMORY;
+    for (uint32_t rank = 0; rank < group->size; rank++)
+        memcpy(keys + RKS_KEY_SIZE * (size_t)rank, all[rank].public_key, RKS_KEY_SIZE);
+    rks_status status = rks_engine_set_keys(group->engine, job->private_key, keys, err);
+    rks_free(keys);
+    return status == RKS_OK
+               ? rks_engine_join(group->engine, addresses, all[0].session, job->secret, err)
+               : status;
+}
+
 static rks_status exchange_addresses(rks_group *group, rks_status status, const facts *all,
-                                     const uint8_t *secret, rks_error *err)
+                                     const job_secret *job, rks_error *err)
 {
     hello mine = {0};
     rks_address *addresses = rks_alloc(group->size, sizeof(*addresses), NULL);
@@ -245,7 +264,7 @@ static rks_status exchange_addresses(rks_group *group, rks_status status, const 
                 addresses[rank] = others[rank].address;
         }
     if (met == RKS_OK)
-        met = rks_engine_join(group->engine, addresses, all[0].session, secret, err);
+        met = join_engine(group, addresses, all, job, err);
     rks_free(addresses);
     rks_free(others);
     return met;
@@ -264,10 +283,12 @@ static rks_status prepare_mail(rks_group *group, rks_error *err)
 }
 
 static rks_status connect_ranks(rks_group *group, const rks_group_options *options,
-                                const facts *all, const uint8_t *own_secret, rks_error *err)
+                                const facts *all, job_secret *job, rks_error *err)
 {
     rks_status status = compare(all, group->size, err);
     group->id = rks_checksum64(all[0].session, sizeof(all[0].session));
+    if (status == RKS_OK)
+        status = rks_job_secret_find(job, all[0].session, err);
     if (status == RKS_OK)
         status = number_nodes(group, all, err);
     if (status == RKS_OK)
@@ -282,8 +303,7 @@ static rks_status connect_ranks(rks_group *group, const rks_group_options *optio
         rks_engine_serve(group->engine, RKS_SERVICE_GROUP, NULL, rks_inbox_on_note, group);
         rks_engine_watch(group->engine, rks_group_on_lost, group);
     }
-    status = exchange_addresses(group, status, all, all[0].secret_file ? own_secret : all[0].secret,
-                                err);
+    status = exchange_addresses(group, status, all, job, err);
     if (status == RKS_OK && group->parent >= 0)
         status = rks_engine_keep(group->engine, (uint32_t)group->parent, err);
     /* Each side speaks on a connection of its own: if the parent's were lost unnoticed, a result on
@@ -310,22 +330,22 @@ static rks_status find_bootstrap(const rks_group_options *options, rks_bootstrap
 
 static rks_status meet(rks_group *group, const rks_group_options *options, rks_error *err)
 {
-    uint8_t secret[RKS_SECRET_SIZE] = {0};
+    job_secret job = {0};
     facts mine = {0};
     facts *all = rks_alloc(group->size, sizeof(*all), err);
     if (all == NULL)
         return RKS_ERR_MEMORY;
     /* A rank with an error of its own still comes, and tells it. */
-    if (own_facts(options, group->rank, &mine, secret, &mine.error) != RKS_OK)
+    if (own_facts(options, group->rank, group->size > 1, &mine, &job, &mine.error) != RKS_OK)
         rks_error_place(&mine.error, group->rank, mine.host);
     /* Twice as long as any other wait: a rank that is started late looks like one that has failed.
      */
     rks_status status = gather(group, &mine, sizeof(mine), all, 2 * group->silence_ms, err);
+    for (uint32_t rank = 0; status == RKS_OK && rank < group->size; rank++)
+        end_texts(&all[rank]);
     if (status == RKS_OK)
-        status = connect_ranks(group, options, all, secret, err);
-    rks_wipe(secret, sizeof(secret));
-    rks_wipe(&mine, sizeof(mine));
-    rks_wipe(all, group->size * sizeof(*all));
+        status = connect_ranks(group, options, all, &job, err);
+    rks_job_secret_end(&job);
     rks_free(all);
     return status;
 }

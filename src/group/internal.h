@@ -152,6 +152,26 @@ void rks_mpi_abandon(void);
 /* The interface that leads to other machines: the default route's, else the only one that is up. */
 rks_status rks_interface_find(char name[32], rks_error *err);
 
+/* job_secret.c */
+enum { RKS_SECRET_NONE = 0, RKS_SECRET_OF_FILE = 1, RKS_SECRET_OF_DIRECTORY = 2 };
+typedef struct job_secret {
+    uint32_t source;
+    bool made; /* this rank has made the file, and removes it */
+    char path[1024];
+    uint8_t secret[RKS_SECRET_SIZE]; /* zero: none */
+    uint8_t private_key[RKS_KEY_SIZE], public_key[RKS_KEY_SIZE];
+} job_secret;
+/* Before the ranks meet. `file`: of the options, or NULL; `session` of rank 0, NULL on the others.
+ */
+rks_status rks_job_secret_begin(job_secret *job, const char *file, const uint8_t *session,
+                                rks_error *err);
+/* When rank 0's session is known. */
+rks_status rks_job_secret_find(job_secret *job, const uint8_t session[16], rks_error *err);
+/* When all ranks have joined, or failed. Also after a begin that failed. */
+void rks_job_secret_end(job_secret *job);
+/* In words. */
+const char *rks_job_secret_source(uint32_t source);
+
 /* launchers */
 rks_status rks_bootstrap_solo(rks_bootstrap *bootstrap);
 

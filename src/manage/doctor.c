@@ -167,14 +167,16 @@ static void probe_interfaces(visit *v)
 
 static void probe_secret(visit *v)
 {
-    const char *path = getenv("RKS_SECRET_FILE");
+    const char *path = getenv("RKS_SECRET_FILE"), *directory = getenv("RKS_JOB_DIR");
     uint8_t secret[RKS_SECRET_SIZE];
     rks_error err;
     if (path == NULL) {
         add(v, "secret", true,
-            "it stops strangers and scanners, not somebody who can read the launcher's store; for "
-            "that set RKS_SECRET_FILE to a 0600 file of 32 random bytes",
-            "drawn by rank 0 and handed round by the launcher");
+            directory != NULL ? NULL :
+            "they stop strangers, and those who read the launcher's store, not somebody who can "
+            "write it; for that set RKS_SECRET_FILE to a 0600 file of 32 random bytes, or "
+            "RKS_JOB_DIR to a directory that all ranks see",
+            "%s", directory != NULL ? directory : "none; ranks trust the keys of the launcher");
         return;
     }
     bool ok = rks_secret_read(path, secret, &err) == RKS_OK;

@@ -29,7 +29,9 @@ const cli_fact cli_environment[] = {
     {"RKS_LAUNCH_GRACE_MS", "with -j: how long the other processes may take to end once one has "
                             "failed, before they are killed, in milliseconds; default 40000"},
     {"RKS_SECRET_FILE", "a file of mode 0600 with at least 32 random bytes that all ranks share; "
-                        "default: drawn by rank 0 and handed round by the launcher"},
+                        "default: none; ranks trust the public keys that the launcher hands round"},
+    {"RKS_JOB_DIR", "a directory that all ranks of the job see: rank 0 makes a secret of mode 0600 "
+                    "there and removes it when all have read it"},
     {"RKS_LISTEN", "address or interface that ranks listen on; default loopback where all of them "
                    "share it, else the default route's interface"},
     {"RKS_NODE", "what counts as a node; default the machine's boot id"},
