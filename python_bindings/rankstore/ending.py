@@ -5,6 +5,7 @@ others' calls end with that error."""
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 import traceback
@@ -75,7 +76,9 @@ def _try(close: Callable[[], None]) -> None:
     try:
         close()
     except RankStoreError as error:
-        print(f"rankstore: {error}", file=sys.stderr)
+        if sys.stderr is not None:
+            with contextlib.suppress(OSError, ValueError):
+                print(f"rankstore: {error}", file=sys.stderr)
 
 
 def _at_exit() -> None:

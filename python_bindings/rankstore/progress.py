@@ -2,6 +2,7 @@
 """How far a long call is: one bar a phase on rank 0, or a callable of the user's."""
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,8 +18,17 @@ class Bars:
         self._make = tqdm.tqdm
         self._bar: Any = None
         self._phase = ""
+        self._off = False
 
     def __call__(self, phase: str, done: int, total: int, samples: int) -> None:
+        if self._off:
+            return
+        try:
+            self._show(phase, done, total, samples)
+        except (OSError, ValueError, AttributeError):  # stderr is closed, or None: a bar must not end the work
+            self._bar, self._off = None, True
+
+    def _show(self, phase: str, done: int, total: int, samples: int) -> None:
         if phase != self._phase or self._bar is None:
             self.close()
             self._phase = phase
@@ -29,9 +39,10 @@ class Bars:
         self._bar.refresh()
 
     def close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
-        self._bar = None
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                bar.close()
 
 
 class Ticker:

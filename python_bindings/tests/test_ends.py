@@ -133,3 +133,45 @@ def test_a_rank_that_ends_early_is_named(launcher: str, dataset: Path, tmp_path:
     told = [line for line in done.stderr.splitlines() if " reports " in line]
     assert done.returncode != 0
     assert len(told) == RANKS - 1 and all("rank 1" in line and "one more" in line for line in told), done.stderr
+
+
+# ---- closed standard descriptors, as in daemons ------------------------------------------------------------------------
+
+WORK = """
+import os, sys
+out, closed = sys.argv[1], [int(one) for one in sys.argv[2]]
+opened = os.open(out + ".note", os.O_WRONLY | os.O_CREAT, 0o600)
+note = os.dup2(opened, 100)
+os.close(opened)
+for one in closed:
+    try:
+        os.close(one)
+    except OSError:
+        pass  # the shell has closed it
+import rankstore
+def main(group):
+    with rankstore.build([{"n": i, "t": "x" * i} for i in range(300)], out, group=group, progress=True, replace=True) as ds:
+        total = sum(int(ds[i]["n"]) for i in range(len(ds)))
+    held = [os.readlink(f"/proc/self/fd/{one}") for one in closed]
+    os.write(note, f"{total} {held}\\n".encode())
+group = rankstore.init("solo")
+main(group)
+group.close()
+code = rankstore.launch(2, main)
+os.write(note, f"code {code}\\n".encode())
+"""
+
+
+@pytest.mark.parametrize("closed", ["0", "1", "2", "012"])
+@pytest.mark.parametrize("when", ["by the caller", "by itself"])
+def test_closed_standard_descriptors_are_held(closed: str, when: str, tmp_path: Path) -> None:
+    """No file of a build, no lock and no socket takes their place, and a bar that cannot be drawn ends nothing."""
+    closings = " ".join(f"{one}>&-" for one in closed) if when == "by the caller" else ""
+    script = tmp_path / "work.py"
+    script.write_text(WORK)
+    out = tmp_path / "d"
+    done = subprocess.run(["bash", "-c", f'exec "$@" {closings}', "bash", sys.executable, str(script), str(out), closed],
+                          timeout=100, capture_output=True, text=True)
+    told = Path(f"{out}.note").read_text().splitlines()
+    assert done.returncode == 0, (told, done.stderr)
+    assert told == [f"44850 {['/dev/null'] * len(closed)}"] * 3 + ["code 0"], done.stderr

@@ -16,8 +16,20 @@
 #include "base/error.h"
 #include "base/memory.h"
 
+void rks_hold_standard_files(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) >= 0)
+            continue;
+        int held = open("/dev/null", O_RDONLY);
+        if (held > STDERR_FILENO) /* another thread has just taken the place */
+            close(held);
+    }
+}
+
 rks_status rks_file_open(const char *path, int *fd, uint64_t *size, rks_error *err)
 {
+    rks_hold_standard_files();
     int opened = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (opened < 0) {
         if (errno == ENOENT)
@@ -160,6 +172,7 @@ rks_status rks_file_replace(const char *path, const void *bytes, size_t size, rk
     if (temporary == NULL)
         return RKS_ERR_MEMORY;
     rks_status status = RKS_OK;
+    rks_hold_standard_files();
     unlink(temporary);
     fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (fd < 0) {

@@ -6,6 +6,12 @@
 
 #include "rankstore/base.h"
 
+/* Opens /dev/null, for reading only, in the place of each of the descriptors 0 to 2 that is closed, as in
+ * daemons: the next file would take it, words for stderr would go into that file, and libuv aborts on
+ * such a descriptor. They stay open. Called before files and sockets are opened that stay open; what is
+ * open costs a system call each. */
+void rks_hold_standard_files(void);
+
 /* Opens a regular file for reading; refuses links in the last place, FIFOs, devices and
  * directories without blocking. *size may be NULL. */
 rks_status rks_file_open(const char *path, int *fd, uint64_t *size, rks_error *err);

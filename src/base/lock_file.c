@@ -107,6 +107,7 @@ static bool is_current(const rks_lock_file *lock)
 static rks_status try_once(const rks_lock_wish *wish, rks_lock_file *lock, rks_error *err)
 {
     const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    rks_hold_standard_files();
     lock->fd = open(lock->path, flags | O_EXCL, 0644);
     bool made = lock->fd >= 0;
     if (!made && errno == EEXIST)

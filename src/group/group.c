@@ -15,6 +15,7 @@
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/memory.h"
 
 static const char OPENING[] = "opening the group"; /* the phase */
@@ -365,6 +366,7 @@ rks_status rks_group_open(const rks_group_options *options, rks_group **group, r
     if (chosen.io_threads > 1024)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "io_threads: %u is not from 1 to 1024",
                         chosen.io_threads);
+    rks_hold_standard_files();
     rks_group *opened = rks_alloc(1, sizeof(*opened), err);
     if (opened == NULL)
         return RKS_ERR_MEMORY;

@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "group/internal.h"
@@ -359,6 +360,7 @@ rks_status rks_launch(uint32_t ranks, rks_rank_fn main_fn, void *user, int *exit
     if (ranks == 0 || ranks > 4096 || main_fn == NULL)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "ranks: %u is not from 1 to 4,096", ranks);
     watch w = {.failed = -1};
+    rks_hold_standard_files();
     rks_status status = read_grace(&w.grace_ms, err);
     if (status != RKS_OK)
         return status;

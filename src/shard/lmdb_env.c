@@ -102,6 +102,7 @@ rks_status rks_lmdb_fill_file(rks_lmdb *env, rks_error *err)
 static rks_status open_env(rks_lmdb *env, bool read_only, rks_error *err)
 {
     struct stat info;
+    rks_hold_standard_files();
     env->map_size = FIRST_MAP;
     if (stat(env->path, &info) == 0 && info.st_size > 0)
         env->map_size = rks_round_up(2 * (uint64_t)info.st_size, FIRST_MAP);

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "transport/internal.h"
 
@@ -86,6 +87,7 @@ static void on_timer(uv_timer_t *timer)
 
 static rks_status loop_init(tcp_net *made, rks_error *err)
 {
+    rks_hold_standard_files();
     int error = uv_loop_init(&made->uv);
     if (error != 0)
         return rks_fail_errno(err, -error, "event loop");
@@ -364,6 +366,7 @@ static int tcp_connect(rks_net *net, const rks_address *address, const rks_strea
     if (address->kind != 1 && address->kind != 2)
         return EDESTADDRREQ;
     rks_address_to_socket(address, &to);
+    rks_hold_standard_files();
     tcp_stream *made = stream_new(net, events, user);
     if (made == NULL)
         return ENOMEM;
