@@ -23,8 +23,12 @@ typedef struct rks_epoch_options {
     size_t struct_size;
     uint64_t epoch;
     uint64_t first_step;
-    uint32_t prefetch_batches; /* default 4, from 1 */
-    uint64_t prefetch_bytes;   /* memory of batches fetched ahead; default 1 GiB */
+    /* Most batches fetched ahead. Default 0: as many as prefetch_bytes hold. */
+    uint32_t prefetch_batches;
+    /* Memory of batches fetched ahead, in bytes; one batch is always allowed. Default 0: four
+     * batches within 1 GiB, and up to 64 batches within 8 MiB. What is read from this node's disk
+     * ahead of the fetches is bounded apart: up to 1,024 batches and 64 MiB of the page cache. */
+    uint64_t prefetch_bytes;
     /* Batches come as arrays, from rks_epoch_next_arrays alone, made by threads ahead of time.
      * Copied; NULL: as samples, from rks_epoch_next. */
     const rks_collate_options *collate;

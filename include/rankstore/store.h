@@ -111,8 +111,32 @@ typedef struct rks_store_stats {
     char exchange_why[128]; /* "named", "auto: ...": why that one */
     uint64_t quarantined;   /* samples of the dataset that the quarantine list leaves out */
     uint64_t collectives;   /* of the store's group since that was opened: rks_group_collectives */
+    /* What this rank has read from its node's disk for samples, also for other ranks: bytes, and
+     * the requests that it made (adjacent samples are one). Pages that were in memory do not count.
+     * Where the system does not count a thread's bytes (/proc/thread-self/io), those asked for. */
+    uint64_t disk_bytes;
+    uint64_t disk_reads;
 } rks_store_stats;
 RKS_API void rks_store_stats_get(rks_store *store, rks_store_stats *stats);
+
+/* ---- measuring the disk ---- */
+
+/* The bytes of the file that hold the sample: its header, columns and key, at most a few KiB more.
+ * *path is the store's. RKS_ERR_NOT_FOUND: its shard is not on this node. */
+RKS_API rks_status rks_store_place(const rks_store *store, uint64_t sample_id, const char **path,
+                                   uint64_t *offset, uint64_t *size, rks_error *err);
+
+typedef struct rks_cache_report {
+    size_t struct_size;
+    uint64_t file_bytes;   /* of this rank's shards */
+    uint64_t cached_bytes; /* of them still in memory; UINT64_MAX: unknown, the files belong to
+                            * another user */
+} rks_cache_report;
+
+/* Drops the pages of this rank's shards from the system's cache, without privileges. Pages that
+ * another process maps stay: if several ranks of a node share files, all call it, agree, and call
+ * it again. *report may be NULL. */
+RKS_API void rks_store_drop_cache(rks_store *store, rks_cache_report *report);
 
 /* Fetches `count` samples in the order of `sample_ids` (repeats are allowed; count 0 gives an
  * empty batch). All samples arrive or none. Blocks until then; an owner's silence ends it.

@@ -232,8 +232,8 @@ class Dataset:
     def stats(self) -> dict[str, Any]:
         """Figures of this rank since the dataset was opened: samples, bytes, local_bytes, remote_bytes, served_bytes,
         wait_seconds, peak_inflight_bytes, peak_batch_bytes, index_bytes_node, exchange_bytes, exchange (the
-        way by which the index came), exchange_why, quarantined and collectives (of the ranks' group so far); memory, by kind what
-        this process holds (current, peak; `rankstore.memory` has the kinds); torch_memory, None or what torch's CUDA
+        way by which the index came), exchange_why, quarantined, collectives (of the ranks' group so far), disk_bytes and
+        disk_reads (read from this node's disk for samples, and in how many requests); memory, by kind what this process holds (current, peak; `rankstore.memory` has the kinds); torch_memory, None or what torch's CUDA
         allocator held before and after the opening (allocated, reserved, largest_free_block): equal but for what other
         threads did, since the exchange takes nothing from it."""
         found: dict[str, Any] = self.store.stats()
@@ -360,8 +360,9 @@ class Dataset:
         device: str or torch.device. Where tensors go, "cuda"; ArgumentError if it is not there. Default: main memory.
         pin_memory: bool or "auto". Pin the host memory of batches. Default: "auto", if there is a GPU.
         out: str. "torch" or "numpy". Default: "torch".
-        prefetch_batches: int, from 1. How many batches to fetch ahead. Default: 4.
-        prefetch_bytes: int or str, in bytes. How many bytes to fetch ahead. Default: "1GiB".
+        prefetch_bytes: int or str, in bytes. Memory of the batches fetched ahead; one batch is always allowed. The disk is
+            read further ahead, up to 1,024 batches. Default: "auto", four batches within 1 GiB, or up to 64 within 8 MiB.
+        prefetch_batches: int, from 1. Most batches to fetch ahead. Default: "auto", as many as prefetch_bytes hold.
         threads: int, from 1. Threads that call transform. Default: 1.
         start: dict. A state (`Loader.state_dict`) to go on from; StateError if it is another plan's. Default: none.
 

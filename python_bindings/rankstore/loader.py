@@ -26,8 +26,8 @@ class Loader:
 
     collate: Pad(), Pack(), Nested(), Lists(), or None (Lists). columns, rename: which columns, and what they are called
     in the batch. transform: a function of a Batch, called ahead in threads of its own. device: where tensors go
-    ("cuda"); pin_memory: "auto" (where a GPU is), True, False. out: "torch" or "numpy". prefetch_batches,
-    prefetch_bytes: how far ahead (4; "1GiB"). threads: of transform (1). start: a state to go on from.
+    ("cuda"); pin_memory: "auto" (where a GPU is), True, False. out: "torch" or "numpy". prefetch_bytes:
+    memory of batches fetched ahead; prefetch_batches: the most of them ("auto" both). threads: of transform (1). start: a state to go on from.
 
     A plain iterable with a length, the same for all ranks and epochs. One iteration at a time: a second iter(), or
     load_state_dict(), ends one that is under way, whose next step raises StateError; to iterate twice at a time make
@@ -49,14 +49,17 @@ class Loader:
     def __init__(self, dataset: Samples, plan: Plan, *, collate: Layout | None = None,
                  columns: Sequence[str] | None = None, rename: Mapping[str, str] | None = None,
                  transform: Callable[[Batch], Any] | None = None, device: Any = None,
-                 pin_memory: bool | str = "auto", out: str = "torch", prefetch_batches: int = 4,
-                 prefetch_bytes: int | str = "1GiB", threads: int = 1, start: dict[str, Any] | None = None) -> None:
+                 pin_memory: bool | str = "auto", out: str = "torch", prefetch_batches: int | str = "auto",
+                 prefetch_bytes: int | str = "auto", threads: int = 1, start: dict[str, Any] | None = None) -> None:
         if not isinstance(plan, Plan):
             raise TypeError(f"plan: a Plan, as Dataset.plan makes it, not {type(plan).__name__}")
         # For other ranks than the group's: batches are fetched by their lists.
         self._foreign = (plan.world, plan.rank) != (dataset.group.world, dataset.group.rank)
         plan.check_dataset(dataset)
-        for name, number in (("threads", threads), ("prefetch_batches", prefetch_batches)):
+        counts: dict[str, Any] = {"threads": threads}
+        if prefetch_batches != "auto":
+            counts["prefetch_batches"] = prefetch_batches
+        for name, number in counts.items():
             if not hasattr(number, "__index__") or number < 1:
                 raise ArgumentError(f"{name}: {number!r}; it is an int from 1")
         if collate is not None and not isinstance(collate, Layout):
@@ -70,8 +73,9 @@ class Loader:
         self.collator = Collator(collate or Lists(), dataset.schema, columns, rename, out,
                                  dataset.length_column)
         self.pin_memory = _pins(pin_memory, device, out)
-        self.prefetch_batches, self.threads = prefetch_batches, threads
-        self.prefetch_bytes = parse_bytes("prefetch_bytes", prefetch_bytes)
+        self.prefetch_batches: int | None = counts.get("prefetch_batches")  # None: automatic
+        self.prefetch_bytes = None if prefetch_bytes == "auto" else parse_bytes("prefetch_bytes", prefetch_bytes)
+        self.threads = threads
         self.sampler: PlanSampler = _LoaderSampler(plan, self)
         self._epoch, self._step = 0, 0  # where training is: what state_dict tells
         self._first = 0  # where the next iteration begins: 0 but after load_state_dict

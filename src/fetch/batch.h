@@ -6,6 +6,7 @@
 #define RKS_FETCH_BATCH_H
 
 #include "base/blocks.h"
+#include "fetch/ahead.h"
 #include "fetch/fetch.h"
 
 typedef struct rks_derived_key rks_derived_key;
@@ -20,6 +21,9 @@ struct rks_batch {
     size_t bytes;           /* all memory of the batch */
     size_t own_bytes;       /* of it this struct and what lies behind it */
     rks_value *values;      /* columns of sample `decoded`; made when first asked for */
+    bool asked;             /* its local samples were asked of the disk */
+    rks_ahead *ahead;       /* asks for them; held; NULL: nobody does */
+    uint64_t ahead_end;     /* its ids end there among those of `ahead` */
     size_t decoded;         /* SIZE_MAX: none */
     rks_derived_key **keys; /* count of them: derived keys that were asked for */
 };

@@ -137,6 +137,7 @@ rks_status rks_fetch_make_arrays(rks_batch *batch, rks_collate *collate, rks_arr
     rks_fetcher *fetcher = batch->fetcher;
     samples s = {.batch = batch, .pick = rks_collate_pick(collate), .maps = true, .bytes = bytes};
     size_t all = 0, largest = 0;
+    rks_fetch_ask_disk(batch);
     rks_status status = rks_fetch_locate_local(batch, &all, err);
     if (status != RKS_OK)
         return status;
@@ -149,6 +150,7 @@ rks_status rks_fetch_make_arrays(rks_batch *batch, rks_collate *collate, rks_arr
         return RKS_ERR_MEMORY;
     s.copy = block->data;
     status = run(&s, collate, arrays, err);
+    rks_fetch_notice_faults(fetcher, batch->wanted, batch->count);
     rks_blocks_give(fetcher->pool, block);
     return status;
 }

@@ -247,6 +247,8 @@ rks_status rks_fetch_begin(rks_fetcher *fetcher, rks_batch *list, rks_collate *c
     rks_status status = rks_fetch_count_remote(list, &remote, err);
     if (status == RKS_OK && ahead && list->count != 0)
         status = rks_fetcher_start_workers(fetcher, err);
+    if (status == RKS_OK && list->ahead == NULL)
+        rks_fetch_ask_disk(list);
     if (status == RKS_OK)
         status = make_fetch(list, remote, collate, ahead, &made, &requests, err);
     if (status != RKS_OK)

@@ -22,6 +22,9 @@ rks_status rks_fetch_server_open(rks_engine *engine, enum rks_service service,
 /* Waits until no reply uses the maps. NULL is accepted. */
 void rks_fetch_server_close(rks_fetch_server *server);
 uint64_t rks_fetch_server_bytes(const rks_fetch_server *server);
+void rks_fetch_server_forget_cache(rks_fetch_server *server);
+/* What it has read from the disk for others. */
+void rks_fetch_server_disk(const rks_fetch_server *server, uint64_t *reads, uint64_t *bytes);
 
 /* ---- requester's side ------------------------------------------------------------------ */
 
@@ -111,7 +114,10 @@ typedef struct rks_fetch_stats {
     uint64_t wait_ns;
     uint64_t peak_inflight_bytes;
     uint64_t peak_batch_bytes;
+    uint64_t disk_reads, disk_bytes;
 } rks_fetch_stats;
+/* Nothing is known to be in memory any more. */
+void rks_fetcher_forget_cache(rks_fetcher *fetcher);
 void rks_fetcher_stats(rks_fetcher *fetcher, rks_fetch_stats *stats);
 
 #endif

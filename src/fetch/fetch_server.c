@@ -2,38 +2,31 @@
  *
  * fetch_server.c: the owner's side: answers requests for samples from the maps of its shards.
  *
- * A request is served on one of the engine's I/O threads, which waits for cold pages there. Then
- * its rows count as warm, and a request whose rows are all warm is answered on the engine's own
- * thread, which spares two changes of threads. If pages were dropped from memory meanwhile, that
- * thread waits for the disk once, notices, and no row counts as warm any more. The reply's parts
+ * A request is served on one of the engine's I/O threads, which asks the disk for all of its rows
+ * at once and waits for cold pages there. A request whose rows are known to be in memory is answered
+ * on the engine's own thread, which spares two changes of threads. If pages were dropped from memory
+ * meanwhile, that thread waits for the disk once, notices, and no row counts as known any more. The
+ * reply's parts
  * point into the map, so nothing is copied. What a request says is checked, and a
  * wrong one gets an error while its connection stays. The samples are not checked here: the
  * requester does it, with values of its own index. */
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/resource.h>
 
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "fetch/fetch.h"
 #include "fetch/plain.h"
+#include "fetch/reads.h"
 #include "fetch/wire.h"
-
-/* Which rows were in memory a moment ago: a bit for each 2^shift rows, about WARM_BYTES of them. */
-typedef struct warmth {
-    atomic_uint_least64_t *bits; /* NULL: no shard */
-    uint64_t rows;
-    size_t words;
-    unsigned shift;
-} warmth;
 
 struct rks_fetch_server {
     rks_engine *engine;
     enum rks_service service;
     rks_shard **shards;
-    warmth *warm;
+    rks_reads reads;
     size_t count;
     rks_plain plain;
     atomic_uint_least64_t bytes;
@@ -56,73 +49,67 @@ typedef struct answer {
     struct iovec parts[]; /* the header's, the table, and two a row at most */
 } answer;
 
-enum { PIECE = 64, WARM_BYTES = 64 << 10, QUICK_ROWS = 1024 };
+enum { PIECE = 64, QUICK_ROWS = 1024 };
 
 static const uint8_t zeros[RKS_FETCH_ALIGN];
 
-/* ---- warm rows ---------------------------------------------------------------------------- */
+/* ---- the disk ------------------------------------------------------------------------------ */
 
-static rks_status make_warmth(const rks_shard *shard, warmth *warm, rks_error *err)
-{
-    uint64_t rows = rks_shard_count(shard);
-    uint64_t each = rows == 0 ? WARM_BYTES : rks_shard_file_bytes(shard) / rows;
-    while (warm->shift < 16 && each << (warm->shift + 1) <= WARM_BYTES)
-        warm->shift++;
-    warm->rows = rows;
-    warm->words = (size_t)((rows >> warm->shift) / 64 + 1);
-    warm->bits = rks_alloc(warm->words, sizeof(*warm->bits), err);
-    return warm->bits == NULL ? RKS_ERR_MEMORY : RKS_OK;
-}
-
-static bool all_warm(const warmth *warm, const rks_fetch_group *group)
-{
-    for (uint32_t i = 0; i < group->count; i++) {
-        uint64_t row = rks_load_u32(group->rows + 4 * (size_t)i), bit = row >> warm->shift;
-        if (row >= warm->rows ||
-            (atomic_load_explicit(&warm->bits[bit / 64], memory_order_relaxed) >> bit % 64 & 1) ==
-                0)
-            return false;
-    }
-    return true;
-}
-
-static void set_warm(warmth *warm, const uint8_t *rows, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        uint64_t bit = (uint64_t)rks_load_u32(rows + 4 * i) >> warm->shift;
-        uint64_t mask = (uint64_t)1 << bit % 64;
-        atomic_uint_least64_t *word = &warm->bits[bit / 64];
-        if ((atomic_load_explicit(word, memory_order_relaxed) & mask) == 0)
-            atomic_fetch_or_explicit(word, mask, memory_order_relaxed);
-    }
-}
-
-/* Of a good request: are all its rows warm? */
-static bool request_is_warm(const rks_fetch_server *server, const uint8_t *body, uint32_t groups)
+/* Of a good request: the ranges of those rows that may have to be read, as far as `room` goes. */
+static size_t ranges_of(const rks_fetch_server *server, const uint8_t *body, uint32_t groups,
+                        rks_range *ranges, size_t room)
 {
     const uint8_t *at = body + RKS_FETCH_REQUEST_HEAD;
-    for (uint32_t i = 0; i < groups; i++) {
+    size_t count = 0;
+    for (uint32_t i = 0; i < groups && count < room; i++) {
         rks_fetch_group group;
         at = rks_fetch_get_group(at, &group);
-        if (group.shard >= server->count || server->warm[group.shard].bits == NULL ||
-            !all_warm(&server->warm[group.shard], &group))
+        for (uint32_t k = 0; k < group.count && count < room; k++)
+            count += rks_reads_range(&server->reads, group.shard,
+                                     rks_load_u32(group.rows + 4 * (size_t)k), &ranges[count]);
+    }
+    return count;
+}
+
+/* Neither the rows nor their places in the index are waited for to know it. */
+static bool group_is_warm(const rks_fetch_server *server, const rks_fetch_group *group)
+{
+    rks_range range;
+    if (group->shard >= server->count || server->shards[group->shard] == NULL)
+        return true; /* an error is answered at once */
+    for (uint32_t i = 0; i < group->count; i++) {
+        uint64_t row = rks_load_u32(group->rows + 4 * (size_t)i);
+        if (!rks_shard_place_in_memory(server->shards[group->shard], row) ||
+            rks_reads_range(&server->reads, group->shard, row, &range))
             return false;
     }
     return true;
 }
 
-static void forget_warmth(rks_fetch_server *server)
+static bool request_is_warm(rks_fetch_server *server, const uint8_t *body, uint32_t groups)
 {
-    for (size_t i = 0; i < server->count; i++)
-        for (size_t w = 0; w < server->warm[i].words; w++)
-            atomic_store_explicit(&server->warm[i].bits[w], 0, memory_order_relaxed);
+    const uint8_t *at = body + RKS_FETCH_REQUEST_HEAD;
+    bool warm = true;
+    if (rks_reads_warm(&server->reads))
+        return true;
+    for (uint32_t i = 0; i < groups && warm; i++) {
+        rks_fetch_group group;
+        at = rks_fetch_get_group(at, &group);
+        warm = group_is_warm(server, &group);
+    }
+    return warm;
 }
 
-/* How often this thread has waited for a page from the disk. */
-static long disk_waits(void)
+/* All rows of a request at once: the disk takes many requests in the time of one. */
+static void ask_disk(rks_fetch_server *server, const uint8_t *body, uint32_t groups, uint32_t rows)
 {
-    struct rusage usage;
-    return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_majflt : 0;
+    if (rks_reads_warm(&server->reads))
+        return;
+    rks_range *ranges = rks_alloc_raw(rows, sizeof(*ranges), NULL);
+    if (ranges == NULL)
+        return; /* then each row is waited for */
+    rks_reads_ask(&server->reads, ranges, ranges_of(server, body, groups, ranges, rows), NULL);
+    rks_free(ranges);
 }
 
 /* ---- replies ------------------------------------------------------------------------------- */
@@ -131,10 +118,7 @@ static void free_server(rks_fetch_server *server)
 {
     if (server == NULL)
         return;
-    for (size_t i = 0; i < server->count; i++)
-        rks_free(server->warm[i].bits);
     rks_plain_free(&server->plain);
-    rks_free(server->warm);
     rks_free(server->shards);
     pthread_cond_destroy(&server->idle);
     pthread_mutex_destroy(&server->mutex);
@@ -242,8 +226,6 @@ static rks_status fill_group(const rks_fetch_server *server, const rks_fetch_gro
     for (size_t i = 0; status == RKS_OK && i < group->count && !*full; i += PIECE) {
         size_t many = group->count - i < PIECE ? group->count - i : PIECE;
         status = fill_rows(shard, group->rows + i * 4, many, reply, full, err);
-        if (status == RKS_OK && !*full)
-            set_warm(&server->warm[group->shard], group->rows + i * 4, many);
     }
     return status;
 }
@@ -311,8 +293,20 @@ static void serve(void *user, rks_request *request)
     rks_error err;
     if (rks_fetch_request_check(body, size, &groups, &rows, &err) != RKS_OK)
         rks_request_fail(request, &err);
-    else
+    else {
+        ask_disk(user, body, groups, rows);
         answer_request(user, request, body, groups, rows);
+    }
+}
+
+/* Did this thread wait for the disk when it answered the last request? */
+static void notice_faults(rks_fetch_server *server)
+{
+    long faults = rks_reads_faults(true);
+    if (faults <= 0)
+        return;
+    rks_reads_waited(&server->reads, faults);
+    rks_reads_forget_all(&server->reads);
 }
 
 static bool serve_quick(void *user, rks_request *request)
@@ -324,10 +318,8 @@ static bool serve_quick(void *user, rks_request *request)
     if (rks_fetch_request_check(body, size, &groups, &rows, NULL) != RKS_OK || rows > QUICK_ROWS ||
         !request_is_warm(server, body, groups))
         return false;
-    long before = disk_waits();
     answer_request(server, request, body, groups, rows);
-    if (disk_waits() != before)
-        forget_warmth(server);
+    notice_faults(server);
     return true;
 }
 
@@ -344,8 +336,7 @@ rks_status rks_fetch_server_open(rks_engine *engine, enum rks_service service,
     pthread_mutex_init(&made->mutex, NULL);
     pthread_cond_init(&made->idle, NULL);
     made->shards = rks_alloc(count, sizeof(rks_shard *), err);
-    made->warm = rks_alloc(count, sizeof(*made->warm), err);
-    if (made->shards == NULL || made->warm == NULL)
+    if (made->shards == NULL)
         goto out;
     made->count = count;
     for (size_t i = 0; i < count; i++) {
@@ -353,9 +344,8 @@ rks_status rks_fetch_server_open(rks_engine *engine, enum rks_service service,
         if (shards[i] == NULL)
             continue;
         schema = rks_shard_schema(shards[i]);
-        if (make_warmth(shards[i], &made->warm[i], err) != RKS_OK)
-            goto out;
     }
+    rks_reads_begin(&made->reads, made->shards, count);
     status = schema == NULL ? RKS_OK : rks_plain_create(schema, &made->plain, err);
     if (status != RKS_OK)
         goto out;
@@ -387,4 +377,16 @@ void rks_fetch_server_close(rks_fetch_server *server)
 uint64_t rks_fetch_server_bytes(const rks_fetch_server *server)
 {
     return atomic_load(&server->bytes);
+}
+
+void rks_fetch_server_disk(const rks_fetch_server *server, uint64_t *reads, uint64_t *bytes)
+{
+    *reads = atomic_load(&server->reads.disk_reads);
+    *bytes = atomic_load(&server->reads.disk_bytes);
+}
+
+void rks_fetch_server_forget_cache(rks_fetch_server *server)
+{
+    rks_reads_waited(&server->reads, 0);
+    rks_reads_forget_all(&server->reads);
 }

@@ -35,6 +35,12 @@ rks_status rks_fetcher_blame(const rks_fetcher *fetcher, const rks_wanted *wante
     return (rks_status)inner->status;
 }
 
+void rks_fetcher_forget_cache(rks_fetcher *fetcher)
+{
+    rks_reads_waited(&fetcher->reads, 0);
+    rks_reads_forget_all(&fetcher->reads);
+}
+
 void rks_fetcher_stats(rks_fetcher *fetcher, rks_fetch_stats *stats)
 {
     stats->samples = atomic_load(&fetcher->samples);
@@ -42,6 +48,8 @@ void rks_fetcher_stats(rks_fetcher *fetcher, rks_fetch_stats *stats)
     stats->remote_bytes = atomic_load(&fetcher->remote_bytes);
     stats->bytes = stats->local_bytes + stats->remote_bytes;
     stats->wait_ns = atomic_load(&fetcher->wait_ns);
+    stats->disk_reads = atomic_load(&fetcher->reads.disk_reads);
+    stats->disk_bytes = atomic_load(&fetcher->reads.disk_bytes);
     stats->peak_batch_bytes = rks_blocks_peak(fetcher->pool);
     stats->peak_inflight_bytes = atomic_load(&fetcher->peak_inflight);
 }
@@ -106,6 +114,7 @@ static rks_status copy_tables(rks_fetcher *fetcher, const rks_fetcher_options *o
         fetcher->largest[i] =
             options->largest[i] < LARGEST_RECORD ? options->largest[i] : LARGEST_RECORD;
     }
+    rks_reads_begin(&fetcher->reads, fetcher->shards, count);
     return RKS_OK;
 }
 

@@ -18,6 +18,7 @@
 
 #include "fetch/batch.h"
 #include "fetch/plain.h"
+#include "fetch/reads.h"
 
 enum { RKS_FETCH_WORKERS = 2, RKS_FETCH_TRIES = 8, RKS_FETCH_REQUEST_ROWS = 128 };
 
@@ -96,6 +97,7 @@ struct rks_fetcher {
     rks_digest *shard_ids;
     uint64_t *largest;
     atomic_uint_least64_t *heard_ms; /* by rank: when a byte of a reply came last */
+    rks_reads reads; /* of this node's disk */
     rks_plain plain;
     atomic_int references; /* the caller's, and one a fetch, batch and view */
     atomic_bool closing;   /* set under the mutex */
@@ -129,6 +131,11 @@ rks_status rks_fetcher_check(const rks_fetcher *fetcher, const rks_wanted *wante
 /* ---- local.c ---- */
 /* Finds all samples of the batch that lie in maps; *size is what their copies take. */
 rks_status rks_fetch_locate_local(rks_batch *batch, size_t *size, rks_error *err);
+/* Asks the disk for all samples of the batch that lie in maps, unless they are in memory or somebody
+ * else has asked for them. Does not wait. */
+void rks_fetch_ask_disk(rks_batch *batch);
+/* After samples [0, count) were read from their maps: did this thread wait for the disk? */
+void rks_fetch_notice_faults(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count);
 /* Asks for the bytes of a local sample a little behind the i-th, of those that were found. */
 void rks_fetch_prefetch_local(const rks_batch *batch, size_t i);
 /* After a record was read from its map: an error where a page of it was replaced. */
@@ -142,6 +149,11 @@ rks_status rks_fetch_copy_checked(const rks_fetcher *fetcher, const rks_wanted *
  * replies may be checked meanwhile. The block is not added yet; *bytes counts columns and keys. */
 rks_status rks_fetch_copy_local(rks_batch *batch, rks_block **block, uint64_t *bytes,
                                 rks_error *err);
+
+/* ---- ahead.c ---- */
+/* The `count` ids before `end`: true: they were not asked for, and the caller does it now. */
+bool rks_ahead_take_over(rks_ahead *ahead, uint64_t end, size_t count);
+void rks_ahead_release(rks_ahead *ahead); /* NULL is accepted */
 
 /* ---- collated.c ---- */
 /* Arrays of all samples of the batch, which a fetch with `collate` ends with: local ones from their

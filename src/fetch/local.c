@@ -9,10 +9,14 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/trace.h"
 #include "fetch/wire.h"
 
 enum { AHEAD = 4, PREFETCH_RECORD = 1024, CACHE_LINE = 64, PIECE = 64 };
+/* Between records that are read together from the disk; faults of a batch, above which all that was
+ * known to be in memory may be gone. */
+enum { MERGE_GAP = 4096, FAULTS_MOST = 4 };
 
 void rks_fetch_prefetch_local(const rks_batch *batch, size_t i)
 {
@@ -23,6 +27,58 @@ void rks_fetch_prefetch_local(const rks_batch *batch, size_t i)
     for (size_t at = 2 * CACHE_LINE; at < size; at += CACHE_LINE)
         __builtin_prefetch(view->record + at);
 }
+
+/* ---- the disk ------------------------------------------------------------------------------ */
+
+void rks_fetch_ask_disk(rks_batch *batch)
+{
+    rks_reads *reads = &batch->fetcher->reads;
+    if (batch->asked || rks_reads_warm(reads) ||
+        (batch->ahead != NULL && !rks_ahead_take_over(batch->ahead, batch->ahead_end, batch->count)))
+        return;
+    rks_range few[PIECE], *ranges = few;
+    size_t room = PIECE, count = 0;
+    batch->asked = true;
+    if (batch->count > PIECE) {
+        ranges = rks_alloc_raw(batch->count, sizeof(*ranges), NULL);
+        room = ranges == NULL ? PIECE : batch->count;
+    }
+    ranges = ranges == NULL ? few : ranges;
+    for (size_t i = 0; i < batch->count; i++) {
+        const rks_wanted *wanted = &batch->wanted[i];
+        count += rks_reads_range(reads, wanted->shard, wanted->row, &ranges[count]);
+        if (count == room && i + 1 < batch->count) {
+            rks_reads_ask(reads, ranges, count, NULL);
+            count = 0;
+        }
+    }
+    count = rks_ranges_merge(ranges, count, 1, MERGE_GAP);
+    if (count == 1)
+        rks_reads_follow(reads, ranges);
+    else
+        rks_reads_ask(reads, ranges, count, NULL);
+    if (ranges != few)
+        rks_free(ranges);
+}
+
+void rks_fetch_notice_faults(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count)
+{
+    rks_reads *reads = &fetcher->reads;
+    long faults = rks_reads_faults(false);
+    if (faults <= 0)
+        return;
+    rks_reads_waited(reads, faults);
+    if (faults > FAULTS_MOST)
+        rks_reads_forget_all(reads);
+    for (size_t i = 0; faults <= FAULTS_MOST && i < count; i++) {
+        uint64_t first = 0, end = 0;
+        const rks_shard *shard = fetcher->shards[wanted[i].shard];
+        if (shard != NULL && rks_shard_extent(shard, wanted[i].row, &first, &end))
+            rks_shard_forget(shard, first, end);
+    }
+}
+
+/* ---- samples ------------------------------------------------------------------------------- */
 
 /* Which sample of a piece cannot be had, and why. */
 __attribute__((cold)) static rks_status find_culprit(const rks_batch *batch, size_t first,
@@ -150,6 +206,7 @@ rks_status rks_fetch_copy_local(rks_batch *batch, rks_block **block, uint64_t *b
 {
     size_t size = 0;
     uint64_t begun = rks_trace_begin();
+    rks_fetch_ask_disk(batch);
     rks_status status = rks_fetch_locate_local(batch, &size, err);
     if (status != RKS_OK)
         return status;
@@ -157,6 +214,7 @@ rks_status rks_fetch_copy_local(rks_batch *batch, rks_block **block, uint64_t *b
     if (copies == NULL)
         return RKS_ERR_MEMORY;
     status = copy_all(batch, copies->data, bytes, err);
+    rks_fetch_notice_faults(batch->fetcher, batch->wanted, batch->count);
     if (status != RKS_OK) {
         rks_blocks_give(batch->fetcher->pool, copies);
         return status;

@@ -7,9 +7,11 @@
 #include "base/memory.h"
 #include "base/trace.h"
 
-enum { DEFAULT_BATCHES = 4, MOST_BATCHES = 4096 };
+enum { MOST_BATCHES = 4096 };
 
-static const uint64_t DEFAULT_BYTES = (uint64_t)1 << 30;
+/* Where neither is given: four batches, or more where they are small. */
+enum { AUTO_BATCHES = 4, AUTO_MOST = 64, AUTO_SMALL = 8 << 20 };
+static const uint64_t AUTO_BYTES = (uint64_t)1 << 30;
 
 /* A list whose fetch was started. */
 typedef struct slot {
@@ -22,6 +24,7 @@ struct rks_prefetch {
     rks_prefetch_options options;
     slot *ring;
     size_t room, first, count;
+    uint64_t small_bytes; /* the bound of those behind AUTO_BATCHES */
     rks_prefetch_list next; /* the list behind the ring, where has_next */
     bool has_next;
     bool at_end;
@@ -35,9 +38,13 @@ rks_status rks_prefetch_open(const rks_prefetch_options *options, rks_prefetch *
     if (made == NULL)
         return RKS_ERR_MEMORY;
     made->options = *options;
-    if (made->options.max_bytes == 0)
-        made->options.max_bytes = DEFAULT_BYTES;
-    made->room = options->max_batches == 0 ? DEFAULT_BATCHES : options->max_batches;
+    made->small_bytes = made->options.max_bytes;
+    made->room = options->max_batches == 0 ? MOST_BATCHES : options->max_batches;
+    if (options->max_bytes == 0) {
+        made->options.max_bytes = AUTO_BYTES;
+        made->small_bytes = options->max_batches == 0 ? AUTO_SMALL : AUTO_BYTES;
+        made->room = options->max_batches == 0 ? AUTO_MOST : made->room;
+    }
     if (made->room > MOST_BATCHES)
         made->room = MOST_BATCHES;
     made->seen_bytes = (double)options->known_bytes;
@@ -81,7 +88,8 @@ static bool has_room(const rks_prefetch *prefetch, const rks_prefetch_list *list
         uint64_t memory = rks_fetch_memory(ahead->fetch);
         bytes += memory != 0 ? (double)memory : estimate(prefetch, &ahead->list);
     }
-    return bytes <= (double)prefetch->options.max_bytes;
+    return bytes <= (double)(prefetch->count < AUTO_BATCHES ? prefetch->options.max_bytes
+                                                            : prefetch->small_bytes);
 }
 
 /* Starts what there is room for. A failure comes again with the next call. */

@@ -2,7 +2,7 @@
  *
  * prefetch.h: batches in a known order, fetched ahead. One user at a time.
  *
- * How far ahead: at most `max_batches` fetches, and as many as `max_bytes` hold. What a batch
+ * How far ahead: as many fetches as `max_bytes` hold, and at most `max_batches`. What a batch
  * needs is known when it has arrived; until then it is estimated as its weight (the sum of its
  * samples' lengths) times the mean bytes per unit of weight of all batches seen so far. A single
  * batch is always allowed, however large. The batch that the user has is not counted. */
@@ -30,8 +30,9 @@ typedef struct rks_prefetch_options {
     /* As rks_fetcher_start: takes the samples on success. */
     rks_status (*start)(void *user, rks_batch *samples, rks_fetch **fetch, rks_error *err);
     void *user;
-    uint32_t max_batches; /* 0: 4 */
-    uint64_t max_bytes;   /* 0: 1 GiB */
+    uint32_t max_batches; /* 0: as many as max_bytes hold */
+    uint64_t max_bytes;   /* 0: 1 GiB; with max_batches 0, too: four batches within 1 GiB, and up to
+                           * 64 within 8 MiB */
     /* A first mean, from what is known of the data; 0: none, and one batch at a time is fetched
      * until one has arrived. */
     uint64_t known_bytes, known_weight;

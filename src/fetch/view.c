@@ -15,15 +15,20 @@ struct rks_view {
     rks_value values[];
 };
 
-static rks_status find_in_map(const rks_fetcher *fetcher, const rks_wanted *wanted,
+static rks_status find_in_map(rks_fetcher *fetcher, const rks_wanted *wanted,
                               rks_record_view *record, rks_error *err)
 {
     const rks_shard *shard = fetcher->shards[wanted->shard];
     rks_error inner;
+    rks_range range;
+    if (!rks_reads_warm(&fetcher->reads) &&
+        rks_reads_range(&fetcher->reads, wanted->shard, wanted->row, &range))
+        rks_reads_follow(&fetcher->reads, &range);
     if (rks_shard_locate_many(shard, &wanted->row, 1, record, &inner) != RKS_OK)
         return rks_fetcher_blame(fetcher, wanted, &inner, err);
     rks_status status =
         fetcher->options.check ? rks_fetcher_check(fetcher, wanted, record, err) : RKS_OK;
+    rks_fetch_notice_faults(fetcher, wanted, 1);
     if (!rks_shard_faulted(shard, record->record, record->record_size))
         return status;
     rks_shard_read_failed(shard, wanted->row, record, &inner);

@@ -19,6 +19,13 @@
 #include "base/memory.h"
 #include "shard/sums.h"
 
+enum {
+    RANDOM_LEAST = 1 << 20,  /* bytes: a smaller file is read whole as quickly */
+    RANDOM_SEGMENTS = 4096,  /* of the index: each may split a map */
+    EXTENT_GUESS = 64 << 10, /* bytes */
+    BETWEEN_BLOCKS = 16 << 10,
+};
+
 /* ---- opening ------------------------------------------------------------------------------ */
 
 /* NAME.rks beside NAME.json. */
@@ -82,6 +89,8 @@ static rks_status open_file(rks_shard *shard, rks_shard_damage_fn damage, void *
     }
     if (status == RKS_OK)
         status = rks_guarded_map_open(fd, shard->path, sealed, &shard->map, err);
+    if (status == RKS_OK)
+        status = rks_resident_open(fd, shard->path, shard->map, &shard->resident, err);
     close(fd);
     return status;
 }
@@ -187,6 +196,7 @@ void rks_shard_close(rks_shard *shard)
 {
     if (shard == NULL)
         return;
+    rks_resident_close(shard->resident);
     rks_guarded_map_close(shard->map);
     rks_unit_list_free(&shard->units);
     rks_free(shard->locators);
@@ -456,6 +466,83 @@ rks_status rks_shard_read_failed(const rks_shard *shard, uint64_t row, const rks
                     (uint64_t)(view->record - shard->map->bytes) + view->record_size);
 }
 
+/* ---- what the disk is asked for ------------------------------------------------------------ */
+
+void rks_shard_expect_random(const rks_shard *shard)
+{
+    const rks_manifest *manifest = shard->manifest;
+    if (shard->map->size < RANDOM_LEAST || manifest->segment_count > RANDOM_SEGMENTS)
+        return;
+    rks_resident_expect_random(shard->resident, 0, shard->map->size, true);
+    for (size_t i = 0; i < manifest->segment_count; i++) {
+        const rks_segment *segment = &manifest->segments[i];
+        rks_resident_expect_random(shard->resident, segment->offset,
+                                   segment->offset + segment->size, false);
+    }
+}
+
+bool rks_shard_extent(const rks_shard *shard, uint64_t row, uint64_t *first, uint64_t *end)
+{
+    uint64_t size = shard->map->size, largest = shard->manifest->largest;
+    if (row >= shard->manifest->samples)
+        return false;
+    uint64_t offset = rks_shard_offset(shard, row);
+    uint64_t next = row + 1 < shard->manifest->samples ? rks_shard_offset(shard, row + 1) : size;
+    if (offset >= size)
+        return false;
+    /* Behind the last record of a block there may be anything; a mean tells little of one record.
+     */
+    uint64_t most = largest < EXTENT_GUESS ? largest : EXTENT_GUESS;
+    if (next > offset && next - offset <= largest + BETWEEN_BLOCKS)
+        most = next - offset < largest ? next - offset : largest;
+    *first = offset;
+    *end = most < size - offset ? offset + most : size;
+    return true;
+}
+
+bool rks_shard_place_in_memory(const rks_shard *shard, uint64_t row)
+{
+    if (row >= shard->manifest->samples)
+        return true;
+    uint64_t place = rks_shard_place(shard, row);
+    return rks_resident_has(shard->resident, place, place + 16);
+}
+
+bool rks_shard_in_memory(const rks_shard *shard, uint64_t first, uint64_t end)
+{
+    return rks_resident_has(shard->resident, first, end);
+}
+
+rks_resident_state rks_shard_scan(const rks_shard *shard, size_t *budget)
+{
+    return rks_resident_scan(shard->resident, budget);
+}
+
+void rks_shard_ask(const rks_shard *shard, uint64_t first, uint64_t end)
+{
+    rks_resident_ask(shard->resident, first, end);
+}
+
+uint64_t rks_shard_follow(const rks_shard *shard, uint64_t first, uint64_t end)
+{
+    return rks_resident_follow(shard->resident, first, end);
+}
+
+void rks_shard_forget(const rks_shard *shard, uint64_t first, uint64_t end)
+{
+    rks_resident_forget(shard->resident, first, end);
+}
+
+void rks_shard_drop(const rks_shard *shard)
+{
+    rks_resident_drop(shard->resident);
+}
+
+bool rks_shard_resident_bytes(const rks_shard *shard, uint64_t *bytes)
+{
+    return rks_resident_bytes(shard->resident, bytes);
+}
+
 void rks_shard_touch(const rks_shard *shard, const rks_record_view *view)
 {
     rks_guarded_map_renew();
@@ -477,6 +564,14 @@ static size_t unit_of(const rks_unit_list *units, uint64_t row)
             high = middle;
     }
     return low;
+}
+
+/* Keys are often read in the order of the file. */
+static void ask_for(const rks_shard *shard, uint64_t row)
+{
+    uint64_t first = 0, end = 0;
+    if (rks_shard_extent(shard, row, &first, &end) && !rks_shard_in_memory(shard, first, end))
+        (void)rks_shard_follow(shard, first, end);
 }
 
 /* Of a record that is at hand: nothing more is read from the map. */
@@ -502,6 +597,7 @@ rks_status rks_shard_derived_key(const rks_shard *shard, uint64_t row, const cha
                                  uint64_t *file_row, rks_error *err)
 {
     rks_record_view view = {0};
+    ask_for(shard, row);
     rks_status status = rks_shard_locate(shard, row, &view, err);
     if (status != RKS_OK)
         return status;
@@ -514,6 +610,7 @@ rks_status rks_shard_key(const rks_shard *shard, uint64_t row, uint8_t *key, siz
                          rks_error *err)
 {
     rks_record_view view = {0};
+    ask_for(shard, row);
     rks_status status = rks_shard_locate(shard, row, &view, err);
     if (status != RKS_OK)
         return status;

@@ -8,6 +8,7 @@
 
 #include "base/buffer.h"
 #include "base/checksum.h"
+#include "base/resident.h"
 #include "shard/record.h"
 #include "shard/shard_writer.h"
 
@@ -90,6 +91,26 @@ rks_status rks_shard_derived_key(const rks_shard *shard, uint64_t row, const cha
 rks_status rks_shard_key(const rks_shard *shard, uint64_t row, uint8_t *key, size_t *key_size,
                          rks_error *err);
 uint64_t rks_key_hash(const void *key, size_t key_size);
+
+/* ---- reading ahead: advice, which changes no contents ---- */
+
+/* From now on records are read at random: a fault reads its own page alone, so whoever reads asks
+ * for records before. The index keeps the system's read-ahead. */
+void rks_shard_expect_random(const rks_shard *shard);
+/* Bytes [first, end) of NAME.rks hold the record, by the locators alone: the record is not read.
+ * Mostly its exact place; a little more or less at the end of a block. False: no such row, or a
+ * damaged locator. */
+bool rks_shard_extent(const rks_shard *shard, uint64_t row, uint64_t *first, uint64_t *end);
+/* Is what rks_shard_extent reads in memory? True for a row that is not there. */
+bool rks_shard_place_in_memory(const rks_shard *shard, uint64_t row);
+/* The next seven are those of base/resident.h. */
+bool rks_shard_in_memory(const rks_shard *shard, uint64_t first, uint64_t end);
+rks_resident_state rks_shard_scan(const rks_shard *shard, size_t *budget);
+void rks_shard_ask(const rks_shard *shard, uint64_t first, uint64_t end);
+uint64_t rks_shard_follow(const rks_shard *shard, uint64_t first, uint64_t end);
+void rks_shard_forget(const rks_shard *shard, uint64_t first, uint64_t end);
+void rks_shard_drop(const rks_shard *shard);
+bool rks_shard_resident_bytes(const rks_shard *shard, uint64_t *bytes);
 
 /* Asks the kernel to read the record's pages (owner side, for others); returns when they are in
  * memory or cannot be. */

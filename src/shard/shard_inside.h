@@ -5,6 +5,7 @@
 #define RKS_SHARD_SHARD_INSIDE_H
 
 #include "base/guarded_map.h"
+#include "base/resident.h"
 #include "shard/block.h"
 #include "shard/manifest.h"
 #include "shard/shard.h"
@@ -19,6 +20,7 @@ struct rks_shard {
     char *path; /* of NAME.rks */
     rks_manifest *manifest;
     rks_guarded_map *map;
+    rks_resident *resident; /* what of the map is in memory */
     uint64_t manifest_size;
     rks_unit_list units;
     rks_locators *locators;        /* one for each RKS_SEGMENT_ROWS rows */

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/trace.h"
+#include "fetch/ahead.h"
 #include "fetch/prefetch.h"
 #include "rankstore/epoch.h"
 #include "store/store.h"
@@ -20,6 +21,8 @@ struct rks_epoch {
     uint64_t step; /* the next to be listed */
     uint64_t steps;
     uint32_t rank;
+    rks_ahead *ahead;    /* reads this node's disk; NULL: it cannot */
+    uint64_t ahead_step; /* the next for it: those from `step` to here are its already */
     bool unlisted; /* the step's samples cannot be fetched: it is left out */
     rks_prefetch *prefetch;
     rks_collate *collate; /* NULL: batches come as samples */
@@ -31,10 +34,53 @@ void rks_epoch_options_default(rks_epoch_options *options)
 {
     *options = (rks_epoch_options){
         .struct_size = sizeof(*options),
-        .prefetch_batches = 4,
-        .prefetch_bytes = UINT64_C(1) << 30,
     };
 }
+
+/* ---- the disk ------------------------------------------------------------------------------ */
+
+enum { AHEAD_BATCHES = 1024 };
+
+static bool find_sample(void *user, uint32_t id, uint32_t *shard, uint64_t *row)
+{
+    const rks_epoch *e = user;
+    if (id >= e->store->dataset->count)
+        return false;
+    rks_index_locate(e->store->index, id, shard, row);
+    return true;
+}
+
+/* Tells the reader of the disk what the plan's next batches are. What fails here fails again, and is
+ * reported, when the batch is listed. */
+static void look_ahead(rks_epoch *e)
+{
+    while (e->ahead != NULL && rks_ahead_wants(e->ahead)) {
+        const uint32_t *ids = NULL;
+        size_t count = 0;
+        if (e->ahead_step < e->step)
+            e->ahead_step = e->step;
+        if (e->ahead_step == e->steps || e->ahead_step - e->step >= AHEAD_BATCHES ||
+            rks_plan_batch(e->plan, e->epoch, e->ahead_step, e->rank, &ids, &count, NULL) != RKS_OK)
+            return;
+        if (!rks_ahead_push(e->ahead, ids, count, e->ahead_step + 1 == e->steps)) {
+            rks_ahead_close(e->ahead);
+            e->ahead = NULL;
+            return;
+        }
+        e->ahead_step++;
+    }
+}
+
+static void started(rks_epoch *e, uint64_t step)
+{
+    const uint32_t *ids = NULL;
+    size_t count = 0;
+    if (e->ahead != NULL && step < e->ahead_step &&
+        rks_plan_batch(e->plan, e->epoch, step, e->rank, &ids, &count, NULL) == RKS_OK)
+        rks_ahead_started(e->ahead, count, NULL);
+}
+
+/* ---- batches -------------------------------------------------------------------------------- */
 
 /* The plan's ids go straight into the list of the batch that comes: the plan's own are gone once it
  * is asked about another epoch. */
@@ -46,6 +92,7 @@ static rks_status next_list(void *user, rks_prefetch_list *list, rks_error *err)
     *list = (rks_prefetch_list){.tag = e->step};
     if (e->step >= e->steps)
         return RKS_OK;
+    look_ahead(e);
     rks_status status = rks_plan_batch(e->plan, e->epoch, e->step, e->rank, &ids, &count, err);
     if (status != RKS_OK)
         return status;
@@ -57,6 +104,8 @@ static rks_status next_list(void *user, rks_prefetch_list *list, rks_error *err)
     for (size_t i = 0; i < count; i++)
         list->weight += wanted[i].length;
     list->count = count;
+    if (e->ahead != NULL && e->step < e->ahead_step)
+        rks_ahead_started(e->ahead, count, list->samples);
     e->step++;
     return RKS_OK;
 }
@@ -64,6 +113,8 @@ static rks_status next_list(void *user, rks_prefetch_list *list, rks_error *err)
 static void skip_list(void *user)
 {
     rks_epoch *e = user;
+    if (e->unlisted)
+        started(e, e->step);
     e->step += e->unlisted;
     e->unlisted = false;
 }
@@ -94,6 +145,10 @@ static rks_status prepare_epoch(rks_epoch *e, const rks_epoch_options *options, 
     if (status != RKS_OK)
         return status;
     e->step = options->first_step;
+    const rks_ahead_options disk = {.fetcher = e->store->fetcher, .locate = find_sample, .user = e};
+    status = rks_ahead_open(&disk, &e->ahead, err);
+    if (status != RKS_OK)
+        return status;
     rks_prefetch_options ahead = {
         .next_list = next_list,
         .skip_list = skip_list,
@@ -173,6 +228,7 @@ void rks_epoch_close(rks_epoch *epoch)
 {
     if (epoch == NULL)
         return;
+    rks_ahead_close(epoch->ahead);
     rks_prefetch_close(epoch->prefetch);
     rks_collate_release(epoch->collate);
     rks_free(epoch);

@@ -78,7 +78,10 @@ void rks_store_stats_get(rks_store *store, rks_store_stats *stats)
 {
     size_t room = stats->struct_size;
     rks_fetch_stats fetched;
+    uint64_t served_reads = 0, served_bytes = 0;
     rks_fetcher_stats(store->fetcher, &fetched);
+    if (store->server != NULL)
+        rks_fetch_server_disk(store->server, &served_reads, &served_bytes);
     rks_store_stats all = {
         .struct_size = room,
         .samples = fetched.samples,
@@ -93,10 +96,59 @@ void rks_store_stats_get(rks_store *store, rks_store_stats *stats)
         .exchange_bytes = store->exchange_bytes,
         .quarantined = store->quarantined_count,
         .collectives = rks_group_collectives(store->group),
+        .disk_bytes = fetched.disk_bytes + served_bytes,
+        .disk_reads = fetched.disk_reads + served_reads,
     };
     snprintf(all.exchange, sizeof(all.exchange), "%s", store->exchange_name);
     snprintf(all.exchange_why, sizeof(all.exchange_why), "%s", store->exchange_why);
     memcpy(stats, &all, room < sizeof(all) ? room : sizeof(all));
+}
+
+rks_status rks_store_place(const rks_store *store, uint64_t sample_id, const char **path,
+                           uint64_t *offset, uint64_t *size, rks_error *err)
+{
+    uint32_t shard = 0;
+    uint64_t row = 0, first = 0, end = 0;
+    if (sample_id >= store->dataset->count)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "sample %" PRIu64 " is out of range: the dataset has %" PRIu64, sample_id,
+                        store->dataset->count);
+    rks_index_locate(store->index, sample_id, &shard, &row);
+    if (store->shards[shard] == NULL)
+        return rks_fail(err, RKS_ERR_NOT_FOUND, 0,
+                        "sample %" PRIu64 " lies in shard %s, which is not on this node", sample_id,
+                        store->dataset->shards[shard].name);
+    if (!rks_shard_extent(store->shards[shard], row, &first, &end))
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "sample %" PRIu64 ": the index of %s is damaged",
+                        sample_id, rks_shard_path(store->shards[shard]));
+    *path = rks_shard_path(store->shards[shard]);
+    *offset = first;
+    *size = end - first;
+    return RKS_OK;
+}
+
+void rks_store_drop_cache(rks_store *store, rks_cache_report *report)
+{
+    size_t room = report == NULL ? 0 : report->struct_size;
+    rks_cache_report found = {.struct_size = room};
+    for (size_t i = 0; i < store->dataset->shard_count; i++)
+        if (store->shards[i] != NULL)
+            rks_shard_drop(store->shards[i]);
+    for (size_t i = 0; i < store->dataset->shard_count; i++) {
+        uint64_t bytes = 0;
+        if (store->shards[i] == NULL)
+            continue;
+        found.file_bytes += rks_shard_file_bytes(store->shards[i]);
+        if (found.cached_bytes != UINT64_MAX)
+            found.cached_bytes = rks_shard_resident_bytes(store->shards[i], &bytes)
+                                     ? found.cached_bytes + bytes
+                                     : UINT64_MAX;
+    }
+    rks_fetcher_forget_cache(store->fetcher);
+    if (store->server != NULL)
+        rks_fetch_server_forget_cache(store->server);
+    if (report != NULL)
+        memcpy(report, &found, room < sizeof(found) ? room : sizeof(found));
 }
 
 static rks_status cannot_be_had(const rks_store *store, uint64_t id, uint32_t shard, rks_error *err)

@@ -242,6 +242,8 @@ static void take_stats(cli_measured *figures, const rks_store_stats *stats)
     figures->wait_seconds = (double)stats->wait_ns / 1e9;
     figures->index_bytes_node = stats->index_bytes_node;
     figures->exchange_bytes = stats->exchange_bytes;
+    figures->disk_bytes = stats->disk_bytes;
+    figures->disk_reads = stats->disk_reads;
     figures->quarantined = stats->quarantined;
 }
 
@@ -328,8 +330,6 @@ static void set_bench_defaults(void *user)
 {
     args *a = user;
     a->epochs = 1;
-    a->prefetch_batches = 4;
-    a->prefetch_bytes = UINT64_C(1) << 30;
     rks_plan_options_default(&a->plan.options);
     rks_store_options_default(&a->store);
 }
@@ -358,9 +358,11 @@ static const cli_option options[] = {
      .help = "do not compare samples with checksums"},
     CLI_STORE_OPTIONS(args, store),
     {"--prefetch-batches", "N", CLI_U32, offsetof(args, prefetch_batches),
-     .help = "batches fetched ahead", .normal = "4", .least = 1},
+     .help = "batches fetched ahead, at most", .normal = "as many as --prefetch-bytes hold",
+     .least = 1},
     {"--prefetch-bytes", "BYTES", CLI_SIZE, offsetof(args, prefetch_bytes),
-     .help = "bytes fetched ahead", .normal = "1G", .least = 1},
+     .help = "memory of batches fetched ahead", .normal = "4 batches, or 8M of smaller ones",
+     .least = 1},
     CLI_PROCESSES(args, processes),
     CLI_JSON(args, json, "print JSON"),
     {"--metrics", NULL, CLI_FLAG, offsetof(args, metrics),

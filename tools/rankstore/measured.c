@@ -25,6 +25,8 @@ static const figure figures[] = {
     {FIGURE(local_bytes), false, true, COUNTER, "Bytes of them read from maps of this node."},
     {FIGURE(remote_bytes), false, true, COUNTER, "Bytes of them received from other ranks."},
     {FIGURE(served_bytes), false, true, COUNTER, "Bytes sent to other ranks."},
+    {FIGURE(disk_bytes), false, true, COUNTER, "Bytes read from the node's disk for samples."},
+    {FIGURE(disk_reads), false, true, COUNTER, "Requests to the disk that read them."},
     {FIGURE(seconds), true, false, COUNTER, "Time in which epochs were read."},
     {FIGURE(wait_seconds), true, false, COUNTER, "Time in which the reader waited for samples."},
     {FIGURE(peak_anon_bytes), false, false, GAUGE, "Largest anonymous and shared memory seen."},

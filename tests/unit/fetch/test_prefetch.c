@@ -129,6 +129,24 @@ static void batches_come_in_order_and_end(void **state)
     }
 }
 
+static void without_a_number_bytes_alone_bound_it(void **state)
+{
+    (void)state;
+    static const uint64_t bytes[] = {0, 1 << 20, 1};
+    for (size_t i = 0; i < 3; i++) {
+        rks_prefetch *prefetch = NULL;
+        rks_prefetch_options options = begin(0, bytes[i]);
+        assert_ok(rks_prefetch_open(&options, &prefetch, &err), &err);
+        read_rest(prefetch, 0);
+        if (bytes[i] == 1)
+            assert_in_range(the_source.most_ahead, 1, 2); /* and the one that is returned */
+        else
+            assert_true(the_source.most_ahead > 30); /* small batches: many of them */
+        rks_prefetch_close(prefetch);
+        rks_fetcher_close(the_source.fetcher);
+    }
+}
+
 static void bytes_bound_how_far_ahead(void **state)
 {
     (void)state;
@@ -290,6 +308,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(batches_come_in_order_and_end),
+        cmocka_unit_test(without_a_number_bytes_alone_bound_it),
         cmocka_unit_test(bytes_bound_how_far_ahead),
         cmocka_unit_test(one_batch_is_always_allowed),
         cmocka_unit_test(a_corrupt_batch_is_reported_and_the_next_one_comes),

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * resident.c: a byte a piece, mincore(), RWF_NOWAIT and MADV_WILLNEED. */
+#include "base/resident.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+enum {
+    UNKNOWN = 0,
+    LOOK_AGAIN = 64, /* reads of a piece that was not whole, before it is looked at again */
+    WHOLE = 255,
+    STREAM_FIRST = 128 << 10, /* what is asked for behind bytes that are read in order */
+    STREAM_MOST = 8 << 20,
+    STREAM_GAP = 64 << 10,
+    PIECE_PAGES = RKS_RESIDENT_PIECE / 4096,
+    NOBODY = 65534, /* owners that a user namespace does not map */
+};
+
+struct rks_resident {
+    const rks_guarded_map *map;
+    const char *path;
+    dev_t device; /* for files that are opened again */
+    ino_t number;
+    uid_t user; /* mincore says the truth to this one; else (uid_t)-1 */
+    size_t page, pieces;
+    atomic_size_t scanned;                                /* pieces [0, scanned) were whole */
+    atomic_uint_least64_t stream_at, stream_end, stream_room; /* see rks_resident_follow */
+    _Atomic uint8_t state[]; /* UNKNOWN, WHOLE, or reads left until it is looked at again */
+};
+
+bool rks_resident_may_ask(int fd, const char *path)
+{
+    struct stat info;
+    if (fstat(fd, &info) != 0)
+        return false;
+    if (info.st_uid == geteuid() && info.st_uid != NOBODY)
+        return true;
+    return faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) == 0;
+}
+
+rks_status rks_resident_open(int fd, const char *path, const rks_guarded_map *map,
+                             rks_resident **resident, rks_error *err)
+{
+    struct stat info;
+    size_t pieces = (size_t)((map->size + RKS_RESIDENT_PIECE - 1) / RKS_RESIDENT_PIECE);
+    rks_resident *made = rks_alloc(1, sizeof(*made) + pieces, err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    made->map = map;
+    made->path = path;
+    made->pieces = pieces;
+    made->page = (size_t)sysconf(_SC_PAGESIZE);
+    made->user = rks_resident_may_ask(fd, path) ? geteuid() : (uid_t)-1;
+    if (fstat(fd, &info) == 0) {
+        made->device = info.st_dev;
+        made->number = info.st_ino;
+    }
+    *resident = made;
+    return RKS_OK;
+}
+
+void rks_resident_close(rks_resident *resident)
+{
+    rks_free(resident);
+}
+
+/* The whole pages under [first, end) of the map; false: none. */
+static bool pages_of(const rks_resident *resident, uint64_t first, uint64_t end, uint8_t **at,
+                     size_t *size)
+{
+    if (end > resident->map->size)
+        end = resident->map->size;
+    if (first >= end)
+        return false;
+    first -= first % resident->page;
+    *at = (uint8_t *)(uintptr_t)resident->map->bytes + first;
+    *size = (size_t)(end - first);
+    return true;
+}
+
+void rks_resident_expect_random(const rks_resident *resident, uint64_t first, uint64_t end,
+                                bool random)
+{
+    uint8_t *at = NULL;
+    size_t size = 0;
+    if (pages_of(resident, first, end, &at, &size))
+        madvise(at, size, random ? MADV_RANDOM : MADV_NORMAL);
+}
+
+/* ---- looking ------------------------------------------------------------------------------ */
+
+/* The file again, if it is still there under its name; -1: not. */
+static int open_again(const rks_resident *resident)
+{
+    struct stat info;
+    int fd = open(resident->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd >= 0 && fstat(fd, &info) == 0 && info.st_dev == resident->device &&
+        info.st_ino == resident->number)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+static bool seen_by_mincore(const rks_resident *resident, uint8_t *at, size_t size)
+{
+    unsigned char there[PIECE_PAGES];
+    size_t pages = (size + resident->page - 1) / resident->page;
+    if (pages > PIECE_PAGES || mincore(at, size, there) != 0)
+        return false;
+    for (size_t i = 0; i < pages; i++)
+        if ((there[i] & 1) == 0)
+            return false;
+    return true;
+}
+
+/* The first page that is missing ends it: the system may start reading that one. */
+static bool seen_by_reading(const rks_resident *resident, uint64_t first, size_t size)
+{
+    int fd = open_again(resident);
+    bool there = fd >= 0;
+    if (there)
+        posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
+    for (size_t done = 0; there && done < size; done += resident->page) {
+        uint8_t byte;
+        struct iovec into = {&byte, 1};
+        there = preadv2(fd, &into, 1, (off_t)(first + done), RWF_NOWAIT) == 1;
+    }
+    if (fd >= 0)
+        close(fd);
+    return there;
+}
+
+static bool look_at_piece(rks_resident *resident, size_t piece)
+{
+    uint8_t *at = NULL;
+    size_t size = 0;
+    uint64_t first = (uint64_t)piece * RKS_RESIDENT_PIECE;
+    bool whole = pages_of(resident, first, first + RKS_RESIDENT_PIECE, &at, &size) &&
+                 (resident->user == geteuid() ? seen_by_mincore(resident, at, size)
+                                              : seen_by_reading(resident, first, size));
+    atomic_store_explicit(&resident->state[piece], whole ? WHOLE : LOOK_AGAIN,
+                          memory_order_relaxed);
+    return whole;
+}
+
+static bool piece_is_whole(rks_resident *resident, size_t piece)
+{
+    uint8_t state = atomic_load_explicit(&resident->state[piece], memory_order_relaxed);
+    if (state == WHOLE)
+        return true;
+    if (state <= 1)
+        return look_at_piece(resident, piece);
+    atomic_store_explicit(&resident->state[piece], (uint8_t)(state - 1), memory_order_relaxed);
+    return false;
+}
+
+bool rks_resident_has(rks_resident *resident, uint64_t first, uint64_t end)
+{
+    if (end > resident->map->size)
+        end = resident->map->size;
+    for (; first < end; first = (first / RKS_RESIDENT_PIECE + 1) * RKS_RESIDENT_PIECE)
+        if (!piece_is_whole(resident, (size_t)(first / RKS_RESIDENT_PIECE)))
+            return false;
+    return true;
+}
+
+rks_resident_state rks_resident_scan(rks_resident *resident, size_t *budget)
+{
+    size_t piece = atomic_load_explicit(&resident->scanned, memory_order_relaxed);
+    rks_resident_state found = RKS_RESIDENT_ALL;
+    for (; found == RKS_RESIDENT_ALL && piece < resident->pieces; piece++) {
+        uint8_t state = atomic_load_explicit(&resident->state[piece], memory_order_relaxed);
+        if (state == WHOLE)
+            continue;
+        if (*budget == 0)
+            found = RKS_RESIDENT_UNKNOWN;
+        else if (--*budget, !look_at_piece(resident, piece))
+            found = RKS_RESIDENT_SOME;
+        if (found != RKS_RESIDENT_ALL)
+            break;
+    }
+    atomic_store_explicit(&resident->scanned, piece, memory_order_relaxed);
+    return found;
+}
+
+void rks_resident_forget(rks_resident *resident, uint64_t first, uint64_t end)
+{
+    if (end > resident->map->size)
+        end = resident->map->size;
+    if (first >= end)
+        return;
+    size_t from = (size_t)(first / RKS_RESIDENT_PIECE);
+    size_t to = (size_t)((end - 1) / RKS_RESIDENT_PIECE);
+    for (size_t piece = from; piece <= to; piece++)
+        if (atomic_load_explicit(&resident->state[piece], memory_order_relaxed) == WHOLE)
+            atomic_store_explicit(&resident->state[piece], UNKNOWN, memory_order_relaxed);
+    if (atomic_load_explicit(&resident->scanned, memory_order_relaxed) > from)
+        atomic_store_explicit(&resident->scanned, from, memory_order_relaxed);
+}
+
+bool rks_resident_bytes(const rks_resident *resident, uint64_t *bytes)
+{
+    unsigned char there[PIECE_PAGES];
+    uint64_t sum = 0;
+    if (resident->user != geteuid())
+        return false;
+    for (size_t piece = 0; piece < resident->pieces; piece++) {
+        uint8_t *at = NULL;
+        size_t size = 0;
+        uint64_t first = (uint64_t)piece * RKS_RESIDENT_PIECE;
+        if (!pages_of(resident, first, first + RKS_RESIDENT_PIECE, &at, &size) ||
+            mincore(at, size, there) != 0)
+            return false;
+        for (size_t done = 0; done < size; done += resident->page)
+            sum += (there[done / resident->page] & 1) * resident->page;
+    }
+    *bytes = sum < resident->map->size ? sum : resident->map->size;
+    return true;
+}
+
+void rks_resident_drop(rks_resident *resident)
+{
+    int fd = open_again(resident);
+    /* Pages in this process's own tables would stay. */
+    madvise((void *)(uintptr_t)resident->map->bytes, resident->map->size, MADV_DONTNEED);
+    if (fd >= 0) {
+        posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+        close(fd);
+    }
+    rks_resident_forget(resident, 0, UINT64_MAX);
+}
+
+/* ---- asking ------------------------------------------------------------------------------- */
+
+void rks_resident_ask(const rks_resident *resident, uint64_t first, uint64_t end)
+{
+    uint8_t *at = NULL;
+    size_t size = 0;
+    if (pages_of(resident, first, end, &at, &size))
+        madvise(at, size, MADV_WILLNEED);
+}
+
+/* Several readers of one shard mix up each other's streams; then only what is read is asked for. */
+uint64_t rks_resident_follow(rks_resident *resident, uint64_t first, uint64_t end)
+{
+    uint64_t at = atomic_exchange_explicit(&resident->stream_at, end, memory_order_relaxed);
+    uint64_t asked = atomic_load_explicit(&resident->stream_end, memory_order_relaxed);
+    uint64_t room = atomic_load_explicit(&resident->stream_room, memory_order_relaxed);
+    bool follows = first + STREAM_GAP >= at && first <= at + STREAM_GAP;
+    if (!follows) {
+        atomic_store_explicit(&resident->stream_room, 0, memory_order_relaxed);
+        atomic_store_explicit(&resident->stream_end, end, memory_order_relaxed);
+        rks_resident_ask(resident, first, end);
+        return end - first;
+    }
+    if (end + room / 2 <= asked)
+        return 0;
+    room = room == 0 ? STREAM_FIRST : room >= STREAM_MOST / 2 ? STREAM_MOST : room * 2;
+    atomic_store_explicit(&resident->stream_room, room, memory_order_relaxed);
+    atomic_store_explicit(&resident->stream_end, end + room, memory_order_relaxed);
+    if (asked > first && asked < end + room)
+        first = asked;
+    rks_resident_ask(resident, first, end + room);
+    return end + room - first;
+}
+
+bool rks_disk_bytes_of_thread(uint64_t *bytes)
+{
+    char text[512];
+    static const char name[] = "\nread_bytes: ";
+    int fd = open("/proc/thread-self/io", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t size = read(fd, text, sizeof(text) - 1);
+    close(fd);
+    if (size <= 0)
+        return false;
+    text[size] = '\0';
+    const char *at = strstr(text, name);
+    unsigned long long value = 0;
+    if (at == NULL || sscanf(at + sizeof(name) - 1, "%llu", &value) != 1)
+        return false;
+    *bytes = value;
+    return true;
+}

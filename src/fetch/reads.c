@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * reads.c: asking the disk, and noticing that it should have been asked. */
+#include "fetch/reads.h"
+
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+enum {
+    LOOK_A_CALL = 16,      /* pieces that a batch's own thread looks at */
+    LOOK_AT_ONCE = 256,    /* by a thread of its own, before it looks at `stop` */
+    LOOK_AGAIN_MS = 1000,  /* after a piece was missing */
+    MERGE_GAP = 4096,      /* reading a page more costs less than another request */
+};
+
+void rks_reads_begin(rks_reads *reads, rks_shard *const *shards, size_t count)
+{
+    reads->shards = shards;
+    reads->count = count;
+    for (size_t i = 0; i < count; i++)
+        if (shards[i] != NULL)
+            rks_shard_expect_random(shards[i]);
+}
+
+static rks_resident_state look(rks_reads *reads, size_t *budget)
+{
+    for (size_t i = 0; i < reads->count; i++) {
+        if (reads->shards[i] == NULL)
+            continue;
+        rks_resident_state found = rks_shard_scan(reads->shards[i], budget);
+        if (found == RKS_RESIDENT_SOME)
+            atomic_store(&reads->scan_ms, rks_now_ms() + LOOK_AGAIN_MS);
+        if (found != RKS_RESIDENT_ALL)
+            return found;
+    }
+    atomic_store(&reads->warm, true);
+    return RKS_RESIDENT_ALL;
+}
+
+bool rks_reads_warm(rks_reads *reads)
+{
+    size_t budget = LOOK_A_CALL;
+    if (atomic_load_explicit(&reads->warm, memory_order_relaxed))
+        return true;
+    if (rks_now_ms() < atomic_load_explicit(&reads->scan_ms, memory_order_relaxed))
+        return false;
+    return look(reads, &budget) == RKS_RESIDENT_ALL;
+}
+
+bool rks_reads_look(rks_reads *reads, const atomic_bool *stop)
+{
+    rks_resident_state found = RKS_RESIDENT_UNKNOWN;
+    if (atomic_load_explicit(&reads->warm, memory_order_relaxed))
+        return true;
+    if (rks_now_ms() < atomic_load_explicit(&reads->scan_ms, memory_order_relaxed))
+        return false;
+    while (found == RKS_RESIDENT_UNKNOWN && !atomic_load(stop)) {
+        size_t budget = LOOK_AT_ONCE;
+        found = look(reads, &budget);
+    }
+    return found == RKS_RESIDENT_ALL;
+}
+
+bool rks_reads_range(const rks_reads *reads, uint32_t shard, uint64_t row, rks_range *range)
+{
+    if (shard >= reads->count || reads->shards[shard] == NULL ||
+        !rks_shard_extent(reads->shards[shard], row, &range->first, &range->end) ||
+        rks_shard_in_memory(reads->shards[shard], range->first, range->end))
+        return false;
+    range->file = shard;
+    return true;
+}
+
+static void count_reads(rks_reads *reads, uint64_t requests, uint64_t bytes)
+{
+    atomic_fetch_add_explicit(&reads->disk_reads, requests, memory_order_relaxed);
+    atomic_fetch_add_explicit(&reads->disk_bytes, bytes, memory_order_relaxed);
+}
+
+void rks_reads_follow(rks_reads *reads, const rks_range *range)
+{
+    uint64_t bytes = rks_shard_follow(reads->shards[range->file], range->first, range->end);
+    if (bytes != 0)
+        count_reads(reads, 1, bytes);
+}
+
+void rks_reads_ask(rks_reads *reads, rks_range *ranges, size_t count,
+                   const atomic_bool *stop)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), before = 0, after = 0, bytes = 0, asked = 0;
+    size_t merged = rks_ranges_merge(ranges, count, page, MERGE_GAP);
+    if (merged == 0)
+        return;
+    bool known = rks_disk_bytes_of_thread(&before);
+    for (; asked < merged && (stop == NULL || !atomic_load(stop)); asked++) {
+        const rks_range *range = &ranges[asked];
+        rks_shard_ask(reads->shards[range->file], range->first, range->end);
+        bytes += range->end - range->first;
+    }
+    if (known && rks_disk_bytes_of_thread(&after))
+        bytes = after - before;
+    /* Of ranges that were in memory nothing was read. */
+    uint64_t most = (bytes + page - 1) / page;
+    count_reads(reads, asked < most ? asked : most, bytes);
+}
+
+long rks_reads_faults(bool exact)
+{
+    static __thread struct {
+        int64_t at_ns;
+        long faults;
+    } last;
+    struct timespec now;
+    struct rusage usage;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    int64_t at_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    if ((at_ns == last.at_ns && !exact) || getrusage(RUSAGE_THREAD, &usage) != 0)
+        return 0;
+    long faults = last.at_ns == 0 ? 0 : usage.ru_majflt - last.faults;
+    last.at_ns = at_ns;
+    last.faults = usage.ru_majflt;
+    return faults;
+}
+
+void rks_reads_waited(rks_reads *reads, long faults)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    atomic_store(&reads->warm, false);
+    atomic_store(&reads->scan_ms, 0);
+    count_reads(reads, (uint64_t)faults, (uint64_t)faults * page);
+}
+
+void rks_reads_forget_all(const rks_reads *reads)
+{
+    for (size_t i = 0; i < reads->count; i++)
+        if (reads->shards[i] != NULL)
+            rks_shard_forget(reads->shards[i], 0, UINT64_MAX);
+}

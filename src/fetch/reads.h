@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * reads.h: what a fetcher, or an owner for others, asks of this node's disk.
+ *
+ * As long as all shards are in memory nothing is asked, and knowing it costs one load a batch. A
+ * reader that had to wait for the disk (a major fault of its thread) ends that: then each record is
+ * looked up by its piece of 1 MiB (base/resident.h), and those that may be missing are asked for,
+ * sorted by place. */
+#ifndef RKS_FETCH_READS_H
+#define RKS_FETCH_READS_H
+
+#include <stdatomic.h>
+
+#include "base/ranges.h"
+#include "shard/shard.h"
+
+typedef struct rks_reads {
+    rks_shard *const *shards; /* by dataset number; NULL: not on this node. The owner's */
+    size_t count;
+    atomic_bool warm; /* all shards were in memory when they were looked at */
+    atomic_uint_least64_t scan_ms; /* not to be looked at again before */
+    atomic_uint_least64_t disk_reads, disk_bytes;
+} rks_reads;
+
+/* The shards' records are read at random from now on. */
+void rks_reads_begin(rks_reads *reads, rks_shard *const *shards, size_t count);
+
+/* Is all of it in memory? Looks at a few pieces of the files if that is not known yet. */
+bool rks_reads_warm(rks_reads *reads);
+/* The same, at any number of pieces: for a thread of its own. `stop` ends it. */
+bool rks_reads_look(rks_reads *reads, const atomic_bool *stop);
+
+/* The range of a record that must be asked for; false: it is in memory, or nobody knows where it
+ * lies. */
+bool rks_reads_range(const rks_reads *reads, uint32_t shard, uint64_t row, rks_range *range);
+/* Sorts and merges the ranges, asks for them and counts what was read. `stop` (or NULL) ends it. */
+void rks_reads_ask(rks_reads *reads, rks_range *ranges, size_t count, const atomic_bool *stop);
+/* Asks for a single range, and for what lies behind it if ranges come in the order of the file. */
+void rks_reads_follow(rks_reads *reads, const rks_range *range);
+
+/* How many major faults this thread has had since the last call. Unless `exact`, it looks only if
+ * the clock has ticked since: then it costs next to nothing. */
+long rks_reads_faults(bool exact);
+/* `faults` pages were waited for. Forgets that all is in memory; the caller forgets the pieces that
+ * it read, or all of them. */
+void rks_reads_waited(rks_reads *reads, long faults);
+void rks_reads_forget_all(const rks_reads *reads);
+
+#endif

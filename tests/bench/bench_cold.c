@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * bench_cold.c: a dataset that is larger than the memory, read from the disk, beside `pread` by 16
+ * threads of the same records in the same order.
+ *
+ * Usage: bench_cold DIRECTORY [MIB [SAMPLES]]
+ *
+ * MIB (default 2048) is the size of each dataset, SAMPLES (default 60000) bounds what a round
+ * reads. If the machine has a writable memory cgroup, the readers get a fifth of a dataset's size;
+ * otherwise pages are dropped before each round, and the first line says so. Ranks are processes. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bench.h"
+#include "dataset/directory.h"
+
+enum { THREADS = 16, TURNS = 3 };
+
+typedef struct work {
+    const char *name;
+    uint32_t size; /* of a sample */
+    const char *strategy;
+    uint32_t batch;
+    int reach, together; /* in per cent of the floor, of one rank and of two */
+} work;
+
+static const work works[] = {
+    {"2 KiB records, random order  ", 2048, "random", 64, 100, 100},
+    {"100 KB records, random order ", 100000, "random", 16, 90, 90},
+    {"2 KiB records, in file order ", 2048, "sequential", 64, 90, 90},
+};
+
+static char directory[3000], cgroup[64];
+static uint64_t dataset_bytes = (uint64_t)2048 << 20, most_samples = 60000;
+
+/* ---- less memory ---------------------------------------------------------------------------- */
+
+static bool write_text(const char *folder, const char *name, const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    bool done = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+    if (fd >= 0)
+        close(fd);
+    return done;
+}
+
+/* This process and its children; both versions of cgroups. */
+static void take_less_memory(uint64_t bytes)
+{
+    static const char *const roots[][2] = {
+        {"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"}};
+    char text[32], own[32];
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)bytes);
+    snprintf(own, sizeof(own), "%d", (int)getpid());
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(cgroup, sizeof(cgroup), "%s/rankstore-bench-%d", roots[i][0], (int)getpid());
+        if (mkdir(cgroup, 0755) == 0) {
+            if (write_text(cgroup, roots[i][1], text) && write_text(cgroup, "cgroup.procs", own)) {
+                printf("memory of the readers: %llu MiB, by a cgroup\n",
+                       (unsigned long long)(bytes >> 20));
+                return;
+            }
+            rmdir(cgroup);
+        }
+    }
+    cgroup[0] = '\0';
+    printf("memory of the readers: all (no writable cgroup); pages are dropped before each round\n");
+}
+
+static void leave_cgroup(void)
+{
+    char root[64], own[32];
+    if (cgroup[0] == '\0')
+        return;
+    snprintf(root, sizeof(root), "%.*s", (int)(strrchr(cgroup, '/') - cgroup), cgroup);
+    snprintf(own, sizeof(own), "%d", (int)getpid());
+    write_text(root, "cgroup.procs", own);
+    rmdir(cgroup);
+}
+
+/* ---- the floor ------------------------------------------------------------------------------ */
+
+typedef struct place {
+    int fd;
+    uint64_t offset, size;
+} place;
+
+typedef struct to_read {
+    const place *places;
+    size_t count;
+    _Atomic size_t next;
+} to_read;
+
+static void *read_places(void *user)
+{
+    to_read *r = user;
+    uint8_t *bytes = malloc(1 << 20);
+    for (size_t i; (i = r->next++) < r->count;)
+        if (pread(r->places[i].fd, bytes, r->places[i].size, (off_t)r->places[i].offset) <= 0)
+            exit(3);
+    free(bytes);
+    return NULL;
+}
+
+static double pread_all(const place *places, size_t count, size_t threads)
+{
+    to_read r = {.places = places, .count = count};
+    pthread_t running[THREADS];
+    double begun = bench_seconds();
+    for (size_t i = 0; i < threads; i++)
+        if (pthread_create(&running[i], NULL, read_places, &r) != 0)
+            exit(3);
+    for (size_t i = 0; i < threads; i++)
+        pthread_join(running[i], NULL);
+    return bench_seconds() - begun;
+}
+
+/* The first samples of the epoch of this rank, as the plan has them. */
+static place *find_places(rks_store *store, rks_plan *plan, uint64_t epoch, uint64_t limit,
+                          size_t *count)
+{
+    rks_error err;
+    const char *open_path = NULL;
+    int fd = -1;
+    uint64_t steps = 0;
+    place *places = calloc(limit, sizeof(*places));
+    bench_must(rks_plan_steps(plan, epoch, &steps, &err), &err);
+    for (uint64_t step = 0; step < steps && *count < limit; step++) {
+        const uint32_t *ids = NULL;
+        size_t ids_count = 0;
+        bench_must(rks_plan_batch(plan, epoch, step, rks_group_rank(rks_store_group(store)), &ids,
+                                  &ids_count, &err),
+                   &err);
+        for (size_t i = 0; i < ids_count && *count < limit; i++) {
+            place *p = &places[*count];
+            const char *path = NULL;
+            bench_must(rks_store_place(store, ids[i], &path, &p->offset, &p->size, &err), &err);
+            if (path != open_path) /* each dataset has one shard */
+                fd = open(open_path = path, O_RDONLY | O_CLOEXEC);
+            p->fd = fd;
+            ++*count;
+        }
+    }
+    return places;
+}
+
+/* ---- ours ----------------------------------------------------------------------------------- */
+
+static double read_epoch(rks_store *store, rks_plan *plan, uint64_t epoch, uint64_t limit)
+{
+    rks_error err;
+    rks_epoch *reading = NULL;
+    rks_epoch_options options;
+    rks_epoch_options_default(&options);
+    options.epoch = epoch;
+    uint64_t samples = 0;
+    double begun = bench_seconds();
+    bench_must(rks_epoch_open(store, plan, &options, &reading, &err), &err);
+    while (samples < limit) {
+        rks_batch *batch = NULL;
+        bench_must(rks_epoch_next(reading, &batch, NULL, &err), &err);
+        if (batch == NULL)
+            break;
+        samples += rks_batch_count(batch);
+        rks_batch_free(batch);
+    }
+    double seconds = bench_seconds() - begun;
+    rks_epoch_close(reading);
+    return seconds;
+}
+
+static void drop(rks_store *store)
+{
+    rks_error err;
+    for (int twice = 0; twice < 2; twice++) {
+        rks_store_drop_cache(store, NULL);
+        bench_must(rks_group_agree(rks_store_group(store), "drop", RKS_OK, &err), &err);
+    }
+}
+
+static double slowest(rks_group *group, double seconds)
+{
+    rks_error err;
+    uint8_t *bytes = NULL;
+    uint64_t *offsets = NULL;
+    bench_must(rks_group_allgather(group, "time", RKS_OK, &seconds, sizeof(seconds), &bytes,
+                                   &offsets, &err),
+               &err);
+    for (uint32_t rank = 0; rank < rks_group_size(group); rank++) {
+        double other;
+        memcpy(&other, bytes + offsets[rank], sizeof(other));
+        seconds = other > seconds ? other : seconds;
+    }
+    rks_release(bytes);
+    rks_release(offsets);
+    return seconds;
+}
+
+static double median(double *values)
+{
+    qsort(values, TURNS, sizeof(*values), bench_order);
+    return values[TURNS / 2];
+}
+
+static void measure(rks_group *group, const work *w, bool no_share)
+{
+    rks_error err;
+    rks_store *store = NULL;
+    rks_plan *plan = NULL;
+    rks_store_options options;
+    rks_plan_options planned;
+    char name[4096];
+    double floor_s[TURNS], ours_s[TURNS];
+    uint32_t ranks = rks_group_size(group);
+    snprintf(name, sizeof(name), "%s/%u", directory, w->size);
+    rks_store_options_default(&options);
+    options.no_share = no_share;
+    bench_must(rks_store_open(group, name, &options, &store, &err), &err);
+    rks_plan_options_default(&planned);
+    planned.strategy = w->strategy;
+    planned.batch_size = w->batch;
+    bench_must(rks_plan_open(store, &planned, &plan, &err), &err);
+    uint64_t limit = (uint64_t)((double)most_samples * (w->size > 50000 ? 0.1 : 1)) / ranks;
+    uint64_t read_bytes = 0;
+    for (uint64_t turn = 0; turn < TURNS; turn++) {
+        size_t count = 0;
+        place *places = find_places(store, plan, turn, limit, &count);
+        drop(store);
+        floor_s[turn] = slowest(group, pread_all(places, count, THREADS / ranks));
+        drop(store);
+        rks_store_stats before = {.struct_size = sizeof(before)}, after = before;
+        rks_store_stats_get(store, &before);
+        ours_s[turn] = slowest(group, read_epoch(store, plan, turn, limit));
+        rks_store_stats_get(store, &after);
+        read_bytes += after.disk_bytes - before.disk_bytes;
+        close(count > 0 ? places[0].fd : -1);
+        free(places);
+    }
+    double plain = (double)limit * ranks / median(floor_s);
+    double ours = (double)limit * ranks / median(ours_s);
+    if (rks_group_rank(group) == 0) {
+        printf("%s %u rank%s  %8.0f/s %7.1f MB/s; 16 x pread %8.0f/s: %4.0f %% (reach %d); "
+               "%.1f KB read a sample by this rank\n",
+               w->name, ranks, no_share ? ", no share" : "          ", ours,
+               ours * w->size / 1e6, plain, 100 * ours / plain, ranks == 1 ? w->reach : w->together,
+               (double)read_bytes / 1000 / (double)(limit * TURNS));
+        fflush(stdout);
+    }
+    rks_plan_free(plan);
+    rks_store_close(store, 0);
+}
+
+static void build(rks_group *group, uint32_t size)
+{
+    rks_error err;
+    rks_builder *builder = NULL;
+    rks_build_options options;
+    char name[4096];
+    snprintf(name, sizeof(name), "%s/%u", directory, size);
+    rks_build_options_default(&options);
+    options.schema = "data:bytes";
+    bench_must(rks_builder_open(group, name, &options, &builder, &err), &err);
+    uint8_t *bytes = malloc(size);
+    bench_must(rks_builder_unit(builder, 0, "unit", NULL, &err), &err);
+    for (uint64_t i = 0; i < dataset_bytes / size; i++) {
+        memset(bytes, (int)i, size);
+        rks_value value = {.data = bytes, .size = size};
+        bench_must(rks_builder_add(builder, &value, NULL, 0, &err), &err);
+    }
+    bench_must(rks_builder_commit(builder, RKS_OK, NULL, &err), &err);
+    rks_builder_close(builder);
+    free(bytes);
+}
+
+static int run(const rks_bootstrap *bootstrap, void *user)
+{
+    rks_error err;
+    rks_group *group = NULL;
+    rks_group_options options;
+    const char *what = user;
+    rks_group_options_default(&options);
+    options.bootstrap = bootstrap;
+    bench_must(rks_group_open(&options, &group, &err), &err);
+    if (strcmp(what, "build") == 0) {
+        build(group, 2048);
+        build(group, 100000);
+    } else {
+        for (size_t i = 0; i < sizeof(works) / sizeof(works[0]); i++)
+            if (strcmp(what, "no share") != 0 || i == 0)
+                measure(group, &works[i], strcmp(what, "no share") == 0);
+    }
+    rks_group_close(group);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    rks_error err;
+    int code = 0;
+    if (argc < 2 || argc > 4) {
+        fprintf(stderr, "usage: bench_cold DIRECTORY [MIB [SAMPLES]]\n");
+        return 2;
+    }
+    if (argc > 2)
+        dataset_bytes = strtoull(argv[2], NULL, 10) << 20;
+    if (argc > 3)
+        most_samples = strtoull(argv[3], NULL, 10);
+    snprintf(directory, sizeof(directory), "%s/rankstore-bench-XXXXXX", argv[1]);
+    if (mkdtemp(directory) == NULL) {
+        perror(directory);
+        return 3;
+    }
+    bench_must(rks_launch(1, run, (char *)"build", &code, &err), &err);
+    take_less_memory(dataset_bytes / 5);
+    fflush(stdout);
+    if (code == 0)
+        bench_must(rks_launch(1, run, (char *)"alone", &code, &err), &err);
+    if (code == 0)
+        bench_must(rks_launch(2, run, (char *)"together", &code, &err), &err);
+    if (code == 0)
+        bench_must(rks_launch(2, run, (char *)"no share", &code, &err), &err);
+    leave_cgroup();
+    rks_directory_remove(directory);
+    return code;
+}

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_ahead.c: ids whose samples are read from the disk long before they are fetched. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "fetch/ahead.h"
+#include "fetch/fetcher.h"
+#include "shard/shard_inside.h"
+#include "world.h"
+
+enum { IDS = WORLD_SHARDS * WORLD_ROWS };
+
+static uint32_t ids[IDS];
+
+static bool find_id(void *user, uint32_t id, uint32_t *shard, uint64_t *row)
+{
+    (void)user;
+    *shard = id / WORLD_ROWS;
+    *row = id % WORLD_ROWS;
+    return id < IDS;
+}
+
+/* All that is asked for goes to the disk, as if nothing were in memory. */
+static bool make_cold(rks_fetcher *fetcher)
+{
+    for (size_t i = 0; i < WORLD_SHARDS; i++) { /* small files would be read whole */
+        rks_shard_drop(w.shards[i]);
+        rks_resident_expect_random(w.shards[i]->resident, 0, UINT64_MAX, true);
+    }
+    rks_fetcher_forget_cache(fetcher);
+    return !rks_reads_warm(&fetcher->reads);
+}
+
+static rks_ahead *begin(rks_fetcher *fetcher, uint64_t max_bytes)
+{
+    rks_ahead *ahead = NULL;
+    rks_ahead_options options = {.fetcher = fetcher, .locate = find_id, .max_bytes = max_bytes};
+    assert_ok(rks_ahead_open(&options, &ahead, &err), &err);
+    for (uint32_t i = 0; i < IDS; i++)
+        ids[i] = i * 7 % IDS;
+    return ahead;
+}
+
+static rks_fetch_stats stats_of(rks_fetcher *fetcher)
+{
+    rks_fetch_stats stats;
+    rks_fetcher_stats(fetcher, &stats);
+    return stats;
+}
+
+static void what_is_pushed_is_read_once(void **state)
+{
+    (void)state;
+    rks_fetcher *fetcher = world_fetcher(7, NULL);
+    if (!make_cold(fetcher))
+        skip();
+    rks_ahead *ahead = begin(fetcher, 0);
+    uint64_t files = 0;
+    for (size_t i = 0; i < WORLD_SHARDS; i++)
+        files += rks_shard_file_bytes(w.shards[i]);
+    assert_true(rks_ahead_wants(ahead));
+    for (int twice = 0; twice < 2; twice++)
+        assert_true(rks_ahead_push(ahead, ids, IDS, twice == 1));
+    assert_true(rks_ahead_settle(ahead) > 0);
+    rks_fetch_stats stats = stats_of(fetcher);
+    assert_true(stats.disk_bytes > 0 && stats.disk_bytes <= files + 3 * (64 << 10));
+    assert_true(stats.disk_reads > 0 && stats.disk_reads < IDS); /* neighbours are one request */
+    rks_ahead_started(ahead, 2 * (size_t)IDS, NULL);
+    assert_int_equal(rks_ahead_settle(ahead), 0);
+    rks_ahead_close(ahead);
+    rks_fetcher_close(fetcher);
+}
+
+static void bytes_bound_how_far_ahead_it_reads(void **state)
+{
+    (void)state;
+    rks_fetcher *fetcher = world_fetcher(7, NULL);
+    if (!make_cold(fetcher))
+        skip();
+    rks_ahead *ahead = begin(fetcher, 1); /* a window at a time */
+    assert_true(rks_ahead_push(ahead, ids, IDS, true));
+    uint64_t one = rks_ahead_settle(ahead);
+    assert_true(one > 0);
+    assert_int_equal(rks_ahead_settle(ahead), one);
+    rks_ahead_started(ahead, IDS, NULL); /* what is fetched now is asked for whatever the bound */
+    assert_int_equal(rks_ahead_settle(ahead), 0);
+    rks_ahead_close(ahead);
+    rks_fetcher_close(fetcher);
+}
+
+static void close_ends_it_at_once(void **state)
+{
+    (void)state;
+    rks_fetcher *fetcher = world_fetcher(7, NULL);
+    if (!make_cold(fetcher))
+        skip();
+    for (int turn = 0; turn < 50; turn++) {
+        rks_ahead *ahead = begin(fetcher, 1);
+        for (int i = 0; i < 20; i++)
+            assert_true(rks_ahead_push(ahead, ids, IDS, false));
+        uint64_t begun = rks_now_ms();
+        rks_ahead_close(ahead);
+        assert_true(rks_now_ms() - begun < 2000);
+        if (!make_cold(fetcher))
+            break;
+    }
+    rks_fetcher_close(fetcher);
+}
+
+static void a_fetch_that_comes_first_asks_for_itself(void **state)
+{
+    (void)state;
+    rks_fetcher *fetcher = world_fetcher(7, NULL);
+    rks_batch *list = NULL;
+    if (!make_cold(fetcher))
+        skip();
+    rks_ahead *ahead = begin(fetcher, 1);
+    assert_true(rks_ahead_push(ahead, ids, 10, false));
+    assert_ok(rks_fetcher_list(fetcher, 10, &list, &err), &err);
+    rks_ahead_started(ahead, 10, list);
+    (void)rks_ahead_settle(ahead);
+    assert_false(rks_ahead_take_over(ahead, 10, 10)); /* the thread has asked */
+    assert_true(rks_ahead_take_over(ahead, 30, 10));  /* but not for these, nor those before, */
+    assert_true(rks_ahead_take_over(ahead, 20, 10));
+    assert_false(rks_ahead_take_over(ahead, 20, 10)); /* which were taken now */
+    rks_ahead_close(ahead); /* the list holds what it needs */
+    for (uint32_t i = 0; i < 10; i++)
+        rks_batch_wanted(list)[i] = world_wanted(ids[i]);
+    rks_batch *batch = NULL;
+    assert_ok(rks_fetcher_fetch(fetcher, list, &batch, &err), &err);
+    for (uint32_t i = 0; i < 10; i++)
+        world_check_sample(batch, i, ids[i]);
+    rks_batch_free(batch);
+    rks_fetcher_close(fetcher);
+}
+
+/* Reads ahead in a file that is cut meanwhile; its samples fail by name, and no signal comes. */
+static int read_what_was_cut(void)
+{
+    rks_guarded_map *any = NULL; /* puts the library's handler in the place of the test's */
+    int fd = open(rks_shard_path(w.shards[1]), O_RDONLY | O_CLOEXEC);
+    if (rks_guarded_map_open(fd, "any", 1, &any, &err) != RKS_OK)
+        return 4;
+    rks_guarded_map_close(any);
+    close(fd);
+    rks_fetcher *fetcher = world_fetcher(7, NULL);
+    rks_ahead *ahead = begin(fetcher, 0);
+    (void)make_cold(fetcher);
+    (void)rks_ahead_push(ahead, ids, IDS, true);
+    if (truncate(rks_shard_path(w.shards[0]), 4096) != 0)
+        return 2;
+    (void)rks_ahead_push(ahead, ids, IDS, true);
+    (void)rks_ahead_settle(ahead);
+    rks_wanted wanted = world_wanted(WORLD_ROWS - 1);
+    rks_batch *batch = NULL;
+    rks_status status = world_fetch(fetcher, &wanted, 1, &batch, &err);
+    bool named = strstr(err.text, "sample 399") != NULL &&
+                 strstr(err.text, rks_shard_path(w.shards[0])) != NULL;
+    rks_ahead_close(ahead);
+    rks_fetcher_close(fetcher);
+    return (status == RKS_ERR_IO || status == RKS_ERR_CORRUPT) && named ? 0 : 3;
+}
+
+static void a_file_that_is_cut_meanwhile_fails_by_name_in_each_process(void **state)
+{
+    (void)state;
+    int status = 0;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(read_what_was_cut());
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(read_what_was_cut(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_pushed_is_read_once),
+        cmocka_unit_test(bytes_bound_how_far_ahead_it_reads),
+        cmocka_unit_test(close_ends_it_at_once),
+        cmocka_unit_test(a_fetch_that_comes_first_asks_for_itself),
+        cmocka_unit_test(a_file_that_is_cut_meanwhile_fails_by_name_in_each_process), /* the last */
+    };
+    return cmocka_run_group_tests_name("ahead", tests, world_begin, world_end);
+}
