@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_plan_versions.c: states of earlier planner versions resume bit for bit, or fail with both
+ * versions in the message. */
+#include "plans.h"
+#include "states_version_1.h"
+
+#define DATASET "00112233445566778899aabbccddeeff"
+
+static uint32_t lengths[4000];
+
+/* Those that the stored states are of. */
+static void fill_lengths(void)
+{
+    rks_random random = {42};
+    for (size_t i = 0; i < 4000; i++)
+        lengths[i] = 1 + below(&random, 1u << (1 + below(&random, 9)));
+}
+
+static rks_plan *plan_of(const stored_state *stored, uint32_t world)
+{
+    rks_plan_options options;
+    rks_plan_options_default(&options);
+    options.strategy = stored->strategy;
+    options.tail = stored->tail;
+    options.cost = stored->cost;
+    options.too_long = stored->too_long;
+    options.steps = stored->steps;
+    options.batch_size = stored->batch_size;
+    options.max_tokens = stored->max_tokens;
+    options.max_length = stored->max_length;
+    options.batch_multiple = stored->batch_multiple;
+    options.world = world;
+    options.capacity = stored->capacity;
+    options.length_multiple = stored->length_multiple;
+    options.micro_batches = stored->micro_batches;
+    options.mixed = stored->mixed;
+    options.cost_linear = stored->cost_linear;
+    options.cost_quadratic = stored->cost_quadratic;
+    options.seed = 11;
+    rks_plan *plan = NULL;
+    assert_ok(rks_plan_create(lengths, 4000, DATASET, &options, &plan, &err), &err);
+    return plan;
+}
+
+static void states_of_version_1_resume_bit_for_bit_or_name_both_versions(void **state)
+{
+    (void)state;
+    fill_lengths();
+    size_t resumed = 0;
+    for (size_t i = 0; i < sizeof(stored_states) / sizeof(stored_states[0]); i++) {
+        const stored_state *stored = &stored_states[i];
+        uint64_t epoch = 99, step = 99;
+        rks_plan *plan = plan_of(stored, stored->world);
+        rks_status status = rks_plan_resume(plan, stored->text, &epoch, &step, &err);
+        if (status == RKS_OK) {
+            assert_int_equal(epoch, 2);
+            assert_int_equal(step, stored->step);
+            assert_string_equal(report_of(plan, 2).digest, stored->whole);
+            resumed++;
+        } else {
+            char text[40];
+            assert_int_equal(status, RKS_ERR_STATE);
+            snprintf(text, sizeof(text), "planner differs: 1 there, %d here", RKS_PLAN_VERSION);
+            assert_contains(err.text, text);
+        }
+        rks_plan_free(plan);
+
+        plan = plan_of(stored, stored->other);
+        assert_int_equal(rks_plan_resume(plan, stored->text, &epoch, &step, &err), status);
+        if (status == RKS_OK) {
+            assert_int_equal(epoch, 2);
+            assert_int_equal(step, 0);
+            assert_string_equal(report_of(plan, 2).digest, stored->rest);
+        }
+        rks_plan_free(plan);
+    }
+    assert_int_equal(resumed, sizeof(stored_states) / sizeof(stored_states[0]));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(states_of_version_1_resume_bit_for_bit_or_name_both_versions),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
