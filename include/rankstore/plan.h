@@ -20,7 +20,7 @@ typedef struct rks_plan rks_plan;
  *             like cost on all ranks
  * sorted      longest first, steps in that order; epochs differ in the places of equal lengths, so
  *             padded tokens are the same in all of them
- * random      any samples together, floor(max_tokens / longest of all) a batch
+ * random      any samples together; with max_tokens, batches are filled up to it
  * sequential  by id, step-major and rank-minor; never shuffled
  * pack        bins: samples that together take at most `capacity`, filled best-fit decreasing over
  *             all lengths. A batch is `batch_size` bins. Bins of like cost share a step. Each epoch
@@ -30,8 +30,8 @@ typedef struct rks_plan rks_plan;
  *
  * A sample above max_length, or one that max_tokens has no room for, is too long: an error that
  * names it, or it is dropped, alone in a batch (which may break the budget), or counted as
- * truncated to that limit (the bytes fetched stay whole). A length of 0 takes room for 1 in a
- * budget.
+ * truncated to that limit, at which the collator cuts (rks_collate_options.max_length). A length
+ * of 0 takes room for 1 in a budget.
  *
  * Every rank has the same number of steps and no batch is empty: the last step's batches are split
  * over all ranks, or full and repeating samples of theirs, or dropped. Where batches hold one
@@ -65,8 +65,11 @@ typedef struct rks_plan_options {
     uint32_t world;          /* ranks to plan for; 0: the group's size (rks_plan_create: 1) */
     uint64_t seed;
     uint32_t capacity;        /* pack alone, which needs it: room of a bin, to 2^24 */
-    uint32_t length_multiple; /* pack: each sample takes its length, rounded up to a multiple of it,
-                               * of which capacity is one; default 1, to 2^16 */
+    uint32_t length_multiple; /* a sample takes its length, rounded up to a multiple of it, in
+                               * budgets, bins and reports: what the collator pads widths to
+                               * (rks_collate_options.to_multiple); capacity is a multiple of it.
+                               * Default 1, to 2^16. 0: 1 for pack and cost "tokens", else 8, or
+                               * what divides 8 and max_tokens */
     uint32_t micro_batches;   /* pack: K batches of each rank make one optimizer step, default 1, to
                                * 2^16: sums of cost are even over them. rks_plan_steps and `step`
                                * count batches of a rank, a multiple of K; states fall between
@@ -117,8 +120,9 @@ typedef struct rks_plan_report {
     uint64_t steps;
     uint64_t batches;
     uint64_t tokens;        /* sum of lengths, truncated ones as truncated */
-    uint64_t padded_tokens; /* sum over batches of longest * count; of pack: of lengths rounded up
-                             * to length_multiple */
+    uint64_t padded_tokens; /* items that batches have in all: sum of longest, rounded up to
+                             * length_multiple, * count; of pack, and with a budget of cost
+                             * "tokens": of lengths, rounded up */
     uint64_t largest_batch; /* padded tokens of the largest */
     double efficiency;      /* tokens / padded_tokens */
     double balance;         /* mean over optimizer steps of mean cost / max cost over ranks */
@@ -137,6 +141,9 @@ typedef struct rks_plan_report {
     double token_balance; /* as balance, of the sums of lengths */
     double lost;          /* share of all ranks' time that they wait for the costliest rank of each
                            * optimizer step, if time is as cost */
+    uint32_t length_multiple; /* lengths count as rounded up to it: the collator's to_multiple */
+    uint32_t cut;             /* too_long "truncate": longer samples count as this long: the
+                               * collator's max_length; else 0 */
 } rks_plan_report;
 /* The caller sets struct_size. In a resumed epoch: of what was left; steps count from there. Takes
  * 8 bytes a batch meanwhile. */

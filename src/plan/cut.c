@@ -4,9 +4,10 @@
  *
  * A cut depends on lengths alone, so it is the same in every epoch (greedy cuts of a shuffled base,
  * steps=per_epoch, are the exception).
- *   bucket      neighbourhoods of like length, at least `mixing` batches each, shuffled inside
+ *   bucket      neighbourhoods of like length, shuffled inside: with a budget, of at least `mixing`
+ *               batches each; with batch_size alone, of as many as cost little padding
  *   sorted      full batches, longest first; runs with the same number of samples a batch
- *   random      batches of what the longest sample of all allows
+ *   random      full batches of any samples; with a budget, fill.c
  *   sequential  batches filled in id order */
 #include "plan/inside.h"
 
@@ -38,9 +39,8 @@ void rks_plan_layout_free(rks_plan_layout *layout)
     memset(layout, 0, sizeof(*layout));
 }
 
-/* One batch more, in the last group where it is like those there. */
-static rks_status add_batch(rks_plan_layout *layout, uint64_t first, uint64_t size, uint32_t cap,
-                            bool alone, rks_error *err)
+rks_status rks_plan_layout_batch(rks_plan_layout *layout, uint64_t first, uint64_t size,
+                                 uint32_t cap, bool alone, rks_error *err)
 {
     if (layout->count > 0) {
         rks_plan_group *last = &layout->groups[layout->count - 1];
@@ -58,6 +58,16 @@ static rks_status add_batch(rks_plan_layout *layout, uint64_t first, uint64_t si
                             .batches = 1,
                             .cap = cap,
                             .alone = alone};
+    return rks_plan_layout_add(layout, &group, err);
+}
+
+rks_status rks_plan_layout_alone(rks_plan_layout *layout, uint64_t samples, rks_error *err)
+{
+    rks_plan_group group = {.span = (uint32_t)samples,
+                            .count = (uint32_t)samples,
+                            .batches = (uint32_t)samples,
+                            .cap = 1,
+                            .alone = true};
     return rks_plan_layout_add(layout, &group, err);
 }
 
@@ -84,7 +94,7 @@ static rks_status cut_sorted(const rks_plan *plan, const rks_plan_base *base,
     for (uint64_t i = base->alone; i < base->count && status == RKS_OK;) {
         uint32_t cap = rks_plan_cap(&plan->config, rks_plan_length(plan, base->ids[i]));
         uint64_t size = base->count - i < cap ? base->count - i : cap;
-        status = add_batch(layout, i, size, cap, false, err);
+        status = rks_plan_layout_batch(layout, i, size, cap, false, err);
         if (status == RKS_OK)
             status = rks_plan_pause(&done, size, err);
         i += size;
@@ -108,8 +118,7 @@ static uint64_t greedy_size(const rks_plan *plan, const rks_plan_base *base, uin
         uint32_t id = base->ids[first + size];
         if (is_alone(plan, id))
             break;
-        uint64_t length = rks_plan_length(plan, id);
-        length = length == 0 ? 1 : length;
+        uint64_t length = rks_plan_size(config, rks_plan_length(plan, id));
         longest = length > longest ? length : longest;
         sum += length;
         uint64_t cost = config->cost == COST_TOKENS ? sum : longest * (size + 1);
@@ -128,7 +137,7 @@ static rks_status cut_greedy(const rks_plan *plan, const rks_plan_base *base,
     for (uint64_t i = base->alone; i < base->count && status == RKS_OK;) {
         bool alone = is_alone(plan, base->ids[i]);
         uint64_t size = alone ? 1 : greedy_size(plan, base, i);
-        status = add_batch(layout, i, size, (uint32_t)size, alone, err);
+        status = rks_plan_layout_batch(layout, i, size, (uint32_t)size, alone, err);
         if (status == RKS_OK)
             status = rks_plan_pause(&done, size, err);
         i += size;
@@ -164,9 +173,42 @@ static uint64_t mixing_of(const rks_plan *plan, const rks_plan_base *base)
     return batches < 4 ? 4 : batches > 64 ? 64 : batches;
 }
 
+/* Neighbourhoods of batches of one size, which take at most 1 / LITTLE more room than if each were
+ * cut from the sorted order. */
+static rks_status cut_bucket_by_count(const rks_plan *plan, const rks_plan_base *base,
+                                      rks_plan_layout *layout, rks_error *err)
+{
+    enum { LITTLE = 250 };
+    uint64_t cap = rks_plan_cap(&plan->config, 1), done = 0;
+    rks_status status = RKS_OK;
+    for (uint64_t i = base->alone; i < base->count && status == RKS_OK;) {
+        uint64_t longest = rks_plan_length(plan, base->ids[i]), lost = 0, end = i;
+        uint64_t batches = 0;
+        do {
+            batches++;
+            end = base->count - end < cap ? base->count : end + cap;
+            if (end < base->count)
+                lost += longest - rks_plan_length(plan, base->ids[end]);
+        } while (end < base->count && lost * LITTLE <= longest * (batches + 1));
+        rks_plan_group group = {.first = (uint32_t)i,
+                                .span = (uint32_t)(end - i),
+                                .count = (uint32_t)(end - i),
+                                .batches = (uint32_t)batches,
+                                .cap = (uint32_t)cap,
+                                .longest = (uint32_t)longest};
+        status = rks_plan_layout_add(layout, &group, err);
+        if (status == RKS_OK)
+            status = rks_plan_pause(&done, end - i, err);
+        i = end;
+    }
+    return status;
+}
+
 static rks_status cut_bucket(const rks_plan *plan, const rks_plan_base *base,
                              rks_plan_layout *layout, rks_error *err)
 {
+    if (plan->config.max_tokens == UINT64_MAX)
+        return cut_bucket_by_count(plan, base, layout, err);
     uint64_t mixing = mixing_of(plan, base);
     uint32_t percent = mixing < 8 ? 5 : 3;
     for (uint64_t i = base->alone; i < base->count;) {
@@ -206,12 +248,7 @@ rks_status rks_plan_cut(const rks_plan *plan, const rks_plan_base *base, rks_pla
     layout->count = 0;
     layout->base = base->count;
     if (base->alone > 0) {
-        rks_plan_group group = {.span = (uint32_t)base->alone,
-                                .count = (uint32_t)base->alone,
-                                .batches = (uint32_t)base->alone,
-                                .cap = 1,
-                                .alone = true};
-        rks_status status = rks_plan_layout_add(layout, &group, err);
+        rks_status status = rks_plan_layout_alone(layout, base->alone, err);
         if (status != RKS_OK)
             return status;
     }
@@ -223,7 +260,7 @@ rks_status rks_plan_cut(const rks_plan *plan, const rks_plan_base *base, rks_pla
             return cut_greedy(plan, base, layout, err);
         return cut_sorted(plan, base, layout, err);
     case STRATEGY_RANDOM:
-        if (config->per_epoch)
+        if (config->max_tokens != UINT64_MAX)
             return cut_greedy(plan, base, layout, err);
         return cut_uniform(plan, base, layout, err);
     case STRATEGY_SEQUENTIAL:

@@ -145,6 +145,13 @@ static rks_status shuffle_equals(rks_plan *plan, const rks_plan_base *base, uint
     return status;
 }
 
+/* Equal lengths may change neighbourhoods, too. */
+static bool is_small(const rks_plan *plan)
+{
+    enum { SMALL = 800 };
+    return plan->config.max_tokens == UINT64_MAX && plan->batches_like < SMALL;
+}
+
 static rks_status shuffle_members(rks_plan *plan, const rks_plan_base *base,
                                   const rks_plan_layout *layout, uint64_t key, rks_error *err)
 {
@@ -152,6 +159,8 @@ static rks_status shuffle_members(rks_plan *plan, const rks_plan_base *base,
     uint64_t done = 0;
     switch (plan->config.strategy) {
     case STRATEGY_BUCKET:
+        if (is_small(plan)) /* neighbourhoods may be single batches */
+            status = shuffle_equals(plan, base, rks_random_key(key, layout->count), err);
         for (size_t i = 0; i < layout->count && status == RKS_OK; i++) {
             const rks_plan_group *group = &layout->groups[i];
             status = rks_plan_shuffle(rks_random_key(key, i), plan->ids + group->first, group->span,
@@ -188,9 +197,62 @@ static rks_status lay_out(rks_plan *plan, const rks_plan_base *base, uint32_t wo
     return status;
 }
 
+static uint64_t key_of(const rks_plan *plan, uint64_t epoch, uint64_t segment)
+{
+    uint64_t key = rks_random_key(plan->config.seed, plan->config.no_shuffle ? 0 : epoch);
+    return rks_random_key(key, segment);
+}
+
+/* The lengths of all that is planned in batches, longest first. */
+static rks_status look_at_sorted(rks_plan *plan, const rks_plan_base *shuffled, rks_error *err)
+{
+    uint64_t count = shuffled->count - shuffled->alone;
+    uint32_t *order = rks_alloc_raw(plan->count, sizeof(*order), err);
+    if (order == NULL)
+        return RKS_ERR_MEMORY;
+    rks_usage_add(RKS_MEMORY_PLAN, plan->count * sizeof(*order));
+    rks_plan_base base = *shuffled;
+    rks_status status = rks_plan_sort(plan->lengths, plan->count, order, err);
+    if (status == RKS_OK) { /* behind those that are absent, dropped or alone */
+        base.ids = order + (plan->count - count) - base.alone;
+        uint64_t least = plan->fill_least;
+        status = rks_plan_fill_look(plan, &base, err);
+        plan->fill_least = least; /* no epoch is in this order */
+    }
+    rks_usage_sub(RKS_MEMORY_PLAN, plan->count * sizeof(*order));
+    rks_free(order);
+    return status;
+}
+
+/* How many batches the first epochs need, and then epoch 0. */
+static rks_status lay_out_filled(rks_plan *plan, rks_error *err)
+{
+    enum { LOOKS = 4, LOOKS_OF_LARGE = 2, LARGE = 1 << 20 };
+    uint64_t looks = plan->config.no_shuffle ? 1 : plan->count < LARGE ? LOOKS : LOOKS_OF_LARGE;
+    rks_plan_base base;
+    rks_status status = grow(&plan->ids, &plan->ids_room, rks_plan_kept(plan), err);
+    plan->fill_least = UINT64_MAX;
+    for (uint64_t epoch = 0; epoch < looks && status == RKS_OK; epoch++) {
+        status = fill(plan, NULL, &base, err);
+        if (status == RKS_OK)
+            status = shuffle_members(plan, &base, NULL,
+                                     rks_random_key(key_of(plan, epoch, 0), STAGE_MEMBERS), err);
+        if (status == RKS_OK)
+            status = rks_plan_fill_look(plan, &base, err);
+    }
+    if (status == RKS_OK && !plan->config.no_shuffle)
+        status = look_at_sorted(plan, &base, err);
+    if (status == RKS_OK)
+        status = rks_plan_prepare(plan, 0, err);
+    plan->whole.batches = plan->part.batches;
+    return status;
+}
+
 rks_status rks_plan_lay_out(rks_plan *plan, rks_error *err)
 {
     const rks_plan_config *config = &plan->config;
+    if (rks_plan_fills(config))
+        return lay_out_filled(plan, err);
     rks_plan_base base = {.count = rks_plan_kept(plan), .longest = plan->longest};
     if (config->too_long == TOO_LONG_ALONE && config->strategy != STRATEGY_SEQUENTIAL)
         base.alone = plan->too_long;
@@ -242,7 +304,8 @@ static rks_status compute(rks_plan *plan, uint64_t epoch, uint32_t world, uint64
                           const uint8_t *struck, rks_error *err)
 {
     const rks_plan_config *config = &plan->config;
-    bool whole = struck == NULL && world == config->world && !config->per_epoch;
+    bool shuffled = config->per_epoch || rks_plan_fills(config); /* before it is laid out */
+    bool whole = struck == NULL && world == config->world && !shuffled;
     uint64_t room = rks_plan_kept(plan) + (whole ? plan->whole.repeated : 0);
     rks_status status = grow(&plan->ids, &plan->ids_room, room, err);
     if (status != RKS_OK)
@@ -252,15 +315,16 @@ static rks_status compute(rks_plan *plan, uint64_t epoch, uint32_t world, uint64
     status = fill(plan, struck, &base, err);
     if (status != RKS_OK)
         return status;
-    uint64_t key = rks_random_key(config->seed, config->no_shuffle ? 0 : epoch);
-    key = rks_random_key(key, segment);
+    uint64_t key = key_of(plan, epoch, segment);
     uint64_t members = rks_random_key(key, STAGE_MEMBERS);
-    if (config->per_epoch)
+    if (shuffled)
         status = shuffle_members(plan, &base, NULL, members, err);
-    if (status == RKS_OK && !whole)
+    if (status == RKS_OK && rks_plan_fills(config))
+        status = rks_plan_fill(plan, &base, world, struck == NULL, err);
+    else if (status == RKS_OK && !whole)
         status = lay_out(plan, &base, world, &plan->part, err);
     plan->layout = whole ? &plan->whole : &plan->part;
-    if (status == RKS_OK && !config->per_epoch)
+    if (status == RKS_OK && !shuffled)
         status = shuffle_members(plan, &base, plan->layout, members, err);
     if (status == RKS_OK)
         status = repeat_members(plan, err);

@@ -68,11 +68,31 @@ static inline bool rks_plan_sorts(const rks_plan_config *config)
            config->strategy == STRATEGY_PACK;
 }
 
+/* Items that a length takes in an array: rounded up to length_multiple. */
+static inline uint64_t rks_plan_width(const rks_plan_config *config, uint64_t length)
+{
+    uint64_t multiple = config->length_multiple;
+    return multiple == 1 ? length : (length + multiple - 1) / multiple * multiple;
+}
+
+/* The same in a budget, where a length of 0 counts as 1. */
+static inline uint64_t rks_plan_size(const rks_plan_config *config, uint32_t length)
+{
+    return rks_plan_width(config, length == 0 ? 1 : length);
+}
+
+/* Batches are arrays without padding between samples, so sums of widths are what is delivered. */
+static inline bool rks_plan_sums(const rks_plan_config *config)
+{
+    return config->strategy == STRATEGY_PACK ||
+           (config->cost == COST_TOKENS && config->max_tokens != UINT64_MAX);
+}
+
 /* Samples of a batch at most, where `longest` is its longest; a multiple of config->multiple where
  * that is possible. From 1. */
 static inline uint32_t rks_plan_cap(const rks_plan_config *config, uint32_t longest)
 {
-    uint64_t cap = config->max_tokens / (longest == 0 ? 1 : longest);
+    uint64_t cap = config->max_tokens / rks_plan_size(config, longest);
     if (cap > config->batch_size)
         cap = config->batch_size;
     if (cap >= config->multiple)
@@ -136,8 +156,10 @@ struct rks_plan {
     uint64_t too_long;       /* samples above config.limit, which are there */
     uint32_t longest;        /* of those that are not alone or dropped, as truncated */
     uint64_t batches_like;   /* about how many batches all samples make; sets the mixing */
+    uint64_t fill_most, fill_least; /* batches that epochs need, where rks_plan_fills */
 
-    rks_plan_layout whole; /* of a whole epoch, unless per_epoch */
+    rks_plan_layout whole; /* of a whole epoch, unless per_epoch; its `batches` alone where
+                            * rks_plan_fills */
     rks_plan_layout part;  /* of an epoch that is planned on its own */
     /* The epoch at hand. */
     bool ready;
@@ -185,10 +207,27 @@ void rks_plan_advise(void *memory, uint64_t bytes);
 /* cut.c: base -> groups, without regard to the world. */
 rks_status rks_plan_cut(const rks_plan *plan, const rks_plan_base *base, rks_plan_layout *layout,
                         rks_error *err);
+/* Adds one batch, to the last group where it is like those there. */
+rks_status rks_plan_layout_batch(rks_plan_layout *layout, uint64_t first, uint64_t size,
+                                 uint32_t cap, bool alone, rks_error *err);
+/* Adds the batches of samples that are alone. */
+rks_status rks_plan_layout_alone(rks_plan_layout *layout, uint64_t samples, rks_error *err);
 /* Adds a group; `room` of the layout grows. */
 rks_status rks_plan_layout_add(rks_plan_layout *layout, const rks_plan_group *group,
                                rks_error *err);
 void rks_plan_layout_free(rks_plan_layout *layout);
+
+/* fill.c: strategy random with a budget and constant steps. `base` is plan->ids, shuffled. */
+static inline bool rks_plan_fills(const rks_plan_config *config)
+{
+    return config->strategy == STRATEGY_RANDOM && config->max_tokens != UINT64_MAX &&
+           !config->per_epoch;
+}
+/* Counts the batches that the base needs into fill_most and fill_least. */
+rks_status rks_plan_fill_look(rks_plan *plan, const rks_plan_base *base, rks_error *err);
+/* Fills plan->part, by these counts if the epoch is whole. */
+rks_status rks_plan_fill(rks_plan *plan, const rks_plan_base *base, uint32_t world, bool whole,
+                         rks_error *err);
 
 /* tail.c: makes the number of batches a multiple of world, by the option `tail`. */
 rks_status rks_plan_even(const rks_plan *plan, const rks_plan_base *base, uint32_t world,

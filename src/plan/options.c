@@ -127,7 +127,6 @@ static rks_status check_pack(const rks_plan_options *options, const rks_plan_con
 {
     if (config->strategy != STRATEGY_PACK) {
         const char *wrong = options->capacity != 0       ? "capacity"
-                            : config->length_multiple > 1 ? "length_multiple"
                             : config->micro_batches > 1   ? "micro_batches"
                             : options->mixed              ? "mixed"
                                                           : NULL;
@@ -149,8 +148,6 @@ static rks_status check_pack(const rks_plan_options *options, const rks_plan_con
                         options->capacity, config->length_multiple);
     rks_status status = check_most("capacity", options->capacity, RKS_PLAN_CAPACITY_MAX, err);
     if (status == RKS_OK)
-        status = check_most("length_multiple", config->length_multiple, RKS_PLAN_MULTIPLE_MAX, err);
-    if (status == RKS_OK)
         status = check_most("micro_batches", config->micro_batches, RKS_PLAN_MICRO_MAX, err);
     return status;
 }
@@ -171,10 +168,14 @@ static rks_status check_numbers(const rks_plan_options *options, const rks_plan_
     if (config->world > RKS_PLAN_WORLD_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "world %" PRIu32 " is above %d", config->world,
                         RKS_PLAN_WORLD_MAX);
+    if (config->max_tokens < config->length_multiple)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "max_tokens %" PRIu64 " is below length_multiple %" PRIu32,
+                        config->max_tokens, config->length_multiple);
     if (config->per_epoch && (config->strategy != STRATEGY_RANDOM || options->max_tokens == 0))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "steps \"per_epoch\" goes with strategy=random and max_tokens only");
-    return RKS_OK;
+    return check_most("length_multiple", config->length_multiple, RKS_PLAN_MULTIPLE_MAX, err);
 }
 
 /* Options that came after planner version 1 was in use: nothing where they are not given, so that
@@ -188,6 +189,8 @@ static size_t digest_newer(const rks_plan_config *config, char *text, size_t roo
                                  " micro_batches=%" PRIu32 " mixed=%d",
                                  config->capacity, config->length_multiple, config->micro_batches,
                                  config->mixed ? 1 : 0);
+    else if (config->length_multiple > 1)
+        size += (size_t)snprintf(text, room, " length_multiple=%" PRIu32, config->length_multiple);
     if (config->cost == COST_POLYNOMIAL)
         size += (size_t)snprintf(text + size, room - size,
                                  " cost_linear=%" PRIu64 " cost_quadratic=%" PRIu64,
@@ -284,15 +287,33 @@ static void set_limit(const rks_plan_options *options, rks_plan_config *config)
 {
     config->limit = options->max_length == 0 ? UINT32_MAX : options->max_length;
     config->limit_by = "max_length";
-    if (config->max_tokens < config->limit) {
-        config->limit = (uint32_t)config->max_tokens;
-        config->limit_by = "max_tokens";
+    uint64_t room = config->max_tokens - config->max_tokens % config->length_multiple;
+    if (config->max_tokens != UINT64_MAX && room < config->limit) {
+        config->limit = (uint32_t)room;
+        config->limit_by = room == config->max_tokens
+                               ? "max_tokens"
+                               : "max_tokens (in multiples of length_multiple)";
     }
     if (config->strategy == STRATEGY_PACK && config->capacity < config->limit) {
         config->limit = config->capacity;
         config->limit_by = "capacity";
     }
     config->clamp = config->too_long == TOO_LONG_TRUNCATE ? config->limit : UINT32_MAX;
+}
+
+/* What lengths are rounded up to. 0 stands for what padded batches are rounded to by default: 8, or
+ * less where the budget is no multiple of 8. Bins and sums of lengths have no padding. */
+static uint32_t multiple_of(const rks_plan_options *options, const rks_plan_config *config)
+{
+    enum { PADDED = 8 };
+    if (options->length_multiple != 0)
+        return options->length_multiple;
+    if (config->strategy == STRATEGY_PACK || config->cost == COST_TOKENS)
+        return 1;
+    uint32_t multiple = PADDED;
+    while (options->max_tokens % multiple != 0)
+        multiple /= 2;
+    return multiple;
 }
 
 rks_status rks_plan_config_read(const rks_plan_options *given, rks_plan_config *config,
@@ -318,7 +339,7 @@ rks_status rks_plan_config_read(const rks_plan_options *given, rks_plan_config *
     read.world = options.world == 0 ? 1 : options.world;
     read.seed = options.seed;
     read.capacity = options.capacity;
-    read.length_multiple = options.length_multiple == 0 ? 1 : options.length_multiple;
+    read.length_multiple = multiple_of(&options, &read);
     read.micro_batches = options.micro_batches == 0 ? 1 : options.micro_batches;
     read.mixed = options.mixed;
     status = check_numbers(&options, &read, err);

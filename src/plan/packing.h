@@ -50,14 +50,10 @@ struct rks_pack {
     uint64_t shared;   /* of them at the end: their bins are dealt evenly over their batches */
 };
 
-/* Room in a bin: the length, at least 1, rounded up to length_multiple. Lengths that are planned
- * are at most `capacity`, a multiple of it. */
+/* Room in a bin. Lengths that are planned are at most `capacity`, a multiple of length_multiple. */
 static inline uint32_t rks_pack_size(const rks_plan *plan, uint32_t id)
 {
-    uint32_t length = rks_plan_length(plan, id), multiple = plan->config.length_multiple;
-    if (length == 0)
-        length = 1;
-    return multiple == 1 ? length : (length + multiple - 1) / multiple * multiple;
+    return (uint32_t)rks_plan_size(&plan->config, rks_plan_length(plan, id));
 }
 
 /* a * size + b * size^2 of the option `cost`; both factors are below 2^39. */

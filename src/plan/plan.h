@@ -10,8 +10,9 @@
 
 #include "rankstore/plan.h"
 
-/* In every state; a change of any plan's bits needs another number. */
-enum { RKS_PLAN_VERSION = 1 };
+/* In every state; a change of any plan's bits needs another number. Version 2: random fills its
+ * budget, bucket with batch_size alone cuts by padding. Other states of version 1 resume. */
+enum { RKS_PLAN_VERSION = 2 };
 
 /* A length that no sample has: of one that is not there (a partial store). Never planned, and
  * counted as dropped. */

@@ -43,8 +43,9 @@ static rks_plan_load report_batch(const rks_plan *plan, const uint32_t *ids, siz
 {
     uint64_t longest = 0, sum = 0, room = 0;
     double cost = 0;
-    uint32_t clamp = plan->config.clamp;
-    bool packs = plan->config.strategy == STRATEGY_PACK;
+    const rks_plan_config *config = &plan->config;
+    uint32_t clamp = config->clamp;
+    bool packs = config->strategy == STRATEGY_PACK;
     for (size_t i = 0; i < count; i++) {
         uint32_t length = plan->lengths[ids[i]];
         if (length > clamp) {
@@ -53,13 +54,12 @@ static rks_plan_load report_batch(const rks_plan *plan, const uint32_t *ids, siz
         }
         longest = length > longest ? length : longest;
         sum += length;
-        if (packs) {
-            uint32_t size = rks_pack_size(plan, ids[i]);
-            room += length == 0 ? 0 : size;
-            cost += (double)rks_pack_cost(&plan->config, size);
-        }
+        room += rks_plan_width(config, length);
+        if (packs)
+            cost += (double)rks_pack_cost(config, rks_pack_size(plan, ids[i]));
     }
-    *padded = packs ? room : longest * count;
+    longest = rks_plan_width(config, longest);
+    *padded = rks_plan_sums(config) ? room : longest * count;
     report->tokens += sum;
     report->padded_tokens += *padded;
     return (rks_plan_load){packs ? cost : cost_for_balance(plan, longest, sum, count), (double)sum};
@@ -168,6 +168,8 @@ rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *
     }
     rks_usage_add(RKS_MEMORY_PLAN, layout->batches * sizeof(*padded));
     rks_plan_report made = {.struct_size = size};
+    made.length_multiple = plan->config.length_multiple;
+    made.cut = plan->config.clamp == UINT32_MAX ? 0 : plan->config.clamp;
     made.batches = layout->batches;
     made.steps = layout->batches / plan->config.world;
     made.samples = layout->samples;

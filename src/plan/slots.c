@@ -35,11 +35,12 @@ static rks_u128 cost_of(const rks_plan *plan, const rks_plan_group *group, uint6
         for (uint64_t i = first; i < end; i++) {
             uint32_t length = rks_plan_length(plan, plan->ids[group->first + i]);
             longest = length > longest ? length : longest;
-            sum += length;
+            sum += rks_plan_width(&plan->config, length);
         }
         if (kind == COST_TOKENS)
             return sum;
     }
+    longest = rks_plan_width(&plan->config, longest);
     rks_u128 cost = (rks_u128)longest * (end - first);
     if (kind == COST_POLYNOMIAL) { /* below 2^127: scaled to what classes hold */
         rks_u128 linear = plan->config.cost_linear, quadratic = plan->config.cost_quadratic;

@@ -2,7 +2,7 @@
  *
  * state.c: where a job is in an epoch, as JSON, and going on from there.
  *
- *   {"format": 1, "planner": 1, "dataset": "32 digits" or null, "samples": N,
+ *   {"format": 1, "planner": 2, "dataset": "32 digits" or null, "samples": N,
  *    "lengths": "16 digits", "options": "16 digits", "seed": "decimal", "epoch": E,
  *    "segments": [[world, steps], ...], "given": "tail=drop max_tokens=64"}
  *
@@ -115,6 +115,23 @@ static rks_status compare_number(const json_t *object, const char *field, uint64
     return status;
 }
 
+/* Plans that version 2 makes bit for bit as version 1 did. */
+static bool is_as_version_1(const rks_plan_config *config)
+{
+    bool tokens = config->max_tokens != UINT64_MAX;
+    return config->strategy == STRATEGY_BUCKET ? tokens : !rks_plan_fills(config);
+}
+
+static rks_status compare_version(const json_t *object, const rks_plan_config *config,
+                                  rks_error *err)
+{
+    uint64_t number = 0;
+    rks_status status = read_number(object, "planner", &number, err);
+    if (status == RKS_OK && number == 1 && is_as_version_1(config))
+        return RKS_OK;
+    return status == RKS_OK ? compare_number(object, "planner", RKS_PLAN_VERSION, err) : status;
+}
+
 static rks_status compare_text(const json_t *object, const char *field, const char *ours,
                                rks_error *err)
 {
@@ -219,7 +236,7 @@ static rks_status read_state(rks_plan *plan, const char *state, rks_plan_place *
     if (status == RKS_OK)
         status = compare_number(object, "format", STATE_FORMAT, err);
     if (status == RKS_OK)
-        status = compare_number(object, "planner", RKS_PLAN_VERSION, err);
+        status = compare_version(object, &plan->config, err);
     if (status == RKS_OK)
         status = compare_text(object, "dataset", plan->dataset, err);
     if (status == RKS_OK)

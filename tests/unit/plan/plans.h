@@ -74,6 +74,10 @@ static inline void random_options(rks_random *random, rks_plan_options *options)
         options->max_tokens = 1 + below(random, 1u << (4 + below(random, 10)));
     if (below(random, 4) == 0)
         options->max_length = 1 + below(random, 2000);
+    if (below(random, 3) == 0)
+        options->length_multiple = 1 + below(random, 9);
+    if (options->max_tokens != 0 && options->max_tokens < options->length_multiple)
+        options->length_multiple = 0; /* what divides 8 and max_tokens */
     if (options->max_tokens != 0 && strcmp(options->strategy, "random") == 0)
         options->steps = below(random, 2) == 0 ? "per_epoch" : "constant";
 }
@@ -84,17 +88,45 @@ typedef struct rks_expected {
     uint64_t count;
     const rks_plan_options *options;
     uint32_t limit;
+    uint64_t multiple; /* widths are rounded up to it */
+    bool sums;         /* batches have no padding between samples */
 } rks_expected;
 
 static inline rks_expected expect_of(const uint32_t *lengths, uint64_t count,
                                      const rks_plan_options *options)
 {
-    rks_expected expected = {lengths, count, options, UINT32_MAX};
+    uint64_t max_tokens = options->max_tokens;
+    bool tokens = strcmp(options->cost, "tokens") == 0;
+    rks_expected expected = {lengths, count, options, UINT32_MAX, options->length_multiple,
+                             tokens && max_tokens != 0};
+    for (expected.multiple = tokens ? 1 : 8; options->length_multiple == 0;) {
+        if (max_tokens % expected.multiple == 0)
+            break;
+        expected.multiple /= 2;
+    }
+    if (options->length_multiple != 0)
+        expected.multiple = options->length_multiple;
+    max_tokens -= max_tokens % expected.multiple;
     if (options->max_length != 0)
         expected.limit = options->max_length;
-    if (options->max_tokens != 0 && options->max_tokens < expected.limit)
-        expected.limit = (uint32_t)options->max_tokens;
+    if (max_tokens != 0 && max_tokens < expected.limit)
+        expected.limit = (uint32_t)max_tokens;
     return expected;
+}
+
+/* Items that samples of these lengths take in an array, one by one or as wide as the longest. */
+static inline uint64_t items_of(const rks_expected *expected, const uint32_t *ids, size_t count)
+{
+    bool truncates = strcmp(expected->options->too_long, "truncate") == 0;
+    uint64_t widest = 0, sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint64_t length = expected->lengths[ids[i]];
+        length = truncates && length > expected->limit ? expected->limit : length;
+        length = (length + expected->multiple - 1) / expected->multiple * expected->multiple;
+        widest = length > widest ? length : widest;
+        sum += length;
+    }
+    return expected->sums ? sum : widest * count;
 }
 
 static inline bool option_is(const char *value, const char *name)
@@ -118,8 +150,6 @@ static inline void check_batch(const rks_expected *expected, const uint32_t *ids
     uint32_t batch_size = options->batch_size;
     if (batch_size == 0 && options->max_tokens == 0)
         batch_size = 64;
-    uint64_t longest = 0;
-    uint64_t sum = 0;
     assert_true(count > 0);
     for (size_t i = 0; i < count; i++) {
         assert_true(ids[i] < expected->count);
@@ -130,15 +160,11 @@ static inline void check_batch(const rks_expected *expected, const uint32_t *ids
                 assert_int_equal(count, 1);
                 return;
             }
-            length = expected->limit;
         }
-        longest = length > longest ? length : longest;
-        sum += length;
     }
     assert_true(batch_size == 0 || count <= batch_size);
     if (options->max_tokens != 0)
-        assert_true((option_is(options->cost, "tokens") ? sum : longest * count) <=
-                    options->max_tokens);
+        assert_true(items_of(expected, ids, count) <= options->max_tokens);
 }
 
 /* Checks every batch of steps [first, end) and counts deliveries in `seen`. */

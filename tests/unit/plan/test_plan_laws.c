@@ -38,8 +38,7 @@ static uint64_t largest_of(const uint64_t *numbers, uint64_t count, uint64_t str
 static void check_spread(rks_plan *plan, const rks_expected *expected, uint64_t epoch,
                          const rks_plan_report *report)
 {
-    uint64_t world = rks_plan_world(plan), count = report->batches;
-    bool truncates = option_is(expected->options->too_long, "truncate");
+    uint64_t world = rks_plan_world(plan), count = report->batches, sum = 0;
     uint64_t *padded = calloc(count, sizeof(*padded));
     assert_non_null(padded);
     for (uint64_t i = 0; i < count; i++) {
@@ -47,12 +46,10 @@ static void check_spread(rks_plan *plan, const rks_expected *expected, uint64_t 
         size_t size;
         assert_ok(rks_plan_batch(plan, epoch, i / world, (uint32_t)(i % world), &ids, &size, &err),
                   &err);
-        for (size_t j = 0; j < size; j++) {
-            uint64_t length = expected->lengths[ids[j]];
-            length = truncates && length > expected->limit ? expected->limit : length;
-            padded[i] = length * size > padded[i] ? length * size : padded[i];
-        }
+        padded[i] = items_of(expected, ids, size);
+        sum += padded[i];
     }
+    assert_int_equal(report->padded_tokens, sum);
     uint64_t largest = largest_of(padded, count, 1), of_ranks = UINT64_MAX, of_steps = UINT64_MAX;
     uint64_t at = report->largest_batch_step * world + report->largest_batch_rank;
     assert_int_equal(report->largest_batch, largest);

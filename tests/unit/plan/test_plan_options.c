@@ -358,15 +358,19 @@ static void digests_are_those_of_this_version(void **state)
         {"random", "split", "padded", "error", 32, 0, 1, 4, "constant",
          "0e2db57afef365a9c7f30075edad68b6"},
         {"random", "split", "padded", "truncate", 0, 400, 1, 8, "constant",
-         "686a542c4b719a0a91d7a7a079a0529e"},
+         "6051a0c638e0be810d842c4a68950999"},
         {"random", "split", "tokens", "error", 0, 2000, 1, 2, "per_epoch",
          "98be2ed6a0c2874002658debb8d1cba4"},
+        {"random", "drop", "tokens", "drop", 0, 400, 1, 8, "constant",
+         "9ff441862a8fe83d04fc7652ace6769e"},
+        {"bucket", "split", "padded", "error", 16, 0, 1, 4, "constant",
+         "b38650235f355ce86f953f8a49dbe317"},
         {"sequential", "split", "padded", "drop", 0, 350, 1, 4, "constant",
          "447f280c77b121835c92327e005ca56f"},
         {"sequential", "repeat", "padded", "error", 64, 0, 1, 7, "constant",
          "f30ed532a26820b8ca33cc933d975964"},
     };
-    assert_int_equal(RKS_PLAN_VERSION, 1);
+    assert_int_equal(RKS_PLAN_VERSION, 2);
     for (size_t i = 0; i < sizeof(golden) / sizeof(golden[0]); i++) {
         rks_plan_options options = defaults();
         options.strategy = golden[i].strategy;
@@ -430,7 +434,7 @@ static void the_state_is_these_bytes(void **state)
     assert_ok(rks_plan_state(plan, 9, 5, text, sizeof(text), &err), &err);
     assert_string_equal(
         text,
-        "{\"format\": 1, \"planner\": 1, \"dataset\": \"00112233445566778899aabbccddeeff\", "
+        "{\"format\": 1, \"planner\": 2, \"dataset\": \"00112233445566778899aabbccddeeff\", "
         "\"samples\": 4000, \"lengths\": \"ae26ff0baf66b00c\", \"options\": \"f8caddd0f6ccd9b4\", "
         "\"seed\": \"18446744073709551615\", \"epoch\": 9, \"segments\": [[4, 5]], "
         "\"given\": \"\"}");

@@ -39,7 +39,8 @@ static void random_pack_options(rks_random *random, rks_plan_options *options)
 static rks_expected expect_pack(const uint32_t *lengths, uint64_t count,
                                 const rks_plan_options *options)
 {
-    rks_expected expected = {lengths, count, options, options->capacity};
+    rks_expected expected = {lengths, count, options, options->capacity, options->length_multiple,
+                             true};
     if (options->max_length != 0 && options->max_length < expected.limit)
         expected.limit = options->max_length;
     return expected;

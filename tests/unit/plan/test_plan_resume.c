@@ -311,7 +311,7 @@ static void a_state_of_something_else_names_the_field(void **state)
     assert_fails(RKS_ERR_STATE, rks_plan_resume(b, text, &epoch, &step, &err));
     assert_contains(err.text, "dataset differs");
     rks_plan_free(b);
-    char *version = strstr(text, "\"planner\": 1");
+    char *version = strstr(text, "\"planner\": 2");
     assert_non_null(version);
     version[11] = '9';
     assert_fails(RKS_ERR_STATE, rks_plan_resume(plan, text, &epoch, &step, &err));

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fill.c: strategy "random" with a budget and constant steps: a shuffled base is cut into batches
+ * that are filled up to the budget, and each epoch has the same number of them.
+ *
+ *   plan   the number: what the first epochs and the sorted order need at most, in equal steps
+ *   epoch  needs fewer: batches are filled up to a smaller budget, and the largest are cut in two
+ *          needs more:  windows of the base are sorted, until it does not; with all of it sorted,
+ *                       the number is enough
+ *
+ * With tail "drop" the number is what these epochs have at least, and batches above it are left
+ * out. Lengths are looked at in units of length_multiple. */
+#include "plan/inside.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/usage.h"
+
+enum { WINDOW_FIRST = 64, SEARCHES = 8 };
+
+/* A base on its way into batches. */
+typedef struct filling {
+    rks_plan *plan;
+    const rks_plan_base *base;
+    uint32_t *units; /* of each sample behind those that are alone */
+    uint64_t count;  /* of them */
+    uint64_t budget; /* in units */
+    uint32_t *sizes; /* of batches, where they are kept */
+} filling;
+
+static rks_status gather_units(filling *f, rks_error *err)
+{
+    const rks_plan_config *config = &f->plan->config;
+    const uint32_t *ids = f->base->ids + f->base->alone;
+    rks_status status = RKS_OK;
+    for (uint64_t i = 0, end; i < f->count && status == RKS_OK;) {
+        status = rks_plan_stretch(i, f->count, &end, err);
+        for (; i < end; i++)
+            f->units[i] =
+                (uint32_t)(rks_plan_size(config, rks_plan_length(f->plan, ids[i])) /
+                           config->length_multiple);
+    }
+    return status;
+}
+
+static rks_status begin(filling *f, rks_plan *plan, const rks_plan_base *base, rks_error *err)
+{
+    *f = (filling){.plan = plan, .base = base, .count = base->count - base->alone};
+    f->budget = plan->config.max_tokens / plan->config.length_multiple;
+    f->units = rks_alloc_raw(f->count + 1, sizeof(*f->units), err);
+    if (f->units == NULL)
+        return RKS_ERR_MEMORY;
+    rks_plan_advise(f->units, f->count * sizeof(*f->units));
+    rks_usage_add(RKS_MEMORY_PLAN, f->count * sizeof(*f->units));
+    return gather_units(f, err);
+}
+
+static void end(filling *f)
+{
+    if (f->units != NULL)
+        rks_usage_sub(RKS_MEMORY_PLAN, f->count * sizeof(*f->units));
+    rks_free(f->units);
+    rks_free(f->sizes);
+}
+
+/* Batches that are filled up to `budget`; their sizes too where there is room for them. One sample
+ * may be above a smaller budget than the plan's. */
+static rks_status cut(const filling *f, uint64_t budget, uint64_t *batches, rks_error *err)
+{
+    const rks_plan_config *config = &f->plan->config;
+    bool sums = config->cost == COST_TOKENS;
+    uint64_t made = 0, done = 0;
+    for (uint64_t i = 0; i < f->count; made++) {
+        uint64_t longest = 0, sum = 0, size = 0;
+        for (; i + size < f->count && size < config->batch_size; size++) {
+            uint64_t unit = f->units[i + size];
+            longest = unit > longest ? unit : longest;
+            sum += unit;
+            if (size > 0 && (sums ? sum : longest * (size + 1)) > budget)
+                break;
+        }
+        size -= size < config->multiple ? 0 : size % config->multiple;
+        if (f->sizes != NULL)
+            f->sizes[made] = (uint32_t)size;
+        i += size;
+        rks_status status = rks_plan_pause(&done, size, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    *batches = made;
+    return RKS_OK;
+}
+
+static int longest_first(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return left > right ? -1 : left < right;
+}
+
+/* Sorts windows of the base by length; ties by id. */
+static rks_status sort_windows(filling *f, uint64_t window, rks_error *err)
+{
+    uint32_t *ids = f->plan->ids + f->base->alone;
+    uint64_t done = 0;
+    rks_status status = RKS_OK;
+    uint64_t *keys = rks_alloc_raw(window < f->count ? window : f->count, sizeof(*keys), err);
+    if (keys == NULL)
+        return RKS_ERR_MEMORY;
+    for (uint64_t first = 0; first < f->count && status == RKS_OK; first += window) {
+        uint64_t size = f->count - first < window ? f->count - first : window;
+        for (uint64_t i = 0; i < size; i++)
+            keys[i] = (uint64_t)f->units[first + i] << 32 | ids[first + i];
+        qsort(keys, size, sizeof(*keys), longest_first);
+        for (uint64_t i = 0; i < size; i++) {
+            ids[first + i] = (uint32_t)keys[i];
+            f->units[first + i] = (uint32_t)(keys[i] >> 32);
+        }
+        status = rks_plan_pause(&done, size, err);
+    }
+    rks_free(keys);
+    return status;
+}
+
+/* The smallest budget that was found to make at most `most` batches. */
+static rks_status find_budget(const filling *f, uint64_t most, uint64_t *budget, rks_error *err)
+{
+    uint64_t low = f->budget / 2, high = f->budget, batches = 0;
+    rks_status status = RKS_OK;
+    for (int i = 0; i < SEARCHES && low + 1 < high && status == RKS_OK; i++) {
+        uint64_t middle = low + (high - low) / 2;
+        status = cut(f, middle, &batches, err);
+        if (batches <= most)
+            high = middle;
+        else
+            low = middle;
+    }
+    *budget = high;
+    return status;
+}
+
+/* How many of the batches hold `size` samples or more. */
+static uint64_t count_from(const uint32_t *sizes, uint64_t batches, uint64_t size)
+{
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < batches; i++)
+        count += sizes[i] >= size;
+    return count;
+}
+
+/* Cuts the `extra` largest batches in two: as many of them as hold 2 * unit samples. */
+static rks_status cut_largest(filling *f, uint64_t *batches, uint64_t extra, uint32_t unit,
+                              rks_error *err)
+{
+    uint64_t low = 2 * (uint64_t)unit, high = UINT32_MAX, at = 0;
+    uint64_t found = count_from(f->sizes, *batches, low);
+    extra = extra < found ? extra : found;
+    while (low < high) { /* the largest size that enough batches have */
+        uint64_t middle = high - (high - low) / 2;
+        if (count_from(f->sizes, *batches, middle) >= extra)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    uint32_t *sizes = rks_alloc_raw(*batches + extra, sizeof(*sizes), err);
+    if (sizes == NULL)
+        return RKS_ERR_MEMORY;
+    for (uint64_t i = 0; i < *batches; i++) {
+        uint32_t size = f->sizes[i];
+        if (extra > 0 && size >= low) {
+            uint32_t half = size / 2 - size / 2 % unit;
+            sizes[at++] = size - half;
+            size = half;
+            extra--;
+        }
+        sizes[at++] = size;
+    }
+    rks_free(f->sizes);
+    f->sizes = sizes;
+    *batches = at;
+    return RKS_OK;
+}
+
+static rks_status cannot_split(uint64_t batches, uint32_t world, rks_error *err)
+{
+    return rks_fail(err, RKS_ERR_DATA, 0,
+                    "%" PRIu64 " batches cannot be split into equal steps for %" PRIu32
+                    " ranks: too few samples in them; set tail to repeat or drop",
+                    batches, world);
+}
+
+/* The batches as groups: those that are alone, then `most` at most of the others. */
+static rks_status lay_out(const filling *f, uint64_t batches, rks_plan_layout *layout,
+                          rks_error *err)
+{
+    rks_status status = RKS_OK;
+    uint64_t at = f->base->alone;
+    layout->count = 0;
+    layout->base = f->base->count;
+    if (at > 0)
+        status = rks_plan_layout_alone(layout, at, err);
+    for (uint64_t i = 0; i < batches && status == RKS_OK; i++) {
+        status = rks_plan_layout_batch(layout, at, f->sizes[i], f->sizes[i], false, err);
+        at += f->sizes[i];
+    }
+    return status;
+}
+
+/* Batches that an epoch of `count` samples is to have, of those that it needs; 0: there is no such
+ * number. */
+static uint64_t target_of(const rks_plan *plan, uint64_t needed, uint64_t count, uint32_t world)
+{
+    if (plan->config.tail == TAIL_DROP)
+        return needed - needed % world;
+    uint64_t target = (needed + world - 1) / world * world;
+    if (target > count)
+        target = count - count % world;
+    return target < needed ? 0 : target;
+}
+
+/* Makes *batches those of the base, `target` in all, with their sizes. */
+static rks_status fit(filling *f, uint64_t target, uint64_t *batches, rks_error *err)
+{
+    uint64_t wanted = target - f->base->alone, budget = f->budget;
+    bool drops = f->plan->config.tail == TAIL_DROP;
+    rks_status status = cut(f, budget, batches, err);
+    for (uint64_t window = WINDOW_FIRST; status == RKS_OK && *batches > wanted && !drops;) {
+        status = sort_windows(f, window, err);
+        if (status == RKS_OK)
+            status = cut(f, budget, batches, err);
+        if (window >= f->count)
+            break;
+        window *= 4;
+    }
+    if (status == RKS_OK && *batches < wanted)
+        status = find_budget(f, wanted, &budget, err);
+    if (status != RKS_OK)
+        return status;
+    f->sizes = rks_alloc_raw(*batches > wanted ? *batches : wanted, sizeof(*f->sizes), err);
+    if (f->sizes == NULL)
+        return RKS_ERR_MEMORY;
+    status = cut(f, budget, batches, err);
+    uint32_t unit = f->plan->config.multiple;
+    while (status == RKS_OK && *batches < wanted) {
+        uint64_t before = *batches;
+        status = cut_largest(f, batches, wanted - before, unit, err);
+        if (*batches == before && unit == 1)
+            break;
+        unit = *batches == before ? 1 : unit;
+    }
+    return status;
+}
+
+rks_status rks_plan_fill(rks_plan *plan, const rks_plan_base *base, uint32_t world, bool whole,
+                         rks_error *err)
+{
+    rks_plan_layout *layout = &plan->part;
+    bool drops = plan->config.tail == TAIL_DROP;
+    if (base->count < world) { /* fails, or repeats */
+        rks_status status = rks_plan_cut(plan, base, layout, err);
+        return status == RKS_OK ? rks_plan_even(plan, base, world, layout, err) : status;
+    }
+    filling f;
+    uint64_t batches = 0, needed = drops ? plan->fill_least : plan->fill_most;
+    rks_status status = begin(&f, plan, base, err);
+    if (status == RKS_OK && !whole) {
+        status = cut(&f, f.budget, &needed, err);
+        needed += base->alone;
+    }
+    uint64_t target = status == RKS_OK ? target_of(plan, needed, base->count, world) : 0;
+    if (target == 0 && plan->config.tail == TAIL_REPEAT)
+        target = base->count; /* one sample a batch, and some of them twice */
+    if (status == RKS_OK && target == 0)
+        status = drops ? rks_fail(err, RKS_ERR_DATA, 0,
+                                  "%" PRIu64 " full batches for %" PRIu32
+                                  " ranks: tail drop leaves none; make batches smaller",
+                                  needed, world)
+                       : cannot_split(needed, world, err);
+    if (status == RKS_OK && target < base->alone) /* tail drop */
+        target = base->alone;
+    if (status == RKS_OK)
+        status = fit(&f, target, &batches, err);
+    if (status == RKS_OK && batches < target - base->alone)
+        status = cannot_split(batches, world, err);
+    if (status == RKS_OK)
+        status = lay_out(&f, target - base->alone, layout, err);
+    if (status == RKS_OK)
+        status = rks_plan_even(plan, base, world, layout, err);
+    end(&f);
+    return status;
+}
+
+rks_status rks_plan_fill_look(rks_plan *plan, const rks_plan_base *base, rks_error *err)
+{
+    filling f;
+    uint64_t batches = 0;
+    rks_status status = begin(&f, plan, base, err);
+    if (status == RKS_OK)
+        status = cut(&f, f.budget, &batches, err);
+    batches += base->alone;
+    plan->fill_most = batches > plan->fill_most ? batches : plan->fill_most;
+    plan->fill_least = batches < plan->fill_least ? batches : plan->fill_least;
+    end(&f);
+    return status;
+}
