@@ -229,8 +229,9 @@ int cli_plan_cost(const cli_command *command, cli_plan_args *args);
     {"--capacity", "N", CLI_SIZE32, offsetof(args, field.options.capacity),                        \
      .help = "room of a bin of --strategy pack, in tokens", .least = 1, .most = 1 << 24},          \
     {"--length-multiple", "N", CLI_U32, offsetof(args, field.options.length_multiple),             \
-     .help = "pack: each sample takes a multiple of N in its bin",                                 \
-     .normal = "1", .least = 1, .most = 1 << 16},                                                  \
+     .help = "lengths count as rounded up to a multiple of N, as batches are padded",              \
+     .normal = "1 for pack and --cost tokens, else 8 or what divides 8 and --max-tokens",          \
+     .least = 1, .most = 1 << 16},                                                                 \
     {"--micro-batches", "K", CLI_U32, offsetof(args, field.options.micro_batches),                 \
      .help = "pack: K batches of a rank make one optimizer step, balanced over ranks",             \
      .normal = "1", .least = 1, .most = 1 << 16},                                                  \

@@ -331,6 +331,7 @@ static void set_bench_defaults(void *user)
     args *a = user;
     a->epochs = 1;
     rks_plan_options_default(&a->plan.options);
+    a->plan.options.length_multiple = 0; /* as the Python package plans */
     rks_store_options_default(&a->store);
 }
 

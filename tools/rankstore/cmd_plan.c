@@ -122,6 +122,7 @@ static void set_plan_defaults(void *user)
 {
     args *a = user;
     rks_plan_options_default(&a->plan.options);
+    a->plan.options.length_multiple = 0; /* as the Python package plans */
     a->plan.options.strategy = NULL; /* --compare asks whether one was named */
     rks_store_options_default(&a->store);
 }

@@ -123,7 +123,8 @@ void cli_print_comparison(const cli_comparison *comparison)
             printf("%s\n", text);
     printf(
         "(largest: padded tokens of the largest batch; time: of an epoch whose ranks wait for the\n"
-        "costliest batch of each step, relative to the shortest)\n");
+        "costliest batch of each step, which takes a twentieth of a full batch besides, relative to\n"
+        "the shortest)\n");
 }
 
 json_t *cli_comparison_json(const cli_comparison *comparison)

@@ -80,13 +80,16 @@ typedef struct walk {
     const cli_plan_args *args;
     const uint32_t *lengths;
     uint32_t clamp;
+    uint32_t multiple; /* lengths count as rounded up to it */
     enum cost cost;
     bool packs;
+    bool sums; /* batches are samples one behind the other */
+    double per_step;
     uint32_t micro_batches;
     shard *shards; /* NULL: nobody asks by rank */
     cli_figures *figures;
     double *costs; /* of the step's batches, by rank */
-    double *sums;  /* of the optimizer step's, by rank */
+    double *step_costs; /* of the optimizer step's, by rank */
 } walk;
 
 uint64_t cli_bin_first(uint64_t count, size_t bins, size_t i)
@@ -111,12 +114,24 @@ static double cost_of(const walk *w, double length, double count)
     return length * count;
 }
 
-/* Of a sample in a bin. */
-static uint32_t size_in_bin(const walk *w, uint32_t length)
+static uint64_t width_of(const walk *w, uint64_t length)
 {
-    uint32_t multiple = w->args->options.length_multiple;
-    multiple = multiple == 0 ? 1 : multiple;
-    return (length + multiple - 1) / multiple * multiple;
+    return (length + w->multiple - 1) / w->multiple * w->multiple;
+}
+
+/* What a step costs besides its samples, whatever is in it: a twentieth of a full batch of samples
+ * of mean length, which is the same for all strategies. */
+static double cost_per_step(const walk *w)
+{
+    enum { SHARE = 20, BATCH_SIZE = 64 };
+    const rks_plan_options *options = &w->args->options;
+    const rks_plan_report *report = &w->figures->report;
+    double mean = report->samples == 0 ? 1 : (double)report->tokens / (double)report->samples;
+    double room = (double)(w->packs ? options->capacity : options->max_tokens);
+    double count = options->batch_size == 0 ? BATCH_SIZE : options->batch_size;
+    if (room > 0 && mean > 0)
+        count = room / mean;
+    return cost_of(w, mean, count) / SHARE;
 }
 
 /* A batch's cost; its tokens are added to *tokens. */
@@ -129,13 +144,13 @@ static double add_batch(walk *w, uint32_t rank, const uint32_t *ids, size_t coun
         length = length < w->clamp ? length : w->clamp;
         longest = length > longest ? length : longest;
         sum += length;
-        if (w->packs) {
-            uint32_t size = size_in_bin(w, length);
-            room += size;
-            cost += cost_of(w, size == 0 ? 1 : size, 1);
-        }
+        uint64_t width = width_of(w, length);
+        room += width;
+        if (w->packs)
+            cost += cost_of(w, (double)width_of(w, length == 0 ? 1 : length), 1);
     }
-    uint64_t padded = w->packs ? room : longest * count;
+    longest = width_of(w, longest);
+    uint64_t padded = w->sums ? room : longest * count;
     *tokens += sum;
     if (w->shards != NULL) {
         cli_rank_figures *figures = &w->figures->ranks[rank];
@@ -188,13 +203,13 @@ static void add_time(walk *w, uint64_t step)
 {
     double most = 0;
     for (uint32_t rank = 0; rank < w->figures->world; rank++) {
-        w->sums[rank] += w->costs[rank];
-        most = w->sums[rank] > most ? w->sums[rank] : most;
+        w->step_costs[rank] += w->costs[rank];
+        most = w->step_costs[rank] > most ? w->step_costs[rank] : most;
     }
     if ((step + 1) % w->micro_batches != 0)
         return;
-    w->figures->time += most;
-    memset(w->sums, 0, w->figures->world * sizeof(*w->sums));
+    w->figures->time += most + w->per_step;
+    memset(w->step_costs, 0, w->figures->world * sizeof(*w->step_costs));
 }
 
 static rks_status go(walk *w, cli_bar *bar, rks_error *err)
@@ -253,22 +268,20 @@ static rks_status look_over(walk *w, bool by_rank, cli_bar *bar, rks_error *err)
 {
     const rks_plan_options *options = &w->args->options;
     rks_status status = RKS_OK;
-    w->clamp = UINT32_MAX;
-    if (options->too_long != NULL && strcmp(options->too_long, "truncate") == 0) {
-        w->clamp = options->max_length > 0 ? options->max_length : UINT32_MAX;
-        if (options->max_tokens > 0 && options->max_tokens < w->clamp)
-            w->clamp = (uint32_t)options->max_tokens;
-    }
+    w->clamp = w->figures->report.cut == 0 ? UINT32_MAX : w->figures->report.cut;
+    w->multiple = w->figures->report.length_multiple;
     if (options->cost != NULL)
         w->cost = strcmp(options->cost, "tokens") == 0       ? TOKENS
                   : strcmp(options->cost, "quadratic") == 0  ? QUADRATIC
                   : strcmp(options->cost, "polynomial") == 0 ? POLYNOMIAL
                                                              : PADDED;
     w->packs = strcmp(w->figures->strategy, "pack") == 0;
+    w->sums = w->packs || (w->cost == TOKENS && options->max_tokens > 0);
+    w->per_step = cost_per_step(w);
     w->micro_batches = options->micro_batches == 0 ? 1 : options->micro_batches;
     w->costs = calloc(w->figures->world, sizeof(*w->costs));
-    w->sums = calloc(w->figures->world, sizeof(*w->sums));
-    if (w->costs == NULL || w->sums == NULL || (by_rank && !make_room_for_steps(w)))
+    w->step_costs = calloc(w->figures->world, sizeof(*w->step_costs));
+    if (w->costs == NULL || w->step_costs == NULL || (by_rank && !make_room_for_steps(w)))
         status = figures_error(RKS_ERR_MEMORY, "no memory for the figures of the plan", err);
     if (status == RKS_OK)
         status = rks_plan_bounds(w->plan, w->args->epoch, &w->figures->bounds,
@@ -276,7 +289,7 @@ static rks_status look_over(walk *w, bool by_rank, cli_bar *bar, rks_error *err)
     if (status == RKS_OK)
         status = go(w, bar, err);
     free(w->costs);
-    free(w->sums);
+    free(w->step_costs);
     free(w->shards);
     return status;
 }

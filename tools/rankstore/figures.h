@@ -31,8 +31,8 @@ typedef struct cli_figures {
     rks_error err;
     rks_plan_report report;
     double seconds; /* planning took */
-    double time;    /* sum over steps of the cost of the costliest batch: what an epoch takes where
-                     * ranks wait for each other, in the units of `cost` */
+    double time;    /* sum over steps of the cost of the costliest batch, and of a step itself: what
+                     * an epoch takes where ranks wait for each other, in the units of `cost` */
     rks_plan *plan; /* only where asked for */
     uint32_t *bounds; /* of the neighbourhoods, as rks_plan_bounds */
     size_t bound_count;

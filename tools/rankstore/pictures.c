@@ -110,7 +110,7 @@ void picture_padding(FILE *out, const cli_comparison *comparison)
     picture_caption(
         out, "Tokens of an epoch by strategy, and what padding adds. Time is that of an epoch "
              "whose ranks wait for the costliest batch of each step, relative to the shortest; "
-             "it counts nothing for a step itself.");
+             "a step takes a twentieth of a full batch besides.");
     print_gains(out, comparison);
     picture_table(out, columns);
     for (size_t i = 0; i < CLI_STRATEGIES; i++)
