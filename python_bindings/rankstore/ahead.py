@@ -16,13 +16,14 @@ class Ahead:
     def __init__(self, dataset: Samples, first: PlanBatch) -> None:
         self._dataset = dataset
         self._epoch, self._rank, self._step, self._token = first.epoch, first.rank, first.step, first.token
+        self._collator = dataset.collator.planned(first.rule)
         self._core: _core.Epoch | None = None
         self._pid = _core.pid()
         plan, group = live.get(first.token), dataset.group
         in_process = plan is not None and isinstance(dataset.store, _core.Store)
         if plan is not None and in_process and (plan.world, first.rank) == (group.world, group.rank):
             self._core = _core.Epoch(dataset.store, plan.core, epoch=first.epoch, first_step=first.step,
-                                     collate=dataset.collator.core)
+                                     collate=self._collator.core)
 
     def fits(self, places: PlanBatch) -> bool:
         place = (places.token, places.epoch, places.rank, places.step, _core.pid())
@@ -30,9 +31,8 @@ class Ahead:
 
     def take(self, places: PlanBatch) -> Batch:
         self._step += 1
-        collator = self._dataset.collator
-        arrays = self._dataset.collate_ids(places, collator) if self._core is None else next(self._core)[1]
-        made: Batch = collator.batch(arrays)
+        arrays = self._dataset.collate_ids(places, self._collator) if self._core is None else next(self._core)[1]
+        made: Batch = self._collator.batch(arrays)
         return made
 
     def close(self) -> None:

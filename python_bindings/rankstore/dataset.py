@@ -178,13 +178,22 @@ class Dataset:
     @functools.cached_property
     def length_column(self) -> str | None:
         """The column whose items lengths count; None if they are of no single column (a function, "chars:x")."""
-        for place in self._handle.directories:
-            shape = committed.finished(re.sub(r"@\d+$", "", place))["shape"]
-            if shape is not None:
-                varying = (name for name, column in self.schema.items() if column.varies or column.item in ("str", "bytes"))
-                length = shape["length"] or next(varying, None)
-                return length if length in self.schema else None
-        return None
+        if self._shape is None:
+            return None
+        varying = (name for name, column in self.schema.items() if column.varies or column.item in ("str", "bytes"))
+        length = self._shape["length"] or next(varying, None)
+        return length if length in self.schema else None
+
+    @property
+    def length_unit(self) -> int:
+        """What lengths were divided by when they were built."""
+        return 1 if self._shape is None else int(self._shape["length_unit"])
+
+    @functools.cached_property
+    def _shape(self) -> dict[str, Any] | None:
+        """What dataset.json says of lengths; None if no directory of a shard has one."""
+        found = (committed.finished(re.sub(r"@\d+$", "", place))["shape"] for place in self._handle.directories)
+        return next((shape for shape in found if shape is not None), None)
 
     def index_of(self, name: str) -> Any:
         """An index column of the whole dataset, by sample id; None if it is none."""
@@ -291,7 +300,7 @@ class Dataset:
              cost: str | tuple[float, float] = "padded", max_length: int | None = None, too_long: str = "error",
              shuffle: bool = True, seed: int = 0, tail: str = "split", batch_multiple: int = 1, steps: str = "constant",
              num_replicas: int | None = None, rank: int | None = None, capacity: int | None = None,
-             length_multiple: int = 1, micro_batches: int = 1, mixed: bool = False) -> Plan:
+             length_multiple: int | None = None, micro_batches: int = 1, mixed: bool = False) -> Plan:
         """COLLECTIVE. Decides which samples form which batch, at which step, on which rank: the same on every rank.
 
         strategy: str. "bucket" (like lengths together, shuffled), "sorted" (longest first), "random", "sequential", or "pack"
@@ -305,8 +314,8 @@ class Dataset:
             a L + b L^2 for the balance; transformer_cost derives it). "pack" sums it over the samples of a bin, and counts
             "padded" as "tokens". Default: "padded".
         max_length: int, from 1. The longest sample that is planned as it is. Default: max_tokens, or unlimited.
-        too_long: str. What happens to longer samples: "error", "drop", "alone" (in a batch) or "truncate" (counted as cut;
-            Pad(max_length=...) cuts them). Default: "error", a DataError that names one.
+        too_long: str. What happens to longer samples: "error", "drop", "alone" (in a batch) or "truncate" (cut to
+            that length, by every layout). Default: "error", a DataError that names one.
         shuffle: bool. Epochs differ. Default: True.
         seed: int, from 0. Decides everything that is drawn. Default: 0.
         tail: str. The last step's batches "split" what is left, "repeat" samples of theirs, or "drop" it. Default: "split".
@@ -316,7 +325,8 @@ class Dataset:
         num_replicas: int, from 1. How many ranks to plan for (data-parallel ranks). Default: the group's.
         rank: int, from 0 to num_replicas - 1. The rank whose batches loaders and samplers give. Default: the group's.
         capacity: int, from 1 to 2^24, in units of `length`. Room of a bin of "pack", which needs it. Default: none.
-        length_multiple: int, from 1 to 65536. "pack": each sample takes a multiple of it in its bin. Default: 1.
+        length_multiple: int, from 1 to 65536. Lengths count as rounded up to it, in budgets, bins and reports; Pad rounds its
+            widths up to it. Default: 1 with "pack" or cost "tokens", else 8, or what divides 8 and max_tokens.
         micro_batches: int, from 1 to 65536. "pack": this many batches of each rank make one optimizer step, over which cost
             is even; steps count batches, and states fall between optimizer steps. Default: 1.
         mixed: bool. "pack": an optimizer step takes any bins together, not bins of like cost. Default: False.

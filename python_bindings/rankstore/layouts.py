@@ -7,6 +7,7 @@ Integer columns of variable size become int64 (token ids, labels), but uint8 and
 """
 from __future__ import annotations
 
+import copy
 import difflib
 import functools
 import json
@@ -16,6 +17,7 @@ from typing import Any
 from . import _core
 from .batch import Batch
 from .errors import ArgumentError, DataError
+from .rule import Rule
 from .types import ITEMS, Column, as_array, numpy_dtype, torch_view
 
 Rename = Mapping[str, str]
@@ -33,6 +35,7 @@ class Layout:
     """
 
     layout = "pad"
+    cut_to = 0  # longer samples are cut to so many items; 0: they are whole
 
     def __init__(self, dtype: Any = None, *, missing: str | None = None,
                  fill: Mapping[str, Any] | None = None) -> None:
@@ -50,6 +53,22 @@ class Layout:
     def finish(self, batch: Batch, columns: Sequence[Column], rename: Rename, offsets: dict[str, Any],
                out: str, items: dict[str, Any], length: str | None = None) -> None:
         """Adds what follows from the arrays. `items`: how many items samples have, of columns that were asked."""
+
+    def planned(self, rule: Rule, length: str | None, columns: Collection[str]) -> Layout:
+        """The layout of a plan's batches. `length`: the column whose items lengths count; `columns`: those of a batch.
+        ArgumentError if batches would not be as planned; it says what to change."""
+        if rule.cut and length is None:
+            raise ArgumentError('too_long="truncate": lengths of this dataset are no column\'s numbers of items, so batches '
+                                'cannot be cut by them; use too_long="drop", or cut in build(map=...)')
+        made, own = copy.copy(self), self.cut_to
+        name = "max_len" if isinstance(self, Pack) else "max_length"
+        shown = f"{type(self).__name__}({name}={own})"
+        if own and length in columns and rule.cut and own != rule.cut:
+            raise ArgumentError(f"{shown}: the plan cuts samples to {rule.cut}; leave {name} out, or give max_length={own} to plan()")
+        if own and length in columns and not rule.cut and not 0 < rule.longest <= own:
+            raise ArgumentError(f'{shown}: the plan counts whole samples; give max_length={own}, too_long="truncate" to plan()')
+        made.cut_to = rule.cut or own
+        return made
 
     def by_column(self) -> dict[str, Mapping[str, Any]]:
         """The options that are dicts by column."""
@@ -88,7 +107,7 @@ class Layout:
         return found
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if value is not None)
+        shown = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if value is not None and name != "cut_to")
         return f"{type(self).__name__}({shown})"
 
 
@@ -127,13 +146,13 @@ class Pad(Layout):
     """One tensor a column, [samples, width, ...], as wide as the longest sample.
 
     pad_value: number, or dict of numbers by column. What fills. Default: 0.
-    to_multiple: int, from 1. The width is rounded up to it. Default: 8.
+    to_multiple: int, from 1. The width is rounded up to it. Default: the plan's length_multiple; 8 without a plan.
     side: str. Where the filling is, "right" or "left". Default: "right".
     mask: str, or dict of names by column. Name of an int64 tensor [samples, width], 1 where the length's column has items
         (the first column of variable size, if the length is of no such column). A dict names a mask for each of its
         columns, {"frames": "frames_mask"}. Default: "attention_mask"; None: no mask.
     labels_pad: number. What fills columns that are called "labels". Default: -100, which torch's cross entropy skips.
-    max_length: int. Longer samples are cut to so many items. Default: 0, none.
+    max_length: int. Longer samples are cut to so many items. Default: what the plan cuts to; 0, none, without a plan.
     layouts: dict by column. {"targets": "concat"}: the samples of this column lie one behind the other, [total, ...],
         without padding, as CTC losses take them. Default: all columns are "pad".
     lengths: list of columns, or dict of names by column. Adds int64[samples] with each sample's number of items, as
@@ -141,7 +160,7 @@ class Pad(Layout):
     dtype, missing, fill: as Layout.
     """
 
-    def __init__(self, pad_value: float | Mapping[str, float] = 0, *, to_multiple: int = 8, side: str = "right",
+    def __init__(self, pad_value: float | Mapping[str, float] = 0, *, to_multiple: int | None = None, side: str = "right",
                  mask: str | Mapping[str, str] | None = "attention_mask", labels_pad: float = -100, max_length: int = 0,
                  dtype: Any = None, missing: str | None = None, fill: Mapping[str, Any] | None = None,
                  layouts: Mapping[str, str] | None = None,
@@ -156,6 +175,7 @@ class Pad(Layout):
             raise ArgumentError(f"lengths: a list of columns or a dict, not the str {lengths!r}")
         self.pad_value, self.to_multiple, self.side = pad_value, to_multiple, side
         self.mask, self.labels_pad, self.max_length = mask, labels_pad, max_length
+        self.cut_to = max_length
         self.layouts = None if layouts is None else dict(layouts)
         self.lengths = lengths if lengths is None or isinstance(lengths, Mapping) else \
             {name: f"{name}_lengths" for name in lengths}
@@ -169,6 +189,20 @@ class Pad(Layout):
                     raise ArgumentError(f"{option}: column {name!r} ({schema[name].text}) has no variable dimension")
                 if option == "mask" and self._is_concat(name):
                     raise ArgumentError(f"mask: column {name!r} is concatenated, and has no padding; give lengths=[{name!r}]")
+
+    def planned(self, rule: Rule, length: str | None, columns: Collection[str]) -> Layout:
+        made = super().planned(rule, length, columns)
+        assert isinstance(made, Pad)
+        made.to_multiple = rule.multiple if self.to_multiple is None else self.to_multiple
+        if rule.budget == 0 or length is None or length not in columns or self._is_concat(length):
+            return made
+        if rule.sums:
+            raise ArgumentError("Pad(): the plan bounds sums of lengths, and a padded batch may be larger; use Pack(), or a plan "
+                                'with another cost than "tokens" and another strategy than "pack"')
+        if rule.multiple % made.to_multiple:
+            raise ArgumentError(f"Pad(to_multiple={made.to_multiple}): the plan's budget counts widths in multiples of {rule.multiple}; "
+                                f"give length_multiple={made.to_multiple} to plan(), or leave to_multiple out")
+        return made
 
     def _is_concat(self, name: str) -> bool:
         return (self.layouts or {}).get(name) == "concat"
@@ -187,7 +221,7 @@ class Pad(Layout):
         asked = {*(self.lengths or ()), *(self.mask if isinstance(self.mask, Mapping) else ())}
         packed = [column.name for column in columns if self._is_concat(column.name)]
         return {"layout": "pad", "columns": self.specs(columns, rename, pads, default, packed, asked),
-                "to_multiple": self.to_multiple, "max_length": self.max_length, "left": self.side == "left", "mask": mask,
+                "to_multiple": 8 if self.to_multiple is None else self.to_multiple, "max_length": self.cut_to, "left": self.side == "left", "mask": mask,
                 "follows": follows}
 
     def finish(self, batch: Batch, columns: Sequence[Column], rename: Rename, offsets: dict[str, Any],
@@ -214,7 +248,7 @@ class Pack(Layout):
     style "hf": with position_ids, and labels whose first item of each sample is -100 (made from the first column of
     variable size where there is no column "labels"). "flash": also cu_seq_lens_q, cu_seq_lens_k (int32[samples + 1]),
     max_length_q, max_length_k (int) and seq_idx (int32[1, total]). "titan": `positions` in place of position_ids.
-    labels: False for none. max_len: longer samples are cut. pad_to: the total is rounded up to a multiple of it, filled
+    labels: False for none. max_len: longer samples are cut (None: to what the plan cuts to). pad_to: the total is rounded up to a multiple of it, filled
     with pad_value (a sequence of its own in cu_seq_lens).
     """
 
@@ -227,6 +261,7 @@ class Pack(Layout):
         if style not in ("hf", "flash", "titan"):
             raise ArgumentError(f"style: {style!r} is none of 'hf', 'flash', 'titan'")
         self.style, self.max_len, self.pad_to = style, max_len, pad_to
+        self.cut_to = max_len or 0
         self.labels, self.pad_value, self.labels_pad = labels, pad_value, labels_pad
 
     def options(self, columns: Sequence[Column], rename: Rename, length: str | None = None) -> dict[str, Any]:
@@ -240,7 +275,7 @@ class Pack(Layout):
         if self.labels and "labels" not in named and first is not None:
             specs.append((first.name, "labels", self.item(first), self.labels_pad, self.labels_pad))
         positions = "positions" if self.style == "titan" else "position_ids"
-        return {"layout": "pack", "columns": specs, "to_multiple": self.pad_to or 1, "max_length": self.max_len or 0,
+        return {"layout": "pack", "columns": specs, "to_multiple": self.pad_to or 1, "max_length": self.cut_to,
                 "positions": positions if first is not None else None,
                 "follows": None if first is None else first.name}
 
@@ -252,6 +287,12 @@ class Pack(Layout):
         if self.style == "flash" and first is not None:
             name = rename.get(first.name, first.name)
             self._flash(batch, offsets[name], batch[name].shape[1], out)
+
+    def planned(self, rule: Rule, length: str | None, columns: Collection[str]) -> Layout:
+        if self.pad_to and length in columns and rule.budget % self.pad_to:
+            raise ArgumentError(f"Pack(pad_to={self.pad_to}): a batch may be larger than the plan's budget of {rule.budget}; make that a "
+                                f"multiple of {self.pad_to}")
+        return super().planned(rule, length, columns)
 
     @staticmethod
     def _first(columns: Sequence[Column], length: str | None) -> Column | None:
@@ -279,7 +320,7 @@ class Nested(Layout):
     layout = "pack"
 
     def options(self, columns: Sequence[Column], rename: Rename, length: str | None = None) -> dict[str, Any]:
-        return {"layout": "pack", "columns": self.specs(columns, rename, {}, 0)}
+        return {"layout": "pack", "columns": self.specs(columns, rename, {}, 0), "max_length": self.cut_to}
 
     def finish(self, batch: Batch, columns: Sequence[Column], rename: Rename, offsets: dict[str, Any],
                out: str, items: dict[str, Any], length: str | None = None) -> None:
@@ -299,7 +340,7 @@ class Lists(Layout):
         return self.dtype.get(column.name) if isinstance(self.dtype, Mapping) else None
 
     def options(self, columns: Sequence[Column], rename: Rename, length: str | None = None) -> dict[str, Any]:
-        return {"layout": "pack", "columns": self.specs(columns, rename, {}, 0)}
+        return {"layout": "pack", "columns": self.specs(columns, rename, {}, 0), "max_length": self.cut_to}
 
     def finish(self, batch: Batch, columns: Sequence[Column], rename: Rename, offsets: dict[str, Any],
                out: str, items: dict[str, Any], length: str | None = None) -> None:
@@ -338,7 +379,7 @@ class Collator:
                 check_name(option, name, schema, {})
         self.layout, self.out, self.rename, self.length = layout, out, dict(rename or {}), length
         layout.check(schema, self.rename)
-        self._schema = dict(schema)
+        self._schema, self._planned = dict(schema), dict[Rule, Collator]()
         self.columns = [schema[name] for name in (columns if columns is not None else schema)]
         self.named = {self.rename.get(column.name, column.name): column for column in self.columns}
         self.text = {name: column.item for name, column in self.named.items() if column.is_text}
@@ -368,15 +409,29 @@ class Collator:
         return {f"{name}.{mark}": (name, mark) for name, column in self.named.items() for mark in ("missing", "items")
                 if mark == "items" or column.nullable}
 
+    def planned(self, rule: Rule) -> Collator:
+        """The same for batches of a plan. ArgumentError if the layout contradicts it."""
+        if rule in self._planned:
+            return self._planned[rule]
+        column = self._schema.get(self.length or "")
+        counts = column is not None and column.varies and not column.is_text and rule.unit == 1
+        length = self.length if counts else None
+        names = [one.name for one in self.columns]
+        made = Collator(self.layout.planned(rule, length, names), self._schema, names, self.rename, self.out, self.length)
+        self._planned[rule] = made
+        return made
+
     def batch(self, arrays: Any) -> Batch:
         """The tensors of collated arrays; no copy. This is called for each batch, between two steps of training: what
         can be found out once is."""
         made, offsets, count, to_torch = Batch(), {}, (arrays.samples,), self._to_torch
         items: dict[str, Any] = {}
         absent: dict[str, Any] = {}
-        made._cut = self.options["max_length"] if "max_length" in self.options else 0
+        made._cut = self.layout.cut_to
         made.indices = self._array(count, numpy_dtype("int64"), arrays.ids())
         made.lengths = self._array(count, numpy_dtype("uint32"), arrays.lengths())
+        if made._cut and self.length is not None:
+            made.lengths = made.lengths.clip(max=made._cut)
         for name, item, dims, data, bounds in arrays.arrays():
             if name in self._marks and name not in self.named:
                 of, mark = self._marks[name]

@@ -70,8 +70,8 @@ class Loader:
             raise ArgumentError("device: tensors alone go there; out='torch'")
         _check_device(device)
         self.dataset, self.plan, self.transform, self.device = dataset, plan, transform, device
-        self.collator = Collator(collate or Lists(), dataset.schema, columns, rename, out,
-                                 dataset.length_column)
+        asked = Collator(collate or Lists(), dataset.schema, columns, rename, out, dataset.length_column)
+        self.collator = asked.planned(plan.rule)
         self.pin_memory = _pins(pin_memory, device, out)
         self.prefetch_batches: int | None = counts.get("prefetch_batches")  # None: automatic
         self.prefetch_bytes = None if prefetch_bytes == "auto" else parse_bytes("prefetch_bytes", prefetch_bytes)

@@ -17,6 +17,7 @@ class Lengths:
     """What a Plan uses of a dataset, if there are lengths only."""
 
     id = ""
+    length_unit = 1
 
     def __init__(self, lengths: numpy.ndarray[Any, Any]) -> None:
         self.all_lengths = lengths
@@ -43,7 +44,7 @@ def _array(lengths: Any) -> numpy.ndarray[Any, Any]:
 def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | None = None,
          max_tokens: int | None = None, cost: str | tuple[float, float] = "padded", max_length: int | None = None,
          too_long: str = "error", shuffle: bool = True, seed: int = 0, tail: str = "split", batch_multiple: int = 1,
-         steps: str = "constant", world: int = 1, rank: int = 0, capacity: int | None = None, length_multiple: int = 1,
+         steps: str = "constant", world: int = 1, rank: int = 0, capacity: int | None = None, length_multiple: int | None = None,
          micro_batches: int = 1, mixed: bool = False) -> Plan:
     """Decides which samples form which batch, at which step, on which rank, from lengths alone: no dataset, no group.
 
@@ -64,7 +65,7 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
     world: int, from 1. How many ranks to plan for. Default: 1.
     rank: int, from 0 to world - 1. The rank whose batches samplers give. Default: 0.
     capacity: int. As for Dataset.plan. Default: none.
-    length_multiple: int. As for Dataset.plan. Default: 1.
+    length_multiple: int. As for Dataset.plan. Default: 1 for "pack" or cost "tokens", else 8, or what divides 8 and max_tokens.
     micro_batches: int. As for Dataset.plan. Default: 1.
     mixed: bool. As for Dataset.plan. Default: False.
 

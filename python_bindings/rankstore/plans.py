@@ -2,6 +2,7 @@
 """Plans and their samplers: which samples form which batch, at which step, on which rank."""
 from __future__ import annotations
 
+import dataclasses
 import json
 import operator
 import secrets
@@ -14,6 +15,7 @@ from . import _core, frameworks
 from .batch import live
 from .errors import ArgumentError, DataError, StateError
 from .protocols import Samples
+from .rule import Rule, default_multiple, rule_of
 from .types import as_array
 
 if TYPE_CHECKING:
@@ -30,6 +32,8 @@ def plan_options(strategy: str, *, cost: str | tuple[float, float], shuffle: boo
             shown = "num_replicas" if name == "world" else name
             raise ArgumentError(f"{shown}: 0; it is from 1, or None")
         numbers[name] = numbers[name] or 0
+    if numbers["length_multiple"] is None:
+        numbers["length_multiple"] = default_multiple(strategy, cost, numbers["max_tokens"])
     for name in ("length_multiple", "micro_batches"):
         if numbers[name] == 1:
             del numbers[name]
@@ -77,6 +81,7 @@ class Plan:
     def __init__(self, dataset: Samples, core: _core.Plan, rank: int, options: dict[str, Any]) -> None:
         self.dataset, self.core, self.rank = dataset, core, rank
         self.options = {name: value for name, value in options.items() if value}
+        self.rule = dataclasses.replace(rule_of(self.options), unit=dataset.length_unit)
         self.world = core.world
         self.steps = core.steps(0)
         self.token = secrets.randbits(62)  # a batch that was saved finds no other plan, also in another process
@@ -123,7 +128,8 @@ class Plan:
     def step_tokens(self, epoch: int, step: int) -> int:
         """The sum of lengths of a step's batches, all ranks."""
         _, ids = self.epoch(epoch).batches(-1, step, step + 1)
-        return int(self.dataset.all_lengths[ids].sum(dtype="int64"))
+        lengths = self.dataset.all_lengths[ids]
+        return int((lengths.clip(max=self.rule.cut) if self.rule.cut else lengths).sum(dtype="int64"))
 
     def step_sum(self, column: str, epoch: int, step: int, *, accumulate: int = 1, cut: int = 0) -> int | float:
         """The sum of an index column over the batches of a step on all ranks, from the index, without communication.
@@ -138,9 +144,7 @@ class Plan:
         first = step // accumulate * accumulate
         last = min(first + accumulate, self.core.steps(epoch))
         _, ids = self.epoch(epoch).batches(-1, first, last)
-        caps = [cut, *([self.options.get("max_length") or self.options.get("max_tokens", 0)]
-                       if self.options.get("too_long") == "truncate" else [])]
-        return sum_of(self.dataset, column, ids, min((cap for cap in caps if cap), default=0))
+        return sum_of(self.dataset, column, ids, min((cap for cap in (cut, self.rule.cut) if cap), default=0))
 
     def sampler(self, view: str = "rank") -> PlanSampler:
         """A batch sampler: "rank" yields this rank's batches, "global" those of all ranks, step-major and rank-minor
@@ -186,6 +190,7 @@ class PlanBatch(list[int]):
     step: int = -1
     rank: int = -1
     token: int = -1
+    rule: Rule = Rule()
 
 
 class PlanSampler:
@@ -277,6 +282,7 @@ class _SamplerIterator(Iterator[PlanBatch]):
         rank = self._place if is_global else plan.rank
         batch = PlanBatch(plan.core.batch(self._epoch, self._step, rank))
         batch.epoch, batch.step, batch.rank, batch.token = self._epoch, self._step, rank, plan.token
+        batch.rule = plan.rule
         self._place += 1
         if not is_global or self._place == plan.world:
             self._place, self._step = 0, self._step + 1

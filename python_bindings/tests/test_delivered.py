@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan's budget bounds the arrays that are delivered, and its report's figures are theirs."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rankstore
+from rankstore import Lists, Nested, Pack, Pad
+
+numpy = pytest.importorskip("numpy")
+hypothesis = pytest.importorskip("hypothesis")
+strategies = hypothesis.strategies
+
+LENGTHS = [1 + (i * 7919) % (9 if i % 3 else 70) for i in range(240)]
+
+
+@pytest.fixture(scope="module")
+def ds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    rows = [{"key": f"s{i}", "input_ids": numpy.arange(1, n + 1, dtype="int32"), "x": numpy.ones(3, "float32")}
+            for i, n in enumerate(LENGTHS)]
+    with rankstore.build(rows, Path(tmp_path_factory.mktemp("delivered")) / "store", key="key", length="input_ids") as opened:
+        yield opened
+
+
+@strategies.composite
+def plans(draw: Any) -> dict[str, Any]:
+    strategy = draw(strategies.sampled_from(["bucket", "sorted", "random", "sequential", "pack"]))
+    made: dict[str, Any] = {"strategy": strategy, "seed": draw(strategies.integers(0, 99))}
+    multiple = draw(strategies.sampled_from([None, None, 1, 3, 8]))
+    if strategy == "pack":
+        made["capacity"] = draw(strategies.integers(8, 120)) * (multiple or 1)
+        made["batch_size"] = draw(strategies.integers(1, 3))
+        made["too_long"] = draw(strategies.sampled_from(["drop", "truncate"]))
+    else:
+        made["max_tokens"] = draw(strategies.integers(24, 900))
+        made["cost"] = draw(strategies.sampled_from(["padded", "tokens", "quadratic"]))
+        made["too_long"] = draw(strategies.sampled_from(["drop", "truncate"]))
+        made["max_length"] = draw(strategies.sampled_from([None, 5, 30, 64]))
+    return made | ({} if multiple is None else {"length_multiple": multiple})
+
+
+@hypothesis.given(options=plans(), kind=strategies.sampled_from(["pad", "pack", "flash", "lists", "nested"]))
+@hypothesis.settings(max_examples=60, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+def test_batches_are_those_of_the_plan(ds: Any, options: dict[str, Any], kind: str) -> None:
+    plan = ds.plan(**options)
+    report = plan.report(1)
+    layout = {"pad": Pad(), "pack": Pack(), "flash": Pack("flash"), "lists": Lists(), "nested": Nested()}[kind]
+    sums = options["strategy"] == "pack" or options.get("cost") == "tokens"
+    if kind == "pad" and sums:
+        with pytest.raises(rankstore.ArgumentError, match="bounds sums of lengths"):
+            ds.loader(plan, collate=layout)
+        return
+    budget = options.get("max_tokens") or options["capacity"] * options["batch_size"]
+    multiple = plan.options.get("length_multiple", 1)
+    tokens, padded, largest = 0, 0, 0
+    loader = ds.loader(plan, collate=layout)
+    loader.set_epoch(1)
+    for batch in loader:
+        ids = batch["input_ids"]
+        if kind == "pad":
+            items, real = ids.numel(), int((ids != 0).sum())
+            assert ids.shape[1] % multiple == 0 and int(batch["attention_mask"].sum()) == real
+        elif kind in ("pack", "flash"):
+            items = real = ids.numel()
+        else:
+            items = real = sum(len(one) for one in ids) if kind == "lists" else ids.values().numel()
+        assert items <= budget and real == int(batch.lengths.sum()) == batch.global_tokens
+        if sums:
+            items = sum(-(-int(one) // multiple) * multiple for one in batch.lengths)
+        tokens, padded, largest = tokens + real, padded + items, max(largest, items)
+        assert items <= budget
+    assert tokens == report["tokens"]
+    if sums or kind == "pad":
+        assert (padded, largest) == (report["padded_tokens"], report["largest_batch"])
+        assert report["efficiency"] == pytest.approx(tokens / padded)
+    if options["strategy"] == "pack":
+        assert report["fill"] == pytest.approx(tokens / (report["bins"] * options["capacity"]))
+
+
+def test_a_layout_that_contradicts_the_plan_is_an_error_that_says_what_to_change(ds: Any) -> None:
+    whole, cut = {"max_tokens": 800}, {"max_tokens": 800, "max_length": 30, "too_long": "truncate"}
+    for options, layout, says in (
+            (whole, Pad(to_multiple=16), "counts widths in multiples of 8; give length_multiple=16 to plan"),
+            ({"max_tokens": 100}, Pad(to_multiple=8), "in multiples of 4; give length_multiple=8"),
+            (whole, Pad(max_length=5), 'counts whole samples; give max_length=5, too_long="truncate"'),
+            (whole, Pack(max_len=5), r"Pack\(max_len=5\): the plan counts whole samples"),
+            (cut, Pad(max_length=20), r"Pad\(max_length=20\): the plan cuts samples to 30; leave max_length out"),
+            (cut, Pack(max_len=40), "the plan cuts samples to 30; leave max_len out"),
+            (whole | {"cost": "tokens"}, Pack(pad_to=64), r"Pack\(pad_to=64\): a batch may be larger than the plan's budget of 800"),
+            (whole | {"cost": "tokens"}, Pad(), "use Pack"),
+            ({"strategy": "pack", "capacity": 128}, Pad(), "use Pack")):
+        with pytest.raises(rankstore.ArgumentError, match=says):
+            ds.loader(ds.plan(**options), collate=layout)
+
+
+def test_what_does_not_contradict_is_taken(ds: Any) -> None:
+    for options, layout in (({"max_tokens": 800}, Pad(to_multiple=2)), ({"batch_size": 7}, Pad(to_multiple=32)),
+                            ({"max_tokens": 800, "max_length": 30, "too_long": "truncate"}, Pad(max_length=30)),
+                            ({"max_tokens": 800, "max_length": 30, "too_long": "drop"}, Pad(max_length=30)),
+                            ({"strategy": "pack", "capacity": 128}, Pack(pad_to=64)), ({"cost": "tokens"}, Pad())):
+        assert next(iter(ds.loader(ds.plan(**options), collate=layout)))["input_ids"].numel() > 0
+
+
+def test_a_data_loader_gets_batches_of_the_plan_too(ds: Any) -> None:
+    data = pytest.importorskip("torch.utils.data")
+    plan = ds.plan("sorted", max_tokens=100, max_length=30, too_long="truncate")
+    for workers in (0, 2):
+        loader = data.DataLoader(ds, batch_sampler=plan.sampler(), collate_fn=ds.collate, num_workers=workers)
+        shapes = [batch["input_ids"].shape for batch in loader]
+        assert max(shape.numel() for shape in shapes) <= 100 and max(shape[1] for shape in shapes) == 32
+        assert all(shape[1] % 4 == 0 for shape in shapes)
+
+
+def test_lengths_of_no_column_cannot_be_cut_by(tmp_path: Path) -> None:
+    rows = [{"ids": numpy.arange(n + 1, dtype="int32")} for n in range(30)]
+    with rankstore.build(rows, tmp_path / "halves", length="ids", length_unit=2) as opened:
+        plan = opened.plan("sorted", max_length=4, too_long="truncate")
+        with pytest.raises(rankstore.ArgumentError, match="no column's numbers of items.*build"):
+            opened.loader(plan, collate=Pad())
