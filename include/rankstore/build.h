@@ -85,6 +85,9 @@ typedef struct rks_build_options {
                         * "drop", or "json": its values go to one column "extra" (json?), as members
                         * of an object ("json" and "jsonl" alone). NULL: "drop" where `schema` is
                         * given, else "error" */
+    const char *made_from; /* at most 128 printable ASCII characters, equal on all ranks: written into
+                            * dataset.json ("made_from") by the commit, for the caller to find again;
+                            * no part of the build's id. NULL: none */
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);

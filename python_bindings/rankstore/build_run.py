@@ -57,13 +57,15 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
     made_from = asked.made_from
     if isinstance(found, list) and (base is None or options.append or asked.is_there()):
         options = _with_unit_size(options, found, next((look["unit_size"] for look in looks if look["unit_size"]), 0))
+    note = fingerprint.note(made_from) if comparable else None
     report = progress.make(options.progress, group.rank)
     try:
         files = found[0] if isinstance(found, list) and len(found) == 1 else None
         if isinstance(files, CoreFiles) and not options.needs_python:
-            made = _build_core(group, files, directory, options, report)
+            made = _build_core(group, files, directory, options, note, report)
         else:
-            made = build_python(group, found, directory, options, base if options.append else None, made_from, report)
+            made = build_python(group, found, directory, options, base if options.append else None, made_from, note,
+                                report)
     finally:
         progress.close(report)
     if comparable:
@@ -123,7 +125,8 @@ class _Asked:
         one = next(one for one in self.there if one["dataset"] is not None)
         if one["rule"] > fingerprint.RULE:
             return "a later version of Rankstore built it"
-        return fingerprint.difference(one["options"], self.by_rule_1 if one["rule"] == 1 else self.made_from)
+        return fingerprint.difference(one["options"], self.by_rule_1 if one["rule"] == 1 else self.made_from,
+                                      one["made_from"])
 
     def say(self, text: str) -> None:
         """A line on rank 0's stderr."""
@@ -189,7 +192,10 @@ def _reuse(asked: _Asked, comparable: bool, same: bool, options: Options, begun:
                             '"if_changed" builds anew, append=True adds to it, reuse=True opens what is there')
 
     def figures() -> dict[str, int]:
-        return committed.figures(committed.expand(directory, group.rank, group.node))
+        own = committed.expand(directory, group.rank, group.node)
+        if same:  # the build that made it may have been killed behind its commit
+            fingerprint.settle(own, asked.there[group.rank], asked.made_from)
+        return committed.figures(own)
 
     made = together(group, "build: what is there", figures)[0]
     asked.say(f"opening the finished dataset of {made['samples']:,} samples; nothing is built "
@@ -213,7 +219,7 @@ def _compared(asked: _Asked, comparable: bool, same: bool) -> str:
 
 # ---- files that the core reads ---------------------------------------------------------------------------------------
 
-def _build_core(group: Group, files: CoreFiles, directory: str, options: Options,
+def _build_core(group: Group, files: CoreFiles, directory: str, options: Options, note: str | None,
                 report: progress.Report | None) -> dict[str, Any]:
     raised: list[tuple[str, Exception]] = []
 
@@ -233,7 +239,8 @@ def _build_core(group: Group, files: CoreFiles, directory: str, options: Options
         functions["length_fn"] = seen("length", length_of(options.length))
     try:
         return _core.build(group.core, files.paths, directory, schema=options.asked_schema, format=files.format,
-                           flatten=options.flatten, progress=report, **functions, **{**options.for_core(), **options.for_reading()})
+                           flatten=options.flatten, progress=report, made_from=note, **functions,
+                           **{**options.for_core(), **options.for_reading()})
     except RankStoreError as failed:
         found = re.match("(.+?): (filter|length): ", failed.text)
         if found is None or not functions:

@@ -34,10 +34,10 @@ class Task:
 
 
 def build_python(group: Group, source: Stream | list[Piece], directory: str, options: Options,
-                  base: dict[str, Any] | None, made_from: dict[str, Any],
+                  base: dict[str, Any] | None, made_from: dict[str, Any], note: str | None,
                   report: progress.Report | None) -> dict[str, Any]:
     """COLLECTIVE. `base`: the dataset that is appended to. Units of what is in memory are named after its generation, so
-    that derived keys are not those that are there."""
+    that derived keys are not those that are there. `note`: the commit writes it into dataset.json."""
     # Where the dataset derives its keys, those of appended files are derived too, of unit and place.
     named = "" if base is None else f"{base['generation'] + 1}/"
     origin = made_from if base is None else {**made_from, "base": base["dataset"]}
@@ -66,7 +66,7 @@ def build_python(group: Group, source: Stream | list[Piece], directory: str, opt
     key: Any = options.key if callable(options.key) else None
     builder = _core.Builder(group.core, directory, canonical, own_keys=own_keys or key is not None,
                             own_lengths=callable(options.length),
-                            source=fingerprint.digest(origin), progress=report, unit_size=unit_size,
+                            source=fingerprint.digest(origin), progress=report, unit_size=unit_size, made_from=note,
                             **options.for_core())
     try:
         feeder = Feeder(builder, columns, steps, loose=options.drops_extra, rest=options.extra == "json", given=options.given_schema is not None, key=key,

@@ -25,9 +25,12 @@ def finished(directory: str) -> dict[str, Any]:
         found["shape"] = {"schema": json.dumps(there["schema"], ensure_ascii=False), "index": there["index"],
                           "derived_keys": bool(there["derived_keys"]), "key": options.get("key"), "length": options.get("length"),
                           "length_unit": options.get("length_unit", 1)}
+        rule, _, digest = str(there.get("made_from", "")).partition(":")
+        if digest and rule.isdecimal():
+            found["made_from"], found["rule"] = digest, int(rule)
         with open(os.path.join(directory, FILE), encoding="utf-8") as file:
             written = json.load(file)
-        if written["dataset"] == found["dataset"]:
+        if written["dataset"] == found["dataset"] and found["made_from"] in (None, str(written["made_from"])):
             found["made_from"], found["rule"] = str(written["made_from"]), int(written.get("rule", 1))
             found["options"] = written.get("options")
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

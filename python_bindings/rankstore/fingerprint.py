@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a finished dataset is what a build would make: from what, with which options and which code.
 
-Each rank's directory holds it as `python.json` beside dataset.json: {"dataset": id, "rule": 2, "made_from": digest,
-"options": {...}}. By rule 2 code is what `uses` finds, {"map": {"MAX": "400", ...}}. By rule 1, of earlier versions, whose
+The commit writes {"made_from": "RULE:DIGEST"} into dataset.json. `python.json` beside it, written after the commit, says in
+words what differs later, and is all that earlier versions wrote: {"dataset": id, "rule": 2, "made_from": digest,
+"options": {...}}. If it is lost, the next identical build writes it again. By rule 2 code is what `uses` finds, {"map": {"MAX": "400", ...}}. By rule 1, of earlier versions, whose
 files name no rule, it is a digest of the function's own code, defaults and closure.
 """
 from __future__ import annotations
 
+import contextlib
+import errno
 import functools
 import hashlib
 import json
@@ -73,19 +76,52 @@ def _is_filled(cell: Any) -> bool:
 def write(directory: str, dataset: str, made_from: dict[str, Any]) -> None:
     """Atomically; ranks that share the directory write the same."""
     path = os.path.join(directory, FILE)
-    temporary = f"{path}.{os.getpid()}"
+    temporary = f"{path}.{os.getpid()}.tmp"
     with open(temporary, "w", encoding="utf-8") as file:
         json.dump({"dataset": dataset, "rule": RULE, "made_from": digest(made_from), "options": made_from}, file, indent=1)
         file.write("\n")
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
+    _sync(directory)
 
 
-def difference(before: Any, now: dict[str, Any]) -> str:
-    """What of `options` in a python.json differs first: "map: MAX was 400, is 100"."""
+def note(made_from: dict[str, Any]) -> str:
+    """What the commit writes into dataset.json."""
+    return f"{RULE}:{digest(made_from)}"
+
+
+def settle(directory: str, there: dict[str, Any], made_from: dict[str, Any]) -> None:
+    """A finished dataset is used again: it is durable from now on, and its python.json, if it was lost, is written.
+    Where this is not possible (a read-only disk) it stays as it is."""
+    if there["dataset"] is None:
+        return
+    with contextlib.suppress(PermissionError):
+        _sync(os.path.join(directory, "dataset.json"))
+        _sync(directory)
+    if there["options"] is None and there["rule"] == RULE:
+        with contextlib.suppress(OSError):
+            write(directory, there["dataset"], made_from)
+
+
+def _sync(path: str) -> None:
+    opened = os.open(path or ".", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    except OSError as error:
+        if error.errno not in (errno.EROFS, errno.EINVAL):
+            raise OSError(error.errno, f"in place, but not durable: a power cut may lose it; run again ({error.strerror})",
+                          path) from error
+    finally:
+        os.close(opened)
+
+
+def difference(before: Any, now: dict[str, Any], made_from: str | None) -> str:
+    """What of `options` in a python.json differs first: "map: MAX was 400, is 100". `made_from`: the digest, which is there
+    also where python.json is lost."""
     if not isinstance(before, dict):
-        return "nobody wrote down what it was built from"
+        return ("nobody wrote down what it was built from" if made_from is None
+                else "it was built from another source, or with other options or code")
     for name in ("source", "contents"):
         if before.get(name) != now[name]:
             return "it was built from another source" if name == "source" else "the contents of the source differ"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
-import tempfile
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -40,11 +40,9 @@ class _OneFile(File):
     def __init__(self, path: str, entries: Sequence[Entry]) -> None:
         super().__init__(path, entries)
         folder = os.path.dirname(os.path.abspath(path))
-        handle, self.temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=folder)
+        self.temporary = _temporary(folder, path)
+        handle = os.open(self.temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         self.file: IO[bytes] = os.fdopen(handle, "wb", 1 << 20)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(self.temporary, 0o666 & ~mask)
         try:
             self.begin(entries)
         except BaseException:
@@ -137,8 +135,8 @@ class Directory(File):
         if os.path.lexists(path) and (not os.path.isdir(path) or os.listdir(path)):
             raise ArgumentError(f"{path}: is there already, and no empty directory; give another name")
         folder = os.path.dirname(os.path.abspath(path))
-        self.temporary = tempfile.mkdtemp(prefix=f".{os.path.basename(os.path.normpath(path))}.", dir=folder)
-        os.chmod(self.temporary, 0o755)
+        self.temporary = _temporary(folder, os.path.normpath(path))
+        os.mkdir(self.temporary, 0o777)
         self.group: _core.Group | None = _core.Group(solo=True)
         self.builder: _core.Builder | None = _core.Builder(self.group, self.temporary, self.SCHEMA, own_keys=True,
                                                            length="data",
@@ -173,6 +171,12 @@ class Directory(File):
         if self.temporary:
             shutil.rmtree(self.temporary, ignore_errors=True)
             self.temporary = ""
+
+
+def _temporary(folder: str, path: str) -> str:
+    """A new name beside `path`. What is made under it has the umask's mode, as any file: asking for the umask would change
+    it for other threads."""
+    return os.path.join(folder, f".{os.path.basename(path)}.{secrets.token_hex(8)}")
 
 
 def _sync(folder: str) -> None:

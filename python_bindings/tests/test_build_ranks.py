@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from built import HEAD, build, dataset_id, launched, read
+from built import HEAD, build, command, dataset_id, launched, read
 
 import rankstore
 
@@ -417,9 +417,38 @@ def test_finished_datasets(tmp_path: Path) -> None:
     assert build(iter([]), tmp_path / "out", reuse=True).samples == 300
     assert build(squares()[:200], tmp_path / "out", replace=True).samples == 200
     assert build(squares()[:200], tmp_path / "out").samples == 200
-    (tmp_path / "out" / "python.json").unlink()
-    with pytest.raises(rankstore.ArgumentError, match="replace=True"):
-        build(squares()[:200], tmp_path / "out")
+    command("build", made_lines(tmp_path), "-o", tmp_path / "by-command")
+    with pytest.raises(rankstore.ArgumentError, match="nobody wrote down"):
+        build(tmp_path / "in.jsonl", tmp_path / "by-command")
+
+
+def made_lines(folder: Path) -> Path:
+    (folder / "in.jsonl").write_text('{"i": 1}\n')
+    return folder / "in.jsonl"
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_a_kill_behind_the_commit_loses_nothing(replaces: bool, tmp_path: Path) -> None:
+    """dataset.json alone decides; what it says in words is written again."""
+    out = tmp_path / "out"
+    if replaces:
+        build(squares()[:100], out)
+    script = f"""
+import os, rankstore
+from rankstore import fingerprint
+fingerprint.write = lambda *_: os.kill(os.getpid(), 9)
+rankstore.build([{{"i": i, "text": "x" * (i % 37)}} for i in range(300)], {str(out)!r}, replace=True,
+                group=rankstore.init("solo"))
+"""
+    killed = subprocess.run([sys.executable, "-c", script], timeout=100, capture_output=True, text=True)
+    assert killed.returncode == -9, killed.stderr
+    again = [{"i": i, "text": "x" * (i % 37)} for i in range(300)]
+    with pytest.raises(rankstore.ArgumentError, match="another source"):
+        build(again[:299], out)
+    assert build(again, out).units_resumed > 0
+    assert json.loads((out / "python.json").read_text())["dataset"] == dataset_id(out)
+    with pytest.raises(rankstore.ArgumentError, match="contents|another source|source"):
+        build(again[:299], out)
 
 
 def test_code_tells_datasets_apart(tmp_path: Path) -> None:

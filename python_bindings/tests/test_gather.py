@@ -90,6 +90,21 @@ def main(group):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r", "r.npz", "r.safetensors"]
 
 
+@pytest.mark.parametrize(("mask", "file", "folder"), [(0o077, 0o600, 0o700), (0o022, 0o644, 0o755), (0o007, 0o660, 0o770)])
+def test_what_is_gathered_has_the_umask_s_mode(mask: int, file: int, folder: int, tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-c", f"""
+import os, sys, numpy, rankstore
+os.umask({mask})
+os.umask = None  # it is the whole process's: asking for it changes it for other threads
+group = rankstore.init("solo")
+for name in ("r.npz", "r.safetensors", "r"):
+    rankstore.gather({{"a": (0, numpy.ones(3))}}, 0, sys.argv[1] + "/" + name, group=group)
+""", str(tmp_path)], timeout=100, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes == {"r.npz": file, "r.safetensors": file, "r": folder}
+
+
 def test_stack(tmp_path: Path) -> None:
     given = {"a": [(i, numpy.full((2, 3), i, numpy.int16)) for i in (5, 0, 3)], "b": (1, 2.5)}
     with pytest.warns(UserWarning, match="a: 1..2"):

@@ -165,6 +165,30 @@ rks_status rks_file_sync_directory_of(const char *path, rks_error *err)
     return status;
 }
 
+/* `path` has just been renamed into place. */
+static rks_status sync_place(const char *path, rks_error *err)
+{
+    rks_error why;
+    rks_status status = rks_file_sync_directory_of(path, &why);
+    if (status != RKS_OK)
+        rks_fail(err, status, why.cause,
+                 "%s: in place, but not durable: a power cut may lose it; run again (%s)", path,
+                 why.text);
+    return status;
+}
+
+rks_status rks_file_make_durable(const char *path, rks_error *err)
+{
+    int fd = -1;
+    rks_status status = rks_file_open(path, &fd, NULL, err);
+    if (status != RKS_OK)
+        return status;
+    if (fsync(fd) != 0 && errno != EROFS)
+        status = rks_fail_errno(err, errno, "%s: not durable: syncing", path);
+    close(fd);
+    return status == RKS_OK ? sync_place(path, err) : status;
+}
+
 rks_status rks_file_replace(const char *path, const void *bytes, size_t size, rks_error *err)
 {
     int fd = -1;
@@ -185,7 +209,7 @@ rks_status rks_file_replace(const char *path, const void *bytes, size_t size, rk
     if (status == RKS_OK && rename(temporary, path) != 0)
         status = rks_fail_errno(err, errno, "%s: renaming into place", path);
     if (status == RKS_OK)
-        status = rks_file_sync_directory_of(path, err);
+        status = sync_place(path, err);
     else
         unlink(temporary);
 out:

@@ -27,8 +27,11 @@ rks_status rks_file_write(int fd, const char *path, const void *bytes, size_t si
 rks_status rks_file_load(const char *path, size_t limit, char **bytes, size_t *size,
                          rks_error *err);
 /* Replaces `path` so that a crash leaves the old or the new file: temporary name, fsync, rename,
- * fsync of the directory. */
+ * fsync of the directory. If only the last fails, the new file is in place, and the error says that it
+ * is not durable. */
 rks_status rks_file_replace(const char *path, const void *bytes, size_t size, rks_error *err);
+/* fsync of a file that is there and of its directory: after rks_file_replace has said "not durable". */
+rks_status rks_file_make_durable(const char *path, rks_error *err);
 /* fsync of the directory that holds `path`. */
 rks_status rks_file_sync_directory_of(const char *path, rks_error *err);
 

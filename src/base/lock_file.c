@@ -146,7 +146,7 @@ static rks_status sign(const rks_lock_wish *wish, rks_lock_file *lock, rks_error
     size_t written = fixed ? sizeof(lock->text) : (size_t)size;
     errno = 0;
     if ((fixed || ftruncate(lock->fd, 0) == 0) &&
-        pwrite(lock->fd, lock->text, written, 0) == (ssize_t)written)
+        pwrite(lock->fd, lock->text, written, 0) == (ssize_t)written && fsync(lock->fd) == 0)
         return RKS_OK;
     int error = errno == 0 ? ENOSPC : errno;
     if (lock->locked)

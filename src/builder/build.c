@@ -275,6 +275,7 @@ void rks_build_same(rks_fact facts[RKS_BUILD_SAME], const char *what, const rks_
     facts[2] = rks_fact_same_bytes("the options", text, strlen(text), name_option);
     facts[3] = rks_fact_same("the build's option \"append\"", options->append ? "yes" : NULL);
     facts[4] = rks_fact_same("the build's option \"replace\"", options->replace ? "yes" : NULL);
+    facts[5] = rks_fact_same("the build's option \"made_from\"", options->made_from);
 }
 
 /* Of the input that this build reads, or of what it adds to. */
@@ -306,6 +307,7 @@ static rks_status open_parts(build *b, rks_status status, rks_error *err)
 {
     rks_parts_options options = {.replace = b->options.replace,
                                  .append = b->options.append,
+                                 .made_from = b->options.made_from,
                                  .no_lock = b->options.no_lock};
     if (status == RKS_OK)
         status = rks_build_id("files", rks_input_digest(b->input), b->schema, b->options_text,

@@ -62,6 +62,11 @@ rks_status rks_build_options_take(const rks_build_options *given, rks_build_opti
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "block_size: %" PRIu64 " is not from 64 KiB to 64 MiB",
                         options->block_size);
+    const char *made_from = options->made_from;
+    for (size_t i = 0; made_from != NULL && made_from[i] != '\0'; i++)
+        if (i == RKS_MADE_FROM_MAX || made_from[i] < ' ' || made_from[i] > '~')
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                            "made_from: at most %d printable ASCII characters", RKS_MADE_FROM_MAX);
     if (options->unit_size != 0 && options->unit_size < 4 << 10)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "unit_size: %" PRIu64 " is below 4 KiB",
                         options->unit_size);

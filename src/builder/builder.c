@@ -18,6 +18,7 @@ struct rks_builder {
     rks_build_options options;
     char *directory;
     char *options_text;
+    char *made_from;
     char **index; /* copies of the options' names */
     rks_schema *schema;
     rks_selector *selector;
@@ -53,8 +54,10 @@ static rks_status prepare_builder(rks_builder *builder, const char *directory,
                           "key: column \"%s\" is named, but own_keys is set", builder->options.key);
     if (status != RKS_OK)
         return status;
+    const char *made_from = builder->options.made_from;
+    builder->made_from = rks_strdup(made_from == NULL ? "" : made_from, err);
     builder->index = rks_alloc(builder->options.index_count, sizeof(char *), err);
-    if (builder->index == NULL)
+    if (builder->made_from == NULL || builder->index == NULL)
         return RKS_ERR_MEMORY;
     for (size_t i = 0; i < builder->options.index_count; i++) {
         builder->index[i] = rks_strdup(builder->options.index[i], err);
@@ -99,6 +102,7 @@ rks_status rks_builder_begin(rks_group *group, rks_status status, const char *di
     if (status == RKS_OK) {
         parts.replace = opened->options.replace;
         parts.append = opened->options.append;
+        parts.made_from = opened->made_from;
         parts.no_lock = opened->options.no_lock;
         parts.build_options = opened->options_text;
         parts.selection = rks_build_selection(&opened->options);
@@ -248,6 +252,7 @@ void rks_builder_close(rks_builder *builder)
         rks_free(builder->index[i]);
     rks_free(builder->index);
     rks_free(builder->options_text);
+    rks_free(builder->made_from);
     rks_free(builder->directory);
     rks_free(builder);
 }

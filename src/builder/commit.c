@@ -371,6 +371,16 @@ static void fill_report(const rks_parts *parts, const rks_dataset *dataset,
     rks_digest_format(dataset->id, report->dataset);
 }
 
+/* Another build may have taken a directory over whose file system does not keep locks of nodes apart. */
+static rks_status write_dataset(const rks_parts *parts, const rks_dataset *dataset, rks_error *err)
+{
+    if (!rks_lock_file_is_ours(parts->lock))
+        return rks_fail(err, RKS_ERR_STATE, 0,
+                        "%s: build.lock was removed, or is another build's; nothing is committed",
+                        parts->directory);
+    return rks_dataset_commit(parts->directory, dataset, err);
+}
+
 rks_status rks_parts_commit(rks_parts *parts, rks_build_report *report, rks_error *err)
 {
     rks_dataset *dataset = NULL;
@@ -386,8 +396,11 @@ rks_status rks_parts_commit(rks_parts *parts, rks_build_report *report, rks_erro
         status = rks_commit_check_keys(parts->group, parts->directory, status, dataset, holders,
                                        &parts->words, err);
     if (status == RKS_OK) {
+        if (parts->options.made_from != NULL)
+            snprintf(dataset->made_from, sizeof(dataset->made_from), "%s",
+                     parts->options.made_from);
         if (parts->lock != NULL)
-            status = rks_dataset_commit(parts->directory, dataset, err);
+            status = write_dataset(parts, dataset, err);
         status = rks_group_agree(parts->group, "build: commit", status, err);
     }
     if (status == RKS_OK && parts->lock != NULL)

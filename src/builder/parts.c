@@ -283,6 +283,8 @@ static rks_status look_for_dataset(const rks_parts *parts, rks_dataset **old, ui
     }
     if (status == RKS_OK)
         *what = rks_digest_equal((*old)->build_id, parts->options.shard.build_id) ? 1 : 2;
+    if (*what == 1) /* the build that wrote it may have ended before it was durable */
+        return rks_dataset_make_durable(parts->directory, err);
     else if (status == RKS_ERR_CORRUPT && parts->options.replace)
         *what = 2;
     else if (status != RKS_ERR_NOT_FOUND || kept > 0) {
@@ -396,6 +398,8 @@ rks_status rks_parts_open(rks_group *group, const char *directory, rks_status st
     status = rks_group_agree(group, "build: lock", status, err);
     if (status == RKS_OK) {
         status = rks_directory_lock_settle(group, directory, &opened->lock, err);
+        if (status == RKS_OK && opened->lock != NULL)
+            rks_directory_remove_temporaries(directory); /* no rank of this build writes yet */
         status = look_around(opened, status, err);
     }
     if (status != RKS_OK) {

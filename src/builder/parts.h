@@ -20,6 +20,7 @@ typedef struct rks_parts_options {
     bool append;               /* or gets these samples as its next generation */
     bool no_lock;              /* as rks_build_options.no_lock */
     const char *build_options; /* JSON text for dataset.json */
+    const char *made_from;     /* as rks_build_options.made_from; "" is none, too */
     rks_selection selection;
 } rks_parts_options;
 

@@ -275,6 +275,14 @@ rks_status rks_dataset_commit(const char *directory, const rks_dataset *dataset,
     return status;
 }
 
+rks_status rks_dataset_make_durable(const char *directory, rks_error *err)
+{
+    char *path = rks_format(err, "%s/%s", directory, RKS_DATASET_FILE);
+    rks_status status = path == NULL ? RKS_ERR_MEMORY : rks_file_make_durable(path, err);
+    rks_free(path);
+    return status;
+}
+
 static rks_status not_found(const char *directory, bool is_file, rks_error *err)
 {
     char **names = NULL;

@@ -10,6 +10,8 @@
 #include "shard/schema.h"
 #include "shard/shard_writer.h"
 
+enum { RKS_MADE_FROM_MAX = 128 };
+
 typedef struct rks_dataset_shard {
     rks_digest id;
     rks_digest manifest; /* digest of its manifest */
@@ -46,6 +48,7 @@ typedef struct rks_dataset {
     rks_dataset_unit *units;
     size_t unit_count;
     char *build_options;   /* JSON text: what was asked for, for people */
+    char made_from[RKS_MADE_FROM_MAX + 1]; /* the builder's words, printable ASCII; empty: none */
     uint64_t generation;   /* from 1; 0 counts as 1 */
     uint64_t unit_size;    /* bytes of input in a unit of the newest build; 0: not recorded */
     rks_excluded excluded; /* `samples` 0: nothing is */
@@ -87,6 +90,8 @@ char *rks_dataset_generation_path(const char *directory, uint64_t generation, rk
 /* Writes the list of excluded samples where there is one, then DIRECTORY/dataset.json, last and
  * atomically. Where the generation before it is there, that one is kept as dataset.N.json first. */
 rks_status rks_dataset_commit(const char *directory, const rks_dataset *dataset, rks_error *err);
+/* Syncs dataset.json and its directory once more, after a commit that may have failed at the last sync. */
+rks_status rks_dataset_make_durable(const char *directory, rks_error *err);
 /* RKS_ERR_NOT_FOUND: "build not finished" (parts are there), "dataset.json is lost" (older
  * generations are) or "no dataset here". */
 rks_status rks_dataset_load(const char *directory, rks_dataset **dataset, rks_error *err);

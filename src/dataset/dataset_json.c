@@ -106,6 +106,11 @@ static rks_status put_top(const rks_dataset *dataset, rks_buffer *json, rks_erro
         status = rks_buffer_print(json, err, ",\"generation\":%" PRIu64, dataset->generation);
     if (status == RKS_OK && dataset->unit_size > 0)
         status = rks_buffer_print(json, err, ",\"unit_size\":%" PRIu64, dataset->unit_size);
+    if (status == RKS_OK && dataset->made_from[0] != '\0') {
+        status = rks_buffer_print(json, err, ",\"made_from\":");
+        if (status == RKS_OK)
+            status = rks_json_put_string(json, dataset->made_from, err);
+    }
     if (status == RKS_OK)
         status = rks_buffer_print(json, err, ",\"options\":");
     return status;
@@ -383,6 +388,9 @@ static rks_status decode_top(const json_t *root, const char *path, rks_dataset *
         status = rks_json_u64(root, "generation", path, &dataset->generation, err);
     if (status == RKS_OK && json_object_get(root, "unit_size") != NULL)
         status = rks_json_u64(root, "unit_size", path, &dataset->unit_size, err);
+    const char *made_from = json_string_value(json_object_get(root, "made_from"));
+    if (made_from != NULL && strlen(made_from) < sizeof(dataset->made_from))
+        strcpy(dataset->made_from, made_from);
     if (status == RKS_OK)
         status = decode_excluded(root, path, &dataset->excluded, err);
     if (status == RKS_OK)

@@ -6,7 +6,10 @@
 #include "dataset/directory.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -127,6 +130,36 @@ rks_status rks_directory_lock_settle(const rks_group *group, const char *directo
     rks_status status = rks_lock_file_check_job(&wish, err);
     rks_free(path);
     return status;
+}
+
+/* The process in "part-....json.PID.tmp" and its like, of the names that builds write; 0: none. */
+static long temporary_of(const char *name)
+{
+    static const char *const begins[] = {"part-", "excluded-", "dataset.", "python.json."};
+    size_t size = strlen(name);
+    bool ours = false;
+    for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)
+        ours = ours || strncmp(name, begins[i], strlen(begins[i])) == 0;
+    if (!ours || size < 6 || strcmp(name + size - 4, ".tmp") != 0)
+        return 0;
+    const char *digits = name + size - 4;
+    while (digits > name && digits[-1] >= '0' && digits[-1] <= '9')
+        digits--;
+    bool is_number = digits > name && digits[-1] == '.' && name + size - 4 - digits <= 9;
+    return is_number ? strtol(digits, NULL, 10) : 0;
+}
+
+void rks_directory_remove_temporaries(const char *path)
+{
+    DIR *directory = opendir(path);
+    if (directory == NULL)
+        return;
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        long pid = temporary_of(entry->d_name);
+        if (pid > 0 && kill((pid_t)pid, 0) != 0 && errno == ESRCH)
+            unlinkat(dirfd(directory), entry->d_name, 0);
+    }
+    closedir(directory);
 }
 
 bool rks_directory_is_empty(const char *path)

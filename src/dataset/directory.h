@@ -29,6 +29,10 @@ rks_status rks_directory_lock_try(const rks_group *group, const char *directory,
 rks_status rks_directory_lock_settle(const rks_group *group, const char *directory,
                                      rks_lock_file **lock, rks_error *err);
 
+/* Files that a killed process was about to rename, NAME.PID.tmp, unless a process PID of this machine
+ * lives. Only for who holds the lock, while no rank of its group writes there. */
+void rks_directory_remove_temporaries(const char *directory);
+
 /* False also where it cannot be read. */
 bool rks_directory_is_empty(const char *path);
 /* Removes the files in a directory, then the directory. What cannot be removed stays. */

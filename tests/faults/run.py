@@ -71,6 +71,47 @@ def a_full_disk_is_named_and_the_build_goes_on_when_there_is_room():
         subprocess.run(["umount", disk], check=True)
 
 
+def a_commit_that_is_not_durable_says_so_until_it_is():
+    source = make_input("input2000.jsonl", 2000)
+    command = ["build", source, "-o", path("unsynced"), "--key", "key"]
+    shim = {"LD_PRELOAD": generations.SHIM}
+    _, err = rankstore(*command, code=3, env={**shim, "UNSYNCED": "dataset.json"})
+    assert "not durable" in err and "dataset.json" in err, err
+    _, err = rankstore(*command, code=3, env={**shim, "UNSYNCED": "."})
+    assert "not durable" in err, err
+    _, err = rankstore(*command, code=2)
+    assert "holds a finished dataset already" in err, err
+    rankstore("verify", "--full", path("unsynced"))
+
+
+def leftovers_of_killed_processes_are_removed_by_the_next_build():
+    source = make_input("input2000.jsonl", 2000)
+    target = path("leftovers")
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    os.makedirs(target)
+    names = [f"dataset.json.{gone.pid}.tmp", f"python.json.{gone.pid}.tmp", f"part-0123-ab.sums.{gone.pid}.tmp"]
+    kept = [f"dataset.json.{os.getpid()}.tmp", f"notes.{gone.pid}.tmp", "part-0123-ab.tmp"]
+    for name in names + kept:
+        with open(os.path.join(target, name), "w", encoding="utf-8"):
+            pass
+    rankstore("build", source, "-o", target, "--key", "key")
+    there = os.listdir(target)
+    assert not set(names) & set(there) and set(kept) <= set(there), there
+
+
+def a_build_whose_lock_was_taken_commits_nothing():
+    source = make_input("input60000.jsonl", 60000)
+    target = path("stolen")
+    build = stopped_in_a_build(source, "stolen", stderr=subprocess.PIPE)
+    with open(os.path.join(target, "build.lock"), "w", encoding="utf-8") as file:
+        file.write("pid 1 on elsewhere\n")
+    build.send_signal(signal.SIGCONT)
+    _, err = build.communicate(timeout=LIMIT)
+    assert build.returncode == 3 and "build.lock" in err.decode(), (build.returncode, err)
+    assert not os.path.exists(os.path.join(target, "dataset.json"))
+
+
 def a_file_size_limit_is_named():
     source = make_input("input20000.jsonl", 20000)
 
@@ -82,24 +123,24 @@ def a_file_size_limit_is_named():
     assert "limited" in err and ("limit" in err or "large" in err), err
 
 
-def stopped_in_a_build(source):
+def stopped_in_a_build(source, name, **popen):
     """A build that holds its lock and goes no further. One that was over before is tried again."""
-    lock = path("twice/build.lock")
+    lock = path(name + "/build.lock")
     while True:
-        process = subprocess.Popen([CLI, "build", source, "-o", path("twice"), "--key", "key", "--unit-size", "64k"],
-                                   stdout=subprocess.DEVNULL)
+        process = subprocess.Popen([CLI, "build", source, "-o", path(name), "--key", "key", "--unit-size", "64k"],
+                                   stdout=subprocess.DEVNULL, **popen)
         wait_for(lambda: process.poll() is not None or (os.path.exists(lock) and os.path.getsize(lock) > 0))
         process.send_signal(signal.SIGSTOP)
         if os.path.exists(lock):
             return process
         process.send_signal(signal.SIGCONT)
         assert process.wait(LIMIT) == 0
-        shutil.rmtree(path("twice"))
+        shutil.rmtree(path(name))
 
 
 def a_second_build_in_the_same_place_is_refused_naming_the_first():
     source = make_input("input60000.jsonl", 60000)
-    first = stopped_in_a_build(source)
+    first = stopped_in_a_build(source, "twice")
     try:
         _, err = rankstore("build", source, "-o", path("twice"), "--key", "key", code=3)
         assert f"pid {first.pid}" in err, err
@@ -394,6 +435,9 @@ TESTS = [
     a_build_killed_a_hundred_times_ends_as_the_same_dataset,
     a_full_disk_is_named_and_the_build_goes_on_when_there_is_room,
     a_file_size_limit_is_named,
+    a_commit_that_is_not_durable_says_so_until_it_is,
+    leftovers_of_killed_processes_are_removed_by_the_next_build,
+    a_build_whose_lock_was_taken_commits_nothing,
     a_second_build_in_the_same_place_is_refused_naming_the_first,
     an_interrupted_build_exits_130_and_can_be_resumed,
     an_export_is_there_whole_or_not_at_all,
