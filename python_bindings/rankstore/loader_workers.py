@@ -8,9 +8,13 @@ the header's `sizes` add up to.
 
     request   {"token", "op": "fetch" | "collate" | "key" | "find", "sizes": [...], ...}   ids: int64
     reply     {"error": [status, rank, cause, host, text]} or {"sizes": [...], ...}
+    beat      {"beat": true, "sizes": []}, three times in the silence limit while a reply is being made: a parent that
+              sends nothing for so long is stopped or gone, and the worker's wait ends
 """
 from __future__ import annotations
 
+import contextlib
+import errno
 import hmac
 import json
 import os
@@ -27,6 +31,7 @@ from .errors import RankStoreError, StateError, make
 
 _HEADER_MAX = 64 << 20
 _IDS_MAX = 1 << 24
+_NAP = 0.05  # seconds
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,7 @@ class Ticket:
     token: str
     rank: int
     world: int
+    silence: float  # seconds
 
 
 def _is_own_user(connection: socket.socket) -> bool:
@@ -52,10 +58,14 @@ def _is_own_user(connection: socket.socket) -> bool:
 
 # ---- frames ---------------------------------------------------------------------------------------------------------
 
+def _head(header: dict[str, Any], sizes: list[int]) -> bytes:
+    text = json.dumps({**header, "sizes": sizes}).encode()
+    return struct.pack("<I", len(text)) + text
+
+
 def _send(connection: socket.socket, header: dict[str, Any], parts: Sequence[Any] = ()) -> None:
     views = [memoryview(part).cast("B") for part in parts]
-    text = json.dumps({**header, "sizes": [len(view) for view in views]}).encode()
-    connection.sendall(struct.pack("<I", len(text)) + text)
+    connection.sendall(_head(header, [len(view) for view in views]))
     for view in views:
         connection.sendall(view)
 
@@ -90,26 +100,49 @@ class Service:
 
     def __init__(self, store: _core.Store) -> None:
         self._store = store
+        self._ended = threading.Event()
+        self._busy: dict[socket.socket, threading.Lock] = {}  # connections whose reply is being made
         self.name = f"rankstore-workers-{secrets.token_hex(16)}"
         self.token = secrets.token_hex(16)
         self._pid = _core.pid()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         self._listener.bind("\0" + self.name)
         self._listener.listen(128)
-        threading.Thread(target=self._accept, name="rankstore-workers", daemon=True).start()
+        self._beat_every = store.group.silence_ms / 3000
+        for target in (self._accept, self._beat):
+            threading.Thread(target=target, name="rankstore-workers", daemon=True).start()
 
     def _accept(self) -> None:
-        while True:
+        while not self._ended.is_set():
             try:
                 connection, _ = self._listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(connection,), name="rankstore-worker", daemon=True).start()
+            except OSError as error:
+                if error.errno in (errno.EBADF, errno.EINVAL, errno.ENOTSOCK):  # it was closed
+                    return
+                self._ended.wait(_NAP)  # no descriptors or memory now, or a worker that gave up: others come
+                continue
+            if not _is_own_user(connection):  # costs no thread
+                connection.close()
+                continue
+            try:
+                threading.Thread(target=self._serve, args=(connection,), name="rankstore-worker", daemon=True).start()
+            except RuntimeError:  # no thread can be had: this worker is told by the end of its connection
+                connection.close()
+                self._ended.wait(_NAP)
+
+    def _beat(self) -> None:
+        beat = _head({"beat": True}, [])
+        while not self._ended.wait(self._beat_every):
+            for connection, sending in list(self._busy.items()):
+                if sending.acquire(blocking=False):  # else the reply is on its way
+                    with contextlib.suppress(OSError):
+                        connection.send(beat, socket.MSG_DONTWAIT)
+                    sending.release()
 
     def _serve(self, connection: socket.socket) -> None:
         with connection:
             try:
-                while _is_own_user(connection):
+                while True:
                     header, parts = _receive(connection, 8 * _IDS_MAX)
                     if not hmac.compare_digest(str(header.get("token", "")), self.token):
                         return
@@ -118,13 +151,24 @@ class Service:
                 return
 
     def _answer(self, connection: socket.socket, header: dict[str, Any], data: bytearray) -> None:
+        sending = self._busy[connection] = threading.Lock()
+        try:
+            reply, parts = self._reply(header, data)
+            with sending:
+                _send(connection, reply, parts)
+        finally:
+            del self._busy[connection]
+
+    def _reply(self, header: dict[str, Any], data: bytearray) -> tuple[dict[str, Any], list[Any]]:
+        reply: dict[str, Any]
+        parts: list[Any]
         try:
             reply, parts = getattr(self, "_" + header["op"])(header, data)
         except RankStoreError as error:
             reply, parts = {"error": [error.code, error.rank, error.cause, error.host, error.text]}, []
         except (KeyError, IndexError, TypeError, AttributeError) as error:
             reply, parts = {"error": [type(error).__name__, str(error)]}, []
-        _send(connection, reply, parts)
+        return reply, parts
 
     def _fetch(self, header: dict[str, Any], ids: bytearray) -> tuple[dict[str, Any], list[Any]]:
         samples = self._store.fetch(memoryview(ids).cast("q"))
@@ -153,6 +197,7 @@ class Service:
 
     def close(self) -> None:
         """In a forked child only the descriptor goes; the socket and its name are the parent's."""
+        self._ended.set()
         if self._pid == _core.pid():
             self._listener.shutdown(socket.SHUT_RDWR)  # ends the thread's accept(), which close() alone does not
         self._listener.close()
@@ -190,7 +235,8 @@ class Handle:
             self._service = Service(store)
         service = self._service
         return Ticket(self.directories, store.dataset, store.schema, store.count, self._no_check,
-                      service.name if service else "", service.token if service else "", self._rank, self._world)
+                      service.name if service else "", service.token if service else "", self._rank, self._world,
+                      store.group.silence_ms / 1000)
 
     def before_fork(self) -> None:
         if _core.pid() == self._pid and not self._store.closed:
@@ -312,11 +358,20 @@ class WorkerStore:
             try:
                 if self._connection is None:
                     self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                    self._connection.settimeout(self.ticket.silence)
                     self._connection.connect("\0" + self.ticket.socket)
                     if not _is_own_user(self._connection):
                         raise EOFError
                 _send(self._connection, {**header, "token": self.ticket.token}, parts)
                 reply, data = _receive(self._connection, None)
+                while "beat" in reply:
+                    reply, data = _receive(self._connection, None)
+            except TimeoutError as silent:
+                assert self._connection is not None
+                self._connection.close()
+                self._connection = None
+                raise make(-6, self.ticket.rank, 0, "", "the process that opened the dataset was silent for "
+                           f"{self.ticket.silence:g} s, and this worker process asks it for samples") from silent
             except (OSError, EOFError) as gone:
                 self._connection = None
                 raise StateError("the process that opened the dataset has closed it or gone; a worker asks it for "

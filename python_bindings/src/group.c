@@ -538,6 +538,7 @@ static PyMemberDef group_members[] = {
     {"size", T_UINT, offsetof(group_object, size), READONLY, "The number of ranks."},
     {"node", T_UINT, offsetof(group_object, node), READONLY, "This rank's node, from 0."},
     {"nodes", T_UINT, offsetof(group_object, nodes), READONLY, "The number of nodes."},
+    {"silence_ms", T_UINT, offsetof(group_object, silence_ms), READONLY, "T, in ms."},
     {"closed", T_BOOL, offsetof(group_object, closed), READONLY, "After close()."},
     {0},
 };

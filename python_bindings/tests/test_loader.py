@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -314,3 +316,59 @@ def test_a_loop_that_is_left_early_stays_in_its_epoch(ds: Any, capsys: pytest.Ca
     assert next(iter(loader)).step == 0 and capsys.readouterr().err == ""
     resumed = ds.loader(plan, start=plan.state(3, plan.steps))  # saved at an epoch's end
     assert next(iter(resumed)).epoch == 4
+
+
+# ---- the service that worker processes ask -------------------------------------------------------------------------------
+
+SERVICE = """
+import json, os, resource, signal, subprocess, sys, time
+import rankstore
+from rankstore.loader_workers import Service, Ticket, WorkerStore
+how, out = sys.argv[1], sys.argv[2]
+if how == "worker":
+    ticket = Ticket(**json.loads(sys.stdin.readline()))
+    store = WorkerStore(ticket)
+    sys.stdout.write("up\\n"); sys.stdout.flush()
+    sys.stdin.readline()
+    begun = time.monotonic()
+    try:
+        print(store.key(3), flush=True)
+    except rankstore.TimeoutError as error:
+        print("silent" in str(error), time.monotonic() - begun < 5, flush=True)
+    sys.exit()
+with rankstore.init("solo", silence=1) as group, rankstore.build([{"n": i} for i in range(9)], out, group=group) as ds:
+    class Slow:
+        group = ds.store.group
+        def key(self, sample):
+            time.sleep(3)  # three times the silence limit
+            return ds.store.key(sample)
+    service = Service(Slow() if how == "slow" else ds.store)
+    worker = subprocess.Popen([sys.executable, __file__, "worker", out], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    ticket = dict(directories=[], dataset=ds.id, schema=ds.store.schema, count=9, no_check=False, socket=service.name,
+                  token=service.token, rank=0, world=2, silence=1.0)
+    def tell(line):
+        worker.stdin.write(line + "\\n"); worker.stdin.flush()
+    tell(json.dumps(ticket))
+    assert worker.stdout.readline() == "up\\n"
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if how == "no descriptors":  # the listener's accept() fails while the worker's connection waits
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    tell("go")
+    if how == "stopped":
+        waker = os.fork()
+        if waker == 0:
+            time.sleep(4); os.kill(os.getppid(), signal.SIGCONT); os._exit(0)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    if how == "no descriptors":
+        time.sleep(0.5)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    print(worker.stdout.readline(), end="")
+"""
+
+
+@pytest.mark.parametrize(("how", "told"), [("no descriptors", "b'"), ("slow", "b'"), ("stopped", "True True")])
+def test_workers_wait_for_a_slow_parent_and_not_for_a_silent_one(how: str, told: str, tmp_path: Path) -> None:
+    script = tmp_path / "service.py"
+    script.write_text(SERVICE)
+    done = subprocess.run([sys.executable, str(script), how, str(tmp_path / "d")], timeout=60, capture_output=True, text=True)
+    assert done.stdout.startswith(told), (done.stdout, done.stderr)
