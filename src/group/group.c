@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 
 static const char OPENING[] = "opening the group"; /* the phase */
@@ -25,6 +26,9 @@ typedef struct facts {
     char version[16];
     char host[32];
     char node[64];       /* what counts as a node */
+    uint32_t named;      /* 1: the user said so */
+    uint32_t reserved;
+    uint64_t tmp[2];     /* /tmp's device and number: ranks of a node share descriptors through it */
     uint64_t network[2]; /* boot id's hash, network namespace: equal means loopback reaches */
     uint32_t silence_ms;
     uint32_t secret_source;
@@ -65,6 +69,11 @@ static rks_status own_facts(const rks_group_options *options, uint32_t rank, boo
     gethostname(mine->host, sizeof(mine->host) - 1);
     const char *node = options->node != NULL ? options->node : getenv("RKS_NODE");
     snprintf(mine->node, sizeof(mine->node), "%s", node != NULL ? node : boot);
+    mine->named = node != NULL;
+    struct stat tmp = {0};
+    stat("/tmp", &tmp);
+    mine->tmp[0] = tmp.st_dev;
+    mine->tmp[1] = tmp.st_ino;
     mine->network[0] = rks_checksum64(boot, strlen(boot));
     mine->network[1] = space.st_ino;
     mine->silence_ms = options->silence_ms;
@@ -123,6 +132,29 @@ static rks_status compare(const facts *all, uint32_t size, rks_error *err)
     return RKS_OK;
 }
 
+/* Containers of one machine have its boot id, and each may have a /tmp of its own. Then they can share
+ * no memory, and count as nodes, unless the user has named the node. */
+static bool on_one_node(const facts *a, const facts *b)
+{
+    bool named = a->named != 0 && b->named != 0;
+    return strncmp(a->node, b->node, sizeof(a->node)) == 0 &&
+           (named || memcmp(a->tmp, b->tmp, sizeof(a->tmp)) == 0);
+}
+
+static void say_containers(const rks_group *group, const facts *all)
+{
+    for (uint32_t rank = 1; group->rank == 0 && rank < group->size; rank++) {
+        const facts *leader = &all[group->leaders[group->node_of[rank]]];
+        if (leader == &all[0] || strncmp(leader->node, all[0].node, sizeof(leader->node)) != 0)
+            continue;
+        rks_log("ranks 0 and %u are on one machine and have different /tmp directories, as containers "
+                "do: each container keeps a copy of the index of its own. Share /tmp between them for "
+                "one copy; RKS_NODE, with a name for each, leaves this line out",
+                rank);
+        return;
+    }
+}
+
 /* Nodes are numbered by first appearance. */
 static rks_status number_nodes(rks_group *group, const facts *all, rks_error *err)
 {
@@ -133,8 +165,7 @@ static rks_status number_nodes(rks_group *group, const facts *all, rks_error *er
         return RKS_ERR_MEMORY;
     for (uint32_t rank = 0; rank < group->size; rank++) {
         uint32_t node = 0;
-        while (node < group->nodes &&
-               strncmp(all[group->leaders[node]].node, all[rank].node, sizeof(all->node)) != 0)
+        while (node < group->nodes && !on_one_node(&all[group->leaders[node]], &all[rank]))
             node++;
         if (node == group->nodes)
             group->leaders[group->nodes++] = rank;
@@ -142,6 +173,7 @@ static rks_status number_nodes(rks_group *group, const facts *all, rks_error *er
         snprintf(group->hosts[rank], sizeof(group->hosts[rank]), "%.31s", all[rank].host);
         rks_text_clean(group->hosts[rank]);
     }
+    say_containers(group, all);
     return RKS_OK;
 }
 

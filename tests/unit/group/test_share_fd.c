@@ -4,7 +4,9 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -44,6 +46,28 @@ static void a_leader_s_descriptor_reaches_its_node_and_no_other(void **state)
     on_threads(5, share, NULL);
     assert_int_equal(on_processes(5, share, NULL), 0);
     per_node = 0;
+}
+
+/* Ranks 2 and 3 see the machine as containers with a /tmp of their own do. */
+static void share_from_containers(member *m)
+{
+    if (m->rank >= 2 &&
+        (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+         mount("none", "/tmp", "tmpfs", 0, "size=1m") != 0)) {
+        EXPECT(!"a mount namespace");
+        return;
+    }
+    share(m);
+    if (m->group != NULL)
+        EXPECT(rks_group_nodes(m->group) == 3 && rks_group_node(m->group) == (m->rank < 2 ? 0 : m->rank - 1));
+}
+
+static void containers_with_a_tmp_of_their_own_are_nodes(void **state)
+{
+    (void)state;
+    if (geteuid() != 0)
+        skip(); /* mounts */
+    assert_int_equal(on_processes(4, share_from_containers, NULL), 0);
 }
 
 static void share_badly(member *m)
@@ -152,6 +176,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_leader_s_descriptor_reaches_its_node_and_no_other),
+        cmocka_unit_test(containers_with_a_tmp_of_their_own_are_nodes),
         cmocka_unit_test(a_shared_descriptor_leaves_no_name_behind),
         cmocka_unit_test(a_rank_that_is_interrupted_meanwhile_is_the_cause_on_all),
     };
