@@ -42,18 +42,19 @@ static void run_call(rks_engine *engine, rks_command *command)
                   (rks_call *)(void *)((uint8_t *)command - offsetof(rks_call, command)));
 }
 
-static rks_status check_frame(rks_engine *engine, uint32_t peer, int service, size_t size,
-                              rks_error *err)
+static rks_status check_frame(rks_engine *engine, enum rks_frame_type type, uint32_t peer,
+                              int service, size_t size, rks_error *err)
 {
+    uint64_t limit = rks_frame_limit(engine, (uint16_t)type);
     rks_status status = check_call(engine, peer, err);
     if (status != RKS_OK)
         return status;
     if (service < 0 || service >= RKS_SERVICES)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "no service has number %d", service);
-    if (size > engine->options.max_frame)
+    if (size > limit)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "%zu bytes for rank %" PRIu32 " are above the limit of %" PRIu64, size,
-                        peer, engine->options.max_frame);
+                        peer, limit);
     return RKS_OK;
 }
 
@@ -63,7 +64,7 @@ rks_status rks_engine_call(rks_engine *engine, rks_call *call, rks_error *err)
 {
     if (atomic_load(&engine->closing))
         return rks_fail(err, RKS_ERR_STATE, 0, "the engine is closing");
-    rks_status status = check_frame(engine, call->peer, call->service, call->size, err);
+    rks_status status = check_frame(engine, RKS_FRAME_REQUEST, call->peer, call->service, call->size, err);
     if (status != RKS_OK)
         return status;
     call->ended = 0;
@@ -110,7 +111,7 @@ rks_status rks_engine_request(rks_engine *engine, uint32_t peer, enum rks_servic
                               const rks_reply_sink *sink, rks_error *err)
 {
     static const rks_call_ops ops = {own_place, own_come, own_done, own_over};
-    rks_status status = check_frame(engine, peer, (int)service, size, err);
+    rks_status status = check_frame(engine, RKS_FRAME_REQUEST, peer, (int)service, size, err);
     if (status != RKS_OK)
         return status;
     own_call *own = rks_alloc_raw(1, sizeof(*own) + size, err);
@@ -138,7 +139,7 @@ rks_status rks_engine_request(rks_engine *engine, uint32_t peer, enum rks_servic
 static rks_status note_new(rks_engine *engine, uint32_t peer, enum rks_service service,
                            const void *body, size_t size, rks_note **note, rks_error *err)
 {
-    rks_status status = check_frame(engine, peer, (int)service, size, err);
+    rks_status status = check_frame(engine, RKS_FRAME_NOTE, peer, (int)service, size, err);
     if (status != RKS_OK)
         return status;
     rks_note *made = rks_alloc_raw(1, sizeof(*made) + size, err);

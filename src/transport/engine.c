@@ -22,6 +22,7 @@ void rks_engine_options_default(rks_engine_options *options)
         .silence_ms = 15000,
         .io_threads = 16,
         .max_frame = (1024u + 1) * 1024 * 1024,
+        .max_request = 4 << 20,
         .transport = &rks_tcp,
     };
 }
@@ -201,6 +202,9 @@ static rks_status check_options(const rks_engine_options *options, rks_error *er
     if (options->max_frame < 4096)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "max_frame is %" PRIu64 ", below 4096",
                         options->max_frame);
+    if (options->max_request < 4096)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "max_request is %" PRIu64 ", below 4096",
+                        options->max_request);
     return RKS_OK;
 }
 

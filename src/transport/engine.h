@@ -9,7 +9,7 @@
  *            any byte counts.
  * Loss       A lost peer fails its outstanding requests with RKS_ERR_PEER (connection closed or
  *            reset, proof refused) or RKS_ERR_TIMEOUT (silence), naming rank, host and phase.
- * Bounds     A frame above `max_frame` is refused before allocation; queued replies and
+ * Bounds     A frame above the limit of its kind is refused before allocation; queued replies and
  *            connections that have not proved themselves are capped (newcomers.c).
  * Order      Notes of one peer to another arrive in the order in which they were sent, and before
  *            the news that the peer has closed.
@@ -38,12 +38,16 @@ typedef struct rks_address {
     uint8_t pad[8];
 } rks_address;
 
+enum { RKS_NOTE_MAX = (1 << 20) + 4096 }; /* body bytes of a note */
+
 typedef struct rks_engine_options {
     uint32_t rank;
     uint32_t size;
     uint32_t silence_ms;            /* T */
     uint32_t io_threads;            /* serve requests; default 16, from 1 */
-    uint64_t max_frame;             /* body bytes; default 1 GiB + 1 MiB */
+    uint64_t max_frame;             /* body bytes of a reply; default 1 GiB + 1 MiB */
+    uint64_t max_request;           /* of a request, from 4096; default 4 MiB; also notes' if less
+                                     * than RKS_NOTE_MAX */
     const char *listen;             /* address or interface name; NULL: loopback */
     uint32_t newcomers;             /* connections that may not have proved themselves yet; 0: four
                                      * a rank, at least 2048, less if descriptors are few */

@@ -187,6 +187,17 @@ struct rks_engine {
     atomic_ullong bytes_sent, bytes_received, frames_sent, frames_received, refused, strays;
 };
 
+/* Most body bytes of a frame of this type (enum rks_frame_type) that the engine sends or takes. */
+static inline uint64_t rks_frame_limit(const rks_engine *engine, uint16_t type)
+{
+    const rks_engine_options *options = &engine->options;
+    if (type == RKS_FRAME_REQUEST)
+        return options->max_request;
+    if (type == RKS_FRAME_NOTE)
+        return options->max_request < RKS_NOTE_MAX ? options->max_request : RKS_NOTE_MAX;
+    return options->max_frame;
+}
+
 /* ---- engine.c ------------------------------------------------------------------------------ */
 
 void rks_engine_release(rks_engine *engine); /* one reference */

@@ -70,18 +70,25 @@ static void begin_reply(rks_connection *connection)
 static void begin_frame(rks_connection *connection)
 {
     rks_error err;
+    connection->body = NULL; /* the last frame's: what fails below must not free it */
+    connection->body_got = 0;
     if (rks_frame_decode(connection->header, connection->engine->options.max_frame,
                          &connection->frame, &err) != RKS_OK) {
         rks_connection_lose(connection, &err);
         return;
     }
     uint16_t type = connection->frame.type;
+    uint64_t limit = rks_frame_limit(connection->engine, type);
+    if (connection->frame.size > limit) {
+        rks_connection_fail(connection, RKS_ERR_PEER, 0,
+                            "frame of type %u with %llu bytes, above the limit of %llu", type,
+                            (unsigned long long)connection->frame.size, (unsigned long long)limit);
+        return;
+    }
     if (!in_place(connection, type)) {
         rks_connection_fail(connection, RKS_ERR_PEER, 0, "frame of type %u out of place", type);
         return;
     }
-    connection->body = NULL;
-    connection->body_got = 0;
     if (type == RKS_FRAME_HELLO || type == RKS_FRAME_PROOF || type == RKS_FRAME_ERROR)
         connection->body = connection->small;
     else if (type == RKS_FRAME_REQUEST)

@@ -14,7 +14,8 @@ static rks_error err;
 enum { HELLO_FRAME = RKS_FRAME_HEADER + RKS_HELLO_BODY, SHORT_SILENCE_MS = 1000 };
 
 /* Engines 0 and 1 of three; where `listener` is not NULL, rank 2 is that socket. */
-static void open_pair_for(mesh *m, uint32_t silence_ms, uint32_t newcomers, int *listener)
+static void open_pair_for(mesh *m, uint32_t silence_ms, uint32_t newcomers, uint64_t max_frame,
+                          int *listener)
 {
     memset(m, 0, sizeof(*m));
     m->size = 3;
@@ -27,7 +28,8 @@ static void open_pair_for(mesh *m, uint32_t silence_ms, uint32_t newcomers, int 
         options.silence_ms = silence_ms;
         options.io_threads = 2;
         options.newcomers = newcomers;
-        options.max_frame = 1 << 20;
+        if (max_frame != 0)
+            options.max_frame = max_frame;
         assert_ok(rks_engine_open(&options, &m->engines[i], &err), &err);
         m->addresses[i] = *rks_engine_address(m->engines[i]);
     }
@@ -42,7 +44,7 @@ static void open_pair_for(mesh *m, uint32_t silence_ms, uint32_t newcomers, int 
 
 static void open_pair(mesh *m, uint32_t silence_ms, int *listener)
 {
-    open_pair_for(m, silence_ms, 0, listener);
+    open_pair_for(m, silence_ms, 0, 1 << 20, listener);
 }
 
 static void serves_on(mesh *m)
@@ -275,6 +277,50 @@ static void a_member_that_breaks_the_rules_is_cut_off(void **state)
     mesh_close(&m);
 }
 
+/* By default replies may have 1 GiB: that is no reason to make room for a request of that size. */
+static void each_kind_of_frame_has_its_limit(void **state)
+{
+    (void)state;
+    static const struct {
+        uint16_t type;
+        uint64_t limit;
+    } kinds[] = {{RKS_FRAME_REQUEST, 4 << 20}, {RKS_FRAME_NOTE, RKS_NOTE_MAX}};
+    mesh m;
+    open_pair_for(&m, 15000, 0, 0, NULL);
+    for (int i = 0; i < 4; i++) {
+        uint64_t limit = kinds[i / 2].limit, size = limit + i % 2;
+        uint8_t *body = calloc(1, size);
+        rks_hello hello = stranger_hello(2, 1, 3, true);
+        int fd = stranger_connect(&m.addresses[1]);
+        assert_true(stranger_enter(fd, &hello));
+        stranger_frame(fd, kinds[i / 2].type, 1, RKS_SERVICE_FETCH, body, size);
+        stranger_frame(fd, RKS_FRAME_PING, 0, 0, NULL, 0);
+        if (size == limit) { /* something is answered */
+            assert_true(stranger_receive(fd, body, 1));
+            shutdown(fd, SHUT_WR);
+        }
+        stranger_drain(fd);
+        rks_engine_stats stats;
+        rks_engine_stats_get(m.engines[1], &stats);
+        if (size > limit) /* all of it but what the kernel held was never read */
+            assert_true(stats.bytes_received < 2 * (size_t)RKS_NOTE_MAX + (4 << 20));
+        free(body);
+        close(fd);
+    }
+    rks_error why;
+    uint8_t *reply = NULL, *body = calloc(1, (4 << 20) + 1);
+    size_t got;
+    assert_fails(RKS_ERR_ARGUMENT,
+                 rks_engine_ask(m.engines[0], 1, RKS_SERVICE_FETCH, body, (4 << 20) + 1, 100,
+                                "a fetch", &reply, &got, &why));
+    assert_contains(why.text, "above the limit of 4194304");
+    assert_fails(RKS_ERR_ARGUMENT, rks_engine_note(m.engines[0], 1, RKS_SERVICE_GROUP, body,
+                                                   RKS_NOTE_MAX + 1, &why));
+    free(body);
+    serves_on(&m);
+    mesh_close(&m);
+}
+
 static void a_member_that_speaks_at_random_is_survived(void **state)
 {
     (void)state;
@@ -423,7 +469,7 @@ static void two_hundred_silent_connections_shut_nobody_out(void **state)
     enum { SILENT = 200 };
     int fds[SILENT];
     mesh m;
-    open_pair_for(&m, 15000, 64, NULL);
+    open_pair_for(&m, 15000, 64, 0, NULL);
     for (int i = 0; i < SILENT; i++)
         fds[i] = stranger_connect(&m.addresses[1]);
     uint64_t begin = rks_now_ms();
@@ -669,7 +715,7 @@ static void a_flood_of_silent_connections_displaces_no_rank(void **state)
     enum { ROOM = 64 };
     int fds[FLOOD];
     mesh m;
-    open_pair_for(&m, 15000, ROOM, NULL);
+    open_pair_for(&m, 15000, ROOM, 0, NULL);
     rks_hello hello = stranger_hello(2, 1, 3, true);
     int fd = stranger_connect(&m.addresses[1]);
     stranger_say_hello(fd, &hello);
@@ -748,6 +794,39 @@ static void errors_before_the_proof_are_ignored(void **state)
     assert_ok(a.status, &a.err);
     close(fd);
     close(listener);
+    mesh_close(&m);
+}
+
+/* Behind a frame whose body lay in the connection itself: nothing may be freed that was not taken. */
+static void notes_before_the_proof_cut_the_connection_and_no_more(void **state)
+{
+    (void)state;
+    int listener;
+    answer a;
+    mesh m;
+    rks_error strange;
+    open_pair(&m, 15000, &listener);
+    rks_hello hello = stranger_hello(2, 1, 3, true);
+    int fd = stranger_connect(&m.addresses[1]);
+    stranger_say_hello(fd, &hello);
+    assert_true(stranger_take_hello(fd, &hello));
+    stranger_frame(fd, RKS_FRAME_NOTE, 0, RKS_SERVICE_GROUP, "note", 4);
+    assert_int_equal(stranger_drain(fd), 0);
+    close(fd);
+    serves_on(&m);
+
+    request_of(&m, &a); /* and on the side that connects */
+    struct pollfd poller = {.fd = listener, .events = POLLIN};
+    assert_int_equal(poll(&poller, 1, WAIT_MS), 1);
+    fd = accept(listener, NULL, NULL);
+    rks_fail(&strange, RKS_ERR_DATA, 0, "made up");
+    stranger_frame(fd, RKS_FRAME_ERROR, 0, 0, &strange, sizeof(strange));
+    stranger_frame(fd, RKS_FRAME_NOTE, 0, RKS_SERVICE_GROUP, "note", 4);
+    event_wait(&a.done, 1);
+    assert_int_equal(a.status, RKS_ERR_PEER);
+    close(fd);
+    close(listener);
+    serves_on(&m);
     mesh_close(&m);
 }
 
@@ -897,6 +976,7 @@ int main(void)
         cmocka_unit_test(another_version_of_the_protocol_is_told_ours),
         cmocka_unit_test(a_second_claim_of_a_live_rank_is_refused_and_named),
         cmocka_unit_test(a_member_that_breaks_the_rules_is_cut_off),
+        cmocka_unit_test(each_kind_of_frame_has_its_limit),
         cmocka_unit_test(a_member_that_speaks_at_random_is_survived),
         cmocka_unit_test(one_that_asks_and_does_not_listen_is_not_read_for_ever),
         cmocka_unit_test(one_byte_at_a_time_is_cut_off_at_the_deadline),
@@ -910,6 +990,7 @@ int main(void)
         cmocka_unit_test(a_flood_of_silent_connections_displaces_no_rank),
         cmocka_unit_test(one_that_cuts_hellos_is_tried_again_and_called_busy),
         cmocka_unit_test(errors_before_the_proof_are_ignored),
+        cmocka_unit_test(notes_before_the_proof_cut_the_connection_and_no_more),
         cmocka_unit_test(a_relay_at_an_address_of_its_own_is_refused),
         cmocka_unit_test(one_that_beats_and_reads_nothing_keeps_its_replies),
         cmocka_unit_test(one_that_beats_and_reads_nothing_gets_its_notes),
