@@ -20,8 +20,8 @@
 #include "base/memory.h"
 #include "group/internal.h"
 
-enum { HEADER = 16, PIECE = 1 << 20 };
-static const uint64_t MESSAGE_MAX = UINT64_C(1) << 36;
+enum { HEADER = 16, PIECE = 1 << 20, OTHER_MAX = 4096 };
+static const uint64_t CONTRIBUTION_MAX = UINT64_C(1) << 32; /* of a rank, to a collective */
 
 void rks_inbox_free(message *m)
 {
@@ -100,20 +100,46 @@ static void give_up(rks_group *group, rks_error *err)
     rks_group_fail(group, err, -1);
 }
 
+static bool is_child(const rks_group *group, uint32_t rank)
+{
+    for (uint32_t i = 0; i < group->child_count; i++)
+        if (group->children[i] == rank)
+            return true;
+    return false;
+}
+
+/* Most bytes of a message of this kind from that neighbour; 0: it must not send one. */
+static uint64_t message_limit(const rks_group *group, uint32_t kind, bool child)
+{
+    switch (kind) {
+    case MESSAGE_UP:
+        return child ? group->size * CONTRIBUTION_MAX : 0;
+    case MESSAGE_DOWN:
+        return child ? 0 : group->size * CONTRIBUTION_MAX;
+    case MESSAGE_FAILED:
+    case MESSAGE_STOP:
+    case MESSAGE_PROGRESS:
+        return OTHER_MAX;
+    default:
+        return 0;
+    }
+}
+
 void rks_inbox_on_note(void *user, uint32_t from, const uint8_t *body, size_t size)
 {
     rks_group *group = user;
     rks_error err;
-    if (from >= group->size || size < HEADER)
-        return;
+    bool child = from != group->parent && is_child(group, from);
+    if (size < HEADER || (from != group->parent && !child))
+        return; /* it has nothing to say here */
     partial *p = &group->partials[from];
     uint64_t total = rks_load_u64(body + 8);
     if (p->body.size == 0) {
         p->kind = rks_load_u32(body);
         p->total = total;
     }
-    if (p->kind != rks_load_u32(body) || p->total != total || total > MESSAGE_MAX ||
-        size - HEADER > total - p->body.size) {
+    if (p->kind != rks_load_u32(body) || p->total != total ||
+        total > message_limit(group, p->kind, child) || size - HEADER > total - p->body.size) {
         rks_fail(&err, RKS_ERR_PEER, 0, "rank %u (%s): a malformed message", from,
                  group->hosts[from]);
         err.rank = (int32_t)from;

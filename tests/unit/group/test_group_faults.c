@@ -4,6 +4,8 @@
  * group behind: the others end with their name, nobody hangs, nothing is left. */
 #include "ranks.h"
 
+#include "base/bytes.h"
+
 enum { T = 15000 };
 
 /* ---- memory ---- */
@@ -272,6 +274,57 @@ static void a_bad_option_of_one_rank_is_every_rank_s_error(void **state)
     on_threads(3, bad_option, NULL);
 }
 
+/* ---- messages of those who have none to send ---- */
+
+static void send_forged(member *m, uint32_t to, uint32_t kind, uint64_t total)
+{
+    uint8_t note[16 + 8] = {0};
+    rks_store_u32(note, kind);
+    rks_store_u64(note + 8, total);
+    EXPECT(rks_engine_note(rks_group_engine(m->group), to, RKS_SERVICE_GROUP, note, sizeof(note),
+                           &m->err) == RKS_OK);
+}
+
+/* The tree of one node: rank 0 is the parent of 1 and 2, which have nothing to say to each other. */
+static void speak_to_a_sibling(member *m)
+{
+    if (!open_group(m, T, 0))
+        return;
+    for (uint32_t kind = 0; m->rank == 2 && kind < 9; kind++)
+        send_forged(m, 1, kind, kind == 4 ? 8 : 1 << 20); /* 4: stop */
+    EXPECT(rks_group_agree(m->group, "spoken", RKS_OK, &m->err) == RKS_OK);
+    usleep(100000); /* what is forged has come */
+    EXPECT(rks_group_agree(m->group, "going on", RKS_OK, &m->err) == RKS_OK);
+}
+
+static void messages_of_others_than_parent_and_children_are_ignored(void **state)
+{
+    (void)state;
+    on_threads(3, speak_to_a_sibling, NULL);
+}
+
+/* `user`: kind and announced size. Nothing of that size is taken in: the group is over at once. */
+static void announce_too_much(member *m)
+{
+    const uint64_t *forged = m->user;
+    if (!open_group(m, T, 0))
+        return;
+    if (m->rank == 1)
+        send_forged(m, 0, (uint32_t)forged[0], forged[1]);
+    rks_group_agree(m->group, "announced", RKS_OK, &m->err); /* it may have been on its way */
+    EXPECT(rks_group_agree(m->group, "known", RKS_OK, &m->err) == RKS_ERR_PEER);
+    EXPECT(strstr(m->err.text, "a malformed message") != NULL && strstr(m->err.text, "rank 1"));
+}
+
+static void messages_above_what_their_kind_needs_end_the_group(void **state)
+{
+    (void)state;
+    static uint64_t forged[][2] = {{1, UINT64_C(1) << 40}, {2, 1000}, {3, 8192}, {4, 8192},
+                                   {6, 8192},              {5, 20},   {77, 20}};
+    for (size_t i = 0; i < sizeof(forged) / sizeof(forged[0]); i++)
+        on_threads(2, announce_too_much, forged[i]);
+}
+
 /* ---- words ---- */
 
 static void be_late(member *m)
@@ -313,6 +366,8 @@ int main(void)
         cmocka_unit_test(a_thread_that_ends_without_closing_is_named),
         cmocka_unit_test(a_rank_that_never_opens_the_group_is_named),
         cmocka_unit_test(a_bad_option_of_one_rank_is_every_rank_s_error),
+        cmocka_unit_test(messages_of_others_than_parent_and_children_are_ignored),
+        cmocka_unit_test(messages_above_what_their_kind_needs_end_the_group),
         cmocka_unit_test(who_is_waited_for_is_said_with_what_it_does),
     };
     share_memory();
