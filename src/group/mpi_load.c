@@ -2,10 +2,12 @@
  *
  * mpi_load.c: the MPI module, found and loaded when it is wanted. Nothing else knows of MPI. */
 #include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -28,34 +30,38 @@ static void *try_path(const char *path)
     return dlopen(path, RTLD_NOW | RTLD_GLOBAL);
 }
 
-/* Where the user says; beside this library or program; one folder over, as in a build tree; the
- * system's path. */
+/* The folder of this library, or of the program that it is part of; false: it is not known. The
+ * program's own name would not do: found by PATH it has no folder. */
+static bool own_folder(char folder[PATH_MAX])
+{
+    Dl_info self;
+    if (dladdr((void *)(uintptr_t)rks_mpi_load, &self) == 0 || self.dli_fname == NULL)
+        return false;
+    bool has_path = strchr(self.dli_fname, '/') != NULL;
+    if (realpath(has_path ? self.dli_fname : "/proc/self/exe", folder) == NULL)
+        return false;
+    *strrchr(folder, '/') = '\0';
+    return true;
+}
+
+/* Where the user says, else beside this library: there, as it is installed beside a program, or as
+ * it is built. Never in the working directory or along a search path. */
 static void *find_module(void)
 {
-    static const char *const places[] = {"%s/%s",
-                                         "%s/mpi/%s",
-                                         "%s/../src/mpi/%s",
-                                         "%s/../../src/mpi/%s",
-                                         "%s/../../../src/mpi/%s",
-                                         "%s/../lib/%s"};
+    static const char *const places[] = {"/", "/../lib/", "/mpi/", "/../src/mpi/",
+                                         "/../../src/mpi/", "/../../../src/mpi/"};
     const char *named = getenv("RKS_MPI_MODULE");
+    char folder[PATH_MAX], path[PATH_MAX + 64];
+    void *module = NULL;
     if (named != NULL)
         return try_path(named);
-    Dl_info self;
-    void *module = NULL;
-    if (dladdr((void *)(uintptr_t)rks_mpi_load, &self) != 0 && self.dli_fname != NULL) {
-        const char *slash = strrchr(self.dli_fname, '/');
-        char folder[4096], path[4200];
-        snprintf(folder, sizeof(folder), "%.*s", slash == NULL ? 1 : (int)(slash - self.dli_fname),
-                 slash == NULL ? "." : self.dli_fname);
-        for (size_t i = 0; module == NULL && i < sizeof(places) / sizeof(places[0]); i++) {
-            /* The formats are the constants above. */
-            size_t used = (size_t)(strchr(places[i] + 2, '%') - places[i] - 2);
-            snprintf(path, sizeof(path), "%s%.*s%s", folder, (int)used, places[i] + 2, NAME);
-            module = try_path(path);
-        }
+    if (!own_folder(folder))
+        return NULL;
+    for (size_t i = 0; module == NULL && i < sizeof(places) / sizeof(places[0]); i++) {
+        snprintf(path, sizeof(path), "%s%s%s", folder, places[i], NAME);
+        module = access(path, F_OK) == 0 ? try_path(path) : NULL;
     }
-    return module != NULL ? module : try_path(NAME);
+    return module;
 }
 
 static void load(void)
@@ -64,7 +70,7 @@ static void load(void)
     if (module == NULL) {
         const char *why = dlerror();
         rks_fail(&load_error, RKS_ERR_UNSUPPORTED, 0, "the MPI module cannot be loaded: %s",
-                 why == NULL ? NAME : why);
+                 why == NULL ? "there is no librankstore_mpi.so beside the library" : why);
         return;
     }
     rks_mpi_module_fn entry = NULL;
