@@ -164,6 +164,12 @@ uint8_t *rks_batch_payload(rks_batch *batch, size_t i, size_t *size)
     return (uint8_t *)(uintptr_t)batch->views[i].payload; /* in a block of the batch: writable */
 }
 
+rks_status rks_batch_decode(const rks_batch *batch, size_t i, rks_value *values, rks_error *err)
+{
+    return rks_fetcher_decode(batch->fetcher, &batch->wanted[i], NULL, &batch->views[i], values,
+                              err);
+}
+
 rks_status rks_batch_value(rks_batch *batch, size_t i, uint32_t column, rks_value *value,
                            rks_error *err)
 {
@@ -179,13 +185,10 @@ rks_status rks_batch_value(rks_batch *batch, size_t i, uint32_t column, rks_valu
             return RKS_ERR_MEMORY;
     }
     if (batch->decoded != i) {
-        const rks_record_view *view = &batch->views[i];
         batch->decoded = SIZE_MAX;
-        rks_error inner;
-        rks_status status = rks_record_decode(batch->schema, view->payload, view->payload_size,
-                                              batch->values, &inner);
+        rks_status status = rks_batch_decode(batch, i, batch->values, err);
         if (status != RKS_OK)
-            return rks_fetcher_blame(batch->fetcher, &batch->wanted[i], &inner, err);
+            return status;
         batch->decoded = i;
     }
     *value = batch->values[column];

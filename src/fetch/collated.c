@@ -37,11 +37,7 @@ static bool is_copied(const samples *s, const rks_record_view *view)
 static rks_status decode(const samples *s, size_t i, const rks_record_view *view, rks_value *values,
                          rks_error *err)
 {
-    rks_error inner;
-    if (rks_record_decode_picked(s->pick, view->payload, view->payload_size, values, &inner) ==
-        RKS_OK)
-        return RKS_OK;
-    return rks_fetcher_blame(s->batch->fetcher, &s->batch->wanted[i], &inner, err);
+    return rks_fetcher_decode(s->batch->fetcher, &s->batch->wanted[i], s->pick, view, values, err);
 }
 
 /* What came of reading a record in its map, unless a page of it was replaced: then that is why. */
@@ -78,7 +74,7 @@ static rks_status read_items(void *user, size_t i, rks_value *values, rks_error 
         status = rks_fetcher_check(fetcher, wanted, view, err);
     }
     if (status == RKS_OK) {
-        *s->bytes += rks_plain_bytes(&fetcher->plain, view);
+        *s->bytes += rks_plain_bytes(fetcher->plains.of[wanted->shard], view);
         status = decode(s, i, view, values, err);
     }
     return status == RKS_OK ? status : blame_fault(s, i, status, err);

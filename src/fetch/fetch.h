@@ -46,7 +46,10 @@ typedef struct rks_fetcher_options {
     const int32_t *const *owners; /* ranks that serve each shard, in order of preference, ended by
                                      -1. Copied by reference: must outlive the fetcher */
     size_t shard_count;
-    const rks_schema *schema;
+    const rks_schema *schema; /* of the samples that batches and views show */
+    /* By shard: how its records become samples of `schema`; an entry of NULL: they are. NULL: all
+     * are. Must outlive the fetcher, as what the entries point to. */
+    const rks_record_fit *const *fits;
     bool check;
     uint64_t inflight_bytes;
     /* An owner that sends no byte of what was asked for so long is given up by who waits; 0: never.
@@ -74,6 +77,8 @@ void rks_fetcher_close(rks_fetcher *fetcher);
  * that comes of it, so nothing is copied. Free it with rks_batch_free unless a fetch takes it. */
 rks_status rks_fetcher_list(rks_fetcher *fetcher, size_t count, rks_batch **list, rks_error *err);
 rks_wanted *rks_batch_wanted(rks_batch *list);
+/* Points `values` (one a column of the schema) at the columns of sample i. */
+rks_status rks_batch_decode(const rks_batch *batch, size_t i, rks_value *values, rks_error *err);
 
 /* Fetches and waits, in the calling thread: samples of maps are copied here, so nothing is handed
  * to another thread where all are mapped. Waits as rks_fetch_wait. Takes the list, also on failure.

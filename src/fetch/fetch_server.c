@@ -28,7 +28,7 @@ struct rks_fetch_server {
     rks_shard **shards;
     rks_reads reads;
     size_t count;
-    rks_plain plain;
+    rks_plains plains;
     atomic_uint_least64_t bytes;
     atomic_size_t references; /* to this struct: its owner's, and one a reply */
     atomic_size_t replies;    /* that use the maps */
@@ -40,6 +40,7 @@ struct rks_fetch_server {
 /* A reply on its way. The table lies behind the parts. */
 typedef struct answer {
     rks_fetch_server *server;
+    const rks_plain *plain; /* of the shard whose records are added */
     uint8_t *table;
     size_t table_size;
     size_t served;
@@ -118,7 +119,7 @@ static void free_server(rks_fetch_server *server)
 {
     if (server == NULL)
         return;
-    rks_plain_free(&server->plain);
+    rks_plains_free(&server->plains);
     rks_free(server->shards);
     pthread_cond_destroy(&server->idle);
     pthread_mutex_destroy(&server->mutex);
@@ -172,7 +173,7 @@ static bool add_record(answer *reply, const rks_record_view *view)
     add_part(reply, view->record, size);
     rks_store_u32(reply->table + RKS_FETCH_REPLY_HEAD + reply->served * 4, (uint32_t)(place / 8));
     reply->served++;
-    reply->bytes += rks_plain_bytes(&reply->server->plain, view);
+    reply->bytes += rks_plain_bytes(reply->plain, view);
     return true;
 }
 
@@ -223,6 +224,8 @@ static rks_status fill_group(const rks_fetch_server *server, const rks_fetch_gro
 {
     const rks_shard *shard = NULL;
     rks_status status = find_shard(server, group, &shard, err);
+    if (status == RKS_OK)
+        reply->plain = server->plains.of[group->shard];
     for (size_t i = 0; status == RKS_OK && i < group->count && !*full; i += PIECE) {
         size_t many = group->count - i < PIECE ? group->count - i : PIECE;
         status = fill_rows(shard, group->rows + i * 4, many, reply, full, err);
@@ -330,23 +333,23 @@ rks_status rks_fetch_server_open(rks_engine *engine, enum rks_service service,
     rks_fetch_server *made = rks_alloc(1, sizeof(*made), err);
     if (made == NULL)
         return RKS_ERR_MEMORY;
-    const rks_schema *schema = NULL; /* all shards of a dataset have the same */
     rks_status status = RKS_ERR_MEMORY;
+    const rks_schema **schemas = rks_alloc(count, sizeof(*schemas), err);
     atomic_init(&made->references, 1);
     pthread_mutex_init(&made->mutex, NULL);
     pthread_cond_init(&made->idle, NULL);
     made->shards = rks_alloc(count, sizeof(rks_shard *), err);
-    if (made->shards == NULL)
+    if (schemas == NULL || made->shards == NULL)
         goto out;
     made->count = count;
     for (size_t i = 0; i < count; i++) {
         made->shards[i] = shards[i];
         if (shards[i] == NULL)
             continue;
-        schema = rks_shard_schema(shards[i]);
+        schemas[i] = rks_shard_schema(shards[i]);
     }
     rks_reads_begin(&made->reads, made->shards, count);
-    status = schema == NULL ? RKS_OK : rks_plain_create(schema, &made->plain, err);
+    status = rks_plains_create(schemas, count, &made->plains, err);
     if (status != RKS_OK)
         goto out;
     made->engine = engine;
@@ -356,6 +359,7 @@ rks_status rks_fetch_server_open(rks_engine *engine, enum rks_service service,
     *server = made;
     made = NULL;
 out:
+    rks_free(schemas);
     free_server(made);
     return status;
 }

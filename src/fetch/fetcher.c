@@ -130,6 +130,41 @@ static rks_status make_heard(rks_fetcher *fetcher, rks_error *err)
     return fetcher->heard_ms == NULL ? RKS_ERR_MEMORY : RKS_OK;
 }
 
+static rks_status make_plains(rks_fetcher *fetcher, rks_error *err)
+{
+    const rks_fetcher_options *options = &fetcher->options;
+    const rks_schema **schemas = rks_alloc(options->shard_count, sizeof(*schemas), err);
+    if (schemas == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < options->shard_count; i++) {
+        const rks_record_fit *fit = options->fits == NULL ? NULL : options->fits[i];
+        schemas[i] = fit == NULL ? options->schema : fit->pick.schema;
+    }
+    rks_status status = rks_plains_create(schemas, options->shard_count, &fetcher->plains, err);
+    rks_free(schemas);
+    return status;
+}
+
+rks_status rks_fetcher_decode(const rks_fetcher *fetcher, const rks_wanted *wanted,
+                              const rks_record_pick *pick, const rks_record_view *view,
+                              rks_value *values, rks_error *err)
+{
+    rks_error inner;
+    const rks_fetcher_options *options = &fetcher->options;
+    const rks_record_fit *fit = options->fits == NULL ? NULL : options->fits[wanted->shard];
+    rks_status status;
+    if (fit != NULL)
+        status =
+            rks_record_decode_fit(fit, view->payload, view->payload_size, values, &inner);
+    else if (pick != NULL)
+        status =
+            rks_record_decode_picked(pick, view->payload, view->payload_size, values, &inner);
+    else
+        status = rks_record_decode(options->schema, view->payload, view->payload_size, values,
+                                   &inner);
+    return status == RKS_OK ? RKS_OK : rks_fetcher_blame(fetcher, wanted, &inner, err);
+}
+
 rks_status rks_fetcher_open(const rks_fetcher_options *options, rks_fetcher **fetcher,
                             rks_error *err)
 {
@@ -150,7 +185,7 @@ rks_status rks_fetcher_open(const rks_fetcher_options *options, rks_fetcher **fe
     if (status == RKS_OK)
         status = rks_blocks_create(&made->pool, err);
     if (status == RKS_OK)
-        status = rks_plain_create(options->schema, &made->plain, err);
+        status = make_plains(made, err);
     if (status != RKS_OK) {
         made->options.release = NULL;
         rks_fetcher_release(made);
@@ -167,7 +202,7 @@ void rks_fetcher_release(rks_fetcher *fetcher)
     pthread_cond_destroy(&fetcher->work_comes);
     pthread_mutex_destroy(&fetcher->mutex);
     rks_blocks_release(fetcher->pool);
-    rks_plain_free(&fetcher->plain);
+    rks_plains_free(&fetcher->plains);
     rks_free(fetcher->heard_ms);
     rks_free(fetcher->largest);
     rks_free(fetcher->shard_ids);

@@ -98,7 +98,7 @@ struct rks_fetcher {
     uint64_t *largest;
     atomic_uint_least64_t *heard_ms; /* by rank: when a byte of a reply came last */
     rks_reads reads; /* of this node's disk */
-    rks_plain plain;
+    rks_plains plains; /* by shard */
     atomic_int references; /* the caller's, and one a fetch, batch and view */
     atomic_bool closing;   /* set under the mutex */
     atomic_bool started;   /* the workers; set under the mutex */
@@ -128,6 +128,11 @@ rks_status rks_fetcher_blame(const rks_fetcher *fetcher, const rks_wanted *wante
 /* Compares a sample's bytes with what the index says of it; a failure names the sample. */
 rks_status rks_fetcher_check(const rks_fetcher *fetcher, const rks_wanted *wanted,
                              const rks_record_view *view, rks_error *err);
+/* Points `values` (one a column of the fetcher's schema) into the record. `pick`: of that schema;
+ * NULL: all columns. */
+rks_status rks_fetcher_decode(const rks_fetcher *fetcher, const rks_wanted *wanted,
+                              const rks_record_pick *pick, const rks_record_view *view,
+                              rks_value *values, rks_error *err);
 /* ---- local.c ---- */
 /* Finds all samples of the batch that lie in maps; *size is what their copies take. */
 rks_status rks_fetch_locate_local(rks_batch *batch, size_t *size, rks_error *err);

@@ -194,7 +194,7 @@ static rks_status copy_all(rks_batch *batch, uint8_t *data, uint64_t *bytes, rks
             rks_fetch_copy_checked(fetcher, wanted, &in_map, data + place, view, err);
         if (status != RKS_OK)
             return status;
-        sum += rks_plain_bytes(&fetcher->plain, view);
+        sum += rks_plain_bytes(fetcher->plains.of[wanted->shard], view);
         end = place + in_map.record_size;
     }
     *bytes = sum;

@@ -3,6 +3,8 @@
  * plain.c: reads the dimensions at a payload's begin; the picture is in shard/record.c. */
 #include "fetch/plain.h"
 
+#include <string.h>
+
 #include "base/bytes.h"
 #include "base/memory.h"
 
@@ -33,6 +35,49 @@ void rks_plain_free(rks_plain *plain)
 {
     rks_free(plain->columns);
     *plain = (rks_plain){0};
+}
+
+rks_status rks_plains_create(const rks_schema *const *schemas, size_t count, rks_plains *plains,
+                             rks_error *err)
+{
+    rks_plains made = {.of = rks_alloc(count, sizeof(*made.of), err), .count = count};
+    const rks_schema *last = NULL;
+    rks_plain *one = NULL;
+    rks_status status = made.of == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < count; i++) {
+        const rks_schema *schema = schemas[i];
+        if (schema == NULL)
+            continue;
+        if (last == NULL || (schema != last &&
+                             strcmp(rks_schema_text(schema), rks_schema_text(last)) != 0)) {
+            one = rks_alloc(1, sizeof(*one), err);
+            status = one == NULL ? RKS_ERR_MEMORY : rks_plain_create(schema, one, err);
+            if (status != RKS_OK)
+                rks_free(one);
+            last = schema;
+        }
+        if (status == RKS_OK)
+            made.of[i] = one;
+    }
+    if (status == RKS_OK)
+        *plains = made;
+    else
+        rks_plains_free(&made);
+    return status;
+}
+
+void rks_plains_free(rks_plains *plains)
+{
+    const rks_plain *last = NULL;
+    for (size_t i = 0; plains->of != NULL && i < plains->count; i++) {
+        if (plains->of[i] == NULL || plains->of[i] == last)
+            continue;
+        last = plains->of[i];
+        rks_plain_free(plains->of[i]);
+        rks_free(plains->of[i]);
+    }
+    rks_free(plains->of);
+    *plains = (rks_plains){0};
 }
 
 uint64_t rks_plain_bytes(const rks_plain *plain, const rks_record_view *view)

@@ -470,7 +470,8 @@ rks_status rks_fetch_check_reply(rks_fetch_request *request, uint64_t *bytes, rk
         if (status != RKS_OK)
             return status;
         *view = found;
-        sum += rks_plain_bytes(&fetch->fetcher->plain, view);
+        const rks_wanted *wanted = rks_fetch_request_wanted(request, i);
+        sum += rks_plain_bytes(fetch->fetcher->plains.of[wanted->shard], view);
     }
     *bytes = sum;
     return RKS_OK;

@@ -35,16 +35,6 @@ static rks_status find_in_map(rks_fetcher *fetcher, const rks_wanted *wanted,
     return rks_fetcher_blame(fetcher, wanted, &inner, err);
 }
 
-static rks_status decode(const rks_fetcher *fetcher, const rks_wanted *wanted,
-                         const rks_record_view *record, rks_value *values, rks_error *err)
-{
-    rks_error inner;
-    if (rks_record_decode(fetcher->options.schema, record->payload, record->payload_size, values,
-                          &inner) == RKS_OK)
-        return RKS_OK;
-    return rks_fetcher_blame(fetcher, wanted, &inner, err);
-}
-
 static rks_status fetch_one(rks_fetcher *fetcher, const rks_wanted *wanted, rks_batch **batch,
                             rks_error *err)
 {
@@ -68,11 +58,11 @@ static rks_status fill_view(rks_view *view, const rks_wanted *wanted, rks_error 
     if (status != RKS_OK)
         return status;
     if (mapped)
-        rks_fetcher_count_delivered(fetcher, 1, rks_plain_bytes(&fetcher->plain, &record), 0,
-                                    begin);
+        rks_fetcher_count_delivered(
+            fetcher, 1, rks_plain_bytes(fetcher->plains.of[wanted->shard], &record), 0, begin);
     else
         record = view->batch->views[0];
-    return decode(fetcher, wanted, &record, view->values, err);
+    return rks_fetcher_decode(fetcher, wanted, NULL, &record, view->values, err);
 }
 
 rks_status rks_fetcher_view(rks_fetcher *fetcher, const rks_wanted *wanted, rks_view **view,

@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "shard/record.h"
 
 enum { BATCH_SAMPLES = 512, BATCH_BYTES = 32 << 20 };
 
@@ -58,12 +57,12 @@ static rks_status visit_batch(walk *w, rks_batch *batch, rks_error *err)
         status = rks_check_interrupt(err);
     for (size_t i = 0; status == RKS_OK && i < rks_batch_count(batch); i++) {
         size_t size = 0;
-        const uint8_t *payload = rks_batch_payload(batch, i, &size);
+        rks_batch_payload(batch, i, &size);
         rks_sample sample = {.schema = schema, .values = w->values};
         sample.key = rks_batch_key(batch, i, &sample.key_size);
         sample.length = rks_batch_length(batch, i);
         status = sample.key == NULL ? rks_fail(err, RKS_ERR_MEMORY, 0, "out of memory for a key")
-                                    : rks_record_decode(schema, payload, size, w->values, err);
+                                    : rks_batch_decode(batch, i, w->values, err);
         if (status == RKS_OK)
             status = w->scan->visit(w->scan->user, rks_batch_id(batch, i), &sample,
                                     size + sample.key_size, err);

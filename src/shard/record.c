@@ -18,6 +18,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/memory.h"
 #include "shard/block.h"
 #include "shard/utf8.h"
 
@@ -235,17 +236,21 @@ rks_status rks_record_decode_picked(const rks_record_pick *pick, const uint8_t *
     const rks_column *columns = rks_schema_column(pick->schema, 0);
     const uint8_t *nulls = payload + pick->dims_size;
     uint64_t at = pick->at;
+    rks_value unwanted;
     if (pick->prefix > size)
         return rks_fail(err, RKS_ERR_CORRUPT, 0, "sample: %zu bytes, its schema asks for %zu", size,
                         pick->prefix);
     for (uint32_t i = pick->first; i < pick->end; i++) {
         const rks_column *column = &columns[i];
         rks_value value = {0};
+        rks_value *into = pick->to == NULL  ? &values[i]
+                          : pick->to[i] < 0 ? &unwanted
+                                            : &values[pick->to[i]];
         bool any = read_dims(column, payload, value.dims);
         if (is_missing(column, nulls)) {
             if (any)
                 return malformed(column, err);
-            values[i] = (rks_value){0};
+            *into = (rks_value){0};
             continue;
         }
         if (column->variable_dims < 2) /* both factors are below 2^32 */
@@ -258,7 +263,7 @@ rks_status rks_record_decode_picked(const rks_record_pick *pick, const uint8_t *
         if (begin > size || value.size > size - begin)
             return malformed(column, err);
         value.data = payload + begin;
-        values[i] = value;
+        *into = value;
         at = begin + value.size;
     }
     return pick->end == rks_schema_columns(pick->schema) ? check_end(pick, nulls, at, size, err)
@@ -270,4 +275,33 @@ rks_status rks_record_decode(const rks_schema *schema, const uint8_t *payload, s
 {
     const rks_record_pick all = rks_record_pick_columns(schema, 0, rks_schema_columns(schema) - 1);
     return rks_record_decode_picked(&all, payload, size, values, err);
+}
+
+rks_status rks_record_fit_create(const rks_schema *own, const rks_schema *as, rks_record_fit *fit,
+                                 rks_error *err)
+{
+    uint32_t count = rks_schema_columns(own);
+    int32_t *to = rks_alloc(count, sizeof(*to), err);
+    if (to == NULL)
+        return RKS_ERR_MEMORY;
+    for (uint32_t i = 0; i < count; i++)
+        to[i] = rks_schema_find(as, rks_schema_name(own, i));
+    *fit = (rks_record_fit){.pick = rks_record_pick_columns(own, 0, count - 1),
+                            .to = to,
+                            .columns = rks_schema_columns(as)};
+    fit->pick.to = to;
+    return RKS_OK;
+}
+
+void rks_record_fit_free(rks_record_fit *fit)
+{
+    rks_free(fit->to);
+    *fit = (rks_record_fit){0};
+}
+
+rks_status rks_record_decode_fit(const rks_record_fit *fit, const uint8_t *payload, size_t size,
+                                 rks_value *values, rks_error *err)
+{
+    memset(values, 0, fit->columns * sizeof(*values));
+    return rks_record_decode_picked(&fit->pick, payload, size, values, err);
 }

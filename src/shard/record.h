@@ -33,6 +33,7 @@ typedef struct rks_record_pick {
     uint32_t dims_size, nullable; /* of the whole schema */
     size_t prefix;                /* bytes before the columns */
     uint64_t at;                  /* where column `first` begins, before it is aligned */
+    const int32_t *to; /* NULL: column i is values[i]; else values[to[i]], or nothing below 0 */
 } rks_record_pick;
 
 /* Of columns [first, last]; the schema must outlive it. */
@@ -41,5 +42,20 @@ rks_record_pick rks_record_pick_columns(const rks_schema *schema, uint32_t first
  * them; bounds of columns behind are not looked at. */
 rks_status rks_record_decode_picked(const rks_record_pick *pick, const uint8_t *payload,
                                     size_t size, rks_value *values, rks_error *err);
+
+/* Records of one schema read as records of another one, `as`: a column is found by its name, and
+ * one that they lack is missing. */
+typedef struct rks_record_fit {
+    rks_record_pick pick; /* all columns */
+    int32_t *to;
+    uint32_t columns; /* of `as` */
+} rks_record_fit;
+/* `own` must outlive the fit. */
+rks_status rks_record_fit_create(const rks_schema *own, const rks_schema *as, rks_record_fit *fit,
+                                 rks_error *err);
+void rks_record_fit_free(rks_record_fit *fit);
+/* Fills values[0 .. columns of `as`). */
+rks_status rks_record_decode_fit(const rks_record_fit *fit, const uint8_t *payload, size_t size,
+                                 rks_value *values, rks_error *err);
 
 #endif
