@@ -34,6 +34,9 @@ typedef struct rks_store_options {
      * the owner -1, is never planned, and a fetch of it is RKS_ERR_NOT_FOUND. RKS_ERR_DATA: a list
      * of another dataset. */
     const char *quarantine;
+    /* Samples have these columns alone; NULL: all. RKS_ERR_ARGUMENT for one that no dataset has. */
+    const char *const *columns;
+    size_t column_count;
 } rks_store_options;
 
 RKS_API void rks_store_options_default(rks_store_options *options);
@@ -45,6 +48,18 @@ RKS_API void rks_store_options_default(rks_store_options *options);
 RKS_API rks_status rks_store_open(rks_group *group, const char *directory,
                                   const rks_store_options *options, rks_store **store,
                                   rks_error *err);
+
+/* COLLECTIVE. Opens the datasets of `count` directories as one, without copying anything: samples of
+ * the first have the first ids, then come those of the second, and on. Each directory is named as
+ * for rks_store_open; `names` (NULL: the last part of each directory) tells the sources apart.
+ * Samples have the columns of all sources; one that a source lacks is missing there. Index columns
+ * are those that all sources have. A dataset may be there twice, under two names. The strings may
+ * go afterwards. A quarantine list is that of any one source. RKS_ERR_ARGUMENT names the sources
+ * and the column whose types differ (`columns` may leave it out), or a name that is there twice. */
+RKS_API rks_status rks_store_open_many(rks_group *group, const char *const *directories,
+                                       const char *const *names, size_t count,
+                                       const rks_store_options *options, rks_store **store,
+                                       rks_error *err);
 
 /* COLLECTIVE. Serves the other ranks until all have closed or `timeout_ms` is over (0: T), then
  * frees the store. End its fetches and close its epochs first; batches, views and arrays may
@@ -86,9 +101,31 @@ RKS_API int64_t rks_store_shard(const rks_store *store, uint64_t sample_id);
 RKS_API rks_status rks_store_key(rks_store *store, uint64_t sample_id, uint8_t key[RKS_KEY_MAX],
                                  size_t *key_size, rks_error *err);
 
-/* The id of the sample with this key. RKS_ERR_NOT_FOUND shows the key. */
+/* The id of the sample with this key. RKS_ERR_NOT_FOUND shows the key, RKS_ERR_ARGUMENT the sources
+ * where several have it: then ask one by rks_store_find_in. */
 RKS_API rks_status rks_store_find(rks_store *store, const void *key, size_t key_size,
                                   uint64_t *sample_id, rks_error *err);
+
+/* A source: a dataset that was opened, alone or as one of several. Strings are the store's. */
+typedef struct rks_source {
+    size_t struct_size;
+    const char *name;
+    const char *directory; /* as this rank sees it */
+    char dataset[33];      /* its own id */
+    uint64_t first;        /* its samples are first .. first + count - 1 */
+    uint64_t count;
+    uint64_t bytes; /* of columns and keys */
+} rks_source;
+
+RKS_API size_t rks_store_sources(const rks_store *store); /* at least 1 */
+/* RKS_ERR_ARGUMENT for a source that is not there. */
+RKS_API rks_status rks_store_source(const rks_store *store, size_t number, rks_source *source,
+                                    rks_error *err);
+/* The source that the sample is of; -1 for an id out of range. */
+RKS_API int64_t rks_store_source_of(const rks_store *store, uint64_t sample_id);
+/* rks_store_find among the samples of one source. */
+RKS_API rks_status rks_store_find_in(rks_store *store, size_t source, const void *key,
+                                     size_t key_size, uint64_t *sample_id, rks_error *err);
 
 /* What `info --json` prints: dataset, schema, shards, lengths, ... Free with rks_release. */
 RKS_API rks_status rks_store_info_json(rks_store *store, char **json, rks_error *err);

@@ -57,6 +57,14 @@ uint64_t rks_dataset_stored(const rks_dataset *dataset)
     return dataset->count + dataset->excluded.samples;
 }
 
+uint64_t rks_dataset_bytes(const rks_dataset *dataset)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < dataset->unit_count; i++)
+        bytes += dataset->units[i].summary.bytes;
+    return bytes - dataset->excluded.bytes;
+}
+
 /* ---- what must hold, for what we write and for what we read ---- */
 
 bool rks_dataset_name_good(const char *name)
@@ -370,6 +378,12 @@ void rks_dataset_free(rks_dataset *dataset)
         rks_free(dataset->index[i]);
     for (size_t i = 0; i < dataset->unit_count; i++)
         rks_free((char *)dataset->units[i].key_name);
+    for (size_t i = 0; i < dataset->source_count; i++) {
+        rks_dataset_free(dataset->sources[i].dataset);
+        rks_free(dataset->sources[i].name);
+        rks_free(dataset->sources[i].directory);
+    }
+    rks_free(dataset->sources);
     rks_free(dataset->index);
     rks_free(dataset->excluded.runs);
     rks_free(dataset->shards);

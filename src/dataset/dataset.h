@@ -33,9 +33,20 @@ typedef struct rks_dataset_unit {
     const char *key_name; /* for derived keys; NULL where keys are stored */
 } rks_dataset_unit;
 
+typedef struct rks_dataset rks_dataset;
+
+/* One of the datasets that rks_dataset_unite made one of. */
+typedef struct rks_dataset_source {
+    rks_dataset *dataset;
+    char *name;
+    char *directory;      /* on this rank; NULL: not said */
+    uint64_t first;       /* its first sample id in the united dataset */
+    uint32_t first_shard; /* likewise */
+} rks_dataset_source;
+
 /* Owned whole by rks_dataset_free. Units are sorted by number, so ids follow from them. Shards in
  * any order when encoded (the file has them by id), by id when decoded. */
-typedef struct rks_dataset {
+struct rks_dataset {
     rks_digest id;
     rks_digest build_id;
     uint64_t count; /* N: samples that count */
@@ -52,7 +63,9 @@ typedef struct rks_dataset {
     uint64_t generation;   /* from 1; 0 counts as 1 */
     uint64_t unit_size;    /* bytes of input in a unit of the newest build; 0: not recorded */
     rks_excluded excluded; /* `samples` 0: nothing is */
-} rks_dataset;
+    rks_dataset_source *sources; /* of a united dataset; in memory only */
+    size_t source_count;         /* 0: it is not united */
+};
 
 /* Folds the unit digests, in unit order, into the dataset id. */
 rks_digest rks_dataset_fold(const rks_dataset_unit *units, size_t count, const rks_schema *schema);
@@ -60,6 +73,8 @@ rks_digest rks_dataset_fold(const rks_dataset_unit *units, size_t count, const r
 rks_digest rks_dataset_id(const rks_dataset *dataset);
 /* Samples in the shards, excluded ones among them. */
 uint64_t rks_dataset_stored(const rks_dataset *dataset);
+/* Column and key bytes of the samples that count. */
+uint64_t rks_dataset_bytes(const rks_dataset *dataset);
 
 /* The samples of `a`, then those of `b`: units of `b` get the numbers behind those of `a`. Shards
  * stay as they are sealed. RKS_ERR_ARGUMENT names what differs (schema, index columns, kind of
@@ -67,6 +82,22 @@ uint64_t rks_dataset_stored(const rks_dataset *dataset);
  * are b's and a's. */
 rks_status rks_dataset_join(const rks_dataset *a, const rks_dataset *b, rks_dataset **joined,
                             rks_error *err);
+enum { RKS_SOURCES_MAX = 65535 };
+
+/* One dataset in memory over the shards of several: the samples of the first, then those of the
+ * second, and on. `columns` (NULL: all) are those that samples have, in the order in which the
+ * sources have them first; one that a source lacks is nullable, and missing there. Index columns
+ * are those that all sources have as such. Takes `datasets` over, also on failure. The id is that
+ * of the sources' ids in order; of one source alone, its own. RKS_ERR_ARGUMENT names the sources
+ * and the column whose types differ, a name that is there twice, or a column that none has. */
+rks_status rks_dataset_unite(rks_dataset **datasets, const char *const *names, size_t count,
+                             const char *const *columns, size_t column_count, rks_dataset **united,
+                             rks_error *err);
+/* The source that the shard, or the sample id, is of; the dataset is united. */
+size_t rks_dataset_source_of_shard(const rks_dataset *dataset, size_t shard);
+size_t rks_dataset_source_of_id(const rks_dataset *dataset, uint64_t id);
+/* The dataset as the shard's manifest knows it: schema, index columns, kind of keys. */
+const rks_dataset *rks_dataset_of_shard(const rks_dataset *dataset, size_t shard);
 /* The build that wrote the shard. */
 rks_digest rks_dataset_build_of(const rks_dataset *dataset, size_t shard);
 

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "dataset/dataset.h"
+#include "dataset/dataset_json.h"
 
 rks_digest rks_dataset_build_of(const rks_dataset *dataset, size_t shard)
 {
@@ -46,8 +46,7 @@ static rks_status check_apart(const rks_dataset *a, const rks_dataset *b, rks_er
     return RKS_OK;
 }
 
-/* `whose` with its shards and units behind those that are there. */
-static rks_status append_dataset(rks_dataset *joined, const rks_dataset *whose, rks_error *err)
+rks_status rks_dataset_append(rks_dataset *joined, const rks_dataset *whose, rks_error *err)
 {
     uint64_t first_unit =
         joined->unit_count == 0 ? 0 : joined->units[joined->unit_count - 1].summary.unit + 1;
@@ -138,9 +137,9 @@ rks_status rks_dataset_join(const rks_dataset *a, const rks_dataset *b, rks_data
         return status == RKS_OK ? RKS_ERR_MEMORY : status;
     status = copy_top(made, a, b, err);
     if (status == RKS_OK)
-        status = append_dataset(made, a, err);
+        status = rks_dataset_append(made, a, err);
     if (status == RKS_OK)
-        status = append_dataset(made, b, err);
+        status = rks_dataset_append(made, b, err);
     if (status == RKS_OK)
         status = join_excluded(made, a, b, err);
     if (status == RKS_OK) {

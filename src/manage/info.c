@@ -115,23 +115,14 @@ static uint64_t generation_of(const rks_dataset *dataset)
     return dataset->generation == 0 ? 1 : dataset->generation;
 }
 
-/* Of columns and keys. */
-static json_int_t bytes_of(const rks_dataset *dataset)
-{
-    json_int_t bytes = -(json_int_t)dataset->excluded.bytes;
-    for (size_t i = 0; i < dataset->unit_count; i++)
-        bytes += (json_int_t)dataset->units[i].summary.bytes;
-    return bytes;
-}
-
 static void add_generation(json_t *list, const rks_dataset *dataset)
 {
     char id[RKS_DIGEST_TEXT];
     rks_digest_format(dataset->id, id);
-    json_array_append_new(list, json_pack("{s:I, s:I, s:I, s:s}", "generation",
-                                          (json_int_t)generation_of(dataset), "samples",
-                                          (json_int_t)dataset->count, "bytes", bytes_of(dataset),
-                                          "id", id));
+    json_array_append_new(
+        list, json_pack("{s:I, s:I, s:I, s:s}", "generation", (json_int_t)generation_of(dataset),
+                        "samples", (json_int_t)dataset->count, "bytes",
+                        (json_int_t)rks_dataset_bytes(dataset), "id", id));
 }
 
 /* Those that this rank's directory has, ascending. */
@@ -141,6 +132,10 @@ static json_t *describe_generations(const rks_store *store)
     uint64_t *numbers = NULL;
     size_t count = 0;
     rks_dataset *newest = NULL;
+    if (store->dataset->source_count > 0) {
+        add_generation(list, store->dataset);
+        return list;
+    }
     if (rks_dataset_generations(store->directory, &numbers, &count, NULL) != RKS_OK)
         count = 0;
     if (rks_dataset_load(store->directory, &newest, NULL) != RKS_OK)
@@ -159,6 +154,21 @@ static json_t *describe_generations(const rks_store *store)
     return list;
 }
 
+static json_t *describe_sources(const rks_store *store)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < rks_store_sources(store); i++) {
+        rks_source source = {.struct_size = sizeof(source)};
+        rks_store_source(store, i, &source, NULL);
+        json_array_append_new(
+            list, json_pack("{s:o, s:o, s:s, s:I, s:I, s:I}", "name", text_of(source.name),
+                            "directory", text_of(source.directory), "dataset", source.dataset,
+                            "first", (json_int_t)source.first, "samples",
+                            (json_int_t)source.count, "bytes", (json_int_t)source.bytes));
+    }
+    return list;
+}
+
 rks_status rks_store_info_json(rks_store *store, char **json, rks_error *err)
 {
     const rks_dataset *dataset = store->dataset;
@@ -174,15 +184,16 @@ rks_status rks_store_info_json(rks_store *store, char **json, rks_error *err)
     json_t *info = json_pack(
         "{s:i, s:o, s:I, s:I, s:I, s:I, s:s, s:o, s:o, s:o, s:s, s:o, s:o*}", "schema_version", 1,
         "directory", text_of(store->directory), "samples", (json_int_t)dataset->count,
-        "quarantined", (json_int_t)store->quarantined_count, "bytes", bytes_of(dataset),
-        "file_bytes", file_bytes, "dataset", store->id_text, "schema",
-        json_loads(rks_schema_text(dataset->schema), 0, NULL), "shards", describe_shards(store),
+        "quarantined", (json_int_t)store->quarantined_count, "bytes",
+        (json_int_t)rks_dataset_bytes(dataset), "file_bytes", file_bytes, "dataset", store->id_text,
+        "schema", json_loads(rks_schema_text(dataset->schema), 0, NULL), "shards", describe_shards(store),
         "lengths", lengths, "keys", dataset->derived_keys ? "derived" : "stored", "index", index,
         "build", json_loads(dataset->build_options, 0, NULL));
     if (dataset->unit_size > 0)
         json_object_set_new(info, "unit_size", json_integer((json_int_t)dataset->unit_size));
     json_object_set_new(info, "generation", json_integer((json_int_t)generation_of(dataset)));
     json_object_set_new(info, "generations", describe_generations(store));
+    json_object_set_new(info, "sources", describe_sources(store));
     json_t *units = describe_units(dataset);
     if (info != NULL && units != NULL)
         json_object_update(info, units);

@@ -149,6 +149,15 @@ void rks_filling_end(rks_filling *f, const rks_store *store)
 
 /* ---- this node's shards --------------------------------------------------------------- */
 
+/* The shard's index column of that name, which check_columns has found there. */
+static size_t index_place(const rks_shard *shard, const char *name)
+{
+    size_t own = 0;
+    while (strcmp(rks_shard_index_column(shard, own)->name, name) != 0)
+        own++;
+    return own;
+}
+
 static rks_status copy_span(rks_store *store, const rks_span *span, rks_error *err)
 {
     rks_shard *shard = store->shards[span->shard];
@@ -160,8 +169,9 @@ static rks_status copy_span(rks_store *store, const rks_span *span, rks_error *e
                                            rks_index_key_hashes(store->index) + id, err);
     for (size_t i = 0; status == RKS_OK && i < store->dataset->index_count; i++) {
         uint8_t *data = rks_index_column_data(store->index, i);
-        uint32_t item = rks_shard_index_column(shard, i)->item_size;
-        status = rks_shard_copy_column(shard, i, row, count, data + id * item, err);
+        size_t own = index_place(shard, store->dataset->index[i]);
+        uint32_t item = rks_shard_index_column(shard, own)->item_size;
+        status = rks_shard_copy_column(shard, own, row, count, data + id * item, err);
     }
     return status;
 }
@@ -170,12 +180,12 @@ static rks_status copy_span(rks_store *store, const rks_span *span, rks_error *e
 static rks_status check_columns(const rks_store *store, size_t number, rks_error *err)
 {
     const rks_shard *shard = store->shards[number];
-    const rks_dataset *dataset = store->dataset;
+    const rks_dataset *dataset = store->dataset, *own = rks_dataset_of_shard(dataset, number);
     bool same =
-        rks_shard_index_columns(shard) == dataset->index_count &&
-        strcmp(rks_schema_text(rks_shard_schema(shard)), rks_schema_text(dataset->schema)) == 0;
-    for (size_t i = 0; same && i < dataset->index_count; i++)
-        same = strcmp(rks_shard_index_column(shard, i)->name, dataset->index[i]) == 0;
+        rks_shard_index_columns(shard) == own->index_count &&
+        strcmp(rks_schema_text(rks_shard_schema(shard)), rks_schema_text(own->schema)) == 0;
+    for (size_t i = 0; same && i < own->index_count; i++)
+        same = strcmp(rks_shard_index_column(shard, i)->name, own->index[i]) == 0;
     for (size_t i = 0; same && i < dataset->unit_count; i++)
         if (dataset->units[i].shard == number)
             same = dataset->units[i].first_row <= rks_shard_count(shard) &&

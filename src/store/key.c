@@ -135,6 +135,8 @@ size_t rks_store_derive_key(void *user, uint64_t id, uint32_t source_row, uint8_
     /* By hand: this is done for each sample that is checked, and printf takes longer than the
      * checksum. */
     char number[24];
+    if (unit->key_name == NULL)
+        return 0; /* of a source that stores its keys: this record is damaged */
     size_t at = sizeof(number), name_size = strlen(unit->key_name);
     uint64_t row = unit->summary.first_source_row + source_row;
     do
@@ -177,11 +179,18 @@ typedef struct search {
     rks_store *store;
     const void *key;
     size_t key_size;
+    uint64_t first, end; /* only ids from first on and below end */
     uint64_t id;
     bool found;
     rks_status status;
     rks_error *err;
 } search;
+
+static const char *source_name(const search *s, uint64_t id)
+{
+    const rks_dataset *dataset = s->store->dataset;
+    return dataset->sources[rks_dataset_source_of_id(dataset, id)].name;
+}
 
 /* A candidate whose shard cannot be asked is an error, not a miss: the key may be there. */
 static bool try_candidate(void *user, uint64_t id)
@@ -189,32 +198,61 @@ static bool try_candidate(void *user, uint64_t id)
     search *s = user;
     uint8_t key[RKS_KEY_MAX];
     size_t size = 0;
+    if (id < s->first || id >= s->end)
+        return true;
     s->status = rks_store_key(s->store, id, key, &size, s->err);
     if (s->status != RKS_OK)
         return false;
-    if (size == s->key_size && memcmp(key, s->key, size) == 0) {
-        s->id = id;
-        s->found = true;
+    if (size != s->key_size || memcmp(key, s->key, size) != 0)
+        return true;
+    if (s->found) {
+        s->status = rks_fail(s->err, RKS_ERR_ARGUMENT, 0,
+                             "the key '%.*s' is in several sources, %s and %s; name one of them "
+                             "with `source`",
+                             (int)s->key_size, (const char *)s->key, source_name(s, s->id),
+                             source_name(s, id));
+        return false;
     }
-    return !s->found;
+    s->id = id;
+    s->found = true;
+    return s->store->dataset->source_count > 1; /* within a source a key is unique */
+}
+
+static rks_status find_key(search *s, uint64_t *sample_id, rks_error *err)
+{
+    if (s->key == NULL || s->key_size == 0 || s->key_size > RKS_KEY_MAX)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a key has 1 to %d bytes, not %zu", RKS_KEY_MAX,
+                        s->key_size);
+    rks_status status = rks_index_find(s->store->index, rks_key_hash(s->key, s->key_size),
+                                       try_candidate, s, err);
+    if (status == RKS_OK)
+        status = s->status;
+    if (status != RKS_OK)
+        return status;
+    if (!s->found)
+        return rks_fail(err, RKS_ERR_NOT_FOUND, 0, "%s: no sample has the key '%.*s'",
+                        s->store->directory, (int)s->key_size, (const char *)s->key);
+    *sample_id = s->id;
+    return RKS_OK;
 }
 
 rks_status rks_store_find(rks_store *store, const void *key, size_t key_size, uint64_t *sample_id,
                           rks_error *err)
 {
-    if (key == NULL || key_size == 0 || key_size > RKS_KEY_MAX)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a key has 1 to %d bytes, not %zu", RKS_KEY_MAX,
-                        key_size);
-    search s = {.store = store, .key = key, .key_size = key_size, .err = err};
-    rks_status status =
-        rks_index_find(store->index, rks_key_hash(key, key_size), try_candidate, &s, err);
-    if (status == RKS_OK)
-        status = s.status;
-    if (status != RKS_OK)
-        return status;
-    if (!s.found)
-        return rks_fail(err, RKS_ERR_NOT_FOUND, 0, "%s: no sample has the key '%.*s'",
-                        store->directory, (int)key_size, (const char *)key);
-    *sample_id = s.id;
-    return RKS_OK;
+    search s = {.store = store, .key = key, .key_size = key_size, .end = UINT64_MAX, .err = err};
+    return find_key(&s, sample_id, err);
+}
+
+rks_status rks_store_find_in(rks_store *store, size_t source, const void *key, size_t key_size,
+                             uint64_t *sample_id, rks_error *err)
+{
+    rks_source of = {.struct_size = sizeof(of)};
+    rks_status status = rks_store_source(store, source, &of, err);
+    search s = {.store = store,
+                .key = key,
+                .key_size = key_size,
+                .first = of.first,
+                .end = of.first + of.count,
+                .err = err};
+    return status == RKS_OK ? find_key(&s, sample_id, err) : status;
 }

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
-#include "base/checksum.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -28,6 +27,18 @@ void rks_store_options_default(rks_store_options *options)
         .exchange = "auto",
         .inflight_bytes = 256u << 20,
     };
+}
+
+void rks_store_take_options(const rks_store_options *options, rks_store_options *chosen)
+{
+    rks_store_options_default(chosen);
+    if (options != NULL)
+        memcpy(chosen, options,
+               options->struct_size < sizeof(*chosen) ? options->struct_size : sizeof(*chosen));
+    if (chosen->inflight_bytes == 0)
+        chosen->inflight_bytes = 256u << 20;
+    if (chosen->exchange == NULL)
+        chosen->exchange = "auto";
 }
 
 /* ---- slots of engine services ---------------------------------------------------------- */
@@ -175,6 +186,7 @@ static rks_status start_fetching(rks_store *store, rks_error *err)
             .owners = (const int32_t *const *)store->owners,
             .shard_count = count,
             .schema = dataset->schema,
+            .fits = store->fit_of,
             .check = !store->options.no_check,
             .inflight_bytes = store->options.inflight_bytes,
             .timeout_ms = store->options.fetch_timeout_ms,
@@ -227,6 +239,10 @@ void rks_store_release(void *user)
     rks_index_close(store->index);
     for (size_t i = 0; store->shards != NULL && i < store->dataset->shard_count; i++)
         rks_shard_close(store->shards[i]);
+    for (size_t i = 0; store->fits != NULL && i < store->dataset->source_count; i++)
+        rks_record_fit_free(&store->fits[i]);
+    rks_free(store->fits);
+    rks_free(store->fit_of);
     rks_free(store->quarantined);
     rks_free(store->unit_first);
     rks_free(store->unit_number);
@@ -257,6 +273,29 @@ static void end_store(rks_store *store)
     rks_store_release(store);
 }
 
+/* How each source's records become samples of the united schema. */
+static rks_status make_fits(rks_store *store, rks_error *err)
+{
+    const rks_dataset *dataset = store->dataset;
+    rks_status status = RKS_OK;
+    if (dataset->source_count == 0)
+        return RKS_OK;
+    store->fits = rks_alloc(dataset->source_count, sizeof(*store->fits), err);
+    store->fit_of = rks_alloc(dataset->shard_count, sizeof(*store->fit_of), err);
+    if (store->fits == NULL || store->fit_of == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; status == RKS_OK && i < dataset->source_count; i++) {
+        const rks_schema *own = dataset->sources[i].dataset->schema;
+        if (strcmp(rks_schema_text(own), rks_schema_text(dataset->schema)) != 0)
+            status = rks_record_fit_create(own, dataset->schema, &store->fits[i], err);
+    }
+    for (size_t i = 0; status == RKS_OK && i < dataset->shard_count; i++) {
+        const rks_record_fit *fit = &store->fits[rks_dataset_source_of_shard(dataset, i)];
+        store->fit_of[i] = fit->to == NULL ? NULL : fit;
+    }
+    return status;
+}
+
 static rks_status create_store(rks_group *group, const char *directory, rks_dataset *dataset,
                                const rks_store_options *options, rks_store **store, rks_error *err)
 {
@@ -269,11 +308,28 @@ static rks_status create_store(rks_group *group, const char *directory, rks_data
     made->group = group;
     made->options = *options;
     made->options.quarantine = NULL; /* the caller's text */
+    made->options.columns = NULL;
     made->dataset = dataset;
     rks_digest_format(dataset->id, made->id_text);
     *store = made;
     made->directory = rks_strdup(directory, err);
-    return made->directory == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    return made->directory == NULL ? RKS_ERR_MEMORY : make_fits(made, err);
+}
+
+/* Paths of all sources, one behind the other. */
+static rks_status put_paths(const rks_store *store, rks_buffer *paths, rks_error *err)
+{
+    const rks_dataset *dataset = store->dataset;
+    rks_status status = RKS_OK;
+    for (size_t i = 0; status == RKS_OK && (i == 0 || i < dataset->source_count); i++) {
+        const char *directory =
+            dataset->source_count == 0 ? store->directory : dataset->sources[i].directory;
+        char path[PATH_MAX] = "";
+        if (directory == NULL || realpath(directory, path) == NULL)
+            path[0] = '\0';
+        status = rks_buffer_add(paths, path, strlen(path) + 1, err);
+    }
+    return status;
 }
 
 /* COLLECTIVE. This rank's shards, and what it knows of samples to leave out, told to all; and what
@@ -285,7 +341,7 @@ static rks_status tell_shards(rks_store *store, rks_group *group, rks_status sta
     size_t shards = store == NULL || store->dataset == NULL ? 0 : store->dataset->shard_count;
     size_t listed_size = 0;
     uint8_t *seen = NULL, *listed = NULL;
-    char path[PATH_MAX] = "";
+    rks_buffer paths = {0};
     rks_agreed agreed;
     if (status == RKS_OK)
         status = rks_store_open_shards(store, err);
@@ -297,12 +353,12 @@ static rks_status tell_shards(rks_store *store, rks_group *group, rks_status sta
         status = RKS_ERR_MEMORY;
     for (size_t i = 0; status == RKS_OK && i < shards; i++)
         seen[i] = store->shards[i] != NULL;
-    if (status == RKS_OK && realpath(store->directory, path) == NULL)
-        path[0] = '\0';
+    if (status == RKS_OK)
+        status = put_paths(store, &paths, err);
     const rks_fact facts[RKS_TELL_COUNT] = {
         [RKS_TELL_SLOTS] = rks_fact_fixed(&slots, sizeof(slots)),
         [RKS_TELL_SEEN] = rks_fact_fixed(seen, shards),
-        [RKS_TELL_PATH] = rks_fact_bytes(path, strlen(path) + 1),
+        [RKS_TELL_PATH] = rks_fact_bytes(paths.data, paths.size),
         [RKS_TELL_QUARANTINE] = rks_fact_bytes(listed, listed_size),
         [RKS_TELL_INDEX] = rks_fd_offer_fact(filling->offer),
     };
@@ -310,6 +366,7 @@ static rks_status tell_shards(rks_store *store, rks_group *group, rks_status sta
         rks_group_agree_on(group, "open: shards", status, facts, RKS_TELL_COUNT, &agreed, err);
     rks_free(seen);
     rks_free(listed);
+    rks_buffer_free(&paths);
     if (status != RKS_OK)
         return status;
     status = rks_filling_map(filling, store, &agreed, err);
@@ -388,138 +445,22 @@ rks_status rks_store_open_dataset(rks_group *group, const char *directory, rks_s
     return RKS_OK;
 }
 
-/* ---- the dataset of all ranks -------------------------------------------------------------- */
-
-/* What a rank found: nothing, or dataset.json with this digest and size. */
-typedef struct found {
-    rks_digest digest;
-    uint64_t size;
-} found;
-
-/* All that found a dataset found the same one; *root is the lowest rank that has it. */
-static rks_status compare_found(const rks_agreed *agreed, const rks_found_dataset *mine,
-                                uint32_t *root, bool *lacking, rks_error *err)
-{
-    int64_t first = -1;
-    found one = {0}, other;
-    for (uint32_t rank = 0; rank < rks_group_size(agreed->group); rank++) {
-        memcpy(&other, rks_agreed_get(agreed, rank, 0, NULL), sizeof(other));
-        *lacking = *lacking || other.size == 0;
-        if (other.size == 0)
-            continue;
-        if (first < 0) {
-            first = rank;
-            one = other;
-        } else if (one.size != other.size || !rks_digest_equal(one.digest, other.digest)) {
-            return rks_fail(err, RKS_ERR_STATE, 0, "%s: rank %u has another dataset than rank %lld",
-                            mine->directory, rank, (long long)first);
-        }
-    }
-    if (first < 0) {
-        if (err != NULL)
-            *err = mine->error;
-        return RKS_ERR_NOT_FOUND;
-    }
-    *root = (uint32_t)first;
-    return RKS_OK;
-}
-
-static rks_status take_sent(const rks_agreed *agreed, uint32_t root, rks_found_dataset *mine,
-                            rks_error *err)
-{
-    size_t size = 0, list_size = 0;
-    const char *text = rks_agreed_get(agreed, root, 0, &size);
-    const void *list = rks_agreed_get(agreed, root, 1, &list_size);
-    rks_status status = rks_dataset_decode(text, size, mine->directory, &mine->dataset, err);
-    if (status == RKS_OK && mine->dataset->excluded.samples > 0)
-        status =
-            rks_excluded_decode(&mine->dataset->excluded, list, list_size,
-                                rks_dataset_stored(mine->dataset), mine->directory, err);
-    return status;
-}
-
-/* COLLECTIVE. The dataset, and the list of samples that it excludes, for ranks whose directory holds
- * none. */
-static rks_status send_dataset(rks_group *group, uint32_t root, const char *text, size_t size,
-                               rks_found_dataset *mine, rks_error *err)
-{
-    bool sends = rks_group_rank(group) == root;
-    rks_buffer list = {0};
-    rks_agreed agreed;
-    rks_status status = RKS_OK;
-    if (sends && mine->dataset->excluded.samples > 0)
-        status = rks_excluded_encode(&mine->dataset->excluded, &list, err);
-    const rks_fact facts[] = {rks_fact_bytes(sends ? text : NULL, size),
-                              rks_fact_bytes(list.data, list.size)};
-    status = rks_group_agree_on(group, "open: dataset sent", status, facts, 2, &agreed, err);
-    rks_buffer_free(&list);
-    if (status != RKS_OK)
-        return status;
-    if (mine->dataset == NULL)
-        status = take_sent(&agreed, root, mine, err);
-    return rks_group_agree(group, "open: dataset known", status, err);
-}
-
-void rks_store_look(const char *directory, uint64_t generation, rks_found_dataset *looked)
-{
-    *looked = (rks_found_dataset){.directory = directory};
-    looked->status =
-        rks_dataset_load_generation(directory, generation, &looked->dataset, &looked->error);
-}
-
-rks_status rks_store_agree_dataset(rks_group *group, const char *exchange,
-                                   rks_found_dataset *looked, rks_dataset **dataset,
-                                   rks_error *err)
-{
-    found mine = {0};
-    char *text = NULL;
-    size_t size = 0;
-    uint32_t root = 0;
-    bool lacking = false;
-    rks_agreed agreed;
-    rks_status status = looked->status;
-    if (status == RKS_OK) {
-        status = rks_dataset_encode(looked->dataset, &text, &size, err);
-        mine = (found){rks_checksum128(text, size), size};
-    } else if (status == RKS_ERR_NOT_FOUND) {
-        status = RKS_OK;
-    } else if (err != NULL) {
-        *err = looked->error;
-    }
-    const rks_fact facts[] = {rks_fact_fixed(&mine, sizeof(mine)),
-                              rks_fact_same_shown("exchange", exchange)};
-    status = rks_group_agree_on(group, "open: dataset", status, facts, 2, &agreed, err);
-    if (status == RKS_OK)
-        status = compare_found(&agreed, looked, &root, &lacking, err);
-    if (status == RKS_OK && lacking)
-        status = send_dataset(group, root, text, size, looked, err);
-    rks_free(text);
-    if (status == RKS_OK)
-        *dataset = looked->dataset;
-    else
-        rks_dataset_free(looked->dataset);
-    looked->dataset = NULL;
-    return status;
-}
+/* ---- one directory ------------------------------------------------------------------------ */
 
 rks_status rks_store_open(rks_group *group, const char *directory, const rks_store_options *options,
                           rks_store **store, rks_error *err)
 {
     rks_store_options chosen;
-    rks_store_options_default(&chosen);
-    if (options != NULL)
-        memcpy(&chosen, options,
-               options->struct_size < sizeof(chosen) ? options->struct_size : sizeof(chosen));
-    if (chosen.inflight_bytes == 0)
-        chosen.inflight_bytes = 256u << 20;
+    rks_store_take_options(options, &chosen);
+    if (chosen.columns != NULL)
+        return rks_store_open_many(group, &directory, NULL, 1, options, store, err);
     char *expanded = NULL;
     rks_dataset *dataset = NULL;
     rks_found_dataset looked = {.directory = directory};
     looked.status = rks_directory_expand(group, directory, &expanded, &looked.error);
     if (looked.status == RKS_OK)
         rks_store_look(expanded, rks_dataset_take_generation(expanded), &looked);
-    const char *exchange = chosen.exchange == NULL ? "auto" : chosen.exchange;
-    rks_status status = rks_store_agree_dataset(group, exchange, &looked, &dataset, err);
+    rks_status status = rks_store_agree_dataset(group, chosen.exchange, &looked, &dataset, err);
     if (status == RKS_OK)
         status =
             rks_store_open_dataset(group, expanded, RKS_OK, dataset, &chosen, NULL, store, err);

@@ -15,6 +15,22 @@
 /* What a rank brings, one byte in front of its ids. */
 enum { NOT_ASKED = 0, LISTED = 1, NOT_HERE = 2 };
 
+/* Of one of the sources, whose samples' ids begin somewhere else. */
+static rks_status load_list(const rks_store *store, const char *path, uint32_t **ids,
+                            size_t *count, rks_error *err)
+{
+    const rks_dataset *dataset = store->dataset;
+    rks_status status = RKS_ERR_DATA;
+    if (dataset->source_count == 0)
+        return rks_quarantine_load(path, dataset, ids, count, err);
+    for (size_t i = 0; status == RKS_ERR_DATA && i < dataset->source_count; i++) {
+        status = rks_quarantine_load(path, dataset->sources[i].dataset, ids, count, err);
+        for (size_t k = 0; status == RKS_OK && k < *count; k++)
+            (*ids)[k] += (uint32_t)dataset->sources[i].first;
+    }
+    return status;
+}
+
 rks_status rks_store_load_quarantine(const rks_store *store, const char *pattern, uint8_t **bytes,
                                      size_t *size, rks_error *err)
 {
@@ -27,11 +43,11 @@ rks_status rks_store_load_quarantine(const rks_store *store, const char *pattern
     if (pattern != NULL)
         status = rks_directory_expand(store->group, pattern, &path, err);
     if (status == RKS_OK && pattern != NULL)
-        status = rks_quarantine_load(path, store->dataset, &ids, &count, &what);
+        status = load_list(store, path, &ids, &count, &what);
     if (status == RKS_ERR_CORRUPT) /* the list, not the dataset */
         status =
             rks_fail(err, RKS_ERR_DATA, 0, "%s: no list that verify --quarantine wrote", what.text);
-    else if (what.status != RKS_OK && err != NULL)
+    else if (status != RKS_OK && what.status != RKS_OK && err != NULL)
         *err = what;
     if (status == RKS_ERR_NOT_FOUND) {
         kind = NOT_HERE; /* another rank may have it */

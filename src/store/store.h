@@ -24,6 +24,8 @@ struct rks_store {
     char id_text[RKS_DIGEST_TEXT];
 
     rks_shard **shards;  /* dataset number -> open shard, NULL where this rank does not see it */
+    rks_record_fit *fits;          /* one a source; NULL: the dataset is not united */
+    const rks_record_fit **fit_of; /* dataset number -> how its records are read; may be NULL */
     int32_t **owners;    /* dataset number -> ranks that serve it, best first, ended by -1 */
     int32_t *owner_room; /* what owners point into */
     uint8_t *seen;       /* ranks x shards, a byte each: who sees what */
@@ -83,6 +85,17 @@ void rks_store_look(const char *directory, uint64_t generation, rks_found_datase
 rks_status rks_store_agree_dataset(rks_group *group, const char *exchange,
                                    rks_found_dataset *found, rks_dataset **dataset,
                                    rks_error *err);
+/* The same for `count` datasets in one agreement, and two more for each that a rank lacks. `names`
+ * (rks_list_text of what they are called; NULL: not said) must be the same on all ranks. `datasets`
+ * has room for as many; on failure nothing is in it. */
+rks_status rks_store_agree_datasets(rks_group *group, const char *exchange, const char *names,
+                                    rks_found_dataset *found, size_t count, rks_dataset **datasets,
+                                    rks_error *err);
+/* This rank's directory of the shard. */
+const char *rks_store_directory_of(const rks_store *store, size_t shard);
+
+/* The caller's options (NULL: none), and defaults for what they leave open. */
+void rks_store_take_options(const rks_store_options *options, rks_store_options *chosen);
 
 /* COLLECTIVE. rks_store_open on a dataset that is in memory; it is the store's from now on, also on
  * failure. `status` and *err are what became of this rank so far, as in rks_group_agree; `dataset`
@@ -137,7 +150,8 @@ void rks_filling_end(rks_filling *filling, const rks_store *store);
 enum {
     RKS_TELL_SLOTS,      /* u64: slots in use */
     RKS_TELL_SEEN,       /* a byte for each shard: it lies in this rank's directory */
-    RKS_TELL_PATH,       /* that directory's full path, with its NUL; empty: unknown */
+    RKS_TELL_PATH,       /* its sources' directories as full paths, each with its NUL; empty:
+                            unknown */
     RKS_TELL_QUARANTINE, /* quarantine.c draws it */
     RKS_TELL_INDEX,      /* the leader's offer of the index memory */
     RKS_TELL_COUNT

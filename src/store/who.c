@@ -49,8 +49,30 @@ rks_status rks_store_open_shards(rks_store *store, rks_error *err)
     store->shards = rks_alloc(store->dataset->shard_count, sizeof(*store->shards), err);
     rks_status status = store->shards == NULL ? RKS_ERR_MEMORY : RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < store->dataset->shard_count; i++)
-        status = open_shard(store, store->directory, i, err);
+        status = open_shard(store, rks_store_directory_of(store, i), i, err);
     return status;
+}
+
+const char *rks_store_directory_of(const rks_store *store, size_t shard)
+{
+    const rks_dataset *dataset = store->dataset;
+    if (dataset->source_count == 0)
+        return store->directory;
+    return dataset->sources[rks_dataset_source_of_shard(dataset, shard)].directory;
+}
+
+/* The directory of the shard as the rank has told it; NULL: it has not. */
+static const char *told_directory(const rks_store *store, const char *paths, size_t size,
+                                  size_t shard)
+{
+    const rks_dataset *dataset = store->dataset;
+    size_t skip = dataset->source_count == 0 ? 0 : rks_dataset_source_of_shard(dataset, shard);
+    const char *at = paths, *end = paths + size;
+    if (size == 0 || end[-1] != '\0')
+        return NULL;
+    for (; at < end && skip > 0; skip--)
+        at += strlen(at) + 1;
+    return at < end && *at != '\0' ? at : NULL;
 }
 
 /* Shards of other ranks' directories on this node are mapped too: no message is then needed for
@@ -61,13 +83,15 @@ static void open_neighbours(rks_store *store, const rks_agreed *agreed)
     size_t shards = store->dataset->shard_count;
     for (uint32_t rank = 0; rank < rks_group_size(store->group); rank++) {
         size_t size = 0;
-        const char *directory = rks_agreed_get(agreed, rank, RKS_TELL_PATH, &size);
-        if (rks_group_node_of(store->group, rank) != rks_group_node(store->group) || size < 2 ||
-            directory[size - 1] != '\0')
+        const char *paths = rks_agreed_get(agreed, rank, RKS_TELL_PATH, &size);
+        if (rks_group_node_of(store->group, rank) != rks_group_node(store->group))
             continue;
-        for (size_t i = 0; i < shards; i++)
-            if (store->shards[i] == NULL && store->seen[rank * shards + i] != 0)
+        for (size_t i = 0; i < shards; i++) {
+            bool wanted = store->shards[i] == NULL && store->seen[rank * shards + i] != 0;
+            const char *directory = wanted ? told_directory(store, paths, size, i) : NULL;
+            if (directory != NULL)
                 open_shard(store, directory, i, NULL);
+        }
     }
 }
 
@@ -128,7 +152,7 @@ static rks_status check_missing(const rks_store *store, rks_error *err)
         err, RKS_ERR_NOT_FOUND, 0,
         "%s: shard %s (%zu of %zu missing) is on no rank's disk; bring it, or open what is "
         "there with --partial, where that is taken",
-        store->directory, store->dataset->shards[first].name, missing, shards);
+        rks_store_directory_of(store, first), store->dataset->shards[first].name, missing, shards);
 }
 
 rks_status rks_store_choose_owners(rks_store *store, const rks_agreed *agreed, rks_error *err)

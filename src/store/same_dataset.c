@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * same_dataset.c: what the ranks' directories hold: the same datasets, or nothing. Each rank tells
+ * what it found; those that found nothing get it from the lowest rank that did. */
+#include <string.h>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "store/store.h"
+
+/* What a rank found: nothing, or dataset.json with this digest and size. */
+typedef struct found {
+    rks_digest digest;
+    uint64_t size;
+} found;
+
+/* All that found the dataset `number` found the same one; *root is the lowest rank that has it. */
+static rks_status compare_found(const rks_agreed *agreed, size_t number,
+                                const rks_found_dataset *mine, uint32_t *root, bool *lacking,
+                                rks_error *err)
+{
+    int64_t first = -1;
+    found one = {0}, other;
+    *lacking = false;
+    for (uint32_t rank = 0; rank < rks_group_size(agreed->group); rank++) {
+        const uint8_t *told = rks_agreed_get(agreed, rank, 0, NULL);
+        memcpy(&other, told + number * sizeof(other), sizeof(other));
+        *lacking = *lacking || other.size == 0;
+        if (other.size == 0)
+            continue;
+        if (first < 0) {
+            first = rank;
+            one = other;
+        } else if (one.size != other.size || !rks_digest_equal(one.digest, other.digest)) {
+            return rks_fail(err, RKS_ERR_STATE, 0, "%s: rank %u has another dataset than rank %lld",
+                            mine->directory, rank, (long long)first);
+        }
+    }
+    if (first < 0) {
+        if (err != NULL)
+            *err = mine->error;
+        return RKS_ERR_NOT_FOUND;
+    }
+    *root = (uint32_t)first;
+    return RKS_OK;
+}
+
+static rks_status take_sent(const rks_agreed *agreed, uint32_t root, rks_found_dataset *mine,
+                            rks_error *err)
+{
+    size_t size = 0, list_size = 0;
+    const char *text = rks_agreed_get(agreed, root, 0, &size);
+    const void *list = rks_agreed_get(agreed, root, 1, &list_size);
+    rks_status status = rks_dataset_decode(text, size, mine->directory, &mine->dataset, err);
+    if (status == RKS_OK && mine->dataset->excluded.samples > 0)
+        status =
+            rks_excluded_decode(&mine->dataset->excluded, list, list_size,
+                                rks_dataset_stored(mine->dataset), mine->directory, err);
+    return status;
+}
+
+/* COLLECTIVE. The dataset, and the list of samples that it excludes, for ranks whose directory holds
+ * none. */
+static rks_status send_dataset(rks_group *group, uint32_t root, const char *text, size_t size,
+                               rks_found_dataset *mine, rks_error *err)
+{
+    bool sends = rks_group_rank(group) == root;
+    rks_buffer list = {0};
+    rks_agreed agreed;
+    rks_status status = RKS_OK;
+    if (sends && mine->dataset->excluded.samples > 0)
+        status = rks_excluded_encode(&mine->dataset->excluded, &list, err);
+    const rks_fact facts[] = {rks_fact_bytes(sends ? text : NULL, size),
+                              rks_fact_bytes(list.data, list.size)};
+    status = rks_group_agree_on(group, "open: dataset sent", status, facts, 2, &agreed, err);
+    rks_buffer_free(&list);
+    if (status != RKS_OK)
+        return status;
+    if (mine->dataset == NULL)
+        status = take_sent(&agreed, root, mine, err);
+    return rks_group_agree(group, "open: dataset known", status, err);
+}
+
+void rks_store_look(const char *directory, uint64_t generation, rks_found_dataset *looked)
+{
+    *looked = (rks_found_dataset){.directory = directory};
+    looked->status =
+        rks_dataset_load_generation(directory, generation, &looked->dataset, &looked->error);
+}
+
+/* What this rank found, as text to compare and to send. */
+static rks_status encode_found(rks_found_dataset *looked, found *mine, rks_buffer *text,
+                               rks_error *err)
+{
+    char *encoded = NULL;
+    size_t size = 0;
+    if (looked->status == RKS_ERR_NOT_FOUND)
+        return RKS_OK;
+    if (looked->status != RKS_OK) {
+        if (err != NULL)
+            *err = looked->error;
+        return looked->status;
+    }
+    rks_status status = rks_dataset_encode(looked->dataset, &encoded, &size, err);
+    if (status == RKS_OK) {
+        *mine = (found){rks_checksum128(encoded, size), size};
+        *text = (rks_buffer){.data = (uint8_t *)encoded, .size = size, .room = size};
+    }
+    return status;
+}
+
+/* COLLECTIVE, behind the agreement. */
+static rks_status settle_found(rks_group *group, const rks_agreed *agreed,
+                               rks_found_dataset *looked, const rks_buffer *texts, size_t count,
+                               rks_error *err)
+{
+    uint32_t *roots = rks_alloc(count, sizeof(*roots), err);
+    bool *lacking = rks_alloc(count, sizeof(*lacking), err);
+    rks_status status = roots == NULL || lacking == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < count; i++)
+        status = compare_found(agreed, i, &looked[i], &roots[i], &lacking[i], err);
+    for (size_t i = 0; status == RKS_OK && i < count; i++)
+        if (lacking[i])
+            status = send_dataset(group, roots[i], (const char *)texts[i].data, texts[i].size,
+                                  &looked[i], err);
+    rks_free(roots);
+    rks_free(lacking);
+    return status;
+}
+
+rks_status rks_store_agree_datasets(rks_group *group, const char *exchange, const char *names,
+                                    rks_found_dataset *looked, size_t count, rks_dataset **datasets,
+                                    rks_error *err)
+{
+    rks_agreed agreed;
+    found *mine = rks_alloc(count, sizeof(*mine), err);
+    rks_buffer *texts = rks_alloc(count, sizeof(*texts), err);
+    rks_status status = mine == NULL || texts == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    for (size_t i = 0; status == RKS_OK && i < count; i++)
+        status = encode_found(&looked[i], &mine[i], &texts[i], err);
+    const rks_fact facts[] = {rks_fact_fixed(mine, count * sizeof(*mine)),
+                              rks_fact_same_shown("exchange", exchange),
+                              rks_fact_same("directories", names)};
+    status = rks_group_agree_on(group, "open: dataset", status, facts, 3, &agreed, err);
+    if (status == RKS_OK)
+        status = settle_found(group, &agreed, looked, texts, count, err);
+    for (size_t i = 0; i < count; i++) {
+        if (texts != NULL)
+            rks_buffer_free(&texts[i]);
+        datasets[i] = status == RKS_OK ? looked[i].dataset : NULL;
+        if (status != RKS_OK)
+            rks_dataset_free(looked[i].dataset);
+        looked[i].dataset = NULL;
+    }
+    rks_free(texts);
+    rks_free(mine);
+    return status;
+}
+
+rks_status rks_store_agree_dataset(rks_group *group, const char *exchange,
+                                   rks_found_dataset *looked, rks_dataset **dataset,
+                                   rks_error *err)
+{
+    rks_dataset *agreed = NULL;
+    rks_status status =
+        rks_store_agree_datasets(group, exchange, NULL, looked, 1, &agreed, err);
+    if (status == RKS_OK)
+        *dataset = agreed;
+    return status;
+}

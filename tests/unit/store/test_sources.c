@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_sources.c: several datasets opened as one: ids, columns, keys, and what does not fit. The
+ * first is world.h's; the second has other columns and derived keys. */
+#include "world.h"
+
+enum { MORE = 23, TOGETHER = SAMPLES + MORE };
+
+typedef struct job {
+    char one[64], other[64];
+    bool own_nodes;
+    const char *schema; /* of the second dataset */
+    rks_store_options options;
+} job;
+
+static const char MORE_SCHEMA[] = "label:int32,text:str,id:int64";
+
+static void build_more(member *m)
+{
+    const job *j = m->user;
+    rks_build_options options;
+    rks_build_report report = {.struct_size = sizeof(report)};
+    rks_builder *builder = NULL;
+    bool skip = false;
+    if (!world_enter(m, false))
+        return;
+    world_build_options(&options);
+    options.schema = j->schema;
+    options.own_keys = false;
+    EXPECT_OK(rks_builder_open(m->group, j->other, &options, &builder, &m->err));
+    EXPECT_OK(rks_builder_unit(builder, 0, "more", &skip, &m->err));
+    for (int64_t i = 0; i < MORE && m->failures == 0; i++) {
+        int32_t label = (int32_t)(100 + i);
+        float wide = (float)i;
+        const bool same = j->schema == MORE_SCHEMA;
+        const rks_value values[] = {same ? (rks_value){.data = &label, .size = 4}
+                                         : (rks_value){.data = &wide, .size = 4},
+                                    {.data = "more text", .size = (uint64_t)(i % 9)},
+                                    {.data = &i, .size = 8}};
+        EXPECT_OK(rks_builder_add(builder, values, NULL, 0, &m->err));
+    }
+    EXPECT_OK(rks_builder_commit(builder, RKS_OK, &report, &m->err));
+    rks_builder_close(builder);
+}
+
+static void make(job *j, uint32_t ranks, const char *schema)
+{
+    *j = (job){.schema = schema};
+    rks_store_options_default(&j->options);
+    world_directory(j->one);
+    world_directory(j->other);
+    world_dataset(j->one, ranks, false);
+    on_threads(1, build_more, j);
+}
+
+static void end(const job *j)
+{
+    world_remove(j->one);
+    world_remove(j->other);
+}
+
+static rks_status open_two(member *m, const job *j, const char *const *names, rks_store **store)
+{
+    const char *const directories[] = {j->one, j->other};
+    return rks_store_open_many(m->group, directories, names, 2, &j->options, store, &m->err);
+}
+
+/* ---- what comes ------------------------------------------------------------------------------ */
+
+static void check_value(member *m, rks_batch *batch, size_t i, uint32_t column, const void *data,
+                        uint64_t size)
+{
+    rks_value value = {0};
+    EXPECT_OK(rks_batch_value(batch, i, column, &value, &m->err));
+    EXPECT((value.data == NULL) == (data == NULL));
+    EXPECT(value.size == size);
+    if (data != NULL && value.data != NULL && size > 0)
+        EXPECT(memcmp(value.data, data, size) == 0);
+}
+
+/* Samples of both, mixed; columns: id, text, vec?, label?. */
+static void check_samples(member *m, rks_store *store)
+{
+    uint64_t ids[TOGETHER];
+    rks_batch *batch = NULL;
+    for (uint64_t i = 0; i < TOGETHER; i++)
+        ids[i] = (i * 100 + m->rank * 17) % TOGETHER;
+    EXPECT_OK(rks_store_fetch(store, ids, TOGETHER, &batch, &m->err));
+    for (size_t i = 0; batch != NULL && i < TOGETHER && m->failures == 0; i++) {
+        world_sample sample;
+        int64_t id = (int64_t)ids[i] - SAMPLES;
+        int32_t label = (int32_t)(100 + id);
+        EXPECT(rks_store_source_of(store, ids[i]) == (ids[i] >= SAMPLES));
+        if (ids[i] < SAMPLES) {
+            EXPECT(world_is(batch, i, ids[i]));
+            check_value(m, batch, i, 3, NULL, 0);
+            continue;
+        }
+        world_make(0, &sample);
+        check_value(m, batch, i, 0, &id, 8);
+        check_value(m, batch, i, 1, "more text", (uint64_t)(id % 9));
+        check_value(m, batch, i, 2, NULL, 0);
+        check_value(m, batch, i, 3, &label, 4);
+    }
+    rks_batch_free(batch);
+}
+
+static void check_views(member *m, rks_store *store)
+{
+    rks_view *view = NULL;
+    rks_value value;
+    EXPECT_OK(rks_store_view(store, SAMPLES + 4, &view, &m->err));
+    if (view != NULL) {
+        EXPECT_OK(rks_view_value(view, 1, &value, &m->err));
+        EXPECT(value.size == 4 && memcmp(value.data, "more", 4) == 0);
+        EXPECT_OK(rks_view_value(view, 2, &value, &m->err));
+        EXPECT(value.data == NULL);
+    }
+    rks_view_free(view);
+}
+
+/* Arrays of samples of both. */
+static void check_arrays(member *m, rks_store *store)
+{
+    static const char *const names[] = {"label"};
+    const uint64_t ids[] = {SAMPLES + 1, 0, SAMPLES};
+    rks_collate_column column = {.column = names[0], .pad = -1};
+    rks_collate_options options;
+    rks_arrays *arrays = NULL;
+    rks_collate_options_default(&options);
+    options.columns = &column;
+    options.column_count = 1;
+    EXPECT_OK(rks_store_collate(store, ids, 3, &options, &arrays, &m->err));
+    if (arrays != NULL) {
+        const rks_array *array = rks_arrays_get(arrays, 0);
+        const int32_t expected[] = {101, -1, 100};
+        EXPECT(array != NULL && memcmp(array->data, expected, sizeof(expected)) == 0);
+    }
+    rks_arrays_free(arrays);
+}
+
+static void check_keys(member *m, rks_store *store)
+{
+    uint64_t id = 0;
+    uint8_t key[RKS_KEY_MAX];
+    size_t size = 0;
+    rks_source source = {.struct_size = sizeof(source)};
+    EXPECT_OK(rks_store_find(store, "key 00007", 9, &id, &m->err));
+    EXPECT(id == 7);
+    EXPECT_OK(rks_store_find(store, "more:22", 7, &id, &m->err));
+    EXPECT(id == SAMPLES + 22);
+    EXPECT_OK(rks_store_key(store, SAMPLES + 22, key, &size, &m->err));
+    EXPECT(size == 7 && memcmp(key, "more:22", 7) == 0);
+    EXPECT_OK(rks_store_find_in(store, 1, "more:3", 6, &id, &m->err));
+    EXPECT(id == SAMPLES + 3);
+    EXPECT(rks_store_find_in(store, 0, "more:3", 6, &id, &m->err) == RKS_ERR_NOT_FOUND);
+    EXPECT(rks_store_find_in(store, 2, "more:3", 6, &id, &m->err) == RKS_ERR_ARGUMENT);
+    EXPECT(rks_store_sources(store) == 2);
+    EXPECT_OK(rks_store_source(store, 1, &source, &m->err));
+    EXPECT(strcmp(source.name, "more") == 0 && source.first == SAMPLES && source.count == MORE);
+    EXPECT(rks_store_source_of(store, TOGETHER) == -1);
+}
+
+static void open_both(member *m)
+{
+    static const char *const names[] = {"world", "more"};
+    const job *j = m->user;
+    rks_store *store = NULL;
+    if (!world_enter(m, j->own_nodes))
+        return;
+    EXPECT_OK(open_two(m, j, names, &store));
+    if (store != NULL) {
+        const rks_schema *schema = rks_store_schema(store);
+        const int64_t *ids = rks_store_column(store, "id", NULL);
+        EXPECT(rks_store_count(store) == TOGETHER);
+        EXPECT(strcmp(rks_schema_text(schema),
+                      "{\"id\":\"int64\",\"text\":\"str\",\"vec\":\"float32[*]?\","
+                      "\"label\":\"int32?\"}") == 0);
+        EXPECT(ids != NULL && ids[SAMPLES - 1] == SAMPLES - 1 && ids[SAMPLES + 5] == 5);
+        check_samples(m, store);
+        check_views(m, store);
+        check_arrays(m, store);
+        check_keys(m, store);
+    }
+    rks_store_close(store, 0);
+}
+
+static void two_datasets_are_one(void **state)
+{
+    (void)state;
+    for (uint32_t ranks = 1; ranks <= 3; ranks++) {
+        job j;
+        make(&j, ranks, MORE_SCHEMA);
+        for (int i = 0; i < 4; i++) {
+            j.own_nodes = i % 2 == 1;
+            j.options.no_share = i / 2 == 1;
+            on_threads(ranks, open_both, &j);
+        }
+        end(&j);
+    }
+}
+
+/* The same dataset twice: every key is there twice. */
+static void open_twice(member *m)
+{
+    static const char *const names[] = {"a", "b"};
+    const job *j = m->user;
+    const char *const directories[] = {j->one, j->one};
+    rks_store *store = NULL;
+    uint64_t id = 0;
+    if (!world_enter(m, false))
+        return;
+    EXPECT(rks_store_open_many(m->group, directories, NULL, 2, NULL, &store, &m->err) ==
+           RKS_ERR_ARGUMENT);
+    EXPECT_TEXT("two datasets are named");
+    EXPECT_OK(rks_store_open_many(m->group, directories, names, 2, NULL, &store, &m->err));
+    if (store != NULL) {
+        EXPECT(rks_store_find(store, "key 00007", 9, &id, &m->err) == RKS_ERR_ARGUMENT);
+        EXPECT_TEXT("several sources, a and b");
+        EXPECT_OK(rks_store_find_in(store, 1, "key 00007", 9, &id, &m->err));
+        EXPECT(id == SAMPLES + 7);
+    }
+    rks_store_close(store, 0);
+}
+
+static void a_key_of_two_sources_asks_for_the_source(void **state)
+{
+    (void)state;
+    job j;
+    make(&j, 1, MORE_SCHEMA);
+    on_threads(2, open_twice, &j);
+    end(&j);
+}
+
+/* ---- what does not fit ----------------------------------------------------------------------- */
+
+static void open_unlike(member *m)
+{
+    static const char *const names[] = {"world", "more"};
+    static const char *const asked[] = {"id", "text"}, *const unknown[] = {"id", "txt"};
+    job j = *(const job *)m->user;
+    rks_store *store = NULL;
+    if (!world_enter(m, false))
+        return;
+    EXPECT(open_two(m, &j, names, &store) == RKS_ERR_ARGUMENT);
+    EXPECT_TEXT("dataset more: column \"vec\" is float32, but float32[*] in dataset world");
+    j.options.columns = unknown;
+    j.options.column_count = 2;
+    EXPECT(open_two(m, &j, names, &store) == RKS_ERR_ARGUMENT);
+    EXPECT_TEXT("no dataset has a column \"txt\"");
+    j.options.columns = m->rank == 0 ? asked : unknown;
+    if (m->size > 1) {
+        EXPECT(open_two(m, &j, names, &store) == RKS_ERR_ARGUMENT);
+        EXPECT_TEXT("directories");
+    }
+    j.options.columns = asked;
+    EXPECT_OK(open_two(m, &j, names, &store));
+    if (store != NULL) {
+        const uint64_t ids[] = {5, SAMPLES + 5};
+        const int64_t five = 5;
+        rks_batch *batch = NULL;
+        EXPECT(rks_schema_columns(rks_store_schema(store)) == 2);
+        EXPECT_OK(rks_store_fetch(store, ids, 2, &batch, &m->err));
+        for (size_t i = 0; batch != NULL && i < 2; i++)
+            check_value(m, batch, i, 0, &five, 8);
+        rks_batch_free(batch);
+    }
+    rks_store_close(store, 0);
+    store = NULL;
+    EXPECT(rks_store_open_many(m->group, NULL, NULL, 0, NULL, &store, &m->err) ==
+           RKS_ERR_ARGUMENT);
+    const char *const gone[] = {j.one, "/no/such/place"};
+    EXPECT(rks_store_open_many(m->group, gone, NULL, 2, NULL, &store, &m->err) ==
+           RKS_ERR_NOT_FOUND);
+    EXPECT_TEXT("/no/such/place");
+    EXPECT(store == NULL);
+    EXPECT_OK(rks_group_agree(m->group, "after", RKS_OK, &m->err));
+}
+
+static void types_that_differ_name_dataset_and_column(void **state)
+{
+    (void)state;
+    job j;
+    make(&j, 1, "vec:float32,text:str,id:int64");
+    on_threads(1, open_unlike, &j);
+    on_threads(2, open_unlike, &j);
+    end(&j);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static void open_short_of_memory(member *m)
+{
+    const job *j = m->user;
+    rks_status status = RKS_ERR_MEMORY;
+    long nth = 1;
+    if (!world_enter(m, false))
+        return;
+    for (; status != RKS_OK && nth < 2000 && m->failures == 0; nth++) {
+        rks_store *store = NULL;
+        rks_memory_fail_at(nth);
+        status = open_two(m, j, NULL, &store);
+        rks_memory_fail_at(0);
+        EXPECT(status == RKS_OK || status == RKS_ERR_MEMORY);
+        rks_store_close(store, 0);
+    }
+    EXPECT(status == RKS_OK && nth > 50);
+}
+
+static void opening_survives_each_failing_allocation(void **state)
+{
+    (void)state;
+    job j;
+    make(&j, 1, MORE_SCHEMA);
+    on_threads(1, open_short_of_memory, &j);
+    end(&j);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(two_datasets_are_one),
+        cmocka_unit_test(a_key_of_two_sources_asks_for_the_source),
+        cmocka_unit_test(types_that_differ_name_dataset_and_column),
+        cmocka_unit_test(opening_survives_each_failing_allocation),
+    };
+    return cmocka_run_group_tests_name("sources", tests, NULL, NULL);
+}
