@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from ._core import version as __version__
 from .batch import Batch
-from .dataset import Dataset
+from .dataset import Dataset, Source
 from .errors import (ArgumentError, CallbackError, CancelledError, CorruptError, DataError, IOFailedError,
                      NotFoundError, OutOfMemoryError, PeerError, RankStoreError, StateError, TimeoutError,
                      UnsupportedError)  # noqa: A004
 from .group import Group, current, init, launch
 from .layouts import Layout, Lists, Nested, Pack, Pad
 from .loader import Loader
-from .opening import open  # noqa: A004
+from .opening import concat, open  # noqa: A004
 from .planning import plan, transformer_cost
 from .plans import Plan, PlanBatch, PlanSampler
 
@@ -52,7 +52,7 @@ __all__ = [
     "ArgumentError", "Batch", "BuildReport", "CallbackError", "CancelledError", "Columns", "CorruptError",
     "DataError", "Dataset", "DiffReport", "Difference", "ExportReport", "GatherReport", "Group", "IOFailedError", "Layout",
     "Lists", "Loader", "MergeReport", "Nested", "NotFoundError", "OutOfMemoryError", "Pack", "Pad", "PeerError", "Plan",
-    "PlanBatch", "PlanSampler", "PruneReport", "RankStoreError", "StateError", "TimeoutError", "UnsupportedError",
-    "__version__", "build", "current", "diff", "export", "gather", "init", "launch", "merge", "open", "plan", "prune",
+    "PlanBatch", "PlanSampler", "PruneReport", "RankStoreError", "Source", "StateError", "TimeoutError", "UnsupportedError",
+    "__version__", "build", "concat", "current", "diff", "export", "gather", "init", "launch", "merge", "open", "plan", "prune",
     "transformer_cost",
 ]

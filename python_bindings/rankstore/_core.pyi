@@ -196,9 +196,10 @@ class Store:
     dataset: str
     schema: str
     closed: bool
-    def __init__(self, group: Group, directory: str, *, exchange: str | None = None, no_share: bool = False,
+    def __init__(self, group: Group, directory: str | Sequence[str], *, exchange: str | None = None, no_share: bool = False,
                  no_check: bool = False, partial: bool = False, inflight_bytes: int | None = None,
-                 quarantine: str | None = None) -> None: ...
+                 quarantine: str | None = None, names: Sequence[str] | None = None,
+                 columns: Sequence[str] | None = None) -> None: ...
     def lengths(self) -> Buffer:
         """uint32[count], read-only, shared by the node; the store is not freed while a view is held."""
 
@@ -207,8 +208,11 @@ class Store:
 
     def owner(self, sample: int) -> int: ...
     def key(self, sample: int) -> bytes: ...
-    def find(self, key: bytes | str) -> int:
-        """KeyError where there is none."""
+    def find(self, key: bytes | str, source: int | None = None) -> int:
+        """KeyError where there is none; ArgumentError where several sources have it and none is named."""
+
+    def sources(self) -> list[tuple[str, str, str, int, int, int]]:
+        """(name, directory, dataset's id, first sample, samples, bytes) of each dataset that was opened."""
 
     def info(self) -> str:
         """JSON text."""

@@ -81,6 +81,13 @@ class Batch(dict[str, Any]):
         return [self._dataset.store.key(int(index)) for index in self.indices]
 
     @property
+    def source(self) -> Any:
+        """uint16[n]: for each sample the number of its source in `Dataset.sources`."""
+        if self._dataset is None:
+            raise StateError("source: this batch does not know its dataset; ds.source_of(batch.indices) tells it")
+        return self._dataset.source_of(self.indices)
+
+    @property
     def global_tokens(self) -> int:
         """The sum of lengths of this step's batches on all ranks: what a loss over all tokens is divided by. A loss over
         some of them, as with labels of -100, is divided by `global_sum`."""

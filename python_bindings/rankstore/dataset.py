@@ -40,6 +40,22 @@ class WorkerGroup:
     world: int
 
 
+ABSENT = 0xFFFFFFFF  # the length of a sample that cannot be read
+
+
+@dataclass(frozen=True)
+class Source:
+    """A dataset that was opened, alone or as one of several: its name, this rank's directory, its own id, its samples, of
+    which the first is sample `first` of the whole, and their bytes of columns and keys."""
+
+    name: str
+    directory: str
+    id: str
+    first: int
+    samples: int
+    bytes: int
+
+
 class Dataset:
     """Samples 0..len-1, the same on every rank, each read where it is asked for.
 
@@ -56,6 +72,7 @@ class Dataset:
         _, columns = _core.parse_schema(store.schema)
         self.schema = {name: types.parse(name, text) for name, text in columns}
         self.report: Any = None
+        self.given: tuple[str, ...] = ()  # the directories as they were given to `open`
         self.torch_memory: dict[str, TorchMemory] | None = None
         self._columns = list(self.schema.values())
         self._chosen: Array | None = None
@@ -73,6 +90,7 @@ class Dataset:
         """Another dataset over the same open store."""
         made = Dataset(self._handle, self.directory, self.group)
         made.report, made._chosen, made.torch_memory = self.report, self._chosen, self.torch_memory
+        made.given = self.given
         made._collator, made._is_collating = self._collator, self._is_collating
         return made
 
@@ -142,9 +160,50 @@ class Dataset:
         made._dataset = self
         return made
 
-    def get(self, key: str | bytes) -> dict[str, Any]:
-        """The sample with this key; KeyError where there is none."""
-        return self._read(self.store.fetch([self.store.find(key)]), 0)
+    def get(self, key: str | bytes, source: str | int | None = None) -> dict[str, Any]:
+        """The sample with this key; KeyError where there is none. `source`: the name or number of the source to look in,
+        which is needed (ArgumentError) for a key that several sources have."""
+        return self._read(self.store.fetch([self.store.find(key, self.source_number(source))]), 0)
+
+    # ---- several datasets as one
+
+    @functools.cached_property
+    def sources(self) -> tuple[Source, ...]:
+        """The datasets that were opened, in the order of their samples; one if `open` was given one directory."""
+        return tuple(Source(*one) for one in self.store.sources())
+
+    def source_number(self, source: str | int | None) -> int | None:
+        """The number of a source that is named; ArgumentError names those that there are."""
+        if source is None:
+            return None
+        names = [one.name for one in self.sources]
+        if isinstance(source, str) and source in names:
+            return names.index(source)
+        if not isinstance(source, str) and 0 <= operator.index(source) < len(names):
+            return operator.index(source)
+        raise ArgumentError(f"source: there is no {source!r}; the sources are {', '.join(names)}")
+
+    def source_of(self, ids: Any) -> Any:
+        """uint16[n]: for each sample id (as `Batch.indices` has them) the number of its source in `sources`."""
+        import numpy
+        firsts = [one.first for one in self.sources]
+        return (numpy.searchsorted(firsts, numpy.asarray(ids, numpy.int64), side="right") - 1).astype(numpy.uint16)
+
+    @property
+    def ids(self) -> Any:
+        """int64[len]: the sample id of each place."""
+        import numpy
+        return numpy.arange(self._count) if self._chosen is None else self._chosen
+
+    @property
+    def is_checked(self) -> bool:
+        """Samples are compared with their checksums."""
+        return not self._handle.no_check
+
+    @property
+    def lacks_samples(self) -> bool:
+        """Some cannot be read: they are in quarantine, or their shards are missing (`partial=True`)."""
+        return bool((self.lengths == ABSENT).any())
 
     def view(self, place: int) -> dict[str, Any]:
         """A sample without a copy: read-only arrays (and memoryviews for bytes) in the map of its shard where that
@@ -178,22 +237,23 @@ class Dataset:
     @functools.cached_property
     def length_column(self) -> str | None:
         """The column whose items lengths count; None if they are of no single column (a function, "chars:x")."""
-        if self._shape is None:
-            return None
-        varying = (name for name, column in self.schema.items() if column.varies or column.item in ("str", "bytes"))
-        length = self._shape["length"] or next(varying, None)
+        found = {_length_column(shape) for shape in self._shapes}
+        length = found.pop() if len(found) == 1 else None
         return length if length in self.schema else None
 
     @property
     def length_unit(self) -> int:
-        """What lengths were divided by when they were built."""
-        return 1 if self._shape is None else int(self._shape["length_unit"])
+        """What lengths were divided by when they were built; 1 if sources differ."""
+        found = {int(shape["length_unit"]) for shape in self._shapes if shape is not None}
+        return found.pop() if len(found) == 1 else 1
 
     @functools.cached_property
-    def _shape(self) -> dict[str, Any] | None:
-        """What dataset.json says of lengths; None if no directory of a shard has one."""
-        found = (committed.finished(re.sub(r"@\d+$", "", place))["shape"] for place in self._handle.directories)
-        return next((shape for shape in found if shape is not None), None)
+    def _shapes(self) -> list[dict[str, Any] | None]:
+        """What dataset.json says of lengths, by source; None if no directory of a shard has one."""
+        ranks = (place if isinstance(place, tuple) else (place,) for place in self._handle.directories)
+        found = [[committed.finished(re.sub(r"@\d+$", "", place))["shape"] for place in source]
+                 for source in zip(*ranks, strict=True)]
+        return [next((shape for shape in source if shape is not None), None) for source in found]
 
     def index_of(self, name: str) -> Any:
         """An index column of the whole dataset, by sample id; None if it is none."""
@@ -261,11 +321,14 @@ class Dataset:
         samples that are sound and still unwanted; damaged ones are listed by `rankstore verify --quarantine`.
 
         Raises IndexError for a sample that is not there. On one rank; the directory must hold the dataset."""
+        place = self._handle.directories[0]
+        if isinstance(place, tuple):
+            raise ArgumentError("write_quarantine: a list is of one dataset; open that one alone")
         chosen = [int(one) for one in samples]
         for one in chosen:
             if not 0 <= one < self.store.count:
                 raise IndexError(f"sample {one} is out of range: the dataset has {self.store.count}")
-        _core.write_quarantine(os.fspath(path), self._handle.directories[0], chosen)
+        _core.write_quarantine(os.fspath(path), place, chosen)
 
     def select(self, which: Any) -> Dataset:
         """A dataset of some samples: a boolean mask [len] or places (ascending or not, each once). Nothing is copied;
@@ -449,7 +512,8 @@ class Dataset:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         ticket: Ticket = state["ticket"]
-        handle = Handle(WorkerStore(ticket), ticket.directories, ticket.rank, ticket.world, ticket.no_check)
+        handle = Handle(WorkerStore(ticket), ticket.directories, ticket.rank, ticket.world, ticket.no_check, ticket.names,
+                        ticket.columns)
         self.__init__(handle, state["directory"], WorkerGroup(ticket.rank, ticket.world))  # type: ignore[misc]
         self._chosen, self._collator, self._is_collating = state["chosen"], state["collator"], state["is_collating"]
 
@@ -479,6 +543,14 @@ class Dataset:
         size = "in a worker process" if self._handle.is_worker else f"{self.nbytes} bytes"
         return (f"<rankstore.Dataset {self.directory!r}: {part}{self.store.count} samples, {size}, {{{columns}}}, "
                 f"rank {self.group.rank} of {self.group.world}, id {self.id}>")
+
+
+def _length_column(shape: dict[str, Any] | None) -> str | None:
+    """The column that a dataset of this shape has its lengths of."""
+    if shape is None or shape["length"]:
+        return None if shape is None else str(shape["length"])
+    columns = (types.parse(name, text) for name, text in json.loads(shape["schema"]).items())
+    return next((column.name for column in columns if column.varies or column.item in ("str", "bytes")), None)
 
 
 def _is_bool(value: Any) -> bool:

@@ -38,7 +38,7 @@ _NAP = 0.05  # seconds
 class Ticket:
     """What a worker needs to know: picklable, and no handle in it."""
 
-    directories: tuple[str, ...]  # of the ranks of this node
+    directories: tuple[str | tuple[str, ...], ...]  # of the ranks of this node: each one's, or its several
     dataset: str
     schema: str
     count: int
@@ -48,6 +48,9 @@ class Ticket:
     rank: int
     world: int
     silence: float  # seconds
+    sources: tuple[tuple[str, str, str, int, int, int], ...] = ()  # what `store.sources()` says
+    names: tuple[str, ...] | None = None  # of several datasets
+    columns: tuple[str, ...] | None = None
 
 
 def _is_own_user(connection: socket.socket) -> bool:
@@ -193,7 +196,7 @@ class Service:
         return {}, [self._store.key(int(header["sample"]))]
 
     def _find(self, header: dict[str, Any], data: bytearray) -> tuple[dict[str, Any], list[Any]]:
-        return {"sample": self._store.find(bytes(data))}, []
+        return {"sample": self._store.find(bytes(data), header.get("source"))}, []
 
     def close(self) -> None:
         """In a forked child only the descriptor goes; the socket and its name are the parent's."""
@@ -207,11 +210,13 @@ class Handle:
     """An open store of this process, shared by a dataset and its selections; in a forked child it becomes a
     WorkerStore."""
 
-    def __init__(self, store: _core.Store | WorkerStore, directories: tuple[str, ...], rank: int, world: int,
-                 no_check: bool) -> None:
+    def __init__(self, store: _core.Store | WorkerStore, directories: tuple[str | tuple[str, ...], ...], rank: int,
+                 world: int, no_check: bool, names: tuple[str, ...] | None = None,
+                 columns: tuple[str, ...] | None = None) -> None:
         self._store: Any = store
         self._pid = _core.pid()
-        self.directories, self._rank, self._world, self._no_check = directories, rank, world, no_check
+        self.directories, self._rank, self._world, self.no_check = directories, rank, world, no_check
+        self.names, self.columns = names, columns
         self._service: Service | None = None
         ending.remember_handle(self)
 
@@ -234,9 +239,9 @@ class Handle:
         if not alone and self._service is None and not store.closed:
             self._service = Service(store)
         service = self._service
-        return Ticket(self.directories, store.dataset, store.schema, store.count, self._no_check,
+        return Ticket(self.directories, store.dataset, store.schema, store.count, self.no_check,
                       service.name if service else "", service.token if service else "", self._rank, self._world,
-                      store.group.silence_ms / 1000)
+                      store.group.silence_ms / 1000, tuple(store.sources()), self.names, self.columns)
 
     def before_fork(self) -> None:
         if _core.pid() == self._pid and not self._store.closed:
@@ -334,7 +339,8 @@ class WorkerStore:
                 self._group = _core.Group(solo=True)
                 for directory in self.ticket.directories:
                     try:
-                        store = _core.Store(self._group, directory, partial=True, no_check=self.ticket.no_check)
+                        store = _core.Store(self._group, directory, partial=True, no_check=self.ticket.no_check,
+                                            names=self.ticket.names, columns=self.ticket.columns)
                     except RankStoreError:
                         continue  # the parent serves what lies there
                     if store.dataset == self.ticket.dataset:
@@ -411,11 +417,14 @@ class WorkerStore:
             return store.key(sample)
         return bytes(self._ask({"op": "key", "sample": sample})[1][0])
 
-    def find(self, key: str | bytes) -> int:
+    def find(self, key: str | bytes, source: int | None = None) -> int:
         if not self.ticket.socket:
-            return self._open()[0].find(key)
+            return self._open()[0].find(key, source)
         whole = key.encode() if isinstance(key, str) else bytes(key)
-        return int(self._ask({"op": "find"}, [whole])[0]["sample"])
+        return int(self._ask({"op": "find", "source": source}, [whole])[0]["sample"])
+
+    def sources(self) -> list[tuple[str, str, str, int, int, int]]:
+        return list(self.ticket.sources)
 
     def close(self, timeout_ms: int = 0) -> None:
         if self._connection is not None:

@@ -28,9 +28,9 @@ class Keys(Sequence[bytes]):
             return [self[i] for i in range(*place.indices(len(self)))]
         return self._dataset.store.key(self._dataset.sample_id(place))
 
-    def find(self, key: str | bytes) -> int:
-        """The place of the sample with this key; KeyError where there is none."""
-        return self._dataset.place(self._dataset.store.find(key))
+    def find(self, key: str | bytes, source: str | int | None = None) -> int:
+        """The place of the sample with this key; KeyError where there is none. `source`: as for `Dataset.get`."""
+        return self._dataset.place(self._dataset.store.find(key, self._dataset.source_number(source)))
 
     def __contains__(self, key: object) -> bool:
         try:

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 
 from . import _core, nccl
-from .dataset import Dataset
+from .committed import expand
+from .dataset import ABSENT, Dataset
+from .errors import ArgumentError
 from .group import Group, current
 from .loader_workers import Handle
 from .memory import of_torch
 from .sizes import optional_bytes
 
 
-def open(directory: str | os.PathLike[str], *, group: Group | None = None, exchange: str | None = None,  # noqa: A001
-         no_share: bool = False, check: bool = True, partial: bool = False,
-         inflight_bytes: int | str | None = None, quarantine: str | os.PathLike[str] | None = None) -> Dataset:
-    """COLLECTIVE. Opens a dataset. Each rank serves the shards that it sees.
+def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, group: Group | None = None,  # noqa: A001
+         exchange: str | None = None, no_share: bool = False, check: bool = True, partial: bool = False,
+         inflight_bytes: int | str | None = None, quarantine: str | os.PathLike[str] | None = None,
+         names: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> Dataset:
+    """COLLECTIVE. Opens a dataset, or several as one. Each rank serves the shards that it sees.
 
-    directory: path. "{rank}" and "{node}" in it become numbers. "DIR@2" is generation 2 of DIR, unless a directory has
-        that name.
+    directory: path, or a list of them. "{rank}" and "{node}" in it become numbers. "DIR@2" is generation 2 of DIR, unless
+        a directory has that name. A list opens one dataset over all of them without copying anything: samples of the
+        first come first. Samples have the columns of all; one that a source lacks is None there.
     group: Group. The ranks that open it. Default: `current()`.
     exchange: str. How the index travels: "auto", "local", "nccl", "mpi" or "pull". Default: "auto". nccl takes options,
         "nccl:rails=off,timeout=60" (seconds that one chunk of all ranks may take), and uses the libnccl of this process or
@@ -33,25 +38,86 @@ def open(directory: str | os.PathLike[str], *, group: Group | None = None, excha
     quarantine: path. A list of bad samples, as `rankstore verify --quarantine FILE` writes it; may hold "{rank}" and
         "{node}". Default: none. These samples keep their ids, are never planned, have the length 4294967295, and raise
         NotFoundError if you ask for them, so `for sample in ds` ends at the first one.
-        `ds.select(ds.lengths != 0xFFFFFFFF)` is the dataset without them; `stats()["quarantined"]` counts them.
+        `ds.select(ds.lengths != 0xFFFFFFFF)` is the dataset without them; `stats()["quarantined"]` counts them. Of
+        several datasets, the list of any one.
+    names: list of str, one a directory. What the sources are called. Default: the last parts of the directories, which
+        must differ then (ArgumentError).
+    columns: list of str. Samples have these alone, so sources may differ in others. Default: all; ArgumentError if two
+        sources have one with different types.
 
     Returns the Dataset. Raises NotFoundError, CorruptError, UnsupportedError, ArgumentError; the same on all ranks.
     """
+    given = [os.fspath(directory)] if isinstance(directory, (str, os.PathLike)) else [os.fspath(one) for one in directory]
+    several = not isinstance(directory, (str, os.PathLike)) or names is not None
+    if not given:
+        raise ArgumentError("open: no directory is given")
     inflight = optional_bytes("inflight_bytes", inflight_bytes)
     chosen = group if group is not None else current()
     nccl.prepare(chosen, exchange)
     before = of_torch()
-    store = _core.Store(chosen.core, os.fspath(directory), exchange=exchange, no_share=no_share, no_check=not check,
-                        partial=partial, inflight_bytes=inflight,
+    store = _core.Store(chosen.core, given if several else given[0], exchange=exchange, no_share=no_share,
+                        no_check=not check, partial=partial, inflight_bytes=inflight, names=names, columns=columns,
                         quarantine=None if quarantine is None else os.fspath(quarantine))
     after = of_torch()
-    own = os.fspath(directory).replace("{rank}", str(chosen.rank)).replace("{node}", str(chosen.node))
-    places = [os.path.abspath(own)]
+    own = tuple(os.path.abspath(expand(one, chosen.rank, chosen.node)) for one in given)
+    places: list[tuple[str, ...]] = [own]
     if chosen.world > 1:
-        mine = json.dumps([chosen.node, places[0]]).encode()
+        mine = json.dumps([chosen.node, own]).encode()
         others = [json.loads(one) for one in chosen.allgather("open: directories", mine)]
-        places += [place for node, place in others if node == chosen.node]
-    handle = Handle(store, tuple(dict.fromkeys(places)), chosen.rank, chosen.world, not check)
-    opened = Dataset(handle, os.fspath(directory), chosen)
+        places += [tuple(place) for node, place in others if node == chosen.node]
+    called = tuple(source[0] for source in store.sources()) if several else None
+    handle = Handle(store, tuple(place if several else place[0] for place in dict.fromkeys(places)), chosen.rank,
+                    chosen.world, not check, called, None if columns is None else tuple(columns))
+    opened = Dataset(handle, ", ".join(given), chosen)
+    opened.given = tuple(given)
     opened.torch_memory = None if before is None or after is None else {"before": before, "after": after}
     return opened
+
+
+def concat(datasets: Sequence[Dataset], *, names: Sequence[str] | None = None,
+           columns: Sequence[str] | None = None) -> Dataset:
+    """COLLECTIVE. One dataset over several open ones, without copying anything: samples of the first come first. Their
+    directories are opened once more, so close this dataset, too.
+
+    datasets: list of Dataset, of one group. Selections stay selections, and what a quarantine leaves out stays out.
+    names: list of str, one a dataset; a dataset that has several sources has them as "NAME/SOURCE". Default: the names of
+        the sources, which must differ then (ArgumentError).
+    columns: list of str. Samples have these alone. Default: all; ArgumentError if two datasets have one with different types.
+
+    Returns the Dataset. Raises TypeError for what is no Dataset, and what `open` raises.
+    """
+    given: list[str] = []
+    called: list[str] = []
+    wholes = list(datasets)
+    for number, one in enumerate(wholes):
+        if not isinstance(one, Dataset):
+            raise TypeError(f"concat: dataset {number} is a {type(one).__name__}, not a rankstore.Dataset")
+        if not isinstance(one.group, Group) or one.group is not wholes[0].group:
+            raise ArgumentError(f"concat: dataset {number} ({one.directory}) is open on another group than dataset 0")
+        if not one.given:
+            raise ArgumentError(f"concat: dataset {number} ({one.directory}) was not opened by `open`")
+        given += one.given
+        own = [source.name for source in one.sources]
+        called += own if names is None or number >= len(names) else (
+            [names[number]] if len(own) == 1 else [f"{names[number]}/{source}" for source in own])
+    if not wholes:
+        raise ArgumentError("concat: no dataset is given")
+    if names is not None and len(names) != len(wholes):
+        raise ArgumentError(f"concat: {len(names)} names of {len(wholes)} datasets")
+    return _chosen(wholes, open(given, group=wholes[0].group, names=called, columns=columns,  # type: ignore[arg-type]
+                                check=wholes[0].is_checked, partial=any(one.lacks_samples for one in wholes)))
+
+
+def _chosen(parts: Sequence[Dataset], whole: Dataset) -> Dataset:
+    """What the parts have of the samples of the whole."""
+    if not any(one.is_selection or one.lacks_samples for one in parts):
+        return whole
+    import numpy
+    first, kept = 0, []
+    for one in parts:
+        ids = numpy.arange(len(one.all_lengths)) if not one.is_selection else one.ids
+        kept.append(first + ids[one.lengths != ABSENT])
+        first += len(one.all_lengths)
+    made = whole.select(numpy.concatenate(kept))
+    made.given = ()
+    return made

@@ -213,8 +213,41 @@ static int read_facts(store *self)
     return 0;
 }
 
+/* What is opened: one directory, or several under names. */
+typedef struct places {
+    core_texts directories, names, columns;
+} places;
+
+static bool take_places(PyObject *directory, PyObject *names, PyObject *columns, places *to)
+{
+    PyObject *one = NULL;
+    *to = (places){0};
+    if (PyUnicode_Check(directory)) {
+        if ((one = PyTuple_Pack(1, directory)) == NULL)
+            return false;
+        directory = one;
+    }
+    bool taken = core_texts_take(directory, "directory", &to->directories) &&
+                 core_texts_take(names, "names", &to->names) &&
+                 core_texts_take(columns, "columns", &to->columns);
+    Py_XDECREF(one);
+    if (taken && names != Py_None && to->names.count != to->directories.count) {
+        PyErr_Format(PyExc_ValueError, "names: %zu names of %zu datasets", to->names.count,
+                     to->directories.count);
+        return false;
+    }
+    return taken;
+}
+
+static void free_places(places *of)
+{
+    core_texts_free(&of->directories);
+    core_texts_free(&of->names);
+    core_texts_free(&of->columns);
+}
+
 /* COLLECTIVE. A group that is held cannot be closed meanwhile. */
-static int open_store(store *self, const char *directory, const rks_store_options *options)
+static int open_store(store *self, const places *from, bool many, const rks_store_options *options)
 {
     rks_group *group = core_group_enter(self->group);
     rks_error err = {0};
@@ -223,7 +256,11 @@ static int open_store(store *self, const char *directory, const rks_store_option
         return -1;
     core_group_reap(self->group);
     Py_BEGIN_ALLOW_THREADS
-    status = rks_store_open(group, directory, options, &self->handle, &err);
+    if (many)
+        status = rks_store_open_many(group, from->directories.texts, from->names.texts,
+                                     from->directories.count, options, &self->handle, &err);
+    else
+        status = rks_store_open(group, from->directories.texts[0], options, &self->handle, &err);
     Py_END_ALLOW_THREADS
     if (status == RKS_OK)
         return read_facts(self);
@@ -232,27 +269,8 @@ static int open_store(store *self, const char *directory, const rks_store_option
     return -1;
 }
 
-static PyObject *store_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+static store *create_store(PyTypeObject *type, PyObject *group, const char *directory)
 {
-    static char *names[] = {"group",   "directory",      "exchange",   "no_share", "no_check",
-                            "partial", "inflight_bytes", "quarantine", NULL};
-    PyObject *group, *inflight = NULL;
-    const char *directory;
-    int no_share = 0, no_check = 0, partial = 0;
-    rks_store_options options;
-    rks_store_options_default(&options);
-    const char *exchange = NULL, *quarantine = NULL;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Os|$zpppOz:Store", names, &group,
-                                     &directory, &exchange, &no_share, &no_check, &partial,
-                                     &inflight, &quarantine) ||
-        !core_number(inflight, "inflight_bytes", 0, UINT64_MAX, &options.inflight_bytes))
-        return NULL;
-    if (exchange != NULL)
-        options.exchange = exchange;
-    options.no_share = no_share;
-    options.no_check = no_check;
-    options.partial = partial;
-    options.quarantine = quarantine;
     store *self = (store *)PyType_GenericAlloc(type, 0);
     if (self == NULL)
         return NULL;
@@ -265,8 +283,42 @@ static PyObject *store_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
         return NULL;
     }
     memcpy(self->directory, directory, strlen(directory) + 1);
-    if (open_store(self, directory, &options) < 0)
-        Py_CLEAR(self);
+    return self;
+}
+
+static PyObject *store_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
+{
+    static char *keys[] = {"group",   "directory",      "exchange",   "no_share", "no_check",
+                           "partial", "inflight_bytes", "quarantine", "names",    "columns",
+                           NULL};
+    PyObject *group, *directory, *inflight = NULL, *names = Py_None, *columns = Py_None;
+    int no_share = 0, no_check = 0, partial = 0;
+    rks_store_options options;
+    rks_store_options_default(&options);
+    const char *exchange = NULL, *quarantine = NULL;
+    places from = {0};
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$zpppOzOO:Store", keys, &group,
+                                     &directory, &exchange, &no_share, &no_check, &partial,
+                                     &inflight, &quarantine, &names, &columns) ||
+        !core_number(inflight, "inflight_bytes", 0, UINT64_MAX, &options.inflight_bytes))
+        return NULL;
+    if (exchange != NULL)
+        options.exchange = exchange;
+    options.no_share = no_share;
+    options.no_check = no_check;
+    options.partial = partial;
+    options.quarantine = quarantine;
+    store *self = NULL;
+    if (take_places(directory, names, columns, &from)) {
+        bool many = !PyUnicode_Check(directory) || names != Py_None;
+        options.columns = columns == Py_None ? NULL : from.columns.texts;
+        options.column_count = from.columns.count;
+        self = create_store(type, group,
+                            from.directories.count == 0 ? "" : from.directories.texts[0]);
+        if (self != NULL && open_store(self, &from, many, &options) < 0)
+            Py_CLEAR(self);
+    }
+    free_places(&from);
     return (PyObject *)self;
 }
 
@@ -367,20 +419,23 @@ static PyObject *store_key(PyObject *object, PyObject *number)
                             : core_raise(&err);
 }
 
-static PyObject *store_find(PyObject *object, PyObject *key)
+static PyObject *store_find(PyObject *object, PyObject *arguments)
 {
+    PyObject *key, *number = Py_None;
     const void *bytes;
     size_t size;
-    uint64_t sample = 0;
+    uint64_t sample = 0, source = 0;
     rks_error err = {0};
     rks_status status;
-    if (!core_key(key, &bytes, &size))
+    if (!PyArg_ParseTuple(arguments, "O|O:find", &key, &number) || !core_key(key, &bytes, &size) ||
+        (number != Py_None && !core_number(number, "source", 0, UINT64_MAX, &source)))
         return NULL;
     rks_store *handle = core_store_enter(object);
     if (handle == NULL)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    status = rks_store_find(handle, bytes, size, &sample, &err);
+    status = number == Py_None ? rks_store_find(handle, bytes, size, &sample, &err)
+                               : rks_store_find_in(handle, source, bytes, size, &sample, &err);
     Py_END_ALLOW_THREADS
     core_store_leave(object);
     if (status == RKS_OK)
@@ -389,6 +444,31 @@ static PyObject *store_find(PyObject *object, PyObject *key)
         return core_raise(&err);
     PyErr_SetObject(PyExc_KeyError, key);
     return NULL;
+}
+
+static PyObject *store_sources(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    rks_store *handle = core_store_enter(object);
+    if (handle == NULL)
+        return NULL;
+    size_t count = rks_store_sources(handle);
+    PyObject *list = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; list != NULL && i < count; i++) {
+        rks_source source = {.struct_size = sizeof(source)};
+        rks_store_source(handle, i, &source, NULL);
+        PyObject *one = Py_BuildValue("(sNsKKK)", source.name,
+                                      PyUnicode_DecodeFSDefault(source.directory), source.dataset,
+                                      (unsigned long long)source.first,
+                                      (unsigned long long)source.count,
+                                      (unsigned long long)source.bytes);
+        if (one == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SetItem(list, (Py_ssize_t)i, one);
+    }
+    core_store_leave(object);
+    return list;
 }
 
 static PyObject *store_info(PyObject *object, PyObject *unused)
@@ -555,7 +635,9 @@ static PyMethodDef store_methods[] = {
     {"column", store_column, METH_O, "column(name) -> (Buffer, type) of an index column, or None"},
     {"owner", store_owner, METH_O, "owner(sample) -> the rank that serves it; -1: nobody"},
     {"key", store_key, METH_O, "key(sample) -> bytes"},
-    {"find", store_find, METH_O, "find(key) -> sample; KeyError"},
+    {"find", store_find, METH_VARARGS, "find(key, source=None) -> sample; KeyError"},
+    {"sources", store_sources, METH_NOARGS,
+     "(name, directory, dataset, first, count, bytes) of each dataset that was opened"},
     {"info", store_info, METH_NOARGS, "JSON text"},
     {"stats", store_stats, METH_NOARGS, "Figures of this rank since the store was opened"},
     {"fetch", store_fetch, METH_O, "fetch(samples) -> Samples; IndexError"},

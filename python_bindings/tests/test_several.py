@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several datasets as one: `concat`, and `open` of several directories."""
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+import rankstore
+from rankstore.errors import ArgumentError, StateError
+
+
+def make(path: Path, rows: list[dict[str, Any]], **options: Any) -> Path:
+    source = path.with_suffix(".jsonl")
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rankstore.build(source, path, **options).close()
+    return path
+
+
+def web(count: int = 30) -> list[dict[str, Any]]:
+    return [{"id": f"w{i}", "text": "web " * (1 + i % 5), "score": i, "url": f"http://{i}"} for i in range(count)]
+
+
+def code(count: int = 20) -> list[dict[str, Any]]:
+    return [{"text": "code " * (1 + i % 7), "id": f"c{i}", "score": 100 + i} for i in range(count)]
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> list[Path]:
+    return [make(tmp_path / "web", web(), key="id", index=["score"], length="text"),
+            make(tmp_path / "code", code(), key="id", index=["score"], length="text")]
+
+
+def test_samples_of_the_first_come_first(two: list[Path]) -> None:
+    with rankstore.open(two) as ds:
+        assert len(ds) == 50 and [one.name for one in ds.sources] == ["web", "code"]
+        assert list(ds.schema) == ["id", "text", "score", "url"]
+        assert ds[3] == web()[3] and ds[34] == {**code()[4], "url": None}
+        assert ds[[49, 0]] == [{**code()[19], "url": None}, web()[0]]
+        assert list(ds.index["score"]) == [*range(30), *range(100, 120)]
+        assert ds.get("c7")["score"] == 107 and ds.keys.find("c7") == 37 and ds.keys[37] == b"c7"
+        assert [one.samples for one in ds.sources] == [30, 20] and ds.sources[1].first == 30
+        assert list(ds.source_of([0, 29, 30, 49])) == [0, 0, 1, 1]
+        assert [one["name"] for one in ds.info()["sources"]] == ["web", "code"]
+        assert ds.length_column == "text" and ds.nbytes == sum(one.bytes for one in ds.sources)
+
+
+def test_a_batch_names_its_samples_sources(two: list[Path]) -> None:
+    with rankstore.open(two, names=["a", "b"]) as ds:
+        plan = ds.plan("random", batch_size=8)
+        seen = []
+        for batch in ds.loader(plan, out="numpy"):
+            assert batch.source.dtype == numpy.uint16
+            assert [int(s) for s in batch.source] == [int(i >= 30) for i in batch.indices]
+            for i, url in zip(batch.indices, batch["url"], strict=True):
+                assert (url is None) == (i >= 30)
+            seen += batch.indices.tolist()
+        assert sorted(seen) == list(range(50))
+        assert list(ds.collating().__getitems__([0, 45]).source) == [0, 1]
+    with pytest.raises(StateError):
+        rankstore.Batch().source  # noqa: B018
+
+
+def test_columns_that_are_not_asked_for_may_differ(two: list[Path], tmp_path: Path) -> None:
+    other = make(tmp_path / "other", [{"text": "x", "score": "high"}], length="text")
+    with pytest.raises(ArgumentError, match='dataset other: column "score" is str, but int64 in dataset web'):
+        rankstore.open([two[0], other])
+    with rankstore.open([two[0], other], columns=["text"]) as ds:
+        assert list(ds.schema) == ["text"] and ds[30] == {"text": "x"} and ds[1] == {"text": "web web "}
+    with pytest.raises(ArgumentError, match="no dataset has a column"):
+        rankstore.open([two[0], other], columns=["texts"])
+    with rankstore.open(two[0], columns=["url", "id"]) as ds:
+        assert ds[2] == {"id": "w2", "url": "http://2"}
+
+
+def test_a_key_of_several_sources_needs_one(two: list[Path], tmp_path: Path) -> None:
+    with rankstore.open([two[0], two[0]], names=["a", "b"]) as ds:
+        with pytest.raises(ArgumentError, match="several sources, a and b"):
+            ds.get("w3")
+        assert ds.keys.find("w3", source="b") == 33 and ds.get("w3", source=0) == web()[3]
+        with pytest.raises(ArgumentError, match="the sources are a, b"):
+            ds.get("w3", source="c")
+        with pytest.raises(KeyError):
+            ds.get("w99", source="a")
+    with pytest.raises(ArgumentError, match="two datasets are named web"):
+        rankstore.open([two[0], two[0]])
+    for wrong in (["a"], ["a", ""]):
+        with pytest.raises((ArgumentError, ValueError), match="name"):
+            rankstore.open(two, names=wrong)
+    with pytest.raises(ArgumentError, match="no directory"):
+        rankstore.open([])
+
+
+def test_concat_keeps_selections_and_quarantines(two: list[Path], tmp_path: Path) -> None:
+    with rankstore.open(two[0]) as first:
+        first.write_quarantine(tmp_path / "bad.json", [2])
+    with (rankstore.open(two[0], quarantine=tmp_path / "bad.json") as first, rankstore.open(two[1]) as second):
+        with rankstore.concat([first, second.select([5, 7])], names=["a", "b"]) as ds:
+            assert len(ds) == 31 and ds.ids.tolist() == [0, 1, *range(3, 30), 35, 37]
+            assert ds[-1] == {**code()[7], "url": None} and [one.name for one in ds.sources] == ["a", "b"]
+            assert sum(len(batch["id"]) for batch in ds.loader(ds.plan("sorted", batch_size=4))) == 31
+        with rankstore.concat([second]) as one, rankstore.concat([one, second], names=["x", "y"]) as more:
+            assert [source.name for source in more.sources] == ["x", "y"] and len(more) == 40
+        with pytest.raises(ArgumentError, match="two datasets are named code"):
+            rankstore.concat([second, second])
+        with pytest.raises(TypeError, match="dataset 1 is a list"):
+            rankstore.concat([first, [1]])  # type: ignore[list-item]
+        for wrong in ({"datasets": []}, {"datasets": [first], "names": ["a", "b"]}):
+            with pytest.raises(ArgumentError):
+                rankstore.concat(**wrong)  # type: ignore[arg-type]
+
+
+def test_worker_processes_read_all_sources(two: list[Path]) -> None:
+    torch = pytest.importorskip("torch")
+    with rankstore.open(two, names=["a", "b"]) as ds:
+        plan = ds.plan("random", batch_size=8)
+        seen = []
+        for batch in torch.utils.data.DataLoader(ds.collating(rankstore.Lists()), batch_sampler=plan.sampler(),
+                                                 collate_fn=ds.collate, num_workers=1):
+            seen += batch.indices.tolist()
+            assert [int(s) for s in batch.source] == [int(i >= 30) for i in batch.indices]
+        assert sorted(seen) == list(range(50))
+
+
+def test_ranks_serve_each_others_sources(tmp_path: Path) -> None:
+    """Each rank sees one of the two datasets."""
+    make(tmp_path / "web", web(), key="id", index=["score"], length="text")
+    make(tmp_path / "code", code(), key="id", index=["score"], length="text")
+
+    def rank(group: rankstore.Group) -> None:
+        there = [tmp_path / name if number == group.rank else tmp_path / f"none{number}"
+                 for number, name in enumerate(("web", "code"))]
+        with rankstore.open(there, group=group, names=["web", "code"], no_share=True) as ds:
+            assert len(ds) == 50 and ds[34] == {**code()[4], "url": None} and ds[3] == web()[3]
+            assert ds.get("c7")["score"] == 107
+
+    assert rankstore.launch(2, rank) == 0
