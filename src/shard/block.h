@@ -26,6 +26,8 @@ typedef struct rks_block_info {
     uint64_t unit;
     uint64_t first_row; /* in the unit */
     uint32_t count;     /* records */
+    uint16_t version;   /* 1, or 2 (0 in rks_block_finish), which alone says whose it is: */
+    uint64_t shard;     /* the shard id's high half */
 } rks_block_info;
 
 /* Where the record that follows byte `at` of a block begins, so that its payload is aligned to
@@ -58,6 +60,9 @@ rks_status rks_block_open(const uint8_t *block, size_t size, const char *path, u
 /* The same, and the hash of all that follows the header, and that it holds `count` records. */
 rks_status rks_block_check(const uint8_t *block, size_t size, const char *path, uint64_t offset,
                            rks_block_info *info, rks_error *err);
+/* RKS_ERR_CORRUPT if the block says that it belongs to another shard: "data belongs to shard X". */
+rks_status rks_block_check_shard(const rks_block_info *info, rks_digest shard_id, const char *path,
+                                 rks_error *err);
 /* The next record at or after *at (begin with RKS_BLOCK_HEADER); *at moves behind it. Call it
  * `count` times. */
 rks_status rks_block_next(const uint8_t *block, size_t size, size_t *at, rks_record_view *view,

@@ -64,6 +64,9 @@ static rks_status put_segment(const rks_manifest *manifest, size_t i, rks_buffer
     return status == RKS_OK ? rks_buffer_add(json, "]", 1, err) : status;
 }
 
+/* Blocks of version 2. */
+static const char *const FEATURES[] = {"shard_in_blocks", NULL};
+
 static rks_status put_fields(const rks_manifest *manifest, rks_buffer *json, rks_error *err)
 {
     char shard[RKS_DIGEST_TEXT], build[RKS_DIGEST_TEXT], head[RKS_DIGEST_TEXT],
@@ -72,7 +75,8 @@ static rks_status put_fields(const rks_manifest *manifest, rks_buffer *json, rks
     rks_digest_format(manifest->build_id, build);
     rks_digest_format(manifest->head, head);
     rks_digest_format(manifest->sums, sums);
-    rks_status status = rks_json_begin(json, NULL, err);
+    rks_status status =
+        rks_json_begin(json, manifest->names_shard ? FEATURES : NULL, err);
     if (status == RKS_OK)
         status = rks_buffer_print(
             json, err,
@@ -332,7 +336,9 @@ rks_status rks_manifest_decode(const char *text, size_t size, const char *path,
         status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %zu bytes, at most %d expected", path, size,
                           RKS_MANIFEST_MAX);
     if (status == RKS_OK)
-        status = rks_json_open(text, size, path, NULL, &root, &decoded->digest, err);
+        status = rks_json_open(text, size, path, FEATURES, &root, &decoded->digest, err);
+    if (status == RKS_OK)
+        decoded->names_shard = rks_json_requires(root, FEATURES[0]);
     if (status == RKS_OK)
         status = decode_numbers(root, path, decoded, err);
     if (status == RKS_OK)

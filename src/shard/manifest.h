@@ -51,6 +51,7 @@ typedef struct rks_manifest {
     rks_segment
         *segments; /* sorted by (kind, column, first row); locators and offsets count as one */
     size_t segment_count;
+    bool names_shard;  /* blocks of version 2 do: `requires` holds "shard_in_blocks" */
     rks_digest digest; /* of the manifest's own text */
 } rks_manifest;
 

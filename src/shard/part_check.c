@@ -45,6 +45,7 @@ typedef struct part_check {
     rks_unit_list units;
     uint64_t *unit_ends; /* block behind each unit's last */
     bool has_record;
+    rks_digest shard_id; /* of the record */
     rks_part_record *record; /* what rks_part_look gives; else NULL */
 } part_check;
 
@@ -158,7 +159,9 @@ static rks_status take_record(part_check *check, const rks_lmdb_found *found, rk
     if (!rks_part_record_whole(value, found->size))
         status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: is no part of a build, or a damaged one",
                           check->path);
-    else if (check->record != NULL)
+    else
+        check->shard_id = (rks_digest){rks_load_u64(value + 8), rks_load_u64(value + 16)};
+    if (status == RKS_OK && check->record != NULL)
         status = note_record(check, value, found->size, err);
     check->has_record = true;
     rks_free(value);
@@ -195,6 +198,8 @@ static rks_status check_part_unit(const part_check *check, size_t u, rks_buffer 
         if (status == RKS_OK)
             status = rks_block_check(buffer->data, place->size, check->path, place->offset, &info,
                                      err);
+        if (status == RKS_OK)
+            status = rks_block_check_shard(&info, check->shard_id, check->path, err);
         if (status == RKS_OK)
             status = rks_check_interrupt(err);
         if (status != RKS_OK)

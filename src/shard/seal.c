@@ -34,6 +34,7 @@ typedef struct walker {
     uint64_t end_row; /* of this segment */
     int column;       /* -1: lengths, keys and places; else an index column */
     uint64_t largest;
+    bool names_shard; /* a block does */
     /* of this segment */
     uint8_t *lengths;
     uint8_t *key_hashes;
@@ -45,9 +46,13 @@ typedef struct walker {
 
 static rks_status malformed(const walker *walk, const rks_lmdb_entry *entry, rks_error *err)
 {
+    bool known = entry->offset != UINT64_MAX;
+    char place[24];
+    snprintf(place, sizeof(place), "%" PRIu64, entry->offset);
     return rks_fail(err, RKS_ERR_CORRUPT, 0,
-                    "%s: the block at %" PRIu64 " is not the one of row %" PRIu64 "; build anew",
-                    walk->writer->data_path, entry->offset, walk->at.row);
+                    "%s: the block%s%s is not the one of row %" PRIu64 "; build anew",
+                    walk->writer->data_path, known ? " at " : "", known ? place : "",
+                    walk->at.row);
 }
 
 static uint64_t hash_of_key(const walker *walk, const rks_record_view *view)
@@ -96,8 +101,11 @@ static rks_status open_block(walker *walk, const rks_lmdb_entry *entry, rks_bloc
                                                   entry->offset, info, err)
                                 : rks_block_open(entry->value, entry->size, writer->data_path,
                                                  entry->offset, info, err);
+    if (status == RKS_OK)
+        status = rks_block_check_shard(info, writer->shard_id, writer->data_path, err);
     if (status != RKS_OK)
         return status;
+    walk->names_shard = walk->names_shard || info->version > 1;
     while (walk->at.unit < writer->units.count &&
            walk->at.row_in_unit == writer->units.summaries[walk->at.unit].samples) {
         walk->at.unit++;
@@ -277,6 +285,8 @@ static rks_status index_pass(rks_shard_writer *writer, rks_manifest *manifest, i
     }
     if (column < 0)
         manifest->largest = walk.largest;
+    if (walk.names_shard)
+        manifest->names_shard = true;
     rks_free(walk.lengths);
     rks_free(walk.key_hashes);
     rks_free(walk.offsets);

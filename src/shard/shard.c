@@ -161,6 +161,28 @@ static rks_status read_units(rks_shard *shard, rks_shard_damage_fn damage, void 
     return status == RKS_OK ? RKS_OK : report_damage(damage, user, segment->offset, status, err);
 }
 
+/* Two builds of one input have files of equal sizes and first pages. The block of row 0 says whose the
+ * data is; where it is damaged, whoever reads its samples finds out. */
+static rks_status check_owner(const rks_shard *shard, rks_error *err)
+{
+    const rks_guarded_map *map = shard->map;
+    uint64_t record = shard->manifest->samples == 0 ? UINT64_MAX : rks_shard_offset(shard, 0);
+    for (uint32_t align = 8; align <= 64 && record < map->size; align += 56) {
+        uint64_t before = rks_record_place(RKS_BLOCK_HEADER, align);
+        if (record < before || !rks_block_begins(map->bytes + record - before))
+            continue;
+        const uint8_t *block = map->bytes + record - before;
+        uint64_t left = map->size - (record - before), size = rks_load_u64(block + 32);
+        rks_block_info info;
+        if (left < RKS_BLOCK_HEADER || size > left - RKS_BLOCK_HEADER ||
+            rks_block_open(block, RKS_BLOCK_HEADER + (size_t)size, shard->path, record - before,
+                           &info, NULL) != RKS_OK)
+            continue;
+        return rks_block_check_shard(&info, shard->manifest->shard_id, shard->path, err);
+    }
+    return RKS_OK;
+}
+
 rks_status rks_shard_open_damaged(const char *path, rks_shard_damage_fn damage, void *user,
                                   rks_shard **shard, rks_error *err)
 {
@@ -179,6 +201,8 @@ rks_status rks_shard_open_damaged(const char *path, rks_shard_damage_fn damage, 
         status = place_locators(opened, err);
     if (status == RKS_OK)
         status = read_units(opened, damage, user, err);
+    if (status == RKS_OK)
+        status = check_owner(opened, err);
     if (status == RKS_OK) {
         *shard = opened;
         opened = NULL;

@@ -370,7 +370,10 @@ static rks_status flush_block(rks_shard_writer *writer, const rks_buffer *unit, 
             memset(block + size, 0, least - size);
             size = least;
         }
-        rks_block_info info = {writer->unit.unit, writer->block_first_row, writer->block_count};
+        rks_block_info info = {.unit = writer->unit.unit,
+                               .first_row = writer->block_first_row,
+                               .count = writer->block_count,
+                               .shard = writer->shard_id.high};
         rks_block_finish(block, size, &info);
         writer->block = NULL;
         writer->next_block++;
