@@ -89,17 +89,22 @@ class Batch(dict[str, Any]):
 
     @property
     def global_tokens(self) -> int:
-        """The sum of lengths of this step's batches on all ranks: what a loss over all tokens is divided by. A loss over
-        some of them, as with labels of -100, is divided by `global_sum`."""
+        """The sum of lengths of this step's batches on all ranks, of all micro_batches of the plan: what a loss over all
+        tokens is divided by. A loss over some of them, as with labels of -100, is divided by `global_sum`."""
         if self._plan is None:
             return int(self.lengths.sum())
         return self._plan.step_tokens(self.epoch, self.step)
 
-    def global_sum(self, column: str, *, accumulate: int = 1) -> int | float:
+    @property
+    def micro(self) -> int:
+        """Which of its optimizer step's batches on this rank it is, from 0; 0 unless the plan has micro_batches."""
+        return 0 if self._plan is None else self.step % self._plan.micro_batches
+
+    def global_sum(self, column: str, *, accumulate: int | None = None) -> int | float:
         """The sum of an index column over this step's batches on all ranks, from the index, without communication: what a
         loss over the learned labels is divided by, with `build(count={"learned": ("labels", "!=", -100)})`.
 
-        accumulate: int, from 1. Sums over so many steps, those of one optimizer step. Default: 1.
+        accumulate: int, from 1. Sums over so many steps, those of one optimizer step. Default: the plan's micro_batches.
 
         Raises ArgumentError for a column that is not in the index, DataError for a sample that is cut, StateError for a
         batch that came from no plan."""
@@ -126,7 +131,7 @@ class Batch(dict[str, Any]):
         self.__dict__.update(state)
         plan = live.get(self._token)
         if plan is not None:
-            self._plan, self._dataset = plan, plan.dataset
+            self._plan, self._dataset = plan, plan.dataset if plan.dataset.id else None
 
     def _map(self, change: Callable[[Any], Any]) -> Batch:
         made = Batch({name: change(value) if hasattr(value, "to") else value for name, value in self.items()})

@@ -29,7 +29,7 @@ class Loader:
     ("cuda"); pin_memory: "auto" (where a GPU is), True, False. out: "torch" or "numpy". prefetch_bytes:
     memory of batches fetched ahead; prefetch_batches: the most of them ("auto" both). threads: of transform (1). start: a state to go on from.
 
-    A plain iterable with a length, the same for all ranks and epochs. One iteration at a time: a second iter(), or
+    A plain iterable with a length, the same for all ranks, and for all epochs unless the plan's steps are "per_epoch". One iteration at a time: a second iter(), or
     load_state_dict(), ends one that is under way, whose next step raises StateError; to iterate twice at a time make
     two loaders. Leaving a loop early ends its threads, and the loader may be iterated anew. Trainers that look at
     DataLoader's attributes find them.
@@ -101,7 +101,8 @@ class Loader:
         return self._epoch + (0 < self.plan.core.steps(self._epoch) <= self._step)
 
     def __len__(self) -> int:
-        return self.plan.steps
+        """Batches of an epoch; with steps "per_epoch", of the one to go on in."""
+        return self.plan.steps_of(self.epoch) if self.plan.options.get("steps") == "per_epoch" else self.plan.steps
 
     def __getitem__(self, place: Any) -> Any:
         """No items: what DataLoader(loader) asks for."""

@@ -96,13 +96,22 @@ class Plan:
         return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:32]
 
     def check_dataset(self, dataset: Samples) -> None:
-        """ArgumentError where this is the plan of another dataset."""
-        if self.dataset.id != dataset.id:
+        """ArgumentError where this is the plan of another dataset. One over lengths alone is of any with as many samples."""
+        if not self.dataset.id:
+            planned, there = len(self.dataset.all_lengths), len(dataset.all_lengths)
+            if planned != there:
+                raise ArgumentError(f"plan: it is over {planned} lengths, and this dataset has {there} samples")
+        elif self.dataset.id != dataset.id:
             raise ArgumentError(f"plan: it is of the dataset {self.dataset.id}, and this is {dataset.id}")
 
     def epoch(self, number: int) -> Epoch:
         """One epoch's batches."""
         return Epoch(self, number)
+
+    def steps_of(self, epoch: int) -> int:
+        """Batches that each rank has in an epoch; `steps` unless steps is "per_epoch" or a state of it was resumed by other
+        ranks."""
+        return self.core.steps(epoch)
 
     def report(self, epoch: int = 0) -> dict[str, Any]:
         """samples, dropped, repeated, truncated, steps, batches, tokens, padded_tokens, largest_batch (padded tokens),
@@ -125,20 +134,28 @@ class Plan:
         bounds, ids = self.epoch(epoch).batches(-1, step, step + 1)
         return [ids[begin:end].tolist() for begin, end in zip(bounds[:-1], bounds[1:])]
 
+    @property
+    def micro_batches(self) -> int:
+        """Batches of a rank that make one optimizer step."""
+        return int(self.options.get("micro_batches", 1))
+
     def step_tokens(self, epoch: int, step: int) -> int:
-        """The sum of lengths of a step's batches, all ranks."""
-        _, ids = self.epoch(epoch).batches(-1, step, step + 1)
+        """The sum of lengths of an optimizer step's batches, all ranks: those that batch `step` is one of."""
+        first = step // self.micro_batches * self.micro_batches
+        _, ids = self.epoch(epoch).batches(-1, first, min(first + self.micro_batches, self.core.steps(epoch)))
         lengths = self.dataset.all_lengths[ids]
         return int((lengths.clip(max=self.rule.cut) if self.rule.cut else lengths).sum(dtype="int64"))
 
-    def step_sum(self, column: str, epoch: int, step: int, *, accumulate: int = 1, cut: int = 0) -> int | float:
+    def step_sum(self, column: str, epoch: int, step: int, *, accumulate: int | None = None, cut: int = 0) -> int | float:
         """The sum of an index column over the batches of a step on all ranks, from the index, without communication.
 
-        accumulate: over this many steps, those of one optimizer step (0-3, 4-7, ... for 4). cut: samples are cut to so many
+        accumulate: over this many steps, those of one optimizer step (0-3, 4-7, ... for 4); the plan's micro_batches if None.
+        cut: samples are cut to so many
         items (0: they are not).
 
         Raises ArgumentError for a column that is not in the index; DataError for a sample that is cut, since the index has
         the sum over all of it."""
+        accumulate = self.micro_batches if accumulate is None else accumulate
         if accumulate < 1:
             raise ArgumentError(f"accumulate: {accumulate}; it is from 1")
         first = step // accumulate * accumulate
@@ -226,7 +243,8 @@ class PlanSampler:
             self._epoch, self._step = int(epoch), 0
 
     def __len__(self) -> int:
-        return self.plan.steps * (self.plan.world if self.view == "global" else 1)
+        steps = self.plan.steps_of(self._epoch) if self.plan.options.get("steps") == "per_epoch" else self.plan.steps
+        return steps * (self.plan.world if self.view == "global" else 1)
 
     def __iter__(self) -> _SamplerIterator:
         # DataLoader's iterator calls its loader so

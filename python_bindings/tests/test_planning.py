@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import rankstore
-from rankstore import Pack
+from rankstore import Pack, Pad
 
 LENGTHS = numpy.random.default_rng(3).integers(1, 900, 4000)
 
@@ -115,4 +115,45 @@ def test_a_loader_delivers_packed_bins(tmp_path: Path) -> None:
             assert batch["cu_seq_lens_q"].diff().tolist()[:len(sizes)] == sizes
             seen += batch.indices.tolist()
         assert sorted(seen) == list(range(307))
+    rankstore.current().close()
+
+
+def test_a_plan_over_lengths_alone_serves_a_dataset_with_as_many_samples(tmp_path: Path) -> None:
+    made.build(tmp_path / "store", 307)
+    with rankstore.open(tmp_path / "store") as ds:
+        alone = rankstore.plan(ds.lengths, "sorted", max_tokens=304)
+        seen = [i for batch in ds.loader(alone, collate=Pad()) for i in batch.indices.tolist()]
+        assert sorted(seen) == list(range(307))
+        loader = torch.utils.data.DataLoader(ds, batch_sampler=alone.sampler(), collate_fn=ds.collate)
+        assert sum(len(batch.lengths) for batch in loader) == 307
+        with pytest.raises(rankstore.ArgumentError, match="over 306 lengths, and this dataset has 307 samples"):
+            ds.loader(rankstore.plan(ds.lengths[:306]))
+    rankstore.current().close()
+
+
+def test_a_micro_batch_knows_its_place_and_its_whole_step(tmp_path: Path) -> None:
+    made.build(tmp_path / "store", 307)
+    with rankstore.open(tmp_path / "store") as ds:
+        plan = ds.plan("pack", capacity=512, micro_batches=3)
+        batches = list(ds.loader(plan, collate=Pack()))
+        assert [batch.micro for batch in batches] == [step % 3 for step in range(plan.steps)]
+        for first in range(0, len(batches), 3):
+            whole = sum(int(batch.lengths.sum()) for batch in batches[first:first + 3])
+            assert [batch.global_tokens for batch in batches[first:first + 3]] == [whole] * 3
+    rankstore.current().close()
+
+
+def test_steps_are_told_by_epoch(tmp_path: Path) -> None:
+    made.build(tmp_path / "store", 307)
+    with rankstore.open(tmp_path / "store") as ds:
+        same = ds.plan("random", max_tokens=304)
+        assert {same.steps_of(epoch) for epoch in range(20)} == {same.steps}
+        varied = ds.plan("random", max_tokens=304, steps="per_epoch")
+        counts = [varied.steps_of(epoch) for epoch in range(20)]
+        assert len(set(counts)) > 1
+        loader, sampler = ds.loader(varied, collate=Pad()), varied.sampler()
+        for epoch in range(4):
+            loader.set_epoch(epoch)
+            sampler.set_epoch(epoch)
+            assert len(loader) == len(list(loader)) == len(sampler) == counts[epoch]
     rankstore.current().close()
