@@ -76,7 +76,7 @@ static char *describe_plan(const cli_figures *figures, const rks_plan_options *o
             "too_long", or_default(options->too_long, "error"), "tail",
             or_default(options->tail, "split"), "steps", or_default(options->steps, "constant"),
             "no_shuffle", options->no_shuffle ? 1 : 0, "capacity", (json_int_t)options->capacity,
-            "length_multiple", (json_int_t)options->length_multiple, "micro_batches",
+            "length_multiple", (json_int_t)figures->report.length_multiple, "micro_batches",
             (json_int_t)options->micro_batches, "mixed", options->mixed ? 1 : 0, "cost_linear",
             options->cost_linear, "cost_quadratic", options->cost_quadratic),
         "seed", options->seed);
@@ -85,7 +85,8 @@ static char *describe_plan(const cli_figures *figures, const rks_plan_options *o
 typedef struct writer {
     FILE *out;
     const char *path;
-    rks_store *store;
+    uint64_t samples;
+    const char *dataset; /* 32 digits: zeros where there is none */
     const cli_figures *figures;
     uint64_t epoch;
     cli_bar *bar;
@@ -159,8 +160,8 @@ static rks_status write_binary(writer *w, const char *options, rks_error *err)
     store_number(header + 16, w->epoch, 8);
     store_number(header + 24, figures->report.steps, 8);
     store_number(header + 32, ids, 8);
-    store_number(header + 40, rks_store_count(w->store), 8);
-    put_digest(header + 48, rks_store_dataset(w->store));
+    store_number(header + 40, w->samples, 8);
+    put_digest(header + 48, w->dataset);
     put_digest(header + 64, figures->report.digest);
     store_number(header + 80, HEADER + size + padding + 8 * batches + 4 * ids, 8);
     store_number(header + 88, size, 4);
@@ -176,7 +177,7 @@ static rks_status write_lines(writer *w, const char *options, rks_error *err)
     const cli_figures *figures = w->figures;
     char *head =
         dump_with(json_pack("{s:i, s:s, s:s, s:I, s:I, s:I}", "schema_version", 1, "dataset",
-                            rks_store_dataset(w->store), "digest", figures->report.digest, "world",
+                            w->dataset, "digest", figures->report.digest, "world",
                             (json_int_t)figures->world, "steps", (json_int_t)figures->report.steps,
                             "samples", (json_int_t)figures->report.samples),
                   "epoch", w->epoch);
@@ -209,7 +210,9 @@ rks_status cli_write_batches(rks_store *store, const cli_figures *figures,
 {
     writer w = {.out = stdout,
                 .path = path,
-                .store = store,
+                .samples = store == NULL ? args->count : rks_store_count(store),
+                .dataset = store == NULL ? "00000000000000000000000000000000"
+                                         : rks_store_dataset(store),
                 .figures = figures,
                 .epoch = args->epoch,
                 .bar = bar};

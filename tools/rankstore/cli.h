@@ -207,6 +207,8 @@ int cli_open(rks_group *group, const char *directory, const rks_store_options *o
 typedef struct cli_plan_args {
     rks_plan_options options;
     uint64_t epoch;
+    const uint32_t *lengths; /* instead of a store's, if there is none */
+    uint64_t count;
 } cli_plan_args;
 /* Takes the factors out of --cost polynomial:A,B; to be called once, before anything else. -1, or
  * an exit code after saying what is wrong. */

@@ -7,11 +7,15 @@
 #include "batches_file.h"
 #include "cli.h"
 #include "compare.h"
+#include "lengths_file.h"
+#include "step_list.h"
 #include "value.h"
 
 typedef struct args {
     cli_list words; /* the directory */
-    const char *output;
+    const char *output, *lengths;
+    cli_step_place place;
+    uint64_t step;
     cli_plan_args plan;
     rks_store_options store;
     uint32_t processes;
@@ -49,6 +53,14 @@ static void print_plan_report(const cli_figures *figures)
     printf("  digest        %s, %.3f s\n", report->digest, figures->seconds);
 }
 
+/* With a store all ranks come here. */
+static rks_status agree_if_open(rks_store *store, const char *phase, rks_status status,
+                                rks_error *err)
+{
+    return store == NULL ? status
+                         : rks_group_agree(rks_store_group(store), phase, status, err);
+}
+
 static rks_status show_comparison(rks_store *store, const args *a, bool talks, cli_bar *bar,
                                   rks_error *err)
 {
@@ -60,7 +72,7 @@ static rks_status show_comparison(rks_store *store, const args *a, bool talks, c
         *err = comparison.plans[comparison.chosen].err;
         status = comparison.plans[comparison.chosen].status;
     }
-    status = rks_group_agree(rks_store_group(store), "plan: comparison", status, err);
+    status = agree_if_open(store, "plan: comparison", status, err);
     if (status == RKS_OK && talks && a->json)
         cli_print_json(cli_comparison_json(&comparison), JSON_INDENT(2));
     else if (status == RKS_OK && talks)
@@ -84,7 +96,7 @@ static rks_status show_plan(rks_store *store, const args *a, bool talks, cli_bar
     if (status == RKS_OK && talks && writes)
         status = cli_write_batches(store, &figures, &a->plan, a->output, a->json, bar, err);
     cli_bar_end(bar);
-    status = rks_group_agree(rks_store_group(store), "plan: shown", status, err);
+    status = agree_if_open(store, "plan: shown", status, err);
     if (status == RKS_OK && talks && writes) {
         if (strcmp(a->output, "-") != 0)
             fprintf(stderr, "%s: %s of %s\n", cli_shown(a->output),
@@ -99,6 +111,34 @@ static rks_status show_plan(rks_store *store, const args *a, bool talks, cli_bar
     return status;
 }
 
+static rks_status show_what_was_asked(rks_store *store, const args *a, bool talks, cli_bar *bar,
+                                      rks_error *err)
+{
+    if (a->step != UINT64_MAX)
+        return cli_list_step(store, &a->plan, &a->place, a->json, err);
+    return a->compare ? show_comparison(store, a, talks, bar, err)
+                      : show_plan(store, a, talks, bar, err);
+}
+
+/* One rank plans: no others have the lengths, which may come from its standard input. */
+static int run_lengths(rks_group *group, void *user)
+{
+    args *a = user;
+    rks_error err = {0};
+    uint32_t *lengths = NULL;
+    cli_bar bar;
+    if (rks_group_rank(group) != 0)
+        return CLI_GOOD;
+    rks_status status = cli_read_lengths(a->lengths, &lengths, &a->plan.count, &err);
+    a->plan.lengths = lengths;
+    cli_bar_begin(&bar, group);
+    if (status == RKS_OK)
+        status = show_what_was_asked(NULL, a, true, &bar, &err);
+    cli_bar_end(&bar);
+    free(lengths);
+    return status == RKS_OK ? CLI_GOOD : cli_fail(group, status, &err);
+}
+
 static int run_plan(rks_group *group, void *user)
 {
     const args *a = user;
@@ -110,8 +150,7 @@ static int run_plan(rks_group *group, void *user)
     if (code >= 0)
         return code;
     cli_bar_begin(&bar, group);
-    rks_status status = a->compare ? show_comparison(store, a, talks, &bar, &err)
-                                   : show_plan(store, a, talks, &bar, &err);
+    rks_status status = show_what_was_asked(store, a, talks, &bar, &err);
     cli_bar_end(&bar);
     code = status == RKS_OK ? CLI_GOOD : cli_fail(group, status, &err);
     rks_store_close(store, 0);
@@ -125,6 +164,8 @@ static void set_plan_defaults(void *user)
     a->plan.options.length_multiple = 0; /* as the Python package plans */
     a->plan.options.strategy = NULL; /* --compare asks whether one was named */
     rks_store_options_default(&a->store);
+    a->step = UINT64_MAX;
+    a->place.rank = UINT32_MAX;
 }
 
 static int plan(void *user)
@@ -139,9 +180,17 @@ static int plan(void *user)
                                     "--strategy pack alone");
     if (a->compare && a->output != NULL)
         return cli_usage(&cli_plan, "-o writes one plan, --compare shows all");
+    a->place.step = a->step;
+    if (a->step == UINT64_MAX && (a->place.rank != UINT32_MAX || a->place.state != NULL))
+        return cli_usage(&cli_plan, "--rank and --state go with --step");
+    if (a->step != UINT64_MAX && (a->compare || a->output != NULL))
+        return cli_usage(&cli_plan, "--step lists one step; --compare and -o are of an epoch");
+    if ((a->words.count == 0) == (a->lengths == NULL))
+        return cli_usage(&cli_plan, "one dataset or --lengths FILE is needed");
     if (!a->compare && cli_steps_misfit(&a->plan))
         return cli_usage(&cli_plan, CLI_STEPS_RULE);
-    return cli_run(a->processes, run_plan, user);
+    return a->lengths != NULL ? cli_run(1, run_lengths, user)
+                              : cli_run(a->processes, run_plan, user);
 }
 
 static const cli_option options[] = {
@@ -150,6 +199,15 @@ static const cli_option options[] = {
      .normal = "as many as run", .least = 1, .most = 1 << 20},
     {"--compare", NULL, CLI_FLAG, offsetof(args, compare),
      .help = "all strategies side by side, and what one gains over --strategy (else over random)"},
+    {"--lengths", "FILE", CLI_TEXT, offsetof(args, lengths),
+     .help = "plan over the lengths in FILE instead of a dataset's: .npy, or text with a number for "
+             "each sample; standard input (-)"},
+    {"--step", "N", CLI_U64, offsetof(args, step),
+     .help = "list rank, id, length and key of each sample of step N, counted from 0"},
+    {"--rank", "R", CLI_U32, offsetof(args, place.rank), .help = "with --step: of rank R alone",
+     .normal = "all", .most = (1 << 20) - 1},
+    {"--state", "FILE", CLI_TEXT, offsetof(args, place.state),
+     .help = "with --step: of the epoch that this saved state is in, as these ranks go on with it"},
     {"-o", "FILE", CLI_TEXT, offsetof(args, output),
      .help = "write the batches to FILE, or to standard output (-)"},
     CLI_PROCESSES(args, processes),
@@ -159,7 +217,7 @@ static const cli_option options[] = {
 
 const cli_command cli_plan = {
     .name = "plan",
-    .arguments = "DIR",
+    .arguments = "[DIR]",
     .summary = "Show the batches that a plan would make, for any number of ranks",
     .examples = {"rankstore plan store --max-tokens 32k --world 8 --compare",
                  "rankstore plan store --strategy pack --capacity 8k --world 8"},
@@ -167,7 +225,9 @@ const cli_command cli_plan = {
         "The file of -o is binary (FORMAT.md, Batches of a plan); with --json it has an object a "
         "line: first what the plan is, then {step, rank, ids} for each batch.",
     CLI_OPTIONS(options, args, words),
-    CLI_ONE_DATASET,
+    .least = 0,
+    .most = 1,
+    .needs = "one dataset is needed",
     .defaults = set_plan_defaults,
     .run = plan,
 };

@@ -338,17 +338,21 @@ bool cli_steps_misfit(const cli_plan_args *args)
 rks_status cli_figures_make(rks_store *store, const cli_plan_args *args, const char *strategy,
                             unsigned keep, cli_bar *bar, cli_figures *figures, rks_error *err)
 {
-    rks_group *group = rks_store_group(store);
+    rks_group *group = store == NULL ? NULL : rks_store_group(store);
     rks_plan_options options = args->options;
-    walk w = {
-        .store = store, .args = args, .lengths = rks_store_lengths(store), .figures = figures};
+    walk w = {.store = store,
+              .args = args,
+              .lengths = store == NULL ? args->lengths : rks_store_lengths(store),
+              .figures = figures};
     options.strategy = strategy;
     if (strcmp(strategy, "random") != 0)
         options.steps = NULL; /* beside others: see cli_steps_misfit() */
     *figures = (cli_figures){.strategy = strategy, .report.struct_size = sizeof(figures->report)};
     double begun = now();
     cli_bar_part(bar, strategy, 0, 1);
-    rks_status status = rks_plan_open(store, &options, &w.plan, err);
+    rks_status status =
+        store == NULL ? rks_plan_create(args->lengths, args->count, NULL, &options, &w.plan, err)
+                      : rks_plan_open(store, &options, &w.plan, err);
     if (is_no_plan(status)) {
         figures->status = status;
         figures->err = *err;
@@ -357,7 +361,7 @@ rks_status cli_figures_make(rks_store *store, const cli_plan_args *args, const c
     if (status != RKS_OK)
         return status;
     figures->world = rks_plan_world(w.plan);
-    if (rks_group_rank(group) == 0) {
+    if (group == NULL || rks_group_rank(group) == 0) {
         status = rks_plan_report_get(w.plan, args->epoch, &figures->report, err);
         figures->seconds = now() - begun;
         if (is_no_plan(status)) {
@@ -372,7 +376,7 @@ rks_status cli_figures_make(rks_store *store, const cli_plan_args *args, const c
         figures->plan = w.plan;
     else
         rks_plan_free(w.plan);
-    return rks_group_agree(group, "plan: figures", status, err);
+    return group == NULL ? status : rks_group_agree(group, "plan: figures", status, err);
 }
 
 void cli_figures_free(cli_figures *figures)

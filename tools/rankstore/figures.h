@@ -48,7 +48,8 @@ typedef struct cli_figures {
 bool cli_steps_misfit(const cli_plan_args *args);
 #define CLI_STEPS_RULE "--steps per_epoch goes with --strategy random and --max-tokens only"
 
-/* COLLECTIVE. Makes the plan on all ranks; rank 0 goes over its epoch. A plan that cannot be made
+/* COLLECTIVE, unless `store` is NULL: then the plan is over args->lengths. Makes the plan on all
+ * ranks; rank 0 goes over its epoch. A plan that cannot be made
  * is no failure: figures->status tells it. Fails where memory is short, a peer is lost or Ctrl-C
  * was pressed. End with cli_figures_free. */
 enum cli_keep { CLI_KEEP_BY_RANK = 1, CLI_KEEP_PLAN = 2 };

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * step_list.c: the samples of one step, rank by rank. */
+#include "step_list.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "value.h"
+
+/* A state as C has it, or in Python's {"version": 1, "plan": "..."}, which every rank reads. */
+static rks_status resume_from(rks_plan *plan, const char *path, uint64_t *epoch, rks_error *err)
+{
+    char text[8192] = "";
+    FILE *file = fopen(path, "rbe");
+    size_t size = file == NULL ? 0 : fread(text, 1, sizeof(text) - 1, file);
+    int why = errno;
+    if (file != NULL)
+        fclose(file);
+    if (file == NULL) {
+        *err = (rks_error){.status = RKS_ERR_IO, .rank = -1};
+        snprintf(err->text, sizeof(err->text), "%.120s: %s", cli_shown(path), strerror(why));
+        return RKS_ERR_IO;
+    }
+    json_t *whole = json_loadb(text, size, 0, NULL);
+    const char *inner = json_string_value(json_object_get(whole, "plan"));
+    uint64_t step = 0;
+    rks_status status = rks_plan_resume(plan, inner == NULL ? text : inner, epoch, &step, err);
+    json_decref(whole);
+    return status;
+}
+
+static rks_status print_planned(rks_store *store, const cli_plan_args *args, uint32_t rank,
+                               uint32_t id, bool as_json, rks_error *err)
+{
+    uint8_t key[RKS_KEY_MAX];
+    size_t size = 0;
+    uint32_t length = store == NULL ? args->lengths[id] : rks_store_lengths(store)[id];
+    rks_status status = store == NULL ? RKS_OK : rks_store_key(store, id, key, &size, err);
+    if (status != RKS_OK)
+        return status;
+    if (as_json) {
+        json_t *line = json_pack("{s:I, s:I, s:I}", "rank", (json_int_t)rank, "id", (json_int_t)id,
+                                 "length", (json_int_t)length);
+        if (store != NULL)
+            json_object_set_new(line, "key", cli_text_json(key, size));
+        cli_print_json(line, JSON_COMPACT);
+        return RKS_OK;
+    }
+    printf("%-6" PRIu32 " #%-10" PRIu32 " %10" PRIu32 "  ", rank, id, length);
+    cli_print_key(stdout, key, size);
+    printf("\n");
+    return RKS_OK;
+}
+
+static rks_status print_step(rks_store *store, rks_plan *plan, const cli_plan_args *args,
+                             uint64_t epoch, const cli_step_place *place, bool as_json,
+                             rks_error *err)
+{
+    uint32_t world = rks_plan_world(plan), rank = place->rank == UINT32_MAX ? 0 : place->rank;
+    uint32_t end = place->rank == UINT32_MAX ? world : rank + 1;
+    rks_status status = RKS_OK;
+    for (; rank < end && status == RKS_OK; rank++) {
+        const uint32_t *ids;
+        size_t count = 0;
+        status = rks_plan_batch(plan, epoch, place->step, rank, &ids, &count, err);
+        for (size_t i = 0; i < count && status == RKS_OK; i++)
+            status = print_planned(store, args, rank, ids[i], as_json, err);
+    }
+    return status;
+}
+
+rks_status cli_list_step(rks_store *store, const cli_plan_args *args, const cli_step_place *place,
+                         bool as_json, rks_error *err)
+{
+    rks_plan *plan = NULL;
+    rks_group *group = store == NULL ? NULL : rks_store_group(store);
+    uint64_t epoch = args->epoch;
+    rks_status status =
+        store == NULL
+            ? rks_plan_create(args->lengths, args->count, NULL, &args->options, &plan, err)
+            : rks_plan_open(store, &args->options, &plan, err);
+    if (status != RKS_OK)
+        return status;
+    if (group == NULL || rks_group_rank(group) == 0) {
+        if (place->state != NULL)
+            status = resume_from(plan, place->state, &epoch, err);
+        if (status == RKS_OK)
+            status = print_step(store, plan, args, epoch, place, as_json, err);
+    }
+    rks_plan_free(plan);
+    return group == NULL ? status : rks_group_agree(group, "plan: step", status, err);
+}
