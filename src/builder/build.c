@@ -10,7 +10,7 @@
  *   build: lock              whoever has a directory's lock has written its name
  *   build: parts             what stands in the directories
  *   build: finished units    if there are parts, twice: what they hold
- *   build: counting rows     if units begin inside a file
+ *   build: counting rows     if units begin inside a file; not if one rank reads them all, in order
  *   build: rows read         which rows were skipped
  *   build: collecting parts  the sealed parts
  *   build: dataset made      or, with keys of a column, the opening of a store that looks for equal ones
@@ -332,10 +332,26 @@ static rks_status open_parts(build *b, rks_status status, rks_error *err)
 
 /* ---- rows and dealing ----------------------------------------------------------------------- */
 
+/* One rank alone reads the units in order, and so learns what each one begins with. */
+static bool learns_rows(const build *b)
+{
+    return rks_group_size(b->group) == 1;
+}
+
+static void learn_rows(build *b, size_t unit, uint64_t seen)
+{
+    if (learns_rows(b) && rks_input_goes_on(b->input, unit))
+        b->first_rows[unit + 1] = b->first_rows[unit] + seen;
+}
+
 /* Units of parts that were taken over know their rows. */
 static rks_status count_rows(build *b, rks_error *err)
 {
     size_t units = b->input->unit_count;
+    if (learns_rows(b)) {
+        b->first_rows = rks_alloc(units, sizeof(*b->first_rows), err);
+        return b->first_rows == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    }
     uint64_t *known = rks_alloc(units, sizeof(*known), err);
     bool counts = false;
     for (size_t unit = 0; unit < units && !counts; unit++)
@@ -418,6 +434,7 @@ static rks_status read_unit(build *b, size_t unit, rks_error *err)
     size_t count = 0;
     const rks_unit_summary *units = rks_shard_writer_units(writer, &count);
     b->samples += units[count - 1].samples;
+    learn_rows(b, unit, units[count - 1].seen);
     b->done += b->input->units[unit].size;
     return RKS_OK;
 }
@@ -426,9 +443,13 @@ static rks_status read_units(build *b, rks_error *err)
 {
     rks_status status = RKS_OK;
     report_build_progress(b, 0, 0);
-    for (size_t unit = 0; status == RKS_OK && unit < b->input->unit_count; unit++)
-        if (b->owners[unit] == rks_group_rank(b->group))
+    for (size_t unit = 0; status == RKS_OK && unit < b->input->unit_count; unit++) {
+        const rks_unit_summary *finished = rks_parts_finished(b->parts, unit);
+        if (finished != NULL)
+            learn_rows(b, unit, finished->seen);
+        else if (b->owners[unit] == rks_group_rank(b->group))
             status = read_unit(b, unit, err);
+    }
     if (status == RKS_OK)
         report_build_progress(b, b->done, b->samples);
     if (rks_group_rank(b->group) == 0)

@@ -6,6 +6,7 @@
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 
@@ -61,6 +62,33 @@ static rks_status print_integer(int64_t value, rks_buffer *text, rks_error *err)
     return rks_buffer_add(text, digits + at, sizeof(digits) - at, err);
 }
 
+static bool is_plain(uint8_t byte)
+{
+    return byte >= 0x20 && byte != '"' && byte != '\\';
+}
+
+/* Some byte of the eight is 0. Exact as a whole, as it is used here. */
+static uint64_t has_zero(uint64_t word)
+{
+    return (word - UINT64_C(0x0101010101010101)) & ~word & UINT64_C(0x8080808080808080);
+}
+
+/* The bytes from `i` on up to the first that is escaped, or to the end. */
+static size_t end_of_plain(const char *at, size_t i, size_t size)
+{
+    const uint64_t each = UINT64_C(0x0101010101010101);
+    for (; size - i >= 8; i += 8) {
+        uint64_t word;
+        memcpy(&word, at + i, sizeof(word));
+        if (has_zero(word & (each * 0xe0)) != 0 || has_zero(word ^ (each * '"')) != 0 ||
+            has_zero(word ^ (each * '\\')) != 0)
+            break;
+    }
+    while (i < size && is_plain((uint8_t)at[i]))
+        i++;
+    return i;
+}
+
 rks_status rks_json_print_string(const char *at, size_t size, rks_buffer *text, rks_error *err)
 {
     static const char HEX[] = "0123456789abcdef";
@@ -69,12 +97,11 @@ rks_status rks_json_print_string(const char *at, size_t size, rks_buffer *text, 
     if (status == RKS_OK)
         status = rks_buffer_add(text, "\"", 1, err);
     size_t plain = 0;
-    for (size_t i = 0; status == RKS_OK && i < size; i++) {
+    for (size_t i = end_of_plain(at, 0, size); status == RKS_OK && i < size;
+         i = end_of_plain(at, i + 1, size)) {
         uint8_t byte = (uint8_t)at[i];
         char escape[6] = {'\\', (char)byte};
         size_t escaped = 2;
-        if (byte >= 0x20 && byte != '"' && byte != '\\')
-            continue;
         if (byte >= 8 && byte <= 13 && byte != 11) {
             escape[1] = SHORT[byte - 8];
         } else if (byte < 0x20) {
