@@ -413,6 +413,15 @@ static rks_status on_unit_progress(void *user, uint64_t unit_bytes, uint64_t sam
     return rks_group_must_stop(b->group, err);
 }
 
+static char *keep_schema(void *user, const char *schema)
+{
+    build *b = user;
+    char *path = rks_parts_keep_schema(b->parts, schema);
+    char *made = path == NULL ? NULL : rks_format(NULL, "\"$(cat '%s')\"", path);
+    rks_free(path);
+    return made;
+}
+
 /* Rank 0 has read its share, and the others have not. */
 static void while_others_read(void *user)
 {
@@ -423,7 +432,7 @@ static void while_others_read(void *user)
 static rks_status read_unit(build *b, size_t unit, rks_error *err)
 {
     rks_shard_writer *writer = NULL;
-    const rks_ingest_progress progress = {on_unit_progress, b};
+    const rks_ingest_progress progress = {on_unit_progress, b, keep_schema};
     const rks_ingest_options reading = rks_build_ingest_options(&b->options);
     rks_status status = rks_parts_writer(b->parts, &writer, err);
     if (status == RKS_OK)

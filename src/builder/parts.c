@@ -19,6 +19,9 @@
 #include "builder/parts_internal.h"
 #include "store/store.h"
 
+#define SCHEMA_FRONT "schema-"
+#define SCHEMA_END ".txt"
+
 static void remove_generations(const char *directory)
 {
     uint64_t *generations = NULL;
@@ -45,6 +48,37 @@ static void remove_part(const rks_parts *parts, const char *name)
     }
 }
 
+char *rks_parts_keep_schema(rks_parts *parts, const char *schema)
+{
+    char *path = rks_format(NULL, "%s/" SCHEMA_FRONT "%" PRIu32 SCHEMA_END, parts->directory,
+                            rks_group_rank(parts->group));
+    char *text = rks_format(NULL, "%s\n", schema);
+    rks_status status = path == NULL || text == NULL
+                            ? RKS_ERR_MEMORY
+                            : rks_file_replace(path, text, strlen(text), NULL);
+    rks_free(text);
+    if (status == RKS_OK)
+        return path;
+    rks_free(path);
+    return NULL;
+}
+
+/* Schemas that builds which failed were advised to be given. */
+static void remove_schemas(const rks_parts *parts)
+{
+    DIR *directory = opendir(parts->directory);
+    if (directory == NULL)
+        return;
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        const char *name = entry->d_name;
+        size_t front = strlen(SCHEMA_FRONT);
+        if (strncmp(name, SCHEMA_FRONT, front) == 0 && name[front] != '\0' &&
+            strcmp(name + front + strspn(name + front, "0123456789"), SCHEMA_END) == 0)
+            unlinkat(dirfd(directory), name, 0);
+    }
+    closedir(directory);
+}
+
 /* Lists of excluded samples that `keep` does not name. */
 static void remove_lists(const rks_parts *parts, const rks_dataset *keep)
 {
@@ -67,6 +101,7 @@ void rks_parts_remove_strangers(rks_parts *parts, const rks_dataset *keep)
     size_t count = 0;
     if (rks_dataset_parts(parts->directory, &names, &count, NULL) != RKS_OK)
         return; /* only a clean-up: what stays does no harm */
+    remove_schemas(parts);
     if (!parts->options.append)
         remove_generations(parts->directory); /* of what was replaced */
     for (size_t i = 0; i < count; i++) {

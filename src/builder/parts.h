@@ -46,6 +46,10 @@ rks_status rks_parts_writer(rks_parts *parts, rks_shard_writer **writer, rks_err
  * and collectives. */
 rks_status rks_parts_commit(rks_parts *parts, rks_build_report *report, rks_error *err);
 
+/* Keeps the schema that a build should be given in the directory, as schema-RANK.txt, until the next
+ * commit. Its path (rks_free), or NULL. */
+char *rks_parts_keep_schema(rks_parts *parts, const char *schema);
+
 void rks_parts_describe_keys(rks_parts *parts, const rks_key_words *words); /* copied */
 
 #endif

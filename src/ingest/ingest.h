@@ -45,6 +45,9 @@ typedef struct rks_ingest_progress {
      * ends the unit with it. May be NULL. */
     rks_status (*tick)(void *user, uint64_t unit_bytes, uint64_t samples, rks_error *err);
     void *user;
+    /* Keeps a schema that is too long for an error's text where the user can read it, and says how
+     * to give it to --schema ("\"$(cat FILE)\""; rks_free). NULL: it cannot. May be NULL. */
+    char *(*keep_schema)(void *user, const char *schema);
 } rks_ingest_progress;
 
 /* Reads one unit into the writer (begin, add ..., end). Rows count from `first_row` in their file.

@@ -10,6 +10,8 @@
 #include "base/memory.h"
 #include "ingest/row.h"
 
+enum { PLACE_ROOM = 16 }; /* ":LINE: " and what joins the advice */
+
 void rks_json_looking_free(rks_json_looking *looking)
 {
     rks_json_parser_free(&looking->parser);
@@ -90,10 +92,20 @@ static rks_status advise(const rks_job *job, rks_row *row, const rks_line *line,
     char *wide = wider_schema(job, row, line);
     if (wide == NULL)
         return RKS_ERR_DATA;
+    const rks_ingest_progress *progress = job->progress;
     size_t size = strlen(inner.text), tail = sizeof(GIVE) - 1;
     bool said = size > tail && strcmp(inner.text + size - tail, GIVE) == 0;
-    rks_status status = rks_fail(err, RKS_ERR_DATA, inner.cause, "%s%s '%s'", inner.text,
-                                 said ? "" : "; give --schema", wide);
+    /* The place goes in front. */
+    size_t place = strlen(job->input->files[job->unit->first_file].path) + PLACE_ROOM;
+    bool fits = place + size + tail + strlen(wide) < sizeof(err->text);
+    char *kept = fits || progress == NULL || progress->keep_schema == NULL
+                     ? NULL
+                     : progress->keep_schema(progress->user, wide);
+    const char *quote = kept == NULL ? "'" : "";
+    rks_status status =
+        rks_fail(err, RKS_ERR_DATA, inner.cause, "%s%s %s%s%s", inner.text,
+                 said ? "" : "; give --schema", quote, kept == NULL ? wide : kept, quote);
+    rks_free(kept);
     rks_free(wide);
     return status;
 }

@@ -48,7 +48,7 @@ static inline rks_status write_units(const rks_input *input, const rks_schema *s
                                      const rks_ingest_options *options, rks_shard_writer *writer,
                                      rks_selector *selector, built *out)
 {
-    const rks_ingest_progress progress = {tick, out};
+    const rks_ingest_progress progress = {.tick = tick, .user = out};
     rks_status status = RKS_OK;
     for (size_t u = 0; status == RKS_OK && u < input->unit_count; u++) {
         uint64_t first = 0;
