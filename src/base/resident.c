@@ -34,6 +34,7 @@ struct rks_resident {
     size_t page, pieces;
     atomic_size_t scanned;                                /* pieces [0, scanned) were whole */
     atomic_uint_least64_t stream_at, stream_end, stream_room; /* see rks_resident_follow */
+    _Atomic uint8_t *empty; /* a piece had no page in memory when it was first looked at */
     _Atomic uint8_t state[]; /* UNKNOWN, WHOLE, or reads left until it is looked at again */
 };
 
@@ -52,12 +53,13 @@ rks_status rks_resident_open(int fd, const char *path, const rks_guarded_map *ma
 {
     struct stat info;
     size_t pieces = (size_t)((map->size + RKS_RESIDENT_PIECE - 1) / RKS_RESIDENT_PIECE);
-    rks_resident *made = rks_alloc(1, sizeof(*made) + pieces, err);
+    rks_resident *made = rks_alloc(1, sizeof(*made) + 2 * pieces, err);
     if (made == NULL)
         return RKS_ERR_MEMORY;
     made->map = map;
     made->path = path;
     made->pieces = pieces;
+    made->empty = made->state + pieces;
     made->page = (size_t)sysconf(_SC_PAGESIZE);
     made->user = rks_resident_may_ask(fd, path) ? geteuid() : (uid_t)-1;
     if (fstat(fd, &info) == 0) {
@@ -111,16 +113,16 @@ static int open_again(const rks_resident *resident)
     return -1;
 }
 
-static bool seen_by_mincore(const rks_resident *resident, uint8_t *at, size_t size)
+static bool seen_by_mincore(const rks_resident *resident, uint8_t *at, size_t size, bool *empty)
 {
     unsigned char there[PIECE_PAGES];
-    size_t pages = (size + resident->page - 1) / resident->page;
+    size_t pages = (size + resident->page - 1) / resident->page, found = 0;
     if (pages > PIECE_PAGES || mincore(at, size, there) != 0)
         return false;
     for (size_t i = 0; i < pages; i++)
-        if ((there[i] & 1) == 0)
-            return false;
-    return true;
+        found += there[i] & 1;
+    *empty = found == 0;
+    return found == pages;
 }
 
 /* The first page that is missing ends it: the system may start reading that one. */
@@ -145,9 +147,12 @@ static bool look_at_piece(rks_resident *resident, size_t piece)
     uint8_t *at = NULL;
     size_t size = 0;
     uint64_t first = (uint64_t)piece * RKS_RESIDENT_PIECE;
+    bool empty = false;
     bool whole = pages_of(resident, first, first + RKS_RESIDENT_PIECE, &at, &size) &&
-                 (resident->user == geteuid() ? seen_by_mincore(resident, at, size)
+                 (resident->user == geteuid() ? seen_by_mincore(resident, at, size, &empty)
                                               : seen_by_reading(resident, first, size));
+    if (atomic_load_explicit(&resident->state[piece], memory_order_relaxed) == UNKNOWN)
+        atomic_store_explicit(&resident->empty[piece], empty, memory_order_relaxed);
     atomic_store_explicit(&resident->state[piece], whole ? WHOLE : LOOK_AGAIN,
                           memory_order_relaxed);
     return whole;
@@ -250,6 +255,35 @@ void rks_resident_ask(const rks_resident *resident, uint64_t first, uint64_t end
         madvise(at, size, MADV_WILLNEED);
 }
 
+/* Before pages are asked for, so that they are told from those that were there. */
+static void look_before(rks_resident *resident, uint64_t first, uint64_t end)
+{
+    for (uint64_t piece = first / RKS_RESIDENT_PIECE;
+         piece < resident->pieces && piece * RKS_RESIDENT_PIECE < end; piece++)
+        if (atomic_load_explicit(&resident->state[piece], memory_order_relaxed) == UNKNOWN)
+            (void)look_at_piece(resident, (size_t)piece);
+}
+
+void rks_resident_leave(rks_resident *resident, uint64_t first, uint64_t end)
+{
+    int fd = -1;
+    uint64_t piece = (first + RKS_RESIDENT_PIECE - 1) / RKS_RESIDENT_PIECE;
+    for (; piece < resident->pieces && (piece + 1) * RKS_RESIDENT_PIECE <= end; piece++) {
+        uint64_t at = piece * RKS_RESIDENT_PIECE;
+        if (!atomic_exchange_explicit(&resident->empty[piece], 0, memory_order_relaxed))
+            continue;
+        if (fd < 0)
+            fd = open_again(resident);
+        if (fd < 0)
+            return;
+        madvise((void *)(uintptr_t)(resident->map->bytes + at), RKS_RESIDENT_PIECE, MADV_DONTNEED);
+        posix_fadvise(fd, (off_t)at, RKS_RESIDENT_PIECE, POSIX_FADV_DONTNEED);
+        atomic_store_explicit(&resident->state[piece], UNKNOWN, memory_order_relaxed);
+    }
+    if (fd >= 0)
+        close(fd);
+}
+
 /* Several readers of one shard mix up each other's streams; then only what is read is asked for. */
 uint64_t rks_resident_follow(rks_resident *resident, uint64_t first, uint64_t end)
 {
@@ -270,6 +304,7 @@ uint64_t rks_resident_follow(rks_resident *resident, uint64_t first, uint64_t en
     atomic_store_explicit(&resident->stream_end, end + room, memory_order_relaxed);
     if (asked > first && asked < end + room)
         first = asked;
+    look_before(resident, first, end + room);
     rks_resident_ask(resident, first, end + room);
     return end + room - first;
 }

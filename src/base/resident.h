@@ -47,8 +47,13 @@ rks_resident_state rks_resident_scan(rks_resident *resident, size_t *budget);
 /* Starts reading bytes [first, end) from the disk, without waiting for them. */
 void rks_resident_ask(const rks_resident *resident, uint64_t first, uint64_t end);
 /* The same for bytes that are read now. If they follow those of the last call, the bytes behind
- * them are asked for, too: more with each call, up to 8 MiB. Returns how many bytes it asked for. */
+ * them are asked for, too: more with each call, up to 8 MiB. Returns how many bytes it
+ * asked for. */
 uint64_t rks_resident_follow(rks_resident *resident, uint64_t first, uint64_t end);
+
+/* Bytes [first, end) were read once and are done with: pieces of which nothing was in memory before
+ * leave it again, so that they push out nobody else's. */
+void rks_resident_leave(rks_resident *resident, uint64_t first, uint64_t end);
 
 /* Pieces under [first, end) may have left the memory. */
 void rks_resident_forget(rks_resident *resident, uint64_t first, uint64_t end);

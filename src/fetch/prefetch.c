@@ -10,7 +10,7 @@
 enum { MOST_BATCHES = 4096 };
 
 /* Where neither is given: four batches, or more where they are small. */
-enum { AUTO_BATCHES = 4, AUTO_MOST = 64, AUTO_SMALL = 8 << 20 };
+enum { AUTO_BATCHES = 4, AUTO_MOST = 64, AUTO_SMALL = 2 << 20 };
 static const uint64_t AUTO_BYTES = (uint64_t)1 << 30;
 
 /* A list whose fetch was started. */

@@ -32,7 +32,7 @@ typedef struct rks_prefetch_options {
     void *user;
     uint32_t max_batches; /* 0: as many as max_bytes hold */
     uint64_t max_bytes;   /* 0: 1 GiB; with max_batches 0, too: four batches within 1 GiB, and up to
-                           * 64 within 8 MiB */
+                           * 64 within 2 MiB */
     /* A first mean, from what is known of the data; 0: none, and one batch at a time is fetched
      * until one has arrived. */
     uint64_t known_bytes, known_weight;

@@ -17,6 +17,8 @@ typedef struct walk {
     uint64_t next, end; /* ids not asked for yet */
     uint64_t ids[BATCH_SAMPLES];
     rks_value *values;
+    uint32_t shard; /* of the last batch that was visited, and where that ended */
+    uint64_t left;
 } walk;
 
 static bool wanted(const rks_scan *scan, uint64_t id)
@@ -70,13 +72,35 @@ static rks_status visit_batch(walk *w, rks_batch *batch, rks_error *err)
     return status;
 }
 
+/* Each sample is read once: what was not in memory before need not stay. */
+static void leave_batch(walk *w, const rks_batch *batch)
+{
+    enum { KEPT = 2 << 20 }; /* bytes behind, of which a block may be read again */
+    uint32_t shard = 0;
+    uint64_t row = 0, first = 0, end = 0;
+    if (rks_batch_count(batch) == 0)
+        return;
+    rks_index_locate(w->scan->store->index, rks_batch_id(batch, rks_batch_count(batch) - 1), &shard,
+                     &row);
+    const rks_shard *at = w->scan->store->shards[shard];
+    if (at == NULL || !rks_shard_extent(at, row, &first, &end))
+        return;
+    if (shard != w->shard)
+        w->left = 0;
+    w->shard = shard;
+    if (end < w->left + 2 * (uint64_t)KEPT)
+        return;
+    rks_shard_leave(at, w->left, end - KEPT);
+    w->left = (end - KEPT) / RKS_RESIDENT_PIECE * RKS_RESIDENT_PIECE;
+}
+
 rks_status rks_store_scan(const rks_scan *scan, uint64_t first, uint64_t end, rks_error *err)
 {
     rks_fetch *fetch = NULL;
     walk *w = rks_alloc(1, sizeof(*w), err);
     if (w == NULL)
         return RKS_ERR_MEMORY;
-    *w = (walk){.scan = scan, .next = first, .end = end};
+    *w = (walk){.scan = scan, .next = first, .end = end, .shard = UINT32_MAX};
     w->values =
         rks_alloc(rks_schema_columns(scan->store->dataset->schema), sizeof(*w->values), err);
     rks_status status = w->values == NULL ? RKS_ERR_MEMORY : ask_next_batch(w, &fetch, err);
@@ -91,6 +115,8 @@ rks_status rks_store_scan(const rks_scan *scan, uint64_t first, uint64_t end, rk
         fetch = ahead;
         if (status == RKS_OK)
             status = visit_batch(w, batch, err);
+        if (status == RKS_OK)
+            leave_batch(w, batch);
         rks_batch_free(batch);
     }
     rks_fetch_cancel(fetch);

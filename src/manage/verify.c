@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/stream.h"
 #include "dataset/dataset.h"
 #include "shard/sums.h"
 
@@ -147,8 +148,8 @@ static void report_span(rks_verify_job *job, const shard_files *files, uint64_t 
 }
 
 static rks_status compare_sums(rks_verify_job *job, const shard_files *files, int fd,
-                               uint64_t file_size, const rks_digest *sums, uint8_t *piece,
-                               rks_error *err)
+                               rks_stream *stream, uint64_t file_size, const rks_digest *sums,
+                               uint8_t *piece, rks_error *err)
 {
     uint64_t bad_from = 0;
     uint64_t bad_to = 0;
@@ -156,6 +157,7 @@ static rks_status compare_sums(rks_verify_job *job, const shard_files *files, in
     for (uint64_t at = 0; at < file_size && status == RKS_OK; at += RKS_SUMS_CHUNK) {
         size_t size = file_size - at < RKS_SUMS_CHUNK ? (size_t)(file_size - at) : RKS_SUMS_CHUNK;
         rks_error what;
+        rks_stream_reach(stream, at);
         rks_status got = rks_file_read_at(fd, files->data, at, piece, size, &what);
         bool right = got == RKS_OK &&
                      rks_digest_equal(rks_checksum128(piece, size), sums[at / RKS_SUMS_CHUNK]);
@@ -181,7 +183,7 @@ static rks_status compare_sums(rks_verify_job *job, const shard_files *files, in
 }
 
 static rks_status check_sums(rks_verify_job *job, const shard_files *files,
-                             const rks_manifest *manifest, rks_error *err)
+                             const rks_manifest *manifest, rks_stream *stream, rks_error *err)
 {
     rks_digest *sums = NULL;
     uint8_t *piece = NULL;
@@ -200,7 +202,8 @@ static rks_status check_sums(rks_verify_job *job, const shard_files *files,
     }
     piece = rks_alloc_raw(RKS_SUMS_CHUNK, 1, &what);
     status = piece == NULL ? RKS_ERR_MEMORY
-                           : compare_sums(job, files, fd, manifest->file_size, sums, piece, &what);
+                           : compare_sums(job, files, fd, stream, manifest->file_size, sums, piece,
+                                          &what);
 out:
     if (status != RKS_OK && err != NULL)
         *err = what;
@@ -303,6 +306,7 @@ static rks_status verify_shard(rks_verify_job *job, const char *stem, const rks_
     shard_files files = {0};
     rks_manifest *manifest = NULL;
     rks_shard *shard = NULL;
+    rks_stream stream = {.fd = -1};
     rks_error what = {0};
     job->dataset = dataset;
     job->shard = at;
@@ -315,10 +319,14 @@ static rks_status verify_shard(rks_verify_job *job, const char *stem, const rks_
             goto out;
         }
     }
+    if (status == RKS_OK)
+        rks_stream_begin(&stream, files.data, manifest->file_size);
     if (status == RKS_OK && job->options.level >= RKS_VERIFY_FULL)
-        status = check_sums(job, &files, manifest, &what);
+        status = check_sums(job, &files, manifest, &stream, &what);
     else if (status == RKS_OK)
         glance_at_sums(job, &files, manifest);
+    if (status == RKS_OK && job->options.level < RKS_VERIFY_FULL)
+        rks_stream_look(&stream);
     if (status != RKS_OK)
         goto out;
     damage_of damage = {job, files.data};
@@ -337,6 +345,7 @@ out:
     if (status != RKS_OK && err != NULL)
         *err = what;
     rks_shard_close(shard);
+    rks_stream_end(&stream);
     rks_manifest_free(manifest);
     free_files(&files);
     return status;

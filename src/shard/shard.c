@@ -552,6 +552,11 @@ uint64_t rks_shard_follow(const rks_shard *shard, uint64_t first, uint64_t end)
     return rks_resident_follow(shard->resident, first, end);
 }
 
+void rks_shard_leave(const rks_shard *shard, uint64_t first, uint64_t end)
+{
+    rks_resident_leave(shard->resident, first, end);
+}
+
 void rks_shard_forget(const rks_shard *shard, uint64_t first, uint64_t end)
 {
     rks_resident_forget(shard->resident, first, end);

@@ -382,7 +382,7 @@ static const cli_option options[] = {
      .help = "batches fetched ahead, at most", .normal = "as many as --prefetch-bytes hold",
      .least = 1},
     {"--prefetch-bytes", "BYTES", CLI_SIZE, offsetof(args, prefetch_bytes),
-     .help = "memory of batches fetched ahead", .normal = "4 batches, or 8M of smaller ones",
+     .help = "memory of batches fetched ahead", .normal = "4 batches, or 2M of smaller ones",
      .least = 1},
     {"--cold", NULL, CLI_FLAG, offsetof(args, cold),
      .help = "drop the shards from the system's cache first, without privileges, and compare the "

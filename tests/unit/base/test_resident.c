@@ -14,6 +14,7 @@
 
 #include "base/ranges.h"
 #include "base/resident.h"
+#include "base/stream.h"
 
 /* ---- ranges --------------------------------------------------------------------------------- */
 
@@ -196,6 +197,37 @@ static void what_is_asked_for_is_read_and_no_more(void **state)
     assert_true(comes(FILE_SIZE));
 }
 
+/* What was read once goes, what others had in memory stays. */
+static void a_file_that_is_read_once_leaves_what_was_there(void **state)
+{
+    (void)state;
+    static uint8_t bytes[RKS_RESIDENT_PIECE];
+    rks_stream stream;
+    make_cold();
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    rks_resident_ask(resident, RKS_RESIDENT_PIECE, RKS_RESIDENT_PIECE + 4096);
+    assert_true(comes(4096));
+    rks_stream_begin(&stream, path, FILE_SIZE);
+    for (uint64_t at = 0; at < FILE_SIZE; at += sizeof(bytes)) {
+        rks_stream_reach(&stream, at);
+        assert_true(pread(fd, bytes, sizeof(bytes), (off_t)at) > 0);
+    }
+    rks_stream_end(&stream);
+    close(fd);
+    assert_int_equal(cached(), RKS_RESIDENT_PIECE); /* the piece that had a page */
+    make_cold();
+    rks_resident_ask(resident, RKS_RESIDENT_PIECE, RKS_RESIDENT_PIECE + 4096);
+    assert_true(comes(4096));
+    for (uint64_t at = 0; at < FILE_SIZE; at += 4096) {
+        (void)rks_resident_follow(resident, at, at + 4096);
+        bytes[0] ^= map->bytes[at];
+    }
+    assert_true(comes(FILE_SIZE));
+    rks_resident_leave(resident, 0, PIECES * RKS_RESIDENT_PIECE);
+    assert_int_equal(cached(), RKS_RESIDENT_PIECE);
+}
+
 /* Another user sees a file that it may not write; mincore() would call all of it resident. */
 static int look_as_a_stranger(void)
 {
@@ -266,6 +298,7 @@ int main(void)
         OPENED(pieces_in_memory_are_known_until_they_are_forgotten),
         OPENED(a_scan_stops_with_its_budget_and_goes_on),
         OPENED(what_is_asked_for_is_read_and_no_more),
+        OPENED(a_file_that_is_read_once_leaves_what_was_there),
         OPENED(a_file_of_another_user_is_not_called_resident_when_it_is_cold),
         OPENED(a_file_that_was_cut_or_replaced_is_not_resident),
     };

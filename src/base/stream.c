@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * stream.c: the advice for a file that is read in order, piece by piece. */
+#include "base/stream.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/resident.h"
+
+/* Pieces: looked at further ahead than the system's own read-ahead goes, as a rule. */
+enum { PIECE = RKS_RESIDENT_PIECE, AHEAD = 8, LOOK = 32, MOST_PAGES = PIECE / 4096 };
+
+void rks_stream_begin(rks_stream *stream, const char *path, uint64_t size)
+{
+    *stream = (rks_stream){.fd = -1, .size = size};
+    if (rks_file_open(path, &stream->fd, NULL, NULL) != RKS_OK)
+        return;
+    if (rks_resident_may_ask(stream->fd, path))
+        stream->there = rks_alloc((size_t)(size / PIECE / 8 + 1), 1, NULL);
+    if (stream->there == NULL) {
+        close(stream->fd);
+        stream->fd = -1;
+    }
+    uint64_t memory = (uint64_t)sysconf(_SC_AVPHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    stream->large = size > memory / 4;
+}
+
+static bool some_are_there(const rks_stream *stream, uint64_t at, size_t size)
+{
+    unsigned char there[MOST_PAGES];
+    bool found = false;
+    void *map = mmap(NULL, size, PROT_READ, MAP_SHARED, stream->fd, (off_t)at);
+    if (map == MAP_FAILED)
+        return true;
+    bool told = mincore(map, size, there) == 0;
+    for (size_t i = 0; told && i < size / 4096 && !found; i++)
+        found = there[i] & 1;
+    munmap(map, size);
+    return !told || found;
+}
+
+static size_t piece_size(const rks_stream *stream, uint64_t at)
+{
+    return stream->size - at < PIECE ? (size_t)(stream->size - at) : PIECE;
+}
+
+/* Neighbours in one call: what the system keeps as one unit may be larger than a piece. */
+static void drop_behind(rks_stream *stream, uint64_t until)
+{
+    uint64_t first = stream->left;
+    for (; stream->left < stream->size && stream->left + PIECE <= until; stream->left += PIECE) {
+        uint64_t piece = stream->left / PIECE;
+        if ((stream->there[piece / 8] >> piece % 8 & 1) == 0)
+            continue;
+        if (first < stream->left)
+            posix_fadvise(stream->fd, (off_t)first, (off_t)(stream->left - first),
+                          POSIX_FADV_DONTNEED);
+        first = stream->left + PIECE;
+    }
+    if (first < stream->left)
+        posix_fadvise(stream->fd, (off_t)first, (off_t)(stream->left - first), POSIX_FADV_DONTNEED);
+}
+
+static void look_until(rks_stream *stream, uint64_t until)
+{
+    for (; stream->looked < stream->size && stream->looked < until; stream->looked += PIECE) {
+        uint64_t piece = stream->looked / PIECE;
+        if (some_are_there(stream, stream->looked, piece_size(stream, stream->looked)))
+            stream->there[piece / 8] |= (uint8_t)(1 << piece % 8);
+    }
+}
+
+void rks_stream_look(rks_stream *stream)
+{
+    if (stream->fd >= 0)
+        look_until(stream, stream->size);
+}
+
+void rks_stream_reach(rks_stream *stream, uint64_t offset)
+{
+    uint64_t at = offset / PIECE * PIECE;
+    if (stream->fd < 0)
+        return;
+    look_until(stream, at + (uint64_t)LOOK * PIECE);
+    for (; stream->asked < stream->size && stream->asked < at + (uint64_t)AHEAD * PIECE;
+         stream->asked += PIECE)
+        posix_fadvise(stream->fd, (off_t)stream->asked, (off_t)piece_size(stream, stream->asked),
+                      POSIX_FADV_WILLNEED);
+    if (stream->large)
+        drop_behind(stream, at);
+}
+
+void rks_stream_end(rks_stream *stream)
+{
+    if (stream->fd < 0)
+        return;
+    stream->left = 0;
+    drop_behind(stream, stream->looked + PIECE);
+    close(stream->fd);
+    rks_free(stream->there);
+    stream->fd = -1;
+}
