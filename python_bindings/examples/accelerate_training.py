@@ -32,6 +32,10 @@ def made_samples(count: int = 600) -> list[dict[str, Any]]:
     return [{"input_ids": (np.arange(2 + i * 37 % 61) + i) % VOCABULARY} for i in range(count)]
 
 
+def learned(sample: dict[str, Any]) -> int:
+    return len(sample["input_ids"]) - 1  # the first token is no target
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="JSON lines with input_ids (made data)")
@@ -48,7 +52,7 @@ def main() -> None:
     model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=0.01))
     record = open(f"{arguments.record}.{accelerator.process_index}", "w", encoding="utf-8") if arguments.record else None
 
-    with rankstore.build(arguments.data or made_samples(), arguments.out, length="input_ids") as dataset:
+    with rankstore.build(arguments.data or made_samples(), arguments.out, length="input_ids", count={"learned": learned}) as dataset:
         plan = dataset.plan("bucket", max_tokens=1024, seed=17)
         loader: Any = dataset.loader(plan, collate=rankstore.Pad(), columns=["input_ids"])
         if arguments.prepared:
@@ -66,7 +70,7 @@ def main() -> None:
                     logits = model(batch["input_ids"][:, :-1])
                     targets = batch["input_ids"][:, 1:].masked_fill(batch["attention_mask"][:, 1:] == 0, -100)
                     loss = functional.cross_entropy(logits.transpose(1, 2), targets, reduction="sum")
-                    accelerator.backward(loss * accelerator.num_processes / batch.global_tokens)
+                    accelerator.backward(loss * accelerator.num_processes / batch.global_sum("learned"))
                     optimizer.step()
                     optimizer.zero_grad()
                 steps += 1

@@ -30,6 +30,10 @@ def made_samples(count: int = 600) -> list[dict[str, Any]]:
     return [{"input_ids": (np.arange(2 + i * 37 % 61) + i) % VOCABULARY} for i in range(count)]
 
 
+def learned(sample: dict[str, Any]) -> int:
+    return len(sample["input_ids"]) - 1  # the first token is no target
+
+
 class Training:
     """Model, optimizer and loader as one Stateful object."""
 
@@ -51,7 +55,7 @@ def train(arguments: argparse.Namespace) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     record = open(f"{arguments.record}.{dist.get_rank()}", "w", encoding="utf-8") if arguments.record else None
 
-    with rankstore.build(arguments.data or made_samples(), arguments.out, length="input_ids") as dataset:
+    with rankstore.build(arguments.data or made_samples(), arguments.out, length="input_ids", count={"learned": learned}) as dataset:
         plan = dataset.plan("bucket", max_tokens=1024, seed=17)
         loader = dataset.loader(plan, collate=rankstore.Pad(), columns=["input_ids"])
         training, steps = Training(model, optimizer, loader), 0
@@ -63,7 +67,7 @@ def train(arguments: argparse.Namespace) -> None:
                 logits = model(batch["input_ids"][:, :-1])
                 targets = batch["input_ids"][:, 1:].masked_fill(batch["attention_mask"][:, 1:] == 0, -100)
                 loss = functional.cross_entropy(logits.transpose(1, 2), targets, reduction="sum")
-                (loss * dist.get_world_size() / batch.global_tokens).backward()  # the mean over the tokens of all ranks
+                (loss * dist.get_world_size() / batch.global_sum("learned")).backward()  # the mean of the step, over all ranks
                 optimizer.step()
                 optimizer.zero_grad()
                 steps += 1

@@ -29,13 +29,17 @@ def made_samples(count: int = 600) -> list[dict[str, Any]]:
     return [{"input_ids": (np.arange(2 + i * 37 % 61) + i) % VOCABULARY} for i in range(count)]
 
 
+def learned(sample: dict[str, Any]) -> int:
+    return len(sample["input_ids"]) - 1  # the first token is no target
+
+
 class Tokens(lightning.LightningDataModule):
     def __init__(self, data: str | None, out: str) -> None:
         super().__init__()
         self.data, self.out = data, out
 
     def setup(self, stage: str) -> None:  # the process group is there
-        self.dataset = rankstore.build(self.data or made_samples(), self.out, length="input_ids")
+        self.dataset = rankstore.build(self.data or made_samples(), self.out, length="input_ids", count={"learned": learned})
 
     def train_dataloader(self) -> rankstore.Loader:
         plan = self.dataset.plan("bucket", max_tokens=1024, seed=17)
@@ -59,7 +63,7 @@ class Model(lightning.LightningModule):
             with open(f"{self.record}.{self.global_rank}", "a", encoding="utf-8") as file:
                 print(batch.epoch, batch.step, *batch.indices.tolist(), file=file)
         self.log("loss", loss.item() / int(batch.lengths.sum()))
-        return loss * self.trainer.world_size / batch.global_tokens  # the mean over the tokens of all ranks
+        return loss * self.trainer.world_size / batch.global_sum("learned")  # the mean of the step, over all ranks
 
     def on_train_epoch_end(self) -> None:
         if self.global_rank == 0:

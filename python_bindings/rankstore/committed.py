@@ -24,7 +24,7 @@ def finished(directory: str) -> dict[str, Any]:
         options = there["options"]
         found["shape"] = {"schema": json.dumps(there["schema"], ensure_ascii=False), "index": there["index"],
                           "derived_keys": bool(there["derived_keys"]), "key": options.get("key"), "length": options.get("length"),
-                          "length_unit": options.get("length_unit", 1)}
+                          "length_unit": options.get("length_unit", 1), "own_lengths": bool(options.get("length_fn"))}
         rule, _, digest = str(there.get("made_from", "")).partition(":")
         if digest and rule.isdecimal():
             found["made_from"], found["rule"] = digest, int(rule)

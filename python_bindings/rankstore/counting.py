@@ -59,4 +59,7 @@ def _counted(name: str, rule: Rule, sample: Mapping[str, Any]) -> int:
     if value is None:
         return 0
     import numpy
+    if isinstance(value, (str, bytes, bytearray, Mapping)) or numpy.asarray(value).dtype.kind not in "biuf":
+        raise DataError(f'count: "{name}" counts numbers of "{column}", which is {type(value).__name__}; give a function of '
+                        f"a sample")
     return int(numpy.count_nonzero(_COMPARE[compare](numpy.asarray(value), number)))

@@ -255,6 +255,12 @@ class Dataset:
                  for source in zip(*ranks, strict=True)]
         return [next((shape for shape in source if shape is not None), None) for source in found]
 
+    @functools.cached_property
+    def lengths_are_items(self) -> bool:
+        """A length is the number of items of an array, one for one."""
+        name = self.length_column
+        return name is not None and self.schema[name].varies and not self.schema[name].is_text and self.length_unit == 1
+
     def index_of(self, name: str) -> Any:
         """An index column of the whole dataset, by sample id; None if it is none."""
         found = self.store.column(name)
@@ -547,8 +553,10 @@ class Dataset:
 
 def _length_column(shape: dict[str, Any] | None) -> str | None:
     """The column that a dataset of this shape has its lengths of."""
-    if shape is None or shape["length"]:
-        return None if shape is None else str(shape["length"])
+    if shape is None or shape["own_lengths"]:
+        return None
+    if shape["length"]:
+        return str(shape["length"])
     columns = (types.parse(name, text) for name, text in json.loads(shape["schema"]).items())
     return next((column.name for column in columns if column.varies or column.item in ("str", "bytes")), None)
 

@@ -29,8 +29,8 @@ class Layout:
     dtype: str, torch or numpy dtype, or a dict of them by column. The item type of all integer columns, or of columns by
         name. Default: int64 for integer columns but uint8 and int8, else as stored.
     missing: "mask". A missing value (None) is let through, and `batch.missing["y"]` (bool[samples]) tells which are.
-        Default: none, and a missing value is a DataError that names the sample, unless `fill` has the column. Columns of
-        str, bytes and json give None.
+        Default: none, and a missing value is a DataError that names the sample, unless `fill` has the column. Texts and
+        bytes that are missing are None then. json has a null of its own and always gives None.
     fill: dict of numbers or texts by column. What stands for a missing value. Default: none.
     """
 
@@ -83,6 +83,23 @@ class Layout:
             if schema[name].varies:
                 raise ArgumentError(f"fill: column {name!r} ({schema[name].text}) has no items where it is missing; use "
                                     'missing="mask"')
+            self._check_fill(schema[name], (self.fill or {})[name])
+
+    def _check_fill(self, column: Column, value: Any) -> None:
+        """ArgumentError for what the column, as it is delivered, cannot hold."""
+        item = column.item if column.is_text else self.item(column) or column.item
+        if column.is_text:
+            good = column.item == "json" or isinstance(value, str if column.item == "str" else bytes)
+        elif not hasattr(value, "__float__") or isinstance(value, (str, bytes)):
+            good = False
+        elif "int" in item:
+            import numpy
+            span = numpy.iinfo(numpy_dtype(item))
+            good = float(value).is_integer() and span.min <= int(value) <= span.max
+        else:
+            good = item != "bool" or value in (0, 1)
+        if not good:
+            raise ArgumentError(f"fill: {value!r} is no {item}, which column {column.name!r} ({column.text}) gives")
 
     def item(self, column: Column) -> str | None:
         if column.is_text:
@@ -380,6 +397,10 @@ class Collator:
         self.layout, self.out, self.rename, self.length = layout, out, dict(rename or {}), length
         layout.check(schema, self.rename)
         self._schema, self._planned = dict(schema), dict[Rule, Collator]()
+        for option in ("mask", "lengths"):
+            for name in value if isinstance(value := getattr(layout, option, None), Mapping) else ():
+                if columns is not None and name not in columns:
+                    raise ArgumentError(f"{option}: column {name!r} is not among columns={list(columns)!r}")
         self.columns = [schema[name] for name in (columns if columns is not None else schema)]
         self.named = {self.rename.get(column.name, column.name): column for column in self.columns}
         self.text = {name: column.item for name, column in self.named.items() if column.is_text}
@@ -460,7 +481,7 @@ class Collator:
         if not flags.any():
             return
         has_fill = layout.fill is not None and column.name in layout.fill
-        if column.is_text:
+        if column.is_text and (has_fill or layout.missing is not None or column.item == "json"):
             value = layout.fill[column.name] if layout.fill is not None and has_fill else None
             made[name] = [value if is_missing else one for one, is_missing in zip(made[name], flags.tolist(), strict=True)]
         elif layout.fill is not None and has_fill:

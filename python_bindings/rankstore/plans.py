@@ -161,6 +161,10 @@ class Plan:
         first = step // accumulate * accumulate
         last = min(first + accumulate, self.core.steps(epoch))
         _, ids = self.epoch(epoch).batches(-1, first, last)
+        if cut and cut != self.rule.cut and not self.dataset.lengths_are_items:
+            raise DataError(f"global_sum: the layout cuts samples to {cut} items, and lengths count something else, so the "
+                            'index does not tell which are cut; use the plan\'s max_length with too_long="drop", or cut in '
+                            "build(map=...)")
         return sum_of(self.dataset, column, ids, min((cap for cap in (cut, self.rule.cut) if cap), default=0))
 
     def sampler(self, view: str = "rank") -> PlanSampler:

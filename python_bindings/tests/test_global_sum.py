@@ -78,6 +78,22 @@ def test_mistakes(ds: Any, tmp_path: Path) -> None:
             rankstore.build(rows, tmp_path / "wrong", count=count)  # type: ignore[arg-type]
 
 
+def test_lengths_that_do_not_tell_what_is_cut(tmp_path: Path) -> None:
+    rows = [{"x": list(range(i + 1)), "n": i} for i in range(8)]
+    for i, options in enumerate(({"length": lambda s: 1}, {"length": "n"})):
+        with rankstore.build(rows, tmp_path / str(i), count={"learned": ("x", ">", 1)}, **options) as made:
+            plan = made.plan("sequential", batch_size=8)
+            with pytest.raises(rankstore.DataError, match="global_sum: the layout cuts samples to 3 items, and lengths count something else"):
+                next(iter(made.loader(plan, collate=Pad(max_length=3)))).global_sum("learned")
+            assert next(iter(made.loader(plan, collate=Pad()))).global_sum("learned") == sum(max(0, i - 1) for i in range(8))
+
+
+def test_a_text_is_no_number_to_count(tmp_path: Path) -> None:
+    for value, kind in (("abc", "str"), (b"abc", "bytes"), (["a", "b"], "list"), ({"a": 1}, "dict")):
+        with pytest.raises((rankstore.CallbackError, rankstore.DataError), match=f'count: "n" counts numbers of "t", which is {kind}; give a function'):
+            rankstore.build([{"t": value}], tmp_path / "never", count={"n": ("t", "!=", 0)})
+
+
 def test_rules_and_functions_with_a_map_and_a_schema(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("".join(json.dumps({"t": list(range(i)), "k": i}) + "\n" for i in range(10)))

@@ -41,6 +41,36 @@ def test_a_missing_value_names_column_sample_and_both_ways_out(optional: Any, la
         "the column out by columns=")
 
 
+    with pytest.raises(rankstore.DataError, match='sample 1: column "s" .str.. is missing; use .*fill={"s": VALUE}'):
+        batch(optional, layout(), columns=["s"])
+
+
+def test_null_in_json_is_a_value(tmp_path: Path) -> None:
+    with rankstore.build([{"j": {"x": 1}}, {"j": None}, {}], tmp_path / "store", schema="j:json?", length=lambda s: 1) as ds:
+        assert batch(ds, Pad())["j"] == [{"x": 1}, None, None]
+
+
+@pytest.mark.parametrize("fill, says", [
+    ({"y": 1.5}, "fill: 1.5 is no int64, which column 'y' (int64?) gives"),
+    ({"y": "none"}, "fill: 'none' is no int64, which column 'y' (int64?) gives"),
+    ({"y": 2**63}, "fill: 9223372036854775808 is no int64, which column 'y' (int64?) gives"),
+    ({"s": 0}, "fill: 0 is no str, which column 's' (str?) gives"),
+    ({"f": None}, "fill: None is no float32, which column 'f' (float32?) gives")])
+def test_a_filling_that_the_column_cannot_hold(optional: Any, fill: Any, says: str) -> None:
+    with pytest.raises(rankstore.ArgumentError) as raised:
+        batch(optional, Pad(fill=fill))
+    assert str(raised.value) == says
+    with pytest.raises(rankstore.ArgumentError, match="fill: 300 is no uint8"):
+        batch(optional, Pad(fill={"y": 300}, dtype={"y": "uint8"}))
+
+
+@pytest.mark.parametrize("layout, option", [(Pad(lengths=["x"]), "lengths"), (Pad(mask={"x": "x_mask"}), "mask")])
+def test_a_mask_or_lengths_of_a_column_that_is_left_out(optional: Any, layout: Any, option: str) -> None:
+    with pytest.raises(rankstore.ArgumentError) as raised:
+        batch(optional, layout, columns=["y", "s"])
+    assert str(raised.value) == f"{option}: column 'x' is not among columns=['y', 's']"
+
+
 @pytest.mark.parametrize("layout", [Pad, Pack, Lists])
 @pytest.mark.parametrize("out", ["torch", "numpy"])
 def test_missing_values_are_marked(optional: Any, layout: Any, out: str) -> None:
