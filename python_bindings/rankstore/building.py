@@ -47,6 +47,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
             .tar (WebDataset), .zip, Megatron's .bin with .idx, MDS folders, .parquet, .arrow, .feather; lines and tar
             also compressed (.gz, .zst, .xz, .bz2);
         a pyarrow Table; a Hugging Face dataset;
+        an array or tensor (its rows are the column "data"); a dict of arrays of one length;
         any dataset with __len__ and __getitem__, the same on all ranks (a list of dicts is one; ranks compare 16 samples
             of lists and tables, to find different ones);
         an iterable or generator of samples; a list of Columns.

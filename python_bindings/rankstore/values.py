@@ -271,11 +271,19 @@ def infer(sample: Mapping[str, Any]) -> dict[str, str]:
 
     TypeError for another kind of value, ValueError for an int beyond 64 bits; both name the column."""
     if not isinstance(sample, Mapping):
-        raise TypeError(f"a sample is a dict of columns, not {sample.__class__.__qualname__}")
+        raise TypeError(f"a sample is a dict of columns, not {sample.__class__.__qualname__}{_advice(sample)}")
     for name in sample:
         if not isinstance(name, str):
             raise TypeError(f"a column's name is a str, not {name!r}")
     return {name: _infer(name, value) for name, value in sample.items()}
+
+
+def _advice(sample: Any) -> str:
+    """The right call for samples that are no dicts: "; name them: map=lambda sample: {...}"."""
+    if isinstance(sample, (list, tuple)) and not all(isinstance(one, (int, float)) for one in sample):
+        fields = ", ".join(f'"{name}": sample[{i}]' for i, name in enumerate("abcdefgh"[:len(sample)]))
+        return f"; name its parts: map=lambda sample: {{{fields}{', ...' * (len(sample) > 8)}}}"
+    return '; name it: map=lambda sample: {"data": sample}'
 
 
 def _infer(name: str, value: Any) -> str:

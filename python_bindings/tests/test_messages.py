@@ -177,3 +177,44 @@ def test_what_a_dataloader_is_given(dataset: rankstore.Dataset) -> None:
     with pytest.raises(KeyError):
         batch["y"]
     assert next(iter(DataLoader(dataset, batch_size=4)))["x"].shape == (4, 500)  # type: ignore[arg-type]
+
+
+def test_arrays_are_samples(tmp_path: Path) -> None:
+    import torch
+    table = numpy.arange(12, dtype=numpy.int32).reshape(6, 2)
+    sources: list[Any] = [table, torch.from_numpy(table.copy()), {"data": table}, {"data": table.tolist()}]
+    for i, source in enumerate(sources):
+        with rankstore.build(source, tmp_path / str(i)) as ds:
+            assert [ds[j]["data"].tolist() for j in range(6)] == table.tolist() and ds.schema["data"].dims is not None
+        rankstore.build(source, tmp_path / str(i)).close()  # known again
+    with pytest.raises(rankstore.ArgumentError, match="a finished dataset is here"):
+        rankstore.build(table + 1, tmp_path / "0")
+    with rankstore.build({"x": numpy.ones((3, 2)), "y": torch.arange(3), "s": ["a", "b", "c"]}, tmp_path / "dict") as ds:
+        assert ds[2]["x"].tolist() == [1, 1] and ds[2]["y"] == 2 and ds[2]["s"] == "c"
+
+
+@pytest.mark.parametrize("source, says", [
+    ({"x": numpy.ones(3), "y": numpy.ones(2)}, r"a dict of arrays of one length, and there are {'x': 3, 'y': 2}"),
+    ({"x": 1}, r"a dict is taken as a dict of arrays of one length; 'x' is int. One sample is a list of one dict"),
+    ({}, "a dict is taken as a dict of arrays of one length; it is empty"),
+    (numpy.int64(3), "one number, not an array of samples"),
+    ([("a", 1), ("b", 2)], r'not tuple; name its parts: map=lambda sample: {"a": sample\[0\], "b": sample\[1\]}'),
+    ([numpy.ones(3), numpy.ones(2)], r'not ndarray; name it: map=lambda sample: {"data": sample}'),
+    ([[1, 2], [3]], r'not list; name it: map=lambda sample: {"data": sample}')])
+def test_other_samples_get_the_right_call(tmp_path: Path, source: Any, says: str) -> None:
+    with pytest.raises((rankstore.ArgumentError, rankstore.DataError), match=says):
+        rankstore.build(source, tmp_path / "never")
+    if isinstance(source, list):
+        call = "lambda sample: {" + says.partition("{")[2].replace("\\", "")
+        with rankstore.build(source, tmp_path / "made", map=eval(call)) as ds:
+            assert len(ds) == 2
+
+
+def test_a_tensor_dataset_gets_the_right_call(tmp_path: Path) -> None:
+    import torch
+    from torch.utils.data import TensorDataset
+    source = TensorDataset(torch.ones(4, 3), torch.arange(4))
+    with pytest.raises(rankstore.DataError, match=r'not tuple; name its parts: map=lambda sample: {"a": sample\[0\], "b": sample\[1\]}'):
+        rankstore.build(source, tmp_path / "never")
+    with rankstore.build(source, tmp_path / "made", map=lambda sample: {"a": sample[0], "b": sample[1]}) as ds:
+        assert ds[3]["a"].tolist() == [1, 1, 1] and ds[3]["b"] == 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from ..errors import ArgumentError
@@ -12,6 +12,7 @@ from .columns import Columns
 from .core_files import CoreFiles
 from .files import pieces
 from .indexed import Indexed
+from .rows import rows_of
 from .source import Piece, Stream, Unit
 
 __all__ = ["Columns", "CoreFiles", "Piece", "Source", "Stream", "Unit", "resolve"]
@@ -34,9 +35,10 @@ def resolve(source: Any, *, format: str | None, unit_samples: int | None, each_r
         return pieces([os.fspath(path) for path in source], format)
     if format is not None:
         raise ArgumentError("format: goes with paths only")
-    if isinstance(source, (Mapping, bytes)):
-        raise ArgumentError(f"source: a {type(source).__name__} is no dataset; give paths, a dataset, a table or an "
-                            "iterable of samples")
+    if isinstance(source, bytes):
+        raise ArgumentError("source: a bytes is no dataset; give paths, a dataset, a table or an iterable of samples")
+    rows = rows_of(source)
+    source = source if rows is None else rows
     found = _object(source, unit_samples)
     if isinstance(found, Stream):
         return Stream(found.items, found.name, same_on_all)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import contents, sampling
+from .rows import Rows
 from .source import Piece, Unit
 
 
@@ -18,7 +19,7 @@ class Indexed(Piece):
 
     def __init__(self, dataset: Any, unit_samples: int | None, name: str = "dataset") -> None:
         self.dataset, self.name = dataset, name
-        self.count, self.is_known = len(dataset), type(dataset) in (list, tuple)
+        self.count, self.is_known = len(dataset), type(dataset) in (list, tuple, Rows)
         self.size = unit_samples or min(16384, max(16, -(-self.count // 1024)))
 
     def identity(self) -> list[Any]:

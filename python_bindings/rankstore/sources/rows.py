@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays as samples: an array or tensor of rows, and a dict of arrays of one length."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import ArgumentError
+
+
+class Rows:
+    """Sample i is row i of each column. A list, to those that read it."""
+
+    def __init__(self, columns: Mapping[str, Any]) -> None:
+        self.columns = dict(columns)
+        self.count = len(next(iter(self.columns.values())))
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, which: Any) -> Any:
+        if isinstance(which, slice):
+            return [self[i] for i in range(*which.indices(self.count))]
+        return {name: _one(column[which]) for name, column in self.columns.items()}
+
+
+def is_array(value: Any) -> bool:
+    """A numpy array or a tensor."""
+    return hasattr(value, "dtype") and hasattr(value, "shape") and hasattr(value, "__getitem__")
+
+
+def rows_of(source: Any) -> Rows | None:
+    """The rows of an array ("data"), or of a dict of arrays; None for what is neither. ArgumentError for what nearly is."""
+    if is_array(source):
+        if not source.shape:
+            raise ArgumentError("source: one number, not an array of samples")
+        return Rows({"data": source})
+    if not isinstance(source, Mapping):
+        return None
+    lists = [name for name, value in source.items() if is_array(value) and value.shape or isinstance(value, (list, tuple))]
+    if not source or len(lists) < len(source):
+        other = next((name for name in source if name not in lists), None)
+        raise ArgumentError("source: a dict is taken as a dict of arrays of one length; " + (
+            "it is empty" if other is None else f"{other!r} is {type(source[other]).__name__}. One sample is a list of one dict"))
+    counts = {name: len(source[name]) for name in lists}
+    if len(set(counts.values())) > 1:
+        raise ArgumentError(f"source: a dict of arrays of one length, and there are {counts}")
+    return Rows(source)
+
+
+def _one(value: Any) -> Any:
+    """A row; one number as Python's."""
+    return value.item() if hasattr(value, "shape") and not value.shape else value
