@@ -21,7 +21,7 @@ typedef struct rks_build_options {
                            * at most 16 units of lines, of all units of other formats; "auto:all":
                            * from all rows, which are read twice */
     const char *format;   /* "jsonl", "json" (an array of objects), "text", "folder", "tar", "zip", "csv", "tsv", "npy",
-                           * "npz", "megatron", "mds"; NULL: by name and content */
+                           * "npz", "megatron", "mds", "raw"; NULL: by name and content */
     const char *key;      /* column that holds the key (str, bytes or an integer); NULL: derived
                            * "relative path:row", rows from 0 */
     const char *length;   /* "COLUMN" (items of an array, bytes of a string, an integer as it
@@ -88,6 +88,8 @@ typedef struct rks_build_options {
     const char *made_from; /* at most 128 printable ASCII characters, equal on all ranks: written into
                             * dataset.json ("made_from") by the commit, for the caller to find again;
                             * no part of the build's id. NULL: none */
+    const char *dtype; /* of "raw", which needs it: the type of the items of a file that holds nothing
+                        * else, "uint16". Samples are runs of 1,024 items, the column "tokens" */
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);

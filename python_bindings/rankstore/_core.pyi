@@ -107,7 +107,7 @@ class Reader:
     def __init__(self, group: Group, sources: Sequence[str], *, schema: str | None = None, format: str | None = None,
                  max_sample: int | None = None, skip_bad: bool = False, max_total: int | None = None,
                  unit_size: int | None = None, columns: str | None = None, json_path: str | None = None,
-                 extra: str | None = None) -> None: ...
+                 extra: str | None = None, dtype: str | None = None) -> None: ...
     def units(self) -> list[tuple[str, int]]:
         """(name of the file, bytes) of each."""
     def unit_size(self) -> int: ...
@@ -128,7 +128,7 @@ def build(group: Group, sources: Sequence[str], directory: str, *, schema: str |
           dedup: bool = False, max_total: int | None = None, append: bool = False,
           length_fn: Callable[[dict[str, Any]], int] | None = None, columns: str | None = None,
           no_lock: bool = False, json_path: str | None = None, flatten: bool = False,
-          extra: str | None = None, made_from: str | None = None) -> dict[str, Any]:
+          extra: str | None = None, made_from: str | None = None, dtype: str | None = None) -> dict[str, Any]:
     """COLLECTIVE. rks_build: the report as a dict {samples, duplicates, sampled_out, filtered, bad, bytes, input_bytes, not_read,
     units, units_resumed, unit_size, collectives, seconds, dataset, bad_first, json_columns, object_columns}. `filter` sees a dict of the sample's columns, (bytes, dims, type)
     or None each, copies; truth keeps the sample. What it raises is raised on all ranks, as DataError, and is the cause of this

@@ -72,6 +72,7 @@ class Options:
     flatten: bool = False
     extra: str | None = None
     infer_all: bool = False
+    dtype: str | None = None
     each_rank: bool = False
     same_on_all: bool = False
     no_lock: bool = field(default=False, compare=False)
@@ -117,7 +118,7 @@ class Options:
                 "where": self.where, "length_unit": self.length_unit, "max_sample": self.max_sample,
                 "skip_bad": self.skip_bad, "max_total": self.max_total, "unit_samples": self.unit_samples,
                 **{name: value for name in ("append", "unit_size", "columns", "json_path", "flatten",
-                                                               "extra", "infer_all") if (value := getattr(self, name))},
+                                                               "extra", "infer_all", "dtype") if (value := getattr(self, name))},
                 "code": {name: fingerprint.code(function) for name, function in self.functions().items()}}
 
     def functions(self) -> dict[str, Any]:
@@ -150,7 +151,7 @@ class Options:
         """As _core.Reader and _core.build name them."""
         return {"max_sample": self.max_sample, "skip_bad": self.skip_bad, "max_total": self.max_total,
                 "unit_size": self.unit_size, "columns": self.columns, "json_path": self.json_path,
-                "extra": self.extra}
+                "extra": self.extra, "dtype": self.dtype}
 
     def as_there(self, shape: dict[str, Any] | None) -> Options:
         """What an append is not told is as the dataset has it."""

@@ -32,9 +32,9 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
     def look() -> dict[str, Any]:
         held.append(resolve(source, format=options.format, unit_samples=options.unit_samples,
                             each_rank=options.each_rank, same_on_all=options.same_on_all))
-        for name in ("json_path", "flatten"):
+        for name, what in (("json_path", "JSON files"), ("flatten", "JSON files"), ("dtype", 'format="raw"')):
             if getattr(options, name) and not (isinstance(held[0], list) and all(isinstance(piece, CoreFiles) for piece in held[0])):
-                raise ArgumentError(f"{name}: goes with JSON files")
+                raise ArgumentError(f"{name}: goes with {what}")
         return {"source": _identity(held[0], group), "items": _sampled(held[0]),
                 "contents": _contents(held[0], group), "options": options.shown(), "uses": options.uses(),
                 "there": committed.finished(own), "unit_size": _core.unit_size_kept(own)}

@@ -17,6 +17,7 @@ from .build_options import BuildReport, Options
 from .build_run import build_here
 from .dataset import Dataset
 from .group import Group, current
+from .layouts import item_name
 from .opening import open as open_dataset
 from .sizes import optional_bytes
 from .workers import build_with_workers
@@ -39,7 +40,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
           unit_size: int | str | None = None, columns: str | None = None,
           count: Mapping[str, counting.Rule] | None = None, each_rank: bool = False,
           same_on_all: bool = False, no_lock: bool = False, json_path: str | None = None, flatten: bool = False,
-          extra: str | None = None) -> Dataset:
+          extra: str | None = None, dtype: Any = None) -> Dataset:
     """COLLECTIVE. Builds a dataset and opens it. The same call resumes an interrupted build.
 
     source: what to read, one of
@@ -119,6 +120,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         column. Default: False.
     extra: "error", "drop" or "json". What becomes of a column that the schema lacks; "json": all such values of a sample go
         to its column "extra", as an object. Default: "drop" if you give schema, else "error".
+    dtype: str, torch or numpy type. Of format="raw", which needs it: the type of the items of a file that holds nothing
+        else. Samples are runs of 1,024 items, the column "tokens"; `Dataset.windows` reads across them. Default: none.
 
     Returns the open Dataset; its `report` is a BuildReport. Raises on all ranks: CallbackError (your function or the source
     raised), DataError, ArgumentError, NotFoundError, StateError, CancelledError, IOFailedError.
@@ -134,7 +137,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
                       where, length_unit, optional_bytes("max_sample", max_sample), skip_bad, replace, reuse, unit_samples,
                       progress, optional_bytes("max_total", max_total), min_length, max_length, sample, seed, dedup,
                       append, optional_bytes("unit_size", unit_size), columns, json_path, flatten, extra, infer_all,
-                      each_rank, same_on_all, no_lock)
+                      item_name(dtype), each_rank, same_on_all, no_lock)
     options.check()
     group = group or current()
     directory = os.fspath(out)

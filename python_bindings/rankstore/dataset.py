@@ -24,6 +24,7 @@ from .lookup import Index, Keys
 from .memory import Extreme, TorchMemory, of_process, of_ranks
 from .plans import Plan, PlanBatch, plan_options, plan_rank
 from .reading import Readers, reader_of, values_of
+from .windows import Windows
 
 if TYPE_CHECKING:
     import numpy
@@ -357,6 +358,18 @@ class Dataset:
         made = self._like()
         made._chosen = places if self._chosen is None else self._chosen[places]
         return made
+
+    def windows(self, length: int, stride: int | None = None, *, random: int | None = None) -> Windows:
+        """Windows of `length` items over all samples, laid one behind the other, as models of tokens take them.
+
+        length: int, from 1. Items of a window.
+        stride: int, from 1. From one window's first item to the next one's. Default: length.
+        random: int, a seed. As many windows, each from an item by chance: the same on any number of ranks, others in each
+            epoch. Default: none, windows stand in order.
+
+        Returns Windows, a map-style dataset of arrays [length] with `batches(batch_size)`. Raises ArgumentError if lengths
+        do not count the items of a column of numbers, or are fewer together than `length`."""
+        return Windows(self, length, stride, random)
 
     @property
     def is_selection(self) -> bool:

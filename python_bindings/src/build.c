@@ -181,7 +181,7 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
                             "block_size",  "progress",   "min_length",  "max_length", "sample",
                             "sample_rate", "seed",       "dedup",       "max_total",  "append",
                             "length_fn",   "columns",    "no_lock",     "json_path",  "flatten",
-                            "extra",       "made_from",  NULL};
+                            "extra",       "made_from",  "dtype",       NULL};
     PyObject *group, *sequence, *built = NULL;
     const char *directory;
     core_texts sources = {0};
@@ -190,13 +190,14 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
     rks_build_options options;
     rks_build_options_default(&options);
     if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOpOzpzpzz:build", names, &group, &sequence,
+            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOpOzpzpzzz:build", names, &group, &sequence,
             &directory, &options.schema, &options.format, &options.key, &options.length,
             &from.length_unit, &options.where, &from.index, &from.filter, &from.max_sample,
             &from.skip_bad, &from.replace, &from.unit_size, &from.block_size, &from.progress,
             &from.min_length, &from.max_length, &from.sample, &options.sample_rate, &from.seed,
             &from.dedup, &from.max_total, &from.append, &from.length_fn, &options.columns,
-            &from.no_lock, &options.json_path, &from.flatten, &options.extra, &options.made_from))
+            &from.no_lock, &options.json_path, &from.flatten, &options.extra, &options.made_from,
+            &options.dtype))
         return NULL;
     if (core_texts_take(sequence, "sources", &sources) &&
         core_build_options(&from, &calls, &options))

@@ -99,6 +99,8 @@ static void add_selection(json_t *object, const rks_build_options *options)
         json_object_set_new(object, "json_path", json_string(options->json_path));
     if (options->flatten)
         json_object_set_new(object, "flatten", json_true());
+    if (options->dtype != NULL)
+        json_object_set_new(object, "dtype", json_string(options->dtype));
     if (options->extra != NULL)
         json_object_set_new(object, "extra", json_string(options->extra));
     if (options->dedup)

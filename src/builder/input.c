@@ -45,6 +45,7 @@ rks_ingest_options rks_build_ingest_options(const rks_build_options *options)
         .columns = options->columns,
         .json_path = options->json_path,
         .flatten = options->flatten,
+        .dtype = options->dtype,
         .schema = is_auto ? NULL : options->schema,
         .unit_size = options->unit_size,
         .max_sample = options->max_sample,

@@ -56,7 +56,7 @@ struct rks_input_format {
 
 extern const rks_input_format rks_format_jsonl, rks_format_text, rks_format_folder, rks_format_tar,
     rks_format_zip, rks_format_csv, rks_format_tsv, rks_format_npy, rks_format_megatron,
-    rks_format_mds, rks_format_npz, rks_format_json;
+    rks_format_mds, rks_format_npz, rks_format_json, rks_format_raw;
 
 /* `number` is the format's place in the table, which never changes. NULL where there is none. */
 const rks_input_format *rks_format_at(size_t number);

@@ -13,6 +13,7 @@ typedef struct rks_ingest_options {
     const char *columns;
     const char *json_path;
     bool flatten;
+    const char *dtype;
     const char *schema; /* as the user gave it; NULL: inferred, or kept from a dataset */
     bool infer_all;     /* from all rows */
     const char *extra;  /* "error", "drop" or "json"; NULL: by the schema */

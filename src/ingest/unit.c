@@ -179,6 +179,7 @@ rks_status rks_input_open(const char *const *sources, size_t count,
         opened->columns = options->columns;
         opened->json_path = options->json_path;
         opened->flatten = options->flatten;
+        opened->dtype = options->dtype;
         opened->infer_all = options->infer_all;
         opened->infer_rows = options->infer_all ? UINT64_MAX : RKS_INFER_ROWS;
         opened->infer_bytes = options->infer_all ? INT64_MAX : RKS_INFER_BYTES;
@@ -192,6 +193,9 @@ rks_status rks_input_open(const char *const *sources, size_t count,
     if (status == RKS_OK && options->json_path != NULL && format != &rks_format_json)
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
                           "json_path: for json, and this input is %s", format->name);
+    if (status == RKS_OK && options->dtype != NULL && format != &rks_format_raw)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "dtype: for raw, and this input is %s",
+                          format->name);
     if (status == RKS_OK && options->flatten && !format->has_objects)
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
                           "flatten: for json and jsonl, and this input is %s", format->name);

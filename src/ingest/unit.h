@@ -64,6 +64,7 @@ typedef struct rks_input {
     uint64_t max_sample; /* from the options, with the default filled in */
     bool skip_bad;
     bool flatten;            /* objects in rows make columns "outer.inner" */
+    const char *dtype;       /* of a raw file's items; NULL: not said; borrowed */
     const char *json_path;   /* where the array lies in a JSON file; NULL: it is the file; borrowed */
     uint64_t infer_rows;     /* of a unit are looked at for a schema, or so many bytes */
     uint64_t infer_bytes;

@@ -198,7 +198,7 @@ static const cli_option options[] = {
      .help = "the dataset's directory; {rank} and {node} stand for this rank's numbers"},
     CLI_PROCESSES(args, processes),
     {"--format", "NAME", CLI_TEXT, offsetof(args, options.format), .help = "what the input is",
-     .choices = "jsonl json text folder tar zip csv tsv npy npz megatron mds",
+     .choices = "jsonl json text folder tar zip csv tsv npy npz megatron mds raw",
      .normal = "by name and content"},
     {"--schema", "TEXT", CLI_TEXT, offsetof(args, options.schema),
      .help = "columns, as name:type,...; auto:all infers them from all rows, which are read twice",
@@ -216,6 +216,9 @@ static const cli_option options[] = {
     {"--flatten", NULL, CLI_FLAG, offsetof(args, options.flatten),
      .help = "of JSON: the members of an object in a sample become columns outer.inner, instead of "
              "one json column"},
+    {"--dtype", "TYPE", CLI_TEXT, offsetof(args, options.dtype),
+     .help = "of --format raw: the type of the items of a file that holds nothing else: uint16. "
+             "Samples are runs of 1,024 items"},
     {"--key", "COLUMN", CLI_TEXT, offsetof(args, options.key), .help = "column with a unique key",
      .normal = "path:row"},
     {"--length", "COLUMN", CLI_TEXT, offsetof(args, options.length),

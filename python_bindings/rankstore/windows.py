@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Windows of equal length over all items of a dataset, laid one behind the other."""
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from .errors import ArgumentError
+from .types import Column
+
+if TYPE_CHECKING:
+    import numpy
+
+    Array = numpy.ndarray[Any, Any]
+
+
+class Windows:
+    """What `Dataset.windows` makes: a map-style dataset of arrays [length], int64 for integers. It goes into a DataLoader
+    as it is; `batches` is the way without one.
+
+    windows[i] one array; windows[[...]] an array [n, length]; len(windows). set_epoch draws other random windows.
+    """
+
+    def __init__(self, dataset: Any, length: int, stride: int | None, random: int | None) -> None:
+        for option, value in (("length", length), ("stride", stride)):
+            if value is not None and operator.index(value) < 1:
+                raise ArgumentError(f"windows: {option} is {value}; it is from 1")
+        self.dataset, self.length, self.stride, self.random = dataset, int(length), int(stride or length), random
+        self.column, self.epoch = _column_of(dataset), 0
+        import numpy
+        lengths = numpy.asarray(dataset.lengths)
+        if (lengths == 0xFFFFFFFF).any():
+            raise ArgumentError("windows: some samples are in the quarantine or absent; take dataset.select(dataset.lengths != "
+                                "0xFFFFFFFF)")
+        self._ends = numpy.cumsum(lengths, dtype=numpy.int64)
+        self.items = int(self._ends[-1]) if len(self._ends) else 0
+        if self.items < self.length:
+            raise ArgumentError(f"windows: length is {length}, and the dataset has {self.items} items")
+
+    def __len__(self) -> int:
+        return (self.items - self.length) // self.stride + 1
+
+    def set_epoch(self, epoch: int) -> None:
+        """With random: draws other windows, the same on all ranks."""
+        self.epoch = int(epoch)
+
+    def starts(self, which: Any) -> Array:
+        """int64[n]: the first item of each window."""
+        import numpy
+        places = numpy.atleast_1d(numpy.asarray(which, numpy.int64))
+        count = len(self)
+        places = numpy.where(places < 0, places + count, places)
+        if ((places < 0) | (places >= count)).any():
+            raise IndexError(f"window {which} of {count}")
+        if self.random is None:
+            return numpy.asarray(places * self.stride)
+        drawn = _mixed(_mixed(_mixed(numpy.uint64(self.random & (2**64 - 1))) ^ numpy.uint64(self.epoch)) ^ places.astype(numpy.uint64))
+        return numpy.asarray((drawn % numpy.uint64(self.items - self.length + 1)).astype(numpy.int64))
+
+    def __getitem__(self, which: Any) -> Any:
+        if isinstance(which, slice):
+            which = range(*which.indices(len(self)))
+        if hasattr(which, "__index__"):
+            return self._read(self.starts(operator.index(which)))[0]
+        return self._read(self.starts(list(which)))
+
+    def __getitems__(self, which: list[int]) -> list[Any]:
+        """What DataLoader asks for."""
+        return list(self[which])
+
+    def batches(self, batch_size: int) -> Iterator[Any]:
+        """This rank's share of an epoch's windows as tensors [batch_size, length]: equal steps on every rank, what is left
+        over is dropped. The next call draws on with the next epoch, if this one was seen to its end."""
+        import torch
+        group = self.dataset.group
+        for first in range(group.rank * batch_size, len(self) - group.world * batch_size + group.rank * batch_size + 1,
+                           group.world * batch_size):
+            yield torch.from_numpy(self[range(first, first + batch_size)])
+        self.epoch += 1
+
+    def _read(self, starts: Array) -> Array:
+        import numpy
+        first = numpy.searchsorted(self._ends, starts, "right")
+        last = numpy.searchsorted(self._ends, starts + self.length - 1, "right")
+        needed = numpy.unique(numpy.concatenate([numpy.arange(a, b + 1) for a, b in zip(first, last, strict=True)])) \
+            if len(starts) else numpy.zeros(0, numpy.int64)
+        samples = self.dataset[needed.tolist()]
+        name = self.column.name
+        values = dict(zip(needed.tolist(), (sample[name] for sample in samples), strict=True))
+        kind = numpy.int64 if self.column.is_integer else values[int(first[0])].dtype if len(starts) else numpy.int64
+        made = numpy.empty((len(starts), self.length), kind)
+        for row, start, a, b in zip(made, starts.tolist(), first.tolist(), last.tolist(), strict=True):
+            at = 0
+            for place in range(a, b + 1):
+                begin = max(0, start - (int(self._ends[place]) - len(values[place])))
+                part = values[place][begin:begin + self.length - at]
+                row[at:at + len(part)] = part
+                at += len(part)
+        return made
+
+    def __repr__(self) -> str:
+        how = "" if self.random is None else f", random={self.random}"
+        return f"<rankstore.Windows of {self.length} of {self.items} {self.column.name}, stride {self.stride}{how}: {len(self)}>"
+
+
+def _column_of(dataset: Any) -> Column:
+    """The column that is read: one of numbers, along which lengths count."""
+    name = dataset.length_column
+    column: Column | None = None if name is None else dataset.schema[name]
+    if column is None or not dataset.lengths_are_items or len(column.dims) != 1:
+        raise ArgumentError("windows: goes over the items of the column that lengths count, one of numbers such as int32[*]; "
+                            f"lengths here count {'something else' if column is None else f'{name} ({column.text})'}; build "
+                            'with length="COLUMN"')
+    return column
+
+
+def _mixed(number: Any) -> Any:
+    """splitmix64's finalizer: uint64 to uint64."""
+    import numpy
+    with numpy.errstate(over="ignore"):
+        number = numpy.asarray(number, numpy.uint64) + numpy.uint64(0x9E3779B97F4A7C15)
+        number = (number ^ (number >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
+        number = (number ^ (number >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
+        return number ^ (number >> numpy.uint64(31))

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Raw token files, and windows over samples that lie one behind the other."""
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from built import launched
+
+import rankstore
+
+COUNT = 5000
+TOKENS = (numpy.arange(COUNT) * 7 % 60000).astype(numpy.uint16)
+
+
+@pytest.fixture
+def ds(tmp_path: Path) -> Any:
+    TOKENS.tofile(tmp_path / "train.bin")
+    with rankstore.build(str(tmp_path / "train.bin"), tmp_path / "store", format="raw", dtype=numpy.uint16) as opened:
+        yield opened
+
+
+def test_windows_stand_in_order(ds: Any) -> None:
+    for length, stride in ((64, None), (65, 64), (1024, 1), (3000, 17), (COUNT, None), (1, None)):
+        windows = ds.windows(length, stride)
+        step = stride or length
+        assert len(windows) == (COUNT - length) // step + 1
+        places = sorted({0, len(windows) // 2, len(windows) - 1, max(0, len(windows) - 20)})
+        wanted = numpy.stack([TOKENS[i * step:i * step + length] for i in places])
+        assert windows[places].dtype == numpy.int64 and (windows[places] == wanted).all()
+        assert (windows[-1] == wanted[-1]).all()
+    with pytest.raises(IndexError, match="window 100 of 100"):
+        ds.windows(50)[100]
+
+
+def test_random_windows_repeat_by_seed_and_epoch(ds: Any) -> None:
+    windows, again = ds.windows(100, 10, random=3), ds.windows(100, 10, random=3)
+    starts = windows.starts(range(len(windows)))
+    assert (starts == again.starts(range(len(windows)))).all() and starts.min() >= 0 and starts.max() <= COUNT - 100
+    assert abs(starts.mean() / (COUNT - 100) - 0.5) < 0.06 and len(set(starts.tolist())) > 400
+    assert (windows[7] == TOKENS[starts[7]:starts[7] + 100]).all()
+    again.set_epoch(1)
+    assert (starts != again.starts(range(len(windows)))).any()
+    assert (starts != ds.windows(100, 10, random=4).starts(range(len(windows)))).any()
+
+
+def test_documents_of_any_length_are_one_run(tmp_path: Path) -> None:
+    documents = [list(range(i, i + i % 7)) for i in range(200)]
+    flat = numpy.concatenate([numpy.array(one, numpy.int64) for one in documents])
+    with rankstore.build([{"n": i, "ids": one} for i, one in enumerate(documents)], tmp_path / "store", length="ids") as ds:
+        windows = ds.windows(11, 5)
+        assert all((windows[i] == flat[5 * i:5 * i + 11]).all() for i in range(len(windows)))
+
+
+def test_a_dataloader_takes_them(ds: Any) -> None:
+    from torch.utils.data import DataLoader
+    batches = list(DataLoader(ds.windows(50), batch_size=8, num_workers=1))
+    assert [tuple(batch.shape) for batch in batches] == [(8, 50)] * 12 + [(4, 50)]
+    assert batches[1][0].tolist() == TOKENS[400:450].tolist()
+
+
+def test_ranks_share_an_epoch(tmp_path: Path, ds: Any) -> None:
+    main = """
+def main(group):
+    windows = rankstore.open(OUT).windows(50, random=1)
+    for epoch in range(2):
+        for batch in windows.batches(6):
+            say(epoch, tuple(batch.shape), *windows.starts(range(len(windows)))[:1], int(batch.sum()))
+"""
+    ds.close()
+    lines = launched(3, main, tmp_path / "store")
+    assert len(lines) == 2 * 3 * 5 and len(set(lines)) == len(lines)  # 100 windows, 18 a step
+    assert sum(line.startswith("0 (6, 50)") for line in lines) == 15
+
+
+def test_mistakes(tmp_path: Path, ds: Any) -> None:
+    for options, says in (({"length": 0}, "windows: length is 0; it is from 1"), ({"length": 5, "stride": -1}, "windows: stride is -1"),
+                          ({"length": COUNT + 1}, "windows: length is 5001, and the dataset has 5000 items")):
+        with pytest.raises(rankstore.ArgumentError, match=says):
+            ds.windows(**options)
+    with rankstore.build([{"s": "abc"}], tmp_path / "text") as texts, pytest.raises(rankstore.ArgumentError, match="lengths here count s .str."):
+        texts.windows(2)
+    with pytest.raises(rankstore.ArgumentError, match="dtype: a raw file does not say what it holds"):
+        rankstore.build(str(tmp_path / "train.bin"), tmp_path / "never", format="raw")
+    with pytest.raises(rankstore.ArgumentError, match='dtype: goes with format="raw"'):
+        rankstore.build([{"a": 1}], tmp_path / "never", dtype="uint16")
