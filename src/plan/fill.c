@@ -20,7 +20,7 @@
 #include "base/memory.h"
 #include "base/usage.h"
 
-enum { WINDOW_FIRST = 64, SEARCHES = 8 };
+enum { WINDOW_FIRST = 64, SEARCHES = 3, NEAR = 256 };
 
 /* A base on its way into batches. */
 typedef struct filling {
@@ -125,18 +125,26 @@ static rks_status sort_windows(filling *f, uint64_t window, rks_error *err)
     return status;
 }
 
-/* The smallest budget that was found to make at most `most` batches. */
-static rks_status find_budget(const filling *f, uint64_t most, uint64_t *budget, rks_error *err)
+/* The smallest budget that was found to make at most `most` batches, where the plan's makes `made`.
+ * It is not sought to the end: the batches that lack are cut from the largest. */
+static rks_status find_budget(const filling *f, uint64_t most, uint64_t made, uint64_t *budget,
+                              rks_error *err)
 {
     uint64_t low = f->budget / 2, high = f->budget, batches = 0;
     rks_status status = RKS_OK;
-    for (int i = 0; i < SEARCHES && low + 1 < high && status == RKS_OK; i++) {
-        uint64_t middle = low + (high - low) / 2;
-        status = cut(f, middle, &batches, err);
-        if (batches <= most)
-            high = middle;
-        else
-            low = middle;
+    for (int i = 0; i < SEARCHES && most - made > most / NEAR && status == RKS_OK; i++) {
+        uint64_t next = (uint64_t)((rks_u128)high * made / most); /* if they are in proportion */
+        if (next <= low)
+            next = low + (high - low) / 2;
+        if (next <= low || next >= high)
+            break;
+        status = cut(f, next, &batches, err);
+        if (batches <= most) {
+            high = next;
+            made = batches;
+        } else {
+            low = next;
+        }
     }
     *budget = high;
     return status;
@@ -236,7 +244,7 @@ static rks_status fit(filling *f, uint64_t target, uint64_t *batches, rks_error 
         window *= 4;
     }
     if (status == RKS_OK && *batches < wanted)
-        status = find_budget(f, wanted, &budget, err);
+        status = find_budget(f, wanted, *batches, &budget, err);
     if (status != RKS_OK)
         return status;
     f->sizes = rks_alloc_raw(*batches > wanted ? *batches : wanted, sizeof(*f->sizes), err);
