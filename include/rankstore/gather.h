@@ -37,7 +37,8 @@ typedef struct rks_gather_report {
 /* COLLECTIVE. */
 RKS_API rks_status rks_gather_open(rks_group *group, const char *schema, const char *directory,
                                    rks_gather **gather, rks_error *err);
-/* Name: 1 to 500 bytes of UTF-8 without control characters. */
+/* Name: 1 to 500 bytes of UTF-8 without control characters. A result has at most 3 GiB
+ * (RKS_ERR_DATA). */
 RKS_API rks_status rks_gather_add(rks_gather *gather, const char *name, uint64_t index,
                                   const rks_value *values, rks_error *err);
 /* COLLECTIVE. `receive` is called on `dst` only. A (name, index) added twice is RKS_ERR_DATA naming

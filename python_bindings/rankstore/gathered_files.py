@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
 import shutil
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import IO, Any
+from urllib.parse import quote
 
 from . import _core
 from .errors import ArgumentError, DataError
@@ -80,6 +82,17 @@ class Safetensors(_OneFile):
         super().end()
 
 
+def member_name(name: str) -> str:
+    """A name as that of a zip's member: the same if it leads nowhere but into a folder that the archive is unpacked into, else
+    with all but letters and digits as %XX. `urllib.parse.unquote` gives the name back."""
+    leads = any(part in ("", ".", "..") for part in name.split("/")) or "\\" in name or _DRIVE.match(name)
+    return quote(name, safe="") if leads or _ESCAPED.search(name) else name
+
+
+_DRIVE = re.compile(r"[A-Za-z]:")
+_ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
+
+
 class Npz(_OneFile):
     """As numpy.savez writes it: a zip of .npy members, stored."""
 
@@ -104,7 +117,7 @@ class Npz(_OneFile):
     def _next(self) -> None:
         import numpy
         entry = next(self.entries)
-        self.member = self.zip.open(zipfile.ZipInfo(entry.name + ".npy"), "w", force_zip64=True)
+        self.member = self.zip.open(zipfile.ZipInfo(member_name(entry.name) + ".npy"), "w", force_zip64=True)
         self.left = entry.parts
         numpy.lib.format.write_array_header_1_0(
             self.member, {"descr": numpy.lib.format.dtype_to_descr(numpy.dtype(entry.dtype)), "fortran_order": False,

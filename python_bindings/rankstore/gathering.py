@@ -49,11 +49,12 @@ def gather(results: Mapping[str, Any], dst: int = 0, out: str | os.PathLike[str]
 
     results: dict. {name: (index, array)} or {name: [(index, array), ...]}; each rank gives what it has, also nothing. index:
         an int from 0, unique for a name over all ranks (a sample's id). array: numpy array, torch tensor (one on a GPU
-        is copied to the host, here) or number; dtypes and shapes may differ from result to result.
+        is copied to the host, here) or number, at most 3 GiB; dtypes and shapes may differ from result to result.
     dst: int. The rank that gets them. Default: 0.
     out: path. `dst` writes it and returns a GatherReport; its memory is bounded by the largest result. Default: none, and
         `dst` returns {name: [(index, array), ...]}, tensors where they were. The ending decides:
-        .safetensors, .npz: tensors "name" if a name has one result or with stack, else "name/index";
+        .safetensors, .npz: tensors "name" if a name has one result or with stack, else "name/index". A name that would
+        lead out of a folder that an .npz is unpacked into ("../a", "/a") is written with %XX, as urllib.parse.quote does;
         else a Rankstore dataset in that (new) directory: columns name, index, dtype, shape, data; keys "name/index".
         The file is complete or not there.
     stack: bool. One array a name, results along a new first dimension in the order of index; dtypes and shapes of a name

@@ -6,8 +6,10 @@ import json
 import subprocess
 import sys
 import warnings
+import zipfile
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy
 import pytest
@@ -103,6 +105,17 @@ for name in ("r.npz", "r.safetensors", "r"):
     assert done.returncode == 0, done.stderr
     modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
     assert modes == {"r.npz": file, "r.safetensors": file, "r": folder}
+
+
+def test_members_of_an_archive_lead_nowhere_else(tmp_path: Path) -> None:
+    names = ["../up", "a/../../up", "/root", "a//b", "c:\\x", "..", "a/./b", "%2e%2e/x", "100%", "a/b", "\u00e9"]
+    given = {name: (0, numpy.full(3, i)) for i, name in enumerate(names)}
+    solo(given, out=tmp_path / "r.npz")
+    found = dict(numpy.load(tmp_path / "r.npz", allow_pickle=False))
+    assert {unquote(name): int(array[0]) for name, array in found.items()} == {name: i for i, name in enumerate(names)}
+    assert {"a/b", "100%", "\u00e9"} <= found.keys()
+    for name in zipfile.ZipFile(tmp_path / "r.npz").namelist():
+        assert not any(part in ("", ".", "..") for part in name.split("/")) and "\\" not in name and ":" not in name, name
 
 
 def test_stack(tmp_path: Path) -> None:

@@ -46,7 +46,8 @@ static atomic_uint previous_at;
 
 static pthread_mutex_t install_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-static _Atomic int64_t looked_at; /* second of the last look */
+static _Atomic int64_t looked_at; /* slice of the last look */
+enum { SLICES = 50 };             /* of a second */
 
 /* A call of ours that is handing on in this thread: it is called again with the same siginfo, or
  * with a raised signal, only where the other handler hands back to us. */
@@ -193,9 +194,10 @@ void rks_guarded_map_renew(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    if (atomic_load_explicit(&looked_at, memory_order_relaxed) == now.tv_sec)
+    int64_t slice = (int64_t)now.tv_sec * SLICES + now.tv_nsec / (1000000000 / SLICES);
+    if (atomic_load_explicit(&looked_at, memory_order_relaxed) == slice)
         return;
-    atomic_store_explicit(&looked_at, now.tv_sec, memory_order_relaxed);
+    atomic_store_explicit(&looked_at, slice, memory_order_relaxed);
     install(NULL);
 }
 

@@ -10,6 +10,8 @@
  *
  * The handler is installed at the first open. Others (faulthandler, sanitizers, MPI) install
  * theirs whenever they like, so it is looked at again at each open and by rks_guarded_map_renew().
+ * Nobody is told when a handler is replaced, so one gap stays: a fault within 20 ms after that, or in
+ * the batch that is being read, goes to the other library's handler, which as a rule ends the process.
  * A thread that reads maps must not block SIGBUS. System calls that read a map for us (write,
  * sendmsg) return EFAULT for such a page; no signal is sent then, and no mark made.
  *
@@ -42,7 +44,7 @@ rks_status rks_guarded_map_open(int fd, const char *path, uint64_t size, rks_gua
                                 rks_error *err);
 void rks_guarded_map_close(rks_guarded_map *map); /* NULL is accepted */
 
-/* The handler of the process again, if another took its place; looks once a second at most, so
+/* The handler of the process again, if another took its place; looks 50 times a second at most, so
  * it may be called for every batch. */
 void rks_guarded_map_renew(void);
 

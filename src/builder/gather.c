@@ -110,6 +110,7 @@ rks_status rks_gather_open(rks_group *group, const char *schema, const char *dir
     rks_build_options_default(&options);
     options.schema = schema;
     options.own_keys = true;
+    options.max_sample = UINT64_C(3) << 30; /* the most that a block can hold */
     options.no_lock = true; /* the directory is this rank's own */
     rks_gather *opened = rks_alloc(1, sizeof(*opened), err);
     rks_status status = RKS_ERR_MEMORY;

@@ -351,11 +351,14 @@ static void later_handler_then_renew(void)
     steal();
     struct timespec pause = {0, 20 * 1000 * 1000};
     struct sigaction current;
+    int slices = 0;
     do {
         nanosleep(&pause, NULL);
         rks_guarded_map_renew();
         sigaction(SIGBUS, NULL, &current);
-    } while (current.sa_handler == on_bus_raise);
+    } while (current.sa_handler == on_bus_raise && ++slices < 10);
+    if (slices == 10)
+        _exit(1);
     if (read_byte(map, PAGE) != 0)
         _exit(1);
 }
