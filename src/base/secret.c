@@ -6,9 +6,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/error.h"
 
 rks_status rks_random(void *bytes, size_t size, rks_error *err)
@@ -41,6 +43,51 @@ rks_status rks_key_agree(const uint8_t private_key[RKS_KEY_SIZE],
     if (crypto_scalarmult(shared, private_key, public_key) == 0)
         return RKS_OK;
     return rks_fail(err, RKS_ERR_PEER, 0, "a public key that is none");
+}
+
+static void put_nonce(uint64_t number, uint8_t nonce[crypto_aead_chacha20poly1305_IETF_NPUBBYTES])
+{
+    memset(nonce, 0, crypto_aead_chacha20poly1305_IETF_NPUBBYTES);
+    rks_store_u64(nonce + 4, number);
+}
+
+/* Poly1305 with a key that is used once: the first block of ChaCha20, as in ChaCha20-Poly1305. */
+void rks_authenticate(const uint8_t key[RKS_KEY_SIZE], uint64_t number, const struct iovec *parts,
+                      size_t count, uint8_t tag[RKS_TAG_BYTES])
+{
+    uint8_t nonce[crypto_aead_chacha20poly1305_IETF_NPUBBYTES];
+    uint8_t once[crypto_onetimeauth_KEYBYTES];
+    crypto_onetimeauth_state state;
+    put_nonce(number, nonce);
+    crypto_stream_chacha20_ietf(once, sizeof(once), nonce, key);
+    crypto_onetimeauth_init(&state, once);
+    for (size_t i = 0; i < count; i++)
+        crypto_onetimeauth_update(&state, parts[i].iov_base, parts[i].iov_len);
+    crypto_onetimeauth_final(&state, tag);
+    sodium_memzero(once, sizeof(once));
+}
+
+bool rks_tag_equal(const uint8_t a[RKS_TAG_BYTES], const uint8_t b[RKS_TAG_BYTES])
+{
+    return sodium_memcmp(a, b, RKS_TAG_BYTES) == 0;
+}
+
+void rks_encrypt(const uint8_t key[RKS_KEY_SIZE], uint64_t number, const void *head,
+                 size_t head_size, uint8_t *bytes, size_t size, uint8_t tag[RKS_TAG_BYTES])
+{
+    uint8_t nonce[crypto_aead_chacha20poly1305_IETF_NPUBBYTES];
+    put_nonce(number, nonce);
+    crypto_aead_chacha20poly1305_ietf_encrypt_detached(bytes, tag, NULL, bytes, size, head,
+                                                       head_size, NULL, nonce, key);
+}
+
+bool rks_decrypt(const uint8_t key[RKS_KEY_SIZE], uint64_t number, const void *head,
+                 size_t head_size, uint8_t *bytes, size_t size, const uint8_t tag[RKS_TAG_BYTES])
+{
+    uint8_t nonce[crypto_aead_chacha20poly1305_IETF_NPUBBYTES];
+    put_nonce(number, nonce);
+    return crypto_aead_chacha20poly1305_ietf_decrypt_detached(bytes, NULL, bytes, size, tag, head,
+                                                              head_size, nonce, key) == 0;
 }
 
 bool rks_proof_equal(const uint8_t a[RKS_PROOF_SIZE], const uint8_t b[RKS_PROOF_SIZE])

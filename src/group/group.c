@@ -228,6 +228,8 @@ static rks_status open_engine(rks_group *group, const rks_group_options *options
     if (group->bootstrap.local_hub != NULL)
         engine.transport = group->bootstrap.local_hub;
     engine.listen = options->listen != NULL ? options->listen : getenv("RKS_LISTEN");
+    const char *encrypt = getenv("RKS_ENCRYPT");
+    engine.encrypt = encrypt != NULL && strcmp(encrypt, "1") == 0;
     bool one_network = true;
     for (uint32_t rank = 1; rank < group->size; rank++)
         one_network = one_network && memcmp(all[rank].network, all[0].network, 16) == 0;

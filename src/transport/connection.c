@@ -25,6 +25,7 @@ static void connection_free(rks_connection *connection)
         if (connection->next != NULL)
             connection->next->link = connection->link;
     }
+    rks_seal_free(connection->seal);
     rks_free(connection);
 }
 
@@ -190,6 +191,10 @@ void rks_connection_take_proof(rks_connection *connection)
                                                   : "no proof of the job's secret");
         return;
     }
+    if (rks_seal_begin(connection, &err) != RKS_OK) {
+        rks_connection_lose(connection, &err);
+        return;
+    }
     if (!connection->initiator && rks_peer_accepted(connection, &err) != RKS_OK) {
         refuse_proven(connection, &err);
         return;
@@ -301,7 +306,6 @@ static rks_connection *connection_new(rks_engine *engine, bool initiator, uint32
                                     .ranks = engine->options.size,
                                     .own_rank = engine->options.rank,
                                     .peer_rank = rank,
-                                    .own_features = RKS_FEATURES,
                                     .connected = initiator};
     if ((initiator && rks_peer_bind(engine, &connection->hello, err) != RKS_OK) ||
         rks_hello_start(&connection->hello, err) != RKS_OK) {

@@ -123,6 +123,7 @@ static void free_inside(rks_engine *engine)
     while (engine->connections != NULL) { /* requests that come back late no longer look at them */
         rks_connection *first = engine->connections;
         engine->connections = first->next;
+        rks_seal_free(first->seal);
         rks_free(first);
     }
     if (engine->peers != NULL)

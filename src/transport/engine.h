@@ -51,6 +51,8 @@ typedef struct rks_engine_options {
     const char *listen;             /* address or interface name; NULL: loopback */
     uint32_t newcomers;             /* connections that may not have proved themselves yet; 0: four
                                      * a rank, at least 2048, less if descriptors are few */
+    bool authenticate;              /* all frames; default: those between hosts */
+    bool encrypt;                   /* all frames but those in memory; default no */
     const rks_transport *transport; /* default rks_tcp (tcp.h); outlives the engine */
 } rks_engine_options;
 

@@ -39,7 +39,8 @@
  *
  *        0     8  magic
  *        8     4  what for: 1 proof of the side that connected, 2 of the side that accepted;
- *                 3 and 4 the tags of their hellos
+ *                 3 and 4 the tags of their hellos; 5 and 6 the keys of what they send
+ *                 behind the proofs, if either wants that by its feature bits
  *       12     4  protocol version
  *       16     4  feature bits of the side that connected
  *       20     4  feature bits of the side that accepted
@@ -64,7 +65,8 @@ enum {
     RKS_FRAME_HEADER = 24,
     RKS_HELLO_BODY = 64,
     RKS_PROTOCOL = 2,
-    RKS_FEATURES = 0,
+    RKS_FEATURE_AUTHENTICATE = 1, /* the sender wants records with tags behind the proofs: seal.c */
+    RKS_FEATURE_ENCRYPT = 2,      /* and encrypted ones */
     RKS_PLACE_SIZE = 20,
     RKS_TAG_SIZE = 8,
 };
@@ -133,6 +135,9 @@ rks_status rks_hello_take(rks_hello *hello, const uint8_t body[RKS_HELLO_BODY], 
 bool rks_hello_trusted(const rks_hello *hello);
 /* After rks_hello_take. */
 void rks_hello_prove(const rks_hello *hello, uint8_t proof[RKS_PROOF_SIZE]);
+/* After the proofs: of what this side sends, and of what it receives. */
+void rks_hello_frame_keys(const rks_hello *hello, uint8_t out[RKS_KEY_SIZE],
+                          uint8_t in[RKS_KEY_SIZE]);
 bool rks_hello_proved(const rks_hello *hello, const uint8_t proof[RKS_PROOF_SIZE]);
 
 #endif

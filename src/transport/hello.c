@@ -15,7 +15,8 @@ static const uint8_t MAGIC[8] = "RKSWIRE";
 
 enum { PROVEN_SIZE = 152 };
 
-enum purpose { PROOF_CONNECTED = 1, PROOF_ACCEPTED = 2, TAG_CONNECTED = 3, TAG_ACCEPTED = 4 };
+enum purpose { PROOF_CONNECTED = 1, PROOF_ACCEPTED = 2, TAG_CONNECTED = 3, TAG_ACCEPTED = 4,
+               FRAMES_CONNECTED = 5, FRAMES_ACCEPTED = 6 };
 
 rks_status rks_hello_start(rks_hello *hello, rks_error *err)
 {
@@ -103,6 +104,13 @@ bool rks_hello_trusted(const rks_hello *hello)
 void rks_hello_prove(const rks_hello *hello, uint8_t proof[RKS_PROOF_SIZE])
 {
     hash_for(hello, hello->connected ? PROOF_CONNECTED : PROOF_ACCEPTED, proof);
+}
+
+void rks_hello_frame_keys(const rks_hello *hello, uint8_t out[RKS_KEY_SIZE],
+                          uint8_t in[RKS_KEY_SIZE])
+{
+    hash_for(hello, hello->connected ? FRAMES_CONNECTED : FRAMES_ACCEPTED, out);
+    hash_for(hello, hello->connected ? FRAMES_ACCEPTED : FRAMES_CONNECTED, in);
 }
 
 bool rks_hello_proved(const rks_hello *hello, const uint8_t proof[RKS_PROOF_SIZE])

@@ -8,6 +8,7 @@
  *                                           peer.c        requests and notes, life of a peer
  *                                           connection.c  one stream: handshake, life
  *                                           receive.c, send.c  its frames
+ *                                           seal.c        their tags between hosts
  *                                           net.h         bytes and time: tcp.c or memory.c
  *   I/O threads: serve.c
  *
@@ -31,11 +32,14 @@ enum {
     RKS_SILENT_MS = 2000,       /* how long an accepted connection may take to say hello */
     RKS_HELLO_MS = 5000,        /* and to prove itself */
     RKS_STAGE_SIZE = 64 * 1024, /* small frames are read into it */
+    RKS_SLICE_PARTS = 256,      /* of a write */
+    RKS_RECORD_BYTES = 65536,   /* of frames in a record: seal.c */
 };
 
 typedef struct rks_connection rks_connection;
 typedef struct rks_peer rks_peer;
 typedef struct rks_pool rks_pool;
+typedef struct rks_seal rks_seal;
 
 typedef struct rks_frame_queue {
     rks_frame *first;
@@ -306,6 +310,7 @@ struct rks_connection {
     uint32_t references; /* requests being served */
     uint32_t rank;       /* of the peer; known from its hello on */
     rks_hello hello;
+    rks_seal *seal;     /* NULL: plain frames */
     uint64_t opened_ms; /* when it was opened; later if this process was stopped meanwhile */
     rks_line *line;     /* of the lobby; NULL: none */
     rks_connection *line_next, *line_before;
@@ -356,6 +361,26 @@ void rks_connection_unref(rks_connection *connection);
 /* Of rks_stream_events; `user` is the connection. */
 void *rks_connection_room(void *user, size_t *size);
 void rks_connection_received(void *user, size_t size);
+/* Bytes of frames, not received into their places. */
+void rks_connection_consume(rks_connection *connection, const uint8_t *bytes, size_t size);
+
+/* ---- seal.c ---------------------------------------------------------------------------------- */
+
+/* Feature bits that this rank wants towards that one. */
+uint32_t rks_seal_features(const rks_engine *engine, uint32_t rank);
+/* Both sides are proven: makes the connection's seal, if one of them wants it. */
+rks_status rks_seal_begin(rks_connection *connection, rks_error *err);
+void rks_seal_free(rks_seal *seal); /* NULL is accepted */
+/* Makes a record of at most RKS_RECORD_BYTES in RKS_SLICE_PARTS parts, which stay where they are
+ * until all of it is sent. */
+void rks_seal_record(rks_seal *seal, const struct iovec *parts, size_t count, size_t size);
+const struct iovec *rks_seal_unsent(const rks_seal *seal, size_t *count);
+/* True: that was all of it. */
+bool rks_seal_sent(rks_seal *seal, size_t bytes);
+void *rks_seal_room(rks_seal *seal, size_t *size);
+void rks_seal_received(rks_connection *connection, size_t size);
+/* The same for bytes that were received into another place. */
+void rks_seal_take(rks_connection *connection, const uint8_t *bytes, size_t size);
 
 /* ---- send.c ---------------------------------------------------------------------------------- */
 

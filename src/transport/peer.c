@@ -359,6 +359,7 @@ rks_status rks_peer_bind(rks_engine *engine, rks_hello *hello, rks_error *err)
     memcpy(hello->key, peer->key, sizeof(hello->key));
     put_place(&engine->address, hello->own_place);
     put_place(&engine->addresses[hello->peer_rank], hello->peer_place);
+    hello->own_features = rks_seal_features(engine, hello->peer_rank);
     return RKS_OK;
 }
 

@@ -230,10 +230,15 @@ static void on_body(rks_connection *connection, size_t size)
         call->ops->come(call);
 }
 
-/* Bytes that lie in the stage: headers, small bodies, and what is dropped. */
-static void consume(rks_connection *connection, const uint8_t *bytes, size_t size)
+/* Bytes that lie in the stage or a record: headers, small bodies, and what is dropped. */
+void rks_connection_consume(rks_connection *connection, const uint8_t *bytes, size_t size)
 {
+    bool plain = connection->seal == NULL;
     while (size > 0 && connection->state != RKS_CONNECTION_OVER) {
+        if (plain && connection->seal != NULL) { /* that was the proof */
+            rks_seal_take(connection, bytes, size);
+            return;
+        }
         size_t taken;
         if (!has_header(connection)) {
             taken = RKS_FRAME_HEADER - connection->header_got;
@@ -259,6 +264,10 @@ static void consume(rks_connection *connection, const uint8_t *bytes, size_t siz
 void *rks_connection_room(void *user, size_t *size)
 {
     rks_connection *connection = user;
+    if (connection->seal != NULL) {
+        connection->direct = false;
+        return rks_seal_room(connection->seal, size);
+    }
     connection->direct = has_header(connection) && connection->body != NULL;
     if (connection->direct) {
         *size = body_left(connection);
@@ -280,8 +289,10 @@ void rks_connection_received(void *user, size_t size)
     connection->heard_ms = rks_net_now_ms(connection->engine->net);
     atomic_store_explicit(&connection->engine->resting, false, memory_order_relaxed);
     atomic_fetch_add_explicit(&connection->engine->bytes_received, size, memory_order_relaxed);
-    if (connection->direct)
+    if (connection->seal != NULL)
+        rks_seal_received(connection, size);
+    else if (connection->direct)
         on_body(connection, size);
     else
-        consume(connection, connection->engine->stage, size);
+        rks_connection_consume(connection, connection->engine->stage, size);
 }

@@ -10,9 +10,9 @@
 #include "base/error.h"
 
 enum {
-    SLICE_PARTS = 256,
     SLICE_SIZE = 1024 * 1024,
     SLICES_AT_ONCE = 4,            /* then other connections have their turn */
+    RECORDS_AT_ONCE = 64,          /* the same, of sealed ones */
     QUEUED_MAX = 64 * 1024 * 1024, /* replies and requests of one peer; then it is not read */
 };
 
@@ -45,10 +45,17 @@ void rks_frame_set(rks_frame *frame, enum rks_frame_type type, uint64_t id, uint
     frame->total = sizeof(frame->header) + size;
 }
 
+/* This side's proof is on its way: nothing in front of its end is sealed. */
+static bool is_sealed(const rks_connection *connection)
+{
+    return connection->seal != NULL && !connection->says_proof.busy;
+}
+
 /* The next slice: from the first frame's position over as many parts as fit. */
-static size_t gather(const rks_connection *connection, struct iovec parts[SLICE_PARTS],
+static size_t gather(const rks_connection *connection, struct iovec parts[RKS_SLICE_PARTS],
                      size_t *bytes)
 {
+    size_t most = is_sealed(connection) ? RKS_RECORD_BYTES : SLICE_SIZE;
     size_t count = 0;
     size_t part = connection->part;
     size_t sent = connection->part_sent;
@@ -58,16 +65,18 @@ static size_t gather(const rks_connection *connection, struct iovec parts[SLICE_
             size_t size = f->parts[part].iov_len - sent;
             if (size == 0)
                 continue;
-            if (count == SLICE_PARTS || *bytes == SLICE_SIZE)
+            if (count == RKS_SLICE_PARTS || *bytes == most)
                 return count;
-            if (size > SLICE_SIZE - *bytes)
-                size = SLICE_SIZE - *bytes;
+            if (size > most - *bytes)
+                size = most - *bytes;
             parts[count++] = (struct iovec){(uint8_t *)f->parts[part].iov_base + sent, size};
             *bytes += size;
             if (size < f->parts[part].iov_len - sent)
                 return count;
         }
         part = 0;
+        if (f == &connection->says_proof.frame)
+            return count; /* what follows may be sealed */
     }
     return count;
 }
@@ -130,10 +139,36 @@ static void sending_failed(rks_connection *connection, int error)
     rks_connection_lose(connection, &why);
 }
 
+/* The same for one record of `bytes` gathered ones. False: no more can be sent now. */
+static bool pump_record(rks_connection *connection, const struct iovec *parts, size_t count,
+                        size_t bytes, bool at_once)
+{
+    rks_seal *seal = connection->seal;
+    rks_seal_record(seal, parts, count, bytes);
+    const struct iovec *rest = rks_seal_unsent(seal, &count);
+    if (at_once) {
+        ssize_t sent = rks_stream_try_write(connection->stream, rest, count);
+        if (sent < 0) {
+            sending_failed(connection, (int)-sent);
+            return false;
+        }
+        if (rks_seal_sent(seal, (size_t)sent)) {
+            advance(connection, bytes);
+            return true;
+        }
+        rest = rks_seal_unsent(seal, &count);
+    }
+    connection->slice = bytes;
+    int error = rks_stream_write(connection->stream, rest, count);
+    if (error != 0)
+        sending_failed(connection, error);
+    return false;
+}
+
 /* Sends what the kernel takes at once, and leaves the rest to a write under way. */
 static void pump(rks_connection *connection)
 {
-    struct iovec parts[SLICE_PARTS];
+    struct iovec parts[RKS_SLICE_PARTS];
     size_t bytes;
     for (int turn = 0; connection->slice == 0 && !connection->broken; turn++) {
         if (connection->state != RKS_CONNECTION_OPEN && connection->state != RKS_CONNECTION_HELLO)
@@ -141,6 +176,11 @@ static void pump(rks_connection *connection)
         size_t count = gather(connection, parts, &bytes);
         if (count == 0)
             return;
+        if (is_sealed(connection)) {
+            if (!pump_record(connection, parts, count, bytes, turn < RECORDS_AT_ONCE))
+                return;
+            continue;
+        }
         if (turn < SLICES_AT_ONCE) {
             ssize_t sent = rks_stream_try_write(connection->stream, parts, count);
             if (sent < 0) {

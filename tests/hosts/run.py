@@ -120,6 +120,55 @@ def an_epoch_is_read_across_two_hosts():
     assert all(int(d[1]) > 0 and d[3] == "pull" for d in done), out
 
 
+SNIFF = """
+import socket, sys
+listener = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.ntohs(3))
+listener.bind(("rksa", 0))
+listener.settimeout(0.2)
+print("listening", flush=True)
+seen = packets = 0
+while True:
+    try:
+        packet = listener.recv(1 << 17)
+    except TimeoutError:
+        if packets and "quiet" in open(sys.argv[1]).read():
+            break
+        continue
+    packets += 1
+    seen += b"word word" in packet
+print(seen, packets)
+"""
+
+
+def sniffed(name, encrypt):
+    """How many packets between the hosts showed what samples hold, of how many."""
+    quiet = os.path.join(WORK, name + ".quiet")
+    with open(quiet, "w", encoding="utf-8"):
+        pass
+    os.environ["RKS_ENCRYPT"] = encrypt
+    try:
+        with Hosts():
+            sniffer = subprocess.Popen(["ip", "netns", "exec", A, sys.executable, "-c", SNIFF, quiet], stdout=subprocess.PIPE,
+                                       text=True)
+            assert sniffer.stdout.readline() == "listening\n"
+            process, _ = start(2, name, NEVER, BEGUN)
+            code, out = end(process)
+            with open(quiet, "w", encoding="utf-8") as file:
+                file.write("quiet")
+            said = sniffer.communicate(timeout=60)[0]
+    finally:
+        del os.environ["RKS_ENCRYPT"]
+    assert code == 0, (code, out)
+    return [int(number) for number in said.split()]
+
+
+def encrypted_samples_are_not_seen_on_the_wire():
+    seen, packets = sniffed("open", "0")
+    assert seen > 0 and packets > 0, (seen, packets)
+    seen, packets = sniffed("secret", "1")
+    assert seen == 0 and packets > 0, (seen, packets)
+
+
 def a_killed_rank_on_the_other_host_is_named():
     said = disturb("kill", NEVER, lambda pids: os.kill(pids[3], signal.SIGKILL), [3])
     assert all("rank 3" in text for text in said.values()), said
@@ -147,6 +196,7 @@ def a_link_that_is_away_for_a_moment_is_survived():
 
 TESTS = [
     an_epoch_is_read_across_two_hosts,
+    encrypted_samples_are_not_seen_on_the_wire,
     a_killed_rank_on_the_other_host_is_named,
     a_stopped_rank_on_the_other_host_is_named,
     a_lost_link_ends_both_sides,

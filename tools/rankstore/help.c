@@ -32,6 +32,8 @@ const cli_fact cli_environment[] = {
                         "default: none; ranks trust the public keys that the launcher hands round"},
     {"RKS_JOB_DIR", "a directory that all ranks of the job see: rank 0 makes a secret of mode 0600 "
                     "there and removes it when all have read it"},
+    {"RKS_ENCRYPT", "1: what ranks send each other is encrypted; default authenticated between "
+                    "hosts, plain on one host"},
     {"RKS_LISTEN", "address or interface that ranks listen on; default loopback where all of them "
                    "share it, else the default route's interface"},
     {"RKS_NODE", "what counts as a node; default the machine's boot id and its /tmp"},

@@ -43,6 +43,8 @@ static inline void mesh_open_unjoined_over(mesh *m, uint32_t size, rks_transport
         options.size = size;
         options.silence_ms = silence_ms;
         options.io_threads = 4;
+        options.authenticate = getenv("MESH_AUTHENTICATE") != NULL;
+        options.encrypt = getenv("MESH_ENCRYPT") != NULL;
         options.max_request = 64 << 20; /* echoes are as large as what is asked */
         if (transport != NULL)
             options.transport = transport;

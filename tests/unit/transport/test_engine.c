@@ -459,6 +459,10 @@ int main(void)
         cmocka_unit_test(listening_everywhere_or_nowhere_is_refused),
     };
     int failed = cmocka_run_group_tests_name("engine", tests, NULL, NULL);
+    setenv("MESH_AUTHENTICATE", "1", 1);
+    failed += cmocka_run_group_tests_name("engine, authenticated", tests, NULL, NULL);
+    setenv("MESH_ENCRYPT", "1", 1);
+    failed += cmocka_run_group_tests_name("engine, encrypted", tests, NULL, NULL);
     if (rks_memory_in_use() != 0) {
         print_error("%ld allocations are left\n", rks_memory_in_use());
         failed++;

@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 
+#include "base/bytes.h"
 #include "support/seed.h"
 
 static rks_error err;
@@ -14,6 +15,8 @@ static rks_error err;
 enum { HELLO_FRAME = RKS_FRAME_HEADER + RKS_HELLO_BODY, SHORT_SILENCE_MS = 1000 };
 
 /* Engines 0 and 1 of three; where `listener` is not NULL, rank 2 is that socket. */
+static bool authenticate; /* options of the engines that are opened next */
+
 static void open_pair_for(mesh *m, uint32_t silence_ms, uint32_t newcomers, uint64_t max_frame,
                           int *listener)
 {
@@ -28,15 +31,17 @@ static void open_pair_for(mesh *m, uint32_t silence_ms, uint32_t newcomers, uint
         options.silence_ms = silence_ms;
         options.io_threads = 2;
         options.newcomers = newcomers;
+        options.authenticate = authenticate;
         if (max_frame != 0)
             options.max_frame = max_frame;
         assert_ok(rks_engine_open(&options, &m->engines[i], &err), &err);
         m->addresses[i] = *rks_engine_address(m->engines[i]);
     }
-    if (listener != NULL) {
+    m->addresses[2] = m->addresses[1]; /* of this host */
+    m->addresses[2].port ^= 1;
+    if (listener != NULL)
         assert_ok(rks_listen(NULL, listener, &m->addresses[2], &err), &err);
-        strcpy(m->addresses[2].host, "strange");
-    }
+    strcpy(m->addresses[2].host, "strange");
     mesh_join(m, 0);
     mesh_join(m, 1);
     rks_engine_serve(m->engines[1], RKS_SERVICE_FETCH, echo, NULL, NULL);
@@ -894,6 +899,132 @@ static void a_relay_at_an_address_of_its_own_is_refused(void **state)
     mesh_close(&m);
 }
 
+/* ---- one who changes bytes on their way ------------------------------------------------------- */
+
+enum { RECORD_HEAD = 4 };
+
+/* A record of `size` bytes at `bytes` + RECORD_HEAD, complete with head and tag; its whole size. */
+static size_t make_record(const uint8_t key[RKS_KEY_SIZE], uint64_t number, uint8_t *bytes,
+                          size_t size)
+{
+    const struct iovec whole = {bytes, RECORD_HEAD + size};
+    rks_store_u32(bytes, (uint32_t)size);
+    rks_authenticate(key, number, &whole, 1, bytes + RECORD_HEAD + size);
+    return RECORD_HEAD + size + RKS_TAG_BYTES;
+}
+
+/* The request of the engine, in its first record: its id. */
+static uint64_t take_sealed_request(int fd, const uint8_t key[RKS_KEY_SIZE])
+{
+    uint8_t bytes[1000], tag[RKS_TAG_BYTES];
+    rks_frame_header header;
+    assert_true(stranger_receive(fd, bytes, RECORD_HEAD));
+    size_t size = rks_load_u32(bytes);
+    assert_true(size < 900);
+    assert_true(stranger_receive(fd, bytes + RECORD_HEAD, size + RKS_TAG_BYTES));
+    const struct iovec whole = {bytes, RECORD_HEAD + size};
+    rks_authenticate(key, 0, &whole, 1, tag);
+    assert_memory_equal(bytes + RECORD_HEAD + size, tag, sizeof(tag));
+    assert_ok(rks_frame_decode(bytes + RECORD_HEAD, 100, &header, &err), &err);
+    assert_int_equal(header.type, RKS_FRAME_REQUEST);
+    return header.id;
+}
+
+/* Rank 2 answers a request "fine", in two records; `change` does something to them first. */
+typedef void (*change_fn)(uint8_t *first, size_t *first_size, uint8_t *second, size_t *second_size);
+
+static void answer_changed(change_fn change, answer *a)
+{
+    int listener;
+    rks_hello hello;
+    mesh m;
+    uint8_t out[RKS_KEY_SIZE], in[RKS_KEY_SIZE], first[200], second[200], frame[100];
+    authenticate = true;
+    open_pair(&m, 15000, &listener);
+    authenticate = false;
+    request_of(&m, a);
+    int fd = accept_member(listener, &hello);
+    rks_hello_frame_keys(&hello, out, in);
+    rks_frame_header header = {
+        .size = 4, .id = take_sealed_request(fd, in), .type = RKS_FRAME_REPLY};
+    rks_frame_encode(&header, NULL, frame);
+    memcpy(frame + RKS_FRAME_HEADER, "fine", 4);
+    memcpy(first + RECORD_HEAD, frame, 26);
+    memcpy(second + RECORD_HEAD, frame + 26, 2);
+    size_t first_size = make_record(out, 0, first, 26), second_size = make_record(out, 1, second, 2);
+    if (change != NULL)
+        change(first, &first_size, second, &second_size);
+    stranger_send(fd, first, first_size);
+    stranger_send(fd, second, second_size);
+    event_wait(&a->done, 1);
+    close(fd);
+    close(listener);
+    mesh_close(&m);
+}
+
+static size_t changed_byte;
+
+static void flip_a_byte(uint8_t *first, size_t *first_size, uint8_t *second, size_t *second_size)
+{
+    (void)second_size;
+    if (changed_byte < *first_size)
+        first[changed_byte] ^= 0x10;
+    else
+        second[changed_byte - *first_size] ^= 0x10;
+}
+
+static void swap_records(uint8_t *first, size_t *first_size, uint8_t *second, size_t *second_size)
+{
+    uint8_t other[200];
+    size_t size = *first_size;
+    memcpy(other, first, size);
+    memcpy(first, second, *second_size);
+    memcpy(second, other, size);
+    *first_size = *second_size;
+    *second_size = size;
+}
+
+static void repeat_a_record(uint8_t *first, size_t *first_size, uint8_t *second,
+                            size_t *second_size)
+{
+    memcpy(second, first, *first_size);
+    *second_size = *first_size;
+}
+
+static void leave_a_record_out(uint8_t *first, size_t *first_size, uint8_t *second,
+                               size_t *second_size)
+{
+    memcpy(first, second, *second_size);
+    *first_size = *second_size;
+}
+
+static void bytes_that_are_changed_on_their_way_are_never_taken(void **state)
+{
+    (void)state;
+    static const change_fn changes[] = {swap_records, repeat_a_record, leave_a_record_out};
+    answer a;
+    answer_changed(NULL, &a);
+    assert_ok(a.status, &a.err);
+    assert_memory_equal(a.reply, "fine", 4);
+    for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+        answer_changed(changes[i], &a);
+        assert_int_equal(a.status, RKS_ERR_PEER);
+        assert_contains(a.err.text, "changed on their way");
+    }
+    /* Each byte of both records but the upper ones of a length, which announce what never comes. */
+    for (changed_byte = 0; changed_byte < 46 + 22; changed_byte++) {
+        size_t at = changed_byte < 46 ? changed_byte : changed_byte - 46;
+        if (at < RECORD_HEAD)
+            continue;
+        answer_changed(flip_a_byte, &a);
+        assert_int_equal(a.status, RKS_ERR_PEER);
+        assert_contains(a.err.text, "changed on their way");
+    }
+    changed_byte = 3; /* and a length above what a record has */
+    answer_changed(flip_a_byte, &a);
+    assert_int_equal(a.status, RKS_ERR_PEER);
+}
+
 /* ---- members that beat, and read nothing ------------------------------------------------------ */
 
 enum { DEAF_FOR = 3, LARGE = 1 << 20 };
@@ -992,6 +1123,7 @@ int main(void)
         cmocka_unit_test(errors_before_the_proof_are_ignored),
         cmocka_unit_test(notes_before_the_proof_cut_the_connection_and_no_more),
         cmocka_unit_test(a_relay_at_an_address_of_its_own_is_refused),
+        cmocka_unit_test(bytes_that_are_changed_on_their_way_are_never_taken),
         cmocka_unit_test(one_that_beats_and_reads_nothing_keeps_its_replies),
         cmocka_unit_test(one_that_beats_and_reads_nothing_gets_its_notes),
     };

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * seal.c: frames between hosts are authenticated, and encrypted if a side asks for it. Behind the
+ * proofs the bytes of a stream, headers and bodies alike, travel in records:
+ *
+ *   offset  size  field
+ *        0     4  n, from 1 to 65,536
+ *        4     n  bytes of frames; a frame may begin and end anywhere in it
+ *    4 + n    16  tag: Poly1305 over n and the bytes, by a key made for this record alone; or, if
+ *                 they are encrypted, ChaCha20-Poly1305 with n as additional data
+ *
+ * Each direction has a key of its own, from the handshake, and counts its records: one that is
+ * changed, repeated, left out or moved has a wrong tag, and the connection is lost. No byte is
+ * looked at before its record's tag is right. */
+#include "transport/internal.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+enum { HEAD = 4, RECORD_ROOM = HEAD + RKS_RECORD_BYTES + RKS_TAG_BYTES };
+
+struct rks_seal {
+    bool encrypts;
+    uint8_t out_key[RKS_KEY_SIZE], in_key[RKS_KEY_SIZE];
+    uint64_t out_count, in_count;
+    /* the record on its way out */
+    uint8_t out_head[HEAD], out_tag[RKS_TAG_BYTES];
+    struct iovec parts[RKS_SLICE_PARTS + 2];
+    size_t first, end;
+    uint8_t *out; /* encrypted; NULL: it does not encrypt */
+    /* the records that come in; one more head lies behind a record */
+    size_t got;
+    uint8_t in[RECORD_ROOM + HEAD];
+};
+
+static bool is_loopback(const rks_address *address)
+{
+    static const uint8_t one[16] = {[15] = 1};
+    if (address->kind == 1)
+        return address->ip[0] == 127;
+    return address->kind == 2 && memcmp(address->ip, one, sizeof(one)) == 0;
+}
+
+uint32_t rks_seal_features(const rks_engine *engine, uint32_t rank)
+{
+    const rks_address *own = &engine->address, *peer = &engine->addresses[rank];
+    bool one_process = own->kind == 3;
+    bool one_host = one_process || (is_loopback(own) && is_loopback(peer));
+    uint32_t features = 0;
+    if (!one_host || engine->options.authenticate)
+        features |= RKS_FEATURE_AUTHENTICATE;
+    if (!one_process && engine->options.encrypt)
+        features |= RKS_FEATURE_ENCRYPT;
+    return features;
+}
+
+rks_status rks_seal_begin(rks_connection *connection, rks_error *err)
+{
+    const rks_hello *hello = &connection->hello;
+    uint32_t features = hello->own_features | hello->peer_features;
+    if ((features & (RKS_FEATURE_AUTHENTICATE | RKS_FEATURE_ENCRYPT)) == 0)
+        return RKS_OK;
+    rks_seal *seal = rks_alloc_raw(1, sizeof(*seal), err);
+    if (seal == NULL)
+        return RKS_ERR_MEMORY;
+    memset(seal, 0, offsetof(rks_seal, in));
+    seal->encrypts = (features & RKS_FEATURE_ENCRYPT) != 0;
+    if (seal->encrypts) {
+        seal->out = rks_alloc_raw(RKS_RECORD_BYTES, 1, err);
+        if (seal->out == NULL) {
+            rks_free(seal);
+            return RKS_ERR_MEMORY;
+        }
+    }
+    rks_hello_frame_keys(hello, seal->out_key, seal->in_key);
+    connection->seal = seal;
+    return RKS_OK;
+}
+
+void rks_seal_free(rks_seal *seal)
+{
+    if (seal == NULL)
+        return;
+    rks_free(seal->out);
+    rks_wipe(seal->out_key, sizeof(seal->out_key));
+    rks_wipe(seal->in_key, sizeof(seal->in_key));
+    rks_free(seal);
+}
+
+/* ---- out ------------------------------------------------------------------------------------- */
+
+void rks_seal_record(rks_seal *seal, const struct iovec *parts, size_t count, size_t size)
+{
+    rks_store_u32(seal->out_head, (uint32_t)size);
+    seal->parts[0] = (struct iovec){seal->out_head, HEAD};
+    memcpy(seal->parts + 1, parts, count * sizeof(*parts));
+    if (seal->encrypts) {
+        for (size_t i = 0, at = 0; i < count; at += parts[i++].iov_len)
+            memcpy(seal->out + at, parts[i].iov_base, parts[i].iov_len);
+        rks_encrypt(seal->out_key, seal->out_count, seal->out_head, HEAD, seal->out, size,
+                    seal->out_tag);
+        seal->parts[1] = (struct iovec){seal->out, size};
+        count = 1;
+    } else {
+        rks_authenticate(seal->out_key, seal->out_count, seal->parts, count + 1, seal->out_tag);
+    }
+    seal->parts[count + 1] = (struct iovec){seal->out_tag, RKS_TAG_BYTES};
+    seal->out_count++;
+    seal->first = 0;
+    seal->end = count + 2;
+}
+
+const struct iovec *rks_seal_unsent(const rks_seal *seal, size_t *count)
+{
+    *count = seal->end - seal->first;
+    return seal->parts + seal->first;
+}
+
+bool rks_seal_sent(rks_seal *seal, size_t bytes)
+{
+    while (seal->first < seal->end && bytes >= seal->parts[seal->first].iov_len)
+        bytes -= seal->parts[seal->first++].iov_len;
+    if (seal->first == seal->end)
+        return true;
+    struct iovec *part = &seal->parts[seal->first];
+    *part = (struct iovec){(uint8_t *)part->iov_base + bytes, part->iov_len - bytes};
+    return false;
+}
+
+/* ---- in -------------------------------------------------------------------------------------- */
+
+/* Bytes of the record that `in` begins with; 0: not known yet. */
+static size_t record_size(const rks_seal *seal)
+{
+    return seal->got < HEAD ? 0 : HEAD + (size_t)rks_load_u32(seal->in) + RKS_TAG_BYTES;
+}
+
+/* Behind a record that is not whole yet no more than the next head is read: nothing is moved. */
+void *rks_seal_room(rks_seal *seal, size_t *size)
+{
+    size_t whole = record_size(seal);
+    *size = (whole == 0 ? RECORD_ROOM : whole) + HEAD - seal->got;
+    return seal->in + seal->got;
+}
+
+static bool open_record(rks_seal *seal, size_t size)
+{
+    uint8_t *bytes = seal->in + HEAD;
+    const uint8_t *tag = bytes + size;
+    uint64_t number = seal->in_count++;
+    uint8_t expected[RKS_TAG_BYTES];
+    if (seal->encrypts)
+        return rks_decrypt(seal->in_key, number, seal->in, HEAD, bytes, size, tag);
+    const struct iovec whole = {seal->in, HEAD + size};
+    rks_authenticate(seal->in_key, number, &whole, 1, expected);
+    return rks_tag_equal(expected, tag);
+}
+
+void rks_seal_received(rks_connection *connection, size_t size)
+{
+    rks_seal *seal = connection->seal;
+    seal->got += size;
+    while (connection->state != RKS_CONNECTION_OVER) {
+        size_t whole = record_size(seal);
+        if (whole == 0)
+            return;
+        size_t bytes = whole - HEAD - RKS_TAG_BYTES;
+        if (bytes == 0 || bytes > RKS_RECORD_BYTES) {
+            rks_connection_fail(connection, RKS_ERR_PEER, 0, "a record of %zu bytes", bytes);
+            return;
+        }
+        if (seal->got < whole)
+            return;
+        if (!open_record(seal, bytes)) {
+            rks_connection_fail(connection, RKS_ERR_PEER, 0, "bytes that were changed on their way");
+            return;
+        }
+        rks_connection_consume(connection, seal->in + HEAD, bytes);
+        seal->got -= whole;
+        memmove(seal->in, seal->in + whole, seal->got);
+    }
+}
+
+void rks_seal_take(rks_connection *connection, const uint8_t *bytes, size_t size)
+{
+    while (size > 0 && connection->state != RKS_CONNECTION_OVER) {
+        size_t taken;
+        void *room = rks_seal_room(connection->seal, &taken);
+        taken = taken < size ? taken : size;
+        memcpy(room, bytes, taken);
+        rks_seal_received(connection, taken);
+        bytes += taken;
+        size -= taken;
+    }
+}
