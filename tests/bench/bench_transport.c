@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench_transport.c: replies over loopback TCP beside a plain socket copy of the same bytes, the
- * runs interleaved, each side on a processor of its own.
+ * bench_transport.c: replies over loopback TCP, as plain frames, authenticated and encrypted,
+ * beside a plain socket copy of the same bytes, the runs interleaved, each side on a processor of
+ * its own.
  *
  *     bench_transport [runs [milliseconds]]        default 5 runs of 400 ms
  *
@@ -36,9 +37,14 @@ static const shape SHAPES[] = {
     {"64 x 1 KB", 64, 1024, 4},
     {"1 x 64 KB", 1, 65536, 4},
     {"1 x 100 KB", 1, 100 * 1024, 16},
+    {"8 x 100 KB", 8, 100 * 1024, 4},
     {"16 x 100 KB", 16, 100 * 1024, 4},
 };
 enum { SHAPES_COUNT = sizeof(SHAPES) / sizeof(SHAPES[0]) };
+
+/* Ways to send the same: three pairs of engines, and a socket. */
+enum { PLAIN, AUTHENTICATED, ENCRYPTED, ENGINES, COPY = ENGINES, WAYS };
+static const char *const WAY_NAMES[WAYS] = {"plain", "authenticated", "encrypted", "socket copy"};
 
 typedef struct figures {
     double mb_s, requester, owner; /* the last two: CPU seconds a GB */
@@ -99,7 +105,7 @@ static void serve(void *user, rks_request *request)
     rks_request_reply(request, parts, head[0], NULL, NULL);
 }
 
-static rks_engine *open_engine(uint32_t rank)
+static rks_engine *open_engine(uint32_t rank, int way)
 {
     rks_error err;
     rks_engine_options options;
@@ -107,6 +113,8 @@ static rks_engine *open_engine(uint32_t rank)
     rks_engine_options_default(&options);
     options.rank = rank;
     options.size = 2;
+    options.authenticate = way == AUTHENTICATED;
+    options.encrypt = way == ENCRYPTED;
     if (rks_engine_open(&options, &engine, &err) != RKS_OK)
         die("engine", &err);
     return engine;
@@ -117,14 +125,17 @@ static void run_owner(int from, int to, int raw)
 {
     rks_error err;
     rks_address addresses[2];
+    rks_engine *engines[ENGINES];
     pin(0);
-    rks_engine *engine = open_engine(1);
-    rks_engine_serve(engine, RKS_SERVICE_FETCH, serve, NULL, NULL);
-    addresses[1] = *rks_engine_address(engine);
-    transfer(to, &addresses[1], sizeof(addresses[1]), true);
-    transfer(from, &addresses[0], sizeof(addresses[0]), false);
-    if (rks_engine_join(engine, addresses, SESSION, SECRET, &err) != RKS_OK)
-        die("join", &err);
+    for (int way = 0; way < ENGINES; way++) {
+        engines[way] = open_engine(1, way);
+        rks_engine_serve(engines[way], RKS_SERVICE_FETCH, serve, NULL, NULL);
+        addresses[1] = *rks_engine_address(engines[way]);
+        transfer(to, &addresses[1], sizeof(addresses[1]), true);
+        transfer(from, &addresses[0], sizeof(addresses[0]), false);
+        if (rks_engine_join(engines[way], addresses, SESSION, SECRET, &err) != RKS_OK)
+            die("join", &err);
+    }
     char command;
     while (read(from, &command, 1) == 1) {
         if (command == 'w') { /* a plain copy of this many bytes */
@@ -140,7 +151,8 @@ static void run_owner(int from, int to, int raw)
         double seconds = cpu_seconds();
         transfer(to, &seconds, sizeof(seconds), true);
     }
-    rks_engine_close(engine, 0);
+    for (int way = 0; way < ENGINES; way++)
+        rks_engine_close(engines[way], 0);
     exit(0);
 }
 
@@ -265,7 +277,7 @@ static figures report(const char *what, const figures *all, int count)
     figures f = {median(all, count, offsetof(figures, mb_s)),
                  median(all, count, offsetof(figures, requester)),
                  median(all, count, offsetof(figures, owner))};
-    printf("  %-12s %8.0f MB/s   CPU s/GB: requester %.3f, owner %.3f\n", what, f.mb_s, f.requester,
+    printf("  %-13s %8.0f MB/s   CPU s/GB: requester %.3f, owner %.3f\n", what, f.mb_s, f.requester,
            f.owner);
     return f;
 }
@@ -310,38 +322,46 @@ int main(int argc, char **argv)
     }
     close(there[0]);
     pin(1);
-    rks_engine *engine = open_engine(0);
-    rks_address addresses[2] = {*rks_engine_address(engine)};
-    transfer(back[0], &addresses[1], sizeof(addresses[1]), false);
-    transfer(there[1], &addresses[0], sizeof(addresses[0]), true);
-    if (rks_engine_join(engine, addresses, SESSION, SECRET, &err) != RKS_OK)
-        die("join", &err);
+    rks_engine *engines[ENGINES];
+    for (int way = 0; way < ENGINES; way++) {
+        engines[way] = open_engine(0, way);
+        rks_address addresses[2] = {*rks_engine_address(engines[way])};
+        transfer(back[0], &addresses[1], sizeof(addresses[1]), false);
+        transfer(there[1], &addresses[0], sizeof(addresses[0]), true);
+        if (rks_engine_join(engines[way], addresses, SESSION, SECRET, &err) != RKS_OK)
+            die("join", &err);
+    }
     for (int k = 0; k < SHAPES_COUNT; k++) {
         const shape *s = &SHAPES[k];
-        figures all[2][RUNS_MAX];
-        uint64_t bytes = by_engine(engine, s, room, 50); /* warm */
-        for (int i = 0; i < 2 * runs; i++) {
+        figures all[WAYS][RUNS_MAX];
+        uint64_t bytes = 0;
+        for (int way = 0; way < ENGINES; way++)
+            bytes = by_engine(engines[way], s, room, 50); /* warm */
+        for (int i = 0; i < WAYS * runs; i++) {
+            int way = i % WAYS;
             double own = cpu_seconds(), owner = owner_seconds(there[1], back[0]);
             uint64_t begin = rks_now_ns();
-            if (i % 2 == 0)
-                bytes = by_engine(engine, s, room, (uint64_t)ms);
+            if (way < ENGINES)
+                bytes = by_engine(engines[way], s, room, (uint64_t)ms);
             else
                 by_copy(there[1], back[0], raw[0], s, room, bytes);
             double seconds = (double)(rks_now_ns() - begin) / 1e9;
-            all[i % 2][i / 2] = (figures){
+            all[way][i / WAYS] = (figures){
                 (double)bytes / 1e6 / seconds, (cpu_seconds() - own) * 1e9 / (double)bytes,
                 (owner_seconds(there[1], back[0]) - owner) * 1e9 / (double)bytes};
         }
         printf("%s a request, %u in flight\n", s->name, s->depth);
-        figures engine_figures = report("engine", all[0], runs);
-        figures copy_figures = report("plain copy", all[1], runs);
-        printf("  %.0f %% of the plain copy; %.2f times its CPU\n",
-               100 * engine_figures.mb_s / copy_figures.mb_s,
-               (engine_figures.requester + engine_figures.owner) /
-                   (copy_figures.requester + copy_figures.owner));
+        figures found[WAYS];
+        for (int way = 0; way < WAYS; way++)
+            found[way] = report(WAY_NAMES[way], all[way], runs);
+        printf("  of the socket copy: plain %.0f %%, authenticated %.0f %%, encrypted %.0f %%\n",
+               100 * found[PLAIN].mb_s / found[COPY].mb_s,
+               100 * found[AUTHENTICATED].mb_s / found[COPY].mb_s,
+               100 * found[ENCRYPTED].mb_s / found[COPY].mb_s);
     }
     close(there[1]);
-    rks_engine_close(engine, 0);
+    for (int way = 0; way < ENGINES; way++)
+        rks_engine_close(engines[way], 0);
     waitpid(pid, NULL, 0);
     return 0;
 }
