@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ import made
 import numpy
 import pytest
 import torch
+from built import build
 
 import rankstore
 from rankstore import Lists, Nested, Pack, Pad
@@ -252,6 +254,38 @@ def test_the_epoch_reaches_a_sampler_through_the_collating_dataset(ds: rankstore
     assert [list(batch) for batch in sampler] != first
     made.set_epoch(0)
     assert [list(batch) for batch in sampler] == first
+
+
+def test_bytes_alone_bound_what_is_made_ahead(ds: rankstore.Dataset) -> None:
+    plan = ds.plan("random", batch_size=8)
+    made = [ds.loader(plan, **options) for options in ({}, {"prefetch_bytes": 1}, {"prefetch_bytes": "1MiB"},
+                                                      {"prefetch_batches": 1}, {"prefetch_bytes": "auto"})]
+    assert [loader.prefetch_batches for loader in made] == [None, None, None, 1, None]
+    assert [loader.prefetch_bytes for loader in made] == [None, 1, 1 << 20, None, None]
+    read = [[batch.indices.tolist() for batch in loader] for loader in made]
+    assert read[0] and all(each == read[0] for each in read)
+
+
+def test_stats_count_what_is_read_from_the_disk(tmp_path: Path) -> None:
+    build([{"x": bytes([i % 251]) * 5000} for i in range(2000)], tmp_path / "out")
+    (shard,) = (tmp_path / "out").glob("*.rks")
+    fd = os.open(shard, os.O_RDONLY)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    try:
+        os.preadv(fd, [bytearray(1)], shard.stat().st_size // 2, os.RWF_NOWAIT)
+        pytest.skip("this file system keeps files in memory")
+    except OSError:
+        pass
+    finally:
+        os.close(fd)
+    with rankstore.open(tmp_path / "out") as ds:
+        loader = ds.loader(ds.plan("random", batch_size=8), out="numpy")
+        assert sum(len(batch.indices) for batch in loader) == 2000
+        cold = ds.stats()
+        assert 2000 * 5000 // 2 < cold["disk_bytes"] < 2 * shard.stat().st_size and 0 < cold["disk_reads"] <= 3000
+        assert sum(len(batch.indices) for batch in loader) == 2000
+        assert ds.stats()["disk_bytes"] - cold["disk_bytes"] < shard.stat().st_size // 10
 
 
 def test_sizes_in_words() -> None:

@@ -227,15 +227,20 @@ static void measure(rks_group *group, const work *w, bool no_share)
     bench_must(rks_plan_open(store, &planned, &plan, &err), &err);
     uint64_t limit = (uint64_t)((double)most_samples * (w->size > 50000 ? 0.1 : 1)) / ranks;
     uint64_t read_bytes = 0;
+    double floor_cpu = 0, ours_cpu = 0;
     for (uint64_t turn = 0; turn < TURNS; turn++) {
         size_t count = 0;
         place *places = find_places(store, plan, turn, limit, &count);
         drop(store);
+        double used = bench_cpu();
         floor_s[turn] = slowest(group, pread_all(places, count, THREADS / ranks));
+        floor_cpu += bench_cpu() - used;
         drop(store);
         rks_store_stats before = {.struct_size = sizeof(before)}, after = before;
         rks_store_stats_get(store, &before);
+        used = bench_cpu();
         ours_s[turn] = slowest(group, read_epoch(store, plan, turn, limit));
+        ours_cpu += bench_cpu() - used;
         rks_store_stats_get(store, &after);
         read_bytes += after.disk_bytes - before.disk_bytes;
         close(count > 0 ? places[0].fd : -1);
@@ -245,10 +250,12 @@ static void measure(rks_group *group, const work *w, bool no_share)
     double ours = (double)limit * ranks / median(ours_s);
     if (rks_group_rank(group) == 0) {
         printf("%s %u rank%s  %8.0f/s %7.1f MB/s; 16 x pread %8.0f/s: %4.0f %% (reach %d); "
-               "%.1f KB read a sample by this rank\n",
+               "%.1f KB read a sample by this rank; CPU %.1f us a sample, pread %.1f\n",
                w->name, ranks, no_share ? ", no share" : "          ", ours,
                ours * w->size / 1e6, plain, 100 * ours / plain, ranks == 1 ? w->reach : w->together,
-               (double)read_bytes / 1000 / (double)(limit * TURNS));
+               (double)read_bytes / 1000 / (double)(limit * TURNS),
+               1e6 * ours_cpu / (double)(limit * TURNS),
+               1e6 * floor_cpu / (double)(limit * TURNS));
         fflush(stdout);
     }
     rks_plan_free(plan);
