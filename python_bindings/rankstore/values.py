@@ -38,6 +38,7 @@ def _numpy() -> ModuleType:
     return numpy
 
 
+@functools.lru_cache(maxsize=4096)
 def parse(type: str) -> tuple[str, tuple[int | None, ...] | None, bool]:
     """(item, dims, nullable) of a canonical type: "float16[80,*]?" is ("float16", (80, None), True). Dims are None for
     a scalar, str, bytes and json. ValueError for another text."""
@@ -243,16 +244,21 @@ def _round(name: str, type: str, array: Any, item: str) -> Any:
     return numpy.asarray(made, order="C")
 
 
-def _json_text(name: str, value: Any) -> str:
-    def plain(other: Any) -> Any:
-        if _is_tensor(other):
-            other = other.detach().cpu()
-        if hasattr(other, "tolist"):  # numpy, torch, array
-            return other.tolist()
-        raise TypeError(f"{other.__class__.__qualname__} is no JSON")
+def _json_plain(other: Any) -> Any:
+    if _is_tensor(other):
+        other = other.detach().cpu()
+    if hasattr(other, "tolist"):  # numpy, torch, array
+        return other.tolist()
+    raise TypeError(f"{other.__class__.__qualname__} is no JSON")
 
+
+# json.dumps would make one for each value
+_json_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_json_plain).encode
+
+
+def _json_text(name: str, value: Any) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=plain)
+        return _json_encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f'column "{name}": not a JSON value: {error}') from None

@@ -19,6 +19,7 @@ from .source import Piece, Unit
 
 Value = tuple[bytes, tuple[int, ...], str] | None
 LINES = ("jsonl", "text")  # a row is a line
+_parse = json.JSONDecoder().decode  # json.loads guesses the encoding of each text first
 ITEM = "__item__"  # the column that asks for the items of a JSON array as they stand there
 
 
@@ -80,9 +81,14 @@ class CoreFiles(Piece):
         if not self._raw:
             return {name: plain(value) for name, value in raw.items()}
         value = raw[ITEM] if ITEM in raw else raw["text"]
-        if value is None or not value[0].strip():
+        if value is None:
             return None
-        sample = json.loads(value[0])
+        text = str(value[0], "utf-8")
+        if text[:1] != "{":
+            text = text.removeprefix("\ufeff")
+            if not value[0].strip():
+                return None
+        sample = _parse(text)
         if not isinstance(sample, dict):
             raise ValueError(f"{'an item' if ITEM in raw else 'a line'} holds a JSON object, not {type(sample).__name__}")
         return sample
