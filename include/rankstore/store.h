@@ -127,6 +127,22 @@ RKS_API int64_t rks_store_source_of(const rks_store *store, uint64_t sample_id);
 RKS_API rks_status rks_store_find_in(rks_store *store, size_t source, const void *key,
                                      size_t key_size, uint64_t *sample_id, rks_error *err);
 
+/* Parts of a dataset, for training and validation. */
+typedef struct rks_split_part {
+    const char *name;
+    double weight; /* its share of the samples, relative to the others' */
+} rks_split_part;
+
+/* Puts each sample into one of `count` parts (1 to 65535) by the hash of its key, or of its value in
+ * the column `by` (NULL: none), so that equal values stay together: part_of[count of the store] gets
+ * the part's place in `parts`. It depends on names, weights, seed and key (or value) alone: not on
+ * the order of the parts, nor on other samples, so a sample stays in its part when the dataset
+ * grows. A part of weight 0 gets none. A column that is not in the index is read from every sample,
+ * by each rank that calls. RKS_ERR_ARGUMENT names the part or the column. Not collective. */
+RKS_API rks_status rks_store_split(rks_store *store, const rks_split_part *parts, size_t count,
+                                   uint64_t seed, const char *by, uint16_t *part_of,
+                                   rks_error *err);
+
 /* What `info --json` prints: dataset, schema, shards, lengths, ... Free with rks_release. */
 RKS_API rks_status rks_store_info_json(rks_store *store, char **json, rks_error *err);
 

@@ -287,6 +287,91 @@ static void types_that_differ_name_dataset_and_column(void **state)
     end(&j);
 }
 
+/* ---- splits ------------------------------------------------------------------------------------ */
+
+static void count_parts(const uint16_t *part_of, size_t count, size_t sizes[3])
+{
+    memset(sizes, 0, 3 * sizeof(*sizes));
+    for (size_t i = 0; i < count; i++)
+        sizes[part_of[i]]++;
+}
+
+static void split_both(member *m)
+{
+    static const char *const names[] = {"world", "more"};
+    const rks_split_part parts[] = {{"train", 0.7}, {"test", 0.2}, {"val", 0.1}};
+    const rks_split_part turned[] = {{"val", 10}, {"train", 70}, {"test", 20}};
+    const job *j = m->user;
+    rks_store *store = NULL, *alone = NULL;
+    uint16_t one[TOGETHER], other[TOGETHER], own[SAMPLES];
+    size_t sizes[3];
+    if (!world_enter(m, false))
+        return;
+    EXPECT_OK(open_two(m, j, names, &store));
+    EXPECT_OK(rks_store_open(m->group, j->one, NULL, &alone, &m->err));
+    if (store != NULL && alone != NULL) {
+        EXPECT_OK(rks_store_split(store, parts, 3, 0, NULL, one, &m->err));
+        EXPECT_OK(rks_store_split(alone, parts, 3, 0, NULL, own, &m->err));
+        EXPECT(memcmp(one, own, sizeof(own)) == 0); /* whatever else is there */
+        EXPECT_OK(rks_store_split(store, turned, 3, 0, NULL, other, &m->err));
+        for (size_t i = 0; i < TOGETHER && m->failures == 0; i++)
+            EXPECT(strcmp(parts[one[i]].name, turned[other[i]].name) == 0);
+        count_parts(one, TOGETHER, sizes); /* 212, 61 and 30 are expected of 303 */
+        EXPECT(sizes[0] > 170 && sizes[0] < 255 && sizes[1] > 25 && sizes[2] > 8);
+        EXPECT_OK(rks_store_split(store, parts, 3, 1, NULL, other, &m->err));
+        EXPECT(memcmp(one, other, sizeof(one)) != 0);
+        EXPECT_OK(rks_store_split(store, parts, 3, 0, "id", one, &m->err));
+        for (size_t i = 0; i < MORE; i++) /* ids 0..22 are in both */
+            EXPECT(one[i] == one[SAMPLES + i]);
+        EXPECT_OK(rks_store_split(store, parts, 3, 0, "label", one, &m->err));
+        for (size_t i = 1; i < SAMPLES; i++) /* missing in all of the first */
+            EXPECT(one[i] == one[0]);
+        count_parts(one + SAMPLES, MORE, sizes);
+        EXPECT(sizes[0] < MORE);
+        const rks_split_part whole[] = {{"a", 0}, {"b", 1e300}, {"c", 1e-300}};
+        EXPECT_OK(rks_store_split(store, whole, 3, 0, NULL, one, &m->err));
+        count_parts(one, TOGETHER, sizes);
+        EXPECT(sizes[1] == TOGETHER);
+    }
+    rks_store_close(alone, 0);
+    rks_store_close(store, 0);
+}
+
+static void wrong_parts(member *m)
+{
+    static const double weights[] = {-1, 0.0 / 0.0, 1.0 / 0.0, 0};
+    const job *j = m->user;
+    rks_store *store = NULL;
+    uint16_t part_of[SAMPLES];
+    if (!world_enter(m, false))
+        return;
+    EXPECT_OK(rks_store_open(m->group, j->one, NULL, &store, &m->err));
+    for (size_t i = 0; store != NULL && i < 4; i++) {
+        const rks_split_part part = {"a", weights[i]};
+        EXPECT(rks_store_split(store, &part, 1, 0, NULL, part_of, &m->err) == RKS_ERR_ARGUMENT);
+        EXPECT_TEXT("weight");
+    }
+    const rks_split_part twice[] = {{"a", 1}, {"a", 1}}, nameless = {NULL, 1};
+    EXPECT(rks_store_split(store, twice, 2, 0, NULL, part_of, &m->err) == RKS_ERR_ARGUMENT);
+    EXPECT_TEXT("two parts are named a");
+    EXPECT(rks_store_split(store, &nameless, 1, 0, NULL, part_of, &m->err) == RKS_ERR_ARGUMENT);
+    EXPECT(rks_store_split(store, twice, 0, 0, NULL, part_of, &m->err) == RKS_ERR_ARGUMENT);
+    EXPECT(rks_store_split(store, twice, 1, 0, "nope", part_of, &m->err) == RKS_ERR_ARGUMENT);
+    EXPECT_TEXT("no column \"nope\"");
+    rks_store_close(store, 0);
+}
+
+static void a_sample_stays_in_its_part(void **state)
+{
+    (void)state;
+    job j;
+    make(&j, 2, MORE_SCHEMA);
+    on_threads(1, split_both, &j);
+    on_threads(2, split_both, &j);
+    on_threads(1, wrong_parts, &j);
+    end(&j);
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 static void open_short_of_memory(member *m)
@@ -322,6 +407,7 @@ int main(void)
         cmocka_unit_test(two_datasets_are_one),
         cmocka_unit_test(a_key_of_two_sources_asks_for_the_source),
         cmocka_unit_test(types_that_differ_name_dataset_and_column),
+        cmocka_unit_test(a_sample_stays_in_its_part),
         cmocka_unit_test(opening_survives_each_failing_allocation),
     };
     return cmocka_run_group_tests_name("sources", tests, NULL, NULL);
