@@ -119,7 +119,7 @@ static void put(const splitting *s, uint64_t id, uint64_t hash)
     s->part_of[id] = s->intervals[i].part;
 }
 
-/* ---- hashes ----------------------------------------------------------------------------------- */
+/* ---- hashes ------------------------------------------------------------------------------- */
 
 /* Of an index column: nothing is read. */
 static void split_by_index(const rks_store *store, const splitting *s, const uint8_t *values,

@@ -75,6 +75,10 @@ typedef struct cli_command {
 #define CLI_OPTIONS(table, args, field)                                                            \
     .options = (table), .option_count = CLI_COUNT(table), .args_size = sizeof(args),               \
     .words = offsetof(args, field)
+#define CLI_DATASETS .least = 1, .most = CLI_MANY, .needs = "at least one dataset is needed"
+#define CLI_SEVERAL                                                                                \
+    "Several directories are one dataset: samples of the first come first. NAME=DIR names a "      \
+    "source, where the last parts of the directories are alike."
 #define CLI_ONE_DATASET .least = 1, .most = 1, .needs = "one dataset is needed"
 #define CLI_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -169,9 +173,9 @@ void cli_bar_end(cli_bar *bar);
 /* The same for work that is not counted in bytes. `bar` may be NULL. */
 void cli_bar_part(cli_bar *bar, const char *phase, uint64_t done, uint64_t total);
 
-/* Opens the dataset in `directory`. Prints what went wrong, and on stderr how many samples a
+/* Opens the dataset in the directory that `words` names, or those of several as one. Prints what went wrong, and on stderr how many samples a
  * quarantine list leaves out; returns -1 to go on, or the exit code. */
-int cli_open(rks_group *group, const char *directory, const rks_store_options *options,
+int cli_open(rks_group *group, const cli_list *words, const rks_store_options *options,
              rks_store **store);
 
 /* ---- options that several commands take; `field` is that of the struct in `args` ---------- */

@@ -338,7 +338,7 @@ static int run_bench(rks_group *group, void *user)
 {
     const args *a = user;
     rks_store *store = NULL;
-    int code = cli_open(group, a->words.items[0], &a->store, &store);
+    int code = cli_open(group, &a->words, &a->store, &store);
     if (code >= 0)
         return code;
     code = bench_store(group, store, a);
@@ -398,16 +398,17 @@ static const cli_option options[] = {
 
 const cli_command cli_bench = {
     .name = "bench",
-    .arguments = "DIR",
+    .arguments = "DIR...",
     .summary = "Read epochs as training would, and check every sample",
     .examples = {"rankstore bench store --max-tokens 32k",
                  "rankstore bench store --strategy random --cold"},
     .text =
         "Every batch is planned, fetched ahead and checked against its checksums; at the end all "
         "ranks compare what was delivered with what was planned: exit code 1 where a sample is "
-        "missing, or came twice.",
+        "missing, or came twice.\n\n"
+        CLI_SEVERAL,
     CLI_OPTIONS(options, args, words),
-    CLI_ONE_DATASET,
+    CLI_DATASETS,
     .defaults = set_bench_defaults,
     .run = bench,
 };

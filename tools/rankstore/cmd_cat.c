@@ -191,7 +191,7 @@ static int run_cat(rks_group *group, void *user)
     rks_error err = {0};
     rks_store *store = NULL;
     int column = -1, worst = CLI_GOOD;
-    int code = cli_open(group, a->words.items[0], &a->store, &store);
+    int code = cli_open(group, &(cli_list){&a->words.items[0], 1}, &a->store, &store);
     if (code >= 0)
         return code;
     code = choose_column(group, store, a, &column);

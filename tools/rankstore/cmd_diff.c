@@ -92,9 +92,9 @@ static int run_diff(rks_group *group, void *user)
 {
     args *a = user;
     rks_store *one = NULL, *other = NULL;
-    int code = cli_open(group, a->words.items[0], NULL, &one);
+    int code = cli_open(group, &(cli_list){&a->words.items[0], 1}, NULL, &one);
     if (code < 0)
-        code = cli_open(group, a->words.items[1], NULL, &other);
+        code = cli_open(group, &(cli_list){&a->words.items[1], 1}, NULL, &other);
     if (code < 0)
         code = compare_stores(group, a, one, other);
     rks_store_close(other, 0);

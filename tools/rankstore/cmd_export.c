@@ -117,7 +117,7 @@ static int run_export(rks_group *group, void *user)
     rks_error err = {0};
     rks_store *store = NULL;
     rks_export_report report = {.struct_size = sizeof(report)};
-    int code = cli_open(group, a->words.items[0], &a->store, &store);
+    int code = cli_open(group, &(cli_list){&a->words.items[0], 1}, &a->store, &store);
     if (code >= 0)
         return code;
     if (rks_group_rank(group) == 0 && rks_group_size(group) > 1)

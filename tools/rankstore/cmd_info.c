@@ -80,7 +80,7 @@ static int show(rks_group *group, const args *a, const char *path)
     rks_error err = {0};
     rks_store *store = NULL;
     char *text = NULL;
-    int code = cli_open(group, path, &a->store, &store);
+    int code = cli_open(group, &(cli_list){&path, 1}, &a->store, &store);
     if (code >= 0)
         return code;
     rks_status status = rks_store_info_json(store, &text, &err);

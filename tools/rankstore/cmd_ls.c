@@ -15,14 +15,26 @@ typedef struct args {
     cli_list words; /* the directory */
     rks_store_options store;
     const char *where, *sort;
-    uint64_t head;
+    const char *split, *part, *by;
+    uint64_t split_seed, head;
     bool reverse, json;
 } args;
 
 /* ---- a line --------------------------------------------------------------------------------- */
 
+/* The source's name where there are several, else NULL. */
+static const char *source_of(const rks_store *store, uint64_t id)
+{
+    rks_source source = {.struct_size = sizeof(source)};
+    if (rks_store_sources(store) < 2)
+        return NULL;
+    rks_store_source(store, (size_t)rks_store_source_of(store, id), &source, NULL);
+    return source.name;
+}
+
 static rks_status print_sample(rks_store *store, uint64_t id, bool as_json, rks_error *err)
 {
+    const char *source = source_of(store, id);
     uint8_t key[RKS_KEY_MAX];
     size_t size = 0;
     rks_status status = rks_store_key(store, id, key, &size, err);
@@ -33,9 +45,13 @@ static rks_status print_sample(rks_store *store, uint64_t id, bool as_json, rks_
         json_t *line = json_pack("{s:I, s:I, s:o, s:I}", "id", (json_int_t)id, "length",
                                  (json_int_t)length, "key", cli_text_json(key, size), "owner",
                                  (json_int_t)rks_store_owner(store, id));
+        if (source != NULL)
+            json_object_set_new(line, "source", cli_text_json(source, strlen(source)));
         cli_print_json(line, JSON_COMPACT);
     } else {
         printf("#%-10" PRIu64 " %10" PRIu32 "  ", id, length);
+        if (source != NULL)
+            printf("%s  ", cli_shown(source));
         cli_print_key(stdout, key, size);
         printf("\n");
     }
@@ -120,6 +136,8 @@ static rks_status add_entry(entries *list, rks_store *store, uint64_t id, bool w
 
 typedef struct walk {
     rks_store *store;
+    uint16_t *part_of; /* by id; NULL: no --split */
+    uint16_t part;     /* the one that is asked for */
     const args *a;
     const char *order; /* "length", "-key", ...; NULL: as they come */
     entries sorted;
@@ -134,6 +152,8 @@ static bool enough(const walk *w)
 static rks_status keep_entry(void *user, uint64_t id, rks_error *err)
 {
     walk *w = user;
+    if ((w->part_of != NULL && w->part_of[id] != w->part) || enough(w))
+        return RKS_OK;
     if (w->order != NULL)
         return add_entry(&w->sorted, w->store, id, strstr(w->order, "key") != NULL, err);
     w->printed++;
@@ -160,6 +180,56 @@ static rks_status print_sorted(walk *w, rks_error *err)
     return status;
 }
 
+/* NAME=WEIGHT, cut out of `text`: false where it is none. */
+static bool read_part(char *text, rks_split_part *part)
+{
+    char *sign = strchr(text, '='), *end = NULL;
+    if (sign == NULL || sign == text || sign[1] == '\0')
+        return false;
+    *sign = '\0';
+    *part = (rks_split_part){text, strtod(sign + 1, &end)};
+    return *end == '\0';
+}
+
+static rks_status wrong_split(rks_error *err, const char *what, const char *name)
+{
+    *err = (rks_error){.status = RKS_ERR_ARGUMENT, .rank = -1};
+    snprintf(err->text, sizeof(err->text), "%s%.80s", what, name);
+    return RKS_ERR_ARGUMENT;
+}
+
+/* --split, --part, --split-by and --split-seed. */
+static rks_status choose_part(walk *w, rks_error *err)
+{
+    enum { PARTS_MOST = 256 };
+    rks_split_part parts[PARTS_MOST];
+    size_t count = 0, chosen = SIZE_MAX;
+    char *text = strdup(w->a->split), *rest = NULL;
+    w->part_of = calloc(rks_store_count(w->store) + 1, sizeof(*w->part_of));
+    rks_status status = RKS_OK;
+    if (text == NULL || w->part_of == NULL) {
+        free(text);
+        return out_of_memory(err);
+    }
+    for (char *one = strtok_r(text, ",", &rest); status == RKS_OK && one != NULL;
+         one = strtok_r(NULL, ",", &rest)) {
+        if (count == PARTS_MOST || !read_part(one, &parts[count]))
+            status = wrong_split(err, "--split: parts are NAME=WEIGHT,NAME=WEIGHT, not ",
+                                 w->a->split);
+        else if (strcmp(parts[count].name, w->a->part) == 0)
+            chosen = count;
+        count++;
+    }
+    if (status == RKS_OK && chosen == SIZE_MAX)
+        status = wrong_split(err, "--part: --split has no part ", w->a->part);
+    if (status == RKS_OK)
+        status = rks_store_split(w->store, parts, count, w->a->split_seed, w->a->by, w->part_of,
+                                 err);
+    w->part = (uint16_t)chosen;
+    free(text);
+    return status;
+}
+
 static rks_status list(rks_store *store, const args *a, rks_error *err)
 {
     walk w = {.store = store, .a = a, .order = a->sort};
@@ -167,7 +237,10 @@ static rks_status list(rks_store *store, const args *a, rks_error *err)
     if (w.order == NULL && a->reverse)
         w.order = "id";
     rks_status status = cli_filter_open(store, a->where, &filter, err);
-    uint64_t count = rks_store_count(store), first = w.order == NULL ? a->head : 0;
+    if (status == RKS_OK && a->split != NULL)
+        status = choose_part(&w, err);
+    uint64_t count = rks_store_count(store);
+    uint64_t first = w.order == NULL && a->split == NULL ? a->head : 0;
     for (uint64_t id = 0; status == RKS_OK && id < count && !enough(&w); id += CLI_FILTER_CHUNK) {
         status = cli_check_interrupt(err);
         if (status == RKS_OK)
@@ -181,6 +254,7 @@ static rks_status list(rks_store *store, const args *a, rks_error *err)
     for (size_t i = 0; i < w.sorted.count; i++)
         free(w.sorted.items[i].key);
     free(w.sorted.items);
+    free(w.part_of);
     cli_filter_close(filter);
     return status;
 }
@@ -190,7 +264,7 @@ static int run_ls(rks_group *group, void *user)
     const args *a = user;
     rks_error err = {0};
     rks_store *store = NULL;
-    int code = cli_open(group, a->words.items[0], &a->store, &store);
+    int code = cli_open(group, &a->words, &a->store, &store);
     if (code >= 0)
         return code;
     rks_status status = rks_group_rank(group) == 0 ? list(store, a, &err) : RKS_OK;
@@ -206,6 +280,11 @@ static void set_ls_defaults(void *user)
 
 static int ls(void *user)
 {
+    const args *a = user;
+    if ((a->split == NULL) != (a->part == NULL))
+        return cli_usage(&cli_ls, "--split NAME=WEIGHT,... and --part NAME go together");
+    if (a->split == NULL && (a->by != NULL || a->split_seed != 0))
+        return cli_usage(&cli_ls, "--split-by and --split-seed need --split");
     return cli_run(1, run_ls, user);
 }
 
@@ -216,20 +295,31 @@ static const cli_option options[] = {
     {"--reverse", NULL, CLI_FLAG, offsetof(args, reverse), .help = "the other way round"},
     {"--head", "N", CLI_U64, offsetof(args, head), .help = "the first N samples only",
      .normal = "all", .least = 1},
-    CLI_JSON(args, json, "a JSON object a line: id, length, key, owner"),
+    {"--split", "PARTS", CLI_TEXT, offsetof(args, split),
+     .help = "split by the hash of keys into NAME=WEIGHT,NAME=WEIGHT,..."},
+    {"--part", "NAME", CLI_TEXT, offsetof(args, part), .help = "that part of --split"},
+    {"--split-by", "COLUMN", CLI_TEXT, offsetof(args, by),
+     .help = "by the hash of this column, whose equal values stay together",
+     .normal = "the key"},
+    {"--split-seed", "N", CLI_U64, offsetof(args, split_seed), .help = "another split",
+     .normal = "0"},
+    CLI_JSON(args, json, "a JSON object a line: id, length, key, owner, source if several"),
     CLI_STORE_OPTIONS(args, store),
 };
 
 const cli_command cli_ls = {
     .name = "ls",
-    .arguments = "DIR",
+    .arguments = "DIR...",
     .summary = "List samples: id, length, key",
     .examples = {"rankstore ls store --sort=-length --head 10",
                  "rankstore ls store --where 'length > 5 and text != \"\"' --json"},
     .text = "--where reads the samples where it names a column of them; with id and length alone "
-            "the index is enough. Equal lengths come by id. --sort key holds all keys in memory.",
+            "the index is enough. Equal lengths come by id. --sort key holds all keys in "
+            "memory.\n\n"
+            CLI_SEVERAL " --split puts each sample into a part by the hash of its key: it stays "
+            "there when the dataset grows.",
     CLI_OPTIONS(options, args, words),
-    CLI_ONE_DATASET,
+    CLI_DATASETS,
     .defaults = set_ls_defaults,
     .run = ls,
 };

@@ -146,7 +146,7 @@ static int run_plan(rks_group *group, void *user)
     rks_store *store = NULL;
     cli_bar bar;
     bool talks = rks_group_rank(group) == 0;
-    int code = cli_open(group, a->words.items[0], &a->store, &store);
+    int code = cli_open(group, &a->words, &a->store, &store);
     if (code >= 0)
         return code;
     cli_bar_begin(&bar, group);
@@ -217,17 +217,18 @@ static const cli_option options[] = {
 
 const cli_command cli_plan = {
     .name = "plan",
-    .arguments = "[DIR]",
+    .arguments = "[DIR...]",
     .summary = "Show the batches that a plan would make, for any number of ranks",
     .examples = {"rankstore plan store --max-tokens 32k --world 8 --compare",
                  "rankstore plan store --strategy pack --capacity 8k --world 8"},
     .text =
         "The file of -o is binary (FORMAT.md, Batches of a plan); with --json it has an object a "
-        "line: first what the plan is, then {step, rank, ids} for each batch.",
+        "line: first what the plan is, then {step, rank, ids} for each batch.\n\n"
+        CLI_SEVERAL,
     CLI_OPTIONS(options, args, words),
     .least = 0,
-    .most = 1,
-    .needs = "one dataset is needed",
+    .most = CLI_MANY,
+    .needs = "a dataset is needed",
     .defaults = set_plan_defaults,
     .run = plan,
 };

@@ -85,9 +85,56 @@ static void print_bins(const cli_histogram *histogram, const cli_figures *figure
     }
 }
 
-static void print_stats(const args *a, const cli_histogram *histogram, const cli_figures *figures)
+/* What `words` are to a reader: one directory, or "2 datasets". */
+static void print_subject(const args *a)
 {
-    cli_print_key(stdout, a->words.items[0], strlen(a->words.items[0]));
+    if (a->words.count == 1)
+        cli_print_key(stdout, a->words.items[0], strlen(a->words.items[0]));
+    else
+        printf("%s", cli_counted(a->words.count, "dataset"));
+}
+
+static uint64_t length_sum(const rks_store *store, const rks_source *source)
+{
+    const uint32_t *lengths = rks_store_lengths(store);
+    uint64_t sum = 0;
+    for (uint64_t id = source->first; id < source->first + source->count; id++)
+        sum += lengths[id] == UINT32_MAX ? 0 : lengths[id];
+    return sum;
+}
+
+/* Samples, lengths and bytes of each; nothing where there is one alone. */
+static void print_sources(const rks_store *store)
+{
+    for (size_t i = 0; rks_store_sources(store) > 1 && i < rks_store_sources(store); i++) {
+        rks_source source = {.struct_size = sizeof(source)};
+        rks_store_source(store, i, &source, NULL);
+        printf("  source %s: %s, length %s in all, %s\n", cli_shown(source.name),
+               cli_counted(source.count, "sample"), cli_count(length_sum(store, &source)),
+               cli_bytes(source.bytes));
+    }
+}
+
+static json_t *sources_json(const rks_store *store)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < rks_store_sources(store); i++) {
+        rks_source source = {.struct_size = sizeof(source)};
+        rks_store_source(store, i, &source, NULL);
+        json_array_append_new(
+            list, json_pack("{s:o, s:I, s:I, s:I}", "name",
+                            cli_text_json(source.name, strlen(source.name)), "samples",
+                            (json_int_t)source.count, "length",
+                            (json_int_t)length_sum(store, &source), "bytes",
+                            (json_int_t)source.bytes));
+    }
+    return list;
+}
+
+static void print_stats(const rks_store *store, const args *a, const cli_histogram *histogram,
+                        const cli_figures *figures)
+{
+    print_subject(a);
     printf(": ");
     cli_print_key(stdout, histogram->column->name, strlen(histogram->column->name));
     printf(" of %s", cli_counted(histogram->count, "sample"));
@@ -96,6 +143,7 @@ static void print_stats(const args *a, const cli_histogram *histogram, const cli
     if (histogram->not_finite > 0)
         printf(", %s not finite", cli_count(histogram->not_finite));
     printf("\n");
+    print_sources(store);
     if (histogram->count == 0)
         return;
     print_quantiles(histogram);
@@ -119,6 +167,7 @@ static void print_stats_json(const rks_store *store, const args *a, const cli_hi
                   cli_text_json(a->words.items[0], strlen(a->words.items[0])), "dataset",
                   rks_store_dataset(store), "samples", (json_int_t)rks_store_count(store));
     json_object_update_new(object, cli_histogram_json(histogram));
+    json_object_set_new(object, "sources", sources_json(store));
     json_object_set_new(object, "bounds", bounds);
     if (figures->world > 0 || figures->status != RKS_OK)
         json_object_set_new(object, "plan", cli_figures_json(figures));
@@ -202,7 +251,7 @@ static rks_status show_stats(rks_store *store, const args *a, const cli_column *
     if (status == RKS_OK && talks && a->json)
         print_stats_json(store, a, histogram, &figures);
     else if (status == RKS_OK && talks)
-        print_stats(a, histogram, &figures);
+        print_stats(store, a, histogram, &figures);
     cli_figures_free(&figures);
     free(histogram);
     return status;
@@ -215,7 +264,7 @@ static int run_stats(rks_group *group, void *user)
     rks_store *store = NULL;
     cli_column column;
     char problem[384];
-    int code = cli_open(group, a->words.items[0], &a->store, &store);
+    int code = cli_open(group, &a->words, &a->store, &store);
     if (code >= 0)
         return code;
     if (cli_column_find(store, a->by, &column, problem, sizeof(problem))) {
@@ -271,16 +320,17 @@ static const cli_option options[] = {
 
 const cli_command cli_stats = {
     .name = "stats",
-    .arguments = "DIR",
+    .arguments = "DIR...",
     .summary = "Show how lengths are spread, and where a plan's buckets end",
     .examples = {"rankstore stats store --max-tokens 32k --world 64",
                  "rankstore stats store --max-tokens 32k --world 8 --html store.html"},
     .text =
         "A quantile is a number of the data: of n in order that at place floor(q (n - 1)). Bars "
         "are of block characters, of ASCII where the locale is not UTF-8. Index columns have no "
-        "plan. A page needs nothing from elsewhere and runs no scripts.",
+        "plan. A page needs nothing from elsewhere and runs no scripts.\n\n"
+        CLI_SEVERAL,
     CLI_OPTIONS(options, args, words),
-    CLI_ONE_DATASET,
+    CLI_DATASETS,
     .defaults = set_stats_defaults,
     .run = stats,
 };

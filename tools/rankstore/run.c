@@ -221,11 +221,56 @@ int cli_run(uint32_t processes, cli_body body, void *user)
     return status == RKS_OK ? code : cli_fail(NULL, status, &err);
 }
 
-int cli_open(rks_group *group, const char *directory, const rks_store_options *options,
+/* "NAME=DIR" unless something has that very name: the place of the '=', or NULL. */
+static const char *name_sign(const char *word)
+{
+    const char *sign = strchr(word, '=');
+    const char *slash = strchr(word, '/');
+    bool named = sign != NULL && sign != word && (slash == NULL || sign < slash);
+    return named && access(word, F_OK) != 0 ? sign : NULL;
+}
+
+/* Several as one. A name is that of its word, or the last part of the directory. */
+static rks_status open_several(rks_group *group, const cli_list *words,
+                               const rks_store_options *options, rks_store **store, rks_error *err)
+{
+    const char **directories = calloc(words->count, sizeof(*directories));
+    const char **names = calloc(words->count, sizeof(*names));
+    char **made = calloc(words->count, sizeof(*made));
+    bool room = directories != NULL && names != NULL && made != NULL;
+    for (size_t i = 0; room && i < words->count; i++) {
+        const char *word = words->items[i], *sign = name_sign(word);
+        const char *end = word + strlen(word), *begin;
+        while (end > word + 1 && end[-1] == '/')
+            end--;
+        for (begin = end; begin > word && begin[-1] != '/';)
+            begin--;
+        directories[i] = sign == NULL ? word : sign + 1;
+        made[i] = sign == NULL ? strndup(begin, (size_t)(end - begin))
+                               : strndup(word, (size_t)(sign - word));
+        room = made[i] != NULL;
+        names[i] = made[i];
+    }
+    rks_status status = RKS_ERR_MEMORY;
+    if (room)
+        status = rks_store_open_many(group, directories, names, words->count, options, store, err);
+    else
+        snprintf(err->text, sizeof(err->text), "out of memory: names of directories");
+    for (size_t i = 0; made != NULL && i < words->count; i++)
+        free(made[i]);
+    free(made);
+    free(names);
+    free(directories);
+    return status;
+}
+
+int cli_open(rks_group *group, const cli_list *words, const rks_store_options *options,
              rks_store **store)
 {
     rks_error err = {0};
-    rks_status status = rks_store_open(group, directory, options, store, &err);
+    rks_status status = words->count == 1
+                            ? rks_store_open(group, words->items[0], options, store, &err)
+                            : open_several(group, words, options, store, &err);
     if (status != RKS_OK)
         return cli_fail(group, status, &err);
     rks_store_stats stats = {.struct_size = sizeof(stats)};

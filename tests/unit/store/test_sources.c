@@ -287,7 +287,7 @@ static void types_that_differ_name_dataset_and_column(void **state)
     end(&j);
 }
 
-/* ---- splits ------------------------------------------------------------------------------------ */
+/* ---- splits ------------------------------------------------------------------------------- */
 
 static void count_parts(const uint16_t *part_of, size_t count, size_t sizes[3])
 {
