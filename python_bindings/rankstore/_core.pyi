@@ -214,6 +214,9 @@ class Store:
     def sources(self) -> list[tuple[str, str, str, int, int, int]]:
         """(name, directory, dataset's id, first sample, samples, bytes) of each dataset that was opened."""
 
+    def split(self, parts: tuple[tuple[str, float], ...], seed: int, by: str | None) -> bytes:
+        """uint16 of each sample: the number of its part."""
+
     def info(self) -> str:
         """JSON text."""
 

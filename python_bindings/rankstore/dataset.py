@@ -371,6 +371,27 @@ class Dataset:
         do not count the items of a column of numbers, or are fewer together than `length`."""
         return Windows(self, length, stride, random)
 
+    def split(self, parts: Mapping[str, float], *, seed: int = 0, by: str | None = None) -> tuple[Dataset, ...]:
+        """Datasets of parts of the samples, one a part, in the order of `parts`: `train, val = ds.split({"train": 0.98,
+        "val": 0.02})`. The hash of a sample's key decides, with names, weights and seed, and nothing else: a sample keeps
+        its part when the dataset grows, and the same key is in the same part in every dataset. Nothing is copied.
+
+        parts: dict of str to float, from 0. Names and their shares, relative to each other; 0: an empty part.
+        seed: int, from 0. Another seed is another split. Default: 0.
+        by: str. A column whose equal values stay together, such as a speaker or a document; a missing value counts as a
+            value. One that is not in the index is read from every sample. Default: the key.
+
+        Raises ArgumentError that names the part or the column. Not collective.
+        """
+        import numpy
+        if isinstance(self.group, WorkerGroup):
+            raise StateError("split: is made in the process that opened the dataset")
+        if not isinstance(parts, Mapping) or not all(isinstance(name, str) for name in parts):
+            raise ArgumentError('split: parts are a dict of names and weights, {"train": 0.98, "val": 0.02}')
+        told = tuple((name, float(weight)) for name, weight in parts.items())
+        part_of = self.chosen(numpy.frombuffer(self.store.split(told, seed, by), numpy.uint16))
+        return tuple(self.select(part_of == number) for number in range(len(told)))
+
     @property
     def is_selection(self) -> bool:
         """`select` made it."""

@@ -471,6 +471,54 @@ static PyObject *store_sources(PyObject *object, PyObject *unused)
     return list;
 }
 
+/* (name, weight) of each part; NULL with an exception. PyMem_Free. */
+static rks_split_part *take_parts(PyObject *tuple, size_t count)
+{
+    rks_split_part *parts = PyMem_Calloc(count + 1, sizeof(*parts));
+    if (parts == NULL)
+        return (rks_split_part *)(void *)PyErr_NoMemory();
+    for (size_t i = 0; i < count; i++) {
+        PyObject *pair = PyTuple_GetItem(tuple, (Py_ssize_t)i);
+        if (!PyArg_ParseTuple(pair, "sd:split", &parts[i].name, &parts[i].weight)) {
+            PyMem_Free(parts);
+            return NULL;
+        }
+    }
+    return parts;
+}
+
+static PyObject *store_split(PyObject *object, PyObject *arguments)
+{
+    PyObject *tuple, *seed_object;
+    const char *by;
+    uint64_t seed = 0;
+    rks_error err = {0};
+    rks_status status = RKS_OK;
+    if (!PyArg_ParseTuple(arguments, "O!Oz:split", &PyTuple_Type, &tuple, &seed_object, &by) ||
+        !core_number(seed_object, "seed", 0, UINT64_MAX, &seed))
+        return NULL;
+    size_t count = (size_t)PyTuple_Size(tuple);
+    rks_split_part *parts = take_parts(tuple, count);
+    rks_store *handle = parts == NULL ? NULL : core_store_enter(object);
+    PyObject *bytes = NULL;
+    if (handle != NULL) {
+        bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(rks_store_count(handle) * 2));
+        uint16_t *part_of = bytes == NULL ? NULL : (uint16_t *)(void *)PyBytes_AsString(bytes);
+        if (bytes != NULL) {
+            Py_BEGIN_ALLOW_THREADS
+            status = rks_store_split(handle, parts, count, seed, by, part_of, &err);
+            Py_END_ALLOW_THREADS
+        }
+        core_store_leave(object);
+    }
+    PyMem_Free(parts);
+    if (status != RKS_OK) {
+        Py_CLEAR(bytes);
+        core_raise(&err);
+    }
+    return bytes;
+}
+
 static PyObject *store_info(PyObject *object, PyObject *unused)
 {
     (void)unused;
@@ -638,6 +686,8 @@ static PyMethodDef store_methods[] = {
     {"find", store_find, METH_VARARGS, "find(key, source=None) -> sample; KeyError"},
     {"sources", store_sources, METH_NOARGS,
      "(name, directory, dataset, first, count, bytes) of each dataset that was opened"},
+    {"split", store_split, METH_VARARGS,
+     "split(((name, weight), ...), seed, by) -> uint16 of each sample: the number of its part"},
     {"info", store_info, METH_NOARGS, "JSON text"},
     {"stats", store_stats, METH_NOARGS, "Figures of this rank since the store was opened"},
     {"fetch", store_fetch, METH_O, "fetch(samples) -> Samples; IndexError"},

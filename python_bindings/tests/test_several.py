@@ -138,3 +138,50 @@ def test_ranks_serve_each_others_sources(tmp_path: Path) -> None:
             assert ds.get("c7")["score"] == 107
 
     assert rankstore.launch(2, rank) == 0
+
+
+# ---- splits
+
+def test_a_split_has_its_shares_and_keeps_samples_when_the_dataset_grows(tmp_path: Path) -> None:
+    with (rankstore.open(make(tmp_path / "small", web(2000), key="id", length="text")) as small,
+          rankstore.open(make(tmp_path / "large", web(6000), key="id", length="text")) as large):
+        train, val = large.split({"train": 0.9, "val": 0.1})
+        assert len(train) + len(val) == 6000 and not {*train.keys} & {*val.keys}
+        assert abs(len(val) - 600) < 5 * (6000 * 0.09) ** 0.5
+        before = small.split({"val": 0.1, "train": 0.9})  # the order of the parts does not matter
+        assert {*before[0].keys} == {*val.keys} & {*small.keys} and len(before[0]) + len(before[1]) == 2000
+        assert {*large.split({"train": 0.9, "val": 0.1}, seed=1)[1].keys} != {*val.keys}
+        seen = [i for batch in train.loader(train.plan("bucket", batch_size=64)) for i in batch.indices.tolist()]
+        assert sorted(seen) == train.ids.tolist() and val[0]["id"].encode() == val.keys[0]
+        again = val.split({"a": 1, "b": 1}, seed=3)  # a part of a part
+        assert sorted(again[0].ids.tolist() + again[1].ids.tolist()) == val.ids.tolist()
+        state = (loader := train.loader(train.plan("random", batch_size=64))).state_dict()
+        loader.load_state_dict(state)
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+def test_a_split_by_column_keeps_groups_together(tmp_path: Path, indexed: bool) -> None:
+    rows = [{"id": i, "speaker": i % 40, "text": "x"} for i in range(400)]
+    path = make(tmp_path / "out", rows, key="id", length="text", index=["speaker"] if indexed else [])
+    with rankstore.open(path) as ds:
+        parts = ds.split({"a": 0.5, "b": 0.3, "c": 0.2}, by="speaker")
+        speakers = [{sample["speaker"] for sample in part} for part in parts]
+        assert sum(map(len, speakers)) == 40 and set.union(*speakers) == set(range(40)) and all(speakers)
+
+
+def test_a_split_of_several_datasets_puts_a_key_on_one_side(two: list[Path]) -> None:
+    with rankstore.open([two[0], two[0]], names=["a", "b"]) as ds:
+        train, val = ds.split({"train": 0.7, "val": 0.3})
+        assert {*train.keys}.isdisjoint(val.keys) and len(train) % 2 == len(val) % 2 == 0
+
+
+def test_wrong_parts_are_named(two: list[Path]) -> None:
+    with rankstore.open(two[0]) as ds:
+        everything, nothing = ds.split({"all": 1, "none": 0})
+        assert len(everything) == 30 and len(nothing) == 0
+        wrong: list[Any] = [{}, {"a": -1, "b": 1}, {"a": float("nan")}, {"a": float("inf")}, {"a": 0}, {"": 1}, ["a"], {1: 1}]
+        for parts in wrong:
+            with pytest.raises(ArgumentError, match="split"):
+                ds.split(parts)
+        with pytest.raises(ArgumentError, match='no column "nope"'):
+            ds.split({"a": 1}, by="nope")
