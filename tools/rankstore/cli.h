@@ -75,7 +75,7 @@ typedef struct cli_command {
 #define CLI_OPTIONS(table, args, field)                                                            \
     .options = (table), .option_count = CLI_COUNT(table), .args_size = sizeof(args),               \
     .words = offsetof(args, field)
-#define CLI_DATASETS .least = 1, .most = CLI_MANY, .needs = "at least one dataset is needed"
+#define CLI_DATASETS .least = 1, .most = CLI_MANY, .needs = "one dataset is needed"
 #define CLI_SEVERAL                                                                                \
     "Several directories are one dataset: samples of the first come first. NAME=DIR names a "      \
     "source, where the last parts of the directories are alike."

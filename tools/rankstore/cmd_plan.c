@@ -228,7 +228,7 @@ const cli_command cli_plan = {
     CLI_OPTIONS(options, args, words),
     .least = 0,
     .most = CLI_MANY,
-    .needs = "a dataset is needed",
+    .needs = "one dataset is needed",
     .defaults = set_plan_defaults,
     .run = plan,
 };
