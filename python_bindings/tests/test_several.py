@@ -52,14 +52,13 @@ def test_a_batch_names_its_samples_sources(two: list[Path]) -> None:
     with rankstore.open(two, names=["a", "b"]) as ds:
         plan = ds.plan("random", batch_size=8)
         seen = []
-        for batch in ds.loader(plan, out="numpy"):
+        for batch in ds.loader(plan, collate=rankstore.Lists(missing="mask"), out="numpy"):
             assert batch.source.dtype == numpy.uint16
             assert [int(s) for s in batch.source] == [int(i >= 30) for i in batch.indices]
-            for i, url in zip(batch.indices, batch["url"], strict=True):
-                assert (url is None) == (i >= 30)
+            assert [bool(gone) for gone in batch.missing["url"]] == [int(i) >= 30 for i in batch.indices]
             seen += batch.indices.tolist()
         assert sorted(seen) == list(range(50))
-        assert list(ds.collating().__getitems__([0, 45]).source) == [0, 1]
+        assert list(ds.collating(columns=["score"]).__getitems__([0, 45]).source) == [0, 1]
     with pytest.raises(StateError):
         rankstore.Batch().source  # noqa: B018
 
@@ -101,7 +100,7 @@ def test_concat_keeps_selections_and_quarantines(two: list[Path], tmp_path: Path
         with rankstore.concat([first, second.select([5, 7])], names=["a", "b"]) as ds:
             assert len(ds) == 31 and ds.ids.tolist() == [0, 1, *range(3, 30), 35, 37]
             assert ds[-1] == {**code()[7], "url": None} and [one.name for one in ds.sources] == ["a", "b"]
-            assert sum(len(batch["id"]) for batch in ds.loader(ds.plan("sorted", batch_size=4))) == 31
+            assert sum(len(batch["id"]) for batch in ds.loader(ds.plan("sorted", batch_size=4), columns=["id"])) == 31
         with rankstore.concat([second]) as one, rankstore.concat([one, second], names=["x", "y"]) as more:
             assert [source.name for source in more.sources] == ["x", "y"] and len(more) == 40
         with pytest.raises(ArgumentError, match="two datasets are named code"):
@@ -118,7 +117,7 @@ def test_worker_processes_read_all_sources(two: list[Path]) -> None:
     with rankstore.open(two, names=["a", "b"]) as ds:
         plan = ds.plan("random", batch_size=8)
         seen = []
-        for batch in torch.utils.data.DataLoader(ds.collating(rankstore.Lists()), batch_sampler=plan.sampler(),
+        for batch in torch.utils.data.DataLoader(ds.collating(rankstore.Lists(), columns=["id"]), batch_sampler=plan.sampler(),
                                                  collate_fn=ds.collate, num_workers=1):
             seen += batch.indices.tolist()
             assert [int(s) for s in batch.source] == [int(i >= 30) for i in batch.indices]
