@@ -244,9 +244,9 @@ class Dataset:
 
     @property
     def length_unit(self) -> int:
-        """What lengths were divided by when they were built; 1 if sources differ."""
+        """What lengths were divided by when they were built; 0 if sources differ."""
         found = {int(shape["length_unit"]) for shape in self._shapes if shape is not None}
-        return found.pop() if len(found) == 1 else 1
+        return 1 if not found else found.pop() if len(found) == 1 else 0
 
     @functools.cached_property
     def _shapes(self) -> list[dict[str, Any] | None]:
@@ -581,6 +581,8 @@ class Dataset:
         columns = ", ".join(f"{name}: {column.text}" for name, column in self.schema.items())
         part = "" if self._chosen is None else f"{len(self)} of "
         size = "in a worker process" if self._handle.is_worker else f"{self.nbytes} bytes"
+        if not self._handle.is_worker and self.length_column is not None:
+            size += f", length {self.length_column}" + (f" / {self.length_unit}" if self.length_unit > 1 else "")
         return (f"<rankstore.Dataset {self.directory!r}: {part}{self.store.count} samples, {size}, {{{columns}}}, "
                 f"rank {self.group.rank} of {self.group.world}, id {self.id}>")
 

@@ -150,7 +150,7 @@ def test_a_selection_that_is_none(ds: rankstore.Dataset, which: object) -> None:
 
 
 def test_the_repr_tells_all_of_it(ds: rankstore.Dataset) -> None:
-    for part in (str(COUNT), "input_ids: uint16[*]", ds.id, "rank 0 of 1"):
+    for part in (str(COUNT), "input_ids: uint16[*]", "length input_ids", ds.id, "rank 0 of 1"):
         assert part in repr(ds)
 
 
