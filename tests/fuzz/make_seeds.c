@@ -152,7 +152,7 @@ static void make(void **state)
     put("csv", "file", csv, sizeof(csv) - 1);
     /* The first byte below 128: a whole state; from 128 on: its segments. */
     static const char whole[] =
-        "\4{\"format\": 1, \"planner\": 1, \"dataset\": null, \"samples\": 64}";
+        "\4{\"format\": 1, \"planner\": 2, \"dataset\": null, \"samples\": 64}";
     static const char segments[] = "\204[[2, 3], [3, 1], [1, 2]]";
     put("plan_state", "whole", whole, sizeof(whole) - 1);
     put("plan_state", "segments", segments, sizeof(segments) - 1);
