@@ -473,9 +473,9 @@ class Dataset:
         device: str or torch.device. Where tensors go, "cuda"; ArgumentError if it is not there. Default: main memory.
         pin_memory: bool or "auto". Pin the host memory of batches. Default: "auto", if there is a GPU.
         out: str. "torch" or "numpy". Default: "torch".
+        prefetch_batches: int, from 1. Most batches to fetch ahead. Default: "auto", as many as prefetch_bytes hold.
         prefetch_bytes: int or str, in bytes. Memory of the batches fetched ahead; one batch is always allowed. The disk is
             read further ahead, up to 1,024 batches. Default: "auto", four batches within 1 GiB, or up to 64 within 2 MiB.
-        prefetch_batches: int, from 1. Most batches to fetch ahead. Default: "auto", as many as prefetch_bytes hold.
         threads: int, from 1. Threads that call transform. Default: 1.
         start: dict. A state (`Loader.state_dict`) to go on from; StateError if it is another plan's. Default: none.
 
