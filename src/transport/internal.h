@@ -29,8 +29,8 @@
 #include "transport/net.h"
 
 enum {
-    RKS_SILENT_MS = 2000,       /* how long an accepted connection may take to say hello */
-    RKS_HELLO_MS = 5000,        /* and to prove itself */
+    RKS_HELLO_MS = 5000,        /* how long an accepted connection may take to prove itself */
+    RKS_SILENT_MS = 2000,       /* and to say hello, if half of the room is taken */
     RKS_STAGE_SIZE = 64 * 1024, /* small frames are read into it */
     RKS_SLICE_PARTS = 256,      /* of a write */
     RKS_RECORD_BYTES = 65536,   /* of frames in a record: seal.c */
