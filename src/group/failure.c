@@ -114,7 +114,27 @@ void rks_group_leave(rks_group *group, rks_status status, const rks_error *err)
         own.rank = -1;
         rks_group_name_rank(group, &own);
     }
-    rks_group_fail(group, &own, -1);
+    const group_error last = {.error = own, .own_words = true};
+    rks_group_fail_with(group, &last, -1);
+}
+
+rks_status rks_group_explain(rks_group *group, rks_status status, rks_error *err)
+{
+    const struct timespec nap = {0, LAUNCHER_NAP_NS};
+    uint64_t until_ms = rks_now_ms() + LAUNCHER_MS;
+    if (status != RKS_ERR_PEER || group->engine == NULL)
+        return status;
+    while (!rks_group_failed(group) && rks_now_ms() < until_ms)
+        nanosleep(&nap, NULL);
+    pthread_mutex_lock(&group->mutex);
+    const group_error failure = group->failure;
+    bool told = group->failed && failure.own_words;
+    pthread_mutex_unlock(&group->mutex);
+    if (!told)
+        return status;
+    if (err != NULL)
+        *err = failure.error;
+    return failure.error.status;
 }
 
 void rks_group_take_leaving(rks_group *group, uint32_t from)
@@ -246,13 +266,14 @@ bool rks_group_is_echo(const rks_error *err)
 
 /* ---- on the wire ----------------------------------------------------------------------------- */
 
-enum { FLAG_ECHO = 1, FLAG_CUT_OFF = 2 };
+enum { FLAG_ECHO = 1, FLAG_CUT_OFF = 2, FLAG_OWN_WORDS = 4 };
 
 void rks_group_error_encode(const group_error *err, uint8_t *bytes)
 {
     memcpy(bytes, &err->error, sizeof(err->error));
     rks_store_u64(bytes + sizeof(err->error),
-                  (err->echo ? FLAG_ECHO : 0u) | (err->cut_off ? FLAG_CUT_OFF : 0u));
+                  (err->echo ? FLAG_ECHO : 0u) | (err->cut_off ? FLAG_CUT_OFF : 0u) |
+                      (err->own_words ? FLAG_OWN_WORDS : 0u));
 }
 
 void rks_group_error_decode(const uint8_t *bytes, group_error *err)
@@ -263,4 +284,5 @@ void rks_group_error_decode(const uint8_t *bytes, group_error *err)
         rks_error_sanitize(&err->error);
     err->echo = (flags & FLAG_ECHO) != 0;
     err->cut_off = (flags & FLAG_CUT_OFF) != 0;
+    err->own_words = (flags & FLAG_OWN_WORDS) != 0;
 }

@@ -72,4 +72,9 @@ const rks_mpi_ops *rks_mpi_load(rks_error *err);
 /* A launcher of Open MPI has started this process. */
 bool rks_mpi_detected(void);
 
+/* Of a failed fetch: a rank that ends of an error tells the group so before it closes its connections,
+ * and another way may be longer. Waits a moment for its word, which takes the error's place. Only of
+ * RKS_ERR_PEER; returns the error's status. */
+rks_status rks_group_explain(rks_group *group, rks_status status, rks_error *err);
+
 #endif

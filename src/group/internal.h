@@ -46,6 +46,7 @@ typedef struct group_error {
     rks_error error; /* status RKS_OK: none */
     bool echo;       /* it only says that another rank has failed: that one's error counts */
     bool cut_off;    /* a connection broke: a launcher may know why */
+    bool own_words;  /* the rank itself said why it ends (rks_group_leave) */
 } group_error;
 enum { GROUP_ERROR_SIZE = sizeof(rks_error) + 8 };
 

@@ -205,7 +205,8 @@ rks_status rks_epoch_next(rks_epoch *epoch, rks_batch **batch, uint64_t *step, r
                         "rks_epoch_next_arrays");
     rks_status status = ask_for_interrupt(epoch, err);
     if (status == RKS_OK)
-        status = rks_prefetch_next(epoch->prefetch, batch, step, err);
+        status = rks_group_explain(epoch->store->group,
+                                   rks_prefetch_next(epoch->prefetch, batch, step, err), err);
     epoch->traced = rks_trace_begin();
     return status;
 }
@@ -219,7 +220,9 @@ rks_status rks_epoch_next_arrays(rks_epoch *epoch, rks_arrays **arrays, uint64_t
                         "rks_epoch_next");
     rks_status status = ask_for_interrupt(epoch, err);
     if (status == RKS_OK)
-        status = rks_prefetch_next_arrays(epoch->prefetch, arrays, step, err);
+        status = rks_group_explain(epoch->store->group,
+                                   rks_prefetch_next_arrays(epoch->prefetch, arrays, step, err),
+                                   err);
     epoch->traced = rks_trace_begin();
     return status;
 }

@@ -236,14 +236,20 @@ rks_status rks_store_fetch(rks_store *store, const uint64_t *sample_ids, size_t 
 {
     rks_batch *list = NULL;
     rks_status status = list64(store, sample_ids, count, &list, err);
-    return status == RKS_OK ? rks_fetcher_fetch(store->fetcher, list, batch, err) : status;
+    if (status != RKS_OK)
+        return status;
+    status = rks_fetcher_fetch(store->fetcher, list, batch, err);
+    return rks_group_explain(store->group, status, err);
 }
 
 rks_status rks_store_view(rks_store *store, uint64_t sample_id, rks_view **view, rks_error *err)
 {
     rks_wanted wanted;
     rks_status status = want(store, sample_id, &wanted, err);
-    return status == RKS_OK ? rks_fetcher_view(store->fetcher, &wanted, view, err) : status;
+    if (status != RKS_OK)
+        return status;
+    status = rks_fetcher_view(store->fetcher, &wanted, view, err);
+    return rks_group_explain(store->group, status, err);
 }
 
 rks_status rks_store_collate(rks_store *store, const uint64_t *sample_ids, size_t count,
