@@ -71,10 +71,22 @@ size_t cli_choice(const char **choices, const char **word)
     return size;
 }
 
-/* Digits only: no sign, no space, no 0x; with `units` one of k, M, G behind them. */
+/* Behind a number: "", "B", or one of k, M, G, T, alone or with "iB". 0: something else. */
+static uint64_t unit_of(const char *text)
+{
+    static const char letters[] = "kMGT";
+    if (*text == '\0' || strcmp(text, "B") == 0)
+        return 1;
+    const char *found = strchr(letters, *text == 'K' ? 'k' : *text);
+    if (found == NULL || (text[1] != '\0' && strcmp(text + 1, "iB") != 0))
+        return 0;
+    return UINT64_C(1) << 10 * (found - letters + 1);
+}
+
+/* Digits only: no sign, no space, no 0x; with `units` also as sizes are printed: "195.3 KiB". */
 static bool parse_number(const char *text, uint64_t max, bool units, uint64_t *number)
 {
-    uint64_t value = 0, unit = 1;
+    uint64_t value = 0, part = 0, parts = 1, unit = 1;
     const char *at = text;
     for (; *at >= '0' && *at <= '9'; at++)
         if (__builtin_mul_overflow(value, 10u, &value) ||
@@ -82,11 +94,14 @@ static bool parse_number(const char *text, uint64_t max, bool units, uint64_t *n
             return false;
     if (at == text)
         return false;
-    if (units && (*at == 'k' || *at == 'K' || *at == 'M' || *at == 'G')) {
-        unit = *at == 'G' ? UINT64_C(1) << 30 : *at == 'M' ? 1u << 20 : 1u << 10;
-        at++;
-    }
-    if (*at != '\0' || __builtin_mul_overflow(value, unit, &value) || value > max)
+    if (units && *at == '.' && at[1] >= '0' && at[1] <= '9')
+        for (at++; *at >= '0' && *at <= '9' && parts < 1000; at++, parts *= 10)
+            part = 10 * part + (uint64_t)(*at - '0');
+    if (units && *at != '\0')
+        unit = unit_of(at + (*at == ' '));
+    if ((!units && *at != '\0') || unit == 0 || (unit == 1 && parts > 1) ||
+        __builtin_mul_overflow(value, unit, &value) ||
+        __builtin_add_overflow(value, unit * part / parts, &value) || value > max)
         return false;
     *number = value;
     return true;
