@@ -14,6 +14,7 @@
 #include "group/internal.h"
 
 static const char NAME[] = "librankstore_mpi.so";
+static const char LIBRARY[] = "libmpi.so.40"; /* of Open MPI 3 to 5 */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static const rks_mpi_ops *loaded; /* guarded by mutex */
@@ -48,8 +49,9 @@ static bool own_folder(char folder[PATH_MAX])
  * it is built. Never in the working directory or along a search path. */
 static void *find_module(void)
 {
-    static const char *const places[] = {"/", "/../lib/", "/mpi/", "/../src/mpi/",
-                                         "/../../src/mpi/", "/../../../src/mpi/"};
+    static const char *const places[] = {"/", "/../lib/", "/../share/rankstore/",
+                                         "/mpi/", "/../src/mpi/", "/../../src/mpi/",
+                                         "/../../../src/mpi/"};
     const char *named = getenv("RKS_MPI_MODULE");
     char folder[PATH_MAX], path[PATH_MAX + 64];
     void *module = NULL;
@@ -67,6 +69,9 @@ static void *find_module(void)
 static void load(void)
 {
     void *module = find_module();
+    /* A wheel's module names no MPI: it takes the one that the launcher's environment leads to. */
+    if (module == NULL && dlopen(LIBRARY, RTLD_NOW | RTLD_GLOBAL) != NULL)
+        module = find_module();
     if (module == NULL) {
         const char *why = dlerror();
         rks_fail(&load_error, RKS_ERR_UNSUPPORTED, 0, "the MPI module cannot be loaded: %s",
