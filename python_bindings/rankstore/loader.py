@@ -14,7 +14,7 @@ from typing import Any
 
 from . import _core
 from .batch import Batch
-from .errors import ArgumentError, StateError
+from .errors import ArgumentError, StateError, UnsupportedError
 from .layouts import Collator, Layout, Lists
 from .plans import Plan, PlanSampler
 from .protocols import Samples
@@ -66,6 +66,8 @@ class Loader:
             raise ArgumentError(f"collate: Pad(), Pack(), Nested(), Lists() or None, not {collate!r}")
         if transform is not None and not callable(transform):
             raise ArgumentError(f"transform: a function of a batch, not {type(transform).__name__}")
+        if out == "torch":
+            _need_torch()
         if device is not None and out != "torch":
             raise ArgumentError("device: tensors alone go there; out='torch'")
         _check_device(device)
@@ -212,6 +214,13 @@ def _check_device(device: Any) -> None:
         if (chosen.index or 0) >= there:
             raise ArgumentError(f"device: {device!r}: torch sees {there} CUDA devices here; leave device out for tensors of "
                                 "main memory")
+
+
+def _need_torch() -> None:
+    try:
+        import torch  # noqa: F401
+    except ImportError as missing:
+        raise UnsupportedError(f'out="torch" needs torch ({missing}): pip install torch, or ask for out="numpy"') from None
 
 
 def _pins(pin_memory: bool | str, device: Any, out: str) -> bool:

@@ -2,6 +2,7 @@
 """What a newcomer gets wrong: an error at once, which says what to do."""
 from __future__ import annotations
 
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -218,3 +219,11 @@ def test_a_tensor_dataset_gets_the_right_call(tmp_path: Path) -> None:
         rankstore.build(source, tmp_path / "never")
     with rankstore.build(source, tmp_path / "made", map=lambda sample: {"a": sample[0], "b": sample[1]}) as ds:
         assert ds[3]["a"].tolist() == [1, 1, 1] and ds[3]["b"] == 3
+
+
+def test_a_loader_without_torch_says_what_to_do(dataset: rankstore.Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not installed
+    with pytest.raises(rankstore.UnsupportedError, match=r'out="torch" needs torch .*: pip install torch, or ask for out="numpy"'):
+        dataset.loader(dataset.plan(batch_size=2))
+    batches = [batch for batch in dataset.loader(dataset.plan(batch_size=2), out="numpy")]
+    assert isinstance(batches[0].ids, numpy.ndarray)
