@@ -110,22 +110,24 @@ static rks_status encode_found(rks_found_dataset *looked, found *mine, rks_buffe
     return status;
 }
 
+/* Where the agreement's result goes: taken before it, since behind it a rank must not fail alone. */
+typedef struct settled {
+    uint32_t *roots; /* who sends a dataset.json that others lack */
+    bool *lacking;
+} settled;
+
 /* COLLECTIVE, behind the agreement. */
 static rks_status settle_found(rks_group *group, const rks_agreed *agreed,
                                rks_found_dataset *looked, const rks_buffer *texts, size_t count,
-                               rks_error *err)
+                               const settled *to, rks_error *err)
 {
-    uint32_t *roots = rks_alloc(count, sizeof(*roots), err);
-    bool *lacking = rks_alloc(count, sizeof(*lacking), err);
-    rks_status status = roots == NULL || lacking == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    rks_status status = RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < count; i++)
-        status = compare_found(agreed, i, &looked[i], &roots[i], &lacking[i], err);
+        status = compare_found(agreed, i, &looked[i], &to->roots[i], &to->lacking[i], err);
     for (size_t i = 0; status == RKS_OK && i < count; i++)
-        if (lacking[i])
-            status = send_dataset(group, roots[i], (const char *)texts[i].data, texts[i].size,
+        if (to->lacking[i])
+            status = send_dataset(group, to->roots[i], (const char *)texts[i].data, texts[i].size,
                                   &looked[i], err);
-    rks_free(roots);
-    rks_free(lacking);
     return status;
 }
 
@@ -136,7 +138,10 @@ rks_status rks_store_agree_datasets(rks_group *group, const char *exchange, cons
     rks_agreed agreed;
     found *mine = rks_alloc(count, sizeof(*mine), err);
     rks_buffer *texts = rks_alloc(count, sizeof(*texts), err);
-    rks_status status = mine == NULL || texts == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    settled to = {rks_alloc(count, sizeof(*to.roots), err),
+                  rks_alloc(count, sizeof(*to.lacking), err)};
+    bool room = mine != NULL && texts != NULL && to.roots != NULL && to.lacking != NULL;
+    rks_status status = room ? RKS_OK : RKS_ERR_MEMORY;
     for (size_t i = 0; status == RKS_OK && i < count; i++)
         status = encode_found(&looked[i], &mine[i], &texts[i], err);
     const rks_fact facts[] = {rks_fact_fixed(mine, count * sizeof(*mine)),
@@ -144,7 +149,7 @@ rks_status rks_store_agree_datasets(rks_group *group, const char *exchange, cons
                               rks_fact_same("directories", names)};
     status = rks_group_agree_on(group, "open: dataset", status, facts, 3, &agreed, err);
     if (status == RKS_OK)
-        status = settle_found(group, &agreed, looked, texts, count, err);
+        status = settle_found(group, &agreed, looked, texts, count, &to, err);
     for (size_t i = 0; i < count; i++) {
         if (texts != NULL)
             rks_buffer_free(&texts[i]);
@@ -153,6 +158,8 @@ rks_status rks_store_agree_datasets(rks_group *group, const char *exchange, cons
             rks_dataset_free(looked[i].dataset);
         looked[i].dataset = NULL;
     }
+    rks_free(to.roots);
+    rks_free(to.lacking);
     rks_free(texts);
     rks_free(mine);
     return status;
