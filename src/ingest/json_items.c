@@ -177,7 +177,9 @@ static rks_status take_name(rks_json_items *items, const char **name, size_t *si
         status = wrong(items, "no name of a member", err);
     if (status == RKS_OK)
         *name = rks_json_text(parsed, size);
-    return status == RKS_OK ? expect(items, ':', "no ':' behind a name", err) : status;
+    if (status == RKS_OK)
+        status = expect(items, ':', "no ':' behind a name", err);
+    return status == RKS_OK ? peek(items, &byte, err) : status; /* to where the value begins */
 }
 
 /* The path's name of a level. */

@@ -155,8 +155,10 @@ rks_status rks_input_cut(rks_input *input, uint64_t unit_size, rks_error *err)
     rks_status status = input->format->cut(input, unit_size, err);
     if (status == RKS_OK)
         status = digest_input(input, err);
-    if (status != RKS_OK)
+    if (status != RKS_OK) {
         drop_units(input);
+        input->unit_size = 0; /* it has no units: whoever wants some must cut it again */
+    }
     return status;
 }
 
