@@ -16,9 +16,11 @@ enum { PIECE = RKS_RESIDENT_PIECE, AHEAD = 8, LOOK = 32, MOST_PAGES = PIECE / 40
 
 void rks_stream_begin(rks_stream *stream, const char *path, uint64_t size)
 {
-    *stream = (rks_stream){.fd = -1, .size = size};
-    if (rks_file_open(path, &stream->fd, NULL, NULL) != RKS_OK)
+    uint64_t there = 0;
+    *stream = (rks_stream){.fd = -1};
+    if (rks_file_open(path, &stream->fd, &there, NULL) != RKS_OK)
         return;
+    stream->size = size = size < there ? size : there; /* what a manifest says is not believed */
     if (rks_resident_may_ask(stream->fd, path))
         stream->there = rks_alloc((size_t)(size / PIECE / 8 + 1), 1, NULL);
     if (stream->there == NULL) {
@@ -37,7 +39,8 @@ static bool some_are_there(const rks_stream *stream, uint64_t at, size_t size)
     if (map == MAP_FAILED)
         return true;
     bool told = mincore(map, size, there) == 0;
-    for (size_t i = 0; told && i < size / 4096 && !found; i++)
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    for (size_t i = 0; told && i < (size + page - 1) / page && !found; i++)
         found = there[i] & 1;
     munmap(map, size);
     return !told || found;
@@ -99,7 +102,7 @@ void rks_stream_end(rks_stream *stream)
     if (stream->fd < 0)
         return;
     stream->left = 0;
-    drop_behind(stream, stream->looked + PIECE);
+    drop_behind(stream, stream->looked);
     close(stream->fd);
     rks_free(stream->there);
     stream->fd = -1;

@@ -501,8 +501,12 @@ static void name_columns(const rks_schema *schema, bool of_objects, char *names,
             used += (size_t)snprintf(names + used, room - used, "%s%s", used == 0 ? "" : ", ",
                                      column->name);
     }
-    if (used >= room)
-        memcpy(names + room - 4, "...", 4);
+    if (used < room)
+        return;
+    size_t end = room - sizeof("...");
+    while (end > 0 && ((uint8_t)names[end] & 0xc0) == 0x80) /* not inside a character of UTF-8 */
+        end--;
+    memcpy(names + end, "...", sizeof("..."));
 }
 
 /* What the user may not have meant: which columns of an inferred schema are objects or lists. */

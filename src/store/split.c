@@ -15,7 +15,7 @@
 #include "base/memory.h"
 #include "store/store.h"
 
-enum { PARTS_MAX = 65535, CHUNK = 512 };
+enum { PARTS_MAX = 65535, CHUNK = 512, CHUNK_BYTES = 32 << 20 };
 
 /* The finalizer of splitmix64: a bijection. */
 static uint64_t mix_bits(uint64_t x)
@@ -129,7 +129,17 @@ static void split_by_index(const rks_store *store, const splitting *s, const uin
         put(s, id, rks_checksum64(values + id * item, item));
 }
 
-/* Of any other column: every sample is read. A missing value is a value of its own. */
+/* Bytes of the largest sample of the shard that has this one. */
+static uint64_t largest_beside(const rks_store *store, uint64_t id)
+{
+    uint32_t shard;
+    uint64_t row;
+    rks_index_locate(store->index, id, &shard, &row);
+    return store->dataset->shards[shard].largest;
+}
+
+/* Of any other column: every sample is read, so many at once as fit CHUNK_BYTES. A missing value is
+ * a value of its own. */
 static rks_status split_by_reading(rks_store *store, const splitting *s, uint32_t column,
                                    rks_error *err)
 {
@@ -138,10 +148,16 @@ static rks_status split_by_reading(rks_store *store, const splitting *s, uint32_
     for (uint64_t next = 0; status == RKS_OK && next < count;) {
         rks_batch *batch = NULL;
         size_t many = 0;
+        uint64_t largest = 0;
         for (; many < CHUNK && next < count; next++) {
             s->part_of[next] = s->intervals[0].part; /* of one that cannot be read: any */
-            if (rks_store_owner(store, next) >= 0)
-                ids[many++] = next;
+            if (rks_store_owner(store, next) < 0)
+                continue;
+            uint64_t own = largest_beside(store, next);
+            largest = own > largest ? own : largest;
+            if (many > 0 && largest > CHUNK_BYTES / (many + 1))
+                break;
+            ids[many++] = next;
         }
         status = rks_check_interrupt(err);
         if (status == RKS_OK)
