@@ -138,7 +138,8 @@ void rks_inbox_on_note(void *user, uint32_t from, const uint8_t *body, size_t si
         p->kind = rks_load_u32(body);
         p->total = total;
     }
-    if (p->kind != rks_load_u32(body) || p->total != total ||
+    bool wrong_way = child ? p->kind == MESSAGE_DOWN : p->kind == MESSAGE_UP;
+    if (wrong_way || p->kind != rks_load_u32(body) || p->total != total ||
         total > message_limit(group, p->kind, child) || size - HEADER > total - p->body.size) {
         rks_fail(&err, RKS_ERR_PEER, 0, "rank %u (%s): a malformed message", from,
                  group->hosts[from]);

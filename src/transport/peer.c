@@ -301,6 +301,7 @@ void rks_peer_retry(rks_engine *engine, uint64_t now_ms)
         }
         if (engine->opening >= OPENING_MAX) {
             peer->retry_ms = 1;
+            peer->paced = true; /* its time begins when its turn comes */
             continue;
         }
         stop_retry(engine, peer);

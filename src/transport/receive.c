@@ -286,7 +286,8 @@ void rks_connection_received(void *user, size_t size)
     rks_connection *connection = user;
     if (connection->state == RKS_CONNECTION_OVER)
         return;
-    connection->heard_ms = rks_net_now_ms(connection->engine->net);
+    if (connection->seal == NULL) /* else records whose tag is right are signs of life, and no others */
+        connection->heard_ms = rks_net_now_ms(connection->engine->net);
     atomic_store_explicit(&connection->engine->resting, false, memory_order_relaxed);
     atomic_fetch_add_explicit(&connection->engine->bytes_received, size, memory_order_relaxed);
     if (connection->seal != NULL)

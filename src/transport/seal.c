@@ -179,6 +179,7 @@ void rks_seal_received(rks_connection *connection, size_t size)
             rks_connection_fail(connection, RKS_ERR_PEER, 0, "bytes that were changed on their way");
             return;
         }
+        connection->heard_ms = rks_net_now_ms(connection->engine->net);
         rks_connection_consume(connection, seal->in + HEAD, bytes);
         seal->got -= whole;
         memmove(seal->in, seal->in + whole, seal->got);
