@@ -92,6 +92,8 @@ static rks_status mpi_can(rks_group *group, rks_error *err)
 {
     const rks_bootstrap *bootstrap = rks_group_bootstrap(group);
     const char *name = bootstrap == NULL ? "solo" : bootstrap->name;
+    if (rks_group_encrypts(group))
+        return rks_fail(err, RKS_ERR_UNSUPPORTED, 0, "RKS_ENCRYPT=1: MPI does not encrypt");
     if (strcmp(name, "mpi") != 0)
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
                         "the ranks found each other by %s; start them with mpirun or srun", name);

@@ -215,6 +215,17 @@ static rks_status gather(rks_group *group, const void *record, size_t size, void
 
 /* ---- connecting ---------------------------------------------------------------------------- */
 
+/* RKS_ENCRYPT. Any other word could be meant as yes, and must not end in readable bytes. */
+static rks_status take_encrypt(bool *encrypts, rks_error *err)
+{
+    const char *given = getenv("RKS_ENCRYPT");
+    if (given != NULL && given[0] != '\0' && strcmp(given, "0") != 0 && strcmp(given, "1") != 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "RKS_ENCRYPT=%.20s: it is 1 (encrypt) or 0",
+                        given);
+    *encrypts = given != NULL && strcmp(given, "1") == 0;
+    return RKS_OK;
+}
+
 static rks_status open_engine(rks_group *group, const rks_group_options *options, const facts *all,
                               rks_error *err)
 {
@@ -228,8 +239,10 @@ static rks_status open_engine(rks_group *group, const rks_group_options *options
     if (group->bootstrap.local_hub != NULL)
         engine.transport = group->bootstrap.local_hub;
     engine.listen = options->listen != NULL ? options->listen : getenv("RKS_LISTEN");
-    const char *encrypt = getenv("RKS_ENCRYPT");
-    engine.encrypt = encrypt != NULL && strcmp(encrypt, "1") == 0;
+    rks_status asked = take_encrypt(&group->encrypts, err);
+    if (asked != RKS_OK)
+        return asked;
+    engine.encrypt = group->encrypts;
     bool one_network = true;
     for (uint32_t rank = 1; rank < group->size; rank++)
         one_network = one_network && memcmp(all[rank].network, all[0].network, 16) == 0;
@@ -527,6 +540,11 @@ bool rks_group_is_leader(const rks_group *group)
 uint32_t rks_group_silence_ms(const rks_group *group)
 {
     return group->silence_ms;
+}
+
+bool rks_group_encrypts(const rks_group *group)
+{
+    return group->encrypts;
 }
 
 bool rks_group_is_threads(const rks_group *group)
