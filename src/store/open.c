@@ -97,17 +97,24 @@ static void tell_all_closed(rks_store *store)
                         rks_store_service(store, RKS_SERVICE_STORE), &note, 1, NULL);
 }
 
-static void count_closed(rks_store *store)
+/* A rank may say it again, in case that a word was lost: then it hears the answer again. */
+static void count_closed(rks_store *store, uint32_t from)
 {
+    uint8_t note = LIFE_ALL_CLOSED;
     pthread_mutex_lock(&store->mutex);
-    bool all = ++store->closed == rks_group_size(store->group);
+    store->closed += !store->closed_by[from];
+    store->closed_by[from] = true;
+    bool all = store->closed == rks_group_size(store->group), known = store->all_closed;
     if (all) {
         store->all_closed = true;
         pthread_cond_broadcast(&store->cond);
     }
     pthread_mutex_unlock(&store->mutex);
-    if (all)
+    if (all && !known)
         tell_all_closed(store);
+    else if (all && from != 0)
+        rks_engine_note(rks_group_engine(store->group), from,
+                        rks_store_service(store, RKS_SERVICE_STORE), &note, 1, NULL);
 }
 
 static void on_life(void *user, uint32_t from, const uint8_t *body, size_t size)
@@ -116,7 +123,7 @@ static void on_life(void *user, uint32_t from, const uint8_t *body, size_t size)
     if (size != 1)
         return;
     if (body[0] == LIFE_CLOSED && rks_group_rank(store->group) == 0) {
-        count_closed(store);
+        count_closed(store, from);
     } else if (body[0] == LIFE_ALL_CLOSED && from == 0) {
         pthread_mutex_lock(&store->mutex);
         store->all_closed = true;
@@ -128,11 +135,8 @@ static void on_life(void *user, uint32_t from, const uint8_t *body, size_t size)
 static void say_closed(rks_store *store)
 {
     uint8_t note = LIFE_CLOSED;
-    if (store->said_closed)
-        return;
-    store->said_closed = true;
     if (rks_group_rank(store->group) == 0)
-        count_closed(store);
+        count_closed(store, 0);
     else
         rks_engine_note(rks_group_engine(store->group), 0,
                         rks_store_service(store, RKS_SERVICE_STORE), &note, 1, NULL);
@@ -250,6 +254,7 @@ void rks_store_release(void *user)
     rks_free(store->owners);
     rks_free(store->owner_room);
     rks_free(store->seen);
+    rks_free(store->closed_by);
     rks_dataset_free(store->dataset);
     rks_free(store->directory);
     rks_free(store);
@@ -306,6 +311,7 @@ static rks_status create_store(rks_group *group, const char *directory, rks_data
     }
     atomic_init(&made->references, 1);
     made->group = group;
+    made->closed_by = rks_alloc(rks_group_size(group), sizeof(*made->closed_by), err);
     made->options = *options;
     made->options.quarantine = NULL; /* the caller's text */
     made->options.columns = NULL;
@@ -313,7 +319,7 @@ static rks_status create_store(rks_group *group, const char *directory, rks_data
     rks_digest_format(dataset->id, made->id_text);
     *store = made;
     made->directory = rks_strdup(directory, err);
-    return made->directory == NULL ? RKS_ERR_MEMORY : make_fits(made, err);
+    return made->directory == NULL || made->closed_by == NULL ? RKS_ERR_MEMORY : make_fits(made, err);
 }
 
 /* Paths of all sources, one behind the other. */

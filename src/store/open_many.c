@@ -94,8 +94,10 @@ static rks_status put_said(const opening *o, const rks_store_options *options, c
                            rks_error *err)
 {
     char *names = NULL, *columns = NULL;
-    rks_status status =
-        rks_list_text(o->names == NULL ? o->patterns : o->names, o->count, &names, err);
+    /* One directory may be called what each rank likes, as without columns. */
+    bool alone = o->count == 1 && o->names == NULL;
+    rks_status status = rks_list_text(o->names == NULL ? o->patterns : o->names,
+                                      alone ? 0 : o->count, &names, err);
     if (status == RKS_OK && options->columns != NULL)
         status = rks_list_text(options->columns, options->column_count, &columns, err);
     if (status == RKS_OK) {
@@ -113,16 +115,23 @@ static rks_status open_united(rks_group *group, opening *o, const rks_store_opti
 {
     char *said = NULL, *directory = NULL;
     rks_dataset *united = NULL;
-    rks_status status = begin_opening(o, err);
+    rks_status status = RKS_OK;
+    if (o->count == 0 || o->count > RKS_SOURCES_MAX)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                          "%zu directories: a store is opened over 1 to %d of them", o->count,
+                          RKS_SOURCES_MAX);
+    if (status == RKS_OK)
+        status = begin_opening(o, err);
     if (status == RKS_OK)
         status = put_said(o, options, &said, err);
     for (size_t i = 0; status == RKS_OK && i < o->count; i++)
         look_at_source(group, o, i);
-    status = rks_group_agree(group, "open: directories", status, err);
-    if (status == RKS_OK)
-        status = rks_store_agree_datasets(group, options->exchange, said, o->looked, o->count,
-                                          o->datasets, err);
+    const rks_fact same = rks_fact_same("directories", said);
+    status = rks_group_agree_on(group, "open: directories", status, &same, 1, NULL, err);
     rks_free(said);
+    if (status == RKS_OK)
+        status = rks_store_agree_datasets(group, options->exchange, o->looked, o->count,
+                                          o->datasets, err);
     if (status != RKS_OK)
         return status; /* the same on all ranks */
     directory = rks_strdup(o->directories[0], err);
@@ -139,10 +148,6 @@ rks_status rks_store_open_many(rks_group *group, const char *const *directories,
     rks_store_options chosen;
     rks_store_take_options(options, &chosen);
     opening o = {.count = count, .patterns = directories, .names = names};
-    if (count == 0 || count > RKS_SOURCES_MAX)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "%zu directories: a store is opened over 1 to %d of them", count,
-                        RKS_SOURCES_MAX);
     rks_status status = open_united(group, &o, &chosen, store, err);
     end_opening(&o);
     return status;

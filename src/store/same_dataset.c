@@ -131,7 +131,7 @@ static rks_status settle_found(rks_group *group, const rks_agreed *agreed,
     return status;
 }
 
-rks_status rks_store_agree_datasets(rks_group *group, const char *exchange, const char *names,
+rks_status rks_store_agree_datasets(rks_group *group, const char *exchange,
                                     rks_found_dataset *looked, size_t count, rks_dataset **datasets,
                                     rks_error *err)
 {
@@ -145,9 +145,8 @@ rks_status rks_store_agree_datasets(rks_group *group, const char *exchange, cons
     for (size_t i = 0; status == RKS_OK && i < count; i++)
         status = encode_found(&looked[i], &mine[i], &texts[i], err);
     const rks_fact facts[] = {rks_fact_fixed(mine, count * sizeof(*mine)),
-                              rks_fact_same_shown("exchange", exchange),
-                              rks_fact_same("directories", names)};
-    status = rks_group_agree_on(group, "open: dataset", status, facts, 3, &agreed, err);
+                              rks_fact_same_shown("exchange", exchange)};
+    status = rks_group_agree_on(group, "open: dataset", status, facts, 2, &agreed, err);
     if (status == RKS_OK)
         status = settle_found(group, &agreed, looked, texts, count, &to, err);
     for (size_t i = 0; i < count; i++) {
@@ -171,7 +170,7 @@ rks_status rks_store_agree_dataset(rks_group *group, const char *exchange,
 {
     rks_dataset *agreed = NULL;
     rks_status status =
-        rks_store_agree_datasets(group, exchange, NULL, looked, 1, &agreed, err);
+        rks_store_agree_datasets(group, exchange, looked, 1, &agreed, err);
     if (status == RKS_OK)
         *dataset = agreed;
     return status;

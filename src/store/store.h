@@ -55,7 +55,7 @@ struct rks_store {
     pthread_cond_t cond;
     uint32_t closed; /* guarded by mutex; rank 0 only */
     bool all_closed; /* guarded by mutex */
-    bool said_closed; /* of the thread that closes */
+    bool *closed_by; /* by rank, on rank 0; guarded by mutex */
     bool life_ready; /* mutex and cond are initialised */
 };
 
@@ -85,10 +85,9 @@ void rks_store_look(const char *directory, uint64_t generation, rks_found_datase
 rks_status rks_store_agree_dataset(rks_group *group, const char *exchange,
                                    rks_found_dataset *found, rks_dataset **dataset,
                                    rks_error *err);
-/* The same for `count` datasets in one agreement, and two more for each that a rank lacks. `names`
- * (rks_list_text of what they are called; NULL: not said) must be the same on all ranks. `datasets`
- * has room for as many; on failure nothing is in it. */
-rks_status rks_store_agree_datasets(rks_group *group, const char *exchange, const char *names,
+/* The same for `count` datasets, alike on all ranks, in one agreement, and two more for each that a
+ * rank lacks. `datasets` has room for as many; on failure nothing is in it. */
+rks_status rks_store_agree_datasets(rks_group *group, const char *exchange,
                                     rks_found_dataset *found, size_t count, rks_dataset **datasets,
                                     rks_error *err);
 /* This rank's directory of the shard. */
