@@ -1025,6 +1025,38 @@ static void bytes_that_are_changed_on_their_way_are_never_taken(void **state)
     assert_int_equal(a.status, RKS_ERR_PEER);
 }
 
+/* The length of a record is used before its tag has come. Bytes that fill up a false one are no sign
+ * of life. */
+static void a_length_that_was_changed_is_silence_however_many_bytes_come(void **state)
+{
+    enum { T_MS = 1000, STEP_MS = 100, MOST = 4 * T_MS / STEP_MS };
+    (void)state;
+    int listener, steps = 0;
+    rks_hello hello;
+    mesh m;
+    answer a;
+    uint8_t out[RKS_KEY_SIZE], in[RKS_KEY_SIZE], bytes[40] = {0}, head[RECORD_HEAD];
+    authenticate = true;
+    open_pair(&m, T_MS, &listener);
+    authenticate = false;
+    request_of(&m, &a);
+    int fd = accept_member(listener, &hello);
+    rks_hello_frame_keys(&hello, out, in);
+    take_sealed_request(fd, in);
+    rks_store_u32(head, 65536);
+    stranger_send(fd, head, sizeof(head));
+    while (steps < MOST && send(fd, bytes, sizeof(bytes), MSG_NOSIGNAL) == sizeof(bytes)) {
+        usleep(STEP_MS * 1000);
+        steps++;
+    }
+    assert_true(steps < MOST);
+    event_wait(&a.done, 1);
+    assert_int_not_equal(a.status, RKS_OK);
+    close(fd);
+    close(listener);
+    mesh_close(&m);
+}
+
 /* ---- members that beat, and read nothing ------------------------------------------------------ */
 
 enum { DEAF_FOR = 3, LARGE = 1 << 20 };
@@ -1124,6 +1156,7 @@ int main(void)
         cmocka_unit_test(notes_before_the_proof_cut_the_connection_and_no_more),
         cmocka_unit_test(a_relay_at_an_address_of_its_own_is_refused),
         cmocka_unit_test(bytes_that_are_changed_on_their_way_are_never_taken),
+        cmocka_unit_test(a_length_that_was_changed_is_silence_however_many_bytes_come),
         cmocka_unit_test(one_that_beats_and_reads_nothing_keeps_its_replies),
         cmocka_unit_test(one_that_beats_and_reads_nothing_gets_its_notes),
     };
