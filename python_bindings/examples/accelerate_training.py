@@ -53,7 +53,7 @@ def main() -> None:
     record = open(f"{arguments.record}.{accelerator.process_index}", "w", encoding="utf-8") if arguments.record else None
 
     with rankstore.build(arguments.data or made_samples(), arguments.out, length="input_ids", count={"learned": learned}) as dataset:
-        plan = dataset.plan("bucket", max_tokens=1024, seed=17)
+        plan = dataset.plan("bucket", max_tokens=960, seed=17)
         loader: Any = dataset.loader(plan, collate=rankstore.Pad(), columns=["input_ids"])
         if arguments.prepared:
             batches = dataset.collating(rankstore.Pad(), columns=["input_ids"])

@@ -69,7 +69,7 @@ def main() -> None:
     with rankstore.build(arguments.data or made_samples(), arguments.out, length="input_ids") as dataset:
         trainer = TokenTrainer(Model(), settings, train_dataset=dataset)
         trainer.record = arguments.record
-        trainer.plan = dataset.plan("bucket", max_tokens=1024, seed=17)
+        trainer.plan = dataset.plan("bucket", max_tokens=960, seed=17)
         trainer.loader_options = {"collate": rankstore.Pad(), "columns": ["input_ids", "number"]}
         done = trainer.train(resume_from_checkpoint=get_last_checkpoint(checkpoints) if arguments.resume else None)
     if trainer.is_world_process_zero():

@@ -71,7 +71,7 @@ def main() -> None:
             loader.set_epoch(epoch)
             mine: list[int] = []
             for batch in loader:
-                assert batch["input_ids"].numel() <= arguments.max_tokens + 8 * len(batch.indices)
+                assert batch["input_ids"].numel() <= arguments.max_tokens
                 mine += batch.indices.tolist()
                 steps += 1
                 if record:
