@@ -81,13 +81,17 @@ class Group:
     def leave(self, error: BaseException | None = None) -> None:
         """Says that this rank makes no further collective call. Those of the other ranks fail: with `error` if it is
         given (PeerError with its text, or an error of Rankstore's as it is). Never waits; close datasets and the group
-        after it. The end of a process does all that by itself."""
+        after it. The end of a process does all that by itself, with the exception that ended it. A script's own
+        `sys.exit(1)` is not seen there: use the group as a context manager, or call this before it."""
         if self.pid != os.getpid() or self.core.closed:
             return
         if error is None:
             self.core.leave()
         elif isinstance(error, RankStoreError):
             self.core.leave(code_of(error), error.text, error.rank, error.host)
+        elif isinstance(error, SystemExit):
+            self.core.leave(_PEER, f"ended with exit code {error.code}" if isinstance(error.code, int)
+                            else f"ended with exit code 1: {error.code}")
         else:
             self.core.leave(_PEER, f"ended by {type(error).__name__}: {error}")
 
@@ -106,11 +110,19 @@ class Group:
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
                  trace: TracebackType | None) -> None:
+        """After an exception the other ranks' calls fail with it, and this rank serves nobody any more."""
+        if not _ends_well(value):
+            self.leave(value)
         self.close()
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"rank {self.rank} of {self.world} on node {self.node} of {self.nodes}"
         return f"<rankstore.Group {state}, by {self.launcher}>"
+
+
+def _ends_well(error: BaseException | None) -> bool:
+    """Nothing was raised, or an exit with code 0."""
+    return error is None or isinstance(error, SystemExit) and error.code in (None, 0)
 
 
 def init(group: Any = None, *, rank: int | None = None, world: int | None = None, arrival: float = 300,
@@ -369,7 +381,8 @@ def launch(ranks: int, main: Callable[[Group], int | None], *, silence: float | 
     40 s after another has failed (RKS_LAUNCH_GRACE_MS), for example a stopped one, is killed.
 
     When main ends, its process closes the datasets and groups that are still open, and goes on serving datasets that
-    other ranks still use. If main raises, calls of the other ranks that wait for it raise PeerError with that error.
+    other ranks still use. If main raises, or its exit code is not 0, the process ends at once, and calls of the other ranks
+    that wait for it raise PeerError with that error or code.
     """
     def run(core: _core.Group) -> int:
         global _current
@@ -377,8 +390,8 @@ def launch(ranks: int, main: Callable[[Group], int | None], *, silence: float | 
         try:
             code = main(_current) or 0
         except BaseException as error:
-            ending.close_all(None if isinstance(error, SystemExit) else error)
+            ending.close_all(None if _ends_well(error) else error)
             raise
-        ending.close_all(None)
+        ending.close_all(None if code == 0 else SystemExit(code))
         return code
     return _core.launch(ranks, run, silence_ms=None if silence is None else _milliseconds("silence", silence))

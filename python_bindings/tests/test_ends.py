@@ -33,6 +33,8 @@ def work(group):
             time.sleep(0.02)
     if how == "raises" and group.rank == 1:
         raise ValueError("row 7")
+    if how == "exits with 3" and group.rank == 1:
+        sys.exit(3)
     if how == "in a build":
         def rows():
             yield {"n": 1}
@@ -133,6 +135,55 @@ def test_a_rank_that_ends_early_is_named(launcher: str, dataset: Path, tmp_path:
     told = [line for line in done.stderr.splitlines() if " reports " in line]
     assert done.returncode != 0
     assert len(told) == RANKS - 1 and all("rank 1" in line and "one more" in line for line in told), done.stderr
+
+
+FAILS = """
+import os, sys, time
+from pathlib import Path
+import rankstore
+how, out = sys.argv[1], sys.argv[2]
+note = Path(out + ".pid")
+kept = []
+def fail(group):
+    note.with_suffix(".new").write_text(str(os.getpid()))
+    note.with_suffix(".new").rename(note)
+    if how == "exits":
+        sys.exit(3)
+    return 3
+def main(group):
+    if how == "raises in a with" and group.rank == 1:
+        with group, rankstore.open(out, group=group, no_share=True):
+            fail(group)
+            raise ValueError("row 7")
+    kept.append(rankstore.open(out, group=group, no_share=True))
+    if group.rank == 1:
+        return fail(group)
+    until = time.monotonic() + 30  # in no call of Rankstore's, as in a gradient's all-reduce
+    while time.monotonic() < until:
+        if note.exists() and not Path("/proc", note.read_text()).exists():
+            os.write(2, f"rank {group.rank} saw it end\\n".encode())
+            return 0
+        time.sleep(0.05)
+sys.exit(rankstore.launch(3, main, silence=5))
+"""
+
+
+@pytest.mark.parametrize("how", ["returns", "exits", "raises in a with"])
+def test_a_rank_that_fails_serves_nobody(how: str, dataset: Path, tmp_path: Path) -> None:
+    """Its process ends at once, so that a launcher sees it, whatever the others wait for."""
+    script = tmp_path / "script.py"
+    script.write_text(FAILS)
+    done = subprocess.run([sys.executable, str(script), how, str(shutil.copytree(dataset, tmp_path / "out"))], text=True,
+                          capture_output=True, timeout=120, stdin=subprocess.DEVNULL)
+    assert done.returncode == (1 if how == "raises in a with" else 3), done.stderr
+    assert done.stderr.count("saw it end") == 2, done.stderr
+
+
+def test_the_others_report_an_exit_code(dataset: Path, tmp_path: Path) -> None:
+    done = run("launch", "exits with 3", dataset, tmp_path)
+    told = [line for line in done.stderr.splitlines() if " reports " in line]
+    assert done.returncode != 0
+    assert len(told) == RANKS - 1 and all("rank 1" in line and "exit code 3" in line for line in told), done.stderr
 
 
 # ---- closed standard descriptors, as in daemons ------------------------------------------------------------------------
