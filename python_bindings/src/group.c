@@ -344,7 +344,7 @@ static PyObject *group_close(group_object *self, PyObject *unused)
         rks_group_leave(self->group, RKS_OK, NULL);
         waited = wait_for_parked(self);
         self->held--;
-        if (waited < 0)
+        if (waited < 0 || PyErr_Occurred() != NULL) /* a signal came as the last one went */
             return NULL;
     }
     end_group(self);
