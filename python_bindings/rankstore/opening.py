@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from . import _core, nccl
 from .committed import expand
 from .dataset import ABSENT, Dataset
-from .errors import ArgumentError
+from .errors import ArgumentError, StateError
 from .group import Group, current
 from .loader_workers import Handle
 from .memory import of_torch
@@ -84,7 +84,8 @@ def concat(datasets: Sequence[Dataset], *, names: Sequence[str] | None = None,
         the sources, which must differ then (ArgumentError).
     columns: list of str. Samples have these alone. Default: all; ArgumentError if two datasets have one with different types.
 
-    Returns the Dataset. Raises TypeError for what is no Dataset, and what `open` raises.
+    Returns the Dataset. Raises TypeError for what is no Dataset, StateError if a directory holds another dataset or
+    generation now, and what `open` raises.
     """
     given: list[str] = []
     called: list[str] = []
@@ -104,8 +105,15 @@ def concat(datasets: Sequence[Dataset], *, names: Sequence[str] | None = None,
         raise ArgumentError("concat: no dataset is given")
     if names is not None and len(names) != len(wholes):
         raise ArgumentError(f"concat: {len(names)} names of {len(wholes)} datasets")
-    return _chosen(wholes, open(given, group=wholes[0].group, names=called, columns=columns,  # type: ignore[arg-type]
-                                check=wholes[0].is_checked, partial=any(one.lacks_samples for one in wholes)))
+    whole = open(given, group=wholes[0].group, names=called, columns=columns,  # type: ignore[arg-type]
+                 check=wholes[0].is_checked, partial=any(one.lacks_samples for one in wholes))
+    there = [source for one in wholes for source in one.sources]
+    for now, source in zip(whole.sources, there, strict=True):
+        if (now.id, now.samples) != (source.id, source.samples):
+            whole.close()
+            raise StateError(f"concat: {source.directory or source.name} holds another generation now than the dataset that is "
+                             "open; open it anew, or as DIR@N")
+    return _chosen(wholes, whole)
 
 
 def _chosen(parts: Sequence[Dataset], whole: Dataset) -> Dataset:

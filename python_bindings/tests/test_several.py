@@ -112,6 +112,21 @@ def test_concat_keeps_selections_and_quarantines(two: list[Path], tmp_path: Path
                 rankstore.concat(**wrong)  # type: ignore[arg-type]
 
 
+def test_concat_refuses_a_directory_that_has_changed(two: list[Path]) -> None:
+    """Its samples would be another generation's, and a selection's places others."""
+    with rankstore.open(two[0]) as first, rankstore.open(two[1]) as second:
+        more = [{"id": f"more{i}", "text": "x", "score": i, "url": ""} for i in range(5)]
+        rankstore.build(more, two[0], append=True, key="id", index=["score"], length="text").close()
+        with pytest.raises(StateError, match="web.* holds another generation now"):
+            rankstore.concat([first, second])
+        with pytest.raises(StateError, match="DIR@N"):
+            rankstore.concat([second, first.select([3])])
+        assert len(first) == 30
+    with rankstore.open(f"{two[0]}@1") as first, rankstore.open(two[1]) as second:
+        with rankstore.concat([first, second], names=["web", "code"]) as ds:
+            assert len(ds) == 50 and ds[30] == {**code()[0], "url": None}
+
+
 def test_worker_processes_read_all_sources(two: list[Path]) -> None:
     torch = pytest.importorskip("torch")
     with rankstore.open(two, names=["a", "b"]) as ds:
