@@ -73,12 +73,14 @@ def close_all(error: BaseException | None) -> None:
 
 
 def _try(close: Callable[[], None]) -> None:
+    """What fails is told, and keeps nothing else open."""
     try:
         close()
-    except RankStoreError as error:
+    except Exception as error:
         if sys.stderr is not None:
             with contextlib.suppress(OSError, ValueError):
-                print(f"rankstore: {error}", file=sys.stderr)
+                said = str(error) if isinstance(error, RankStoreError) else repr(error)
+                print(f"rankstore: {said}", file=sys.stderr)
 
 
 def _at_exit() -> None:

@@ -88,12 +88,12 @@ class Group:
         if error is None:
             self.core.leave()
         elif isinstance(error, RankStoreError):
-            self.core.leave(code_of(error), error.text, error.rank, error.host)
+            self.core.leave(code_of(error), _line(error.text), error.rank, _line(error.host))
         elif isinstance(error, SystemExit):
             self.core.leave(_PEER, f"ended with exit code {error.code}" if isinstance(error.code, int)
-                            else f"ended with exit code 1: {error.code}")
+                            else f"ended with exit code 1: {_line(error.code)}")
         else:
-            self.core.leave(_PEER, f"ended by {type(error).__name__}: {error}")
+            self.core.leave(_PEER, f"ended by {type(error).__name__}: {_line(error)}")
 
     def close(self) -> None:
         """Says goodbye to the other ranks. First serves those that still use a dataset which this rank has closed, as
@@ -118,6 +118,15 @@ class Group:
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"rank {self.rank} of {self.world} on node {self.node} of {self.nodes}"
         return f"<rankstore.Group {state}, by {self.launcher}>"
+
+
+def _line(value: Any) -> str:
+    """The text of a value as C takes it, without lone surrogates and NULs; an exception's may raise itself."""
+    try:
+        text = str(value)
+    except Exception as failed:
+        text = f"its text cannot be had, by {type(failed).__name__}"
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
 
 
 def _ends_well(error: BaseException | None) -> bool:

@@ -186,6 +186,40 @@ def test_the_others_report_an_exit_code(dataset: Path, tmp_path: Path) -> None:
     assert len(told) == RANKS - 1 and all("rank 1" in line and "exit code 3" in line for line in told), done.stderr
 
 
+TEXTS = """
+import os, sys
+import rankstore
+class Mute(Exception):
+    def __str__(self):
+        raise ValueError("no text")
+errors = {"NUL": ValueError("row\\0seven"), "surrogate": rankstore.DataError("row \\udc80seven"), "mute": Mute()}
+def main(group):
+    try:
+        if group.rank == 1:
+            raise errors[sys.argv[1]]
+        group.allgather("last", b"")
+    except rankstore.PeerError as error:
+        os.write(2, f"rank 0 reports {error}\\n".encode())
+    except rankstore.DataError as error:
+        if group.rank == 1:
+            raise
+        os.write(2, f"rank 0 reports {error}\\n".encode())
+sys.exit(rankstore.launch(2, main, silence=5))
+"""
+
+
+@pytest.mark.parametrize(("kind", "told"), [("NUL", r"ended by ValueError: row\0seven"), ("surrogate", r"row \udc80seven"),
+                                            ("mute", "ended by Mute: its text cannot be had")])
+def test_any_error_reaches_the_others(kind: str, told: str, tmp_path: Path) -> None:
+    """Also one whose text C cannot take."""
+    script = tmp_path / "script.py"
+    script.write_text(TEXTS)
+    done = subprocess.run([sys.executable, str(script), kind], text=True, capture_output=True, timeout=120,
+                          stdin=subprocess.DEVNULL)
+    assert done.returncode != 0
+    assert [line for line in done.stderr.splitlines() if "rank 0 reports" in line and told in line], done.stderr
+
+
 # ---- closed standard descriptors, as in daemons ------------------------------------------------------------------------
 
 WORK = """
