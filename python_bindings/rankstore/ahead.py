@@ -2,6 +2,8 @@
 """Prefetch for a foreign loader that asks for a plan's batches one by one."""
 from __future__ import annotations
 
+import dataclasses
+
 from . import _core
 from .batch import Batch, live
 from .plans import PlanBatch
@@ -16,7 +18,8 @@ class Ahead:
     def __init__(self, dataset: Samples, first: PlanBatch) -> None:
         self._dataset = dataset
         self._epoch, self._rank, self._step, self._token = first.epoch, first.rank, first.step, first.token
-        self._collator = dataset.collator.planned(first.rule)
+        # a plan over lengths alone has no unit: it is the dataset's
+        self._collator = dataset.collator.planned(dataclasses.replace(first.rule, unit=dataset.length_unit))
         self._core: _core.Epoch | None = None
         self._pid = _core.pid()
         plan, group = live.get(first.token), dataset.group

@@ -110,7 +110,7 @@ class Batch(dict[str, Any]):
         batch that came from no plan."""
         if self._plan is None:
             raise StateError("global_sum: this batch came from no plan, so its step is not known")
-        return self._plan.step_sum(column, self.epoch, self.step, accumulate=accumulate, cut=self._cut)
+        return self._plan.step_sum(column, self.epoch, self.step, accumulate=accumulate, cut=self._cut, dataset=self._dataset)
 
     @property
     def padding_ratio(self) -> float:

@@ -2,6 +2,7 @@
 """The loader: a plan's batches, fetched and collated ahead by threads of the library, without worker processes."""
 from __future__ import annotations
 
+import dataclasses
 import os
 import sys
 import threading
@@ -73,7 +74,8 @@ class Loader:
         _check_device(device)
         self.dataset, self.plan, self.transform, self.device = dataset, plan, transform, device
         asked = Collator(collate or Lists(), dataset.schema, columns, rename, out, dataset.length_column)
-        self.collator = asked.planned(plan.rule)
+        # lengths alone have no unit: it is the dataset's
+        self.collator = asked.planned(dataclasses.replace(plan.rule, unit=dataset.length_unit))
         self.pin_memory = _pins(pin_memory, device, out)
         self.prefetch_batches: int | None = counts.get("prefetch_batches")  # None: automatic
         self.prefetch_bytes = None if prefetch_bytes == "auto" else parse_bytes("prefetch_bytes", prefetch_bytes)

@@ -84,6 +84,7 @@ class Plan:
         self.rule = dataclasses.replace(rule_of(self.options), unit=dataset.length_unit)
         self.world = core.world
         self.steps = core.steps(0)
+        self._checked: weakref.ref[Samples] | None = None  # the dataset that was last found to be this plan's
         self.token = secrets.randbits(62)  # a batch that was saved finds no other plan, also in another process
         live[self.token] = self
 
@@ -96,13 +97,26 @@ class Plan:
         return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:32]
 
     def check_dataset(self, dataset: Samples) -> None:
-        """ArgumentError where this is the plan of another dataset. One over lengths alone is of any with as many samples."""
-        if not self.dataset.id:
-            planned, there = len(self.dataset.all_lengths), len(dataset.all_lengths)
+        """ArgumentError where this is the plan of another dataset or selection. One over lengths alone is of any dataset with
+        as many samples that is no selection."""
+        if self._checked is not None and self._checked() is dataset:
+            return
+        mine, there = self.dataset, len(dataset)
+        if not mine.id:
+            planned = len(mine.all_lengths)
+            if dataset.is_selection:
+                raise ArgumentError(f"plan: it is over {planned} lengths alone, and this dataset is a selection of {there} samples; "
+                                    "use ds.plan")
             if planned != there:
                 raise ArgumentError(f"plan: it is over {planned} lengths, and this dataset has {there} samples")
-        elif self.dataset.id != dataset.id:
-            raise ArgumentError(f"plan: it is of the dataset {self.dataset.id}, and this is {dataset.id}")
+        elif mine.id != dataset.id:
+            raise ArgumentError(f"plan: it is of the dataset {mine.id}, and this is {dataset.id}")
+        elif (mine.is_selection or dataset.is_selection) and mine.ids is not dataset.ids:
+            import numpy
+            if not numpy.array_equal(mine.ids, dataset.ids):
+                raise ArgumentError(f"plan: it is of {len(mine)} of the dataset's samples, and this is a selection of others, "
+                                    f"{there} in all; use the plan() of the selection that is read")
+        self._checked = weakref.ref(dataset)
 
     def epoch(self, number: int) -> Epoch:
         """One epoch's batches."""
@@ -146,26 +160,30 @@ class Plan:
         lengths = self.dataset.all_lengths[ids]
         return int((lengths.clip(max=self.rule.cut) if self.rule.cut else lengths).sum(dtype="int64"))
 
-    def step_sum(self, column: str, epoch: int, step: int, *, accumulate: int | None = None, cut: int = 0) -> int | float:
+    def step_sum(self, column: str, epoch: int, step: int, *, accumulate: int | None = None, cut: int = 0,
+                 dataset: Samples | None = None) -> int | float:
         """The sum of an index column over the batches of a step on all ranks, from the index, without communication.
 
         accumulate: over this many steps, those of one optimizer step (0-3, 4-7, ... for 4); the plan's micro_batches if None.
         cut: samples are cut to so many
-        items (0: they are not).
+        items (0: they are not). dataset: whose index a plan over lengths alone asks.
 
         Raises ArgumentError for a column that is not in the index; DataError for a sample that is cut, since the index has
-        the sum over all of it."""
+        the sum over all of it; StateError of a plan over lengths alone without a dataset."""
+        asked = self.dataset if self.dataset.id else dataset
+        if asked is None:
+            raise StateError("global_sum: this plan is over lengths alone, and the batch does not know its dataset; use ds.plan")
         accumulate = self.micro_batches if accumulate is None else accumulate
         if accumulate < 1:
             raise ArgumentError(f"accumulate: {accumulate}; it is from 1")
         first = step // accumulate * accumulate
         last = min(first + accumulate, self.core.steps(epoch))
         _, ids = self.epoch(epoch).batches(-1, first, last)
-        if cut and cut != self.rule.cut and not self.dataset.lengths_are_items:
+        if cut and cut != self.rule.cut and not asked.lengths_are_items:
             raise DataError(f"global_sum: the layout cuts samples to {cut} items, and lengths count something else, so the "
                             'index does not tell which are cut; use the plan\'s max_length with too_long="drop", or cut in '
                             "build(map=...)")
-        return sum_of(self.dataset, column, ids, min((cap for cap in (cut, self.rule.cut) if cap), default=0))
+        return sum_of(asked, column, ids, min((cap for cap in (cut, self.rule.cut) if cap), default=0))
 
     def sampler(self, view: str = "rank") -> PlanSampler:
         """A batch sampler: "rank" yields this rank's batches, "global" those of all ranks, step-major and rank-minor

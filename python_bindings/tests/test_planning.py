@@ -131,6 +131,56 @@ def test_a_plan_over_lengths_alone_serves_a_dataset_with_as_many_samples(tmp_pat
     rankstore.current().close()
 
 
+def test_a_plan_goes_with_its_own_selection_alone(tmp_path: Path) -> None:
+    """Its batches would be those of the other part."""
+    made.build(tmp_path / "store", 307)
+    with rankstore.open(tmp_path / "store") as ds:
+        train, val = ds.split({"train": 0.8, "val": 0.2})
+        for wrong, plan in ((val, train.plan()), (ds, train.plan()), (val, ds.plan())):
+            with pytest.raises(rankstore.ArgumentError, match="use the plan\\(\\) of the selection"):
+                wrong.loader(plan)
+            with pytest.raises(rankstore.ArgumentError, match="use the plan\\(\\) of the selection"):
+                next(iter(torch.utils.data.DataLoader(wrong, batch_sampler=plan.sampler(), collate_fn=wrong.collate)))
+        again = ds.select(train.ids)  # the same samples, chosen once more
+        seen = [i for batch in again.loader(train.plan()) for i in batch.indices.tolist()]
+        assert sorted(seen) == train.ids.tolist()
+        with pytest.raises(rankstore.ArgumentError, match=f"over 307 lengths alone, .* a selection of {len(val)} samples; use ds.plan"):
+            val.loader(rankstore.plan(ds.lengths))
+        with pytest.raises(rankstore.ArgumentError, match="use ds.plan"):
+            val.loader(rankstore.plan(val.lengths))
+    rankstore.current().close()
+
+
+def test_a_plan_over_lengths_alone_counts_in_the_datasets_unit(tmp_path: Path) -> None:
+    """A length of 1 stands for 100 items, so a cut to 8 would not be one to 8 items."""
+    rows = [{"ids": numpy.arange(1 + i * 40, dtype="int32")} for i in range(40)]
+    with rankstore.build(rows, tmp_path / "store", length="ids", length_unit=100) as ds:
+        wrong = []
+        for plan in (ds.plan(max_tokens=8, too_long="truncate"), rankstore.plan(ds.lengths, max_tokens=8, too_long="truncate")):
+            with pytest.raises(rankstore.ArgumentError) as told:
+                ds.loader(plan, collate=Pad())
+            wrong.append(str(told.value))
+            with pytest.raises(rankstore.ArgumentError) as told:
+                next(iter(torch.utils.data.DataLoader(ds, batch_sampler=plan.sampler(), collate_fn=ds.collate)))
+            wrong.append(str(told.value))
+        assert len(set(wrong)) == 1
+    rankstore.current().close()
+
+
+def test_a_batch_of_a_plan_over_lengths_alone_has_its_datasets_sums(tmp_path: Path) -> None:
+    rows = [{"ids": numpy.arange(1 + i % 9, dtype="int32"), "n": i} for i in range(60)]
+    with rankstore.build(rows, tmp_path / "store", length="ids", index=["n"]) as ds:
+        plan = rankstore.plan(ds.lengths, batch_size=8)
+        total = 0
+        for batch in ds.loader(plan, collate=Pad()):
+            assert batch.global_sum("n") == sum(batch["n"].tolist())
+            total += batch.global_sum("n")
+        assert total == sum(range(60))
+        with pytest.raises(rankstore.StateError, match="lengths alone.* use ds.plan"):
+            plan.step_sum("n", 0, 0)
+    rankstore.current().close()
+
+
 def test_a_micro_batch_knows_its_place_and_its_whole_step(tmp_path: Path) -> None:
     made.build(tmp_path / "store", 307)
     with rankstore.open(tmp_path / "store") as ds:
