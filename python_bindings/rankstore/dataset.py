@@ -238,23 +238,15 @@ class Dataset:
     @functools.cached_property
     def length_column(self) -> str | None:
         """The column whose items lengths count; None if they are of no single column (a function, "chars:x")."""
-        found = {_length_column(shape) for shape in self._shapes}
+        found = {None if one is None else one[0] for one in self._handle.counted}
         length = found.pop() if len(found) == 1 else None
         return length if length in self.schema else None
 
     @property
     def length_unit(self) -> int:
         """What lengths were divided by when they were built; 0 if sources differ."""
-        found = {int(shape["length_unit"]) for shape in self._shapes if shape is not None}
+        found = {one[1] for one in self._handle.counted if one is not None}
         return 1 if not found else found.pop() if len(found) == 1 else 0
-
-    @functools.cached_property
-    def _shapes(self) -> list[dict[str, Any] | None]:
-        """What dataset.json says of lengths, by source; None if no directory of a shard has one."""
-        ranks = (place if isinstance(place, tuple) else (place,) for place in self._handle.directories)
-        found = [[committed.finished(re.sub(r"@\d+$", "", place))["shape"] for place in source]
-                 for source in zip(*ranks, strict=True)]
-        return [next((shape for shape in source if shape is not None), None) for source in found]
 
     @functools.cached_property
     def lengths_are_items(self) -> bool:
@@ -553,7 +545,7 @@ class Dataset:
     def __setstate__(self, state: dict[str, Any]) -> None:
         ticket: Ticket = state["ticket"]
         handle = Handle(WorkerStore(ticket), ticket.directories, ticket.rank, ticket.world, ticket.no_check, ticket.names,
-                        ticket.columns)
+                        ticket.columns, ticket.counted)
         self.__init__(handle, state["directory"], WorkerGroup(ticket.rank, ticket.world))  # type: ignore[misc]
         self._chosen, self._collator, self._is_collating = state["chosen"], state["collator"], state["is_collating"]
 
@@ -587,14 +579,19 @@ class Dataset:
                 f"rank {self.group.rank} of {self.group.world}, id {self.id}>")
 
 
-def _length_column(shape: dict[str, Any] | None) -> str | None:
-    """The column that a dataset of this shape has its lengths of."""
-    if shape is None or shape["own_lengths"]:
+def counted(directory: str) -> tuple[str | None, int] | None:
+    """What lengths of the dataset in this directory count: the items of a column (None: of no single one), and what they were
+    divided by. None if dataset.json cannot be read here."""
+    shape = committed.finished(directory if os.path.isdir(directory) else re.sub(r"@\d+$", "", directory))["shape"]
+    if shape is None:
         return None
+    unit = int(shape["length_unit"])
+    if shape["own_lengths"]:
+        return None, unit
     if shape["length"]:
-        return str(shape["length"])
+        return str(shape["length"]), unit
     columns = (types.parse(name, text) for name, text in json.loads(shape["schema"]).items())
-    return next((column.name for column in columns if column.varies or column.item in ("str", "bytes")), None)
+    return next((column.name for column in columns if column.varies or column.item in ("str", "bytes")), None), unit
 
 
 def _is_bool(value: Any) -> bool:

@@ -51,6 +51,7 @@ class Ticket:
     sources: tuple[tuple[str, str, str, int, int, int], ...] = ()  # what `store.sources()` says
     names: tuple[str, ...] | None = None  # of several datasets
     columns: tuple[str, ...] | None = None
+    counted: tuple[tuple[str | None, int] | None, ...] = ()  # what lengths of each source count
 
 
 def _is_own_user(connection: socket.socket) -> bool:
@@ -212,11 +213,11 @@ class Handle:
 
     def __init__(self, store: _core.Store | WorkerStore, directories: tuple[str | tuple[str, ...], ...], rank: int,
                  world: int, no_check: bool, names: tuple[str, ...] | None = None,
-                 columns: tuple[str, ...] | None = None) -> None:
+                 columns: tuple[str, ...] | None = None, counted: tuple[tuple[str | None, int] | None, ...] = ()) -> None:
         self._store: Any = store
         self._pid = _core.pid()
         self.directories, self._rank, self._world, self.no_check = directories, rank, world, no_check
-        self.names, self.columns = names, columns
+        self.names, self.columns, self.counted = names, columns, counted
         self._service: Service | None = None
         ending.remember_handle(self)
 
@@ -241,7 +242,7 @@ class Handle:
         service = self._service
         return Ticket(self.directories, store.dataset, store.schema, store.count, self.no_check,
                       service.name if service else "", service.token if service else "", self._rank, self._world,
-                      store.group.silence_ms / 1000, tuple(store.sources()), self.names, self.columns)
+                      store.group.silence_ms / 1000, tuple(store.sources()), self.names, self.columns, self.counted)
 
     def before_fork(self) -> None:
         if _core.pid() == self._pid and not self._store.closed:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from . import _core, nccl
 from .committed import expand
-from .dataset import ABSENT, Dataset
+from .dataset import ABSENT, Dataset, counted
 from .errors import ArgumentError, StateError
 from .group import Group, current
 from .loader_workers import Handle
@@ -61,13 +61,16 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
     after = of_torch()
     own = tuple(os.path.abspath(expand(one, chosen.rank, chosen.node)) for one in given)
     places: list[tuple[str, ...]] = [own]
+    lengths = [[counted(one) for one in own]]
     if chosen.world > 1:
-        mine = json.dumps([chosen.node, own]).encode()
+        mine = json.dumps([chosen.node, own, lengths[0]]).encode()
         others = [json.loads(one) for one in chosen.allgather("open: directories", mine)]
-        places += [tuple(place) for node, place in others if node == chosen.node]
+        places += [tuple(place) for node, place, _ in others if node == chosen.node]
+        lengths = [seen for _, _, seen in others]  # of all nodes: ranks that do not see a directory make the same batches
+    known = tuple(next((tuple(one) for one in source if one is not None), None) for source in zip(*lengths, strict=True))
     called = tuple(source[0] for source in store.sources()) if several else None
     handle = Handle(store, tuple(place if several else place[0] for place in dict.fromkeys(places)), chosen.rank,
-                    chosen.world, not check, called, None if columns is None else tuple(columns))
+                    chosen.world, not check, called, None if columns is None else tuple(columns), known)
     opened = Dataset(handle, ", ".join(given), chosen)
     opened.given = tuple(given)
     opened.torch_memory = None if before is None or after is None else {"before": before, "after": after}

@@ -154,6 +154,32 @@ def test_ranks_serve_each_others_sources(tmp_path: Path) -> None:
     assert rankstore.launch(2, rank) == 0
 
 
+ELSEWHERE = """
+import os, pickle, sys
+import rankstore
+rank = int(os.environ["RANK"])
+with rankstore.init(node=f"n{rank}", silence=5) as group:
+    there = [sys.argv[1 + number] + ("" if number == rank else "-none") for number in range(2)]
+    with rankstore.open(there, group=group, names=["a", "b"]) as ds:
+        batch = next(iter(ds.loader(ds.plan("sequential", batch_size=2), collate=rankstore.Pad(), out="numpy")))
+        print(ds.length_column, ds.length_unit, ds.lengths_are_items, sorted(batch), pickle.loads(pickle.dumps(ds)).length_column)
+    with rankstore.open(there[0], group=group) as ds:
+        print(ds.length_column, ds.length_unit)
+"""
+
+
+def test_ranks_know_what_lengths_count_in_directories_of_other_nodes(tmp_path: Path, ranks: Any) -> None:
+    """Else only some of them would make an attention mask of it."""
+    rows = [{"ids": numpy.arange(1 + i % 9, dtype="int32"), "other": numpy.arange(i % 5, dtype="int32")} for i in range(60)]
+    for name in "ab":
+        rankstore.build(rows, tmp_path / name, length="other").close()
+    rankstore.current().close()
+    done = ranks(2, ELSEWHERE, str(tmp_path / "a"), str(tmp_path / "b"))
+    told = [one.stdout.splitlines() for one in done]
+    assert told[0] == told[1], told
+    assert told[0][0].startswith("other 1 True [") and told[0][0].endswith(" other") and told[0][1] == "other 1", told
+
+
 # ---- splits
 
 def test_a_split_has_its_shares_and_keeps_samples_when_the_dataset_grows(tmp_path: Path) -> None:
