@@ -22,6 +22,7 @@ import secrets
 import socket
 import struct
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -200,9 +201,10 @@ class Service:
         return {"sample": self._store.find(bytes(data), header.get("source"))}, []
 
     def close(self) -> None:
-        """In a forked child only the descriptor goes; the socket and its name are the parent's."""
-        self._ended.set()
+        """In a forked child only the descriptor goes; the socket and its name are the parent's, and so are locks that its
+        threads held at the fork."""
         if self._pid == _core.pid():
+            self._ended.set()
             self._listener.shutdown(socket.SHUT_RDWR)  # ends the thread's accept(), which close() alone does not
         self._listener.close()
 
@@ -358,29 +360,54 @@ class WorkerStore:
                 return store
         return None
 
+    def _connect(self) -> socket.socket:
+        """A full backlog is waited for, as a slow reply is: all workers connect together."""
+        until = time.monotonic() + self.ticket.silence
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(self.ticket.silence)
+            while True:
+                try:
+                    connection.connect("\0" + self.ticket.socket)
+                    break
+                except BlockingIOError:  # at once, whatever the timeout
+                    if time.monotonic() >= until:
+                        raise TimeoutError from None
+                    time.sleep(_NAP)
+            if not _is_own_user(connection):
+                raise EOFError
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _exchange(self, header: dict[str, Any], parts: Sequence[Any]) -> tuple[dict[str, Any], list[bytearray]]:
+        """One request and its reply. Whatever ends it early, Ctrl-C too, ends the connection: the next request would read
+        what is left of this reply."""
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            _send(self._connection, {**header, "token": self.ticket.token}, parts)
+            reply, data = _receive(self._connection, None)
+            while "beat" in reply:
+                reply, data = _receive(self._connection, None)
+        except BaseException:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
+            raise
+        return reply, data
+
     def _ask(self, header: dict[str, Any], parts: Sequence[Any] = ()) -> tuple[dict[str, Any], list[bytearray]]:
         if not self.ticket.socket:
             raise StateError(f"{self.ticket.directories[0]}: a shard cannot be opened in this worker process")
         with self._lock:
             try:
-                if self._connection is None:
-                    self._connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-                    self._connection.settimeout(self.ticket.silence)
-                    self._connection.connect("\0" + self.ticket.socket)
-                    if not _is_own_user(self._connection):
-                        raise EOFError
-                _send(self._connection, {**header, "token": self.ticket.token}, parts)
-                reply, data = _receive(self._connection, None)
-                while "beat" in reply:
-                    reply, data = _receive(self._connection, None)
+                reply, data = self._exchange(header, parts)
             except TimeoutError as silent:
-                assert self._connection is not None
-                self._connection.close()
-                self._connection = None
                 raise make(-6, self.ticket.rank, 0, "", "the process that opened the dataset was silent for "
                            f"{self.ticket.silence:g} s, and this worker process asks it for samples") from silent
             except (OSError, EOFError) as gone:
-                self._connection = None
                 raise StateError("the process that opened the dataset has closed it or gone; a worker asks it for "
                                  "samples of other "
                                  "nodes") from gone

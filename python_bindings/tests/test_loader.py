@@ -2,8 +2,11 @@
 """The loader, its layouts, its state, and what happens to batches that are held."""
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -20,6 +23,7 @@ from built import build
 
 import rankstore
 from rankstore import Lists, Nested, Pack, Pad
+from rankstore.loader_workers import Service, Ticket, WorkerStore, _receive, _send
 
 COUNT = 307
 
@@ -406,3 +410,82 @@ def test_workers_wait_for_a_slow_parent_and_not_for_a_silent_one(how: str, told:
     script.write_text(SERVICE)
     done = subprocess.run([sys.executable, str(script), how, str(tmp_path / "d")], timeout=60, capture_output=True, text=True)
     assert done.stdout.startswith(told), (done.stdout, done.stderr)
+
+
+def worker_store(ds: Any, name: str, token: str = "", silence: float = 5.0) -> WorkerStore:
+    """What a worker process has, here in this process."""
+    return WorkerStore(Ticket(directories=(), dataset=ds.id, schema=ds.store.schema, count=len(ds), no_check=False, socket=name,
+                              token=token, rank=0, world=2, silence=silence))
+
+
+def test_an_interrupted_request_leaves_no_reply_to_the_next_one(ds: Any) -> None:
+    class Slow:
+        group = ds.store.group
+
+        def key(self, sample: int) -> bytes:
+            time.sleep(0.6 if sample == 3 else 0)
+            return bytes(ds.store.key(sample))
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    service = Service(Slow())  # type: ignore[arg-type]
+    store = worker_store(ds, service.name, service.token)
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        with pytest.raises(KeyboardInterrupt):
+            store.key(3)
+        assert store.key(5) == ds.store.key(5)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        store.close()
+        service.close()
+
+
+@pytest.mark.parametrize("is_served", [True, False])
+def test_a_full_backlog_is_waited_for(ds: Any, is_served: bool) -> None:
+    name = f"rankstore-test-{os.getpid()}-{is_served}"
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        listener.bind("\0" + name)
+        listener.listen(0)
+        waiting = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                one = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                one.setblocking(False)
+                one.connect("\0" + name)
+                waiting += 1
+
+        def serve() -> None:
+            time.sleep(0.3)
+            for _ in range(waiting):
+                listener.accept()[0].close()
+            connection = stack.enter_context(listener.accept()[0])
+            _receive(connection, 1 << 20)
+            _send(connection, {}, [b"a key"])
+
+        if is_served:
+            threading.Thread(target=serve, daemon=True).start()
+            assert worker_store(ds, name).key(3) == b"a key"
+        else:
+            begun = time.monotonic()
+            with pytest.raises(rankstore.TimeoutError, match="silent for 0.5 s"):
+                worker_store(ds, name, silence=0.5).key(3)
+            assert time.monotonic() - begun >= 0.5
+
+
+def test_a_forked_child_waits_for_no_lock_of_the_service(ds: Any) -> None:
+    """A thread of the parent may hold it at the fork."""
+    service = Service(ds.store)
+    with service._ended._cond:  # type: ignore[attr-defined]
+        child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(5)
+            service.close()
+            os._exit(0)
+    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    service.close()
+    assert ended == 0
