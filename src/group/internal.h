@@ -36,7 +36,7 @@ typedef struct message {
 /* A message of which only some pieces have arrived. */
 typedef struct partial {
     uint32_t kind;
-    uint64_t total;
+    uint64_t total, skipped; /* skipped: of a message that is too large to be kept */
     rks_buffer body;
 } partial;
 
