@@ -197,6 +197,11 @@ class Dataset:
         return numpy.arange(self._count) if self._chosen is None else self._chosen
 
     @property
+    def columns(self) -> tuple[str, ...] | None:
+        """Those that `open` was asked for; None for all."""
+        return self._handle.columns
+
+    @property
     def is_checked(self) -> bool:
         """Samples are compared with their checksums."""
         return not self._handle.no_check

@@ -85,7 +85,10 @@ def concat(datasets: Sequence[Dataset], *, names: Sequence[str] | None = None,
     datasets: list of Dataset, of one group. Selections stay selections, and what a quarantine leaves out stays out.
     names: list of str, one a dataset; a dataset that has several sources has them as "NAME/SOURCE". Default: the names of
         the sources, which must differ then (ArgumentError).
-    columns: list of str. Samples have these alone. Default: all; ArgumentError if two datasets have one with different types.
+    columns: list of str. Samples have these alone. Default: the columns that any of the datasets has, as it was opened;
+        ArgumentError if two datasets have one with different types.
+
+    Samples are compared with their checksums if one of the datasets does so (`open(check=True)`).
 
     Returns the Dataset. Raises TypeError for what is no Dataset, StateError if a directory holds another dataset or
     generation now, and what `open` raises.
@@ -99,7 +102,8 @@ def concat(datasets: Sequence[Dataset], *, names: Sequence[str] | None = None,
         if not isinstance(one.group, Group) or one.group is not wholes[0].group:
             raise ArgumentError(f"concat: dataset {number} ({one.directory}) is open on another group than dataset 0")
         if not one.given:
-            raise ArgumentError(f"concat: dataset {number} ({one.directory}) was not opened by `open`")
+            raise ArgumentError(f"concat: dataset {number} ({one.directory}) is a concat of selections, or of datasets with a "
+                                "quarantine; give concat the datasets that it was made of")
         given += one.given
         own = [source.name for source in one.sources]
         called += own if names is None or number >= len(names) else (
@@ -108,8 +112,10 @@ def concat(datasets: Sequence[Dataset], *, names: Sequence[str] | None = None,
         raise ArgumentError("concat: no dataset is given")
     if names is not None and len(names) != len(wholes):
         raise ArgumentError(f"concat: {len(names)} names of {len(wholes)} datasets")
+    if columns is None and any(one.columns is not None for one in wholes):
+        columns = list(dict.fromkeys(name for one in wholes for name in one.schema))
     whole = open(given, group=wholes[0].group, names=called, columns=columns,  # type: ignore[arg-type]
-                 check=wholes[0].is_checked, partial=any(one.lacks_samples for one in wholes))
+                 check=any(one.is_checked for one in wholes), partial=any(one.lacks_samples for one in wholes))
     there = [source for one in wholes for source in one.sources]
     for now, source in zip(whole.sources, there, strict=True):
         if (now.id, now.samples) != (source.id, source.samples):

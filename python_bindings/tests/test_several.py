@@ -112,6 +112,21 @@ def test_concat_keeps_selections_and_quarantines(two: list[Path], tmp_path: Path
                 rankstore.concat(**wrong)  # type: ignore[arg-type]
 
 
+def test_concat_keeps_columns_and_checks(two: list[Path], tmp_path: Path) -> None:
+    other = make(tmp_path / "other", [{"id": "o", "text": "x", "score": "high"}], length="text")
+    with (rankstore.open(two[0], columns=["id", "text"], check=False) as first, rankstore.open(other, columns=["text"]) as second,
+          rankstore.open(two[1], columns=["score"], check=False) as third):
+        with rankstore.concat([first, second]) as ds:  # "score" has two types, and nobody asked for it
+            assert list(ds.schema) == ["id", "text"] and ds[30] == {"id": "o", "text": "x"} and ds.is_checked
+        with rankstore.concat([first, third]) as ds:
+            assert list(ds.schema) == ["id", "text", "score"] and not ds.is_checked
+        with rankstore.concat([first, third], columns=["score"]) as ds:
+            assert list(ds.schema) == ["score"]
+        with rankstore.concat([first.select([1]), third]) as part:
+            with pytest.raises(ArgumentError, match="a concat of selections.*give concat the datasets that it was made of"):
+                rankstore.concat([part])
+
+
 def test_concat_refuses_a_directory_that_has_changed(two: list[Path]) -> None:
     """Its samples would be another generation's, and a selection's places others."""
     with rankstore.open(two[0]) as first, rankstore.open(two[1]) as second:
