@@ -230,6 +230,15 @@ def test_a_split_of_several_datasets_puts_a_key_on_one_side(two: list[Path]) -> 
         assert {*train.keys}.isdisjoint(val.keys) and len(train) % 2 == len(val) % 2 == 0
 
 
+def test_a_part_of_weight_0_is_empty_also_of_samples_in_quarantine(two: list[Path], tmp_path: Path) -> None:
+    with rankstore.open(two[0]) as whole:
+        whole.write_quarantine(tmp_path / "bad.json", [2, 9])
+    with rankstore.open(two[0], quarantine=tmp_path / "bad.json") as ds:
+        for by in (None, "url", "score"):  # "score" is in the index
+            nothing, everything = ds.split({"a": 0, "b": 1}, by=by)
+            assert (len(nothing), len(everything)) == (0, 30), by
+
+
 def test_wrong_parts_are_named(two: list[Path]) -> None:
     with rankstore.open(two[0]) as ds:
         everything, nothing = ds.split({"all": 1, "none": 0})

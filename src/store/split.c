@@ -145,12 +145,15 @@ static rks_status split_by_reading(rks_store *store, const splitting *s, uint32_
 {
     uint64_t ids[CHUNK], count = rks_store_count(store);
     rks_status status = RKS_OK;
+    const interval *any = s->intervals; /* of those that have samples: a part of weight 0 is empty */
+    while (any->empty)
+        any++;
     for (uint64_t next = 0; status == RKS_OK && next < count;) {
         rks_batch *batch = NULL;
         size_t many = 0;
         uint64_t largest = 0;
         for (; many < CHUNK && next < count; next++) {
-            s->part_of[next] = s->intervals[0].part; /* of one that cannot be read: any */
+            s->part_of[next] = any->part; /* of one that cannot be read */
             if (rks_store_owner(store, next) < 0)
                 continue;
             uint64_t own = largest_beside(store, next);
