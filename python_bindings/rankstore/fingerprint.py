@@ -14,6 +14,7 @@ import functools
 import hashlib
 import json
 import os
+import secrets
 import types
 from typing import Any
 
@@ -76,7 +77,8 @@ def _is_filled(cell: Any) -> bool:
 def write(directory: str, dataset: str, made_from: dict[str, Any]) -> None:
     """Atomically; ranks that share the directory write the same."""
     path = os.path.join(directory, FILE)
-    temporary = f"{path}.{os.getpid()}.tmp"
+    # containers have pids of their own; a build that finds it removes it if this process has gone
+    temporary = f"{path}.{secrets.token_hex(8)}.{os.getpid()}.tmp"
     with open(temporary, "w", encoding="utf-8") as file:
         json.dump({"dataset": dataset, "rule": RULE, "made_from": digest(made_from), "options": made_from}, file, indent=1)
         file.write("\n")

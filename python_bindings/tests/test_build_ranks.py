@@ -15,6 +15,7 @@ import pytest
 from built import HEAD, build, command, dataset_id, launched, read
 
 import rankstore
+from rankstore import fingerprint
 
 SQUARES = """
 class Squares:
@@ -449,6 +450,29 @@ rankstore.build([{{"i": i, "text": "x" * (i % 37)}} for i in range(300)], {str(o
     assert json.loads((out / "python.json").read_text())["dataset"] == dataset_id(out)
     with pytest.raises(rankstore.ArgumentError, match="contents|another source|source"):
         build(again[:299], out)
+
+
+def test_two_containers_write_python_json_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their processes may have the same pid. What a killed one leaves goes with the next build."""
+    replace, out, names = os.replace, tmp_path / "out", []
+    build(squares()[:3], out)
+
+    def late(source: str, target: str) -> None:
+        names.append(Path(source).name)
+        if len(names) == 1:  # the other one writes at the same time
+            fingerprint.write(str(out), dataset_id(out), {})
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", late)
+    fingerprint.write(str(out), dataset_id(out), {})
+    monkeypatch.undo()
+    assert len(set(names)) == 2 and not list(out.glob("*.tmp"))
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    left = out / names[0].replace(f".{os.getpid()}.", f".{gone.pid}.")
+    left.write_text("{")
+    build(squares()[:4], out, replace=True)
+    assert left.name.startswith("python.json.") and not left.exists()
 
 
 def test_code_tells_datasets_apart(tmp_path: Path) -> None:
