@@ -47,7 +47,7 @@ typedef struct rks_collate_options {
     size_t column_count;
     uint32_t to_multiple; /* default 1, from 1 */
     uint32_t max_length;  /* samples are cut to so many items along the first variable dimension of
-                           * each column; 0: none */
+                           * each column (see cut_by_length); 0: none */
     bool left;            /* pad: samples lie at the right edge of the first variable dimension */
     const char *mask; /* pad: name of an int64 array [count, width]: 1 where the column `follows`
                        * has items, else 0; NULL: none */
@@ -55,6 +55,8 @@ typedef struct rks_collate_options {
                             * sample, of that same column; 0 where filled; NULL: none */
     const char *follows; /* the column of mask and positions; NULL: the first with a variable
                           * dimension */
+    bool cut_by_length;  /* max_length cuts only values that have as many items there as the index
+                          * says that the sample is long; default false: all */
 } rks_collate_options;
 
 RKS_API void rks_collate_options_default(rks_collate_options *options);

@@ -30,7 +30,7 @@ typedef struct rks_plan rks_plan;
  *
  * A sample above max_length, or one that max_tokens has no room for, is too long: an error that
  * names it, or it is dropped, alone in a batch (which may break the budget), or counted as
- * truncated to that limit, at which the collator cuts (rks_collate_options.max_length). A length
+ * truncated to that limit, at which the collator cuts (rks_collate_options.max_length, cut_by_length). A length
  * of 0 takes room for 1 in a budget.
  *
  * Every rank has the same number of steps and no batch is empty: the last step's batches are split

@@ -255,7 +255,7 @@ class Collate:
     def __init__(self, *, layout: str = "pad",
                  columns: Sequence[tuple[Any, ...]] | None = None,
                  to_multiple: int = 1, max_length: int = 0, left: bool = False, mask: str | None = None,
-                 positions: str | None = None, follows: str | None = None) -> None: ...
+                 positions: str | None = None, follows: str | None = None, cut_by_length: bool = False) -> None: ...
 
 class Arrays:
     """rks_arrays."""

@@ -415,7 +415,8 @@ class Dataset:
             "padded" as "tokens". Default: "padded".
         max_length: int, from 1. The longest sample that is planned as it is. Default: max_tokens, or unlimited.
         too_long: str. What happens to longer samples: "error", "drop", "alone" (in a batch) or "truncate" (cut to
-            that length, by every layout). Default: "error", a DataError that names one.
+            that length, by every layout; only values with as many items as the sample is long are cut). Default: "error", a
+            DataError that names one.
         shuffle: bool. Epochs differ. Default: True.
         seed: int, from 0. Decides everything that is drawn. Default: 0.
         tail: str. The last step's batches "split" what is left, "repeat" samples of theirs, or "drop" it. Default: "split".

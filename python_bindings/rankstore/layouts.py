@@ -36,6 +36,7 @@ class Layout:
 
     layout = "pad"
     cut_to = 0  # longer samples are cut to so many items; 0: they are whole
+    cut_by_length = False  # only values that have as many items as the index says: the plan's cut, not one of the layout's own
 
     def __init__(self, dtype: Any = None, *, missing: str | None = None,
                  fill: Mapping[str, Any] | None = None) -> None:
@@ -68,6 +69,7 @@ class Layout:
         if own and length in columns and not rule.cut and not 0 < rule.longest <= own:
             raise ArgumentError(f'{shown}: the plan counts whole samples; give max_length={own}, too_long="truncate" to plan()')
         made.cut_to = rule.cut or own
+        made.cut_by_length = bool(rule.cut) and not own
         return made
 
     def by_column(self) -> dict[str, Mapping[str, Any]]:
@@ -124,7 +126,7 @@ class Layout:
         return found
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if value is not None and name != "cut_to")
+        shown = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if value is not None and not name.startswith("cut_"))
         return f"{type(self).__name__}({shown})"
 
 
@@ -169,7 +171,8 @@ class Pad(Layout):
         (the first column of variable size, if the length is of no such column). A dict names a mask for each of its
         columns, {"frames": "frames_mask"}. Default: "attention_mask"; None: no mask.
     labels_pad: number. What fills columns that are called "labels". Default: -100, which torch's cross entropy skips.
-    max_length: int. Longer samples are cut to so many items. Default: what the plan cuts to; 0, none, without a plan.
+    max_length: int. Cuts longer values of all columns to so many items. Default: what the plan cuts to, which cuts only
+        values that have as many items as the sample is long; 0, none, without a plan.
     layouts: dict by column. {"targets": "concat"}: the samples of this column lie one behind the other, [total, ...],
         without padding, as CTC losses take them. Default: all columns are "pad".
     lengths: list of columns, or dict of names by column. Adds int64[samples] with each sample's number of items, as
@@ -238,8 +241,8 @@ class Pad(Layout):
         asked = {*(self.lengths or ()), *(self.mask if isinstance(self.mask, Mapping) else ())}
         packed = [column.name for column in columns if self._is_concat(column.name)]
         return {"layout": "pad", "columns": self.specs(columns, rename, pads, default, packed, asked),
-                "to_multiple": 8 if self.to_multiple is None else self.to_multiple, "max_length": self.cut_to, "left": self.side == "left", "mask": mask,
-                "follows": follows}
+                "to_multiple": 8 if self.to_multiple is None else self.to_multiple, "max_length": self.cut_to,
+                "cut_by_length": self.cut_by_length, "left": self.side == "left", "mask": mask, "follows": follows}
 
     def finish(self, batch: Batch, columns: Sequence[Column], rename: Rename, offsets: dict[str, Any],
                out: str, items: dict[str, Any], length: str | None = None) -> None:
@@ -293,6 +296,7 @@ class Pack(Layout):
             specs.append((first.name, "labels", self.item(first), self.labels_pad, self.labels_pad))
         positions = "positions" if self.style == "titan" else "position_ids"
         return {"layout": "pack", "columns": specs, "to_multiple": self.pad_to or 1, "max_length": self.cut_to,
+                "cut_by_length": self.cut_by_length,
                 "positions": positions if first is not None else None,
                 "follows": None if first is None else first.name}
 
@@ -337,7 +341,8 @@ class Nested(Layout):
     layout = "pack"
 
     def options(self, columns: Sequence[Column], rename: Rename, length: str | None = None) -> dict[str, Any]:
-        return {"layout": "pack", "columns": self.specs(columns, rename, {}, 0), "max_length": self.cut_to}
+        return {"layout": "pack", "columns": self.specs(columns, rename, {}, 0), "max_length": self.cut_to,
+                "cut_by_length": self.cut_by_length}
 
     def finish(self, batch: Batch, columns: Sequence[Column], rename: Rename, offsets: dict[str, Any],
                out: str, items: dict[str, Any], length: str | None = None) -> None:
@@ -357,7 +362,8 @@ class Lists(Layout):
         return self.dtype.get(column.name) if isinstance(self.dtype, Mapping) else None
 
     def options(self, columns: Sequence[Column], rename: Rename, length: str | None = None) -> dict[str, Any]:
-        return {"layout": "pack", "columns": self.specs(columns, rename, {}, 0), "max_length": self.cut_to}
+        return {"layout": "pack", "columns": self.specs(columns, rename, {}, 0), "max_length": self.cut_to,
+                "cut_by_length": self.cut_by_length}
 
     def finish(self, batch: Batch, columns: Sequence[Column], rename: Rename, offsets: dict[str, Any],
                out: str, items: dict[str, Any], length: str | None = None) -> None:

@@ -94,18 +94,19 @@ static int read_columns(collate *self, PyObject *columns)
 static int read_options(collate *self, PyObject *arguments, PyObject *keywords)
 {
     static char *names[] = {"layout", "columns", "to_multiple", "max_length",
-                            "left",   "mask",    "positions",   "follows",    NULL};
+                            "left",   "mask",    "positions",   "follows",    "cut_by_length",
+                            NULL};
     PyObject *layout = Py_None, *columns = Py_None, *multiple = NULL, *longest = NULL,
              *mask = Py_None;
     PyObject *positions = Py_None, *follows = Py_None;
-    int left = 0;
+    int left = 0, by_length = 0;
     const char *chosen = NULL;
     uint64_t to_multiple = 1, max_length = 0;
     rks_collate_options *options = &self->options;
     rks_collate_options_default(options);
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|$OOOOpOOO:Collate", names, &layout,
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|$OOOOpOOOp:Collate", names, &layout,
                                      &columns, &multiple, &longest, &left, &mask, &positions,
-                                     &follows) ||
+                                     &follows, &by_length) ||
         !core_number(multiple, "to_multiple", 1, UINT32_MAX, &to_multiple) ||
         !core_number(longest, "max_length", 0, UINT32_MAX, &max_length) ||
         keep_text(self, layout, "layout", &chosen) < 0 ||
@@ -118,6 +119,7 @@ static int read_options(collate *self, PyObject *arguments, PyObject *keywords)
     options->to_multiple = (uint32_t)to_multiple;
     options->max_length = (uint32_t)max_length;
     options->left = left;
+    options->cut_by_length = by_length;
     return columns == Py_None ? 0 : read_columns(self, columns);
 }
 

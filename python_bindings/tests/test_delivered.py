@@ -121,3 +121,21 @@ def test_lengths_of_no_column_cannot_be_cut_by(tmp_path: Path) -> None:
         plan = opened.plan("sorted", max_length=4, too_long="truncate")
         with pytest.raises(rankstore.ArgumentError, match="no column's numbers of items.*build"):
             opened.loader(plan, collate=Pad())
+
+
+@pytest.mark.parametrize("layout", [Lists(), Pad(), Pack(labels=False)], ids=lambda one: type(one).__name__)
+def test_a_plan_cuts_what_is_as_long_as_the_sample_alone(tmp_path: Path, layout: Any) -> None:
+    images = [numpy.arange(100 + i, dtype="uint8") for i in range(8)]
+    rows = [{"ids": numpy.arange(20 + i), "labels": numpy.arange(20 + i), "image": image} for i, image in enumerate(images)]
+    with rankstore.build(rows, tmp_path / "images", length="ids") as opened:
+        for columns in (None, ["labels", "image"]):
+            plan = opened.plan("sequential", max_tokens=16, too_long="truncate", shuffle=False)
+            batches = list(opened.loader(plan, collate=layout, columns=columns, out="numpy"))
+            assert [int(batch.lengths[0]) for batch in batches] == [16] * 8
+            for batch, image in zip(batches, images, strict=True):
+                assert numpy.asarray(batch["labels"]).size == 16
+                assert (numpy.asarray(batch["image"]).ravel()[:len(image)] == image).all()
+    with rankstore.open(tmp_path / "images") as opened:
+        plan = opened.plan("sequential", max_tokens=16, too_long="truncate")
+        batch = next(iter(opened.loader(plan, collate=Pad(max_length=16), out="numpy")))
+        assert batch["image"].shape == batch["ids"].shape == (1, 16)

@@ -31,6 +31,7 @@ typedef struct span {
     uint64_t total;                /* packed: along the first dimension, as measured */
     uint64_t at;                   /* packed: of them filled */
     uint64_t inner;                /* items of an index of the first dimension; of a sample */
+    uint64_t items;                /* of the sample at hand, as items_of */
     int64_t *offsets;
     uint8_t *data;
 } span;
@@ -45,12 +46,18 @@ typedef struct run {
 /* ---- one value ---------------------------------------------------------------------------- */
 
 /* Along the first variable dimension, after the cut; 0 for a value that is missing or empty. */
-static uint64_t items_of(const rks_collate_field *field, const rks_value *value)
+static uint64_t items_of(const run *r, size_t i, const rks_collate_field *field,
+                         const rks_value *value)
 {
     if (value->data == NULL || value->size == 0)
         return 0;
     uint32_t items = value->dims[field->cut_dim];
-    return items < field->max_length ? items : field->max_length;
+    if (items <= field->max_length)
+        return items;
+    const rks_collate_source *source = r->source;
+    bool whole = r->collate->cut_by_length &&
+                 (source->length == NULL || source->length(source->user, i) != items);
+    return whole ? items : field->max_length;
 }
 
 static void fill_with_padding(const rks_collate_field *field, uint8_t *to, uint64_t count)
@@ -97,7 +104,7 @@ static bool make_box(const rks_collate *collate, const rks_collate_field *field,
     b->solid = 0;
     b->right = collate->left ? field->cut_dim : RKS_DIMS_MAX;
     for (uint32_t d = field->dim_count; d-- > 0;) {
-        b->items[d] = d == field->cut_dim ? items_of(field, value) : value->dims[d];
+        b->items[d] = d == field->cut_dim ? extent->items : value->dims[d];
         b->widths[d] = extent->widths[d];
         b->from_each[d] = from_each;
         b->to_each[d] = to_each;
@@ -131,7 +138,7 @@ static bool put_stacked(const rks_collate *collate, const rks_collate_field *fie
 static bool put_packed(const rks_collate_field *field, span *extent, size_t i,
                        const rks_value *value)
 {
-    uint64_t items = items_of(field, value);
+    uint64_t items = extent->items;
     if (items > extent->total - extent->at)
         return false;
     uint8_t *to = extent->data + extent->at * extent->inner * field->to_size;
@@ -145,11 +152,10 @@ static bool put_packed(const rks_collate_field *field, span *extent, size_t i,
     return true;
 }
 
-static bool put_mask(const rks_collate *collate, const rks_collate_field *followed, span *extent,
-                     size_t i, const rks_value *value)
+static bool put_mask(const rks_collate *collate, uint64_t items, span *extent, size_t i)
 {
     static const uint8_t zero[8], one[8] = {1};
-    uint64_t items = items_of(followed, value), width = extent->inner;
+    uint64_t width = extent->inner;
     if (items > width)
         return false;
     uint64_t before = collate->left ? width - items : 0;
@@ -159,10 +165,8 @@ static bool put_mask(const rks_collate *collate, const rks_collate_field *follow
     return true;
 }
 
-static bool put_positions(const rks_collate_field *followed, span *extent, size_t i,
-                          const rks_value *value)
+static bool put_positions(uint64_t items, span *extent, size_t i)
 {
-    uint64_t items = items_of(followed, value);
     if (items > extent->total - extent->at)
         return false;
     int64_t *to = (int64_t *)(void *)extent->data + extent->at;
@@ -179,10 +183,9 @@ static bool put_missing(span *extent, size_t i, const rks_value *value)
     return true;
 }
 
-static bool put_items(const rks_collate_field *followed, span *extent, size_t i,
-                      const rks_value *value)
+static bool put_items(uint64_t items, span *extent, size_t i)
 {
-    ((int64_t *)(void *)extent->data)[i] = (int64_t)items_of(followed, value);
+    ((int64_t *)(void *)extent->data)[i] = (int64_t)items;
     return true;
 }
 
@@ -199,7 +202,7 @@ static rks_status measure_sample(run *r, size_t i, rks_error *err)
         const rks_value *value = &r->values[field->column];
         if (field->what != RKS_FIELD_COLUMN || field->cut_dim == field->dim_count)
             continue;
-        uint64_t items = items_of(field, value);
+        uint64_t items = items_of(r, i, field, value);
         r->extents[f].total += items; /* of 2^32 samples below 2^32 each */
         for (uint32_t d = field->cut_dim; items != 0 && d < field->dim_count; d++) {
             uint64_t width = d == field->cut_dim ? items : value->dims[d];
@@ -329,22 +332,27 @@ static rks_status allocate_arrays(run *r, rks_collate *collate, rks_blocks *pool
 
 /* ---- the second walk ------------------------------------------------------------------------ */
 
-static bool put_field(const rks_collate *collate, uint32_t f, span *extent, size_t i,
-                      const rks_value *values)
+static bool put_field(run *r, uint32_t f, size_t i)
 {
+    const rks_collate *collate = r->collate;
     const rks_collate_field *field = &collate->fields[f];
     const rks_collate_field *followed = &collate->fields[field->follows];
+    span *extent = &r->extents[f];
+    uint64_t items = r->extents[field->follows].items; /* what it follows stands before it */
     if (field->what == RKS_FIELD_MASK)
-        return put_mask(collate, followed, extent, i, &values[followed->column]);
+        return put_mask(collate, items, extent, i);
     if (field->what == RKS_FIELD_POSITIONS)
-        return put_positions(followed, extent, i, &values[followed->column]);
+        return put_positions(items, extent, i);
     if (field->what == RKS_FIELD_MISSING)
-        return put_missing(extent, i, &values[followed->column]);
+        return put_missing(extent, i, &r->values[followed->column]);
     if (field->what == RKS_FIELD_ITEMS)
-        return put_items(followed, extent, i, &values[followed->column]);
+        return put_items(items, extent, i);
+    const rks_value *value = &r->values[field->column];
+    if (field->cut_dim < field->dim_count)
+        extent->items = items_of(r, i, field, value);
     if (field->pack)
-        return put_packed(field, extent, i, &values[field->column]);
-    return put_stacked(collate, field, extent, i, &values[field->column]);
+        return put_packed(field, extent, i, value);
+    return put_stacked(collate, field, extent, i, value);
 }
 
 static rks_status put_sample(run *r, size_t i, rks_error *err)
@@ -352,7 +360,7 @@ static rks_status put_sample(run *r, size_t i, rks_error *err)
     const rks_collate_source *source = r->source;
     rks_status status = source->items(source->user, i, r->values, err);
     for (uint32_t f = 0; status == RKS_OK && f < r->collate->count; f++)
-        if (!put_field(r->collate, f, &r->extents[f], i, r->values))
+        if (!put_field(r, f, i))
             status = rks_fail(err, RKS_ERR_CORRUPT, 0,
                               "collate: sample %zu of the batch changed while it was read", i);
     if (status == RKS_OK && source->done != NULL)

@@ -30,6 +30,8 @@ typedef struct rks_collate_source {
      */
     rks_status (*sizes)(void *user, size_t i, rks_value *values, rks_error *err);
     rks_status (*items)(void *user, size_t i, rks_value *values, rks_error *err);
+    /* As the index has it, for cut_by_length. NULL: not known, so no value is cut by it. */
+    uint32_t (*length)(void *user, size_t i);
     /* The items have been read. NULL: nothing to do. */
     rks_status (*done)(void *user, size_t i, rks_error *err);
     void *user;

@@ -43,6 +43,7 @@ struct rks_collate {
     rks_record_pick pick;
     uint32_t to_multiple; /* of all fields but text */
     uint32_t max_length;  /* UINT32_MAX: none */
+    bool cut_by_length;   /* max_length is for values as long as their sample alone */
     bool left;
 };
 

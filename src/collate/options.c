@@ -316,6 +316,7 @@ static rks_status make(rks_collate *made, const rks_schema *schema,
         return RKS_ERR_MEMORY;
     made->to_multiple = options->to_multiple;
     made->max_length = options->max_length == 0 ? UINT32_MAX : options->max_length;
+    made->cut_by_length = options->cut_by_length;
     made->left = options->left;
     status = add_columns(made, schema, pack, options, err);
     if (status == RKS_OK)

@@ -80,6 +80,12 @@ static rks_status read_items(void *user, size_t i, rks_value *values, rks_error 
     return status == RKS_OK ? status : blame_fault(s, i, status, err);
 }
 
+static uint32_t read_length(void *user, size_t i)
+{
+    const samples *s = user;
+    return s->batch->wanted[i].length;
+}
+
 static rks_status end_items(void *user, size_t i, rks_error *err)
 {
     const samples *s = user;
@@ -94,6 +100,7 @@ static rks_status run(samples *s, rks_collate *collate, rks_arrays **arrays, rks
         .count = batch->count,
         .sizes = read_sizes,
         .items = read_items,
+        .length = read_length,
         .done = end_items,
         .user = s,
     };

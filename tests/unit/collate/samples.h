@@ -14,6 +14,7 @@ typedef struct samples {
     size_t count;
     uint32_t columns;
     rks_value *values; /* count x columns */
+    const uint32_t *lengths; /* NULL: all 0 */
 } samples;
 
 static inline rks_status samples_get(void *user, size_t i, rks_value *values, rks_error *err)
@@ -24,6 +25,12 @@ static inline rks_status samples_get(void *user, size_t i, rks_value *values, rk
     return RKS_OK;
 }
 
+static inline uint32_t samples_length(void *user, size_t i)
+{
+    const samples *s = user;
+    return s->lengths == NULL ? 0 : s->lengths[i];
+}
+
 static inline rks_status samples_collate(const char *schema_text, samples *s,
                                          const rks_collate_options *options, rks_arrays **arrays,
                                          rks_error *err)
@@ -32,7 +39,12 @@ static inline rks_status samples_collate(const char *schema_text, samples *s,
     rks_collate *collate = NULL;
     rks_blocks *pool = NULL;
     const rks_collate_source source = {
-        .count = s->count, .sizes = samples_get, .items = samples_get, .user = s};
+        .count = s->count,
+        .sizes = samples_get,
+        .items = samples_get,
+        .length = samples_length,
+        .user = s,
+    };
     rks_status status = rks_schema_parse(schema_text, &schema, err);
     if (status == RKS_OK) {
         s->columns = rks_schema_columns(schema);

@@ -406,6 +406,45 @@ static rks_status growing(void *user, size_t i, rks_value *values, rks_error *er
     return RKS_OK;
 }
 
+static void a_cut_by_length_leaves_other_columns_whole(void **state)
+{
+    (void)state;
+    static const uint8_t bytes[10] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+    static const uint32_t lengths[] = {5, 3};
+    rks_value values[] = {
+        {.data = bytes, .size = 5, .dims = {5}},
+        {.data = bytes, .size = 10, .dims = {10}}, /* sample 0 */
+        {.data = bytes, .size = 3, .dims = {3}},
+        {.data = bytes, .size = 7, .dims = {7}}, /* sample 1 */
+    };
+    const rks_collate_column columns[] = {{.column = "ids", .mark_items = true},
+                                          {.column = "image"}};
+    for (int way = 0; way < 4; way++) {
+        bool pack = way & 1, by_length = way & 2;
+        samples s = {.count = 2, .values = values, .lengths = lengths};
+        rks_arrays *arrays = NULL;
+        rks_collate_options options;
+        rks_collate_options_default(&options);
+        options.layout = pack ? "pack" : "pad";
+        options.columns = columns;
+        options.column_count = 2;
+        options.max_length = 4;
+        options.cut_by_length = by_length;
+        assert_ok(samples_collate("ids:uint8[*],image:uint8[*]", &s, &options, &arrays, &err),
+                  &err);
+        const rks_array *ids = rks_arrays_get(arrays, 0), *image = rks_arrays_get(arrays, 1);
+        assert_int_equal(ids->size, pack ? 4 + 3 : 2 * 4);
+        assert_int_equal(image->size, pack ? (by_length ? 17 : 8) : (by_length ? 20 : 8));
+        if (by_length)
+            assert_memory_equal(image->data, bytes, 10);
+        const int64_t *items = rks_arrays_get(arrays, 2)->data;
+        assert_int_equal(items[0], 4);
+        assert_int_equal(items[1], 3);
+        rks_arrays_free(arrays);
+    }
+    assert_int_equal(rks_memory_in_use(), 0);
+}
+
 static void a_sample_that_grows_meanwhile_is_corrupt(void **state)
 {
     (void)state;
@@ -473,6 +512,7 @@ int main(void)
         cmocka_unit_test(a_column_is_packed_in_the_layout_pad),
         cmocka_unit_test(all_columns_come_as_stored),
         cmocka_unit_test(sizes_that_overflow_are_refused_before_memory),
+        cmocka_unit_test(a_cut_by_length_leaves_other_columns_whole),
         cmocka_unit_test(a_sample_that_grows_meanwhile_is_corrupt),
         cmocka_unit_test(survives_each_failing_allocation),
     };
