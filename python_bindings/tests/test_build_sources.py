@@ -417,3 +417,39 @@ def test_columns_of_torch(tmp_path: Path) -> None:
 def test_columns_refused(tmp_path: Path, columns: dict[str, Any], says: str) -> None:
     with pytest.raises(rankstore.RankStoreError, match=says):
         build((Columns(one) for one in [columns]), tmp_path / "out")
+
+
+class Labeled:
+    """An array that looks numbers up among its labels, as a pandas Series."""
+
+    def __init__(self, labels: list[int], values: Any) -> None:
+        self.labels, self.iloc = labels, values
+        self.dtype, self.shape = values.dtype, values.shape
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, label: int) -> Any:
+        return self.iloc[self.labels.index(label)]
+
+
+def test_columns_with_labels_are_taken_by_place(tmp_path: Path) -> None:
+    source = {"a": Labeled([3, 2, 1, 0], numpy.arange(4)), "b": numpy.arange(4), "c": Labeled([7, 8, 9, 10], numpy.arange(4))}
+    with rankstore.build(source, tmp_path / "out") as opened:
+        assert [dict(opened[i]) for i in range(4)] == [{"a": i, "b": i, "c": i} for i in range(4)]
+
+
+def test_arrays_of_numbers_keep_their_type(tmp_path: Path) -> None:
+    kinds = ["float16", "float32", "float64", "uint8", "int16", "int32", "int64", "bool"]
+    source = {kind: numpy.ones(3, kind) for kind in kinds} | {"text": numpy.array(["a", "b", "c"])}
+    source["tensor"] = pytest.importorskip("torch").ones(3)
+    with rankstore.build(source, tmp_path / "out") as opened:
+        assert {name: column.text for name, column in opened.schema.items()} == {kind: kind for kind in kinds} | {
+            "text": "str", "tensor": "float32"}
+        assert opened[1]["float32"] == 1 and opened[2]["text"] == "c"
+
+
+def test_dates_are_refused(tmp_path: Path) -> None:
+    for kind in ("datetime64[s]", "timedelta64[s]"):
+        with pytest.raises(rankstore.ArgumentError, match="source: column 'when' is .*64.*, which no column stores"):
+            rankstore.build({"when": numpy.arange(3).astype(kind)}, tmp_path / "out")

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ArgumentError
+from ..types import ITEMS
 
 
 class Rows:
     """Sample i is row i of each column. A list, to those that read it."""
 
     def __init__(self, columns: Mapping[str, Any]) -> None:
-        self.columns = dict(columns)
-        self.count = len(next(iter(self.columns.values())))
+        # pandas looks a number up among its labels; by place it goes through iloc
+        self.columns = {name: getattr(column, "iloc", column) for name, column in columns.items()}
+        self.count = len(next(iter(columns.values())))
 
     def __len__(self) -> int:
         return self.count
@@ -34,6 +36,7 @@ def rows_of(source: Any) -> Rows | None:
     if is_array(source):
         if not source.shape:
             raise ArgumentError("source: one number, not an array of samples")
+        _check_type("data", source)
         return Rows({"data": source})
     if not isinstance(source, Mapping):
         return None
@@ -45,9 +48,20 @@ def rows_of(source: Any) -> Rows | None:
     counts = {name: len(source[name]) for name in lists}
     if len(set(counts.values())) > 1:
         raise ArgumentError(f"source: a dict of arrays of one length, and there are {counts}")
+    for name, column in source.items():
+        _check_type(name, column)
     return Rows(source)
 
 
+def _check_type(name: str, column: Any) -> None:
+    if getattr(getattr(column, "dtype", None), "kind", "") in ("m", "M"):
+        raise ArgumentError(f"source: column {name!r} is {column.dtype}, which no column stores; give it as integers or as text, "
+                            "for example column.astype('int64')")
+
+
 def _one(value: Any) -> Any:
-    """A row; one number as Python's."""
-    return value.item() if hasattr(value, "shape") and not value.shape else value
+    """A row; one number as Python's, if that is of the same type."""
+    if not hasattr(value, "shape") or value.shape:
+        return value
+    kind = str(value.dtype).removeprefix("torch.")
+    return value if kind in ITEMS and kind not in ("int64", "float64", "bool") else value.item()
