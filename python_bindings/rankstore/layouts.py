@@ -37,6 +37,7 @@ class Layout:
     layout = "pad"
     cut_to = 0  # longer samples are cut to so many items; 0: they are whole
     cut_by_length = False  # only values that have as many items as the index says: the plan's cut, not one of the layout's own
+    cut_lengths: bool | None = None  # the cut holds for lengths too: they count items; None: as the length's column tells
 
     def __init__(self, dtype: Any = None, *, missing: str | None = None,
                  fill: Mapping[str, Any] | None = None) -> None:
@@ -64,12 +65,13 @@ class Layout:
         made, own = copy.copy(self), self.cut_to
         name = "max_len" if isinstance(self, Pack) else "max_length"
         shown = f"{type(self).__name__}({name}={own})"
-        if own and length in columns and rule.cut and own != rule.cut:
+        if own and length is not None and rule.cut and own != rule.cut:
             raise ArgumentError(f"{shown}: the plan cuts samples to {rule.cut}; leave {name} out, or give max_length={own} to plan()")
         if own and length in columns and not rule.cut and not 0 < rule.longest <= own:
             raise ArgumentError(f'{shown}: the plan counts whole samples; give max_length={own}, too_long="truncate" to plan()')
         made.cut_to = rule.cut or own
         made.cut_by_length = bool(rule.cut) and not own
+        made.cut_lengths = length is not None
         return made
 
     def by_column(self) -> dict[str, Mapping[str, Any]]:
@@ -448,6 +450,13 @@ class Collator:
         self._planned[rule] = made
         return made
 
+    @functools.cached_property
+    def _cuts_lengths(self) -> bool:
+        if self.layout.cut_lengths is not None:
+            return self.layout.cut_lengths
+        column = self._schema.get(self.length or "")
+        return column is not None and column.varies and not column.is_text
+
     def batch(self, arrays: Any) -> Batch:
         """The tensors of collated arrays; no copy. This is called for each batch, between two steps of training: what
         can be found out once is."""
@@ -457,7 +466,7 @@ class Collator:
         made._cut = self.layout.cut_to
         made.indices = self._array(count, numpy_dtype("int64"), arrays.ids())
         made.lengths = self._array(count, numpy_dtype("uint32"), arrays.lengths())
-        if made._cut and self.length is not None:
+        if made._cut and self._cuts_lengths:
             made.lengths = made.lengths.clip(max=made._cut)
         for name, item, dims, data, bounds in arrays.arrays():
             if name in self._marks and name not in self.named:

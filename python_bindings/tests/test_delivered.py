@@ -139,3 +139,19 @@ def test_a_plan_cuts_what_is_as_long_as_the_sample_alone(tmp_path: Path, layout:
         plan = opened.plan("sequential", max_tokens=16, too_long="truncate")
         batch = next(iter(opened.loader(plan, collate=Pad(max_length=16), out="numpy")))
         assert batch["image"].shape == batch["ids"].shape == (1, 16)
+
+
+def test_lengths_of_something_else_are_not_cut(tmp_path: Path) -> None:
+    rows = [{"text": "x" * 2000, "ids": numpy.arange(40)} for _ in range(4)]
+    for name, options in (("text", {"length": "text", "length_unit": 100}), ("units", {"length": "ids", "length_unit": 2})):
+        with rankstore.build(rows, tmp_path / name, **options) as opened:
+            batch = next(iter(opened.loader(opened.plan("sequential", batch_size=4), collate=Pad(max_length=8), out="numpy")))
+            assert batch["ids"].shape == (4, 8) and batch.lengths.tolist() == [20] * 4
+
+
+def test_a_plan_that_cuts_contradicts_another_cut_of_any_column(tmp_path: Path) -> None:
+    rows = [{"ids": numpy.arange(40), "labels": numpy.arange(40)} for _ in range(4)]
+    with rankstore.build(rows, tmp_path / "store", length="ids") as opened:
+        plan = opened.plan("sequential", batch_size=2, max_length=16, too_long="truncate")
+        with pytest.raises(rankstore.ArgumentError, match=r"Pad\(max_length=5\): the plan cuts samples to 16"):
+            opened.loader(plan, collate=Pad(max_length=5), columns=["labels"])
