@@ -96,13 +96,15 @@ class Options:
             raise ArgumentError(f'replace: {self.replace!r}; it is True, False or "if_changed"')
         if self.extra not in (None, "error", "drop", "json"):
             raise ArgumentError(f'extra: {self.extra!r}; it is "error", "drop" or "json"')
-        if self.flatten and self.map is not None:
-            raise ArgumentError("flatten and map exclude each other: map sees the objects as they stand in the file, and "
-                                "makes the columns")
+        if self.flatten and self.needs_python:
+            raise ArgumentError("flatten: not with map, count or a function for key, which see the objects as they stand in the "
+                                "file; map can make the columns")
         if self.each_rank and self.same_on_all:
             raise ArgumentError("each_rank and same_on_all exclude each other")
         if self.replace and self.reuse:
             raise ArgumentError("replace and reuse exclude each other")
+        if self.append and self.infer_all:
+            raise ArgumentError('append: new samples take the dataset\'s schema; leave schema="auto:all" out')
         if self.append and (self.replace or self.reuse):
             raise ArgumentError(f"append and {'replace' if self.replace else 'reuse'} exclude each other")
 
@@ -157,6 +159,8 @@ class Options:
         """What an append is not told is as the dataset has it."""
         if shape is None:
             return self
+        if self.length is None and shape["own_lengths"]:
+            raise ArgumentError("append: the dataset's lengths came from a function; give length= again")
         length = {} if self.length is not None else {"length": shape["length"], "length_unit": shape["length_unit"]}
         return replaced(self, key=self.key or shape["key"], schema=self.schema or shape["schema"],
                         keeps_schema=self.schema is None, index=self.index or tuple(shape["index"]), **length)

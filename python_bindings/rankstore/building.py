@@ -65,7 +65,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     key: str or callable. A column or key(sample) -> str or bytes, unique (DataError). Default: derived from unit and row.
     index: list of str. Columns of single numbers that every rank holds in memory. Default: none.
     schema: dict or str. {"tokens": "int32[*]"} or "tokens:int32[*],..."; drops columns that it lacks. "auto:all": inferred
-        from all samples, which are read twice. Default: "auto", inferred from the first samples.
+        from all samples, which are read twice (not with append). Default: "auto", inferred from the first samples.
     format: str. The format of paths whose names do not tell it. Default: by their endings.
     where: str. "COLUMN OP VALUE [and ...]". Texts in quotes compare as text. A missing value is == null and != all else,
         never < or >. Default: none.
@@ -116,12 +116,12 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         nothing else writes in `out`: without locks nothing stops it. Default: False; one rank alone needs no locks.
     json_path: str. The member of a JSON object that is the array of samples: "data", or "outer.data". Default: the array is
         the file.
-    flatten: bool. Of JSON files: the members of an object in a sample become columns "outer.inner", instead of one json
-        column. Default: False.
+    flatten: bool. Turns members of objects into columns "outer.inner"; JSON files only. Not with map, count or a function
+        for key. Default: False.
     extra: "error", "drop" or "json". What becomes of a column that the schema lacks; "json": all such values of a sample go
         to its column "extra", as an object. Default: "drop" if you give schema, else "error".
-    dtype: str, torch or numpy type. Of format="raw", which needs it: the type of the items of a file that holds nothing
-        else. Samples are runs of 1,024 items, the column "tokens"; `Dataset.windows` reads across them. Default: none.
+    dtype: str, torch or numpy type. Item type of a raw file. Required with format="raw". Samples are runs of 1,024 items, the
+        column "tokens"; `Dataset.windows` reads across them. Default: none.
 
     Returns the open Dataset; its `report` is a BuildReport. Raises on all ranks: CallbackError (your function or the source
     raised), DataError, ArgumentError, NotFoundError, StateError, CancelledError, IOFailedError.

@@ -10,9 +10,9 @@ from . import values
 from .agreement import Stopped, callback_failed, check_others
 from .errors import DataError, RankStoreError
 from .group import Group
-from .schemas import EXTRA
 from .sources import CoreFiles, Unit
 from .sources.columns import Columns
+from .types import EXTRA
 
 BAD_SHOWN = 16
 

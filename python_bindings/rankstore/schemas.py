@@ -11,9 +11,9 @@ from typing import Any
 from . import _core, values
 from .errors import ArgumentError, DataError
 from .sources.columns import Columns
+from .types import EXTRA
 
 Schema = list[tuple[str, str]]
-EXTRA = "extra"  # the column of what the schema lacks
 
 
 def text_of(schema: Any) -> str | None:

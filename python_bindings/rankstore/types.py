@@ -14,6 +14,7 @@ _NUMPY = {
 }
 _BITS = {"bfloat16", "float8_e4m3fn", "float8_e5m2"}
 TEXT = {"str", "bytes", "json"}
+EXTRA = "extra"  # the column of what a schema lacks
 ITEMS = tuple(_NUMPY)  # what an array can have
 
 

@@ -231,3 +231,18 @@ def test_workers_append(tmp_path: Path) -> None:
     build(numbers(0, 100), out, workers=2)
     assert build(numbers(100, 200), out, workers=2, append=True).samples == 200
     assert [sample["i"] for sample in read(out)] == list(range(200))
+
+
+def test_an_append_repeats_a_function_for_lengths(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    build(numbers(0, 10), out, length=lambda sample: 7)
+    with pytest.raises(rankstore.ArgumentError, match="append: the dataset's lengths came from a function; give length= again"):
+        rankstore.build(numbers(10, 20), out, append=True)
+    assert build(numbers(10, 20), out, append=True, length=lambda sample: 8).samples == 20
+    with rankstore.open(out) as dataset:
+        assert dataset.lengths.tolist() == [7] * 10 + [8] * 10
+
+
+def test_an_append_infers_no_schema(tmp_path: Path) -> None:
+    with pytest.raises(rankstore.ArgumentError, match='append: new samples take the dataset.s schema; leave schema="auto:all" out'):
+        rankstore.build(numbers(0, 10), tmp_path / "out", append=True, schema="auto:all")

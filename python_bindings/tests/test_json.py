@@ -77,6 +77,9 @@ def test_what_the_schema_lacks(tmp_path: Path) -> None:
         ds = build(source, tmp_path / f"json{i}", extra="json", schema="a:int64")
         assert ds[1299] == {"a": 1299, "extra": {"late": {"x": 1299}}}
         assert ds[0]["extra"] is None
+        ds = build(source, tmp_path / f"keyed{i}", extra="json", schema="a:int64", key=lambda sample: f"k{sample['a']}")
+        assert ds.get("k1299") == {"a": 1299, "extra": {"late": {"x": 1299}}}
+        assert ds.get("k0")["extra"] is None
         whole = build(source, tmp_path / f"all{i}", schema="auto:all")
         assert whole[1299]["late"] == {"x": 1299}
         assert whole[0]["late"] is None
@@ -88,8 +91,10 @@ def test_options_that_do_not_go_together(tmp_path: Path) -> None:
         build([{"a": 1}], tmp_path / "x", extra="all")
     with pytest.raises(rankstore.ArgumentError, match="flatten: goes with JSON files"):
         build([{"a": 1}], tmp_path / "x", flatten=True)
-    with pytest.raises(rankstore.ArgumentError, match="flatten and map exclude each other"):
+    with pytest.raises(rankstore.ArgumentError, match="flatten: not with map, count or a function for key"):
         build(str(tmp_path / "x.json"), tmp_path / "x", flatten=True, map=dict)
+    with pytest.raises(rankstore.ArgumentError, match="flatten: not with map, count or a function for key"):
+        build(str(tmp_path / "x.json"), tmp_path / "x", flatten=True, key=str)
     with pytest.raises(rankstore.ArgumentError, match='"auto:all" reads the source twice'):
         build(iter([{"a": 1}]), tmp_path / "x", schema="auto:all")
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .. import _core
-from ..types import as_array
+from ..types import EXTRA, as_array
 from .columns import base_type
 from .source import Piece, Unit
 
@@ -30,7 +30,7 @@ class CoreFiles(Piece):
         self.paths, self.format, self.name = list(paths), format, "files"
         self._reader: _core.Reader | None = None
         self._units: list[tuple[str, int]] = []
-        self._raw = self._has_lines = False
+        self._raw = self._has_lines = self._has_extra = False
 
     def identity(self) -> list[Any]:
         """Names and sizes, folders with what is in them."""
@@ -55,6 +55,7 @@ class CoreFiles(Piece):
         items = self._raw and kind == "json"
         if self._raw:
             options.pop("extra", None)  # the objects have all their members
+        self._has_extra = options.get("extra") == "json"
         self._reader = _core.Reader(core, self.paths, format="text" if self._raw and not items else kind,
                                     schema=f"{ITEM}:str" if items else None if mapped else schema, **options)
         self._units = self._reader.units()
@@ -79,7 +80,10 @@ class CoreFiles(Piece):
     def decode(self, raw: dict[str, Value]) -> Any:
         """None for a blank line."""
         if not self._raw:
-            return {name: plain(value) for name, value in raw.items()}
+            sample = {name: plain(value) for name, value in raw.items()}
+            if self._has_extra:  # members again, as a map sees them; the feeder collects them
+                sample.update(sample.pop(EXTRA, None) or {})
+            return sample
         value = raw[ITEM] if ITEM in raw else raw["text"]
         if value is None:
             return None
