@@ -19,7 +19,9 @@ class Windows:
     """What `Dataset.windows` makes: a map-style dataset of arrays [length], int64 for integers. It goes into a DataLoader
     as it is; `batches` is the way without one.
 
-    windows[i] one array; windows[[...]] an array [n, length]; len(windows). set_epoch draws other random windows.
+    windows[i] one array; windows[[...]] an array [n, length]; len(windows). set_epoch draws other random windows. A
+    DataLoader hands the epoch to its workers when it starts them: with persistent_workers=True they keep drawing the
+    windows of the first epoch, so leave that out if `random` is given.
     """
 
     def __init__(self, dataset: Any, length: int, stride: int | None, random: int | None) -> None:
@@ -42,7 +44,8 @@ class Windows:
         return (self.items - self.length) // self.stride + 1
 
     def set_epoch(self, epoch: int) -> None:
-        """With random: draws other windows, the same on all ranks."""
+        """With random: draws other windows, the same on all ranks. Call it before you iterate over a DataLoader; workers
+        that persist do not see it."""
         self.epoch = int(epoch)
 
     def starts(self, which: Any) -> Array:
@@ -61,7 +64,7 @@ class Windows:
     def __getitem__(self, which: Any) -> Any:
         if isinstance(which, slice):
             which = range(*which.indices(len(self)))
-        if hasattr(which, "__index__"):
+        if hasattr(which, "__index__") and not getattr(which, "ndim", 0):  # every array has the method
             return self._read(self.starts(operator.index(which)))[0]
         return self._read(self.starts(list(which)))
 
@@ -71,9 +74,13 @@ class Windows:
 
     def batches(self, batch_size: int) -> Iterator[Any]:
         """This rank's share of an epoch's windows as tensors [batch_size, length]: equal steps on every rank, what is left
-        over is dropped. The next call draws on with the next epoch, if this one was seen to its end."""
+        over is dropped. The next call draws on with the next epoch, if this one was seen to its end. ArgumentError if the
+        windows do not fill one step."""
         import torch
         group = self.dataset.group
+        if len(self) < group.world * batch_size:
+            raise ArgumentError(f"windows: {len(self)} windows do not fill one step of {group.world} x {batch_size} (ranks x "
+                                "batch_size); use a smaller batch_size, length or stride")
         for first in range(group.rank * batch_size, len(self) - group.world * batch_size + group.rank * batch_size + 1,
                            group.world * batch_size):
             yield torch.from_numpy(self[range(first, first + batch_size)])
@@ -87,7 +94,8 @@ class Windows:
             if len(starts) else numpy.zeros(0, numpy.int64)
         samples = self.dataset[needed.tolist()]
         name = self.column.name
-        values = dict(zip(needed.tolist(), (sample[name] for sample in samples), strict=True))
+        values = {place: numpy.zeros(0) if sample[name] is None else sample[name]
+                  for place, sample in zip(needed.tolist(), samples, strict=True)}
         kind = numpy.int64 if self.column.is_integer else values[int(first[0])].dtype if len(starts) else numpy.int64
         made = numpy.empty((len(starts), self.length), kind)
         for row, start, a, b in zip(made, starts.tolist(), first.tolist(), last.tolist(), strict=True):

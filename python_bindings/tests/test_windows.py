@@ -86,3 +86,27 @@ def test_mistakes(tmp_path: Path, ds: Any) -> None:
         rankstore.build(str(tmp_path / "train.bin"), tmp_path / "never", format="raw")
     with pytest.raises(rankstore.ArgumentError, match='dtype: goes with format="raw"'):
         rankstore.build([{"a": 1}], tmp_path / "never", dtype="uint16")
+
+
+def test_missing_values_are_passed_over(tmp_path: Path) -> None:
+    rows = [{"n": i, "ids": None if i % 3 == 1 else list(range(i, i + 4))} for i in range(30)]
+    flat = numpy.array([item for row in rows if row["ids"] is not None for item in row["ids"]])
+    with rankstore.build(rows, tmp_path / "store", length="ids", schema="n:int64,ids:int64[*]?") as ds:
+        windows = ds.windows(9, 4)
+        assert windows.items == len(flat)
+        assert all((windows[i] == flat[4 * i:4 * i + 9]).all() for i in range(len(windows)))
+
+
+def test_batches_that_cannot_be_filled_are_an_error(ds: Any) -> None:
+    windows = ds.windows(COUNT // 4)
+    assert len(list(windows.batches(4))) == 1
+    with pytest.raises(rankstore.ArgumentError, match=r"windows: 4 windows do not fill one step of 1 x 5 \(ranks x batch_size\)"):
+        next(windows.batches(5))
+
+
+def test_arrays_of_places(ds: Any) -> None:
+    windows = ds.windows(64)
+    for places in (numpy.array([0, 1]), numpy.array([3])):
+        assert (windows[places] == windows[places.tolist()]).all()
+        assert windows[places].shape == (len(places), 64)
+    assert (windows[numpy.int64(2)] == windows[2]).all() and windows[numpy.array(2)].shape == (64,)
