@@ -84,9 +84,9 @@ class Group:
         """This rank makes no further collective call: those of the others fail, with this error if `status` is not 0.
         Never waits."""
 
-    def close(self) -> None:
+    def close(self, briefly: bool = False) -> None:
         """Stores of the group have been closed before (RuntimeError otherwise). Serves stores that other ranks have not
-        closed yet until they have. Twice is fine."""
+        closed yet until they have, `briefly`: at most for the silence limit. Twice is fine."""
 
 def launch(ranks: int, main: Callable[[Group], int], *, silence_ms: int | None = None) -> int:
     """rks_launch: `main(group)` in `ranks` forked processes; returns the exit code of the first that failed, else 0. An

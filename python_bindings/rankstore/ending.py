@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The end of a process: it leaves its groups, so that no rank waits for it in a collective call, closes what is still
-open, and serves the other ranks until they have closed, too. After an uncaught exception nobody is waited for: the
-others' calls end with that error."""
+open, and serves the other ranks until they have closed, too: under `launch`, which knows how a rank has ended, as long as
+they live, otherwise at most for the silence limit. After an uncaught exception nobody is waited for: the others' calls
+end with that error."""
 from __future__ import annotations
 
 import atexit
@@ -28,7 +29,7 @@ class Group(Protocol):
     """The ranks of a job."""
 
     def leave(self, error: BaseException | None = None) -> None: ...
-    def close(self) -> None: ...
+    def close(self, *, briefly: bool = False) -> None: ...
 
 
 _handles: dict[int, weakref.ref[Handle]] = {}
@@ -56,8 +57,9 @@ def handles() -> list[Handle]:
     return [handle for handle in found if handle is not None]
 
 
-def close_all(error: BaseException | None) -> None:
-    """Before this process ends, of `error` if it is given."""
+def close_all(error: BaseException | None, *, briefly: bool = False) -> None:
+    """Before this process ends, of `error` if it is given. Other ranks that still read are served as long as they live,
+    `briefly`: at most for the silence limit."""
     own = [group for group, pid in list(_groups.values()) if pid == os.getpid()]
     for group in own:
         _try(lambda: group.leave(error))
@@ -69,7 +71,7 @@ def close_all(error: BaseException | None) -> None:
     for handle in handles():
         _try(lambda: handle.close(1))  # its group goes on serving it
     for group in own:
-        _try(group.close)
+        _try(lambda: group.close(briefly=briefly))
 
 
 def _try(close: Callable[[], None]) -> None:
@@ -84,7 +86,9 @@ def _try(close: Callable[[], None]) -> None:
 
 
 def _at_exit() -> None:
-    close_all(getattr(sys, "last_value", None))
+    """The code of a sys.exit() is not known here. If it tells of a failure, the others may wait for this rank in a call
+    of their own framework, so they are not served without end; whoever wants that closes the group before the end."""
+    close_all(getattr(sys, "last_value", None), briefly=True)
 
 
 atexit.register(_at_exit)

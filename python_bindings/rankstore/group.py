@@ -95,12 +95,13 @@ class Group:
         else:
             self.core.leave(_PEER, f"ended by {type(error).__name__}: {_line(error)}")
 
-    def close(self) -> None:
+    def close(self, *, briefly: bool = False) -> None:
         """Says goodbye to the other ranks. First serves those that still use a dataset which this rank has closed, as
-        long as they live. StateError if a dataset of the group is open. Twice is fine."""
+        long as they live; `briefly`: at most for the silence limit. StateError if a dataset of the group is open. Twice
+        is fine."""
         global _current
         if self.pid == os.getpid():
-            self.core.close()
+            self.core.close(briefly)
         if _current is self:
             _current = None
         ending.forget_group(self)

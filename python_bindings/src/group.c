@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "handles.h"
 
@@ -213,16 +214,27 @@ uint32_t core_group_silence(PyObject *object)
     return ((group_object *)object)->silence_ms;
 }
 
+static uint64_t clock_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
 /* Waits as long as the other ranks live: their work may take its time. They cannot wait for this rank
- * meanwhile, since it has left. -1 with an exception of a signal handler. */
-static int wait_for_parked(group_object *self)
+ * meanwhile, since it has left. `briefly`: at most the silence limit, for who does not know whether
+ * this rank has ended well: others may wait for it outside of Rankstore. -1 with an exception of a
+ * signal handler. */
+static int wait_for_parked(group_object *self, bool briefly)
 {
     enum { SAY_MS = 60000 };
+    uint64_t until_ms = clock_ms() + self->silence_ms;
     parked_store *one;
     while ((one = take_parked(self)) != NULL) {
         bool gone = false;
         while (!gone) {
-            gone = end_parked(self, one->store, SAY_MS, false);
+            uint64_t now_ms = clock_ms(), left_ms = now_ms < until_ms ? until_ms - now_ms : 0;
+            gone = end_parked(self, one->store, briefly ? (uint32_t)left_ms : SAY_MS, briefly);
             if (!gone && PyErr_Occurred() != NULL) {
                 put_parked(self, one);
                 return -1;
@@ -330,9 +342,12 @@ static PyObject *group_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     return (PyObject *)self;
 }
 
-static PyObject *group_close(group_object *self, PyObject *unused)
+static PyObject *group_close(group_object *self, PyObject *arguments, PyObject *keywords)
 {
-    (void)unused;
+    static char *names[] = {"briefly", NULL};
+    int briefly = 0;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|p:close", names, &briefly))
+        return NULL;
     bool is_ours = self->group != NULL && !core_is_foreign(self->owner);
     if (is_ours && self->held > self->parked_count)
         return core_raise_text(RKS_ERR_STATE,
@@ -342,7 +357,7 @@ static PyObject *group_close(group_object *self, PyObject *unused)
         int waited;
         self->held++; /* nobody else closes it meanwhile */
         rks_group_leave(self->group, RKS_OK, NULL);
-        waited = wait_for_parked(self);
+        waited = wait_for_parked(self, briefly != 0);
         self->held--;
         if (waited < 0 || PyErr_Occurred() != NULL) /* a signal came as the last one went */
             return NULL;
@@ -528,7 +543,7 @@ static PyMethodDef group_methods[] = {
     {"leave", (PyCFunction)(void (*)(void))group_leave, METH_VARARGS | METH_KEYWORDS,
      "leave(status=0, text='', rank=-1, host=''): this rank makes no further collective call; the "
      "others' fail, with this error if there is one. Never waits."},
-    {"close", (PyCFunction)(void (*)(void))group_close, METH_NOARGS,
+    {"close", (PyCFunction)(void (*)(void))group_close, METH_VARARGS | METH_KEYWORDS,
      "Ends this rank's part; RuntimeError where stores or builders are open. Twice is fine."},
     {0},
 };
