@@ -226,4 +226,4 @@ def test_a_loader_without_torch_says_what_to_do(dataset: rankstore.Dataset, monk
     with pytest.raises(rankstore.UnsupportedError, match=r'out="torch" needs torch .*: pip install torch, or ask for out="numpy"'):
         dataset.loader(dataset.plan(batch_size=2))
     batches = [batch for batch in dataset.loader(dataset.plan(batch_size=2), out="numpy")]
-    assert isinstance(batches[0].ids, numpy.ndarray)
+    assert isinstance(batches[0].lengths, numpy.ndarray)
