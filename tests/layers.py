@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads every #include and fails on a breach of the layers (README, "A map of src/")."""
+"""Reads every #include and fails on a breach of the layers (CONTRIBUTING.md, "A map of `src/`")."""
 import ast
 import functools
 import os
@@ -182,21 +182,21 @@ def shared_libraries(src):
             yield f"{header}: {', '.join(users)}"
 
 
-def map_errors(readme):
-    """Rows of the README's map that say something else than the table above."""
-    rows = dict(re.findall(r"^\| `(\w+)/` \|[^|]*\|([^|]*)\|", readme, re.M))
+def map_errors(page):
+    """Rows of the map in CONTRIBUTING.md that differ from the table above."""
+    rows = dict(re.findall(r"^\| `(\w+)/` \|[^|]*\|([^|]*)\|", page, re.M))
     for folder, named in MAY_SEE.items():
         told = {word.strip() for word in rows.get(folder, "").split(",") if word.strip()}
         if folder not in rows or told != set(named):
-            yield f"README.md: {folder}/ sees {', '.join(sorted(told)) or 'nothing'}, not {', '.join(sorted(named)) or 'nothing'}"
+            yield f"CONTRIBUTING.md: {folder}/ sees {', '.join(sorted(told)) or 'nothing'}, not {', '.join(sorted(named)) or 'nothing'}"
 
 
 def check(top):
     """{rule: what breaks it} of the tree in `top`."""
     src, tools = sources(os.path.join(top, "src")), sources(os.path.join(top, "tools"))
     public = {path: text for path, text in sources(os.path.join(top, "include")).items() if path != "rankstore.h"}
-    with open(os.path.join(top, "README.md"), encoding="utf-8") as file:
-        readme = file.read()
+    with open(os.path.join(top, "CONTRIBUTING.md"), encoding="utf-8") as file:
+        page = file.read()
     return {
         "each_folder_includes_only_from_the_layers_below": list(folder_breaches(src)),
         "no_folders_include_each_other_in_a_circle": folder_circles(include_edges(src)) + folder_circles(MAY_SEE),
@@ -206,7 +206,7 @@ def check(top):
         "the_command_line_sees_only_the_public_header": [
             f"tools/{path} includes {header}" for path, text in tools.items() for header in includes(text)
             if header.split("/")[0] in [*MAY_SEE, "rankstore"]],
-        "the_readme_s_map_says_who_sees_whom": list(map_errors(readme)),
+        "the_map_says_who_sees_whom": list(map_errors(page)),
     }
 
 

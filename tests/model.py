@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The model of the index exchange: the README prints what it prints, and its parts give what is known of them by other ways."""
+"""The model of the index exchange: docs/exchange.md shows what it prints, and its parts give what is known of them by other ways."""
 import json
 import os
 import sys
@@ -41,7 +41,7 @@ def line():
 
 
 def bounds(measured):
-    """What the README promises of memory, at the sizes of its table; more ranks never take less time."""
+    """What docs/promises.md promises of memory, at the sizes of its table; more ranks never take less time."""
     problems = []
     for make, base in ((model.by_messages, "pull"), (model.by_messages, "mpi"), (model.by_nccl, "mpi")):
         before = 0.0
@@ -70,8 +70,8 @@ def measurements(measured):
     return problems
 
 
-def readme(measured):
-    with open("README.md", encoding="utf-8") as file:
+def page(measured):
+    with open("docs/exchange.md", encoding="utf-8") as file:
         text = file.read()
     _, found, rest = text.partition(HEADING + "\n")
     section = rest.split("\n## ")[0]
@@ -88,7 +88,7 @@ def main():
     report("a_line_goes_through_its_ends", line())
     report("memory_stays_within_its_bound_and_time_grows_with_ranks", bounds(measured))
     report("the_measured_run_keeps_what_is_promised", measurements(measured))
-    report("the_readme_shows_what_the_model_prints", readme(measured))
+    report("the_page_shows_what_the_model_prints", page(measured))
 
 
 if __name__ == "__main__":

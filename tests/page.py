@@ -336,7 +336,7 @@ def no_plan(work, home, store):
 
 
 def readme_picture(work):
-    """The README's picture: that of lengths as the command draws it, with the page's style. UPDATE=1 writes it anew."""
+    """The picture of docs/cli.md: lengths as the command draws them, with the page's style. UPDATE=1 writes it anew."""
     made, page = os.path.join(work, "readme.jsonl"), os.path.join(work, "readme.html")
     source = random.Random(1)
     with open(made, "w", encoding="utf-8") as file:

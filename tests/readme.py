@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the README's examples as they are printed: the newcomer's walk, command by command in one directory, and what it prints;
-then the C program there. Every command of `rankstore --help` occurs in the walk and ends well."""
+"""Runs the examples of README.md, docs/cli.md and docs/c.md: the commands in order, in one directory, with the output that the pages
+show; then the C program there. Every command of `rankstore --help` occurs in them and succeeds."""
+import glob
 import os
 import re
 import subprocess
@@ -11,8 +12,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "cli
 from run import fits  # noqa: E402
 
 
-def blocks(language):
-    with open("README.md", encoding="utf-8") as file:
+def blocks(page, language):
+    with open(page, encoding="utf-8") as file:
         return re.findall(rf"^```{language}\n(.*?)^```", file.read(), re.M | re.S)
 
 
@@ -62,24 +63,44 @@ def walk(text, work, environment):
         problem = problem_of(done, printed)
         if problem is not None:
             failed += 1
-            print(f"FAIL the_walk_prints_what_the_README_says: {problem}\n$ {command}\n{done.stdout}{done.stderr}")
+            print(f"FAIL the_walk_prints_what_the_pages_say: {problem}\n$ {command}\n{done.stdout}{done.stderr}")
     print(f"FAIL the_walk_is_short: {count} steps" if count < 30 else f"{'FAIL' if failed else 'ok'} "
-          "the_walk_prints_what_the_README_says")
+          "the_walk_prints_what_the_pages_say")
     with open(log, encoding="utf-8") as file:
         return set(file.read().split())
 
 
+def anchors(page):
+    """Names of a page's headings, as GitHub makes them."""
+    with open(page, encoding="utf-8") as file:
+        text = re.sub(r"^```.*?^```", "", file.read(), flags=re.M | re.S)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in re.findall(r"^#+ (.*)$", text, re.M)}
+
+
+def links():
+    """Links of the pages outside the Python package that lead nowhere."""
+    for page in ("README.md", "CONTRIBUTING.md", "FORMAT.md", "tests/README.md", *sorted(glob.glob("docs/*.md"))):
+        with open(page, encoding="utf-8") as file:
+            targets = re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", file.read())
+        for path, anchor in targets:
+            target = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
+            if not os.path.exists(target) or (anchor and anchor not in anchors(target)):
+                yield f"{page}: {path}{'#' if anchor else ''}{anchor}"
+
+
 def main():
+    broken = list(links())
+    print(f"FAIL the_links_lead_somewhere: {'; '.join(broken)}" if broken else "ok the_links_lead_somewhere")
     build, source = os.path.abspath(sys.argv[1]), os.getcwd()
     environment = {**os.environ, "PATH": os.path.join(build, "tools", "rankstore") + ":" + os.environ["PATH"],
                    "LD_LIBRARY_PATH": os.path.join(build, "src")}
     with tempfile.TemporaryDirectory(prefix="rankstore-readme-") as work:
-        ran, known = walk("\n".join(blocks("console")), work, environment), commands(environment)
+        ran, known = walk("\n".join(blocks("README.md", "console") + blocks("docs/cli.md", "console")), work, environment), commands(environment)
         missing = [name for name in known if name not in ran]
         print(f"FAIL the_walk_runs_every_command: not in it, or failed: {', '.join(missing)}" if missing or len(known) < 8
               else "ok the_walk_runs_every_command")
         with open(os.path.join(work, "example.c"), "w", encoding="utf-8") as file:
-            file.write(blocks("c")[0])
+            file.write(blocks("docs/c.md", "c")[0])
         run("the_c_example_compiles_without_warnings",
             ["cc", "-Wall", "-Wextra", "-Werror", "example.c", "-o", "example", f"-I{source}/include", f"-L{build}/src",
              "-lrankstore"], work, environment)

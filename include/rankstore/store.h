@@ -19,7 +19,7 @@ typedef struct rks_store_options {
     size_t struct_size;
     const char *exchange;    /* "auto", "local", "nccl", "mpi", "pull": how the index travels; auto
                               * needs none on one node. "nccl" takes options: "nccl:rails=off,
-                              * timeout=SECONDS,slot=BYTES" (see the README) */
+                              * timeout=SECONDS,slot=BYTES" (docs/exchange.md) */
     bool no_share;           /* fetch all that this rank does not own over TCP, also on one node */
     bool no_check;           /* do not compare each sample with its checksum */
     bool partial;            /* open although shards are missing; ids do not change */

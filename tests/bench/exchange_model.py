@@ -3,8 +3,8 @@
 
     python3 tests/bench/exchange_model.py [MEASURED.json]
 
-prints the README's section "The index exchange: a model" (tests/model.py compares them). MEASURED.json is what exchange.py wrote;
-exchange_measured.json beside this file is the run that the README tells of. Nothing here was measured on more than one machine, nor
+prints the section "The index exchange: a model" of docs/exchange.md (tests/model.py compares them). MEASURED.json is what exchange.py wrote;
+exchange_measured.json beside this file is the run that the page describes. Nothing here was measured on more than one machine, nor
 any of nccl on a GPU: its part is arithmetic over NCCL's own constants.
 """
 from __future__ import annotations
