@@ -65,7 +65,7 @@ def the_manual_page_and_the_completions_are_where_they_are_looked_for():
 
 def a_program_is_built_with_pkg_config_and_runs():
     with open(os.path.join(WORK, "example.c"), "w", encoding="utf-8") as file:
-        file.write(blocks("c")[0])
+        file.write(blocks("docs/c.md", "c")[0])
     assert pkg_config("--modversion") == [run(installed("rankstore"), "--version").split()[-1]]
     run("cc", "-Wall", "-Wextra", "-Werror", "example.c", "-o", "example", *pkg_config("--cflags", "--libs"))
     assert samples_of(run("./example", env=library_path())) == 20
