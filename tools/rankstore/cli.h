@@ -104,6 +104,9 @@ void cli_print_help(const cli_command *command);
 /* An option's whole sentence, with choices and default; valid until the next call. */
 const char *cli_option_text(const cli_option *option);
 
+/* The manual page, as troff. */
+void cli_print_manual(FILE *out);
+
 /* What all commands share: exit codes and variables of the environment. */
 typedef struct cli_fact {
     const char *name, *text;

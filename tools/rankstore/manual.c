@@ -10,90 +10,90 @@ typedef struct args {
 } args;
 
 /* Text as troff takes it: no request at the start of a line, minus signs that can be copied. */
-static void print_text(const char *text)
+static void print_text(FILE *out, const char *text)
 {
     bool begins = true;
     for (; *text != '\0'; text++) {
         if (begins && (*text == '.' || *text == '\''))
-            printf("\\&");
+            fprintf(out, "\\&");
         begins = false;
         if (*text == '\\')
-            printf("\\e");
+            fprintf(out, "\\e");
         else if (*text == '-')
-            printf("\\-");
+            fprintf(out, "\\-");
         else if (*text == '\'')
-            printf("\\(aq");
+            fprintf(out, "\\(aq");
         else if (*text == '"')
-            printf("\\(dq");
+            fprintf(out, "\\(dq");
         else if (*text == '^')
-            printf("\\(ha");
+            fprintf(out, "\\(ha");
         else if (*text == '~')
-            printf("\\(ti");
+            fprintf(out, "\\(ti");
         else if (strncmp(text, "\n\n", 2) == 0) {
-            printf("\n.PP\n");
+            fprintf(out, "\n.PP\n");
             text++;
             begins = true;
         } else {
-            putchar(*text);
+            fputc(*text, out);
             begins = *text == '\n';
         }
     }
 }
 
-static void print_line(const char *text)
+static void print_line(FILE *out, const char *text)
 {
-    print_text(text);
-    putchar('\n');
+    print_text(out, text);
+    fputc('\n', out);
 }
 
-static void print_entry(const char *name, const char *value, const char *text)
+static void print_entry(FILE *out, const char *name, const char *value, const char *text)
 {
-    printf(".TP\n\\fB");
-    print_text(name);
-    printf("\\fR");
+    fprintf(out, ".TP\n\\fB");
+    print_text(out, name);
+    fprintf(out, "\\fR");
     if (value != NULL) {
-        printf(" \\fI");
-        print_text(value);
-        printf("\\fR");
+        fprintf(out, " \\fI");
+        print_text(out, value);
+        fprintf(out, "\\fR");
     }
-    putchar('\n');
-    print_line(text);
+    fputc('\n', out);
+    print_line(out, text);
 }
 
-static void print_facts(const char *title, const cli_fact *facts, size_t count)
+static void print_facts(FILE *out, const char *title, const cli_fact *facts, size_t count)
 {
-    printf(".SH %s\n", title);
+    fprintf(out, ".SH %s\n", title);
     for (size_t i = 0; i < count; i++)
-        print_entry(facts[i].name, NULL, facts[i].text);
+        print_entry(out, facts[i].name, NULL, facts[i].text);
 }
 
-static void print_command(const cli_command *command)
+static void print_command(FILE *out, const cli_command *command)
 {
-    printf(".SS ");
-    print_line(command->name);
-    print_text(command->summary);
-    printf(".\n.PP\n\\fBrankstore ");
-    print_text(command->name);
-    printf("\\fR ");
-    print_text(command->arguments);
-    printf("%s\n", command->option_count > 0 ? " [OPTION...]" : "");
+    fprintf(out, ".SS ");
+    print_line(out, command->name);
+    print_text(out, command->summary);
+    fprintf(out, ".\n.PP\n\\fBrankstore ");
+    print_text(out, command->name);
+    fprintf(out, "\\fR ");
+    print_text(out, command->arguments);
+    fprintf(out, "%s\n", command->option_count > 0 ? " [OPTION...]" : "");
     if (command->text != NULL) {
-        printf(".PP\n");
-        print_line(command->text);
+        fprintf(out, ".PP\n");
+        print_line(out, command->text);
     }
-    printf(".PP\nExamples:\n.PP\n.RS 4\n.nf\n");
+    fprintf(out, ".PP\nExamples:\n.PP\n.RS 4\n.nf\n");
     for (size_t i = 0; i < 2; i++)
-        print_line(command->examples[i]);
-    printf(".fi\n.RE\n");
+        print_line(out, command->examples[i]);
+    fprintf(out, ".fi\n.RE\n");
     for (size_t i = 0; i < command->option_count; i++)
-        print_entry(command->options[i].name, command->options[i].value,
+        print_entry(out, command->options[i].name, command->options[i].value,
                     cli_option_text(&command->options[i]));
 }
 
-static int manual(void *user)
+void cli_print_manual(FILE *out)
 {
-    (void)user;
-    printf(
+    fprintf(
+        out,
         ".\\\" Made by 'rankstore manual'.\n.TH RANKSTORE 1 \"\" \"rankstore %s\"\n.SH NAME\n"
         "rankstore \\- a distributed, lazy-loading dataset store for training jobs\n"
         ".SH SYNOPSIS\n\\fBrankstore\\fR \\fICOMMAND\\fR [\\fIARGUMENT\\fR...]\n"
@@ -106,9 +106,15 @@ static int manual(void *user)
         "output, words about them to standard error.\n.SH COMMANDS\n",
         rks_version());
     for (size_t i = 0; i < cli_command_count; i++)
-        print_command(cli_commands[i]);
-    print_facts("EXIT STATUS", cli_exit_codes, cli_exit_code_count);
-    print_facts("ENVIRONMENT", cli_environment, cli_environment_count);
+        print_command(out, cli_commands[i]);
+    print_facts(out, "EXIT STATUS", cli_exit_codes, cli_exit_code_count);
+    print_facts(out, "ENVIRONMENT", cli_environment, cli_environment_count);
+}
+
+static int manual(void *user)
+{
+    (void)user;
+    cli_print_manual(stdout);
     return cli_finish(CLI_GOOD);
 }
 
