@@ -464,7 +464,12 @@ class Dataset:
         """Batches of a plan, fetched and collated ahead by threads of the library, without worker processes.
 
         plan: Plan. Of this dataset (ArgumentError).
-        collate: Layout. Pad(), Pack(), Nested() or Lists(). Default: Lists().
+        collate: Layout or callable. Pad(), Pack(), Nested(), Lists(), or collate(samples), a function of a list of dicts as `ds[i]`
+            gives them (arrays may be written), cut as the plan says, called ahead in threads. A dict that it returns becomes
+            a Batch, anything else is yielded as it is. What it raises is a CallbackError with step and keys. Default: Lists().
+        map: callable. map(sample) or map(sample, rng) -> sample, before collate(samples); layouts do not take it (ArgumentError).
+            rng: numpy.random.Generator, valid in the call, whose numbers depend on (the plan's seed, epoch, sample id)
+            alone, so they repeat on any number of ranks and after a resume. Default: none.
         columns: list of str. The columns of a batch (ArgumentError for one that is not there). Default: all.
         rename: dict of str. What columns are called in a batch. Default: their names.
         transform: callable. transform(batch), called ahead in threads of its own. Default: none.
@@ -474,8 +479,11 @@ class Dataset:
         prefetch_batches: int, from 1. Most batches to fetch ahead. Default: "auto", as many as prefetch_bytes hold.
         prefetch_bytes: int or str, in bytes. Memory of the batches fetched ahead; one batch is always allowed. The disk is
             read further ahead, up to 1,024 batches. Default: "auto", four batches within 1 GiB, or up to 64 within 2 MiB.
-        threads: int, from 1. Threads that call transform. Default: 1.
+        threads: int, from 1. Threads that call collate(samples), map and transform; up to threads + 1 batches are with them,
+            within the bounds of prefetch. Default: 1.
         start: dict. A state (`Loader.state_dict`) to go on from; StateError if it is another plan's. Default: none.
+        progress: bool. Rank 0 draws a bar on stderr: steps, samples/s, tokens/s, and the share of the time that the loop waited
+            for batches. None is drawn without tqdm, or if stderr is no terminal. Default: False.
 
         Returns a Loader: iterable, with a length. Not collective.
         """

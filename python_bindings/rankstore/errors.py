@@ -81,7 +81,7 @@ class CancelledError(RankStoreError):
 
 
 class CallbackError(RankStoreError):
-    """A function of the user's (map, filter, length, key) or the source raised. On the rank where it did, __cause__ is
+    """A function of the user's (map, filter, length, key, a loader's collate) or the source raised. On the rank where it did, __cause__ is
     its exception.
 
     `sample`: which one ("train.jsonl:12", "sample 17"; empty if not known). `traceback`: the text of the traceback

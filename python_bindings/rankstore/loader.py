@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from . import _core
+from . import _core, progress as bars
 from .batch import Batch
 from .errors import ArgumentError, StateError, UnsupportedError
 from .layouts import Collator, Layout, Lists
+from .own import Own
 from .plans import Plan, PlanSampler
 from .protocols import Samples
 from .sizes import parse_bytes
@@ -25,10 +26,11 @@ from .sizes import parse_bytes
 class Loader:
     """This rank's batches of a plan, epoch by epoch; made by `Dataset.loader`.
 
-    collate: Pad(), Pack(), Nested(), Lists(), or None (Lists). columns, rename: which columns, and what they are called
+    collate: Pad(), Pack(), Nested(), Lists(), None (Lists), or a function of a list of samples; map: a function of one sample,
+    before that. columns, rename: which columns, and what they are called
     in the batch. transform: a function of a Batch, called ahead in threads of its own. device: where tensors go
     ("cuda"); pin_memory: "auto" (where a GPU is), True, False. out: "torch" or "numpy". prefetch_bytes:
-    memory of batches fetched ahead; prefetch_batches: the most of them ("auto" both). threads: of transform (1). start: a state to go on from.
+    memory of batches fetched ahead; prefetch_batches: the most of them ("auto" both). threads: of the functions (1). start: a state to go on from.
 
     A plain iterable with a length, the same for all ranks, and for all epochs unless the plan's steps are "per_epoch". One iteration at a time: a second iter(), or
     load_state_dict(), ends one that is under way, whose next step raises StateError; to iterate twice at a time make
@@ -47,11 +49,13 @@ class Loader:
     persistent_workers = False
     in_order = True
 
-    def __init__(self, dataset: Samples, plan: Plan, *, collate: Layout | None = None,
-                 columns: Sequence[str] | None = None, rename: Mapping[str, str] | None = None,
+    def __init__(self, dataset: Samples, plan: Plan, *, collate: Layout | Callable[[list[Any]], Any] | None = None,
+                 map: Callable[..., Any] | None = None, columns: Sequence[str] | None = None,  # noqa: A002
+                 rename: Mapping[str, str] | None = None,
                  transform: Callable[[Batch], Any] | None = None, device: Any = None,
                  pin_memory: bool | str = "auto", out: str = "torch", prefetch_batches: int | str = "auto",
-                 prefetch_bytes: int | str = "auto", threads: int = 1, start: dict[str, Any] | None = None) -> None:
+                 prefetch_bytes: int | str = "auto", threads: int = 1, start: dict[str, Any] | None = None,
+                 progress: bool = False) -> None:
         if not isinstance(plan, Plan):
             raise TypeError(f"plan: a Plan, as Dataset.plan makes it, not {type(plan).__name__}")
         # For other ranks than the group's: batches are fetched by their lists.
@@ -63,23 +67,29 @@ class Loader:
         for name, number in counts.items():
             if not hasattr(number, "__index__") or number < 1:
                 raise ArgumentError(f"{name}: {number!r}; it is an int from 1")
-        if collate is not None and not isinstance(collate, Layout):
-            raise ArgumentError(f"collate: Pad(), Pack(), Nested(), Lists() or None, not {collate!r}")
-        if transform is not None and not callable(transform):
-            raise ArgumentError(f"transform: a function of a batch, not {type(transform).__name__}")
-        if out == "torch":
+        if not isinstance(progress, bool):
+            raise ArgumentError(f"progress: {progress!r}; it is True or False")
+        _check_functions(collate, map, transform)
+        if out == "torch" and (collate is None or isinstance(collate, Layout)):
             _need_torch()
         if device is not None and out != "torch":
             raise ArgumentError("device: tensors alone go there; out='torch'")
         _check_device(device)
         self.dataset, self.plan, self.transform, self.device = dataset, plan, transform, device
-        asked = Collator(collate or Lists(), dataset.schema, columns, rename, out, dataset.length_column)
-        # lengths alone have no unit: it is the dataset's
-        self.collator = asked.planned(dataclasses.replace(plan.rule, unit=dataset.length_unit))
-        self.pin_memory = _pins(pin_memory, device, out)
+        rule = dataclasses.replace(plan.rule, unit=dataset.length_unit)  # lengths alone have no unit: it is the dataset's
+        self.own: Own | None = None
+        if collate is None or isinstance(collate, Layout):
+            asked = Collator(collate or Lists(), dataset.schema, columns, rename, out, dataset.length_column)
+            self.collator = asked.planned(rule)
+        else:
+            if out not in ("torch", "numpy"):
+                raise ArgumentError(f"out: {out!r} is neither 'torch' nor 'numpy'")
+            self.own = Own(collate, map, dataset, columns, rename, rule, int(plan.options.get("seed", 0)))
+        may_pin = self.own is None or device is not None or pin_memory is True or "torch" in sys.modules
+        self.pin_memory = _pins(pin_memory, device, out if may_pin else "numpy")
         self.prefetch_batches: int | None = counts.get("prefetch_batches")  # None: automatic
         self.prefetch_bytes = None if prefetch_bytes == "auto" else parse_bytes("prefetch_bytes", prefetch_bytes)
-        self.threads = threads
+        self.threads, self.progress = threads, progress
         self.sampler: PlanSampler = _LoaderSampler(plan, self)
         self._epoch, self._step = 0, 0  # where training is: what state_dict tells
         self._first = 0  # where the next iteration begins: 0 but after load_state_dict
@@ -184,7 +194,8 @@ class Loader:
             json.dump({"traceEvents": events, "otherData": {"pid": os.getpid()}}, file)
 
     def __repr__(self) -> str:
-        return (f"<rankstore.Loader {self.collator.layout!r} over {self.plan!r}, at epoch {self._epoch}, "
+        layout = self.own if self.own is not None else self.collator.layout
+        return (f"<rankstore.Loader {layout!r} over {self.plan!r}, at epoch {self._epoch}, "
                 f"step {self._step}>")
 
 
@@ -200,6 +211,22 @@ class _LoaderSampler(PlanSampler):
         loader = self._loader()
         if loader is not None:
             loader._enter(int(epoch))
+
+
+def _check_functions(collate: Any, mapped: Any, transform: Any) -> None:
+    if isinstance(collate, type) and issubclass(collate, Layout):
+        raise ArgumentError(f"collate: {collate.__name__} is the class; call it, collate={collate.__name__}()")
+    is_own = collate is not None and not isinstance(collate, Layout)
+    if is_own and not callable(collate):
+        raise ArgumentError(f"collate: Pad(), Pack(), Nested(), Lists(), a function of a list of samples, or None, not {collate!r}")
+    if mapped is not None and not callable(mapped):
+        raise ArgumentError(f"map: a function of a sample, or of a sample and rng, not {type(mapped).__name__}")
+    if mapped is not None and not is_own:
+        raise ArgumentError(f"map: {'Lists()' if collate is None else repr(collate)} collates what is stored, in C, and not what map "
+                            "returns; give collate=function too, a function of a list of samples, or use transform=function, "
+                            "a function of the batch")
+    if transform is not None and not callable(transform):
+        raise ArgumentError(f"transform: a function of a batch, not {type(transform).__name__}")
 
 
 def _check_device(device: Any) -> None:
@@ -238,6 +265,41 @@ def _pins(pin_memory: bool | str, device: Any, out: str) -> bool:
     return True
 
 
+@dataclasses.dataclass
+class _Pulled:
+    """A batch on its way: itself or its future, the bytes of its samples if they are bounded, and what a bar counts."""
+
+    step: int
+    batch: Any
+    size: int
+    samples: int = 0
+    tokens: int = 0
+
+
+def _make_own(loader: Loader, epoch: int, step: int, samples: Any) -> tuple[Any, int, int]:
+    """(batch, samples, tokens) by the user's functions, in a thread of the loader's."""
+    assert loader.own is not None
+    made, count, tokens = loader.own.make(samples, epoch, step)
+    if isinstance(made, Batch):
+        made.planned(loader.dataset, loader.plan, loader.plan.token, epoch, step)
+    if loader.pin_memory:
+        made = _each_tensor(made, lambda tensor: tensor if tensor.is_pinned() else tensor.pin_memory())
+    if loader.transform is not None:
+        made = loader.transform(made)
+    return made, count, tokens
+
+
+def _each_tensor(value: Any, change: Callable[[Any], Any]) -> Any:
+    """The same with other tensors: of a Batch, and of dicts, lists and tuples."""
+    if isinstance(value, Batch):
+        return value._map(change)
+    if type(value) is dict:
+        return {name: _each_tensor(one, change) for name, one in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_each_tensor(one, change) for one in value)
+    return change(value) if hasattr(value, "is_pinned") else value
+
+
 class _Iteration(Iterator[Any]):
     """One pass. The epoch is bound at the first next(), since trainers set it after iter()."""
 
@@ -247,7 +309,9 @@ class _Iteration(Iterator[Any]):
         self._owner = _core.pid(), threading.get_ident()
         self._core: _core.Epoch | None = None
         self._pool: ThreadPoolExecutor | None = None
-        self._ahead: deque[tuple[int, Any]] = deque()
+        self._ahead: deque[_Pulled] = deque()
+        self._ahead_bytes = 0
+        self._bar: bars.StepBar | None = None
         self._over = False
         self._superseded = ""  # why it ended before its last step
         self._hold: _GradientHold | None = None
@@ -259,53 +323,66 @@ class _Iteration(Iterator[Any]):
         self._epoch, self._step = loader._epoch, loader._first
         loader._step, loader._first = loader._first, 0
         self._steps = loader.plan.core.steps(self._epoch)
+        # Batches that threads work on are ahead, too: the core's share is what the bounds leave.
+        calls = loader.own is not None or loader.transform is not None
+        self._depth = min(loader.threads + 1, loader.prefetch_batches or loader.threads + 1) if calls else 1
+        self._room = max(1, loader.prefetch_bytes // 2) if loader.own is not None and loader.prefetch_bytes else 0
+        batches = loader.prefetch_batches and loader.prefetch_batches - self._depth + 1
         if loader._foreign:
             self._source = self._fetch_lists()
         else:
             self._core = _core.Epoch(loader.dataset.store, loader.plan.core, epoch=self._epoch, first_step=self._step,
-                                     prefetch_batches=loader.prefetch_batches, prefetch_bytes=loader.prefetch_bytes,
-                                     collate=loader.collator.core)
+                                     prefetch_batches=batches, prefetch_bytes=self._room or loader.prefetch_bytes,
+                                     collate=None if loader.own is not None else loader.collator.core)
             self._source = self._core
-        if loader.transform is not None:
-            self._pool = ThreadPoolExecutor(loader.threads, "rankstore-transform")
+        if calls:
+            self._pool = ThreadPoolExecutor(loader.threads, "rankstore-loader")
         self._hold = _GradientHold(loader)
         if loader.device is not None:
             self._stream = _side_stream(loader.device)
+        if loader.progress and loader.dataset.group.rank == 0:
+            self._bar = bars.step_bar(self._epoch, self._step, self._steps, loader.plan.world)
 
     def _fetch_lists(self) -> Iterator[tuple[int, Any]]:
         plan, dataset = self._loader.plan, self._loader.dataset
         for step in range(self._step, self._steps):
-            yield step, dataset.collate_ids(plan.core.batch(self._epoch, step, plan.rank), self._loader.collator)
+            ids = plan.core.batch(self._epoch, step, plan.rank)
+            yield step, dataset.store.fetch(ids) if self._loader.own is not None else dataset.collate_ids(ids, self._loader.collator)
 
-    def _make(self, step: int, arrays: Any) -> Batch:
-        loader = self._loader
-        batch = loader.collator.batch(arrays)
-        batch.planned(loader.dataset, loader.plan, loader.plan.token, self._epoch, step)
-        if loader.pin_memory:
-            batch = batch.pin_memory()
-        return batch
-
-    def _pull(self) -> tuple[int, Any] | None:
+    def _pull(self) -> _Pulled | None:
         """The next batch, or its future."""
         found = next(self._source, None)
         if found is None:
             return None
-        step, arrays = found
-        batch = self._make(step, arrays)
+        loader, (step, arrays) = self._loader, found
+        if loader.own is not None:
+            assert self._pool is not None
+            size = arrays.nbytes if self._room else 0
+            return _Pulled(step, self._pool.submit(_make_own, loader, self._epoch, step, arrays), size)
+        batch = loader.collator.batch(arrays)
+        batch.planned(loader.dataset, loader.plan, loader.plan.token, self._epoch, step)
+        if loader.pin_memory:
+            batch = batch.pin_memory()
+        samples, tokens = (len(batch.indices), int(batch.lengths.sum())) if loader.progress else (0, 0)
         if self._pool is not None:
-            assert self._loader.transform is not None
-            return step, self._pool.submit(self._loader.transform, batch)
-        return step, batch
+            assert loader.transform is not None
+            return _Pulled(step, self._pool.submit(loader.transform, batch), 0, samples, tokens)
+        return _Pulled(step, batch, 0, samples, tokens)
 
-    def _next(self) -> tuple[int, Any] | None:
+    def _next(self) -> _Pulled | None:
         if self._pool is None:
             return self._pull()
-        while len(self._ahead) < self._loader.threads + 1:
+        while len(self._ahead) < self._depth and (not self._ahead or not self._room or self._ahead_bytes < self._room):
             found = self._pull()
             if found is None:
                 break
             self._ahead.append(found)
-        return self._ahead.popleft() if self._ahead else None
+            self._ahead_bytes += found.size
+        if not self._ahead:
+            return None
+        first = self._ahead.popleft()
+        self._ahead_bytes -= first.size
+        return first
 
     def __next__(self) -> Any:
         if self._superseded:
@@ -323,9 +400,11 @@ class _Iteration(Iterator[Any]):
             if found is None:
                 self.close()
                 raise StopIteration
-            step, batch = found
+            step, batch, samples, tokens = found.step, found.batch, found.samples, found.tokens
             if isinstance(batch, Future):
                 batch = batch.result()  # a signal is seen at once, since Python's own waits look for them
+            if loader.own is not None:
+                batch, samples, tokens = batch
             if self._stream is not None:
                 batch = _to_device(batch, loader.device, self._stream)
         except StopIteration:
@@ -333,8 +412,11 @@ class _Iteration(Iterator[Any]):
         except BaseException as raised:
             self.close(wait=isinstance(raised, Exception))  # Ctrl-C does not wait for transform
             raise
-        loader._waits.append((begin, time.monotonic()))
+        end = time.monotonic()
+        loader._waits.append((begin, end))
         loader._epoch, loader._step = self._epoch, step + 1
+        if self._bar is not None:
+            self._bar.step(samples, tokens, begin, end)
         if self._hold is not None:
             self._hold.about_to_yield(step + 1 == self._steps)
         return batch
@@ -355,6 +437,9 @@ class _Iteration(Iterator[Any]):
             self._pool.shutdown(wait=wait and own, cancel_futures=True)
             self._pool = None
         self._ahead.clear()
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
         if self._hold is not None:
             self._hold.release()
             self._hold = None
@@ -397,8 +482,8 @@ def _to_device(batch: Any, device: Any, stream: Any) -> Any:
     """Tensors are allocated on the consumer's stream and copied on a side stream; the consumer's stream waits for an
     event. So no record_stream is needed: the memory belongs to the consumer's stream, and the copy has ended before it
     is used."""
-    if stream is False:
-        return batch.to(device)
+    if stream is False or not isinstance(batch, Batch):
+        return _each_tensor(batch, lambda tensor: tensor.to(device, non_blocking=True))
     import torch
     consumer = torch.cuda.current_stream(device)
     pairs = {name: (value, torch.empty_like(value, device=device)) for name, value in batch.items()

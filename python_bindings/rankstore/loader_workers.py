@@ -296,6 +296,10 @@ class ReceivedSamples:
     def __len__(self) -> int:
         return len(self._dims) // self._columns if self._columns else 0
 
+    @property
+    def nbytes(self) -> int:
+        return sum(map(len, self._parts))
+
     def values(self, i: int) -> list[Any]:
         places = range(i * self._columns, (i + 1) * self._columns)
         return [None if self._dims[k] is None else (self._parts[k], tuple(self._dims[k])) for k in places]

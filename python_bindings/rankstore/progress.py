@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -43,6 +44,62 @@ class Bars:
         if bar is not None:
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 bar.close()
+
+
+class StepBar:
+    """A loader's epoch as a bar: its steps, and of the last second or more samples/s, tokens/s and the share of the time that
+    the loop waited for batches. These are this rank's."""
+
+    EVERY = 1.0
+
+    def __init__(self, epoch: int, first: int, steps: int, world: int) -> None:
+        import tqdm
+        # A notebook's stderr is no terminal, and shows bars all the same.
+        self._bar: Any = tqdm.tqdm(desc=f"epoch {epoch}", total=steps, initial=first, unit="step",
+                                   disable=False if "ipykernel" in sys.modules else None)
+        self._whose = ", rank 0" if world > 1 else ""
+        self._since = time.monotonic()
+        self._samples, self._tokens, self._waited = 0, 0, 0.0
+
+    def step(self, samples: int, tokens: int, begin: float, end: float) -> None:
+        """One batch more, for which the loop waited from `begin` to `end`."""
+        self._samples, self._tokens, self._waited = self._samples + samples, self._tokens + tokens, self._waited + end - begin
+        if self._bar is None:
+            return
+        try:
+            if end - self._since >= self.EVERY:
+                self._bar.set_postfix_str(self.text(end - self._since), refresh=False)
+                self._since, self._samples, self._tokens, self._waited = end, 0, 0, 0.0
+            self._bar.update()
+        except (OSError, ValueError, AttributeError):  # stderr is closed, or None: a bar must not end the work
+            self._bar = None
+
+    def text(self, seconds: float) -> str:
+        """"1.2k samples/s, 340k tokens/s, waiting 3%"."""
+        return (f"{_short(self._samples / seconds)} samples/s, {_short(self._tokens / seconds)} tokens/s, "
+                f"waiting {min(1.0, self._waited / seconds):.0%}{self._whose}")
+
+    def close(self) -> None:
+        bar, self._bar = self._bar, None
+        if bar is not None:
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                bar.close()
+
+
+def _short(number: float) -> str:
+    """1,234,567 as "1.23M"."""
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= size:
+            return f"{number / size:.3g}{unit}"
+    return f"{number:.3g}"
+
+
+def step_bar(epoch: int, first: int, steps: int, world: int) -> StepBar | None:
+    """The bar of a loader with progress=True; None if it cannot be drawn: tqdm is not there, or nothing to write to."""
+    try:
+        return StepBar(epoch, first, steps, world)
+    except (ImportError, OSError, ValueError, AttributeError):
+        return None
 
 
 class Ticker:

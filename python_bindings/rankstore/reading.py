@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import _core, types
@@ -35,3 +35,25 @@ def reader_of(column: types.Column, copy: bool) -> Reader:
     if copy:
         return lambda data, dims: array(data, dtype).reshape(dims).copy()
     return lambda data, dims: array(data, dtype).reshape(dims)
+
+
+def cutting_reader(schema: Mapping[str, types.Column], chosen: Sequence[str], rename: Mapping[str, str],
+                   cut: int) -> Callable[[Sequence[Any], int], dict[str, Any]]:
+    """(values of all columns, length) to a sample's chosen columns under their new names. Arrays lie in the batch's own
+    memory. cut: values that have as many items as the sample is long are cut to so many, along their first variable
+    dimension, as the layouts do; 0: none is."""
+    places = {name: place for place, name in enumerate(schema)}
+    plan = [(places[name], rename.get(name, name), reader_of(schema[name], copy=schema[name].is_text),
+             schema[name].dims.index(None) if cut and schema[name].varies and not schema[name].is_text else -1) for name in chosen]
+
+    def read(values: Sequence[Any], length: int) -> dict[str, Any]:
+        sample = {}
+        for place, name, reader, axis in plan:
+            found = values[place]
+            value = None if found is None else reader(*found)
+            if axis >= 0 and cut < length and value is not None and value.shape[axis] == length:
+                value = value[(slice(None),) * axis + (slice(cut),)]
+            sample[name] = value
+        return sample
+
+    return read

@@ -165,6 +165,21 @@ static PyObject *samples_values(PyObject *object, PyObject *at)
     return list;
 }
 
+static PyObject *samples_nbytes(PyObject *object, void *unused)
+{
+    (void)unused;
+    samples *self = (samples *)object;
+    unsigned long long sum = 0;
+    if (core_check_process(self->pid, "samples") < 0)
+        return NULL;
+    for (size_t i = 0; i < rks_batch_count(self->batch); i++) {
+        size_t size = 0;
+        rks_batch_payload(self->batch, i, &size);
+        sum += size;
+    }
+    return PyLong_FromUnsignedLongLong(sum);
+}
+
 static PyObject *join(const uint64_t sum[2])
 {
     PyObject *low = PyLong_FromUnsignedLongLong(sum[0]),
@@ -229,10 +244,16 @@ static PyMethodDef samples_methods[] = {
     {0},
 };
 
+static PyGetSetDef samples_getters[] = {
+    {"nbytes", samples_nbytes, NULL, "Bytes of all columns of all samples.", NULL},
+    {0},
+};
+
 static PyType_Slot samples_slots[] = {
     {Py_tp_doc, (void *)"A batch of samples: len(), and what each of them has."},
     {Py_tp_dealloc, samples_dealloc},
     {Py_tp_methods, samples_methods},
+    {Py_tp_getset, samples_getters},
     {Py_sq_length, samples_length},
     {0, NULL},
 };

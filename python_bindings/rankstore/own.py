@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A user's own functions in a loader: `map` of one sample, and `collate` of a batch's samples."""
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .agreement import callback_failed
+from .batch import Batch
+from .errors import ArgumentError, CallbackError, RankStoreError
+from .layouts import Layout, check_name
+from .protocols import Samples
+from .reading import cutting_reader
+from .rule import Rule
+
+_NAMED = 3  # sample keys in an error
+
+
+class Own:
+    """What makes a batch of samples that were fetched: dicts as `ds[i]` gives them, cut as the plan says, each through `map`,
+    all through `collate`. Called in threads."""
+
+    def __init__(self, collate: Callable[[list[Any]], Any], mapped: Callable[..., Any] | None, dataset: Samples,
+                 columns: Sequence[str] | None, rename: Mapping[str, str] | None, rule: Rule, seed: int) -> None:
+        if isinstance(columns, str):
+            raise ArgumentError(f"columns: a list of names, not the str {columns!r}")
+        for option, names in (("columns", columns), ("rename", rename)):
+            for name in names or ():
+                check_name(option, name, dataset.schema, {})
+        self._collate, self._map, self._dataset, self._seed = collate, mapped, dataset, seed
+        self._draws = "" if mapped is None else _how_to_draw(mapped)
+        chosen = list(dataset.schema if columns is None else columns)
+        length = dataset.length_column if dataset.lengths_are_items else None
+        self.cut = Layout().planned(rule, length, chosen).cut_to
+        self._read = cutting_reader(dataset.schema, chosen, rename or {}, self.cut)
+
+    def __repr__(self) -> str:
+        named = (("map", self._map), ("collate", self._collate))
+        return ", ".join(f"{what}={getattr(function, '__qualname__', function)}" for what, function in named if function is not None)
+
+    def make(self, samples: Any, epoch: int, step: int) -> tuple[Any, int, int]:
+        """The batch, the number of its samples and the sum of their lengths. CallbackError says step and samples if a
+        function raises."""
+        ids = [samples.id(i) for i in range(len(samples))]
+        lengths = [samples.length(i) for i in range(len(samples))]
+        found = [self._read(samples.values(i), length) for i, length in enumerate(lengths)]
+        if self._map is not None:
+            found = self._mapped(found, ids, epoch, step)
+        try:
+            made = self._collate(found)
+        except Exception as raised:
+            raise self._failed(raised, "collate", ids, epoch, step) from raised
+        return self._told(made, ids, lengths), len(ids), sum(min(length, self.cut or length) for length in lengths)
+
+    def _mapped(self, found: list[Any], ids: list[int], epoch: int, step: int) -> list[Any]:
+        draw = _Draws(self._seed, epoch) if self._draws else None
+        made = []
+        for sample, sample_id in zip(found, ids, strict=True):
+            try:
+                one = self._call_map(sample, None if draw is None else draw.of(sample_id))
+            except Exception as raised:
+                raise self._failed(raised, "map", [sample_id], epoch, step) from raised
+            if one is None:
+                raise CallbackError.of("map returned None; it returns the sample", self._dataset.group.rank,
+                                       self._where([sample_id], epoch, step), "")
+            made.append(one)
+        return made
+
+    def _call_map(self, sample: Any, rng: Any) -> Any:
+        assert self._map is not None
+        if rng is None:
+            return self._map(sample)
+        return self._map(sample, rng) if self._draws == "place" else self._map(sample, rng=rng)
+
+    def _told(self, made: Any, ids: list[int], lengths: list[int]) -> Any:
+        """A dict becomes a Batch, which knows its samples; anything else is the user's own."""
+        if type(made) is dict:
+            made = Batch(made)
+        if isinstance(made, Batch):
+            import numpy
+            made.indices, made.lengths = numpy.array(ids, numpy.int64), numpy.array(lengths, numpy.uint32)
+            made._cut = self.cut
+            if self.cut:
+                made.lengths = made.lengths.clip(max=self.cut)
+        return made
+
+    def _failed(self, raised: Exception, what: str, ids: list[int], epoch: int, step: int) -> CallbackError:
+        return callback_failed(raised, self._dataset.group.rank, what, self._where(ids, epoch, step))
+
+    def _where(self, ids: list[int], epoch: int, step: int) -> str:
+        keys = ", ".join(self._name(one) for one in ids[:_NAMED])
+        more = f" and {len(ids) - _NAMED} more" if len(ids) > _NAMED else ""
+        return f"epoch {epoch}, step {step}, sample{'s' if len(ids) > 1 else ''} {keys}{more}"
+
+    def _name(self, sample_id: int) -> str:
+        """A sample's key, or its id if the key cannot be had."""
+        try:
+            return repr(self._dataset.store.key(sample_id).decode("utf-8", "replace"))
+        except RankStoreError:
+            return str(sample_id)
+
+
+class _Draws:
+    """A sample's random numbers: by a counter that begins at (epoch, sample id), under the seed as its key. So they depend on
+    nothing else, on no rank, step or thread. One generator is set anew for each sample: making one takes ten times as long."""
+
+    def __init__(self, seed: int, epoch: int) -> None:
+        import numpy
+        self._bits = numpy.random.Philox(key=numpy.array([seed, 0], numpy.uint64),
+                                         counter=numpy.array([0, 0, epoch, 0], numpy.uint64))
+        self._rng = numpy.random.Generator(self._bits)
+        self._state = self._bits.state
+
+    def of(self, sample_id: int) -> Any:
+        self._state["state"]["counter"][3] = sample_id
+        self._bits.state = self._state
+        return self._rng
+
+
+def _how_to_draw(function: Callable[..., Any]) -> str:
+    """How a map takes its random generator: by "place", by "name", or "" for map(sample)."""
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # one of C that does not tell
+        return ""
+    rng = parameters.get("rng")
+    if rng is not None and rng.kind is not rng.POSITIONAL_ONLY:
+        return "name"
+    needed = [one for one in parameters.values() if one.default is one.empty
+              and one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    if len(needed) > 2 or not (needed or any(one.kind is one.VAR_POSITIONAL or one.default is not one.empty
+                                             for one in parameters.values())):
+        raise ArgumentError(f"map: it is map(sample) or map(sample, rng), not map{inspect.signature(function)}")
+    return "place" if len(needed) == 2 else ""
