@@ -95,7 +95,11 @@ static rks_status fill_record(rks_exchange_plan *plan, const char *backend, uint
     uint32_t can = 0;
     for (int32_t i = 0; i < BACKENDS; i++) {
         rks_error why;
-        rks_status answer = backends[i]->can(plan->group, &why);
+        const char *in_clear = rks_group_encrypts(plan->group) ? backends[i]->in_clear : NULL;
+        rks_status answer = in_clear == NULL ? backends[i]->can(plan->group, &why)
+                                             : rks_fail(&why, RKS_ERR_UNSUPPORTED, 0,
+                                                        "RKS_ENCRYPT=1: %s does not encrypt",
+                                                        in_clear);
         if (backends[i]->reads_others && answer == RKS_OK && job->read_of == NULL)
             answer = rks_fail(&why, RKS_ERR_UNSUPPORTED, 0, "it does not carry these streams");
         if (answer == RKS_OK)

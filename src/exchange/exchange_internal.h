@@ -40,6 +40,7 @@ typedef struct rks_exchange_backend {
     bool tells_size;      /* auto's reason is also how much there is to move */
     bool takes_options;   /* behind its name */
     bool reads_others;    /* needs the job's read_of, boundary and restart */
+    const char *in_clear; /* who carries the bytes and does not encrypt them; NULL: our connections */
     bool slow_start;      /* auto takes it for many bytes only, and another one where it fails */
     rks_status (*can)(rks_group *group, rks_error *err); /* RKS_ERR_UNSUPPORTED says why not */
     rks_status (*prepare)(rks_exchange_plan *plan, void **state, uint64_t *token, rks_error *err);

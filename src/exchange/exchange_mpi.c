@@ -92,8 +92,6 @@ static rks_status mpi_can(rks_group *group, rks_error *err)
 {
     const rks_bootstrap *bootstrap = rks_group_bootstrap(group);
     const char *name = bootstrap == NULL ? "solo" : bootstrap->name;
-    if (rks_group_encrypts(group))
-        return rks_fail(err, RKS_ERR_UNSUPPORTED, 0, "RKS_ENCRYPT=1: MPI does not encrypt");
     if (strcmp(name, "mpi") != 0)
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
                         "the ranks found each other by %s; start them with mpirun or srun", name);
@@ -473,6 +471,7 @@ const rks_exchange_backend rks_exchange_mpi = {
     .name = "mpi",
     .why_auto = "MPI is there",
     .tells_size = true,
+    .in_clear = "MPI",
     .can = mpi_can,
     .prepare = mpi_prepare,
     .run = mpi_run,

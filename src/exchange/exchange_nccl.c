@@ -325,8 +325,6 @@ static rks_status nccl_run(rks_exchange_plan *plan, void *user, rks_error *err)
 
 static rks_status nccl_can(rks_group *group, rks_error *err)
 {
-    if (rks_group_encrypts(group))
-        return rks_fail(err, RKS_ERR_UNSUPPORTED, 0, "RKS_ENCRYPT=1: NCCL does not encrypt");
     if (rks_group_size(group) > 1 && rks_group_is_threads(group))
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
                         "the ranks are threads of one process; NCCL needs a process each");
@@ -443,6 +441,7 @@ const rks_exchange_backend rks_exchange_nccl = {
     .takes_options = true,
     .reads_others = true,
     .slow_start = true,
+    .in_clear = "NCCL",
     .can = nccl_can,
     .prepare = nccl_prepare,
     .run = nccl_run,
