@@ -142,10 +142,31 @@ static rks_status visit_index(void *user, const rks_lmdb_entry *entry, bool *sto
     return RKS_OK;
 }
 
+/* What LMDB reads follows from the newer one of two meta pages: is it the one of the seal? */
+static rks_status compare_meta(deep_walk *deep, rks_lmdb *env, rks_error *err)
+{
+    const rks_manifest *manifest = deep->shard->manifest;
+    uint64_t main_page = 0;
+    if (rks_lmdb_page_size(env) != manifest->page_size)
+        tell_text(deep, 0, "pages of %" PRIu32 " bytes, the manifest has %" PRIu32,
+                  rks_lmdb_page_size(env), manifest->page_size);
+    if (manifest->main_page == 0) /* of an earlier version */
+        return RKS_OK;
+    rks_status status = rks_lmdb_main_page(env, &main_page, err);
+    if (status == RKS_OK && main_page != manifest->main_page)
+        tell_text(deep, main_page,
+                  "the current meta page leads to the main database at %" PRIu64
+                  ", the manifest to the one at %" PRIu64,
+                  main_page, manifest->main_page);
+    return status;
+}
+
 static rks_status walk_all(deep_walk *deep, rks_error *err)
 {
     rks_lmdb *env = NULL;
     rks_status status = rks_lmdb_open(deep->shard->path, true, &env, err);
+    if (status == RKS_OK)
+        status = compare_meta(deep, env, err);
     if (status == RKS_OK)
         status = rks_lmdb_walk(env, RKS_LMDB_BLOCKS, NULL, 0, visit_block, deep, err);
     if (status == RKS_OK)

@@ -205,10 +205,16 @@ rks_status rks_block_check_shard(const rks_block_info *info, rks_digest shard_id
 {
     if (info->version == BLOCK_WITHOUT_SHARD || info->shard == shard_id.high)
         return RKS_OK;
+    return rks_fail_other_shard(path, info->shard, shard_id, err);
+}
+
+rks_status rks_fail_other_shard(const char *path, uint64_t found, rks_digest shard_id,
+                                rks_error *err)
+{
     return rks_fail(err, RKS_ERR_CORRUPT, 0,
                     "%s: data belongs to shard %016" PRIx64 "..., not to %016" PRIx64
                     "...: another shard's file has this name; put the right one in its place",
-                    path, info->shard, shard_id.high);
+                    path, found, shard_id.high);
 }
 
 rks_status rks_block_next(const uint8_t *block, size_t size, size_t *at, rks_record_view *view,

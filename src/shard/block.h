@@ -60,6 +60,9 @@ rks_status rks_block_open(const uint8_t *block, size_t size, const char *path, u
 /* The same, and the hash of all that follows the header, and that it holds `count` records. */
 rks_status rks_block_check(const uint8_t *block, size_t size, const char *path, uint64_t offset,
                            rks_block_info *info, rks_error *err);
+/* RKS_ERR_CORRUPT: the data of `path` belongs to a shard with the id's high half `found`. */
+rks_status rks_fail_other_shard(const char *path, uint64_t found, rks_digest shard_id,
+                                rks_error *err);
 /* RKS_ERR_CORRUPT if the block says that it belongs to another shard: "data belongs to shard X". */
 rks_status rks_block_check_shard(const rks_block_info *info, rks_digest shard_id, const char *path,
                                  rks_error *err);

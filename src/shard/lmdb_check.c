@@ -260,6 +260,36 @@ static rks_status take_free_pages(check *c, const node *entry, uint64_t page, ui
 
 static rks_status walk_tree(check *c, const tree *db);
 
+const uint8_t *rks_lmdb_leaf_find(const uint8_t *page, size_t page_size, const char *key,
+                                  size_t size)
+{
+    size_t key_size = strlen(key), lower = rks_load_u16(page + 12);
+    if (rks_load_u16(page + 10) != PAGE_LEAF || lower > page_size)
+        return NULL;
+    for (size_t i = PAGE_HEADER; i + 2 <= lower; i += 2) {
+        size_t offset = rks_load_u16(page + i);
+        const uint8_t *bytes = page + offset;
+        if (offset + NODE_HEADER + key_size + size > page_size ||
+            rks_load_u16(bytes + 6) != key_size || rks_load_u16(bytes + 4) != 0 ||
+            (rks_load_u16(bytes) | (uint32_t)rks_load_u16(bytes + 2) << 16) != size ||
+            memcmp(bytes + NODE_HEADER, key, key_size) != 0)
+            continue;
+        return bytes + NODE_HEADER + key_size;
+    }
+    return NULL;
+}
+
+/* An entry of the main database that is not a database with a name. */
+static rks_status take_main(check *c, const level *at, const node *entry)
+{
+    rks_lmdb_found found = {.db = "",
+                            .key = entry->key.data,
+                            .key_size = entry->key.size,
+                            .offset = at->number * c->page_size + entry->at,
+                            .size = (size_t)entry->size};
+    return c->visit(c->user, &found, c->err);
+}
+
 /* An entry of the main database: a database with a name. */
 static rks_status walk_named(check *c, const level *at, const node *entry)
 {
@@ -288,7 +318,7 @@ static rks_status take_entry(check *c, const tree *db, const level *at, const no
     uint64_t offset = 0;
     c->counted.entries++;
     if (db->main)
-        return walk_named(c, at, entry);
+        return entry->flags == 0 ? take_main(c, at, entry) : walk_named(c, at, entry);
     if ((entry->flags & ~NODE_BIG) != 0)
         return damaged(c, at->number, "an entry of an unknown kind");
     rks_status status = find_data(c, at, entry, &offset);
@@ -445,4 +475,22 @@ rks_status rks_lmdb_check(int fd, const char *path, rks_lmdb_found_fn visit, voi
         status = damaged(&c, last, "is the last one, and nothing knows it");
     rks_free(c.used);
     return status;
+}
+
+bool rks_lmdb_main_find(int fd, const char *path, const char *key, void *value, size_t size)
+{
+    struct stat info;
+    tree free_pages, named;
+    uint8_t page[PAGE_MOST];
+    if (fstat(fd, &info) != 0)
+        return false;
+    check c = {.fd = fd, .path = path, .file_size = (uint64_t)info.st_size};
+    if (read_metas(&c, &free_pages, &named) != RKS_OK || named.depth != 1 ||
+        named.root >= c.file_size / c.page_size ||
+        rks_file_read_at(fd, path, named.root * c.page_size, page, c.page_size, NULL) != RKS_OK)
+        return false;
+    const uint8_t *found = rks_lmdb_leaf_find(page, c.page_size, key, size);
+    if (found != NULL)
+        memcpy(value, found, size);
+    return found != NULL;
 }

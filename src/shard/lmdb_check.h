@@ -8,9 +8,9 @@
 
 #include "rankstore/base.h"
 
-/* One entry of a named database, in key order. */
+/* One entry of a named database, in key order, or one of the main database that names none. */
 typedef struct rks_lmdb_found {
-    const char *db; /* "blocks", ...; NUL-terminated */
+    const char *db; /* "blocks", ...; NUL-terminated; "": the main database */
     const uint8_t *key;
     size_t key_size;
     uint64_t offset; /* of the value in the file */
@@ -26,5 +26,13 @@ typedef rks_status (*rks_lmdb_found_fn)(void *user, const rks_lmdb_found *found,
  * what is wrong there. */
 rks_status rks_lmdb_check(int fd, const char *path, rks_lmdb_found_fn visit, void *user,
                           rks_error *err);
+
+/* The value of `key` in a page of any bytes: it points into the page. NULL if the page is no leaf,
+ * or has no such value of `size` bytes. */
+const uint8_t *rks_lmdb_leaf_find(const uint8_t *page, size_t page_size, const char *key,
+                                  size_t size);
+/* Copies the value of `key` in the main database of a file of any bytes; false if the file has no
+ * such value of `size` bytes, or cannot be read. */
+bool rks_lmdb_main_find(int fd, const char *path, const char *key, void *value, size_t size);
 
 #endif

@@ -22,6 +22,8 @@
 #include "base/memory.h"
 
 enum { PAGE_HEADER = 16, PAGE_FLAGS_AT = 10, PAGE_OVERFLOW = 0x04 };
+/* Of a meta page; lmdb_check.c has all of its fields. */
+enum { META_MAIN_DEPTH = 94, META_MAIN_ROOT = 128, META_TRANSACTION = 144, META_SIZE = 152 };
 
 static const uint64_t FIRST_MAP = UINT64_C(256) << 20;
 /* Room for the trees' own pages beside the values of one transaction. */
@@ -52,11 +54,12 @@ static rks_status lmdb_error(const rks_lmdb *env, int code, const char *doing, u
 
 static rks_status open_databases(rks_lmdb *env, bool read_only, rks_error *err)
 {
-    static const char *const names[RKS_LMDB_DBS] = {"blocks", "units", "index"};
+    static const char *const names[RKS_LMDB_DBS] = {"blocks", "units", "index", NULL};
     MDB_txn *txn = NULL;
     int code = mdb_txn_begin(env->env, NULL, read_only ? MDB_RDONLY : 0, &txn);
     for (int i = 0; code == 0 && !env->plain && i < RKS_LMDB_DBS; i++)
-        code = mdb_dbi_open(txn, names[i], read_only ? 0 : MDB_CREATE, &env->dbi[i]);
+        code = mdb_dbi_open(txn, names[i], read_only || names[i] == NULL ? 0 : MDB_CREATE,
+                            &env->dbi[i]);
     if (code == 0 && env->plain)
         code = mdb_dbi_open(txn, NULL, 0, &env->dbi[RKS_LMDB_PLAIN]);
     if (code == 0)
@@ -180,6 +183,31 @@ uint64_t rks_lmdb_file_size(const rks_lmdb *env)
     if (__builtin_mul_overflow((uint64_t)info.me_last_pgno + 1, env->page_size, &size))
         size = UINT64_MAX;
     return size;
+}
+
+rks_status rks_lmdb_main_page(rks_lmdb *env, uint64_t *offset, rks_error *err)
+{
+    MDB_envinfo info;
+    mdb_filehandle_t fd;
+    uint8_t meta[META_SIZE];
+    mdb_env_info(env->env, &info);
+    int code = mdb_env_get_fd(env->env, &fd);
+    if (code != 0)
+        return lmdb_error(env, code, "finding its file", 0, err);
+    for (uint64_t page = 0; page < 2; page++) {
+        rks_status status =
+            rks_file_read_at(fd, env->path, page * env->page_size, meta, sizeof(meta), err);
+        if (status != RKS_OK)
+            return status;
+        uint64_t root = rks_load_u64(meta + META_MAIN_ROOT);
+        if (rks_load_u64(meta + META_TRANSACTION) != info.me_last_txnid ||
+            root > info.me_last_pgno || rks_load_u16(meta + META_MAIN_DEPTH) != 1)
+            continue;
+        *offset = root * env->page_size;
+        return RKS_OK;
+    }
+    return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: its current meta page names no main database",
+                    env->path);
 }
 
 uint64_t rks_lmdb_count(rks_lmdb *env, rks_lmdb_db db)

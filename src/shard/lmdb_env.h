@@ -14,9 +14,13 @@ typedef enum rks_lmdb_db {
     RKS_LMDB_BLOCKS, /* key: block number, u64 big-endian */
     RKS_LMDB_UNITS,  /* key: position in the file, u64 big-endian */
     RKS_LMDB_INDEX,  /* key: text */
+    RKS_LMDB_MAIN,   /* LMDB's list of these three, and RKS_MAIN_SHARD_KEY */
     RKS_LMDB_DBS,
     RKS_LMDB_PLAIN = 0 /* of an environment without named ones */
 } rks_lmdb_db;
+
+/* The entry of the main database that says whose data the file holds: the shard id, 16 bytes. */
+#define RKS_MAIN_SHARD_KEY "shard"
 
 typedef struct rks_lmdb_entry {
     const uint8_t *key;
@@ -50,6 +54,10 @@ rks_status rks_lmdb_put(rks_lmdb *env, rks_lmdb_db db, const void *key, size_t k
 uint64_t rks_lmdb_pending(const rks_lmdb *env); /* bytes put and not committed */
 /* Durable when it returns. Without an open transaction it does nothing. */
 rks_status rks_lmdb_commit(rks_lmdb *env, rks_error *err);
+
+/* What LMDB's current meta page says: the file offset of the main database's only page. No
+ * transaction is open. RKS_ERR_CORRUPT if there is no such page. */
+rks_status rks_lmdb_main_page(rks_lmdb *env, uint64_t *offset, rks_error *err);
 
 /* LMDB need not write the file's last pages where it has freed them again; this makes the file as
  * long as its pages. */

@@ -3,12 +3,14 @@
  * manifest.c: NAME.json, written last, at most 1 MiB. One line of JSON a segment, else one line:
  *
  *   format        {"major": 1, "minor": 0}; another major is refused
- *   requires      features without which the shard cannot be read; none exist yet
+ *   requires      features without which the shard cannot be read: "shard_in_blocks" (blocks of
+ *                 version 2), "shard_in_main" (main)
  *   shard         shard id, 32 hexadecimal digits
  *   build         build id
  *   file_size     bytes of NAME.rks
  *   page_size     of LMDB
  *   head          XXH3-128 of the first two pages
+ *   main          [file offset, XXH3-128] of the page of LMDB's main database, which names the shard
  *   sums          XXH3-128 of NAME.sums
  *   samples       rows of the shard
  *   bytes         column and key bytes
@@ -64,8 +66,16 @@ static rks_status put_segment(const rks_manifest *manifest, size_t i, rks_buffer
     return status == RKS_OK ? rks_buffer_add(json, "]", 1, err) : status;
 }
 
-/* Blocks of version 2. */
-static const char *const FEATURES[] = {"shard_in_blocks", NULL};
+enum { SHARD_IN_BLOCKS, SHARD_IN_MAIN, FEATURE_COUNT };
+static const char *const FEATURES[FEATURE_COUNT + 1] = {"shard_in_blocks", "shard_in_main", NULL};
+
+static rks_status put_main_page(const rks_manifest *manifest, rks_buffer *json, rks_error *err)
+{
+    char digits[RKS_DIGEST_TEXT];
+    rks_digest_format(manifest->main, digits);
+    return rks_buffer_print(json, err, ",\"main\":[%" PRIu64 ",\"%s\"]", manifest->main_page,
+                            digits);
+}
 
 static rks_status put_fields(const rks_manifest *manifest, rks_buffer *json, rks_error *err)
 {
@@ -75,8 +85,13 @@ static rks_status put_fields(const rks_manifest *manifest, rks_buffer *json, rks
     rks_digest_format(manifest->build_id, build);
     rks_digest_format(manifest->head, head);
     rks_digest_format(manifest->sums, sums);
-    rks_status status =
-        rks_json_begin(json, manifest->names_shard ? FEATURES : NULL, err);
+    const char *requires[FEATURE_COUNT + 1] = {NULL};
+    size_t count = 0;
+    if (manifest->names_shard)
+        requires[count++] = FEATURES[SHARD_IN_BLOCKS];
+    if (manifest->main_page > 0)
+        requires[count] = FEATURES[SHARD_IN_MAIN];
+    rks_status status = rks_json_begin(json, requires, err);
     if (status == RKS_OK)
         status = rks_buffer_print(
             json, err,
@@ -97,6 +112,8 @@ static rks_status put_fields(const rks_manifest *manifest, rks_buffer *json, rks
         status = rks_buffer_print(json, err, "]");
     if (status == RKS_OK && manifest->unit_size > 0)
         status = rks_buffer_print(json, err, ",\"unit_size\":%" PRIu64, manifest->unit_size);
+    if (status == RKS_OK && manifest->main_page > 0)
+        status = put_main_page(manifest, json, err);
     return status == RKS_OK ? rks_buffer_print(json, err, ",\"segments\":[") : status;
 }
 
@@ -309,6 +326,28 @@ static rks_status decode_numbers(const json_t *root, const char *path, rks_manif
     return RKS_OK;
 }
 
+static rks_status decode_main_page(const json_t *root, const char *path, rks_manifest *manifest,
+                                   rks_error *err)
+{
+    const json_t *pair = NULL;
+    if (!rks_json_requires(root, FEATURES[SHARD_IN_MAIN]))
+        return RKS_OK;
+    rks_status status = rks_json_array(root, "main", path, &pair, err);
+    if (status != RKS_OK)
+        return status;
+    const json_t *offset = json_array_get(pair, 0);
+    const char *digits = json_string_value(json_array_get(pair, 1));
+    uint64_t at = json_is_integer(offset) && json_integer_value(offset) > 0
+                      ? (uint64_t)json_integer_value(offset)
+                      : 0;
+    if (at % manifest->page_size != 0 || at < 2 * (uint64_t)manifest->page_size ||
+        at > manifest->file_size - manifest->page_size || digits == NULL ||
+        !rks_digest_parse(digits, &manifest->main))
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: \"main\" is malformed", path);
+    manifest->main_page = at;
+    return RKS_OK;
+}
+
 static rks_status decode_schema(const json_t *root, const char *path, rks_manifest *manifest,
                                 rks_error *err)
 {
@@ -338,9 +377,11 @@ rks_status rks_manifest_decode(const char *text, size_t size, const char *path,
     if (status == RKS_OK)
         status = rks_json_open(text, size, path, FEATURES, &root, &decoded->digest, err);
     if (status == RKS_OK)
-        decoded->names_shard = rks_json_requires(root, FEATURES[0]);
+        decoded->names_shard = rks_json_requires(root, FEATURES[SHARD_IN_BLOCKS]);
     if (status == RKS_OK)
         status = decode_numbers(root, path, decoded, err);
+    if (status == RKS_OK)
+        status = decode_main_page(root, path, decoded, err);
     if (status == RKS_OK)
         status = decode_schema(root, path, decoded, err);
     if (status == RKS_OK)

@@ -38,6 +38,9 @@ typedef struct rks_manifest {
     uint64_t file_size;
     uint32_t page_size;
     rks_digest head; /* XXH3-128 of the file's first two pages */
+    uint64_t main_page; /* file offset of the page with LMDB's list of databases, which names the
+                         * shard: `requires` holds "shard_in_main"; 0: an earlier version's */
+    rks_digest main;    /* XXH3-128 of that page */
     rks_digest sums; /* XXH3-128 of NAME.sums */
     uint64_t samples;
     uint64_t bytes;   /* column and key bytes */

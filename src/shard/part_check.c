@@ -46,6 +46,8 @@ typedef struct part_check {
     uint64_t *unit_ends; /* block behind each unit's last */
     bool has_record;
     rks_digest shard_id; /* of the record */
+    bool has_owner;
+    rks_digest owner; /* of the main database: a seal began */
     rks_part_record *record; /* what rks_part_look gives; else NULL */
 } part_check;
 
@@ -168,6 +170,19 @@ static rks_status take_record(part_check *check, const rks_lmdb_found *found, rk
     return status;
 }
 
+static rks_status take_owner(part_check *check, const rks_lmdb_found *found, rks_error *err)
+{
+    uint8_t id[RKS_DIGEST_SIZE];
+    if (!is_key(found, RKS_MAIN_SHARD_KEY) || found->size != sizeof(id))
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: an unknown entry of the main database",
+                        check->path);
+    check->has_owner = true;
+    rks_status status =
+        rks_file_read_at(check->fd, check->path, found->offset, id, sizeof(id), err);
+    check->owner = (rks_digest){rks_load_u64(id), rks_load_u64(id + 8)};
+    return status;
+}
+
 static rks_status take_found(void *user, const rks_lmdb_found *found, rks_error *err)
 {
     part_check *check = user;
@@ -177,6 +192,8 @@ static rks_status take_found(void *user, const rks_lmdb_found *found, rks_error 
         return take_unit(check, found, err);
     if (strcmp(found->db, "index") == 0)
         return take_record(check, found, err);
+    if (found->db[0] == '\0')
+        return take_owner(check, found, err);
     return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: an unknown database", check->path);
 }
 
@@ -224,6 +241,9 @@ static rks_status check_contents(const part_check *check, rks_error *err)
     rks_status status = RKS_OK;
     if (!check->has_record && check->block_count + check->units.count > 0)
         status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: blocks of no known build", check->path);
+    else if (check->has_owner && !rks_digest_equal(check->owner, check->shard_id))
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: its main database names another shard",
+                          check->path);
     for (size_t u = 0; status == RKS_OK && u < check->units.count; u++)
         status = check_part_unit(check, u, &buffer, err);
     rks_buffer_free(&buffer);

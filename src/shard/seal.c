@@ -295,6 +295,16 @@ static rks_status index_pass(rks_shard_writer *writer, rks_manifest *manifest, i
     return status;
 }
 
+/* Beside the list of databases, in a page that the manifest's digest covers: whose data this is. */
+static rks_status put_owner(rks_shard_writer *writer, rks_error *err)
+{
+    uint8_t id[RKS_DIGEST_SIZE];
+    rks_store_u64(id, writer->shard_id.low);
+    rks_store_u64(id + 8, writer->shard_id.high);
+    return rks_lmdb_put(writer->env, RKS_LMDB_MAIN, RKS_MAIN_SHARD_KEY, strlen(RKS_MAIN_SHARD_KEY),
+                        id, sizeof(id), false, err);
+}
+
 static rks_status put_units(rks_shard_writer *writer, rks_manifest *manifest, rks_error *err)
 {
     const rks_unit_list *units = &writer->units;
@@ -310,8 +320,6 @@ static rks_status put_units(rks_shard_writer *writer, rks_manifest *manifest, rk
     rks_segment segment = {.kind = RKS_SEGMENT_UNITS, .rows = units->count};
     if (status == RKS_OK)
         status = put_segment(writer, manifest, segment, bytes.data, bytes.size, err);
-    if (status == RKS_OK)
-        status = rks_lmdb_commit(writer->env, err);
     rks_buffer_free(&bytes);
     return status;
 }
@@ -367,6 +375,12 @@ rks_status rks_seal_index(rks_shard_writer *writer, rks_manifest *manifest, rks_
         status = index_pass(writer, manifest, (int)writer->index[i], err);
     if (status == RKS_OK)
         status = put_units(writer, manifest, err);
+    if (status == RKS_OK)
+        status = put_owner(writer, err);
+    if (status == RKS_OK)
+        status = rks_lmdb_commit(writer->env, err);
+    if (status == RKS_OK)
+        status = rks_lmdb_main_page(writer->env, &manifest->main_page, err);
     if (status == RKS_OK)
         status = order_segments(manifest, err);
     if (status == RKS_OK)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shard_inside.h: what an open shard holds; for shard.c and verify.c alone. */
+ * shard_inside.h: what an open shard holds; for shard.c, shard_open.c and verify.c alone. */
 #ifndef RKS_SHARD_SHARD_INSIDE_H
 #define RKS_SHARD_SHARD_INSIDE_H
 
@@ -45,7 +45,7 @@ static inline size_t rks_shard_segment_at(const rks_shard *shard, size_t part, u
 typedef void (*rks_shard_damage_fn)(void *user, uint64_t offset, const rks_error *what);
 
 /* rks_shard_open, where `damage` (may be NULL: all of it is an error) hears of a longer file, of
- * other first pages and of a wrong unit list, and the shard opens all the same; its unit list may
+ * other first pages or another main page, and of a wrong unit list, and the shard opens all the same; its unit list may
  * then be empty. */
 rks_status rks_shard_open_damaged(const char *path, rks_shard_damage_fn damage, void *user,
                                   rks_shard **shard, rks_error *err);

@@ -537,8 +537,13 @@ static rks_status finish_file(rks_shard_writer *writer, rks_manifest *manifest, 
     status = head == NULL ? RKS_ERR_MEMORY
                           : rks_file_read_at(fd, writer->data_path, 0, head,
                                              2 * (size_t)manifest->page_size, err);
-    if (status == RKS_OK)
+    if (status == RKS_OK) {
         manifest->head = rks_checksum128(head, 2 * (size_t)manifest->page_size);
+        status = rks_file_read_at(fd, writer->data_path, manifest->main_page, head,
+                                  manifest->page_size, err);
+    }
+    if (status == RKS_OK)
+        manifest->main = rks_checksum128(head, manifest->page_size);
     if (status == RKS_OK)
         status = rks_sums_write(writer->data_path, manifest->file_size, writer->sums_path,
                                 &manifest->sums, err);

@@ -81,6 +81,7 @@ static void seal_again(uint8_t *bytes)
         manifest->segments[i].check =
             rks_checksum64(bytes + manifest->segments[i].offset, manifest->segments[i].size);
     manifest->head = rks_checksum128(bytes, 2 * (size_t)manifest->page_size);
+    manifest->main = rks_checksum128(bytes + manifest->main_page, manifest->page_size);
     manifest->sums = rks_checksum128(sums, pieces * RKS_DIGEST_SIZE);
     FUZZ_CHECK(rks_manifest_encode(manifest, &text, &size, NULL, NULL) == RKS_OK);
     shards_store(directory, "a.rks", bytes, sealed_size);

@@ -348,6 +348,10 @@ void shards_seal_again(const uint8_t *bytes, size_t size, uint32_t page_size)
             rks_checksum64(bytes + manifest->segments[i].offset, manifest->segments[i].size);
     manifest->page_size = page_size > 0 ? page_size : manifest->page_size;
     manifest->head = rks_checksum128(bytes, 2 * (size_t)manifest->page_size);
+    if (page_size > 0) /* what an earlier version wrote: the page of another size names no shard */
+        manifest->main_page = 0;
+    else
+        manifest->main = rks_checksum128(bytes + manifest->main_page, manifest->page_size);
     snprintf(sums, sizeof(sums), "%s", shards_path("a.sums"));
     assert_ok(rks_sums_write(shards_path("a.rks"), size, sums, &manifest->sums, &err), &err);
     assert_ok(rks_manifest_encode(manifest, &text, &text_size, NULL, &err), &err);

@@ -195,6 +195,44 @@ static void other_formats_and_features_are_named_and_other_fields_ignored(void *
     assert_ok(decode_changed("\"requires\":[]", "\"requires\":[],\"colour\":{\"a\":[1]}"), &err);
 }
 
+/* As they are written now: blocks, and the page of the main database, name the shard. */
+static void what_names_the_shard_is_required(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "[0,\"0000000000000009000000000000000a\"]",     "[4096,\"0000000000000009000000000000000a\"]",
+        "[8200,\"0000000000000009000000000000000a\"]",  "[49152,\"0000000000000009000000000000000a\"]",
+        "[-8192,\"0000000000000009000000000000000a\"]", "[8192,\"9\"]",
+        "[8192]",                                       "8192",
+        "[9223372036854771712,\"0000000000000009000000000000000a\"]"};
+    rks_schema *schema = schema_of("t:str,n:int64");
+    rks_manifest manifest = good_manifest(schema), *decoded = NULL;
+    manifest.names_shard = true;
+    manifest.main_page = 45056;
+    manifest.main = (rks_digest){10, 9};
+    char *text = NULL;
+    size_t size = 0;
+    assert_ok(rks_manifest_encode(&manifest, &text, &size, NULL, &err), &err);
+    char *copy = strndup(text, size);
+    assert_contains(copy, "\"requires\":[\"shard_in_blocks\",\"shard_in_main\"]");
+    assert_contains(copy, "\"main\":[45056,\"0000000000000009000000000000000a\"]");
+    assert_ok(rks_manifest_decode(text, size, "x.json", &decoded, &err), &err);
+    assert_true(decoded->names_shard && decoded->main_page == 45056 && decoded->main.high == 9);
+    rks_manifest_free(decoded);
+    free(copy);
+    rks_free(text);
+    rks_schema_free(schema);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        char to[200];
+        snprintf(to, sizeof(to), "\"requires\":[\"shard_in_main\"],\"main\":%s", bad[i]);
+        if (decode_changed("\"requires\":[]", to) != RKS_ERR_CORRUPT)
+            fail_msg("%s was taken", bad[i]);
+        assert_contains(err.text, "x.json");
+    }
+    assert_fails(RKS_ERR_CORRUPT,
+                 decode_changed("\"requires\":[]", "\"requires\":[\"shard_in_main\"]"));
+}
+
 static void a_manifest_above_1_mib_is_refused(void **state)
 {
     (void)state;
@@ -341,6 +379,7 @@ int main(void)
         cmocka_unit_test(every_flipped_bit_is_refused),
         cmocka_unit_test(hostile_numbers_are_refused),
         cmocka_unit_test(other_formats_and_features_are_named_and_other_fields_ignored),
+        cmocka_unit_test(what_names_the_shard_is_required),
         cmocka_unit_test(a_manifest_above_1_mib_is_refused),
         cmocka_unit_test(survives_each_failing_allocation),
         cmocka_unit_test(a_unit_has_these_bytes),

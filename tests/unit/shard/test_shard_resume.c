@@ -10,7 +10,9 @@
 #include <sys/wait.h>
 
 #include "base/clock.h"
+#include "shard/block.h"
 #include "shard/lmdb_env.h"
+#include "shard/shard.h"
 
 static void finished_units_survive_and_the_tail_of_an_unfinished_one_goes(void **state)
 {
@@ -35,6 +37,75 @@ static void finished_units_survive_and_the_tail_of_an_unfinished_one_goes(void *
     assert_contains(err.text, "unit 5");
     add_unit(writer, 6, 700, 800);
     seal_and_check(writer, 1500);
+}
+
+/* Turns all blocks of the part into what an earlier version wrote: they do not name the shard. */
+static uint64_t make_blocks_old(const char *name)
+{
+    FILE *file = fopen(path_of(name), "r+b");
+    uint64_t changed = 0;
+    uint8_t header[RKS_BLOCK_HEADER];
+    assert_non_null(file);
+    for (long at = RKS_VALUE_IN_PAGE; fseek(file, at, SEEK_SET) == 0 &&
+                                      fread(header, sizeof(header), 1, file) == 1;
+         at += 4096) {
+        if (!rks_block_begins(header) || rks_load_u64(header + 56) != rks_checksum64(header, 56))
+            continue;
+        assert_int_equal(rks_load_u16(header + 4), 2);
+        rks_store_u16(header + 4, 1);
+        rks_store_u64(header + 40, 0);
+        rks_store_u64(header + 56, rks_checksum64(header, 56));
+        assert_int_equal(fseek(file, at, SEEK_SET), 0);
+        assert_int_equal(fwrite(header, sizeof(header), 1, file), 1);
+        changed++;
+    }
+    assert_int_equal(fclose(file), 0);
+    return changed;
+}
+
+static void an_earlier_version_s_part_is_resumed_and_blocks_of_both_lie_in_one_shard(void **state)
+{
+    (void)state;
+    for (int both = 0; both < 2; both++) {
+        const char *name = both ? "both" : "old";
+        char file[32];
+        rks_shard_writer *writer = open_writer(name);
+        add_unit(writer, 5, 0, 700);
+        rks_shard_writer_close(writer);
+        snprintf(file, sizeof(file), "%s.rks", name);
+        assert_true(make_blocks_old(file) > 3);
+        writer = open_writer(name);
+        size_t count = 0;
+        rks_shard_writer_units(writer, &count);
+        assert_int_equal(count, 1);
+        if (both)
+            add_unit(writer, 6, 700, 800);
+        sealed shard;
+        seal(writer, name, &shard);
+        assert_int_equal(shard.manifest->names_shard, both);
+        assert_true(shard.manifest->main_page > 0);
+        assert_int_equal(shard.manifest->samples, both ? 1500 : 700);
+        sealed_free(&shard);
+        rks_shard *opened = NULL;
+        snprintf(file, sizeof(file), "%s.json", name);
+        assert_ok(rks_shard_open(path_of(file), &opened, &err), &err);
+        for (uint64_t row = 0; row < rks_shard_count(opened); row++) {
+            rks_record_view view;
+            uint64_t hash = 0;
+            assert_ok(rks_shard_locate(opened, row, &view, &err), &err);
+            assert_ok(rks_shard_copy_key_hashes(opened, row, 1, &hash, &err), &err);
+            assert_ok(rks_record_check(&view, rks_shard_id(opened), row, hash, view.length, &err),
+                      &err);
+        }
+        rks_shard_close(opened);
+        /* Killed behind the seal's last commit: the part names its shard already. */
+        assert_int_equal(unlink(path_of(file)), 0);
+        writer = open_writer(name);
+        rks_shard_writer_units(writer, &count);
+        assert_int_equal(count, both + 1);
+        seal(writer, name, &shard);
+        sealed_free(&shard);
+    }
 }
 
 enum { KILLED_UNIT = 500, KILLED_SIZE = 64 << 10, SLOW_LIMIT_MS = 40000 };
@@ -350,6 +421,7 @@ int main(void)
     alarm(110);
     const struct CMUnitTest tests[] = {
         CASE(finished_units_survive_and_the_tail_of_an_unfinished_one_goes),
+        CASE(an_earlier_version_s_part_is_resumed_and_blocks_of_both_lie_in_one_shard),
         CASE(a_killed_writer_loses_no_committed_unit),
         CASE(a_slow_writer_commits_what_it_has),
         CASE(a_second_writer_is_refused_naming_the_first),
