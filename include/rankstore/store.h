@@ -54,8 +54,9 @@ RKS_API rks_status rks_store_open(rks_group *group, const char *directory,
  * for rks_store_open; `names` (NULL: the last part of each directory) tells the sources apart.
  * Samples have the columns of all sources; one that a source lacks is missing there. Index columns
  * are those that all sources have. A dataset may be there twice, under two names. The strings may
- * go afterwards. A quarantine list is that of any one source. RKS_ERR_ARGUMENT names the sources
- * and the column whose types differ (`columns` may leave it out), or a name that is there twice. */
+ * go afterwards. A quarantine list is that of any one dataset, which may be there twice.
+ * RKS_ERR_ARGUMENT names the sources and the column whose types differ (`columns` may leave it out),
+ * or a name that is there twice. */
 RKS_API rks_status rks_store_open_many(rks_group *group, const char *const *directories,
                                        const char *const *names, size_t count,
                                        const rks_store_options *options, rks_store **store,

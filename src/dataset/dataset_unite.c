@@ -3,6 +3,7 @@
  * dataset_unite.c: several datasets as one, in memory. Nothing of them is copied or written: shards
  * stay where they are, and their records are read as samples of the united schema. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -181,21 +182,31 @@ static rks_status unite_ids(const uniting *u, rks_digest *id, rks_error *err)
     return RKS_OK;
 }
 
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
 static rks_status check_sources(const uniting *u, rks_error *err)
 {
     if (u->count == 0 || u->count > RKS_SOURCES_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%zu datasets to open as one; from 1 to %d are",
                         u->count, RKS_SOURCES_MAX);
-    for (size_t i = 0; i < u->count; i++) {
+    for (size_t i = 0; i < u->count; i++)
         if (u->names[i][0] == '\0')
             return rks_fail(err, RKS_ERR_ARGUMENT, 0, "dataset %zu has an empty name", i);
-        for (size_t k = 0; k < i; k++)
-            if (strcmp(u->names[i], u->names[k]) == 0)
-                return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                                "two datasets are named %s; give each a name of its own",
-                                u->names[i]);
+    const char **sorted = rks_alloc(u->count, sizeof(*sorted), err);
+    rks_status status = sorted == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    if (sorted != NULL) {
+        memcpy(sorted, u->names, u->count * sizeof(*sorted));
+        qsort(sorted, u->count, sizeof(*sorted), compare_texts);
     }
-    return RKS_OK;
+    for (size_t i = 1; status == RKS_OK && i < u->count; i++)
+        if (strcmp(sorted[i], sorted[i - 1]) == 0)
+            status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                              "two datasets are named %s; give each a name of its own", sorted[i]);
+    rks_free(sorted);
+    return status;
 }
 
 /* Room for all shards and units, and the checks that their numbers ask for. */
@@ -215,8 +226,12 @@ static rks_status make_tables(const uniting *u, rks_dataset *made, rks_error *er
     made->shards = rks_alloc(shards, sizeof(*made->shards), err);
     made->units = rks_alloc(units, sizeof(*made->units), err);
     made->sources = rks_alloc(u->count, sizeof(*made->sources), err);
-    made->build_options = rks_strdup("{}", err);
-    made->generation = 1;
+    /* One dataset alone, for some of its columns, says of itself what it is. */
+    const rks_dataset *alone = u->count == 1 ? u->datasets[0] : NULL;
+    const char *build = alone == NULL ? NULL : alone->build_options;
+    made->build_options = rks_strdup(build == NULL ? "{}" : build, err);
+    made->generation = alone == NULL ? 1 : alone->generation;
+    made->unit_size = alone == NULL ? 0 : alone->unit_size;
     return made->shards == NULL || made->units == NULL || made->sources == NULL ||
                    made->build_options == NULL
                ? RKS_ERR_MEMORY

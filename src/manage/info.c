@@ -132,7 +132,7 @@ static json_t *describe_generations(const rks_store *store)
     uint64_t *numbers = NULL;
     size_t count = 0;
     rks_dataset *newest = NULL;
-    if (store->dataset->source_count > 0) {
+    if (store->dataset->source_count > 1) {
         add_generation(list, store->dataset);
         return list;
     }

@@ -116,10 +116,11 @@ static rks_status open_united(rks_group *group, opening *o, const rks_store_opti
     char *said = NULL, *directory = NULL;
     rks_dataset *united = NULL;
     rks_status status = RKS_OK;
-    if (o->count == 0 || o->count > RKS_SOURCES_MAX)
-        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                          "%zu directories: a store is opened over 1 to %d of them", o->count,
-                          RKS_SOURCES_MAX);
+    if (o->count == 0)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "open: no directory is given");
+    else if (o->count > RKS_SOURCES_MAX)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "open: %zu directories; %d at most are opened as one",
+                          o->count, RKS_SOURCES_MAX);
     if (status == RKS_OK)
         status = begin_opening(o, err);
     if (status == RKS_OK)

@@ -15,19 +15,49 @@
 /* What a rank brings, one byte in front of its ids. */
 enum { NOT_ASKED = 0, LISTED = 1, NOT_HERE = 2 };
 
-/* Of one of the sources, whose samples' ids begin somewhere else. */
+static bool same_dataset(const rks_dataset *a, const rks_dataset *b)
+{
+    return rks_digest_equal(a->id, b->id) && a->count == b->count;
+}
+
+/* A list of one dataset, for each source that is this dataset: there may be several. */
+static rks_status list_for_sources(const rks_dataset *dataset, const rks_dataset *listed,
+                                   const uint32_t *own, size_t own_count, uint32_t **ids,
+                                   size_t *count, rks_error *err)
+{
+    size_t copies = 0, at = 0;
+    for (size_t i = 0; i < dataset->source_count; i++)
+        copies += same_dataset(dataset->sources[i].dataset, listed);
+    uint32_t *all = rks_alloc(own_count, copies * sizeof(*all), err);
+    if (all == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < dataset->source_count; i++) {
+        if (!same_dataset(dataset->sources[i].dataset, listed))
+            continue;
+        for (size_t k = 0; k < own_count; k++)
+            all[at++] = own[k] + (uint32_t)dataset->sources[i].first;
+    }
+    *ids = all;
+    *count = at;
+    return RKS_OK;
+}
+
 static rks_status load_list(const rks_store *store, const char *path, uint32_t **ids,
                             size_t *count, rks_error *err)
 {
-    const rks_dataset *dataset = store->dataset;
+    const rks_dataset *dataset = store->dataset, *listed = NULL;
+    uint32_t *own = NULL;
+    size_t own_count = 0;
     rks_status status = RKS_ERR_DATA;
     if (dataset->source_count == 0)
         return rks_quarantine_load(path, dataset, ids, count, err);
     for (size_t i = 0; status == RKS_ERR_DATA && i < dataset->source_count; i++) {
-        status = rks_quarantine_load(path, dataset->sources[i].dataset, ids, count, err);
-        for (size_t k = 0; status == RKS_OK && k < *count; k++)
-            (*ids)[k] += (uint32_t)dataset->sources[i].first;
+        listed = dataset->sources[i].dataset;
+        status = rks_quarantine_load(path, listed, &own, &own_count, err);
     }
+    if (status == RKS_OK)
+        status = list_for_sources(dataset, listed, own, own_count, ids, count, err);
+    rks_free(own);
     return status;
 }
 
