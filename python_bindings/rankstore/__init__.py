@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     from .building import BuildReport, build
     from .gathering import GatherReport, gather
     from .sources.columns import Columns
+    from .subsets import from_torch
     from .upkeep import Difference, DiffReport, ExportReport, MergeReport, PruneReport, diff, export, merge, prune
 
 # A job that only reads has no use for these, which are most of what there is to import.
 _LATER = {"BuildReport": ".building", "build": ".building", "Columns": ".sources.columns", "GatherReport": ".gathering",
-          "gather": ".gathering",
+          "from_torch": ".subsets", "gather": ".gathering",
           **dict.fromkeys(("Difference", "DiffReport", "ExportReport", "MergeReport", "PruneReport", "diff", "export", "merge",
                            "prune"), ".upkeep")}
 
@@ -53,6 +54,6 @@ __all__ = [
     "DataError", "Dataset", "DiffReport", "Difference", "ExportReport", "GatherReport", "Group", "IOFailedError", "Layout",
     "Lists", "Loader", "MergeReport", "Nested", "NotFoundError", "OutOfMemoryError", "Pack", "Pad", "PeerError", "Plan",
     "PlanBatch", "PlanSampler", "PruneReport", "RankStoreError", "Source", "StateError", "TimeoutError", "UnsupportedError",
-    "__version__", "build", "concat", "current", "diff", "export", "gather", "init", "launch", "merge", "open", "plan", "prune",
+    "__version__", "build", "concat", "current", "diff", "export", "from_torch", "gather", "init", "launch", "merge", "open", "plan", "prune",
     "transformer_cost",
 ]

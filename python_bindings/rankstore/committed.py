@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from typing import Any
+
+from . import types
 
 FILE = "python.json"
 
@@ -55,3 +58,18 @@ def figures(directory: str) -> dict[str, int]:
     made["duplicates"] = int(excluded["duplicates"])
     made["sampled_out"] = int(excluded["samples"]) - made["duplicates"]
     return made
+
+
+def counted(directory: str) -> tuple[str | None, int] | None:
+    """What lengths of the dataset in this directory count: the items of a column (None: of no single one), and what they were
+    divided by. None if dataset.json cannot be read here."""
+    shape = finished(directory if os.path.isdir(directory) else re.sub(r"@\d+$", "", directory))["shape"]
+    if shape is None:
+        return None
+    unit = int(shape["length_unit"])
+    if shape["own_lengths"]:
+        return None, unit
+    if shape["length"]:
+        return str(shape["length"]), unit
+    columns = (types.parse(name, text) for name, text in json.loads(shape["schema"]).items())
+    return next((column.name for column in columns if column.varies or column.item in ("str", "bytes")), None), unit

@@ -6,13 +6,12 @@ import functools
 import json
 import operator
 import os
-import re
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import _core, committed, types
+from . import _core, types
 from .ahead import Ahead
 from .batch import Batch, live
 from .errors import ArgumentError, StateError
@@ -24,6 +23,7 @@ from .lookup import Index, Keys
 from .memory import Extreme, TorchMemory, of_process, of_ranks
 from .plans import Plan, PlanBatch, plan_options, plan_rank
 from .reading import Readers, reader_of, values_of
+from .selecting import agree_on, index, is_bool, places_of
 from .windows import Windows
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class Dataset:
 
     def sample_id(self, place: Any) -> int:
         """The sample id of a place of this dataset or selection; IndexError where there is none."""
-        number = place if place.__class__ is int else _index(place)
+        number = place if place.__class__ is int else index(place)
         count = len(self)
         if number < 0:
             number += count
@@ -111,14 +111,29 @@ class Dataset:
         return number if self._chosen is None else int(self._chosen[number])
 
     def place(self, sample_id: int) -> int:
-        """Where a sample id is in this selection; KeyError where it is not chosen."""
+        """Where a sample id is in this selection first; KeyError where it is not chosen."""
         if self._chosen is None:
             return sample_id
         import numpy
-        found = int(numpy.searchsorted(self._chosen, sample_id))
-        if found == len(self._chosen) or self._chosen[found] != sample_id:
-            raise KeyError(f"sample {sample_id} is not in the selection")
-        return found
+        found = int(numpy.searchsorted(self._chosen, sample_id, sorter=self._order))
+        if found < len(self._chosen):
+            found = found if self._order is None else int(self._order[found])
+            if self._chosen[found] == sample_id:
+                return found
+        raise KeyError(f"sample {sample_id} is not in the selection")
+
+    @functools.cached_property
+    def _order(self) -> Array | None:
+        """The places of a selection in the order of their sample ids; None if they are in it."""
+        import numpy
+        assert self._chosen is not None
+        is_sorted = bool((self._chosen[1:] >= self._chosen[:-1]).all())
+        return None if is_sorted else numpy.argsort(self._chosen, kind="stable")
+
+    @functools.cached_property
+    def sorted_ids(self) -> Array:
+        """int64[len]: the sample ids, ascending, each as often as it is there."""
+        return self.ids if self._chosen is None or self._order is None else self._chosen[self._order]
 
     def __getitem__(self, which: Any) -> Any:
         if which.__class__ is int:  # before all else: it is asked for most often
@@ -128,14 +143,14 @@ class Dataset:
         if isinstance(which, slice):
             return [self[i] for i in range(*which.indices(len(self)))]
         if hasattr(which, "ndim") and which.ndim > 0:  # an array or tensor of places, or a mask
-            which = self._masked(which.tolist()) if _is_bool(which) else which.tolist()
-        if _is_bool(which) or hasattr(which, "__index__"):
+            which = self._masked(which.tolist()) if is_bool(which) else which.tolist()
+        if is_bool(which) or hasattr(which, "__index__"):
             return self._read(self.store.fetch([self.sample_id(which)]), 0)
         if isinstance(which, (str, bytes, Mapping)) or not hasattr(which, "__iter__"):
             raise TypeError(f"a dataset's places are ints, slices, lists of ints or a mask of bools, not "
                             f"{type(which).__name__}; get(key) takes keys")
         which = list(which)
-        if which and all(map(_is_bool, which)):
+        if which and all(map(is_bool, which)):
             which = self._masked(which)
         return self._list([self.sample_id(place) for place in which])
 
@@ -143,7 +158,7 @@ class Dataset:
         """The places where a mask is true."""
         if len(mask) != len(self):
             raise IndexError(f"the mask has {len(mask)} entries, the dataset {len(self)} samples")
-        if not all(map(_is_bool, mask)):
+        if not all(map(is_bool, mask)):
             raise TypeError("a mask of a dataset has one dimension")
         return [place for place, taken in enumerate(mask) if taken]
 
@@ -335,26 +350,25 @@ class Dataset:
         _core.write_quarantine(os.fspath(path), place, chosen)
 
     def select(self, which: Any) -> Dataset:
-        """A dataset of some samples: a boolean mask [len] or places (ascending or not, each once). Nothing is copied;
-        plans over it use only them. Sample ids stay those of the whole."""
-        import numpy
-        if isinstance(which, (list, tuple)) and len({_is_bool(one) for one in which}) > 1:
-            raise ArgumentError("select: bools and places in one list")
-        which = numpy.asarray(which)
-        if which.dtype == bool:
-            if which.shape != (len(self),):
-                raise ArgumentError(f"select: the mask has {which.shape}, the dataset {len(self)} samples")
-            which = numpy.flatnonzero(which)
-        if which.ndim != 1 or (len(which) and which.dtype.kind not in "iu"):
-            raise ArgumentError("select: a boolean mask or a list of places")
-        places = numpy.sort(which.astype(numpy.int64))
-        if len(places) and (places[0] < 0 or places[-1] >= len(self)):
-            raise IndexError(f"select: place {int(places[0] if places[0] < 0 else places[-1])} of {len(self)}")
-        if len(places) > 1 and (places[1:] == places[:-1]).any():
-            raise ArgumentError("select: a place is there twice")
+        """A dataset of some samples, in the order given, each as often as it is given. Nothing is copied.
+
+        which: list or array of places, or a boolean mask [len]. `ds.select([5, 2, 2])` has 3 samples; the first is `ds[5]`,
+            and `ds[2]` follows twice. A mask keeps the order of the dataset.
+
+        Order counts for `sel[i]`, iteration, `keys`, `lengths` and `windows`. Plans take the samples as a set, so equal samples
+        in another order make the same plan, and "sequential" goes by sample id; one that is given twice is an ArgumentError
+        there. Sample ids (`ids`,
+        `batch.indices`) stay those of the whole dataset. Raises IndexError for a place that is not there, ArgumentError for
+        what is neither."""
         made = self._like()
+        places = places_of(which, len(self))
         made._chosen = places if self._chosen is None else self._chosen[places]
         return made
+
+    @property
+    def has_repeats(self) -> bool:
+        """A selection has some samples more than once."""
+        return self._chosen is not None and bool((self.sorted_ids[1:] == self.sorted_ids[:-1]).any())
 
     def windows(self, length: int, stride: int | None = None, *, random: int | None = None) -> Windows:
         """Windows of `length` items over all samples, laid one behind the other, as models of tokens take them.
@@ -444,6 +458,9 @@ class Dataset:
         if self._chosen is None:
             core = _core.Plan(self.store, **options)
         else:
+            if self.has_repeats:
+                raise ArgumentError("plan: the selection has samples more than once; a plan takes each sample once an epoch")
+            agree_on(self.group, self._selection_id(), len(self), options)
             core = _core.Plan(self._masked_lengths(), dataset=self._selection_id(), **options)
         # only now: the others are in the same call
         return Plan(self, core, plan_rank(self.group.rank if rank is None else rank, world), options)
@@ -458,7 +475,7 @@ class Dataset:
     def _selection_id(self) -> str:
         import hashlib
         assert self._chosen is not None
-        return hashlib.sha256(self.id.encode() + self._chosen.tobytes()).hexdigest()[:32]
+        return hashlib.sha256(self.id.encode() + self.sorted_ids.tobytes()).hexdigest()[:32]
 
     def loader(self, plan: Plan, **options: Any) -> Loader:
         """Batches of a plan, fetched and collated ahead by threads of the library, without worker processes.
@@ -591,33 +608,6 @@ class Dataset:
             size += f", length {self.length_column}" + (f" / {self.length_unit}" if self.length_unit > 1 else "")
         return (f"<rankstore.Dataset {self.directory!r}: {part}{self.store.count} samples, {size}, {{{columns}}}, "
                 f"rank {self.group.rank} of {self.group.world}, id {self.id}>")
-
-
-def counted(directory: str) -> tuple[str | None, int] | None:
-    """What lengths of the dataset in this directory count: the items of a column (None: of no single one), and what they were
-    divided by. None if dataset.json cannot be read here."""
-    shape = committed.finished(directory if os.path.isdir(directory) else re.sub(r"@\d+$", "", directory))["shape"]
-    if shape is None:
-        return None
-    unit = int(shape["length_unit"])
-    if shape["own_lengths"]:
-        return None, unit
-    if shape["length"]:
-        return str(shape["length"]), unit
-    columns = (types.parse(name, text) for name, text in json.loads(shape["schema"]).items())
-    return next((column.name for column in columns if column.varies or column.item in ("str", "bytes")), None), unit
-
-
-def _is_bool(value: Any) -> bool:
-    """Python's, numpy's and torch's bools, and arrays of them."""
-    return value.__class__ is bool or str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
-
-
-def _index(place: Any) -> int:
-    """A place that is no plain int. TypeError for what is none, a bool too: it would be read as 0 or 1."""
-    if _is_bool(place):
-        raise TypeError(f"{place} is no place: places are ints; a mask has a bool for each sample, and nothing else")
-    return operator.index(place)
 
 
 def _pass_batch(batch: Any) -> Any:

@@ -39,6 +39,22 @@ def check_prepared(sampler: Sampler) -> None:
                          "dataset.loader(plan), which needs no prepare()")
 
 
+def check_wrapped(loader: Any, planned: int) -> None:
+    """ArgumentError where a DataLoader over a plan of `planned` samples reads them through torch's Subset, or through a
+    ConcatDataset of others: a plan gives sample ids, and these number samples anew."""
+    found = getattr(loader, "dataset", None)
+    data = sys.modules.get("torch.utils.data")
+    if data is None or not isinstance(found, (data.Subset, data.ConcatDataset)):
+        return
+    inner = found
+    while isinstance(inner, data.ConcatDataset) and inner.datasets:
+        inner = inner.datasets[0]
+    if isinstance(inner, data.Subset) or len(found) != planned:
+        kind = type(found).__name__
+        raise ArgumentError(f"DataLoader: a plan gives sample ids, and torch's {kind} numbers samples anew; use part = "
+                            f"rankstore.from_torch({kind.lower()}), and its part.plan(...) and part.loader(plan)")
+
+
 def warn_out_of_order(loader: Any) -> None:
     """A warning where a DataLoader with workers may yield batches in another order on each rank."""
     if getattr(loader, "in_order", True) is False and getattr(loader, "num_workers", 0) > 0:

@@ -7,8 +7,8 @@ import os
 from collections.abc import Sequence
 
 from . import _core, nccl
-from .committed import expand
-from .dataset import ABSENT, Dataset, counted
+from .committed import counted, expand
+from .dataset import ABSENT, Dataset
 from .errors import ArgumentError, StateError
 from .group import Group, current
 from .loader_workers import Handle
@@ -49,8 +49,6 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
     """
     given = [os.fspath(directory)] if isinstance(directory, (str, os.PathLike)) else [os.fspath(one) for one in directory]
     several = not isinstance(directory, (str, os.PathLike)) or names is not None
-    if not given:
-        raise ArgumentError("open: no directory is given")
     inflight = optional_bytes("inflight_bytes", inflight_bytes)
     chosen = group if group is not None else current()
     nccl.prepare(chosen, exchange)
@@ -82,7 +80,8 @@ def concat(datasets: Sequence[Dataset], *, names: Sequence[str] | None = None,
     """COLLECTIVE. One dataset over several open ones, without copying anything: samples of the first come first. Their
     directories are opened once more, so close this dataset, too.
 
-    datasets: list of Dataset, of one group. Selections stay selections, and what a quarantine leaves out stays out.
+    datasets: list of Dataset, of one group. Selections stay selections, with their order and repeats, and what a
+        quarantine leaves out stays out.
     names: list of str, one a dataset; a dataset that has several sources has them as "NAME/SOURCE". Default: the names of
         the sources, which must differ then (ArgumentError).
     columns: list of str. Samples have these alone. Default: the columns that any of the datasets has, as it was opened;
@@ -98,12 +97,10 @@ def concat(datasets: Sequence[Dataset], *, names: Sequence[str] | None = None,
     wholes = list(datasets)
     for number, one in enumerate(wholes):
         if not isinstance(one, Dataset):
-            raise TypeError(f"concat: dataset {number} is a {type(one).__name__}, not a rankstore.Dataset")
+            hint = "; use rankstore.from_torch(...)" if type(one).__name__ in ("Subset", "ConcatDataset") else ""
+            raise TypeError(f"concat: dataset {number} is a {type(one).__name__}, not a rankstore.Dataset{hint}")
         if not isinstance(one.group, Group) or one.group is not wholes[0].group:
             raise ArgumentError(f"concat: dataset {number} ({one.directory}) is open on another group than dataset 0")
-        if not one.given:
-            raise ArgumentError(f"concat: dataset {number} ({one.directory}) is a concat of selections, or of datasets with a "
-                                "quarantine; give concat the datasets that it was made of")
         given += one.given
         own = [source.name for source in one.sources]
         called += own if names is None or number >= len(names) else (
@@ -135,6 +132,4 @@ def _chosen(parts: Sequence[Dataset], whole: Dataset) -> Dataset:
         ids = numpy.arange(len(one.all_lengths)) if not one.is_selection else one.ids
         kept.append(first + ids[one.lengths != ABSENT])
         first += len(one.all_lengths)
-    made = whole.select(numpy.concatenate(kept))
-    made.given = ()
-    return made
+    return whole.select(numpy.concatenate(kept))

@@ -113,7 +113,7 @@ class Plan:
             raise ArgumentError(f"plan: it is of the dataset {mine.id}, and this is {dataset.id}")
         elif (mine.is_selection or dataset.is_selection) and mine.ids is not dataset.ids:
             import numpy
-            if not numpy.array_equal(mine.ids, dataset.ids):
+            if not numpy.array_equal(mine.sorted_ids, dataset.sorted_ids):
                 raise ArgumentError(f"plan: it is of {len(mine)} of the dataset's samples, and this is a selection of others, "
                                     f"{there} in all; use the plan() of the selection that is read")
         self._checked = weakref.ref(dataset)
@@ -270,7 +270,10 @@ class PlanSampler:
 
     def __iter__(self) -> _SamplerIterator:
         # DataLoader's iterator calls its loader so
-        frameworks.warn_out_of_order(sys._getframe(1).f_locals.get("loader"))
+        loader = sys._getframe(1).f_locals.get("loader")
+        frameworks.warn_out_of_order(loader)
+        if self.plan.dataset.id:
+            frameworks.check_wrapped(loader, len(self.plan.dataset.all_lengths))
         iterator = _SamplerIterator(self)
         self._last = weakref.ref(iterator)
         return iterator

@@ -122,9 +122,153 @@ def test_concat_keeps_columns_and_checks(two: list[Path], tmp_path: Path) -> Non
             assert list(ds.schema) == ["id", "text", "score"] and not ds.is_checked
         with rankstore.concat([first, third], columns=["score"]) as ds:
             assert list(ds.schema) == ["score"]
-        with rankstore.concat([first.select([1]), third]) as part:
-            with pytest.raises(ArgumentError, match="a concat of selections.*give concat the datasets that it was made of"):
-                rankstore.concat([part])
+        with rankstore.concat([third, first.select([4, 1])]) as part:
+            with rankstore.concat([part.select([20, 3, 3]), first.select([2])], names=["a", "b"]) as ds:  # of a concat's selection
+                assert [source.name for source in ds.sources] == ["a/code", "a/web", "b"]
+                assert ds.ids.tolist() == [24, 3, 3, 52] and [one["score"] for one in ds] == [4, 103, 103, 2]
+
+
+def test_a_quarantine_list_is_of_each_copy_of_its_dataset(two: list[Path], tmp_path: Path) -> None:
+    with rankstore.open(two[0]) as one:
+        one.write_quarantine(tmp_path / "bad.json", [2, 29])
+    with rankstore.open([two[0], two[1], two[0]], names=["a", "b", "c"], quarantine=tmp_path / "bad.json") as ds:
+        assert numpy.flatnonzero(ds.lengths == 0xFFFFFFFF).tolist() == [2, 29, 52, 79]
+        assert ds.stats()["quarantined"] == 4
+
+
+def test_one_directory_says_what_it_is_also_with_some_columns(two: list[Path]) -> None:
+    more = [{"id": "more", "text": "x", "score": 1, "url": ""}]
+    rankstore.build(more, two[0], append=True, key="id", index=["score"], length="text").close()
+    with rankstore.open(two[0]) as whole, rankstore.open(two[0], columns=["id"], names=["a"]) as part:
+        assert part.generations == whole.generations and [one["generation"] for one in part.generations] == [1, 2]
+        for name in ("generation", "unit_size", "build", "units"):
+            assert part.info().get(name) == whole.info().get(name), name
+
+
+def test_no_directory_on_one_rank_is_every_ranks_error(two: list[Path]) -> None:
+    def rank(group: rankstore.Group) -> None:
+        with pytest.raises(ArgumentError, match="open: no directory is given"):
+            rankstore.open([] if group.rank == 1 else two, group=group)
+        with rankstore.open(two, group=group) as ds:
+            assert len(ds) == 50
+
+    assert rankstore.launch(2, rank) == 0
+
+
+# ---- repeats and order
+
+def test_a_selection_keeps_order_and_repeats(two: list[Path]) -> None:
+    with rankstore.open(two[0]) as ds:
+        some = ds.select([7, 2, 2, 9, 7])
+        assert len(some) == 5 and some.ids.tolist() == [7, 2, 2, 9, 7]
+        assert [one["id"] for one in some] == ["w7", "w2", "w2", "w9", "w7"] and some.keys[:2] == [b"w7", b"w2"]
+        assert some.index["score"].tolist() == [7, 2, 2, 9, 7] and some.lengths.tolist() == ds.lengths[[7, 2, 2, 9, 7]].tolist()
+        assert some.keys.find("w2") == 1 and some.keys.find("w7") == 0 and some.keys.find("w9") == 3 and some.place(9) == 3
+        for gone in ("w3", "w29", "w0"):
+            with pytest.raises(KeyError, match="not in the selection"):
+                some.keys.find(gone)
+        again = some.select([3, 0, 3])  # places of the selection, not of the whole
+        assert again.ids.tolist() == [9, 7, 9] and some.select(numpy.array([1, 0, 0, 1, 0], bool)).ids.tolist() == [7, 9]
+        assert some.select(range(4, -1, -1)).ids.tolist() == [7, 9, 2, 2, 7]
+        with pytest.raises(IndexError, match="select: place 5 of 5"):
+            some.select([0, 5, 9])
+        with pytest.raises(IndexError, match="select: place -1 of 5"):
+            some.select([-1])
+        with pytest.raises(ArgumentError, match="plan: the selection has samples more than once"):
+            some.plan()
+
+
+def test_order_changes_no_plan(two: list[Path]) -> None:
+    with rankstore.open(two[0]) as ds:
+        up, down = ds.select([3, 8, 20, 21]), ds.select([21, 3, 20, 8])
+        plan, other = up.plan("random", batch_size=2, seed=5), down.plan("random", batch_size=2, seed=5)
+        assert plan.hash == other.hash and plan.report()["digest"] == other.report()["digest"]
+        assert sorted(i for batch in down.loader(plan) for i in batch.indices.tolist()) == [3, 8, 20, 21]
+        assert other.resume(plan.state(0, 1)) == (0, 1)
+        assert ds.select([8, 3, 20, 21]).windows is not None
+        with pytest.raises(ArgumentError, match="this is a selection of others"):
+            ds.select([3, 8, 20, 22]).loader(plan)
+
+
+def test_ranks_that_select_otherwise_hear_it(two: list[Path]) -> None:
+    """Each would give its share of another plan."""
+    def rank(group: rankstore.Group) -> None:
+        with rankstore.open(two, group=group) as ds:
+            with pytest.raises(ArgumentError, match="rank 0 plans a selection of 30 samples, rank 1 another one, of 31; select the same"):
+                ds.select(range(30 + group.rank)).plan()
+            with pytest.raises(ArgumentError, match="the plan's options differ: rank 0 has seed 0, rank 1 has seed 1"):
+                ds.select(range(30)).plan(seed=group.rank)
+            assert ds.select([5, *range(4)]).plan(batch_size=1, tail="drop").steps == 2
+
+    assert rankstore.launch(2, rank) == 0
+
+
+# ---- torch's own
+
+torch = pytest.importorskip("torch")
+data = torch.utils.data
+
+
+def test_parts_of_random_split_are_datasets(two: list[Path]) -> None:
+    with rankstore.open(two[0]) as ds:
+        parts = data.random_split(ds, [20, 10], torch.Generator().manual_seed(1))
+        train, val = map(rankstore.from_torch, parts)
+        assert (len(train), len(val)) == (20, 10) and sorted(train.ids.tolist() + val.ids.tolist()) == list(range(30))
+        assert [train[i] for i in range(20)] == [parts[0][i] for i in range(20)]  # in their order, too
+        seen = [i for batch in train.loader(train.plan(batch_size=4)) for i in batch.indices.tolist()]
+        assert sorted(seen) == sorted(train.ids.tolist())
+        listed = [row for rows in data.DataLoader(parts[1], batch_size=4, collate_fn=list) for row in rows]
+        assert listed == list(val)  # a Subset itself goes on giving samples
+
+
+def test_nests_of_subsets_and_concats_are_datasets(two: list[Path]) -> None:
+    with rankstore.open(two[0]) as web_, rankstore.open(two[1]) as code_:
+        nest: Any = data.Subset(data.ConcatDataset([data.Subset(web_, [5, 5, 2]), code_, web_.select([9, 1])]), [4, 0, -1, 24, 1])
+        with rankstore.from_torch(nest) as ds:
+            want = [{**nest[i], "url": nest[i].get("url")} for i in range(5)]
+            assert list(ds) == want and [one.name for one in ds.sources] == ["web", "code"]
+            assert ds.source_of(ds.ids).tolist() == [1, 0, 0, 0, 0]
+        folds = [data.Subset(web_, range(i, 30, 3)) for i in range(3)]
+        train = rankstore.from_torch(data.ConcatDataset(folds[:2]))
+        assert len(train) == 20 and train.store is web_.store and train.plan(batch_size=4).report()["samples"] == 20
+        whole = rankstore.from_torch(data.ConcatDataset([web_]))
+        assert not whole.is_selection and whole.plan().hash == web_.plan().hash
+        with rankstore.from_torch(data.ConcatDataset([web_, code_]), names=["x", "y"]) as ds:
+            assert not ds.is_selection and [one.name for one in ds.sources] == ["x", "y"] and len(ds) == 50
+        assert rankstore.from_torch(data.Subset(web_, [])).ids.tolist() == []
+
+
+def test_what_from_torch_does_not_take(two: list[Path], tmp_path: Path) -> None:
+    with rankstore.open(two[0]) as ds:
+        with pytest.raises(TypeError, match="a list is neither a rankstore.Dataset nor a Subset or ConcatDataset of some"):
+            rankstore.from_torch(data.Subset([1, 2], [0]))
+        with pytest.raises(IndexError, match="the Subset has place 30 of 30"):
+            rankstore.from_torch(data.Subset(ds, [30]))
+        with pytest.raises(TypeError, match="dataset 0 is a Subset, not a rankstore.Dataset; use rankstore.from_torch"):
+            rankstore.concat([data.Subset(ds, [3])])  # type: ignore[list-item]
+        with rankstore.open(two[0]) as again:
+            with pytest.raises(ArgumentError, match="two datasets are named web"):
+                rankstore.from_torch(data.ConcatDataset([ds, again]))
+        ds.write_quarantine(tmp_path / "bad.json", [2])
+    with rankstore.open(two[0], quarantine=tmp_path / "bad.json") as ds, rankstore.open(two[1]) as other:
+        with rankstore.from_torch(data.ConcatDataset([data.Subset(ds, [3, 2, 1]), other])) as both:
+            assert both.ids.tolist() == [3, 1, *range(30, 50)]
+
+
+def test_a_plan_refuses_to_be_read_through_torchs_subset(two: list[Path]) -> None:
+    """It would read other samples, without a word where there are enough of them."""
+    with rankstore.open(two) as ds:
+        plan = ds.plan("random", batch_size=8)
+        shuffled = data.Subset(ds, list(reversed(range(50))))
+        for wrong in (shuffled, data.Subset(ds, [3]), data.ConcatDataset([shuffled]), data.ConcatDataset([ds, ds])):
+            kind = type(wrong).__name__
+            with pytest.raises(ArgumentError, match=f"torch's {kind} numbers samples anew; use part = "
+                                                    f"rankstore.from_torch\\({kind.lower()}\\)"):
+                next(iter(data.DataLoader(wrong, batch_sampler=plan.sampler(), collate_fn=list)))
+        alone = rankstore.plan(ds.lengths[:10], batch_size=5)  # of any dataset, so also of a Subset
+        seen = [row for rows in data.DataLoader(data.Subset(ds, range(10)), batch_sampler=alone.sampler(), collate_fn=list)
+                for row in rows]
+        assert len(seen) == 10
 
 
 def test_concat_refuses_a_directory_that_has_changed(two: list[Path]) -> None:

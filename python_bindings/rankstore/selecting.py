@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Places of a dataset: what may name them."""
+from __future__ import annotations
+
+import json
+import operator
+from typing import TYPE_CHECKING, Any
+
+from .errors import ArgumentError
+from .group import Group
+
+if TYPE_CHECKING:
+    import numpy
+
+    Array = numpy.ndarray[Any, Any]
+
+
+def places_of(which: Any, count: int) -> Array:
+    """int64: the places that a mask or a list of places names, of `count`; an array of its own. ArgumentError for what is
+    neither, IndexError for a place that is not there."""
+    import numpy
+    if isinstance(which, (list, tuple)) and len({is_bool(one) for one in which}) > 1:
+        raise ArgumentError("select: bools and places in one list")
+    which = numpy.asarray(which)
+    if which.dtype == bool:
+        if which.shape != (count,):
+            raise ArgumentError(f"select: the mask has {which.shape}, the dataset {count} samples")
+        which = numpy.flatnonzero(which)
+    if which.ndim != 1 or (len(which) and which.dtype.kind not in "iu"):
+        raise ArgumentError("select: a boolean mask or a list of places")
+    wrong = (which < 0) | (which >= count)
+    if wrong.any():
+        raise IndexError(f"select: place {int(which[wrong.argmax()])} of {count}")
+    made: Array = which.astype(numpy.int64)
+    return made
+
+
+def agree_on(group: Group, selection: str, count: int, options: dict[str, Any]) -> None:
+    """COLLECTIVE. ArgumentError on all ranks if one of them plans another selection, or otherwise: samples would be lost."""
+    if group.world == 1:
+        return
+    told = [json.loads(one) for one in group.allgather("plan: selection", json.dumps([selection, count, options]).encode())]
+    for rank, (there, size, asked) in enumerate(told):
+        if there != told[0][0]:
+            raise ArgumentError(f"plan: rank 0 plans a selection of {told[0][1]} samples, rank {rank} another one, of {size}; select the "
+                                "same on all ranks (random_split needs a generator with a seed)")
+        for name in sorted({*asked, *told[0][2]}):
+            if asked.get(name) != told[0][2].get(name):
+                raise ArgumentError(f"the plan's options differ: rank 0 has {name} {told[0][2].get(name)}, rank {rank} has {name} "
+                                    f"{asked.get(name)}")
+
+
+def is_bool(value: Any) -> bool:
+    """Python's, numpy's and torch's bools, and arrays of them."""
+    return value.__class__ is bool or str(getattr(value, "dtype", "")) in ("bool", "torch.bool")
+
+
+def index(place: Any) -> int:
+    """A place that is no plain int. TypeError for what is none, a bool too: it would be read as 0 or 1."""
+    if is_bool(place):
+        raise TypeError(f"{place} is no place: places are ints; a mask has a bool for each sample, and nothing else")
+    return operator.index(place)
