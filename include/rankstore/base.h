@@ -48,7 +48,7 @@ RKS_API const char *rks_version(void);
 /* "corrupt", "peer failed", ... one or two words. Static; "unknown" for other numbers. */
 RKS_API const char *rks_status_name(rks_status status);
 
-/* Frees memory that a call of this header handed out as "free with rks_release".
+/* Frees memory that a call of this header returned as "free with rks_release".
  * NULL is accepted. */
 RKS_API void rks_release(void *memory);
 
@@ -63,7 +63,7 @@ RKS_API void rks_set_interrupt(rks_interrupt_fn interrupt, void *user);
 typedef void (*rks_progress_fn)(void *user, const char *phase, uint64_t done, uint64_t total,
                                 uint64_t samples);
 
-/* ---- memory: what the library holds, told truly ---------------------------------------------- */
+/* ---- memory: what the library holds ------------------------------------------------------- */
 
 /* The figures are the process's since its start, of all its stores together: ranks that are threads
  * of one process have them in common. Values are part of the interface: append, never renumber. */
@@ -125,7 +125,7 @@ typedef struct rks_trace_event {
     uint64_t begin_ns; /* CLOCK_MONOTONIC */
     uint64_t duration_ns;
     int64_t peer;     /* fetch: the owner's rank; else -1 */
-    uint64_t samples; /* 0 where it is not known */
+    uint64_t samples; /* 0 if it is not known */
     uint64_t bytes;
 } rks_trace_event;
 

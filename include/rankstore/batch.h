@@ -23,9 +23,8 @@ RKS_API void rks_fetch_cancel(rks_fetch *fetch); /* NULL is accepted */
 RKS_API size_t rks_batch_count(const rks_batch *batch);
 RKS_API uint64_t rks_batch_id(const rks_batch *batch, size_t i);
 RKS_API uint32_t rks_batch_length(const rks_batch *batch, size_t i);
-/* *size (may be NULL) bytes of the batch's. NULL for no sample of it, where the keys are derived
- * and the store has been closed before they were asked for, and where memory for a derived one
- * lacks. */
+/* *size (may be NULL) bytes, owned by the batch. NULL if i is out of range, if allocation fails, or if
+ * the keys are derived and the store was closed before the first call. */
 RKS_API const void *rks_batch_key(const rks_batch *batch, size_t i, size_t *size);
 /* All columns of sample i in the stored layout (FORMAT.md). */
 RKS_API uint8_t *rks_batch_payload(rks_batch *batch, size_t i, size_t *size);

@@ -36,7 +36,7 @@ typedef struct rks_build_options {
     rks_length_fn length_fn; /* instead of `length` */
     void *callback_user;
     uint64_t max_sample; /* bytes of one sample, larger is an error; default 1 GiB */
-    bool skip_bad;       /* count and list malformed samples instead of failing; where the schema is
+    bool skip_bad;       /* count and list malformed samples instead of failing; if the schema is
                           * inferred, first rows that disagree about a type are an error still */
     bool own_keys;       /* from memory: each rks_builder_add brings its key */
     bool replace;        /* replace a finished dataset at the commit; reuse no part of an
@@ -48,7 +48,7 @@ typedef struct rks_build_options {
     rks_progress_fn progress;
     void *progress_user;
     const char *source;  /* from memory: what the samples come from, in the caller's words, equal on
-                          * all ranks: a build that was interrupted is resumed only where it is the
+                          * all ranks: a build that was interrupted is resumed only if it is the
                           * same */
     uint32_t min_length; /* samples of a smaller length are filtered out; default 0 */
     uint32_t max_length; /* and those of a greater one; default 0: no limit */
@@ -65,15 +65,15 @@ typedef struct rks_build_options {
     bool dedup; /* of samples with equal contents (all columns but the key's) only the first
                  * in (unit, row) order counts; a tar's or zip's __key__ is one of the columns
                  * unless it is the key, and keeps equal members apart; the shards hold the others
-                 * too. What has one hash is compared byte by byte before it is left out */
+                 * too. What has one hash is compared byte by byte before it is dropped */
     const char *columns; /* names of the columns of CSV or TSV, by commas, where files have no
                           * header; NULL: the first record of each file names them */
     bool append;         /* the samples come behind those of the dataset in the directory, as its
                           * next generation; schema, key, length and index columns are by default
                           * that one's; a column of the input that it lacks is an error, and left
-                          * out where `schema` is given, which must be that one's. Where there is no
+                          * out if `schema` is given, which must be that one's. If there is no
                           * dataset it is built as generation 1 */
-    bool no_lock; /* where the file system has no locks (Lustre without -o flock), several ranks
+    bool no_lock; /* if the file system has no locks (Lustre without -o flock), several ranks
                    * build without one; one rank alone needs no option. The caller makes sure that
                    * no second build runs there. Locks that are there are taken all the same */
     const char *json_path; /* member of a JSON object that is the array of samples: "data", or
@@ -107,7 +107,7 @@ typedef struct rks_build_report {
     char dataset[33];        /* the dataset id, 32 hexadecimal digits */
     char bad_first[512];     /* the first that this call skipped, a whole line each, all ranks */
     uint64_t sampled_out;    /* that sample_rate or sample did not take, all ranks */
-    uint64_t duplicates;     /* that dedup left out, all ranks */
+    uint64_t duplicates;     /* that dedup dropped, all ranks */
     uint64_t hidden;         /* not read, of folders: names with a dot in front, */
     uint64_t linked_folders; /* links to folders, */
     uint64_t special_files;  /* and FIFOs, sockets and devices */
@@ -122,7 +122,7 @@ typedef struct rks_build_report {
  * call resumes an interrupted build, also on another number of ranks. `directory` may hold
  * {rank} and {node}. *report may be NULL. Errors: RKS_ERR_DATA names file and line; RKS_ERR_STATE
  * where another build runs in the directory (naming pid and host) or a finished dataset is
- * there and `replace` is not set (RKS_ERR_ARGUMENT); RKS_ERR_UNSUPPORTED where the file system has no
+ * there and `replace` is not set (RKS_ERR_ARGUMENT); RKS_ERR_UNSUPPORTED if the file system has no
  * locks (see no_lock). */
 RKS_API rks_status rks_build(rks_group *group, const char *const *sources, size_t source_count,
                              const char *directory, const rks_build_options *options,
@@ -156,8 +156,8 @@ RKS_API rks_status rks_builder_unit(rks_builder *builder, uint64_t unit, const c
 RKS_API rks_status rks_builder_add(rks_builder *builder, const rks_value *values, const void *key,
                                    size_t key_size, rks_error *err);
 
-/* Counts samples of the current unit that the caller left out itself, as `filtered` or as `bad`:
- * kept with the unit, so that reports count them also where a later build takes the unit over. Rows
+/* Counts samples of the current unit that the caller dropped itself, as `filtered` or as `bad`:
+ * kept with the unit, so that reports count them also if a later build takes the unit over. Rows
  * of derived keys do not count them. Nothing happens in a unit that was to be skipped. */
 RKS_API rks_status rks_builder_left_out(rks_builder *builder, uint64_t filtered, uint64_t bad,
                                         rks_error *err);

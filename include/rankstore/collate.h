@@ -21,7 +21,7 @@ extern "C" {
  *        filled with `pad`; `offsets` tells where each begins
  *
  * Columns without a variable dimension are stacked in both: [count, sizes...]. A missing value has
- * no items: where it is stacked, all of its place is `pad`. */
+ * no items: if it is stacked, all of its place is `pad`. */
 typedef struct rks_collate_column {
     const char *column; /* of the schema */
     const char *name;   /* of the array; NULL: the column's */
@@ -75,7 +75,7 @@ typedef struct rks_array {
  * been closed. */
 typedef struct rks_arrays rks_arrays;
 RKS_API size_t rks_arrays_count(const rks_arrays *arrays);
-/* Valid as long as `arrays`; NULL where there is none. In the order of the columns, then mask or
+/* Valid as long as `arrays`; NULL if there is none. In the order of the columns, then mask or
  * positions, then what
  * mark_missing and mark_items add. */
 RKS_API const rks_array *rks_arrays_get(const rks_arrays *arrays, size_t i);

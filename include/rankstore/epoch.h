@@ -43,7 +43,7 @@ RKS_API rks_status rks_epoch_open(rks_store *store, rks_plan *plan,
 /* The next batch, owned by the caller; *batch is NULL at the end. *step may be NULL. */
 RKS_API rks_status rks_epoch_next(rks_epoch *epoch, rks_batch **batch, uint64_t *step,
                                   rks_error *err);
-/* The same for an epoch with `collate`; *arrays is NULL at the end. RKS_ERR_STATE where the epoch
+/* The same for an epoch with `collate`; *arrays is NULL at the end. RKS_ERR_STATE if the epoch
  * was opened for the other kind. */
 RKS_API rks_status rks_epoch_next_arrays(rks_epoch *epoch, rks_arrays **arrays, uint64_t *step,
                                          rks_error *err);

@@ -13,14 +13,14 @@ extern "C" {
 /* ---- exporting ------------------------------------------------------------------------------- */
 
 /* Formats
- * jsonl  an object a line: "__key__" where no column holds the keys, then the columns; bytes are
+ * jsonl  an object a line: "__key__" if no column holds the keys, then the columns; bytes are
  *        {"base64": "..."}, NaN and infinities strings, integers above 2^63 - 1 strings
  * tar    as WebDataset has it: members KEY.COLUMN, side by side for each sample
  * dir    the same as files; samples {path, data} or {path, text} become a folder again
  * npz    an array a column; columns of varying size lie one behind the other, with COLUMN.offsets
- *        (and .shapes); .missing where a type has `?`
+ *        (and .shapes); .missing if a type has `?`
  * lmdb   an environment with a record a sample: its key, and its column's bytes, or a line of jsonl
- *        where there are several columns
+ *        if there are several columns
  *
  * In names of files and members all but letters, digits and some signs of a key is %XX, and long
  * parts end in a hash; no name leads out of the target. */
@@ -57,7 +57,7 @@ typedef struct rks_export_report {
  * RKS_ERR_ARGUMENT where something is there and `force` is not set; RKS_ERR_STATE where another
  * export writes it. What a format cannot hold is refused, RKS_ERR_DATA naming sample and column:
  * jsonl and tar are built into the same samples again (rks_diff: equal) with the store's schema and
- * key, dir where the store was built from a folder. Derived keys are written as "__key__" unless
+ * key, dir if the store was built from a folder. Derived keys are written as "__key__" unless
  * a column has that name: then they are derived again, from the name of the file that is built.
  * *report may be NULL. */
 RKS_API rks_status rks_store_export(rks_store *store, const char *target,

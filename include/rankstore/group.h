@@ -77,11 +77,11 @@ RKS_API uint32_t rks_group_node(const rks_group *group);  /* this rank's node, 0
 RKS_API uint32_t rks_group_nodes(const rks_group *group); /* how many */
 
 /* How far the ranks are with a build or a comparison, from what each tells rank 0 about once a
- * second: sums over those that have told it. On other ranks than 0 it is what they know. */
+ * second: sums over the ranks that have reported. Ranks other than 0 report what they know. */
 typedef struct rks_group_progress {
     size_t struct_size;
     uint64_t done, total, samples; /* bytes of work, and samples, of all ranks */
-    uint32_t ranks;                /* that have told theirs; 0: none, and all else is 0, too */
+    uint32_t ranks;                /* that have reported; 0: none, and all else is 0 */
     uint32_t slowest_rank;         /* the one with the smallest share of its own work done */
     uint64_t slowest_done, slowest_total;
 } rks_group_progress;
@@ -95,14 +95,14 @@ RKS_API void rks_group_progress_get(rks_group *group, rks_group_progress *progre
 RKS_API rks_status rks_group_agree(rks_group *group, const char *phase, rks_status status,
                                    rks_error *err);
 
-/* How many collective calls of this group this rank has made, that of rks_group_open included: the
+/* How many collective calls of this group this rank has made, including that of rks_group_open: the
  * same on all ranks while all make the same calls. Each costs one walk up the tree of ranks and one
  * down. Not collective, never waiting, any thread. */
 RKS_API uint64_t rks_group_collectives(const rks_group *group);
 
 /* Between collective calls; not collective, never waiting, any thread. A rank whose own long work
  * fails says so at once (_stop), and brings its error to the next collective call. The others ask
- * now and then (_must_stop): RKS_ERR_PEER where a rank has said so, or was lost; who gets it makes
+ * now and then (_must_stop): RKS_ERR_PEER if a rank has said so, or was lost; who gets it makes
  * that call early, with this status and error, and there the failing rank's own error counts. */
 RKS_API void rks_group_stop(rks_group *group);
 RKS_API rks_status rks_group_must_stop(rks_group *group, rks_error *err);

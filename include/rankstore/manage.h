@@ -30,8 +30,8 @@ typedef struct rks_prune_report {
 
 /* COLLECTIVE. Forgets old generations and removes what the others do not name, in each rank's
  * `directory`; the newest generation always stays. Killed at any instant it leaves each generation
- * whole or forgotten; another call goes on. RKS_ERR_STATE where a build runs there,
- * RKS_ERR_NOT_FOUND where there is no dataset (an unfinished build keeps its parts). `options` and
+ * whole or forgotten; another call goes on. RKS_ERR_STATE if a build runs there,
+ * RKS_ERR_NOT_FOUND if there is no dataset (an unfinished build keeps its parts). `options` and
  * `report` may be NULL. */
 RKS_API rks_status rks_prune(rks_group *group, const char *directory,
                              const rks_prune_options *options, rks_prune_report *report,
@@ -60,9 +60,9 @@ typedef struct rks_merge_report {
 /* COLLECTIVE. Makes one dataset of `count` (2 and more) in `target`, without reading a sample: the
  * sources' sealed shards are linked or copied, and a new dataset.json names them, the samples of
  * the first source first. Each rank brings the shards that it sees ({rank}, {node} and "DIR@2" as
- * in rks_store_open). Schema, index columns, kind of keys and, where the builds were told them,
+ * in rks_store_open). Schema, index columns, kind of keys and, if the builds were given them,
  * `length` and `length_unit` must agree (RKS_ERR_ARGUMENT); RKS_ERR_DATA names a key that is in two
- * of them. RKS_ERR_ARGUMENT where a dataset is in `target`. Options and report may be NULL. A merge
+ * of them. RKS_ERR_ARGUMENT if a dataset is in `target`. Options and report may be NULL. A merge
  * that was killed is done again by the same call. */
 RKS_API rks_status rks_merge(rks_group *group, const char *const *sources, size_t count,
                              const char *target, const rks_merge_options *options,
@@ -76,7 +76,7 @@ typedef enum rks_difference {
     RKS_CHANGED = 2, /* the key is in both, with other contents */
 } rks_difference;
 
-/* One difference; the ids where the key is there, else UINT64_MAX. Valid during the call. */
+/* One difference; the ids if the key is there, else UINT64_MAX. Valid during the call. */
 typedef void (*rks_diff_fn)(void *user, rks_difference kind, const void *key, size_t key_size,
                             uint64_t id_a, uint64_t id_b);
 
@@ -84,7 +84,7 @@ typedef struct rks_diff_options {
     size_t struct_size;
     const char *const *columns; /* compare these alone; NULL: all of both */
     size_t column_count;
-    uint64_t head; /* at most so many differences of each kind are told; default 10 */
+    uint64_t head; /* report at most so many differences of each kind; default 10 */
     rks_progress_fn progress;
     void *progress_user;
 } rks_diff_options;

@@ -34,7 +34,7 @@ typedef struct rks_plan rks_plan;
  * of 0 takes room for 1 in a budget.
  *
  * Every rank has the same number of steps and no batch is empty: the last step's batches are split
- * over all ranks, or full and repeating samples of theirs, or dropped. Where batches hold one
+ * over all ranks, or full and repeating samples of theirs, or dropped. If batches hold one
  * sample and their number is no multiple of the ranks, there is nothing to split: RKS_ERR_DATA.
  *
  * pack: the last step takes the cheapest bins. tail "split" deals them over all ranks, and splits
@@ -60,7 +60,7 @@ typedef struct rks_plan_options {
     const char *steps;    /* "constant" (default), "per_epoch" (random with max_tokens only: batches
                            * are filled, and their number varies; an epoch that cannot be made
                            * even is RKS_ERR_DATA when it is asked for) */
-    uint32_t batch_multiple; /* batches hold a multiple of it where they can; default 1 */
+    uint32_t batch_multiple; /* batches hold a multiple of it if possible; default 1 */
     bool no_shuffle;         /* every epoch is as epoch 0; sorted breaks ties by id */
     uint32_t world;          /* ranks to plan for; 0: the group's size (rks_plan_create: 1) */
     uint64_t seed;
@@ -86,8 +86,8 @@ RKS_API void rks_plan_options_default(rks_plan_options *options);
 /* Plans over `count` lengths (copied by no one: they must outlive the plan). A pure function: the
  * same bits for the same lengths, options and version, on any machine. `dataset` (32 hexadecimal
  * digits, or NULL) is written into states. RKS_ERR_ARGUMENT names the option; RKS_ERR_DATA
- * where no plan exists (fewer samples than ranks, a sample above max_length). A length of
- * UINT32_MAX is that of a sample that is not there (a partial store): it is never planned, and
+ * if no plan exists (fewer samples than ranks, a sample above max_length). A length of
+ * UINT32_MAX marks an absent sample (a partial store): it is never planned, and
  * counts as dropped. Own *plan. */
 RKS_API rks_status rks_plan_create(const uint32_t *lengths, uint64_t count, const char *dataset,
                                    const rks_plan_options *options, rks_plan **plan,
@@ -114,7 +114,7 @@ RKS_API rks_status rks_plan_bins(rks_plan *plan, uint64_t epoch, uint64_t step, 
 typedef struct rks_plan_report {
     size_t struct_size;
     uint64_t samples; /* delivered in the epoch, repeats included */
-    uint64_t dropped; /* left out, by too_long or tail */
+    uint64_t dropped; /* by too_long or tail */
     uint64_t repeated;
     uint64_t truncated;
     uint64_t steps;
@@ -157,7 +157,7 @@ RKS_API rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_
 RKS_API rks_status rks_plan_bounds(rks_plan *plan, uint64_t epoch, uint32_t **bounds, size_t *count,
                                    rks_error *err);
 
-/* Where a job is in an epoch: equal on all ranks, at most RKS_STATE_MAX bytes of JSON. */
+/* A job's position in an epoch: equal on all ranks, at most RKS_STATE_MAX bytes of JSON. */
 enum { RKS_STATE_MAX = 1024 };
 /* Writes the state "before step `step` of `epoch`" of this plan as JSON into `text`; step may be
  * the number of steps: the epoch is over. RKS_ERR_STATE after dozens of changes of world in one

@@ -16,7 +16,7 @@ typedef struct rks_reader rks_reader;
 
 typedef struct rks_read_report {
     size_t struct_size;
-    uint64_t filtered;   /* rows that where, filter, length or sample_rate left out */
+    uint64_t filtered;   /* rows dropped by where, filter, length or sample_rate */
     uint64_t bad;        /* rows that skip_bad passed over */
     char bad_first[512]; /* the first of them, a whole line each */
 } rks_read_report;

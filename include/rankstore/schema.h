@@ -17,7 +17,7 @@ extern "C" {
  *     float8_e4m3fn float8_e5m2 complex64, alone (a scalar) or with dimensions:
  *     int32[*]   float16[80,*]   uint8[*,*,3]          at most RKS_DIMS_MAX of them
  *     str   bytes   json                               (sizes in bytes)
- * with `?` behind it where a value may be missing ("int64?"). `*` may differ from sample
+ * with `?` behind it if a value may be missing ("int64?"). `*` may differ from sample
  * to sample. Data is little-endian, row-major, without gaps. */
 typedef struct rks_schema rks_schema;
 
@@ -31,7 +31,7 @@ RKS_API void rks_schema_free(rks_schema *schema); /* NULL is accepted */
 RKS_API uint32_t rks_schema_columns(const rks_schema *schema);
 RKS_API const char *rks_schema_name(const rks_schema *schema, uint32_t column); /* as schema */
 RKS_API const char *rks_schema_type(const rks_schema *schema, uint32_t column); /* "int32[*]" */
-/* -1 where there is none. */
+/* -1 if there is none. */
 RKS_API int rks_schema_find(const rks_schema *schema, const char *name);
 /* The canonical JSON object. Valid as long as the schema. */
 RKS_API const char *rks_schema_text(const rks_schema *schema);

@@ -26,11 +26,11 @@ typedef struct rks_store_options {
     uint64_t inflight_bytes; /* replies on their way to this rank; default 256 MiB */
     uint32_t fetch_timeout_ms; /* how long an owner that beats may send nothing of the samples that
                                 * were asked of it (its disk hangs): then the next owner of the
-                                * shard is asked; where there is none the fetch ends with
+                                * shard is asked; if there is none the fetch ends with
                                 * RKS_ERR_TIMEOUT. Default 0: as long as it beats */
-    /* A list of samples that are left out, as rks_quarantine_write makes it; may hold {rank} and
+    /* A list of samples to exclude, as rks_quarantine_write makes it; may hold {rank} and
      * {node}; NULL: none. A rank that does not see it takes the others'; where lists differ, what
-     * any of them names is left out. Ids do not change: such a sample has the length UINT32_MAX and
+     * any of them names is excluded. Ids do not change: such a sample has the length UINT32_MAX and
      * the owner -1, is never planned, and a fetch of it is RKS_ERR_NOT_FOUND. RKS_ERR_DATA: a list
      * of another dataset. */
     const char *quarantine;
@@ -42,7 +42,7 @@ typedef struct rks_store_options {
 RKS_API void rks_store_options_default(rks_store_options *options);
 
 /* COLLECTIVE. Opens the dataset in `directory` (may hold {rank} and {node}; "DIR@2" is its
- * generation 2, where no directory has that name), each rank serving the shards it sees, and
+ * generation 2, if no directory has that name), each rank serving the shards it sees, and
  * exchanges the index. Samples are numbered 0..count-1. The group must outlive the store. The
  * caller owns *store. */
 RKS_API rks_status rks_store_open(rks_group *group, const char *directory,
@@ -82,7 +82,7 @@ RKS_API rks_group *rks_store_group(const rks_store *store);
  */
 RKS_API const uint32_t *rks_store_lengths(const rks_store *store);
 RKS_API const uint64_t *rks_store_key_hashes(const rks_store *store);
-/* An index column: raw values of its type; NULL where there is none of that name. */
+/* An index column: raw values of its type; NULL if there is none of that name. */
 RKS_API const void *rks_store_column(const rks_store *store, const char *name, const char **type);
 
 /* Keeps what these three point to, and plans of the store, valid until rks_index_close, also after
@@ -167,7 +167,7 @@ typedef struct rks_store_stats {
     uint64_t collectives;   /* of the store's group since that was opened: rks_group_collectives */
     /* What this rank has read from its node's disk for samples, also for other ranks: bytes, and
      * the requests that it made (adjacent samples are one). Pages that were in memory do not count.
-     * Where the system does not count a thread's bytes (/proc/thread-self/io), those asked for. */
+     * If the system does not count a thread's bytes (/proc/thread-self/io), those asked for. */
     uint64_t disk_bytes;
     uint64_t disk_reads;
 } rks_store_stats;
@@ -204,9 +204,9 @@ RKS_API rks_status rks_store_fetch(rks_store *store, const uint64_t *sample_ids,
 RKS_API rks_status rks_store_fetch_start(rks_store *store, const uint64_t *sample_ids, size_t count,
                                          rks_fetch **fetch, rks_error *err);
 
-/* One sample read-only and without a copy: in the map of its shard where that lies on this node
+/* One sample read-only and without a copy: in the map of its shard if that lies on this node
  * (checked once, when it is opened), else fetched. Valid until rks_view_free, also after the store
- * has been closed. Where the file is cut underneath it reads as zeros. RKS_ERR_ARGUMENT for an id
+ * has been closed. If the file is truncated underneath, it reads as zeros. RKS_ERR_ARGUMENT for an id
  * out of range, RKS_ERR_CORRUPT names the sample. The caller owns *view. */
 RKS_API rks_status rks_store_view(rks_store *store, uint64_t sample_id, rks_view **view,
                                   rks_error *err);

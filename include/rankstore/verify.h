@@ -19,14 +19,14 @@ typedef enum rks_verify_level {
     RKS_VERIFY_DEEP = 2, /* and LMDB's own view, in a child process with a time limit */
 } rks_verify_level;
 
-/* One finding. `key` is empty where the bytes lie in no sample. */
+/* One finding. `key` is empty if the bytes lie in no sample. */
 typedef struct rks_finding {
     const char *file;
     uint64_t offset;
     const void *key;
     size_t key_size;
     const char *what;
-    int64_t sample_id; /* in the dataset; -1 where the bytes lie in no one sample, or a shard's file
+    int64_t sample_id; /* in the dataset; -1 if the bytes lie in no one sample, or a shard's file
                         * was looked at alone */
     bool leftover; /* no damage: a shard that dataset.json does not list, as a build or an append
                     * that failed leaves it; the same command goes on with it, and rks_prune
@@ -46,7 +46,7 @@ typedef struct rks_verify_options {
     rks_verify_level level;
     /* Directories that are verified together, each by a call of its own, `path` among them: a shard
      * that is not in `path` may lie in another one that holds the same dataset, as those of ranks
-     * with disks of their own do. What none of them has is told of with the first. */
+     * with disks of their own do. What none of them has is reported with the first. */
     const char *const *together; /* NULL: `path` alone */
     size_t together_count;
     bool partial; /* a shard that none of them has is counted, and no finding */
@@ -57,7 +57,7 @@ typedef struct rks_verify_counts {
     uint64_t samples;   /* checked */
     uint64_t findings;  /* problems */
     uint64_t elsewhere; /* shards that were not at hand, with `partial` */
-    uint64_t leftovers; /* told, and no problems */
+    uint64_t leftovers; /* reported; not problems */
 } rks_verify_counts;
 
 RKS_API void rks_verify_options_default(rks_verify_options *options);
