@@ -53,6 +53,12 @@ typedef struct rks_value {
 RKS_API rks_status rks_value_json(const rks_schema *schema, uint32_t column, const rks_value *value,
                                   char **text, rks_error *err);
 
+/* The number in a scalar of a float type: float16, bfloat16, float8_e4m3fn, float8_e5m2, float32 or
+ * float64, exactly. `item` has the type's size, at any alignment. RKS_ERR_ARGUMENT: another type.
+ */
+RKS_API rks_status rks_float_read(const char *type, const void *item, double *number,
+                                  rks_error *err);
+
 /* A sample as callbacks and readers see it. */
 typedef struct rks_sample {
     const rks_schema *schema;

@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "codec/json.h"
 #include "codec/number.h"
+#include "shard/small_float.h"
 #include "shard/utf8.h"
 
 static rks_status put_real(double number, bool narrow, rks_buffer *text, rks_error *err)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * number.h: scalar numbers of any column type, compared exactly, and the float types that C does
- * not have. */
+ * number.h: scalar numbers of any column type, compared exactly. */
 #ifndef RKS_CODEC_NUMBER_H
 #define RKS_CODEC_NUMBER_H
 
@@ -27,12 +26,5 @@ bool rks_kind_is_float(rks_kind kind); /* not complex64 */
 
 /* Reads a scalar of an integer or float kind; `data` has the kind's size, at any alignment. */
 rks_number rks_number_load(rks_kind kind, const void *data);
-
-/* float16, bfloat16, float8_e4m3fn and float8_e5m2, rounded to nearest, ties to even. False where
- * the finite value is out of the type's range. */
-bool rks_small_float_encode(rks_kind kind, double value, uint16_t *bits);
-/* The same for NaN and infinities; false where the type has no such value. */
-bool rks_small_float_special(rks_kind kind, double value, uint16_t *bits);
-double rks_small_float_decode(rks_kind kind, uint16_t bits);
 
 #endif

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "shard/small_float.h"
 
 rks_kind rks_item_kind(const rks_column *column)
 {
@@ -266,41 +267,6 @@ rks_convert_fn rks_item_convert(rks_kind from, rks_kind to, size_t size, bool wi
 
 /* ---- what fills up --------------------------------------------------------------------------- */
 
-typedef struct small_float {
-    int exponent_bits, mantissa_bits;
-    bool no_infinity;
-} small_float;
-
-/* Rounded to the nearest, ties to the even one. */
-static bool encode_float(small_float type, double value, uint32_t *bits)
-{
-    int bias = (1 << (type.exponent_bits - 1)) - 1, exponent = 0;
-    uint32_t ones = (1u << type.exponent_bits) - 1, mantissas = 1u << type.mantissa_bits;
-    uint32_t sign = signbit(value) ? ones * mantissas + mantissas : 0;
-    uint32_t nan = ones * mantissas + (type.no_infinity ? mantissas - 1 : mantissas / 2);
-    uint32_t infinity = type.no_infinity ? nan : ones * mantissas; /* the first that is too large */
-    if (isnan(value)) {
-        *bits = nan;
-        return true;
-    }
-    if (isinf(value)) {
-        *bits = sign | infinity;
-        return !type.no_infinity;
-    }
-    (void)frexp(value, &exponent);
-    int least = 1 - bias; /* of normal numbers */
-    exponent = value == 0 || exponent - 1 < least ? least : exponent - 1;
-    double exact = ldexp(fabs(value), type.mantissa_bits - exponent); /* below 2 * mantissas */
-    uint32_t units = (uint32_t)exact;
-    double rest = exact - units;
-    units += rest > 0.5 || (rest == 0.5 && units % 2 == 1);
-    double code = units + (double)(exponent - least) * (double)mantissas;
-    if (code >= (double)infinity)
-        return false;
-    *bits = sign | (uint32_t)code;
-    return true;
-}
-
 static bool encode_integer(rks_kind kind, double value, uint8_t item[8])
 {
     static const struct {
@@ -331,8 +297,7 @@ static bool encode_integer(rks_kind kind, double value, uint8_t item[8])
 
 bool rks_item_encode(rks_kind kind, double value, uint8_t item[8])
 {
-    small_float type;
-    uint32_t bits = 0;
+    uint16_t bits = 0;
     float single = (float)value;
     memset(item, 0, 8);
     switch (kind) {
@@ -344,23 +309,16 @@ bool rks_item_encode(rks_kind kind, double value, uint8_t item[8])
         memcpy(item, &single, sizeof(single));
         return isfinite(value) ? isfinite(single) : true;
     case RKS_KIND_FLOAT16:
-        type = (small_float){5, 10, false};
-        break;
     case RKS_KIND_BFLOAT16:
-        type = (small_float){8, 7, false};
-        break;
     case RKS_KIND_FLOAT8_E4M3FN:
-        type = (small_float){4, 3, true};
-        break;
     case RKS_KIND_FLOAT8_E5M2:
-        type = (small_float){5, 2, false};
         break;
     default:
         return encode_integer(kind, value, item);
     }
-    if (!encode_float(type, value, &bits))
+    if (!rks_small_float_put(kind, value, &bits))
         return false;
-    rks_store_u32(item, bits);
+    rks_store_u16(item, bits);
     return true;
 }
 

@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "codec/number.h"
+#include "shard/small_float.h"
 
 typedef struct range {
     int64_t low;
@@ -79,12 +80,6 @@ rks_status rks_fail_rounded(const rks_column *column, const char *text, size_t s
         column->name, shown, text, size < 40 ? "" : "...", number);
 }
 
-static bool put_small(rks_kind kind, double number, uint16_t *bits)
-{
-    return isfinite(number) ? rks_small_float_encode(kind, number, bits)
-                            : rks_small_float_special(kind, number, bits);
-}
-
 static bool put_float(rks_kind kind, double number, uint8_t *into)
 {
     uint16_t bits = 0;
@@ -98,12 +93,12 @@ static bool put_float(rks_kind kind, double number, uint8_t *into)
         return isfinite(single) || !isfinite(number);
     case RKS_KIND_FLOAT16:
     case RKS_KIND_BFLOAT16:
-        if (!put_small(kind, number, &bits))
+        if (!rks_small_float_put(kind, number, &bits))
             return false;
         rks_store_u16(into, bits);
         return true;
     default:
-        if (!put_small(kind, number, &bits))
+        if (!rks_small_float_put(kind, number, &bits))
             return false;
         into[0] = (uint8_t)bits;
         return true;

@@ -54,6 +54,18 @@ static const struct {
     {"json", RKS_KIND_JSON, 1},
 };
 
+bool rks_kind_find(const char *name, size_t size, rks_kind *kind, uint32_t *item_size)
+{
+    for (size_t i = 0; i < sizeof(ITEMS) / sizeof(ITEMS[0]); i++) {
+        if (strlen(ITEMS[i].name) != size || memcmp(ITEMS[i].name, name, size) != 0)
+            continue;
+        *kind = ITEMS[i].kind;
+        *item_size = ITEMS[i].item_size;
+        return true;
+    }
+    return false;
+}
+
 static bool is_variable_bytes(rks_kind kind)
 {
     return kind == RKS_KIND_STR || kind == RKS_KIND_BYTES || kind == RKS_KIND_JSON;
@@ -68,16 +80,12 @@ static void skip_spaces(const char **at)
 static bool parse_item(const char **at, rks_column *column)
 {
     size_t size = strcspn(*at, "[? ");
-    for (size_t i = 0; i < sizeof(ITEMS) / sizeof(ITEMS[0]); i++) {
-        if (strlen(ITEMS[i].name) != size || memcmp(ITEMS[i].name, *at, size) != 0)
-            continue;
-        column->kind = ITEMS[i].kind;
-        column->item_size = column->unit = ITEMS[i].item_size;
-        snprintf(column->type, sizeof(column->type), "%s", ITEMS[i].name);
-        *at += size;
-        return true;
-    }
-    return false;
+    if (!rks_kind_find(*at, size, &column->kind, &column->item_size))
+        return false;
+    column->unit = column->item_size;
+    snprintf(column->type, sizeof(column->type), "%.*s", (int)size, *at);
+    *at += size;
+    return true;
 }
 
 /* One dimension: a number without leading zero, or `*` as 0. */

@@ -28,6 +28,10 @@ typedef enum rks_kind {
     RKS_KIND_JSON,
 } rks_kind;
 
+/* The kind of a type's name without dimensions ("float16", of `size` bytes), and the bytes of an
+ * item of it. False: there is none. */
+bool rks_kind_find(const char *name, size_t size, rks_kind *kind, uint32_t *item_size);
+
 typedef struct rks_column {
     const char *name;
     rks_kind kind;

@@ -80,44 +80,11 @@ static uint64_t load_integer(const uint8_t *item, size_t size)
     return bits;
 }
 
-/* A small float from its fields; `bias` and widths as in its type's name. */
-static double small_float(uint32_t bits, int exponent_bits, int mantissa_bits, bool has_infinity)
+static double load_real(const char *type, const uint8_t *item)
 {
-    int bias = (1 << (exponent_bits - 1)) - 1, top = (1 << exponent_bits) - 1;
-    uint32_t mantissa = bits & ((1u << mantissa_bits) - 1);
-    int exponent = (int)(bits >> mantissa_bits) & top;
-    double sign = (bits >> (exponent_bits + mantissa_bits)) & 1 ? -1 : 1;
-    if (exponent == top && (has_infinity || mantissa == (1u << mantissa_bits) - 1))
-        return has_infinity && mantissa == 0 ? sign * INFINITY : NAN;
-    if (exponent == 0)
-        return sign * ldexp(mantissa, 1 - bias - mantissa_bits);
-    return sign * ldexp(mantissa + (1u << mantissa_bits), exponent - bias - mantissa_bits);
-}
-
-static double load_small(const char *type, const uint8_t *item)
-{
-    if (strcmp(type, "float16") == 0)
-        return small_float((uint32_t)(item[0] | item[1] << 8), 5, 10, true);
-    if (strcmp(type, "bfloat16") == 0)
-        return small_float((uint32_t)(item[0] | item[1] << 8), 8, 7, true);
-    if (strcmp(type, "float8_e4m3fn") == 0)
-        return small_float(item[0], 4, 3, false);
-    return small_float(item[0], 5, 2, true);
-}
-
-static double load_real(const number_kind *kind, const uint8_t *item)
-{
-    double number;
-    float single;
-    if (kind->size == 8) {
-        memcpy(&number, item, sizeof(number));
-        return number;
-    }
-    if (kind->size == 4) {
-        memcpy(&single, item, sizeof(single));
-        return (double)single;
-    }
-    return load_small(kind->name, item);
+    double number = NAN;
+    (void)rks_float_read(type, item, &number, NULL);
+    return number;
 }
 
 enum cli_entry cli_column_key(const cli_column *column, uint64_t i, uint64_t *key)
@@ -127,7 +94,7 @@ enum cli_entry cli_column_key(const cli_column *column, uint64_t i, uint64_t *ke
     if (column->lengths[i] == UINT32_MAX)
         return CLI_ENTRY_ABSENT;
     if (kind->order == REAL) {
-        double number = load_real(kind, item) + 0.0; /* one zero */
+        double number = load_real(kind->name, item) + 0.0; /* one zero */
         uint64_t bits;
         if (!isfinite(number))
             return CLI_ENTRY_NOT_FINITE;

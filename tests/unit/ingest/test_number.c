@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "shard/small_float.h"
 #include "support/check.h"
 
 static void every_small_float_survives_the_round_trip(void **state)
@@ -53,6 +54,32 @@ static void every_small_float_survives_the_round_trip(void **state)
     assert_int_equal(bits, 0xbf80);
 }
 
+static void floats_are_read_by_the_name_of_their_type(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *type;
+        uint8_t item[8];
+        double number;
+    } cases[] = {{"float16", {0x01, 0xc0}, -0x1.004p1}, {"bfloat16", {0x80, 0xbf}, -1.0},
+                 {"float8_e4m3fn", {0x7e}, 448},        {"float8_e5m2", {0x7b}, 57344},
+                 {"float32", {0, 0, 0x80, 0x3e}, 0.25}, {"float64", {1}, 5e-324},
+                 {"float8_e4m3fn", {0x81}, -0x1p-9}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        double number = 0;
+        assert_int_equal(rks_float_read(cases[i].type, cases[i].item, &number, NULL), RKS_OK);
+        assert_true(number == cases[i].number);
+    }
+    static const char *const others[] = {"int32", "float16[2]", "str", "complex64", "float", ""};
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        rks_error err;
+        double number = 7;
+        assert_fails(RKS_ERR_ARGUMENT, rks_float_read(others[i], cases[0].item, &number, &err));
+        assert_contains(err.text, "is no type of a float");
+        assert_true(number == 7);
+    }
+}
+
 static rks_number real(double value)
 {
     return (rks_number){.kind = RKS_NUMBER_REAL, .as.d = value};
@@ -83,6 +110,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_small_float_survives_the_round_trip),
+        cmocka_unit_test(floats_are_read_by_the_name_of_their_type),
         cmocka_unit_test(numbers_compare_exactly),
     };
     return cmocka_run_group_tests_name("ingest_number", tests, NULL, NULL);
