@@ -84,11 +84,18 @@ rks_status rks_unit_add(rks_input *input, rks_input_unit unit, uint64_t unit_siz
     return RKS_OK;
 }
 
-rks_status rks_unit_of_file(rks_input *input, size_t file, uint64_t unit_size, rks_error *err)
+rks_status rks_unit_of_bytes(rks_input *input, size_t file, uint64_t begin, uint64_t end,
+                             uint64_t unit_size, rks_error *err)
 {
     const rks_input_unit unit = {
-        .first_file = file, .size = input->files[file].size, .first_of_file = true};
-    return unit.size == 0 ? RKS_OK : rks_unit_add(input, unit, unit_size, err);
+        .first_file = file, .offset = begin, .size = end - begin, .first_of_file = begin == 0};
+    return rks_unit_add(input, unit, unit_size, err);
+}
+
+rks_status rks_unit_of_file(rks_input *input, size_t file, uint64_t unit_size, rks_error *err)
+{
+    uint64_t size = input->files[file].size;
+    return size == 0 ? RKS_OK : rks_unit_of_bytes(input, file, 0, size, unit_size, err);
 }
 
 rks_status rks_cut_by_file(rks_input *input, uint64_t unit_size, rks_error *err)

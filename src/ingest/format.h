@@ -84,6 +84,9 @@ bool rks_bytes_are_utf16(const uint8_t *bytes, size_t size);
 rks_status rks_unit_add(rks_input *input, rks_input_unit unit, uint64_t unit_size, rks_error *err);
 /* A file as a whole, if there is something in it. */
 rks_status rks_unit_of_file(rks_input *input, size_t file, uint64_t unit_size, rks_error *err);
+/* Bytes [begin, end) of a file. */
+rks_status rks_unit_of_bytes(rks_input *input, size_t file, uint64_t begin, uint64_t end,
+                             uint64_t unit_size, rks_error *err);
 /* Each of them: a `cut`. */
 rks_status rks_cut_by_file(rks_input *input, uint64_t unit_size, rks_error *err);
 /* Too many units of this size. */

@@ -255,30 +255,23 @@ rks_status rks_guesses_add_value(rks_guesses *all, const char *name, rks_json va
     return add_shape(all, name, shape_of(value), row, err);
 }
 
-/* The members of an object that is the column `outer`, without members: the row itself. */
-static rks_status add_members(rks_guesses *all, const char *outer, rks_json object, uint64_t row,
-                              rks_error *err)
+typedef struct row_of {
+    rks_guesses *all;
+    uint64_t number;
+} row_of;
+
+static rks_status add_member(void *user, const char *name, rks_json value, rks_error *err)
 {
-    rks_status status = RKS_OK;
-    size_t close = rks_json_close(object), size = 0;
-    for (rks_json at = rks_json_inside(object); status == RKS_OK && at.at < close;
-         at = rks_json_next(at)) {
-        char whole[RKS_FLAT_NAME];
-        const char *name = rks_json_text(at, &size);
-        at = rks_json_next(at);
-        if (outer != NULL)
-            status = rks_json_flat_name(outer, name, whole, err);
-        if (status == RKS_OK && all->flatten && rks_json_is(at, RKS_JSON_OBJECT))
-            status = add_members(all, outer == NULL ? name : whole, at, row, err);
-        else if (status == RKS_OK)
-            status = rks_guesses_add_value(all, outer == NULL ? name : whole, at, row, err);
-    }
-    return status;
+    const row_of *row = user;
+    if (row->all->flatten && rks_json_is(value, RKS_JSON_OBJECT))
+        return rks_json_members(name, value, add_member, user, err);
+    return rks_guesses_add_value(row->all, name, value, row->number, err);
 }
 
 rks_status rks_guesses_add(rks_guesses *all, rks_json object, uint64_t row, rks_error *err)
 {
-    return add_members(all, NULL, object, row, err);
+    row_of members = {all, row};
+    return rks_json_members(NULL, object, add_member, &members, err);
 }
 
 /* The guesses as a schema's canonical text. */

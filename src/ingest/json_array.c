@@ -37,14 +37,6 @@ static rks_status open_range(rks_json_items *items, const rks_input *input,
                                input->max_sample, input->json_path, err);
 }
 
-static rks_status add_items_unit(rks_input *input, size_t file, uint64_t begin, uint64_t end,
-                                 uint64_t unit_size, rks_error *err)
-{
-    const rks_input_unit unit = {
-        .first_file = file, .offset = begin, .size = end - begin, .first_of_file = begin == 0};
-    return rks_unit_add(input, unit, unit_size, err);
-}
-
 static rks_status cut_json_file(rks_input *input, size_t number, uint64_t unit_size,
                                 rks_error *err)
 {
@@ -58,13 +50,13 @@ static rks_status cut_json_file(rks_input *input, size_t number, uint64_t unit_s
         if (status != RKS_OK || item.text == NULL)
             break;
         if (position - begin >= unit_size) {
-            status = add_items_unit(input, number, begin, position, unit_size, err);
+            status = rks_unit_of_bytes(input, number, begin, position, unit_size, err);
             begin = position;
         }
     }
     rks_json_items_close(&items);
     if (status == RKS_OK)
-        status = add_items_unit(input, number, begin, whole.size, unit_size, err);
+        status = rks_unit_of_bytes(input, number, begin, whole.size, unit_size, err);
     return status;
 }
 

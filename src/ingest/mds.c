@@ -84,8 +84,7 @@ static rks_status add_shard(rks_input *input, const rks_input_file *index, const
         return rks_fail(err, RKS_ERR_DATA, 0, "%s: shard %s is there twice", index->path, base);
     entries[at] = entry;
     file->packing = packed ? RKS_PACKING_ZSTD : RKS_PACKING_NONE; /* which one: at the opening */
-    const rks_input_unit unit = {.first_file = at, .size = file->size, .first_of_file = true};
-    return rks_unit_add(input, unit, unit_size, err);
+    return rks_unit_of_bytes(input, at, 0, file->size, unit_size, err);
 }
 
 static rks_status cut_index(rks_input *input, const rks_input_file *index, uint64_t unit_size,

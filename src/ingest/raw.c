@@ -58,11 +58,8 @@ static rks_status cut_raw(rks_input *input, uint64_t unit_size, rks_error *err)
             return rks_fail(err, RKS_ERR_DATA, 0, "%s: %" PRIu64 " bytes are not whole items of %s",
                             input->files[i].path, size, input->dtype);
         for (uint64_t at = 0; status == RKS_OK && at < size; at += step) {
-            const rks_input_unit unit = {.first_file = i,
-                                         .offset = at,
-                                         .size = size - at < step ? size - at : step,
-                                         .first_of_file = at == 0};
-            status = rks_unit_add(input, unit, unit_size, err);
+            uint64_t end = size - at < step ? size : at + step;
+            status = rks_unit_of_bytes(input, i, at, end, unit_size, err);
         }
     }
     return status;

@@ -237,36 +237,22 @@ static rks_status end_extra(rks_row *row, rks_error *err)
     return status;
 }
 
-static rks_status take_member(rks_row *row, const char *name, rks_json json, uint32_t *guess,
-                              rks_error *err);
+/* A row whose members are taken one after the other. */
+typedef struct taking {
+    rks_row *row;
+    uint32_t guess; /* the column that is likely the next member's */
+} taking;
 
-static rks_status take_members(rks_row *row, const char *outer, rks_json object, uint32_t *guess,
-                               rks_error *err)
+static rks_status take_member(void *user, const char *name, rks_json json, rks_error *err)
 {
-    rks_status status = RKS_OK;
-    size_t close = rks_json_close(object), size = 0;
-    for (rks_json at = rks_json_inside(object); status == RKS_OK && at.at < close;
-         at = rks_json_next(at)) {
-        char whole[RKS_FLAT_NAME];
-        const char *name = rks_json_text(at, &size);
-        at = rks_json_next(at);
-        if (outer != NULL)
-            status = rks_json_flat_name(outer, name, whole, err);
-        if (status == RKS_OK)
-            status = take_member(row, outer == NULL ? name : whole, at, guess, err);
-    }
-    return status;
-}
-
-static rks_status take_member(rks_row *row, const char *name, rks_json json, uint32_t *guess,
-                              rks_error *err)
-{
-    int found = column_of(row, name, guess);
+    taking *t = user;
+    rks_row *row = t->row;
+    int found = column_of(row, name, &t->guess);
     if (found == row->extra_column)
         found = -1; /* it holds what has no column of its own */
     if (row->flatten && rks_json_is(json, RKS_JSON_OBJECT) &&
         (found < 0 || row->from != RKS_SCHEMA_GIVEN))
-        return take_members(row, name, json, guess, err);
+        return rks_json_members(name, json, take_member, t, err);
     if (row->flatten && found >= 0 && row->seen[found]) /* parsers refuse it in one object */
         return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\" is there twice", name);
     if (found >= 0)
@@ -287,7 +273,8 @@ rks_status rks_row_parse(rks_row *row, const uint8_t *line, size_t size, rks_err
 rks_status rks_row_parse_in(rks_row *row, const uint8_t *line, size_t size, size_t readable,
                             rks_error *err)
 {
-    uint32_t count = rks_schema_columns(row->schema), guess = 0;
+    uint32_t count = rks_schema_columns(row->schema);
+    taking members = {.row = row};
     rks_json root = {0};
     row->store.size = 0;
     row->line_size = size;
@@ -296,7 +283,7 @@ rks_status rks_row_parse_in(rks_row *row, const uint8_t *line, size_t size, size
     if (status != RKS_OK)
         return status;
     row->extra.size = 0;
-    status = take_members(row, NULL, root, &guess, err);
+    status = rks_json_members(NULL, root, take_member, &members, err);
     if (status == RKS_OK)
         status = end_extra(row, err);
     if (status != RKS_OK)

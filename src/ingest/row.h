@@ -70,6 +70,27 @@ enum { RKS_FLAT_NAME = 320 };
 rks_status rks_json_flat_name(const char *outer, const char *inner, char name[RKS_FLAT_NAME],
                               rks_error *err);
 
+/* Gives each member of an object to `take`, as a column: under its name, or with `outer`, the
+ * column that the object is, as "outer.inner". Ends with the first that fails. */
+typedef rks_status (*rks_member_fn)(void *user, const char *name, rks_json value, rks_error *err);
+static inline rks_status rks_json_members(const char *outer, rks_json object, rks_member_fn take,
+                                          void *user, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    size_t close = rks_json_close(object), size = 0;
+    for (rks_json at = rks_json_inside(object); status == RKS_OK && at.at < close;
+         at = rks_json_next(at)) {
+        char whole[RKS_FLAT_NAME];
+        const char *name = rks_json_text(at, &size);
+        at = rks_json_next(at);
+        if (outer != NULL)
+            status = rks_json_flat_name(outer, name, whole, err);
+        if (status == RKS_OK)
+            status = take(user, outer == NULL ? name : whole, at, err);
+    }
+    return status;
+}
+
 /* A line as an object. */
 rks_status rks_json_line(rks_json_parser *parser, const uint8_t *line, size_t size, size_t readable,
                          rks_json *root, rks_error *err);

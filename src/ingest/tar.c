@@ -19,14 +19,6 @@ static bool looks_like_tar(const uint8_t *bytes, size_t size, bool all)
     return size >= 512 && memcmp(bytes + 257, "ustar", 5) == 0;
 }
 
-static rks_status add_unit(rks_input *input, size_t file, uint64_t begin, uint64_t end,
-                           uint64_t unit_size, rks_error *err)
-{
-    const rks_input_unit unit = {
-        .first_file = file, .offset = begin, .size = end - begin, .first_of_file = begin == 0};
-    return rks_unit_add(input, unit, unit_size, err);
-}
-
 static rks_status cut_tar_file(rks_input *input, size_t number, uint64_t unit_size, rks_error *err)
 {
     const rks_input_unit whole = {.first_file = number, .size = input->files[number].size};
@@ -38,14 +30,15 @@ static rks_status cut_tar_file(rks_input *input, size_t number, uint64_t unit_si
     while (status == RKS_OK && !members.end) {
         uint64_t position = members.member.position;
         if (members.first && position - begin >= unit_size) {
-            status = add_unit(input, number, begin, position, unit_size, err);
+            status = rks_unit_of_bytes(input, number, begin, position, unit_size, err);
             begin = position;
         }
         if (status == RKS_OK)
             status = rks_members_next(&members, err);
     }
     rks_members_close(&members);
-    return status == RKS_OK ? add_unit(input, number, begin, whole.size, unit_size, err) : status;
+    return status == RKS_OK ? rks_unit_of_bytes(input, number, begin, whole.size, unit_size, err)
+                            : status;
 }
 
 static rks_status cut_tar(rks_input *input, uint64_t unit_size, rks_error *err)
