@@ -268,8 +268,11 @@ static rks_status run_backend(rks_exchange_plan *plan, const rks_exchange_backen
     rks_status status = get_ready(plan, backend, &state, err);
     if (status == RKS_OK) {
         status = backend->run(plan, state, err);
-        status = rks_group_agree(plan->group, "exchange: end", status, err);
-        if (status == RKS_OK && plan->stopped)
+        /* One that has stopped for an error that nobody brings is no rank's secret. */
+        uint64_t stopped = plan->stopped;
+        const rks_fact fact = rks_fact_sum(&stopped, 1);
+        status = rks_group_agree_on(plan->group, "exchange: end", status, &fact, 1, NULL, err);
+        if (status == RKS_OK && stopped > 0)
             status = rks_fail(err, RKS_ERR_STATE, 0, "exchange: stopped for an error of no rank");
     }
     plan->failed = status != RKS_OK;

@@ -303,6 +303,34 @@ static void local_is_refused_between_processes(void **state)
     assert_int_equal(code, 0);
 }
 
+/* This rank hears that it must stop, of an error that no rank brings. */
+static atomic_int misled = -1;
+
+rks_status __real_rks_group_must_stop(rks_group *group, rks_error *err);
+rks_status __wrap_rks_group_must_stop(rks_group *group, rks_error *err);
+
+rks_status __wrap_rks_group_must_stop(rks_group *group, rks_error *err)
+{
+    if (atomic_load(&misled) == (int)rks_group_rank(group))
+        return rks_fail(err, RKS_ERR_PEER, 0, "another rank failed");
+    return __real_rks_group_must_stop(group, err);
+}
+
+static void a_rank_that_stops_for_nobody_s_error_fails_on_all_ranks(void **state)
+{
+    (void)state;
+    for (int backend = 0; backend < 2; backend++) {
+        exchange_case all = whole;
+        all.backend = backends[backend];
+        for (int i = 0; i < 4; i++)
+            all.sizes[i] = 100000;
+        atomic_store(&misled, 2);
+        run_threads(&all, 4);
+        atomic_store(&misled, -1);
+        case_check_failed(&all, 4, RKS_ERR_STATE, -1, "stopped for an error of no rank");
+    }
+}
+
 static atomic_int questions;
 
 static int interrupt_soon(void *user)
@@ -356,6 +384,8 @@ static void each_failing_allocation_of_a_rank_alone_is_an_error(void **state)
             rks_group_close(group);
             assert_ok(open_group_on(NULL, NULL, 0, &group, &err), &err);
         }
+        /* A group keeps what its last agreement brought. */
+        assert_ok(rks_group_agree(group, "test: nothing", RKS_OK, &err), &err);
         assert_int_equal(rks_memory_in_use(), before);
     }
     rks_group_close(group);
@@ -477,6 +507,7 @@ int main(void)
         cmocka_unit_test(a_failing_source_or_sink_ends_all_with_its_error),
         cmocka_unit_test(a_sender_that_receives_nothing_may_fail),
         cmocka_unit_test(a_rank_that_leaves_ends_the_others),
+        cmocka_unit_test(a_rank_that_stops_for_nobody_s_error_fails_on_all_ranks),
         cmocka_unit_test(a_backend_that_cannot_run_is_refused_on_all_ranks),
         cmocka_unit_test(an_interrupt_ends_it),
         cmocka_unit_test(each_failing_allocation_of_a_rank_alone_is_an_error),
