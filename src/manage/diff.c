@@ -187,39 +187,47 @@ static rks_status hash_sample(void *user, uint64_t id, const rks_sample *sample,
     return rks_buffer_add(&d->mine, &hash, sizeof(hash), err);
 }
 
+/* What all ranks brought of ids [first, end), each of the samples that it serves, by id. */
+static rks_status place_contents(const rks_store *store, const rks_agreed *agreed, uint64_t first,
+                                 uint64_t end, uint64_t *all, rks_error *err)
+{
+    uint32_t ranks = rks_group_size(store->group);
+    size_t *taken = rks_alloc(ranks, sizeof(*taken), err), size = 0;
+    rks_status status = taken == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    for (uint64_t id = first; id < end && status == RKS_OK; id++) {
+        int64_t owner = rks_store_owner(store, id);
+        if (owner < 0)
+            continue; /* in the quarantine */
+        const uint8_t *brought = rks_agreed_get(agreed, (uint32_t)owner, 0, &size);
+        if (size - taken[owner] < sizeof(uint64_t)) {
+            status = rks_fail(err, RKS_ERR_PEER, 0,
+                              "diff: rank %" PRId64 " told too little of its samples", owner);
+        } else {
+            memcpy(&all[id - first], brought + taken[owner], sizeof(uint64_t));
+            taken[owner] += sizeof(uint64_t);
+        }
+    }
+    rks_free(taken);
+    return status;
+}
+
 /* COLLECTIVE. Puts the contents of ids [first, end) into `all` on rank 0. `status` is what became
  * of the round before. */
 static rks_status gather_chunk(diff *d, rks_store *store, rks_status status, uint64_t first,
                                uint64_t end, uint64_t *all, rks_error *err)
 {
     rks_group *group = store->group;
-    uint8_t *got = NULL;
-    uint64_t *offsets = NULL;
+    rks_agreed agreed;
     rks_scan scan = {store, rks_group_rank(group), hash_sample, d};
     d->of_b = store == d->b;
     d->mine.size = 0;
     if (status == RKS_OK)
         status = rks_store_scan(&scan, first, end, err);
-    status = rks_group_allgather(group, "diff: contents", status, d->mine.data, d->mine.size, &got,
-                                 &offsets, err);
-    if (status != RKS_OK || rks_group_rank(group) != 0)
-        goto out;
-    for (uint64_t id = first; id < end && status == RKS_OK; id++) {
-        int64_t owner = rks_store_owner(store, id);
-        if (owner < 0)
-            continue; /* in the quarantine */
-        uint64_t *at = &offsets[owner];
-        if (offsets[rks_group_size(group)] - *at < sizeof(uint64_t))
-            status = rks_fail(err, RKS_ERR_PEER, 0,
-                              "diff: rank %" PRId64 " told too little of its samples", owner);
-        else
-            memcpy(&all[id - first], got + *at, sizeof(uint64_t));
-        *at += sizeof(uint64_t);
-    }
-out:
-    rks_free(got);
-    rks_free(offsets);
-    return status;
+    const rks_fact fact = rks_fact_bytes(d->mine.data, d->mine.size);
+    status = rks_group_agree_on(group, "diff: contents", status, &fact, 1, &agreed, err);
+    return status == RKS_OK && rks_group_rank(group) == 0
+               ? place_contents(store, &agreed, first, end, all, err)
+               : status;
 }
 
 /* ---- comparing, on rank 0 -------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 
 #include "cli.h"
 #include "cold.h"
+#include "gathered.h"
 #include "measured.h"
 #include "ledger.h"
 #include "memory.h"
@@ -121,16 +122,15 @@ static rks_status walk_plan(rks_plan *plan, uint64_t epoch, uint32_t rank, cli_l
 static rks_status combine(rks_group *group, rks_status status, const tally *mine, tally *all,
                           cli_measured **ranks, rks_error *err)
 {
-    uint8_t *bytes = NULL;
-    uint64_t *offsets = NULL;
+    cli_gathered brought;
     uint32_t size = rks_group_size(group);
     cli_measured *each = ranks == NULL ? NULL : calloc(size, sizeof(*each));
     memset(all, 0, sizeof(*all));
-    status = rks_group_allgather(group, "bench: results", status, mine, sizeof(*mine), &bytes,
-                                 &offsets, err);
+    status = cli_gather(group, "bench: results", status, mine, sizeof(*mine), &brought, err);
     for (uint32_t rank = 0; status == RKS_OK && rank < size; rank++) {
         tally one;
-        memcpy(&one, bytes + offsets[rank], sizeof(one));
+        size_t bytes;
+        memcpy(&one, cli_gathered_of(&brought, rank, &bytes), sizeof(one));
         cli_ledger_merge(&all->delivered, &one.delivered);
         cli_ledger_merge(&all->planned, &one.planned);
         all->sum[0] += one.sum[0];
@@ -142,8 +142,7 @@ static rks_status combine(rks_group *group, rks_status status, const tally *mine
     }
     if (ranks != NULL)
         *ranks = each;
-    rks_release(bytes);
-    rks_release(offsets);
+    cli_gathered_free(&brought);
     return status;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "gathered.h"
 #include "value.h"
 
 typedef struct args {
@@ -57,16 +58,15 @@ static void report(const args *a, json_t *all, bool ok)
     json_decref(others);
 }
 
-/* Prints what each rank found, `offsets` apart in `bytes`, on rank 0. The exit code. */
-static int judge(const args *a, const char *bytes, const uint64_t *offsets, uint32_t ranks,
-                 bool talks)
+/* Prints what each rank found, if this one talks. The exit code. */
+static int judge(const args *a, const cli_gathered *found, uint32_t ranks, bool talks)
 {
     json_t *all = json_array(), *list, *finding;
     bool ok = true;
     for (uint32_t rank = 0; rank < ranks; rank++) {
-        size_t i;
-        list =
-            json_loadb(bytes + offsets[rank], (size_t)(offsets[rank + 1] - offsets[rank]), 0, NULL);
+        size_t i, size;
+        const char *text = cli_gathered_of(found, rank, &size);
+        list = json_loadb(text, size, 0, NULL);
         json_array_foreach(list, i, finding) ok = ok && is_ok(finding);
         json_array_append_new(all, list == NULL ? json_array() : list);
     }
@@ -87,17 +87,15 @@ static int run_doctor(rks_group *group, void *user)
     a->met = true;
     rks_error err = {0};
     char *text = NULL;
-    uint8_t *bytes = NULL;
-    uint64_t *offsets = NULL;
+    cli_gathered found;
     rks_status status = rks_doctor_json(group, directory_of(a), &text, &err);
-    status = rks_group_allgather(group, "doctor", status, text, text == NULL ? 0 : strlen(text),
-                                 &bytes, &offsets, &err);
+    status =
+        cli_gather(group, "doctor", status, text, text == NULL ? 0 : strlen(text), &found, &err);
     rks_release(text);
-    if (status != RKS_OK)
-        return cli_fail(group, status, &err);
-    int code = judge(a, (char *)bytes, offsets, rks_group_size(group), rks_group_rank(group) == 0);
-    rks_release(bytes);
-    rks_release(offsets);
+    int code = status != RKS_OK
+                   ? cli_fail(group, status, &err)
+                   : judge(a, &found, rks_group_size(group), rks_group_rank(group) == 0);
+    cli_gathered_free(&found);
     return code;
 }
 
@@ -109,8 +107,9 @@ static int look_alone(const args *a)
     rks_status status = rks_doctor_json(NULL, directory_of(a), &text, &err);
     if (status != RKS_OK)
         return cli_fail(NULL, status, &err);
-    const uint64_t offsets[] = {0, strlen(text)};
-    int code = judge(a, text, offsets, 1, true);
+    uint64_t offsets[] = {0, strlen(text)};
+    const cli_gathered found = {(uint8_t *)text, offsets};
+    int code = judge(a, &found, 1, true);
     rks_release(text);
     return cli_finish(code);
 }
