@@ -23,8 +23,6 @@
 #include "dataset/dataset.h"
 #include "shard/sums.h"
 
-static const char DATASET_NAME[] = "dataset.json";
-
 /* ---- findings ----------------------------------------------------------------------------- */
 
 void rks_verify_report(rks_verify_job *job, const char *file, uint64_t offset, const void *key,
@@ -103,254 +101,6 @@ rks_status rks_verify_absorb(rks_verify_job *job, const char *file, uint64_t off
     return RKS_OK;
 }
 
-typedef struct damage_of {
-    rks_verify_job *job;
-    const char *file;
-} damage_of;
-
-static void on_damage(void *user, uint64_t offset, const rks_error *what)
-{
-    damage_of *damage = user;
-    rks_verify_report(damage->job, damage->file, offset, NULL, 0, "%s", what->text);
-}
-
-/* ---- one shard's files -------------------------------------------------------------------- */
-
-typedef struct shard_files {
-    char *data;
-    char *sums;
-    char *manifest;
-} shard_files;
-
-static void free_files(shard_files *files)
-{
-    rks_free(files->data);
-    rks_free(files->sums);
-    rks_free(files->manifest);
-}
-
-static rks_status name_files(const char *stem, shard_files *files, rks_error *err)
-{
-    files->data = rks_format(err, "%s.rks", stem);
-    files->sums = rks_format(err, "%s.sums", stem);
-    files->manifest = rks_format(err, "%s.json", stem);
-    return files->data == NULL || files->sums == NULL || files->manifest == NULL ? RKS_ERR_MEMORY
-                                                                                 : RKS_OK;
-}
-
-/* Neighbouring pieces of the file whose sum is wrong make one finding. */
-static void report_span(rks_verify_job *job, const shard_files *files, uint64_t from, uint64_t to)
-{
-    if (from < to)
-        rks_verify_report(job, files->data, from, NULL, 0,
-                          "bytes %" PRIu64 " to %" PRIu64 " have changed since it was sealed", from,
-                          to - 1);
-}
-
-static rks_status compare_sums(rks_verify_job *job, const shard_files *files, int fd,
-                               rks_stream *stream, uint64_t file_size, const rks_digest *sums,
-                               uint8_t *piece, rks_error *err)
-{
-    uint64_t bad_from = 0;
-    uint64_t bad_to = 0;
-    rks_status status = RKS_OK;
-    for (uint64_t at = 0; at < file_size && status == RKS_OK; at += RKS_SUMS_CHUNK) {
-        size_t size = file_size - at < RKS_SUMS_CHUNK ? (size_t)(file_size - at) : RKS_SUMS_CHUNK;
-        rks_error what;
-        rks_stream_reach(stream, at);
-        rks_status got = rks_file_read_at(fd, files->data, at, piece, size, &what);
-        bool right = got == RKS_OK &&
-                     rks_digest_equal(rks_checksum128(piece, size), sums[at / RKS_SUMS_CHUNK]);
-        if (!right) {
-            bad_from = bad_from == bad_to ? at : bad_from;
-            bad_to = at + size;
-        } else if (bad_from < bad_to) {
-            report_span(job, files, bad_from, bad_to);
-            bad_from = bad_to = 0;
-        }
-        if (got != RKS_OK) {
-            status = rks_verify_absorb(job, files->data, at, got, &what);
-            if (status != RKS_OK && err != NULL)
-                *err = what;
-            if (got == RKS_ERR_CORRUPT)
-                break; /* the file ends here */
-        }
-        if (status == RKS_OK)
-            status = rks_check_interrupt(err);
-    }
-    report_span(job, files, bad_from, bad_to);
-    return status;
-}
-
-static rks_status check_sums(rks_verify_job *job, const shard_files *files,
-                             const rks_manifest *manifest, rks_stream *stream, rks_error *err)
-{
-    rks_digest *sums = NULL;
-    uint8_t *piece = NULL;
-    int fd = -1;
-    rks_error what;
-    rks_status status =
-        rks_sums_load(files->sums, manifest->file_size, manifest->sums, &sums, &what);
-    if (status != RKS_OK) {
-        status = rks_verify_absorb(job, files->sums, 0, status, &what);
-        goto out;
-    }
-    status = rks_file_open(files->data, &fd, NULL, &what);
-    if (status != RKS_OK) {
-        status = RKS_OK; /* said, or returned, by who opens the shard */
-        goto out;
-    }
-    piece = rks_alloc_raw(RKS_SUMS_CHUNK, 1, &what);
-    status = piece == NULL ? RKS_ERR_MEMORY
-                           : compare_sums(job, files, fd, stream, manifest->file_size, sums, piece,
-                                          &what);
-out:
-    if (status != RKS_OK && err != NULL)
-        *err = what;
-    if (fd >= 0)
-        close(fd);
-    rks_free(piece);
-    rks_free(sums);
-    return status;
-}
-
-/* Without reading them: are they there, in the right size? */
-static void glance_at_sums(rks_verify_job *job, const shard_files *files,
-                           const rks_manifest *manifest)
-{
-    struct stat info;
-    uint64_t size = rks_sums_count(manifest->file_size) * RKS_DIGEST_SIZE;
-    if (lstat(files->sums, &info) != 0)
-        rks_verify_report(job, files->sums, 0, NULL, 0, "%s: no such file", files->sums);
-    else if (!S_ISREG(info.st_mode) || (uint64_t)info.st_size != size)
-        rks_verify_report(job, files->sums, 0, NULL, 0, "%s: not a file of %" PRIu64 " bytes",
-                          files->sums, size);
-}
-
-static int by_unit_number(const void *a, const void *b, void *user)
-{
-    const rks_unit_summary *units = user;
-    uint64_t left = units[*(const size_t *)a].unit;
-    uint64_t right = units[*(const size_t *)b].unit;
-    return (left > right) - (left < right);
-}
-
-/* Both lists by unit number: dataset.json has its units in that order. */
-static rks_status compare_units(rks_verify_job *job, const rks_shard *shard,
-                                const shard_files *files, const rks_dataset *dataset, uint32_t at,
-                                rks_error *err)
-{
-    const rks_unit_list *units = &shard->units;
-    size_t *order = rks_alloc(units->count, sizeof(*order), err);
-    if (order == NULL)
-        return RKS_ERR_MEMORY;
-    for (size_t i = 0; i < units->count; i++)
-        order[i] = i;
-    qsort_r(order, units->count, sizeof(*order), by_unit_number, units->summaries);
-    size_t count = 0;
-    for (size_t i = 0; i < dataset->unit_count; i++) {
-        const rks_dataset_unit *listed = &dataset->units[i];
-        if (listed->shard != at)
-            continue;
-        size_t place = count < units->count ? order[count] : 0;
-        count++;
-        if (count > units->count ||
-            units->summaries[place].unit + dataset->shards[at].first_unit != listed->summary.unit ||
-            units->first_rows[place] != listed->first_row ||
-            units->summaries[place].samples != listed->summary.samples ||
-            !rks_digest_equal(units->summaries[place].digest, listed->summary.digest)) {
-            rks_verify_report(job, files->manifest, 0, NULL, 0,
-                              "%s: its unit %" PRIu64 " is not as %s has it", files->data,
-                              listed->summary.unit, DATASET_NAME);
-            count = units->count; /* one such finding a shard is enough */
-            break;
-        }
-    }
-    if (count < units->count)
-        rks_verify_report(job, files->manifest, 0, NULL, 0,
-                          "%s: %zu units, %s has %zu of this shard", files->data, units->count,
-                          DATASET_NAME, count);
-    rks_free(order);
-    return RKS_OK;
-}
-
-/* Against what dataset.json says of it. */
-static rks_status compare_with_dataset(rks_verify_job *job, const rks_shard *shard,
-                                       const shard_files *files, const rks_dataset *dataset,
-                                       uint32_t at, rks_error *err)
-{
-    const rks_manifest *manifest = shard->manifest;
-    const rks_dataset_shard *listed = &dataset->shards[at];
-    const char *differs = !rks_digest_equal(manifest->shard_id, listed->id)       ? "shard id"
-                          : !rks_digest_equal(manifest->digest, listed->manifest) ? "manifest"
-                          : !rks_digest_equal(manifest->build_id, rks_dataset_build_of(dataset, at))
-                              ? "build id"
-                          : manifest->samples != listed->samples ? "sample count"
-                          : manifest->bytes != listed->bytes     ? "byte count"
-                          : manifest->largest != listed->largest ? "size of the largest record"
-                          : rks_shard_file_bytes(shard) != listed->file_bytes ? "file size"
-                                                                              : NULL;
-    if (differs != NULL)
-        rks_verify_report(job, files->manifest, 0, NULL, 0,
-                          "%s: another %s than %s has for this shard", files->manifest, differs,
-                          DATASET_NAME);
-    if (shard->units.count != manifest->unit_count)
-        return RKS_OK; /* its unit list was unreadable, which was said */
-    return compare_units(job, shard, files, dataset, at, err);
-}
-
-/* `dataset` may be NULL: the shard alone. */
-static rks_status verify_shard(rks_verify_job *job, const char *stem, const rks_dataset *dataset,
-                               uint32_t at, rks_error *err)
-{
-    shard_files files = {0};
-    rks_manifest *manifest = NULL;
-    rks_shard *shard = NULL;
-    rks_stream stream = {.fd = -1};
-    rks_error what = {0};
-    job->dataset = dataset;
-    job->shard = at;
-    job->unit_first_row = job->unit_end_row = 0;
-    rks_status status = name_files(stem, &files, &what);
-    if (status == RKS_OK) {
-        status = rks_manifest_load(files.manifest, &manifest, &what);
-        if (status != RKS_OK) {
-            status = rks_verify_absorb(job, files.manifest, 0, status, &what);
-            goto out;
-        }
-    }
-    if (status == RKS_OK)
-        rks_stream_begin(&stream, files.data, manifest->file_size);
-    if (status == RKS_OK && job->options.level >= RKS_VERIFY_FULL)
-        status = check_sums(job, &files, manifest, &stream, &what);
-    else if (status == RKS_OK)
-        glance_at_sums(job, &files, manifest);
-    if (status == RKS_OK && job->options.level < RKS_VERIFY_FULL)
-        rks_stream_look(&stream);
-    if (status != RKS_OK)
-        goto out;
-    damage_of damage = {job, files.data};
-    status = rks_shard_open_damaged(files.manifest, on_damage, &damage, &shard, &what);
-    if (status != RKS_OK) {
-        status = rks_verify_absorb(job, files.data, 0, status, &what);
-        goto out;
-    }
-    if (dataset != NULL)
-        status = compare_with_dataset(job, shard, &files, dataset, at, &what);
-    if (status == RKS_OK)
-        status = rks_verify_samples(job, shard, &what);
-    if (status == RKS_OK && job->options.level >= RKS_VERIFY_DEEP)
-        status = rks_verify_deep(job, shard, &what);
-out:
-    if (status != RKS_OK && err != NULL)
-        *err = what;
-    rks_shard_close(shard);
-    rks_stream_end(&stream);
-    rks_manifest_free(manifest);
-    free_files(&files);
-    return status;
-}
-
 /* ---- a dataset ---------------------------------------------------------------------------- */
 
 /* A shard that is not here. What no directory has is told of once. */
@@ -365,7 +115,7 @@ static rks_status look_beside(rks_verify_job *job, const rks_verify_beside *besi
         job->elsewhere++;
     else
         rks_verify_report(job, data, 0, NULL, 0,
-                          "missing: %s lists this shard, and it is not here%s", DATASET_NAME,
+                          "missing: %s lists this shard, and it is not here%s", RKS_VERIFY_DATASET,
                           beside->count > 0 ? ", nor in the other directories" : "");
     return RKS_OK;
 }
@@ -385,7 +135,7 @@ static rks_status verify_listed(rks_verify_job *job, const char *directory,
     if (lstat(data, &info) != 0 && errno == ENOENT)
         status = look_beside(job, beside, data, name, err);
     else
-        status = verify_shard(job, stem, dataset, at, err);
+        status = rks_verify_shard(job, stem, dataset, at, err);
 out:
     rks_free(data);
     rks_free(stem);
@@ -443,7 +193,7 @@ static rks_status verify_others(rks_verify_job *job, const char *directory,
         else if (dataset != NULL)
             report_leftover(job, data);
         else
-            status = verify_shard(job, stem, NULL, 0, err);
+            status = rks_verify_shard(job, stem, NULL, 0, err);
         rks_free(stem);
         rks_free(data);
     }
@@ -491,7 +241,7 @@ static rks_status verify_dataset(rks_verify_job *job, const char *directory, uin
 {
     rks_dataset *dataset = NULL;
     rks_error what = {0};
-    char *file = rks_format(err, "%s/%s", directory, DATASET_NAME);
+    char *file = rks_format(err, "%s/%s", directory, RKS_VERIFY_DATASET);
     if (file == NULL)
         return RKS_ERR_MEMORY;
     rks_status status = generation == 0
@@ -565,7 +315,7 @@ static rks_status verify_path(rks_verify_job *job, const char *path, rks_error *
     const char *name = slash == NULL ? path : slash + 1;
     if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
         return verify_dataset(job, path, 0, err);
-    bool whole = strcmp(name, DATASET_NAME) == 0;
+    bool whole = strcmp(name, RKS_VERIFY_DATASET) == 0;
     size_t size = stem_size(path);
     if (!whole && size == 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
@@ -575,7 +325,7 @@ static rks_status verify_path(rks_verify_job *job, const char *path, rks_error *
                                  : rks_format(err, "%.*s", (int)(name - path), path);
     if (stem == NULL)
         return RKS_ERR_MEMORY;
-    status = whole ? verify_dataset(job, stem, 0, err) : verify_shard(job, stem, NULL, 0, err);
+    status = whole ? verify_dataset(job, stem, 0, err) : rks_verify_shard(job, stem, NULL, 0, err);
     rks_free(stem);
     return status;
 }

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * verify.h: what the parts of rks_verify share: verify.c (datasets, files, findings),
- * verify_samples.c (one shard's index, blocks and samples), verify_deep.c (LMDB's own view),
- * verify_beside.c (directories that are verified together). */
+ * verify.h: what the parts of rks_verify share: verify.c (datasets, findings), verify_shard.c (one
+ * shard's files), verify_samples.c (its index, blocks and samples), verify_deep.c (LMDB's own
+ * view), verify_beside.c (directories that are verified together). */
 #ifndef RKS_MANAGE_VERIFY_H
 #define RKS_MANAGE_VERIFY_H
 
 #include "dataset/dataset.h"
 #include "rankstore/verify.h"
-#include "shard/shard_inside.h"
+#include "shard/shard_check.h"
+
+#define RKS_VERIFY_DATASET "dataset.json"
 
 typedef struct rks_verify_job {
     rks_verify_options options;
@@ -54,6 +56,10 @@ int64_t rks_verify_sample_id(rks_verify_job *job, uint64_t row);
 rks_status rks_verify_absorb(rks_verify_job *job, const char *file, uint64_t offset,
                              rks_status status, const rks_error *what);
 
+/* The shard whose files begin with `stem`. `dataset` lists it as number `at`; NULL: it is looked at
+ * alone. */
+rks_status rks_verify_shard(rks_verify_job *job, const char *stem, const rks_dataset *dataset,
+                            uint32_t at, rks_error *err);
 /* Index segments, blocks and samples of an open shard. */
 rks_status rks_verify_samples(rks_verify_job *job, rks_shard *shard, rks_error *err);
 /* Opens the file with LMDB in a child that may die or never end; walks all it holds. */

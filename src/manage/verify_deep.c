@@ -91,8 +91,8 @@ static rks_status visit_block(void *user, const rks_lmdb_entry *entry, bool *sto
         tell_text(deep, 0, "block %" PRIu64 " lies in a leaf of LMDB", deep->blocks - 1);
         return RKS_OK;
     }
-    rks_status status =
-        rks_block_check(entry->value, entry->size, shard->path, entry->offset, &info, err);
+    rks_status status = rks_block_check(entry->value, entry->size, rks_shard_path(shard),
+                                        entry->offset, &info, err);
     if (status != RKS_OK) {
         report_deep_damage(deep, WORD_FINDING, entry->offset, err);
         return RKS_OK;
@@ -104,7 +104,8 @@ static rks_status visit_block(void *user, const rks_lmdb_entry *entry, bool *sto
         if (status != RKS_OK)
             return status;
         uint64_t offset = entry->offset + (uint64_t)(view.record - entry->value);
-        if (deep->row >= shard->manifest->samples || rks_shard_offset(shard, deep->row) != offset)
+        if (deep->row >= rks_shard_manifest(shard)->samples ||
+            rks_shard_offset(shard, deep->row) != offset)
             tell_text(deep, offset, "row %" PRIu64 ": LMDB has it here, the index does not",
                       deep->row);
         deep->row++;
@@ -115,11 +116,11 @@ static rks_status visit_block(void *user, const rks_lmdb_entry *entry, bool *sto
 static rks_status visit_unit(void *user, const rks_lmdb_entry *entry, bool *stop, rks_error *err)
 {
     deep_walk *deep = user;
-    const rks_unit_list *sealed = &deep->shard->units;
+    const rks_unit_list *sealed = rks_shard_unit_list(deep->shard);
     size_t used = 0;
     (void)stop;
-    rks_status status = rks_unit_decode(entry->value, entry->size, deep->shard->path, &deep->units,
-                                        &used, NULL, err);
+    rks_status status = rks_unit_decode(entry->value, entry->size, rks_shard_path(deep->shard),
+                                        &deep->units, &used, NULL, err);
     if (status != RKS_OK)
         return status;
     size_t at = deep->units.count - 1;
@@ -145,7 +146,7 @@ static rks_status visit_index(void *user, const rks_lmdb_entry *entry, bool *sto
 /* What LMDB reads follows from the newer one of two meta pages: is it the one of the seal? */
 static rks_status compare_meta(deep_walk *deep, rks_lmdb *env, rks_error *err)
 {
-    const rks_manifest *manifest = deep->shard->manifest;
+    const rks_manifest *manifest = rks_shard_manifest(deep->shard);
     uint64_t main_page = 0;
     if (rks_lmdb_page_size(env) != manifest->page_size)
         tell_text(deep, 0, "pages of %" PRIu32 " bytes, the manifest has %" PRIu32,
@@ -164,7 +165,7 @@ static rks_status compare_meta(deep_walk *deep, rks_lmdb *env, rks_error *err)
 static rks_status walk_all(deep_walk *deep, rks_error *err)
 {
     rks_lmdb *env = NULL;
-    rks_status status = rks_lmdb_open(deep->shard->path, true, &env, err);
+    rks_status status = rks_lmdb_open(rks_shard_path(deep->shard), true, &env, err);
     if (status == RKS_OK)
         status = compare_meta(deep, env, err);
     if (status == RKS_OK)
@@ -173,13 +174,13 @@ static rks_status walk_all(deep_walk *deep, rks_error *err)
         status = rks_lmdb_walk(env, RKS_LMDB_UNITS, NULL, 0, visit_unit, deep, err);
     if (status == RKS_OK)
         status = rks_lmdb_walk(env, RKS_LMDB_INDEX, NULL, 0, visit_index, deep, err);
-    if (status == RKS_OK && deep->row != deep->shard->manifest->samples)
+    if (status == RKS_OK && deep->row != rks_shard_manifest(deep->shard)->samples)
         tell_text(deep, 0, "LMDB has %" PRIu64 " samples, the manifest %" PRIu64, deep->row,
-                  deep->shard->manifest->samples);
-    if (status == RKS_OK && deep->shard->units.count > 0 &&
-        deep->units.count != deep->shard->units.count)
+                  rks_shard_manifest(deep->shard)->samples);
+    if (status == RKS_OK && rks_shard_unit_list(deep->shard)->count > 0 &&
+        deep->units.count != rks_shard_unit_list(deep->shard)->count)
         tell_text(deep, 0, "LMDB has %zu units, the manifest %zu", deep->units.count,
-                  deep->shard->units.count);
+                  rks_shard_unit_list(deep->shard)->count);
     rks_lmdb_close(env);
     return status;
 }
@@ -223,7 +224,8 @@ static rks_status listen_to(rks_verify_job *job, const rks_shard *shard, int pip
         struct pollfd ready = {.fd = pipe, .events = POLLIN};
         int count = poll(&ready, 1, RKS_WAIT_SLICE_MS);
         if (count < 0 && errno != EINTR)
-            return rks_fail_errno(err, errno, "waiting for the process that reads %s", shard->path);
+            return rks_fail_errno(err, errno, "waiting for the process that reads %s",
+                                  rks_shard_path(shard));
         if (count <= 0)
             continue;
         ssize_t got = read(pipe, bytes + have, sizeof(bytes) - have);
@@ -240,11 +242,11 @@ static rks_status listen_to(rks_verify_job *job, const rks_shard *shard, int pip
         rks_error_sanitize(&said.what);
         *done = *done || said.kind != WORD_FINDING;
         if (said.kind == WORD_FINDING)
-            rks_verify_report(job, shard->path, said.offset, NULL, 0, "LMDB's view: %s",
+            rks_verify_report(job, rks_shard_path(shard), said.offset, NULL, 0, "LMDB's view: %s",
                               said.what.text);
         if (said.kind == WORD_FAILED) {
-            status =
-                rks_verify_absorb(job, shard->path, 0, (rks_status)said.what.status, &said.what);
+            status = rks_verify_absorb(job, rks_shard_path(shard), 0, (rks_status)said.what.status,
+                                       &said.what);
             if (status != RKS_OK) {
                 *err = said.what;
                 return status;
@@ -260,8 +262,8 @@ rks_status rks_verify_deep(rks_verify_job *job, const rks_shard *shard, rks_erro
     if (err == NULL)
         err = &local;
     if (pipe2(ends, O_CLOEXEC) != 0)
-        return rks_fail_errno(err, errno, "%s: making a pipe", shard->path);
-    uint64_t limit_ms = LIMIT_MS + shard->manifest->file_size / BYTES_PER_MS;
+        return rks_fail_errno(err, errno, "%s: making a pipe", rks_shard_path(shard));
+    uint64_t limit_ms = LIMIT_MS + rks_shard_manifest(shard)->file_size / BYTES_PER_MS;
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
@@ -272,7 +274,7 @@ rks_status rks_verify_deep(rks_verify_job *job, const rks_shard *shard, rks_erro
     close(ends[1]);
     if (child < 0) {
         close(ends[0]);
-        return rks_fail_errno(err, cause, "%s: starting a process", shard->path);
+        return rks_fail_errno(err, cause, "%s: starting a process", rks_shard_path(shard));
     }
     bool done = false;
     bool late = false;
@@ -286,13 +288,13 @@ rks_status rks_verify_deep(rks_verify_job *job, const rks_shard *shard, rks_erro
     if (status != RKS_OK)
         return status;
     if (late)
-        rks_verify_report(job, shard->path, 0, NULL, 0,
+        rks_verify_report(job, rks_shard_path(shard), 0, NULL, 0,
                           "LMDB did not come to an end in %" PRIu64 " ms", limit_ms);
     else if (WIFSIGNALED(how))
-        rks_verify_report(job, shard->path, 0, NULL, 0, "reading it with LMDB ends by signal %d",
-                          WTERMSIG(how));
+        rks_verify_report(job, rks_shard_path(shard), 0, NULL, 0,
+                          "reading it with LMDB ends by signal %d", WTERMSIG(how));
     else if (!done)
-        rks_verify_report(job, shard->path, 0, NULL, 0, "reading it with LMDB ends with code %d",
-                          WEXITSTATUS(how));
+        rks_verify_report(job, rks_shard_path(shard), 0, NULL, 0,
+                          "reading it with LMDB ends with code %d", WEXITSTATUS(how));
     return RKS_OK;
 }

@@ -48,7 +48,8 @@ typedef struct index_entry {
 
 static const rks_segment *segment_of(const sample_walk *walk, size_t part)
 {
-    return &walk->shard->manifest->segments[rks_shard_segment_at(walk->shard, part, walk->row)];
+    return &rks_shard_manifest(walk->shard)
+                ->segments[rks_shard_segment_of(walk->shard, part, walk->row)];
 }
 
 static uint64_t index_offset(const sample_walk *walk, size_t part, size_t item)
@@ -60,17 +61,16 @@ static uint64_t index_offset(const sample_walk *walk, size_t part, size_t item)
 /* Every segment against its digest: an exact finding may follow from the samples. */
 static rks_status check_segments(rks_verify_job *job, const rks_shard *shard, rks_error *err)
 {
-    size_t count = shard->manifest->segment_count;
-    if (shard->manifest->unit_count > 0)
+    size_t count = rks_shard_manifest(shard)->segment_count;
+    if (rks_shard_manifest(shard)->unit_count > 0)
         count--; /* the unit list was looked at when it was opened */
     for (size_t i = 0; i < count; i++) {
         rks_error what;
         rks_status status = rks_shard_check_segment(shard, i, &what);
         if (status != RKS_OK)
-            rks_verify_report(job, shard->path, shard->manifest->segments[i].offset, NULL, 0, "%s",
+            rks_verify_report(job, rks_shard_path(shard),
+                              rks_shard_manifest(shard)->segments[i].offset, NULL, 0, "%s",
                               what.text);
-        else
-            atomic_store(&shard->segment_good[i], 1);
         status = rks_check_interrupt(err);
         if (status != RKS_OK)
             return status;
@@ -83,7 +83,7 @@ static rks_status check_segments(rks_verify_job *job, const rks_shard *shard, rk
 static void end_block(sample_walk *walk)
 {
     if (walk->block_torn)
-        rks_verify_report(walk->job, walk->shard->path, walk->block_offset, NULL, 0,
+        rks_verify_report(walk->job, rks_shard_path(walk->shard), walk->block_offset, NULL, 0,
                           "block at %" PRIu64 ": wrong checksum, though its samples are right",
                           walk->block_offset);
     walk->block_torn = false;
@@ -91,9 +91,10 @@ static void end_block(sample_walk *walk)
 
 static bool block_fits(const sample_walk *walk, const rks_block_info *info)
 {
-    const rks_unit_list *units = &walk->shard->units;
+    const rks_unit_list *units = rks_shard_unit_list(walk->shard);
     if (units->count == 0)
-        return info->count > 0 && info->count <= walk->shard->manifest->samples - walk->row;
+        return info->count > 0 &&
+               info->count <= rks_shard_manifest(walk->shard)->samples - walk->row;
     uint64_t at = walk->row - units->first_rows[walk->unit];
     return info->unit == units->summaries[walk->unit].unit && info->first_row == at &&
            info->count > 0 && info->count <= units->summaries[walk->unit].samples - at;
@@ -102,7 +103,7 @@ static bool block_fits(const sample_walk *walk, const rks_block_info *info)
 /* Where the block begins whose first record is this one: the flag that says so may be damaged. */
 static bool block_before(const sample_walk *walk, const rks_record_view *view, uint64_t *start)
 {
-    const rks_guarded_map *map = walk->shard->map;
+    const rks_guarded_map *map = rks_shard_map(walk->shard);
     uint64_t offset = (uint64_t)(view->record - map->bytes);
     for (int turn = 0; turn < 2; turn++) {
         uint32_t align = turn == 0 ? view->align : view->align == 64 ? 8 : 64;
@@ -119,7 +120,7 @@ static bool block_before(const sample_walk *walk, const rks_record_view *view, u
 /* The row is the first of a block, or may be: `sure` says which. */
 static void begin_block(sample_walk *walk, const rks_record_view *view, bool sure)
 {
-    const rks_guarded_map *map = walk->shard->map;
+    const rks_guarded_map *map = rks_shard_map(walk->shard);
     rks_block_info info = {0};
     rks_error what = {0};
     uint64_t start = 0;
@@ -130,13 +131,13 @@ static void begin_block(sample_walk *walk, const rks_record_view *view, bool sur
         uint64_t left = map->size - start - RKS_BLOCK_HEADER;
         size = rks_load_u64(map->bytes + start + 32);
         size = RKS_BLOCK_HEADER + (size > left ? left : size);
-        good = rks_block_open(map->bytes + start, size, walk->shard->path, start, &info, &what) ==
-                   RKS_OK &&
+        good = rks_block_open(map->bytes + start, size, rks_shard_path(walk->shard), start, &info,
+                              &what) == RKS_OK &&
                block_fits(walk, &info);
     }
     if (!good) {
         if (sure)
-            rks_verify_report(walk->job, walk->shard->path, start, NULL, 0,
+            rks_verify_report(walk->job, rks_shard_path(walk->shard), start, NULL, 0,
                               "no sound block header before row %" PRIu64 "%s%s", walk->row,
                               what.text[0] == '\0' ? "" : ": ", what.text);
         return;
@@ -144,8 +145,8 @@ static void begin_block(sample_walk *walk, const rks_record_view *view, bool sur
     walk->block_end = walk->row + info.count;
     walk->block_offset = start;
     walk->block_torn = size > walk->block_budget ||
-                       rks_block_check(map->bytes + start, size, walk->shard->path, start, &info,
-                                       NULL) != RKS_OK ||
+                       rks_block_check(map->bytes + start, size, rks_shard_path(walk->shard), start,
+                                       &info, NULL) != RKS_OK ||
                        rks_guarded_map_faulted(map, map->bytes + start, size);
     walk->block_budget -= size < walk->block_budget ? size : walk->block_budget;
 }
@@ -157,8 +158,8 @@ static bool key_of(const sample_walk *walk, const rks_record_view *view, uint8_t
                    size_t *key_size)
 {
     const rks_shard *shard = walk->shard;
-    const rks_unit_list *units = &shard->units;
-    if (!shard->manifest->derived_keys) {
+    const rks_unit_list *units = rks_shard_unit_list(shard);
+    if (!rks_shard_manifest(shard)->derived_keys) {
         memcpy(key, view->key, view->key_size);
         *key_size = view->key_size;
         return view->key_size > 0;
@@ -178,7 +179,7 @@ static void report_sample(sample_walk *walk, uint64_t offset, const uint8_t *key
     walk->unit_bad = true;
     walk->block_torn = false; /* this is why */
     walk->job->sample_id = rks_verify_sample_id(walk->job, walk->row);
-    rks_verify_report(walk->job, walk->shard->path, offset, key, key_size, "%s", what);
+    rks_verify_report(walk->job, rks_shard_path(walk->shard), offset, key, key_size, "%s", what);
     walk->job->sample_id = -1;
 }
 
@@ -187,11 +188,11 @@ static void diagnose(sample_walk *walk, const rks_record_view *view, const index
                      uint64_t payload_hash, const uint8_t *key, size_t key_size)
 {
     char what[256];
-    rks_digest id = walk->shard->manifest->shard_id;
+    rks_digest id = rks_shard_manifest(walk->shard)->shard_id;
     uint64_t check = rks_load_u64(view->record + 8);
     uint32_t size = (uint32_t)view->payload_size;
     uint64_t key_hash = rks_key_hash(key, key_size);
-    uint64_t offset = (uint64_t)(view->record - walk->shard->map->bytes);
+    uint64_t offset = (uint64_t)(view->record - rks_shard_map(walk->shard)->bytes);
     if (key_size > 0 &&
         rks_record_digest(payload_hash, id, walk->row, key_hash, view->length, size) == check) {
         bool length_bad = index->length != view->length;
@@ -216,13 +217,13 @@ static void diagnose(sample_walk *walk, const rks_record_view *view, const index
 static void check_contents(sample_walk *walk, const rks_record_view *view, uint64_t payload_hash,
                            uint64_t key_hash, const uint8_t *key, size_t key_size)
 {
-    const rks_schema *schema = walk->shard->manifest->schema;
+    const rks_schema *schema = rks_shard_manifest(walk->shard)->schema;
     uint8_t tuple[TUPLE_SIZE];
     rks_error what;
     if (rks_record_decode(schema, view->payload, view->payload_size, walk->values, &what) !=
         RKS_OK) {
-        report_sample(walk, (uint64_t)(view->record - walk->shard->map->bytes), key, key_size,
-                      what.text);
+        report_sample(walk, (uint64_t)(view->record - rks_shard_map(walk->shard)->bytes), key,
+                      key_size, what.text);
         return;
     }
     for (uint32_t i = 0; i < rks_schema_columns(schema); i++)
@@ -242,14 +243,14 @@ static void check_row(sample_walk *walk)
     rks_error what;
     uint8_t key[RKS_KEY_MAX + 1];
     size_t key_size = 0;
-    size_t places = rks_shard_segment_at(shard, RKS_SHARD_LOCATORS, walk->row);
+    size_t places = rks_shard_segment_of(shard, RKS_SHARD_LOCATORS, walk->row);
     bool boundary = walk->row == 0 || walk->row == walk->block_end;
-    walk->places_good = atomic_load(&shard->segment_good[places]) != 0;
+    walk->places_good = rks_shard_segment_good(shard, places);
     if (boundary)
         end_block(walk);
     if (rks_shard_locate(shard, walk->row, &view, &what) != RKS_OK) {
         uint64_t offset = rks_shard_offset(shard, walk->row);
-        bool place = !walk->places_good || offset >= shard->map->size;
+        bool place = !walk->places_good || offset >= rks_shard_map(shard)->size;
         report_sample(walk, place ? rks_shard_place(shard, walk->row) : offset, NULL, 0, what.text);
         if (boundary)
             walk->block_end = 0; /* the next one cannot be found from here */
@@ -257,7 +258,7 @@ static void check_row(sample_walk *walk)
     }
     if (boundary || walk->block_end == 0)
         begin_block(walk, &view, boundary);
-    uint64_t offset = (uint64_t)(view.record - shard->map->bytes);
+    uint64_t offset = (uint64_t)(view.record - rks_shard_map(shard)->bytes);
     if (view.record_size > walk->record_budget) {
         walk->record_budget = 0;
         report_sample(walk, offset, NULL, 0, "samples overlap: more bytes than the file has");
@@ -267,14 +268,15 @@ static void check_row(sample_walk *walk)
     if (view.record_size > walk->largest)
         walk->largest = view.record_size;
 
-    const uint8_t *bytes = shard->map->bytes;
+    const uint8_t *bytes = rks_shard_map(shard)->bytes;
     index_entry index = {rks_load_u32(bytes + index_offset(walk, RKS_SHARD_LENGTHS, 4)),
                          rks_load_u64(bytes + index_offset(walk, RKS_SHARD_KEY_HASHES, 8))};
     bool has_key = key_of(walk, &view, key, &key_size);
-    bool no_names = shard->manifest->derived_keys && shard->units.count == 0;
+    bool no_names =
+        rks_shard_manifest(shard)->derived_keys && rks_shard_unit_list(shard)->count == 0;
     uint64_t payload_hash = rks_checksum64(view.payload, view.payload_size);
     uint64_t key_hash = has_key ? rks_key_hash(key, key_size) : index.key_hash;
-    uint64_t check = rks_record_digest(payload_hash, shard->manifest->shard_id, walk->row,
+    uint64_t check = rks_record_digest(payload_hash, rks_shard_manifest(shard)->shard_id, walk->row,
                                        index.key_hash, index.length, (uint32_t)view.payload_size);
     walk->job->samples++;
     if (rks_shard_faulted(shard, view.record, view.record_size)) {
@@ -301,12 +303,12 @@ static void begin_unit(sample_walk *walk)
 
 static void end_unit(sample_walk *walk)
 {
-    const rks_unit_summary *summary = &walk->shard->units.summaries[walk->unit];
+    const rks_unit_summary *summary = &rks_shard_unit_list(walk->shard)->summaries[walk->unit];
     if (walk->unit_bad || (rks_digest_equal(rks_digester_result(walk->digester), summary->digest) &&
                            walk->unit_bytes == summary->bytes))
         return;
-    const rks_manifest *manifest = walk->shard->manifest;
-    rks_verify_report(walk->job, walk->shard->path,
+    const rks_manifest *manifest = rks_shard_manifest(walk->shard);
+    rks_verify_report(walk->job, rks_shard_path(walk->shard),
                       manifest->segments[manifest->segment_count - 1].offset, NULL, 0,
                       "unit %" PRIu64 ": its samples are not those that the unit list tells of",
                       summary->unit);
@@ -315,7 +317,7 @@ static void end_unit(sample_walk *walk)
 /* Moves to the unit of walk->row, past empty ones. */
 static void step_units(sample_walk *walk)
 {
-    const rks_unit_list *units = &walk->shard->units;
+    const rks_unit_list *units = rks_shard_unit_list(walk->shard);
     while (walk->unit < units->count &&
            walk->row == units->first_rows[walk->unit] + units->summaries[walk->unit].samples) {
         end_unit(walk);
@@ -326,7 +328,7 @@ static void step_units(sample_walk *walk)
 
 rks_status rks_verify_samples(rks_verify_job *job, rks_shard *shard, rks_error *err)
 {
-    const rks_manifest *manifest = shard->manifest;
+    const rks_manifest *manifest = rks_shard_manifest(shard);
     sample_walk walk = {.job = job,
                         .shard = shard,
                         .record_budget = manifest->file_size,
@@ -354,7 +356,7 @@ rks_status rks_verify_samples(rks_verify_job *job, rks_shard *shard, rks_error *
     end_block(&walk);
     step_units(&walk);
     if (walk.largest != manifest->largest && job->findings == before)
-        rks_verify_report(job, shard->path, 0, NULL, 0,
+        rks_verify_report(job, rks_shard_path(shard), 0, NULL, 0,
                           "the largest record has %" PRIu64 " bytes, the manifest says %" PRIu64,
                           walk.largest, manifest->largest);
 out:

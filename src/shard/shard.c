@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shard.c: reading a sealed shard by its manifest, a map and the locators in it.
+ * shard.c: reading an open shard by its manifest, a map and the locators in it (shard_open.c).
  *
  * Nothing in the file is believed: the manifest's segments lie inside the file (manifest.c saw to
  * it), an offset that a locator gives is compared with the file's size, a record's sizes with what
@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/memory.h"
 #include "shard/sums.h"
 
 enum {
@@ -104,7 +103,56 @@ const rks_column *rks_shard_index_column(const rks_shard *shard, size_t column)
                : NULL;
 }
 
+const rks_manifest *rks_shard_manifest(const rks_shard *shard)
+{
+    return shard->manifest;
+}
+
+const rks_unit_list *rks_shard_unit_list(const rks_shard *shard)
+{
+    return &shard->units;
+}
+
+const rks_guarded_map *rks_shard_map(const rks_shard *shard)
+{
+    return shard->map;
+}
+
+uint64_t rks_shard_offset(const rks_shard *shard, uint64_t row)
+{
+    return rks_shard_locator(shard, row);
+}
+
 /* ---- the index ---------------------------------------------------------------------------- */
+
+size_t rks_shard_segment_of(const rks_shard *shard, size_t part, uint64_t row)
+{
+    return rks_shard_segment_at(shard, part, row);
+}
+
+bool rks_shard_segment_good(const rks_shard *shard, size_t segment)
+{
+    return atomic_load(&shard->segment_good[segment]) != 0;
+}
+
+rks_status rks_shard_check_segment(const rks_shard *shard, size_t segment, rks_error *err)
+{
+    const rks_segment *at = &shard->manifest->segments[segment];
+    const uint8_t *bytes = shard->map->bytes + at->offset;
+    uint64_t found = rks_checksum64(bytes, at->size);
+    if (rks_guarded_map_faulted(shard->map, bytes, at->size))
+        return rks_fail(err, RKS_ERR_IO, EIO,
+                        "%s: a page of the index between %" PRIu64 " and %" PRIu64
+                        " cannot be read",
+                        shard->path, at->offset, at->offset + at->size);
+    if (found != at->check)
+        return rks_fail(err, RKS_ERR_CORRUPT, 0,
+                        "%s: segment of the index at %" PRIu64 " (%" PRIu64
+                        " bytes): wrong checksum",
+                        shard->path, at->offset, at->size);
+    atomic_store(&shard->segment_good[segment], 1);
+    return RKS_OK;
+}
 
 static rks_status bad_rows(const rks_shard *shard, uint64_t first, uint64_t count, rks_error *err)
 {
@@ -119,11 +167,10 @@ static rks_status copy_part(rks_shard *shard, size_t part, size_t item, uint64_t
         return bad_rows(shard, first, count, err);
     while (count > 0) {
         size_t number = rks_shard_segment_at(shard, part, first);
-        if (atomic_load(&shard->segment_good[number]) == 0) {
+        if (!rks_shard_segment_good(shard, number)) {
             rks_status status = rks_shard_check_segment(shard, number, err);
             if (status != RKS_OK)
                 return status;
-            atomic_store(&shard->segment_good[number], 1);
         }
         const rks_segment *segment = &shard->manifest->segments[number];
         uint64_t at = first - segment->first_row;
@@ -229,7 +276,7 @@ rks_status rks_shard_locate(const rks_shard *shard, uint64_t row, rks_record_vie
 {
     if (row >= shard->manifest->samples)
         return bad_rows(shard, row, 1, err);
-    return locate(shard, row, rks_shard_offset(shard, row), view, err);
+    return locate(shard, row, rks_shard_locator(shard, row), view, err);
 }
 
 /* Three walks over the rows, so that the machine waits for many cache lines at once: what a row
@@ -253,7 +300,7 @@ rks_status rks_shard_locate_many(const rks_shard *shard, const uint64_t *rows, s
                 __builtin_prefetch(locators->bases + at / RKS_LOCATOR_GROUP * 8);
         }
         for (size_t i = 0; i < piece; i++) {
-            offsets[i] = rks_shard_offset(shard, rows[done + i]);
+            offsets[i] = rks_shard_locator(shard, rows[done + i]);
             if (offsets[i] < shard->map->size) {
                 __builtin_prefetch(shard->map->bytes + offsets[i]);
                 __builtin_prefetch(shard->map->bytes + offsets[i] + 64);
@@ -303,8 +350,8 @@ bool rks_shard_extent(const rks_shard *shard, uint64_t row, uint64_t *first, uin
     uint64_t size = shard->map->size, largest = shard->manifest->largest;
     if (row >= shard->manifest->samples)
         return false;
-    uint64_t offset = rks_shard_offset(shard, row);
-    uint64_t next = row + 1 < shard->manifest->samples ? rks_shard_offset(shard, row + 1) : size;
+    uint64_t offset = rks_shard_locator(shard, row);
+    uint64_t next = row + 1 < shard->manifest->samples ? rks_shard_locator(shard, row + 1) : size;
     if (offset >= size)
         return false;
     /* Behind the last record of a block there may be anything; a mean tells little of one record.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shard_inside.h: what an open shard holds; for shard.c, shard_open.c and verify.c alone. */
+ * shard_inside.h: what an open shard holds; for shard.c and shard_open.c alone. */
 #ifndef RKS_SHARD_SHARD_INSIDE_H
 #define RKS_SHARD_SHARD_INSIDE_H
 
@@ -8,7 +8,7 @@
 #include "base/resident.h"
 #include "shard/block.h"
 #include "shard/manifest.h"
-#include "shard/shard.h"
+#include "shard/shard_check.h"
 
 /* Where the records of RKS_SEGMENT_ROWS rows lie. */
 typedef struct rks_locators {
@@ -28,36 +28,13 @@ struct rks_shard {
     _Atomic uint8_t *segment_good; /* for each of the manifest's: compared with its digest */
 };
 
-/* Segments of one kind follow each other: lengths, key hashes, locators, columns. */
-typedef enum rks_shard_part {
-    RKS_SHARD_LENGTHS,
-    RKS_SHARD_KEY_HASHES,
-    RKS_SHARD_LOCATORS,
-    RKS_SHARD_COLUMNS, /* + number of the index column */
-} rks_shard_part;
-
 static inline size_t rks_shard_segment_at(const rks_shard *shard, size_t part, uint64_t row)
 {
     return part * shard->row_segments + (size_t)(row / RKS_SEGMENT_ROWS);
 }
 
-/* Told of damage that reading can go past; `offset` is in NAME.rks. */
-typedef void (*rks_shard_damage_fn)(void *user, uint64_t offset, const rks_error *what);
-
-/* rks_shard_open, where `damage` (may be NULL: all of it is an error) hears of a longer file, of
- * other first pages or another main page, and of a wrong unit list, and the shard opens all the same; its unit list may
- * then be empty. */
-rks_status rks_shard_open_damaged(const char *path, rks_shard_damage_fn damage, void *user,
-                                  rks_shard **shard, rks_error *err);
-
-/* Compares a segment with its digest, each time. */
-rks_status rks_shard_check_segment(const rks_shard *shard, size_t segment, rks_error *err);
-
-/* Where in the file the row's own entry of the locators lies. */
-uint64_t rks_shard_place(const rks_shard *shard, uint64_t row);
-
 /* What the locators say, unchecked. */
-static inline uint64_t rks_shard_offset(const rks_shard *shard, uint64_t row)
+static inline uint64_t rks_shard_locator(const rks_shard *shard, uint64_t row)
 {
     const rks_locators *locators = &shard->locators[row / RKS_SEGMENT_ROWS];
     uint64_t at = row % RKS_SEGMENT_ROWS;

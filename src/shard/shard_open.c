@@ -159,24 +159,6 @@ static rks_status place_locators(rks_shard *shard, rks_error *err)
     return RKS_OK;
 }
 
-rks_status rks_shard_check_segment(const rks_shard *shard, size_t segment, rks_error *err)
-{
-    const rks_segment *at = &shard->manifest->segments[segment];
-    const uint8_t *bytes = shard->map->bytes + at->offset;
-    uint64_t found = rks_checksum64(bytes, at->size);
-    if (rks_guarded_map_faulted(shard->map, bytes, at->size))
-        return rks_fail(err, RKS_ERR_IO, EIO,
-                        "%s: a page of the index between %" PRIu64 " and %" PRIu64
-                        " cannot be read",
-                        shard->path, at->offset, at->offset + at->size);
-    if (found != at->check)
-        return rks_fail(err, RKS_ERR_CORRUPT, 0,
-                        "%s: segment of the index at %" PRIu64 " (%" PRIu64
-                        " bytes): wrong checksum",
-                        shard->path, at->offset, at->size);
-    return RKS_OK;
-}
-
 static rks_status read_units(rks_shard *shard, rks_shard_damage_fn damage, void *user,
                              rks_error *err)
 {
@@ -210,7 +192,7 @@ static rks_status read_units(rks_shard *shard, rks_shard_damage_fn damage, void 
 static rks_status check_owner(const rks_shard *shard, rks_error *err)
 {
     const rks_guarded_map *map = shard->map;
-    uint64_t record = shard->manifest->samples == 0 ? UINT64_MAX : rks_shard_offset(shard, 0);
+    uint64_t record = shard->manifest->samples == 0 ? UINT64_MAX : rks_shard_locator(shard, 0);
     for (uint32_t align = 8; align <= 64 && record < map->size; align += 56) {
         uint64_t before = rks_record_place(RKS_BLOCK_HEADER, align);
         if (record < before || !rks_block_begins(map->bytes + record - before))

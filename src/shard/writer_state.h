@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * writer_state.h: what shard_writer.c and seal.c share. */
+ * writer_state.h: what shard_writer.c, writer_part.c and seal.c share. */
 #ifndef RKS_SHARD_WRITER_STATE_H
 #define RKS_SHARD_WRITER_STATE_H
 
@@ -52,6 +52,8 @@ struct rks_shard_writer {
     uint64_t block_first_row;
 };
 
+/* Takes over what is committed, drops what is not finished; a new part gets its id. */
+rks_status rks_writer_resume(rks_shard_writer *writer, rks_error *err);
 /* Writes the index into the file: what the committer put is committed, env is ours. On success
  * `manifest`, whose identity and schema are borrowed from the writer, is complete but for what
  * describes the finished file. */
@@ -61,7 +63,7 @@ rks_status rks_seal_index(rks_shard_writer *writer, rks_manifest *manifest, rks_
 #define RKS_PART_KEY "build"
 #define RKS_PART_UNIT_SIZE_KEY "build_unit_size"
 
-/* The value of that entry; the picture is in shard_writer.c. */
+/* The value of that entry; the picture is in writer_part.c. */
 enum { RKS_PART_HEADER = 48, RKS_PART_MAGIC = 0x50534b52 }; /* "RKSP" */
 enum { RKS_PART_UNIT_SIZE = 16 };                           /* bytes of that of the other */
 

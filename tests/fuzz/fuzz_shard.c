@@ -11,7 +11,7 @@
 
 #include "base/bytes.h"
 #include "rankstore/verify.h"
-#include "shard/shard_inside.h"
+#include "shard/shard_check.h"
 #include "shard/sums.h"
 #include "support/shards.h"
 

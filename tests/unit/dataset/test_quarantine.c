@@ -9,7 +9,7 @@
 #include "base/checksum.h"
 #include "base/memory.h"
 #include "dataset/quarantine.h"
-#include "shard/shard_inside.h"
+#include "shard/shard_check.h"
 
 static rks_error err;
 static char *directory;
@@ -163,7 +163,7 @@ static void verify_tells_the_id_of_a_damaged_sample(void **state)
     rks_record_view view;
     uint64_t row = 11, id = 60 + row; /* units of part-1 follow those of part-0 */
     assert_ok(rks_shard_locate(shard, row, &view, &err), &err);
-    size_t offset = (size_t)(view.payload - shard->map->bytes);
+    size_t offset = (size_t)(view.payload - rks_shard_map(shard)->bytes);
     rks_shard_close(shard);
     shards_flip(directory, "part-1.rks", offset, 0x01);
     assert_ok(rks_verify(directory, RKS_VERIFY_FAST, note, ids, &samples, &findings, &err), &err);
