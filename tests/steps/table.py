@@ -38,6 +38,7 @@ STEPS = [
     Step("python", "", "script", "tests/python.py", 550, parts=("python_bindings/tests/test_*.py",), install=True),
     Step("readme", "release", "script", "tests/readme.py", 30),
     Step("model", "", "script", "tests/model.py", 1),
+    Step("site", "", "script", "tests/site.py", 40, 0.5, **SLOW),
     Step("demo", "release", "script", "tests/demo.py", 10),
     Step("nccl", "release", "script", "tests/nccl.py", 30),
     Step("install", "", "script", "tests/install.py", 60),
