@@ -79,6 +79,12 @@ typedef struct rks_plan_options {
     double cost_linear;       /* polynomial: factors from 0, one above; their ratio matters. They
                                * are rounded to 39 bits of the larger one */
     double cost_quadratic;
+    uint32_t pack_window; /* pack: each epoch puts the samples in another order and packs stretches
+                           * of it that fill so many bins on their own: other samples meet, for a
+                           * few more bins, and up to 40 bytes a sample more. All epochs have the
+                           * same number of steps: what the first ones need. 0: packs all at once */
+    const char *order;    /* within a batch, of pack within each bin: "plan" (default: as the plan has
+                           * them), "longest_first" (equal lengths as the plan has them) */
 } rks_plan_options;
 
 RKS_API void rks_plan_options_default(rks_plan_options *options);

@@ -414,7 +414,8 @@ class Dataset:
              cost: str | tuple[float, float] = "padded", max_length: int | None = None, too_long: str = "error",
              shuffle: bool = True, seed: int = 0, tail: str = "split", batch_multiple: int = 1, steps: str = "constant",
              num_replicas: int | None = None, rank: int | None = None, capacity: int | None = None,
-             length_multiple: int | None = None, micro_batches: int = 1, mixed: bool = False) -> Plan:
+             length_multiple: int | None = None, micro_batches: int = 1, mixed: bool = False, pack_window: int = 0,
+             order: str = "plan") -> Plan:
         """COLLECTIVE. Decides which samples form which batch, at which step, on which rank: the same on every rank.
 
         strategy: str. "bucket" (like lengths together, shuffled), "sorted" (longest first), "random", "sequential", or "pack"
@@ -445,6 +446,11 @@ class Dataset:
         micro_batches: int, from 1 to 65536. "pack": this many batches of each rank make one optimizer step, over which cost
             is even; steps count batches, and states fall between optimizer steps. Default: 1.
         mixed: bool. "pack": an optimizer step takes any bins together, not bins of like cost. Default: False.
+        pack_window: int, from 0, in bins. "pack": each epoch draws another order and packs each stretch that fills so many bins
+            on its own, so samples meet others also if no sample is as long; it takes a few more bins, and up to 40 bytes a
+            sample. 128 fills bins to 99.7 % on chat lengths. Default: 0, all at once.
+        order: str. Samples of a batch, of "pack" of a bin: "plan" (as the plan draws them) or "longest_first".
+            Default: "plan".
 
         Returns a Plan. Raises ArgumentError that names the option, DataError if no plan exists; the same on all ranks.
         """
@@ -454,7 +460,8 @@ class Dataset:
         options = plan_options(
             strategy, batch_size=batch_size, max_tokens=max_tokens, cost=cost, max_length=max_length, too_long=too_long,
             shuffle=shuffle, seed=seed, tail=tail, batch_multiple=batch_multiple, steps=steps, world=world,
-            capacity=capacity, length_multiple=length_multiple, micro_batches=micro_batches, mixed=mixed)
+            capacity=capacity, length_multiple=length_multiple, micro_batches=micro_batches, mixed=mixed,
+            pack_window=pack_window, order=order)
         if self._chosen is None:
             core = _core.Plan(self.store, **options)
         else:

@@ -45,7 +45,8 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
          max_tokens: int | None = None, cost: str | tuple[float, float] = "padded", max_length: int | None = None,
          too_long: str = "error", shuffle: bool = True, seed: int = 0, tail: str = "split", batch_multiple: int = 1,
          steps: str = "constant", world: int = 1, rank: int = 0, capacity: int | None = None, length_multiple: int | None = None,
-         micro_batches: int = 1, mixed: bool = False) -> Plan:
+         micro_batches: int = 1, mixed: bool = False, pack_window: int = 0,
+         order: str = "plan") -> Plan:
     """Decides which samples form which batch, at which step, on which rank, from lengths alone: no dataset, no group.
 
     Every rank that asks for the same plan gets the same one, so ranks need not talk. Its samplers work with any dataset.
@@ -68,6 +69,8 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
     length_multiple: int. As for Dataset.plan. Default: 1 for "pack" or cost "tokens", else 8, or what divides 8 and max_tokens.
     micro_batches: int. As for Dataset.plan. Default: 1.
     mixed: bool. As for Dataset.plan. Default: False.
+    pack_window: int. As for Dataset.plan. Default: 0.
+    order: str. As for Dataset.plan. Default: "plan".
 
     Returns a Plan, which keeps a copy of the lengths. Raises ArgumentError that names the option, DataError if no plan
     exists.
@@ -75,7 +78,8 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
     options = plan_options(
         strategy, batch_size=batch_size, max_tokens=max_tokens, cost=cost, max_length=max_length, too_long=too_long,
         shuffle=shuffle, seed=seed, tail=tail, batch_multiple=batch_multiple, steps=steps, world=world, capacity=capacity,
-        length_multiple=length_multiple, micro_batches=micro_batches, mixed=mixed)
+        length_multiple=length_multiple, micro_batches=micro_batches, mixed=mixed,
+        pack_window=pack_window, order=order)
     number = plan_rank(rank, world)
     kept: Any = Lengths(_array(lengths))  # all of a dataset that such a plan and its samplers use
     return Plan(kept, _core.Plan(kept.all_lengths, **options), number, options)

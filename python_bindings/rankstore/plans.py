@@ -37,6 +37,8 @@ def plan_options(strategy: str, *, cost: str | tuple[float, float], shuffle: boo
     for name in ("length_multiple", "micro_batches"):
         if numbers[name] == 1:
             del numbers[name]
+    if numbers["order"] == "plan":
+        del numbers["order"]
     options = {"strategy": strategy, "cost": cost, "no_shuffle": not shuffle, **numbers}
     if not isinstance(cost, str):
         if not isinstance(cost, tuple):

@@ -140,18 +140,20 @@ static bool take_options(PyObject *arguments, PyObject *keywords, PyObject **sou
                             "cost",           "max_length", "too_long", "tail",       "steps",
                             "batch_multiple", "no_shuffle", "world",    "seed",       "capacity",
                             "length_multiple", "micro_batches", "mixed", "cost_linear",
-                            "cost_quadratic", NULL};
+                            "cost_quadratic", "pack_window", "order", NULL};
     PyObject *batch_size = NULL, *max_tokens = NULL, *max_length = NULL, *multiple = NULL,
-             *world = NULL, *seed = NULL, *capacity = NULL, *unit = NULL, *micro = NULL;
-    uint64_t size = 0, longest = 0, of = 1, ranks = 0, room = 0, units = 1, micros = 1;
+             *world = NULL, *seed = NULL, *capacity = NULL, *unit = NULL, *micro = NULL, *window = NULL;
+    uint64_t size = 0, longest = 0, of = 1, ranks = 0, room = 0, units = 1, micros = 1, windows = 0;
     int no_shuffle = 0, mixed = 0;
     rks_plan_options_default(options);
-    const char *strategy = NULL, *cost = NULL, *too_long = NULL, *tail = NULL, *steps = NULL;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|$zzOOzOzzzOpOOOOOpdd:Plan", names,
+    const char *strategy = NULL, *cost = NULL, *too_long = NULL, *tail = NULL, *steps = NULL,
+               *order = NULL;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|$zzOOzOzzzOpOOOOOpddOz:Plan", names,
                                      source, dataset, &strategy, &batch_size, &max_tokens, &cost,
                                      &max_length, &too_long, &tail, &steps, &multiple, &no_shuffle,
                                      &world, &seed, &capacity, &unit, &micro, &mixed,
-                                     &options->cost_linear, &options->cost_quadratic) ||
+                                     &options->cost_linear, &options->cost_quadratic, &window,
+                                     &order) ||
         !core_number(batch_size, "batch_size", 0, UINT32_MAX, &size) ||
         !core_number(max_tokens, "max_tokens", 0, UINT64_MAX, &options->max_tokens) ||
         !core_number(max_length, "max_length", 0, UINT32_MAX, &longest) ||
@@ -160,13 +162,16 @@ static bool take_options(PyObject *arguments, PyObject *keywords, PyObject **sou
         !core_number(seed, "seed", 0, UINT64_MAX, &options->seed) ||
         !core_number(capacity, "capacity", 0, UINT32_MAX, &room) ||
         !core_number(unit, "length_multiple", 1, UINT32_MAX, &units) ||
-        !core_number(micro, "micro_batches", 1, UINT32_MAX, &micros))
+        !core_number(micro, "micro_batches", 1, UINT32_MAX, &micros) ||
+        !core_number(window, "pack_window", 0, UINT32_MAX, &windows))
         return false;
     options->strategy = strategy != NULL ? strategy : options->strategy;
     options->cost = cost != NULL ? cost : options->cost;
     options->too_long = too_long != NULL ? too_long : options->too_long;
     options->tail = tail != NULL ? tail : options->tail;
     options->steps = steps != NULL ? steps : options->steps;
+    options->order = order;
+    options->pack_window = (uint32_t)windows;
     options->batch_size = (uint32_t)size;
     options->max_length = (uint32_t)longest;
     options->batch_multiple = (uint32_t)of;

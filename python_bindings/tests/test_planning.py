@@ -48,6 +48,25 @@ def test_bins_hold_at_most_the_capacity_and_each_sample_once() -> None:
     assert report["fill"] == pytest.approx(LENGTHS.sum() / (report["bins"] * 2048))
 
 
+def test_windows_bring_other_samples_together() -> None:
+    plan = packed(world=4, pack_window=32)
+    steps = {plan.steps_of(epoch) for epoch in range(6)}
+    assert steps == {plan.steps} and plan.steps >= packed(world=4).steps
+    assert all(plan.report(epoch)["fill"] > 0.98 for epoch in range(6))
+    ids = sorted(i for step in range(plan.steps) for rank in plan.samples(5, step) for i in rank)
+    assert ids == list(range(len(LENGTHS))) and plan.hash != packed(world=4).hash
+    other = packed(world=3, pack_window=32)
+    assert other.resume(plan.state(0, 5)) == (0, 0) and "pack_window=32" in repr(plan)
+
+
+def test_batches_come_longest_first() -> None:
+    plan = rankstore.plan(LENGTHS, max_tokens=8192, order="longest_first")
+    for batch in plan.sampler():
+        lengths = LENGTHS[list(batch)]
+        assert (lengths[:-1] >= lengths[1:]).all()
+    assert rankstore.plan(LENGTHS, max_tokens=8192, order="plan").hash == rankstore.plan(LENGTHS, max_tokens=8192).hash
+
+
 def test_a_rank_plans_alone_what_all_plan_together() -> None:
     together = packed(world=4)
     for rank in range(4):
@@ -96,7 +115,9 @@ def test_a_transformer_costs_as_its_shape_says() -> None:
     ({"max_tokens": 5}, "max_tokens does not go with strategy=pack"), ({"capacity": 0}, "capacity: 0; it is from 1"),
     ({"cost": (3,)}, "1 numbers; .a, b. is for"), ({"cost": (0, 0)}, "both are from 0"), ({"world": 0}, "num_replicas: 0"),
     ({"rank": 1}, "rank: 1; ranks of this plan are 0 to 0"), ({"micro_batches": 1 << 20}, "micro_batches"),
-    ({"strategy": "bucket"}, "capacity goes with strategy=pack only")])
+    ({"strategy": "bucket"}, "capacity goes with strategy=pack only"),
+    ({"strategy": "bucket", "capacity": None, "pack_window": 8}, "pack_window goes with strategy=pack only"),
+    ({"order": "shortest"}, "order .shortest.: none of plan, longest_first")])
 def test_wrong_options_are_named(options: dict[str, Any], words: str) -> None:
     with pytest.raises(rankstore.ArgumentError, match=words):
         rankstore.plan(LENGTHS, **{"strategy": "pack", "capacity": 2048, **options})

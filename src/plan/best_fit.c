@@ -11,82 +11,50 @@
 
 #include "base/memory.h"
 
-enum { LEVELS = 4 }; /* 64^4 is above the largest capacity */
-
-/* The groups that have bins, by the room of these. */
-typedef struct shelf {
-    uint32_t *heads;          /* by room: the first group, or RKS_PACK_NONE */
-    uint64_t *levels[LEVELS]; /* bit r of level 0: there is one; of level n: a word of n - 1 has */
-    uint64_t words[LEVELS];
-    uint64_t *memory;
-} shelf;
-
-static rks_status make_shelf(shelf *made, uint32_t capacity, rks_error *err)
+rks_status rks_pack_shelf_make(rks_pack_shelf *shelf, uint32_t capacity, rks_error *err)
 {
-    uint64_t words = 0, bits = (uint64_t)capacity + 1;
-    for (int level = 0; level < LEVELS; level++) {
-        bits = (bits + 63) / 64;
-        made->words[level] = bits;
-        words += bits;
-    }
-    made->memory = rks_alloc(words, sizeof(*made->memory), err);
-    made->heads = rks_alloc_raw((uint64_t)capacity + 1, sizeof(*made->heads), err);
-    if (made->memory == NULL || made->heads == NULL)
+    uint64_t rooms = (uint64_t)capacity + 1;
+    shelf->heads = rks_alloc_raw(rooms, sizeof(*shelf->heads), err);
+    if (shelf->heads == NULL)
         return RKS_ERR_MEMORY;
-    memset(made->heads, 0xff, ((uint64_t)capacity + 1) * sizeof(*made->heads));
-    words = 0;
-    for (int level = 0; level < LEVELS; level++) {
-        made->levels[level] = made->memory + words;
-        words += made->words[level];
-    }
-    return RKS_OK;
+    memset(shelf->heads, 0xff, rooms * sizeof(*shelf->heads));
+    return rks_bits_make(&shelf->rooms, rooms, err);
 }
 
-static void put(shelf *s, rks_pack *pack, uint32_t group)
+void rks_pack_shelf_free(rks_pack_shelf *shelf)
+{
+    rks_free(shelf->heads);
+    rks_free(shelf->rooms.levels[0]);
+}
+
+void rks_pack_shelf_clear(rks_pack_shelf *shelf, const rks_pack *pack, size_t first)
+{
+    for (size_t i = first; i < pack->group_count; i++) {
+        uint32_t room = pack->groups[i].room;
+        if (shelf->heads[room] != RKS_PACK_NONE)
+            rks_bits_clear(&shelf->rooms, room);
+        shelf->heads[room] = RKS_PACK_NONE;
+    }
+}
+
+static void put(rks_pack_shelf *s, rks_pack *pack, uint32_t group)
 {
     uint32_t room = pack->groups[group].room;
     pack->groups[group].next = s->heads[room];
     s->heads[room] = group;
-    for (int level = 0; level < LEVELS; level++) {
-        s->levels[level][room / 64] |= UINT64_C(1) << room % 64;
-        room /= 64;
-    }
+    rks_bits_set(&s->rooms, room);
 }
 
 /* Takes the first group of `room` off. */
-static void take(shelf *s, const rks_pack *pack, uint32_t room)
+static void take(rks_pack_shelf *s, const rks_pack *pack, uint32_t room)
 {
     s->heads[room] = pack->groups[s->heads[room]].next;
-    if (s->heads[room] != RKS_PACK_NONE)
-        return;
-    for (int level = 0; level < LEVELS; level++) {
-        uint64_t *word = &s->levels[level][room / 64];
-        *word &= ~(UINT64_C(1) << room % 64);
-        if (*word != 0)
-            return;
-        room /= 64;
-    }
-}
-
-/* The least room from `size` on that a group has; RKS_PACK_NONE: none has. */
-static uint32_t find_room(const shelf *s, uint32_t size)
-{
-    uint64_t at = size;
-    for (int level = 0; level < LEVELS && at / 64 < s->words[level]; level++) {
-        uint64_t word = s->levels[level][at / 64] & (~UINT64_C(0) << at % 64);
-        if (word != 0) {
-            at = at / 64 * 64 + (uint64_t)__builtin_ctzll(word);
-            while (level-- > 0)
-                at = at * 64 + (uint64_t)__builtin_ctzll(s->levels[level][at]);
-            return (uint32_t)at;
-        }
-        at = at / 64 + 1;
-    }
-    return RKS_PACK_NONE;
+    if (s->heads[room] == RKS_PACK_NONE)
+        rks_bits_clear(&s->rooms, room);
 }
 
 /* `bins` bins that hold what `base` says and `each` samples of `run`. */
-static rks_status open_group(shelf *s, rks_pack *pack, const rks_pack_group *base, uint32_t run,
+static rks_status open_group(rks_pack_shelf *s, rks_pack *pack, const rks_pack_group *base, uint32_t run,
                              uint32_t bins, uint32_t each, rks_error *err)
 {
     rks_pack_group group = *base;
@@ -103,7 +71,7 @@ static rks_status open_group(shelf *s, rks_pack *pack, const rks_pack_group *bas
 }
 
 /* Fills bins that hold what `base` says with `left` samples: full ones, then one with the rest. */
-static rks_status open_groups(shelf *s, rks_pack *pack, const rks_pack_group *base, uint32_t run,
+static rks_status open_groups(rks_pack_shelf *s, rks_pack *pack, const rks_pack_group *base, uint32_t run,
                               uint32_t left, rks_error *err)
 {
     uint32_t each = base->room / pack->runs[run].size;
@@ -116,7 +84,7 @@ static rks_status open_groups(shelf *s, rks_pack *pack, const rks_pack_group *ba
 }
 
 /* All bins of the first group of `room` take as many samples as they can. */
-static rks_status fill_group(shelf *s, rks_pack *pack, uint32_t room, uint32_t run, uint32_t each,
+static rks_status fill_group(rks_pack_shelf *s, rks_pack *pack, uint32_t room, uint32_t run, uint32_t each,
                              rks_error *err)
 {
     uint32_t group = s->heads[room];
@@ -131,14 +99,14 @@ static rks_status fill_group(shelf *s, rks_pack *pack, uint32_t room, uint32_t r
     return status;
 }
 
-static rks_status fit_run(shelf *s, rks_pack *pack, uint32_t run, uint32_t capacity, rks_error *err)
+rks_status rks_pack_fit_run(rks_pack_shelf *s, rks_pack *pack, uint32_t run, uint32_t left,
+                            uint32_t capacity, rks_error *err)
 {
     uint32_t size = pack->runs[run].size;
-    uint32_t left = pack->runs[run + 1].first - pack->runs[run].first;
     rks_status status = RKS_OK;
     while (left > 0 && status == RKS_OK) {
-        uint32_t room = find_room(s, size);
-        if (room == RKS_PACK_NONE) {
+        uint32_t room = rks_bits_find(&s->rooms, size);
+        if (room == RKS_BITS_NONE) {
             rks_pack_group empty = {.pattern = RKS_PACK_NONE, .room = capacity};
             return open_groups(s, pack, &empty, run, left, err);
         }
@@ -161,15 +129,15 @@ static rks_status fit_run(shelf *s, rks_pack *pack, uint32_t run, uint32_t capac
 
 rks_status rks_pack_fit(rks_pack *pack, uint32_t capacity, rks_error *err)
 {
-    shelf s = {0};
+    rks_pack_shelf s = {0};
     uint64_t done = 0;
-    rks_status status = make_shelf(&s, capacity, err);
+    rks_status status = rks_pack_shelf_make(&s, capacity, err);
     for (size_t run = 0; run < pack->run_count && status == RKS_OK; run++) {
-        status = fit_run(&s, pack, (uint32_t)run, capacity, err);
+        uint32_t samples = pack->runs[run + 1].first - pack->runs[run].first;
+        status = rks_pack_fit_run(&s, pack, (uint32_t)run, samples, capacity, err);
         if (status == RKS_OK) /* a run may meet as many groups as there are samples */
             status = rks_plan_pause(&done, 64, err);
     }
-    rks_free(s.heads);
-    rks_free(s.memory);
+    rks_pack_shelf_free(&s);
     return status;
 }

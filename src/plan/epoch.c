@@ -15,7 +15,7 @@
 #include "base/usage.h"
 #include "plan/packing.h"
 
-enum { STAGE_MEMBERS = 1, STAGE_PLACES = 2, STAGE_BINS = 3 };
+enum { STAGE_MEMBERS = 1, STAGE_PLACES = 2, STAGE_BINS = 3, STAGE_WINDOWS = 4 };
 
 static rks_status grow(uint32_t **items, uint64_t *room, uint64_t count, rks_error *err)
 {
@@ -248,11 +248,36 @@ static rks_status lay_out_filled(rks_plan *plan, rks_error *err)
     return status;
 }
 
+/* How many bins the first epochs need, and then epoch 0. */
+static rks_status lay_out_windows(rks_plan *plan, rks_error *err)
+{
+    enum { LOOKS = 4, LOOKS_OF_LARGE = 2, LARGE = 1 << 20 };
+    uint64_t looks = plan->config.no_shuffle ? 1 : plan->count < LARGE ? LOOKS : LOOKS_OF_LARGE;
+    rks_plan_base base = {
+        .ids = sorted_base(plan), .count = rks_plan_kept(plan), .longest = plan->longest};
+    rks_status status = rks_pack_look(plan, &base, 0, 0, err);
+    for (uint64_t epoch = 0; epoch < looks && status == RKS_OK; epoch++)
+        status = rks_pack_look(plan, &base, rks_random_key(key_of(plan, epoch, 0), STAGE_WINDOWS),
+                               plan->config.pack_window, err);
+    if (status != RKS_OK)
+        return status;
+    /* A reserve, so that hardly an epoch needs larger windows. */
+    uint64_t apart = plan->window_most > plan->window_least ? plan->window_most - plan->window_least
+                                                            : 0;
+    plan->window_most += apart;
+    plan->window_least -= apart < plan->window_least ? apart : plan->window_least;
+    status = rks_plan_prepare(plan, 0, err);
+    plan->whole.batches = plan->part.batches;
+    return status;
+}
+
 rks_status rks_plan_lay_out(rks_plan *plan, rks_error *err)
 {
     const rks_plan_config *config = &plan->config;
     if (rks_plan_fills(config))
         return lay_out_filled(plan, err);
+    if (rks_plan_windows(config))
+        return lay_out_windows(plan, err);
     rks_plan_base base = {.count = rks_plan_kept(plan), .longest = plan->longest};
     if (config->too_long == TOO_LONG_ALONE && config->strategy != STRATEGY_SEQUENTIAL)
         base.alone = plan->too_long;
@@ -305,7 +330,8 @@ static rks_status compute(rks_plan *plan, uint64_t epoch, uint32_t world, uint64
 {
     const rks_plan_config *config = &plan->config;
     bool shuffled = config->per_epoch || rks_plan_fills(config); /* before it is laid out */
-    bool whole = struck == NULL && world == config->world && !shuffled;
+    bool anew = shuffled || rks_plan_windows(config);
+    bool whole = struck == NULL && world == config->world && !anew;
     uint64_t room = rks_plan_kept(plan) + (whole ? plan->whole.repeated : 0);
     rks_status status = grow(&plan->ids, &plan->ids_room, room, err);
     if (status != RKS_OK)
@@ -321,6 +347,9 @@ static rks_status compute(rks_plan *plan, uint64_t epoch, uint32_t world, uint64
         status = shuffle_members(plan, &base, NULL, members, err);
     if (status == RKS_OK && rks_plan_fills(config))
         status = rks_plan_fill(plan, &base, world, struck == NULL, err);
+    else if (status == RKS_OK && rks_plan_windows(config))
+        status = rks_pack_lay_out_windows(plan, &base, world, rks_random_key(key, STAGE_WINDOWS),
+                                          struck == NULL, &plan->part, err);
     else if (status == RKS_OK && !whole)
         status = lay_out(plan, &base, world, &plan->part, err);
     plan->layout = whole ? &plan->whole : &plan->part;
@@ -331,7 +360,9 @@ static rks_status compute(rks_plan *plan, uint64_t epoch, uint32_t world, uint64
     if (status == RKS_OK && config->strategy == STRATEGY_PACK)
         status = rks_pack_deal(plan, whole ? &plan->whole : &plan->part, world, members,
                                rks_random_key(key, STAGE_BINS), err);
-    return status == RKS_OK ? arrange(plan, world, rks_random_key(key, STAGE_PLACES), err) : status;
+    if (status == RKS_OK)
+        status = arrange(plan, world, rks_random_key(key, STAGE_PLACES), err);
+    return status == RKS_OK && config->longest_first ? rks_plan_longest_first(plan, err) : status;
 }
 
 /* Strikes out what segment `index` of the resumed epoch has delivered. */

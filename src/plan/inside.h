@@ -37,6 +37,7 @@ typedef struct rks_plan_config {
     bool per_epoch;
     bool no_shuffle;
     bool mixed;
+    bool longest_first; /* within batches */
     uint32_t batch_size; /* UINT32_MAX: no bound; of pack: bins */
     uint64_t max_tokens; /* UINT64_MAX: no bound */
     uint32_t multiple;   /* from 1 */
@@ -48,14 +49,21 @@ typedef struct rks_plan_config {
     uint32_t capacity;        /* pack: a multiple of length_multiple */
     uint32_t length_multiple; /* from 1 */
     uint32_t micro_batches;   /* from 1 */
+    uint32_t pack_window;     /* pack: bins that are packed on their own; 0: all at once */
     uint64_t cost_linear;     /* cost a L + b L^2 of polynomial, and of pack always; below 2^39 */
     uint64_t cost_quadratic;
     char digest[17]; /* of all options but world and seed */
-    char words[352]; /* "tail=drop max_tokens=64": those of them that are no defaults */
+    char words[480]; /* "tail=drop max_tokens=64": those of them that are no defaults */
 } rks_plan_config;
 
 rks_status rks_plan_config_read(const rks_plan_options *options, rks_plan_config *config,
                                 rks_error *err);
+
+/* Bins are packed anew each epoch, by windows. */
+static inline bool rks_plan_windows(const rks_plan_config *config)
+{
+    return config->pack_window > 0;
+}
 
 /* cost.c: the factors of a polynomial cost as integers. */
 rks_status rks_plan_cost_read(double linear, double quadratic, rks_plan_config *config,
@@ -157,6 +165,8 @@ struct rks_plan {
     uint32_t longest;        /* of those that are not alone or dropped, as truncated */
     uint64_t batches_like;   /* about how many batches all samples make; sets the mixing */
     uint64_t fill_most, fill_least; /* batches that epochs need, where rks_plan_fills */
+    /* Bins that epochs need by windows, where rks_plan_windows, and that all need at once. */
+    uint64_t window_most, window_least, window_all;
 
     rks_plan_layout whole; /* of a whole epoch, unless per_epoch; its `batches` alone where
                             * rks_plan_fills */
@@ -246,6 +256,9 @@ static inline void rks_plan_deal(const rks_plan_group *group, uint32_t index, ui
         *end = group->count;
 }
 
+/* longest_first.c: sorts within the batches of the epoch at hand. */
+rks_status rks_plan_longest_first(rks_plan *plan, rks_error *err);
+
 /* epoch.c */
 /* Fills plan->whole, so that it is known that an epoch can be planned at all. */
 rks_status rks_plan_lay_out(rks_plan *plan, rks_error *err);
@@ -271,6 +284,15 @@ rks_status rks_plan_shuffle_steps(rks_plan *plan, uint64_t row, uint64_t key, rk
 rks_status rks_pack_lay_out(const rks_plan *plan, const rks_plan_base *base, uint32_t world,
                             rks_plan_layout *layout, rks_error *err);
 void rks_pack_free(rks_pack *pack); /* NULL is accepted */
+/* windows.c: the same by windows of the base in the order that `key` draws; `whole`: of a whole
+ * epoch, whose steps are always as many. */
+rks_status rks_pack_lay_out_windows(const rks_plan *plan, const rks_plan_base *base, uint32_t world,
+                                    uint64_t key, bool whole, rks_plan_layout *layout,
+                                    rks_error *err);
+/* Counts the bins of the base into window_most and window_least: by windows of `bins` bins, or, the
+ * first time, all at once (0). */
+rks_status rks_pack_look(rks_plan *plan, const rks_plan_base *base, uint64_t key, uint64_t bins,
+                         rks_error *err);
 /* deal.c: plan->ids, a sorted base, becomes the ids of bins; fills plan->starts. `members` and
  * `bins` are keys. */
 rks_status rks_pack_deal(rks_plan *plan, rks_plan_layout *layout, uint32_t world, uint64_t members,

@@ -14,6 +14,7 @@ static const char *const costs[] = {"padded", "tokens", "quadratic", "polynomial
 static const char *const too_longs[] = {"error", "drop", "alone", "truncate", NULL};
 static const char *const tails[] = {"split", "repeat", "drop", NULL};
 static const char *const steps[] = {"constant", "per_epoch", NULL};
+static const char *const orders[] = {"plan", "longest_first", NULL};
 
 void rks_plan_options_default(rks_plan_options *options)
 {
@@ -89,7 +90,7 @@ static rks_status choose(const char *option, const char *value, const char *cons
 static rks_status read_names(const rks_plan_options *options, rks_plan_config *config,
                              rks_error *err)
 {
-    unsigned strategy, cost, too_long, tail, step;
+    unsigned strategy, cost, too_long, tail, step, order;
     rks_status status = choose("strategy", options->strategy, strategies, &strategy, err);
     if (status == RKS_OK)
         status = choose("cost", options->cost, costs, &cost, err);
@@ -99,6 +100,8 @@ static rks_status read_names(const rks_plan_options *options, rks_plan_config *c
         status = choose("tail", options->tail, tails, &tail, err);
     if (status == RKS_OK)
         status = choose("steps", options->steps, steps, &step, err);
+    if (status == RKS_OK)
+        status = choose("order", options->order, orders, &order, err);
     if (status != RKS_OK)
         return status;
     config->strategy = (enum strategy)strategy;
@@ -106,6 +109,7 @@ static rks_status read_names(const rks_plan_options *options, rks_plan_config *c
     config->too_long = (enum too_long)too_long;
     config->tail = (enum tail)tail;
     config->per_epoch = step == 1;
+    config->longest_first = order == 1;
     return RKS_OK;
 }
 
@@ -129,6 +133,7 @@ static rks_status check_pack(const rks_plan_options *options, const rks_plan_con
         const char *wrong = options->capacity != 0       ? "capacity"
                             : config->micro_batches > 1   ? "micro_batches"
                             : options->mixed              ? "mixed"
+                            : options->pack_window != 0   ? "pack_window"
                                                           : NULL;
         return wrong == NULL
                    ? RKS_OK
@@ -191,6 +196,11 @@ static size_t digest_newer(const rks_plan_config *config, char *text, size_t roo
                                  config->mixed ? 1 : 0);
     else if (config->length_multiple > 1)
         size += (size_t)snprintf(text, room, " length_multiple=%" PRIu32, config->length_multiple);
+    if (config->pack_window > 0)
+        size += (size_t)snprintf(text + size, room - size, " pack_window=%" PRIu32,
+                                 config->pack_window);
+    if (config->longest_first)
+        size += (size_t)snprintf(text + size, room - size, " order=%s", orders[1]);
     if (config->cost == COST_POLYNOMIAL)
         size += (size_t)snprintf(text + size, room - size,
                                  " cost_linear=%" PRIu64 " cost_quadratic=%" PRIu64,
@@ -226,6 +236,7 @@ static void word_options(const rks_plan_options *options, rks_plan_config *confi
         {"too_long", too_longs[config->too_long], too_longs[0]},
         {"tail", tails[config->tail], tails[0]},
         {"steps", steps[config->per_epoch ? 1 : 0], steps[0]},
+        {"order", orders[config->longest_first ? 1 : 0], orders[0]},
     };
     const struct {
         const char *name;
@@ -238,6 +249,7 @@ static void word_options(const rks_plan_options *options, rks_plan_config *confi
         {"length_multiple", config->length_multiple, 1},
         {"micro_batches", config->micro_batches, 1},
         {"mixed", config->mixed, 0},
+        {"pack_window", config->pack_window, 0},
         {"cost_linear", polynomial ? config->cost_linear : 0, 0},
         {"cost_quadratic", polynomial ? config->cost_quadratic : 0, 0},
     };
@@ -342,6 +354,7 @@ rks_status rks_plan_config_read(const rks_plan_options *given, rks_plan_config *
     read.length_multiple = multiple_of(&options, &read);
     read.micro_batches = options.micro_batches == 0 ? 1 : options.micro_batches;
     read.mixed = options.mixed;
+    read.pack_window = options.pack_window;
     status = check_numbers(&options, &read, err);
     if (status == RKS_OK)
         status = check_pack(&options, &read, err);

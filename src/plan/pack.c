@@ -151,14 +151,16 @@ static void compact(rks_pack *pack)
     pack->group_count = kept;
 }
 
-rks_status rks_pack_lay_out(const rks_plan *plan, const rks_plan_base *base, uint32_t world,
-                            rks_plan_layout *layout, rks_error *err)
+void rks_pack_settle(const rks_plan_config *config, rks_pack *pack)
+{
+    compact(pack);
+    rks_pack_sort(config, pack, 0);
+}
+
+rks_status rks_pack_begin(const rks_plan *plan, const rks_plan_base *base, uint32_t world,
+                          rks_pack **pack, rks_error *err)
 {
     const rks_plan_config *config = &plan->config;
-    rks_pack_free(layout->pack);
-    layout->pack = NULL;
-    layout->count = 0;
-    layout->base = base->count;
     if (base->count == 0)
         return rks_fail(err, RKS_ERR_DATA, 0, "no samples to plan");
     if (base->count < (uint64_t)world * config->micro_batches && config->tail != TAIL_REPEAT)
@@ -166,22 +168,43 @@ rks_status rks_pack_lay_out(const rks_plan *plan, const rks_plan_base *base, uin
                         "%" PRIu64 " samples for %" PRIu32 " ranks with micro_batches %" PRIu32
                         ": no batch may be empty; use fewer ranks, or tail=repeat",
                         base->count, world, config->micro_batches);
-    rks_pack *pack = rks_alloc(1, sizeof(*pack), err);
-    if (pack == NULL)
+    rks_pack *made = rks_alloc(1, sizeof(*made), err);
+    if (made == NULL)
         return RKS_ERR_MEMORY;
-    rks_status status = find_runs(plan, base, pack, err);
-    if (status == RKS_OK)
-        status = rks_pack_fit(pack, config->capacity, err);
-    if (status == RKS_OK) {
-        compact(pack);
-        rks_pack_sort(config, pack, 0);
-        status = rks_pack_even(plan, world, pack, err);
-    }
-    if (status != RKS_OK) {
-        rks_pack_free(pack);
-        return status;
-    }
+    rks_status status = find_runs(plan, base, made, err);
+    if (status != RKS_OK)
+        rks_pack_free(made);
+    else
+        *pack = made;
+    return status;
+}
+
+void rks_pack_keep(rks_plan_layout *layout, const rks_plan_base *base, rks_pack *pack)
+{
+    rks_pack_free(layout->pack);
     layout->pack = pack;
+    layout->count = 0;
+    layout->base = base->count;
     layout->batches = pack->steps * pack->slots;
-    return RKS_OK;
+}
+
+rks_status rks_pack_lay_out(const rks_plan *plan, const rks_plan_base *base, uint32_t world,
+                            rks_plan_layout *layout, rks_error *err)
+{
+    rks_pack *pack = NULL;
+    rks_pack_free(layout->pack);
+    layout->pack = NULL;
+    layout->base = base->count; /* errors name it */
+    rks_status status = rks_pack_begin(plan, base, world, &pack, err);
+    if (status == RKS_OK)
+        status = rks_pack_fit(pack, plan->config.capacity, err);
+    if (status == RKS_OK) {
+        rks_pack_settle(&plan->config, pack);
+        status = rks_pack_even(plan, world, 0, pack, err);
+    }
+    if (status == RKS_OK)
+        rks_pack_keep(layout, base, pack);
+    else
+        rks_pack_free(pack);
+    return status;
 }

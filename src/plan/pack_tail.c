@@ -193,13 +193,58 @@ static void drop_last(rks_pack *pack, uint64_t bins)
     }
 }
 
-rks_status rks_pack_even(const rks_plan *plan, uint32_t world, rks_pack *pack, rks_error *err)
+/* Splits bins, the cheapest ones first to be taken, until there are `least`; or deals the bins of
+ * more steps at the end over their batches. */
+static rks_status reach(const rks_plan *plan, uint32_t world, rks_pack *pack, uint64_t least,
+                        rks_error *err)
 {
     const rks_plan_config *config = &plan->config;
-    pack->slots = (uint64_t)world * config->micro_batches;
+    uint64_t full = pack->slots * config->batch_size;
+    if (samples_of(pack, pack->bins) >= least) {
+        uint64_t missing = least - pack->bins, taken = missing < pack->bins ? missing : pack->bins;
+        while (samples_of(pack, taken) < taken + missing)
+            taken = 2 * taken < pack->bins ? 2 * taken : pack->bins;
+        return split_last(config, pack, taken, taken + missing, err);
+    }
+    for (uint64_t shared = 2; config->tail == TAIL_SPLIT && shared <= pack->steps; shared++) {
+        uint64_t before = (pack->steps - shared) * full;
+        if (pack->bins < before + shared * pack->slots)
+            continue;
+        pack->shared = shared;
+        return RKS_OK;
+    }
+    return rks_fail(err, RKS_ERR_DATA, 0,
+                    "%" PRIu64 " bins cannot be split into %" PRIu64 " equal steps for %" PRIu32
+                    " ranks: too few samples in them; set pack_window to 0",
+                    pack->bins, pack->steps, world);
+}
+
+/* Exactly pack->steps steps; there are not too many bins for them, unless some are dropped. */
+static rks_status even_to_steps(const rks_plan *plan, uint32_t world, rks_pack *pack,
+                                rks_error *err)
+{
+    uint64_t full = pack->slots * plan->config.batch_size, before = (pack->steps - 1) * full;
+    uint64_t least = before + pack->slots;
+    if (plan->config.tail != TAIL_SPLIT)
+        least = plan->config.tail == TAIL_DROP ? before + full : before + 1;
+    rks_status status = RKS_OK;
+    if (pack->bins < least)
+        status = reach(plan, world, pack, least, err);
+    if (status != RKS_OK)
+        return status;
+    if (plan->config.tail == TAIL_REPEAT)
+        pack->repeated = pack->steps * full - pack->bins;
+    if (plan->config.tail == TAIL_DROP)
+        drop_last(pack, pack->bins - pack->steps * full);
+    return RKS_OK;
+}
+
+/* As few steps as the bins need. */
+static rks_status even_to_bins(const rks_plan *plan, uint32_t world, rks_pack *pack, rks_error *err)
+{
+    const rks_plan_config *config = &plan->config;
     uint64_t full = pack->slots * config->batch_size, rest = pack->bins % full;
     pack->steps = (pack->bins + full - 1) / full;
-    pack->shared = 1;
     rks_status status = RKS_OK;
     switch (config->tail) {
     case TAIL_SPLIT:
@@ -219,6 +264,17 @@ rks_status rks_pack_even(const rks_plan *plan, uint32_t world, rks_pack *pack, r
         drop_last(pack, rest);
         break;
     }
+    return status;
+}
+
+rks_status rks_pack_even(const rks_plan *plan, uint32_t world, uint64_t steps, rks_pack *pack,
+                         rks_error *err)
+{
+    pack->slots = (uint64_t)world * plan->config.micro_batches;
+    pack->steps = steps;
+    pack->shared = 1;
+    rks_status status = steps == 0 ? even_to_bins(plan, world, pack, err)
+                                   : even_to_steps(plan, world, pack, err);
     if (status == RKS_OK && pack->bins + pack->repeated > UINT32_MAX)
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0, "plan: 2^32 bins or more, repeats included");
     return status;

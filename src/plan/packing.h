@@ -12,6 +12,7 @@
 #ifndef RKS_PLAN_PACKING_H
 #define RKS_PLAN_PACKING_H
 
+#include "plan/bits.h"
 #include "plan/inside.h"
 
 enum { RKS_PACK_NONE = UINT32_MAX };
@@ -80,17 +81,39 @@ static inline void rks_pack_bins_of(const rks_pack *pack, uint32_t batch_size, u
     *end = *first + each + (index < more ? 1 : 0);
 }
 
+/* The groups that have bins, by the room of these. */
+typedef struct rks_pack_shelf {
+    uint32_t *heads; /* by room: the first group, or RKS_PACK_NONE */
+    rks_bits rooms;  /* that have one */
+} rks_pack_shelf;
+
 /* pack.c */
 rks_status rks_pack_add_pattern(rks_pack *pack, uint32_t before, uint32_t run, uint32_t count,
                                 uint32_t *pattern, rks_error *err);
 rks_status rks_pack_add_group(rks_pack *pack, const rks_pack_group *group, rks_error *err);
 /* Sorts groups [first, all) and fills in their costs. */
 void rks_pack_sort(const rks_plan_config *config, rks_pack *pack, size_t first);
+/* An empty pack over a base that has samples enough: its runs alone. */
+rks_status rks_pack_begin(const rks_plan *plan, const rks_plan_base *base, uint32_t world,
+                          rks_pack **pack, rks_error *err);
+/* Groups that are filled: takes out those without bins, counts bins, sorts. */
+void rks_pack_settle(const rks_plan_config *config, rks_pack *pack);
+/* Makes it the layout's. */
+void rks_pack_keep(rks_plan_layout *layout, const rks_plan_base *base, rks_pack *pack);
 
 /* best_fit.c: runs -> groups, in no order, some of them without bins. */
 rks_status rks_pack_fit(rks_pack *pack, uint32_t capacity, rks_error *err);
+/* The same run by run, largest first: `left` samples of one. The shelf is zero before make; free it
+ * also if make fails. clear takes off what lies on it, which is of groups [first, all). */
+rks_status rks_pack_shelf_make(rks_pack_shelf *shelf, uint32_t capacity, rks_error *err);
+rks_status rks_pack_fit_run(rks_pack_shelf *shelf, rks_pack *pack, uint32_t run, uint32_t left,
+                            uint32_t capacity, rks_error *err);
+void rks_pack_shelf_clear(rks_pack_shelf *shelf, const rks_pack *pack, size_t first);
+void rks_pack_shelf_free(rks_pack_shelf *shelf);
 
-/* pack_tail.c: equal steps for `world` ranks. */
-rks_status rks_pack_even(const rks_plan *plan, uint32_t world, rks_pack *pack, rks_error *err);
+/* pack_tail.c: equal steps for `world` ranks: so many optimizer steps, or, if 0, as few as the bins
+ * need (tail drop: as many as they fill). */
+rks_status rks_pack_even(const rks_plan *plan, uint32_t world, uint64_t steps, rks_pack *pack,
+                         rks_error *err);
 
 #endif

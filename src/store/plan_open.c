@@ -112,13 +112,14 @@ static int options_text(const rks_plan_options *options, char *text, size_t room
         "strategy %.16s\nbatch_size %u\nmax_tokens %" PRIu64 "\ncost %.16s\nmax_length %u\n"
         "too_long %.16s\ntail %.16s\nsteps %.16s\nbatch_multiple %u\nno_shuffle %d\n"
         "world %u\nseed %" PRIu64 "\ncapacity %u\nlength_multiple %u\nmicro_batches %u\nmixed %d\n"
-        "cost_linear %a\ncost_quadratic %a\n",
+        "cost_linear %a\ncost_quadratic %a\npack_window %u\norder %.16s\n",
         or_default(options->strategy, "bucket"), options->batch_size, options->max_tokens,
         or_default(options->cost, "padded"), options->max_length,
         or_default(options->too_long, "error"), or_default(options->tail, "split"),
         or_default(options->steps, "constant"), options->batch_multiple, options->no_shuffle,
         options->world, options->seed, options->capacity, options->length_multiple,
-        options->micro_batches, options->mixed, options->cost_linear, options->cost_quadratic);
+        options->micro_batches, options->mixed, options->cost_linear, options->cost_quadratic,
+        options->pack_window, or_default(options->order, "plan"));
 }
 
 rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_plan **plan,

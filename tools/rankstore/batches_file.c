@@ -68,7 +68,7 @@ static char *describe_plan(const cli_figures *figures, const rks_plan_options *o
 {
     return dump_with(
         json_pack(
-            "{s:s, s:s, s:I, s:I, s:s, s:I, s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:b, s:f, s:f}",
+            "{s:s, s:s, s:I, s:I, s:s, s:I, s:s, s:s, s:s, s:b, s:I, s:I, s:I, s:b, s:f, s:f, s:I, s:s}",
             "version", rks_version(),
             "strategy", figures->strategy, "batch_size", (json_int_t)options->batch_size,
             "max_tokens", (json_int_t)options->max_tokens, "cost",
@@ -78,7 +78,8 @@ static char *describe_plan(const cli_figures *figures, const rks_plan_options *o
             "no_shuffle", options->no_shuffle ? 1 : 0, "capacity", (json_int_t)options->capacity,
             "length_multiple", (json_int_t)figures->report.length_multiple, "micro_batches",
             (json_int_t)options->micro_batches, "mixed", options->mixed ? 1 : 0, "cost_linear",
-            options->cost_linear, "cost_quadratic", options->cost_quadratic),
+            options->cost_linear, "cost_quadratic", options->cost_quadratic, "pack_window",
+            (json_int_t)options->pack_window, "order", or_default(options->order, "plan")),
         "seed", options->seed);
 }
 

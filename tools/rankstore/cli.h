@@ -246,6 +246,13 @@ int cli_plan_cost(const cli_command *command, cli_plan_args *args);
      .normal = "1", .least = 1, .most = 1 << 16},                                                  \
     {"--mixed", NULL, CLI_FLAG, offsetof(args, field.options.mixed),                               \
      .help = "pack: an optimizer step mixes cheap and costly bins"},                               \
+    {"--pack-window", "N", CLI_U32, offsetof(args, field.options.pack_window),                     \
+     .help = "pack: each epoch packs shuffled stretches of N bins on their own, so that more "     \
+             "samples meet",                                                                       \
+     .normal = "0, all at once"},                                                                  \
+    {"--order", "WHAT", CLI_TEXT, offsetof(args, field.options.order),                             \
+     .help = "samples of a batch, of pack of a bin: as the plan draws them, or longest first",     \
+     .choices = "plan longest_first", .normal = "plan"},                                           \
     {"--max-length", "N", CLI_SIZE32, offsetof(args, field.options.max_length),                    \
      .help = "longest sample that is planned as it is",                                            \
      .normal = "no limit"},                                                                        \

@@ -74,6 +74,8 @@ static inline void random_options(rks_random *random, rks_plan_options *options)
         options->max_tokens = 1 + below(random, 1u << (4 + below(random, 10)));
     if (below(random, 4) == 0)
         options->max_length = 1 + below(random, 2000);
+    if (below(random, 4) == 0)
+        options->order = "longest_first";
     if (below(random, 3) == 0)
         options->length_multiple = 1 + below(random, 9);
     if (options->max_tokens != 0 && options->max_tokens < options->length_multiple)

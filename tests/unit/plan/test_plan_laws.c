@@ -246,6 +246,60 @@ static void sorted_goes_downward_and_pads_the_same_in_every_epoch(void **state)
     rks_plan_free(plan);
 }
 
+/* Longest first in each batch, or bin, and the same samples there as without. */
+static void longest_first_sorts_within_batches(void **state)
+{
+    (void)state;
+    static const char *const strategies[] = {"bucket", "sorted", "random", "sequential", "pack"};
+    rks_random random = {91};
+    uint32_t *list = random_lengths(&random, 500);
+    for (int i = 0; i < 15; i++) {
+        rks_plan_options options;
+        rks_plan_options_default(&options);
+        options.strategy = strategies[i % 5];
+        options.batch_size = i < 5 ? 7 : 3;
+        options.capacity = i % 5 == 4 ? 1 << 17 : 0;
+        options.world = 1 + (uint32_t)i % 3;
+        options.tail = i < 10 ? "split" : "repeat";
+        rks_plan *plain = NULL, *sorted = NULL;
+        assert_ok(rks_plan_create(list, 500, NULL, &options, &plain, &err), &err);
+        options.order = "longest_first";
+        assert_ok(rks_plan_create(list, 500, NULL, &options, &sorted, &err), &err);
+        uint64_t steps;
+        assert_ok(rks_plan_steps(sorted, 2, &steps, &err), &err);
+        for (uint64_t slot = 0; slot < steps * options.world; slot++) {
+            const uint32_t *ids, *others, *bounds = NULL;
+            uint64_t place = slot / options.world;
+            uint32_t rank = (uint32_t)(slot % options.world);
+            size_t count, other_count, bins = 1;
+            uint64_t sum = 0;
+            assert_ok(rks_plan_batch(sorted, 2, place, rank, &ids, &count, &err), &err);
+            assert_ok(rks_plan_batch(plain, 2, place, rank, &others, &other_count, &err),
+                      &err);
+            assert_int_equal(count, other_count);
+            if (i % 5 == 4)
+                assert_ok(rks_plan_bins(sorted, 2, place, rank, &bounds, &bins, &err), &err);
+            for (size_t bin = 0; bin < bins; bin++) {
+                size_t end = bounds == NULL ? count : bounds[bin + 1] - bounds[0];
+                for (size_t at = bounds == NULL ? 1 : bounds[bin] - bounds[0] + 1; at < end; at++)
+                    assert_true(list[ids[at - 1]] >= list[ids[at]]);
+            }
+            for (size_t at = 0; at < count; at++)
+                sum += (uint64_t)ids[at] * ids[at] - (uint64_t)others[at] * others[at];
+            assert_int_equal(sum, 0);
+        }
+        char text[RKS_STATE_MAX];
+        uint64_t epoch, step;
+        assert_ok(rks_plan_state(sorted, 2, 1, text, sizeof(text), &err), &err);
+        assert_ok(rks_plan_resume(sorted, text, &epoch, &step, &err), &err);
+        assert_fails(RKS_ERR_STATE, rks_plan_resume(plain, text, &epoch, &step, &err));
+        assert_contains(err.text, "order is longest_first there, not given here");
+        rks_plan_free(plain);
+        rks_plan_free(sorted);
+    }
+    free(list);
+}
+
 static void sequential_keeps_the_order_of_ids(void **state)
 {
     (void)state;
@@ -487,6 +541,7 @@ int main(void)
         cmocka_unit_test(a_plan_is_the_same_whatever_was_asked_before),
         cmocka_unit_test(sorting_is_stable_and_longest_first),
         cmocka_unit_test(sorted_goes_downward_and_pads_the_same_in_every_epoch),
+        cmocka_unit_test(longest_first_sorts_within_batches),
         cmocka_unit_test(sequential_keeps_the_order_of_ids),
         cmocka_unit_test(the_last_step_is_dealt_evenly),
         cmocka_unit_test(batches_are_multiples_where_they_can_be),

@@ -87,6 +87,61 @@ static void bins_differ_between_epochs(void **state)
     rks_plan_free(plan);
 }
 
+/* Lengths of their own, so only windows can bring others together. */
+static void windows_bring_other_samples_together(void **state)
+{
+    (void)state;
+    static uint32_t lengths[4000];
+    for (uint32_t i = 0; i < 4000; i++)
+        lengths[i] = 100 + i;
+    rks_plan_options options;
+    rks_plan_options_default(&options);
+    options.strategy = "pack";
+    options.capacity = 8192;
+    options.world = 8;
+    size_t met[2] = {0};
+    double fill[2];
+    for (int windows = 0; windows < 2; windows++) {
+        options.pack_window = windows == 0 ? 0 : 64;
+        bool mates[4000] = {false};
+        rks_plan *plan = NULL;
+        assert_ok(rks_plan_create(lengths, 4000, NULL, &options, &plan, &err), &err);
+        for (uint64_t epoch = 0; epoch < 10; epoch++)
+            mates_of(plan, epoch, 2345, mates);
+        for (size_t i = 0; i < 4000; i++)
+            met[windows] += mates[i];
+        fill[windows] = report_of(plan, 3).fill;
+        rks_plan_free(plan);
+    }
+    assert_true(met[0] < 10); /* itself, and the same ones each time */
+    assert_true(met[1] > 20);
+    assert_true(fill[1] > fill[0] - 0.02);
+}
+
+static void windows_fill_bins_and_balance_steps(void **state)
+{
+    (void)state;
+    rks_plan_options options;
+    rks_plan_options_default(&options);
+    options.strategy = "pack";
+    options.capacity = 8192;
+    options.world = 8;
+    options.pack_window = 128;
+    options.cost = "polynomial";
+    options.cost_linear = 1;
+    options.cost_quadratic = 1.0 / 49152;
+    rks_plan *plan = plan_many(&options);
+    uint64_t steps = report_of(plan, 0).steps;
+    for (uint64_t epoch = 0; epoch < 30; epoch++) {
+        rks_plan_report report = report_of(plan, epoch);
+        assert_int_equal(report.steps, steps);
+        assert_int_equal(report.samples, 60000);
+        assert_true(report.fill > 0.996);
+        assert_true(report.balance > 0.998);
+    }
+    rks_plan_free(plan);
+}
+
 static void the_last_step_splits_repeats_or_drops(void **state)
 {
     (void)state;
@@ -172,6 +227,9 @@ static void wrong_options_are_named(void **state)
     options = normal;
     options.strategy = "bucket";
     refused(&options, RKS_ERR_ARGUMENT, "capacity goes with strategy=pack only");
+    options.capacity = 0;
+    options.pack_window = 128;
+    refused(&options, RKS_ERR_ARGUMENT, "pack_window goes with strategy=pack only");
     options = normal;
     options.cost = "polynomial";
     refused(&options, RKS_ERR_ARGUMENT, "cost: 0 per token and 0 per token squared");
@@ -272,13 +330,14 @@ static void digests_are_those_of_this_version(void **state)
     (void)state;
     static const struct {
         const char *tail, *cost;
-        uint32_t capacity, batch_size, multiple, micros, mixed, world;
+        uint32_t capacity, batch_size, multiple, micros, mixed, world, window;
         const char *digest;
     } golden[] = {
-        {"split", "tokens", 8192, 1, 1, 1, 0, 8, "69bd60d43f743d175ce53703da8ce9ca"},
-        {"split", "quadratic", 8192, 4, 1, 1, 0, 3, "ed9fcaee936afb6e488553a7895b1a26"},
-        {"repeat", "polynomial", 4096, 2, 16, 1, 0, 8, "ced44bfb6ee911f92ab74c86506c98c3"},
-        {"drop", "polynomial", 16384, 1, 1, 4, 1, 4, "43fe812a759b68b8a3f21dcf0662dcf4"},
+        {"split", "tokens", 8192, 1, 1, 1, 0, 8, 0, "69bd60d43f743d175ce53703da8ce9ca"},
+        {"split", "quadratic", 8192, 4, 1, 1, 0, 3, 0, "ed9fcaee936afb6e488553a7895b1a26"},
+        {"repeat", "polynomial", 4096, 2, 16, 1, 0, 8, 0, "ced44bfb6ee911f92ab74c86506c98c3"},
+        {"drop", "polynomial", 16384, 1, 1, 4, 1, 4, 0, "43fe812a759b68b8a3f21dcf0662dcf4"},
+        {"split", "quadratic", 8192, 1, 1, 1, 0, 8, 128, "7c3c507f20e3db7bc264d4ed5a2d99c4"},
     };
     for (size_t i = 0; i < sizeof(golden) / sizeof(golden[0]); i++) {
         rks_plan_options options;
@@ -296,6 +355,7 @@ static void digests_are_those_of_this_version(void **state)
         options.micro_batches = golden[i].micros;
         options.mixed = golden[i].mixed;
         options.world = golden[i].world;
+        options.pack_window = golden[i].window;
         options.seed = 11;
         rks_plan *plan = plan_many(&options);
         assert_string_equal(report_of(plan, 1).digest, golden[i].digest);
@@ -332,12 +392,13 @@ static rks_status use_all(const rks_plan_options *options)
 static void each_failing_allocation_is_an_error_and_leaks_nothing(void **state)
 {
     (void)state;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         rks_plan_options options;
         rks_plan_options_default(&options);
         options.strategy = "pack";
         options.capacity = 8192;
         options.world = 3;
+        options.pack_window = i == 3 ? 16 : 0;
         options.micro_batches = i == 0 ? 1 : 2;
         options.mixed = i == 1;
         options.tail = i == 2 ? "repeat" : "split";
@@ -360,6 +421,8 @@ int main(void)
         cmocka_unit_test(digests_are_those_of_this_version),
         cmocka_unit_test(bins_are_full_and_steps_balanced),
         cmocka_unit_test(bins_differ_between_epochs),
+        cmocka_unit_test(windows_bring_other_samples_together),
+        cmocka_unit_test(windows_fill_bins_and_balance_steps),
         cmocka_unit_test(the_last_step_splits_repeats_or_drops),
         cmocka_unit_test(wrong_options_are_named),
         cmocka_unit_test(costs_of_one_ratio_make_one_plan),

@@ -33,6 +33,8 @@ static void random_pack_options(rks_random *random, rks_plan_options *options)
     options->no_shuffle = below(random, 5) == 0;
     if (below(random, 4) == 0)
         options->max_length = 1 + below(random, 500);
+    if (below(random, 3) == 0)
+        options->pack_window = 1 + below(random, 1u << below(random, 8));
 }
 
 static rks_expected expect_pack(const uint32_t *lengths, uint64_t count,
@@ -192,7 +194,11 @@ static void check_epoch(rks_plan *plan, const rks_expected *expected, uint64_t e
     }
     full *= options->batch_size;
     uint64_t bins = best_fit(expected, options->capacity);
-    if (option_is(options->tail, "drop"))
+    if (options->pack_window > 0 && !option_is(options->tail, "drop"))
+        assert_true(f.steps >= (bins + full - 1) / full);
+    else if (options->pack_window > 0)
+        assert_true(f.steps > 0);
+    else if (option_is(options->tail, "drop"))
         assert_int_equal(f.steps, bins / full);
     else
         assert_int_equal(f.steps, (bins + full - 1) / full);
@@ -245,6 +251,8 @@ static void every_random_plan_keeps_the_laws(void **state)
             uint64_t epoch = rks_random_next(&random);
             check_epoch(plan, &expected, 0);
             check_epoch(plan, &expected, epoch);
+            for (uint64_t i = 1; options.pack_window > 0 && i < 12; i++)
+                check_epoch(plan, &expected, i);
             rks_plan_report one = report_of(plan, 0), other = report_of(plan, epoch);
             assert_int_equal(one.steps, other.steps);
             if (options.no_shuffle)
