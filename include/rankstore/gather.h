@@ -22,6 +22,7 @@ typedef struct rks_gather_item {
     uint64_t index;
     uint32_t rank;           /* who added it */
     const rks_value *values; /* valid during the callback */
+    size_t name_size;        /* bytes of `name`, which may hold NULs; one NUL follows them */
 } rks_gather_item;
 /* A failure ends the gather with that error on all ranks. */
 typedef rks_status (*rks_gather_fn)(void *user, const rks_gather_item *item, rks_error *err);
@@ -31,14 +32,18 @@ typedef struct rks_gather_report {
     uint64_t items; /* all ranks */
     uint64_t names;
     uint64_t gaps;       /* indices missing between a name's lowest and highest */
-    char gap_first[256]; /* the first ones: "name: 3..5"; may be cut */
+    char gap_first[256]; /* the first ones: "name: 3..5"; may be cut. Control characters of a name
+                          * are shown as '?' */
 } rks_gather_report;
 
 /* COLLECTIVE. */
 RKS_API rks_status rks_gather_open(rks_group *group, const char *schema, const char *directory,
                                    rks_gather **gather, rks_error *err);
-/* Name: 1 to 500 bytes of UTF-8 without control characters. A result has at most 3 GiB
- * (RKS_ERR_DATA). */
+/* Name: 1 to 511 bytes, any: what a dataset can have as a key can be a name. A result has at most
+ * 3 GiB (RKS_ERR_DATA). */
+RKS_API rks_status rks_gather_add_named(rks_gather *gather, const void *name, size_t name_size,
+                                        uint64_t index, const rks_value *values, rks_error *err);
+/* The same, of a name that ends with a NUL. */
 RKS_API rks_status rks_gather_add(rks_gather *gather, const char *name, uint64_t index,
                                   const rks_value *values, rks_error *err);
 /* COLLECTIVE. `receive` is called on `dst` only. A (name, index) added twice is RKS_ERR_DATA naming

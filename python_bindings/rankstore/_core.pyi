@@ -178,8 +178,8 @@ class Gather:
     """COLLECTIVE. rks_gather: `schema` describes one result."""
 
     def __init__(self, group: Group, schema: str, directory: str | None = None) -> None: ...
-    def add(self, name: str, index: int, values: Sequence[Any]) -> None: ...
-    def run(self, dst: int, receive: Callable[[str, int, int, list[Any]], None] | None,
+    def add(self, name: str | bytes, index: int, values: Sequence[Any]) -> None: ...
+    def run(self, dst: int, receive: Callable[[bytes, int, int, list[Any]], None] | None,
             status: int = 0, text: str = "") -> dict[str, Any]:
         """COLLECTIVE. On `dst` calls receive(name, index, rank, values); values are (bytes, dims) or None, copies; dims
         are () for scalars, str, bytes and json. The report:

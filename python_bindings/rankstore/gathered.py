@@ -11,13 +11,20 @@ BITS = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"} 
 
 @dataclass(frozen=True)
 class Result:
-    """A result without its data: `torch` says that it was a tensor; `size` is bytes."""
+    """A result without its data: `torch` says that it was a tensor, `raw` that its name was bytes; `size` is bytes. In a name,
+    bytes that are no UTF-8 are surrogates, as in paths."""
 
     name: str
     index: int
     dtype: str
     shape: tuple[int, ...]
     torch: bool
+    raw: bool = False
+
+    @property
+    def key(self) -> str | bytes:
+        """The name as it was given."""
+        return name_bytes(self.name) if self.raw else self.name
 
     @property
     def size(self) -> int:
@@ -25,6 +32,14 @@ class Result:
         for dim in self.shape:
             count *= dim
         return count
+
+
+def name_bytes(name: str) -> bytes:
+    return name.encode("utf-8", "surrogateescape")
+
+
+def name_text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")
 
 
 def item_size(dtype: str) -> int:
@@ -42,6 +57,7 @@ class Entry:
     size: int
     parts: int
     torch: bool
+    raw: bool = False
 
 
 def plan_entries(heads: list[Result], stack: bool) -> list[Entry]:
@@ -52,7 +68,7 @@ def plan_entries(heads: list[Result], stack: bool) -> list[Entry]:
         first = same[0]
         if not stack:
             entries.extend(Entry(one.name if len(same) == 1 else f"{one.name}/{one.index}", one.dtype, one.shape,
-                                 one.size, 1, one.torch)
+                                 one.size, 1, one.torch, one.raw)
                            for one in same)
             continue
         for one in same:
@@ -60,7 +76,7 @@ def plan_entries(heads: list[Result], stack: bool) -> list[Entry]:
                 raise DataError(f'results["{one.name}"]: index {one.index} is {one.dtype}{list(one.shape)}, index '
                                 f"{first.index} is {first.dtype}{list(first.shape)}; stack needs equal ones")
         entries.append(Entry(first.name, first.dtype, (len(same), *first.shape), first.size * len(same), len(same),
-                             all(one.torch for one in same)))
+                             all(one.torch for one in same), first.raw))
     names: set[str] = set()
     for entry in entries:
         if entry.name in names:

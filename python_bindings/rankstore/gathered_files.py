@@ -2,6 +2,7 @@
 """The files that `gather` writes: under a temporary name beside the target, renamed when they are whole."""
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -19,12 +20,20 @@ from .gathered import Entry, Result
 from .safetensors_writer import SafetensorsWriter, Tensor
 
 
+_KEY_MOST = 511  # bytes of a dataset's key
+
+
 class File(ABC):
     """Results are added in the order of the entries."""
 
     def __init__(self, path: str, entries: Sequence[Entry]) -> None:
         self.path = path
         self.temporary = ""
+        self.escapes = any(not _is_text(entry.name) for entry in entries)
+
+    def text(self, name: str) -> str:
+        """A name as UTF-8: with %XX if it is none, and then those that have %XX themselves, too."""
+        return _quoted(name) if self.escapes and (not _is_text(name) or _ESCAPED.search(name)) else name
 
     @abstractmethod
     def add(self, head: Result, data: bytes) -> None: ...
@@ -72,7 +81,7 @@ class _OneFile(File):
 class Safetensors(_OneFile):
     def begin(self, entries: Sequence[Entry]) -> None:
         self.writer = SafetensorsWriter(self.file,
-                                        [Tensor(entry.name, entry.dtype, entry.shape, entry.size) for entry in entries])
+                                        [Tensor(self.text(entry.name), entry.dtype, entry.shape, entry.size) for entry in entries])
 
     def add(self, head: Result, data: bytes) -> None:
         self.writer.write(data)
@@ -83,12 +92,23 @@ class Safetensors(_OneFile):
 
 
 def member_name(name: str) -> str:
-    """A name as that of a zip's member: the same if it leads nowhere but into a folder that the archive is unpacked into, else
-    with all but letters and digits as %XX. `urllib.parse.unquote` gives the name back."""
+    """A name as that of a zip's member: the same if it leads nowhere but into a folder that the archive is unpacked into, and is
+    UTF-8 without NULs, else with all but letters and digits as %XX. `urllib.parse.unquote` gives the name back, with
+    errors="surrogateescape" also one that is not UTF-8."""
     leads = any(part in ("", ".", "..") for part in name.split("/")) or "\\" in name or _DRIVE.match(name)
-    return quote(name, safe="") if leads or _ESCAPED.search(name) else name
+    return _quoted(name) if leads or "\0" in name or not _is_text(name) or _ESCAPED.search(name) else name
 
 
+def _quoted(name: str) -> str:
+    return quote(name, safe="", errors="surrogateescape")
+
+
+def _is_text(name: str) -> bool:
+    """Not if bytes that are no UTF-8 stand in it as surrogates."""
+    return not _SURROGATE.search(name)
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _DRIVE = re.compile(r"[A-Za-z]:")
 _ESCAPED = re.compile(r"%[0-9A-Fa-f]{2}")
 
@@ -160,7 +180,11 @@ class Directory(File):
         import numpy
         assert self.builder is not None
         shape = numpy.array(head.shape, dtype=numpy.int64)
-        self.builder.add((head.name, head.index, head.dtype, shape, data), f"{head.name}/{head.index}")
+        name = self.text(head.name)
+        key = f"{name}/{head.index}"
+        if len(key.encode()) > _KEY_MOST:
+            key = f"{hashlib.sha256(name.encode()).hexdigest()}/{head.index}"
+        self.builder.add((name, head.index, head.dtype, shape, data), key)
 
     def end(self) -> None:
         assert self.builder is not None

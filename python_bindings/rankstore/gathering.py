@@ -12,13 +12,13 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from . import _core
 from .agreement import check_others, together
 from .errors import ArgumentError, DataError
-from .gathered import BITS, Entry, Result, plan_entries
+from .gathered import BITS, Entry, Result, name_bytes, name_text, plan_entries
 from .gathered_files import Directory, File, Npz, Safetensors
 from .group import Group, current
 
@@ -42,21 +42,23 @@ class GatherReport:
     path: str
 
 
-def gather(results: Mapping[str, Any], dst: int = 0, out: str | os.PathLike[str] | None = None, *, stack: bool = False,
+def gather(results: Mapping[Any, Any], dst: int = 0, out: str | os.PathLike[str] | None = None, *, stack: bool = False,
            group: Group | None = None,
-           directory: str | os.PathLike[str] | None = None) -> dict[str, Any] | GatherReport | None:
+           directory: str | os.PathLike[str] | None = None) -> dict[Any, Any] | GatherReport | None:
     """COLLECTIVE. Brings the results of all ranks to rank `dst`, ordered by name and index.
 
-    results: dict. {name: (index, array)} or {name: [(index, array), ...]}; each rank gives what it has, also nothing. index:
-        an int from 0, unique for a name over all ranks (a sample's id). array: numpy array, torch tensor (one on a GPU
-        is copied to the host, here) or number, at most 3 GiB; dtypes and shapes may differ from result to result.
+    results: dict. {name: (index, array)} or {name: [(index, array), ...]}; each rank gives what it has, also nothing. name:
+        str or bytes, 1 to 511 bytes of any value, such as a sample's key; "a" and b"a" are one name. index: an int from 0,
+        unique for a name over all ranks (a sample's id). array: numpy array, torch tensor (one on a GPU is copied to the
+        host, here) or number, at most 3 GiB; dtypes and shapes may differ from result to result.
     dst: int. The rank that gets them. Default: 0.
     out: path. `dst` writes it and returns a GatherReport; its memory is bounded by the largest result. Default: none, and
-        `dst` returns {name: [(index, array), ...]}, tensors where they were. The ending decides:
-        .safetensors, .npz: tensors "name" if a name has one result or with stack, else "name/index". A name that would
-        lead out of a folder that an .npz is unpacked into ("../a", "/a") is written with %XX, as urllib.parse.quote does;
-        else a Rankstore dataset in that (new) directory: columns name, index, dtype, shape, data; keys "name/index".
-        The file is complete or not there.
+        `dst` returns {name: [(index, array), ...]}, tensors and bytes names where they were. The ending decides:
+        .safetensors, .npz: tensors "name" if a name has one result or with stack, else "name/index";
+        else a Rankstore dataset in that (new) directory: columns name, index, dtype, shape, data; keys "name/index", or
+        the name's SHA-256 and "/index" where that is longer than 511 bytes.
+        A name that is not UTF-8, and in an .npz one that would lead out of a folder that it is unpacked into ("../a",
+        "/a") or has a NUL, is written with %XX, as urllib.parse.quote does. The file is complete or not there.
     stack: bool. One array a name, results along a new first dimension in the order of index; dtypes and shapes of a name
         must be equal (DataError). Default: False.
     group: Group. Default: `current()`.
@@ -87,7 +89,7 @@ def gather(results: Mapping[str, Any], dst: int = 0, out: str | os.PathLike[str]
     return _to_file(group, move, path, entries[0], begun)
 
 
-def _take(results: Mapping[str, Any], mine: list[tuple[Result, Any]], dst: Any, out: Any, stack: Any) -> list[Any]:
+def _take(results: Mapping[Any, Any], mine: list[tuple[Result, Any]], dst: Any, out: Any, stack: Any) -> list[Any]:
     """Fills `mine`; dst, out and stack as JSON values."""
     if not hasattr(dst, "__index__"):
         raise ArgumentError(f"dst: a rank, not {dst!r}")
@@ -96,13 +98,19 @@ def _take(results: Mapping[str, Any], mine: list[tuple[Result, Any]], dst: Any, 
     if not isinstance(results, Mapping):
         raise ArgumentError(f"results: a dict {{name: (index, array)}}, not {type(results).__name__}")
     for name, each in results.items():
-        if not isinstance(name, str):
-            raise ArgumentError(f"results: names are str, not {type(name).__name__}")
+        if not isinstance(name, (str, bytes)):
+            raise ArgumentError(f"results: names are str or bytes, not {type(name).__name__}")
+        text = name if isinstance(name, str) else name_text(name)
+        try:
+            name_bytes(text)
+        except UnicodeEncodeError as error:
+            raise ArgumentError(f"results: {name!r} is no text that has bytes: {error.reason}") from None
         for item in each if isinstance(each, list) else [each]:
             if not isinstance(item, tuple) or len(item) != 2 or \
                     not hasattr(item[0], "__index__") or item[0].__index__() < 0:
-                raise ArgumentError(f'results["{name}"]: (index, array) or a list of such; an index is an int from 0')
-            mine.append(_host(name, item[0].__index__(), item[1]))
+                raise ArgumentError(f'results["{text}"]: (index, array) or a list of such; an index is an int from 0')
+            head, array = _host(text, item[0].__index__(), item[1])
+            mine.append((replace(head, raw=isinstance(name, bytes)), array))
     return [dst.__index__(), None if out is None else os.fsdecode(out), bool(stack)]
 
 
@@ -141,12 +149,13 @@ class _Move:
         """COLLECTIVE. `receive(head, data)` on dst, in the order of (name, index); what it raises, all raise."""
         raised: list[Exception] = []
 
-        def take(name: str, index: int, rank: int, values: list[Any]) -> None:
+        def take(name: bytes, index: int, rank: int, values: list[Any]) -> None:
             try:
                 dtype, shape, data = (one[0] for one in values)
                 dims = tuple(memoryview(shape).cast("B").cast("q")) if len(shape) else ()
                 kind = bytes(dtype).decode()
-                receive(Result(name, index, kind.removeprefix("torch."), dims, kind.startswith("torch.")), data)
+                raw, kind = kind.startswith("bytes."), kind.removeprefix("bytes.")
+                receive(Result(name_text(name), index, kind.removeprefix("torch."), dims, kind.startswith("torch."), raw), data)
             except Exception as failure:
                 raised.append(failure)
                 raise
@@ -167,8 +176,8 @@ class _Move:
         for head, array in self.mine:
             check_others(self.group)
             data = b"" if heads_only else numpy.ascontiguousarray(array).reshape(-1).view(numpy.uint8)
-            kind = f"torch.{head.dtype}" if head.torch else head.dtype
-            mover.add(head.name, head.index, (kind, numpy.array(head.shape, dtype=numpy.int64), data))
+            kind = ("bytes." if head.raw else "") + ("torch." if head.torch else "") + head.dtype
+            mover.add(name_bytes(head.name), head.index, (kind, numpy.array(head.shape, dtype=numpy.int64), data))
 
     def warn(self) -> None:
         if self.report.get("gaps"):
@@ -191,21 +200,21 @@ def _array(dtype: str, shape: tuple[int, ...], torch: bool, data: bytes | bytear
     return torch_module.from_numpy(array)
 
 
-def _in_memory(group: Group, move: _Move) -> dict[str, list[tuple[int, Any]]] | None:
-    found: dict[str, list[tuple[int, Any]]] = {}
+def _in_memory(group: Group, move: _Move) -> dict[Any, list[tuple[int, Any]]] | None:
+    found: dict[str, tuple[str | bytes, list[tuple[int, Any]]]] = {}
 
     def receive(head: Result, data: bytes) -> None:
         array = _array(head.dtype, head.shape, head.torch, data)
-        found.setdefault(head.name, []).append((head.index, array))
+        found.setdefault(head.name, (head.key, []))[1].append((head.index, array))
 
     move.run(receive)
     if group.rank != move.dst:
         return None
     move.warn()
-    return found
+    return dict(found.values())
 
 
-def _stacked(group: Group, move: _Move, entries: list[Entry]) -> dict[str, Any] | None:
+def _stacked(group: Group, move: _Move, entries: list[Entry]) -> dict[Any, Any] | None:
     room = {entry.name: bytearray(entry.size) for entry in entries}
     filled = dict.fromkeys(room, 0)
 
@@ -218,7 +227,8 @@ def _stacked(group: Group, move: _Move, entries: list[Entry]) -> dict[str, Any] 
     if group.rank != move.dst:
         return None
     move.warn()
-    return {entry.name: _array(entry.dtype, entry.shape, entry.torch, room.pop(entry.name)) for entry in entries}
+    return {name_bytes(entry.name) if entry.raw else entry.name:
+            _array(entry.dtype, entry.shape, entry.torch, room.pop(entry.name)) for entry in entries}
 
 
 # ---- files ---------------------------------------------------------------------------------------------------------

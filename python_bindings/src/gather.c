@@ -83,11 +83,12 @@ static void end_gather(gather_object *self)
 static PyObject *gather_add(gather_object *self, PyObject *arguments)
 {
     const char *name;
+    Py_ssize_t name_size;
     PyObject *number, *sequence;
     uint64_t index = 0;
     rks_error err = {0};
     rks_status status;
-    if (!PyArg_ParseTuple(arguments, "sOO:add", &name, &number, &sequence) ||
+    if (!PyArg_ParseTuple(arguments, "s#OO:add", &name, &name_size, &number, &sequence) ||
         !core_number(number, "index", 0, UINT64_MAX, &index) || !gather_ready(self))
         return NULL;
     self->busy = true;
@@ -97,7 +98,7 @@ static PyObject *gather_add(gather_object *self, PyObject *arguments)
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS
-    status = rks_gather_add(self->gather, name, index, values, &err);
+    status = rks_gather_add_named(self->gather, name, (size_t)name_size, index, values, &err);
     Py_END_ALLOW_THREADS
     core_values_release(self->values);
     self->busy = false;
@@ -119,7 +120,8 @@ static rks_status receive(void *user, const rks_gather_item *item, rks_error *er
     if (PyErr_Occurred() == NULL) {
         PyObject *values = core_values_copy(to->values, item->values);
         if (values != NULL)
-            answer = PyObject_CallFunction(to->callable, "sKIO", item->name,
+            answer = PyObject_CallFunction(to->callable, "y#KIO", item->name,
+                                           (Py_ssize_t)item->name_size,
                                            (unsigned long long)item->index, (unsigned)item->rank,
                                            values);
         Py_XDECREF(values);

@@ -118,6 +118,50 @@ def test_members_of_an_archive_lead_nowhere_else(tmp_path: Path) -> None:
         assert not any(part in ("", ".", "..") for part in name.split("/")) and "\\" not in name and ":" not in name, name
 
 
+ANY_KEYS = ["a\0b", "a\0", "\0", "a", b"\xff\xfe", "a\nb", b"\x1b[2J", b"k" * 511, b"k" * 510 + b"l", "\u20ac" * 170, "%00", "%FF%FE", b"../\xff",
+            "CON", "#0"]
+
+
+def test_any_key_of_a_dataset_is_a_name(tmp_path: Path) -> None:
+    given = {name: [(i, numpy.full(2, i)) for i in (3, 4)] for name in ANY_KEYS}
+    found = solo(given)
+    assert found.keys() == given.keys()
+    for name, items in found.items():
+        assert [(index, array.tolist()) for index, array in items] == [(3, [3, 3]), (4, [4, 4])], name
+    stacked = solo(given, stack=True)
+    assert stacked.keys() == given.keys() and all(array.shape == (2, 2) for array in stacked.values())
+    assert solo({b"a": [(0, 1.0)], "b": (0, 1.0)}).keys() == {b"a", "b"}
+
+    def whole(name: str) -> bytes:
+        return unquote(name, errors="surrogateescape").encode("utf-8", "surrogateescape")
+
+    wanted = {(name if isinstance(name, bytes) else name.encode()) + b"/%d" % i for name in ANY_KEYS for i in (3, 4)}
+    solo(given, out=tmp_path / "r.npz")
+    assert {whole(name) for name in numpy.load(tmp_path / "r.npz", allow_pickle=False)} == wanted
+    for name in zipfile.ZipFile(tmp_path / "r.npz").namelist():
+        assert "\0" not in name and ".." not in name.split("/") and name.encode()
+    solo(given, out=tmp_path / "r.safetensors")
+    load = pytest.importorskip("safetensors.numpy").load_file
+    assert {whole(name) for name in load(tmp_path / "r.safetensors")} == wanted
+    solo(given, out=tmp_path / "r")
+    samples = read(tmp_path / "r")
+    assert {whole(sample["name"]) + b"/%d" % sample["index"] for sample in samples} == wanted and len(samples) == 2 * len(ANY_KEYS)
+
+
+def test_keys_as_they_are_read_are_names(tmp_path: Path) -> None:
+    keys = [b"\xff" * 511, b"a\0b", b"plain"]
+    with rankstore.build([{"key": key, "n": i} for i, key in enumerate(keys)], tmp_path / "d", key="key", schema={"key": "bytes", "n": "int64"},
+                         group=rankstore.init("solo")) as dataset:
+        given = {key: (i, float(i)) for i, key in enumerate(dataset.keys)}
+    assert solo(given).keys() == set(keys)
+
+
+@pytest.mark.parametrize(("name", "says"), [("\ud800", "no text"), (b"", "1 to 511 bytes, not 0"), (b"k" * 512, "1 to 511 bytes, not 512")])
+def test_no_key_is_no_name(name: Any, says: str) -> None:
+    with pytest.raises(rankstore.ArgumentError, match=says):
+        solo({name: (0, 1.0)})
+
+
 def test_stack(tmp_path: Path) -> None:
     given = {"a": [(i, numpy.full((2, 3), i, numpy.int16)) for i in (5, 0, 3)], "b": (1, 2.5)}
     with pytest.warns(UserWarning, match="a: 1..2"):

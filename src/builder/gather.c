@@ -5,11 +5,12 @@
  *
  *   name, one NUL, index as 8 bytes big-endian
  *
- * so that keys sort by (name, index). The destination takes in all keys through the exchange, sorts
- * them, and fetches the samples in that order a window at a time: its memory is the keys and two
- * windows. A key travels as
+ * A name for which a key has no room stands there as its first 486 bytes and its digest: such keys
+ * alone have 511 bytes. The destination takes in all names through the exchange, sorts them, and
+ * fetches the samples in the order of (name, index) a window at a time: its memory is the names and
+ * two windows. A name travels as
  *
- *   u16 size of the key, u64 bytes of the result, key */
+ *   u16 size of the name, u64 bytes of the result, u64 index, name */
 #include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -20,16 +21,23 @@
 
 #include "base/buffer.h"
 #include "base/bytes.h"
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "builder/build.h"
 #include "dataset/directory.h"
 #include "exchange/exchange.h"
 #include "rankstore/gather.h"
-#include "shard/utf8.h"
 #include "store/store.h"
 
-enum { NAME_MAX_SIZE = 500, WINDOW_BYTES = 8 << 20, WINDOW_ITEMS = 1024, HEAD = 10, SHOWN = 64 };
+enum {
+    WINDOW_BYTES = 8 << 20,
+    WINDOW_ITEMS = 1024,
+    HEAD = 18,
+    SHOWN = 64,
+    BEHIND_NAME = 9, /* of a key */
+    NAME_CUT = RKS_KEY_MAX - BEHIND_NAME - RKS_DIGEST_SIZE,
+};
 
 struct rks_gather {
     rks_group *group;
@@ -41,32 +49,52 @@ struct rks_gather {
 
 /* A result on the destination. */
 typedef struct entry {
-    const uint8_t *key;
+    const uint8_t *name;
+    uint64_t index;
     uint64_t bytes;
-    uint32_t key_size;
+    uint32_t name_size;
     uint32_t id;
 } entry;
 
-static void split_key(const uint8_t *key, size_t size, int *name_size, uint64_t *index)
+static size_t make_key(const void *name, size_t size, uint64_t index, uint8_t key[RKS_KEY_MAX])
 {
-    uint64_t big;
-    memcpy(&big, key + size - 8, 8);
-    *index = be64toh(big);
-    *name_size = (int)(size - 9);
+    uint64_t big = htobe64(index);
+    size_t at = size;
+    memcpy(key, name, size < RKS_KEY_MAX ? size : RKS_KEY_MAX);
+    if (size + BEHIND_NAME >= RKS_KEY_MAX) {
+        rks_digest digest = rks_checksum128(name, size);
+        rks_store_u64(key + NAME_CUT, digest.low);
+        rks_store_u64(key + NAME_CUT + 8, digest.high);
+        at = NAME_CUT + RKS_DIGEST_SIZE;
+    }
+    key[at] = 0;
+    memcpy(key + at + 1, &big, sizeof(big));
+    return at + BEHIND_NAME;
+}
+
+/* A name of any bytes for people, cut to SHOWN bytes between characters. */
+static void show_name(const void *name, size_t size, char text[SHOWN + 4])
+{
+    const uint8_t *bytes = name;
+    size_t shown = size < SHOWN ? size : SHOWN;
+    while (shown < size && shown > 0 && (bytes[shown] & 0xc0) == 0x80)
+        shown--;
+    for (size_t i = 0; i < shown; i++)
+        text[i] = (char)(bytes[i] < 0x20 || bytes[i] == 0x7f ? '?' : bytes[i]);
+    snprintf(text + shown, 4, "%s", shown < size ? "..." : "");
 }
 
 static void describe_key(const void *key, size_t size, char *text, size_t room)
 {
-    int name_size = 0;
-    uint64_t index = 0;
-    if (size < 10) {
+    char name[SHOWN + 4];
+    uint64_t big;
+    if (size <= BEHIND_NAME) {
         snprintf(text, room, "a malformed key");
         return;
     }
-    split_key(key, size, &name_size, &index);
-    bool all = name_size <= SHOWN;
-    snprintf(text, room, "result ('%.*s%s', %" PRIu64 ")", all ? name_size : SHOWN,
-             (const char *)key, all ? "" : "...", index);
+    memcpy(&big, (const uint8_t *)key + size - sizeof(big), sizeof(big));
+    show_name(key, size - BEHIND_NAME, name);
+    snprintf(text, room, "result ('%s', %" PRIu64 ")", name, be64toh(big));
 }
 
 /* The rank says it all. */
@@ -138,33 +166,32 @@ rks_status rks_gather_open(rks_group *group, const char *schema, const char *dir
     return RKS_OK;
 }
 
+rks_status rks_gather_add_named(rks_gather *gather, const void *name, size_t name_size,
+                                uint64_t index, const rks_value *values, rks_error *err)
+{
+    if (name == NULL || name_size == 0 || name_size > RKS_KEY_MAX)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a result's name has 1 to %d bytes, not %zu",
+                        RKS_KEY_MAX, name == NULL ? 0 : name_size);
+    uint8_t head[HEAD], key[RKS_KEY_MAX];
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < gather->columns; i++)
+        bytes += values[i].size;
+    rks_store_u16(head, (uint16_t)name_size);
+    rks_store_u64(head + 2, bytes);
+    rks_store_u64(head + 10, index);
+    rks_status status = rks_buffer_reserve(&gather->keys, HEAD + name_size, err);
+    if (status == RKS_OK)
+        status = rks_builder_add(gather->builder, values, key,
+                                 make_key(name, name_size, index, key), err);
+    if (status == RKS_OK)
+        status = rks_buffer_add(&gather->keys, head, HEAD, err); /* room is there */
+    return status == RKS_OK ? rks_buffer_add(&gather->keys, name, name_size, err) : status;
+}
+
 rks_status rks_gather_add(rks_gather *gather, const char *name, uint64_t index,
                           const rks_value *values, rks_error *err)
 {
-    size_t size = name == NULL ? 0 : strlen(name);
-    if (size == 0 || size > NAME_MAX_SIZE)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a result's name has 1 to %d bytes, not %zu",
-                        NAME_MAX_SIZE, size);
-    for (size_t i = 0; i < size; i++)
-        if ((unsigned char)name[i] < 0x20 || name[i] == 0x7f)
-            return rks_fail(err, RKS_ERR_ARGUMENT, 0, "result '%s': control character in the name",
-                            name);
-    if (!rks_utf8_valid(name, size, NULL))
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a result's name is not UTF-8");
-    uint8_t record[HEAD + NAME_MAX_SIZE + 9];
-    uint64_t big = htobe64(index), bytes = 0;
-    for (uint32_t i = 0; i < gather->columns; i++)
-        bytes += values[i].size;
-    rks_store_u16(record, (uint16_t)(size + 9));
-    rks_store_u64(record + 2, bytes);
-    memcpy(record + HEAD, name, size + 1);
-    memcpy(record + HEAD + size + 1, &big, 8);
-    rks_status status = rks_buffer_reserve(&gather->keys, HEAD + size + 9, err);
-    if (status == RKS_OK)
-        status = rks_builder_add(gather->builder, values, record + HEAD, size + 9, err);
-    if (status != RKS_OK)
-        return status;
-    return rks_buffer_add(&gather->keys, record, HEAD + size + 9, err); /* room is there */
+    return rks_gather_add_named(gather, name, name == NULL ? 0 : strlen(name), index, values, err);
 }
 
 /* ---- keys to the destination ---------------------------------------------------------------- */
@@ -197,14 +224,16 @@ static bool keys_skip(void *user, uint32_t sender)
     return !((intake *)user)->receives;
 }
 
-static int by_key(const void *a, const void *b)
+static int by_name(const void *a, const void *b)
 {
     const entry *left = a, *right = b;
-    uint32_t size = left->key_size < right->key_size ? left->key_size : right->key_size;
-    int order = memcmp(left->key, right->key, size);
+    uint32_t size = left->name_size < right->name_size ? left->name_size : right->name_size;
+    int order = memcmp(left->name, right->name, size);
     if (order != 0)
         return order;
-    return left->key_size < right->key_size ? -1 : left->key_size > right->key_size;
+    if (left->name_size != right->name_size)
+        return left->name_size < right->name_size ? -1 : 1;
+    return left->index < right->index ? -1 : left->index > right->index;
 }
 
 /* Ids are in unit order, and a rank's unit number is its rank: so rank after rank, in the order of
@@ -221,13 +250,16 @@ static rks_status list_entries(const rks_store *store, const rks_buffer *keys, u
             const uint8_t *record = keys[rank].data + at;
             size_t left = keys[rank].size - at;
             uint16_t size = left < HEAD ? 0 : rks_load_u16(record);
-            if (size < 10 || size > RKS_KEY_MAX || left < (size_t)HEAD + size || id >= count ||
-                rks_key_hash(record + HEAD, size) != rks_index_key_hashes(store->index)[id]) {
+            uint64_t index = left < HEAD ? 0 : rks_load_u64(record + 10);
+            uint8_t key[RKS_KEY_MAX];
+            if (size == 0 || size > RKS_KEY_MAX || left < (size_t)HEAD + size || id >= count ||
+                rks_key_hash(key, make_key(record + HEAD, size, index, key)) !=
+                    rks_index_key_hashes(store->index)[id]) {
                 rks_free(list);
                 return rks_fail(err, RKS_ERR_PEER, 0, "rank %u sent a malformed list of names",
                                 rank);
             }
-            list[id] = (entry){record + HEAD, rks_load_u64(record + 2), size, (uint32_t)id};
+            list[id] = (entry){record + HEAD, index, rks_load_u64(record + 2), size, (uint32_t)id};
             at += (size_t)HEAD + size;
         }
     }
@@ -236,7 +268,7 @@ static rks_status list_entries(const rks_store *store, const rks_buffer *keys, u
         return rks_fail(err, RKS_ERR_PEER, 0, "%" PRIu64 " names for %" PRIu64 " results", id,
                         count);
     }
-    qsort(list, count, sizeof(*list), by_key);
+    qsort(list, count, sizeof(*list), by_name);
     *entries = list;
     return RKS_OK;
 }
@@ -247,21 +279,19 @@ static void count_gaps(const entry *entries, uint64_t count, rks_gather_report *
 {
     size_t used = 0;
     for (uint64_t i = 0; i < count; i++) {
-        int size, before_size = -1;
-        uint64_t index, before = 0;
-        split_key(entries[i].key, entries[i].key_size, &size, &index);
-        if (i > 0)
-            split_key(entries[i - 1].key, entries[i - 1].key_size, &before_size, &before);
-        bool same =
-            size == before_size && memcmp(entries[i].key, entries[i - 1].key, (size_t)size) == 0;
+        const entry *this = &entries[i], *last = i == 0 ? NULL : &entries[i - 1];
+        bool same = last != NULL && this->name_size == last->name_size &&
+                    memcmp(this->name, last->name, this->name_size) == 0;
         report->names += !same;
-        if (!same || index == before + 1)
+        if (!same || this->index == last->index + 1)
             continue;
-        report->gaps += index - before - 1;
+        report->gaps += this->index - last->index - 1;
+        char name[SHOWN + 4];
+        show_name(this->name, this->name_size, name);
         if (used < sizeof(report->gap_first))
             used += (size_t)snprintf(report->gap_first + used, sizeof(report->gap_first) - used,
-                                     "%s%.*s: %" PRIu64 "..%" PRIu64, used == 0 ? "" : "; ", size,
-                                     (const char *)entries[i].key, before + 1, index - 1);
+                                     "%s%s: %" PRIu64 "..%" PRIu64, used == 0 ? "" : "; ", name,
+                                     last->index + 1, this->index - 1);
     }
     report->items = count;
 }
@@ -273,12 +303,13 @@ static rks_status deliver_batch(rks_store *store, rks_batch *batch, const entry 
     uint32_t columns = rks_schema_columns(rks_store_schema(store));
     rks_status status = RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < rks_batch_count(batch); i++) {
-        char name[NAME_MAX_SIZE + 1];
-        int size;
-        rks_gather_item item = {.name = name, .values = values};
-        split_key(entries[i].key, entries[i].key_size, &size, &item.index);
-        memcpy(name, entries[i].key, (size_t)size);
-        name[size] = '\0';
+        char name[RKS_KEY_MAX + 1];
+        rks_gather_item item = {.name = name,
+                                .index = entries[i].index,
+                                .values = values,
+                                .name_size = entries[i].name_size};
+        memcpy(name, entries[i].name, entries[i].name_size);
+        name[entries[i].name_size] = '\0';
         item.rank = (uint32_t)rks_store_owner(store, entries[i].id);
         for (uint32_t column = 0; status == RKS_OK && column < columns; column++)
             status = rks_batch_value(batch, i, column, &values[column], err);
