@@ -56,7 +56,7 @@ typedef struct entry {
     uint32_t id;
 } entry;
 
-static size_t make_key(const void *name, size_t size, uint64_t index, uint8_t key[RKS_KEY_MAX])
+static size_t result_key(const void *name, size_t size, uint64_t index, uint8_t key[RKS_KEY_MAX])
 {
     uint64_t big = htobe64(index);
     size_t at = size;
@@ -139,7 +139,7 @@ rks_status rks_gather_open(rks_group *group, const char *schema, const char *dir
     options.schema = schema;
     options.own_keys = true;
     options.max_sample = UINT64_C(3) << 30; /* the most that a block can hold */
-    options.no_lock = true; /* the directory is this rank's own */
+    options.no_lock = true;                 /* the directory is this rank's own */
     rks_gather *opened = rks_alloc(1, sizeof(*opened), err);
     rks_status status = RKS_ERR_MEMORY;
     if (opened != NULL) {
@@ -182,7 +182,7 @@ rks_status rks_gather_add_named(rks_gather *gather, const void *name, size_t nam
     rks_status status = rks_buffer_reserve(&gather->keys, HEAD + name_size, err);
     if (status == RKS_OK)
         status = rks_builder_add(gather->builder, values, key,
-                                 make_key(name, name_size, index, key), err);
+                                 result_key(name, name_size, index, key), err);
     if (status == RKS_OK)
         status = rks_buffer_add(&gather->keys, head, HEAD, err); /* room is there */
     return status == RKS_OK ? rks_buffer_add(&gather->keys, name, name_size, err) : status;
@@ -224,7 +224,7 @@ static bool keys_skip(void *user, uint32_t sender)
     return !((intake *)user)->receives;
 }
 
-static int by_name(const void *a, const void *b)
+static int by_name_and_index(const void *a, const void *b)
 {
     const entry *left = a, *right = b;
     uint32_t size = left->name_size < right->name_size ? left->name_size : right->name_size;
@@ -253,7 +253,7 @@ static rks_status list_entries(const rks_store *store, const rks_buffer *keys, u
             uint64_t index = left < HEAD ? 0 : rks_load_u64(record + 10);
             uint8_t key[RKS_KEY_MAX];
             if (size == 0 || size > RKS_KEY_MAX || left < (size_t)HEAD + size || id >= count ||
-                rks_key_hash(key, make_key(record + HEAD, size, index, key)) !=
+                rks_key_hash(key, result_key(record + HEAD, size, index, key)) !=
                     rks_index_key_hashes(store->index)[id]) {
                 rks_free(list);
                 return rks_fail(err, RKS_ERR_PEER, 0, "rank %u sent a malformed list of names",
@@ -268,7 +268,7 @@ static rks_status list_entries(const rks_store *store, const rks_buffer *keys, u
         return rks_fail(err, RKS_ERR_PEER, 0, "%" PRIu64 " names for %" PRIu64 " results", id,
                         count);
     }
-    qsort(list, count, sizeof(*list), by_name);
+    qsort(list, count, sizeof(*list), by_name_and_index);
     *entries = list;
     return RKS_OK;
 }
@@ -397,9 +397,9 @@ static rks_status run_gather(rks_gather *gather, rks_store *store, uint32_t dst,
     char to[16];
     snprintf(to, sizeof(to), "%u", dst);
     const rks_fact same = rks_fact_same_shown("dst", to); /* and memory for the keys */
-    rks_status status = rks_group_agree_on(gather->group, "gather: names",
-                                           keys == NULL ? RKS_ERR_MEMORY : RKS_OK, &same, 1, NULL,
-                                           err);
+    rks_status status =
+        rks_group_agree_on(gather->group, "gather: names", keys == NULL ? RKS_ERR_MEMORY : RKS_OK,
+                           &same, 1, NULL, err);
     if (status == RKS_OK)
         status = collect_keys(gather, dst, keys, err);
     if (status == RKS_OK && mine)
