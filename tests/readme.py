@@ -79,7 +79,7 @@ def anchors(page):
 
 def links():
     """Links of the pages outside the Python package that lead nowhere."""
-    for page in ("README.md", "CONTRIBUTING.md", "FORMAT.md", "tests/README.md", *sorted(glob.glob("docs/*.md"))):
+    for page in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "FORMAT.md", "tests/README.md", *sorted(glob.glob("docs/*.md"))):
         with open(page, encoding="utf-8") as file:
             targets = re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]*))?\)", file.read())
         for path, anchor in targets:

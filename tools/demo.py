@@ -82,6 +82,13 @@ def table(built, plans, shared, unshared):
     return exact and same
 
 
+NEXT = """
+Next:
+  export PATH="$PWD/{folder}:$PATH"
+  rankstore build YOUR.jsonl -o store && rankstore plan store --max-tokens 16k --compare    # docs/cli.md
+  pip install ./python_bindings && python -c 'import rankstore; help(rankstore.build)'       # python_bindings/README.md"""
+
+
 def main():
     # Files of more than 64 KiB count as 64 KiB in the plan, as a training job would truncate them.
     budget = ["--max-tokens", "256k", "--max-length", "64k", "--too-long", "truncate"]
@@ -102,7 +109,10 @@ def main():
         shared = rankstore(cli, "bench", store, *budget)
         say("reading it again, all that a rank does not own over TCP")
         unshared = rankstore(cli, "bench", store, "--no-share", *budget)
-        sys.exit(0 if table(built, plans, shared, unshared) else 1)
+        good = table(built, plans, shared, unshared)
+    if good:
+        print(NEXT.format(folder=os.path.dirname(cli)))
+    sys.exit(0 if good else 1)
 
 
 if __name__ == "__main__":
