@@ -211,6 +211,14 @@ RKS_API rks_status rks_store_fetch_start(rks_store *store, const uint64_t *sampl
 RKS_API rks_status rks_store_view(rks_store *store, uint64_t sample_id, rks_view **view,
                                   rks_error *err);
 
+/* One sample into memory of the caller's, if that takes no wait: its shard is mapped here, all of this
+ * node's files were in memory when last looked at, and its record, with what aligns it, fits into
+ * `room` bytes at `to` (aligned to 64). Then *done is true, and `values`, one a column, point into
+ * `to`. Nothing is allocated. *done false: nothing was read; use rks_store_fetch. Checked like a
+ * fetch, with the same errors. */
+RKS_API rks_status rks_store_read_now(rks_store *store, uint64_t sample_id, void *to, size_t room,
+                                      rks_value *values, bool *done, rks_error *err);
+
 /* Fetches and collates: rks_store_fetch and rks_batch_collate in one, samples of this node straight
  * from their map into the arrays. What was checked is what arrives, also where somebody writes to
  * the file meanwhile; for samples above 64 KiB that holds of sealed files that nobody writes to. A

@@ -110,6 +110,9 @@ uint64_t rks_fetch_memory(rks_fetch *fetch);
  * holds the fetcher's memory, and so what `release` would let go. */
 rks_status rks_fetcher_view(rks_fetcher *fetcher, const rks_wanted *wanted, rks_view **view,
                             rks_error *err);
+/* rks_store_read_now. */
+rks_status rks_fetcher_read_now(rks_fetcher *fetcher, const rks_wanted *wanted, uint8_t *to,
+                                size_t room, rks_value *values, bool *done, rks_error *err);
 /* Since the fetcher was created; the fields mean what those of rks_store_stats mean. */
 typedef struct rks_fetch_stats {
     uint64_t samples;

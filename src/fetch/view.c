@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * view.c: one sample without a copy. */
+ * view.c: one sample without a copy, or without an allocation. */
 #include <inttypes.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/trace.h"
 #include "fetch/fetcher.h"
+#include "fetch/wire.h"
 
 struct rks_view {
     rks_fetcher *fetcher; /* holds a reference, and so the map */
@@ -101,4 +103,35 @@ void rks_view_free(rks_view *view)
     rks_batch_free(view->batch);
     rks_free(view);
     rks_fetcher_release(fetcher);
+}
+
+/* ---- at once ----------------------------------------------------------------------------------- */
+
+rks_status rks_fetcher_read_now(rks_fetcher *fetcher, const rks_wanted *wanted, uint8_t *to,
+                                size_t room, rks_value *values, bool *done, rks_error *err)
+{
+    rks_record_view in_map, copy;
+    *done = false;
+    if (wanted->shard >= fetcher->options.shard_count || fetcher->shards[wanted->shard] == NULL ||
+        !rks_reads_warm(&fetcher->reads) || rks_trace_begin() != 0)
+        return RKS_OK;
+    /* What cannot be found is told by a fetch. */
+    if (rks_shard_locate_many(fetcher->shards[wanted->shard], &wanted->row, 1, &in_map, NULL) !=
+        RKS_OK)
+        return RKS_OK;
+    size_t place = rks_fetch_record_place(0, &in_map);
+    if (place > room || in_map.record_size > room - place)
+        return RKS_OK;
+    rks_status status =
+        rks_fetch_copy_checked(fetcher, wanted, &in_map, to + place, &copy, err);
+    rks_fetch_notice_faults(fetcher, wanted, 1);
+    if (status == RKS_OK)
+        status = rks_fetcher_decode(fetcher, wanted, NULL, &copy, values, err);
+    if (status != RKS_OK)
+        return status;
+    uint64_t bytes = rks_plain_bytes(fetcher->plains.of[wanted->shard], &copy);
+    atomic_fetch_add_explicit(&fetcher->samples, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&fetcher->local_bytes, bytes, memory_order_relaxed);
+    *done = true;
+    return RKS_OK;
 }

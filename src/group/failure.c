@@ -121,9 +121,9 @@ void rks_group_leave(rks_group *group, rks_status status, const rks_error *err)
 rks_status rks_group_explain(rks_group *group, rks_status status, rks_error *err)
 {
     const struct timespec nap = {0, LAUNCHER_NAP_NS};
-    uint64_t until_ms = rks_now_ms() + LAUNCHER_MS;
     if (status != RKS_ERR_PEER || group->engine == NULL)
         return status;
+    uint64_t until_ms = rks_now_ms() + LAUNCHER_MS;
     while (!rks_group_failed(group) && rks_now_ms() < until_ms)
         nanosleep(&nap, NULL);
     pthread_mutex_lock(&group->mutex);

@@ -252,6 +252,17 @@ rks_status rks_store_view(rks_store *store, uint64_t sample_id, rks_view **view,
     return rks_group_explain(store->group, status, err);
 }
 
+rks_status rks_store_read_now(rks_store *store, uint64_t sample_id, void *to, size_t room,
+                              rks_value *values, bool *done, rks_error *err)
+{
+    rks_wanted wanted;
+    *done = false;
+    rks_status status = want(store, sample_id, &wanted, err);
+    if (status != RKS_OK)
+        return status;
+    return rks_fetcher_read_now(store->fetcher, &wanted, to, room, values, done, err);
+}
+
 rks_status rks_store_collate(rks_store *store, const uint64_t *sample_ids, size_t count,
                              const rks_collate_options *options, rks_arrays **arrays,
                              rks_error *err)

@@ -292,6 +292,61 @@ static void views_show_every_sample(void **state)
     }
 }
 
+/* ---- at once --------------------------------------------------------------------------------- */
+
+enum { ROOM = 1 << 16 };
+
+static bool values_are(const rks_value *values, uint64_t number)
+{
+    world_sample sample;
+    world_make(number, &sample);
+    for (uint32_t column = 0; column < 3; column++)
+        if (values[column].size != sample.values[column].size ||
+            (values[column].size > 0 &&
+             memcmp(values[column].data, sample.values[column].data, values[column].size) != 0))
+            return false;
+    return true;
+}
+
+/* Where another rank serves a sample, or it does not fit, nothing is read, and nothing allocated. */
+static void read_all_now(member *m, rks_store *store)
+{
+    const job *j = m->user;
+    _Alignas(64) static _Thread_local uint8_t to[ROOM];
+    rks_value values[3];
+    uint64_t read = 0;
+    bool done = false;
+    for (int round = 0; round < 2; round++) { /* the first looks which files are in memory */
+        read = 0;
+        for (uint64_t id = 0; id < SAMPLES; id++) {
+            long before = rks_memory_in_use();
+            EXPECT_OK(rks_store_read_now(store, id, to, ROOM, values, &done, &m->err));
+            EXPECT(rks_memory_in_use() == before);
+            EXPECT(!done || (values_are(values, id) && (const uint8_t *)values[0].data >= to &&
+                             (const uint8_t *)values[0].data < to + ROOM));
+            EXPECT(!done || !j->no_share || rks_store_owner(store, id) == m->rank);
+            read += done;
+            EXPECT_OK(rks_store_read_now(store, id, to, 8, values, &done, &m->err));
+            EXPECT(!done);
+        }
+    }
+    EXPECT(j->no_share ? read > 0 && read < SAMPLES : read == SAMPLES);
+    EXPECT(rks_store_read_now(store, SAMPLES, to, ROOM, values, &done, &m->err) ==
+           RKS_ERR_ARGUMENT);
+    EXPECT(!done);
+}
+
+static void samples_of_this_node_are_read_at_once(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        job j = {.directory = i % 2 == 0 ? directory : derived,
+                 .no_share = i / 2 == 1,
+                 .body = read_all_now};
+        on_threads(i / 2 == 1 ? 2 : 1, job_rank, &j);
+    }
+}
+
 /* ---- what outlives its store ----------------------------------------------------------------- */
 
 static void keep_things(member *m, rks_store *store)
@@ -422,6 +477,7 @@ int main(void)
         cmocka_unit_test(epochs_with_collate_equal_those_without),
         cmocka_unit_test(wrong_options_are_refused_by_every_call),
         cmocka_unit_test(views_show_every_sample),
+        cmocka_unit_test(samples_of_this_node_are_read_at_once),
         cmocka_unit_test(batches_views_and_arrays_outlive_their_store),
         cmocka_unit_test(survives_each_failing_allocation),
     };
