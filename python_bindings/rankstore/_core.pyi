@@ -249,6 +249,27 @@ class Samples:
     def digest(self) -> int: ...
     def collate(self, collate: Collate) -> Arrays: ...
 
+class Rows:
+    """Samples of a store as dicts. `columns`, one a column of the schema: (name, kind, function, dtype, dimensions). kind "y"
+    bytes, "s" str, "j" function(str), a code of struct's for one number ("?bBhHiIqQfd"), "V" function(bytes, dtype), "A"
+    function(dims, dtype, bytes), "O" function(bytes, dims); bytes are a Buffer over a copy."""
+
+    def __init__(self, store: Store, columns: tuple[tuple[str, str, Callable[..., Any] | None, Any, int], ...],
+                 ids: Readable | None = None, /) -> None:
+        """`ids`: int64, the sample of each place."""
+
+    def one(self, sample: int, /) -> dict[str, Any] | None:
+        """None for what is no int below `count`, and in a fork. Negative ones count from the end."""
+
+    def many(self, samples: Readable | Sequence[int], /) -> list[dict[str, Any]]:
+        """By id."""
+
+class Indexed:
+    """Its items are those of `_rows`; where that is None, or gives None, what `self._item(place)` returns."""
+
+    _rows: Rows | None
+    def __getitem__(self, place: Any, /) -> Any: ...
+
 class Collate:
     """rks_collate_options, copied. `columns`: (column, name, type, pad, first, missing, packed, items) with None for defaults;
     the last three, bools, may be left out."""

@@ -7,7 +7,7 @@ import json
 import operator
 import os
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from .loader_workers import Handle, Ticket, WorkerStore
 from .lookup import Index, Keys
 from .memory import Extreme, TorchMemory, of_process, of_ranks
 from .plans import Plan, PlanBatch, plan_options, plan_rank
-from .reading import Readers, reader_of, values_of
+from .reading import Readers, reader_of, rows_of, values_of
 from .selecting import agree_on, index, is_bool, places_of
 from .windows import Windows
 
@@ -41,6 +41,7 @@ class WorkerGroup:
     world: int
 
 
+_PIECE = 64  # samples of a slice that are fetched at once
 ABSENT = 0xFFFFFFFF  # the length of a sample that cannot be read
 
 
@@ -57,7 +58,7 @@ class Source:
     bytes: int
 
 
-class Dataset:
+class Dataset(_core.Indexed):
     """Samples 0..len-1, the same on every rank, each read where it is asked for.
 
     ds[i] a dict of columns: numpy arrays of their own, numbers, str, bytes; ds[[...]] a list of them, also by a mask of
@@ -135,17 +136,20 @@ class Dataset:
         """int64[len]: the sample ids, ascending, each as often as it is there."""
         return self.ids if self._chosen is None or self._order is None else self._chosen[self._order]
 
-    def __getitem__(self, which: Any) -> Any:
-        if which.__class__ is int:  # before all else: it is asked for most often
-            return self._read(self.store.fetch((self.sample_id(which),)), 0)
+    def _item(self, which: Any) -> Any:
+        """`self[which]`, but for an int that `_rows` knows."""
+        if which.__class__ is int:
+            return self._list([self.sample_id(which)])[0]
         if isinstance(which, PlanBatch):
             return self.__getitems__(which)
         if isinstance(which, slice):
-            return [self[i] for i in range(*which.indices(len(self)))]
+            places = range(*which.indices(len(self)))
+            return [sample for first in range(0, len(places), _PIECE)
+                    for sample in self._list([self.sample_id(place) for place in places[first:first + _PIECE]])]
         if hasattr(which, "ndim") and which.ndim > 0:  # an array or tensor of places, or a mask
             which = self._masked(which.tolist()) if is_bool(which) else which.tolist()
         if is_bool(which) or hasattr(which, "__index__"):
-            return self._read(self.store.fetch([self.sample_id(which)]), 0)
+            return self._list([self.sample_id(which)])[0]
         if isinstance(which, (str, bytes, Mapping)) or not hasattr(which, "__iter__"):
             raise TypeError(f"a dataset's places are ints, slices, lists of ints or a mask of bools, not "
                             f"{type(which).__name__}; get(key) takes keys")
@@ -161,6 +165,16 @@ class Dataset:
         if not all(map(is_bool, mask)):
             raise TypeError("a mask of a dataset has one dimension")
         return [place for place, taken in enumerate(mask) if taken]
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self[place] for place in range(len(self)))
+
+    def __reversed__(self) -> Iterator[dict[str, Any]]:
+        return (self[place] for place in range(len(self) - 1, -1, -1))
+
+    def __contains__(self, what: object) -> bool:
+        raise TypeError("`in` is not defined for a dataset, whose samples are dicts of arrays; `key in ds.keys` looks a key up, "
+                        "and an id is there if it is below len(ds)")
 
     def __getitems__(self, places: Sequence[int]) -> Any:
         """What DataLoader asks for: a ready Batch for a plan's batch, and for any list where the dataset is
@@ -179,7 +193,7 @@ class Dataset:
     def get(self, key: str | bytes, source: str | int | None = None) -> dict[str, Any]:
         """The sample with this key; KeyError where there is none. `source`: the name or number of the source to look in,
         which is needed (ArgumentError) for a key that several sources have."""
-        return self._read(self.store.fetch([self.store.find(key, self.source_number(source))]), 0)
+        return self._list([self.store.find(key, self.source_number(source))])[0]
 
     # ---- several datasets as one
 
@@ -233,11 +247,12 @@ class Dataset:
         return values_of(self._viewers, self.store.view(self.sample_id(place)))
 
     def _list(self, ids: list[int]) -> list[dict[str, Any]]:
-        samples = self.store.fetch(ids)
-        return [self._read(samples, i) for i in range(len(ids))]
-
-    def _read(self, samples: _core.Samples, i: int) -> dict[str, Any]:
-        return values_of(self._readers, samples.values(i))
+        store = self.store
+        if isinstance(store, _core.Store):
+            self._rows = self._rows or rows_of(store, self._columns, self._chosen)
+            return self._rows.many(ids)
+        samples = store.fetch(ids)
+        return [values_of(self._readers, samples.values(i)) for i in range(len(ids))]
 
     @functools.cached_property
     def _readers(self) -> Readers:

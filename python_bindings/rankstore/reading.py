@@ -12,6 +12,29 @@ Reader = Callable[[Any, tuple[int, ...]], Any]  # of a Buffer and its dimensions
 Readers = list[tuple[str, Reader]]
 
 
+_NUMBERS = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I", "int64": "q",
+            "uint64": "Q", "float32": "f", "float64": "d"}
+
+
+def rows_of(store: _core.Store, columns: Sequence[types.Column], ids: Any) -> _core.Rows:
+    """What makes dicts of a store's samples, as `values_of` with copies does. ids: int64 of each place, None for all."""
+    return _core.Rows(store, tuple((column.name, *_how(column), len(column.dims)) for column in columns), ids)
+
+
+def _how(column: types.Column) -> tuple[str, Callable[..., Any] | None, Any]:
+    """Kind, function and dtype, as _core.Rows takes them."""
+    if column.item in ("bytes", "str"):
+        return column.item.replace("bytes", "y")[0], None, None
+    if column.item == "json":
+        return "j", json.loads, None
+    if column.is_scalar:
+        kind = _NUMBERS.get(column.item)
+        return ("O", reader_of(column, copy=True), None) if kind is None else (kind, None, None)
+    import numpy
+    dtype = types.numpy_dtype(column.item)
+    return ("V", numpy.frombuffer, dtype) if len(column.dims) == 1 else ("A", numpy.ndarray, dtype)
+
+
 def values_of(readers: Readers, values: Sequence[tuple[_core.Buffer, tuple[int, ...]] | None]) -> dict[str, Any]:
     """A sample's columns as Python has them; None for what is missing."""
     return {name: None if found is None else read(*found) for (name, read), found in zip(readers, values)}

@@ -2,11 +2,14 @@
  *
  * buffer.c: bytes of a C object, by the buffer protocol. A view holds the Buffer, and that its
  * owner. */
+#include <string.h>
+
 #include "handles.h"
 
 typedef struct buffer {
     PyObject_HEAD
     PyObject *owner;
+    void *own; /* NULL: the data is the owner's */
     void *data;
     Py_ssize_t size;
     bool writable;
@@ -27,8 +30,26 @@ PyObject *core_buffer(PyObject *owner, void *data, size_t size, bool writable)
     return (PyObject *)self;
 }
 
+PyObject *core_buffer_copy(const void *data, size_t size)
+{
+    buffer *self = (buffer *)PyType_GenericAlloc(buffer_type, 0);
+    if (self == NULL)
+        return NULL;
+    self->own = PyMem_Malloc(size + 1);
+    if (self->own == NULL) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    memcpy(self->own, data, size);
+    self->data = self->own;
+    self->size = (Py_ssize_t)size;
+    self->writable = true;
+    return (PyObject *)self;
+}
+
 static void buffer_dealloc(PyObject *object)
 {
+    PyMem_Free(((buffer *)object)->own);
     Py_XDECREF(((buffer *)object)->owner);
     core_free_object(object);
 }
@@ -37,13 +58,6 @@ static int buffer_get(PyObject *object, Py_buffer *view, int flags)
 {
     buffer *self = (buffer *)object;
     return PyBuffer_FillInfo(view, object, self->data, self->size, !self->writable, flags);
-}
-
-/* The view's reference to the Buffer is all there is to give back, and Python does that. */
-static void buffer_release(PyObject *object, Py_buffer *view)
-{
-    (void)object;
-    (void)view;
 }
 
 static Py_ssize_t buffer_length(PyObject *object)
@@ -68,7 +82,6 @@ static PyType_Slot buffer_slots[] = {
     {Py_tp_dealloc, buffer_dealloc},
     {Py_tp_getset, buffer_getters},
     {Py_bf_getbuffer, buffer_get},
-    {Py_bf_releasebuffer, buffer_release},
     {Py_sq_length, buffer_length},
     {0, NULL},
 };

@@ -72,6 +72,8 @@ PyObject *core_memory_use_all(PyObject *self, PyObject *group_object);
 /* ---- buffer.c ---- */
 /* A Buffer over data[size], which lives as long as `owner` (a new reference is taken). */
 PyObject *core_buffer(PyObject *owner, void *data, size_t size, bool writable);
+/* A Buffer over a copy of its own, which may be written. */
+PyObject *core_buffer_copy(const void *data, size_t size);
 
 /* ---- values.c ---- */
 /* A sample's values from Python objects: what Builder.add and Gather.add take. */
@@ -160,6 +162,7 @@ int core_add_reader(PyObject *module);
 int core_add_gather(PyObject *module);
 int core_add_store(PyObject *module);
 int core_add_samples(PyObject *module);
+int core_add_rows(PyObject *module);
 int core_add_collate(PyObject *module);
 int core_add_plan(PyObject *module);
 int core_add_epoch(PyObject *module);

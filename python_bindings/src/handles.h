@@ -57,6 +57,7 @@ int core_store_try_enter(PyObject *store);
 /* Of a Store, also one that is closed: what keeps its index (borrowed), and its columns. */
 PyObject *core_store_index(PyObject *store);
 uint32_t core_store_columns(PyObject *store);
+uint64_t core_store_count(PyObject *store);
 const uint8_t *core_store_dim_counts(PyObject *store);
 
 /* An epoch in its store's list: the store closes those that are left. */

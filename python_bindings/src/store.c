@@ -94,6 +94,11 @@ uint32_t core_store_columns(PyObject *object)
     return ((store *)object)->columns;
 }
 
+uint64_t core_store_count(PyObject *object)
+{
+    return ((store *)object)->count;
+}
+
 const uint8_t *core_store_dim_counts(PyObject *object)
 {
     return ((store *)object)->dim_counts;
