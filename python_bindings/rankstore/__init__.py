@@ -8,41 +8,54 @@ worker processes.
     for batch in ds.loader(plan, collate=rankstore.Pad()):
         ...
 """
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from ._core import version as __version__
-from .batch import Batch
-from .dataset import Dataset, Source
-from .errors import (ArgumentError, CallbackError, CancelledError, CorruptError, DataError, IOFailedError,
-                     NotFoundError, OutOfMemoryError, PeerError, RankStoreError, StateError, TimeoutError,
-                     UnsupportedError)  # noqa: A004
-from .group import Group, current, init, launch
-from .layouts import Layout, Lists, Nested, Pack, Pad
-from .loader import Loader
-from .opening import concat, open  # noqa: A004
-from .planning import plan, transformer_cost
-from .plans import Plan, PlanBatch, PlanSampler
-
+TYPE_CHECKING = False  # what a type checker takes as True; importing typing would take longer than the rest
 if TYPE_CHECKING:
+    from typing import Any
+
+    from ._core import version as __version__
+    from .batch import Batch
     from .building import BuildReport, build
+    from .dataset import Dataset, Source
+    from .errors import (ArgumentError, CallbackError, CancelledError, CorruptError, DataError, IOFailedError,
+                         NotFoundError, OutOfMemoryError, PeerError, RankStoreError, StateError, TimeoutError,
+                         UnsupportedError)  # noqa: A004
     from .gathering import GatherReport, gather
+    from .group import Group, current, init, launch
+    from .layouts import Layout, Lists, Nested, Pack, Pad
+    from .loader import Loader
+    from .opening import concat, open  # noqa: A004
+    from .planning import plan, transformer_cost
+    from .plans import Plan, PlanBatch, PlanSampler
     from .sources.columns import Columns
     from .subsets import from_torch
     from .upkeep import Difference, DiffReport, ExportReport, MergeReport, PruneReport, diff, export, merge, prune
 
-# A job that only reads has no use for these, which are most of what there is to import.
-_LATER = {"BuildReport": ".building", "build": ".building", "Columns": ".sources.columns", "GatherReport": ".gathering",
-          "from_torch": ".subsets", "gather": ".gathering",
-          **dict.fromkeys(("Difference", "DiffReport", "ExportReport", "MergeReport", "PruneReport", "diff", "export", "merge",
-                           "prune"), ".upkeep")}
+# Everything is imported when it is asked for first: `import rankstore` alone takes a fraction of a millisecond.
+_PLACES = {
+    "batch": "Batch", "building": "BuildReport build", "dataset": "Dataset Source",
+    "errors": "ArgumentError CallbackError CancelledError CorruptError DataError IOFailedError NotFoundError OutOfMemoryError "
+              "PeerError RankStoreError StateError TimeoutError UnsupportedError",
+    "gathering": "GatherReport gather", "group": "Group current init launch", "layouts": "Layout Lists Nested Pack Pad",
+    "loader": "Loader", "opening": "concat open", "planning": "plan transformer_cost", "plans": "Plan PlanBatch PlanSampler",
+    "sources.columns": "Columns", "subsets": "from_torch",
+    "upkeep": "Difference DiffReport ExportReport MergeReport PruneReport diff export merge prune",
+}
+_LATER = {name: place for place, names in _PLACES.items() for name in names.split()}
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found = getattr(import_module(_LATER[name], __name__), name)
-    return found
+def __getattr__(name: str) -> "Any":
+    from importlib import import_module
+    if name in _LATER or name == "__version__":
+        found = import_module("." + _LATER.get(name, "_core"), __name__)
+        globals()[name] = value = getattr(found, "version" if name == "__version__" else name)
+        return value
+    if not name.startswith("__"):  # a module of the package, as `rankstore.errors`
+        try:
+            return import_module("." + name, __name__)
+        except ModuleNotFoundError as missing:
+            if missing.name != f"{__name__}.{name}":
+                raise
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -8,7 +8,6 @@ Integer columns of variable size become int64 (token ids, labels), but uint8 and
 from __future__ import annotations
 
 import copy
-import difflib
 import functools
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -150,6 +149,7 @@ def item_name(dtype: Any) -> str | None:
 
 def nearest(name: str, there: Collection[str]) -> str:
     """"did you mean 'x'? there are a, b, c"."""
+    import difflib
     close = difflib.get_close_matches(name, list(there), 1, 0.5)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return f"{hint}there are {', '.join(there)}"

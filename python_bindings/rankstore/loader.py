@@ -10,8 +10,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _core, progress as bars
 from .batch import Batch
@@ -21,6 +20,9 @@ from .own import Own
 from .plans import Plan, PlanSampler
 from .protocols import Samples
 from .sizes import parse_bytes
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
 
 
 class Loader:
@@ -311,6 +313,7 @@ class _Iteration(Iterator[Any]):
         self._pool: ThreadPoolExecutor | None = None
         self._ahead: deque[_Pulled] = deque()
         self._ahead_bytes = 0
+        self._calls = False  # batches are futures
         self._bar: bars.StepBar | None = None
         self._over = False
         self._superseded = ""  # why it ended before its last step
@@ -324,7 +327,7 @@ class _Iteration(Iterator[Any]):
         loader._step, loader._first = loader._first, 0
         self._steps = loader.plan.core.steps(self._epoch)
         # Batches that threads work on are ahead, too: the core's share is what the bounds leave.
-        calls = loader.own is not None or loader.transform is not None
+        self._calls = calls = loader.own is not None or loader.transform is not None
         self._depth = min(loader.threads + 1, loader.prefetch_batches or loader.threads + 1) if calls else 1
         self._room = max(1, loader.prefetch_bytes // 2) if loader.own is not None and loader.prefetch_bytes else 0
         batches = loader.prefetch_batches and loader.prefetch_batches - self._depth + 1
@@ -336,6 +339,7 @@ class _Iteration(Iterator[Any]):
                                      collate=None if loader.own is not None else loader.collator.core)
             self._source = self._core
         if calls:
+            from concurrent.futures import ThreadPoolExecutor
             self._pool = ThreadPoolExecutor(loader.threads, "rankstore-loader")
         self._hold = _GradientHold(loader)
         if loader.device is not None:
@@ -401,7 +405,7 @@ class _Iteration(Iterator[Any]):
                 self.close()
                 raise StopIteration
             step, batch, samples, tokens = found.step, found.batch, found.samples, found.tokens
-            if isinstance(batch, Future):
+            if self._calls:
                 batch = batch.result()  # a signal is seen at once, since Python's own waits look for them
             if loader.own is not None:
                 batch, samples, tokens = batch

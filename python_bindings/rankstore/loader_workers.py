@@ -15,20 +15,20 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hmac
 import json
 import os
-import secrets
-import socket
 import struct
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _core, ending
 from .errors import RankStoreError, StateError, make
+
+if TYPE_CHECKING:
+    import socket
 
 _HEADER_MAX = 64 << 20
 _IDS_MAX = 1 << 24
@@ -57,6 +57,7 @@ class Ticket:
 
 def _is_own_user(connection: socket.socket) -> bool:
     """Abstract names are anybody's."""
+    import socket
     seen = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     return bool(struct.unpack("3i", seen)[1] == os.geteuid())
 
@@ -104,6 +105,8 @@ class Service:
     """Answers the workers of one open dataset, a thread for each connection. Started when the first worker may come."""
 
     def __init__(self, store: _core.Store) -> None:
+        import secrets
+        import socket
         self._store = store
         self._ended = threading.Event()
         self._busy: dict[socket.socket, threading.Lock] = {}  # connections whose reply is being made
@@ -136,6 +139,7 @@ class Service:
                 self._ended.wait(_NAP)
 
     def _beat(self) -> None:
+        import socket
         beat = _head({"beat": True}, [])
         while not self._ended.wait(self._beat_every):
             for connection, sending in list(self._busy.items()):
@@ -145,6 +149,7 @@ class Service:
                     sending.release()
 
     def _serve(self, connection: socket.socket) -> None:
+        import hmac
         with connection:
             try:
                 while True:
@@ -204,6 +209,7 @@ class Service:
         """In a forked child only the descriptor goes; the socket and its name are the parent's, and so are locks that its
         threads held at the fork."""
         if self._pid == _core.pid():
+            import socket
             self._ended.set()
             self._listener.shutdown(socket.SHUT_RDWR)  # ends the thread's accept(), which close() alone does not
         self._listener.close()
@@ -366,6 +372,7 @@ class WorkerStore:
 
     def _connect(self) -> socket.socket:
         """A full backlog is waited for, as a slow reply is: all workers connect together."""
+        import socket
         until = time.monotonic() + self.ticket.silence
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:

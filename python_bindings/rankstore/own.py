@@ -2,7 +2,6 @@
 """A user's own functions in a loader: `map` of one sample, and `collate` of a batch's samples."""
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -120,6 +119,7 @@ class _Draws:
 
 def _how_to_draw(function: Callable[..., Any]) -> str:
     """How a map takes its random generator: by "place", by "name", or "" for map(sample)."""
+    import inspect
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):  # one of C that does not tell

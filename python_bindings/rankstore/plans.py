@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import operator
-import secrets
+import os
 import sys
 import weakref
 from collections.abc import Iterator
@@ -87,7 +87,7 @@ class Plan:
         self.world = core.world
         self.steps = core.steps(0)
         self._checked: weakref.ref[Samples] | None = None  # the dataset that was last found to be this plan's
-        self.token = secrets.randbits(62)  # a batch that was saved finds no other plan, also in another process
+        self.token = int.from_bytes(os.urandom(8), "little") >> 2  # a batch that was saved finds no other plan, also in another process
         live[self.token] = self
 
     @property

@@ -86,7 +86,7 @@ static PyObject *number_of(char kind, const void *data)
     }
 }
 
-static PyObject *dims_of(const row_column *column, const rks_value *value)
+static PyObject *row_dims(const row_column *column, const rks_value *value)
 {
     PyObject *dims = PyTuple_New(column->dim_count);
     for (uint8_t i = 0; dims != NULL && i < column->dim_count; i++) {
@@ -105,7 +105,7 @@ static PyObject *called(const row_column *column, const rks_value *value)
     PyObject *bytes = core_buffer_copy(value->data, value->size), *dims = NULL, *made = NULL;
     if (bytes != NULL && column->kind == 'V')
         made = PyObject_CallFunctionObjArgs(column->function, bytes, column->dtype, NULL);
-    else if (bytes != NULL && (dims = dims_of(column, value)) != NULL)
+    else if (bytes != NULL && (dims = row_dims(column, value)) != NULL)
         made = column->kind == 'A'
                    ? PyObject_CallFunctionObjArgs(column->function, dims, column->dtype, bytes, NULL)
                    : PyObject_CallFunctionObjArgs(column->function, bytes, dims, NULL);
@@ -114,7 +114,7 @@ static PyObject *called(const row_column *column, const rks_value *value)
     return made;
 }
 
-static PyObject *value_of(const row_column *column, const rks_value *value)
+static PyObject *row_value(const row_column *column, const rks_value *value)
 {
     PyObject *text, *made;
     if (value->data == NULL)
@@ -141,7 +141,7 @@ static PyObject *value_of(const row_column *column, const rks_value *value)
 /* False with an exception. */
 static bool add_value(PyObject *row, const row_column *column, const rks_value *value)
 {
-    PyObject *made = value_of(column, value);
+    PyObject *made = row_value(column, value);
     bool added = made != NULL && PyDict_SetItem(row, column->name, made) == 0;
     Py_XDECREF(made);
     return added;
