@@ -176,10 +176,17 @@ void cli_bar_end(cli_bar *bar);
 /* The same for work that is not counted in bytes. `bar` may be NULL. */
 void cli_bar_part(cli_bar *bar, const char *phase, uint64_t done, uint64_t total);
 
-/* Opens the dataset in the directory that `words` names, or those of several as one. Prints what went wrong, and on stderr how many samples a
- * quarantine list leaves out; returns -1 to go on, or the exit code. */
+/* Opens the dataset in the directory that `words` names, or those of several as one. Prints what
+ * went wrong, and on stderr how many samples a quarantine list leaves out; returns -1 to go on, or
+ * the exit code. */
 int cli_open(rks_group *group, const cli_list *words, const rks_store_options *options,
              rks_store **store);
+/* Several as one, without a word. A source is called as its word says, NAME=DIR, or as the last part of
+ * its directory. */
+rks_status cli_open_several(rks_group *group, const cli_list *words,
+                            const rks_store_options *options, rks_store **store, rks_error *err);
+/* The directory of such a word. */
+const char *cli_directory(const char *word);
 
 /* ---- options that several commands take; `field` is that of the struct in `args` ---------- */
 

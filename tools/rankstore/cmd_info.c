@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "cli.h"
+#include "sources.h"
 #include "value.h"
 
 typedef struct args {
@@ -80,7 +81,8 @@ static int show(rks_group *group, const args *a, const char *path)
     rks_error err = {0};
     rks_store *store = NULL;
     char *text = NULL;
-    int code = cli_open(group, &(cli_list){&path, 1}, &a->store, &store);
+    const char *directory = a->paths.count > 1 ? cli_directory(path) : path;
+    int code = cli_open(group, &(cli_list){&directory, 1}, &a->store, &store);
     if (code >= 0)
         return code;
     rks_status status = rks_store_info_json(store, &text, &err);
@@ -98,6 +100,33 @@ static int show(rks_group *group, const args *a, const char *path)
     return code;
 }
 
+/* What they are if they are opened together. Datasets that do not go together are no error here. */
+static int show_all(rks_group *group, const args *a)
+{
+    rks_error err = {0};
+    rks_store *store = NULL;
+    char *text = NULL;
+    bool talks = rks_group_rank(group) == 0;
+    rks_status status = cli_open_several(group, &a->paths, &a->store, &store, &err);
+    if (status == RKS_ERR_ARGUMENT) {
+        if (talks && !a->json)
+            printf("not one dataset: %s\n", cli_words(err.text));
+        return CLI_GOOD;
+    }
+    if (status == RKS_OK)
+        status = rks_store_info_json(store, &text, &err);
+    if (status == RKS_OK && talks && a->json) {
+        printf("%s\n", text);
+    } else if (status == RKS_OK && talks) {
+        printf("%s as one: %s\n", cli_counted(a->paths.count, "dataset"),
+               cli_counted(rks_store_count(store), "sample"));
+        cli_print_sources(store);
+    }
+    rks_release(text);
+    rks_store_close(store, 0);
+    return status == RKS_OK ? CLI_GOOD : cli_fail(group, status, &err);
+}
+
 static int run_info(rks_group *group, void *user)
 {
     const args *a = user;
@@ -107,7 +136,7 @@ static int run_info(rks_group *group, void *user)
         if (code > worst)
             worst = code;
     }
-    return worst;
+    return worst == CLI_GOOD && a->paths.count > 1 ? show_all(group, a) : worst;
 }
 
 static void set_info_defaults(void *user)
@@ -130,6 +159,9 @@ const cli_command cli_info = {
     .arguments = "DIR...",
     .summary = "Show what a dataset holds",
     .examples = {"rankstore info store", "rankstore info --json store | python3 -m json.tool"},
+    .text = "Of several directories, it shows each, and then what they are as one dataset, by source: "
+            "as ls, stats, plan and bench open them. NAME=DIR names a source. With --json, an object "
+            "each, and one for all if they go together.",
     CLI_OPTIONS(options, args, paths),
     .least = 1,
     .most = CLI_MANY,

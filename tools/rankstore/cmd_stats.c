@@ -11,6 +11,7 @@
 #include "histogram.h"
 #include "page.h"
 #include "pictures.h"
+#include "sources.h"
 #include "terminal.h"
 #include "value.h"
 
@@ -94,43 +95,6 @@ static void print_subject(const args *a)
         printf("%s", cli_counted(a->words.count, "dataset"));
 }
 
-static uint64_t length_sum(const rks_store *store, const rks_source *source)
-{
-    const uint32_t *lengths = rks_store_lengths(store);
-    uint64_t sum = 0;
-    for (uint64_t id = source->first; id < source->first + source->count; id++)
-        sum += lengths[id] == UINT32_MAX ? 0 : lengths[id];
-    return sum;
-}
-
-/* Samples, lengths and bytes of each; nothing where there is one alone. */
-static void print_sources(const rks_store *store)
-{
-    for (size_t i = 0; rks_store_sources(store) > 1 && i < rks_store_sources(store); i++) {
-        rks_source source = {.struct_size = sizeof(source)};
-        rks_store_source(store, i, &source, NULL);
-        printf("  source %s: %s, length %s in all, %s\n", cli_shown(source.name),
-               cli_counted(source.count, "sample"), cli_count(length_sum(store, &source)),
-               cli_bytes(source.bytes));
-    }
-}
-
-static json_t *sources_json(const rks_store *store)
-{
-    json_t *list = json_array();
-    for (size_t i = 0; i < rks_store_sources(store); i++) {
-        rks_source source = {.struct_size = sizeof(source)};
-        rks_store_source(store, i, &source, NULL);
-        json_array_append_new(
-            list, json_pack("{s:o, s:I, s:I, s:I}", "name",
-                            cli_text_json(source.name, strlen(source.name)), "samples",
-                            (json_int_t)source.count, "length",
-                            (json_int_t)length_sum(store, &source), "bytes",
-                            (json_int_t)source.bytes));
-    }
-    return list;
-}
-
 static void print_stats(const rks_store *store, const args *a, const cli_histogram *histogram,
                         const cli_figures *figures)
 {
@@ -143,7 +107,7 @@ static void print_stats(const rks_store *store, const args *a, const cli_histogr
     if (histogram->not_finite > 0)
         printf(", %s not finite", cli_count(histogram->not_finite));
     printf("\n");
-    print_sources(store);
+    cli_print_sources(store);
     if (histogram->count == 0)
         return;
     print_quantiles(histogram);
@@ -167,7 +131,7 @@ static void print_stats_json(const rks_store *store, const args *a, const cli_hi
                   cli_text_json(a->words.items[0], strlen(a->words.items[0])), "dataset",
                   rks_store_dataset(store), "samples", (json_int_t)rks_store_count(store));
     json_object_update_new(object, cli_histogram_json(histogram));
-    json_object_set_new(object, "sources", sources_json(store));
+    json_object_set_new(object, "sources", cli_sources_json(store));
     json_object_set_new(object, "bounds", bounds);
     if (figures->world > 0 || figures->status != RKS_OK)
         json_object_set_new(object, "plan", cli_figures_json(figures));

@@ -230,9 +230,15 @@ static const char *name_sign(const char *word)
     return named && access(word, F_OK) != 0 ? sign : NULL;
 }
 
-/* Several as one. A name is that of its word, or the last part of the directory. */
-static rks_status open_several(rks_group *group, const cli_list *words,
-                               const rks_store_options *options, rks_store **store, rks_error *err)
+const char *cli_directory(const char *word)
+{
+    const char *sign = name_sign(word);
+    return sign == NULL ? word : sign + 1;
+}
+
+/* A name is that of its word, or the last part of the directory. */
+rks_status cli_open_several(rks_group *group, const cli_list *words,
+                            const rks_store_options *options, rks_store **store, rks_error *err)
 {
     const char **directories = calloc(words->count, sizeof(*directories));
     const char **names = calloc(words->count, sizeof(*names));
@@ -270,7 +276,7 @@ int cli_open(rks_group *group, const cli_list *words, const rks_store_options *o
     rks_error err = {0};
     rks_status status = words->count == 1
                             ? rks_store_open(group, words->items[0], options, store, &err)
-                            : open_several(group, words, options, store, &err);
+                            : cli_open_several(group, words, options, store, &err);
     if (status != RKS_OK)
         return cli_fail(group, status, &err);
     rks_store_stats stats = {.struct_size = sizeof(stats)};
