@@ -71,6 +71,15 @@ def a_program_is_built_with_pkg_config_and_runs():
     assert samples_of(run("./example", env=library_path())) == 20
 
 
+def the_source_package_of_python_holds_the_core():
+    out = os.path.join(WORK, "sdist")
+    os.makedirs(out)
+    run(sys.executable, "-c", f"import mesonpy; mesonpy.build_sdist({out!r})", cwd=os.path.join(os.getcwd(), "python_bindings"))
+    package, = os.listdir(out)
+    shutil.unpack_archive(os.path.join(out, package), out)
+    run("meson", "setup", os.path.join(out, "build"), package.removesuffix(".tar.gz"), cwd=out)  # looks at every source file
+
+
 def the_mpi_module_is_found_where_it_is_installed():
     if shutil.which("mpirun") is None:
         raise Skip("there is no mpirun")
@@ -91,6 +100,6 @@ if __name__ == "__main__":
     try:
         run_all([it_installs_into_a_prefix, the_command_line_finds_its_library,
                  the_manual_page_and_the_completions_are_where_they_are_looked_for, a_program_is_built_with_pkg_config_and_runs,
-                 the_mpi_module_is_found_where_it_is_installed])
+                 the_source_package_of_python_holds_the_core, the_mpi_module_is_found_where_it_is_installed])
     finally:
         shutil.rmtree(WORK, ignore_errors=True)
