@@ -6,12 +6,13 @@ import functools
 import json
 import operator
 import os
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from . import _core, types
+from . import _core, frameworks, types
 from .ahead import Ahead
 from .batch import Batch, live
 from .errors import ArgumentError, StateError
@@ -178,17 +179,40 @@ class Dataset(_core.Indexed):
 
     def __getitems__(self, places: Sequence[int]) -> Any:
         """What DataLoader asks for: a ready Batch for a plan's batch, and for any list where the dataset is
-        `collating`; otherwise a list of samples."""
+        `collating`; otherwise a list of samples. Those that torch's default collate would ask for and cannot stack (values
+        of different sizes, json, values that may be missing) are a list of one Batch, made by
+        Pad(to_multiple=1)."""
         if isinstance(places, PlanBatch):
             return self._planned(places)
         if len(places) > 0 and isinstance(places[0], PlanBatch):
             raise ArgumentError("DataLoader(sampler=plan.sampler()): a plan's sampler yields whole batches; use DataLoader(ds, "
                                 "batch_sampler=plan.sampler(), collate_fn=ds.collate), or ds.loader(plan)")
-        if not self._is_collating:
-            return self[places]
-        made = self.collator.batch(self.collate_ids([self.sample_id(place) for place in places], self.collator))
+        if self._is_collating:
+            return self._collated(places, self.collator)
+        if frameworks.by_default_collate(sys._getframe(1), _pass_batch) and not self._stacks:
+            return [self._collated(places, self._narrow)]
+        return self[places]
+
+    def _collated(self, places: Sequence[int], collator: Collator) -> Batch:
+        made = collator.batch(self.collate_ids([self.sample_id(place) for place in places], collator))
         made._dataset = self
         return made
+
+    @functools.cached_property
+    def _stacks(self) -> bool:
+        """torch's default collate can make a batch of any samples: all values of a column have one size."""
+        if any(column.item == "json" or column.nullable for column in self._columns):
+            return False
+        varying = [column.name for column in self._columns if column.varies and not column.is_text]
+        if varying and not (varying == [self.length_column] and self.lengths_are_items):
+            return False
+        there = self.lengths[self.lengths != ABSENT]
+        return not varying or len(there) == 0 or bool(there.min() == there.max())
+
+    @functools.cached_property
+    def _narrow(self) -> Collator:
+        """What stands for torch's default collate: widths are those of the longest samples."""
+        return Collator(Pad(to_multiple=1), self.schema, length=self.length_column)
 
     def get(self, key: str | bytes, source: str | int | None = None) -> dict[str, Any]:
         """The sample with this key; KeyError where there is none. `source`: the name or number of the source to look in,
@@ -546,7 +570,8 @@ class Dataset(_core.Indexed):
 
     @property
     def collate(self) -> Callable[[Any], Any]:
-        """A collate_fn for DataLoader: passes a ready Batch on."""
+        """A collate_fn for DataLoader: passes a ready Batch on; samples of a sampler of torch's own become one by
+        Pad(to_multiple=1), unless they can be stacked."""
         return _pass_batch
 
     def _planned(self, places: PlanBatch) -> Batch:
@@ -635,5 +660,7 @@ class Dataset(_core.Indexed):
 def _pass_batch(batch: Any) -> Any:
     if isinstance(batch, Batch):
         return batch
+    if len(batch) == 1 and isinstance(batch[0], Batch):
+        return batch[0]
     from torch.utils.data import default_collate
     return default_collate(batch)

@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
+from .batch import Batch
 from .errors import ArgumentError, StateError
 from .protocols import Sampler
 
@@ -62,3 +65,21 @@ def warn_out_of_order(loader: Any) -> None:
                       "batches are no longer of like length, and a resumed run repeats or loses samples; leave "
                       "in_order at True",
                       stacklevel=4)
+
+
+def by_default_collate(caller: FrameType, own: Callable[[Any], Any]) -> bool:
+    """The caller is a DataLoader that hands samples to torch's default collate, or to `own`. The default one passes on a
+    Batch that stands alone in a list from now on, as its registry of types allows."""
+    collate = getattr(caller.f_locals.get("self"), "collate_fn", None)
+    if collate is None:
+        return False
+    from torch.utils.data import default_collate
+    if collate is not default_collate:
+        return collate is own
+    from torch.utils.data._utils.collate import default_collate_fn_map
+    default_collate_fn_map.setdefault(Batch, _only)
+    return True
+
+
+def _only(batches: list[Batch], **_: Any) -> Batch:
+    return batches[0]

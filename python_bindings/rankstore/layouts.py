@@ -2,7 +2,7 @@
 """How samples become a batch: Pad, Pack, Nested and Lists. The work is done by the library's threads; here are its
 options, and the names that models expect.
 
-Integer columns of variable size become int64 (token ids, labels), but uint8 and int8 stay as they are; so do floats.
+Integer columns of variable size become int64 (token ids, labels), but uint8, int8 and uint64 stay as they are; so do floats.
 `dtype` says otherwise. str columns become lists of str, bytes and json lists of memoryviews and objects.
 """
 from __future__ import annotations
@@ -17,7 +17,7 @@ from . import _core
 from .batch import Batch
 from .errors import ArgumentError, DataError
 from .rule import Rule
-from .types import ITEMS, Column, as_array, numpy_dtype, torch_view
+from .types import ITEMS, Column, as_array, holds, int_range, numpy_dtype, torch_view
 
 Rename = Mapping[str, str]
 
@@ -26,7 +26,8 @@ class Layout:
     """What all layouts have in common.
 
     dtype: str, torch or numpy dtype, or a dict of them by column. The item type of all integer columns, or of columns by
-        name. Default: int64 for integer columns but uint8 and int8, else as stored.
+        name. Default: int64 for integer columns but uint8, int8 and uint64, else as stored.
+        Only a float column that is named in a dict may get a type that does not hold all its values: {"audio": torch.float32}.
     missing: "mask". A missing value (None) is let through, and `batch.missing["y"]` (bool[samples]) tells which are.
         Default: none, and a missing value is a DataError that names the sample, unless `fill` has the column. Texts and
         bytes that are missing are None then. json has a null of its own and always gives None.
@@ -96,9 +97,7 @@ class Layout:
         elif not hasattr(value, "__float__") or isinstance(value, (str, bytes)):
             good = False
         elif "int" in item:
-            import numpy
-            span = numpy.iinfo(numpy_dtype(item))
-            good = float(value).is_integer() and span.min <= int(value) <= span.max
+            good = _fits(value, item)
         else:
             good = item != "bool" or value in (0, 1)
         if not good:
@@ -112,17 +111,42 @@ class Layout:
                 return self.dtype[column.name]
         elif self.dtype is not None and column.is_integer:
             return self.dtype
-        return "int64" if column.is_integer and column.item not in ("uint8", "int8") else None
+        return "int64" if column.is_integer and column.item not in ("uint8", "int8", "uint64") else None
+
+    def narrowed(self, column: Column) -> str | None:
+        """What a column of floats is rounded to behind the collate, if `dtype` names it and its type."""
+        item = self.dtype.get(column.name) if isinstance(self.dtype, Mapping) else None
+        is_float = item is not None and "float" in item and "float" in column.item
+        return item if item is not None and is_float and not holds(item, column.item) else None
+
+    def item_with(self, column: Column, *pads: float) -> str | None:
+        """The item type of a column that is filled with these. uint8 and int8 widen for a filling such as -100.
+        ArgumentError if a type that was asked for does not hold the filling."""
+        item = None if self.narrowed(column) is not None else self.item(column)
+        if not column.is_text and item is not None and not holds(item, column.item):
+            raise ArgumentError(f"{type(self).__name__}(dtype=...): {item} does not hold every value of {column.item}, column {column.name!r}; "
+                                + ("leave it out of dtype=" if isinstance(self.dtype, Mapping) else
+                                   f'dtype={item!r} is for all integer columns, and dtype={{"COLUMN": {item!r}}} for one'))
+        if column.is_text or not (column.varies or column.nullable):
+            return item
+        bad = next((pad for pad in pads if not _fits(pad, item or column.item)), None)
+        if bad is None:
+            return item
+        if item is None and _fits(bad, "int64"):
+            return "int64"
+        kind = type(self).__name__
+        asked = self.dtype if isinstance(self.dtype, str) else self.dtype and self.dtype.get(column.name)
+        hint = f"leave {item} out of dtype=, which gives int64, or give another {{}}" if asked else "give another {}"
+        option = "labels_pad" if bad == getattr(self, "labels_pad", None) else "pad_value"
+        raise ArgumentError(f"{kind}: column {column.name!r} is filled with {bad!r}, which is no {item or column.item}; "
+                            f"{hint.format(option)}")
 
     def specs(self, columns: Sequence[Column], rename: Rename, pads: Mapping[str, float], default: float,
               packed: Collection[str] = (), items: Collection[str] = ()) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = []
         for column in columns:
-            pad = pads.get(column.name, default)
-            item = self.item(column)
-            if item is None and column.item in ("uint8", "int8") and not _fits(pad, column.item):
-                item = "int64"  # uint8 labels, filled with -100
-            found.append((column.name, rename.get(column.name), item, pad, None, column.nullable, column.name in packed,
+            pad = pads.get(column.name, default) if column.varies or column.nullable else 0.0
+            found.append((column.name, rename.get(column.name), self.item_with(column, pad), pad, None, column.nullable, column.name in packed,
                           column.name in items))
         return found
 
@@ -132,13 +156,24 @@ class Layout:
 
 
 def _fits(pad: float, item: str) -> bool:
-    return 0 <= pad <= 255 if item == "uint8" else -128 <= pad <= 127
+    """An integer type holds it; others hold any number."""
+    if not hasattr(pad, "__float__") or isinstance(pad, str):
+        return False
+    low, high = int_range(item) if "int" in item else (None, None)
+    return low is None or high is None or float(pad).is_integer() and low <= int(pad) <= high
+
+
+def _is_named(dtype: str | Mapping[str, Any], column: Column) -> bool:
+    """A layout's dtype is of this column, too."""
+    return column.name in dtype if isinstance(dtype, Mapping) else column.is_integer
 
 
 def item_name(dtype: Any) -> str | None:
-    """"int64" of itself, torch.int64, numpy.int64 or numpy.dtype("int64"). ArgumentError for what is no column's type."""
+    """"int64" of itself, torch.int64, numpy.int64, numpy.dtype("int64") or int. ArgumentError for what is no column's type."""
     if dtype is None or isinstance(dtype, str) and dtype in ITEMS:
         return dtype
+    if dtype is int or dtype is float:  # as numpy and torch take them
+        return f"{dtype.__name__}64"
     name = str(dtype).removeprefix("torch.")
     if name not in ITEMS and not isinstance(dtype, str):
         name = getattr(dtype, "__name__", "")  # numpy.int64 is a class
@@ -292,10 +327,11 @@ class Pack(Layout):
         named = [rename.get(column.name, column.name) for column in columns]
         for column, name in zip(columns, named):
             is_label = self.labels and name == "labels"
-            specs.append((column.name, name, self.item(column), self.labels_pad if is_label else self.pad_value,
-                          self.labels_pad if is_label else None, column.nullable))
+            pad = self.labels_pad if is_label else self.pad_value if column.varies or column.nullable else 0
+            specs.append((column.name, name, self.item_with(column, pad), pad, self.labels_pad if is_label else None,
+                          column.nullable))
         if self.labels and "labels" not in named and first is not None:
-            specs.append((first.name, "labels", self.item(first), self.labels_pad, self.labels_pad))
+            specs.append((first.name, "labels", self.item_with(first, self.labels_pad), self.labels_pad, self.labels_pad))
         positions = "positions" if self.style == "titan" else "position_ids"
         return {"layout": "pack", "columns": specs, "to_multiple": self.pad_to or 1, "max_length": self.cut_to,
                 "cut_by_length": self.cut_by_length,
@@ -356,12 +392,13 @@ class Nested(Layout):
 
 
 class Lists(Layout):
-    """One list a column, a value a sample: tensors of their own sizes, str, memoryviews. Item types as stored."""
+    """One list a column, a value a sample: tensors of their own sizes, str, memoryviews. Item types as stored, unless
+    `dtype` says otherwise."""
 
     layout = "pack"
 
     def item(self, column: Column) -> str | None:
-        return self.dtype.get(column.name) if isinstance(self.dtype, Mapping) else None
+        return None if self.dtype is None else super().item(column) if _is_named(self.dtype, column) else None
 
     def options(self, columns: Sequence[Column], rename: Rename, length: str | None = None) -> dict[str, Any]:
         return {"layout": "pack", "columns": self.specs(columns, rename, {}, 0), "max_length": self.cut_to,
@@ -414,6 +451,8 @@ class Collator:
         self.text = {name: column.item for name, column in self.named.items() if column.is_text}
         self.varying = {name for name, column in self.named.items() if column.varies}
         self.options = layout.options(self.columns, self.rename, length)  # JSON-able
+        self.narrowed = {self.rename.get(column.name, column.name): item for column in self.columns
+                         if (item := layout.narrowed(column)) is not None}
         self.core = _core.Collate(**self.options)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -479,6 +518,8 @@ class Collator:
                 continue
             array = self._array(dims, numpy_dtype(item), data)
             made[name] = array if to_torch is None else torch_view(to_torch(array), item)
+            if name in self.narrowed:
+                made[name] = self._rounded(made[name], self.narrowed[name])
             if edges is not None:
                 offsets[name] = edges
             elif name in self.varying:
@@ -487,6 +528,14 @@ class Collator:
             self._missing(made, name, flags)
         self.layout.finish(made, self.columns, self.rename, offsets, self.out, items, self.length)
         return made
+
+    def _rounded(self, array: Any, item: str) -> Any:
+        if self._to_torch is not None:
+            import torch
+            return array.to(getattr(torch, item))
+        if numpy_dtype(item).kind != "f":
+            raise ArgumentError(f'dtype: numpy has no {item}; use out="torch"')
+        return array.astype(numpy_dtype(item))
 
     def _missing(self, made: Batch, name: str, flags: Any) -> None:
         """What a column's missing values become. DataError if nobody has said."""

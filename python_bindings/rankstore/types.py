@@ -18,6 +18,32 @@ EXTRA = "extra"  # the column of what a schema lacks
 ITEMS = tuple(_NUMPY)  # what an array can have
 
 
+_WIDER = {"float8_e4m3fn": ("float16", "bfloat16", "float32", "float64"), "float16": ("float32", "float64"), "float32": ("float64",)}
+_WIDER.update(float8_e5m2=_WIDER["float8_e4m3fn"], bfloat16=_WIDER["float16"])
+_DIGITS = {"bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}  # bits of the whole numbers that it holds
+
+
+def int_range(item: str) -> tuple[int, int]:
+    """The least value of an integer type, or of bool, and the largest one."""
+    bits = 1 if item == "bool" else int(item.lstrip("uint"))
+    return (0, (1 << bits) - 1) if item[0] in "ub" else (-(1 << bits - 1), (1 << bits - 1) - 1)
+
+
+def holds(item: str, stored: str) -> bool:
+    """Every value of `stored` is one of `item`, so that a collate may convert it: as the library's table of pairs has it."""
+    if item == stored:
+        return True
+    if stored in _WIDER:
+        return item in _WIDER[stored]
+    if stored == "bool" or "int" in stored:
+        low, high = int_range(stored)
+        if "int" in item:
+            least, most = int_range(item)
+            return least <= low and high <= most
+        return (max(high, -low - 1)).bit_length() <= _DIGITS.get(item, 0)
+    return False
+
+
 @dataclass(frozen=True)
 class Column:
     """One column of a schema: its name, its item type, its dimensions (None: differs from sample to sample), and

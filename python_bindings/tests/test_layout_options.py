@@ -229,3 +229,68 @@ def test_what_shares_no_type_never_becomes_json(tmp_path: Path, one: Any, other:
     with pytest.raises(rankstore.DataError) as raised:
         rankstore.build([{"x": one}, {"x": other}], tmp_path / "store")
     assert str(raised.value) == f"rank 0: {says}; give schema=, or leave it out in map="
+
+
+@pytest.fixture
+def labelled(tmp_path: Path) -> Iterator[Any]:
+    rows = [{"x": numpy.arange(i + 1, dtype=numpy.uint8), "labels": numpy.full(i + 1, 7, numpy.uint8), "u": numpy.uint64(2**64 - 1),
+             "f": numpy.array([0.1, 1e300])} for i in range(3)]
+    with rankstore.build(rows, tmp_path / "labelled", length="x") as opened:
+        yield opened
+
+
+def test_labels_of_small_integers_widen_for_their_padding(labelled: Any) -> None:
+    import torch
+    for layout, columns in ((Pad(), ["labels"]), (Pack(pad_to=8), ["labels"]), (Pack(), ["x"])):
+        made = batch(labelled, layout, columns=columns)
+        assert made["labels"].dtype == torch.int64 and -100 in made["labels"].flatten().tolist()
+    assert batch(labelled, Pack(), columns=["x"])["x"].dtype == torch.uint8
+    assert batch(labelled, Pack(pad_to=8, pad_value=-1), columns=["x"])["x"].tolist() == [[0, 0, 1, 0, 1, 2, -1, -1]]
+    assert batch(labelled, Pad(), columns=["u"], out="numpy")["u"].tolist() == [2**64 - 1] * 3
+
+
+@pytest.mark.parametrize("layout, says", [
+    (Pad(dtype="uint8"), "Pad: column 'labels' is filled with -100, which is no uint8; leave uint8 out of dtype=, which gives int64, or "
+                         "give another labels_pad"),
+    (Pack(dtype={"labels": numpy.uint8}), "Pack: column 'labels' is filled with -100, which is no uint8; leave uint8 out of dtype=, which "
+                                          "gives int64, or give another labels_pad"),
+    (Pad(pad_value=1.5), "Pad: column 'x' is filled with 1.5, which is no uint8; give another pad_value"),
+    (Pad(pad_value={"x": "none"}), "Pad: column 'x' is filled with 'none', which is no uint8; give another pad_value"),  # type: ignore
+    (Pad(dtype={"x": "float8_e5m2"}), "Pad(dtype=...): float8_e5m2 does not hold every value of uint8, column 'x'; leave it out of dtype="),
+    (Pad(dtype="int64"), "Pad(dtype=...): int64 does not hold every value of uint64, column 'u'; dtype='int64' is for all integer "
+                         "columns, and dtype={\"COLUMN\": 'int64'} for one")])
+def test_types_that_do_not_fit_are_refused_with_the_loader(labelled: Any, layout: Any, says: str) -> None:
+    with pytest.raises(rankstore.ArgumentError) as raised:
+        labelled.loader(labelled.plan(batch_size=2), collate=layout)
+    assert str(raised.value) == says
+
+
+def test_types_may_be_of_python_numpy_or_torch(labelled: Any) -> None:
+    import torch
+    for same in (torch.int64, numpy.int64, numpy.dtype("int64"), "int64", int, torch.long):
+        for layout in (Pad, Pack, Lists, rankstore.Nested):
+            made = batch(labelled, layout(dtype={"x": same}), columns=["x"])
+            first = made["x"][0] if isinstance(made["x"], list) else made["x"]
+            assert first.dtype == torch.int64
+    assert batch(labelled, Lists(dtype=torch.int32), columns=["x"])["x"][0].dtype == torch.int32
+    for narrow in (torch.float32, numpy.float32, "float32"):
+        made = batch(labelled, Pad(dtype={"f": narrow}), columns=["f"])
+        assert made["f"].dtype == torch.float32 and made["f"][0, :2].tolist() == [float(numpy.float32(0.1)), float("inf")]
+        assert batch(labelled, Lists(dtype={"f": narrow}), columns=["f"], out="numpy")["f"][0].dtype == numpy.float32
+    with pytest.raises(rankstore.ArgumentError, match='dtype: numpy has no bfloat16; use out="torch"'):
+        batch(labelled, Pad(dtype={"f": "bfloat16"}), columns=["f"], out="numpy")
+
+
+def test_conversions_are_those_of_the_library(tmp_path: Path) -> None:
+    from rankstore import _core, types
+    with rankstore.build([{item: [] for item in types.ITEMS}], tmp_path / "all", schema={item: f"{item}[*]" for item in types.ITEMS},
+                         length=lambda sample: 1) as ds:
+        for stored in types.ITEMS:
+            for item in types.ITEMS:
+                collate = _core.Collate(layout="pad", columns=[(stored, None, item, 0, None)])
+                try:
+                    ds.store.collate([0], collate)
+                    there = True
+                except rankstore.ArgumentError:
+                    there = False
+                assert types.holds(item, stored) == there, (stored, item)

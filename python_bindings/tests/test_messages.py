@@ -177,7 +177,27 @@ def test_what_a_dataloader_is_given(dataset: rankstore.Dataset) -> None:
     assert batch["x"].shape == (8, 504) and batch.get("y") is None
     with pytest.raises(KeyError):
         batch["y"]
-    assert next(iter(DataLoader(dataset, batch_size=4)))["x"].shape == (4, 500)  # type: ignore[arg-type]
+    assert set(first := next(iter(DataLoader(dataset, batch_size=4)))) == {"x", "key"}  # type: ignore[arg-type]
+    assert first["x"].shape == (4, 500)  # all have one size
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_dataloader_pads_what_torch_cannot_stack(tmp_path: Path, workers: int) -> None:
+    from torch.utils.data import DataLoader, default_collate
+    rows = [{"tokens": numpy.arange(i + 1, dtype=numpy.int32), "label": i, "info": {"i": i}, "name": f"n{i}"} for i in range(6)]
+    with rankstore.build(rows, tmp_path / "store") as ds:
+        assert type(ds.__getitems__([0, 1])) is list and set(ds.__getitems__([0, 1])[1]) == set(rows[0])
+        for options in ({}, {"collate_fn": ds.collate}, {"collate_fn": default_collate}):
+            batches = list(DataLoader(ds, batch_size=4, num_workers=workers, **options))  # type: ignore[arg-type]
+            assert [batch["tokens"].shape for batch in batches] == [(4, 4), (2, 6)]
+            assert batches[0]["tokens"].tolist()[1] == [0, 1, 0, 0] and batches[0]["attention_mask"].sum(1).tolist() == [1, 2, 3, 4]
+            assert batches[1]["label"].tolist() == [4, 5] and batches[1]["info"] == [{"i": 4}, {"i": 5}]
+            assert isinstance(batches[0], rankstore.Batch) and batches[0].lengths.tolist() == [1, 2, 3, 4]
+        loader: Any = DataLoader(ds, batch_size=4, collate_fn=list)  # type: ignore[arg-type]
+        assert [sample["name"] for sample in next(iter(loader))] == ["n0", "n1", "n2", "n3"]  # own functions get samples
+    with rankstore.build([{"y": 1}, {"y": None}], tmp_path / "missing") as ds:
+        with pytest.raises(rankstore.DataError, match='sample 1: column "y" .* is missing; use Pad'):
+            next(iter(DataLoader(ds, batch_size=2)))  # type: ignore[arg-type]
 
 
 def test_arrays_are_samples(tmp_path: Path) -> None:
