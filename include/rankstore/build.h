@@ -90,6 +90,12 @@ typedef struct rks_build_options {
                             * no part of the build's id. NULL: none */
     const char *dtype; /* of "raw", which needs it: the type of the items of a file that holds nothing
                         * else, "uint16". Samples are runs of 1,024 items, the column "tokens" */
+    bool wait;         /* if another build runs in the directory, wait for its end; a line on stderr
+                        * names it. A holder that is killed ends the wait; one that gives no sign of
+                        * life within the silence limit (a stopped process) is RKS_ERR_PEER. Where the
+                        * file system has no locks nothing is waited for. Default: RKS_ERR_STATE */
+    bool keep;         /* a finished dataset of this very build (the same input and options) is no
+                        * error: nothing is built, and the report, with kept set, is of that dataset */
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);
@@ -116,14 +122,15 @@ typedef struct rks_build_report {
     char json_columns[256];   /* columns that hold JSON text, for objects and lists */
     char object_columns[256]; /* columns that flatten made of objects */
     uint64_t unit_size;      /* bytes of input in a unit; 0: the samples came from memory */
+    bool kept;               /* the dataset was there: see rks_build_options.keep */
 } rks_build_report;
 
 /* COLLECTIVE. Builds `directory` from files and folders, dealt out over the ranks. The same
  * call resumes an interrupted build, also on another number of ranks. `directory` may hold
  * {rank} and {node}. *report may be NULL. Errors: RKS_ERR_DATA names file and line; RKS_ERR_STATE
  * where another build runs in the directory (naming pid and host) or a finished dataset is
- * there and `replace` is not set (RKS_ERR_ARGUMENT); RKS_ERR_UNSUPPORTED if the file system has no
- * locks (see no_lock). */
+ * there and `replace` is not set (RKS_ERR_ARGUMENT, cause EEXIST; see `keep`); RKS_ERR_UNSUPPORTED if the
+ * file system has no locks (see no_lock). */
 RKS_API rks_status rks_build(rks_group *group, const char *const *sources, size_t source_count,
                              const char *directory, const rks_build_options *options,
                              rks_build_report *report, rks_error *err);

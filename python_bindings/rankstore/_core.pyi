@@ -128,7 +128,8 @@ def build(group: Group, sources: Sequence[str], directory: str, *, schema: str |
           dedup: bool = False, max_total: int | None = None, append: bool = False,
           length_fn: Callable[[dict[str, Any]], int] | None = None, columns: str | None = None,
           no_lock: bool = False, json_path: str | None = None, flatten: bool = False,
-          extra: str | None = None, made_from: str | None = None, dtype: str | None = None) -> dict[str, Any]:
+          extra: str | None = None, made_from: str | None = None, dtype: str | None = None,
+          wait: bool = False) -> dict[str, Any]:
     """COLLECTIVE. rks_build: the report as a dict {samples, duplicates, sampled_out, filtered, bad, bytes, input_bytes, not_read,
     units, units_resumed, unit_size, collectives, seconds, dataset, bad_first, json_columns, object_columns}. `filter` sees a dict of the sample's columns, (bytes, dims, type)
     or None each, copies; truth keeps the sample. What it raises is raised on all ranks, as DataError, and is the cause of this
@@ -145,7 +146,7 @@ class Builder:
                  source: str | None = None, min_length: int | None = None, max_length: int | None = None,
                  sample: int | None = None, sample_rate: float = 0, seed: int = 0, dedup: bool = False,
                  append: bool = False, no_lock: bool = False, unit_size: int | None = None,
-                 made_from: str | None = None) -> None:
+                 made_from: str | None = None, wait: bool = False) -> None:
         """`own_lengths`: each sample brings its length. `source`: rks_build_options.source."""
 
     def unit(self, number: int, name: str) -> bool:

@@ -76,6 +76,7 @@ class Options:
     each_rank: bool = False
     same_on_all: bool = False
     no_lock: bool = field(default=False, compare=False)
+    wait: bool = field(default=False, compare=False)
     keeps_schema: bool = field(default=False, compare=False)  # it is the dataset's: columns that it lacks are refused
 
     def check(self) -> None:
@@ -147,7 +148,7 @@ class Options:
                 "length": self.length if isinstance(self.length, str) else None, "length_unit": self.length_unit,
                 "where": self.where, "index": self.index,
                 "max_sample": self.max_sample, "replace": bool(self.replace), "append": self.append,
-                "no_lock": self.no_lock, **self.selection()}
+                "no_lock": self.no_lock, "wait": self.wait, **self.selection()}
 
     def for_reading(self) -> dict[str, Any]:
         """As _core.Reader and _core.build name them."""

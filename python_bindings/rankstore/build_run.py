@@ -2,6 +2,8 @@
 """`build` on the ranks of a group, without the opening: what is there, what is asked for, and which way it is built."""
 from __future__ import annotations
 
+import errno
+import functools
 import re
 import sys
 import time
@@ -14,7 +16,7 @@ from . import _core, committed, fingerprint, progress, uses
 from .agreement import callback_failed, check_others, together
 from .build_options import BuildReport, Options
 from .build_units import build_python
-from .errors import ArgumentError, CallbackError, DataError, RankStoreError
+from .errors import ArgumentError, CallbackError, DataError, RankStoreError, StateError
 from .feeding import length_of
 from .group import Group
 from .sources import CoreFiles, Piece, Source, Stream, resolve
@@ -23,9 +25,25 @@ from .sources.core_files import plain
 APPEND_UNITS = 4096  # of an append that is cut by the dataset's unit size: more would make dataset.json too large
 
 
+class _Changed(Exception):
+    """Another build ended while this one waited, and what is there is to be looked at again."""
+
+
 def build_here(group: Group, source: Any, directory: str, options: Options) -> BuildReport:
     """COLLECTIVE. `build` without the opening."""
     begun = time.monotonic()
+    while True:
+        try:
+            return _build_once(group, source, directory, options, begun)
+        except _Changed:
+            pass  # the same on all ranks; the lock was given back, so a third build may be waited for now
+        except ArgumentError as refused:
+            if not (options.wait and refused.cause == errno.EEXIST):
+                raise
+
+
+def _build_once(group: Group, source: Any, directory: str, options: Options, begun: float) -> BuildReport:
+    """COLLECTIVE. From the look at what is there on."""
     held: list[Source] = []
     own = committed.expand(directory, group.rank, group.node)
 
@@ -54,6 +72,8 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
             return _reuse(asked, comparable, same, options, begun)
         else:
             options = options.as_there(base["shape"])
+    elif options.wait and options.replace == "if_changed":
+        options = replaced(options, replace=False)  # what another build leaves behind is compared first
     made_from = asked.made_from
     if isinstance(found, list) and (base is None or options.append or asked.is_there()):
         options = _with_unit_size(options, found, next((look["unit_size"] for look in looks if look["unit_size"]), 0))
@@ -65,7 +85,7 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
             made = _build_core(group, files, directory, options, note, report)
         else:
             made = build_python(group, found, directory, options, base if options.append else None, made_from, note,
-                                report)
+                                report, functools.partial(_look_again, group, own, asked.there, found) if options.wait else None)
     finally:
         progress.close(report)
     if comparable:
@@ -83,6 +103,17 @@ def build_here(group: Group, source: Any, directory: str, options: Options) -> B
                        time.monotonic() - begun, made["dataset"], made["bad_first"], made["input_bytes"],
                        made["duplicates"], made["sampled_out"], made["not_read"], made["collectives"],
                        made.get("json_columns", ""), made.get("object_columns", ""), made["unit_size"])
+
+
+def _look_again(group: Group, own: str, there: Sequence[dict[str, Any]], source: Source) -> None:
+    """COLLECTIVE. The lock is held: _Changed if the dataset is another one than when the build looked."""
+    now = together(group, "build: behind the wait", lambda: committed.finished(own)["dataset"])
+    if now == [one["dataset"] for one in there]:
+        return
+    if isinstance(source, Stream):
+        raise StateError(f"{own}: another build changed the dataset while this one waited, and samples of the iterable were "
+                         "read already; call build again with a new one")
+    raise _Changed
 
 
 def _with_unit_size(options: Options, pieces: list[Piece], kept: int) -> Options:

@@ -7,7 +7,7 @@ import heapq
 import itertools
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,8 +35,8 @@ class Task:
 
 def build_python(group: Group, source: Stream | list[Piece], directory: str, options: Options,
                   base: dict[str, Any] | None, made_from: dict[str, Any], note: str | None,
-                  report: progress.Report | None) -> dict[str, Any]:
-    """COLLECTIVE. `base`: the dataset that is appended to. Units of what is in memory are named after its generation, so
+                  report: progress.Report | None, behind_wait: Callable[[], None] | None) -> dict[str, Any]:
+    """COLLECTIVE. `behind_wait`: called once the lock is held, if another build was waited for. `base`: the dataset that is appended to. Units of what is in memory are named after its generation, so
     that derived keys are not those that are there. `note`: the commit writes it into dataset.json."""
     # Where the dataset derives its keys, those of appended files are derived too, of unit and place.
     named = "" if base is None else f"{base['generation'] + 1}/"
@@ -69,6 +69,8 @@ def build_python(group: Group, source: Stream | list[Piece], directory: str, opt
                             source=fingerprint.digest(origin), progress=report, unit_size=unit_size, made_from=note,
                             **options.for_core())
     try:
+        if behind_wait is not None:
+            behind_wait()
         feeder = Feeder(builder, columns, steps, loose=options.drops_extra, rest=options.extra == "json", given=options.given_schema is not None, key=key,
                         length=options.length if callable(options.length) else None, derives=derives)
         tick = progress.Ticker(report)

@@ -124,6 +124,7 @@ bool core_build_options(core_build_given *from, core_callbacks *calls, rks_build
     options->replace = from->replace != 0;
     options->append = from->append != 0;
     options->no_lock = from->no_lock != 0;
+    options->wait = from->wait != 0;
     options->length_fn = from->own_lengths          ? own_length
                          : calls->length_fn != NULL ? call_length
                                                     : NULL;
@@ -181,7 +182,7 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
                             "block_size",  "progress",   "min_length",  "max_length", "sample",
                             "sample_rate", "seed",       "dedup",       "max_total",  "append",
                             "length_fn",   "columns",    "no_lock",     "json_path",  "flatten",
-                            "extra",       "made_from",  "dtype",       NULL};
+                            "extra",       "made_from",  "dtype",       "wait",       NULL};
     PyObject *group, *sequence, *built = NULL;
     const char *directory;
     core_texts sources = {0};
@@ -190,14 +191,14 @@ static PyObject *build(PyObject *self, PyObject *arguments, PyObject *keywords)
     rks_build_options options;
     rks_build_options_default(&options);
     if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOpOzpzpzzz:build", names, &group, &sequence,
+            arguments, keywords, "OOs|$zzzzOzOOOppOOOOOOdOpOpOzpzpzzzp:build", names, &group, &sequence,
             &directory, &options.schema, &options.format, &options.key, &options.length,
             &from.length_unit, &options.where, &from.index, &from.filter, &from.max_sample,
             &from.skip_bad, &from.replace, &from.unit_size, &from.block_size, &from.progress,
             &from.min_length, &from.max_length, &from.sample, &options.sample_rate, &from.seed,
             &from.dedup, &from.max_total, &from.append, &from.length_fn, &options.columns,
             &from.no_lock, &options.json_path, &from.flatten, &options.extra, &options.made_from,
-            &options.dtype))
+            &options.dtype, &from.wait))
         return NULL;
     if (core_texts_take(sequence, "sources", &sources) &&
         core_build_options(&from, &calls, &options))

@@ -61,19 +61,19 @@ static PyObject *builder_new(PyTypeObject *type, PyObject *arguments, PyObject *
                             "replace",     "block_size", "progress", "own_lengths", "source",
                             "min_length",  "max_length", "sample",   "sample_rate", "seed",
                             "dedup",       "append",     "no_lock",  "unit_size",   "made_from",
-                            NULL};
+                            "wait",        NULL};
     PyObject *group;
     const char *directory;
     core_build_given from = {0};
     rks_build_options options;
     rks_build_options_default(&options);
     if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "Oss|$zzOzOOppOOpzOOOdOpppOz:Builder", names, &group, &directory,
+            arguments, keywords, "Oss|$zzOzOOppOOpzOOOdOpppOzp:Builder", names, &group, &directory,
             &options.schema, &options.key, &options.length, &from.length_unit, &options.where,
             &from.index, &from.max_sample, &from.own_keys, &from.replace, &from.block_size,
             &from.progress, &from.own_lengths, &options.source, &from.min_length, &from.max_length,
             &from.sample, &options.sample_rate, &from.seed, &from.dedup, &from.append,
-            &from.no_lock, &from.unit_size, &options.made_from))
+            &from.no_lock, &from.unit_size, &options.made_from, &from.wait))
         return NULL;
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     builder_object *self = (builder_object *)alloc(type, 0);

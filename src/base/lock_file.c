@@ -7,12 +7,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -26,6 +29,13 @@ struct rks_lock_file {
     char *path;
     bool locked;
     char text[TEXT_SIZE]; /* newlines fill it up */
+    uint32_t beat_ms;
+    bool beating; /* the thread runs, of process `owner` */
+    bool over;
+    pid_t owner;
+    pthread_t beats;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
 };
 
 /* What a lock file says. */
@@ -162,6 +172,74 @@ static void warn(const rks_lock_wish *wish, const rks_lock_file *lock)
             name_of(wish), before.holder[0] == '\0' ? "" : "; the last one was ", before.holder);
 }
 
+/* ---- signs of life --------------------------------------------------------------------------- */
+
+static void *renew(void *user)
+{
+    rks_lock_file *lock = user;
+    pthread_mutex_lock(&lock->mutex);
+    while (!lock->over) {
+        rks_cond_wait_ms(&lock->changed, &lock->mutex, lock->beat_ms);
+        if (!lock->over)
+            futimens(lock->fd, NULL); /* if it fails the waiters give up, which they say */
+    }
+    pthread_mutex_unlock(&lock->mutex);
+    return NULL;
+}
+
+static rks_status start_beats(rks_lock_file *lock, uint32_t beat_ms, rks_error *err)
+{
+    sigset_t all, before;
+    lock->beat_ms = beat_ms;
+    int error = rks_cond_init(&lock->changed);
+    if (error != 0)
+        return rks_fail_errno(err, error, "%s: renewing", lock->path);
+    pthread_mutex_init(&lock->mutex, NULL);
+    sigfillset(&all); /* signals are for the caller's threads */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    error = pthread_create(&lock->beats, NULL, renew, lock);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    lock->beating = error == 0;
+    lock->owner = getpid();
+    if (error == 0)
+        return RKS_OK;
+    pthread_cond_destroy(&lock->changed);
+    pthread_mutex_destroy(&lock->mutex);
+    return rks_fail_errno(err, error, "%s: renewing", lock->path);
+}
+
+static void end_beats(rks_lock_file *lock)
+{
+    if (!lock->beating || lock->owner != getpid())
+        return; /* a fork has no such thread */
+    pthread_mutex_lock(&lock->mutex);
+    lock->over = true;
+    pthread_cond_signal(&lock->changed);
+    pthread_mutex_unlock(&lock->mutex);
+    pthread_join(lock->beats, NULL);
+    pthread_cond_destroy(&lock->changed);
+    pthread_mutex_destroy(&lock->mutex);
+}
+
+rks_lock_look rks_lock_file_look(const char *path)
+{
+    rks_lock_look look = {0};
+    struct stat now;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd < 0)
+        return look;
+    look.there = fstat(fd, &now) == 0;
+    if (look.there) {
+        lock_note note = read_note(fd);
+        rks_text_clean(note.holder);
+        snprintf(look.holder, sizeof(look.holder), "%.*s", RKS_LOCK_HOLDER - 1, note.holder);
+        look.renewed_ns =
+            (uint64_t)now.st_mtim.tv_sec * 1000000000 + (uint64_t)now.st_mtim.tv_nsec;
+    }
+    close(fd);
+    return look;
+}
+
 rks_status rks_lock_file_take(const rks_lock_wish *wish, rks_lock_file **lock, rks_error *err)
 {
     rks_lock_file *taken = rks_alloc(1, sizeof(*taken), err);
@@ -178,6 +256,11 @@ rks_status rks_lock_file_take(const rks_lock_wish *wish, rks_lock_file **lock, r
         warn(wish, taken);
     if (status == RKS_OK)
         status = sign(wish, taken, err);
+    if (status == RKS_OK && wish->beat_ms > 0) {
+        status = start_beats(taken, wish->beat_ms, err);
+        if (status != RKS_OK && taken->locked)
+            unlink(taken->path);
+    }
     if (status == RKS_OK) {
         *lock = taken;
         return RKS_OK;
@@ -206,8 +289,8 @@ rks_status rks_lock_file_check_job(const rks_lock_wish *wish, rks_error *err)
     int fd = -1;
     rks_status status = rks_file_open(wish->path, &fd, NULL, err);
     if (status == RKS_ERR_NOT_FOUND)
-        return rks_fail(err, RKS_ERR_STATE, 0, "%s: who held it has just ended; run again",
-                        name_of(wish));
+        return rks_fail(err, RKS_ERR_STATE, EWOULDBLOCK,
+                        "%s: who held it has just ended; run again", name_of(wish));
     if (status != RKS_OK)
         return status;
     lock_note note = read_note(fd);
@@ -219,6 +302,7 @@ void rks_lock_file_release(rks_lock_file *lock)
 {
     if (lock == NULL)
         return;
+    end_beats(lock);
     if (rks_lock_file_is_ours(lock))
         unlink(lock->path); /* before the lock ends, so that nobody locks a file about to go */
     close(lock->fd);

@@ -308,7 +308,9 @@ static rks_status open_parts(build *b, rks_status status, rks_error *err)
     rks_parts_options options = {.replace = b->options.replace,
                                  .append = b->options.append,
                                  .made_from = b->options.made_from,
-                                 .no_lock = b->options.no_lock};
+                                 .no_lock = b->options.no_lock,
+                                 .wait = b->options.wait,
+                                 .keep = b->options.keep};
     if (status == RKS_OK)
         status = rks_build_id("files", rks_input_digest(b->input), b->schema, b->options_text,
                               &options.shard.build_id, err);
@@ -553,7 +555,11 @@ rks_status rks_build(rks_group *group, const char *const *sources, size_t source
         status = choose_schema(&b, &agreed, err);
         status = open_parts(&b, status, err);
     }
-    if (status == RKS_OK) {
+    const rks_dataset *kept = status == RKS_OK ? rks_parts_kept(b.parts) : NULL;
+    if (kept != NULL) {
+        rks_parts_report(b.parts, kept, &made);
+        made.kept = true;
+    } else if (status == RKS_OK) {
         status = count_rows(&b, err);
         if (status == RKS_OK)
             status = deal(&b, err);
@@ -561,7 +567,7 @@ rks_status rks_build(rks_group *group, const char *const *sources, size_t source
             status = read_units(&b, err);
         status = agree_read(&b, status, &made, err);
     }
-    if (status == RKS_OK) /* nothing can fail once the dataset is there */
+    if (status == RKS_OK && kept == NULL) /* nothing can fail once the dataset is there */
         status = rks_parts_commit(b.parts, &made, err);
     made.collectives = rks_group_collectives(group) - begun_in;
     if (status == RKS_OK && report != NULL) {

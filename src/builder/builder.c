@@ -104,6 +104,7 @@ rks_status rks_builder_begin(rks_group *group, rks_status status, const char *di
         parts.append = opened->options.append;
         parts.made_from = opened->made_from;
         parts.no_lock = opened->options.no_lock;
+        parts.wait = opened->options.wait;
         parts.build_options = opened->options_text;
         parts.selection = rks_build_selection(&opened->options);
         parts.shard.schema = opened->schema;

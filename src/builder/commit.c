@@ -350,8 +350,7 @@ static uint64_t left_out(const rks_parts *parts, const rks_dataset *dataset)
     return count;
 }
 
-static void fill_report(const rks_parts *parts, const rks_dataset *dataset,
-                        rks_build_report *report)
+void rks_parts_report(const rks_parts *parts, const rks_dataset *dataset, rks_build_report *report)
 {
     report->samples = dataset->count;
     report->filtered = report->bad = report->bytes = 0;
@@ -406,7 +405,7 @@ rks_status rks_parts_commit(rks_parts *parts, rks_build_report *report, rks_erro
     if (status == RKS_OK && parts->lock != NULL)
         rks_parts_remove_strangers(parts, dataset);
     if (status == RKS_OK && report != NULL)
-        fill_report(parts, dataset, report);
+        rks_parts_report(parts, dataset, report);
     rks_dataset_free(dataset);
     rks_free(holders);
     return status;

@@ -4,6 +4,7 @@
 #include "builder/parts.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -355,12 +356,14 @@ static rks_status check_datasets(const rks_parts *parts, uint32_t same, uint32_t
                                  rks_error *err)
 {
     bool all = same == rks_group_size(parts->group);
+    if (parts->options.keep && !parts->options.replace && all)
+        return RKS_OK;
     if (parts->options.append && all)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+        return rks_fail(err, RKS_ERR_ARGUMENT, EEXIST,
                         "%s: the same input was the last to be added, with the same options",
                         parts->directory);
     if (!parts->options.append && !parts->options.replace && (other > 0 || all))
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+        return rks_fail(err, RKS_ERR_ARGUMENT, EEXIST,
                         "%s: holds a finished dataset already; use --replace to build it anew",
                         parts->directory);
     return RKS_OK;
@@ -393,6 +396,13 @@ static rks_status look_around(rks_parts *parts, rks_status status, rks_error *er
     }
     if (status == RKS_OK)
         status = check_datasets(parts, same, other, err);
+    if (status == RKS_OK && parts->options.keep && !parts->options.replace &&
+        same == rks_group_size(group)) {
+        parts->kept = found;
+        found = NULL;
+        any = false;
+        same = other = 0;
+    }
     rks_status own = RKS_OK; /* this rank's, for the next agreement */
     if (status == RKS_OK && any)
         own = choose_parts(group, &agreed, &chosen, err);
@@ -425,17 +435,14 @@ rks_status rks_parts_open(rks_group *group, const char *directory, rks_status st
         rks_digest_format(options->shard.build_id, id);
         snprintf(opened->prefix, sizeof(opened->prefix), "part-%.16s-", id);
         opened->directory = rks_strdup(directory, err);
-        status = opened->directory == NULL ? RKS_ERR_MEMORY
-                                           : rks_directory_lock_try(group, directory,
-                                                                    options->no_lock,
-                                                                    &opened->lock, err);
+        status = opened->directory == NULL ? RKS_ERR_MEMORY : RKS_OK;
     }
-    status = rks_group_agree(group, "build: lock", status, err);
+    rks_status own = status;
+    status = rks_parts_lock(group, opened, &own, err);
     if (status == RKS_OK) {
-        status = rks_directory_lock_settle(group, directory, &opened->lock, err);
-        if (status == RKS_OK && opened->lock != NULL)
+        if (own == RKS_OK && opened->lock != NULL)
             rks_directory_remove_temporaries(directory); /* no rank of this build writes yet */
-        status = look_around(opened, status, err);
+        status = look_around(opened, own, err);
     }
     if (status != RKS_OK) {
         rks_parts_close(opened);
@@ -456,8 +463,14 @@ void rks_parts_close(rks_parts *parts)
     rks_free(parts->finished);
     rks_lock_file_release(parts->lock);
     rks_dataset_free(parts->base);
+    rks_dataset_free(parts->kept);
     rks_free(parts->directory);
     rks_free(parts);
+}
+
+const rks_dataset *rks_parts_kept(const rks_parts *parts)
+{
+    return parts->kept;
 }
 
 const rks_unit_summary *rks_parts_finished(const rks_parts *parts, uint64_t unit)

@@ -19,6 +19,7 @@ typedef struct rks_parts_options {
     bool replace;              /* a finished dataset is replaced at the commit */
     bool append;               /* or gets these samples as its next generation */
     bool no_lock;              /* as rks_build_options.no_lock */
+    bool wait, keep;           /* as rks_build_options.wait and .keep */
     const char *build_options; /* JSON text for dataset.json */
     const char *made_from;     /* as rks_build_options.made_from; "" is none, too */
     rks_selection selection;
@@ -30,6 +31,9 @@ typedef struct rks_parts_options {
  * more if there are parts, and those of rks_store_agree_dataset for an append. */
 rks_status rks_parts_open(rks_group *group, const char *directory, rks_status status,
                           const rks_parts_options *options, rks_parts **parts, rks_error *err);
+/* With `keep`: the finished dataset that is this very build's, so that nothing is left to do; else
+ * NULL. It lives as long as the parts. */
+const rks_dataset *rks_parts_kept(const rks_parts *parts);
 /* NULL is accepted. What is not committed stays for a resume. */
 void rks_parts_close(rks_parts *parts);
 
@@ -45,6 +49,9 @@ rks_status rks_parts_writer(rks_parts *parts, rks_shard_writer **writer, rks_err
  * duplicate keys, and writes dataset.json. Fills the report's figures but for seconds, input_bytes
  * and collectives. */
 rks_status rks_parts_commit(rks_parts *parts, rks_build_report *report, rks_error *err);
+
+/* A dataset's figures into the report, but for seconds, input_bytes and collectives. */
+void rks_parts_report(const rks_parts *parts, const rks_dataset *dataset, rks_build_report *report);
 
 /* Keeps the schema that a build should be given in the directory, as schema-RANK.txt, until the next
  * commit. Its path (rks_free), or NULL. */

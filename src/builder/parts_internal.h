@@ -23,7 +23,13 @@ struct rks_parts {
     size_t finished_count;
     rks_key_words words;
     rks_dataset *base; /* what is appended to, or NULL */
+    rks_dataset *kept; /* with options.keep: what is there already, or NULL */
 };
+
+/* COLLECTIVE. Every rank's try for its directory's lock; with options.wait until each has it. *own is
+ * what became of this rank so far, and then of its try, for the next agreement; returns what all
+ * ranks return. `parts` is NULL on a rank whose *own is not RKS_OK. */
+rks_status rks_parts_lock(rks_group *group, rks_parts *parts, rks_status *own, rks_error *err);
 
 /* Seals the writer's part, or removes it where it holds no unit. */
 rks_status rks_parts_seal_writer(rks_parts *parts, rks_error *err);

@@ -82,14 +82,18 @@ rks_status rks_directory_expand_target(const rks_group *group, const char *patte
     return status;
 }
 
+enum { BEAT_MS = 1000 }; /* also for those who wait with a shorter limit */
+
 /* The wish's path, to be freed. */
 static char *wish_for(const rks_group *group, const char *directory, rks_lock_wish *wish,
                       rks_error *err)
 {
+    uint32_t beat = rks_group_silence_ms(group) / 3;
     char *path = rks_format(err, "%s/build.lock", directory);
     *wish = (rks_lock_wish){.path = path,
                             .held = "another build runs here",
                             .job = rks_group_id(group),
+                            .beat_ms = beat > BEAT_MS ? BEAT_MS : beat,
                             .quiet = rks_group_rank(group) != 0};
     return path;
 }
@@ -135,7 +139,7 @@ rks_status rks_directory_lock_settle(const rks_group *group, const char *directo
 /* The process in "part-....json.PID.tmp" and its like, of the names that builds write; 0: none. */
 static long temporary_of(const char *name)
 {
-    static const char *const begins[] = {"part-", "excluded-", "dataset.", "python.json."};
+    static const char *const begins[] = {"part-", "excluded-", "dataset.", "python.json.", "schema-"};
     size_t size = strlen(name);
     bool ours = false;
     for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)

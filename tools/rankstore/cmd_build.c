@@ -44,6 +44,7 @@ static void print_build_json(const rks_build_report *report, const char *directo
         "bad_first", report->bad_first);
     json_object_set_new(object, "json_columns", json_string(report->json_columns));
     json_object_set_new(object, "object_columns", json_string(report->object_columns));
+    json_object_set_new(object, "kept", json_boolean(report->kept));
     json_object_set_new(object, "not_read",
                         json_pack("{s:I, s:I, s:I}", "hidden", (json_int_t)report->hidden,
                                   "linked_folders", (json_int_t)report->linked_folders,
@@ -83,8 +84,12 @@ static void print_build_report(const rks_build_report *report, const char *direc
         printf("; %s not in the sample", cli_count(report->sampled_out));
     if (report->bad > 0)
         printf("; %s malformed and skipped", cli_count(report->bad));
-    printf("\n%s of input in %.2f s; dataset %s\n", cli_bytes(report->input_bytes), report->seconds,
-           report->dataset);
+    if (report->kept)
+        printf("\nthe finished dataset %s was there: the input and the options are the same\n",
+               report->dataset);
+    else
+        printf("\n%s of input in %.2f s; dataset %s\n", cli_bytes(report->input_bytes),
+               report->seconds, report->dataset);
     if (report->json_columns[0] != '\0')
         printf("json columns: %s (objects and lists as they stand; --flatten makes columns of "
                "objects)\n",
@@ -117,7 +122,7 @@ static void print_hints(const rks_build_report *report, uint32_t ranks)
     if (report->samples == 0 && report->filtered > 0)
         fprintf(stderr, "rankstore build: no sample is left: look at --where, --min-length and "
                         "--max-length\n");
-    if (report->units < ranks && report->input_bytes / ranks >= WORTH_A_RANK)
+    if (!report->kept && report->units < ranks && report->input_bytes / ranks >= WORTH_A_RANK)
         fprintf(stderr,
                 "rankstore build: %s for %s: some had nothing to read; a unit is a piece of "
                 "--unit-size (%s) of input, and a compressed file is one\n",
@@ -132,6 +137,7 @@ static int run_build(rks_group *group, void *user)
     rks_build_report report = {.struct_size = sizeof(report)};
     a->options.index = a->index.items;
     a->options.index_count = a->index.count;
+    a->options.keep = a->options.wait;
     a->options.progress = show_build_progress;
     a->options.progress_user = &a->bar;
     cli_bar_begin(&a->bar, group);
@@ -262,6 +268,9 @@ static const cli_option options[] = {
     {"--no-lock", NULL, CLI_FLAG, offsetof(args, options.no_lock),
      .help = "build on several ranks also where the file system has no locks (Lustre without -o "
              "flock); make sure that nothing else writes in DIR: without locks nothing stops it"},
+    {"--wait", NULL, CLI_FLAG, offsetof(args, options.wait),
+     .help = "if another build runs in DIR, wait for its end, and take what it made if that is this "
+             "very dataset (with --replace: build it anew); else go on as usual"},
     {"--unit-size", "BYTES", CLI_SIZE, offsetof(args, options.unit_size),
      .help = "input in a unit, the piece that ranks and resumes work by",
      .normal = "what DIR was built with, else 1/64 of the input, 1M to 64M",
