@@ -19,7 +19,8 @@ class BuildReport:
     upon, a line each; duplicates that dedup left out; what a sample left out; how many names of folders were not read
     (hidden, linked_folders, special_files); collectives, the core's collective calls of the ranks; of JSON files whose
     schema was inferred, the columns that hold objects or lists as JSON (json_columns, "a, b"), and those that flatten
-    made of objects (object_columns); unit_size, bytes of files in a unit (0: the core read none)."""
+    made of objects (object_columns); unit_size, bytes of files in a unit (0: the core read none); kept: a finished dataset was
+    there, and nothing was built."""
 
     samples: int
     filtered: int
@@ -38,6 +39,7 @@ class BuildReport:
     json_columns: str = ""
     object_columns: str = ""
     unit_size: int = 0
+    kept: bool = False
 
 
 @dataclass(frozen=True)

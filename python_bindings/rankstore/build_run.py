@@ -232,7 +232,7 @@ def _reuse(asked: _Asked, comparable: bool, same: bool, options: Options, begun:
     asked.say(f"opening the finished dataset of {made['samples']:,} samples; nothing is built "
               f"({_compared(asked, comparable, same)})")
     return BuildReport(made["samples"], made["filtered"], made["bad"], made["bytes"], made["units"], made["units"],
-                       time.monotonic() - begun, dataset or "", "", 0, made["duplicates"], made["sampled_out"])
+                       time.monotonic() - begun, dataset or "", "", 0, made["duplicates"], made["sampled_out"], kept=True)
 
 
 def _compared(asked: _Asked, comparable: bool, same: bool) -> str:
