@@ -511,6 +511,10 @@ class Dataset(_core.Indexed):
         # only now: the others are in the same call
         return Plan(self, core, plan_rank(self.group.rank if rank is None else rank, world), options)
 
+    def planned_lengths(self) -> tuple[Any, str]:
+        """(uint32 by sample id, 0xFFFFFFFF for what is not chosen; the id): what a plan of this dataset is over."""
+        return (self.all_lengths, self.id) if self._chosen is None else (self._masked_lengths(), self._selection_id())
+
     def _masked_lengths(self) -> Any:
         """Samples that are not chosen have the length of an absent one, which no plan takes up."""
         import numpy
@@ -644,6 +648,16 @@ class Dataset(_core.Indexed):
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
                  trace: TracebackType | None) -> None:
         self.close(None if kind is None else 0.001)
+
+    @property
+    def is_worker(self) -> bool:
+        """This process reads for the one that opened the dataset, and knows samples, not lengths."""
+        return self._handle.is_worker
+
+    def _repr_html_(self) -> str:
+        """For notebooks: columns, sizes, and a histogram of lengths."""
+        from . import shown
+        return shown.of_dataset(self)
 
     def __repr__(self) -> str:
         if self.closed:

@@ -63,6 +63,10 @@ class Loader:
         # For other ranks than the group's: batches are fetched by their lists.
         self._foreign = (plan.world, plan.rank) != (dataset.group.world, dataset.group.rank)
         plan.check_dataset(dataset)
+        self._asked: dict[str, Any] = {
+            "collate": collate, "map": map, "columns": columns, "rename": rename, "transform": transform, "device": device,
+            "pin_memory": pin_memory, "out": out, "prefetch_batches": prefetch_batches, "prefetch_bytes": prefetch_bytes,
+            "threads": threads, "progress": progress}
         counts: dict[str, Any] = {"threads": threads}
         if prefetch_batches != "auto":
             counts["prefetch_batches"] = prefetch_batches
@@ -171,6 +175,11 @@ class Loader:
         self._first, self._told = self._step, False
         self.sampler.load_state_dict(state)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled or copied: the plan, the options, and where training is. In another process the dataset is opened again
+        by its directory, and each batch is fetched when it is asked for. Functions have to be picklable, as torch's."""
+        return _remade, (self.dataset, self.plan, self._asked, self._epoch, self._step, self._first, self._told)
+
     def stats(self) -> dict[str, Any]:
         """The dataset's figures, and of this loader: batches, wait_seconds_p50 and wait_seconds_p99 (how long
         next() waited)."""
@@ -199,6 +208,14 @@ class Loader:
         layout = self.own if self.own is not None else self.collator.layout
         return (f"<rankstore.Loader {layout!r} over {self.plan!r}, at epoch {self._epoch}, "
                 f"step {self._step}>")
+
+
+def _remade(dataset: Samples, plan: Plan, options: dict[str, Any], epoch: int, step: int, first: int, told: bool) -> Loader:
+    made = Loader(dataset, plan, **options)
+    # The batches that were yielded are not yielded again: the copy goes on where its original is.
+    steps = plan.core.steps(epoch)
+    made._epoch, made._step, made._first, made._told = epoch, step, step if 0 < step < steps else first, told
+    return made
 
 
 class _LoaderSampler(PlanSampler):
@@ -331,7 +348,7 @@ class _Iteration(Iterator[Any]):
         self._depth = min(loader.threads + 1, loader.prefetch_batches or loader.threads + 1) if calls else 1
         self._room = max(1, loader.prefetch_bytes // 2) if loader.own is not None and loader.prefetch_bytes else 0
         batches = loader.prefetch_batches and loader.prefetch_batches - self._depth + 1
-        if loader._foreign:
+        if loader._foreign or not isinstance(loader.dataset.store, _core.Store):  # in a worker process
             self._source = self._fetch_lists()
         else:
             self._core = _core.Epoch(loader.dataset.store, loader.plan.core, epoch=self._epoch, first_step=self._step,

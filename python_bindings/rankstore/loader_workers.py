@@ -188,7 +188,7 @@ class Service:
             for value in samples.values(i):
                 dims.append(None if value is None else value[1])
                 parts.append(b"" if value is None else value[0])
-        return {"dims": dims}, parts
+        return {"dims": dims, "lengths": [samples.length(i) for i in range(len(samples))]}, parts
 
     def _collate(self, header: dict[str, Any], ids: bytearray) -> tuple[dict[str, Any], list[Any]]:
         arrays = self._store.collate(memoryview(ids).cast("q"), _core.Collate(**header["options"]))
@@ -296,11 +296,17 @@ os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
 class ReceivedSamples:
     """What _core.Samples is, of samples that the parent sent."""
 
-    def __init__(self, columns: int, dims: list[Any], parts: list[bytearray]) -> None:
-        self._columns, self._dims, self._parts = columns, dims, parts
+    def __init__(self, columns: int, ids: Sequence[int], reply: dict[str, Any], parts: list[bytearray]) -> None:
+        self._columns, self._ids, self._dims, self._lengths, self._parts = columns, ids, reply["dims"], reply["lengths"], parts
 
     def __len__(self) -> int:
-        return len(self._dims) // self._columns if self._columns else 0
+        return len(self._ids)
+
+    def id(self, i: int) -> int:
+        return int(self._ids[i])
+
+    def length(self, i: int) -> int:
+        return int(self._lengths[i])
 
     @property
     def nbytes(self) -> int:
@@ -434,7 +440,7 @@ class WorkerStore:
         if store is not None:
             return store.fetch(ids)
         reply, parts = self._ask({"op": "fetch"}, [_packed(ids)])
-        return ReceivedSamples(self._columns, reply["dims"], parts)
+        return ReceivedSamples(self._columns, ids, reply, parts)
 
     def collate(self, ids: Sequence[int], collate: _core.Collate, options: dict[str, Any]) -> Any:
         store = self._holder(ids)

@@ -22,6 +22,9 @@ class Lengths:
     def __init__(self, lengths: numpy.ndarray[Any, Any]) -> None:
         self.all_lengths = lengths
 
+    def planned_lengths(self) -> tuple[Any, str]:
+        return self.all_lengths, ""
+
     def follow_epoch(self, sampler: Any) -> None:
         """Nothing: there is no loader whose epoch the sampler could follow."""
 

@@ -83,6 +83,9 @@ class Plan:
     def __init__(self, dataset: Samples, core: _core.Plan, rank: int, options: dict[str, Any]) -> None:
         self.dataset, self.core, self.rank = dataset, core, rank
         self.options = {name: value for name, value in options.items() if value}
+        self._asked = dict(options)
+        self._resumed: dict[str, Any] | None = None  # the state that was taken over last
+        self._over: tuple[Any, str] | None = None  # lengths and id, of a plan that was pickled or copied
         self.rule = dataclasses.replace(rule_of(self.options), unit=dataset.length_unit)
         self.world = core.world
         self.steps = core.steps(0)
@@ -119,6 +122,15 @@ class Plan:
                 raise ArgumentError(f"plan: it is of {len(mine)} of the dataset's samples, and this is a selection of others, "
                                     f"{there} in all; use the plan() of the selection that is read")
         self._checked = weakref.ref(dataset)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled or copied: over the same lengths (4 bytes a sample), of the same dataset, at the state that was resumed."""
+        lengths, name = self._over or self.dataset.planned_lengths()
+        return _remade, (self.dataset, lengths, name, self.rank, self._asked, self._resumed, self.hash)
+
+    def lengths_of(self, ids: Any) -> Any:
+        """uint32 of samples by id, whole, also in a process that has not the dataset's index."""
+        return (self.dataset.all_lengths if self._over is None else self._over[0])[ids]
 
     def epoch(self, number: int) -> Epoch:
         """One epoch's batches."""
@@ -159,7 +171,7 @@ class Plan:
         """The sum of lengths of an optimizer step's batches, all ranks: those that batch `step` is one of."""
         first = step // self.micro_batches * self.micro_batches
         _, ids = self.epoch(epoch).batches(-1, first, min(first + self.micro_batches, self.core.steps(epoch)))
-        lengths = self.dataset.all_lengths[ids]
+        lengths = self.lengths_of(ids)
         return int((lengths.clip(max=self.rule.cut) if self.rule.cut else lengths).sum(dtype="int64"))
 
     def step_sum(self, column: str, epoch: int, step: int, *, accumulate: int | None = None, cut: int = 0,
@@ -202,11 +214,31 @@ class Plan:
         if not isinstance(state, dict) or state.get("version") != STATE_VERSION or \
                 not isinstance(state.get("plan"), str):
             raise StateError(f"state: {str(state)[:80]!r} is none of rankstore's (version {STATE_VERSION})")
-        return self.core.resume(state["plan"])
+        found: tuple[int, int] = self.core.resume(state["plan"])
+        self._resumed = state
+        return found
+
+    def _repr_html_(self) -> str:
+        """For notebooks: options, efficiency and balance of epoch 0, and a histogram of this rank's batches."""
+        from . import shown
+        return shown.of_plan(self)
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in self.options.items())
         return f"<rankstore.Plan {shown}: {self.steps} steps on {self.world} ranks>"
+
+
+def _remade(dataset: Samples, lengths: Any, name: str, rank: int, options: dict[str, Any], resumed: dict[str, Any] | None,
+            digest: str) -> Plan:
+    """A plan from what Plan.__reduce__ says. StateError if it is not the same one, as of another version of Rankstore."""
+    given = {**options, "dataset": name} if name else options
+    made = Plan(dataset, _core.Plan(lengths, **given), rank, options)
+    if made.hash != digest:
+        raise StateError("plan: this copy has other batches than its original; make it by ds.plan in the process that needs it")
+    made._over = lengths, name
+    if resumed is not None:
+        made.resume(resumed)
+    return made
 
 
 def sum_of(dataset: Samples, column: str, ids: Any, cut: int) -> int | float:
