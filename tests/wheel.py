@@ -70,6 +70,10 @@ def inside(root, name, *command, text=None):
 
 
 def main():
+    # In a mount namespace of its own, so that no mount outlives this program: whoever deletes ROOT deletes ROOT alone.
+    if os.environ.get("RANKSTORE_WHEEL_MOUNTS") != "own":
+        os.environ["RANKSTORE_WHEEL_MOUNTS"] = "own"
+        os.execvp("unshare", ["unshare", "--mount", sys.executable, *sys.argv])
     wheel, root = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
     arch = re.search(r"(x86_64|aarch64)\.whl$", wheel)[1]
     make_root(root, arch)
@@ -80,23 +84,18 @@ def main():
         if os.path.exists(path):
             shutil.copy(path, root + path)
     shutil.copy(wheel, os.path.join(root, "work"))
-    mounted = [("proc", "proc"), ("tmpfs", "dev/shm"), ("devtmpfs", "dev")]
-    for kind, place in reversed(mounted):
+    for kind, place in (("proc", "proc"), ("tmpfs", "dev/shm")):
         os.makedirs(os.path.join(root, place), exist_ok=True)
-        subprocess.run(["mount", "-t", kind, kind, os.path.join(root, place)], check=kind != "devtmpfs")
-    try:
-        inside(root, "a virtual environment", "python3", "-m", "venv", "/venv")
-        inside(root, "pip install of the wheel", "pip", "install", "-q", "--no-index", os.path.basename(wheel))
-        inside(root, "import without numpy and torch", "python", "-c", BARE)
-        inside(root, "the command line", "sh", "-s", text=SHELL)
-        libraries = ["numpy"] if "--no-torch" in sys.argv else ["numpy", "torch"]
-        inside(root, f"pip install of {' and '.join(libraries)}", "pip", "install", "-q", *libraries)
-        inside(root, "two ranks", "sh", "-c", "cat > ranks.py && python ranks.py", text=RANKS)
-        if "torch" in libraries:
-            inside(root, "the README's program", "python", "-", text=blocks("README.md", "python")[0])
-    finally:
-        for _, place in mounted:
-            subprocess.run(["umount", "-l", os.path.join(root, place)], check=False)
+        subprocess.run(["mount", "-t", kind, kind, os.path.join(root, place)], check=True)
+    inside(root, "a virtual environment", "python3", "-m", "venv", "/venv")
+    inside(root, "pip install of the wheel", "pip", "install", "-q", "--no-index", os.path.basename(wheel))
+    inside(root, "import without numpy and torch", "python", "-c", BARE)
+    inside(root, "the command line", "sh", "-s", text=SHELL)
+    libraries = ["numpy"] if "--no-torch" in sys.argv else ["numpy", "torch"]
+    inside(root, f"pip install of {' and '.join(libraries)}", "pip", "install", "-q", *libraries)
+    inside(root, "two ranks", "sh", "-c", "cat > ranks.py && python ranks.py", text=RANKS)
+    if "torch" in libraries:
+        inside(root, "the README's program", "python", "-", text=blocks("README.md", "python")[0])
 
 
 if __name__ == "__main__":
