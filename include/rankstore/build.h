@@ -27,7 +27,8 @@ typedef struct rks_build_options {
     const char *length;   /* "COLUMN" (items of an array, bytes of a string, an integer as it
                            * is), "chars:COLUMN" (UTF-8 characters), "wav:COLUMN" (sample
                            * frames of a WAV file, by its header); NULL: the first column
-                           * with a variable dimension that is not `key`, else 1 */
+                           * with a variable dimension that is neither `key` nor "__key__", the
+                           * name of a sample in an archive; else 1 */
     uint32_t length_unit; /* lengths are divided by it, rounded up; default 1 */
     const char *where;    /* "COLUMN OP VALUE [and ...]", OP one of == != < <= > >= ; NULL: all */
     const char *const *index; /* numeric columns that travel with the index */

@@ -61,7 +61,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         decide the schema. Default: none.
     filter: callable. filter(sample), after map; drops the sample if the result is false. Default: none.
     length: str or callable. A column (items of an array, bytes of a str, an integer as it is), "chars:COLUMN", or
-        length(sample) -> int. Default: the first column of variable size.
+        length(sample) -> int. Default: the first column of variable size that is neither the key nor "__key__".
     key: str or callable. A column or key(sample) -> str or bytes, unique (DataError). Default: derived from unit and row.
     index: list of str. Columns of single numbers that every rank holds in memory. Default: none.
     schema: dict or str. {"tokens": "int32[*]"} or "tokens:int32[*],..."; drops columns that it lacks. "auto:all": inferred

@@ -206,7 +206,11 @@ static rks_status choose_schema(build *b, const rks_agreed *agreed, rks_error *e
         status = rks_input_join(b->input, agreed, FACT_INFERRED, &b->schema_text, err);
     if (status == RKS_OK && b->schema == NULL)
         status = rks_input_schema(&b->options, b->schema_text, &b->schema, err);
-    if (status == RKS_OK && b->base != NULL) { /* with what was inherited */
+    if (status == RKS_OK && b->base == NULL) {
+        const char *length = rks_build_length_behind_key(b->schema, &b->options);
+        b->options.length = length != NULL ? length : b->options.length;
+    }
+    if (status == RKS_OK) { /* with what was inherited or inferred */
         rks_free(b->options_text);
         b->options_text = NULL;
         status = rks_build_options_text(&b->options, &b->options_text, err);

@@ -24,6 +24,10 @@ typedef struct rks_selection {
 rks_selection rks_build_selection(const rks_build_options *options);
 
 /* The options that decide the result, as JSON for dataset.json and the build id. rks_free. */
+/* The `length` to record where the first column of variable size is "__key__", which names a sample
+ * and measures nothing: the next such column. NULL if the caller gave a length, or the first column
+ * of variable size is another. Lives as long as the schema. */
+const char *rks_build_length_behind_key(const rks_schema *schema, const rks_build_options *options);
 rks_status rks_build_options_text(const rks_build_options *options, char **text, rks_error *err);
 /* Over everything that decides the result. */
 rks_status rks_build_id(const char *what, rks_digest input, const rks_schema *schema,

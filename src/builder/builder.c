@@ -44,6 +44,10 @@ static rks_status prepare_builder(rks_builder *builder, const char *directory,
         status = rks_directory_expand_target(builder->group, directory, &builder->directory, err);
     if (status == RKS_OK)
         status = rks_schema_parse(builder->options.schema, &builder->schema, err);
+    if (status == RKS_OK && !builder->options.append) {
+        const char *length = rks_build_length_behind_key(builder->schema, &builder->options);
+        builder->options.length = length != NULL ? length : builder->options.length;
+    }
     if (status == RKS_OK)
         status = rks_build_options_text(&builder->options, &builder->options_text, err);
     const rks_ingest_options reading = rks_build_ingest_options(&builder->options);

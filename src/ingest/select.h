@@ -10,7 +10,8 @@
  *         (of its first where all are fixed); an integer as it is; chars: the characters of a str;
  *         wav: the sample frames of a WAV file in bytes, by its header (wav.h).
  *         A missing value has length 0. Divided by length_unit, rounded up. Without the option it
- *         is the first column with a variable dimension that is not the key's. */
+ *         is the first column with a variable dimension that is not the key's; builds pass over "__key__"
+ *         (rks_build_length_behind_key), datasets of earlier versions did not. */
 #ifndef RKS_INGEST_SELECT_H
 #define RKS_INGEST_SELECT_H
 
