@@ -39,6 +39,7 @@
 #include "rankstore/group.h"
 #include "rankstore/index.h"
 #include "rankstore/manage.h"
+#include "rankstore/mix.h"
 #include "rankstore/plan.h"
 #include "rankstore/reader.h"
 #include "rankstore/schema.h"

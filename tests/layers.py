@@ -35,7 +35,7 @@ PUBLIC = {
     "shard": ["base", "schema"],
     "codec": ["base", "schema"],
     "index": ["base", "index"],
-    "plan": ["base", "plan"],
+    "plan": ["base", "mix", "plan"],
     "collate": ["base", "schema", "collate"],
     "group": ["base", "group"],
     "mpi": ["base", "group"],
@@ -44,9 +44,9 @@ PUBLIC = {
     "export": ["base", "schema"],
     "fetch": ["base", "schema", "collate", "batch"],
     "dataset": ["base", "schema", "group", "verify"],
-    "store": ["base", "schema", "collate", "batch", "group", "index", "plan", "store", "epoch"],
-    "builder": ["base", "schema", "collate", "batch", "group", "index", "plan", "store", "build", "reader", "gather"],
-    "manage": ["base", "schema", "collate", "batch", "group", "index", "plan", "store", "export", "manage", "verify"],
+    "store": ["base", "schema", "collate", "batch", "group", "index", "mix", "plan", "store", "epoch"],
+    "builder": ["base", "schema", "collate", "batch", "group", "index", "mix", "plan", "store", "build", "reader", "gather"],
+    "manage": ["base", "schema", "collate", "batch", "group", "index", "mix", "plan", "store", "export", "manage", "verify"],
 }
 ONE_FILE_ONLY = ["lmdb.h", "nccl.h", "cuda.h", "mpi.h", "uv.h", "xxhash.h", "xxh_x86dispatch.h", "sodium.h",
                  "archive.h", "archive_entry.h", "zlib.h", "simdjson.h"]

@@ -14,6 +14,7 @@ extern "C" {
 /* ---- plan: which samples form which batch, at which step, on which rank ---------------------- */
 
 typedef struct rks_plan rks_plan;
+struct rks_plan_mix; /* rankstore/mix.h */
 
 /* Strategies:
  * bucket      neighbourhoods of like length, shuffled inside and across; the batches of a step have
@@ -85,6 +86,8 @@ typedef struct rks_plan_options {
                            * same number of steps: what the first ones need. 0: packs all at once */
     const char *order;    /* within a batch, of pack within each bin: "plan" (default: as the plan has
                            * them), "longest_first" (equal lengths as the plan has them) */
+    const struct rks_plan_mix *mix; /* how many times each sample occurs; NULL: once. Needed while
+                                     * the plan is made */
 } rks_plan_options;
 
 RKS_API void rks_plan_options_default(rks_plan_options *options);

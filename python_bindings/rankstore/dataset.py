@@ -22,7 +22,8 @@ from .loader import Loader
 from .loader_workers import Handle, Ticket, WorkerStore
 from .lookup import Index, Keys
 from .memory import Extreme, TorchMemory, of_process, of_ranks
-from .plans import Plan, PlanBatch, plan_options, plan_rank
+from .mixing import Groups, core_mix, groups_of, shown_options
+from .plans import Plan, PlanBatch, core_options, plan_options, plan_rank
 from .reading import Readers, reader_of, rows_of, values_of
 from .selecting import agree_on, index, is_bool, places_of
 from .windows import Windows
@@ -454,7 +455,9 @@ class Dataset(_core.Indexed):
              shuffle: bool = True, seed: int = 0, tail: str = "split", batch_multiple: int = 1, steps: str = "constant",
              num_replicas: int | None = None, rank: int | None = None, capacity: int | None = None,
              length_multiple: int | None = None, micro_batches: int = 1, mixed: bool = False, pack_window: int = 0,
-             order: str = "plan") -> Plan:
+             order: str = "plan",
+             mix: Mapping[Any, float] | None = None, samples: int | None = None, mix_by: str | None = None,
+             mix_unit: str = "samples", weights: Any = None) -> Plan:
         """COLLECTIVE. Decides which samples form which batch, at which step, on which rank: the same on every rank.
 
         strategy: str. "bucket" (like lengths together, shuffled), "sorted" (longest first), "random", "sequential", or "pack"
@@ -490,6 +493,18 @@ class Dataset(_core.Indexed):
             sample. 128 fills bins to 99.7 % on chat lengths. Default: 0, all at once.
         order: str. Samples of a batch, of "pack" of a bin: "plan" (as the plan draws them) or "longest_first".
             Default: "plan".
+        mix: dict of name and weight. How many of an epoch's draws each source has: of N draws, a source with weight w has
+            N w / (sum of weights), exact to one. Each of its samples occurs equally often; a random part of them, another in
+            each epoch, once more. Names are those of `sources` (rankstore.concat), or with mix_by the values of a
+            column. A source that it does not name is not drawn. Default: each sample once.
+        samples: int, from 1. N, the draws of an epoch. Default: the fewest with which every sample of a source with a weight
+            occurs; without a mix, all samples.
+        mix_by: str. An index column of few values, which are the sources then. Default: the datasets of a concat.
+        mix_unit: str. Weights count "samples", or "tokens" (the sum of lengths). Default: "samples".
+        weights: array, a number for each sample, not with mix. Integers: how often it occurs. Floats, which need samples=:
+            probabilities, of any sum; each sample occurs its share of N times, rounded down or up at random. Default: none.
+
+        With a mix or weights the number of steps may differ between epochs, never between ranks: ask `plan.steps_of(epoch)`.
 
         Returns a Plan. Raises ArgumentError that names the option, DataError if no plan exists; the same on all ranks.
         """
@@ -501,15 +516,36 @@ class Dataset(_core.Indexed):
             shuffle=shuffle, seed=seed, tail=tail, batch_multiple=batch_multiple, steps=steps, world=world,
             capacity=capacity, length_multiple=length_multiple, micro_batches=micro_batches, mixed=mixed,
             pack_window=pack_window, order=order)
+        drawn = self._mix_option(mix, samples, mix_by, mix_unit, weights)
         if self._chosen is None:
-            core = _core.Plan(self.store, **options)
+            core = _core.Plan(self.store, mix=drawn, **options)
+            options.update(shown_options(mix, samples, mix_by, mix_unit, weights))
         else:
-            if self.has_repeats:
-                raise ArgumentError("plan: the selection has samples more than once; a plan takes each sample once an epoch")
+            options.update(shown_options(mix, samples, mix_by, mix_unit, weights))
             agree_on(self.group, self._selection_id(), len(self), options)
-            core = _core.Plan(self._masked_lengths(), dataset=self._selection_id(), **options)
+            core = _core.Plan(self._masked_lengths(), dataset=self._selection_id(), mix=drawn, **core_options(options))
         # only now: the others are in the same call
         return Plan(self, core, plan_rank(self.group.rank if rank is None else rank, world), options)
+
+    def _mix_option(self, mix: Mapping[Any, float] | None, samples: int | None, mix_by: str | None, mix_unit: str,
+                    weights: Any) -> tuple[Any, ...] | None:
+        """What _core.Plan takes. A selection that has samples several times is one with counts."""
+        if self.has_repeats:
+            if mix is not None or samples is not None:
+                raise ArgumentError("plan: the selection has samples more than once, so they have counts already; mix= and samples= "
+                                    "need a selection without repeats")
+            weights = [1] * len(self) if weights is None else weights
+        sources = self.sources
+        groups = Groups([one.name for one in sources], bounds=[0] + [one.first + one.samples for one in sources])
+        if mix_by is not None:
+            values = self.index_of(mix_by)
+            if mix is None:
+                raise ArgumentError("mix_by: it says whose values are the sources of mix=, and there is no mix")
+            if values is None:
+                raise ArgumentError(f'mix_by: "{mix_by}" is no index column; build it with index=["{mix_by}"]')
+            groups = groups_of(values, "mix_by")
+        return core_mix(groups, mix=mix, samples=samples, mix_unit=mix_unit, weights=weights, count=len(self),
+                        whole=self.store.count, chosen=self._chosen)
 
     def planned_lengths(self) -> tuple[Any, str]:
         """(uint32 by sample id, 0xFFFFFFFF for what is not chosen; the id): what a plan of this dataset is over."""

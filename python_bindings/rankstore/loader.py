@@ -122,7 +122,7 @@ class Loader:
 
     def __len__(self) -> int:
         """Batches of an epoch; with steps "per_epoch", of the one to go on in."""
-        return self.plan.steps_of(self.epoch) if self.plan.options.get("steps") == "per_epoch" else self.plan.steps
+        return self.plan.steps_of(self.epoch) if self.plan.options.get("steps") == "per_epoch" or self.plan.varies else self.plan.steps
 
     def __getitem__(self, place: Any) -> Any:
         """No items: what DataLoader(loader) asks for."""

@@ -2,11 +2,12 @@
 """Plans over lengths alone, without a dataset or a group, and the cost of a transformer."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import _core
 from .errors import ArgumentError
+from .mixing import Groups, core_mix, groups_of, shown_options
 from .plans import Plan, plan_options, plan_rank
 
 if TYPE_CHECKING:
@@ -49,7 +50,9 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
          too_long: str = "error", shuffle: bool = True, seed: int = 0, tail: str = "split", batch_multiple: int = 1,
          steps: str = "constant", world: int = 1, rank: int = 0, capacity: int | None = None, length_multiple: int | None = None,
          micro_batches: int = 1, mixed: bool = False, pack_window: int = 0,
-         order: str = "plan") -> Plan:
+         order: str = "plan",
+         mix: Mapping[Any, float] | None = None, samples: int | None = None,
+         sources: Any = None, mix_unit: str = "samples", weights: Any = None) -> Plan:
     """Decides which samples form which batch, at which step, on which rank, from lengths alone: no dataset, no group.
 
     Every rank that asks for the same plan gets the same one, so ranks need not talk. Its samplers work with any dataset.
@@ -74,6 +77,11 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
     mixed: bool. As for Dataset.plan. Default: False.
     pack_window: int. As for Dataset.plan. Default: 0.
     order: str. As for Dataset.plan. Default: "plan".
+    mix: dict of name and weight. As for Dataset.plan; names are those in `sources`. Default: each sample once.
+    samples: int, from 1. As for Dataset.plan. Default: the fewest with which every sample of a source with a weight occurs.
+    sources: array or list, a name or number for each sample: the sources of a mix. Default: one source, "0".
+    mix_unit: str. As for Dataset.plan. Default: "samples".
+    weights: array, a number for each sample. As for Dataset.plan. Default: none.
 
     Returns a Plan, which keeps a copy of the lengths. Raises ArgumentError that names the option, DataError if no plan
     exists.
@@ -85,7 +93,13 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
         pack_window=pack_window, order=order)
     number = plan_rank(rank, world)
     kept: Any = Lengths(_array(lengths))  # all of a dataset that such a plan and its samplers use
-    return Plan(kept, _core.Plan(kept.all_lengths, **options), number, options)
+    count = len(kept.all_lengths)
+    groups = Groups(["0"], bounds=[0, count]) if sources is None else groups_of(sources, "sources")
+    if sources is not None and len(groups.source_of or b"") != 2 * count:
+        raise ArgumentError(f"sources: {len(groups.source_of or b'') // 2} names for {count} lengths; one for each is needed")
+    drawn = core_mix(groups, mix=mix, samples=samples, mix_unit=mix_unit, weights=weights, count=count, whole=count)
+    core = _core.Plan(kept.all_lengths, mix=drawn, **options)
+    return Plan(kept, core, number, {**options, **shown_options(mix, samples, None, mix_unit, weights)})
 
 
 def transformer_cost(hidden: int, layers: int = 1, *, feed_forward: int | None = None, key_value: int | None = None,

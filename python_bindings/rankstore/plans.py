@@ -49,6 +49,14 @@ def plan_options(strategy: str, *, cost: str | tuple[float, float], shuffle: boo
     return options
 
 
+DRAWN = ("mix", "samples", "mix_by", "mix_unit", "weights")
+
+
+def core_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Without those that `mix` of _core.Plan says."""
+    return {name: value for name, value in options.items() if name not in DRAWN}
+
+
 def plan_rank(rank: Any, world: int) -> int:
     """The rank as an int. ArgumentError if a plan for `world` ranks has none such."""
     number = operator.index(rank)
@@ -126,7 +134,7 @@ class Plan:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled or copied: over the same lengths (4 bytes a sample), of the same dataset, at the state that was resumed."""
         lengths, name = self._over or self.dataset.planned_lengths()
-        return _remade, (self.dataset, lengths, name, self.rank, self._asked, self._resumed, self.hash)
+        return _remade, (self.dataset, lengths, name, self.rank, self._asked, self._resumed, self.hash, self.core.mix)
 
     def lengths_of(self, ids: Any) -> Any:
         """uint32 of samples by id, whole, also in a process that has not the dataset's index."""
@@ -135,6 +143,11 @@ class Plan:
     def epoch(self, number: int) -> Epoch:
         """One epoch's batches."""
         return Epoch(self, number)
+
+    @property
+    def varies(self) -> bool:
+        """Epochs may have different numbers of steps: it has mix, samples or weights."""
+        return self.core.mix is not None
 
     def steps_of(self, epoch: int) -> int:
         """Batches that each rank has in an epoch; `steps` unless steps is "per_epoch" or a state of it was resumed by other
@@ -148,8 +161,16 @@ class Plan:
         largest_batch_rank; smallest_batch, median_batch and p95_batch (padded tokens that half, or 95 %, of the
         batches do not exceed) tell the spread, least_largest_of_ranks and least_largest_of_steps that of what ranks
         and steps have at most. bins and fill (tokens / (bins x capacity)) of "pack", else 0; token_balance: the balance of
-        the sums of lengths; lost: the share of all ranks' time that they wait for the costliest rank, if time is as cost."""
-        return self.core.report(epoch)
+        the sums of lengths; lost: the share of all ranks' time that they wait for the costliest rank, if time is as cost.
+
+        With mix, samples or weights: repeated counts draws of samples that the epoch had before; sources has for each source
+        share (planned, of all draws), samples (that can be drawn), draws, distinct, repeats, tokens and deviation (the most
+        that its share of any 100 steps differs from its share of the epoch, 0 to 1); deviation is the largest of these."""
+        found = self.core.report(epoch)
+        if self.varies:
+            found["sources"] = self.core.sources(epoch)
+            found["deviation"] = max(one["deviation"] for one in found["sources"].values())
+        return found
 
     def bins(self, epoch: int, step: int, rank: int | None = None) -> list[list[int]]:
         """The sample ids of each bin of a batch; of strategy "pack" (else StateError). rank: this one if None."""
@@ -229,10 +250,10 @@ class Plan:
 
 
 def _remade(dataset: Samples, lengths: Any, name: str, rank: int, options: dict[str, Any], resumed: dict[str, Any] | None,
-            digest: str) -> Plan:
+            digest: str, mix: tuple[Any, ...] | None = None) -> Plan:
     """A plan from what Plan.__reduce__ says. StateError if it is not the same one, as of another version of Rankstore."""
-    given = {**options, "dataset": name} if name else options
-    made = Plan(dataset, _core.Plan(lengths, **given), rank, options)
+    given = {**core_options(options), **({"dataset": name} if name else {})}
+    made = Plan(dataset, _core.Plan(lengths, mix=mix, **given), rank, options)
     if made.hash != digest:
         raise StateError("plan: this copy has other batches than its original; make it by ds.plan in the process that needs it")
     made._over = lengths, name
@@ -299,7 +320,7 @@ class PlanSampler:
             self._epoch, self._step = int(epoch), 0
 
     def __len__(self) -> int:
-        steps = self.plan.steps_of(self._epoch) if self.plan.options.get("steps") == "per_epoch" else self.plan.steps
+        steps = self.plan.steps_of(self._epoch) if self.plan.options.get("steps") == "per_epoch" or self.plan.varies else self.plan.steps
         return steps * (self.plan.world if self.view == "global" else 1)
 
     def __iter__(self) -> _SamplerIterator:

@@ -69,6 +69,21 @@ void core_store_add_epoch(PyObject *store, core_epoch *epoch);
 /* Closes it if it is open. No call of it may run. */
 void core_store_close_epoch(PyObject *store, core_epoch *epoch);
 
+/* ---- mix.c ---- */
+/* The option `mix` of a plan, and what it points to until core_mix_clear. */
+typedef struct core_mix {
+    rks_plan_mix options;
+    const char **names;
+    double *weights;
+    uint64_t *bounds;
+} core_mix;
+/* From (names, weights or None, bounds or None, source_of or None, samples, tokens, counts or None, odds
+ * or None); the last three arrays are bytes, which must outlive the plan. False with an exception. */
+bool core_mix_take(PyObject *given, core_mix *mix);
+void core_mix_clear(core_mix *mix);
+/* The sources in an epoch, as {name: {...}}. */
+PyObject *core_mix_sources(rks_plan *plan, uint64_t epoch);
+
 /* ---- plan.c ---- */
 /* The handle, for this thread alone until core_plan_leave; NULL with an exception. */
 rks_plan *core_plan_enter(PyObject *plan);

@@ -13,6 +13,7 @@ typedef struct plan {
     pid_t pid;
     uint32_t world;
     PyObject *lengths; /* keeps them: a store's index, or bytes */
+    PyObject *mix;     /* keeps its arrays */
 } plan;
 
 static PyTypeObject *plan_type;
@@ -134,13 +135,13 @@ static int open_plan(plan *self, PyObject *source, const char *dataset,
 
 /* Texts point into the arguments. */
 static bool take_options(PyObject *arguments, PyObject *keywords, PyObject **source,
-                         const char **dataset, rks_plan_options *options)
+                         const char **dataset, PyObject **mix, rks_plan_options *options)
 {
     static char *names[] = {"source",         "dataset",    "strategy", "batch_size", "max_tokens",
                             "cost",           "max_length", "too_long", "tail",       "steps",
                             "batch_multiple", "no_shuffle", "world",    "seed",       "capacity",
                             "length_multiple", "micro_batches", "mixed", "cost_linear",
-                            "cost_quadratic", "pack_window", "order", NULL};
+                            "cost_quadratic", "pack_window", "order", "mix", NULL};
     PyObject *batch_size = NULL, *max_tokens = NULL, *max_length = NULL, *multiple = NULL,
              *world = NULL, *seed = NULL, *capacity = NULL, *unit = NULL, *micro = NULL, *window = NULL;
     uint64_t size = 0, longest = 0, of = 1, ranks = 0, room = 0, units = 1, micros = 1, windows = 0;
@@ -148,12 +149,12 @@ static bool take_options(PyObject *arguments, PyObject *keywords, PyObject **sou
     rks_plan_options_default(options);
     const char *strategy = NULL, *cost = NULL, *too_long = NULL, *tail = NULL, *steps = NULL,
                *order = NULL;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|$zzOOzOzzzOpOOOOOpddOz:Plan", names,
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|$zzOOzOzzzOpOOOOOpddOzO:Plan", names,
                                      source, dataset, &strategy, &batch_size, &max_tokens, &cost,
                                      &max_length, &too_long, &tail, &steps, &multiple, &no_shuffle,
                                      &world, &seed, &capacity, &unit, &micro, &mixed,
                                      &options->cost_linear, &options->cost_quadratic, &window,
-                                     &order) ||
+                                     &order, mix) ||
         !core_number(batch_size, "batch_size", 0, UINT32_MAX, &size) ||
         !core_number(max_tokens, "max_tokens", 0, UINT64_MAX, &options->max_tokens) ||
         !core_number(max_length, "max_length", 0, UINT32_MAX, &longest) ||
@@ -186,20 +187,27 @@ static bool take_options(PyObject *arguments, PyObject *keywords, PyObject **sou
 
 static PyObject *plan_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-    PyObject *source;
+    PyObject *source, *mix = Py_None;
     const char *dataset = NULL;
     rks_plan_options options;
-    if (!take_options(arguments, keywords, &source, &dataset, &options))
+    core_mix taken = {0};
+    if (!take_options(arguments, keywords, &source, &dataset, &mix, &options) ||
+        !core_mix_take(mix, &taken))
         return NULL;
+    options.mix = mix == Py_None ? NULL : &taken.options;
     plan *self = (plan *)PyType_GenericAlloc(type, 0);
-    if (self == NULL)
+    if (self == NULL) {
+        core_mix_clear(&taken);
         return NULL;
+    }
+    self->mix = Py_NewRef(mix);
     self->pid = core_pid();
     self->lock = PyThread_allocate_lock();
     if (self->lock == NULL)
         PyErr_NoMemory();
     if (self->lock == NULL || open_plan(self, source, dataset, &options) < 0)
         Py_CLEAR(self);
+    core_mix_clear(&taken);
     return (PyObject *)self;
 }
 
@@ -212,6 +220,7 @@ static void plan_dealloc(PyObject *object)
             PyThread_free_lock(self->lock);
     }
     Py_XDECREF(self->lengths);
+    Py_XDECREF(self->mix);
     core_free_object(object);
 }
 
@@ -227,6 +236,7 @@ static PyObject *plan_close(PyObject *object, PyObject *unused)
     self->handle = NULL;
     PyThread_release_lock(self->lock);
     Py_CLEAR(self->lengths);
+    Py_CLEAR(self->mix);
     Py_RETURN_NONE;
 }
 
@@ -455,6 +465,19 @@ static PyObject *plan_report(PyObject *object, PyObject *arguments, PyObject *ke
         report.token_balance, "lost", report.lost);
 }
 
+static PyObject *plan_sources(PyObject *object, PyObject *number)
+{
+    uint64_t epoch = 0;
+    if (!core_number(number, "epoch", 0, UINT64_MAX, &epoch))
+        return NULL;
+    rks_plan *handle = core_plan_enter(object);
+    if (handle == NULL)
+        return NULL;
+    PyObject *made = core_mix_sources(handle, epoch);
+    core_plan_leave(object);
+    return made;
+}
+
 static PyObject *plan_state(PyObject *object, PyObject *arguments, PyObject *keywords)
 {
     static char *names[] = {"epoch", "step", NULL};
@@ -502,7 +525,15 @@ static PyObject *get_world(PyObject *object, void *unused)
     return PyLong_FromUnsignedLong(((plan *)object)->world);
 }
 
+static PyObject *get_mix(PyObject *object, void *unused)
+{
+    (void)unused;
+    PyObject *mix = ((plan *)object)->mix;
+    return Py_NewRef(mix == NULL ? Py_None : mix);
+}
+
 static PyGetSetDef plan_getters[] = {
+    {"mix", get_mix, NULL, "The option; None: each sample occurs once.", NULL},
     {"world", get_world, NULL, "Ranks that it is for.", NULL},
     {0},
 };
@@ -518,6 +549,7 @@ static PyMethodDef plan_methods[] = {
     {"batches", WITH_KEYWORDS(plan_batches),
      "batches(epoch, rank, first=0, last=None) -> (indptr int64, ids uint32), bytes; rank -1: all"},
     {"report", WITH_KEYWORDS(plan_report), "report(epoch=0) -> dict"},
+    {"sources", plan_sources, METH_O, "sources(epoch) -> {name: {...}} of a plan with a mix"},
     {"state", WITH_KEYWORDS(plan_state), "state(epoch, step) -> JSON text"},
     {"resume", plan_resume, METH_O, "resume(state) -> (epoch, step) to go on with"},
     {"close", plan_close, METH_NOARGS, "Twice is fine."},

@@ -174,8 +174,9 @@ def test_a_selection_keeps_order_and_repeats(two: list[Path]) -> None:
             some.select([0, 5, 9])
         with pytest.raises(IndexError, match="select: place -1 of 5"):
             some.select([-1])
-        with pytest.raises(ArgumentError, match="plan: the selection has samples more than once"):
-            some.plan()
+        with pytest.raises(ArgumentError, match="plan: the selection has samples more than once, so they have counts already"):
+            some.plan(samples=9)
+        assert sorted(some.plan("sequential").epoch(0).batches(-1)[1].tolist()) == [2, 2, 7, 7, 9]
 
 
 def test_order_changes_no_plan(two: list[Path]) -> None:

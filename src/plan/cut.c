@@ -15,6 +15,7 @@
 
 #include "base/memory.h"
 #include "base/usage.h"
+#include "plan/mix.h"
 
 rks_status rks_plan_layout_add(rks_plan_layout *layout, const rks_plan_group *group, rks_error *err)
 {
@@ -163,7 +164,7 @@ static uint64_t find_below(const rks_plan *plan, const rks_plan_base *base, uint
 /* Batches of a neighbourhood at least: more mix better, fewer waste less padding. */
 static uint64_t mixing_of(const rks_plan *plan, const rks_plan_base *base)
 {
-    uint64_t all = rks_plan_kept(plan);
+    uint64_t all = plan->mix == NULL ? rks_plan_kept(plan) : plan->mix->draws;
     uint64_t batches = plan->batches_like;
     if (base->count < all) /* both factors are below 2^32 */
         batches = (batches < UINT32_MAX ? batches : UINT32_MAX) * base->count / all;
@@ -260,7 +261,7 @@ rks_status rks_plan_cut(const rks_plan *plan, const rks_plan_base *base, rks_pla
             return cut_greedy(plan, base, layout, err);
         return cut_sorted(plan, base, layout, err);
     case STRATEGY_RANDOM:
-        if (config->max_tokens != UINT64_MAX)
+        if (config->max_tokens != UINT64_MAX || config->alone_in_order)
             return cut_greedy(plan, base, layout, err);
         return cut_uniform(plan, base, layout, err);
     case STRATEGY_SEQUENTIAL:

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/usage.h"
+#include "plan/mix.h"
 
 /* A rank while the bins of a step are dealt. */
 typedef struct hand {
@@ -287,5 +288,7 @@ rks_status rks_pack_arrange(rks_plan *plan, const rks_plan_layout *layout, uint3
     rks_status status = shuffle_ranks(plan, layout->pack, world, rks_random_key(key, 0), err);
     if (status == RKS_OK)
         status = rks_plan_shuffle_steps(plan, layout->pack->slots, rks_random_key(key, 1), err);
+    if (status == RKS_OK && plan->mix != NULL)
+        status = rks_mix_even(plan, layout->pack->slots, err);
     return status;
 }

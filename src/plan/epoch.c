@@ -13,9 +13,10 @@
 #include "base/memory.h"
 #include "base/trace.h"
 #include "base/usage.h"
+#include "plan/mix.h"
 #include "plan/packing.h"
 
-enum { STAGE_MEMBERS = 1, STAGE_PLACES = 2, STAGE_BINS = 3, STAGE_WINDOWS = 4 };
+enum { STAGE_MEMBERS = 1, STAGE_PLACES = 2, STAGE_BINS = 3, STAGE_WINDOWS = 4, STAGE_DRAWS = 5 };
 
 static rks_status grow(uint32_t **items, uint64_t *room, uint64_t count, rks_error *err)
 {
@@ -314,12 +315,16 @@ static rks_status repeat_members(rks_plan *plan, rks_error *err)
 static rks_status arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_error *err)
 {
     enum strategy strategy = plan->config.strategy;
-    plan->slotted = strategy != STRATEGY_SORTED && strategy != STRATEGY_SEQUENTIAL;
+    bool ordered = plan->mix != NULL && strategy == STRATEGY_RANDOM; /* its sources are even */
+    plan->slotted = strategy != STRATEGY_SORTED && strategy != STRATEGY_SEQUENTIAL &&
+                    !(ordered && world == 1);
     if (!plan->slotted)
         return RKS_OK;
     rks_status status = grow(&plan->slots, &plan->slots_room, plan->layout->batches, err);
     if (status != RKS_OK)
         return status;
+    if (ordered)
+        return rks_mix_arrange(plan, world, key, err);
     return strategy == STRATEGY_PACK ? rks_pack_arrange(plan, plan->layout, world, key, err)
                                      : rks_plan_arrange(plan, world, key, err);
 }
@@ -330,30 +335,35 @@ static rks_status compute(rks_plan *plan, uint64_t epoch, uint32_t world, uint64
 {
     const rks_plan_config *config = &plan->config;
     bool shuffled = config->per_epoch || rks_plan_fills(config); /* before it is laid out */
-    bool anew = shuffled || rks_plan_windows(config);
+    bool drawn = plan->mix != NULL; /* each epoch has lengths of its own */
+    bool ordered = drawn && config->strategy == STRATEGY_RANDOM;
+    bool anew = shuffled || rks_plan_windows(config) || drawn;
     bool whole = struck == NULL && world == config->world && !anew;
-    uint64_t room = rks_plan_kept(plan) + (whole ? plan->whole.repeated : 0);
+    uint64_t room = drawn ? plan->mix->rest
+                          : rks_plan_kept(plan) + (whole ? plan->whole.repeated : 0);
     rks_status status = grow(&plan->ids, &plan->ids_room, room, err);
     if (status != RKS_OK)
         return status;
 
     rks_plan_base base;
-    status = fill(plan, struck, &base, err);
-    if (status != RKS_OK)
-        return status;
     uint64_t key = key_of(plan, epoch, segment);
     uint64_t members = rks_random_key(key, STAGE_MEMBERS);
-    if (shuffled)
+    status = drawn ? rks_mix_fill(plan, members, &base, err) : fill(plan, struck, &base, err);
+    if (status != RKS_OK)
+        return status;
+    if (drawn && plan->mix->drawn == NULL) /* nothing comes after this */
+        rks_mix_end(plan);
+    if (shuffled && !ordered)
         status = shuffle_members(plan, &base, NULL, members, err);
     if (status == RKS_OK && rks_plan_fills(config))
-        status = rks_plan_fill(plan, &base, world, struck == NULL, err);
+        status = rks_plan_fill(plan, &base, world, struck == NULL && !drawn, err);
     else if (status == RKS_OK && rks_plan_windows(config))
         status = rks_pack_lay_out_windows(plan, &base, world, rks_random_key(key, STAGE_WINDOWS),
-                                          struck == NULL, &plan->part, err);
+                                          struck == NULL && !drawn, &plan->part, err);
     else if (status == RKS_OK && !whole)
         status = lay_out(plan, &base, world, &plan->part, err);
     plan->layout = whole ? &plan->whole : &plan->part;
-    if (status == RKS_OK && !shuffled)
+    if (status == RKS_OK && !shuffled && !ordered)
         status = shuffle_members(plan, &base, plan->layout, members, err);
     if (status == RKS_OK)
         status = repeat_members(plan, err);
@@ -382,8 +392,10 @@ static rks_status strike(rks_plan *plan, size_t index, uint8_t *struck, rks_erro
         const uint32_t *ids;
         size_t count;
         rks_plan_at(plan, slot, &ids, &count);
-        for (size_t i = 0; i < count; i++)
+        for (size_t i = 0; i < count && plan->mix == NULL; i++)
             struck[ids[i] / 8] |= (uint8_t)(1u << (ids[i] % 8));
+        if (plan->mix != NULL)
+            rks_mix_strike(plan->mix, ids, count);
         status = rks_plan_pause(&done, count, err);
     }
     return status;
@@ -416,6 +428,19 @@ static rks_status compute_rest(rks_plan *plan, uint8_t *struck, rks_error *err)
     return status;
 }
 
+/* An epoch of a plan with a mix, or what is left of it. */
+static rks_status compute_drawn(rks_plan *plan, uint64_t epoch, rks_error *err)
+{
+    rks_mix *mix = plan->mix;
+    uint64_t key = rks_random_key(key_of(plan, epoch, 0), STAGE_DRAWS);
+    rks_status status = rks_mix_choose(plan, &mix->first, mix->draws, key, err);
+    if (status == RKS_OK && plan->done_count > 0 && plan->resumed_epoch == epoch) {
+        status = rks_mix_begin_rest(plan, err);
+        return status == RKS_OK ? compute_rest(plan, NULL, err) : status;
+    }
+    return status == RKS_OK ? compute(plan, epoch, plan->config.world, 0, NULL, err) : status;
+}
+
 rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err)
 {
     if (plan->ready && plan->epoch == epoch)
@@ -423,7 +448,10 @@ rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err)
     plan->ready = false;
     uint64_t begun = rks_trace_begin();
     rks_status status;
-    if (plan->done_count > 0 && plan->resumed_epoch == epoch) {
+    if (plan->mix != NULL) {
+        status = compute_drawn(plan, epoch, err);
+        rks_mix_end(plan);
+    } else if (plan->done_count > 0 && plan->resumed_epoch == epoch) {
         uint8_t *struck = rks_alloc(plan->count / 8 + 1, 1, err);
         if (struck == NULL)
             return RKS_ERR_MEMORY;
@@ -446,17 +474,15 @@ void rks_plan_bins_at(const rks_plan *plan, uint64_t slot, const uint32_t **boun
     *bins = end - first;
 }
 
-void rks_plan_at(const rks_plan *plan, uint64_t slot, const uint32_t **ids, size_t *count)
+void rks_plan_batch_at(const rks_plan *plan, uint64_t batch, const uint32_t **ids, size_t *count)
 {
+    uint64_t first, end;
     if (plan->layout->pack != NULL) {
-        const uint32_t *bounds;
-        size_t bins;
-        rks_plan_bins_at(plan, slot, &bounds, &bins);
-        *ids = plan->ids + bounds[0];
-        *count = bounds[bins] - bounds[0];
+        rks_pack_bins_of(plan->layout->pack, plan->config.batch_size, batch, &first, &end);
+        *ids = plan->ids + plan->starts[first];
+        *count = plan->starts[end] - plan->starts[first];
         return;
     }
-    uint64_t batch = plan->slotted ? plan->slots[slot] : slot;
     const rks_plan_group *groups = plan->layout->groups;
     size_t low = 0; /* the last group that begins at or before the batch */
     size_t high = plan->layout->count - 1;
@@ -467,8 +493,12 @@ void rks_plan_at(const rks_plan *plan, uint64_t slot, const uint32_t **ids, size
         else
             high = middle - 1;
     }
-    uint64_t first, end;
     rks_plan_deal(&groups[low], (uint32_t)(batch - groups[low].first_batch), &first, &end);
     *ids = plan->ids + groups[low].first + first;
     *count = end - first;
+}
+
+void rks_plan_at(const rks_plan *plan, uint64_t slot, const uint32_t **ids, size_t *count)
+{
+    rks_plan_batch_at(plan, plan->slotted ? plan->slots[slot] : slot, ids, count);
 }

@@ -38,6 +38,7 @@ typedef struct rks_plan_config {
     bool no_shuffle;
     bool mixed;
     bool longest_first; /* within batches */
+    bool alone_in_order; /* a mix that keeps an order: samples that are alone stand where they are */
     uint32_t batch_size; /* UINT32_MAX: no bound; of pack: bins */
     uint64_t max_tokens; /* UINT64_MAX: no bound */
     uint32_t multiple;   /* from 1 */
@@ -53,6 +54,7 @@ typedef struct rks_plan_config {
     uint64_t cost_linear;     /* cost a L + b L^2 of polynomial, and of pack always; below 2^39 */
     uint64_t cost_quadratic;
     char digest[17]; /* of all options but world and seed */
+    const struct rks_plan_mix *mix; /* while the plan is made */
     char words[480]; /* "tail=drop max_tokens=64": those of them that are no defaults */
 } rks_plan_config;
 
@@ -163,6 +165,7 @@ struct rks_plan {
     uint64_t absent;         /* samples of length RKS_LENGTH_ABSENT: first in a sorted order */
     uint64_t too_long;       /* samples above config.limit, which are there */
     uint32_t longest;        /* of those that are not alone or dropped, as truncated */
+    struct rks_mix *mix;     /* mix.h; NULL: each sample occurs once */
     uint64_t batches_like;   /* about how many batches all samples make; sets the mixing */
     uint64_t fill_most, fill_least; /* batches that epochs need, where rks_plan_fills */
     /* Bins that epochs need by windows, where rks_plan_windows, and that all need at once. */
@@ -231,7 +234,7 @@ void rks_plan_layout_free(rks_plan_layout *layout);
 static inline bool rks_plan_fills(const rks_plan_config *config)
 {
     return config->strategy == STRATEGY_RANDOM && config->max_tokens != UINT64_MAX &&
-           !config->per_epoch;
+           !config->per_epoch && !config->alone_in_order;
 }
 /* Counts the batches that the base needs into fill_most and fill_least. */
 rks_status rks_plan_fill_look(rks_plan *plan, const rks_plan_base *base, rks_error *err);
@@ -266,6 +269,8 @@ rks_status rks_plan_lay_out(rks_plan *plan, rks_error *err);
 rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err);
 /* A batch of the epoch at hand. */
 void rks_plan_at(const rks_plan *plan, uint64_t slot, const uint32_t **ids, size_t *count);
+/* The same by the number of the batch, not by its slot. */
+void rks_plan_batch_at(const rks_plan *plan, uint64_t batch, const uint32_t **ids, size_t *count);
 /* The same of pack: the bins of that batch, as bounds in plan->ids: one more than bins. */
 void rks_plan_bins_at(const rks_plan *plan, uint64_t slot, const uint32_t **bounds, size_t *bins);
 /* shuffle.c: takes 4 bytes an item for a while where there are more than half a million. */
@@ -277,6 +282,8 @@ void rks_plan_spread(uint64_t *tokens, uint64_t steps, uint32_t world, rks_plan_
 
 /* slots.c: which batch at which slot, like costs in one step. */
 rks_status rks_plan_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_error *err);
+/* The class of each batch of the epoch: like costs have one class, which grows with cost. */
+rks_status rks_plan_classify(const rks_plan *plan, uint16_t *classes, rks_error *err);
 /* Shuffles runs of `row` slots. */
 rks_status rks_plan_shuffle_steps(rks_plan *plan, uint64_t row, uint64_t key, rks_error *err);
 

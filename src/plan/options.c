@@ -363,6 +363,9 @@ rks_status rks_plan_config_read(const rks_plan_options *given, rks_plan_config *
     if (status != RKS_OK)
         return status;
     set_limit(&options, &read);
+    read.mix = options.mix;
+    read.alone_in_order = options.mix != NULL && read.strategy == STRATEGY_RANDOM &&
+                          read.too_long == TOO_LONG_ALONE;
     digest_options(&options, &read);
     word_options(&options, &read);
     *config = read;

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/usage.h"
 #include "plan/inside.h"
+#include "plan/mix.h"
 
 /* What all lengths say together. */
 typedef struct rks_plan_facts {
@@ -121,11 +122,18 @@ rks_status rks_plan_create_sorted(const uint32_t *lengths, uint64_t count, const
     uint64_t by_tokens = facts.tokens / made->config.max_tokens;
     uint64_t by_count = (count - facts.absent) / made->config.batch_size;
     made->batches_like = by_tokens > by_count ? by_tokens : by_count;
-    status = take_order(made, order, err);
+    if (made->config.mix != NULL) {
+        status = rks_mix_create(made, made->config.mix, err);
+        made->config.mix = NULL; /* it may go now */
+        if (status == RKS_OK)
+            made->batches_like = rks_mix_batches_like(made, err);
+    }
+    if (status == RKS_OK)
+        status = take_order(made, order, err);
     if (status != RKS_OK)
         goto out;
     /* A first look, so that a plan that cannot be is refused here. */
-    if (made->config.per_epoch)
+    if (made->config.per_epoch || made->mix != NULL)
         status = rks_plan_prepare(made, 0, err);
     else
         status = rks_plan_lay_out(made, err);
@@ -149,6 +157,7 @@ void rks_plan_free(rks_plan *plan)
 {
     if (plan == NULL)
         return;
+    rks_mix_free(plan);
     rks_plan_layout_free(&plan->whole);
     rks_plan_layout_free(&plan->part);
     rks_usage_sub(RKS_MEMORY_PLAN, (plan->slots_room + plan->ids_room + plan->starts_room +
@@ -173,7 +182,7 @@ rks_status rks_plan_steps(rks_plan *plan, uint64_t epoch, uint64_t *steps, rks_e
         return RKS_OK;
     }
     const rks_plan_layout *layout = &plan->whole;
-    if (plan->config.per_epoch) {
+    if (plan->config.per_epoch || plan->mix != NULL) {
         rks_status status = rks_plan_prepare(plan, epoch, err);
         if (status != RKS_OK)
             return status;

@@ -8,6 +8,7 @@
 #ifndef RKS_PLAN_PLAN_H
 #define RKS_PLAN_PLAN_H
 
+#include "rankstore/mix.h"
 #include "rankstore/plan.h"
 
 /* In every state; a change of any plan's bits needs another number. Version 2: random fills its
@@ -40,5 +41,11 @@ rks_status rks_plan_sort(const uint32_t *lengths, uint64_t count, void *order, r
 rks_status rks_plan_create_sorted(const uint32_t *lengths, uint64_t count, const void *order,
                                   const char *dataset, const rks_plan_options *options,
                                   rks_plan **plan, rks_error *err);
+
+/* A mix in words, with a digest of all of it: "web=0.7 code=0.2
+ * samples=900 unit=samples (16 digits)". *digest
+ * may be NULL. `count` is that of the plan's samples. */
+void rks_mix_describe(const rks_plan_mix *mix, uint64_t count, char *text, size_t room,
+                      uint64_t *digest);
 
 #endif

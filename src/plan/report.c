@@ -4,6 +4,7 @@
  *
  * The digest is XXH3-128 of the batches, step by step and in it rank by rank: step (8 bytes), rank
  * (4), number of ids (4), ids (4 each), little-endian. */
+#include "plan/mix.h"
 #include "plan/packing.h"
 
 #include <stdlib.h>
@@ -82,6 +83,8 @@ typedef struct rks_plan_balance {
     rks_plan_load ratios; /* mean / largest */
     double mean, largest; /* cost */
     uint64_t steps;
+    uint8_t *seen; /* of a plan with a mix: a bit for each sample that was delivered */
+    uint64_t samples, distinct, bins;
 } rks_plan_balance;
 
 static void end_step(rks_plan_balance *balance, uint32_t world)
@@ -102,8 +105,39 @@ static void end_step(rks_plan_balance *balance, uint32_t world)
     balance->steps++;
 }
 
+/* What a plan with a mix delivers. */
+static rks_status count_drawn(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
+                              const uint32_t *ids, size_t count, rks_plan_balance *balance,
+                              rks_error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint8_t bit = (uint8_t)(1u << (ids[i] % 8));
+        balance->distinct += (balance->seen[ids[i] / 8] & bit) == 0;
+        balance->seen[ids[i] / 8] |= bit;
+    }
+    balance->samples += count;
+    if (plan->config.strategy != STRATEGY_PACK)
+        return RKS_OK;
+    const uint32_t *bounds;
+    size_t bins = 0;
+    rks_status status = rks_plan_bins(plan, epoch, step, rank, &bounds, &bins, err);
+    balance->bins += bins;
+    return status;
+}
+
+/* The layout at hand is that of the last steps. */
+static void report_drawn(const rks_plan *plan, const rks_plan_balance *balance,
+                         rks_plan_report *report)
+{
+    const rks_plan_layout *last = plan->layout;
+    report->samples = balance->samples;
+    report->repeated = balance->samples - balance->distinct;
+    report->dropped = plan->count - rks_plan_kept(plan);
+    report->dropped += last->base - (last->samples - last->repeated);
+}
+
 /* `padded`: of the batch of each step and rank, filled here. */
-static rks_status report_epoch(const rks_plan *plan, rks_digester *digester,
+static rks_status report_epoch(rks_plan *plan, uint64_t epoch, rks_digester *digester,
                                rks_plan_report *report, uint64_t *padded, rks_plan_balance *balance,
                                rks_error *err)
 {
@@ -113,13 +147,19 @@ static rks_status report_epoch(const rks_plan *plan, rks_digester *digester,
         for (uint32_t rank = 0; rank < world; rank++) {
             const uint32_t *ids;
             size_t count;
-            rks_plan_at(plan, step * world + rank, &ids, &count);
+            rks_status status = rks_plan_batch(plan, epoch, step, rank, &ids, &count, err);
+            if (status != RKS_OK)
+                return status;
+            if (balance->seen != NULL)
+                status = count_drawn(plan, epoch, step, rank, ids, count, balance, err);
+            if (status != RKS_OK)
+                return status;
             rks_plan_load load =
                 report_batch(plan, ids, count, report, &padded[step * world + rank]);
             balance->loads[rank].cost += load.cost;
             balance->loads[rank].tokens += load.tokens;
             digest_batch(digester, step, rank, ids, count);
-            rks_status status = rks_plan_pause(&done, count, err);
+            status = rks_plan_pause(&done, count, err);
             if (status != RKS_OK)
                 return status;
         }
@@ -142,7 +182,7 @@ static void set_shares(const rks_plan *plan, const rks_plan_balance *balance,
     report->tokens_per_step = (double)report->tokens / (double)balance->steps;
     if (pack == NULL)
         return;
-    report->bins = pack->bins + pack->repeated;
+    report->bins = plan->mix == NULL ? pack->bins + pack->repeated : balance->bins;
     report->fill = (double)report->tokens / ((double)report->bins * plan->config.capacity);
 }
 
@@ -152,38 +192,49 @@ rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *
     size_t size = report->struct_size;
     if (size < sizeof(report->struct_size))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "rks_plan_report: set struct_size first");
-    rks_status status = rks_plan_prepare(plan, epoch, err);
+    uint64_t steps = 0;
+    rks_status status = rks_plan_steps(plan, epoch, &steps, err);
+    if (status == RKS_OK)
+        status = rks_plan_prepare(plan, epoch, err);
     if (status != RKS_OK)
         return status;
     const rks_plan_layout *layout = plan->layout;
+    uint64_t batches = steps * plan->config.world;
     rks_digester *digester = rks_digester_create(err);
-    uint64_t *padded = rks_alloc_raw(layout->batches, sizeof(*padded), err);
+    uint64_t *padded = rks_alloc_raw(batches, sizeof(*padded), err);
     rks_plan_balance balance = {
         .loads = rks_alloc(plan->config.world, sizeof(*balance.loads), err)};
-    if (digester == NULL || padded == NULL || balance.loads == NULL) {
+    if (plan->mix != NULL)
+        balance.seen = rks_alloc(plan->count / 8 + 1, 1, err);
+    if (digester == NULL || padded == NULL || balance.loads == NULL ||
+        (plan->mix != NULL && balance.seen == NULL)) {
         rks_digester_free(digester);
         rks_free(padded);
         rks_free(balance.loads);
+        rks_free(balance.seen);
         return RKS_ERR_MEMORY;
     }
-    rks_usage_add(RKS_MEMORY_PLAN, layout->batches * sizeof(*padded));
+    rks_usage_add(RKS_MEMORY_PLAN, batches * sizeof(*padded));
     rks_plan_report made = {.struct_size = size};
     made.length_multiple = plan->config.length_multiple;
     made.cut = plan->config.clamp == UINT32_MAX ? 0 : plan->config.clamp;
-    made.batches = layout->batches;
-    made.steps = layout->batches / plan->config.world;
+    made.batches = batches;
+    made.steps = steps;
     made.samples = layout->samples;
     made.repeated = layout->repeated;
     made.dropped = layout->base - (layout->samples - layout->repeated);
     made.dropped += plan->count - rks_plan_kept(plan);
-    status = report_epoch(plan, digester, &made, padded, &balance, err);
+    status = report_epoch(plan, epoch, digester, &made, padded, &balance, err);
+    if (status == RKS_OK && plan->mix != NULL)
+        report_drawn(plan, &balance, &made);
     if (status == RKS_OK) {
         rks_plan_spread(padded, made.steps, plan->config.world, &made);
         set_shares(plan, &balance, &made);
     }
-    rks_usage_sub(RKS_MEMORY_PLAN, layout->batches * sizeof(*padded));
+    rks_usage_sub(RKS_MEMORY_PLAN, batches * sizeof(*padded));
     rks_free(padded);
     rks_free(balance.loads);
+    rks_free(balance.seen);
     rks_digest_format(rks_digester_result(digester), made.digest);
     rks_digester_free(digester);
     if (status != RKS_OK)

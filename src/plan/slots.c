@@ -9,6 +9,7 @@
 #include "plan/inside.h"
 
 #include "base/memory.h"
+#include "plan/mix.h"
 
 enum { CLASS_BITS = 6, CLASS_WIDTH = 1 << CLASS_BITS, CLASSES = 96 * CLASS_WIDTH };
 
@@ -92,8 +93,7 @@ rks_status rks_plan_shuffle_steps(rks_plan *plan, uint64_t row, uint64_t key, rk
     return status;
 }
 
-/* The class of each batch of the epoch. */
-static rks_status classify(const rks_plan *plan, uint16_t *classes, rks_error *err)
+rks_status rks_plan_classify(const rks_plan *plan, uint16_t *classes, rks_error *err)
 {
     const rks_plan_layout *layout = plan->layout;
     uint64_t done = 0;
@@ -123,7 +123,7 @@ rks_status rks_plan_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_er
     if (counts == NULL)
         goto out;
 
-    status = classify(plan, classes, err);
+    status = rks_plan_classify(plan, classes, err);
     if (status == RKS_OK)
         status = sort_by_class(plan, classes, counts, err);
     uint32_t first = 0;
@@ -134,6 +134,8 @@ rks_status rks_plan_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_er
     }
     if (status == RKS_OK)
         status = rks_plan_shuffle_steps(plan, world, rks_random_key(key, CLASSES), err);
+    if (status == RKS_OK && plan->mix != NULL)
+        status = rks_mix_even(plan, world, err);
 
 out:
     rks_free(counts);

@@ -4,12 +4,12 @@
  *
  *   {"format": 1, "planner": 2, "dataset": "32 digits" or null, "samples": N,
  *    "lengths": "16 digits", "options": "16 digits", "seed": "decimal", "epoch": E,
- *    "segments": [[world, steps], ...], "given": "tail=drop max_tokens=64"}
+ *    "segments": [[world, steps], ...], "mix": "16 digits", "given": "tail=drop max_tokens=64"}
  *
  * `segments`: the epoch was planned whole for the first world, which did so many steps; what was
  * left was planned for the second world, and so on; the last one is where the job is. `lengths` is
  * XXH3-64 of the lengths as little-endian u32: a dataset of one id may have been built with
- * different length options. `seed` is text since JSON numbers end at 2^63 in many readers. `given`,
+ * different length options. `mix` is there if the plan has one: the digest of that option. `seed` is text since JSON numbers end at 2^63 in many readers. `given`,
  * where there is room, is for the message about options that differ; nothing follows from it.
  *
  * A state is hostile until it is checked: it may come from a damaged checkpoint. */
@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "plan/mix.h"
 
 enum { STATE_FORMAT = 1 };
 
@@ -68,6 +69,9 @@ rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *t
                                  plan->done[i].world, plan->done[i].steps);
     size += (size_t)snprintf(made + size, sizeof(made) - size, "[%" PRIu32 ", %" PRIu64 "]]",
                              plan->config.world, step);
+    if (plan->mix != NULL)
+        size += (size_t)snprintf(made + size, sizeof(made) - size, ", \"mix\": \"%s\"",
+                                 plan->mix->digest);
     size_t room = text_size < RKS_STATE_MAX ? text_size : RKS_STATE_MAX;
     size_t more = strlen(plan->config.words) + sizeof(", \"given\": \"\"}");
     if (size + more <= room)
@@ -191,6 +195,20 @@ static rks_status compare_options(const json_t *object, const rks_plan_config *c
     return status;
 }
 
+static rks_status compare_mix(const json_t *object, const rks_plan *plan, rks_error *err)
+{
+    const char *there = json_string_value(json_object_get(object, "mix"));
+    if (plan->mix != NULL && there != NULL && strcmp(there, plan->mix->digest) == 0)
+        return RKS_OK;
+    if (plan->mix == NULL && json_object_get(object, "mix") == NULL)
+        return RKS_OK;
+    return rks_fail(err, RKS_ERR_STATE, 0,
+                    "state: mix differs: it was saved %s, and this plan %s; make the plan with the "
+                    "same mix, weights and samples, and change weights by a remix afterwards",
+                    there == NULL ? "without one" : "with another one",
+                    plan->mix == NULL ? "has none" : "has one");
+}
+
 static rks_status read_segments(const json_t *object, rks_plan_place *place, rks_error *err)
 {
     const json_t *list = json_object_get(object, "segments");
@@ -245,6 +263,8 @@ static rks_status read_state(rks_plan *plan, const char *state, rks_plan_place *
         status = compare_text(object, "lengths", lengths_digest(plan), err);
     if (status == RKS_OK)
         status = compare_options(object, &plan->config, err);
+    if (status == RKS_OK)
+        status = compare_mix(object, plan, err);
     if (status == RKS_OK)
         status = compare_text(object, "seed", seed, err);
     if (status == RKS_OK)

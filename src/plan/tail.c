@@ -33,7 +33,7 @@ static bool is_greedy(const rks_plan_config *config)
     bool tokens = config->max_tokens != UINT64_MAX;
     if (config->strategy == STRATEGY_SEQUENTIAL)
         return tokens || config->too_long == TOO_LONG_ALONE;
-    return (config->strategy == STRATEGY_RANDOM && tokens) ||
+    return (config->strategy == STRATEGY_RANDOM && (tokens || config->alone_in_order)) ||
            (config->strategy == STRATEGY_SORTED && tokens && config->cost == COST_TOKENS);
 }
 

@@ -105,9 +105,9 @@ static rks_status name_difference(const char *name, const char *ours, size_t our
 }
 
 /* Ranks that plan differently would lose samples without a word. */
-static int options_text(const rks_plan_options *options, char *text, size_t room)
+static int options_text(const rks_plan_options *options, uint64_t samples, char *text, size_t room)
 {
-    return snprintf(
+    int size = snprintf(
         text, room,
         "strategy %.16s\nbatch_size %u\nmax_tokens %" PRIu64 "\ncost %.16s\nmax_length %u\n"
         "too_long %.16s\ntail %.16s\nsteps %.16s\nbatch_multiple %u\nno_shuffle %d\n"
@@ -120,6 +120,11 @@ static int options_text(const rks_plan_options *options, char *text, size_t room
         options->world, options->seed, options->capacity, options->length_multiple,
         options->micro_batches, options->mixed, options->cost_linear, options->cost_quadratic,
         options->pack_window, or_default(options->order, "plan"));
+    if (options->mix == NULL)
+        return size;
+    char mix[768];
+    rks_mix_describe(options->mix, samples, mix, sizeof(mix), NULL);
+    return size + snprintf(text + size, room - (size_t)size, "mix %s\n", mix);
 }
 
 rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_plan **plan,
@@ -128,7 +133,7 @@ rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_
     rks_plan_options chosen;
     rks_plan *opened = NULL;
     ordering order = {.fd = -1, .map = MAP_FAILED};
-    char text[1024];
+    char text[2048];
     rks_agreed agreed;
     rks_plan_options_default(&chosen);
     if (options != NULL)
@@ -142,7 +147,7 @@ rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_
         order.bytes = 0;
     if (status == RKS_OK)
         status = begin_order(store, &order, err);
-    int size = options_text(&chosen, text, sizeof(text));
+    int size = options_text(&chosen, rks_store_count(store), text, sizeof(text));
     const rks_fact facts[] = {
         rks_fact_same_bytes("the plan's options", text, (size_t)size, name_difference),
         rks_fd_offer_fact(order.offer)};

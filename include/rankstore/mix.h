@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * rankstore/mix.h: how many times each sample occurs in an epoch: weights of sources or samples.
+ * Part of rankstore.h. */
+#ifndef RANKSTORE_MIX_H
+#define RANKSTORE_MIX_H
+
+#include "rankstore/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    RKS_MIX_SOURCES_MAX = 65535,
+    RKS_MIX_WINDOW = 100 /* steps over which deviations are measured */
+};
+
+/* The option `mix` of a plan. A weight is how many times a sample occurs in an epoch, and every
+ * strategy works on this multiset as on a set.
+ *
+ * Of N draws, a source with weight w gets n = N w / (sum of weights), rounded by largest remainders
+ * so that the sum is N. Each of its M samples occurs floor(n / M) times, and a random part of them,
+ * another one in each epoch, once more. Samples that are absent or dropped (too_long "drop") are
+ * not drawn and not counted in M. Weights become fixed-point numbers of 48 bits of the largest.
+ *
+ * The number of steps may differ between epochs, never between ranks: ask rks_plan_steps for each.
+ *
+ *   random      draws of all sources are spread evenly: after any number of draws, each source has
+ *               its share, give or take one draw. A source repeats a sample after all of its samples
+ *               were drawn. Steps of like cost are sought among near batches only
+ *   sequential  the same, each source in the order of its ids
+ *   bucket,     steps are put in an order in which sources are as even as lengths allow;
+ *   pack        rks_plan_sources says how even
+ *   sorted      longest first, whatever the source
+ *
+ * Memory is that of a plan of N samples; there is no table of draws. A resumed epoch takes 8 bytes
+ * a sample while it is planned.
+ *
+ * Of weights, counts and odds at most one is given. With none, each sample of a source occurs once. */
+typedef struct rks_plan_mix {
+    size_t struct_size;
+    size_t sources;            /* 1 to RKS_MIX_SOURCES_MAX */
+    const char *const *names;  /* for messages, reports and states; NULL: "0", "1", ... */
+    const double *weights;     /* of each source: from 0, one above, finite */
+    const uint64_t *bounds;    /* sources + 1: source s has the ids bounds[s] .. bounds[s + 1] - 1 */
+    const uint16_t *source_of; /* instead of bounds: the source of each sample; a number from
+                                * `sources` on: of none, never drawn. It must outlive the plan */
+    uint64_t samples;          /* draws N, below 2^32. 0: the fewest with which every sample of a
+                                * source that has a weight occurs; with counts: their sum */
+    bool tokens;               /* weights are shares of tokens: n is in proportion to w divided by
+                                * the mean length of the source's samples */
+    const uint32_t *counts;    /* of each sample: how many times it occurs. It must outlive the plan */
+    const double *odds;        /* of each sample, from 0: it occurs N odds / (sum of odds) times,
+                                * rounded down or up at random; needs `samples`. It must outlive the
+                                * plan */
+} rks_plan_mix;
+
+/* Arrays and names that are not said to outlive the plan are copied. */
+RKS_API void rks_plan_mix_default(rks_plan_mix *mix);
+
+/* A source in one epoch. */
+typedef struct rks_plan_source {
+    size_t struct_size;
+    const char *name;   /* the plan's */
+    double share;       /* planned, of all draws */
+    uint64_t samples;   /* that can be drawn */
+    uint64_t draws;     /* delivered */
+    uint64_t distinct;  /* samples among them */
+    uint64_t tokens;    /* their lengths, as truncated */
+    double deviation;   /* of its share of the draws of any RKS_MIX_WINDOW steps from its share of
+                         * the epoch's: the largest, from 0 to 1 (of the epoch if it is shorter) */
+} rks_plan_source;
+
+/* The sources in an epoch: *count of them; fills `list` up to `room`, whose entries are of
+ * list[0].struct_size bytes. RKS_ERR_STATE for a plan without a mix. Takes 4 bytes a sample, and 8 a
+ * source for each step of a window, meanwhile. */
+RKS_API rks_status rks_plan_sources(rks_plan *plan, uint64_t epoch, rks_plan_source *list,
+                                    size_t room, size_t *count, rks_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many times each sample occurs in an epoch: `mix`, `samples` and `weights` of a plan."""
+from __future__ import annotations
+
+import collections
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+import rankstore
+from rankstore.errors import ArgumentError, StateError
+
+STRATEGIES: list[tuple[str, dict[str, Any]]] = [
+    ("random", {"batch_size": 4}), ("bucket", {"max_tokens": 64}), ("sorted", {"batch_size": 4}), ("sequential", {}),
+    ("pack", {"capacity": 64})]
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> list[Path]:
+    made = []
+    for name, count in (("web", 60), ("code", 20), ("math", 10)):
+        source = tmp_path / f"{name}.jsonl"
+        source.write_text("".join(json.dumps({"id": f"{name}{i}", "text": "x" * (1 + i % 9), "level": i % 2}) + "\n" for i in range(count)))
+        rankstore.build(source, tmp_path / name, key="id", index=["level"], length="text").close()
+        made.append(tmp_path / name)
+    return made
+
+
+def draws_of(plan: rankstore.Plan, epoch: int) -> collections.Counter[int]:
+    return collections.Counter(plan.epoch(epoch).batches(-1)[1].tolist())
+
+
+@pytest.mark.parametrize("strategy, options", STRATEGIES)
+def test_sources_have_their_shares(three: list[Path], strategy: str, options: dict[str, Any]) -> None:
+    with rankstore.open(three) as ds:
+        plan = ds.plan(strategy, mix={"web": 0.5, "code": 0.3, "math": 0.2}, samples=200, num_replicas=2, **options)
+        for epoch in (0, 1):
+            seen = draws_of(plan, epoch)
+            shares = [sum(seen[i] for i in range(*ends)) for ends in ((0, 60), (60, 80), (80, 90))]
+            assert shares == [100, 60, 40]
+            assert {seen[i] for i in range(60)} == {1, 2} and {seen[i] for i in range(60, 80)} == {3} and seen[85] == 4
+        report = plan.report(0)
+        assert report["samples"] == 200 and report["repeated"] == 110
+        assert report["sources"]["code"] == {**report["sources"]["code"], "draws": 60, "distinct": 20, "repeats": 40, "samples": 20,
+                                             "share": 0.3}
+        assert report["deviation"] == max(one["deviation"] for one in report["sources"].values())
+        assert "mix={'web': 0.5" in repr(plan)
+
+
+def test_a_loader_delivers_the_draws_and_goes_on(three: list[Path]) -> None:
+    with rankstore.open(three) as ds:
+        plan = ds.plan("random", batch_size=4, mix={"math": 3, "web": 1}, seed=5)
+        assert 236 < plan.report(0)["samples"] <= 240  # 60 of web, a quarter of all, rounded
+        loader = ds.loader(plan, collate=rankstore.Lists(), out="numpy")
+        first, state = [], {}
+        for step, batch in enumerate(loader):
+            first.append(batch.indices.tolist())
+            if step == 20:
+                state = loader.state_dict()
+        assert len(first) == len(loader) == plan.steps_of(0)
+        other = ds.plan("random", batch_size=4, mix={"math": 3, "web": 1}, seed=5)
+        rest = [batch.indices.tolist() for batch in ds.loader(other, collate=rankstore.Lists(), out="numpy", start=state)]
+        assert first[21:] == rest
+        with pytest.raises(StateError, match="mix differs: it was saved with another one, and this plan has one; make the plan with"):
+            ds.plan("random", batch_size=4, mix={"math": 3, "web": 2}, seed=5).resume(state)
+
+
+def test_values_of_a_column_are_sources(three: list[Path]) -> None:
+    with rankstore.open(three[0]) as ds:
+        plan = ds.plan(mix={0: 1, 1: 3}, mix_by="level", samples=120)
+        assert {name: one["draws"] for name, one in plan.report()["sources"].items()} == {"0": 30, "1": 90}
+        with pytest.raises(ArgumentError, match='mix_by: "url" is no index column; build it with'):
+            ds.plan(mix={0: 1}, mix_by="url")
+        with pytest.raises(ArgumentError, match="mix_by: it says whose values are the sources of mix="):
+            ds.plan(mix_by="level")
+
+
+def test_samples_have_weights(three: list[Path]) -> None:
+    with rankstore.open(three[2]) as ds:
+        assert draws_of(ds.plan(weights=[0, 1, 2, 3, 0, 0, 0, 0, 0, 9]), 0) == {1: 1, 2: 2, 3: 3, 9: 9}
+        odds = ds.plan(weights=numpy.array([0.5, 0.25] + [0.03125] * 8), samples=100)
+        seen = draws_of(odds, 3)
+        assert seen[0] == 50 and seen[1] == 25 and {seen[i] for i in range(2, 10)} <= {3, 4} and seen.total() == 100
+        assert draws_of(ds.plan(samples=25), 0).total() == 25
+        twice = ds.select([4, 4, 4, 1])
+        assert draws_of(twice.plan(), 0) == {4: 3, 1: 1} and draws_of(twice.plan(weights=[1, 0, 1, 5]), 0) == {4: 2, 1: 5}
+        batches = ds.select([4, 4, 4, 1]).loader(twice.plan(batch_size=4), collate=rankstore.Lists(), out="numpy")
+        assert sorted(batch.indices.tolist() for batch in batches)[0].count(4) == 3
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"mix": {"wep": 1}}, "mix: there is no 'wep'; did you mean 'web'? the sources are web, code, math"),
+    ({"mix": {"web": -1}}, 'mix: "web" has the weight -1; weights are finite numbers from 0'),
+    ({"mix": {"web": float("nan")}}, 'mix: "web" has the weight nan; weights are finite numbers from 0'),
+    ({"mix": {"web": 0}}, "mix: all weights are 0; one must be above"),
+    ({"mix": {}}, "mix: it is empty; name a source, as {'web': 1.0}"),
+    ({"mix": {"web": 1}, "samples": 0}, "samples: 0; it is an int from 1, the draws of an epoch"),
+    ({"mix": {"web": 1}, "mix_unit": "bytes"}, "mix_unit: 'bytes' is neither 'samples' nor 'tokens'"),
+    ({"mix_unit": "tokens"}, "mix_unit: it says what the weights of mix= count, and there is no mix"),
+    ({"mix": {"web": 1}, "weights": [1] * 90}, "mix and weights: give one of them; weights are of samples, a mix is of sources"),
+    ({"weights": [1] * 3}, "weights: int64 of shape (3,); a number for each of the 90 samples is needed"),
+    ({"weights": [0.5] * 90}, "weights: floats are probabilities, and need samples=, the draws of an epoch; integers are counts"),
+    ({"weights": [1] * 90, "samples": 5}, "weights: integers are counts, whose sum is the epoch's draws; leave samples out, or give "
+                                          "floats"),
+]
+
+
+@pytest.mark.parametrize("options, text", WRONG)
+def test_what_is_wrong_is_said(three: list[Path], options: dict[str, Any], text: str) -> None:
+    with rankstore.open(three) as ds:
+        with pytest.raises(ArgumentError) as raised:
+            ds.plan(**options)
+        assert raised.value.text == text or str(raised.value).endswith(text)
+
+
+def test_lengths_alone_have_sources() -> None:
+    plan = rankstore.plan([5] * 100, batch_size=10, sources=["a"] * 90 + ["b"] * 10, mix={"a": 1, "b": 1})
+    assert {name: one["draws"] for name, one in plan.report()["sources"].items()} == {"a": 90, "b": 89}  # b's 10 occur
+    with pytest.raises(ArgumentError, match="sources: 3 names for 100 lengths; one for each is needed"):
+        rankstore.plan([5] * 100, sources=["a"] * 3)
+    copy = pickle.loads(pickle.dumps(plan))
+    assert copy.report() == plan.report() and copy.varies

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * even.c: sources over the steps of an epoch: an order of steps in which they are even, and how even
+ * they are.
+ *
+ * Steps of like cost hold samples of like length, so if sources differ in length, so do steps in
+ * their sources. So steps are sorted into kinds by their sources, and the next step is always of the
+ * kind that makes up best for what draws so far are off the epoch's shares. */
+#include "plan/mix.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+enum {
+    KINDS = 64,    /* of steps, by their sources */
+    FOLLOWED = 16, /* sources, the largest ones */
+    SHARE_BITS = 20,
+    STEP_BITS = 15
+};
+
+typedef struct evening {
+    rks_plan *plan;
+    uint64_t row;
+    size_t followed;
+    uint16_t *column;               /* of each source: where it is followed, or RKS_MIX_NONE */
+    uint64_t share[FOLLOWED];       /* of all draws, SHARE_BITS behind the point */
+    int64_t off[FOLLOWED];          /* what draws so far are above the shares */
+    int32_t heads[KINDS][FOLLOWED]; /* the same of the next step of each kind */
+    uint64_t next[KINDS], ends[KINDS];
+    size_t kinds;
+    unsigned shift;
+} evening;
+
+typedef struct ranked {
+    uint64_t draws;
+    size_t source;
+} ranked;
+
+static int most_first(const void *a, const void *b)
+{
+    const ranked *left = a, *right = b;
+    if (left->draws != right->draws)
+        return left->draws > right->draws ? -1 : 1;
+    return left->source < right->source ? -1 : 1;
+}
+
+/* The largest sources and their shares; the largest step. */
+static rks_status follow(evening *e, ranked *sources, rks_error *err)
+{
+    const rks_plan *plan = e->plan;
+    const rks_mix *mix = plan->mix;
+    uint64_t all = 0, most = 0, done = 0;
+    for (size_t i = 0; i < mix->sources; i++)
+        sources[i] = (ranked){0, i};
+    for (uint64_t first = 0; first < plan->layout->batches; first += e->row) {
+        uint64_t draws = 0;
+        for (uint64_t slot = first; slot < first + e->row; slot++) {
+            const uint32_t *ids;
+            size_t count;
+            rks_plan_batch_at(plan, plan->slots[slot], &ids, &count);
+            for (size_t i = 0; i < count; i++)
+                sources[rks_mix_source(mix, ids[i])].draws++;
+            draws += count;
+        }
+        all += draws;
+        most = draws > most ? draws : most;
+        rks_status status = rks_plan_pause(&done, draws, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    qsort(sources, mix->sources, sizeof(*sources), most_first);
+    memset(e->column, 0xff, mix->sources * sizeof(*e->column));
+    for (e->followed = 0; e->followed < FOLLOWED && e->followed < mix->sources; e->followed++) {
+        if (sources[e->followed].draws == 0)
+            break;
+        e->column[sources[e->followed].source] = (uint16_t)e->followed;
+        e->share[e->followed] = (sources[e->followed].draws << SHARE_BITS) / all;
+    }
+    while (most >> e->shift >> STEP_BITS != 0)
+        e->shift++;
+    return RKS_OK;
+}
+
+/* What a step's draws are above the shares; its slots are `slots`. */
+static void weigh(const evening *e, const uint32_t *slots, int32_t off[FOLLOWED])
+{
+    const rks_plan *plan = e->plan;
+    uint64_t counts[FOLLOWED] = {0}, draws = 0;
+    for (uint64_t i = 0; i < e->row; i++) {
+        const uint32_t *ids;
+        size_t count;
+        rks_plan_batch_at(plan, slots[i], &ids, &count);
+        for (size_t j = 0; j < count; j++) {
+            uint16_t column = e->column[rks_mix_source(plan->mix, ids[j])];
+            if (column != RKS_MIX_NONE)
+                counts[column]++;
+        }
+        draws += count;
+    }
+    for (size_t i = 0; i < FOLLOWED; i++) {
+        int64_t above = (int64_t)(counts[i] << SHARE_BITS) - (int64_t)(e->share[i] * draws);
+        unsigned shift = e->shift + SHARE_BITS - STEP_BITS;
+        off[i] = (int32_t)((above + ((int64_t)1 << (shift - 1))) >> shift);
+    }
+}
+
+/* How much farther from the shares the draws so far, off by a, get by a step that is off by b. */
+static int64_t farther(const int64_t *a, const int32_t *b)
+{
+    int64_t sum = 0;
+    for (size_t i = 0; i < FOLLOWED; i++)
+        sum += (2 * a[i] + b[i]) * b[i];
+    return sum;
+}
+
+/* Steps that differ, as the first ones of the kinds. */
+static void find_kinds(evening *e, uint64_t steps)
+{
+    enum { LOOKS = 8 * KINDS };
+    uint64_t looks = steps < LOOKS ? steps : LOOKS;
+    for (uint64_t look = 0; look < looks && e->kinds < KINDS; look++) {
+        int32_t *off = e->heads[e->kinds];
+        bool is_new = true;
+        weigh(e, e->plan->slots + steps * look / looks * e->row, off);
+        for (size_t kind = 0; kind < e->kinds && is_new; kind++)
+            is_new = memcmp(off, e->heads[kind], sizeof(e->heads[kind])) != 0;
+        e->kinds += is_new;
+    }
+}
+
+/* The kind that a step is nearest to. */
+static uint8_t kind_of(const evening *e, const int32_t *off)
+{
+    size_t best = 0;
+    int64_t least = INT64_MAX;
+    for (size_t kind = 0; kind < e->kinds; kind++) {
+        int64_t sum = 0;
+        for (size_t i = 0; i < FOLLOWED; i++) {
+            int64_t apart = (int64_t)off[i] - e->heads[kind][i];
+            sum += apart * apart;
+        }
+        if (sum < least) {
+            least = sum;
+            best = kind;
+        }
+    }
+    return (uint8_t)best;
+}
+
+/* Steps by kind, in the order in which they are: places [e->next[kind], e->ends[kind]) of `order`. */
+static rks_status sort_steps(evening *e, uint64_t steps, uint8_t *kinds, uint32_t *order,
+                             rks_error *err)
+{
+    uint64_t done = 0;
+    for (uint64_t step = 0; step < steps; step++) {
+        int32_t off[FOLLOWED];
+        weigh(e, e->plan->slots + step * e->row, off);
+        kinds[step] = kind_of(e, off);
+        e->ends[kinds[step]]++;
+        rks_status status = rks_plan_pause(&done, 64 + e->row, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    uint64_t first = 0;
+    for (size_t kind = 0; kind < e->kinds; kind++) {
+        e->next[kind] = first;
+        first += e->ends[kind];
+        e->ends[kind] = e->next[kind];
+    }
+    for (uint64_t step = 0; step < steps; step++)
+        order[e->ends[kinds[step]]++] = (uint32_t)step;
+    return RKS_OK;
+}
+
+/* Writes an order of steps into `sequence`: of the next steps of all kinds always that one that takes
+ * the draws so far nearest to the shares. */
+static rks_status choose_steps(evening *e, uint64_t steps, const uint32_t *order,
+                               uint32_t *sequence, rks_error *err)
+{
+    uint64_t done = 0;
+    for (size_t kind = 0; kind < e->kinds; kind++)
+        if (e->next[kind] < e->ends[kind])
+            weigh(e, e->plan->slots + order[e->next[kind]] * e->row, e->heads[kind]);
+    for (uint64_t step = 0; step < steps; step++) {
+        size_t best = 0;
+        int64_t least = INT64_MAX;
+        for (size_t kind = 0; kind < e->kinds; kind++) {
+            if (e->next[kind] == e->ends[kind])
+                continue;
+            int64_t sum = farther(e->off, e->heads[kind]);
+            if (sum < least) {
+                least = sum;
+                best = kind;
+            }
+        }
+        for (size_t i = 0; i < FOLLOWED; i++)
+            e->off[i] += e->heads[best][i];
+        sequence[step] = order[e->next[best]++];
+        if (e->next[best] < e->ends[best])
+            weigh(e, e->plan->slots + (uint64_t)order[e->next[best]] * e->row, e->heads[best]);
+        rks_status status = rks_plan_pause(&done, 64 + e->row, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    return RKS_OK;
+}
+
+/* Puts steps in an order in which draws of all sources are even. */
+static rks_status order_steps(evening *e, rks_error *err)
+{
+    rks_plan *plan = e->plan;
+    uint64_t steps = plan->layout->batches / e->row;
+    uint8_t *kinds = rks_alloc_raw(steps, sizeof(*kinds), err);
+    uint32_t *order = rks_alloc_raw(steps, sizeof(*order), err);
+    uint32_t *sequence = rks_alloc_raw(steps, sizeof(*sequence), err);
+    uint32_t *slots = rks_alloc_raw(plan->layout->batches, sizeof(*slots), err);
+    rks_status status = kinds == NULL || order == NULL || sequence == NULL || slots == NULL
+                            ? RKS_ERR_MEMORY
+                            : RKS_OK;
+    if (status == RKS_OK) {
+        find_kinds(e, steps);
+        status = sort_steps(e, steps, kinds, order, err);
+    }
+    if (status == RKS_OK)
+        status = choose_steps(e, steps, order, sequence, err);
+    if (status == RKS_OK) {
+        memcpy(slots, plan->slots, plan->layout->batches * sizeof(*slots));
+        for (uint64_t step = 0; step < steps; step++)
+            memcpy(plan->slots + step * e->row, slots + sequence[step] * e->row,
+                   e->row * sizeof(*slots));
+    }
+    rks_free(kinds);
+    rks_free(order);
+    rks_free(sequence);
+    rks_free(slots);
+    return status;
+}
+
+rks_status rks_mix_even(rks_plan *plan, uint64_t row, rks_error *err)
+{
+    const rks_mix *mix = plan->mix;
+    if (mix->sources < 2 || plan->layout->batches <= row)
+        return RKS_OK;
+    evening e = {.plan = plan, .row = row};
+    ranked *sources = rks_alloc_raw(mix->sources, sizeof(*sources), err);
+    e.column = rks_alloc_raw(mix->sources, sizeof(*e.column), err);
+    rks_status status =
+        sources == NULL || e.column == NULL ? RKS_ERR_MEMORY : follow(&e, sources, err);
+    if (status == RKS_OK && e.followed > 1)
+        status = order_steps(&e, err);
+    rks_free(sources);
+    rks_free(e.column);
+    return status;
+}
+
+/* ---- near batches ---------------------------------------------------------------------------- */
+
+static int costliest_first(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+/* Batches of `near` steps, from slot `first` on: those of like class share a step; the steps change
+ * places, and the ranks in each. */
+static void arrange_near(rks_plan *plan, uint32_t world, uint64_t first, uint64_t count,
+                         const uint16_t *classes, uint64_t *order, rks_random *random)
+{
+    for (uint64_t i = 0; i < count; i++)
+        order[i] = (uint64_t)(UINT16_MAX - classes[first + i]) << 32 | (first + i);
+    qsort(order, count, sizeof(*order), costliest_first);
+    uint64_t steps = count / world;
+    for (uint64_t step = steps; step > 1; step--) {
+        uint64_t *a = order + (step - 1) * world;
+        uint64_t *b = order + rks_random_below(random, step) * world;
+        for (uint32_t i = 0; i < world; i++) {
+            uint64_t kept = a[i];
+            a[i] = b[i];
+            b[i] = kept;
+        }
+    }
+    for (uint64_t i = 0; i < count; i++)
+        plan->slots[first + i] = (uint32_t)order[i];
+    for (uint64_t step = 0; step < steps; step++) {
+        uint32_t *slots = plan->slots + first + step * world;
+        for (uint32_t rank = world; rank > 1; rank--) {
+            uint64_t other = rks_random_below(random, rank);
+            uint32_t kept = slots[rank - 1];
+            slots[rank - 1] = slots[other];
+            slots[other] = kept;
+        }
+    }
+}
+
+rks_status rks_mix_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_error *err)
+{
+    enum { NEAR = 64, DRAWS = 4 };
+    uint64_t batches = plan->layout->batches, done = 0;
+    /* A batch's sources are even to two draws, so more of them may change places if it is large. */
+    uint64_t near = plan->layout->samples / batches / DRAWS;
+    near = near < 1 ? 1 : near > NEAR ? NEAR : near;
+    rks_random random = {key};
+    uint64_t *order = NULL;
+    uint16_t *classes = rks_alloc_raw(batches, sizeof(*classes), err);
+    if (classes != NULL)
+        order = rks_alloc_raw(near * world, sizeof(*order), err);
+    rks_status status = order == NULL ? RKS_ERR_MEMORY : rks_plan_classify(plan, classes, err);
+    for (uint64_t first = 0; first < batches && status == RKS_OK; first += near * world) {
+        uint64_t count = batches - first < near * world ? batches - first : near * world;
+        arrange_near(plan, world, first, count, classes, order, &random);
+        status = rks_plan_pause(&done, count, err);
+    }
+    rks_free(classes);
+    rks_free(order);
+    return status;
+}
+
+/* ---- how even -------------------------------------------------------------------------------- */
+
+/* The draws of each source, over an epoch and over the last steps of it. */
+typedef struct window {
+    uint32_t *steps; /* of each of the last steps and each source */
+    uint64_t *sums;  /* of each source over these */
+    uint64_t draws;  /* of all */
+    uint8_t *seen;   /* a bit for each sample */
+} window;
+
+static rks_status count_step(rks_plan *plan, uint64_t epoch, uint64_t step, window *w,
+                             rks_plan_source *list, rks_error *err)
+{
+    const rks_mix *mix = plan->mix;
+    uint32_t *counts = w->steps + step % RKS_MIX_WINDOW * mix->sources;
+    for (size_t i = 0; i < mix->sources; i++) {
+        w->sums[i] -= counts[i];
+        w->draws -= counts[i];
+        counts[i] = 0;
+    }
+    for (uint32_t rank = 0; rank < plan->config.world; rank++) {
+        const uint32_t *ids;
+        size_t count;
+        rks_status status = rks_plan_batch(plan, epoch, step, rank, &ids, &count, err);
+        if (status != RKS_OK)
+            return status;
+        for (size_t i = 0; i < count; i++) {
+            size_t source = rks_mix_source(mix, ids[i]);
+            uint8_t bit = (uint8_t)(1u << (ids[i] % 8));
+            counts[source]++;
+            list[source].draws++;
+            list[source].tokens += rks_plan_length(plan, ids[i]);
+            list[source].distinct += (w->seen[ids[i] / 8] & bit) == 0;
+            w->seen[ids[i] / 8] |= bit;
+        }
+    }
+    for (size_t i = 0; i < mix->sources; i++) {
+        w->sums[i] += counts[i];
+        w->draws += counts[i];
+    }
+    return RKS_OK;
+}
+
+static void measure(const rks_mix *mix, const window *w, uint64_t all, rks_plan_source *list)
+{
+    for (size_t i = 0; i < mix->sources; i++) {
+        double off = (double)w->sums[i] / (double)w->draws - (double)list[i].draws / (double)all;
+        off = off < 0 ? -off : off;
+        list[i].deviation = off > list[i].deviation ? off : list[i].deviation;
+    }
+}
+
+/* Twice over the epoch: for all draws, then for windows of them. */
+static rks_status count_epoch(rks_plan *plan, uint64_t epoch, window *w, rks_plan_source *list,
+                       rks_plan_source *again, rks_error *err)
+{
+    const rks_mix *mix = plan->mix;
+    uint64_t steps = 0, all = 0;
+    rks_status status = rks_plan_steps(plan, epoch, &steps, err);
+    for (uint64_t step = 0; step < steps && status == RKS_OK; step++)
+        status = count_step(plan, epoch, step, w, list, err);
+    for (size_t i = 0; i < mix->sources; i++)
+        all += list[i].draws;
+    memset(w->steps, 0, RKS_MIX_WINDOW * mix->sources * sizeof(*w->steps));
+    memset(w->sums, 0, mix->sources * sizeof(*w->sums));
+    w->draws = 0;
+    for (uint64_t step = 0; step < steps && status == RKS_OK; step++) {
+        status = count_step(plan, epoch, step, w, again, err);
+        if (status == RKS_OK && (step + 1 >= RKS_MIX_WINDOW || step + 1 == steps))
+            measure(mix, w, all, list);
+    }
+    return status;
+}
+
+rks_status rks_mix_report(rks_plan *plan, uint64_t epoch, rks_plan_source *list, rks_error *err)
+{
+    rks_mix *mix = plan->mix;
+    rks_status status = RKS_ERR_MEMORY;
+    window w = {.steps = rks_alloc(RKS_MIX_WINDOW * mix->sources, sizeof(*w.steps), err)};
+    rks_plan_source *again = rks_alloc(mix->sources, sizeof(*again), err);
+    w.sums = rks_alloc(mix->sources, sizeof(*w.sums), err);
+    w.seen = rks_alloc(plan->count / 8 + 1, 1, err);
+    if (w.steps != NULL && again != NULL && w.sums != NULL && w.seen != NULL)
+        status = count_epoch(plan, epoch, &w, list, again, err);
+    uint64_t all = 0;
+    for (size_t i = 0; i < mix->sources && status == RKS_OK; i++)
+        all += mix->quotas[i];
+    for (size_t i = 0; i < mix->sources && status == RKS_OK; i++) {
+        list[i].name = mix->names[i];
+        list[i].samples = mix->sizes[i];
+        list[i].share = all == 0 ? 0 : (double)mix->quotas[i] / (double)all; /* counts, odds */
+    }
+    rks_free(w.steps);
+    rks_free(again);
+    rks_free(w.sums);
+    rks_free(w.seen);
+    return status;
+}
+
+rks_status rks_plan_sources(rks_plan *plan, uint64_t epoch, rks_plan_source *list, size_t room,
+                            size_t *count, rks_error *err)
+{
+    if (plan->mix == NULL)
+        return rks_fail(err, RKS_ERR_STATE, 0, "sources: the plan has no mix");
+    size_t size = room == 0 ? 0 : list[0].struct_size, sources = plan->mix->sources;
+    if (room > 0 && (size < sizeof(list->struct_size) || size > sizeof(*list)))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "rks_plan_source: struct_size %zu, not %zu", size,
+                        sizeof(*list));
+    rks_plan_source *made = rks_alloc(sources, sizeof(*made), err);
+    rks_status status = made == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    if (status == RKS_OK && room > 0)
+        status = rks_mix_report(plan, epoch, made, err);
+    for (size_t i = 0; i < sources && i < room && status == RKS_OK; i++) {
+        made[i].struct_size = size;
+        memcpy((uint8_t *)list + i * size, &made[i], size);
+    }
+    rks_free(made);
+    if (status == RKS_OK)
+        *count = sources;
+    return status;
+}

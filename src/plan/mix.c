@@ -1,0 +1,550 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mix.c: the option `mix`: which samples an epoch has, and how many times each. */
+#include "plan/mix.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/checksum.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/usage.h"
+
+void rks_plan_mix_default(rks_plan_mix *mix)
+{
+    memset(mix, 0, sizeof(*mix));
+    mix->struct_size = sizeof(*mix);
+}
+
+/* ---- in words -------------------------------------------------------------------------------- */
+
+static uint64_t fold(uint64_t digest, const void *bytes, size_t size)
+{
+    return rks_random_key(digest, rks_checksum64(bytes, size));
+}
+
+static uint64_t digest_of(const rks_plan_mix *mix, uint64_t count)
+{
+    uint64_t numbers[] = {mix->sources,         mix->samples,        mix->tokens,
+                          mix->weights != NULL, mix->counts != NULL, mix->odds != NULL};
+    uint64_t digest = fold(0, numbers, sizeof(numbers));
+    for (size_t i = 0; mix->names != NULL && i < mix->sources; i++)
+        digest = fold(digest, mix->names[i], strlen(mix->names[i]));
+    if (mix->weights != NULL)
+        digest = fold(digest, mix->weights, mix->sources * sizeof(*mix->weights));
+    if (mix->bounds != NULL)
+        digest = fold(digest, mix->bounds, (mix->sources + 1) * sizeof(*mix->bounds));
+    if (mix->source_of != NULL)
+        digest = fold(digest, mix->source_of, count * sizeof(*mix->source_of));
+    if (mix->counts != NULL)
+        digest = fold(digest, mix->counts, count * sizeof(*mix->counts));
+    if (mix->odds != NULL)
+        digest = fold(digest, mix->odds, count * sizeof(*mix->odds));
+    return digest;
+}
+
+void rks_mix_describe(const rks_plan_mix *mix, uint64_t count, char *text, size_t room,
+                      uint64_t *digest)
+{
+    size_t size = 0;
+    uint64_t made = digest_of(mix, count);
+    for (size_t i = 0; mix->weights != NULL && i < mix->sources && size < room / 2; i++)
+        size += (size_t)snprintf(text + size, room - size, "%s%.40s=%g", i == 0 ? "" : " ",
+                                 mix->names == NULL ? "source" : mix->names[i], mix->weights[i]);
+    snprintf(text + size, room - size, "%s%s samples=%" PRIu64 " unit=%s (%016" PRIx64 ")",
+             size > 0                ? ""
+             : mix->counts != NULL   ? "weights=counts"
+             : mix->odds != NULL     ? "weights=odds"
+                                     : "by samples",
+             size >= room / 2 ? " ..." : "", mix->samples, mix->tokens ? "tokens" : "samples", made);
+    if (digest != NULL)
+        *digest = made;
+}
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static rks_status check_options(const rks_plan *plan, const rks_plan_mix *o, rks_error *err)
+{
+    if (o->sources == 0 || o->sources > RKS_MIX_SOURCES_MAX)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "mix: %zu sources; from 1 to %d", o->sources,
+                        RKS_MIX_SOURCES_MAX);
+    if ((o->bounds == NULL) == (o->source_of == NULL))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "mix: one of bounds and source_of is needed");
+    if ((o->weights != NULL) + (o->counts != NULL) + (o->odds != NULL) > 1)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "mix: one of weights, counts and odds at most");
+    if (o->samples > UINT32_MAX)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "mix: samples %" PRIu64 "; an epoch has at most 2^32 - 1 draws", o->samples);
+    if (o->odds != NULL && o->samples == 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "mix: odds need samples, the number of draws of an epoch");
+    if (o->counts != NULL && o->samples != 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "mix: samples does not go with counts, whose sum it is");
+    for (size_t i = 0; o->bounds != NULL && i < o->sources; i++)
+        if (o->bounds[i] > o->bounds[i + 1])
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0, "mix: bounds %zu and %zu descend", i, i + 1);
+    if (o->bounds != NULL && (o->bounds[0] != 0 || o->bounds[o->sources] != plan->count))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "mix: bounds are from %" PRIu64 " to %" PRIu64 "; the plan has %" PRIu64
+                        " samples",
+                        o->bounds[0], o->bounds[o->sources], plan->count);
+    return RKS_OK;
+}
+
+static rks_status copy_names(rks_mix *mix, const rks_plan_mix *o, rks_error *err)
+{
+    mix->names = rks_alloc(o->sources, sizeof(*mix->names), err);
+    for (size_t i = 0; mix->names != NULL && i < o->sources; i++) {
+        mix->names[i] = o->names == NULL ? rks_format(err, "%zu", i) : rks_strdup(o->names[i], err);
+        if (mix->names[i] == NULL)
+            return RKS_ERR_MEMORY;
+    }
+    return mix->names == NULL ? RKS_ERR_MEMORY : RKS_OK;
+}
+
+static rks_status copy_options(rks_mix *mix, const rks_plan_mix *o, rks_error *err)
+{
+    size_t sources = o->sources;
+    mix->sources = sources;
+    mix->source_of = o->source_of;
+    mix->counts = o->counts;
+    mix->odds = o->odds;
+    mix->tokens = o->tokens;
+    mix->first.longest = UINT32_MAX;
+    mix->sizes = rks_alloc(sources, sizeof(*mix->sizes), err);
+    mix->token_sums = rks_alloc(sources, sizeof(*mix->token_sums), err);
+    mix->quotas = rks_alloc(sources, sizeof(*mix->quotas), err);
+    mix->levels = rks_alloc(sources, sizeof(*mix->levels), err);
+    if (mix->sizes == NULL || mix->token_sums == NULL || mix->quotas == NULL ||
+        mix->levels == NULL)
+        return RKS_ERR_MEMORY;
+    if (o->bounds != NULL) {
+        mix->bounds = rks_alloc_raw(sources + 1, sizeof(*mix->bounds), err);
+        if (mix->bounds == NULL)
+            return RKS_ERR_MEMORY;
+        memcpy(mix->bounds, o->bounds, (sources + 1) * sizeof(*mix->bounds));
+    }
+    return copy_names(mix, o, err);
+}
+
+/* Samples that an epoch may have. */
+static bool can_be_drawn(const rks_plan *plan, uint32_t id, uint32_t longest)
+{
+    uint32_t length = plan->lengths[id];
+    if (length == RKS_LENGTH_ABSENT || length > longest)
+        return false;
+    return plan->config.too_long != TOO_LONG_DROP || length <= plan->config.limit;
+}
+
+/* What a stretch of steps draws from. */
+static rks_status count_sizes(const rks_plan *plan, uint32_t longest, uint64_t *sizes,
+                              uint64_t *token_sums, rks_error *err)
+{
+    const rks_mix *mix = plan->mix;
+    size_t at = 0;
+    memset(sizes, 0, mix->sources * sizeof(*sizes));
+    memset(token_sums, 0, mix->sources * sizeof(*token_sums));
+    for (uint64_t i = 0, end; i < plan->count;) {
+        rks_status status = rks_plan_stretch(i, plan->count, &end, err);
+        if (status != RKS_OK)
+            return status;
+        for (; i < end; i++) {
+            size_t source = rks_mix_next_source(mix, (uint32_t)i, &at);
+            if (source >= mix->sources || !can_be_drawn(plan, (uint32_t)i, longest))
+                continue;
+            sizes[source]++;
+            token_sums[source] += rks_plan_length(plan, (uint32_t)i);
+        }
+    }
+    return RKS_OK;
+}
+
+/* Odds as whole numbers of 31 bits of the largest. */
+static uint64_t whole_odds(double odds, double most)
+{
+    return (uint64_t)(odds / most * (double)(UINT64_C(1) << 31) + 0.5);
+}
+
+static rks_status most_odds(const rks_plan *plan, double *most, rks_error *err)
+{
+    const double *odds = plan->mix->odds;
+    *most = 0;
+    for (uint64_t i = 0; i < plan->count; i++) {
+        if (!(odds[i] >= 0 && odds[i] <= 1e300))
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                            "weights: sample %" PRIu64
+                            " has the weight %g; weights are finite numbers from 0",
+                            i, odds[i]);
+        if (can_be_drawn(plan, (uint32_t)i, UINT32_MAX))
+            *most = odds[i] > *most ? odds[i] : *most;
+    }
+    if (*most == 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "weights: all samples that can be drawn have the weight 0");
+    return RKS_OK;
+}
+
+/* The draws of an epoch. */
+static rks_status set_draws(rks_plan *plan, const rks_plan_mix *o, rks_error *err)
+{
+    rks_mix *mix = plan->mix;
+    mix->draws = o->samples;
+    if (mix->counts != NULL) {
+        for (uint64_t i = 0; i < plan->count; i++)
+            if (can_be_drawn(plan, (uint32_t)i, UINT32_MAX))
+                mix->draws += mix->counts[i];
+        if (mix->draws == 0)
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                            "weights: all samples that can be drawn have the weight 0");
+    } else if (mix->odds != NULL) {
+        double most;
+        return most_odds(plan, &most, err);
+    } else if (mix->draws == 0) {
+        return rks_mix_fewest(mix, &mix->draws, err);
+    }
+    if (mix->draws > UINT32_MAX)
+        return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
+                        "mix: %" PRIu64 " draws in an epoch; there are at most 2^32 - 1",
+                        mix->draws);
+    return RKS_OK;
+}
+
+rks_status rks_mix_create(rks_plan *plan, const rks_plan_mix *given, rks_error *err)
+{
+    rks_plan_mix o;
+    rks_plan_mix_default(&o);
+    if (given->struct_size < sizeof(given->struct_size) || given->struct_size > sizeof(o))
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "rks_plan_mix: struct_size %zu, not %zu: call its _default first",
+                        given->struct_size, sizeof(o));
+    memcpy(&o, given, given->struct_size);
+    rks_status status = check_options(plan, &o, err);
+    if (status != RKS_OK)
+        return status;
+    rks_mix *mix = rks_alloc(1, sizeof(*mix), err);
+    if (mix == NULL)
+        return RKS_ERR_MEMORY;
+    plan->mix = mix; /* freed with the plan */
+    char words[64];
+    uint64_t digest;
+    status = copy_options(mix, &o, err);
+    if (status == RKS_OK)
+        status = count_sizes(plan, UINT32_MAX, mix->sizes, mix->token_sums, err);
+    if (status == RKS_OK && o.weights != NULL) {
+        mix->first.weights = rks_alloc_raw(mix->sources, sizeof(uint64_t), err);
+        status = mix->first.weights == NULL ? RKS_ERR_MEMORY
+                                            : rks_mix_weights_read(mix, o.weights, "mix",
+                                                                   mix->first.weights, err);
+    }
+    rks_mix_describe(&o, plan->count, words, sizeof(words), &digest);
+    snprintf(mix->digest, sizeof(mix->digest), "%016" PRIx64, digest);
+    uint64_t can = 0;
+    for (size_t i = 0; status == RKS_OK && i < mix->sources; i++)
+        can += mix->sizes[i];
+    if (status == RKS_OK && can == 0)
+        return rks_fail(err, RKS_ERR_DATA, 0, "no samples to plan");
+    return status == RKS_OK ? set_draws(plan, &o, err) : status;
+}
+
+void rks_mix_free(rks_plan *plan)
+{
+    rks_mix *mix = plan->mix;
+    if (mix == NULL)
+        return;
+    rks_mix_end(plan);
+    for (size_t i = 0; mix->names != NULL && i < mix->sources; i++)
+        rks_free(mix->names[i]);
+    rks_free(mix->names);
+    rks_free(mix->bounds);
+    rks_free(mix->sizes);
+    rks_free(mix->token_sums);
+    rks_free(mix->first.weights);
+    rks_free(mix->quotas);
+    rks_free(mix->levels);
+    rks_free(mix);
+    plan->mix = NULL;
+}
+
+/* ---- what is drawn --------------------------------------------------------------------------- */
+
+void rks_mix_end(rks_plan *plan)
+{
+    rks_mix *mix = plan->mix;
+    uint64_t bytes = plan->count * sizeof(uint32_t);
+    rks_usage_sub(RKS_MEMORY_PLAN, (mix->left == NULL ? 0 : bytes) + (mix->drawn == NULL ? 0 : bytes));
+    rks_free(mix->left);
+    rks_free(mix->drawn);
+    mix->left = mix->drawn = NULL;
+}
+
+rks_status rks_mix_begin_rest(rks_plan *plan, rks_error *err)
+{
+    plan->mix->drawn = rks_alloc(plan->count, sizeof(*plan->mix->drawn), err);
+    if (plan->mix->drawn == NULL)
+        return RKS_ERR_MEMORY;
+    rks_usage_add(RKS_MEMORY_PLAN, plan->count * sizeof(*plan->mix->drawn));
+    return RKS_OK;
+}
+
+void rks_mix_strike(rks_mix *mix, const uint32_t *ids, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        mix->drawn[ids[i]]++;
+        if (mix->left[ids[i]] > 0) { /* 0: the option `tail` repeats it */
+            mix->left[ids[i]]--;
+            mix->rest--;
+        }
+    }
+}
+
+/* For each source while its draws are chosen. */
+typedef struct choice {
+    uint64_t size;   /* samples that can be drawn */
+    uint64_t low;    /* the level is from here */
+    uint64_t high;   /* to here */
+    uint64_t needed; /* draws that bring all samples to a level */
+    uint64_t among;  /* samples at the level or below, which may be drawn once more */
+    uint64_t once_more;
+    rks_random random;
+} choice;
+
+static uint32_t drawn_of(const rks_mix *mix, uint32_t id)
+{
+    return mix->drawn == NULL ? 0 : mix->drawn[id];
+}
+
+/* Counts for the level in the middle of low and high: what it needs, and samples at most at it. */
+static rks_status look_at_levels(const rks_plan *plan, uint32_t longest, choice *choices,
+                                 rks_error *err)
+{
+    const rks_mix *mix = plan->mix;
+    size_t at = 0;
+    for (size_t i = 0; i < mix->sources; i++)
+        choices[i].needed = choices[i].among = 0;
+    for (uint64_t i = 0, end; i < plan->count;) {
+        rks_status status = rks_plan_stretch(i, plan->count, &end, err);
+        if (status != RKS_OK)
+            return status;
+        for (; i < end; i++) {
+            size_t source = rks_mix_next_source(mix, (uint32_t)i, &at);
+            if (source >= mix->sources || !can_be_drawn(plan, (uint32_t)i, longest))
+                continue;
+            choice *c = &choices[source];
+            uint64_t level = c->high - (c->high - c->low) / 2, drawn = drawn_of(mix, (uint32_t)i);
+            c->needed += drawn < level ? level - drawn : 0;
+            c->among += drawn <= level;
+        }
+    }
+    return RKS_OK;
+}
+
+/* The highest level that each source's quota brings all of its samples to. */
+static rks_status find_levels(const rks_plan *plan, uint32_t longest, choice *choices,
+                              rks_error *err)
+{
+    const rks_mix *mix = plan->mix;
+    bool found = false;
+    rks_status status = RKS_OK;
+    if (mix->drawn == NULL) { /* all samples are alike */
+        for (size_t i = 0; i < mix->sources; i++) {
+            choice *c = &choices[i];
+            c->low = c->size == 0 ? 0 : mix->quotas[i] / c->size;
+            c->high = c->low;
+            c->needed = c->low * c->size;
+            c->among = c->size;
+        }
+        return RKS_OK;
+    }
+    while (!found && status == RKS_OK) {
+        found = true;
+        status = look_at_levels(plan, longest, choices, err);
+        for (size_t i = 0; i < mix->sources && status == RKS_OK; i++) {
+            choice *c = &choices[i];
+            if (c->low == c->high)
+                continue;
+            uint64_t level = c->high - (c->high - c->low) / 2;
+            if (c->needed <= mix->quotas[i])
+                c->low = level;
+            else
+                c->high = level - 1;
+            found = false;
+        }
+    }
+    return status;
+}
+
+/* All samples of a source get to its level, and some of those there once more: each with the chance
+ * that leaves the number of them exact. */
+static rks_status set_left(rks_plan *plan, uint32_t longest, choice *choices, rks_error *err)
+{
+    rks_mix *mix = plan->mix;
+    size_t at = 0;
+    for (uint64_t i = 0, end; i < plan->count;) {
+        rks_status status = rks_plan_stretch(i, plan->count, &end, err);
+        if (status != RKS_OK)
+            return status;
+        for (; i < end; i++) {
+            size_t source = rks_mix_next_source(mix, (uint32_t)i, &at);
+            mix->left[i] = 0;
+            if (source >= mix->sources || !can_be_drawn(plan, (uint32_t)i, longest))
+                continue;
+            choice *c = &choices[source];
+            uint64_t drawn = drawn_of(mix, (uint32_t)i);
+            if (drawn > c->low)
+                continue;
+            uint64_t times = c->low - drawn;
+            if (c->once_more > 0 && rks_random_below(&c->random, c->among--) < c->once_more) {
+                c->once_more--;
+                times++;
+            }
+            mix->left[i] = (uint32_t)times;
+        }
+    }
+    return RKS_OK;
+}
+
+static rks_status choose_by_sources(rks_plan *plan, const rks_mix_force *force, uint64_t draws,
+                                    uint64_t key, choice *choices, uint64_t *sizes, rks_error *err)
+{
+    rks_mix *mix = plan->mix;
+    uint64_t *token_sums = sizes + mix->sources;
+    rks_status status = count_sizes(plan, force->longest, sizes, token_sums, err);
+    if (status == RKS_OK)
+        status = rks_mix_quotas(mix, force->weights, sizes, token_sums, draws, mix->quotas, err);
+    uint64_t delivered = 0;
+    for (uint64_t i = 0; mix->drawn != NULL && i < plan->count; i++)
+        delivered += mix->drawn[i];
+    for (size_t i = 0; i < mix->sources && status == RKS_OK; i++) {
+        if (mix->quotas[i] > 0 && sizes[i] == 0)
+            status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                              "mix: \"%.60s\" has a weight and no samples of at most %" PRIu32,
+                              mix->names[i], force->longest);
+        choices[i] = (choice){.size = sizes[i], .random = {rks_random_key(key, i)}};
+        choices[i].high = sizes[i] == 0 ? 0 : (mix->quotas[i] + delivered) / sizes[i];
+    }
+    if (status == RKS_OK)
+        status = find_levels(plan, force->longest, choices, err);
+    for (size_t i = 0; i < mix->sources && status == RKS_OK; i++) {
+        choices[i].once_more = mix->quotas[i] - choices[i].needed;
+        mix->levels[i] = choices[i].low;
+    }
+    return status == RKS_OK ? set_left(plan, force->longest, choices, err) : status;
+}
+
+/* Each sample occurs draws * odds / sum times. Of two samples that are not whole in turn, one takes
+ * over what the other has, so that the sum stays exact (the ordered pivotal method of Deville and
+ * Tille, "Unequal probability sampling without replacement through a splitting method", 1998). */
+static rks_status choose_by_odds(rks_plan *plan, uint64_t draws, uint64_t key, rks_error *err)
+{
+    rks_mix *mix = plan->mix;
+    rks_random random = {key};
+    double most;
+    uint64_t all = 0, held = 0, keeper = 0;
+    rks_status status = most_odds(plan, &most, err);
+    for (uint64_t i = 0; i < plan->count && status == RKS_OK; i++)
+        if (can_be_drawn(plan, (uint32_t)i, UINT32_MAX))
+            all += whole_odds(mix->odds[i], most);
+    for (uint64_t i = 0; i < plan->count && status == RKS_OK; i++) {
+        mix->left[i] = 0;
+        if (!can_be_drawn(plan, (uint32_t)i, UINT32_MAX))
+            continue;
+        rks_u128 exact = (rks_u128)whole_odds(mix->odds[i], most) * draws;
+        uint64_t part = (uint64_t)(exact % all);
+        mix->left[i] = (uint32_t)(exact / all);
+        if (part == 0)
+            continue;
+        if (held + part < all) { /* one of both goes on with what both have */
+            if (rks_random_below(&random, held + part) >= held)
+                keeper = i;
+            held += part;
+        } else { /* one of both is drawn once more, the other goes on with the rest */
+            bool is_keeper = rks_random_below(&random, 2 * all - held - part) < all - part;
+            mix->left[is_keeper ? keeper : i]++;
+            keeper = is_keeper ? i : keeper;
+            held = held + part - all;
+        }
+    }
+    return status;
+}
+
+rks_status rks_mix_choose(rks_plan *plan, const rks_mix_force *force, uint64_t draws, uint64_t key,
+                          rks_error *err)
+{
+    rks_mix *mix = plan->mix;
+    if (mix->left == NULL) {
+        mix->left = rks_alloc_raw(plan->count, sizeof(*mix->left), err);
+        if (mix->left == NULL)
+            return RKS_ERR_MEMORY;
+        rks_plan_advise(mix->left, plan->count * sizeof(*mix->left));
+        rks_usage_add(RKS_MEMORY_PLAN, plan->count * sizeof(*mix->left));
+    }
+    mix->rest = draws;
+    if (mix->odds != NULL)
+        return choose_by_odds(plan, draws, key, err);
+    if (mix->counts != NULL) {
+        for (uint64_t i = 0; i < plan->count; i++)
+            mix->left[i] = can_be_drawn(plan, (uint32_t)i, UINT32_MAX) ? mix->counts[i] : 0;
+        return RKS_OK;
+    }
+    choice *choices = rks_alloc(mix->sources, sizeof(*choices), err);
+    uint64_t *sizes = rks_alloc(2 * mix->sources, sizeof(*sizes), err);
+    rks_status status = choices == NULL || sizes == NULL
+                            ? RKS_ERR_MEMORY
+                            : choose_by_sources(plan, force, draws, key, choices, sizes, err);
+    rks_free(choices);
+    rks_free(sizes);
+    return status;
+}
+
+/* ---- the base -------------------------------------------------------------------------------- */
+
+/* The multiset in the order of lengths. */
+static rks_status fill_sorted(rks_plan *plan, rks_plan_base *base, rks_error *err)
+{
+    const uint32_t *left = plan->mix->left;
+    bool alone = plan->config.too_long == TOO_LONG_ALONE;
+    uint64_t at = 0;
+    for (uint64_t i = 0, end; i < plan->count;) {
+        rks_status status = rks_plan_stretch(i, plan->count, &end, err);
+        if (status != RKS_OK)
+            return status;
+        for (; i < end; i++) {
+            uint32_t id = plan->order[i];
+            for (uint32_t times = left[id]; times > 0; times--)
+                plan->ids[at++] = id;
+            base->alone += alone && plan->lengths[id] > plan->config.limit ? left[id] : 0;
+        }
+    }
+    base->count = at;
+    return RKS_OK;
+}
+
+rks_status rks_mix_fill(rks_plan *plan, uint64_t key, rks_plan_base *base, rks_error *err)
+{
+    *base = (rks_plan_base){.ids = plan->ids, .longest = plan->longest};
+    if (rks_plan_sorts(&plan->config))
+        return fill_sorted(plan, base, err);
+    base->count = plan->mix->rest;
+    return rks_mix_sequence(plan, key, err);
+}
+
+uint64_t rks_mix_batches_like(const rks_plan *plan, rks_error *err)
+{
+    const rks_mix *mix = plan->mix;
+    const rks_plan_config *config = &plan->config;
+    uint64_t by_tokens = 0, by_count = mix->draws / config->batch_size;
+    if (config->max_tokens == UINT64_MAX || mix->counts != NULL || mix->odds != NULL)
+        return by_count > plan->batches_like ? by_count : plan->batches_like;
+    if (rks_mix_quotas(mix, mix->first.weights, mix->sizes, mix->token_sums, mix->draws,
+                       mix->quotas, err) != RKS_OK)
+        return plan->batches_like;
+    rks_u128 tokens = 0;
+    for (size_t i = 0; i < mix->sources; i++)
+        if (mix->sizes[i] > 0)
+            tokens += (rks_u128)mix->token_sums[i] * mix->quotas[i] / mix->sizes[i];
+    by_tokens = (uint64_t)(tokens / config->max_tokens);
+    return by_tokens > by_count ? by_tokens : by_count;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * mix.h: how many times each sample occurs in an epoch (the option `mix`).
+ *
+ *   weights, sizes of sources, N ──► quotas: draws of each source          (quota.c)
+ *   quotas, seed, epoch          ──► left: how often each sample is drawn   (mix.c)
+ *   left                         ──► base: ids, of which one may come often (mix.c, sequence.c)
+ *   base                         ──► batches, as of any plan; then their steps are put in an order
+ *                                    in which sources are even              (even.c)
+ *
+ * In a resumed epoch `left` is what is left, and `drawn` what was delivered. */
+#ifndef RKS_PLAN_MIX_H
+#define RKS_PLAN_MIX_H
+
+#include "plan/inside.h"
+#include "rankstore/mix.h"
+
+enum { RKS_MIX_NONE = UINT16_MAX };
+
+/* What a stretch of steps is drawn by. */
+typedef struct rks_mix_force {
+    uint64_t *weights; /* fixed-point; NULL: in proportion to sizes */
+    uint32_t longest;  /* longer samples wait */
+} rks_mix_force;
+
+typedef struct rks_mix {
+    size_t sources;
+    char **names;
+    uint64_t *bounds;          /* sources + 1, or NULL: */
+    const uint16_t *source_of; /* borrowed */
+    const uint32_t *counts;    /* borrowed, or NULL */
+    const double *odds;        /* borrowed, or NULL */
+    bool tokens;
+    char digest[17];      /* of the options */
+    uint64_t draws;       /* of a whole epoch */
+    uint64_t *sizes;      /* samples of each source that can be drawn */
+    uint64_t *token_sums; /* their lengths, as truncated */
+    rks_mix_force first;  /* from the start */
+
+    /* The draws at hand. */
+    uint64_t *quotas; /* draws of each source */
+    uint64_t *levels; /* how often each of its samples is drawn in the epoch at least */
+    uint32_t *left;   /* of each sample, draws that are to come; NULL between epochs */
+    uint32_t *drawn;  /* of each sample, delivered; NULL: none */
+    uint64_t rest;    /* sum of left */
+} rks_mix;
+
+/* The source of a sample, where ids are asked in ascending order; *at is 0 at first. */
+static inline size_t rks_mix_next_source(const rks_mix *mix, uint32_t id, size_t *at)
+{
+    if (mix->source_of != NULL)
+        return mix->source_of[id];
+    while (id >= mix->bounds[*at + 1])
+        ++*at;
+    return *at;
+}
+
+/* The same in any order. */
+static inline size_t rks_mix_source(const rks_mix *mix, uint32_t id)
+{
+    if (mix->source_of != NULL)
+        return mix->source_of[id];
+    size_t low = 0, high = mix->sources - 1;
+    while (low < high) {
+        size_t middle = high - (high - low) / 2;
+        if (mix->bounds[middle] <= id)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+/* quota.c */
+/* Numbers of 48 bits of the largest. `what` is the option in errors. */
+rks_status rks_mix_weights_read(const rks_mix *mix, const double *weights, const char *what,
+                                uint64_t *fixed, rks_error *err);
+/* Draws of each source, `draws` in all; weights NULL: in proportion to sizes. */
+rks_status rks_mix_quotas(const rks_mix *mix, const uint64_t *weights, const uint64_t *sizes,
+                          const uint64_t *token_sums, uint64_t draws, uint64_t *quotas,
+                          rks_error *err);
+/* The fewest draws with which every sample of a source that has a weight occurs. */
+rks_status rks_mix_fewest(const rks_mix *mix, uint64_t *draws, rks_error *err);
+
+/* mix.c */
+/* Makes plan->mix of the options; plan->lengths and config are there. */
+rks_status rks_mix_create(rks_plan *plan, const rks_plan_mix *options, rks_error *err);
+void rks_mix_free(rks_plan *plan);
+/* Chooses what is left of an epoch: fills mix->left, quotas and levels. `draws` of them; `key`
+ * decides which samples occur once more. */
+rks_status rks_mix_choose(rks_plan *plan, const rks_mix_force *force, uint64_t draws, uint64_t key,
+                          rks_error *err);
+void rks_mix_end(rks_plan *plan); /* frees left and drawn */
+/* Of an epoch that was begun: from here on, deliveries count. */
+rks_status rks_mix_begin_rest(rks_plan *plan, rks_error *err);
+void rks_mix_strike(rks_mix *mix, const uint32_t *ids, size_t count);
+/* Writes the base into plan->ids, which has room for mix->rest. */
+rks_status rks_mix_fill(rks_plan *plan, uint64_t key, rks_plan_base *base, rks_error *err);
+/* Batches, about, that all draws of an epoch make. */
+uint64_t rks_mix_batches_like(const rks_plan *plan, rks_error *err);
+
+/* sequence.c: plan->ids for strategies in the order of draws: sources evenly. */
+rks_status rks_mix_sequence(rks_plan *plan, uint64_t key, rks_error *err);
+/* Merges `sources` lists, one after the other in `lists`, into `merged`: after any number of
+ * entries each list has had its share of them, give or take one. `counts`: of each list. */
+rks_status rks_mix_merge(const uint32_t *lists, const uint64_t *counts, size_t sources,
+                         uint32_t *merged, rks_error *err);
+
+/* even.c: puts runs of `row` slots in an order in which sources are even. */
+rks_status rks_mix_even(rks_plan *plan, uint64_t row, rks_error *err);
+/* Fills plan->slots of a base that keeps its order: like costs share a step, among near batches. */
+rks_status rks_mix_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_error *err);
+/* Fills an entry of each source. */
+rks_status rks_mix_report(rks_plan *plan, uint64_t epoch, rks_plan_source *list, rks_error *err);
+
+#endif

@@ -1,0 +1,643 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_plan_mix.c: weights of sources and of samples: how many times each sample occurs, over random
+ * sources, weights, strategies, ranks and interruptions; how even sources are; what is refused. */
+#include "plans.h"
+
+#include <math.h>
+
+enum { SOURCES_MAX = 6, SAMPLES_MAX = 500 };
+
+static const char *const NAMES[SOURCES_MAX] = {"web", "code", "math", "books", "news", "chat"};
+static const uint32_t WORLDS[] = {1, 2, 3, 4, 7};
+
+/* A random dataset and its mix. */
+typedef struct mixture {
+    uint32_t *lengths;
+    uint64_t count;
+    uint64_t bounds[SOURCES_MAX + 1];
+    uint16_t *source_of;
+    double weights[SOURCES_MAX];
+    rks_plan_mix mix;
+    rks_plan_options options;
+} mixture;
+
+static void make_mixture(rks_random *random, mixture *m)
+{
+    memset(m, 0, sizeof(*m));
+    size_t sources = 1 + below(random, SOURCES_MAX);
+    m->count = 20 * sources + below(random, SAMPLES_MAX);
+    m->lengths = random_lengths(random, m->count);
+    m->source_of = calloc(m->count, sizeof(*m->source_of));
+    assert_non_null(m->source_of);
+    for (size_t i = 0; i + 1 < sources; i++) /* some of one sample */
+        m->bounds[i + 1] = m->bounds[i] + 1 + (below(random, 4) == 0 ? 0 : below(random, 19));
+    m->bounds[sources] = m->count;
+    for (size_t i = 0; i < sources; i++) {
+        m->weights[i] = below(random, 5) == 0 ? 0 : 1 + below(random, 40);
+        for (uint64_t id = m->bounds[i]; id < m->bounds[i + 1]; id++)
+            m->source_of[id] = (uint16_t)i;
+    }
+    m->weights[below(random, (uint32_t)sources)] = 7;
+    rks_plan_mix_default(&m->mix);
+    m->mix.sources = sources;
+    m->mix.names = NAMES;
+    m->mix.weights = m->weights;
+    m->mix.samples = below(random, 3) == 0 ? 0 : 30 + below(random, 2000);
+    if (below(random, 2) == 0)
+        m->mix.bounds = m->bounds;
+    else
+        m->mix.source_of = m->source_of;
+    random_options(random, &m->options);
+    m->options.tail = "split";
+    m->options.world = ONE_OF(random, WORLDS);
+    m->options.mix = &m->mix;
+    if (below(random, 4) == 0) {
+        rks_plan_options_default(&m->options);
+        m->options.strategy = "pack";
+        m->options.capacity = 1000 + below(random, 2000);
+        m->options.too_long = below(random, 2) == 0 ? "drop" : "truncate";
+        m->options.batch_size = 1 + below(random, 3);
+        m->options.world = ONE_OF(random, WORLDS);
+        m->options.seed = rks_random_next(random);
+        m->options.mix = &m->mix;
+    }
+}
+
+static void free_mixture(mixture *m)
+{
+    free(m->lengths);
+    free(m->source_of);
+}
+
+static bool is_pack(const mixture *m)
+{
+    return option_is(m->options.strategy, "pack");
+}
+
+static uint64_t limit_of(const mixture *m)
+{
+    rks_expected expected = expect_of(m->lengths, m->count, &m->options);
+    return is_pack(m) ? m->options.capacity : expected.limit;
+}
+
+static bool can_be_drawn(const mixture *m, uint64_t id)
+{
+    return !option_is(m->options.too_long, "drop") || m->lengths[id] <= limit_of(m);
+}
+
+/* NULL for a refusal that has its reason. */
+static rks_plan *plan_of(const mixture *m, uint32_t world)
+{
+    rks_plan_options options = m->options;
+    options.world = world;
+    rks_plan *plan = NULL;
+    rks_status status = rks_plan_create(m->lengths, m->count, NULL, &options, &plan, &err);
+    if (status == RKS_ERR_DATA)
+        return NULL;
+    if (status == RKS_ERR_ARGUMENT) { /* all of a source are dropped, or too many draws */
+        assert_true(strstr(err.text, "no samples to draw") != NULL ||
+                    strstr(err.text, "set samples") != NULL);
+        return NULL;
+    }
+    assert_ok(status, &err);
+    return plan;
+}
+
+static uint64_t steps_of(rks_plan *plan, uint64_t epoch)
+{
+    uint64_t steps;
+    assert_ok(rks_plan_steps(plan, epoch, &steps, &err), &err);
+    return steps;
+}
+
+/* Counts deliveries of steps [first, end), and that batches keep their bounds. */
+static void deliver(const mixture *m, rks_plan *plan, uint64_t epoch, uint64_t first, uint64_t end,
+                    uint32_t *seen)
+{
+    rks_expected expected = expect_of(m->lengths, m->count, &m->options);
+    if (!is_pack(m)) {
+        check_steps(plan, &expected, epoch, first, end, seen);
+        return;
+    }
+    for (uint64_t step = first; step < end; step++)
+        for (uint32_t rank = 0; rank < rks_plan_world(plan); rank++) {
+            const uint32_t *ids, *bounds;
+            size_t count, bins;
+            assert_ok(rks_plan_batch(plan, epoch, step, rank, &ids, &count, &err), &err);
+            assert_ok(rks_plan_bins(plan, epoch, step, rank, &bounds, &bins, &err), &err);
+            assert_true(count > 0 && bins > 0 && bins <= m->options.batch_size);
+            for (size_t bin = 0; bin < bins; bin++) {
+                uint64_t sum = 0;
+                for (uint32_t i = bounds[bin]; i < bounds[bin + 1]; i++) {
+                    uint32_t id = ids[i - bounds[0]], length = m->lengths[id];
+                    sum += length < m->options.capacity ? length : m->options.capacity;
+                    seen[id]++;
+                }
+                assert_true(sum <= m->options.capacity);
+            }
+        }
+}
+
+/* The draws of each source are its share, and its samples occur as often as each other, to one. */
+static void check_occurrences(const mixture *m, const uint32_t *seen)
+{
+    uint64_t draws[SOURCES_MAX] = {0}, sizes[SOURCES_MAX] = {0}, all = 0;
+    double weights = 0;
+    for (uint64_t id = 0; id < m->count; id++) {
+        size_t source = m->source_of[id];
+        if (!can_be_drawn(m, id)) {
+            assert_int_equal(seen[id], 0);
+            continue;
+        }
+        sizes[source]++;
+        draws[source] += seen[id];
+        all += seen[id];
+    }
+    for (size_t i = 0; i < m->mix.sources; i++)
+        weights += m->weights[i];
+    for (size_t i = 0; i < m->mix.sources; i++)
+        assert_true(fabs((double)draws[i] - m->weights[i] / weights * (double)all) < 1 + 1e-6);
+    if (m->mix.samples != 0)
+        assert_int_equal(all, m->mix.samples);
+    for (uint64_t id = 0; id < m->count; id++) {
+        size_t source = m->source_of[id];
+        if (!can_be_drawn(m, id))
+            continue;
+        uint64_t least = draws[source] / sizes[source];
+        assert_true(seen[id] == least || (draws[source] % sizes[source] != 0 && seen[id] == least + 1));
+        if (m->mix.samples == 0 && m->weights[source] > 0)
+            assert_true(seen[id] > 0);
+    }
+}
+
+static void each_source_has_its_share(void **state)
+{
+    (void)state;
+    uint64_t seed = test_seed(0);
+    unsigned made = 0;
+    for (unsigned round = 0; round < 800; round++) {
+        rks_random random = {rks_random_key(seed, round)};
+        mixture m;
+        make_mixture(&random, &m);
+        rks_plan *plan = plan_of(&m, m.options.world);
+        for (uint64_t epoch = 0; epoch < 2 && plan != NULL; epoch++) {
+            uint32_t *seen = calloc(m.count, sizeof(*seen));
+            uint64_t steps;
+            assert_non_null(seen);
+            if (rks_plan_steps(plan, epoch, &steps, &err) == RKS_OK) {
+                deliver(&m, plan, epoch, 0, steps, seen);
+                check_occurrences(&m, seen);
+                made++;
+                rks_plan_report report = report_of(plan, epoch);
+                uint64_t draws = 0, distinct = 0;
+                for (uint64_t id = 0; id < m.count; id++) {
+                    draws += seen[id];
+                    distinct += seen[id] > 0;
+                }
+                assert_int_equal(report.samples, draws);
+                assert_int_equal(report.repeated, draws - distinct);
+            }
+            free(seen);
+        }
+        rks_plan_free(plan);
+        free_mixture(&m);
+    }
+    assert_true(made > 800);
+}
+
+/* One sample less than the default would leave one out. */
+static void the_default_is_the_fewest_draws(void **state)
+{
+    (void)state;
+    uint64_t seed = test_seed(0);
+    for (unsigned round = 0; round < 200; round++) {
+        rks_random random = {rks_random_key(seed, round)};
+        mixture m;
+        make_mixture(&random, &m);
+        rks_plan_options_default(&m.options);
+        m.options.strategy = "sequential";
+        m.options.mix = &m.mix;
+        m.mix.samples = 0;
+        rks_plan *plan = plan_of(&m, 1);
+        m.mix.samples = report_of(plan, 0).samples - 1;
+        rks_plan_free(plan);
+        plan = m.mix.samples == 0 ? NULL : plan_of(&m, 1);
+        if (plan != NULL) {
+            uint32_t *seen = calloc(m.count, sizeof(*seen));
+            assert_non_null(seen);
+            deliver(&m, plan, 0, 0, steps_of(plan, 0), seen);
+            bool lacks = false;
+            for (uint64_t id = 0; id < m.count; id++)
+                lacks = lacks || (seen[id] == 0 && m.weights[m.source_of[id]] > 0);
+            assert_true(lacks);
+            free(seen);
+        }
+        rks_plan_free(plan);
+        free_mixture(&m);
+    }
+}
+
+/* After any number of draws, each source has had its share, give or take one draw; a source repeats
+ * no sample before all of them came. */
+static void random_draws_are_even(void **state)
+{
+    (void)state;
+    uint64_t seed = test_seed(0);
+    for (unsigned round = 0; round < 150; round++) {
+        rks_random random = {rks_random_key(seed, round)};
+        mixture m;
+        make_mixture(&random, &m);
+        rks_plan_options_default(&m.options);
+        m.options.strategy = round % 3 == 0 ? "sequential" : "random";
+        m.options.batch_size = 1 + below(&random, 9);
+        m.options.mix = &m.mix;
+        rks_plan *plan = plan_of(&m, 1);
+        rks_plan_report report = report_of(plan, 0);
+        uint64_t draws[SOURCES_MAX] = {0}, sums[SOURCES_MAX] = {0}, at = 0;
+        uint32_t *seen = calloc(m.count, sizeof(*seen));
+        assert_non_null(seen);
+        for (int pass = 0; pass < 2; pass++)
+            for (uint64_t step = 0; step < report.steps; step++) {
+                const uint32_t *ids;
+                size_t count;
+                assert_ok(rks_plan_batch(plan, 0, step, 0, &ids, &count, &err), &err);
+                for (size_t i = 0; i < count; i++) {
+                    size_t source = m.source_of[ids[i]];
+                    if (pass == 0) {
+                        sums[source]++;
+                        continue;
+                    }
+                    uint64_t size = m.bounds[source + 1] - m.bounds[source];
+                    assert_int_equal(seen[ids[i]]++, draws[source]++ / size);
+                    at++;
+                    for (size_t s = 0; s < m.mix.sources; s++) {
+                        double share = (double)at * (double)sums[s] / (double)report.samples;
+                        assert_true(fabs((double)draws[s] - share) < 1);
+                    }
+                }
+            }
+        free(seen);
+        rks_plan_free(plan);
+        free_mixture(&m);
+    }
+}
+
+/* Steps of 100: within a percentage point for random, two for bucket and pack if lengths are alike. */
+static void windows_are_even(void **state)
+{
+    (void)state;
+    static const char *const strategies[] = {"random", "bucket", "pack", "random", "bucket"};
+    uint64_t seed = test_seed(0);
+    enum { COUNT = 12000 };
+    uint32_t *lengths = calloc(COUNT, sizeof(*lengths));
+    assert_non_null(lengths);
+    for (unsigned round = 0; round < 10; round++) {
+        rks_random random = {rks_random_key(seed, round)};
+        for (size_t i = 0; i < COUNT; i++)
+            lengths[i] = 1 + below(&random, 500);
+        uint64_t bounds[] = {0, 500 + below(&random, 2000), 5000, COUNT};
+        double weights[] = {1 + below(&random, 9), 1 + below(&random, 9), 1 + below(&random, 9)};
+        rks_plan_mix mix;
+        rks_plan_mix_default(&mix);
+        mix.sources = 3;
+        mix.bounds = bounds;
+        mix.weights = weights;
+        mix.samples = 40000;
+        rks_plan_options options;
+        rks_plan_options_default(&options);
+        options.strategy = strategies[round % 5];
+        options.world = 1 + below(&random, 8);
+        options.batch_size = option_is(options.strategy, "pack") ? 1 : 8;
+        options.capacity = option_is(options.strategy, "pack") ? 4096 : 0;
+        if (round % 5 == 3 || round % 5 == 4) {
+            options.batch_size = 0;
+            options.max_tokens = 4096;
+        }
+        options.mix = &mix;
+        rks_plan *plan = NULL;
+        assert_ok(rks_plan_create(lengths, COUNT, NULL, &options, &plan, &err), &err);
+        rks_plan_source list[3] = {{.struct_size = sizeof(list[0])}};
+        size_t count = 0;
+        assert_ok(rks_plan_sources(plan, round, list, 3, &count, &err), &err);
+        assert_int_equal(count, 3);
+        for (size_t i = 0; i < 3; i++) {
+            assert_true(list[i].deviation <= (option_is(options.strategy, "random") ? 0.01 : 0.02));
+            assert_int_equal(list[i].samples, bounds[i + 1] - bounds[i]);
+        }
+        assert_true(report_of(plan, round).balance > 0.85);
+        rks_plan_free(plan);
+    }
+    free(lengths);
+}
+
+/* An epoch that goes on with other ranks, twice, has the draws of an uninterrupted one. */
+static void a_resumed_epoch_has_the_same_draws(void **state)
+{
+    (void)state;
+    uint64_t seed = test_seed(0);
+    unsigned made = 0;
+    for (unsigned round = 0; round < 400; round++) {
+        rks_random random = {rks_random_key(seed, round)};
+        mixture m;
+        make_mixture(&random, &m);
+        uint32_t *whole = calloc(m.count, sizeof(*whole)), *seen = calloc(m.count, sizeof(*seen));
+        assert_non_null(whole);
+        assert_non_null(seen);
+        rks_plan *plan = plan_of(&m, m.options.world);
+        if (plan != NULL)
+            deliver(&m, plan, 0, 0, steps_of(plan, 0), whole);
+        uint64_t epoch = 0, step = 0;
+        for (int part = 0; part < 3 && plan != NULL; part++) {
+            uint64_t steps = steps_of(plan, 0);
+            uint64_t to = part == 2 ? steps : step + rks_random_below(&random, steps - step);
+            deliver(&m, plan, 0, step, to, seen);
+            if (part == 2) {
+                assert_memory_equal(whole, seen, m.count * sizeof(*seen));
+                made++;
+                break;
+            }
+            char text[RKS_STATE_MAX];
+            assert_ok(rks_plan_state(plan, 0, to, text, sizeof(text), &err), &err);
+            rks_plan_free(plan);
+            plan = plan_of(&m, ONE_OF(&random, WORLDS));
+            rks_status status =
+                plan == NULL ? RKS_ERR_DATA : rks_plan_resume(plan, text, &epoch, &step, &err);
+            if (status == RKS_ERR_DATA) /* the rest is too little for these ranks */
+                break;
+            assert_ok(status, &err);
+            assert_int_equal(epoch, 0);
+        }
+        rks_plan_free(plan);
+        free(whole);
+        free(seen);
+        free_mixture(&m);
+    }
+    assert_true(made > 200);
+}
+
+static void samples_have_counts_or_odds(void **state)
+{
+    (void)state;
+    enum { COUNT = 300, EPOCHS = 400 };
+    static const char *const strategies[] = {"bucket", "sorted", "random", "sequential"};
+    uint64_t bounds[] = {0, COUNT};
+    uint32_t lengths[COUNT], counts[COUNT], seen[COUNT];
+    double odds[COUNT], sum = 0, all[COUNT] = {0};
+    rks_random random = {test_seed(0)};
+    for (size_t i = 0; i < COUNT; i++) {
+        lengths[i] = 1 + below(&random, 90);
+        counts[i] = below(&random, 5);
+        odds[i] = below(&random, 4) == 0 ? 0 : below(&random, 1000) / 7.0;
+        sum += odds[i];
+    }
+    for (size_t round = 0; round < 4; round++) {
+        rks_plan_mix mix;
+        rks_plan_mix_default(&mix);
+        mix.sources = 1;
+        mix.bounds = bounds;
+        mix.counts = counts;
+        rks_plan_options options;
+        rks_plan_options_default(&options);
+        options.strategy = strategies[round];
+        options.world = 3;
+        options.batch_size = 5;
+        options.seed = rks_random_next(&random);
+        options.mix = &mix;
+        rks_expected expected = expect_of(lengths, COUNT, &options);
+        rks_plan *plan = NULL;
+        assert_ok(rks_plan_create(lengths, COUNT, NULL, &options, &plan, &err), &err);
+        memset(seen, 0, sizeof(seen));
+        check_steps(plan, &expected, 1, 0, steps_of(plan, 1), seen);
+        assert_memory_equal(seen, counts, sizeof(counts));
+        rks_plan_free(plan);
+
+        mix.counts = NULL;
+        mix.odds = odds;
+        mix.samples = 700;
+        assert_ok(rks_plan_create(lengths, COUNT, NULL, &options, &plan, &err), &err);
+        for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
+            uint64_t draws = 0;
+            memset(seen, 0, sizeof(seen));
+            check_steps(plan, &expected, epoch, 0, steps_of(plan, epoch), seen);
+            for (size_t i = 0; i < COUNT; i++) {
+                double times = 700 * odds[i] / sum;
+                assert_true(seen[i] >= floor(times - 1e-5) && seen[i] <= ceil(times + 1e-5));
+                draws += seen[i];
+                all[i] += seen[i];
+            }
+            assert_int_equal(draws, 700);
+        }
+        rks_plan_free(plan);
+    }
+    for (size_t i = 0; i < COUNT; i++) /* six deviations of so many coins */
+        assert_true(fabs(all[i] - 4 * EPOCHS * 700 * odds[i] / sum) < 6 * sqrt(4 * EPOCHS) / 2 + 1);
+}
+
+/* Weights of tokens: sources have their shares of tokens, if not to the token. */
+static void weights_may_count_tokens(void **state)
+{
+    (void)state;
+    enum { COUNT = 3000 };
+    uint64_t bounds[] = {0, 1000, COUNT};
+    double weights[] = {0.25, 0.75};
+    uint32_t *lengths = calloc(COUNT, sizeof(*lengths));
+    assert_non_null(lengths);
+    for (size_t i = 0; i < COUNT; i++)
+        lengths[i] = i < 1000 ? 400 + (uint32_t)(i % 200) : 20 + (uint32_t)(i % 30);
+    rks_plan_mix mix;
+    rks_plan_mix_default(&mix);
+    mix.sources = 2;
+    mix.bounds = bounds;
+    mix.weights = weights;
+    mix.tokens = true;
+    rks_plan_options options;
+    rks_plan_options_default(&options);
+    options.mix = &mix;
+    rks_plan *plan = NULL;
+    assert_ok(rks_plan_create(lengths, COUNT, NULL, &options, &plan, &err), &err);
+    rks_plan_source list[2] = {{.struct_size = sizeof(list[0])}};
+    size_t count;
+    assert_ok(rks_plan_sources(plan, 0, list, 2, &count, &err), &err);
+    double share = (double)list[0].tokens / (double)(list[0].tokens + list[1].tokens);
+    assert_true(fabs(share - 0.25) < 0.001);
+    assert_true(list[0].distinct == 1000 && list[1].distinct == 2000);
+    rks_plan_free(plan);
+    free(lengths);
+}
+
+static void check_refused(const char *text, rks_plan_mix *mix)
+{
+    static uint32_t lengths[100];
+    rks_plan_options options;
+    rks_plan_options_default(&options);
+    options.mix = mix;
+    rks_plan *plan = NULL;
+    assert_int_equal(rks_plan_create(lengths, 100, NULL, &options, &plan, &err), RKS_ERR_ARGUMENT);
+    assert_string_equal(err.text, text);
+}
+
+static void wrong_mixes_are_refused(void **state)
+{
+    (void)state;
+    uint64_t bounds[] = {0, 40, 40, 100};
+    double weights[] = {1, 0, 1}, odds[100] = {0};
+    uint32_t counts[100] = {0};
+    rks_plan_mix mix, good;
+    rks_plan_mix_default(&mix);
+    mix.sources = 3;
+    mix.names = NAMES;
+    mix.bounds = bounds;
+    mix.weights = weights;
+    good = mix;
+    weights[0] = -0.5;
+    check_refused("mix: \"web\" has the weight -0.5; weights are finite numbers from 0", &mix);
+    weights[0] = INFINITY;
+    check_refused("mix: \"web\" has the weight inf; weights are finite numbers from 0", &mix);
+    weights[0] = 0;
+    weights[2] = 0;
+    check_refused("mix: all weights are 0; one must be above", &mix);
+    weights[1] = 1;
+    check_refused("mix: \"code\" has the weight 1 and no samples to draw; give it 0, or leave it out",
+                  &mix);
+    weights[1] = 0;
+    weights[0] = 1;
+    weights[2] = 1e-15;
+    check_refused("mix: the weight 1e-15 of \"math\" is too small beside 1; give it 0, or at least "
+                  "3.55271e-15",
+                  &mix);
+    weights[2] = 1e-9;
+    check_refused("mix: an epoch in which every sample occurs has more than 2^32 - 1 draws; set "
+                  "samples",
+                  &mix);
+    weights[2] = 1;
+    mix.tokens = true;
+    check_refused("mix: \"web\" has samples of length 0 only, so it cannot have a share of tokens; let "
+                  "weights count samples",
+                  &mix);
+    mix = good;
+    mix.sources = 0;
+    check_refused("mix: 0 sources; from 1 to 65535", &mix);
+    mix = good;
+    mix.samples = UINT64_C(1) << 32;
+    check_refused("mix: samples 4294967296; an epoch has at most 2^32 - 1 draws", &mix);
+    mix = good;
+    mix.counts = counts;
+    check_refused("mix: one of weights, counts and odds at most", &mix);
+    mix.weights = NULL;
+    check_refused("weights: all samples that can be drawn have the weight 0", &mix);
+    mix.samples = 9;
+    check_refused("mix: samples does not go with counts, whose sum it is", &mix);
+    mix.counts = NULL;
+    mix.odds = odds;
+    check_refused("weights: all samples that can be drawn have the weight 0", &mix);
+    odds[3] = NAN;
+    check_refused("weights: sample 3 has the weight nan; weights are finite numbers from 0", &mix);
+    mix.samples = 0;
+    check_refused("mix: odds need samples, the number of draws of an epoch", &mix);
+    mix = good;
+    bounds[3] = 99;
+    check_refused("mix: bounds are from 0 to 99; the plan has 100 samples", &mix);
+    mix.bounds = NULL;
+    check_refused("mix: one of bounds and source_of is needed", &mix);
+}
+
+static void states_know_the_mix(void **state)
+{
+    (void)state;
+    uint32_t lengths[100] = {0};
+    uint64_t bounds[] = {0, 40, 100}, epoch, step;
+    double weights[] = {1, 2};
+    char with[RKS_STATE_MAX], without[RKS_STATE_MAX];
+    rks_plan_mix mix;
+    rks_plan_mix_default(&mix);
+    mix.sources = 2;
+    mix.bounds = bounds;
+    mix.weights = weights;
+    rks_plan_options options;
+    rks_plan_options_default(&options);
+    rks_plan *plain = NULL, *mixed = NULL, *other = NULL;
+    assert_ok(rks_plan_create(lengths, 100, NULL, &options, &plain, &err), &err);
+    options.mix = &mix;
+    assert_ok(rks_plan_create(lengths, 100, NULL, &options, &mixed, &err), &err);
+    weights[0] = 1.5;
+    assert_ok(rks_plan_create(lengths, 100, NULL, &options, &other, &err), &err);
+    assert_ok(rks_plan_state(mixed, 0, 1, with, sizeof(with), &err), &err);
+    assert_ok(rks_plan_state(plain, 0, 1, without, sizeof(without), &err), &err);
+    assert_null(strstr(without, "mix"));
+    assert_ok(rks_plan_resume(mixed, with, &epoch, &step, &err), &err);
+    const char *after = "; make the plan with the same mix, weights and samples, and change weights by "
+                        "a remix afterwards";
+    char text[256];
+    assert_int_equal(rks_plan_resume(plain, with, &epoch, &step, &err), RKS_ERR_STATE);
+    snprintf(text, sizeof(text), "%s%s",
+             "state: mix differs: it was saved with another one, and this plan has none", after);
+    assert_string_equal(err.text, text);
+    assert_int_equal(rks_plan_resume(mixed, without, &epoch, &step, &err), RKS_ERR_STATE);
+    snprintf(text, sizeof(text), "%s%s",
+             "state: mix differs: it was saved without one, and this plan has one", after);
+    assert_string_equal(err.text, text);
+    assert_int_equal(rks_plan_resume(other, with, &epoch, &step, &err), RKS_ERR_STATE);
+    rks_plan_source list;
+    size_t count;
+    assert_int_equal(rks_plan_sources(plain, 0, &list, 1, &count, &err), RKS_ERR_STATE);
+    assert_string_equal(err.text, "sources: the plan has no mix");
+    rks_plan_free(plain);
+    rks_plan_free(mixed);
+    rks_plan_free(other);
+}
+
+/* Each allocation may fail. */
+static void lacking_memory_is_an_error(void **state)
+{
+    (void)state;
+    static const char *const strategies[] = {"random", "bucket", "pack"};
+    uint32_t lengths[400];
+    uint64_t bounds[] = {0, 40, 400};
+    double weights[] = {1, 2};
+    for (size_t i = 0; i < 400; i++)
+        lengths[i] = 1 + (uint32_t)(i * 7 % 50);
+    for (size_t round = 0; round < 3; round++) {
+        rks_plan_mix mix;
+        rks_plan_mix_default(&mix);
+        mix.sources = 2;
+        mix.bounds = bounds;
+        mix.weights = weights;
+        rks_plan_options options;
+        rks_plan_options_default(&options);
+        options.strategy = strategies[round];
+        options.capacity = round == 2 ? 100 : 0;
+        options.world = 2;
+        options.mix = &mix;
+        long before = rks_memory_in_use();
+        for (long at = 1;; at++) {
+            rks_plan *plan = NULL;
+            rks_memory_fail_at(at);
+            rks_status status = rks_plan_create(lengths, 400, NULL, &options, &plan, &err);
+            bool failed = rks_memory_fail_left() == 0;
+            rks_memory_fail_at(0);
+            assert_int_equal(status, failed ? RKS_ERR_MEMORY : RKS_OK);
+            rks_plan_free(plan);
+            assert_int_equal(rks_memory_in_use(), before);
+            if (!failed)
+                break;
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_source_has_its_share),
+        cmocka_unit_test(the_default_is_the_fewest_draws),
+        cmocka_unit_test(random_draws_are_even),
+        cmocka_unit_test(windows_are_even),
+        cmocka_unit_test(a_resumed_epoch_has_the_same_draws),
+        cmocka_unit_test(samples_have_counts_or_odds),
+        cmocka_unit_test(weights_may_count_tokens),
+        cmocka_unit_test(wrong_mixes_are_refused),
+        cmocka_unit_test(states_know_the_mix),
+        cmocka_unit_test(lacking_memory_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
