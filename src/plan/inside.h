@@ -212,6 +212,8 @@ static inline uint64_t rks_plan_kept(const rks_plan *plan)
 rks_status rks_plan_stretch(uint64_t at, uint64_t count, uint64_t *end, rks_error *err);
 /* After `more` samples; *done, 0 at first, counts those since it asked last. */
 rks_status rks_plan_pause(uint64_t *done, uint64_t more, rks_error *err);
+/* How many samples a stretch has, for tests; 0: the default. Process-wide; not while a plan is made. */
+void rks_plan_stretch_set(uint64_t samples);
 
 /* sort.c: asks for huge pages where an array is large: without them a third of the time goes into
  * page faults and address translation. Advice; it cannot fail. */
