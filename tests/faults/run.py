@@ -393,7 +393,7 @@ def nothing_is_left_behind():
 
 
 def what_is_left(temporary, before):
-    """In the folder, and in /dev/shm beside what others have mapped."""
+    """In the folder, and in /dev/shm beside what others have mapped, and the folders of tests."""
     mapped = ""
     for maps in glob.glob("/proc/[0-9]*/maps"):
         try:
@@ -401,7 +401,8 @@ def what_is_left(temporary, before):
                 mapped += file.read()
         except OSError:
             pass  # it has ended
-    return {*os.listdir(temporary), *(name for name in set(os.listdir("/dev/shm")) - before if f"/dev/shm/{name}" not in mapped)}
+    new = {name for name in set(os.listdir("/dev/shm")) - before if not name.startswith("rankstore-test-")}
+    return {*os.listdir(temporary), *(name for name in new if f"/dev/shm/{name}" not in mapped)}
 
 
 def look_for_what_is_left(temporary):

@@ -509,8 +509,7 @@ void scenario_run(const scenario *s, char *result, size_t size)
     run.begun_ns = sim_now_ns();
     pthread_mutex_init(&run.mutex, NULL);
     rks_cond_init(&run.cond);
-    strcpy(run.directory, "/dev/shm/rankstore-test-XXXXXX"); /* no disk: syncs cost nothing */
-    if (mkdtemp(run.directory) == NULL && !folder_make(run.directory))
+    if (!folder_make_in_memory(run.directory))
         sim_fail("no directory: %s", strerror(errno));
     sim_on_fail(remove_directory);
     rks_status status = rks_memory_transport_create(&rules, &run.transport, &err);

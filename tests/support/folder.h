@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * folder.h: the directory of a test: made under /tmp, removed with all that is in it. */
+ * folder.h: the directory of a test: made under /tmp, or in memory, and removed with all that is in
+ * it. */
 #ifndef RKS_TESTS_FOLDER_H
 #define RKS_TESTS_FOLDER_H
 
@@ -18,6 +19,14 @@ static inline bool folder_make(char *path)
 {
     strcpy(path, "/tmp/rankstore-test-XXXXXX");
     return mkdtemp(path) != NULL;
+}
+
+/* The same in memory, for tests that write many small files and ask nothing of a disk: what is
+ * synced there costs nothing. */
+static inline bool folder_make_in_memory(char *path)
+{
+    strcpy(path, "/dev/shm/rankstore-test-XXXXXX");
+    return mkdtemp(path) != NULL || folder_make(path);
 }
 
 static inline int folder_remove_one(const char *path, const struct stat *info, int kind,

@@ -31,17 +31,17 @@ static inline rks_status tick(void *user, uint64_t unit_bytes, uint64_t samples,
     return RKS_OK;
 }
 
-static inline rks_status count_first_rows(const rks_input *input, size_t unit, uint64_t *first)
+/* *first, which is that of the unit before, becomes that of unit `u`. */
+static inline rks_status count_first_rows(const rks_input *input, size_t u, uint64_t *first)
 {
-    *first = 0;
-    for (; !input->units[unit].first_of_file; unit--) {
-        uint64_t rows = 0;
-        rks_status status = rks_unit_count_rows(input, unit - 1, &rows, &err);
-        if (status != RKS_OK)
-            return status;
-        *first += rows;
+    uint64_t rows = 0;
+    if (input->units[u].first_of_file) {
+        *first = 0;
+        return RKS_OK;
     }
-    return RKS_OK;
+    rks_status status = rks_unit_count_rows(input, u - 1, &rows, &err);
+    *first += rows;
+    return status;
 }
 
 static inline rks_status write_units(const rks_input *input, const rks_schema *schema,
@@ -50,8 +50,8 @@ static inline rks_status write_units(const rks_input *input, const rks_schema *s
 {
     const rks_ingest_progress progress = {.tick = tick, .user = out};
     rks_status status = RKS_OK;
+    uint64_t first = 0;
     for (size_t u = 0; status == RKS_OK && u < input->unit_count; u++) {
-        uint64_t first = 0;
         status = count_first_rows(input, u, &first);
         if (status == RKS_OK)
             status = rks_ingest_unit(input, u, first, schema, options, selector, writer,

@@ -17,7 +17,7 @@ static char scratch_dir[FOLDER_PATH];
 static inline int scratch_open(void **state)
 {
     (void)state;
-    return !folder_make(scratch_dir);
+    return !folder_make_in_memory(scratch_dir);
 }
 
 static inline int scratch_close(void **state)
