@@ -47,9 +47,11 @@ typedef struct rks_group_options {
     const char *secret_file; /* 0600 file with at least 32 bytes; NULL: RKS_SECRET_FILE, else one
                               * that rank 0 makes in RKS_JOB_DIR, else none: ranks trust the public
                               * keys that the bootstrap hands round */
-    const char *node;        /* what counts as a node; NULL: RKS_NODE, else the machine's boot id and
-                              * its /tmp, so that containers with a /tmp of their own are nodes.
-                              * Ranks of one node share memory through /tmp or TMPDIR */
+    const char *node;        /* what counts as a node; NULL: RKS_NODE, else the machine's boot id.
+                              * Ranks of one node share memory: they hand each other descriptors
+                              * through TMPDIR, /tmp or the network namespace. Containers that have
+                              * none of these in common count as nodes, each with its own copy of
+                              * the index; one line says so */
     uint32_t io_threads;     /* most threads of this rank that answer other ranks, and wait for cold
                               * pages, for all stores of the group; default 16, from 1 to 1024 */
 } rks_group_options;

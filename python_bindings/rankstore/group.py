@@ -152,7 +152,8 @@ def init(group: Any = None, *, rank: int | None = None, world: int | None = None
     listen: str. Address or interface to listen on. Default: RKS_LISTEN, else the group's.
     secret_file: path. A 0600 file of at least 32 bytes. Default: RKS_SECRET_FILE, else a file that rank 0 makes in
         RKS_JOB_DIR, else none: ranks trust the keys that they find in the store.
-    node: str. What counts as one node. Default: RKS_NODE, else the host.
+    node: str. What counts as one node. Default: RKS_NODE, else the host. Containers that can share no memory (neither TMPDIR,
+        /tmp nor the network namespace) are nodes of their own, each with its own copy of the index; one line says so.
 
     Returns the Group. Raises ArgumentError, PeerError, TimeoutError, UnsupportedError.
     """

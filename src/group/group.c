@@ -26,9 +26,7 @@ typedef struct facts {
     char version[16];
     char host[32];
     char node[64];       /* what counts as a node */
-    uint32_t named;      /* 1: the user said so */
-    uint32_t reserved;
-    uint64_t tmp[2];     /* /tmp's device and number: ranks of a node share descriptors through it */
+    uint64_t doors[DOORS]; /* through which it can share descriptors */
     uint64_t network[2]; /* boot id's hash, network namespace: equal means loopback reaches */
     uint32_t silence_ms;
     uint32_t secret_source;
@@ -69,11 +67,7 @@ static rks_status own_facts(const rks_group_options *options, uint32_t rank, boo
     gethostname(mine->host, sizeof(mine->host) - 1);
     const char *node = options->node != NULL ? options->node : getenv("RKS_NODE");
     snprintf(mine->node, sizeof(mine->node), "%s", node != NULL ? node : boot);
-    mine->named = node != NULL;
-    struct stat tmp = {0};
-    stat("/tmp", &tmp);
-    mine->tmp[0] = tmp.st_dev;
-    mine->tmp[1] = tmp.st_ino;
+    rks_doors_look(boot, mine->doors);
     mine->network[0] = rks_checksum64(boot, strlen(boot));
     mine->network[1] = space.st_ino;
     mine->silence_ms = options->silence_ms;
@@ -132,47 +126,69 @@ static rks_status compare(const facts *all, uint32_t size, rks_error *err)
     return RKS_OK;
 }
 
-/* Containers of one machine have its boot id, and each may have a /tmp of its own. Then they can share
- * no memory, and count as nodes, unless the user has named the node. */
-static bool on_one_node(const facts *a, const facts *b)
+/* A bit for each door that two ranks have in common; threads of a process need none. */
+static uint32_t common_doors(const rks_group *group, const facts *a, const facts *b)
 {
-    bool named = a->named != 0 && b->named != 0;
-    return strncmp(a->node, b->node, sizeof(a->node)) == 0 &&
-           (named || memcmp(a->tmp, b->tmp, sizeof(a->tmp)) == 0);
+    uint32_t common = 0;
+    for (int door = 0; door < DOORS; door++)
+        if (rks_group_is_threads(group) || (a->doors[door] != 0 && a->doors[door] == b->doors[door]))
+            common |= 1u << door;
+    return common;
+}
+
+static bool same_node_name(const facts *a, const facts *b)
+{
+    return strncmp(a->node, b->node, sizeof(a->node)) == 0;
 }
 
 static void say_containers(const rks_group *group, const facts *all)
 {
     for (uint32_t rank = 1; group->rank == 0 && rank < group->size; rank++) {
-        const facts *leader = &all[group->leaders[group->node_of[rank]]];
-        if (leader == &all[0] || strncmp(leader->node, all[0].node, sizeof(leader->node)) != 0)
+        uint32_t before = 0;
+        while (before < rank && (group->node_of[before] == group->node_of[rank] ||
+                                 !same_node_name(&all[before], &all[rank])))
+            before++;
+        if (before == rank)
             continue;
-        rks_log("ranks 0 and %u are on one machine and have different /tmp directories, as containers "
-                "do: each container keeps a copy of the index of its own. Share /tmp between them for "
-                "one copy; RKS_NODE, with a name for each, leaves this line out",
-                rank);
+        rks_log("ranks %u and %u are on one machine and can share no memory, as containers with a /tmp and "
+                "a network of their own, or another user: each keeps a copy of the index of its own. "
+                "Share /tmp between them for one copy; RKS_NODE, with a name for each, leaves this "
+                "line out",
+                before, rank);
         return;
     }
 }
 
-/* Nodes are numbered by first appearance. */
+/* Nodes are numbered by first appearance. All ranks of one have a door in common. */
 static rks_status number_nodes(rks_group *group, const facts *all, rks_error *err)
 {
     group->node_of = rks_alloc(group->size, sizeof(*group->node_of), err);
     group->leaders = rks_alloc(group->size, sizeof(*group->leaders), err);
     group->hosts = rks_alloc(group->size, sizeof(*group->hosts), err);
-    if (group->node_of == NULL || group->leaders == NULL || group->hosts == NULL)
+    uint32_t *doors = rks_alloc(group->size, sizeof(*doors), err); /* by node */
+    if (group->node_of == NULL || group->leaders == NULL || group->hosts == NULL || doors == NULL) {
+        rks_free(doors);
         return RKS_ERR_MEMORY;
+    }
     for (uint32_t rank = 0; rank < group->size; rank++) {
-        uint32_t node = 0;
-        while (node < group->nodes && !on_one_node(&all[group->leaders[node]], &all[rank]))
-            node++;
-        if (node == group->nodes)
+        uint32_t node = 0, common = (1u << DOORS) - 1;
+        for (; node < group->nodes; node++) {
+            const facts *leader = &all[group->leaders[node]];
+            common = doors[node] & common_doors(group, leader, &all[rank]);
+            if (same_node_name(leader, &all[rank]) && common != 0)
+                break;
+        }
+        if (node == group->nodes) {
+            common = (1u << DOORS) - 1;
             group->leaders[group->nodes++] = rank;
+        }
+        doors[node] = common;
         group->node_of[rank] = node;
         snprintf(group->hosts[rank], sizeof(group->hosts[rank]), "%.31s", all[rank].host);
         rks_text_clean(group->hosts[rank]);
     }
+    group->door = (rks_door)__builtin_ctz(doors[group->node_of[group->rank]]);
+    rks_free(doors);
     say_containers(group, all);
     return RKS_OK;
 }

@@ -56,6 +56,15 @@ typedef struct rank_progress {
     char text[PROGRESS_SIZE];
 } rank_progress;
 
+/* Where ranks of one machine can hand each other a descriptor, the best first. Containers may have
+ * only some of them in common, or none. */
+typedef enum rks_door {
+    DOOR_TMPDIR,  /* a socket in TMPDIR */
+    DOOR_TMP,     /* in /tmp */
+    DOOR_NETWORK, /* without a name in a directory: ranks of one network namespace */
+    DOORS
+} rks_door;
+
 struct rks_group {
     rks_bootstrap bootstrap;
     uint32_t rank, size;
@@ -67,6 +76,7 @@ struct rks_group {
     uint32_t *node_of; /* by rank */
     uint32_t *leaders; /* by node */
     uint32_t nodes;
+    rks_door door; /* through which this rank's node shares descriptors */
     int64_t parent; /* -1: the root */
     uint32_t *children;
     uint32_t child_count;
@@ -106,6 +116,9 @@ rks_status rks_group_collect(rks_group *group, const char *phase, rks_status min
 size_t rks_facts_size(const rks_fact *facts, size_t count);
 void rks_facts_encode(const rks_fact *facts, size_t count, uint8_t *bytes);
 bool rks_facts_valid(const rks_fact *facts, size_t count, const uint8_t *bytes, uint64_t size);
+
+/* share_fd.c: this process's doors: two ranks whose entries are equal, and not 0, share that one. */
+void rks_doors_look(const char *boot_id, uint64_t doors[DOORS]);
 
 /* inbox.c */
 void rks_inbox_on_note(void *group, uint32_t from, const uint8_t *body, size_t size);

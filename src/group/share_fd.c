@@ -2,10 +2,12 @@
  *
  * share_fd.c: a node's leader gives a descriptor to the other ranks of its node. Between processes
  * over a Unix socket in a fresh directory that only this user can enter; it is gone as soon as all
- * have it. */
+ * have it. Containers that have no directory in common, but a network namespace, take a socket with
+ * a random abstract name. Either way both sides look at the other's user first. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,9 +20,11 @@
 #include <unistd.h>
 
 #include "base/bytes.h"
+#include "base/checksum.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/secret.h"
 #include "group/internal.h"
 
 #define NAME_PREFIX "rankstore-share-"
@@ -79,12 +83,66 @@ static void sweep(const char *base)
     closedir(directory);
 }
 
-static rks_status open_door(door *d, int backlog, rks_error *err)
+/* A socket's path is short; and a TMPDIR that is not there is no reason to fail. */
+static const char *temporary_base(void)
 {
-    /* A socket's path is short; and a TMPDIR that is not there is no reason to fail. */
     const char *base = getenv("TMPDIR");
-    if (base == NULL || base[0] != '/' || strlen(base) > 30 || access(base, W_OK | X_OK) != 0)
-        base = "/tmp";
+    return base == NULL || base[0] != '/' || strlen(base) > 30 || access(base, W_OK | X_OK) != 0
+               ? "/tmp"
+               : base;
+}
+
+/* A number that is equal where path, file and user are; 0 if `path` is none, or cannot be used. */
+static uint64_t door_number(const char *path, int mode, const char *boot_id)
+{
+    char text[256];
+    struct stat at, users;
+    if (stat(path, &at) != 0 || stat("/proc/self/ns/user", &users) != 0 || access(path, mode) != 0)
+        return 0;
+    int size = snprintf(text, sizeof(text), "%s %s %ju %ju %ju %ju", boot_id, path,
+                        (uintmax_t)at.st_dev, (uintmax_t)at.st_ino, (uintmax_t)geteuid(),
+                        (uintmax_t)users.st_ino);
+    return rks_checksum64(text, (size_t)size);
+}
+
+void rks_doors_look(const char *boot_id, uint64_t doors[DOORS])
+{
+    doors[DOOR_TMPDIR] = door_number(temporary_base(), W_OK | X_OK, boot_id);
+    doors[DOOR_TMP] = door_number("/tmp", W_OK | X_OK, boot_id);
+    doors[DOOR_NETWORK] = door_number("/proc/self/ns/net", F_OK, boot_id);
+}
+
+static rks_status listen_at(door *d, int backlog, rks_error *err)
+{
+    const char *name = d->address.sun_path;
+    d->address.sun_family = AF_UNIX;
+    d->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (d->listener < 0 ||
+        bind(d->listener, (struct sockaddr *)&d->address, sizeof(d->address)) != 0 ||
+        listen(d->listener, backlog) != 0)
+        return rks_fail_errno(err, errno, "%s", name[0] == '\0' ? name + 1 : name);
+    return RKS_OK;
+}
+
+/* An abstract name: of 128 random bits, so that nobody is there before. Anyone of the namespace can
+ * connect: other users are turned away, and must not fill the queue. */
+static rks_status open_network_door(door *d, rks_error *err)
+{
+    uint8_t random[16];
+    rks_status status = rks_random(random, sizeof(random), err);
+    if (status != RKS_OK)
+        return status;
+    snprintf(d->address.sun_path + 1, sizeof(d->address.sun_path) - 1,
+             NAME_PREFIX "%016" PRIx64 "%016" PRIx64, rks_load_u64(random),
+             rks_load_u64(random + 8));
+    return listen_at(d, SOMAXCONN, err);
+}
+
+static rks_status open_door(door *d, rks_door where, int backlog, rks_error *err)
+{
+    if (where == DOOR_NETWORK)
+        return open_network_door(d, err);
+    const char *base = where == DOOR_TMP ? "/tmp" : temporary_base();
     sweep(base);
     snprintf(d->directory, sizeof(d->directory), "%s/" NAME_PREFIX "XXXXXX", base);
     if (mkdtemp(d->directory) == NULL) {
@@ -95,14 +153,8 @@ static rks_status open_door(door *d, int backlog, rks_error *err)
     d->lock = open(d->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (d->lock >= 0)
         (void)flock(d->lock, LOCK_EX | LOCK_NB);
-    d->address.sun_family = AF_UNIX;
     snprintf(d->address.sun_path, sizeof(d->address.sun_path), "%s/fd", d->directory);
-    d->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (d->listener < 0 ||
-        bind(d->listener, (struct sockaddr *)&d->address, sizeof(d->address)) != 0 ||
-        listen(d->listener, backlog) != 0)
-        return rks_fail_errno(err, errno, "%s", d->address.sun_path);
-    return RKS_OK;
+    return listen_at(d, backlog, err);
 }
 
 /* Waits until `fd` is ready, in slices: interrupts, a lost group and silence end it. */
@@ -219,11 +271,11 @@ static rks_status fetch_fd(rks_group *group, const struct sockaddr_un *address, 
     if (peer < 0)
         return rks_fail_errno(err, errno, "a Unix socket");
     rks_status status = RKS_OK;
+    const char *name = address->sun_path + (address->sun_path[0] == '\0');
     if (connect(peer, (const struct sockaddr *)address, sizeof(*address)) != 0)
-        status = rks_fail_errno(err, errno, "%.100s", address->sun_path);
+        status = rks_fail_errno(err, errno, "%.100s", name);
     else if (!same_user(peer))
-        status =
-            rks_fail(err, RKS_ERR_PEER, 0, "%.100s belongs to another user", address->sun_path);
+        status = rks_fail(err, RKS_ERR_PEER, 0, "%.100s belongs to another user", name);
     if (status == RKS_OK)
         status = wait_ready(group, peer, POLLIN, rks_now_ms() + group->silence_ms, err);
     if (status == RKS_OK)
@@ -269,7 +321,7 @@ rks_status rks_fd_offer_open(rks_group *group, int fd, rks_fd_offer **offer, rks
     made->mine.fd = fd;
     rks_status status = RKS_OK;
     if (rks_group_is_leader(group) && !rks_group_is_threads(group) && node_ranks(group) > 1)
-        status = open_door(&made->door, (int)node_ranks(group), err);
+        status = open_door(&made->door, group->door, (int)node_ranks(group), err);
     if (status != RKS_OK) {
         rks_fd_offer_close(made);
         return status;

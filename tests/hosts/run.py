@@ -4,6 +4,7 @@ side is killed, stopped or disconnected in the middle, and the other must end wi
 
 Usage: run.py BUILD-DIRECTORY [TEST...]
 """
+import json
 import os
 import re
 import shutil
@@ -162,6 +163,44 @@ def sniffed(name, encrypt):
     return [int(number) for number in said.split()]
 
 
+def containers_of_one_machine_build_read_and_gather():
+    """Each rank has a /tmp of its own. Two share a network, and one copy of the index; two pairs share nothing."""
+    place = tempfile.mkdtemp(prefix="containers-", dir=BUILD)  # which all see
+    try:
+        with Hosts():
+            source = shutil.copy(make_input(), place)
+            done = subprocess.run([PROGRAM, A, B, source, os.path.join(place, "d"), "2", "20000", "containers"],
+                                  capture_output=True, text=True, timeout=150)
+        assert done.returncode == 0, (done.stdout, done.stderr)
+        ranks = re.findall(r"done: (\d+) samples, .*, (\d+) nodes", done.stdout)
+        assert len(ranks) == 4 and sum(int(one[0]) for one in ranks) == 8000, done.stdout
+        assert all(one[1] == "2" for one in ranks), done.stdout
+        lines = [line for line in done.stderr.splitlines() if "copy of the index" in line]
+        assert len(lines) == 1 and "ranks 0 and 1" in lines[0] and "RKS_NODE" in lines[0], done.stderr
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def commands_run_in_containers():
+    """Ranks that mpirun starts, each in a mount namespace with a /tmp of its own."""
+    module = os.path.join(BUILD, "src", "mpi", "librankstore_mpi.so")
+    if os.geteuid() != 0 or shutil.which("mpirun") is None or not os.path.exists(module):
+        raise Skip("needs root and mpirun")
+    place = tempfile.mkdtemp(prefix="containers-", dir=BUILD)
+    try:
+        shutil.copy(make_input(), place)
+        own = "mount -t tmpfs -o size=16m none /tmp && exec \"$@\""
+        for command in (["build", "input.txt", "-o", "d", "--unit-size", "64k"], ["verify", "d"],
+                        ["bench", "d", "--max-tokens", "100k", "--json"]):
+            ranks = [] if command[0] == "verify" else ["mpirun", "--oversubscribe", "-n", "3", "unshare", "-m", "sh", "-c", own, "sh"]
+            done = subprocess.run([*ranks, os.path.join(BUILD, "tools", "rankstore", "rankstore"), *command], cwd=place, text=True,
+                                  capture_output=True, timeout=100, env={**os.environ, "RKS_MPI_MODULE": module, "TMPDIR": place})
+            assert done.returncode == 0, (command, done.stdout, done.stderr)
+        assert json.loads(done.stdout)["exactly_once"], done.stdout
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
 def encrypted_samples_are_not_seen_on_the_wire():
     seen, packets = sniffed("open", "0")
     assert seen > 0 and packets > 0, (seen, packets)
@@ -196,6 +235,8 @@ def a_link_that_is_away_for_a_moment_is_survived():
 
 TESTS = [
     an_epoch_is_read_across_two_hosts,
+    containers_of_one_machine_build_read_and_gather,
+    commands_run_in_containers,
     encrypted_samples_are_not_seen_on_the_wire,
     a_killed_rank_on_the_other_host_is_named,
     a_stopped_rank_on_the_other_host_is_named,

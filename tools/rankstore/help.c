@@ -36,7 +36,8 @@ const cli_fact cli_environment[] = {
                     "hosts, plain on one host"},
     {"RKS_LISTEN", "address or interface that ranks listen on; default loopback where all of them "
                    "share it, else the default route's interface"},
-    {"RKS_NODE", "what counts as a node; default the machine's boot id and its /tmp"},
+    {"RKS_NODE", "what counts as a node; default the machine's boot id. Containers that can share no "
+                 "memory are nodes of their own; a name for each leaves the line about them out"},
     {"RKS_MPI_MODULE", "path of librankstore_mpi.so; default beside the library"},
     {"RKS_LOG", "quiet, info or debug: what is said on standard error beside errors; default info"},
     {"TMPDIR", "where temporary files lie; default /tmp"},

@@ -48,26 +48,56 @@ static void a_leader_s_descriptor_reaches_its_node_and_no_other(void **state)
     per_node = 0;
 }
 
-/* Ranks 2 and 3 see the machine as containers with a /tmp of their own do. */
+/* What ranks 2 and 3 do not have in common with the others. */
+enum apart { TMP_APART, TMPDIR_APART, USER_APART };
+
+static bool stand_apart(enum apart how, uint32_t rank)
+{
+    char directory[32];
+    snprintf(directory, sizeof(directory), "/tmp/rankstore-%u", rank);
+    switch (how) {
+    case TMP_APART:
+        return unshare(CLONE_NEWNS) == 0 &&
+               mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+               mount("none", "/tmp", "tmpfs", 0, "size=1m") == 0;
+    case TMPDIR_APART: /* a mount that the others do not see */
+        return mkdir(directory, 0700) == 0 && unshare(CLONE_NEWNS) == 0 &&
+               mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+               mount("none", directory, "tmpfs", 0, "size=1m") == 0 &&
+               setenv("TMPDIR", directory, 1) == 0;
+    case USER_APART:
+        return setgid(65533) == 0 && setuid(65533 + rank % 2) == 0;
+    }
+    return false;
+}
+
+/* Ranks see the machine as containers do. Those that can share nothing are nodes of their own. */
 static void share_from_containers(member *m)
 {
-    if (m->rank >= 2 &&
-        (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-         mount("none", "/tmp", "tmpfs", 0, "size=1m") != 0)) {
-        EXPECT(!"a mount namespace");
+    enum apart how = *(enum apart *)m->user;
+    char directory[32];
+    if (m->rank >= 2 && !stand_apart(how, m->rank)) {
+        EXPECT(!"a rank that stands apart");
         return;
     }
     share(m);
-    if (m->group != NULL)
-        EXPECT(rks_group_nodes(m->group) == 3 && rks_group_node(m->group) == (m->rank < 2 ? 0 : m->rank - 1));
+    if (m->group != NULL && how == USER_APART)
+        EXPECT(rks_group_nodes(m->group) == 3 &&
+               rks_group_node(m->group) == (m->rank < 2 ? 0 : m->rank - 1));
+    else if (m->group != NULL)
+        EXPECT(rks_group_nodes(m->group) == 1);
+    snprintf(directory, sizeof(directory), "/tmp/rankstore-%u", m->rank);
+    if (m->rank >= 2 && how == TMPDIR_APART)
+        EXPECT(umount(directory) == 0 && rmdir(directory) == 0);
 }
 
-static void containers_with_a_tmp_of_their_own_are_nodes(void **state)
+static void containers_share_what_they_can_and_else_are_nodes(void **state)
 {
     (void)state;
     if (geteuid() != 0)
         skip(); /* mounts */
-    assert_int_equal(on_processes(4, share_from_containers, NULL), 0);
+    for (enum apart how = TMP_APART; how <= USER_APART; how++)
+        assert_int_equal(on_processes(4, share_from_containers, &how), 0);
 }
 
 static void share_badly(member *m)
@@ -176,7 +206,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_leader_s_descriptor_reaches_its_node_and_no_other),
-        cmocka_unit_test(containers_with_a_tmp_of_their_own_are_nodes),
+        cmocka_unit_test(containers_share_what_they_can_and_else_are_nodes),
         cmocka_unit_test(a_shared_descriptor_leaves_no_name_behind),
         cmocka_unit_test(a_rank_that_is_interrupted_meanwhile_is_the_cause_on_all),
     };
