@@ -476,6 +476,58 @@ def test_a_full_backlog_is_waited_for(ds: Any, is_served: bool) -> None:
             assert time.monotonic() - begun >= 0.5
 
 
+FLOOD = """
+import os, socket, sys, time
+until, made, held = time.monotonic() + 20, 0, []
+print("begun", flush=True)
+while time.monotonic() < until:
+    one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    one.setblocking(False)
+    try:
+        one.connect("\\0" + sys.argv[1])
+        held.append(one)
+        made += 1
+        one.send(b"\\xff" * 4096)
+    except BlockingIOError:  # the queue is full
+        one.close()
+    except OSError:
+        pass
+    if len(held) > 200:
+        for one in held:
+            one.close()
+        held = []
+    if os.getppid() == 1:
+        break
+    if made % 100 == 0:
+        print(made, flush=True)
+"""
+
+
+def test_another_user_s_flood_keeps_no_worker_out(ds: Any) -> None:
+    """Each new connection of a worker is served while another user connects as fast as it can, and gets nothing."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root to be another user")
+    service = Service(ds.store)
+    flood = subprocess.Popen(["/usr/bin/python3", "-c", FLOOD, service.name], user=65534, group=65534, extra_groups=[], cwd="/",
+                             env={}, stdout=subprocess.PIPE, text=True)
+    try:
+        assert flood.stdout is not None and flood.stdout.readline() == "begun\n"
+        threads, slowest = threading.active_count(), 0.0
+        for sample in range(50):
+            begun = time.monotonic()
+            store = worker_store(ds, service.name, service.token)
+            assert store.key(sample % 5) == ds.store.key(sample % 5)
+            store.close()
+            slowest = max(slowest, time.monotonic() - begun)
+        assert threading.active_count() - threads <= 2 and flood.poll() is None  # a stranger costs no thread
+        assert slowest < 2, slowest
+    finally:
+        flood.kill()
+        said, _ = flood.communicate()
+        service.close()
+    assert int(said.split()[-1]) > 100, said  # it was a flood
+
+
 def test_a_forked_child_waits_for_no_lock_of_the_service(ds: Any) -> None:
     """A thread of the parent may hold it at the fork."""
     service = Service(ds.store)
