@@ -24,6 +24,14 @@
  * Units      Sizes are bytes, times are milliseconds, unless a name says otherwise.
  * Options    Structs that begin with `struct_size` are filled by their _default call
  *            first, then changed. 0 and NULL mean the default where not said otherwise.
+ *            That call writes the struct as the library has it: run a program with the
+ *            version whose headers it was compiled with, or with an older one.
+ * Signals    A shard that is cut while it is read raises SIGBUS; the library has a handler
+ *            for it, which makes it an error. A handler that another library installs
+ *            later replaces it until it is installed again: at every open, and while
+ *            samples are read at most 50 times a second. Nothing closes that gap: the
+ *            system tells nobody of a new handler, and asking before each page would
+ *            cost a system call for each.
  * Strings    UTF-8, NUL-terminated; keys are any bytes with a size.
  */
 #ifndef RANKSTORE_H

@@ -61,7 +61,7 @@ rks_status rks_dataset_append(rks_dataset *joined, const rks_dataset *whose, rks
         rks_dataset_unit *unit = &joined->units[joined->unit_count++];
         *unit = whose->units[i];
         unit->key_name = NULL;
-        if (unit->summary.unit > INT64_MAX - first_unit)
+        if (first_unit > INT64_MAX || unit->summary.unit > INT64_MAX - first_unit)
             return rks_fail(err, RKS_ERR_DATA, 0, "unit numbers end at 2^63");
         unit->summary.unit += first_unit;
         unit->shard += first_shard;

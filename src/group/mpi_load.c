@@ -69,13 +69,18 @@ static void *find_module(void)
 static void load(void)
 {
     void *module = find_module();
+    char first[sizeof(load_error.text)];
+    const char *why = module == NULL ? dlerror() : NULL; /* none: there is no such file */
+    snprintf(first, sizeof(first), "%s",
+             why == NULL ? "there is no librankstore_mpi.so beside the library" : why);
+    bool said = why == NULL || getenv("RKS_MPI_MODULE") != NULL; /* else it lacks the library below */
     /* A wheel's module names no MPI: it takes the one that the launcher's environment leads to. */
     if (module == NULL && dlopen(LIBRARY, RTLD_NOW | RTLD_GLOBAL) != NULL)
         module = find_module();
     if (module == NULL) {
-        const char *why = dlerror();
+        why = dlerror();
         rks_fail(&load_error, RKS_ERR_UNSUPPORTED, 0, "the MPI module cannot be loaded: %s",
-                 why == NULL ? "there is no librankstore_mpi.so beside the library" : why);
+                 said || why == NULL ? first : why);
         return;
     }
     rks_mpi_module_fn entry = NULL;

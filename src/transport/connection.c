@@ -309,6 +309,7 @@ static rks_connection *connection_new(rks_engine *engine, bool initiator, uint32
                                     .connected = initiator};
     if ((initiator && rks_peer_bind(engine, &connection->hello, err) != RKS_OK) ||
         rks_hello_start(&connection->hello, err) != RKS_OK) {
+        rks_wipe(&connection->hello.key, sizeof(connection->hello.key));
         rks_free(connection);
         return NULL;
     }

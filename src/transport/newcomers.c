@@ -7,10 +7,14 @@
  * and those whose hello was right. There is room for some thousands, more than the job has ranks.
  * If it is full, a newcomer takes the place of one that has said nothing: the oldest of the origin
  * that has the most, which a flood is sooner than a rank. What is cut all the same tries again
- * (peer.c). */
+ * (peer.c).
+ *
+ * Who has recorded hellos between hosts can send them again, and prove nothing. So of each rank only
+ * some may be heard at a time: the next one takes the place of the oldest of the same rank. */
 #include "transport/internal.h"
 
 #include <errno.h>
+#include <inttypes.h>
 
 #include "base/bytes.h"
 #include "base/checksum.h"
@@ -20,6 +24,7 @@ enum {
     GRACE_SILENT_MS = 50,  /* how long a newcomer is safe that has said nothing */
     GRACE_HEARD_MS = 1000, /* and one whose hello was right */
     NO_MEMORY_MS = 500,
+    HEARD_OF_A_RANK = 16, /* a rank has a connection or two */
 };
 
 /* ---- lines ----------------------------------------------------------------------------------- */
@@ -64,8 +69,22 @@ void rks_lobby_enter(rks_connection *connection)
 
 void rks_lobby_heard(rks_connection *connection)
 {
+    rks_line *heard = &connection->engine->lobby.heard;
+    rks_connection *oldest = NULL;
+    uint32_t count = 0;
+    for (rks_connection *one = heard->first; one != NULL; one = one->line_next) {
+        if (one->rank != connection->rank)
+            continue;
+        oldest = oldest == NULL ? one : oldest;
+        count++;
+    }
     line_remove(connection);
-    line_add(&connection->engine->lobby.heard, connection);
+    line_add(heard, connection);
+    if (count >= HEARD_OF_A_RANK)
+        rks_connection_fail(oldest, RKS_ERR_PEER, 0,
+                            "too busy: %d connections of rank %" PRIu32
+                            " have said hello and not proved themselves",
+                            HEARD_OF_A_RANK, connection->rank);
 }
 
 void rks_lobby_leave(rks_connection *connection)

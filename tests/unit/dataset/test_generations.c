@@ -155,6 +155,9 @@ static void what_cannot_be_joined_is_named(void **state)
     b.units[3].summary.unit = INT64_MAX - 3;
     expect_refused(RKS_ERR_DATA, "unit numbers end at 2^63");
     make_two();
+    a.units[a.dataset.unit_count - 1].summary.unit = INT64_MAX; /* none is left */
+    expect_refused(RKS_ERR_DATA, "unit numbers end at 2^63");
+    make_two();
     b.dataset.count = UINT32_MAX - 10;
     expect_refused(RKS_ERR_UNSUPPORTED, "4294967296 stored samples together");
     make_two();
