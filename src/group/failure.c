@@ -128,7 +128,10 @@ rks_status rks_group_explain(rks_group *group, rks_status status, rks_error *err
         nanosleep(&nap, NULL);
     pthread_mutex_lock(&group->mutex);
     const group_error failure = group->failure;
-    bool told = group->failed && failure.own_words;
+    /* Also who is named as the cause by others: the one that this call met may have ended for it. */
+    bool told = group->failed &&
+                (failure.own_words || (err != NULL && !failure.cut_off && failure.error.rank >= 0 &&
+                                       failure.error.rank != err->rank));
     pthread_mutex_unlock(&group->mutex);
     if (!told)
         return status;
