@@ -459,6 +459,29 @@ static void check_same_error(void)
     }
 }
 
+/* Do two survivors that blame the same rank say the same of it? The collective in which they heard
+ * may be another: the last result may have reached one of them alone. */
+static bool same_words(const outcome *a, const outcome *b)
+{
+    const char *behind = " during '";
+    const char *a_end = strstr(a->text, behind), *b_end = strstr(b->text, behind);
+    size_t a_size = a_end == NULL ? strlen(a->text) : (size_t)(a_end - a->text);
+    size_t b_size = b_end == NULL ? strlen(b->text) : (size_t)(b_end - b->text);
+    return a->status == b->status && a_size == b_size && memcmp(a->text, b->text, a_size) == 0;
+}
+
+static void check_words(void)
+{
+    for (uint32_t rank = 0; rank < run.s->ranks; rank++)
+        for (uint32_t other = 0; other < rank; other++) {
+            const outcome *a = &run.outcomes[other], *b = &run.outcomes[rank];
+            if (survives(other) && survives(rank) && a->status != RKS_OK && b->status != RKS_OK &&
+                a->rank == b->rank)
+                MUST(same_words(a, b), "ranks %u and %u say different things of rank %d", other,
+                     rank, a->rank);
+        }
+}
+
 /* A rank or a connection was lost: all that survive came to the end, or all hear who was lost. */
 static void check_loss(void)
 {
@@ -480,6 +503,7 @@ static void check_loss(void)
     }
     /* The last collective's result may have reached some, and not the others. */
     MUST(good == 0 || lost == 0 || last >= 5, "some survivors failed, and others did not");
+    check_words();
 }
 
 static void check_nothing_left(size_t descriptors)
