@@ -19,9 +19,8 @@ class Windows:
     """What `Dataset.windows` makes: a map-style dataset of arrays [length], int64 for integers. It goes into a DataLoader
     as it is; `batches` is the way without one.
 
-    windows[i] one array; windows[[...]] an array [n, length]; len(windows). set_epoch draws other random windows. A
-    DataLoader hands the epoch to its workers when it starts them: with persistent_workers=True they keep drawing the
-    windows of the first epoch, so leave that out if `random` is given.
+    windows[i] one array; windows[[...]] an array [n, length]; len(windows). set_epoch draws other random windows, also in
+    a DataLoader's workers, persistent ones too: the epoch lies in memory that they share.
     """
 
     def __init__(self, dataset: Any, length: int, stride: int | None, random: int | None) -> None:
@@ -29,7 +28,8 @@ class Windows:
             if value is not None and operator.index(value) < 1:
                 raise ArgumentError(f"windows: {option} is {value}; it is from 1")
         self.dataset, self.length, self.stride, self.random = dataset, int(length), int(stride or length), random
-        self.column, self.epoch = _column_of(dataset), 0
+        self.column = _column_of(dataset)
+        self._epoch = _shared_number() if random is not None else [0]
         import numpy
         lengths = numpy.asarray(dataset.lengths)
         if (lengths == 0xFFFFFFFF).any():
@@ -40,12 +40,20 @@ class Windows:
         if self.items < self.length:
             raise ArgumentError(f"windows: length is {length}, and the dataset has {self.items} items")
 
+    @property
+    def epoch(self) -> int:
+        """Which random windows are drawn."""
+        return int(self._epoch[0])
+
+    @epoch.setter
+    def epoch(self, number: int) -> None:
+        self._epoch[0] = number
+
     def __len__(self) -> int:
         return (self.items - self.length) // self.stride + 1
 
     def set_epoch(self, epoch: int) -> None:
-        """With random: draws other windows, the same on all ranks. Call it before you iterate over a DataLoader; workers
-        that persist do not see it."""
+        """With random: draws other windows, the same on all ranks. Call it between two loops over a DataLoader."""
         self.epoch = int(epoch)
 
     def starts(self, which: Any) -> Array:
@@ -121,6 +129,17 @@ def _column_of(dataset: Any) -> Column:
                             f"lengths here count {'something else' if column is None else f'{name} ({column.text})'}; build "
                             'with length="COLUMN"')
     return column
+
+
+def _shared_number() -> Any:
+    """A number at [0], 0, that a DataLoader's workers share with this process, forked or spawned; torch pickles it so. Without
+    torch there are no such workers."""
+    try:
+        import torch
+    except ImportError:
+        return [0]
+    made: Any = torch.zeros(1, dtype=torch.int64)
+    return made.share_memory_()
 
 
 def _mixed(number: Any) -> Any:

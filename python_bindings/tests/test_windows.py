@@ -61,6 +61,18 @@ def test_a_dataloader_takes_them(ds: Any) -> None:
     assert batches[1][0].tolist() == TOKENS[400:450].tolist()
 
 
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_workers_that_persist_draw_the_windows_of_each_epoch(ds: Any, start: str) -> None:
+    torch = pytest.importorskip("torch")
+    windows, alone = ds.windows(100, 10, random=3), ds.windows(100, 10, random=3)
+    loader = torch.utils.data.DataLoader(windows, batch_size=32, num_workers=2, persistent_workers=True,
+                                         multiprocessing_context=start)
+    for epoch in (0, 1, 7):
+        windows.set_epoch(epoch)
+        alone.set_epoch(epoch)
+        assert (torch.cat(list(loader)).numpy() == alone[range(len(alone))]).all()
+
+
 def test_ranks_share_an_epoch(tmp_path: Path, ds: Any) -> None:
     main = """
 def main(group):
