@@ -66,7 +66,8 @@ class Batch(dict[str, Any]):
         """torch's default collate asks a batch for its item 0."""
         if isinstance(name, int):
             raise ArgumentError("a batch's columns have names, and this asks for item "
-                                f"{name}; a DataLoader over a plan's sampler needs collate_fn=ds.collate")
+                                f"{name}; a DataLoader over a plan's sampler needs collate_fn=ds.collate, and a function of "
+                                "samples goes into ds.loader(plan, collate=function)")
         raise KeyError(name)
 
     def planned(self, dataset: Samples, plan: Planned | None, token: int, epoch: int, step: int) -> None:

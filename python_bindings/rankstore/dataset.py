@@ -596,6 +596,9 @@ class Dataset(_core.Indexed):
                   rename: Mapping[str, str] | None = None, out: str = "torch") -> Dataset:
         """The same dataset, whose `__getitems__` makes batches of this layout (Pad()): for torch's DataLoader, with a
         plan's sampler or its own."""
+        if layout is not None and not isinstance(layout, Layout):
+            raise ArgumentError(f"collating: Pad(), Pack(), Nested() or Lists(), not {layout!r}; a function of a list of samples goes "
+                                "into ds.loader(plan, collate=function)")
         made = self._like()
         made._collator, made._is_collating = Collator(layout or Pad(), self.schema, columns, rename, out,
                                                           self.length_column), True
