@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core, progress as bars
+from .agreement import callback_failed
 from .batch import Batch
 from .errors import ArgumentError, StateError, UnsupportedError
 from .layouts import Collator, Layout, Lists
@@ -405,6 +406,13 @@ class _Iteration(Iterator[Any]):
         self._ahead_bytes -= first.size
         return first
 
+    def _made(self, step: int, batch: Any) -> Any:
+        """What a thread makes of a batch. A signal is seen at once, since Python's own waits look for them."""
+        try:
+            return batch.result()
+        except StopIteration as raised:  # of transform: it would end the loop as if the epoch were over
+            raise callback_failed(raised, self._loader.dataset.group.rank, "transform", f"epoch {self._epoch}, step {step}") from raised
+
     def __next__(self) -> Any:
         if self._superseded:
             raise StateError(f"loader: this iteration was ended: {self._superseded}")
@@ -423,7 +431,7 @@ class _Iteration(Iterator[Any]):
                 raise StopIteration
             step, batch, samples, tokens = found.step, found.batch, found.samples, found.tokens
             if self._calls:
-                batch = batch.result()  # a signal is seen at once, since Python's own waits look for them
+                batch = self._made(step, batch)
             if loader.own is not None:
                 batch, samples, tokens = batch
             if self._stream is not None:
@@ -466,7 +474,8 @@ class _Iteration(Iterator[Any]):
             self._hold = None
 
     def __del__(self) -> None:
-        self.close()
+        if _core is not None:  # as the interpreter ends there are no modules left, and the core closes itself
+            self.close()
 
 
 class _GradientHold:

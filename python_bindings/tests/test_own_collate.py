@@ -6,6 +6,7 @@ import io
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -163,6 +164,27 @@ def test_what_cannot_be_asked(ds: rankstore.Dataset, options: dict[str, Any], te
     with pytest.raises(rankstore.ArgumentError) as refused:
         ds.loader(ds.plan(batch_size=8), **options)
     assert str(refused.value) == text
+
+
+@pytest.mark.parametrize("option", ["transform", "collate", "map"])
+def test_a_stop_iteration_does_not_end_the_epoch_in_silence(ds: rankstore.Dataset, option: str) -> None:
+    def empty(*_: Any) -> Any:
+        return next(iter([]))
+
+    options: dict[str, Any] = {"collate": tokens, option: empty}
+    with pytest.raises(rankstore.CallbackError, match=rf"{option} raised StopIteration:  \(epoch 0, step 0"):
+        list(ds.loader(ds.plan(batch_size=8), **options))
+
+
+def test_a_loop_that_the_end_of_the_process_ends_says_nothing(ds: rankstore.Dataset) -> None:
+    script = f"""
+import rankstore
+ds = rankstore.open({ds.directory!r})
+batches = iter(ds.loader(ds.plan(batch_size=8), collate=len, threads=2))
+print(next(batches))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=200)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "8\n", "")
 
 
 def test_where_a_function_does_not_belong(ds: rankstore.Dataset) -> None:
