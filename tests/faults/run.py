@@ -361,6 +361,67 @@ def strangers_at_the_door_get_nothing_and_stop_nothing():
     assert process.returncode == 130, process.returncode
 
 
+THIEF = """
+import glob, os, socket, sys, time
+got = doors = 0
+for name in {line.split()[-1] for line in open("/proc/net/unix") if "rankstore" in line}:  # doors of ranks and workers
+    one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    one.settimeout(1)
+    try:
+        one.connect("\\0" + name[1:] if name[0] == "@" else name)
+        doors += 1
+        got += len(one.recv(1 << 16))
+    except OSError:
+        pass
+for pid in sys.argv[1].split(","):
+    for path in (f"/proc/{pid}/mem", f"/proc/{pid}/environ", f"/proc/{pid}/fd", f"/proc/{pid}/map_files"):
+        try:
+            os.listdir(path) if path.endswith(("fd", "files")) else open(path, "rb").read(1)
+            print("can look into", path)
+        except OSError:
+            pass
+for path in glob.glob("/dev/shm/*rankstore*") + glob.glob("/tmp/rankstore-share-*/*"):
+    if "rankstore-test-" not in path:  # of tests that run beside this one
+        print("can see", path)
+flood = []
+for port in sys.argv[2].split(","):
+    for i in range(400):
+        try:
+            one = socket.create_connection(("127.0.0.1", int(port)), timeout=5)
+            one.setblocking(False)
+            one.send(b"RKSWIRE" if i % 2 else b"")
+            flood.append(one)
+        except OSError:
+            pass
+until = time.monotonic() + 2
+while time.monotonic() < until:
+    time.sleep(0.2)
+    for one in flood:
+        try:
+            got += len(one.recv(1 << 16))
+        except OSError:
+            pass
+print(len(flood), "connections", got, "bytes")
+"""
+
+
+def another_user_of_the_host_gets_nothing_and_stops_nothing():
+    if os.geteuid() != 0:
+        raise Skip("needs root to be another user")
+    process, ranks = start_bench(make_store("peers", lines=2000), 3)
+    try:
+        ports = [port for rank in ranks for port in listening(rank)]
+        done = subprocess.run(["/usr/bin/python3", "-c", THIEF, ",".join(map(str, ranks)), ",".join(map(str, ports))], user=65534,
+                              group=65534, extra_groups=[], cwd="/", env={}, capture_output=True, text=True, timeout=LIMIT)
+        assert re.fullmatch(r"\d+ connections 0 bytes\n", done.stdout), (done.stdout, done.stderr)
+        assert int(done.stdout.split()[0]) >= 1000, done.stdout
+        assert process.poll() is None, process.communicate()
+    finally:
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=LIMIT)
+    assert process.returncode == 130, process.returncode
+
+
 def a_dropped_and_a_repeated_sample_are_seen():
     store = make_store("peers", lines=2000)
     shim = os.path.join(BUILD, "tests", "faults", "libplant.so")
@@ -449,6 +510,7 @@ TESTS = [
     an_interrupted_rank_ends_the_others_as_interrupted,
     a_stopped_rank_ends_the_others_within_the_silence_limit,
     strangers_at_the_door_get_nothing_and_stop_nothing,
+    another_user_of_the_host_gets_nothing_and_stops_nothing,
     a_dropped_and_a_repeated_sample_are_seen,
     nothing_is_left_behind,
     few_open_files_are_an_error_that_says_so,
