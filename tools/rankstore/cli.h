@@ -223,6 +223,10 @@ typedef struct cli_plan_args {
     uint64_t epoch;
     const uint32_t *lengths; /* instead of a store's, if there is none */
     uint64_t count;
+    const char *mix, *mix_by, *mix_unit;
+    uint64_t samples;   /* 0: not given */
+    void *taken_mix;    /* mix.c's */
+    bool lengths_file;  /* --lengths: there is no store */
 } cli_plan_args;
 /* Takes the factors out of --cost polynomial:A,B; to be called once, before anything else. -1, or
  * an exit code after saying what is wrong. */
@@ -277,6 +281,19 @@ int cli_plan_cost(const cli_command *command, cli_plan_args *args);
      .normal = "0"},                                                                               \
     {"--no-shuffle", NULL, CLI_FLAG, offsetof(args, field.options.no_shuffle),                     \
      .help = "the same order in every epoch"},                                                     \
+    {"--mix", "WEIGHTS", CLI_TEXT, offsetof(args, field.mix),                                      \
+     .help = "NAME=WEIGHT,NAME=WEIGHT: each source's part of an epoch's draws, relative to the "   \
+             "others'; a source without a weight is not drawn",                                    \
+     .normal = "each sample once"},                                                                \
+    {"--mix-by", "COLUMN", CLI_TEXT, offsetof(args, field.mix_by),                                 \
+     .help = "with --mix: sources are the values of an index column",                              \
+     .normal = "the datasets that are opened"},                                                    \
+    {"--mix-unit", "WHAT", CLI_TEXT, offsetof(args, field.mix_unit),                               \
+     .help = "with --mix: what weights count", .choices = "samples tokens", .normal = "samples"},  \
+    {"--samples", "N", CLI_SIZE, offsetof(args, field.samples),                                    \
+     .help = "draws of an epoch",                                                                  \
+     .normal = "the fewest with which every sample of a source with a weight occurs",              \
+     .least = 1},                                                                                  \
     {"--epoch", "N", CLI_U64, offsetof(args, field.epoch),                                         \
      .help = "the (first) epoch",                                                                  \
      .normal = "0"}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cmd_bench.c: rankstore bench: reads epochs as training would (plan, prefetch, fetch, check) and
- * proves that every sample was delivered exactly once. */
+ * proves that every sample (with a mix, every draw) was delivered exactly once. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -14,6 +14,7 @@
 #include "measured.h"
 #include "ledger.h"
 #include "memory.h"
+#include "mix.h"
 #include "trace_file.h"
 #include "value.h"
 
@@ -147,12 +148,13 @@ static rks_status combine(rks_group *group, rks_status status, const tally *mine
 }
 
 /* Delivered is what was planned, and, unless the plan itself drops or repeats, all samples once. */
-static bool is_exact(const tally *all, const rks_store *store, const rks_plan_report *report)
+static bool is_exact(const tally *all, const rks_store *store, const args *a,
+                     const rks_plan_report *report)
 {
     cli_ledger every = {0};
     if (!cli_ledger_equal(&all->delivered, &all->planned))
         return false;
-    if (report->dropped + report->repeated > 0)
+    if (report->dropped + report->repeated > 0 || a->plan.options.mix != NULL)
         return all->delivered.count == report->samples;
     for (uint64_t id = 0; id < rks_store_count(store); id++)
         cli_ledger_add(&every, id);
@@ -186,7 +188,7 @@ static rks_status bench_epoch(rks_group *group, rks_store *store, rks_plan *plan
     if (status == RKS_OK)
         status = rks_plan_report_get(plan, epoch, &report, err);
     status = combine(group, status, t, &all, NULL, err);
-    if (status == RKS_OK && is_exact(&all, store, &report))
+    if (status == RKS_OK && is_exact(&all, store, a, &report))
         t->exact++;
     return status;
 }
@@ -199,6 +201,8 @@ typedef struct outcome {
     uint32_t rank_count;
     const char *exchange, *exchange_why, *plan_digest;
     bool exact, cold;
+    rks_plan_source *sources; /* with a mix, of the first epoch */
+    size_t source_count;
 } outcome;
 
 static void print_bench_json(const outcome *o)
@@ -215,6 +219,8 @@ static void print_bench_json(const outcome *o)
     json_object_set_new(object, "memory", cli_memory_json(&o->memory));
     if (o->cold)
         cli_cold_json(object, &o->all.cold);
+    if (o->sources != NULL)
+        json_object_set_new(object, "sources", cli_mix_json(o->sources, o->source_count));
     cli_print_json(object, JSON_INDENT(2));
 }
 
@@ -247,7 +253,9 @@ static void print_table(const outcome *o)
            o->exchange_why);
     printf("  plan      %s\n", o->plan_digest);
     cli_memory_print(&o->memory);
-    printf("  every sample delivered exactly once: %s\n", o->exact ? "yes" : "NO");
+    cli_mix_print(o->sources, o->source_count);
+    printf("  every %s delivered exactly once: %s\n", o->sources == NULL ? "sample" : "draw",
+           o->exact ? "yes" : "NO");
 }
 
 static void take_stats(cli_measured *figures, const rks_store_stats *stats)
@@ -321,6 +329,8 @@ static int bench_store(rks_group *group, rks_store *store, const args *a)
     if (status == RKS_OK)
         status = cli_memory_gather(group, &o.memory, &err);
     count_collectives(group, &o);
+    if (status == RKS_OK)
+        status = cli_mix_sources(plan, &a->plan, &o.sources, &o.source_count, &err);
     rks_plan_free(plan);
     if (status == RKS_OK && a->trace != NULL)
         status = write_trace(group, a, origin, &err);
@@ -328,6 +338,7 @@ static int bench_store(rks_group *group, rks_store *store, const args *a)
         print_outcome(a, &o);
     cli_memory_free(&o.memory);
     free(o.ranks);
+    free(o.sources);
     if (status != RKS_OK)
         return cli_fail(group, status, &err);
     return o.exact ? CLI_GOOD : CLI_PROBLEM;
@@ -335,12 +346,15 @@ static int bench_store(rks_group *group, rks_store *store, const args *a)
 
 static int run_bench(rks_group *group, void *user)
 {
-    const args *a = user;
+    args *a = user;
+    rks_error err = {0};
     rks_store *store = NULL;
     int code = cli_open(group, &a->words, &a->store, &store);
     if (code >= 0)
         return code;
-    code = bench_store(group, store, a);
+    rks_status status = cli_mix_take(store, &a->plan, &err);
+    code = status == RKS_OK ? bench_store(group, store, a) : cli_fail(group, status, &err);
+    cli_mix_free(&a->plan);
     rks_store_close(store, 0);
     return code;
 }
@@ -358,6 +372,8 @@ static int bench(void *user)
 {
     args *a = user;
     int code = cli_plan_cost(&cli_bench, &a->plan);
+    if (code < 0)
+        code = cli_mix_check(&cli_bench, &a->plan);
     if (code >= 0)
         return code;
     if (a->json && a->metrics)

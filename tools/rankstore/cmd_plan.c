@@ -8,6 +8,7 @@
 #include "cli.h"
 #include "compare.h"
 #include "lengths_file.h"
+#include "mix.h"
 #include "step_list.h"
 #include "value.h"
 
@@ -50,6 +51,7 @@ static void print_plan_report(const cli_figures *figures)
     if (report->dropped + report->repeated + report->truncated > 0)
         printf("  dropped %s, repeated %s, truncated %s\n", cli_count(report->dropped),
                cli_count(report->repeated), cli_count(report->truncated));
+    cli_mix_print(figures->sources, figures->source_count);
     printf("  digest        %s, %.3f s\n", report->digest, figures->seconds);
 }
 
@@ -141,7 +143,7 @@ static int run_lengths(rks_group *group, void *user)
 
 static int run_plan(rks_group *group, void *user)
 {
-    const args *a = user;
+    args *a = user;
     rks_error err = {0};
     rks_store *store = NULL;
     cli_bar bar;
@@ -150,8 +152,11 @@ static int run_plan(rks_group *group, void *user)
     if (code >= 0)
         return code;
     cli_bar_begin(&bar, group);
-    rks_status status = show_what_was_asked(store, a, talks, &bar, &err);
+    rks_status status = cli_mix_take(store, &a->plan, &err);
+    if (status == RKS_OK)
+        status = show_what_was_asked(store, a, talks, &bar, &err);
     cli_bar_end(&bar);
+    cli_mix_free(&a->plan);
     code = status == RKS_OK ? CLI_GOOD : cli_fail(group, status, &err);
     rks_store_close(store, 0);
     return code;
@@ -172,6 +177,9 @@ static int plan(void *user)
 {
     args *a = user;
     int code = cli_plan_cost(&cli_plan, &a->plan);
+    a->plan.lengths_file = a->lengths != NULL;
+    if (code < 0)
+        code = cli_mix_check(&cli_plan, &a->plan);
     if (code >= 0)
         return code;
     if (a->compare && a->plan.options.strategy != NULL &&

@@ -9,6 +9,7 @@
 #include "cli.h"
 #include "figures.h"
 #include "histogram.h"
+#include "mix.h"
 #include "page.h"
 #include "pictures.h"
 #include "sources.h"
@@ -114,10 +115,12 @@ static void print_stats(const rks_store *store, const args *a, const cli_histogr
     print_bins(histogram, figures);
     if (figures->status != RKS_OK)
         printf("\n  no plan: %s\n", cli_words(figures->err.text));
-    else if (figures->world > 0)
+    else if (figures->world > 0) {
         printf("\n  plan: %s for %s: %s, %.1f %% padding\n", figures->strategy,
                cli_counted(figures->world, "rank"), cli_counted(figures->report.steps, "step"),
                100 * (1 - figures->report.efficiency));
+        cli_mix_print(figures->sources, figures->source_count);
+    }
 }
 
 static void print_stats_json(const rks_store *store, const args *a, const cli_histogram *histogram,
@@ -223,7 +226,7 @@ static rks_status show_stats(rks_store *store, const args *a, const cli_column *
 
 static int run_stats(rks_group *group, void *user)
 {
-    const args *a = user;
+    args *a = user;
     rks_error err = {0};
     rks_store *store = NULL;
     cli_column column;
@@ -232,7 +235,9 @@ static int run_stats(rks_group *group, void *user)
     if (code >= 0)
         return code;
     if (cli_column_find(store, a->by, &column, problem, sizeof(problem))) {
-        rks_status status = a->html == NULL ? RKS_OK : show_page(store, a, &column, &err);
+        rks_status status = cli_mix_take(store, &a->plan, &err);
+        if (status == RKS_OK && a->html != NULL)
+            status = show_page(store, a, &column, &err);
         if (status == RKS_OK)
             status = show_stats(store, a, &column, &err);
         code = status == RKS_OK ? CLI_GOOD : cli_fail(group, status, &err);
@@ -241,6 +246,7 @@ static int run_stats(rks_group *group, void *user)
             fprintf(stderr, "rankstore stats: %s\n", cli_shown(problem));
         code = CLI_USAGE;
     }
+    cli_mix_free(&a->plan);
     rks_store_close(store, 0);
     return code;
 }
@@ -258,6 +264,8 @@ static int stats(void *user)
 {
     args *a = user;
     int code = cli_plan_cost(&cli_stats, &a->plan);
+    if (code < 0)
+        code = cli_mix_check(&cli_stats, &a->plan);
     if (code >= 0)
         return code;
     if (a->html != NULL && a->plan.options.strategy != NULL &&

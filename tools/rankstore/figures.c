@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "mix.h"
+
 static double now(void)
 {
     struct timespec at;
@@ -371,6 +373,8 @@ rks_status cli_figures_make(rks_store *store, const cli_plan_args *args, const c
         } else if (status == RKS_OK) {
             status = look_over(&w, (keep & CLI_KEEP_BY_RANK) != 0, bar, err);
         }
+        if (status == RKS_OK && figures->status == RKS_OK)
+            status = cli_mix_sources(w.plan, args, &figures->sources, &figures->source_count, err);
     }
     if ((keep & CLI_KEEP_PLAN) != 0)
         figures->plan = w.plan;
@@ -386,6 +390,7 @@ void cli_figures_free(cli_figures *figures)
     free(figures->ranks);
     free(figures->steps);
     free(figures->busy);
+    free(figures->sources);
     *figures = (cli_figures){0};
 }
 
@@ -395,7 +400,7 @@ json_t *cli_figures_json(const cli_figures *figures)
     if (figures->status != RKS_OK)
         return json_pack("{s:i, s:s, s:s}", "schema_version", 1, "strategy", figures->strategy,
                          "error", figures->err.text);
-    return json_pack(
+    json_t *made = json_pack(
         "{s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:f, s:I, s:I, s:I, s:I, s:f, "
         "s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f}",
         "schema_version", 1, "strategy", figures->strategy, "world", (json_int_t)figures->world,
@@ -413,4 +418,8 @@ json_t *cli_figures_json(const cli_figures *figures)
         (json_int_t)report->least_largest_of_ranks, "least_largest_of_steps",
         (json_int_t)report->least_largest_of_steps, "bins", (json_int_t)report->bins, "fill",
         report->fill, "token_balance", report->token_balance, "lost", report->lost);
+    if (figures->sources != NULL)
+        json_object_set_new(made, "sources",
+                            cli_mix_json(figures->sources, figures->source_count));
+    return made;
 }

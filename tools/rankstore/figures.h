@@ -36,6 +36,8 @@ typedef struct cli_figures {
     rks_plan *plan; /* only where asked for */
     uint32_t *bounds; /* of the neighbourhoods, as rks_plan_bounds */
     size_t bound_count;
+    rks_plan_source *sources; /* with a mix */
+    size_t source_count;
     /* By rank and step, only where asked for: */
     cli_rank_figures *ranks; /* world of them */
     size_t step_bins, rank_bins;
