@@ -185,3 +185,25 @@ def test_where_gathering_all_samples_runs_out_of_memory(tmp_path: Path) -> None:
     assert delivered(tmp_path, f"after{MANY}") == [number for number in range(MANY) if number % 7]
     assert gpt(tmp_path, "before", MANY, None)[0] == [0] * WORLD
     assert delivered(tmp_path, f"before{MANY}") == delivered(tmp_path, f"after{MANY}")
+
+
+@pytest.mark.limit(900)
+def test_mixed_sources(ranks: Ranks, tmp_path: Path) -> None:
+    """Killed without a word, on other ranks afterwards: what the checkpoint has and what comes behind it are the whole epoch's draws."""
+    data = Path(os.environ.get("RANKSTORE_DATA", "nowhere"), "gsm8k", "train.jsonl")
+    options = ["--out", str(tmp_path / "store"), *(["--data", str(data)] if data.exists() else [])]
+    script = (EXAMPLES / "mixed_sources.py").read_text()
+    said = run(ranks, 3, "mixed_sources", *options, "--record", str(tmp_path / "whole"))
+    assert "math: 70.0% of the draws, 840 of" in said and "code: 30.0% of the draws, 360 of" in said
+    done = ranks(3, script, *options, "--die-after", "21", "--record", str(tmp_path / "begun"), timeout=250, check=False)
+    assert -9 in [one.returncode for one in done] and 0 not in [one.returncode for one in done]
+    saved = (tmp_path / "store" / "saved.json").read_text()
+    run(ranks, 3, "mixed_sources", *options, "--resume", "--record", str(tmp_path / "same"))
+    (tmp_path / "store" / "saved.json").write_text(saved)
+    run(ranks, 2, "mixed_sources", *options, "--resume", "--record", str(tmp_path / "fewer"))
+    whole, begun, same = (Record(tmp_path / name, 3) for name in ("whole", "begun", "same"))
+    for rank in range(3):
+        assert begun.batches(rank)[:16] + same.batches(rank) == whole.batches(rank)
+    seen = [one for rank in range(3) for batch in begun.batches(rank)[:16] for one in batch]
+    rest = [one for batches in (Record(tmp_path / "fewer", 2).batches(rank) for rank in range(2)) for batch in batches for one in batch]
+    assert sorted(seen + rest) == sorted(one for rank in range(3) for batch in whole.batches(rank) for one in batch)
