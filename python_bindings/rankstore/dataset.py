@@ -395,9 +395,8 @@ class Dataset(_core.Indexed):
         which: list or array of places, or a boolean mask [len]. `ds.select([5, 2, 2])` has 3 samples; the first is `ds[5]`,
             and `ds[2]` follows twice. A mask keeps the order of the dataset.
 
-        Order counts for `sel[i]`, iteration, `keys`, `lengths` and `windows`. Plans take the samples as a set, so equal samples
-        in another order make the same plan, and "sequential" goes by sample id; one that is given twice is an ArgumentError
-        there. Sample ids (`ids`,
+        Order counts for `sel[i]`, iteration, `keys`, `lengths` and `windows`. Plans take the samples as a set with repeats, so
+        equal samples in another order make the same plan, and "sequential" goes by sample id. Sample ids (`ids`,
         `batch.indices`) stay those of the whole dataset. Raises IndexError for a place that is not there, ArgumentError for
         what is neither."""
         made = self._like()

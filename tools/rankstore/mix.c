@@ -29,7 +29,7 @@ int cli_mix_check(const cli_command *command, const cli_plan_args *args)
     return -1;
 }
 
-static rks_status wrong(rks_error *err, rks_status status, const char *format, const char *name,
+static rks_status no_mix(rks_error *err, rks_status status, const char *format, const char *name,
                         const char *more)
 {
     *err = (rks_error){.status = status, .rank = -1};
@@ -39,10 +39,10 @@ static rks_status wrong(rks_error *err, rks_status status, const char *format, c
 
 static rks_status out_of_memory(rks_error *err)
 {
-    return wrong(err, RKS_ERR_MEMORY, "out of memory: %s%s", "sources", "");
+    return no_mix(err, RKS_ERR_MEMORY, "out of memory: %s%s", "sources", "");
 }
 
-static rks_status make_room(taken *t, size_t sources, rks_error *err)
+static rks_status give_room(taken *t, size_t sources, rks_error *err)
 {
     t->options.sources = sources;
     t->names = calloc(sources + 1, sizeof(*t->names));
@@ -57,7 +57,7 @@ static rks_status make_room(taken *t, size_t sources, rks_error *err)
 static rks_status take_datasets(rks_store *store, taken *t, rks_error *err)
 {
     size_t count = rks_store_sources(store);
-    rks_status status = make_room(t, count, err);
+    rks_status status = give_room(t, count, err);
     t->bounds = calloc(count + 1, sizeof(*t->bounds));
     if (status == RKS_OK && t->bounds == NULL)
         status = out_of_memory(err);
@@ -113,13 +113,13 @@ static rks_status take_values(rks_store *store, const char *name, taken *t, rks_
     uint64_t *keys = NULL, key = 0;
     size_t count = 0;
     if (!cli_column_find(store, name, &column, problem, sizeof(problem)))
-        return wrong(err, RKS_ERR_ARGUMENT, "--mix-by: %s%s", problem, "");
+        return no_mix(err, RKS_ERR_ARGUMENT, "--mix-by: %s%s", problem, "");
     rks_status status = different(&column, &keys, &count, err);
     if (status == RKS_OK && count > RKS_MIX_SOURCES_MAX)
-        status = wrong(err, RKS_ERR_ARGUMENT,
+        status = no_mix(err, RKS_ERR_ARGUMENT,
                        "--mix-by: column '%s' has more than 65,535 different values%s", name, "");
     if (status == RKS_OK)
-        status = make_room(t, count, err);
+        status = give_room(t, count, err);
     if (status == RKS_OK &&
         (t->source_of = malloc((column.count + 1) * sizeof(*t->source_of))) == NULL)
         status = out_of_memory(err);
@@ -162,7 +162,7 @@ static rks_status take_weight(taken *t, const char *whole, char *text, rks_error
     size_t at = 0;
     double weight = sign == NULL ? 0 : strtod(sign + 1, &end);
     if (sign == NULL || sign == text || sign[1] == '\0' || *end != '\0')
-        return wrong(err, RKS_ERR_ARGUMENT,
+        return no_mix(err, RKS_ERR_ARGUMENT,
                      "--mix: sources are NAME=WEIGHT,NAME=WEIGHT, not %.120s%s", whole, "");
     *sign = '\0';
     while (at < t->options.sources && strcmp(t->names[at], text) != 0)
@@ -170,7 +170,7 @@ static rks_status take_weight(taken *t, const char *whole, char *text, rks_error
     if (at == t->options.sources)
         return no_such_source(t, text, err);
     if (t->given[at])
-        return wrong(err, RKS_ERR_ARGUMENT, "--mix: '%.120s' is there twice%s", text, "");
+        return no_mix(err, RKS_ERR_ARGUMENT, "--mix: '%.120s' is there twice%s", text, "");
     t->given[at] = true;
     t->weights[at] = weight;
     return RKS_OK;
@@ -182,7 +182,7 @@ static rks_status take_weights(taken *t, const char *mix, rks_error *err)
     rks_status status = text == NULL ? out_of_memory(err) : RKS_OK;
     char *one = text == NULL ? NULL : strtok_r(text, ",", &rest);
     if (status == RKS_OK && one == NULL)
-        status = wrong(err, RKS_ERR_ARGUMENT, "--mix: %s%s", "no source is named", "");
+        status = no_mix(err, RKS_ERR_ARGUMENT, "--mix: %s%s", "no source is named", "");
     for (; status == RKS_OK && one != NULL; one = strtok_r(NULL, ",", &rest))
         status = take_weight(t, mix, one, err);
     free(text);
