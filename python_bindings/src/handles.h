@@ -84,6 +84,15 @@ void core_mix_clear(core_mix *mix);
 /* The sources in an epoch, as {name: {...}}. */
 PyObject *core_mix_sources(rks_plan *plan, uint64_t epoch);
 
+/* ---- store_samples.c: methods of Store ---- */
+PyObject *core_store_owner(PyObject *object, PyObject *number);
+PyObject *core_store_key(PyObject *object, PyObject *number);
+PyObject *core_store_find(PyObject *object, PyObject *arguments);
+PyObject *core_store_split(PyObject *object, PyObject *arguments);
+PyObject *core_store_fetch(PyObject *object, PyObject *samples);
+PyObject *core_store_collate(PyObject *object, PyObject *arguments, PyObject *keywords);
+PyObject *core_store_view(PyObject *object, PyObject *number);
+
 /* ---- plan.c ---- */
 /* The handle, for this thread alone until core_plan_leave; NULL with an exception. */
 rks_plan *core_plan_enter(PyObject *plan);

@@ -389,68 +389,6 @@ static PyObject *store_column(PyObject *object, PyObject *name)
     return bytes == NULL ? NULL : Py_BuildValue("(Ns)", bytes, type);
 }
 
-static PyObject *store_owner(PyObject *object, PyObject *number)
-{
-    store *self = (store *)object;
-    uint64_t sample;
-    if (core_sample(number, self->count, &sample) < 0)
-        return NULL;
-    rks_store *handle = core_store_enter(object);
-    if (handle == NULL)
-        return NULL;
-    int64_t owner = rks_store_owner(handle, sample);
-    core_store_leave(object);
-    return PyLong_FromLongLong(owner);
-}
-
-static PyObject *store_key(PyObject *object, PyObject *number)
-{
-    store *self = (store *)object;
-    uint64_t sample;
-    uint8_t key[RKS_KEY_MAX];
-    size_t size = 0;
-    rks_error err = {0};
-    rks_status status;
-    if (core_sample(number, self->count, &sample) < 0)
-        return NULL;
-    rks_store *handle = core_store_enter(object);
-    if (handle == NULL)
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    status = rks_store_key(handle, sample, key, &size, &err);
-    Py_END_ALLOW_THREADS
-    core_store_leave(object);
-    return status == RKS_OK ? PyBytes_FromStringAndSize((const char *)key, (Py_ssize_t)size)
-                            : core_raise(&err);
-}
-
-static PyObject *store_find(PyObject *object, PyObject *arguments)
-{
-    PyObject *key, *number = Py_None;
-    const void *bytes;
-    size_t size;
-    uint64_t sample = 0, source = 0;
-    rks_error err = {0};
-    rks_status status;
-    if (!PyArg_ParseTuple(arguments, "O|O:find", &key, &number) || !core_key(key, &bytes, &size) ||
-        (number != Py_None && !core_number(number, "source", 0, UINT64_MAX, &source)))
-        return NULL;
-    rks_store *handle = core_store_enter(object);
-    if (handle == NULL)
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    status = number == Py_None ? rks_store_find(handle, bytes, size, &sample, &err)
-                               : rks_store_find_in(handle, source, bytes, size, &sample, &err);
-    Py_END_ALLOW_THREADS
-    core_store_leave(object);
-    if (status == RKS_OK)
-        return PyLong_FromUnsignedLongLong(sample);
-    if (status != RKS_ERR_NOT_FOUND)
-        return core_raise(&err);
-    PyErr_SetObject(PyExc_KeyError, key);
-    return NULL;
-}
-
 static PyObject *store_sources(PyObject *object, PyObject *unused)
 {
     (void)unused;
@@ -474,54 +412,6 @@ static PyObject *store_sources(PyObject *object, PyObject *unused)
     }
     core_store_leave(object);
     return list;
-}
-
-/* (name, weight) of each part; NULL with an exception. PyMem_Free. */
-static rks_split_part *take_parts(PyObject *tuple, size_t count)
-{
-    rks_split_part *parts = PyMem_Calloc(count + 1, sizeof(*parts));
-    if (parts == NULL)
-        return (rks_split_part *)(void *)PyErr_NoMemory();
-    for (size_t i = 0; i < count; i++) {
-        PyObject *pair = PyTuple_GetItem(tuple, (Py_ssize_t)i);
-        if (!PyArg_ParseTuple(pair, "sd:split", &parts[i].name, &parts[i].weight)) {
-            PyMem_Free(parts);
-            return NULL;
-        }
-    }
-    return parts;
-}
-
-static PyObject *store_split(PyObject *object, PyObject *arguments)
-{
-    PyObject *tuple, *seed_object;
-    const char *by;
-    uint64_t seed = 0;
-    rks_error err = {0};
-    rks_status status = RKS_OK;
-    if (!PyArg_ParseTuple(arguments, "O!Oz:split", &PyTuple_Type, &tuple, &seed_object, &by) ||
-        !core_number(seed_object, "seed", 0, UINT64_MAX, &seed))
-        return NULL;
-    size_t count = (size_t)PyTuple_Size(tuple);
-    rks_split_part *parts = take_parts(tuple, count);
-    rks_store *handle = parts == NULL ? NULL : core_store_enter(object);
-    PyObject *bytes = NULL;
-    if (handle != NULL) {
-        bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(rks_store_count(handle) * 2));
-        uint16_t *part_of = bytes == NULL ? NULL : (uint16_t *)(void *)PyBytes_AsString(bytes);
-        if (bytes != NULL) {
-            Py_BEGIN_ALLOW_THREADS
-            status = rks_store_split(handle, parts, count, seed, by, part_of, &err);
-            Py_END_ALLOW_THREADS
-        }
-        core_store_leave(object);
-    }
-    PyMem_Free(parts);
-    if (status != RKS_OK) {
-        Py_CLEAR(bytes);
-        core_raise(&err);
-    }
-    return bytes;
 }
 
 static PyObject *store_info(PyObject *object, PyObject *unused)
@@ -561,82 +451,6 @@ static PyObject *store_stats(PyObject *object, PyObject *unused)
         stats.index_bytes_node, "exchange_bytes", stats.exchange_bytes, "exchange", stats.exchange,
         "exchange_why", stats.exchange_why, "quarantined", stats.quarantined, "collectives",
         stats.collectives, "disk_bytes", stats.disk_bytes, "disk_reads", stats.disk_reads);
-}
-
-/* ---- samples --------------------------------------------------------------------------------- */
-
-static PyObject *store_fetch(PyObject *object, PyObject *samples)
-{
-    store *self = (store *)object;
-    uint64_t *ids = NULL;
-    size_t count = 0;
-    rks_batch *batch = NULL;
-    rks_error err = {0};
-    rks_status status;
-    if (core_samples(samples, self->count, &ids, &count) < 0)
-        return NULL;
-    rks_store *handle = core_store_enter(object);
-    if (handle == NULL) {
-        PyMem_Free(ids);
-        return NULL;
-    }
-    Py_BEGIN_ALLOW_THREADS
-    status = rks_store_fetch(handle, ids, count, &batch, &err);
-    Py_END_ALLOW_THREADS
-    core_store_leave(object);
-    PyMem_Free(ids);
-    return status == RKS_OK ? core_samples_new(object, batch) : core_raise(&err);
-}
-
-static PyObject *store_collate(PyObject *object, PyObject *arguments, PyObject *keywords)
-{
-    static char *names[] = {"samples", "collate", NULL};
-    store *self = (store *)object;
-    PyObject *samples, *collate;
-    uint64_t *ids = NULL;
-    size_t count = 0;
-    rks_arrays *arrays = NULL;
-    rks_error err = {0};
-    rks_status status;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO:collate", names, &samples, &collate))
-        return NULL;
-    const rks_collate_options *options = core_collate(collate);
-    if (options == NULL || core_samples(samples, self->count, &ids, &count) < 0)
-        return NULL;
-    rks_store *handle = core_store_enter(object);
-    if (handle == NULL) {
-        PyMem_Free(ids);
-        return NULL;
-    }
-    Py_BEGIN_ALLOW_THREADS
-    status = rks_store_collate(handle, ids, count, options, &arrays, &err);
-    Py_END_ALLOW_THREADS
-    core_store_leave(object);
-    PyMem_Free(ids);
-    return status == RKS_OK ? core_arrays_new(arrays) : core_raise(&err);
-}
-
-static PyObject *store_view(PyObject *object, PyObject *number)
-{
-    store *self = (store *)object;
-    uint64_t sample;
-    rks_view *view = NULL;
-    rks_error err = {0};
-    rks_status status;
-    if (core_sample(number, self->count, &sample) < 0)
-        return NULL;
-    rks_store *handle = core_store_enter(object);
-    if (handle == NULL)
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    status = rks_store_view(handle, sample, &view, &err);
-    Py_END_ALLOW_THREADS
-    core_store_leave(object);
-    PyObject *owner = status == RKS_OK ? core_view_new(view) : core_raise(&err);
-    PyObject *list =
-        owner == NULL ? NULL : core_view_values(owner, self->dim_counts, self->columns);
-    Py_XDECREF(owner);
-    return list;
 }
 
 /* ---- type ------------------------------------------------------------------------------------ */
@@ -686,18 +500,19 @@ static PyGetSetDef store_getters[] = {
 static PyMethodDef store_methods[] = {
     {"lengths", store_lengths, METH_NOARGS, "uint32[count], read-only; valid while a view is held"},
     {"column", store_column, METH_O, "column(name) -> (Buffer, type) of an index column, or None"},
-    {"owner", store_owner, METH_O, "owner(sample) -> the rank that serves it; -1: nobody"},
-    {"key", store_key, METH_O, "key(sample) -> bytes"},
-    {"find", store_find, METH_VARARGS, "find(key, source=None) -> sample; KeyError"},
+    {"owner", core_store_owner, METH_O, "owner(sample) -> the rank that serves it; -1: nobody"},
+    {"key", core_store_key, METH_O, "key(sample) -> bytes"},
+    {"find", core_store_find, METH_VARARGS, "find(key, source=None) -> sample; KeyError"},
     {"sources", store_sources, METH_NOARGS,
      "(name, directory, dataset, first, count, bytes) of each dataset that was opened"},
-    {"split", store_split, METH_VARARGS,
+    {"split", core_store_split, METH_VARARGS,
      "split(((name, weight), ...), seed, by) -> uint16 of each sample: the number of its part"},
     {"info", store_info, METH_NOARGS, "JSON text"},
     {"stats", store_stats, METH_NOARGS, "Figures of this rank since the store was opened"},
-    {"fetch", store_fetch, METH_O, "fetch(samples) -> Samples; IndexError"},
-    {"view", store_view, METH_O, "view(sample) -> one (Buffer, dims) a column, or None; read-only"},
-    {"collate", WITH_KEYWORDS(store_collate), METH_VARARGS | METH_KEYWORDS,
+    {"fetch", core_store_fetch, METH_O, "fetch(samples) -> Samples; IndexError"},
+    {"view", core_store_view, METH_O,
+     "view(sample) -> one (Buffer, dims) a column, or None; read-only"},
+    {"collate", WITH_KEYWORDS(core_store_collate), METH_VARARGS | METH_KEYWORDS,
      "collate(samples, collate) -> Arrays"},
     {"close", WITH_KEYWORDS(store_close), METH_VARARGS | METH_KEYWORDS,
      "COLLECTIVE. Twice is fine."},
