@@ -190,6 +190,13 @@ static rks_status compare_options(const json_t *object, const rks_plan_config *c
     rks_status status = compare_text(object, "options", config->digest, err);
     if (status == RKS_OK || !json_is_string(json_object_get(object, "options")))
         return status;
+    bool rounds = config->length_multiple > 1 && config->strategy != STRATEGY_PACK;
+    if (rounds && json_integer_value(json_object_get(object, "planner")) == 1)
+        return rks_fail(err, RKS_ERR_STATE, 0,
+                        "state: options differ: it is of planner version 1, which did not round "
+                        "lengths up, and length_multiple is %" PRIu32
+                        " here: plan with length_multiple=1 and the other options as they were",
+                        config->length_multiple);
     if (given != NULL && !name_option(given, config->words, false, err))
         name_option(config->words, given, true, err);
     return status;

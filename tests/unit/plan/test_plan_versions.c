@@ -78,10 +78,24 @@ static void states_of_version_1_resume_bit_for_bit_or_name_both_versions(void **
     assert_int_equal(resumed, 15); /* version 2 changed bucket without a budget, random with one */
 }
 
+static void a_state_of_version_1_says_that_lengths_were_not_rounded(void **state)
+{
+    (void)state;
+    stored_state rounded = stored_states[0];
+    uint64_t epoch = 0, step = 0;
+    rounded.length_multiple = 8;
+    rks_plan *plan = plan_of(&rounded, rounded.world);
+    assert_fails(RKS_ERR_STATE, rks_plan_resume(plan, rounded.text, &epoch, &step, &err));
+    assert_contains(err.text, "planner version 1, which did not round lengths up");
+    assert_contains(err.text, "plan with length_multiple=1");
+    rks_plan_free(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(states_of_version_1_resume_bit_for_bit_or_name_both_versions),
+        cmocka_unit_test(a_state_of_version_1_says_that_lengths_were_not_rounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
