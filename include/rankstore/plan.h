@@ -88,6 +88,9 @@ typedef struct rks_plan_options {
                            * them), "longest_first" (equal lengths as the plan has them) */
     const struct rks_plan_mix *mix; /* how many times each sample occurs; NULL: once. Needed while
                                      * the plan is made */
+    const uint32_t *balance; /* a cost of each sample, of as many as there are lengths: the balance
+                              * over ranks sums it instead of `cost`, which counts for the budget
+                              * alone. Borrowed, must outlive the plan. NULL: none */
 } rks_plan_options;
 
 RKS_API void rks_plan_options_default(rks_plan_options *options);

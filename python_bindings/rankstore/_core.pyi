@@ -299,6 +299,7 @@ class Plan:
 
     world: int
     mix: tuple[Any, ...] | None
+    balance: bytes | None
     def __init__(self, source: Store | Readable, *, dataset: str | None = None, strategy: str | None = None,
                  batch_size: int = 0, max_tokens: int = 0, cost: str | None = None, max_length: int = 0,
                  too_long: str | None = None, tail: str | None = None, steps: str | None = None,
@@ -306,7 +307,8 @@ class Plan:
                  no_shuffle: bool = False, world: int = 0, seed: int = 0, capacity: int = 0, length_multiple: int = 1,
                  micro_batches: int = 1, mixed: bool = False, cost_linear: float = 0,
                  cost_quadratic: float = 0, pack_window: int = 0, order: str | None = None,
-                 mix: tuple[Any, ...] | None = None) -> None: ...
+                 mix: tuple[Any, ...] | None = None,
+                 balance: Any = None) -> None: ...
     def steps(self, epoch: int = 0) -> int: ...
     def batch(self, epoch: int, step: int, rank: int) -> list[int]: ...
     def bins(self, epoch: int, step: int, rank: int) -> bytes:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core, frameworks, types
 from .ahead import Ahead
+from .balance import costs_of, digest_of, shown
 from .batch import Batch, live
 from .errors import ArgumentError, StateError
 from .group import Group
@@ -25,6 +26,7 @@ from .memory import Extreme, TorchMemory, of_process, of_ranks
 from .mixing import Groups, core_mix, groups_of, shown_options
 from .plans import Plan, PlanBatch, core_options, plan_options, plan_rank
 from .reading import Readers, reader_of, rows_of, values_of
+from .rule import rule_of
 from .selecting import agree_on, index, is_bool, places_of
 from .windows import Windows
 
@@ -454,7 +456,7 @@ class Dataset(_core.Indexed):
              shuffle: bool = True, seed: int = 0, tail: str = "split", batch_multiple: int = 1, steps: str = "constant",
              num_replicas: int | None = None, rank: int | None = None, capacity: int | None = None,
              length_multiple: int | None = None, micro_batches: int = 1, mixed: bool = False, pack_window: int = 0,
-             order: str = "plan",
+             order: str = "plan", balance: Any = None,
              mix: Mapping[Any, float] | None = None, samples: int | None = None, mix_by: str | None = None,
              mix_unit: str = "samples", weights: Any = None) -> Plan:
         """COLLECTIVE. Decides which samples form which batch, at which step, on which rank: the same on every rank.
@@ -492,18 +494,16 @@ class Dataset(_core.Indexed):
             sample. 128 fills bins to 99.7 % on chat lengths. Default: 0, all at once.
         order: str. Samples of a batch, of "pack" of a bin: "plan" (as the plan draws them) or "longest_first".
             Default: "plan".
-        mix: dict of name and weight. How many of an epoch's draws each source has: of N draws, a source with weight w has
-            N w / (sum of weights), exact to one. Each of its samples occurs equally often; a random part of them, another in
-            each epoch, once more. Names are those of `sources` (rankstore.concat), or with mix_by the values of a
-            column. A source that it does not name is not drawn. Default: each sample once.
-        samples: int, from 1. N, the draws of an epoch. Default: the fewest with which every sample of a source with a weight
-            occurs; without a mix, all samples.
-        mix_by: str. An index column of few values, which are the sources then. Default: the datasets of a concat.
-        mix_unit: str. Weights count "samples", or "tokens" (the sum of lengths). Default: "samples".
-        weights: array, a number for each sample, not with mix. Integers: how often it occurs. Floats, which need samples=:
-            probabilities, of any sum; each sample occurs its share of N times, rounded down or up at random. Default: none.
-
-        With a mix or weights the number of steps may differ between epochs, never between ranks: ask `plan.steps_of(epoch)`.
+        drawn = self._mix_option(mix, samples, mix_by, mix_unit, weights)
+        costs = costs_of(balance, self, rule_of(options).cut)
+        if self._chosen is None:
+            core = _core.Plan(self.store, mix=drawn, balance=costs, **options)
+            options.update(shown_options(mix, samples, mix_by, mix_unit, weights))
+        else:
+            options.update(shown_options(mix, samples, mix_by, mix_unit, weights))
+            agree_on(self.group, self._selection_id(), len(self), {**options, "balance": digest_of(costs)})
+            core = _core.Plan(self._masked_lengths(), dataset=self._selection_id(), mix=drawn, balance=costs,
+                              **core_options(options))
 
         Returns a Plan. Raises ArgumentError that names the option, DataError if no plan exists; the same on all ranks.
         """
@@ -516,15 +516,17 @@ class Dataset(_core.Indexed):
             capacity=capacity, length_multiple=length_multiple, micro_batches=micro_batches, mixed=mixed,
             pack_window=pack_window, order=order)
         drawn = self._mix_option(mix, samples, mix_by, mix_unit, weights)
+        costs = costs_of(balance, self, rule_of(options).cut)
         if self._chosen is None:
-            core = _core.Plan(self.store, mix=drawn, **options)
+            core = _core.Plan(self.store, mix=drawn, balance=costs, **options)
             options.update(shown_options(mix, samples, mix_by, mix_unit, weights))
         else:
             options.update(shown_options(mix, samples, mix_by, mix_unit, weights))
-            agree_on(self.group, self._selection_id(), len(self), options)
-            core = _core.Plan(self._masked_lengths(), dataset=self._selection_id(), mix=drawn, **core_options(options))
+            agree_on(self.group, self._selection_id(), len(self), {**options, "balance": digest_of(costs)})
+            core = _core.Plan(self._masked_lengths(), dataset=self._selection_id(), mix=drawn, balance=costs,
+                              **core_options(options))
         # only now: the others are in the same call
-        return Plan(self, core, plan_rank(self.group.rank if rank is None else rank, world), options)
+        return Plan(self, core, plan_rank(self.group.rank if rank is None else rank, world), {**options, **shown(balance)})
 
     def _mix_option(self, mix: Mapping[Any, float] | None, samples: int | None, mix_by: str | None, mix_unit: str,
                     weights: Any) -> tuple[Any, ...] | None:

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import _core
+from .balance import sample_costs, shown
 from .errors import ArgumentError
 from .mixing import Groups, core_mix, groups_of, shown_options
 from .plans import Plan, plan_options, plan_rank
+from .rule import rule_of
 
 if TYPE_CHECKING:
     import numpy
@@ -50,7 +52,7 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
          too_long: str = "error", shuffle: bool = True, seed: int = 0, tail: str = "split", batch_multiple: int = 1,
          steps: str = "constant", world: int = 1, rank: int = 0, capacity: int | None = None, length_multiple: int | None = None,
          micro_batches: int = 1, mixed: bool = False, pack_window: int = 0,
-         order: str = "plan",
+         order: str = "plan", balance: Any = None,
          mix: Mapping[Any, float] | None = None, samples: int | None = None,
          sources: Any = None, mix_unit: str = "samples", weights: Any = None) -> Plan:
     """Decides which samples form which batch, at which step, on which rank, from lengths alone: no dataset, no group.
@@ -77,6 +79,7 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
     mixed: bool. As for Dataset.plan. Default: False.
     pack_window: int. As for Dataset.plan. Default: 0.
     order: str. As for Dataset.plan. Default: "plan".
+    balance: dict, tuple or list of numbers. As for Dataset.plan; "length" is the only column. Default: as `cost` says.
     mix: dict of name and weight. As for Dataset.plan; names are those in `sources`. Default: each sample once.
     samples: int, from 1. As for Dataset.plan. Default: the fewest with which every sample of a source with a weight occurs.
     sources: array or list, a name or number for each sample: the sources of a mix. Default: one source, "0".
@@ -98,8 +101,11 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
     if sources is not None and len(groups.source_of or b"") != 2 * count:
         raise ArgumentError(f"sources: {len(groups.source_of or b'') // 2} names for {count} lengths; one for each is needed")
     drawn = core_mix(groups, mix=mix, samples=samples, mix_unit=mix_unit, weights=weights, count=count, whole=count)
-    core = _core.Plan(kept.all_lengths, mix=drawn, **options)
-    return Plan(kept, core, number, {**options, **shown_options(mix, samples, None, mix_unit, weights)})
+    costs = None
+    if balance is not None:
+        costs = sample_costs(balance, kept.all_lengths, rule_of(options).cut, lambda name: None)
+    core = _core.Plan(kept.all_lengths, mix=drawn, balance=costs, **options)
+    return Plan(kept, core, number, {**options, **shown_options(mix, samples, None, mix_unit, weights), **shown(balance)})
 
 
 def transformer_cost(hidden: int, layers: int = 1, *, feed_forward: int | None = None, key_value: int | None = None,

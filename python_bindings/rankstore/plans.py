@@ -53,8 +53,8 @@ DRAWN = ("mix", "samples", "mix_by", "mix_unit", "weights")
 
 
 def core_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Without those that `mix` of _core.Plan says."""
-    return {name: value for name, value in options.items() if name not in DRAWN}
+    """Without those that `mix` and `balance` of _core.Plan say."""
+    return {name: value for name, value in options.items() if name not in DRAWN and name != "balance"}
 
 
 def plan_rank(rank: Any, world: int) -> int:
@@ -134,7 +134,8 @@ class Plan:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled or copied: over the same lengths (4 bytes a sample), of the same dataset, at the state that was resumed."""
         lengths, name = self._over or self.dataset.planned_lengths()
-        return _remade, (self.dataset, lengths, name, self.rank, self._asked, self._resumed, self.hash, self.core.mix)
+        return _remade, (self.dataset, lengths, name, self.rank, self._asked, self._resumed, self.hash, self.core.mix,
+                         self.core.balance)
 
     def lengths_of(self, ids: Any) -> Any:
         """uint32 of samples by id, whole, also in a process that has not the dataset's index."""
@@ -250,10 +251,10 @@ class Plan:
 
 
 def _remade(dataset: Samples, lengths: Any, name: str, rank: int, options: dict[str, Any], resumed: dict[str, Any] | None,
-            digest: str, mix: tuple[Any, ...] | None = None) -> Plan:
+            digest: str, mix: tuple[Any, ...] | None = None, balance: Any = None) -> Plan:
     """A plan from what Plan.__reduce__ says. StateError if it is not the same one, as of another version of Rankstore."""
     given = {**core_options(options), **({"dataset": name} if name else {})}
-    made = Plan(dataset, _core.Plan(lengths, mix=mix, **given), rank, options)
+    made = Plan(dataset, _core.Plan(lengths, mix=mix, balance=balance, **given), rank, options)
     if made.hash != digest:
         raise StateError("plan: this copy has other batches than its original; make it by ds.plan in the process that needs it")
     made._over = lengths, name

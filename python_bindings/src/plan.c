@@ -14,6 +14,7 @@ typedef struct plan {
     uint32_t world;
     PyObject *lengths; /* keeps them: a store's index, or bytes */
     PyObject *mix;     /* keeps its arrays */
+    PyObject *balance; /* costs of samples as bytes, or NULL */
 } plan;
 
 static PyTypeObject *plan_type;
@@ -104,15 +105,34 @@ static rks_status open_over_store(plan *self, PyObject *store, rks_store *handle
     return status;
 }
 
+/* Costs of `count` samples, if any, go into the options; -1 with an exception. */
+static int take_balance(plan *self, PyObject *balance, uint64_t count, rks_plan_options *options)
+{
+    if (balance == NULL || balance == Py_None)
+        return 0;
+    self->balance = copy_lengths(balance);
+    if (self->balance == NULL)
+        return -1;
+    uint64_t costs = (uint64_t)PyBytes_Size(self->balance) / sizeof(uint32_t);
+    if (costs != count) {
+        core_raise_text(RKS_ERR_ARGUMENT, "balance: %llu costs for %llu samples",
+                        (unsigned long long)costs, (unsigned long long)count);
+        return -1;
+    }
+    options->balance = (const uint32_t *)(void *)PyBytes_AsString(self->balance);
+    return 0;
+}
+
 /* -1 with an exception. */
 static int open_plan(plan *self, PyObject *source, const char *dataset,
-                     const rks_plan_options *options)
+                     rks_plan_options *options, PyObject *balance)
 {
     rks_error err = {0};
     rks_status status;
     if (!core_is_store(source)) {
         self->lengths = copy_lengths(source);
-        if (self->lengths == NULL)
+        if (self->lengths == NULL ||
+            take_balance(self, balance, (uint64_t)PyBytes_Size(self->lengths) / 4, options) < 0)
             return -1;
         status = open_over_lengths(self, dataset, options, &err);
     } else if (dataset != NULL) {
@@ -123,6 +143,10 @@ static int open_plan(plan *self, PyObject *source, const char *dataset,
         if (store == NULL)
             return -1;
         self->lengths = Py_NewRef(core_store_index(source));
+        if (take_balance(self, balance, rks_store_count(store), options) < 0) {
+            core_store_leave(source);
+            return -1;
+        }
         status = open_over_store(self, source, store, options, &err);
     }
     if (status != RKS_OK) {
@@ -135,13 +159,14 @@ static int open_plan(plan *self, PyObject *source, const char *dataset,
 
 /* Texts point into the arguments. */
 static bool take_options(PyObject *arguments, PyObject *keywords, PyObject **source,
-                         const char **dataset, PyObject **mix, rks_plan_options *options)
+                         const char **dataset, PyObject **mix, PyObject **balance,
+                         rks_plan_options *options)
 {
     static char *names[] = {"source",         "dataset",    "strategy", "batch_size", "max_tokens",
                             "cost",           "max_length", "too_long", "tail",       "steps",
                             "batch_multiple", "no_shuffle", "world",    "seed",       "capacity",
                             "length_multiple", "micro_batches", "mixed", "cost_linear",
-                            "cost_quadratic", "pack_window", "order", "mix", NULL};
+                            "cost_quadratic", "pack_window", "order", "mix", "balance", NULL};
     PyObject *batch_size = NULL, *max_tokens = NULL, *max_length = NULL, *multiple = NULL,
              *world = NULL, *seed = NULL, *capacity = NULL, *unit = NULL, *micro = NULL, *window = NULL;
     uint64_t size = 0, longest = 0, of = 1, ranks = 0, room = 0, units = 1, micros = 1, windows = 0;
@@ -149,12 +174,12 @@ static bool take_options(PyObject *arguments, PyObject *keywords, PyObject **sou
     rks_plan_options_default(options);
     const char *strategy = NULL, *cost = NULL, *too_long = NULL, *tail = NULL, *steps = NULL,
                *order = NULL;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|$zzOOzOzzzOpOOOOOpddOzO:Plan", names,
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|$zzOOzOzzzOpOOOOOpddOzOO:Plan", names,
                                      source, dataset, &strategy, &batch_size, &max_tokens, &cost,
                                      &max_length, &too_long, &tail, &steps, &multiple, &no_shuffle,
                                      &world, &seed, &capacity, &unit, &micro, &mixed,
                                      &options->cost_linear, &options->cost_quadratic, &window,
-                                     &order, mix) ||
+                                     &order, mix, balance) ||
         !core_number(batch_size, "batch_size", 0, UINT32_MAX, &size) ||
         !core_number(max_tokens, "max_tokens", 0, UINT64_MAX, &options->max_tokens) ||
         !core_number(max_length, "max_length", 0, UINT32_MAX, &longest) ||
@@ -187,11 +212,11 @@ static bool take_options(PyObject *arguments, PyObject *keywords, PyObject **sou
 
 static PyObject *plan_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-    PyObject *source, *mix = Py_None;
+    PyObject *source, *mix = Py_None, *balance = NULL;
     const char *dataset = NULL;
     rks_plan_options options;
     core_mix taken = {0};
-    if (!take_options(arguments, keywords, &source, &dataset, &mix, &options) ||
+    if (!take_options(arguments, keywords, &source, &dataset, &mix, &balance, &options) ||
         !core_mix_take(mix, &taken))
         return NULL;
     options.mix = mix == Py_None ? NULL : &taken.options;
@@ -205,7 +230,7 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     self->lock = PyThread_allocate_lock();
     if (self->lock == NULL)
         PyErr_NoMemory();
-    if (self->lock == NULL || open_plan(self, source, dataset, &options) < 0)
+    if (self->lock == NULL || open_plan(self, source, dataset, &options, balance) < 0)
         Py_CLEAR(self);
     core_mix_clear(&taken);
     return (PyObject *)self;
@@ -221,6 +246,7 @@ static void plan_dealloc(PyObject *object)
     }
     Py_XDECREF(self->lengths);
     Py_XDECREF(self->mix);
+    Py_XDECREF(self->balance);
     core_free_object(object);
 }
 
@@ -237,6 +263,7 @@ static PyObject *plan_close(PyObject *object, PyObject *unused)
     PyThread_release_lock(self->lock);
     Py_CLEAR(self->lengths);
     Py_CLEAR(self->mix);
+    Py_CLEAR(self->balance);
     Py_RETURN_NONE;
 }
 
@@ -532,7 +559,15 @@ static PyObject *get_mix(PyObject *object, void *unused)
     return Py_NewRef(mix == NULL ? Py_None : mix);
 }
 
+static PyObject *get_balance(PyObject *object, void *unused)
+{
+    (void)unused;
+    PyObject *balance = ((plan *)object)->balance;
+    return Py_NewRef(balance == NULL ? Py_None : balance);
+}
+
 static PyGetSetDef plan_getters[] = {
+    {"balance", get_balance, NULL, "Costs of samples, uint32 as bytes; None: by length.", NULL},
     {"mix", get_mix, NULL, "The option; None: each sample occurs once.", NULL},
     {"world", get_world, NULL, "Ranks that it is for.", NULL},
     {0},

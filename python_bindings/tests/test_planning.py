@@ -2,6 +2,7 @@
 """Plans over lengths alone, packed bins, and costs."""
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,64 @@ def test_windows_bring_other_samples_together() -> None:
     assert ids == list(range(len(LENGTHS))) and plan.hash != packed(world=4).hash
     other = packed(world=3, pack_window=32)
     assert other.resume(plan.state(0, 5)) == (0, 0) and "pack_window=32" in repr(plan)
+
+
+def test_the_balance_counts_what_it_is_given() -> None:
+    costs = numpy.random.default_rng(5).exponential(1.0, len(LENGTHS))
+    for micros in (1, 4):
+        plain, plan = packed(world=4, micro_batches=micros), packed(world=4, micro_batches=micros, balance=costs)
+        sums = numpy.zeros((plan.steps // micros, 4))
+        for step in range(plan.steps):
+            for rank, ids in enumerate(plan.samples(1, step)):
+                sums[step // micros, rank] += costs[ids].sum()
+        report = plan.report(1)
+        assert report["balance"] == pytest.approx((sums.mean(1) / sums.max(1)).mean()) and report["balance"] > 0.99
+        assert report["fill"] == plain.report(1)["fill"] and plan.hash != plain.hash and "balance='4000 costs'" in repr(plan)
+        copy = pickle.loads(pickle.dumps(plan))
+        assert copy.hash == plan.hash and copy.report(1)["digest"] == report["digest"]
+    with pytest.raises(rankstore.StateError, match="options differ: balance is "):
+        packed(world=4, balance=costs).resume(packed(world=4, balance=costs**2).state(0, 3))
+
+
+def test_budget_and_balance_count_different_things() -> None:
+    def plan(**options: Any) -> rankstore.Plan:
+        return rankstore.plan(LENGTHS, "random", max_tokens=4096, cost="tokens", world=4, **options)
+
+    both, same = plan(balance=(0, 1.0)), plan(balance=LENGTHS.astype(float)**2)
+    assert both.report()["largest_batch"] <= 4096 and both.report()["digest"] == same.report()["digest"]
+    squares = numpy.zeros((2, both.steps, 4))
+    for which, one in enumerate((both, plan())):
+        for step in range(one.steps):
+            squares[which, step] = [(LENGTHS[ids].astype(float)**2).sum() for ids in one.samples(0, step)]
+    even = (squares.mean(2) / squares.max(2)).mean(1)
+    assert even[0] > even[1] + 0.02 and both.report()["balance"] == pytest.approx(even[0])
+
+
+@pytest.mark.parametrize("balance, words", [
+    ({"vision": 1.0}, 'balance: "vision" is no index column; build it with'), ((1.0,), "balance: 1 numbers; .a, b. is for"),
+    ([1.0], "balance: 1 costs for 4000 samples"), (-LENGTHS, "costs are from 0"), (LENGTHS * 0, "one of them above"),
+    (LENGTHS * numpy.inf, "none infinite"), (LENGTHS.astype(str), "numbers in one are needed")])
+def test_wrong_costs_are_named(balance: Any, words: str) -> None:
+    with pytest.raises(rankstore.ArgumentError, match=words):
+        packed(balance=balance)
+
+
+def test_index_columns_weigh_in_the_balance(tmp_path: Path) -> None:
+    rankstore.build(({"text": numpy.arange(10 + i % 90), "vision": (i * 37) % 500} for i in range(800)), tmp_path / "store",
+                    index=["vision"], length="text")
+    with rankstore.open(tmp_path / "store") as ds:
+        vision, some = ds.index["vision"], ds.select(range(0, 800, 2))
+        weights = {"length": 1.0, "vision": 2.5}
+        plan = ds.plan("pack", capacity=400, num_replicas=2, rank=0, balance=weights)
+        alone = rankstore.plan(ds.lengths, "pack", capacity=400, world=2, balance=ds.lengths + 2.5 * vision)
+        assert plan.report()["digest"] == alone.report()["digest"] and plan.report()["balance"] > 0.98
+        assert "balance={'length': 1.0, 'vision': 2.5}" in repr(plan)
+        whole = some.plan("pack", capacity=400, balance=weights)
+        given = some.plan("pack", capacity=400, balance=some.lengths + 2.5 * some.index["vision"])
+        assert whole.report()["digest"] == given.report()["digest"] and whole.report()["samples"] == 400
+        with pytest.raises(rankstore.ArgumentError, match="for 400 samples"):
+            some.plan("pack", capacity=400, balance=vision)
+    rankstore.current().close()
 
 
 def test_batches_come_longest_first() -> None:

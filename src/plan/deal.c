@@ -30,7 +30,14 @@ typedef struct dealing {
     uint32_t *groups; /* of each bin, in the order of batches */
     uint32_t *step;   /* the same of one step, before it is arranged */
     hand *hands;      /* a heap: the next to take a bin is first */
+    /* With costs of samples a bin is a group of its own, costliest first. */
+    rks_pack_bin *bins;
 } dealing;
+
+static rks_u128 group_cost(const dealing *d, uint32_t group)
+{
+    return d->bins == NULL ? d->pack->groups[group].cost : d->bins[group].cost;
+}
 
 static bool takes_before(const hand *a, const hand *b)
 {
@@ -86,7 +93,7 @@ static void arrange_step(dealing *d, uint64_t step, uint64_t begin, uint64_t end
         bins_of(d, batch + micro * d->world + next->rank, &first, &last);
         d->groups[first + next->bins / config->micro_batches] = d->step[i];
         next->bins++;
-        next->cost += d->pack->groups[d->step[i]].cost;
+        next->cost += group_cost(d, d->step[i]);
         sink(d->hands, d->world);
     }
 }
@@ -115,17 +122,24 @@ static rks_status arrange_steps(dealing *d, rks_error *err)
     return status;
 }
 
-/* The group of each bin. */
-static rks_status order_bins(dealing *d, uint64_t key, rks_error *err)
+/* The group of each bin, groups in their order. */
+static rks_status list_bins(dealing *d, rks_error *err)
 {
     const rks_pack *pack = d->pack;
-    uint64_t at = 0, full = (pack->steps - pack->shared) * pack->slots;
+    uint64_t at = 0;
     d->groups = rks_alloc_raw(pack->bins, sizeof(*d->groups), err);
     if (d->groups == NULL)
         return RKS_ERR_MEMORY;
     for (size_t i = 0; i < pack->group_count; i++)
         for (uint32_t bin = 0; bin < pack->groups[i].bins; bin++)
             d->groups[at++] = (uint32_t)i;
+    return RKS_OK;
+}
+
+static rks_status order_bins(dealing *d, uint64_t key, rks_error *err)
+{
+    const rks_pack *pack = d->pack;
+    uint64_t full = (pack->steps - pack->shared) * pack->slots;
     if (d->plan->config.mixed) {
         rks_status status =
             rks_plan_shuffle(key, d->groups, full * d->plan->config.batch_size, err);
@@ -207,6 +221,15 @@ static rks_status deal_ids(const dealing *d, uint32_t *next, uint32_t *dealt, rk
     return RKS_OK;
 }
 
+/* The plan's ids become these, which are counted already. */
+static void keep_ids(rks_plan *plan, uint32_t *ids, uint64_t count)
+{
+    rks_usage_sub(RKS_MEMORY_PLAN, plan->ids_room * sizeof(*plan->ids));
+    rks_free(plan->ids);
+    plan->ids = ids;
+    plan->ids_room = count;
+}
+
 static rks_status deal(dealing *d, rks_plan_layout *layout, rks_error *err)
 {
     rks_plan *plan = d->plan;
@@ -227,10 +250,66 @@ static rks_status deal(dealing *d, rks_plan_layout *layout, rks_error *err)
         rks_free(dealt);
         return status;
     }
-    rks_usage_sub(RKS_MEMORY_PLAN, plan->ids_room * sizeof(*plan->ids));
-    rks_free(plan->ids);
-    plan->ids = dealt;
-    plan->ids_room = layout->samples;
+    keep_ids(plan, dealt, layout->samples);
+    return RKS_OK;
+}
+
+static int costliest_first(const void *a, const void *b)
+{
+    const rks_pack_bin *left = a, *right = b;
+    if (left->cost != right->cost)
+        return left->cost > right->cost ? -1 : 1;
+    return left->first < right->first ? -1 : left->first > right->first;
+}
+
+/* The bins that were dealt, by the costs of their samples. */
+static rks_status list_dealt(dealing *d, rks_error *err)
+{
+    const rks_plan *plan = d->plan;
+    d->bins = rks_alloc_raw(d->pack->bins, sizeof(*d->bins), err);
+    if (d->bins == NULL)
+        return RKS_ERR_MEMORY;
+    for (uint64_t i = 0; i < d->pack->bins; i++) {
+        uint32_t first = plan->starts[i], samples = plan->starts[i + 1] - first;
+        d->bins[i] = (rks_pack_bin){rks_plan_balance_of(plan, plan->ids + first, samples), first,
+                                    samples};
+        d->groups[i] = (uint32_t)i;
+    }
+    qsort(d->bins, d->pack->bins, sizeof(*d->bins), costliest_first);
+    return RKS_OK;
+}
+
+/* Which samples meet in a bin is known, so the bins are put in order by what these cost. */
+static rks_status deal_again(dealing *d, rks_plan_layout *layout, uint64_t key, rks_error *err)
+{
+    rks_plan *plan = d->plan;
+    const rks_pack *pack = d->pack;
+    rks_status status = list_dealt(d, err);
+    if (status == RKS_OK)
+        status = order_bins(d, key, err);
+    if (status != RKS_OK)
+        return status;
+    layout->samples -= layout->repeated;
+    layout->repeated = 0;
+    for (uint64_t i = 0; i < pack->repeated; i++)
+        layout->repeated += d->bins[d->groups[repeated_bin(d, i)]].samples;
+    layout->samples += layout->repeated;
+    if (layout->samples > UINT32_MAX)
+        return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
+                        "plan: 2^32 samples or more, repeats included");
+    uint32_t *dealt = rks_alloc_raw(layout->samples, sizeof(*dealt), err), at = 0;
+    if (dealt == NULL)
+        return RKS_ERR_MEMORY;
+    for (uint64_t i = 0; i < pack->bins + pack->repeated; i++) {
+        uint64_t bin = i < pack->bins ? i : repeated_bin(d, i - pack->bins);
+        const rks_pack_bin *one = &d->bins[d->groups[bin]];
+        memcpy(dealt + at, plan->ids + one->first, one->samples * sizeof(*dealt));
+        plan->starts[i] = at;
+        at += one->samples;
+    }
+    plan->starts[pack->bins + pack->repeated] = at;
+    rks_usage_add(RKS_MEMORY_PLAN, layout->samples * sizeof(*dealt));
+    keep_ids(plan, dealt, layout->samples);
     return RKS_OK;
 }
 
@@ -248,9 +327,14 @@ rks_status rks_pack_deal(rks_plan *plan, rks_plan_layout *layout, uint32_t world
             status = rks_plan_pause(&done, end - first, err);
     }
     if (status == RKS_OK)
+        status = list_bins(&d, err);
+    if (status == RKS_OK && plan->config.balance == NULL)
         status = order_bins(&d, bins, err);
     if (status == RKS_OK)
         status = deal(&d, layout, err);
+    if (status == RKS_OK && plan->config.balance != NULL)
+        status = deal_again(&d, layout, bins, err);
+    rks_free(d.bins);
     rks_free(d.groups);
     rks_free(d.step);
     rks_free(d.hands);

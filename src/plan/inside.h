@@ -50,6 +50,7 @@ typedef struct rks_plan_config {
     uint32_t capacity;        /* pack: a multiple of length_multiple */
     uint32_t length_multiple; /* from 1 */
     uint32_t micro_batches;   /* from 1 */
+    const uint32_t *balance;  /* a cost of each sample, borrowed; NULL: by length */
     uint32_t pack_window;     /* pack: bins that are packed on their own; 0: all at once */
     uint64_t cost_linear;     /* cost a L + b L^2 of polynomial, and of pack always; below 2^39 */
     uint64_t cost_quadratic;
@@ -259,6 +260,15 @@ static inline void rks_plan_deal(const rks_plan_group *group, uint32_t index, ui
     *end = *first + (each + (index < more ? 1 : 0)) * group->unit;
     if (*end > group->count)
         *end = group->count;
+}
+
+/* Of a sample, where config.balance is given. Below 2^64 in sum. */
+static inline uint64_t rks_plan_balance_of(const rks_plan *plan, const uint32_t *ids, size_t count)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += plan->config.balance[ids[i]];
+    return sum;
 }
 
 /* longest_first.c: sorts within the batches of the epoch at hand. */

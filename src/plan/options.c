@@ -355,6 +355,7 @@ rks_status rks_plan_config_read(const rks_plan_options *given, rks_plan_config *
     read.micro_batches = options.micro_batches == 0 ? 1 : options.micro_batches;
     read.mixed = options.mixed;
     read.pack_window = options.pack_window;
+    read.balance = options.balance;
     status = check_numbers(&options, &read, err);
     if (status == RKS_OK)
         status = check_pack(&options, &read, err);

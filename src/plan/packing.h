@@ -81,6 +81,12 @@ static inline void rks_pack_bins_of(const rks_pack *pack, uint32_t batch_size, u
     *end = *first + each + (index < more ? 1 : 0);
 }
 
+/* A bin of an epoch, where samples have costs of their own. */
+typedef struct rks_pack_bin {
+    uint64_t cost;
+    uint32_t first, samples; /* in the ids that were dealt */
+} rks_pack_bin;
+
 /* The groups that have bins, by the room of these. */
 typedef struct rks_pack_shelf {
     uint32_t *heads; /* by room: the first group, or RKS_PACK_NONE */

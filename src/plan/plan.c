@@ -4,6 +4,7 @@
 #include "plan/plan.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -64,6 +65,19 @@ static rks_status look_at_lengths(const rks_plan *plan, rks_plan_facts *facts, r
     return RKS_OK;
 }
 
+/* Costs of samples are options, too. */
+static void digest_balance(rks_plan_config *config, uint64_t count)
+{
+    char text[64];
+    uint64_t costs = rks_checksum64(config->balance, count * sizeof(*config->balance));
+    int size = snprintf(text, sizeof(text), "%s balance=%016" PRIx64, config->digest, costs);
+    snprintf(config->digest, sizeof(config->digest), "%016" PRIx64,
+             rks_checksum64(text, (size_t)size));
+    size_t used = strlen(config->words);
+    snprintf(config->words + used, sizeof(config->words) - used, "%sbalance=%016" PRIx64,
+             used > 0 ? " " : "", costs);
+}
+
 static rks_status take_arguments(rks_plan *plan, const uint32_t *lengths, uint64_t count,
                                  const char *dataset, const rks_plan_options *options,
                                  rks_error *err)
@@ -84,6 +98,8 @@ static rks_status take_arguments(rks_plan *plan, const uint32_t *lengths, uint64
         memcpy(plan->dataset, dataset, sizeof(plan->dataset));
     plan->lengths = lengths;
     plan->count = count;
+    if (plan->config.balance != NULL)
+        digest_balance(&plan->config, count);
     return RKS_OK;
 }
 

@@ -59,11 +59,14 @@ static rks_plan_load report_batch(const rks_plan *plan, const uint32_t *ids, siz
         if (packs)
             cost += (double)rks_pack_cost(config, rks_pack_size(plan, ids[i]));
     }
+    if (config->balance != NULL)
+        cost = (double)rks_plan_balance_of(plan, ids, count);
     longest = rks_plan_width(config, longest);
     *padded = rks_plan_sums(config) ? room : longest * count;
     report->tokens += sum;
     report->padded_tokens += *padded;
-    return (rks_plan_load){packs ? cost : cost_for_balance(plan, longest, sum, count), (double)sum};
+    bool known = packs || config->balance != NULL;
+    return (rks_plan_load){known ? cost : cost_for_balance(plan, longest, sum, count), (double)sum};
 }
 
 static void digest_batch(rks_digester *digester, uint64_t step, uint32_t rank, const uint32_t *ids,

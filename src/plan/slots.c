@@ -29,6 +29,8 @@ static rks_u128 cost_of(const rks_plan *plan, const rks_plan_group *group, uint6
                         uint64_t end)
 {
     enum cost kind = plan->config.cost;
+    if (plan->config.balance != NULL)
+        return rks_plan_balance_of(plan, plan->ids + group->first + first, end - first);
     uint64_t longest = group->longest;
     if (group->alone || plan->config.strategy == STRATEGY_RANDOM) {
         uint64_t sum = 0;

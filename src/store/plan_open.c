@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/checksum.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/shared_memory.h"
@@ -104,22 +105,29 @@ static rks_status name_difference(const char *name, const char *ours, size_t our
                     (int)(their_end - theirs - (ptrdiff_t)line), theirs + line);
 }
 
+static uint64_t balance_digest(const rks_store *store, const rks_plan_options *options)
+{
+    size_t size = rks_store_count(store) * sizeof(*options->balance);
+    return options->balance == NULL ? 0 : rks_checksum64(options->balance, size);
+}
+
 /* Ranks that plan differently would lose samples without a word. */
-static int options_text(const rks_plan_options *options, uint64_t samples, char *text, size_t room)
+static int options_text(const rks_plan_options *options, uint64_t samples, uint64_t balance,
+                        char *text, size_t room)
 {
     int size = snprintf(
         text, room,
         "strategy %.16s\nbatch_size %u\nmax_tokens %" PRIu64 "\ncost %.16s\nmax_length %u\n"
         "too_long %.16s\ntail %.16s\nsteps %.16s\nbatch_multiple %u\nno_shuffle %d\n"
         "world %u\nseed %" PRIu64 "\ncapacity %u\nlength_multiple %u\nmicro_batches %u\nmixed %d\n"
-        "cost_linear %a\ncost_quadratic %a\npack_window %u\norder %.16s\n",
+        "cost_linear %a\ncost_quadratic %a\npack_window %u\norder %.16s\nbalance %016" PRIx64 "\n",
         or_default(options->strategy, "bucket"), options->batch_size, options->max_tokens,
         or_default(options->cost, "padded"), options->max_length,
         or_default(options->too_long, "error"), or_default(options->tail, "split"),
         or_default(options->steps, "constant"), options->batch_multiple, options->no_shuffle,
         options->world, options->seed, options->capacity, options->length_multiple,
         options->micro_batches, options->mixed, options->cost_linear, options->cost_quadratic,
-        options->pack_window, or_default(options->order, "plan"));
+        options->pack_window, or_default(options->order, "plan"), balance);
     if (options->mix == NULL)
         return size;
     char mix[768];
@@ -147,7 +155,8 @@ rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_
         order.bytes = 0;
     if (status == RKS_OK)
         status = begin_order(store, &order, err);
-    int size = options_text(&chosen, rks_store_count(store), text, sizeof(text));
+    int size = options_text(&chosen, rks_store_count(store), balance_digest(store, &chosen), text,
+                            sizeof(text));
     const rks_fact facts[] = {
         rks_fact_same_bytes("the plan's options", text, (size_t)size, name_difference),
         rks_fd_offer_fact(order.offer)};

@@ -142,6 +142,45 @@ static void windows_fill_bins_and_balance_steps(void **state)
     rks_plan_free(plan);
 }
 
+/* What a sample costs has nothing to do with its length. */
+static void steps_are_balanced_by_costs_of_samples(void **state)
+{
+    (void)state;
+    static uint32_t costs[60000];
+    rks_random random = {23};
+    for (size_t i = 0; i < 60000; i++)
+        costs[i] = below(&random, 4) == 0 ? 100 + below(&random, 900) : below(&random, 20);
+    for (int i = 0; i < 4; i++) {
+        rks_plan_options options;
+        rks_plan_options_default(&options);
+        options.strategy = i == 3 ? "bucket" : "pack";
+        options.max_tokens = i == 3 ? 16384 : 0;
+        options.capacity = i == 3 ? 0 : 8192;
+        options.micro_batches = i == 1 || i == 2 ? 4 : 1;
+        options.mixed = i == 2;
+        options.world = 8;
+        rks_plan *plan = plan_many(&options);
+        options.balance = costs;
+        rks_plan *balanced = plan_many(&options);
+        rks_plan_report report = report_of(balanced, 1);
+        assert_int_equal(report.samples, 60000);
+        assert_true(report.balance > (i == 2 ? 0.95 : i == 3 ? 0.98 : 0.99));
+        assert_true(report.fill == report_of(plan, 1).fill);
+        char text[RKS_STATE_MAX];
+        uint64_t epoch, step;
+        assert_ok(rks_plan_state(balanced, 1, 4, text, sizeof(text), &err), &err);
+        assert_ok(rks_plan_resume(balanced, text, &epoch, &step, &err), &err);
+        assert_fails(RKS_ERR_STATE, rks_plan_resume(plan, text, &epoch, &step, &err));
+        assert_contains(err.text, "options differ: balance is ");
+        rks_plan_free(plan);
+        costs[77]++;
+        plan = plan_many(&options);
+        assert_fails(RKS_ERR_STATE, rks_plan_resume(plan, text, &epoch, &step, &err));
+        rks_plan_free(plan);
+        rks_plan_free(balanced);
+    }
+}
+
 static void the_last_step_splits_repeats_or_drops(void **state)
 {
     (void)state;
@@ -330,14 +369,15 @@ static void digests_are_those_of_this_version(void **state)
     (void)state;
     static const struct {
         const char *tail, *cost;
-        uint32_t capacity, batch_size, multiple, micros, mixed, world, window;
+        uint32_t capacity, batch_size, multiple, micros, mixed, world, window, own;
         const char *digest;
     } golden[] = {
-        {"split", "tokens", 8192, 1, 1, 1, 0, 8, 0, "69bd60d43f743d175ce53703da8ce9ca"},
-        {"split", "quadratic", 8192, 4, 1, 1, 0, 3, 0, "ed9fcaee936afb6e488553a7895b1a26"},
-        {"repeat", "polynomial", 4096, 2, 16, 1, 0, 8, 0, "ced44bfb6ee911f92ab74c86506c98c3"},
-        {"drop", "polynomial", 16384, 1, 1, 4, 1, 4, 0, "43fe812a759b68b8a3f21dcf0662dcf4"},
-        {"split", "quadratic", 8192, 1, 1, 1, 0, 8, 128, "7c3c507f20e3db7bc264d4ed5a2d99c4"},
+        {"split", "tokens", 8192, 1, 1, 1, 0, 8, 0, 0, "69bd60d43f743d175ce53703da8ce9ca"},
+        {"split", "quadratic", 8192, 4, 1, 1, 0, 3, 0, 0, "ed9fcaee936afb6e488553a7895b1a26"},
+        {"repeat", "polynomial", 4096, 2, 16, 1, 0, 8, 0, 0, "ced44bfb6ee911f92ab74c86506c98c3"},
+        {"drop", "polynomial", 16384, 1, 1, 4, 1, 4, 0, 0, "43fe812a759b68b8a3f21dcf0662dcf4"},
+        {"split", "quadratic", 8192, 1, 1, 1, 0, 8, 128, 0, "7c3c507f20e3db7bc264d4ed5a2d99c4"},
+        {"repeat", "tokens", 8192, 1, 1, 4, 1, 8, 0, 1, "89335e2c63ab1edbcdaf45f1105fddf8"},
     };
     for (size_t i = 0; i < sizeof(golden) / sizeof(golden[0]); i++) {
         rks_plan_options options;
@@ -356,6 +396,7 @@ static void digests_are_those_of_this_version(void **state)
         options.mixed = golden[i].mixed;
         options.world = golden[i].world;
         options.pack_window = golden[i].window;
+        options.balance = golden[i].own ? many : NULL;
         options.seed = 11;
         rks_plan *plan = plan_many(&options);
         assert_string_equal(report_of(plan, 1).digest, golden[i].digest);
@@ -392,12 +433,13 @@ static rks_status use_all(const rks_plan_options *options)
 static void each_failing_allocation_is_an_error_and_leaks_nothing(void **state)
 {
     (void)state;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         rks_plan_options options;
         rks_plan_options_default(&options);
         options.strategy = "pack";
         options.capacity = 8192;
         options.world = 3;
+        options.balance = i == 4 ? many : NULL;
         options.pack_window = i == 3 ? 16 : 0;
         options.micro_batches = i == 0 ? 1 : 2;
         options.mixed = i == 1;
@@ -423,6 +465,7 @@ int main(void)
         cmocka_unit_test(bins_differ_between_epochs),
         cmocka_unit_test(windows_bring_other_samples_together),
         cmocka_unit_test(windows_fill_bins_and_balance_steps),
+        cmocka_unit_test(steps_are_balanced_by_costs_of_samples),
         cmocka_unit_test(the_last_step_splits_repeats_or_drops),
         cmocka_unit_test(wrong_options_are_named),
         cmocka_unit_test(costs_of_one_ratio_make_one_plan),

@@ -59,6 +59,8 @@ static double cost_of(const rks_expected *expected, uint32_t id)
 {
     const rks_plan_options *options = expected->options;
     double size = size_of(expected, id);
+    if (options->balance != NULL)
+        return options->balance[id];
     return option_is(options->cost, "quadratic") ? size * size
            : option_is(options->cost, "polynomial")
                ? options->cost_linear * size + options->cost_quadratic * size * size
@@ -243,6 +245,11 @@ static void every_random_plan_keeps_the_laws(void **state)
         uint32_t *lengths = random_lengths(&random, count);
         rks_plan_options options;
         random_pack_options(&random, &options);
+        uint32_t costs[SAMPLES_MAX];
+        for (uint64_t i = 0; i < count; i++)
+            costs[i] = 1 + (uint32_t)(rks_random_next(&random) >> 33);
+        if (round % 3 == 0)
+            options.balance = costs;
         rks_expected expected = expect_pack(lengths, count, &options);
         rks_plan *plan = NULL;
         rks_status status = rks_plan_create(lengths, count, NULL, &options, &plan, &err);

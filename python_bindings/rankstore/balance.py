@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each sample costs a rank, from the option `balance` of a plan."""
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .errors import ArgumentError
+from .protocols import Samples
+
+if TYPE_CHECKING:
+    import numpy
+
+LENGTH = "length"  # the name of a sample's length among weights, unless a column is named so
+
+
+def sample_costs(balance: Any, lengths: numpy.ndarray[Any, Any], cut: int,
+                 column: Callable[[str], Any]) -> numpy.ndarray[Any, Any]:
+    """The cost of each sample as uint32: whole numbers, the largest of 32 bits, so that all machines balance alike.
+
+    balance: weights by index column, (a, b) for a L + b L^2, or a number of each sample. lengths: of each sample; one that is
+    absent (2^32 - 1) costs nothing. cut: longer samples count as so long, 0: none does. column: the index column of a name, or
+    None. ArgumentError says what is wrong."""
+    import numpy
+    there = lengths != 0xFFFFFFFF
+    own = numpy.minimum(numpy.where(there, lengths, 0), cut or 0xFFFFFFFF).astype("float64")
+    if isinstance(balance, Mapping):
+        costs = numpy.zeros(len(lengths))
+        for name, weight in balance.items():
+            values = column(name)
+            if values is None and name != LENGTH:
+                raise ArgumentError(f'balance: "{name}" is no index column; build it with index=["{name}"], or name "{LENGTH}"')
+            costs += _numbers(own if values is None else values, name).astype("float64") * float(weight)
+    elif isinstance(balance, tuple):
+        if len(balance) != 2:
+            raise ArgumentError(f"balance: {len(balance)} numbers; (a, b) is for a L + b L^2")
+        costs = own * (float(balance[0]) + own * float(balance[1]))
+    else:
+        costs = _numbers(numpy.asarray(balance.numpy(force=True) if hasattr(balance, "numpy") else balance), "numbers")
+        if len(costs) != len(lengths):
+            raise ArgumentError(f"balance: {len(costs)} costs for {len(lengths)} samples")
+        costs = costs.astype("float64")
+    costs = numpy.where(there, costs, 0)
+    largest = float(costs.max(initial=0))
+    if not math.isfinite(largest) or not (costs >= 0).all() or len(costs) and largest == 0:
+        raise ArgumentError("balance: costs are from 0, one of them above, none infinite")
+    return numpy.rint(numpy.ldexp(costs, 31 - math.frexp(largest)[1])).astype("uint32")
+
+
+def costs_of(balance: Any, dataset: Samples, cut: int) -> numpy.ndarray[Any, Any] | None:
+    """The same by sample id, of a dataset or a selection: samples that are not chosen cost nothing. None: `balance` is None."""
+    if balance is None:
+        return None
+    import numpy
+    whole = dataset.all_lengths
+    if dataset.is_selection:
+        lengths = numpy.full(len(whole), 0xFFFFFFFF, "uint32")
+        lengths[dataset.ids] = whole[dataset.ids]
+        whole = lengths
+        if not isinstance(balance, (Mapping, tuple)):
+            given = sample_costs(balance, lengths[dataset.ids], cut, dataset.index_of)
+            costs = numpy.zeros(len(whole), "uint32")
+            costs[dataset.ids] = given
+            return costs
+    return sample_costs(balance, whole, cut, dataset.index_of)
+
+
+def digest_of(costs: numpy.ndarray[Any, Any] | None) -> str:
+    """Equal for equal costs."""
+    import hashlib
+    return "" if costs is None else hashlib.sha256(costs.tobytes()).hexdigest()
+
+
+def shown(balance: Any) -> dict[str, Any]:
+    """What a plan's options show of it."""
+    if balance is None:
+        return {}
+    return {"balance": balance if isinstance(balance, (Mapping, tuple)) else f"{len(balance)} costs"}
+
+
+def _numbers(values: numpy.ndarray[Any, Any], name: str) -> numpy.ndarray[Any, Any]:
+    if values.ndim != 1 or values.dtype.kind not in "biuf":
+        raise ArgumentError(f"balance: {name}: an array of {values.ndim} dimensions and {values.dtype}; numbers in one are needed")
+    return values
