@@ -143,7 +143,8 @@ def _why_nothing(options: Options, filtered: int, bad: int) -> str:
     """Why no sample is left to infer a schema from, where none is: then all have been looked at."""
     functions = " and ".join(name for name in ("map", "filter") if getattr(options, name) is not None)
     if filtered:
-        return f"{functions} dropped all {filtered} samples" + (f" but {bad} bad ones" if bad else "")
+        forgot = " (None drops a sample: does map return one?)" if functions == "map" else ""
+        return f"{functions} dropped all {filtered} samples" + (f" but {bad} bad ones" if bad else "") + forgot
     return f"all {bad} samples are bad" if bad else "the source is empty"
 
 

@@ -16,6 +16,7 @@ from . import counting, progress, schemas
 from .build_options import BuildReport, Options
 from .build_run import build_here
 from .dataset import Dataset
+from .errors import ArgumentError
 from .group import Group, current
 from .layouts import item_name
 from .opening import open as open_dataset
@@ -143,6 +144,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
                       item_name(dtype), each_rank, same_on_all, no_lock, wait)
     options.check()
     group = group or current()
+    if not isinstance(out, (str, os.PathLike)):
+        raise ArgumentError(f"out: a directory's path, not {type(out).__name__}; the source comes first: build(source, out)")
     directory = os.fspath(out)
     if workers:
         report = build_with_workers(group, workers, source, directory, options)

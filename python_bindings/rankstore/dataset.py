@@ -19,7 +19,7 @@ from .batch import Batch, live
 from .errors import ArgumentError, StateError
 from .group import Group
 from .layouts import Collator, Layout, Pad
-from .loader import Loader
+from .loader import OF_DATALOADER, Loader
 from .loader_workers import Handle, Ticket, WorkerStore
 from .lookup import Index, Keys
 from .memory import Extreme, TorchMemory, of_process, of_ranks
@@ -591,6 +591,9 @@ class Dataset(_core.Indexed):
 
         Returns a Loader: iterable, with a length. Not collective.
         """
+        for name in options:
+            if name in OF_DATALOADER:
+                raise ArgumentError(f"loader({name}=...): {OF_DATALOADER[name]}")
         return Loader(self, plan, **options)
 
     def collating(self, layout: Layout | None = None, *, columns: Sequence[str] | None = None,

@@ -26,6 +26,15 @@ if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
 
+# DataLoader's arguments that a loader has not, and what there is instead.
+OF_DATALOADER = {"batch_size": "a plan decides it: ds.plan(batch_size=...)", "shuffle": "a plan decides it: ds.plan(shuffle=...)",
+                 "drop_last": 'a plan decides it: ds.plan(tail="drop")', "sampler": "ds.loader(plan) has the plan's own",
+                 "batch_sampler": "ds.loader(plan) has the plan's own",
+                 "num_workers": "threads of the library fetch and collate, without worker processes; leave it out",
+                 "collate_fn": "collate=, a layout such as Pad(), or a function of a list of samples",
+                 "prefetch_factor": "prefetch_batches= or prefetch_bytes="}
+
+
 class Loader:
     """This rank's batches of a plan, epoch by epoch; made by `Dataset.loader`.
 

@@ -314,6 +314,8 @@ class PlanSampler:
     def set_epoch(self, epoch: int) -> None:
         """Which epoch the next iteration yields, from 0 (ArgumentError). Without it that is the next one after an epoch
         that was seen to its end. Nothing happens if a loaded state is in that epoch."""
+        if not hasattr(epoch, "__index__"):
+            raise ArgumentError(f"epoch: {epoch!r}; it is an int from 0")
         if not 0 <= epoch < 2**64:
             raise ArgumentError(f"epoch: {epoch}; it is from 0 to 2^64 - 1")
         self._told = True

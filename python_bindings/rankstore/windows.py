@@ -24,6 +24,8 @@ class Windows:
     """
 
     def __init__(self, dataset: Any, length: int, stride: int | None, random: int | None) -> None:
+        if random is not None and (isinstance(random, bool) or not hasattr(random, "__index__")):
+            raise ArgumentError(f"windows: random is {random!r}; it is a seed, an int, or None for windows in order")
         for option, value in (("length", length), ("stride", stride)):
             if value is not None and operator.index(value) < 1:
                 raise ArgumentError(f"windows: {option} is {value}; it is from 1")
@@ -85,6 +87,8 @@ class Windows:
         over is dropped. The next call draws on with the next epoch, if this one was seen to its end. ArgumentError if the
         windows do not fill one step."""
         import torch
+        if operator.index(batch_size) < 1:
+            raise ArgumentError(f"windows: batch_size is {batch_size}; it is from 1")
         group = self.dataset.group
         if len(self) < group.world * batch_size:
             raise ArgumentError(f"windows: {len(self)} windows do not fill one step of {group.world} x {batch_size} (ranks x "

@@ -207,3 +207,15 @@ def test_mixed_sources(ranks: Ranks, tmp_path: Path) -> None:
     seen = [one for rank in range(3) for batch in begun.batches(rank)[:16] for one in batch]
     rest = [one for batches in (Record(tmp_path / "fewer", 2).batches(rank) for rank in range(2)) for batch in batches for one in batch]
     assert sorted(seen + rest) == sorted(one for rank in range(3) for batch in whole.batches(rank) for one in batch)
+
+
+@pytest.mark.limit(200)
+def test_the_three_scripts_beside_the_usual_way() -> None:
+    script = Path(__file__).parents[2] / "tests/bench/training_scripts.py"
+    done = subprocess.run([sys.executable, str(script), "--samples", "640", "--rounds", "1", "--steps", "0"], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines()[1:]]
+    assert [row[:2] for row in rows] == [[name, way] for name in ("fine-tuning", "characters", "speech") for way in ("usual", "rankstore")]
+    for usual, ours in zip(rows[::2], rows[1::2]):
+        assert int(ours[2]) < int(usual[2]) and float(ours[5]) <= float(usual[5]) and int(ours[6].replace(",", "")) > 0

@@ -86,10 +86,10 @@ def test_a_filter_that_drops_everything(tmp_path: Path) -> None:
     (tmp_path / "b.jsonl").write_text('{"x": 1}\n{"x": 2}\n')
     for name, source, options, says in (
             ("unknown", rows, {"filter": lambda sample: False}, "filter dropped all 2 samples"),
-            ("stream", iter(rows), {"map": lambda sample: None}, "map dropped all 2 samples"),
+            ("stream", iter(rows), {"map": lambda sample: None}, r"map dropped all 2 samples \(None drops a sample: does map return one\?\)"),
             ("file", tmp_path / "b.jsonl", {"map": dict, "filter": lambda sample: False}, "map and filter dropped all 2 samples"),
             ("bad", rows, {"map": lambda sample: None if sample["x"] == 1 else sample["y"], "skip_bad": True},
-             "map dropped all 1 samples but 1 bad ones"),
+             r"map dropped all 1 samples but 1 bad ones \(None drops a sample: does map return one\?\)"),
             ("nothing", iter([]), {}, "the source is empty")):
         with pytest.raises(rankstore.DataError, match=f"no sample to infer a schema from: {says}; give schema="):
             rankstore.build(source, tmp_path / name, **options)
@@ -248,3 +248,26 @@ def test_a_loader_without_torch_says_what_to_do(dataset: rankstore.Dataset, monk
         dataset.loader(dataset.plan(batch_size=2))
     batches = [batch for batch in dataset.loader(dataset.plan(batch_size=2), out="numpy")]
     assert isinstance(batches[0].lengths, numpy.ndarray)
+
+
+@pytest.mark.parametrize("kind, wrong, says", [
+    (rankstore.ArgumentError, lambda ds: ds.loader(ds.plan(), batch_size=4), "loader(batch_size=...): a plan decides it: ds.plan(batch_size=...)"),
+    (rankstore.ArgumentError, lambda ds: ds.loader(ds.plan(), num_workers=4),
+     "loader(num_workers=...): threads of the library fetch and collate, without worker processes; leave it out"),
+    (rankstore.ArgumentError, lambda ds: ds.loader(ds.plan(), collate_fn=Pad()),
+     "loader(collate_fn=...): collate=, a layout such as Pad(), or a function of a list of samples"),
+    (rankstore.ArgumentError, lambda ds: ds.loader(ds.plan()).set_epoch(1.5), "epoch: 1.5; it is an int from 0"),
+    (rankstore.ArgumentError, lambda ds: ds.loader(ds.plan()).set_epoch("1"), "epoch: '1'; it is an int from 0"),
+    (rankstore.ArgumentError, lambda ds: ds.windows(4, random=False),
+     "windows: random is False; it is a seed, an int, or None for windows in order"),
+    (rankstore.ArgumentError, lambda ds: next(ds.windows(4).batches(0)), "windows: batch_size is 0; it is from 1"),
+    (KeyError, lambda ds: ds.index["score"], '"score" is no index column (there are: none); build with index=["score"]'),
+    (KeyError, lambda ds: next(iter(ds.loader(ds.plan())))["y"], "'y': the batch has x, key"),
+    (rankstore.ArgumentError, lambda ds: rankstore.build("out", [{"x": 1}]),
+     "out: a directory's path, not list; the source comes first: build(source, out)"),
+    (rankstore.DataError, lambda ds: rankstore.build([{"x": 1}], ds.directory + "-never", map=lambda sample: sample.update(y=1)),
+     "no sample to infer a schema from: map dropped all 1 samples (None drops a sample: does map return one?); give schema=")])
+def test_a_newcomers_mistake_in_full(dataset: Any, kind: type[Exception], wrong: Any, says: str) -> None:
+    with pytest.raises(kind) as raised:
+        wrong(dataset)
+    assert (raised.value.args[0] if kind is KeyError else str(raised.value)) == says
