@@ -137,6 +137,11 @@ class Plan:
         return _remade, (self.dataset, lengths, name, self.rank, self._asked, self._resumed, self.hash, self.core.mix,
                          self.core.balance)
 
+    @property
+    def samples_there(self) -> int:
+        """Samples of the whole dataset, planned or not."""
+        return len(self.dataset.all_lengths if self._over is None else self._over[0])
+
     def lengths_of(self, ids: Any) -> Any:
         """uint32 of samples by id, whole, also in a process that has not the dataset's index."""
         return (self.dataset.all_lengths if self._over is None else self._over[0])[ids]
@@ -331,7 +336,7 @@ class PlanSampler:
         loader = sys._getframe(1).f_locals.get("loader")
         frameworks.warn_out_of_order(loader)
         if self.plan.dataset.id:
-            frameworks.check_wrapped(loader, len(self.plan.dataset.all_lengths))
+            frameworks.check_wrapped(loader, self.plan.samples_there)
         iterator = _SamplerIterator(self)
         self._last = weakref.ref(iterator)
         return iterator
@@ -342,6 +347,12 @@ class PlanSampler:
         if last is not None:
             return last.state_dict()
         return self.plan.state(self._epoch, len(self.plan.epoch(self._epoch)) if self._is_seen() else self._step)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickled or copied: what the last iterator has yielded counts as done, as for `state_dict`."""
+        last = self._last() if self._last is not None else None
+        place = {} if last is None or last._epoch < 0 else {"_epoch": last._epoch, "_step": last._step}
+        return {**self.__dict__, "_last": None, **place}
 
     def _is_seen(self) -> bool:
         """The epoch was seen to its end, here or before a state was loaded."""

@@ -102,6 +102,17 @@ def plain(batch: rankstore.Batch) -> dict[str, Any]:
     return {name: value.tolist() if hasattr(value, "tolist") else value for name, value in batch.items()}
 
 
+@pytest.mark.parametrize("made_of", COPIES)
+def test_a_copy_of_a_sampler_goes_on_where_it_is(ds: rankstore.Dataset, made_of: Callable[[Any], Any]) -> None:
+    sampler = ds.plan(batch_size=8, seed=3).sampler()
+    whole = [list(batch) for batch in made_of(sampler)]
+    assert [list(batch) for batch in sampler] == whole and len(whole) == 20
+    second = [list(batch) for batch in made_of(sampler)]  # of one that has seen its epoch
+    batches = iter(sampler)
+    assert [list(next(batches)) for _ in range(4)] == second[:4] != whole[:4]
+    assert [list(batch) for batch in made_of(sampler)] == second[4:]
+
+
 SCRIPT = """
 import os, pickle, sys
 sys.path.insert(0, os.environ["TESTS"])
