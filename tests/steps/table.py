@@ -5,7 +5,7 @@ import dataclasses
 # Programs of suites and parts of steps that take long on 2 cores: they begin first. Seconds, cores kept busy.
 LONG = {
     "sweep": (50, 0.9), "nccl_faults": (35, 0.9), "exchange": (30, 0.5), "group_faults": (28, 0.1), "shard": (25, 1.0),
-    "ingest_members": (25, 0.5), "verify": (20, 1.0), "plan_interrupt": (20, 1.0), "faults": (14, 0.1), "lost": (12, 0.5),
+    "verify": (20, 1.0), "faults": (14, 0.1), "lost": (12, 0.5),
     "ingest_csv": (12, 0.8), "large_shard": (10, 0.6), "ingest_ingest": (10, 0.6), "selection": (10, 0.6),
 }
 
