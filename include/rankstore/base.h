@@ -111,8 +111,8 @@ RKS_API void rks_memory_use_get(rks_memory_use *use);
 
 typedef enum rks_trace_kind {
     RKS_TRACE_PLAN = 0,     /* an epoch's batches were computed */
-    RKS_TRACE_PREFETCH = 1, /* a batch was on its way ahead of time: from its start until it was
-                             * handed out; overlaps others */
+    RKS_TRACE_PREFETCH = 1, /* a batch was prefetched: from its start until the caller got it;
+                             * overlaps others */
     RKS_TRACE_FETCH = 2,    /* a request to an owner, until its reply was there; overlaps others */
     RKS_TRACE_COPY = 3,     /* samples came from maps of this node */
     RKS_TRACE_WAIT = 4,     /* a caller waited for samples */
@@ -139,7 +139,7 @@ enum { RKS_TRACE_EVENTS_MAX = 1 << 24 };
 RKS_API rks_status rks_trace_start(uint32_t events_a_thread, rks_error *err);
 /* What was kept stays for a drain. */
 RKS_API void rks_trace_stop(void);
-/* Hands out the events that were kept, thread by thread, each from its oldest, and forgets them;
+/* Returns the events that were kept, thread by thread, each from its oldest, and forgets them;
  * *dropped counts those that were overwritten since the last drain. Any thread, also while others
  * trace. Free *events with rks_release. */
 RKS_API rks_status rks_trace_drain(rks_trace_event **events, size_t *count, uint64_t *dropped,

@@ -185,7 +185,7 @@ def section(measured: dict[str, Any]) -> str:
         f"The line is laid through 1 M and 10 M samples, so 3 M tests it, as well as one machine can. For more ranks, each with {SAMPLES_A_RANK / 1e6:.1f} M samples, "
         f"{RANKS_A_NODE} a node:", "", *scale_table(measured), "",
         "Assumed:", "",
-        f"- pull and mpi: one interface of {RAIL / 1e9:.1f} GB/s a node; a node's leader takes in what other nodes have, {LANES} chunks of "
+        f"- pull and mpi: one interface of {RAIL / 1e9:.1f} GB/s a node; a node's leader receives what other nodes have, {LANES} chunks of "
         f"{CHUNK // MIB} MiB at a time, {ROUND_TRIP * 1e6:.0f} us to ask for one; half of the processor's time a byte is the sender's, half "
         "the receiver's, and a leader does both in turn. Other cores are as fast as here.",
         f"- nccl: a rail of {NCCL_RAIL / 1e9:.0f} GB/s for each of a node's {RANKS_A_NODE} GPUs, {SLOTS} slots of {SLOT // MIB} MiB; rings of "

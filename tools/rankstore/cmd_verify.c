@@ -306,11 +306,10 @@ const cli_command cli_verify = {
     .summary = "Check manifests and every sample (or every byte) of a dataset",
     .examples = {"rankstore verify store", "rankstore verify --full --json store/*"},
     .text =
-        "The dataset is never written to. Exit code 1 where damage was found; each finding names "
-        "file and "
-        "offset, and the key where the bytes lie in a sample. A shard that is not listed, as a "
-        "build or an append that failed leaves it, is told and is no damage; 'rankstore prune' "
-        "removes it. A shard's file (part-*.rks) can be "
+        "The dataset is never written to. Exit code 1 if damage was found; each finding names "
+        "file and offset, and the key if the bytes belong to a sample. Shards that are not listed, as a "
+        "failed build or append leaves them, are reported and are not damage; 'rankstore prune' "
+        "removes them. A shard's file (part-*.rks) can be "
         "given too, and DIR@N for generation N alone. Where ranks have directories of their own, "
         "'store/{rank}' is all of them that "
         "lie "

@@ -37,7 +37,7 @@ void cli_memory_print(const cli_memory *memory)
             printf("  %-10s %11s %6u %11s %11s%s\n", rks_memory_kind_name(kind),
                    cli_bytes(most->peak), most->peak_rank, cli_bytes(most->least_peak),
                    cli_bytes(most->current),
-                   kind == RKS_MEMORY_INDEX ? "  one copy a node, told by each rank" : "");
+                   kind == RKS_MEMORY_INDEX ? "  one copy a node, reported by each rank" : "");
     }
 }
 

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The texts that users read say things in the field's words: pages, the public headers, and every command's --help."""
+import glob
+import os
+import re
+import subprocess
+import sys
+
+PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "FORMAT.md", "tests/README.md", "docs/*.md", "python_bindings/README.md",
+         "python_bindings/docs/*.md", "include/rankstore.h", "include/rankstore/*.h"]
+# Word, and what says it plainly.
+PRIVATE = {
+    r"told|tells? of|is told": "reported, knows, says",
+    r"handed (out|on|over)?|hands? (out|over|on)": "sent, returned, passed",
+    r"tak(e|es|en) in": "received, read",
+    r"that which|what is left out": "name the thing",
+    r"amiss|shall|hither|thereof|whereof": "wrong, must or will",
+    r"is given back|gives? back what": "returned, freed",
+}
+
+
+def private(text):
+    """(line, word, better) of each private word, outside blocks of code."""
+    text = re.sub(r"```.*?```", lambda block: "\n" * block[0].count("\n"), text, flags=re.S)
+    for word, better in PRIVATE.items():
+        for found in re.finditer(rf"\b({word})\b", text, re.I):
+            yield text.count("\n", 0, found.start()) + 1, found[0], better
+
+
+def texts(build):
+    for page in sorted(path for pattern in PAGES for path in glob.glob(pattern)):
+        with open(page, encoding="utf-8") as file:
+            yield page, file.read()
+    program = os.path.join(build, "tools", "rankstore", "rankstore")
+    usage = subprocess.run([program, "--help"], capture_output=True, text=True, check=True, timeout=600).stdout
+    for name in re.findall(r"^  (\w+) ", usage.partition("Commands:\n")[2].partition("\n\n")[0], re.M):
+        done = subprocess.run([program, name, "--help"], capture_output=True, text=True, check=True, timeout=600)
+        yield f"rankstore {name} --help", done.stdout
+
+
+def main():
+    read = dict(texts(sys.argv[1]))
+    found = [f"{name}:{line}: '{word}'; say: {better}" for name, text in read.items() for line, word, better in private(text)]
+    print("FAIL users_read_the_field_s_words:\n  " + "\n  ".join(found) if found else "ok users_read_the_field_s_words")
+    planted = list(private("It is told.\n```\ntold\n```\nBytes are taken in.\n"))
+    enough = len(read) > 40 and [line for line, _, _ in sorted(planted)] == [1, 5]
+    print("ok a_private_word_is_found" if enough else f"FAIL a_private_word_is_found: {len(read)} texts, {planted}")
+
+
+if __name__ == "__main__":
+    main()
