@@ -494,16 +494,20 @@ class Dataset(_core.Indexed):
             sample. 128 fills bins to 99.7 % on chat lengths. Default: 0, all at once.
         order: str. Samples of a batch, of "pack" of a bin: "plan" (as the plan draws them) or "longest_first".
             Default: "plan".
-        drawn = self._mix_option(mix, samples, mix_by, mix_unit, weights)
-        costs = costs_of(balance, self, rule_of(options).cut)
-        if self._chosen is None:
-            core = _core.Plan(self.store, mix=drawn, balance=costs, **options)
-            options.update(shown_options(mix, samples, mix_by, mix_unit, weights))
-        else:
-            options.update(shown_options(mix, samples, mix_by, mix_unit, weights))
-            agree_on(self.group, self._selection_id(), len(self), {**options, "balance": digest_of(costs)})
-            core = _core.Plan(self._masked_lengths(), dataset=self._selection_id(), mix=drawn, balance=costs,
-                              **core_options(options))
+        balance: dict, tuple or list of numbers. What ranks are balanced by, if it is not `cost`: a dict of index columns and
+            weights, (a, b) for a L + b L^2, or a number for each sample. Default: as `cost` says.
+        mix: dict of name and weight. How many of an epoch's draws each source has: of N draws, a source with weight w has
+            N w / (sum of weights), exact to one. Each of its samples occurs equally often; a random part of them, another in
+            each epoch, once more. Names are those of `sources` (rankstore.concat), or with mix_by the values of a
+            column. A source that it does not name is not drawn. Default: each sample once.
+        samples: int, from 1. N, the draws of an epoch. Default: the fewest with which every sample of a source with a weight
+            occurs; without a mix, all samples.
+        mix_by: str. An index column of few values, which are the sources then. Default: the datasets of a concat.
+        mix_unit: str. Weights count "samples", or "tokens" (the sum of lengths). Default: "samples".
+        weights: array, a number for each sample, not with mix. Integers: how often it occurs. Floats, which need samples=:
+            probabilities, of any sum; each sample occurs its share of N times, rounded down or up at random. Default: none.
+
+        With a mix or weights the number of steps may differ between epochs, never between ranks: ask `plan.steps_of(epoch)`.
 
         Returns a Plan. Raises ArgumentError that names the option, DataError if no plan exists; the same on all ranks.
         """
