@@ -77,6 +77,16 @@ def test_hf_trainer(ranks: Ranks, tmp_path: Path) -> None:
         assert begun.batches(rank) + rest.batches(rank) == whole.batches(rank)
 
 
+@pytest.mark.parametrize("name, other, world, words", [
+    ("packed_titan", "torch", 2, "epoch 1: "), ("packed_trainer", "transformers", 1, " steps of rows 99.")])
+def test_packed_rows(ranks: Ranks, tmp_path: Path, name: str, other: str, world: int, words: str) -> None:
+    needs(other)
+    text = (EXAMPLES / f"{name}.py").read_text()
+    assert len(text.splitlines()) <= 50
+    said = run(ranks, world, name, str(tmp_path / "store"))
+    assert words in said and float(said.split("loss ")[-1]) < 4  # chance: ln 128, 4.9
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_plain_dataloader_by_torchrun(tmp_path: Path, workers: int) -> None:
     done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(free_port()),
