@@ -13,7 +13,9 @@ extern "C" {
 
 enum {
     RKS_MIX_SOURCES_MAX = 65535,
-    RKS_MIX_WINDOW = 100 /* steps over which deviations are measured */
+    RKS_MIX_WINDOW = 100, /* steps over which deviations are measured */
+    RKS_PLAN_CHANGES_MAX = 64,
+    RKS_PLAN_SCHEDULE_MAX = 6144 /* bytes that all changes take in a state */
 };
 
 /* The option `mix` of a plan. A weight is how many times a sample occurs in an epoch, and every
@@ -58,6 +60,16 @@ typedef struct rks_plan_mix {
 
 /* Arrays and names that are not said to outlive the plan are copied. */
 RKS_API void rks_plan_mix_default(rks_plan_mix *mix);
+
+/* A change from step `step` of `epoch` on, also for later epochs: other weights (of all sources; NULL:
+ * as before), and samples longer than `longest` wait (0: none does). What is left of that epoch is N
+ * minus the draws before that step, at the new weights, those samples first that were drawn least.
+ * Steps keep counting; a change at the step of another one takes its place. A plan has no group:
+ * all ranks must make the same changes. States hold them; RKS_ERR_STATE if they have no room. For
+ * plans with weights of sources, or with none. On failure the plan is as it was. */
+RKS_API rks_status rks_plan_change(rks_plan *plan, uint64_t epoch, uint64_t step,
+                                   const double *weights, size_t sources, uint32_t longest,
+                                   rks_error *err);
 
 /* A source in one epoch. */
 typedef struct rks_plan_source {

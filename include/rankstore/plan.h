@@ -170,7 +170,7 @@ RKS_API rks_status rks_plan_bounds(rks_plan *plan, uint64_t epoch, uint32_t **bo
                                    rks_error *err);
 
 /* A job's position in an epoch: equal on all ranks, at most RKS_STATE_MAX bytes of JSON. */
-enum { RKS_STATE_MAX = 1024 };
+enum { RKS_STATE_MAX = 8192 };
 /* Writes the state "before step `step` of `epoch`" of this plan as JSON into `text`; step may be
  * the number of steps: the epoch is over. RKS_ERR_STATE after dozens of changes of world in one
  * epoch. */

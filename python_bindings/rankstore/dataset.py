@@ -458,7 +458,8 @@ class Dataset(_core.Indexed):
              length_multiple: int | None = None, micro_batches: int = 1, mixed: bool = False, pack_window: int = 0,
              order: str = "plan", balance: Any = None,
              mix: Mapping[Any, float] | None = None, samples: int | None = None, mix_by: str | None = None,
-             mix_unit: str = "samples", weights: Any = None) -> Plan:
+             mix_unit: str = "samples", weights: Any = None,
+             curriculum: Sequence[tuple[Any, Any, Any]] | None = None) -> Plan:
         """COLLECTIVE. Decides which samples form which batch, at which step, on which rank: the same on every rank.
 
         strategy: str. "bucket" (like lengths together, shuffled), "sorted" (longest first), "random", "sequential", or "pack"
@@ -506,6 +507,9 @@ class Dataset(_core.Indexed):
         mix_unit: str. Weights count "samples", or "tokens" (the sum of lengths). Default: "samples".
         weights: array, a number for each sample, not with mix. Integers: how often it occurs. Floats, which need samples=:
             probabilities, of any sum; each sample occurs its share of N times, rounded down or up at random. Default: none.
+        curriculum: list of (from_step, mix, max_length). What is drawn from a step on, as by Plan.remix: mix as above, or None
+            for the weights before; max_length, or None: longer samples wait for a later stage. from_step: (epoch, step), or an
+            int, the steps since epoch 0 began. A stage is drawn from what the epoch has left. Default: none.
 
         With a mix or weights the number of steps may differ between epochs, never between ranks: ask `plan.steps_of(epoch)`.
 
@@ -519,7 +523,7 @@ class Dataset(_core.Indexed):
             shuffle=shuffle, seed=seed, tail=tail, batch_multiple=batch_multiple, steps=steps, world=world,
             capacity=capacity, length_multiple=length_multiple, micro_batches=micro_batches, mixed=mixed,
             pack_window=pack_window, order=order)
-        drawn = self._mix_option(mix, samples, mix_by, mix_unit, weights)
+        drawn = self._mix_option(mix, samples, mix_by, mix_unit, weights, bool(curriculum))
         costs = costs_of(balance, self, rule_of(options).cut)
         if self._chosen is None:
             core = _core.Plan(self.store, mix=drawn, balance=costs, **options)
@@ -530,10 +534,12 @@ class Dataset(_core.Indexed):
             core = _core.Plan(self._masked_lengths(), dataset=self._selection_id(), mix=drawn, balance=costs,
                               **core_options(options))
         # only now: the others are in the same call
-        return Plan(self, core, plan_rank(self.group.rank if rank is None else rank, world), {**options, **shown(balance)})
+        made = Plan(self, core, plan_rank(self.group.rank if rank is None else rank, world), {**options, **shown(balance)})
+        made.follow(curriculum or ())
+        return made
 
     def _mix_option(self, mix: Mapping[Any, float] | None, samples: int | None, mix_by: str | None, mix_unit: str,
-                    weights: Any) -> tuple[Any, ...] | None:
+                    weights: Any, changes: bool) -> tuple[Any, ...] | None:
         """What _core.Plan takes. A selection that has samples several times is one with counts."""
         if self.has_repeats:
             if mix is not None or samples is not None:
@@ -550,7 +556,7 @@ class Dataset(_core.Indexed):
                 raise ArgumentError(f'mix_by: "{mix_by}" is no index column; build it with index=["{mix_by}"]')
             groups = groups_of(values, "mix_by")
         return core_mix(groups, mix=mix, samples=samples, mix_unit=mix_unit, weights=weights, count=len(self),
-                        whole=self.store.count, chosen=self._chosen)
+                        whole=self.store.count, chosen=self._chosen, changes=changes)
 
     def planned_lengths(self) -> tuple[Any, str]:
         """(uint32 by sample id, 0xFFFFFFFF for what is not chosen; the id): what a plan of this dataset is over."""

@@ -190,6 +190,19 @@ class Loader:
         by its directory, and each batch is fetched when it is asked for. Functions have to be picklable, as torch's."""
         return _remade, (self.dataset, self.plan, self._asked, self._epoch, self._step, self._first, self._told)
 
+    def remix(self, mix: Mapping[Any, float]) -> None:
+        """COLLECTIVE. Other weights of sources from the next step on, in the loop that is under way too; see Plan.remix.
+
+        mix: dict of name and weight. Names as for Dataset.plan.
+
+        All ranks call it after the same step, else it is an ArgumentError on all of them. States hold the change.
+        """
+        epoch = self.epoch
+        self.plan.remix(mix, at=(epoch, self._step if epoch == self._epoch else 0))
+        last = self._last() if self._last is not None else None
+        if last is not None and epoch == self._epoch:
+            last.look_again()
+
     def stats(self) -> dict[str, Any]:
         """The dataset's figures, and of this loader: batches, wait_seconds_p50 and wait_seconds_p99 (how long
         next() waited)."""
@@ -357,14 +370,7 @@ class _Iteration(Iterator[Any]):
         self._calls = calls = loader.own is not None or loader.transform is not None
         self._depth = min(loader.threads + 1, loader.prefetch_batches or loader.threads + 1) if calls else 1
         self._room = max(1, loader.prefetch_bytes // 2) if loader.own is not None and loader.prefetch_bytes else 0
-        batches = loader.prefetch_batches and loader.prefetch_batches - self._depth + 1
-        if loader._foreign or not isinstance(loader.dataset.store, _core.Store):  # in a worker process
-            self._source = self._fetch_lists()
-        else:
-            self._core = _core.Epoch(loader.dataset.store, loader.plan.core, epoch=self._epoch, first_step=self._step,
-                                     prefetch_batches=batches, prefetch_bytes=self._room or loader.prefetch_bytes,
-                                     collate=None if loader.own is not None else loader.collator.core)
-            self._source = self._core
+        self._open_source()
         if calls:
             from concurrent.futures import ThreadPoolExecutor
             self._pool = ThreadPoolExecutor(loader.threads, "rankstore-loader")
@@ -373,6 +379,31 @@ class _Iteration(Iterator[Any]):
             self._stream = _side_stream(loader.device)
         if loader.progress and loader.dataset.group.rank == 0:
             self._bar = bars.step_bar(self._epoch, self._step, self._steps, loader.plan.world)
+
+    def _open_source(self) -> None:
+        loader = self._loader
+        batches = loader.prefetch_batches and loader.prefetch_batches - self._depth + 1
+        if loader._foreign or not isinstance(loader.dataset.store, _core.Store):  # in a worker process
+            self._source = self._fetch_lists()
+        else:
+            self._core = _core.Epoch(loader.dataset.store, loader.plan.core, epoch=self._epoch, first_step=self._step,
+                                     prefetch_batches=batches, prefetch_bytes=self._room or loader.prefetch_bytes,
+                                     collate=None if loader.own is not None else loader.collator.core)
+            self._source = self._core
+
+    def look_again(self) -> None:
+        """The plan was changed from the next step on: batches that are ahead are let go."""
+        if self._over or self._epoch < 0:
+            return
+        if self._core is not None:
+            self._core.close()
+        while self._ahead:
+            gone = self._ahead.popleft()
+            if self._calls:
+                gone.batch.cancel()
+        self._ahead_bytes = 0
+        self._step, self._steps = self._loader._step, self._loader.plan.core.steps(self._epoch)
+        self._open_source()
 
     def _fetch_lists(self) -> Iterator[tuple[int, Any]]:
         plan, dataset = self._loader.plan, self._loader.dataset

@@ -83,9 +83,9 @@ def _spread(array: numpy.ndarray[Any, Any], chosen: numpy.ndarray[Any, Any] | No
 
 
 def core_mix(groups: Groups, *, mix: Mapping[Any, float] | None, samples: int | None, mix_unit: str, weights: Any,
-             count: int, whole: int, chosen: numpy.ndarray[Any, Any] | None = None) -> tuple[Any, ...] | None:
+             count: int, whole: int, chosen: numpy.ndarray[Any, Any] | None = None, changes: bool = False) -> tuple[Any, ...] | None:
     """What _core.Plan takes as `mix`; None if each sample occurs once. count: samples that `weights` are of; whole: those of
-    the plan, of which `chosen` are its own (None: all)."""
+    the plan, of which `chosen` are its own (None: all). changes: what is drawn will change."""
     if mix_unit not in ("samples", "tokens"):
         raise ArgumentError(f"mix_unit: {mix_unit!r} is neither 'samples' nor 'tokens'")
     if samples is not None and (isinstance(samples, bool) or not hasattr(samples, "__index__") or samples < 1):
@@ -94,7 +94,7 @@ def core_mix(groups: Groups, *, mix: Mapping[Any, float] | None, samples: int | 
         raise ArgumentError("mix_unit: it says what the weights of mix= count, and there is no mix")
     if mix is not None and weights is not None:
         raise ArgumentError("mix and weights: give one of them; weights are of samples, a mix is of sources")
-    if mix is None and weights is None and samples is None:
+    if mix is None and weights is None and samples is None and not changes:
         return None
     draws, counts, odds = samples or 0, None, None
     if weights is not None:

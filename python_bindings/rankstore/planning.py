@@ -2,7 +2,7 @@
 """Plans over lengths alone, without a dataset or a group, and the cost of a transformer."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core
@@ -54,7 +54,8 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
          micro_batches: int = 1, mixed: bool = False, pack_window: int = 0,
          order: str = "plan", balance: Any = None,
          mix: Mapping[Any, float] | None = None, samples: int | None = None,
-         sources: Any = None, mix_unit: str = "samples", weights: Any = None) -> Plan:
+         sources: Any = None, mix_unit: str = "samples", weights: Any = None,
+         curriculum: Sequence[tuple[Any, Any, Any]] | None = None) -> Plan:
     """Decides which samples form which batch, at which step, on which rank, from lengths alone: no dataset, no group.
 
     Every rank that asks for the same plan gets the same one, so ranks need not talk. Its samplers work with any dataset.
@@ -85,6 +86,7 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
     sources: array or list, a name or number for each sample: the sources of a mix. Default: one source, "0".
     mix_unit: str. As for Dataset.plan. Default: "samples".
     weights: array, a number for each sample. As for Dataset.plan. Default: none.
+    curriculum: list of (from_step, mix, max_length). As for Dataset.plan. Default: none.
 
     Returns a Plan, which keeps a copy of the lengths. Raises ArgumentError that names the option, DataError if no plan
     exists.
@@ -100,12 +102,15 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
     groups = Groups(["0"], bounds=[0, count]) if sources is None else groups_of(sources, "sources")
     if sources is not None and len(groups.source_of or b"") != 2 * count:
         raise ArgumentError(f"sources: {len(groups.source_of or b'') // 2} names for {count} lengths; one for each is needed")
-    drawn = core_mix(groups, mix=mix, samples=samples, mix_unit=mix_unit, weights=weights, count=count, whole=count)
+    drawn = core_mix(groups, mix=mix, samples=samples, mix_unit=mix_unit, weights=weights, count=count, whole=count,
+                     changes=bool(curriculum))
     costs = None
     if balance is not None:
         costs = sample_costs(balance, kept.all_lengths, rule_of(options).cut, lambda name: None)
     core = _core.Plan(kept.all_lengths, mix=drawn, balance=costs, **options)
-    return Plan(kept, core, number, {**options, **shown_options(mix, samples, None, mix_unit, weights), **shown(balance)})
+    made = Plan(kept, core, number, {**options, **shown_options(mix, samples, None, mix_unit, weights), **shown(balance)})
+    made.follow(curriculum or ())
+    return made
 
 
 def transformer_cost(hidden: int, layers: int = 1, *, feed_forward: int | None = None, key_value: int | None = None,

@@ -8,12 +8,14 @@ import operator
 import os
 import sys
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core, frameworks
+from .agreement import together
 from .batch import live
 from .errors import ArgumentError, DataError, StateError
+from .mixing import weights_of
 from .protocols import Samples
 from .rule import Rule, default_multiple, rule_of
 from .types import as_array
@@ -93,10 +95,12 @@ class Plan:
         self.options = {name: value for name, value in options.items() if value}
         self._asked = dict(options)
         self._resumed: dict[str, Any] | None = None  # the state that was taken over last
+        self._at = (0, 0)  # where that is
         self._over: tuple[Any, str] | None = None  # lengths and id, of a plan that was pickled or copied
         self.rule = dataclasses.replace(rule_of(self.options), unit=dataset.length_unit)
         self.world = core.world
         self.steps = core.steps(0)
+        self.changes = 0  # made since: iterations look at steps anew
         self._checked: weakref.ref[Samples] | None = None  # the dataset that was last found to be this plan's
         self.token = int.from_bytes(os.urandom(8), "little") >> 2  # a batch that was saved finds no other plan, also in another process
         live[self.token] = self
@@ -134,7 +138,8 @@ class Plan:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled or copied: over the same lengths (4 bytes a sample), of the same dataset, at the state that was resumed."""
         lengths, name = self._over or self.dataset.planned_lengths()
-        return _remade, (self.dataset, lengths, name, self.rank, self._asked, self._resumed, self.hash, self.core.mix,
+        state = self.state(*self._at) if self.changes else self._resumed
+        return _remade, (self.dataset, lengths, name, self.rank, self._asked, state, self.hash, self.core.mix,
                          self.core.balance)
 
     @property
@@ -226,6 +231,55 @@ class Plan:
                             "build(map=...)")
         return sum_of(asked, column, ids, min((cap for cap in (cut, self.rule.cut) if cap), default=0))
 
+    def remix(self, mix: Mapping[Any, float], *, at: tuple[int, int]) -> None:
+        """COLLECTIVE if the plan is of a dataset. Other weights of sources from a step on.
+
+        What is left of that epoch is its draws minus those before the step, at the new weights, those samples first that were
+        drawn least; later epochs have the new weights throughout. Steps keep counting, and states hold the change. The number
+        of steps may change. A loader that has begun the epoch does not see it: use `loader.remix`.
+
+        mix: dict of name and weight. Names as for Dataset.plan; a source that it does not name is not drawn any more.
+        at: (epoch, step). The first step of the new weights.
+
+        Raises ArgumentError on all ranks if they differ in mix or step, StateError if the plan has no sources, or if states
+        have no room for another change (64 changes, 6,144 bytes). A plan over lengths alone has no group, so it cannot check
+        that ranks make the same change.
+        """
+        epoch, step = at
+        if self.core.mix is None:
+            raise StateError("remix: the plan has no sources; make it with mix=")
+        weights = weights_of(mix, self.core.mix[0], "remix")
+        group = getattr(self.dataset, "group", None)
+        if group is not None and group.world > 1:
+            told = together(group, "remix", lambda: [{str(name): float(weight) for name, weight in mix.items()}, epoch, step])
+            for rank, other in enumerate(told):
+                if other != told[0]:
+                    shown = [f"{one[0]} at epoch {one[1]}, step {one[2]}" for one in (told[0], other)]
+                    raise ArgumentError(f"remix differs: rank 0 has {shown[0]}, rank {rank} has {shown[1]}")
+        self.core.change(epoch, step, weights, 0)
+        self._note_change()
+
+    def follow(self, curriculum: Sequence[tuple[Any, Any, Any]]) -> None:
+        """Makes the changes of a curriculum, in the order of their steps; see Dataset.plan. ArgumentError for one that is no
+        (from_step, mix, max_length)."""
+        for stage in curriculum:
+            if not isinstance(stage, (tuple, list)) or len(stage) != 3:
+                raise ArgumentError(f"curriculum: {stage!r}; a stage is (from_step, mix, max_length)")
+            start, mix, longest = stage
+            if longest is not None and longest < 1:
+                raise ArgumentError(f"curriculum: max_length {longest}; it is from 1, or None")
+            epoch, step = start if isinstance(start, (tuple, list)) else (0, operator.index(start))
+            while not isinstance(start, (tuple, list)) and step >= self.core.steps(epoch):
+                epoch, step = epoch + 1, step - self.core.steps(epoch)
+            weights = None if mix is None else weights_of(mix, self.core.mix[0], "curriculum")
+            self.core.change(epoch, step, weights, longest or 0)
+        if curriculum:
+            self._note_change()
+
+    def _note_change(self) -> None:
+        self.steps = self.core.steps(0)
+        self.changes += 1
+
     def sampler(self, view: str = "rank") -> PlanSampler:
         """A batch sampler: "rank" yields this rank's batches, "global" those of all ranks, step-major and rank-minor
         (for loaders that deal batch i to rank i % world themselves, as Accelerate's prepare does)."""
@@ -242,7 +296,7 @@ class Plan:
                 not isinstance(state.get("plan"), str):
             raise StateError(f"state: {str(state)[:80]!r} is none of rankstore's (version {STATE_VERSION})")
         found: tuple[int, int] = self.core.resume(state["plan"])
-        self._resumed = state
+        self._resumed, self._at = state, found
         return found
 
     def _repr_html_(self) -> str:
@@ -260,11 +314,11 @@ def _remade(dataset: Samples, lengths: Any, name: str, rank: int, options: dict[
     """A plan from what Plan.__reduce__ says. StateError if it is not the same one, as of another version of Rankstore."""
     given = {**core_options(options), **({"dataset": name} if name else {})}
     made = Plan(dataset, _core.Plan(lengths, mix=mix, balance=balance, **given), rank, options)
-    if made.hash != digest:
-        raise StateError("plan: this copy has other batches than its original; make it by ds.plan in the process that needs it")
     made._over = lengths, name
     if resumed is not None:
         made.resume(resumed)
+    if made.hash != digest:
+        raise StateError("plan: this copy has other batches than its original; make it by ds.plan in the process that needs it")
     return made
 
 
@@ -382,11 +436,16 @@ class _SamplerIterator(Iterator[PlanBatch]):
         sampler._told = False
         self._epoch, self._step = sampler._epoch, sampler._step
         sampler._step = 0  # the next iteration is a whole epoch
-        self._steps = len(sampler.plan.epoch(self._epoch))
+        self._look_at_steps()
+
+    def _look_at_steps(self) -> None:
+        self._steps, self._changes = len(self._sampler.plan.epoch(self._epoch)), self._sampler.plan.changes
 
     def __next__(self) -> PlanBatch:
         if self._epoch < 0:
             self._begin()
+        if self._changes != self._sampler.plan.changes:
+            self._look_at_steps()
         if self._step >= self._steps:
             self._sampler._seen = self._epoch
             raise StopIteration

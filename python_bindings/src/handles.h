@@ -80,6 +80,8 @@ typedef struct core_mix {
 /* From (names, weights or None, bounds or None, source_of or None, samples, tokens, counts or None, odds
  * or None); the last three arrays are bytes, which must outlive the plan. False with an exception. */
 bool core_mix_take(PyObject *given, core_mix *mix);
+/* Weights alone, of a list. */
+bool core_mix_weights(PyObject *list, core_mix *mix, size_t *count);
 void core_mix_clear(core_mix *mix);
 /* The sources in an epoch, as {name: {...}}. */
 PyObject *core_mix_sources(rks_plan *plan, uint64_t epoch);

@@ -91,6 +91,17 @@ bool core_mix_take(PyObject *given, core_mix *mix)
     return taken;
 }
 
+bool core_mix_weights(PyObject *list, core_mix *mix, size_t *count)
+{
+    if (!PyList_Check(list)) {
+        PyErr_SetString(PyExc_TypeError, "weights: a list");
+        return false;
+    }
+    *count = (size_t)PyList_Size(list);
+    mix->weights = take_doubles(list, PyList_Size(list));
+    return mix->weights != NULL;
+}
+
 void core_mix_clear(core_mix *mix)
 {
     PyMem_Free(mix->names);

@@ -492,6 +492,34 @@ static PyObject *plan_report(PyObject *object, PyObject *arguments, PyObject *ke
         report.token_balance, "lost", report.lost);
 }
 
+static PyObject *plan_change(PyObject *object, PyObject *arguments)
+{
+    PyObject *epoch_number, *step_number, *weights, *longest_number;
+    uint64_t epoch = 0, step = 0, longest = 0;
+    core_mix taken = {0};
+    size_t count = 0;
+    rks_error err = {0};
+    if (!PyArg_ParseTuple(arguments, "OOOO:change", &epoch_number, &step_number, &weights,
+                          &longest_number) ||
+        !core_number(epoch_number, "epoch", 0, UINT64_MAX, &epoch) ||
+        !core_number(step_number, "step", 0, UINT64_MAX, &step) ||
+        !core_number(longest_number, "max_length", 0, UINT32_MAX, &longest) ||
+        (weights != Py_None && !core_mix_weights(weights, &taken, &count)))
+        return NULL;
+    rks_status status = RKS_OK;
+    rks_plan *handle = core_plan_enter(object);
+    if (handle != NULL) {
+        Py_BEGIN_ALLOW_THREADS
+        status = rks_plan_change(handle, epoch, step, taken.weights, count, (uint32_t)longest, &err);
+        Py_END_ALLOW_THREADS
+        core_plan_leave(object);
+    }
+    core_mix_clear(&taken);
+    if (handle == NULL)
+        return NULL;
+    return status == RKS_OK ? Py_NewRef(Py_None) : core_raise(&err);
+}
+
 static PyObject *plan_sources(PyObject *object, PyObject *number)
 {
     uint64_t epoch = 0;
@@ -584,6 +612,7 @@ static PyMethodDef plan_methods[] = {
     {"batches", WITH_KEYWORDS(plan_batches),
      "batches(epoch, rank, first=0, last=None) -> (indptr int64, ids uint32), bytes; rank -1: all"},
     {"report", WITH_KEYWORDS(plan_report), "report(epoch=0) -> dict"},
+    {"change", plan_change, METH_VARARGS, "change(epoch, step, weights or None, longest or 0)"},
     {"sources", plan_sources, METH_O, "sources(epoch) -> {name: {...}} of a plan with a mix"},
     {"state", WITH_KEYWORDS(plan_state), "state(epoch, step) -> JSON text"},
     {"resume", plan_resume, METH_O, "resume(state) -> (epoch, step) to go on with"},

@@ -124,3 +124,60 @@ def test_lengths_alone_have_sources() -> None:
         rankstore.plan([5] * 100, sources=["a"] * 3)
     copy = pickle.loads(pickle.dumps(plan))
     assert copy.report() == plan.report() and copy.varies
+
+
+def test_a_remix_holds_from_the_next_step_on(three: list[Path]) -> None:
+    with rankstore.open(three) as ds:
+        def made() -> rankstore.Plan:
+            return ds.plan("random", batch_size=5, mix={"web": 1, "code": 1}, samples=200)
+        plan = made()
+        loader = ds.loader(plan, collate=rankstore.Lists(), out="numpy")
+        seen, states = [], []
+        for step, batch in enumerate(loader):
+            seen.append(batch.indices.tolist())
+            if step == 9:
+                loader.remix({"math": 1})
+            states.append(loader.state_dict())
+        assert len(seen) == 40 and [min(ids) >= 80 for ids in seen] == [step > 9 for step in range(40)]
+        assert collections.Counter(sum(seen[10:], [])) == {i: 15 for i in range(80, 90)}
+        assert seen[:10] == [made().core.batch(0, step, 0) for step in range(10)]
+        for stop in (3, 9, 25):
+            other = made()
+            rest = [batch.indices.tolist() for batch in ds.loader(other, collate=rankstore.Lists(), out="numpy", start=states[stop])]
+            if stop < 9:  # before the change was made
+                other.remix({"math": 1}, at=(0, 10))
+                rest = [other.core.batch(0, step, 0) for step in range(stop + 1, other.steps_of(0))]
+            assert rest == seen[stop + 1:]
+        assert other.report(1)["sources"]["math"]["draws"] == 200  # later epochs too
+        sampler = made().sampler()
+        batches = iter(sampler)
+        next(batches)
+        sampler.plan.remix({"math": 1}, at=(0, 1))
+        assert all(min(ids) >= 80 for ids in batches)
+        with pytest.raises(ArgumentError, match="remix: there is no 'maths'; did you mean 'math'"):
+            plan.remix({"maths": 1}, at=(0, 0))
+        with pytest.raises(StateError, match="remix: the plan has no sources; make it with mix="):
+            ds.plan().remix({"math": 1}, at=(0, 0))
+        with pytest.raises(StateError, match="changes differ: it has not the plan's change at step 10 of epoch 0; make that change after"):
+            plan.resume(made().state(0, 3))
+        with pytest.raises(StateError, match="states have room for 64 changes"):
+            for step in range(65):
+                plan.remix({"math": 1, "web": 1}, at=(1, step))
+
+
+def test_a_curriculum_changes_what_is_drawn(three: list[Path]) -> None:
+    with rankstore.open(three) as ds:
+        stages = [(0, None, 3), (4, {"code": 1}, None), ((1, 2), {"web": 1, "math": 1}, None)]
+        plan = ds.plan("random", batch_size=10, samples=120, curriculum=stages)
+        seen = [[plan.core.batch(epoch, step, 0) for step in range(plan.steps_of(epoch))] for epoch in (0, 1, 2)]
+        assert all(ds.all_lengths[ids].max() <= 3 for ids in seen[0][:4])
+        assert all(60 <= i < 80 for ids in seen[0][4:] + seen[1][:2] for i in ids)
+        assert all(not 60 <= i < 80 for ids in seen[1][2:] + seen[2] for i in ids)
+        assert [sum(map(len, epoch)) for epoch in seen] == [120, 120, 120]
+        other = ds.plan("random", batch_size=10, samples=120, curriculum=stages)
+        assert other.resume(plan.state(1, 5)) == (1, 5) and other.report(1) == plan.report(1)
+        assert pickle.loads(pickle.dumps(rankstore.plan([5] * 50, samples=40, curriculum=[(0, None, None)]))).report(3)
+        for wrong, text in (((0, None), "a stage is"), ((0, None, 0), "max_length 0; it is from 1, or None"),
+                            ((0, {"mats": 1}, None), "curriculum: there is no 'mats'; did you mean 'math'")):
+            with pytest.raises(ArgumentError, match=text):
+                ds.plan(curriculum=[wrong])  # type: ignore[list-item]

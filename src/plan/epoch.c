@@ -392,10 +392,8 @@ static rks_status strike(rks_plan *plan, size_t index, uint8_t *struck, rks_erro
         const uint32_t *ids;
         size_t count;
         rks_plan_at(plan, slot, &ids, &count);
-        for (size_t i = 0; i < count && plan->mix == NULL; i++)
+        for (size_t i = 0; i < count; i++)
             struck[ids[i] / 8] |= (uint8_t)(1u << (ids[i] % 8));
-        if (plan->mix != NULL)
-            rks_mix_strike(plan->mix, ids, count);
         status = rks_plan_pause(&done, count, err);
     }
     return status;
@@ -428,28 +426,120 @@ static rks_status compute_rest(rks_plan *plan, uint8_t *struck, rks_error *err)
     return status;
 }
 
+/* Strikes out the steps of the stretch at hand up to `end`. */
+static rks_status strike_stretch(rks_plan *plan, uint32_t world, uint64_t end, rks_error *err)
+{
+    uint64_t done = 0;
+    for (uint64_t slot = 0; slot < (end - plan->mix->begin) * world; slot++) {
+        const uint32_t *ids;
+        size_t count;
+        rks_plan_at(plan, slot, &ids, &count);
+        rks_mix_strike(plan->mix, ids, count);
+        rks_status status = rks_plan_pause(&done, count, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    return RKS_OK;
+}
+
+static rks_status no_plan(rks_plan *plan, rks_status status, uint64_t epoch, uint32_t world,
+                          bool is_done, rks_error *err)
+{
+    if (status != RKS_ERR_DATA || plan->done_count == 0 || plan->resumed_epoch != epoch)
+        return status;
+    if (is_done)
+        return rks_fail(err, RKS_ERR_STATE, 0,
+                        "state: segments: epoch %" PRIu64 " has no plan for %" PRIu32 " ranks",
+                        epoch, world);
+    return rks_fail(err, RKS_ERR_DATA, 0,
+                    "what is left of epoch %" PRIu64 " does not make equal steps for %" PRIu32
+                    " ranks without empty batches: %" PRIu64
+                    " samples; go on with fewer ranks, or with epoch %" PRIu64,
+                    epoch, world, plan->mix->rest, epoch + 1);
+}
+
+/* The stretches of an epoch up to that of step `number`: each is planned for what those before have
+ * left, by the world and the weights of its time. */
+static rks_status compute_stretches(rks_plan *plan, uint64_t epoch, uint64_t number, rks_error *err)
+{
+    rks_mix *mix = plan->mix;
+    size_t segments = plan->resumed_epoch == epoch ? plan->done_count : 0, segment = 0;
+    uint64_t segment_end = segments == 0 ? UINT64_MAX : plan->done[0].steps;
+    mix->begin = 0;
+    for (uint64_t stretch = 0;; stretch++) {
+        uint32_t world = segment < segments ? plan->done[segment].world : plan->config.world;
+        uint64_t change = rks_mix_next_change(mix, epoch, mix->begin);
+        mix->end = change < segment_end ? change : segment_end;
+        rks_status status = compute(plan, epoch, world, stretch, NULL, err);
+        if (status != RKS_OK)
+            return no_plan(plan, status, epoch, world, segment < segments, err);
+        uint64_t there = mix->begin + plan->layout->batches / world;
+        mix->is_last = mix->end >= there;
+        if (segment == segments && (mix->is_last || number < mix->end)) {
+            mix->end = mix->is_last ? there : mix->end;
+            return RKS_OK;
+        }
+        plan->rest_over = mix->end == there && segment + 1 == segments && mix->end == segment_end;
+        if (mix->is_last)
+            return rks_fail(err, RKS_ERR_STATE, 0,
+                            "state: segments: step %" PRIu64 " of %" PRIu64 " on %" PRIu32
+                            " ranks leaves nothing",
+                            mix->end, there, world);
+        status = strike_stretch(plan, world, mix->end, err);
+        if (status == RKS_OK && mix->end == change)
+            status = rks_mix_choose(plan, rks_mix_force_at(mix, epoch, change), mix->rest,
+                                    rks_random_key(key_of(plan, epoch, stretch + 1), STAGE_DRAWS),
+                                    err);
+        if (status != RKS_OK)
+            return status;
+        mix->begin = mix->end;
+        if (mix->end == segment_end) {
+            segment++;
+            segment_end = segment < segments ? segment_end + plan->done[segment].steps : UINT64_MAX;
+        }
+    }
+}
+
 /* An epoch of a plan with a mix, or what is left of it. */
-static rks_status compute_drawn(rks_plan *plan, uint64_t epoch, rks_error *err)
+static rks_status compute_drawn(rks_plan *plan, uint64_t epoch, uint64_t step, rks_error *err)
 {
     rks_mix *mix = plan->mix;
     uint64_t key = rks_random_key(key_of(plan, epoch, 0), STAGE_DRAWS);
-    rks_status status = rks_mix_choose(plan, &mix->first, mix->draws, key, err);
-    if (status == RKS_OK && plan->done_count > 0 && plan->resumed_epoch == epoch) {
+    bool resumed = plan->done_count > 0 && plan->resumed_epoch == epoch;
+    plan->rest_over = false;
+    rks_status status =
+        rks_mix_choose(plan, rks_mix_force_at(mix, epoch, 0), mix->draws, key, err);
+    if (status == RKS_OK && (resumed || rks_mix_next_change(mix, epoch, 0) != UINT64_MAX))
         status = rks_mix_begin_rest(plan, err);
-        return status == RKS_OK ? compute_rest(plan, NULL, err) : status;
-    }
-    return status == RKS_OK ? compute(plan, epoch, plan->config.world, 0, NULL, err) : status;
+    return status == RKS_OK
+               ? compute_stretches(plan, epoch, rks_mix_number(plan, epoch, step), err)
+               : status;
+}
+
+bool rks_plan_is_at_hand(const rks_plan *plan, uint64_t epoch, uint64_t step)
+{
+    if (!plan->ready || plan->epoch != epoch)
+        return false;
+    if (plan->mix == NULL)
+        return true;
+    uint64_t number = rks_mix_number(plan, epoch, step);
+    return number >= plan->mix->begin && (number < plan->mix->end || plan->mix->is_last);
 }
 
 rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err)
 {
-    if (plan->ready && plan->epoch == epoch)
+    return rks_plan_prepare_step(plan, epoch, 0, err);
+}
+
+rks_status rks_plan_prepare_step(rks_plan *plan, uint64_t epoch, uint64_t step, rks_error *err)
+{
+    if (rks_plan_is_at_hand(plan, epoch, step))
         return RKS_OK;
     plan->ready = false;
     uint64_t begun = rks_trace_begin();
     rks_status status;
     if (plan->mix != NULL) {
-        status = compute_drawn(plan, epoch, err);
+        status = compute_drawn(plan, epoch, step, err);
         rks_mix_end(plan);
     } else if (plan->done_count > 0 && plan->resumed_epoch == epoch) {
         uint8_t *struck = rks_alloc(plan->count / 8 + 1, 1, err);

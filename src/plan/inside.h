@@ -279,6 +279,9 @@ rks_status rks_plan_longest_first(rks_plan *plan, rks_error *err);
 rks_status rks_plan_lay_out(rks_plan *plan, rks_error *err);
 /* Makes `epoch` the plan's epoch at hand: whole, or what is left of it. */
 rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err);
+/* The same where an epoch has changes: makes the stretch of `step` the one at hand (the last one if
+ * there is no such step). */
+rks_status rks_plan_prepare_step(rks_plan *plan, uint64_t epoch, uint64_t step, rks_error *err);
 /* A batch of the epoch at hand. */
 void rks_plan_at(const rks_plan *plan, uint64_t slot, const uint32_t **ids, size_t *count);
 /* The same by the number of the batch, not by its slot. */

@@ -139,9 +139,8 @@ static bool can_be_drawn(const rks_plan *plan, uint32_t id, uint32_t longest)
     return plan->config.too_long != TOO_LONG_DROP || length <= plan->config.limit;
 }
 
-/* What a stretch of steps draws from. */
-static rks_status count_sizes(const rks_plan *plan, uint32_t longest, uint64_t *sizes,
-                              uint64_t *token_sums, rks_error *err)
+rks_status rks_mix_sizes(const rks_plan *plan, uint32_t longest, uint64_t *sizes,
+                         uint64_t *token_sums, rks_error *err)
 {
     const rks_mix *mix = plan->mix;
     size_t at = 0;
@@ -232,7 +231,7 @@ rks_status rks_mix_create(rks_plan *plan, const rks_plan_mix *given, rks_error *
     uint64_t digest;
     status = copy_options(mix, &o, err);
     if (status == RKS_OK)
-        status = count_sizes(plan, UINT32_MAX, mix->sizes, mix->token_sums, err);
+        status = rks_mix_sizes(plan, UINT32_MAX, mix->sizes, mix->token_sums, err);
     if (status == RKS_OK && o.weights != NULL) {
         mix->first.weights = rks_alloc_raw(mix->sources, sizeof(uint64_t), err);
         status = mix->first.weights == NULL ? RKS_ERR_MEMORY
@@ -262,6 +261,7 @@ void rks_mix_free(rks_plan *plan)
     rks_free(mix->sizes);
     rks_free(mix->token_sums);
     rks_free(mix->first.weights);
+    rks_mix_free_changes(mix->changes, mix->change_count);
     rks_free(mix->quotas);
     rks_free(mix->levels);
     rks_free(mix);
@@ -411,7 +411,7 @@ static rks_status choose_by_sources(rks_plan *plan, const rks_mix_force *force, 
 {
     rks_mix *mix = plan->mix;
     uint64_t *token_sums = sizes + mix->sources;
-    rks_status status = count_sizes(plan, force->longest, sizes, token_sums, err);
+    rks_status status = rks_mix_sizes(plan, force->longest, sizes, token_sums, err);
     if (status == RKS_OK)
         status = rks_mix_quotas(mix, force->weights, sizes, token_sums, draws, mix->quotas, err);
     uint64_t delivered = 0;

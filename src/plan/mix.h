@@ -15,6 +15,8 @@
 #include "plan/inside.h"
 #include "rankstore/mix.h"
 
+struct json_t;
+
 enum { RKS_MIX_NONE = UINT16_MAX };
 
 /* What a stretch of steps is drawn by. */
@@ -22,6 +24,11 @@ typedef struct rks_mix_force {
     uint64_t *weights; /* fixed-point; NULL: in proportion to sizes */
     uint32_t longest;  /* longer samples wait */
 } rks_mix_force;
+
+typedef struct rks_mix_change {
+    uint64_t epoch, step; /* counted over all worlds */
+    rks_mix_force force;
+} rks_mix_change;
 
 typedef struct rks_mix {
     size_t sources;
@@ -36,6 +43,14 @@ typedef struct rks_mix {
     uint64_t *sizes;      /* samples of each source that can be drawn */
     uint64_t *token_sums; /* their lengths, as truncated */
     rks_mix_force first;  /* from the start */
+    rks_mix_change changes[RKS_PLAN_CHANGES_MAX + 1]; /* in the order of steps */
+    size_t change_count;
+
+    /* The stretch of an epoch that is at hand: steps [begin, end), counted over all worlds. */
+    uint64_t begin, end;
+    bool is_last;
+    bool steps_known; /* of an epoch */
+    uint64_t steps_epoch, steps;
 
     /* The draws at hand. */
     uint64_t *quotas; /* draws of each source */
@@ -98,6 +113,23 @@ void rks_mix_strike(rks_mix *mix, const uint32_t *ids, size_t count);
 rks_status rks_mix_fill(rks_plan *plan, uint64_t key, rks_plan_base *base, rks_error *err);
 /* Batches, about, that all draws of an epoch make. */
 uint64_t rks_mix_batches_like(const rks_plan *plan, rks_error *err);
+
+/* Samples of each source that can be drawn if longer ones wait, and their lengths. */
+rks_status rks_mix_sizes(const rks_plan *plan, uint32_t longest, uint64_t *sizes,
+                         uint64_t *token_sums, rks_error *err);
+
+/* schedule.c */
+/* A step's number over all worlds. */
+uint64_t rks_mix_number(const rks_plan *plan, uint64_t epoch, uint64_t step);
+/* What holds at a step, and the next step where that changes (UINT64_MAX: none in the epoch). */
+const rks_mix_force *rks_mix_force_at(const rks_mix *mix, uint64_t epoch, uint64_t step);
+uint64_t rks_mix_next_change(const rks_mix *mix, uint64_t epoch, uint64_t step);
+/* As JSON entries; returns their size, which may be above `room`. */
+size_t rks_mix_write_changes(const rks_mix *mix, char *text, size_t room);
+/* Those of a state, checked; `changes` has room for RKS_PLAN_CHANGES_MAX. `list` may be NULL. */
+rks_status rks_mix_read_changes(const rks_plan *plan, const struct json_t *list,
+                                rks_mix_change *changes, size_t *count, rks_error *err);
+void rks_mix_free_changes(rks_mix_change *changes, size_t count);
 
 /* sequence.c: plan->ids for strategies in the order of draws: sources evenly. */
 rks_status rks_mix_sequence(rks_plan *plan, uint64_t key, rks_error *err);

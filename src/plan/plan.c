@@ -191,14 +191,32 @@ uint32_t rks_plan_world(const rks_plan *plan)
     return plan->config.world;
 }
 
+/* The last stretch tells. */
+static rks_status count_drawn_steps(rks_plan *plan, uint64_t epoch, uint64_t *steps, rks_error *err)
+{
+    rks_mix *mix = plan->mix;
+    if (!mix->steps_known || mix->steps_epoch != epoch) {
+        rks_status status = rks_plan_prepare_step(plan, epoch, UINT32_MAX, err);
+        if (status != RKS_OK)
+            return status;
+        mix->steps = mix->end - rks_mix_number(plan, epoch, 0);
+        mix->steps_epoch = epoch;
+        mix->steps_known = true;
+    }
+    *steps = mix->steps;
+    return RKS_OK;
+}
+
 rks_status rks_plan_steps(rks_plan *plan, uint64_t epoch, uint64_t *steps, rks_error *err)
 {
+    if (plan->mix != NULL)
+        return count_drawn_steps(plan, epoch, steps, err);
     if (plan->done_count > 0 && plan->resumed_epoch == epoch) {
         *steps = plan->rest_steps;
         return RKS_OK;
     }
     const rks_plan_layout *layout = &plan->whole;
-    if (plan->config.per_epoch || plan->mix != NULL) {
+    if (plan->config.per_epoch) {
         rks_status status = rks_plan_prepare(plan, epoch, err);
         if (status != RKS_OK)
             return status;
@@ -216,15 +234,17 @@ static rks_status find_slot(rks_plan *plan, uint64_t epoch, uint64_t step, uint3
     if (rank >= world)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "rank %" PRIu32 " of a plan for %" PRIu32 " ranks", rank, world);
-    rks_status status = rks_plan_prepare(plan, epoch, err);
+    rks_status status = rks_plan_prepare_step(plan, epoch, step, err);
     if (status != RKS_OK)
         return status;
-    uint64_t steps = plan->layout->batches / world;
+    uint64_t before = plan->mix == NULL ? 0 : rks_mix_number(plan, epoch, 0);
+    uint64_t first = plan->mix == NULL ? 0 : plan->mix->begin;
+    uint64_t steps = first + plan->layout->batches / world - before;
     if (step >= steps)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "step %" PRIu64 ": epoch %" PRIu64 " has %" PRIu64 " steps", step, epoch,
                         steps);
-    *slot = step * world + rank;
+    *slot = (before + step - first) * world + rank;
     return RKS_OK;
 }
 

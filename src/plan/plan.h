@@ -42,6 +42,9 @@ rks_status rks_plan_create_sorted(const uint32_t *lengths, uint64_t count, const
                                   const char *dataset, const rks_plan_options *options,
                                   rks_plan **plan, rks_error *err);
 
+/* Is the batch of that step there, without planning a stretch of its own? */
+bool rks_plan_is_at_hand(const rks_plan *plan, uint64_t epoch, uint64_t step);
+
 /* A mix in words, with a digest of all of it: "web=0.7 code=0.2
  * samples=900 unit=samples (16 digits)". *digest
  * may be NULL. `count` is that of the plan's samples. */

@@ -9,7 +9,8 @@
  * `segments`: the epoch was planned whole for the first world, which did so many steps; what was
  * left was planned for the second world, and so on; the last one is where the job is. `lengths` is
  * XXH3-64 of the lengths as little-endian u32: a dataset of one id may have been built with
- * different length options. `mix` is there if the plan has one: the digest of that option. `seed` is text since JSON numbers end at 2^63 in many readers. `given`,
+ * different length options. `mix` is there if the plan has one: the digest of that option.
+ * `changes`, of such a plan: [epoch, step, longest, weights], step counted over all segments. `seed` is text since JSON numbers end at 2^63 in many readers. `given`,
  * where there is room, is for the message about options that differ; nothing follows from it.
  *
  * A state is hostile until it is checked: it may come from a damaged checkpoint. */
@@ -29,6 +30,8 @@ typedef struct rks_plan_place {
     uint64_t epoch;
     rks_plan_segment segments[RKS_PLAN_SEGMENTS_MAX];
     size_t count;
+    rks_mix_change changes[RKS_PLAN_CHANGES_MAX];
+    size_t change_count;
 } rks_plan_place;
 
 static const char *lengths_digest(rks_plan *plan)
@@ -56,7 +59,7 @@ rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *t
 
     bool resumed = plan->done_count > 0 && plan->resumed_epoch == epoch;
     const char *quote = plan->dataset[0] == '\0' ? "" : "\"";
-    char made[4096]; /* segments are at most 64 times 33 bytes */
+    char made[4096 + RKS_STATE_MAX]; /* segments are at most 64 times 33 bytes */
     size_t size = (size_t)snprintf(
         made, sizeof(made),
         "{\"format\": %d, \"planner\": %d, \"dataset\": %s%s%s, \"samples\": %" PRIu64
@@ -72,6 +75,11 @@ rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *t
     if (plan->mix != NULL)
         size += (size_t)snprintf(made + size, sizeof(made) - size, ", \"mix\": \"%s\"",
                                  plan->mix->digest);
+    if (plan->mix != NULL && plan->mix->change_count > 0) {
+        size += (size_t)snprintf(made + size, sizeof(made) - size, ", \"changes\": [");
+        size += rks_mix_write_changes(plan->mix, made + size, sizeof(made) - size);
+        size += (size_t)snprintf(made + size, sizeof(made) - size, "]");
+    }
     size_t room = text_size < RKS_STATE_MAX ? text_size : RKS_STATE_MAX;
     size_t more = strlen(plan->config.words) + sizeof(", \"given\": \"\"}");
     if (size + more <= room)
@@ -278,6 +286,9 @@ static rks_status read_state(rks_plan *plan, const char *state, rks_plan_place *
         status = read_number(object, "epoch", &place->epoch, err);
     if (status == RKS_OK)
         status = read_segments(object, place, err);
+    if (status == RKS_OK && plan->mix != NULL)
+        status = rks_mix_read_changes(plan, json_object_get(object, "changes"), place->changes,
+                                      &place->change_count, err);
     json_decref(object);
     return status;
 }
@@ -301,6 +312,8 @@ static void save_rest(const rks_plan *plan, rks_plan_rest *rest)
 static void set_rest(rks_plan *plan, const rks_plan_rest *rest)
 {
     plan->ready = false;
+    if (plan->mix != NULL)
+        plan->mix->steps_known = false;
     plan->resumed_epoch = rest->epoch;
     plan->done_count = rest->done_count;
     plan->rest_steps = rest->steps;
@@ -317,6 +330,8 @@ static rks_status try_rest(rks_plan *plan, const rks_plan_place *place, size_t c
     rks_status status = rks_plan_prepare(plan, place->epoch, err);
     if (status != RKS_OK)
         return status;
+    if (plan->mix != NULL)
+        return rks_plan_steps(plan, place->epoch, steps, err);
     *steps = plan->layout->batches / plan->config.world;
     plan->rest_steps = *steps;
     return RKS_OK;
@@ -336,13 +351,11 @@ static bool choose_place(const rks_plan_place *place, uint32_t world, size_t *be
     return !ours && count > 0;
 }
 
-rks_status rks_plan_resume(rks_plan *plan, const char *state, uint64_t *epoch, uint64_t *step,
-                           rks_error *err)
+/* `place` without its changes, which the plan has. */
+static rks_status resume_at(rks_plan *plan, rks_plan_place place, uint64_t *epoch, uint64_t *step,
+                            rks_error *err)
 {
-    rks_plan_place place = {0};
-    rks_status status = read_state(plan, state, &place, err);
-    if (status != RKS_OK)
-        return status;
+    rks_status status = RKS_OK;
     rks_plan_rest old;
     save_rest(plan, &old);
 
@@ -375,4 +388,32 @@ rks_status rks_plan_resume(rks_plan *plan, const char *state, uint64_t *epoch, u
     *epoch = place.epoch;
     *step = next;
     return RKS_OK;
+}
+
+static void swap_changes(rks_mix *mix, rks_plan_place *place)
+{
+    rks_mix_change kept[RKS_PLAN_CHANGES_MAX];
+    size_t count = mix->change_count;
+    memcpy(kept, mix->changes, sizeof(kept));
+    memcpy(mix->changes, place->changes, sizeof(kept));
+    memcpy(place->changes, kept, sizeof(kept));
+    mix->change_count = place->change_count;
+    place->change_count = count;
+    mix->steps_known = false;
+}
+
+rks_status rks_plan_resume(rks_plan *plan, const char *state, uint64_t *epoch, uint64_t *step,
+                           rks_error *err)
+{
+    rks_plan_place place = {0};
+    rks_status status = read_state(plan, state, &place, err);
+    if (status != RKS_OK || plan->mix == NULL)
+        return status == RKS_OK ? resume_at(plan, place, epoch, step, err) : status;
+    swap_changes(plan->mix, &place);
+    plan->ready = false;
+    status = resume_at(plan, place, epoch, step, err);
+    if (status != RKS_OK)
+        swap_changes(plan->mix, &place);
+    rks_mix_free_changes(place.changes, place.change_count);
+    return status;
 }

@@ -11,6 +11,7 @@
 #include "base/trace.h"
 #include "fetch/ahead.h"
 #include "fetch/prefetch.h"
+#include "plan/plan.h"
 #include "rankstore/epoch.h"
 #include "store/store.h"
 
@@ -60,6 +61,8 @@ static void look_ahead(rks_epoch *e)
         if (e->ahead_step < e->step)
             e->ahead_step = e->step;
         if (e->ahead_step == e->steps || e->ahead_step - e->step >= AHEAD_BATCHES ||
+            (e->ahead_step > e->step && /* a change of weights lies between */
+             !rks_plan_is_at_hand(e->plan, e->epoch, e->ahead_step)) ||
             rks_plan_batch(e->plan, e->epoch, e->ahead_step, e->rank, &ids, &count, NULL) != RKS_OK)
             return;
         if (!rks_ahead_push(e->ahead, ids, count, e->ahead_step + 1 == e->steps)) {

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * schedule.c: changes of a mix at a step: what is drawn from there on.
+ *
+ * An epoch with changes has stretches: it is planned for the first one, which does its steps; what is
+ * left of it is drawn anew for the second one, and so on, as after a change of world. Steps count
+ * from the epoch's first one, over all worlds. */
+#include "plan/mix.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+/* Steps of the epoch at hand that worlds before did. */
+static uint64_t steps_before(const rks_plan *plan, uint64_t epoch)
+{
+    uint64_t steps = 0;
+    for (size_t i = 0; plan->resumed_epoch == epoch && i < plan->done_count; i++)
+        steps += plan->done[i].steps;
+    return steps;
+}
+
+uint64_t rks_mix_number(const rks_plan *plan, uint64_t epoch, uint64_t step)
+{
+    return steps_before(plan, epoch) + step;
+}
+
+static bool is_before(uint64_t epoch, uint64_t step, uint64_t other_epoch, uint64_t other_step)
+{
+    return epoch != other_epoch ? epoch < other_epoch : step < other_step;
+}
+
+const rks_mix_force *rks_mix_force_at(const rks_mix *mix, uint64_t epoch, uint64_t step)
+{
+    const rks_mix_force *force = &mix->first;
+    for (size_t i = 0; i < mix->change_count; i++)
+        if (!is_before(epoch, step, mix->changes[i].epoch, mix->changes[i].step))
+            force = &mix->changes[i].force;
+    return force;
+}
+
+uint64_t rks_mix_next_change(const rks_mix *mix, uint64_t epoch, uint64_t step)
+{
+    for (size_t i = 0; i < mix->change_count; i++)
+        if (mix->changes[i].epoch == epoch && mix->changes[i].step > step)
+            return mix->changes[i].step;
+    return UINT64_MAX;
+}
+
+size_t rks_mix_write_changes(const rks_mix *mix, char *text, size_t room)
+{
+    size_t size = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < mix->change_count && size < room; i++) {
+        const rks_mix_change *change = &mix->changes[i];
+        size += (size_t)snprintf(text + size, room - size,
+                                 "%s[%" PRIu64 ", %" PRIu64 ", %" PRIu32 ", [", i == 0 ? "" : ", ",
+                                 change->epoch, change->step, change->force.longest);
+        for (size_t s = 0; change->force.weights != NULL && s < mix->sources && size < room; s++)
+            size += (size_t)snprintf(text + size, room - size, "%s%" PRIu64, s == 0 ? "" : ", ",
+                                     change->force.weights[s]);
+        if (size < room)
+            size += (size_t)snprintf(text + size, room - size, "]]");
+    }
+    return size;
+}
+
+void rks_mix_free_changes(rks_mix_change *changes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        rks_free(changes[i].force.weights);
+}
+
+/* In the order of steps; one at the same step takes the place of that. */
+static void insert_change(rks_mix *mix, const rks_mix_change *change)
+{
+    size_t at = mix->change_count;
+    while (at > 0 && is_before(change->epoch, change->step, mix->changes[at - 1].epoch,
+                               mix->changes[at - 1].step))
+        at--;
+    if (at > 0 && mix->changes[at - 1].epoch == change->epoch &&
+        mix->changes[at - 1].step == change->step) {
+        rks_free(mix->changes[at - 1].force.weights);
+        mix->changes[at - 1] = *change;
+        return;
+    }
+    memmove(mix->changes + at + 1, mix->changes + at,
+            (mix->change_count - at) * sizeof(*mix->changes));
+    mix->changes[at] = *change;
+    mix->change_count++;
+}
+
+/* Every source with a weight has samples that may come. */
+static rks_status check_force(const rks_plan *plan, const rks_mix_force *force, rks_error *err)
+{
+    const rks_mix *mix = plan->mix;
+    uint64_t *sizes = rks_alloc(2 * mix->sources, sizeof(*sizes), err);
+    if (sizes == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status =
+        rks_mix_sizes(plan, force->longest, sizes, sizes + mix->sources, err);
+    uint64_t all = 0;
+    for (size_t i = 0; i < mix->sources && status == RKS_OK; i++) {
+        all += sizes[i];
+        if (force->weights != NULL && force->weights[i] > 0 && sizes[i] == 0)
+            status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                              "change: \"%.60s\" has a weight, and no samples of at most %" PRIu32
+                              "; give it 0, or let longer ones come",
+                              mix->names[i], force->longest);
+    }
+    if (status == RKS_OK && all == 0)
+        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "change: no sample is of at most %" PRIu32,
+                          force->longest);
+    rks_free(sizes);
+    return status;
+}
+
+/* Inserts a change into a copy of the list first, so that what is refused changes nothing. */
+static rks_status add_change(rks_plan *plan, rks_mix_change *change, rks_error *err)
+{
+    rks_mix *mix = plan->mix;
+    rks_mix_change kept[RKS_PLAN_CHANGES_MAX + 1];
+    char text[RKS_PLAN_SCHEDULE_MAX + 1];
+    size_t count = mix->change_count;
+    memcpy(kept, mix->changes, sizeof(kept));
+    uint64_t *replaced = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (kept[i].epoch == change->epoch && kept[i].step == change->step) {
+            replaced = kept[i].force.weights;
+            mix->changes[i].force.weights = NULL; /* not freed yet */
+        }
+    insert_change(mix, change);
+    rks_status status = RKS_OK;
+    size_t size = rks_mix_write_changes(mix, text, sizeof(text));
+    if (mix->change_count > RKS_PLAN_CHANGES_MAX || size > RKS_PLAN_SCHEDULE_MAX)
+        status = rks_fail(err, RKS_ERR_STATE, 0,
+                          "change at step %" PRIu64 " of epoch %" PRIu64
+                          ": states have room for %d changes that take %d bytes; %zu take more",
+                          change->step, change->epoch, RKS_PLAN_CHANGES_MAX, RKS_PLAN_SCHEDULE_MAX,
+                          mix->change_count);
+    if (status == RKS_OK) {
+        rks_free(replaced);
+        return status;
+    }
+    memcpy(mix->changes, kept, sizeof(kept));
+    mix->change_count = count;
+    return status;
+}
+
+rks_status rks_plan_change(rks_plan *plan, uint64_t epoch, uint64_t step, const double *weights,
+                           size_t sources, uint32_t longest, rks_error *err)
+{
+    rks_mix *mix = plan->mix;
+    if (mix == NULL || mix->counts != NULL || mix->odds != NULL)
+        return rks_fail(err, RKS_ERR_STATE, 0, "change: the plan has no weights of sources");
+    if (weights != NULL && sources != mix->sources)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "change: %zu weights for %zu sources", sources,
+                        mix->sources);
+    if (epoch > INT64_MAX || step > UINT32_MAX || step % plan->config.micro_batches != 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "change at step %" PRIu64 " of epoch %" PRIu64
+                        ": no first step of an optimizer step",
+                        step, epoch);
+    uint64_t number = rks_mix_number(plan, epoch, step);
+    rks_mix_change change = {.epoch = epoch, .step = number};
+    change.force.longest = longest == 0 ? UINT32_MAX : longest;
+    const uint64_t *before = rks_mix_force_at(mix, epoch, number)->weights;
+    if (weights != NULL || before != NULL) {
+        change.force.weights = rks_alloc_raw(mix->sources, sizeof(uint64_t), err);
+        if (change.force.weights == NULL)
+            return RKS_ERR_MEMORY;
+    }
+    rks_status status = RKS_OK;
+    if (weights != NULL)
+        status = rks_mix_weights_read(mix, weights, "change", change.force.weights, err);
+    else if (before != NULL)
+        memcpy(change.force.weights, before, mix->sources * sizeof(*before));
+    if (status == RKS_OK)
+        status = check_force(plan, &change.force, err);
+    if (status == RKS_OK)
+        status = add_change(plan, &change, err);
+    if (status != RKS_OK) {
+        rks_free(change.force.weights);
+        return status;
+    }
+    if (plan->epoch > epoch || (plan->epoch == epoch && mix->end > number))
+        plan->ready = false;
+    mix->steps_known = false;
+    return RKS_OK;
+}
+
+/* ---- in states ------------------------------------------------------------------------------- */
+
+static bool is_up_to(const json_t *value, json_int_t most)
+{
+    return json_is_integer(value) && json_integer_value(value) >= 0 &&
+           json_integer_value(value) <= most;
+}
+
+static rks_status read_change(const rks_mix *mix, const json_t *entry, rks_mix_change *change,
+                              rks_error *err)
+{
+    const json_t *weights = json_array_get(entry, 3);
+    size_t count = json_array_size(weights);
+    bool good = json_array_size(entry) == 4 && is_up_to(json_array_get(entry, 0), INT64_MAX) &&
+                is_up_to(json_array_get(entry, 1), INT64_MAX) &&
+                is_up_to(json_array_get(entry, 2), UINT32_MAX) && json_is_array(weights) &&
+                (count == 0 || count == mix->sources);
+    *change = (rks_mix_change){0};
+    if (good && count > 0) {
+        uint64_t all = 0;
+        change->force.weights = rks_alloc_raw(count, sizeof(uint64_t), err);
+        if (change->force.weights == NULL)
+            return RKS_ERR_MEMORY;
+        for (size_t i = 0; i < count; i++) {
+            const json_t *weight = json_array_get(weights, i);
+            good = good && is_up_to(weight, (json_int_t)1 << 48) &&
+                   (json_integer_value(weight) == 0 || mix->sizes[i] > 0);
+            change->force.weights[i] = (uint64_t)json_integer_value(weight);
+            all += change->force.weights[i];
+        }
+        good = good && all > 0;
+    }
+    change->epoch = (uint64_t)json_integer_value(json_array_get(entry, 0));
+    change->step = (uint64_t)json_integer_value(json_array_get(entry, 1));
+    change->force.longest = (uint32_t)json_integer_value(json_array_get(entry, 2));
+    return good ? RKS_OK
+                : rks_fail(err, RKS_ERR_STATE, 0,
+                           "state: changes: not [epoch, step, longest, weights of all sources]");
+}
+
+static bool has_change(const rks_mix *mix, const rks_mix_change *list, size_t count,
+                       const rks_mix_change *change)
+{
+    for (size_t i = 0; i < count; i++) {
+        const rks_mix_change *other = &list[i];
+        bool same = other->epoch == change->epoch && other->step == change->step &&
+                    other->force.longest == change->force.longest &&
+                    (other->force.weights == NULL) == (change->force.weights == NULL);
+        if (same && (change->force.weights == NULL ||
+                     memcmp(other->force.weights, change->force.weights,
+                            mix->sources * sizeof(uint64_t)) == 0))
+            return true;
+    }
+    return false;
+}
+
+rks_status rks_mix_read_changes(const rks_plan *plan, const json_t *list, rks_mix_change *changes,
+                                size_t *count, rks_error *err)
+{
+    const rks_mix *mix = plan->mix;
+    size_t entries = json_array_size(list); /* 0 for what is none */
+    rks_status status = RKS_OK;
+    *count = 0;
+    if (list != NULL && (entries == 0 || entries > RKS_PLAN_CHANGES_MAX))
+        return rks_fail(err, RKS_ERR_STATE, 0, "state: changes: not a list of 1 to %d",
+                        RKS_PLAN_CHANGES_MAX);
+    for (size_t i = 0; i < entries && status == RKS_OK; i++) {
+        status = read_change(mix, json_array_get(list, i), &changes[i], err);
+        *count = i + 1;
+        if (status == RKS_OK && i > 0 &&
+            !is_before(changes[i - 1].epoch, changes[i - 1].step, changes[i].epoch, changes[i].step))
+            status = rks_fail(err, RKS_ERR_STATE, 0, "state: changes: not in the order of steps");
+        if (status == RKS_OK)
+            status = check_force(plan, &changes[i].force, err);
+        if (status == RKS_ERR_ARGUMENT)
+            status = rks_fail(err, RKS_ERR_STATE, 0, "state: changes: entry %zu cannot be", i);
+    }
+    for (size_t i = 0; i < mix->change_count && status == RKS_OK; i++)
+        if (!has_change(mix, changes, *count, &mix->changes[i]))
+            status = rks_fail(err, RKS_ERR_STATE, 0,
+                              "state: changes differ: it has not the plan's change at step %" PRIu64
+                              " of epoch %" PRIu64 "; make that change after the state is resumed",
+                              mix->changes[i].step, mix->changes[i].epoch);
+    if (status != RKS_OK) {
+        rks_mix_free_changes(changes, *count);
+        *count = 0;
+    }
+    return status;
+}

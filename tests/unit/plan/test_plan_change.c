@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_plan_change.c: weights that change at a step: the draws before it, those after it, and going
+ * on from states before and after it, with the same ranks or others. */
+#include "plans.h"
+
+#include <math.h>
+
+enum { SOURCES = 3, COUNT = 360, DRAWS = 900 };
+
+static const uint64_t BOUNDS[SOURCES + 1] = {0, 40, 160, COUNT};
+static const uint32_t WORLDS[] = {1, 2, 3, 5};
+static const char *const STRATEGIES[] = {"random", "bucket", "sorted", "sequential", "pack"};
+
+static uint32_t lengths[COUNT];
+
+static size_t source_of(uint32_t id)
+{
+    return id < BOUNDS[1] ? 0 : id < BOUNDS[2] ? 1 : 2;
+}
+
+static rks_plan *plan_of(unsigned round, uint32_t world)
+{
+    static const double weights[SOURCES] = {5, 3, 2};
+    rks_plan_mix mix;
+    rks_plan_mix_default(&mix);
+    mix.sources = SOURCES;
+    mix.bounds = BOUNDS;
+    mix.weights = weights;
+    mix.samples = DRAWS;
+    rks_plan_options options;
+    rks_plan_options_default(&options);
+    options.strategy = STRATEGIES[round % 5];
+    options.world = world;
+    options.seed = round;
+    options.mix = &mix;
+    if (round % 5 == 4)
+        options.capacity = 256;
+    else
+        options.batch_size = 1 + round % 4;
+    rks_plan *plan = NULL;
+    assert_ok(rks_plan_create(lengths, COUNT, NULL, &options, &plan, &err), &err);
+    return plan;
+}
+
+static uint64_t steps_of(rks_plan *plan, uint64_t epoch)
+{
+    uint64_t steps;
+    assert_ok(rks_plan_steps(plan, epoch, &steps, &err), &err);
+    return steps;
+}
+
+static void deliver(rks_plan *plan, uint64_t epoch, uint64_t first, uint64_t end, uint32_t *seen)
+{
+    for (uint64_t step = first; step < end; step++)
+        for (uint32_t rank = 0; rank < rks_plan_world(plan); rank++) {
+            const uint32_t *ids;
+            size_t count;
+            assert_ok(rks_plan_batch(plan, epoch, step, rank, &ids, &count, &err), &err);
+            assert_true(count > 0);
+            for (size_t i = 0; i < count; i++)
+                seen[ids[i]]++;
+        }
+}
+
+static void make_lengths(uint64_t seed)
+{
+    rks_random random = {seed};
+    for (size_t i = 0; i < COUNT; i++)
+        lengths[i] = 1 + below(&random, 200);
+}
+
+/* The sources' shares of what came after the change, and that the least drawn came first. */
+static void check_rest(const uint32_t *before, const uint32_t *all, const double *weights)
+{
+    uint64_t draws[SOURCES] = {0}, rest = 0;
+    uint32_t least[SOURCES] = {UINT32_MAX, UINT32_MAX, UINT32_MAX};
+    double sum = 0;
+    for (uint32_t id = 0; id < COUNT; id++) {
+        size_t source = source_of(id);
+        draws[source] += all[id] - before[id];
+        rest += all[id] - before[id];
+        least[source] = all[id] < least[source] ? all[id] : least[source];
+    }
+    for (size_t i = 0; i < SOURCES; i++)
+        sum += weights[i];
+    for (size_t i = 0; i < SOURCES; i++)
+        assert_true(fabs((double)draws[i] - weights[i] / sum * (double)rest) < 1 + 1e-6);
+    for (uint32_t id = 0; id < COUNT; id++)
+        assert_true(all[id] == before[id] || all[id] <= least[source_of(id)] + 1);
+}
+
+static void what_is_left_is_drawn_anew(void **state)
+{
+    (void)state;
+    static const double weights[] = {1, 0, 4};
+    uint64_t seed = test_seed(0);
+    make_lengths(seed);
+    for (unsigned round = 0; round < 60; round++) {
+        rks_random random = {rks_random_key(seed, round)};
+        uint32_t world = ONE_OF(&random, WORLDS);
+        rks_plan *plan = plan_of(round, world), *same = plan_of(round, world);
+        uint64_t at = rks_random_below(&random, steps_of(plan, 2));
+        assert_ok(rks_plan_change(plan, 2, at, weights, SOURCES, 0, &err), &err);
+        uint32_t first[COUNT] = {0}, whole[COUNT] = {0}, other[COUNT] = {0}, sum = 0;
+        deliver(plan, 2, 0, at, first);
+        deliver(same, 2, 0, at, other);
+        assert_memory_equal(first, other, sizeof(first));
+        memcpy(whole, first, sizeof(whole));
+        deliver(plan, 2, at, steps_of(plan, 2), whole);
+        for (size_t i = 0; i < COUNT; i++)
+            sum += whole[i];
+        assert_int_equal(sum, DRAWS);
+        check_rest(first, whole, weights);
+        assert_int_equal(report_of(plan, 2).samples, DRAWS);
+        /* Epochs before it are as they were, later ones have the new weights. */
+        assert_string_equal(report_of(plan, 1).digest, report_of(same, 1).digest);
+        uint32_t none[COUNT] = {0}, later[COUNT] = {0};
+        deliver(plan, 3, 0, steps_of(plan, 3), later);
+        check_rest(none, later, weights);
+        rks_plan_free(plan);
+        rks_plan_free(same);
+    }
+}
+
+/* Goes on from a state before or after the change, which the state knows if it was made. */
+static void states_hold_the_change(void **state)
+{
+    (void)state;
+    static const double weights[] = {2, 7, 1}, others[] = {1, 1, 1};
+    uint64_t seed = test_seed(0);
+    make_lengths(seed);
+    for (unsigned round = 0; round < 120; round++) {
+        rks_random random = {rks_random_key(seed, round)};
+        uint32_t world = ONE_OF(&random, WORLDS), next = ONE_OF(&random, WORLDS);
+        rks_plan *plan = plan_of(round, world), *to = plan_of(round, next), *again = NULL;
+        uint64_t at = rks_random_below(&random, steps_of(plan, 0)), epoch, step;
+        assert_ok(rks_plan_change(plan, 0, at, weights, SOURCES, 0, &err), &err);
+        uint64_t steps = steps_of(plan, 0), stop = rks_random_below(&random, steps);
+        uint32_t whole[COUNT] = {0}, seen[COUNT] = {0};
+        char text[RKS_STATE_MAX];
+        deliver(plan, 0, 0, steps, whole);
+        deliver(plan, 0, 0, stop, seen);
+        assert_ok(rks_plan_state(plan, 0, stop, text, sizeof(text), &err), &err);
+        rks_status status = rks_plan_resume(to, text, &epoch, &step, &err);
+        if (status == RKS_ERR_DATA) /* too little is left for these ranks */
+            goto out;
+        assert_ok(status, &err);
+        assert_int_equal(step, next == world ? stop : 0);
+        if (next == world)
+            assert_string_equal(report_of(to, 0).digest, report_of(plan, 0).digest);
+        if (stop >= at || next == world) { /* drawn before the stop */
+            uint32_t both[COUNT];
+            memcpy(both, seen, sizeof(both));
+            deliver(to, 0, step, steps_of(to, 0), both);
+            assert_memory_equal(both, whole, sizeof(both));
+        }
+        /* A second change, and a third number of ranks. */
+        uint64_t left = steps_of(to, 0) - step, second = step + rks_random_below(&random, left);
+        assert_ok(rks_plan_change(to, 0, second, others, SOURCES, 0, &err), &err);
+        assert_ok(rks_plan_state(to, 0, second, text, sizeof(text), &err), &err);
+        deliver(to, 0, step, second, seen);
+        again = plan_of(round, 1);
+        status = rks_plan_resume(again, text, &epoch, &step, &err);
+        if (status == RKS_ERR_DATA)
+            goto out;
+        assert_ok(status, &err);
+        uint32_t all[COUNT], sum = 0;
+        memcpy(all, seen, sizeof(all));
+        deliver(again, epoch, step, steps_of(again, epoch), all);
+        if (epoch == 0 && second + (next == world ? 0 : stop) >= at) /* no change is to come */
+            check_rest(seen, all, others);
+        for (size_t i = 0; i < COUNT; i++)
+            sum += all[i];
+        assert_int_equal(sum, epoch == 0 ? DRAWS : 2 * DRAWS);
+
+    out:
+        rks_plan_free(plan);
+        rks_plan_free(to);
+        rks_plan_free(again);
+    }
+}
+
+/* Longer samples wait for a change that lets them come. */
+static void long_samples_wait(void **state)
+{
+    (void)state;
+    make_lengths(test_seed(0));
+    for (unsigned round = 0; round < 10; round++) {
+        rks_plan *plan = plan_of(round, 2);
+        assert_ok(rks_plan_change(plan, 0, 0, NULL, 0, 100, &err), &err);
+        assert_ok(rks_plan_change(plan, 0, 20, NULL, 0, 0, &err), &err);
+        uint32_t early[COUNT] = {0}, all[COUNT] = {0}, sum = 0;
+        bool comes = false;
+        deliver(plan, 0, 0, 20, early);
+        deliver(plan, 0, 0, steps_of(plan, 0), all);
+        for (size_t i = 0; i < COUNT; i++) {
+            assert_true(early[i] == 0 || lengths[i] <= 100);
+            comes = comes || (lengths[i] > 100 && all[i] > 0);
+            sum += all[i];
+        }
+        assert_true(comes);
+        assert_int_equal(sum, DRAWS);
+        rks_plan_free(plan);
+    }
+}
+
+static void wrong_changes_are_refused(void **state)
+{
+    (void)state;
+    double weights[] = {1, 2, 3};
+    make_lengths(5);
+    rks_plan *plan = plan_of(0, 2), *fresh = plan_of(0, 2), *bare = NULL;
+    char text[RKS_STATE_MAX];
+    uint64_t epoch, step;
+    assert_int_equal(rks_plan_change(plan, 0, 3, weights, 2, 0, &err), RKS_ERR_ARGUMENT);
+    assert_string_equal(err.text, "change: 2 weights for 3 sources");
+    weights[1] = -1;
+    assert_int_equal(rks_plan_change(plan, 0, 3, weights, 3, 0, &err), RKS_ERR_ARGUMENT);
+    assert_string_equal(err.text,
+                        "change: \"1\" has the weight -1; weights are finite numbers from 0");
+    weights[1] = 2;
+    lengths[0] = 1; /* of all sources there are samples of 200 at most */
+    assert_int_equal(rks_plan_change(plan, 0, 3, (double[]){0, 1, 0}, 3, 0, &err), RKS_OK);
+    rks_plan_options options;
+    rks_plan_options_default(&options);
+    assert_ok(rks_plan_create(lengths, COUNT, NULL, &options, &bare, &err), &err);
+    assert_int_equal(rks_plan_change(bare, 0, 0, weights, 3, 0, &err), RKS_ERR_STATE);
+    assert_string_equal(err.text, "change: the plan has no weights of sources");
+
+    /* A state without the change that the plan was made with. */
+    assert_ok(rks_plan_state(fresh, 0, 5, text, sizeof(text), &err), &err);
+    assert_int_equal(rks_plan_resume(plan, text, &epoch, &step, &err), RKS_ERR_STATE);
+    assert_string_equal(err.text,
+                        "state: changes differ: it has not the plan's change at step 3 of epoch 0; "
+                        "make that change after the state is resumed");
+    /* Room. */
+    rks_plan_report before = report_of(fresh, 4);
+    for (uint64_t i = 0; i < RKS_PLAN_CHANGES_MAX; i++)
+        assert_ok(rks_plan_change(fresh, 0, i, weights, 3, 0, &err), &err);
+    assert_int_equal(rks_plan_change(fresh, 4, 0, weights, 3, 0, &err), RKS_ERR_STATE);
+    assert_string_equal(err.text, "change at step 0 of epoch 4: states have room for 64 changes that "
+                                  "take 6144 bytes; 65 take more");
+    assert_ok(rks_plan_change(fresh, 0, 7, weights, 3, 0, &err), &err); /* in place of another */
+    assert_ok(rks_plan_state(fresh, 0, 5, text, sizeof(text), &err), &err);
+    assert_true(before.samples == DRAWS);
+    rks_plan_free(plan);
+    rks_plan_free(fresh);
+    rks_plan_free(bare);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_left_is_drawn_anew),
+        cmocka_unit_test(states_hold_the_change),
+        cmocka_unit_test(long_samples_wait),
+        cmocka_unit_test(wrong_changes_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
