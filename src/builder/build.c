@@ -48,6 +48,7 @@ typedef struct build {
     char *inferred;    /* by this rank, of its share */
     char *schema_text; /* of all ranks' */
     char *options_text;
+    char *length; /* options.length where nobody gave it: a column behind "__key__" */
     rks_schema *schema;
     rks_selector *selector;
     rks_parts *parts;
@@ -208,7 +209,9 @@ static rks_status choose_schema(build *b, const rks_agreed *agreed, rks_error *e
         status = rks_input_schema(&b->options, b->schema_text, &b->schema, err);
     if (status == RKS_OK && b->base == NULL) {
         const char *length = rks_build_length_behind_key(b->schema, &b->options);
-        b->options.length = length != NULL ? length : b->options.length;
+        b->length = length == NULL ? NULL : rks_strdup(length, err); /* keep_own frees the schema */
+        b->options.length = length == NULL ? b->options.length : b->length;
+        status = length != NULL && b->length == NULL ? RKS_ERR_MEMORY : RKS_OK;
     }
     if (status == RKS_OK) { /* with what was inherited or inferred */
         rks_free(b->options_text);
@@ -539,6 +542,7 @@ static void free_build(build *b)
     rks_free(b->inferred);
     rks_free(b->schema_text);
     rks_free(b->options_text);
+    rks_free(b->length);
     rks_free(b->first_rows);
     rks_free(b->owners);
 }

@@ -178,6 +178,35 @@ static void other_builds_parts_decide_nothing(void **state)
     world_remove(target);
 }
 
+/* The recorded length is a column of the schema, which the one that is kept takes the place of. */
+static void the_length_behind_a_key_outlives_the_schema(void **state)
+{
+    (void)state;
+    char keyed[112], whole[96];
+    snprintf(keyed, sizeof(keyed), "%s/keyed.jsonl", place);
+    FILE *file = fopen(keyed, "w");
+    assert_non_null(file);
+    for (int i = 0; i < ROWS; i++)
+        fprintf(file, "{\"id\": %d, \"__key__\": \"row %d\", \"text\": \"%.*s\"}\n", i, i, i % 26,
+                "abcdefghijklmnopqrstuvwxyz");
+    assert_int_equal(fclose(file), 0);
+    memcpy(whole, source, sizeof(whole));
+    snprintf(source, sizeof(source), "%.95s", keyed);
+    job j = {.expected = RKS_ERR_DATA};
+    refuses = true;
+    file_options(&j.options);
+    j.options.length = NULL;
+    j.options.unit_size = 16 << 10;
+    j.options.filter = refuse_last;
+    on_threads(2, build_rank, &j);
+    refuses = false;
+    j.expected = RKS_OK;
+    on_threads(2, build_rank, &j);
+    assert_true(j.report.units_resumed > 0);
+    world_remove(target);
+    memcpy(source, whole, sizeof(source));
+}
+
 static void a_list_from_another_rank_is_not_trusted(void **state)
 {
     (void)state;
@@ -226,6 +255,7 @@ int main(void)
         cmocka_unit_test_setup(parts_and_datasets_keep_their_own, set_target),
         cmocka_unit_test_setup(a_part_that_one_rank_alone_sees_decides_for_all, set_target),
         cmocka_unit_test_setup(other_builds_parts_decide_nothing, set_target),
+        cmocka_unit_test_setup(the_length_behind_a_key_outlives_the_schema, set_target),
         cmocka_unit_test_setup(a_list_from_another_rank_is_not_trusted, set_target),
     };
     return cmocka_run_group_tests_name("kept", tests, make_file, remove_file);
