@@ -547,6 +547,13 @@ static void free_build(build *b)
     rks_free(b->owners);
 }
 
+/* The same on all ranks: a dataset that was made since `inherit` looked, as by the build whose end was
+ * waited for. What it has is inherited by who begins anew. */
+static bool base_is_new(const build *b)
+{
+    return b->options.append && b->base == NULL && rks_parts_base(b->parts) != NULL;
+}
+
 rks_status rks_build(rks_group *group, const char *const *sources, size_t source_count,
                      const char *directory, const rks_build_options *options,
                      rks_build_report *report, rks_error *err)
@@ -562,6 +569,10 @@ rks_status rks_build(rks_group *group, const char *const *sources, size_t source
     if (status == RKS_OK) {
         status = choose_schema(&b, &agreed, err);
         status = open_parts(&b, status, err);
+    }
+    if (status == RKS_OK && base_is_new(&b)) {
+        free_build(&b);
+        return rks_build(group, sources, source_count, directory, options, report, err);
     }
     const rks_dataset *kept = status == RKS_OK ? rks_parts_kept(b.parts) : NULL;
     if (kept != NULL) {

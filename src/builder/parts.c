@@ -473,6 +473,11 @@ const rks_dataset *rks_parts_kept(const rks_parts *parts)
     return parts->kept;
 }
 
+const rks_dataset *rks_parts_base(const rks_parts *parts)
+{
+    return parts->base;
+}
+
 const rks_unit_summary *rks_parts_finished(const rks_parts *parts, uint64_t unit)
 {
     rks_unit_summary key = {.unit = unit};

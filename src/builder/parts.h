@@ -34,6 +34,8 @@ rks_status rks_parts_open(rks_group *group, const char *directory, rks_status st
 /* With `keep`: the finished dataset that is this very build's, so that nothing is left to do; else
  * NULL. It lives as long as the parts. */
 const rks_dataset *rks_parts_kept(const rks_parts *parts);
+/* What is appended to, or NULL; the same on all ranks. It lives as long as the parts. */
+const rks_dataset *rks_parts_base(const rks_parts *parts);
 /* NULL is accepted. What is not committed stays for a resume. */
 void rks_parts_close(rks_parts *parts);
 
