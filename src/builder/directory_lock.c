@@ -41,11 +41,13 @@ static void add_way_out(rks_error *err)
 static rks_status try_all(rks_group *group, rks_parts *parts, rks_status *own, rks_error *err)
 {
     bool wait = parts != NULL && parts->options.wait;
-    const rks_fact same = rks_fact_same_shown("wait", wait ? "yes" : "no");
+    bool keep = parts != NULL && parts->options.keep;
+    const rks_fact same[] = {rks_fact_same_shown("wait", wait ? "yes" : "no"),
+                             rks_fact_same_shown("keep", keep ? "yes" : "no")};
     if (*own == RKS_OK)
         *own = rks_directory_lock_try(group, parts->directory, parts->options.no_lock, &parts->lock,
                                       err);
-    rks_status status = rks_group_agree_on(group, "build: lock", *own, &same, 1, NULL, err);
+    rks_status status = rks_group_agree_on(group, "build: lock", *own, same, 2, NULL, err);
     if (status == RKS_OK)
         *own = rks_directory_lock_settle(group, parts->directory, &parts->lock, err);
     if (status == RKS_OK && *own == RKS_ERR_STATE && !wait)

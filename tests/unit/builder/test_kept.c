@@ -207,6 +207,27 @@ static void the_length_behind_a_key_outlives_the_schema(void **state)
     memcpy(source, whole, sizeof(source));
 }
 
+static void build_keeping_on_one(member *m)
+{
+    job j = *(job *)m->user;
+    const char *sources[] = {source};
+    if (!world_enter(m, false))
+        return;
+    j.options.keep = m->rank == 0;
+    EXPECT(rks_build(m->group, sources, 1, target, &j.options, NULL, &m->err) == RKS_ERR_ARGUMENT);
+    EXPECT(strstr(m->err.text, "keep differs: rank 0 has yes, rank 1 has no") != NULL);
+}
+
+static void all_ranks_keep_or_none(void **state)
+{
+    (void)state;
+    job j = {0};
+    file_options(&j.options);
+    on_threads(2, build_rank, &j);
+    on_threads(2, build_keeping_on_one, &j);
+    world_remove(target);
+}
+
 static void a_list_from_another_rank_is_not_trusted(void **state)
 {
     (void)state;
@@ -256,6 +277,7 @@ int main(void)
         cmocka_unit_test_setup(a_part_that_one_rank_alone_sees_decides_for_all, set_target),
         cmocka_unit_test_setup(other_builds_parts_decide_nothing, set_target),
         cmocka_unit_test_setup(the_length_behind_a_key_outlives_the_schema, set_target),
+        cmocka_unit_test_setup(all_ranks_keep_or_none, set_target),
         cmocka_unit_test_setup(a_list_from_another_rank_is_not_trusted, set_target),
     };
     return cmocka_run_group_tests_name("kept", tests, make_file, remove_file);
