@@ -321,7 +321,7 @@ static void read_all_now(member *m, rks_store *store)
         for (uint64_t id = 0; id < SAMPLES; id++) {
             long before = rks_memory_in_use();
             EXPECT_OK(rks_store_read_now(store, id, to, ROOM, values, &done, &m->err));
-            EXPECT(rks_memory_in_use() == before);
+            EXPECT(j->no_share || rks_memory_in_use() == before); /* else other ranks allocate, too */
             EXPECT(!done || (values_are(values, id) && (const uint8_t *)values[0].data >= to &&
                              (const uint8_t *)values[0].data < to + ROOM));
             EXPECT(!done || !j->no_share || rks_store_owner(store, id) == m->rank);
@@ -433,7 +433,7 @@ static void fail_allocations(member *m, rks_store *store)
             EXPECT(status == RKS_OK || status == RKS_ERR_MEMORY);
             rks_arrays_free(arrays);
             rks_view_free(view);
-            EXPECT(rks_memory_in_use() == before);
+            EXPECT(j->no_share || rks_memory_in_use() == before); /* else other ranks allocate, too */
         }
         EXPECT(n > (what == 0 ? 6 : 1));
     }
