@@ -133,8 +133,11 @@ static rks_status copy_options(rks_mix *mix, const rks_plan_mix *o, rks_error *e
 /* Samples that an epoch may have. */
 static bool can_be_drawn(const rks_plan *plan, uint32_t id, uint32_t longest)
 {
+    const rks_mix *mix = plan->mix;
     uint32_t length = plan->lengths[id];
     if (length == RKS_LENGTH_ABSENT || length > longest)
+        return false;
+    if (mix->source_of != NULL && mix->source_of[id] >= mix->sources) /* of none */
         return false;
     return plan->config.too_long != TOO_LONG_DROP || length <= plan->config.limit;
 }
@@ -152,7 +155,7 @@ rks_status rks_mix_sizes(const rks_plan *plan, uint32_t longest, uint64_t *sizes
             return status;
         for (; i < end; i++) {
             size_t source = rks_mix_next_source(mix, (uint32_t)i, &at);
-            if (source >= mix->sources || !can_be_drawn(plan, (uint32_t)i, longest))
+            if (!can_be_drawn(plan, (uint32_t)i, longest))
                 continue;
             sizes[source]++;
             token_sums[source] += rks_plan_length(plan, (uint32_t)i);
@@ -330,7 +333,7 @@ static rks_status look_at_levels(const rks_plan *plan, uint32_t longest, choice 
             return status;
         for (; i < end; i++) {
             size_t source = rks_mix_next_source(mix, (uint32_t)i, &at);
-            if (source >= mix->sources || !can_be_drawn(plan, (uint32_t)i, longest))
+            if (!can_be_drawn(plan, (uint32_t)i, longest))
                 continue;
             choice *c = &choices[source];
             uint64_t level = c->high - (c->high - c->low) / 2, drawn = drawn_of(mix, (uint32_t)i);
@@ -389,7 +392,7 @@ static rks_status set_left(rks_plan *plan, uint32_t longest, choice *choices, rk
         for (; i < end; i++) {
             size_t source = rks_mix_next_source(mix, (uint32_t)i, &at);
             mix->left[i] = 0;
-            if (source >= mix->sources || !can_be_drawn(plan, (uint32_t)i, longest))
+            if (!can_be_drawn(plan, (uint32_t)i, longest))
                 continue;
             choice *c = &choices[source];
             uint64_t drawn = drawn_of(mix, (uint32_t)i);

@@ -259,12 +259,16 @@ rks_status rks_mix_read_changes(const rks_plan *plan, const json_t *list, rks_mi
     if (list != NULL && (entries == 0 || entries > RKS_PLAN_CHANGES_MAX))
         return rks_fail(err, RKS_ERR_STATE, 0, "state: changes: not a list of 1 to %d",
                         RKS_PLAN_CHANGES_MAX);
+    if (list != NULL && (mix->counts != NULL || mix->odds != NULL))
+        return rks_fail(err, RKS_ERR_STATE, 0, "state: changes: the plan has no weights of sources");
     for (size_t i = 0; i < entries && status == RKS_OK; i++) {
         status = read_change(mix, json_array_get(list, i), &changes[i], err);
         *count = i + 1;
         if (status == RKS_OK && i > 0 &&
             !is_before(changes[i - 1].epoch, changes[i - 1].step, changes[i].epoch, changes[i].step))
             status = rks_fail(err, RKS_ERR_STATE, 0, "state: changes: not in the order of steps");
+        if (status == RKS_OK && changes[i].step % plan->config.micro_batches != 0)
+            status = rks_fail(err, RKS_ERR_STATE, 0, "state: changes: a step within an optimizer step");
         if (status == RKS_OK)
             status = check_force(plan, &changes[i].force, err);
         if (status == RKS_ERR_ARGUMENT)

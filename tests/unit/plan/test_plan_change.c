@@ -249,6 +249,38 @@ static void wrong_changes_are_refused(void **state)
     rks_plan_free(bare);
 }
 
+/* A plan of bins in micro-batches, or of counts, does not take changes that it cannot make. */
+static void wrong_changes_in_states_are_refused(void **state)
+{
+    (void)state;
+    static const uint32_t counts[COUNT] = {3, 2, 1, 2, 3};
+    char text[RKS_STATE_MAX];
+    uint64_t epoch, step;
+    make_lengths(6);
+    for (int kind = 0; kind < 2; kind++) {
+        rks_plan_mix mix;
+        rks_plan_mix_default(&mix);
+        mix.sources = SOURCES;
+        mix.bounds = BOUNDS;
+        mix.counts = kind == 0 ? counts : NULL;
+        rks_plan_options options;
+        rks_plan_options_default(&options);
+        options.strategy = "pack";
+        options.capacity = 256;
+        options.micro_batches = 2;
+        options.mix = &mix;
+        rks_plan *plan = NULL;
+        assert_ok(rks_plan_create(lengths, COUNT, NULL, &options, &plan, &err), &err);
+        assert_ok(rks_plan_state(plan, 0, 0, text, sizeof(text), &err), &err);
+        assert_int_equal(text[strlen(text) - 1], '}');
+        strcpy(text + strlen(text) - 1, ", \"changes\": [[0, 1, 4294967295, []]]}");
+        assert_int_equal(rks_plan_resume(plan, text, &epoch, &step, &err), RKS_ERR_STATE);
+        assert_string_equal(err.text, kind == 0 ? "state: changes: the plan has no weights of sources"
+                                                : "state: changes: a step within an optimizer step");
+        rks_plan_free(plan);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +288,7 @@ int main(void)
         cmocka_unit_test(states_hold_the_change),
         cmocka_unit_test(long_samples_wait),
         cmocka_unit_test(wrong_changes_are_refused),
+        cmocka_unit_test(wrong_changes_in_states_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

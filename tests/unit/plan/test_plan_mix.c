@@ -625,6 +625,38 @@ static void lacking_memory_is_an_error(void **state)
     }
 }
 
+/* Samples of no source have no draws, whatever their counts and odds are. */
+static void samples_of_no_source_are_not_drawn(void **state)
+{
+    (void)state;
+    enum { COUNT = 6 };
+    const uint32_t lengths[COUNT] = {3, 1, 4, 1, 5, 9}, counts[COUNT] = {1, 2, 3, 1, 2, 3};
+    const uint16_t source_of[COUNT] = {0, 1, UINT16_MAX, 0, 2, 1}; /* 2 sources */
+    const double odds[COUNT] = {1, 2, 3, 1, 2, 3};
+    for (int kind = 0; kind < 2; kind++) {
+        rks_plan_mix mix;
+        rks_plan_mix_default(&mix);
+        mix.sources = 2;
+        mix.source_of = source_of;
+        mix.counts = kind == 0 ? counts : NULL;
+        mix.odds = kind == 0 ? NULL : odds;
+        mix.samples = kind == 0 ? 0 : 7;
+        rks_plan_options options;
+        rks_plan_options_default(&options);
+        options.batch_size = 2;
+        options.mix = &mix;
+        rks_plan *plan = NULL;
+        assert_ok(rks_plan_create(lengths, COUNT, NULL, &options, &plan, &err), &err);
+        rks_plan_source list[2] = {{.struct_size = sizeof(list[0])}};
+        size_t sources = 0;
+        assert_int_equal(report_of(plan, 0).samples, 7);
+        assert_ok(rks_plan_sources(plan, 0, list, 2, &sources, &err), &err);
+        assert_int_equal(list[0].draws + list[1].draws, 7);
+        assert_int_equal(list[0].samples + list[1].samples, 4);
+        rks_plan_free(plan);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -634,6 +666,7 @@ int main(void)
         cmocka_unit_test(windows_are_even),
         cmocka_unit_test(a_resumed_epoch_has_the_same_draws),
         cmocka_unit_test(samples_have_counts_or_odds),
+        cmocka_unit_test(samples_of_no_source_are_not_drawn),
         cmocka_unit_test(weights_may_count_tokens),
         cmocka_unit_test(wrong_mixes_are_refused),
         cmocka_unit_test(states_know_the_mix),
