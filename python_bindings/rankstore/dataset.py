@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _core, frameworks, types
+from .agreement import together
 from .ahead import Ahead
 from .balance import costs_of, digest_of, shown
 from .batch import Batch, live
@@ -23,7 +24,7 @@ from .loader import OF_DATALOADER, Loader
 from .loader_workers import Handle, Ticket, WorkerStore
 from .lookup import Index, Keys
 from .memory import Extreme, TorchMemory, of_process, of_ranks
-from .mixing import Groups, core_mix, groups_of, shown_options
+from .mixing import Groups, core_mix, groups_of, shown_options, stages_of
 from .plans import Plan, PlanBatch, core_options, plan_options, plan_rank
 from .reading import Readers, reader_of, rows_of, values_of
 from .rule import rule_of
@@ -530,12 +531,13 @@ class Dataset(_core.Indexed):
             options.update(shown_options(mix, samples, mix_by, mix_unit, weights))
         else:
             options.update(shown_options(mix, samples, mix_by, mix_unit, weights))
-            agree_on(self.group, self._selection_id(), len(self), {**options, "balance": digest_of(costs)})
+            agree_on(self.group, self._selection_id(), len(self), {**options, "balance": digest_of(costs), "curriculum": bool(curriculum)})
             core = _core.Plan(self._masked_lengths(), dataset=self._selection_id(), mix=drawn, balance=costs,
                               **core_options(options))
+        stages = [] if drawn is None else _agreed_stages(self.group, curriculum or (), drawn[0])
         # only now: the others are in the same call
         made = Plan(self, core, plan_rank(self.group.rank if rank is None else rank, world), {**options, **shown(balance)})
-        made.follow(curriculum or ())
+        made.follow(stages)
         return made
 
     def _mix_option(self, mix: Mapping[Any, float] | None, samples: int | None, mix_by: str | None, mix_unit: str,
@@ -731,3 +733,14 @@ def _pass_batch(batch: Any) -> Any:
         return batch[0]
     from torch.utils.data import default_collate
     return default_collate(batch)
+
+
+def _agreed_stages(group: Group, curriculum: Sequence[tuple[Any, Any, Any]], names: list[str]) -> list[list[Any]]:
+    """The stages of a curriculum, which all ranks have alike: ArgumentError on all of them if not."""
+    if group.world == 1:
+        return stages_of(curriculum, names)
+    told: list[list[list[Any]]] = together(group, "plan", lambda: stages_of(curriculum, names))
+    for rank, other in enumerate(told):
+        if other != told[0]:
+            raise ArgumentError(f"curriculum differs: rank 0 has {told[0]}, rank {rank} has {other}; give all ranks the same")
+    return told[0]

@@ -6,7 +6,8 @@ import dataclasses
 import difflib
 import hashlib
 import math
-from collections.abc import Mapping
+import operator
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .errors import ArgumentError
@@ -103,6 +104,25 @@ def core_mix(groups: Groups, *, mix: Mapping[Any, float] | None, samples: int | 
         counts, odds = (spread, None) if whole_numbers else (None, spread)
     by_source = None if mix is None else weights_of(mix, groups.names)
     return (groups.names, by_source, groups.bounds, groups.source_of, draws, mix_unit == "tokens", counts, odds)
+
+
+def stages_of(curriculum: Sequence[tuple[Any, Any, Any]], names: list[str]) -> list[list[Any]]:
+    """The stages of a curriculum: epoch (None: steps count since epoch 0 began), step, weights (None: as before), longest (0:
+    none waits). ArgumentError for one that is no (from_step, mix, max_length)."""
+    made: list[list[Any]] = []
+    for stage in curriculum:
+        if not isinstance(stage, (tuple, list)) or len(stage) != 3:
+            raise ArgumentError(f"curriculum: {stage!r}; a stage is (from_step, mix, max_length)")
+        start, mix, longest = stage
+        if longest is not None and longest < 1:
+            raise ArgumentError(f"curriculum: max_length {longest}; it is from 1, or None")
+        place = list(start) if isinstance(start, (tuple, list)) else [None, start]
+        if len(place) != 2:
+            raise ArgumentError(f"curriculum: from_step {start!r}; it is (epoch, step), or an int")
+        epoch, step = place
+        made.append([None if epoch is None else operator.index(epoch), operator.index(step),
+                     None if mix is None else weights_of(mix, names, "curriculum"), operator.index(longest or 0)])
+    return made
 
 
 def shown_options(mix: Mapping[Any, float] | None, samples: int | None, mix_by: str | None, mix_unit: str,

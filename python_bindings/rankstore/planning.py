@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from . import _core
 from .balance import sample_costs, shown
 from .errors import ArgumentError
-from .mixing import Groups, core_mix, groups_of, shown_options
+from .mixing import Groups, core_mix, groups_of, shown_options, stages_of
 from .plans import Plan, plan_options, plan_rank
 from .rule import rule_of
 
@@ -109,7 +109,7 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
         costs = sample_costs(balance, kept.all_lengths, rule_of(options).cut, lambda name: None)
     core = _core.Plan(kept.all_lengths, mix=drawn, balance=costs, **options)
     made = Plan(kept, core, number, {**options, **shown_options(mix, samples, None, mix_unit, weights), **shown(balance)})
-    made.follow(curriculum or ())
+    made.follow(stages_of(curriculum or (), groups.names))
     return made
 
 

@@ -140,7 +140,7 @@ class Plan:
         lengths, name = self._over or self.dataset.planned_lengths()
         state = self.state(*self._at) if self.changes else self._resumed
         return _remade, (self.dataset, lengths, name, self.rank, self._asked, state, self.hash, self.core.mix,
-                         self.core.balance)
+                         self.core.balance, self.steps)
 
     @property
     def samples_there(self) -> int:
@@ -236,7 +236,7 @@ class Plan:
 
         What is left of that epoch is its draws minus those before the step, at the new weights, those samples first that were
         drawn least; later epochs have the new weights throughout. Steps keep counting, and states hold the change. The number
-        of steps may change. A loader that has begun the epoch does not see it: use `loader.remix`.
+        of steps may change. The max_length of a curriculum's stage stays. A loader that has begun the epoch does not see it: use `loader.remix`.
 
         mix: dict of name and weight. Names as for Dataset.plan; a source that it does not name is not drawn any more.
         at: (epoch, step). The first step of the new weights.
@@ -245,35 +245,43 @@ class Plan:
         have no room for another change (64 changes, 6,144 bytes). A plan over lengths alone has no group, so it cannot check
         that ranks make the same change.
         """
-        epoch, step = at
         if self.core.mix is None:
             raise StateError("remix: the plan has no sources; make it with mix=")
-        weights = weights_of(mix, self.core.mix[0], "remix")
+        names: list[str] = self.core.mix[0]
+
+        def asked() -> list[Any]:
+            weights_of(mix, names, "remix")
+            epoch, step = at
+            return [{str(name): float(weight) for name, weight in mix.items()}, operator.index(epoch), operator.index(step)]
+
         group = getattr(self.dataset, "group", None)
         if group is not None and group.world > 1:
-            told = together(group, "remix", lambda: [{str(name): float(weight) for name, weight in mix.items()}, epoch, step])
+            told = together(group, "remix", asked)
             for rank, other in enumerate(told):
                 if other != told[0]:
                     shown = [f"{one[0]} at epoch {one[1]}, step {one[2]}" for one in (told[0], other)]
                     raise ArgumentError(f"remix differs: rank 0 has {shown[0]}, rank {rank} has {shown[1]}")
-        self.core.change(epoch, step, weights, 0)
+        _, epoch, step = asked()
+        self.core.change(epoch, step, weights_of(mix, names, "remix"), self._longest_at(epoch, step))
         self._note_change()
 
-    def follow(self, curriculum: Sequence[tuple[Any, Any, Any]]) -> None:
-        """Makes the changes of a curriculum, in the order of their steps; see Dataset.plan. ArgumentError for one that is no
-        (from_step, mix, max_length)."""
-        for stage in curriculum:
-            if not isinstance(stage, (tuple, list)) or len(stage) != 3:
-                raise ArgumentError(f"curriculum: {stage!r}; a stage is (from_step, mix, max_length)")
-            start, mix, longest = stage
-            if longest is not None and longest < 1:
-                raise ArgumentError(f"curriculum: max_length {longest}; it is from 1, or None")
-            epoch, step = start if isinstance(start, (tuple, list)) else (0, operator.index(start))
-            while not isinstance(start, (tuple, list)) and step >= self.core.steps(epoch):
-                epoch, step = epoch + 1, step - self.core.steps(epoch)
-            weights = None if mix is None else weights_of(mix, self.core.mix[0], "curriculum")
-            self.core.change(epoch, step, weights, longest or 0)
-        if curriculum:
+    def _longest_at(self, epoch: int, step: int) -> int:
+        """The max_length that a curriculum has set at a step; 0: none."""
+        told, longest = json.loads(self.core.state(epoch, 0)), 0
+        number = step + sum(steps for _, steps in told["segments"][:-1])
+        for of, since, most, _ in told.get("changes", ()):
+            longest = most if (of, since) <= (epoch, number) else longest
+        return longest
+
+    def follow(self, stages: Sequence[Sequence[Any]]) -> None:
+        """Makes the changes of a curriculum, in the order of their steps; see mixing.stages_of."""
+        for epoch, step, weights, longest in stages:
+            if epoch is None:
+                epoch = 0
+                while step >= (steps := self.core.steps(epoch)):
+                    epoch, step = epoch + 1, step - steps
+            self.core.change(epoch, step, weights, longest)
+        if stages:
             self._note_change()
 
     def _note_change(self) -> None:
@@ -310,13 +318,14 @@ class Plan:
 
 
 def _remade(dataset: Samples, lengths: Any, name: str, rank: int, options: dict[str, Any], resumed: dict[str, Any] | None,
-            digest: str, mix: tuple[Any, ...] | None = None, balance: Any = None) -> Plan:
+            digest: str, mix: tuple[Any, ...] | None = None, balance: Any = None, steps: int | None = None) -> Plan:
     """A plan from what Plan.__reduce__ says. StateError if it is not the same one, as of another version of Rankstore."""
     given = {**core_options(options), **({"dataset": name} if name else {})}
     made = Plan(dataset, _core.Plan(lengths, mix=mix, balance=balance, **given), rank, options)
     made._over = lengths, name
     if resumed is not None:
         made.resume(resumed)
+    made.steps = made.steps if steps is None else steps
     if made.hash != digest:
         raise StateError("plan: this copy has other batches than its original; make it by ds.plan in the process that needs it")
     return made

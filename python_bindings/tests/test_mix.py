@@ -177,7 +177,50 @@ def test_a_curriculum_changes_what_is_drawn(three: list[Path]) -> None:
         other = ds.plan("random", batch_size=10, samples=120, curriculum=stages)
         assert other.resume(plan.state(1, 5)) == (1, 5) and other.report(1) == plan.report(1)
         assert pickle.loads(pickle.dumps(rankstore.plan([5] * 50, samples=40, curriculum=[(0, None, None)]))).report(3)
+        plan = ds.plan("random", batch_size=10, samples=120, curriculum=[(0, None, 3), (8, None, None)])
+        plan.remix({"web": 1}, at=(0, 2))  # long samples still wait
+        seen = [plan.core.batch(0, step, 0) for step in range(plan.steps_of(0))]
+        assert all(max(ids) < 60 and ds.all_lengths[ids].max() <= 3 for ids in seen[2:8])
+        assert max(ds.all_lengths[sum(seen[8:], [])]) == 9
         for wrong, text in (((0, None), "a stage is"), ((0, None, 0), "max_length 0; it is from 1, or None"),
                             ((0, {"mats": 1}, None), "curriculum: there is no 'mats'; did you mean 'math'")):
             with pytest.raises(ArgumentError, match=text):
                 ds.plan(curriculum=[wrong])  # type: ignore[list-item]
+
+
+def test_a_copy_has_the_steps_of_the_changed_plan() -> None:
+    plan = rankstore.plan([1] * 50 + [60] * 50, "bucket", max_tokens=128, sources=["a"] * 50 + ["b"] * 50, mix={"a": 1, "b": 1})
+    before = plan.steps
+    plan.remix({"b": 1}, at=(0, 1))
+    assert before < plan.steps == pickle.loads(pickle.dumps(plan)).steps == plan.steps_of(0)
+
+
+def test_ranks_make_the_same_changes(three: list[Path], ranks: Any) -> None:
+    done = ranks(2, """
+import sys
+import rankstore
+from rankstore.errors import ArgumentError
+
+with rankstore.open(sys.argv[1:]) as ds:
+    is_first = ds.group.rank == 0
+    other = [(3, {"code": 1} if is_first else {"web": 1}, None)]
+    for chosen in (ds, ds.select(range(70))):
+        for stages in (other, [(3, {"web": 1}, 5 if is_first else None)], other if is_first else None, [(3, {"wb" if is_first else "web": 1}, None)]):
+            try:
+                chosen.plan("random", batch_size=5, mix={"web": 1, "code": 1}, samples=100, curriculum=stages)
+                print("-")
+            except ArgumentError as refused:
+                print(refused)
+    plan = ds.plan("random", batch_size=5, mix={"web": 1, "code": 1}, samples=100)
+    for mix in ({"cod" if is_first else "code": 1}, {"code" if is_first else "web": 1}):
+        try:
+            plan.remix(mix, at=(0, 2))
+            print("-")
+        except ArgumentError as refused:
+            print(refused)
+""", *map(str, three))
+    told = [one.stdout.splitlines() for one in done]
+    assert [len(lines) for lines in told] == [10, 10]
+    for first, second in zip(*told):
+        assert "differ" in first and first.split("rank 0 has")[1] == second.split("rank 0 has")[1] or \
+            "did you mean" in first and first.split(": there")[1] == second.split(": there")[1], (first, second)
