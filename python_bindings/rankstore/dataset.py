@@ -510,7 +510,8 @@ class Dataset(_core.Indexed):
             probabilities, of any sum; each sample occurs its share of N times, rounded down or up at random. Default: none.
         curriculum: list of (from_step, mix, max_length). What is drawn from a step on, as by Plan.remix: mix as above, or None
             for the weights before; max_length, or None: longer samples wait for a later stage. from_step: (epoch, step), or an
-            int, the steps since epoch 0 began. A stage is drawn from what the epoch has left. Default: none.
+            int, the steps since epoch 0 began; a job that may go on on other numbers of ranks needs (epoch, step), since an int is
+            another place there and its states are refused. A stage is drawn from what the epoch has left. Default: none.
 
         With a mix or weights the number of steps may differ between epochs, never between ranks: ask `plan.steps_of(epoch)`.
 
