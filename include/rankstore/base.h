@@ -42,6 +42,14 @@ typedef struct rks_error {
     uint8_t reserved[16]; /* zero */
 } rks_error;
 
+/* A part of a sample that is above a plan's limit: `count` items from item `start` on, both in the
+ * unit of lengths. Lists of pieces are sparse: samples that are not in them are whole. */
+typedef struct rks_piece {
+    uint32_t place; /* of the sample in its batch, from 0 */
+    uint32_t start;
+    uint32_t count;
+} rks_piece;
+
 /* "0.1.0". Static. */
 RKS_API const char *rks_version(void);
 

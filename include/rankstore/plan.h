@@ -30,9 +30,11 @@ struct rks_plan_mix; /* rankstore/mix.h */
  *             change of world in an epoch leaves less to fill bins with
  *
  * A sample above max_length, or one that max_tokens has no room for, is too long: an error that
- * names it, or it is dropped, alone in a batch (which may break the budget), or counted as
- * truncated to that limit, at which the collator cuts (rks_collate_options.max_length, cut_by_length). A length
- * of 0 takes room for 1 in a budget.
+ * names it, or it is dropped, alone in a batch (which may break the budget), counted as truncated to
+ * that limit, at which the collator cuts (rks_collate_options.max_length, cut_by_length), or split
+ * into pieces of that limit and a last one with the rest: each piece is planned like a sample, once
+ * an epoch, and the collator takes it out of its sample (rks_plan_pieces). A length of 0 takes room
+ * for 1 in a budget.
  *
  * Every rank has the same number of steps and no batch is empty: the last step's batches are split
  * over all ranks, or full and repeating samples of theirs, or dropped. If batches hold one
@@ -55,7 +57,7 @@ typedef struct rks_plan_options {
                            * the balance). pack sums the cost over the samples of a bin; padded
                            * counts as tokens there */
     uint32_t max_length;  /* 0: none */
-    const char *too_long; /* "error" (default), "drop", "alone", "truncate" */
+    const char *too_long; /* "error" (default), "drop", "alone", "truncate", "split" */
     const char *tail;     /* "split" (default: the last batches are smaller), "repeat" (filled with
                            * samples already used), "drop" */
     const char *steps;    /* "constant" (default), "per_epoch" (random with max_tokens only: batches
@@ -117,6 +119,11 @@ RKS_API rks_status rks_plan_steps(rks_plan *plan, uint64_t epoch, uint64_t *step
 RKS_API rks_status rks_plan_batch(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
                                   const uint32_t **sample_ids, size_t *count, rks_error *err);
 
+/* Which samples of that batch are pieces (too_long "split"), in order of `place`; *count may be 0. A
+ * sample may be in a batch several times, with a piece each. Owned by the plan, like the ids. */
+RKS_API rks_status rks_plan_pieces(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
+                                   const rks_piece **pieces, size_t *count, rks_error *err);
+
 /* The bins of that batch (strategy pack, else RKS_ERR_STATE): bin i of *bins holds
  * sample_ids[bounds[i] - bounds[0]] to, but not including, sample_ids[bounds[i + 1] - bounds[0]] of
  * rks_plan_batch. Owned by the plan, like these. No bin is empty. */
@@ -125,7 +132,7 @@ RKS_API rks_status rks_plan_bins(rks_plan *plan, uint64_t epoch, uint64_t step, 
 
 typedef struct rks_plan_report {
     size_t struct_size;
-    uint64_t samples; /* delivered in the epoch, repeats included */
+    uint64_t samples; /* delivered in the epoch, repeats included; a piece counts as one */
     uint64_t dropped; /* by too_long or tail */
     uint64_t repeated;
     uint64_t truncated;
@@ -156,6 +163,7 @@ typedef struct rks_plan_report {
     uint32_t length_multiple; /* lengths count as rounded up to it: the collator's to_multiple */
     uint32_t cut;             /* too_long "truncate": longer samples count as this long: the
                                * collator's max_length; else 0 */
+    uint64_t pieces;              /* of samples, those that are pieces */
 } rks_plan_report;
 /* The caller sets struct_size. In a resumed epoch: of what was left; steps count from there. Takes
  * 8 bytes a batch meanwhile. */

@@ -40,7 +40,7 @@ static bool is_struck(const uint8_t *struck, uint32_t id)
 /* The sorted base: what is not there comes first in the order, then what is too long. */
 static const uint32_t *sorted_base(const rks_plan *plan)
 {
-    return plan->order + (plan->count - rks_plan_kept(plan));
+    return plan->order + (plan->count - rks_plan_uncut(plan));
 }
 
 /* Appends the ids of [0, count) that are too long, or those that are not, or all. */
@@ -59,6 +59,54 @@ static rks_status fill_by_id(const rks_plan *plan, const uint8_t *struck, bool t
             if (take && !is_struck(struck, id))
                 plan->ids[(*at)++] = id;
         }
+    }
+    return RKS_OK;
+}
+
+/* Appends the pieces of cut sample number `cut`. */
+static void fill_pieces(const rks_plan *plan, const uint8_t *struck, size_t cut, uint64_t *at)
+{
+    uint32_t first, count = rks_plan_pieces_of(plan, cut, &first);
+    for (uint32_t i = 0; i < count; i++)
+        if (!is_struck(struck, first + i))
+            plan->ids[(*at)++] = first + i;
+}
+
+/* The base by id, where samples are split: pieces stand where their samples would. */
+static rks_status fill_split(const rks_plan *plan, const uint8_t *struck, uint64_t *at,
+                             rks_error *err)
+{
+    size_t cut = 0;
+    for (uint64_t i = 0, end; i < plan->count;) {
+        rks_status status = rks_plan_stretch(i, plan->count, &end, err);
+        if (status != RKS_OK)
+            return status;
+        for (; i < end; i++) {
+            uint32_t id = (uint32_t)i, length = plan->lengths[id];
+            if (length == RKS_LENGTH_ABSENT)
+                continue;
+            if (length > plan->config.limit)
+                fill_pieces(plan, struck, cut++, at);
+            else if (!is_struck(struck, id))
+                plan->ids[(*at)++] = id;
+        }
+    }
+    return RKS_OK;
+}
+
+/* The same from the sorted order, which pieces join. */
+static rks_status fill_sorted_split(rks_plan *plan, const uint8_t *struck, rks_plan_base *base,
+                                    rks_error *err)
+{
+    uint64_t count = rks_plan_kept(plan);
+    rks_plan_merge_pieces(plan, sorted_base(plan), rks_plan_uncut(plan), plan->ids);
+    for (uint64_t i = 0, end; i < count;) {
+        rks_status status = rks_plan_stretch(i, count, &end, err);
+        if (status != RKS_OK)
+            return status;
+        for (; i < end; i++)
+            if (!is_struck(struck, plan->ids[i]))
+                plan->ids[base->count++] = plan->ids[i];
     }
     return RKS_OK;
 }
@@ -97,7 +145,10 @@ static rks_status fill(rks_plan *plan, const uint8_t *struck, rks_plan_base *bas
     bool drops = too_long == TOO_LONG_DROP;
     *base = (rks_plan_base){.ids = plan->ids, .longest = plan->longest};
     if (rks_plan_sorts(&plan->config))
-        return fill_sorted(plan, struck, base, err);
+        return plan->piece_count == 0 ? fill_sorted(plan, struck, base, err)
+                                      : fill_sorted_split(plan, struck, base, err);
+    if (plan->piece_count > 0)
+        return fill_split(plan, struck, &base->count, err);
     if (plan->config.strategy != STRATEGY_RANDOM || too_long != TOO_LONG_ALONE)
         return fill_by_id(plan, struck, true, !drops, &base->count, err);
     rks_status status = fill_by_id(plan, struck, false, true, &base->count, err);
@@ -207,20 +258,25 @@ static uint64_t key_of(const rks_plan *plan, uint64_t epoch, uint64_t segment)
 /* The lengths of all that is planned in batches, longest first. */
 static rks_status look_at_sorted(rks_plan *plan, const rks_plan_base *shuffled, rks_error *err)
 {
-    uint64_t count = shuffled->count - shuffled->alone;
-    uint32_t *order = rks_alloc_raw(plan->count, sizeof(*order), err);
+    uint64_t count = shuffled->count - shuffled->alone - plan->piece_count;
+    uint64_t room = plan->count + (plan->piece_count > 0 ? shuffled->count : 0);
+    uint32_t *order = rks_alloc_raw(room, sizeof(*order), err);
     if (order == NULL)
         return RKS_ERR_MEMORY;
-    rks_usage_add(RKS_MEMORY_PLAN, plan->count * sizeof(*order));
+    rks_usage_add(RKS_MEMORY_PLAN, room * sizeof(*order));
     rks_plan_base base = *shuffled;
     rks_status status = rks_plan_sort(plan->lengths, plan->count, order, err);
-    if (status == RKS_OK) { /* behind those that are absent, dropped or alone */
+    if (status == RKS_OK) { /* behind those that are absent, dropped, split or alone */
         base.ids = order + (plan->count - count) - base.alone;
+        if (plan->piece_count > 0) {
+            rks_plan_merge_pieces(plan, base.ids, count, order + plan->count);
+            base.ids = order + plan->count;
+        }
         uint64_t least = plan->fill_least;
         status = rks_plan_fill_look(plan, &base, err);
         plan->fill_least = least; /* no epoch is in this order */
     }
-    rks_usage_sub(RKS_MEMORY_PLAN, plan->count * sizeof(*order));
+    rks_usage_sub(RKS_MEMORY_PLAN, room * sizeof(*order));
     rks_free(order);
     return status;
 }
@@ -282,9 +338,9 @@ rks_status rks_plan_lay_out(rks_plan *plan, rks_error *err)
     rks_plan_base base = {.count = rks_plan_kept(plan), .longest = plan->longest};
     if (config->too_long == TOO_LONG_ALONE && config->strategy != STRATEGY_SEQUENTIAL)
         base.alone = plan->too_long;
-    if (rks_plan_sorts(&plan->config)) {
+    if (rks_plan_sorts(&plan->config) && plan->piece_count == 0) {
         base.ids = sorted_base(plan);
-    } else if (config->strategy == STRATEGY_SEQUENTIAL) {
+    } else if (rks_plan_sorts(&plan->config) || config->strategy == STRATEGY_SEQUENTIAL) {
         rks_status status = grow(&plan->ids, &plan->ids_room, base.count, err);
         if (status == RKS_OK)
             status = fill(plan, NULL, &base, err);
@@ -542,7 +598,7 @@ rks_status rks_plan_prepare_step(rks_plan *plan, uint64_t epoch, uint64_t step, 
         status = compute_drawn(plan, epoch, step, err);
         rks_mix_end(plan);
     } else if (plan->done_count > 0 && plan->resumed_epoch == epoch) {
-        uint8_t *struck = rks_alloc(plan->count / 8 + 1, 1, err);
+        uint8_t *struck = rks_alloc((plan->count + plan->piece_count) / 8 + 1, 1, err);
         if (struck == NULL)
             return RKS_ERR_MEMORY;
         status = compute_rest(plan, struck, err);
@@ -550,6 +606,8 @@ rks_status rks_plan_prepare_step(rks_plan *plan, uint64_t epoch, uint64_t step, 
     } else {
         status = compute(plan, epoch, plan->config.world, 0, NULL, err);
     }
+    if (status == RKS_OK)
+        status = rks_plan_show_pieces(plan, err);
     plan->ready = status == RKS_OK;
     plan->epoch = epoch;
     rks_trace_end(begun, RKS_TRACE_PLAN, -1, plan->count, 0);

@@ -25,7 +25,13 @@ enum strategy {
     STRATEGY_PACK
 };
 enum cost { COST_PADDED, COST_TOKENS, COST_QUADRATIC, COST_POLYNOMIAL };
-enum too_long { TOO_LONG_ERROR, TOO_LONG_DROP, TOO_LONG_ALONE, TOO_LONG_TRUNCATE };
+enum too_long {
+    TOO_LONG_ERROR,
+    TOO_LONG_DROP,
+    TOO_LONG_ALONE,
+    TOO_LONG_TRUNCATE,
+    TOO_LONG_SPLIT
+};
 enum tail { TAIL_SPLIT, TAIL_REPEAT, TAIL_DROP };
 
 /* Checked options. */
@@ -153,6 +159,12 @@ typedef struct rks_plan_segment {
     uint64_t steps;
 } rks_plan_segment;
 
+/* A sample that is cut into pieces (pieces.c). */
+typedef struct rks_plan_cut_sample {
+    uint32_t id;
+    uint32_t first; /* of its pieces among all */
+} rks_plan_cut_sample;
+
 enum { RKS_PLAN_SEGMENTS_MAX = 64 };
 
 struct rks_plan {
@@ -187,6 +199,16 @@ struct rks_plan {
     uint32_t *starts; /* pack: where bin i begins in ids; one more is the end of the last */
     uint64_t starts_room;
 
+    /* Pieces: those of the plan, and those of the epoch at hand. */
+    rks_plan_cut_sample *cuts; /* too_long of them at most */
+    size_t cut_count;
+    uint64_t piece_count;
+    uint32_t *piece_order; /* as ids from `count` on, longest first */
+    rks_piece *pieces;     /* by place in ids; `place` is that in the batch */
+    uint32_t *piece_places;
+    size_t pieces_shown;
+    uint64_t pieces_room;
+
     /* A resumed epoch: what was done of it before, by which worlds. */
     uint64_t resumed_epoch;
     rks_plan_segment done[RKS_PLAN_SEGMENTS_MAX];
@@ -195,18 +217,45 @@ struct rks_plan {
     bool rest_over; /* nothing is left after these segments */
 };
 
+uint32_t rks_plan_piece_length(const rks_plan *plan, uint32_t id);
+
+/* Of a sample, or of a piece, whose id is from `count` on. */
 static inline uint32_t rks_plan_length(const rks_plan *plan, uint32_t id)
 {
+    if (id >= plan->count)
+        return rks_plan_piece_length(plan, id);
     uint32_t length = plan->lengths[id];
     return length < plan->config.clamp ? length : plan->config.clamp;
 }
 
-/* Samples of a whole epoch's base. */
+/* Samples of a whole epoch's base that are not in pieces. */
+static inline uint64_t rks_plan_uncut(const rks_plan *plan)
+{
+    enum too_long too_long = plan->config.too_long;
+    bool leaves = too_long == TOO_LONG_DROP || too_long == TOO_LONG_SPLIT;
+    return plan->count - plan->absent - (leaves ? plan->too_long : 0);
+}
+
+/* Samples and pieces of a whole epoch's base. */
 static inline uint64_t rks_plan_kept(const rks_plan *plan)
 {
-    uint64_t dropped = plan->config.too_long == TOO_LONG_DROP ? plan->too_long : 0;
-    return plan->count - plan->absent - dropped;
+    return rks_plan_uncut(plan) + plan->piece_count;
 }
+
+/* pieces.c */
+/* Too long samples become pieces; adds their lengths to *tokens. */
+rks_status rks_plan_split(rks_plan *plan, uint64_t *tokens, rks_error *err);
+/* Pieces of cut sample number `cut`; *first is the id of the first one. */
+uint32_t rks_plan_pieces_of(const rks_plan *plan, size_t cut, uint32_t *first);
+/* `count` ids of whole samples, longest first, and all pieces, as one such list. */
+void rks_plan_merge_pieces(const rks_plan *plan, const uint32_t *order, uint64_t count,
+                           uint32_t *merged);
+/* Ids of pieces in plan->ids become those of their samples; fills plan->pieces. */
+rks_status rks_plan_show_pieces(rks_plan *plan, rks_error *err);
+/* Those of a batch that rks_plan_at gave. */
+void rks_plan_pieces_at(const rks_plan *plan, const uint32_t *ids, size_t count,
+                        const rks_piece **pieces, size_t *piece_count);
+void rks_plan_free_pieces(rks_plan *plan);
 
 /* stretch.c: work over many samples looks for an interrupt now and then: RKS_ERR_CANCELLED. */
 /* *end: up to where to go on from sample `at` of `count`; asks between stretches. */

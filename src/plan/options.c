@@ -11,7 +11,7 @@
 
 static const char *const strategies[] = {"bucket", "sorted", "random", "sequential", "pack", NULL};
 static const char *const costs[] = {"padded", "tokens", "quadratic", "polynomial", NULL};
-static const char *const too_longs[] = {"error", "drop", "alone", "truncate", NULL};
+static const char *const too_longs[] = {"error", "drop", "alone", "truncate", "split", NULL};
 static const char *const tails[] = {"split", "repeat", "drop", NULL};
 static const char *const steps[] = {"constant", "per_epoch", NULL};
 static const char *const orders[] = {"plan", "longest_first", NULL};

@@ -52,7 +52,7 @@ static rks_status look_at_lengths(const rks_plan *plan, rks_plan_facts *facts, r
         return rks_fail(err, RKS_ERR_DATA, 0,
                         "sample %" PRIu64 " has length %" PRIu32 ", above %s %" PRIu32
                         " (as %" PRIu64 " of %" PRIu64
-                        " have); too_long may be drop%s or truncate",
+                        " have); too_long may be drop%s, truncate or split",
                         id, plan->lengths[id], config->limit_by, limit, too_long, plan->count,
                         config->strategy == STRATEGY_PACK ? "" : ", alone");
     }
@@ -135,8 +135,12 @@ rks_status rks_plan_create_sorted(const uint32_t *lengths, uint64_t count, const
     made->absent = facts.absent;
     made->too_long = facts.too_long;
     made->longest = facts.longest;
+    status = rks_plan_split(made, &facts.tokens, err);
+    if (status != RKS_OK)
+        goto out;
     uint64_t by_tokens = facts.tokens / made->config.max_tokens;
-    uint64_t by_count = (count - facts.absent) / made->config.batch_size;
+    uint64_t by_count = (count - facts.absent - made->cut_count + made->piece_count) /
+                        made->config.batch_size;
     made->batches_like = by_tokens > by_count ? by_tokens : by_count;
     if (made->config.mix != NULL) {
         status = rks_mix_create(made, made->config.mix, err);
@@ -179,6 +183,7 @@ void rks_plan_free(rks_plan *plan)
     rks_usage_sub(RKS_MEMORY_PLAN, (plan->slots_room + plan->ids_room + plan->starts_room +
                                     (plan->own_order == NULL ? 0 : plan->count)) *
                                        sizeof(uint32_t));
+    rks_plan_free_pieces(plan);
     rks_free(plan->slots);
     rks_free(plan->starts);
     rks_free(plan->ids);
@@ -256,6 +261,20 @@ rks_status rks_plan_batch(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_
     if (status == RKS_OK)
         rks_plan_at(plan, slot, sample_ids, count);
     return status;
+}
+
+rks_status rks_plan_pieces(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
+                           const rks_piece **pieces, size_t *count, rks_error *err)
+{
+    uint64_t slot = 0;
+    rks_status status = find_slot(plan, epoch, step, rank, &slot, err);
+    if (status != RKS_OK)
+        return status;
+    const uint32_t *ids;
+    size_t samples;
+    rks_plan_at(plan, slot, &ids, &samples);
+    rks_plan_pieces_at(plan, ids, samples, pieces, count);
+    return RKS_OK;
 }
 
 rks_status rks_plan_bins(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,

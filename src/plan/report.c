@@ -3,7 +3,7 @@
  * report.c: figures, bounds and digest of an epoch.
  *
  * The digest is XXH3-128 of the batches, step by step and in it rank by rank: step (8 bytes), rank
- * (4), number of ids (4), ids (4 each), little-endian. */
+ * (4), number of ids (4), ids (4 each), pieces (place, start, count: 4 each), little-endian. */
 #include "plan/mix.h"
 #include "plan/packing.h"
 
@@ -42,6 +42,11 @@ static double cost_for_balance(const rks_plan *plan, uint64_t longest, uint64_t 
 static rks_plan_load report_batch(const rks_plan *plan, const uint32_t *ids, size_t count,
                                   rks_plan_report *report, uint64_t *padded)
 {
+    const rks_piece *piece;
+    size_t pieces;
+    rks_plan_pieces_at(plan, ids, count, &piece, &pieces);
+    const rks_piece *end = piece + pieces;
+    report->pieces += pieces;
     uint64_t longest = 0, sum = 0, room = 0;
     double cost = 0;
     const rks_plan_config *config = &plan->config;
@@ -49,7 +54,9 @@ static rks_plan_load report_batch(const rks_plan *plan, const uint32_t *ids, siz
     bool packs = config->strategy == STRATEGY_PACK;
     for (size_t i = 0; i < count; i++) {
         uint32_t length = plan->lengths[ids[i]];
-        if (length > clamp) {
+        if (piece != end && piece->place == i) {
+            length = piece++->count;
+        } else if (length > clamp) {
             length = clamp;
             report->truncated++;
         }
@@ -57,7 +64,7 @@ static rks_plan_load report_batch(const rks_plan *plan, const uint32_t *ids, siz
         sum += length;
         room += rks_plan_width(config, length);
         if (packs)
-            cost += (double)rks_pack_cost(config, rks_pack_size(plan, ids[i]));
+            cost += (double)rks_pack_cost(config, (uint32_t)rks_plan_size(config, length));
     }
     if (config->balance != NULL)
         cost = (double)rks_plan_balance_of(plan, ids, count);
@@ -69,15 +76,19 @@ static rks_plan_load report_batch(const rks_plan *plan, const uint32_t *ids, siz
     return (rks_plan_load){known ? cost : cost_for_balance(plan, longest, sum, count), (double)sum};
 }
 
-static void digest_batch(rks_digester *digester, uint64_t step, uint32_t rank, const uint32_t *ids,
-                         size_t count)
+static void digest_batch(const rks_plan *plan, rks_digester *digester, uint64_t step,
+                         uint32_t rank, const uint32_t *ids, size_t count)
 {
     uint8_t head[16];
+    const rks_piece *pieces;
+    size_t piece_count;
     rks_store_u64(head, step);
     rks_store_u32(head + 8, rank);
     rks_store_u32(head + 12, (uint32_t)count);
     rks_digester_update(digester, head, sizeof(head));
     rks_digester_update(digester, ids, count * sizeof(*ids));
+    rks_plan_pieces_at(plan, ids, count, &pieces, &piece_count);
+    rks_digester_update(digester, pieces, piece_count * sizeof(*pieces));
 }
 
 /* Sums over the optimizer steps that are over. */
@@ -161,7 +172,7 @@ static rks_status report_epoch(rks_plan *plan, uint64_t epoch, rks_digester *dig
                 report_batch(plan, ids, count, report, &padded[step * world + rank]);
             balance->loads[rank].cost += load.cost;
             balance->loads[rank].tokens += load.tokens;
-            digest_batch(digester, step, rank, ids, count);
+            digest_batch(plan, digester, step, rank, ids, count);
             status = rks_plan_pause(&done, count, err);
             if (status != RKS_OK)
                 return status;
@@ -226,7 +237,7 @@ rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *
     made.samples = layout->samples;
     made.repeated = layout->repeated;
     made.dropped = layout->base - (layout->samples - layout->repeated);
-    made.dropped += plan->count - rks_plan_kept(plan);
+    made.dropped += plan->absent + (plan->config.too_long == TOO_LONG_DROP ? plan->too_long : 0);
     status = report_epoch(plan, epoch, digester, &made, padded, &balance, err);
     if (status == RKS_OK && plan->mix != NULL)
         report_drawn(plan, &balance, &made);

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * pieces.c: too_long "split": samples above the limit as pieces of it; the last piece of a sample
+ * takes the rest.
+ *
+ * A piece is planned like a sample: its number stands among the ids, above those of all samples:
+ * `count` + its place among the pieces, which are in the order of samples and within them. A cut
+ * sample's own id is not planned. When an epoch is ready, numbers of pieces become ids of their
+ * samples, and a list tells which places hold pieces. So samples that are not cut cost nothing. */
+#include "plan/inside.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/usage.h"
+
+/* The cut sample that piece `piece` is of. */
+static const rks_plan_cut_sample *find_cut(const rks_plan *plan, uint32_t piece)
+{
+    size_t low = 0, high = plan->cut_count - 1;
+    while (low < high) { /* the last one whose first piece is not behind it */
+        size_t middle = high - (high - low) / 2;
+        if (plan->cuts[middle].first <= piece)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return &plan->cuts[low];
+}
+
+static rks_piece piece_of(const rks_plan *plan, uint32_t piece, uint32_t *id)
+{
+    const rks_plan_cut_sample *cut = find_cut(plan, piece);
+    uint32_t limit = plan->config.limit, start = (piece - cut->first) * limit;
+    uint32_t left = plan->lengths[cut->id] - start;
+    *id = cut->id;
+    return (rks_piece){.start = start, .count = left < limit ? left : limit};
+}
+
+uint32_t rks_plan_piece_length(const rks_plan *plan, uint32_t id)
+{
+    uint32_t sample;
+    return piece_of(plan, id - (uint32_t)plan->count, &sample).count;
+}
+
+/* ---- which pieces there are ------------------------------------------------------------------ */
+
+static rks_status list_cuts(rks_plan *plan, rks_error *err)
+{
+    uint32_t limit = plan->config.limit;
+    uint64_t pieces = 0;
+    for (uint64_t i = 0, end; i < plan->count;) {
+        rks_status status = rks_plan_stretch(i, plan->count, &end, err);
+        if (status != RKS_OK)
+            return status;
+        for (; i < end; i++) {
+            uint32_t length = plan->lengths[i];
+            if (length <= limit || length == RKS_LENGTH_ABSENT)
+                continue;
+            plan->cuts[plan->cut_count++] =
+                (rks_plan_cut_sample){.id = (uint32_t)i, .first = (uint32_t)pieces};
+            pieces += length / limit + (length % limit != 0);
+            if (plan->count + pieces > UINT32_MAX)
+                return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
+                                "plan: too_long=split makes 2^32 samples and pieces or more of %s "
+                                "%" PRIu32 "; make that larger",
+                                plan->config.limit_by, limit);
+        }
+    }
+    plan->piece_count = pieces;
+    return RKS_OK;
+}
+
+/* Pieces longest first, equal ones in order. */
+static rks_status sort_pieces(rks_plan *plan, rks_error *err)
+{
+    uint32_t limit = plan->config.limit, piece = 0;
+    plan->piece_order = rks_alloc_raw(plan->piece_count, sizeof(*plan->piece_order), err);
+    if (plan->piece_order == NULL)
+        return RKS_ERR_MEMORY;
+    rks_usage_add(RKS_MEMORY_PLAN, plan->piece_count * sizeof(*plan->piece_order));
+    uint32_t *lengths = rks_alloc_raw(plan->piece_count, sizeof(*lengths), err);
+    if (lengths == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < plan->cut_count; i++)
+        for (uint32_t left = plan->lengths[plan->cuts[i].id]; left > 0; piece++) {
+            lengths[piece] = left < limit ? left : limit;
+            left -= lengths[piece];
+        }
+    rks_status status = rks_plan_sort(lengths, plan->piece_count, plan->piece_order, err);
+    rks_free(lengths);
+    for (uint64_t i = 0; i < plan->piece_count && status == RKS_OK; i++)
+        plan->piece_order[i] += (uint32_t)plan->count;
+    return status;
+}
+
+rks_status rks_plan_split(rks_plan *plan, uint64_t *tokens, rks_error *err)
+{
+    if (plan->config.too_long != TOO_LONG_SPLIT || plan->too_long == 0)
+        return RKS_OK;
+    plan->cuts = rks_alloc_raw(plan->too_long, sizeof(*plan->cuts), err);
+    if (plan->cuts == NULL)
+        return RKS_ERR_MEMORY;
+    rks_usage_add(RKS_MEMORY_PLAN, plan->too_long * sizeof(*plan->cuts));
+    rks_status status = list_cuts(plan, err);
+    for (size_t i = 0; i < plan->cut_count && status == RKS_OK; i++)
+        *tokens += plan->lengths[plan->cuts[i].id] - 1; /* it counts 1 already */
+    plan->longest = plan->config.limit;
+    return status == RKS_OK ? sort_pieces(plan, err) : status;
+}
+
+void rks_plan_merge_pieces(const rks_plan *plan, const uint32_t *order, uint64_t count,
+                           uint32_t *merged)
+{
+    uint64_t piece = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t length = plan->lengths[order[i]];
+        while (piece < plan->piece_count &&
+               rks_plan_piece_length(plan, plan->piece_order[piece]) > length)
+            *merged++ = plan->piece_order[piece++];
+        *merged++ = order[i];
+    }
+    memcpy(merged, plan->piece_order + piece,
+           (plan->piece_count - piece) * sizeof(*plan->piece_order));
+}
+
+uint32_t rks_plan_pieces_of(const rks_plan *plan, size_t cut, uint32_t *first)
+{
+    uint64_t end = cut + 1 < plan->cut_count ? plan->cuts[cut + 1].first : plan->piece_count;
+    *first = (uint32_t)(plan->count + plan->cuts[cut].first);
+    return (uint32_t)(end - plan->cuts[cut].first);
+}
+
+/* ---- the pieces of an epoch ------------------------------------------------------------------ */
+
+static uint64_t count_pieces(const rks_plan *plan, uint64_t count)
+{
+    uint64_t pieces = 0;
+    for (uint64_t i = 0; i < count; i++)
+        pieces += plan->ids[i] >= plan->count;
+    return pieces;
+}
+
+static rks_status make_room(rks_plan *plan, uint64_t pieces, rks_error *err)
+{
+    if (pieces <= plan->pieces_room)
+        return RKS_OK;
+    rks_piece *list = rks_realloc(plan->pieces, pieces, sizeof(*list), err);
+    if (list == NULL)
+        return RKS_ERR_MEMORY;
+    plan->pieces = list;
+    uint32_t *places = rks_realloc(plan->piece_places, pieces, sizeof(*places), err);
+    if (places == NULL)
+        return RKS_ERR_MEMORY;
+    plan->piece_places = places;
+    rks_usage_add(RKS_MEMORY_PLAN,
+                  (pieces - plan->pieces_room) * (sizeof(*list) + sizeof(*places)));
+    plan->pieces_room = pieces;
+    return RKS_OK;
+}
+
+/* Pieces at places [first, end) of plan->ids. */
+static size_t find_places(const rks_plan *plan, uint64_t first)
+{
+    size_t low = 0, high = plan->pieces_shown;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (plan->piece_places[middle] < first)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+void rks_plan_pieces_at(const rks_plan *plan, const uint32_t *ids, size_t count,
+                        const rks_piece **pieces, size_t *piece_count)
+{
+    uint64_t first = (uint64_t)(ids - plan->ids);
+    size_t from = plan->pieces_shown == 0 ? 0 : find_places(plan, first);
+    size_t end = plan->pieces_shown == 0 ? 0 : find_places(plan, first + count);
+    *pieces = plan->pieces + from;
+    *piece_count = end - from;
+}
+
+rks_status rks_plan_show_pieces(rks_plan *plan, rks_error *err)
+{
+    plan->pieces_shown = 0;
+    if (plan->piece_count == 0)
+        return RKS_OK;
+    const rks_plan_layout *layout = plan->layout;
+    uint64_t count = layout->pack != NULL ? layout->samples : layout->base, done = 0;
+    if (layout->pack == NULL && layout->repeated > 0) {
+        const rks_plan_group *last = &layout->groups[layout->count - 1];
+        count = (uint64_t)last->first + last->count;
+    }
+    rks_status status = make_room(plan, count_pieces(plan, count), err);
+    for (uint64_t i = 0; i < count && status == RKS_OK; i++) {
+        if (plan->ids[i] < plan->count)
+            continue;
+        plan->piece_places[plan->pieces_shown] = (uint32_t)i;
+        plan->pieces[plan->pieces_shown++] =
+            piece_of(plan, plan->ids[i] - (uint32_t)plan->count, &plan->ids[i]);
+    }
+    for (uint64_t slot = 0; slot < layout->batches && status == RKS_OK; slot++) {
+        const uint32_t *ids;
+        const rks_piece *list;
+        size_t samples, pieces;
+        rks_plan_at(plan, slot, &ids, &samples);
+        rks_plan_pieces_at(plan, ids, samples, &list, &pieces);
+        for (size_t i = 0, at = (size_t)(list - plan->pieces); i < pieces; i++)
+            plan->pieces[at + i].place =
+                plan->piece_places[at + i] - (uint32_t)(ids - plan->ids);
+        status = rks_plan_pause(&done, samples, err);
+    }
+    return status;
+}
+
+void rks_plan_free_pieces(rks_plan *plan)
+{
+    rks_usage_sub(RKS_MEMORY_PLAN,
+                  (plan->cuts == NULL ? 0 : plan->too_long * sizeof(*plan->cuts)) +
+                      (plan->piece_order == NULL ? 0 : plan->piece_count * sizeof(uint32_t)) +
+                      plan->pieces_room * (sizeof(*plan->pieces) + sizeof(uint32_t)));
+    rks_free(plan->cuts);
+    rks_free(plan->piece_order);
+    rks_free(plan->pieces);
+    rks_free(plan->piece_places);
+}
