@@ -23,6 +23,9 @@ RKS_API void rks_fetch_cancel(rks_fetch *fetch); /* NULL is accepted */
 RKS_API size_t rks_batch_count(const rks_batch *batch);
 RKS_API uint64_t rks_batch_id(const rks_batch *batch, size_t i);
 RKS_API uint32_t rks_batch_length(const rks_batch *batch, size_t i);
+/* Of which samples the plan meant a piece alone, by place; their bytes are whole, and
+ * rks_batch_collate cuts them. If all are whole, *count is 0 and the result may be NULL. */
+RKS_API const rks_piece *rks_batch_pieces(const rks_batch *batch, size_t *count);
 /* *size (may be NULL) bytes, owned by the batch. NULL if i is out of range, if allocation fails, or if
  * the keys are derived and the store was closed before the first call. */
 RKS_API const void *rks_batch_key(const rks_batch *batch, size_t i, size_t *size);

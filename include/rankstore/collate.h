@@ -11,7 +11,7 @@ extern "C" {
 #endif
 
 /* Layouts. A column's items lie along its variable dimensions; str, bytes and json are uint8[*],
- * and are packed in both layouts, neither cut nor filled up.
+ * and are packed in all layouts, neither cut nor filled up.
  *
  * pad    one array a column, [count, sizes...]: every variable dimension is as wide as the widest
  *        sample that has items, the first of them rounded up to a multiple of `to_multiple`, filled
@@ -20,8 +20,17 @@ extern "C" {
  *        dimension (the only one that may vary), rounded up to a multiple of `to_multiple` and
  *        filled with `pad`; `offsets` tells where each begins
  *
- * Columns without a variable dimension are stacked in both: [count, sizes...]. A missing value has
- * no items: if it is stacked, all of its place is `pad`. */
+ * rows   [rows, row_items, sizes...]: samples one behind the other in rows of `row_items`, each row
+ *        filled with `pad`. A batch of a plan of strategy pack has a row for each bin; without bins
+ *        a sample that has no room in a row begins the next one. All columns have as many items in
+ *        a sample as the column `follows`, or none. `offsets` tells where each sample begins, counted
+ *        over all rows; the last one is rows * row_items
+ *
+ * Columns without a variable dimension are stacked in all: [count, sizes...]. A missing value has
+ * no items: if it is stacked, all of its place is `pad`.
+ *
+ * Pieces (rks_piece): of a sample that is one, values with as many items as the sample is long are
+ * cut to it; others stay whole, and so do str, bytes and json. */
 typedef struct rks_collate_column {
     const char *column; /* of the schema */
     const char *name;   /* of the array; NULL: the column's */
@@ -29,12 +38,12 @@ typedef struct rks_collate_column {
                          * stored type: wider integers, floats that are exact (int16 to float32);
                          * a bool is 0 or 1. complex64 and float8 come from themselves alone */
     double pad;         /* fills up; must be a value of the type (floats are rounded) */
-    double first;       /* layout pack: stands for the first item of each sample, all of it where
+    double first;       /* layouts pack and rows: stands for the first item of each sample, all of it where
                          * items have further dimensions, where `mark_first` */
     bool mark_first;
     bool mark_missing; /* one more array "NAME.missing", bool [count]: 1 where the value is missing
                         */
-    bool packed;       /* layout pad: this column is packed instead, and not rounded up */
+    bool packed;       /* layouts pad and rows: this column is packed instead, and not rounded up */
     bool mark_items;   /* one more array "NAME.items", int64 [count]: items along the first variable
                         * dimension, after the cut */
     uint8_t reserved[28]; /* zero */
@@ -42,7 +51,7 @@ typedef struct rks_collate_column {
 
 typedef struct rks_collate_options {
     size_t struct_size;
-    const char *layout;                /* "pad" (default) or "pack" */
+    const char *layout;                /* "pad" (default), "pack" or "rows" */
     const rks_collate_column *columns; /* NULL: all of them, as stored, filled with 0 */
     size_t column_count;
     uint32_t to_multiple; /* default 1, from 1 */
@@ -52,11 +61,18 @@ typedef struct rks_collate_options {
     const char *mask; /* pad: name of an int64 array [count, width]: 1 where the column `follows`
                        * has items, else 0; NULL: none */
     const char *positions; /* pack: name of an int64 array [total]: the place of each item in its
-                            * sample, of that same column; 0 where filled; NULL: none */
-    const char *follows; /* the column of mask and positions; NULL: the first with a variable
+                            * sample, of that same column; 0 where filled; NULL: none. rows:
+                            * [rows, row_items]. What each_multiple fills goes on counting, and the
+                            * end of a row counts from 0 */
+    const char *follows; /* the column of mask, positions and rows; NULL: the first with a variable
                           * dimension */
     bool cut_by_length;  /* max_length cuts only values that have as many items there as the index
                           * says that the sample is long; default false: all */
+    uint32_t row_items;  /* rows, which need it: items of a row */
+    uint32_t each_multiple; /* pack, rows: each sample is filled up to a multiple of it; default 1;
+                             * row_items is a multiple of it */
+    const char *documents; /* rows: name of an int32 array [rows, row_items]: which sample of its row
+                            * an item is of, from 0; -1 where filled; NULL: none */
 } rks_collate_options;
 
 RKS_API void rks_collate_options_default(rks_collate_options *options);
@@ -68,7 +84,8 @@ typedef struct rks_array {
     uint64_t dims[RKS_DIMS_MAX + 1];
     void *data;             /* row-major, aligned to 64 bytes; writable */
     uint64_t size;          /* bytes */
-    const int64_t *offsets; /* pack: [count + 1] items along the first dimension; NULL: stacked */
+    const int64_t *offsets; /* pack: [count + 1] items along the first dimension; rows: of both
+                             * first dimensions; NULL: stacked */
 } rks_array;
 
 /* Arrays own their memory: valid until rks_arrays_free (in any thread), also after their store has
@@ -81,7 +98,10 @@ RKS_API size_t rks_arrays_count(const rks_arrays *arrays);
 RKS_API const rks_array *rks_arrays_get(const rks_arrays *arrays, size_t i);
 RKS_API size_t rks_arrays_samples(const rks_arrays *arrays);
 RKS_API const uint64_t *rks_arrays_ids(const rks_arrays *arrays);
+/* Of pieces their own. */
 RKS_API const uint32_t *rks_arrays_lengths(const rks_arrays *arrays);
+/* *count pieces in order of `place`; 0: all samples are whole. */
+RKS_API const rks_piece *rks_arrays_pieces(const rks_arrays *arrays, size_t *count);
 RKS_API void rks_arrays_free(rks_arrays *arrays); /* NULL is accepted */
 
 #ifdef __cplusplus

@@ -227,6 +227,15 @@ RKS_API rks_status rks_store_collate(rks_store *store, const uint64_t *sample_id
                                      const rks_collate_options *options, rks_arrays **arrays,
                                      rks_error *err);
 
+/* The same for a batch of a plan that has pieces or bins: `pieces` as rks_plan_pieces gives them
+ * (RKS_ERR_ARGUMENT for one that does not lie in its sample), and for layout "rows" the bounds of
+ * rks_plan_bins; NULL: rows are filled in order. */
+RKS_API rks_status rks_store_collate_parts(rks_store *store, const uint64_t *sample_ids,
+                                           size_t count, const rks_piece *pieces,
+                                           size_t piece_count, const uint32_t *bounds, size_t bins,
+                                           const rks_collate_options *options, rks_arrays **arrays,
+                                           rks_error *err);
+
 #ifdef __cplusplus
 }
 #endif

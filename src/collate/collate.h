@@ -19,6 +19,8 @@ rks_status rks_collate_create(const rks_schema *schema, const rks_collate_option
 void rks_collate_hold(rks_collate *collate);
 void rks_collate_release(rks_collate *collate); /* the last one frees it; NULL is accepted */
 
+/* Is the layout rows? */
+bool rks_collate_has_rows(const rks_collate *collate);
 /* The columns that the arrays are made of. */
 const rks_record_pick *rks_collate_pick(const rks_collate *collate);
 
@@ -32,6 +34,12 @@ typedef struct rks_collate_source {
     rks_status (*items)(void *user, size_t i, rks_value *values, rks_error *err);
     /* As the index has it, for cut_by_length. NULL: not known, so no value is cut by it. */
     uint32_t (*length)(void *user, size_t i);
+    /* Sparse, by place: samples of which a part alone is taken, by `length`. */
+    const rks_piece *pieces;
+    size_t piece_count;
+    /* Layout rows: sample bins[k] - bins[0] begins row k. NULL: rows are filled in order. */
+    const uint32_t *bins;
+    size_t bin_count;
     /* The items have been read. NULL: nothing to do. */
     rks_status (*done)(void *user, size_t i, rks_error *err);
     void *user;

@@ -16,16 +16,45 @@ void rks_collate_options_default(rks_collate_options *options)
         .struct_size = sizeof(*options),
         .layout = "pad",
         .to_multiple = 1,
+        .each_multiple = 1,
     };
 }
 
-static rks_status parse_layout(const rks_collate_options *options, bool *pack, rks_error *err)
+static rks_status check_rows(const rks_collate_options *options, bool rows, bool pack,
+                             rks_error *err)
+{
+    const char *wrong = !rows && options->row_items != 0      ? "row_items needs"
+                        : !rows && options->documents != NULL ? "documents needs"
+                                                              : NULL;
+    if (wrong != NULL)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: %s the layout \"rows\"", wrong);
+    uint32_t each = options->each_multiple == 0 ? 1 : options->each_multiple;
+    if (!pack && each != 1)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "collate: each_multiple needs the layout \"pack\" or \"rows\"");
+    if (rows && options->row_items == 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: the layout \"rows\" needs row_items");
+    if (rows && options->row_items % each != 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "collate: row_items %" PRIu32 " is no multiple of each_multiple %" PRIu32,
+                        options->row_items, each);
+    if (rows && options->to_multiple != 1)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "collate: to_multiple does not go with the layout \"rows\": row_items is "
+                        "their width");
+    return RKS_OK;
+}
+
+/* *pack also for rows. */
+static rks_status parse_layout(const rks_collate_options *options, bool *pack, bool *rows,
+                               rks_error *err)
 {
     const char *layout = options->layout == NULL ? "pad" : options->layout;
-    *pack = strcmp(layout, "pack") == 0;
+    *rows = strcmp(layout, "rows") == 0;
+    *pack = *rows || strcmp(layout, "pack") == 0;
     if (!*pack && strcmp(layout, "pad") != 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "collate: layout \"%s\" is neither \"pad\" nor \"pack\"", layout);
+                        "collate: layout \"%s\" is none of \"pad\", \"pack\", \"rows\"", layout);
     if (options->to_multiple == 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: to_multiple is 0, from 1");
     const char *wrong = *pack && options->left           ? "left needs"
@@ -34,8 +63,9 @@ static rks_status parse_layout(const rks_collate_options *options, bool *pack, r
     if (wrong != NULL)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: %s the layout \"pad\"", wrong);
     if (!*pack && options->positions != NULL)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: positions needs the layout \"pack\"");
-    return RKS_OK;
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "collate: positions needs the layout \"pack\" or \"rows\"");
+    return check_rows(options, *rows, *pack, err);
 }
 
 /* "int64" as a column of such scalars; *column is NULL where the text is no type of items. */
@@ -145,6 +175,7 @@ static rks_status add_field(rks_collate *collate, const char *name, rks_collate_
     collate->count++;
     next->to_multiple = collate->to_multiple;
     next->max_length = collate->max_length;
+    next->each = collate->each;
     *field = next;
     return RKS_OK;
 }
@@ -175,12 +206,14 @@ static rks_status add_array_column(rks_collate *collate, const rks_schema *schem
     if (field->text) {
         field->to_multiple = 1;
         field->max_length = UINT32_MAX;
+        field->each = 1;
     }
-    if (asked->packed && !pack) {
-        field->to_multiple = 1;
+    if (asked->packed && (!pack || collate->rows)) {
+        field->to_multiple = field->each = 1;
         pack = true;
     }
     field->pack = (pack || field->text) && column->variable_dims != 0;
+    field->rows = field->pack && collate->rows && !field->text && !asked->packed;
     if (field->pack && (field->cut_dim != 0 || column->variable_dims != 1))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "collate: column \"%s\" (%s) cannot be packed: only its first dimension "
@@ -213,6 +246,56 @@ static bool leads(const rks_collate_field *field, bool pack)
 {
     return !field->text && field->cut_dim != field->dim_count && field->pack == pack;
 }
+
+/* Of layout rows: the column that rows follow. */
+static rks_status choose_rows(rks_collate *collate, const rks_schema *schema, const char *column,
+                              rks_error *err)
+{
+    int wanted = column == NULL ? -1 : rks_schema_find(schema, column);
+    uint32_t i = 0;
+    while (i < collate->count &&
+           (!collate->fields[i].rows ||
+            (column != NULL && (int)collate->fields[i].column != wanted)))
+        i++;
+    if (i == collate->count)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "collate: rows: %s%s%s has a variable first dimension",
+                        column == NULL ? "no array column" : "no array of column \"",
+                        column == NULL ? "" : column, column == NULL ? "" : "\"");
+    collate->follows = i;
+    return RKS_OK;
+}
+
+/* An array of rows that tells of the column which they follow. */
+static rks_status add_row_helper(rks_collate *collate, const char *name, int what,
+                                 const char *type, size_t size, rks_error *err)
+{
+    rks_collate_field *field = NULL;
+    rks_status status = name == NULL ? RKS_OK : add_field(collate, name, &field, err);
+    if (status != RKS_OK || name == NULL)
+        return status;
+    field->what = what;
+    field->pack = field->rows = true;
+    field->follows = collate->follows;
+    field->dim_count = 1;
+    field->to_size = size;
+    snprintf(field->type, sizeof(field->type), "%s", type);
+    return RKS_OK;
+}
+
+static rks_status add_row_helpers(rks_collate *collate, const rks_schema *schema,
+                                  const rks_collate_options *options, rks_error *err)
+{
+    rks_status status = choose_rows(collate, schema, options->follows, err);
+    if (status == RKS_OK)
+        status = add_row_helper(collate, options->positions, RKS_FIELD_POSITIONS, "int64",
+                                sizeof(int64_t), err);
+    if (status == RKS_OK)
+        status = add_row_helper(collate, options->documents, RKS_FIELD_DOCUMENTS, "int32",
+                                sizeof(int32_t), err);
+    return status;
+}
+
 
 /* The array that tells where a column has items. */
 static rks_status add_helper(rks_collate *collate, const rks_schema *schema, bool pack,
@@ -303,7 +386,7 @@ static rks_status make(rks_collate *made, const rks_schema *schema,
                        const rks_collate_options *options, rks_error *err)
 {
     bool pack = false;
-    rks_status status = parse_layout(options, &pack, err);
+    rks_status status = parse_layout(options, &pack, &made->rows, err);
     if (status != RKS_OK)
         return status;
     made->columns = rks_schema_columns(schema);
@@ -311,15 +394,19 @@ static rks_status make(rks_collate *made, const rks_schema *schema,
     if (most > RKS_COLUMNS_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "collate: %zu columns, at most %d", most,
                         RKS_COLUMNS_MAX);
-    made->fields = rks_alloc(3 * most + 1, sizeof(*made->fields), err);
+    made->fields = rks_alloc(3 * most + 2, sizeof(*made->fields), err);
     if (made->fields == NULL)
         return RKS_ERR_MEMORY;
     made->to_multiple = options->to_multiple;
     made->max_length = options->max_length == 0 ? UINT32_MAX : options->max_length;
     made->cut_by_length = options->cut_by_length;
     made->left = options->left;
+    made->row_items = options->row_items;
+    made->each = options->each_multiple == 0 ? 1 : options->each_multiple;
     status = add_columns(made, schema, pack, options, err);
-    if (status == RKS_OK)
+    if (status == RKS_OK && made->rows)
+        status = add_row_helpers(made, schema, options, err);
+    else if (status == RKS_OK)
         status = add_helper(made, schema, pack, pack ? options->positions : options->mask,
                             options->follows, err);
     if (status == RKS_OK)
@@ -353,6 +440,11 @@ rks_status rks_collate_create(const rks_schema *schema, const rks_collate_option
 const rks_record_pick *rks_collate_pick(const rks_collate *collate)
 {
     return &collate->pick;
+}
+
+bool rks_collate_has_rows(const rks_collate *collate)
+{
+    return collate->rows;
 }
 
 void rks_collate_hold(rks_collate *collate)

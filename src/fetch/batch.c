@@ -49,6 +49,50 @@ rks_wanted *rks_batch_wanted(rks_batch *list)
     return list->wanted;
 }
 
+rks_status rks_batch_set_pieces(rks_batch *list, const rks_piece *pieces, size_t count,
+                                rks_error *err)
+{
+    if (count == 0)
+        return RKS_OK;
+    for (size_t i = 0; i < count; i++) {
+        const rks_piece *piece = &pieces[i];
+        uint32_t length = piece->place < list->count ? list->wanted[piece->place].length : 0;
+        if ((i > 0 && piece->place <= pieces[i - 1].place) || piece->start > length ||
+            piece->count > length - piece->start)
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                            "piece %zu: items %" PRIu32 " to %" PRIu64 " of sample %" PRIu32
+                            " of the batch, which has %" PRIu32,
+                            i, piece->start, (uint64_t)piece->start + piece->count, piece->place,
+                            length);
+    }
+    list->pieces = rks_alloc_raw(count, sizeof(*pieces), err);
+    if (list->pieces == NULL)
+        return RKS_ERR_MEMORY;
+    memcpy(list->pieces, pieces, count * sizeof(*pieces));
+    list->piece_count = count;
+    return RKS_OK;
+}
+
+rks_status rks_batch_set_bins(rks_batch *list, const uint32_t *bounds, size_t bins, rks_error *err)
+{
+    if (bins == 0 || bounds[bins] - bounds[0] != list->count)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "bins: their bounds are not those of %zu samples",
+                        list->count);
+    list->bins = rks_alloc_raw(bins + 1, sizeof(*bounds), err);
+    if (list->bins == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i <= bins; i++)
+        list->bins[i] = bounds[i] - bounds[0];
+    list->bin_count = bins;
+    return RKS_OK;
+}
+
+const rks_piece *rks_batch_pieces(const rks_batch *batch, size_t *count)
+{
+    *count = batch->piece_count;
+    return batch->pieces;
+}
+
 void rks_batch_add(rks_batch *batch, rks_block *block)
 {
     block->next = batch->blocks;
@@ -72,6 +116,8 @@ void rks_batch_free(rks_batch *batch)
         rks_free(batch->keys[i]);
     rks_free(batch->keys);
     rks_free(batch->values);
+    rks_free(batch->pieces);
+    rks_free(batch->bins);
     rks_free(batch);
     rks_fetcher_release(fetcher);
 }

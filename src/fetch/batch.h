@@ -25,6 +25,10 @@ struct rks_batch {
     rks_ahead *ahead;       /* asks for them; held; NULL: nobody does */
     uint64_t ahead_end;     /* its ids end there among those of `ahead` */
     size_t decoded;         /* SIZE_MAX: none */
+    rks_piece *pieces;      /* of its samples; NULL: all are whole */
+    size_t piece_count;
+    uint32_t *bins;         /* for layout rows: bin_count + 1 bounds from 0; NULL: not known */
+    size_t bin_count;
     rks_derived_key **keys; /* count of them: derived keys that were asked for */
 };
 

@@ -101,6 +101,10 @@ static rks_status run(samples *s, rks_collate *collate, rks_arrays **arrays, rks
         .sizes = read_sizes,
         .items = read_items,
         .length = read_length,
+        .pieces = batch->pieces,
+        .piece_count = batch->piece_count,
+        .bins = batch->bins,
+        .bin_count = batch->bin_count,
         .done = end_items,
         .user = s,
     };
@@ -113,6 +117,8 @@ static rks_status run(samples *s, rks_collate *collate, rks_arrays **arrays, rks
         ids[i] = batch->wanted[i].id;
         lengths[i] = batch->wanted[i].length;
     }
+    for (size_t i = 0; i < batch->piece_count; i++)
+        lengths[batch->pieces[i].place] = batch->pieces[i].count;
     *arrays = made;
     return RKS_OK;
 }

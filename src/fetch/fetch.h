@@ -77,6 +77,12 @@ void rks_fetcher_close(rks_fetcher *fetcher);
  * that comes of it, so nothing is copied. Free it with rks_batch_free unless a fetch takes it. */
 rks_status rks_fetcher_list(rks_fetcher *fetcher, size_t count, rks_batch **list, rks_error *err);
 rks_wanted *rks_batch_wanted(rks_batch *list);
+/* Which samples of the list are pieces, by place; copied. RKS_ERR_ARGUMENT for one that does not lie
+ * in its sample. */
+rks_status rks_batch_set_pieces(rks_batch *list, const rks_piece *pieces, size_t count,
+                                rks_error *err);
+/* The bins of the list: bounds[0] to bounds[bins], in samples; copied. */
+rks_status rks_batch_set_bins(rks_batch *list, const uint32_t *bounds, size_t bins, rks_error *err);
 /* Points `values` (one a column of the schema) at the columns of sample i. */
 rks_status rks_batch_decode(const rks_batch *batch, size_t i, rks_value *values, rks_error *err);
 

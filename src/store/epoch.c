@@ -85,6 +85,21 @@ static void started(rks_epoch *e, uint64_t step)
 
 /* ---- batches -------------------------------------------------------------------------------- */
 
+/* Which of its samples are pieces, and for layout rows its bins. */
+static rks_status add_parts(rks_epoch *e, rks_batch *samples, rks_error *err)
+{
+    const rks_piece *pieces;
+    const uint32_t *bounds;
+    size_t count = 0;
+    rks_status status = rks_plan_pieces(e->plan, e->epoch, e->step, e->rank, &pieces, &count, err);
+    if (status == RKS_OK)
+        status = rks_batch_set_pieces(samples, pieces, count, err);
+    if (status != RKS_OK || e->collate == NULL || !rks_collate_has_rows(e->collate))
+        return status;
+    status = rks_plan_bins(e->plan, e->epoch, e->step, e->rank, &bounds, &count, err);
+    return status == RKS_OK ? rks_batch_set_bins(samples, bounds, count, err) : status;
+}
+
 /* The plan's ids go straight into the list of the batch that comes: the plan's own are gone once it
  * is asked about another epoch. */
 static rks_status next_list(void *user, rks_prefetch_list *list, rks_error *err)
@@ -103,6 +118,12 @@ static rks_status next_list(void *user, rks_prefetch_list *list, rks_error *err)
     e->unlisted = status != RKS_OK;
     if (e->unlisted)
         return status;
+    status = add_parts(e, list->samples, err);
+    if (status != RKS_OK) {
+        rks_batch_free(list->samples);
+        list->samples = NULL;
+        return status;
+    }
     const rks_wanted *wanted = rks_batch_wanted(list->samples);
     for (size_t i = 0; i < count; i++)
         list->weight += wanted[i].length;

@@ -267,6 +267,15 @@ rks_status rks_store_collate(rks_store *store, const uint64_t *sample_ids, size_
                              const rks_collate_options *options, rks_arrays **arrays,
                              rks_error *err)
 {
+    return rks_store_collate_parts(store, sample_ids, count, NULL, 0, NULL, 0, options, arrays, err);
+}
+
+rks_status rks_store_collate_parts(rks_store *store, const uint64_t *sample_ids, size_t count,
+                                   const rks_piece *pieces, size_t piece_count,
+                                   const uint32_t *bounds, size_t bins,
+                                   const rks_collate_options *options, rks_arrays **arrays,
+                                   rks_error *err)
+{
     rks_collate *collate = NULL;
     rks_batch *list = NULL;
     rks_status status = rks_collate_create(rks_store_schema(store), options, &collate, err);
@@ -274,7 +283,13 @@ rks_status rks_store_collate(rks_store *store, const uint64_t *sample_ids, size_
         return status;
     status = list64(store, sample_ids, count, &list, err);
     if (status == RKS_OK)
+        status = rks_batch_set_pieces(list, pieces, piece_count, err);
+    if (status == RKS_OK && bounds != NULL)
+        status = rks_batch_set_bins(list, bounds, bins, err);
+    if (status == RKS_OK)
         status = rks_fetcher_collate(store->fetcher, list, collate, arrays, err);
+    else
+        rks_batch_free(list);
     rks_collate_release(collate);
     return status;
 }

@@ -15,6 +15,10 @@ typedef struct samples {
     uint32_t columns;
     rks_value *values; /* count x columns */
     const uint32_t *lengths; /* NULL: all 0 */
+    const rks_piece *pieces;
+    size_t piece_count;
+    const uint32_t *bins; /* NULL: none */
+    size_t bin_count;
 } samples;
 
 static inline rks_status samples_get(void *user, size_t i, rks_value *values, rks_error *err)
@@ -43,6 +47,10 @@ static inline rks_status samples_collate(const char *schema_text, samples *s,
         .sizes = samples_get,
         .items = samples_get,
         .length = samples_length,
+        .pieces = s->pieces,
+        .piece_count = s->piece_count,
+        .bins = s->bins,
+        .bin_count = s->bin_count,
         .user = s,
     };
     rks_status status = rks_schema_parse(schema_text, &schema, err);
