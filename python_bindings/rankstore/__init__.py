@@ -21,9 +21,10 @@ if TYPE_CHECKING:
                          UnsupportedError)  # noqa: A004
     from .gathering import GatherReport, gather
     from .group import Group, current, init, launch
-    from .layouts import Layout, Lists, Nested, Pack, Pad
+    from .layouts import Layout, Lists, Nested, Pad
     from .loader import Loader
     from .opening import concat, open  # noqa: A004
+    from .packed import Pack
     from .planning import plan, transformer_cost
     from .plans import Plan, PlanBatch, PlanSampler
     from .sources.columns import Columns
@@ -35,8 +36,8 @@ _PLACES = {
     "batch": "Batch", "building": "BuildReport build", "dataset": "Dataset Source",
     "errors": "ArgumentError CallbackError CancelledError CorruptError DataError IOFailedError NotFoundError OutOfMemoryError "
               "PeerError RankStoreError StateError TimeoutError UnsupportedError",
-    "gathering": "GatherReport gather", "group": "Group current init launch", "layouts": "Layout Lists Nested Pack Pad",
-    "loader": "Loader", "opening": "concat open", "planning": "plan transformer_cost", "plans": "Plan PlanBatch PlanSampler",
+    "gathering": "GatherReport gather", "group": "Group current init launch", "layouts": "Layout Lists Nested Pad",
+    "loader": "Loader", "opening": "concat open", "packed": "Pack", "planning": "plan transformer_cost", "plans": "Plan PlanBatch PlanSampler",
     "sources.columns": "Columns", "subsets": "from_torch",
     "upkeep": "Difference DiffReport ExportReport MergeReport PruneReport diff export merge prune",
 }

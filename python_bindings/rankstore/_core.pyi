@@ -228,7 +228,8 @@ class Store:
     def view(self, sample: int) -> list[tuple[Buffer, tuple[int, ...]] | None]:
         """One entry a column: read-only bytes in the map (or as fetched) and dims; None: missing."""
 
-    def collate(self, samples: Readable | Sequence[int], collate: Collate) -> Arrays: ...
+    def collate(self, samples: Readable | Sequence[int], collate: Collate, pieces: Readable | None = None,
+                bins: Readable | None = None) -> Arrays: ...
     def close(self, timeout_ms: int = 0) -> None:
         """COLLECTIVE. Epochs of the store are closed by it. Waits until all ranks have closed, at most `timeout_ms` (0:
         the silence limit); after that the group serves the others. Twice is fine. Buffers of lengths and columns keep
@@ -278,7 +279,8 @@ class Collate:
     def __init__(self, *, layout: str = "pad",
                  columns: Sequence[tuple[Any, ...]] | None = None,
                  to_multiple: int = 1, max_length: int = 0, left: bool = False, mask: str | None = None,
-                 positions: str | None = None, follows: str | None = None, cut_by_length: bool = False) -> None: ...
+                 positions: str | None = None, follows: str | None = None, cut_by_length: bool = False,
+                 row_items: int = 0, each_multiple: int = 1, documents: str | None = None) -> None: ...
 
 class Arrays:
     """rks_arrays."""
@@ -289,6 +291,9 @@ class Arrays:
 
     def lengths(self) -> Buffer:
         """uint32[samples]"""
+
+    def pieces(self) -> Buffer:
+        """uint32[pieces, 3]: place, start, count"""
 
     def arrays(self) -> list[tuple[str, str, tuple[int, ...], Buffer, Buffer | None]]:
         """(name, type, dims, data, offsets: int64[samples + 1])"""
@@ -313,6 +318,9 @@ class Plan:
     def batch(self, epoch: int, step: int, rank: int) -> list[int]: ...
     def bins(self, epoch: int, step: int, rank: int) -> bytes:
         """Strategy pack: where the bins of batch() begin in it, and its end; int64."""
+
+    def pieces(self, epoch: int, rank: int, first: int = 0, last: int | None = None) -> bytes:
+        """Which of the samples of batches() are pieces: uint32[n, 3], place among their ids, start, count."""
 
     def batches(self, epoch: int, rank: int, first: int = 0, last: int | None = None) -> tuple[bytes, bytes]:
         """Steps first..last of a rank (-1: all ranks, step-major): (indptr int64[n + 1], ids uint32) as bytes."""

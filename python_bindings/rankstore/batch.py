@@ -43,7 +43,7 @@ class Batch(dict[str, Any]):
     """Columns by name: tensors (or arrays, or lists), each backed by memory of its own that lives as long as anyone
     holds it.
 
-    Attributes: indices (sample ids, int64[n]), lengths (uint32[n]), step and epoch (-1 where it came from no plan),
+    Attributes: indices (sample ids, int64[n]), lengths (uint32[n]; of pieces their own), step and epoch (-1 where it came from no plan),
     missing (by column, bool[n]: which values are, with missing="mask"), and, of the plan's step, global_tokens. `model(**batch)` works: nothing but columns are items.
     """
 
@@ -56,6 +56,8 @@ class Batch(dict[str, Any]):
     _token: int = -1
     _padded: int = 0
     _cut: int = 0  # the layout's max_length
+    _cuts_lengths: bool = False  # it holds for lengths too
+    _pieces: Any = None  # uint32[n, 3]: place, start, count
     missing: dict[str, Any]
 
     def __init__(self, *columns: Any, **named: Any) -> None:
@@ -94,7 +96,17 @@ class Batch(dict[str, Any]):
         tokens is divided by. A loss over some of them, as with labels of -100, is divided by `global_sum`."""
         if self._plan is None:
             return int(self.lengths.sum())
-        return self._plan.step_tokens(self.epoch, self.step)
+        return self._plan.step_tokens(self.epoch, self.step, cut=self._cut if self._cuts_lengths else 0)
+
+    @property
+    def pieces(self) -> Any:
+        """uint32[n, 2]: (start, count) of each sample, the items of it that are here: all of them, from 0, unless the plan's
+        too_long="split" has cut it. A sample that is cut may be in a batch several times."""
+        import numpy
+        found = numpy.stack([numpy.zeros_like(self.lengths), self.lengths], axis=1)
+        if self._pieces is not None:
+            found[self._pieces[:, 0], 0] = self._pieces[:, 1]
+        return found
 
     @property
     def micro(self) -> int:

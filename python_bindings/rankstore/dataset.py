@@ -192,6 +192,7 @@ class Dataset(_core.Indexed):
             raise ArgumentError("DataLoader(sampler=plan.sampler()): a plan's sampler yields whole batches; use DataLoader(ds, "
                                 "batch_sampler=plan.sampler(), collate_fn=ds.collate), or ds.loader(plan)")
         if self._is_collating:
+            self.collator.layout.check_unplanned()
             return self._collated(places, self.collator)
         if frameworks.by_default_collate(sys._getframe(1), _pass_batch) and not self._stacks:
             return [self._collated(places, self._narrow)]
@@ -474,9 +475,10 @@ class Dataset(_core.Indexed):
             a L + b L^2 for the balance; transformer_cost derives it). "pack" sums it over the samples of a bin, and counts
             "padded" as "tokens". Default: "padded".
         max_length: int, from 1. The longest sample that is planned as it is. Default: max_tokens, or unlimited.
-        too_long: str. What happens to longer samples: "error", "drop", "alone" (in a batch) or "truncate" (cut to
-            that length, by every layout; only values with as many items as the sample is long are cut). Default: "error", a
-            DataError that names one.
+        too_long: str. What happens to longer samples: "error", "drop", "alone" (in a batch), "truncate" (cut to that length,
+            by every layout) or "split" (into pieces of that length and one with the rest, each in a batch of its own choice:
+            `batch.pieces`). Only values with as many items as the sample is long are cut. Default: "error", a DataError that
+            names one.
         shuffle: bool. Epochs differ. Default: True.
         seed: int, from 0. Decides everything that is drawn. Default: 0.
         tail: str. The last step's batches "split" what is left, "repeat" samples of theirs, or "drop" it. Default: "split".
@@ -583,7 +585,8 @@ class Dataset(_core.Indexed):
         plan: Plan. Of this dataset (ArgumentError).
         collate: Layout or callable. Pad(), Pack(), Nested(), Lists(), or collate(samples), a function of a list of dicts as `ds[i]`
             gives them (arrays may be written), cut as the plan says, called ahead in threads. A dict that it returns becomes
-            a Batch, anything else is yielded as it is. What it raises is a CallbackError with step and keys. Default: Lists().
+            a Batch, anything else is yielded as it is. What it raises is a CallbackError with step and keys. A layout that
+            contradicts the plan is an ArgumentError that says what to change. Default: Lists().
         map: callable. map(sample) or map(sample, rng) -> sample, before collate(samples); layouts do not take it (ArgumentError).
             rng: numpy.random.Generator, valid in the call, whose numbers depend on (the plan's seed, epoch, sample id)
             alone, so they repeat on any number of ranks and after a resume. Default: none.
@@ -646,11 +649,11 @@ class Dataset(_core.Indexed):
         made.planned(self, plan, places.token, places.epoch, places.step)
         return made
 
-    def collate_ids(self, ids: Sequence[int], collator: Collator) -> Any:
-        """Arrays of samples by id."""
+    def collate_ids(self, ids: Sequence[int], collator: Collator, pieces: bytes = b"", bins: bytes = b"") -> Any:
+        """Arrays of samples by id; of which some are pieces (uint32[n, 3]), in bins (uint32[n + 1])."""
         if self._handle.is_worker:
-            return self.store.collate(ids, collator.core, collator.options)
-        return self.store.collate(ids, collator.core)
+            return self.store.collate(ids, collator.core, collator.options, pieces, bins)
+        return self.store.collate(ids, collator.core, pieces, bins)
 
     def follow_epoch(self, sampler: Any) -> None:
         """set_epoch is handed to this sampler, as long as it lives."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How samples become a batch: Pad, Pack, Nested and Lists. The work is done by the library's threads; here are its
+"""How samples become a batch: Pad, Nested and Lists; Pack is in `packed`. The work is done by the library's threads; here are its
 options, and the names that models expect.
 
 Integer columns of variable size become int64 (token ids, labels), but uint8, int8 and uint64 stay as they are; so do floats.
@@ -35,6 +35,7 @@ class Layout:
     """
 
     layout = "pad"
+    cut_name = "max_length"  # the option that sets cut_to
     cut_to = 0  # longer samples are cut to so many items; 0: they are whole
     cut_by_length = False  # only values that have as many items as the index says: the plan's cut, not one of the layout's own
     cut_lengths: bool | None = None  # the cut holds for lengths too: they count items; None: as the length's column tells
@@ -62,17 +63,26 @@ class Layout:
         if rule.cut and length is None:
             raise ArgumentError('too_long="truncate": lengths of this dataset are no column\'s numbers of items, so batches '
                                 'cannot be cut by them; use too_long="drop", or cut in build(map=...)')
+        if rule.split and length is None:
+            raise ArgumentError('too_long="split": lengths of this dataset are no column\'s numbers of items (str, bytes and json '
+                                'are not cut), so samples cannot be cut by them; use too_long="drop", or cut in build(map=...)')
         made, own = copy.copy(self), self.cut_to
-        name = "max_len" if isinstance(self, Pack) else "max_length"
+        name = self.cut_name
         shown = f"{type(self).__name__}({name}={own})"
         if own and length is not None and rule.cut and own != rule.cut:
             raise ArgumentError(f"{shown}: the plan cuts samples to {rule.cut}; leave {name} out, or give max_length={own} to plan()")
+        if own and length is not None and rule.split and own < rule.split:
+            raise ArgumentError(f"{shown}: the plan splits samples into pieces of {rule.split}; leave {name} out, or give "
+                                f"max_length={own} to plan()")
         if own and length in columns and not rule.cut and not 0 < rule.longest <= own:
             raise ArgumentError(f'{shown}: the plan counts whole samples; give max_length={own}, too_long="truncate" to plan()')
         made.cut_to = rule.cut or own
         made.cut_by_length = bool(rule.cut) and not own
         made.cut_lengths = length is not None
         return made
+
+    def check_unplanned(self) -> None:
+        """ArgumentError for a layout that makes batches of plans only."""
 
     def by_column(self) -> dict[str, Mapping[str, Any]]:
         """The options that are dicts by column."""
@@ -151,7 +161,8 @@ class Layout:
         return found
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if value is not None and not name.startswith("cut_"))
+        shown = ", ".join(f"{name}={value!r}" for name, value in vars(self).items() if value is not None and not name.startswith("cut_")
+                          and name not in ("layout", "row", "each"))
         return f"{type(self).__name__}({shown})"
 
 
@@ -299,80 +310,6 @@ class Pad(Layout):
         return is_item.astype(numpy.int64)
 
 
-class Pack(Layout):
-    """Samples one behind the other, without padding: tensors [1, total, ...].
-
-    style "hf": with position_ids, and labels whose first item of each sample is -100 (made from the first column of
-    variable size where there is no column "labels"). "flash": also cu_seq_lens_q, cu_seq_lens_k (int32[samples + 1]),
-    max_length_q, max_length_k (int) and seq_idx (int32[1, total]). "titan": `positions` in place of position_ids.
-    labels: False for none. max_len: longer samples are cut (None: to what the plan cuts to). pad_to: the total is rounded up to a multiple of it, filled
-    with pad_value (a sequence of its own in cu_seq_lens).
-    """
-
-    layout = "pack"
-
-    def __init__(self, style: str = "hf", max_len: int | None = None, pad_to: int | None = None, *, labels: bool = True,
-                 pad_value: float = 0, labels_pad: float = -100, dtype: Any = None, missing: str | None = None,
-                 fill: Mapping[str, Any] | None = None) -> None:
-        super().__init__(dtype, missing=missing, fill=fill)
-        if style not in ("hf", "flash", "titan"):
-            raise ArgumentError(f"style: {style!r} is none of 'hf', 'flash', 'titan'")
-        self.style, self.max_len, self.pad_to = style, max_len, pad_to
-        self.cut_to = max_len or 0
-        self.labels, self.pad_value, self.labels_pad = labels, pad_value, labels_pad
-
-    def options(self, columns: Sequence[Column], rename: Rename, length: str | None = None) -> dict[str, Any]:
-        specs: list[tuple[Any, ...]] = []
-        first = self._first(columns, length)
-        named = [rename.get(column.name, column.name) for column in columns]
-        for column, name in zip(columns, named):
-            is_label = self.labels and name == "labels"
-            pad = self.labels_pad if is_label else self.pad_value if column.varies or column.nullable else 0
-            specs.append((column.name, name, self.item_with(column, pad), pad, self.labels_pad if is_label else None,
-                          column.nullable))
-        if self.labels and "labels" not in named and first is not None:
-            specs.append((first.name, "labels", self.item_with(first, self.labels_pad), self.labels_pad, self.labels_pad))
-        positions = "positions" if self.style == "titan" else "position_ids"
-        return {"layout": "pack", "columns": specs, "to_multiple": self.pad_to or 1, "max_length": self.cut_to,
-                "cut_by_length": self.cut_by_length,
-                "positions": positions if first is not None else None,
-                "follows": None if first is None else first.name}
-
-    def finish(self, batch: Batch, columns: Sequence[Column], rename: Rename, offsets: dict[str, Any],
-               out: str, items: dict[str, Any], length: str | None = None) -> None:
-        for name in offsets:
-            batch[name] = batch[name][None]
-        first = self._first(columns, length)
-        if self.style == "flash" and first is not None:
-            name = rename.get(first.name, first.name)
-            self._flash(batch, offsets[name], batch[name].shape[1], out)
-
-    def planned(self, rule: Rule, length: str | None, columns: Collection[str]) -> Layout:
-        if self.pad_to and length in columns and rule.budget % self.pad_to:
-            raise ArgumentError(f"Pack(pad_to={self.pad_to}): a batch may be larger than the plan's budget of {rule.budget}; make that a "
-                                f"multiple of {self.pad_to}")
-        return super().planned(rule, length, columns)
-
-    @staticmethod
-    def _first(columns: Sequence[Column], length: str | None) -> Column | None:
-        """The column that positions, labels and cu_seq_lens are of: the length's, else the first of variable size."""
-        varying = [column for column in columns if column.varies and not column.is_text]
-        return next((column for column in varying if column.name == length), varying[0] if varying else None)
-
-    @staticmethod
-    def _flash(batch: Batch, bounds: Any, total: int, out: str) -> None:
-        import numpy
-        if bounds[-1] != total:
-            bounds = numpy.append(bounds, total)
-        sizes = numpy.diff(bounds)
-        edges = bounds.astype(numpy.int32)
-        index = numpy.repeat(numpy.arange(len(sizes), dtype=numpy.int32), sizes)[None]
-        for side in "qk":
-            batch[f"cu_seq_lens_{side}"] = tensor(edges, "int32", out)
-            batch[f"max_length_{side}"] = int(sizes.max(initial=0))
-        batch["seq_idx"] = tensor(index, "int32", out)
-
-
 class Nested(Layout):
     """torch.nested tensors of jagged layout, one a column of variable size: values and offsets without padding."""
 
@@ -502,7 +439,10 @@ class Collator:
         made, offsets, count, to_torch = Batch(), {}, (arrays.samples,), self._to_torch
         items: dict[str, Any] = {}
         absent: dict[str, Any] = {}
-        made._cut = self.layout.cut_to
+        made._cut, made._cuts_lengths = self.layout.cut_to, self._cuts_lengths
+        pieces = as_array(arrays.pieces(), "uint32")
+        if len(pieces):
+            made._pieces = pieces.reshape(-1, 3)
         made.indices = self._array(count, numpy_dtype("int64"), arrays.ids())
         made.lengths = self._array(count, numpy_dtype("uint32"), arrays.lengths())
         if made._cut and self._cuts_lengths:
@@ -522,7 +462,7 @@ class Collator:
                 made[name] = self._rounded(made[name], self.narrowed[name])
             if edges is not None:
                 offsets[name] = edges
-            elif name in self.varying:
+            if name in self.varying and (edges is None or self.layout.layout == "rows" and len(dims) > 1):
                 made._padded = max(made._padded, dims[0] * dims[1])
         for name, flags in absent.items():
             self._missing(made, name, flags)

@@ -18,7 +18,7 @@ from .batch import Batch
 from .errors import ArgumentError, StateError, UnsupportedError
 from .layouts import Collator, Layout, Lists
 from .own import Own
-from .plans import Plan, PlanSampler
+from .plans import Plan, PlanSampler, batch_parts
 from .protocols import Samples
 from .sizes import parse_bytes
 
@@ -318,10 +318,10 @@ class _Pulled:
     tokens: int = 0
 
 
-def _make_own(loader: Loader, epoch: int, step: int, samples: Any) -> tuple[Any, int, int]:
+def _make_own(loader: Loader, epoch: int, step: int, samples: Any, pieces: bytes) -> tuple[Any, int, int]:
     """(batch, samples, tokens) by the user's functions, in a thread of the loader's."""
     assert loader.own is not None
-    made, count, tokens = loader.own.make(samples, epoch, step)
+    made, count, tokens = loader.own.make(samples, epoch, step, pieces)
     if isinstance(made, Batch):
         made.planned(loader.dataset, loader.plan, loader.plan.token, epoch, step)
     if loader.pin_memory:
@@ -409,7 +409,10 @@ class _Iteration(Iterator[Any]):
         plan, dataset = self._loader.plan, self._loader.dataset
         for step in range(self._step, self._steps):
             ids = plan.core.batch(self._epoch, step, plan.rank)
-            yield step, dataset.store.fetch(ids) if self._loader.own is not None else dataset.collate_ids(ids, self._loader.collator)
+            if self._loader.own is not None:
+                yield step, dataset.store.fetch(ids)
+            else:
+                yield step, dataset.collate_ids(ids, self._loader.collator, *batch_parts(plan, self._epoch, step, plan.rank))
 
     def _pull(self) -> _Pulled | None:
         """The next batch, or its future."""
@@ -420,7 +423,8 @@ class _Iteration(Iterator[Any]):
         if loader.own is not None:
             assert self._pool is not None
             size = arrays.nbytes if self._room else 0
-            return _Pulled(step, self._pool.submit(_make_own, loader, self._epoch, step, arrays), size)
+            pieces, _ = batch_parts(loader.plan, self._epoch, step, loader.plan.rank)
+            return _Pulled(step, self._pool.submit(_make_own, loader, self._epoch, step, arrays, pieces), size)
         batch = loader.collator.batch(arrays)
         batch.planned(loader.dataset, loader.plan, loader.plan.token, self._epoch, step)
         if loader.pin_memory:

@@ -190,9 +190,11 @@ class Service:
                 parts.append(b"" if value is None else value[0])
         return {"dims": dims, "lengths": [samples.length(i) for i in range(len(samples))]}, parts
 
-    def _collate(self, header: dict[str, Any], ids: bytearray) -> tuple[dict[str, Any], list[Any]]:
-        arrays = self._store.collate(memoryview(ids).cast("q"), _core.Collate(**header["options"]))
-        parts: list[Any] = [arrays.ids(), arrays.lengths()]
+    def _collate(self, header: dict[str, Any], data: bytearray) -> tuple[dict[str, Any], list[Any]]:
+        whole, sizes = memoryview(data), header["parts"]
+        ids, pieces = whole[:8 * sizes[0]], whole[8 * sizes[0]:8 * sizes[0] + sizes[1]]
+        arrays = self._store.collate(ids.cast("q"), _core.Collate(**header["options"]), pieces, whole[8 * sizes[0] + sizes[1]:])
+        parts: list[Any] = [arrays.ids(), arrays.lengths(), arrays.pieces()]
         shapes = []
         for name, item, dims, values, offsets in arrays.arrays():
             shapes.append([name, item, dims, offsets is not None])
@@ -330,8 +332,11 @@ class ReceivedArrays:
     def lengths(self) -> bytearray:
         return self._parts[1]
 
+    def pieces(self) -> bytearray:
+        return self._parts[2]
+
     def arrays(self) -> list[Any]:
-        found, parts = [], iter(self._parts[2:])
+        found, parts = [], iter(self._parts[3:])
         for name, item, dims, has_offsets in self._shapes:
             values = next(parts)
             found.append((name, item, tuple(dims), values, next(parts) if has_offsets else None))
@@ -442,11 +447,13 @@ class WorkerStore:
         reply, parts = self._ask({"op": "fetch"}, [_packed(ids)])
         return ReceivedSamples(self._columns, ids, reply, parts)
 
-    def collate(self, ids: Sequence[int], collate: _core.Collate, options: dict[str, Any]) -> Any:
+    def collate(self, ids: Sequence[int], collate: _core.Collate, options: dict[str, Any], pieces: bytes = b"",
+                bins: bytes = b"") -> Any:
         store = self._holder(ids)
         if store is not None:
-            return store.collate(ids, collate)
-        reply, parts = self._ask({"op": "collate", "options": options}, [_packed(ids)])
+            return store.collate(ids, collate, pieces, bins)
+        reply, parts = self._ask({"op": "collate", "options": options, "parts": [len(ids), len(pieces)]},
+                                 [_packed(ids) + pieces + bins])
         return ReceivedArrays(reply, parts)
 
     def view(self, sample: int) -> list[Any]:

@@ -32,25 +32,29 @@ class Own:
         chosen = list(dataset.schema if columns is None else columns)
         length = dataset.length_column if dataset.lengths_are_items else None
         self.cut = Layout().planned(rule, length, chosen).cut_to
-        self._read = cutting_reader(dataset.schema, chosen, rename or {}, self.cut)
+        self._read = cutting_reader(dataset.schema, chosen, rename or {}, bool(self.cut or rule.split))
 
     def __repr__(self) -> str:
         named = (("map", self._map), ("collate", self._collate))
         return ", ".join(f"{what}={getattr(function, '__qualname__', function)}" for what, function in named if function is not None)
 
-    def make(self, samples: Any, epoch: int, step: int) -> tuple[Any, int, int]:
-        """The batch, the number of its samples and the sum of their lengths. CallbackError says step and samples if a
+    def make(self, samples: Any, epoch: int, step: int, pieces: bytes = b"") -> tuple[Any, int, int]:
+        """The batch (pieces: which samples are, uint32[n, 3], place, start, count), the number of its samples and the sum of their lengths. CallbackError says step and samples if a
         function raises."""
         ids = [samples.id(i) for i in range(len(samples))]
         lengths = [samples.length(i) for i in range(len(samples))]
-        found = [self._read(samples.values(i), length) for i, length in enumerate(lengths)]
+        parts = [(0, min(length, self.cut or length)) for length in lengths]
+        listed = memoryview(pieces).cast("I").tolist() if pieces else []
+        for place, start, count in zip(listed[::3], listed[1::3], listed[2::3], strict=True):
+            parts[place] = (start, count)
+        found = [self._read(samples.values(i), length, *part) for i, (length, part) in enumerate(zip(lengths, parts, strict=True))]
         if self._map is not None:
             found = self._mapped(found, ids, epoch, step)
         try:
             made = self._collate(found)
         except Exception as raised:
             raise self._failed(raised, "collate", ids, epoch, step) from raised
-        return self._told(made, ids, lengths), len(ids), sum(min(length, self.cut or length) for length in lengths)
+        return self._told(made, ids, lengths, parts, listed), len(ids), sum(count for _, count in parts)
 
     def _mapped(self, found: list[Any], ids: list[int], epoch: int, step: int) -> list[Any]:
         draw = _Draws(self._seed, epoch) if self._draws else None
@@ -72,16 +76,16 @@ class Own:
             return self._map(sample)
         return self._map(sample, rng) if self._draws == "place" else self._map(sample, rng=rng)
 
-    def _told(self, made: Any, ids: list[int], lengths: list[int]) -> Any:
+    def _told(self, made: Any, ids: list[int], lengths: list[int], parts: list[tuple[int, int]], pieces: list[int]) -> Any:
         """A dict becomes a Batch, which knows its samples; anything else is the user's own."""
         if type(made) is dict:
             made = Batch(made)
         if isinstance(made, Batch):
             import numpy
-            made.indices, made.lengths = numpy.array(ids, numpy.int64), numpy.array(lengths, numpy.uint32)
+            counts = lengths if not (self.cut or pieces) else [count for _, count in parts]
+            made.indices, made.lengths = numpy.array(ids, numpy.int64), numpy.array(counts, numpy.uint32)
             made._cut = self.cut
-            if self.cut:
-                made.lengths = made.lengths.clip(max=self.cut)
+            made._pieces = numpy.array(pieces, numpy.uint32).reshape(-1, 3) if pieces else None
         return made
 
     def _failed(self, raised: Exception, what: str, ids: list[int], epoch: int, step: int) -> CallbackError:

@@ -2,6 +2,7 @@
 """Plans and their samplers: which samples form which batch, at which step, on which rank."""
 from __future__ import annotations
 
+import array
 import dataclasses
 import json
 import operator
@@ -79,6 +80,13 @@ class Epoch:
         uint32[...]); batch i is indices[indptr[i]:indptr[i + 1]]."""
         bounds, ids = self.plan.core.batches(self.number, self.plan.rank if rank is None else rank, first, last)
         return as_array(bounds, "int64"), as_array(ids, "uint32")
+
+    def pieces(self, rank: int | None = None, first: int = 0, last: int | None = None) -> numpy.ndarray[Any, Any]:
+        """Which of the indices that batches() gives are pieces of their samples (too_long="split"): uint32[n, 3], the place
+        among the indices, the first item, and how many there are. Indices that are not named are whole samples."""
+        made = self.plan.core.pieces(self.number, self.plan.rank if rank is None else rank, first, last)
+        found: numpy.ndarray[Any, Any] = as_array(made, "uint32").reshape(-1, 3)
+        return found
 
     def __len__(self) -> int:
         return self.plan.core.steps(self.number)
@@ -172,7 +180,8 @@ class Plan:
         largest_batch_rank; smallest_batch, median_batch and p95_batch (padded tokens that half, or 95 %, of the
         batches do not exceed) tell the spread, least_largest_of_ranks and least_largest_of_steps that of what ranks
         and steps have at most. bins and fill (tokens / (bins x capacity)) of "pack", else 0; token_balance: the balance of
-        the sums of lengths; lost: the share of all ranks' time that they wait for the costliest rank, if time is as cost.
+        the sums of lengths; lost: the share of all ranks' time that they wait for the costliest rank, if time is as cost;
+        pieces: of the samples, those that are pieces of longer ones.
 
         With mix, samples or weights: repeated counts draws of samples that the epoch had before; sources has for each source
         share (planned, of all draws), samples (that can be drawn), draws, distinct, repeats, tokens and deviation (the most
@@ -189,22 +198,37 @@ class Plan:
         ids, edges = self.core.batch(epoch, step, rank), as_array(self.core.bins(epoch, step, rank), "int64").tolist()
         return [ids[begin:end] for begin, end in zip(edges, edges[1:])]
 
-    def samples(self, epoch: int, step: int) -> list[list[int]]:
-        """The sample ids that each rank has at a step of an epoch: one list a rank."""
+    def samples(self, epoch: int, step: int, *, pieces: bool = False) -> list[list[Any]]:
+        """What each rank has at a step of an epoch: one list a rank, of sample ids; with `pieces`, of (id, start, count), the
+        items of the sample that it has: all, unless too_long="split" has cut it."""
         bounds, ids = self.epoch(epoch).batches(-1, step, step + 1)
-        return [ids[begin:end].tolist() for begin, end in zip(bounds[:-1], bounds[1:])]
+        found: list[Any] = ids.tolist()
+        if pieces:
+            parts = self.parts(epoch, step, step + 1)
+            found = list(zip(found, parts[:, 0].tolist(), parts[:, 1].tolist(), strict=True))
+        return [found[begin:end] for begin, end in zip(bounds[:-1], bounds[1:])]
+
+    def parts(self, epoch: int, first: int, last: int) -> Any:
+        """(start, count) of each sample of steps first..last, all ranks, step-major: int64[n, 2]."""
+        import numpy
+        _, ids = self.epoch(epoch).batches(-1, first, last)
+        lengths = self.lengths_of(ids).astype("int64")
+        found = numpy.stack([numpy.zeros_like(lengths), lengths.clip(max=self.rule.cut) if self.rule.cut else lengths], axis=1)
+        pieces = self.epoch(epoch).pieces(-1, first, last)
+        found[pieces[:, 0]] = pieces[:, 1:]
+        return found
 
     @property
     def micro_batches(self) -> int:
         """Batches of a rank that make one optimizer step."""
         return int(self.options.get("micro_batches", 1))
 
-    def step_tokens(self, epoch: int, step: int) -> int:
-        """The sum of lengths of an optimizer step's batches, all ranks: those that batch `step` is one of."""
+    def step_tokens(self, epoch: int, step: int, *, cut: int = 0) -> int:
+        """The sum of lengths of an optimizer step's batches, all ranks: those that batch `step` is one of. cut: samples are
+        cut to so many items besides (0: they are not)."""
         first = step // self.micro_batches * self.micro_batches
-        _, ids = self.epoch(epoch).batches(-1, first, min(first + self.micro_batches, self.core.steps(epoch)))
-        lengths = self.lengths_of(ids)
-        return int((lengths.clip(max=self.rule.cut) if self.rule.cut else lengths).sum(dtype="int64"))
+        counts = self.parts(epoch, first, min(first + self.micro_batches, self.core.steps(epoch)))[:, 1]
+        return int((counts.clip(max=cut) if cut else counts).sum())
 
     def step_sum(self, column: str, epoch: int, step: int, *, accumulate: int | None = None, cut: int = 0,
                  dataset: Samples | None = None) -> int | float:
@@ -215,7 +239,7 @@ class Plan:
         items (0: they are not). dataset: whose index a plan over lengths alone asks.
 
         Raises ArgumentError for a column that is not in the index; DataError for a sample that is cut, since the index has
-        the sum over all of it; StateError of a plan over lengths alone without a dataset."""
+        the sum over all of it, unless all of its pieces are in these batches; StateError of a plan over lengths alone without a dataset."""
         asked = self.dataset if self.dataset.id else dataset
         if asked is None:
             raise StateError("global_sum: this plan is over lengths alone, and the batch does not know its dataset; use ds.plan")
@@ -225,6 +249,8 @@ class Plan:
         first = step // accumulate * accumulate
         last = min(first + accumulate, self.core.steps(epoch))
         _, ids = self.epoch(epoch).batches(-1, first, last)
+        if self.rule.split:
+            ids = self._joined(column, epoch, first, last, ids)
         if cut and cut != self.rule.cut and not asked.lengths_are_items:
             raise DataError(f"global_sum: the layout cuts samples to {cut} items, and lengths count something else, so the "
                             'index does not tell which are cut; use the plan\'s max_length with too_long="drop", or cut in '
@@ -288,6 +314,21 @@ class Plan:
         self.steps = self.core.steps(0)
         self.changes += 1
 
+    def _joined(self, column: str, epoch: int, first: int, last: int, ids: Any) -> Any:
+        """The ids, with one for all pieces of a sample together. DataError if not all of them are here."""
+        import numpy
+        parts, pieces = self.parts(epoch, first, last), self.epoch(epoch).pieces(-1, first, last)
+        is_piece = numpy.zeros(len(ids), bool)
+        is_piece[pieces[:, 0]] = True
+        cut, numbers = numpy.unique(ids[is_piece], return_inverse=True)
+        here = numpy.bincount(numbers, parts[is_piece, 1], len(cut)) if len(cut) else numpy.zeros(0)
+        lengths = self.lengths_of(cut)
+        if (here != lengths).any():
+            place = int((here != lengths).argmax())
+            raise DataError(f'global_sum: sample {int(cut[place])} has {int(lengths[place])} items and {int(here[place])} of them are '
+                            f'in these batches, but "{column}" counts all of them; use too_long="drop", or split in build(map=...)')
+        return numpy.concatenate([ids[~is_piece], cut])
+
     def sampler(self, view: str = "rank") -> PlanSampler:
         """A batch sampler: "rank" yields this rank's batches, "global" those of all ranks, step-major and rank-minor
         (for loaders that deal batch i to rank i % world themselves, as Accelerate's prepare does)."""
@@ -346,6 +387,13 @@ def sum_of(dataset: Samples, column: str, ids: Any, cut: int) -> int | float:
     return int(total) if values.dtype.kind in "biu" else float(total)
 
 
+def batch_parts(plan: Plan, epoch: int, step: int, rank: int) -> tuple[bytes, bytes]:
+    """Pieces (uint32[n, 3]) and bounds of bins (uint32[n + 1]) of a batch; empty if the plan has none."""
+    pieces = plan.core.pieces(epoch, rank, step, step + 1) if plan.rule.split else b""
+    bins = array.array("I", memoryview(plan.core.bins(epoch, step, rank)).cast("q")).tobytes() if plan.rule.row else b""
+    return pieces, bins
+
+
 class PlanBatch(list[int]):
     """Sample ids of one batch, equal to a plain list, that knows its place in the plan."""
 
@@ -354,6 +402,13 @@ class PlanBatch(list[int]):
     rank: int = -1
     token: int = -1
     rule: Rule = Rule()
+    pieces: bytes = b""  # uint32[n, 3]: place, start, count
+    bins: bytes = b""  # uint32[n + 1]; of strategy "pack"
+
+    def fill(self, plan: Plan) -> None:
+        """Its pieces and bins, for a process that has no plan."""
+        self.rule = plan.rule
+        self.pieces, self.bins = batch_parts(plan, self.epoch, self.step, self.rank)
 
 
 class PlanSampler:
@@ -462,7 +517,7 @@ class _SamplerIterator(Iterator[PlanBatch]):
         rank = self._place if is_global else plan.rank
         batch = PlanBatch(plan.core.batch(self._epoch, self._step, rank))
         batch.epoch, batch.step, batch.rank, batch.token = self._epoch, self._step, rank, plan.token
-        batch.rule = plan.rule
+        batch.fill(plan)
         self._place += 1
         if not is_global or self._place == plan.world:
             self._place, self._step = 0, self._step + 1

@@ -61,21 +61,21 @@ def reader_of(column: types.Column, copy: bool) -> Reader:
 
 
 def cutting_reader(schema: Mapping[str, types.Column], chosen: Sequence[str], rename: Mapping[str, str],
-                   cut: int) -> Callable[[Sequence[Any], int], dict[str, Any]]:
-    """(values of all columns, length) to a sample's chosen columns under their new names. Arrays lie in the batch's own
-    memory. cut: values that have as many items as the sample is long are cut to so many, along their first variable
-    dimension, as the layouts do; 0: none is."""
+                   cuts: bool) -> Callable[[Sequence[Any], int, int, int], dict[str, Any]]:
+    """(values of all columns, length, start, count) to a sample's chosen columns under their new names. Arrays lie in the
+    batch's own memory. With `cuts`, of values that have as many items as the sample is long `count` are taken from `start`
+    on, along their first variable dimension, as the layouts do."""
     places = {name: place for place, name in enumerate(schema)}
     plan = [(places[name], rename.get(name, name), reader_of(schema[name], copy=schema[name].is_text),
-             schema[name].dims.index(None) if cut and schema[name].varies and not schema[name].is_text else -1) for name in chosen]
+             schema[name].dims.index(None) if cuts and schema[name].varies and not schema[name].is_text else -1) for name in chosen]
 
-    def read(values: Sequence[Any], length: int) -> dict[str, Any]:
+    def read(values: Sequence[Any], length: int, start: int, count: int) -> dict[str, Any]:
         sample = {}
         for place, name, reader, axis in plan:
             found = values[place]
             value = None if found is None else reader(*found)
-            if axis >= 0 and cut < length and value is not None and value.shape[axis] == length:
-                value = value[(slice(None),) * axis + (slice(cut),)]
+            if axis >= 0 and count < length and value is not None and value.shape[axis] == length:
+                value = value[(slice(None),) * axis + (slice(start, start + count),)]
             sample[name] = value
         return sample
 

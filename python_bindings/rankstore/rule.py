@@ -13,7 +13,8 @@ PADDED = 8  # what padded widths are rounded up to, if nobody says otherwise
 class Rule:
     """multiple: lengths count as rounded up to it. budget: items of a batch at most, 0 for no bound. sums: the budget is of
     samples one behind the other, not padded. cut: longer samples are cut to so many items, 0: they are whole. longest: no
-    whole sample is longer, 0: any may be. unit: items that a length of 1 stands for."""
+    whole sample is longer, 0: any may be. unit: items that a length of 1 stands for. split: longer samples come in pieces of so
+    many items, 0: they do not. row: items of a bin, 0: batches have no bins."""
 
     multiple: int = 1
     budget: int = 0
@@ -21,6 +22,8 @@ class Rule:
     cut: int = 0
     longest: int = 0
     unit: int = 1
+    split: int = 0
+    row: int = 0
 
 
 def default_multiple(strategy: str, cost: Any, max_tokens: int | None) -> int:
@@ -36,4 +39,5 @@ def rule_of(options: dict[str, Any]) -> Rule:
     limits = [options.get("max_length", 0), capacity if packs else max_tokens // multiple * multiple]
     limit, too_long = min((one for one in limits if one), default=0), options.get("too_long", "error")
     return Rule(multiple, budget, budget > 0 and (packs or options.get("cost") == "tokens"),
-                cut=limit if too_long == "truncate" else 0, longest=limit if too_long in ("error", "drop") else 0)
+                cut=limit if too_long == "truncate" else 0, longest=limit if too_long in ("error", "drop", "split") else 0,
+                split=limit if too_long == "split" else 0, row=capacity if packs else 0)

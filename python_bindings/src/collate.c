@@ -95,24 +95,28 @@ static int read_options(collate *self, PyObject *arguments, PyObject *keywords)
 {
     static char *names[] = {"layout", "columns", "to_multiple", "max_length",
                             "left",   "mask",    "positions",   "follows",    "cut_by_length",
-                            NULL};
+                            "row_items", "each_multiple", "documents", NULL};
     PyObject *layout = Py_None, *columns = Py_None, *multiple = NULL, *longest = NULL,
              *mask = Py_None;
-    PyObject *positions = Py_None, *follows = Py_None;
+    PyObject *positions = Py_None, *follows = Py_None, *row = NULL, *each = NULL,
+             *documents = Py_None;
     int left = 0, by_length = 0;
     const char *chosen = NULL;
-    uint64_t to_multiple = 1, max_length = 0;
+    uint64_t to_multiple = 1, max_length = 0, row_items = 0, each_multiple = 1;
     rks_collate_options *options = &self->options;
     rks_collate_options_default(options);
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|$OOOOpOOOp:Collate", names, &layout,
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|$OOOOpOOOpOOO:Collate", names, &layout,
                                      &columns, &multiple, &longest, &left, &mask, &positions,
-                                     &follows, &by_length) ||
+                                     &follows, &by_length, &row, &each, &documents) ||
         !core_number(multiple, "to_multiple", 1, UINT32_MAX, &to_multiple) ||
         !core_number(longest, "max_length", 0, UINT32_MAX, &max_length) ||
         keep_text(self, layout, "layout", &chosen) < 0 ||
         keep_text(self, mask, "mask", &options->mask) < 0 ||
         keep_text(self, positions, "positions", &options->positions) < 0 ||
-        keep_text(self, follows, "follows", &options->follows) < 0)
+        keep_text(self, follows, "follows", &options->follows) < 0 ||
+        keep_text(self, documents, "documents", &options->documents) < 0 ||
+        !core_number(row, "row_items", 0, UINT32_MAX, &row_items) ||
+        !core_number(each, "each_multiple", 1, UINT32_MAX, &each_multiple))
         return -1;
     if (chosen != NULL)
         options->layout = chosen;
@@ -120,6 +124,8 @@ static int read_options(collate *self, PyObject *arguments, PyObject *keywords)
     options->max_length = (uint32_t)max_length;
     options->left = left;
     options->cut_by_length = by_length;
+    options->row_items = (uint32_t)row_items;
+    options->each_multiple = (uint32_t)each_multiple;
     return columns == Py_None ? 0 : read_columns(self, columns);
 }
 
@@ -203,6 +209,14 @@ static PyObject *arrays_lengths(PyObject *object, PyObject *unused)
     return core_buffer(object, lengths, rks_arrays_samples(handle) * sizeof(uint32_t), false);
 }
 
+static PyObject *arrays_pieces(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    size_t count;
+    const rks_piece *pieces = rks_arrays_pieces(((arrays *)object)->handle, &count);
+    return core_buffer(object, (void *)(uintptr_t)pieces, count * sizeof(*pieces), false);
+}
+
 static PyObject *dims_of(const rks_array *array)
 {
     PyObject *dims = PyTuple_New((Py_ssize_t)array->dim_count);
@@ -263,6 +277,7 @@ static PyGetSetDef arrays_getters[] = {
 static PyMethodDef arrays_methods[] = {
     {"ids", arrays_ids, METH_NOARGS, "uint64[samples]"},
     {"lengths", arrays_lengths, METH_NOARGS, "uint32[samples]"},
+    {"pieces", arrays_pieces, METH_NOARGS, "uint32[pieces, 3]: place, start, count"},
     {"arrays", arrays_list, METH_NOARGS,
      "A list of (name, type, dims, data, offsets: int64[samples + 1] or None)"},
     {0},

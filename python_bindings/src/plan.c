@@ -430,24 +430,89 @@ static PyObject *batches_of(rks_plan *handle, range *r)
     return Py_BuildValue("(NN)", indptr, ids);
 }
 
-static PyObject *plan_batches(PyObject *object, PyObject *arguments, PyObject *keywords)
+/* `format`: "Oi|OO:" and the method's name. False with an exception. */
+static bool parse_range(const plan *self, PyObject *arguments, PyObject *keywords,
+                        const char *format, range *r)
 {
     static char *names[] = {"epoch", "rank", "first", "last", NULL};
     PyObject *epoch, *first = NULL, *last = NULL;
     int rank;
-    range r = {.last = UINT64_MAX};
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "Oi|OO:batches", names, &epoch, &rank,
-                                     &first, &last) ||
-        !core_number(epoch, "epoch", 0, UINT64_MAX, &r.epoch) ||
-        !core_number(first, "first", 0, UINT64_MAX, &r.first) ||
-        !core_number(last, "last", 0, UINT64_MAX - 1, &r.last))
+    *r = (range){.last = UINT64_MAX};
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, format, names, &epoch, &rank, &first,
+                                     &last) ||
+        !core_number(epoch, "epoch", 0, UINT64_MAX, &r->epoch) ||
+        !core_number(first, "first", 0, UINT64_MAX, &r->first) ||
+        !core_number(last, "last", 0, UINT64_MAX - 1, &r->last))
+        return false;
+    if (rank < -1 || (rank >= 0 && (uint32_t)rank >= self->world)) {
+        core_raise_text(RKS_ERR_ARGUMENT, "rank %d of a plan for %u ranks", rank,
+                        (unsigned)self->world);
+        return false;
+    }
+    r->rank = rank < 0 ? 0 : (uint32_t)rank;
+    r->rank_end = rank < 0 ? self->world : r->rank + 1;
+    return true;
+}
+
+/* Counts the pieces of a range; writes them where `list` is not NULL, with places counted over all
+ * of its batches. */
+static rks_status copy_pieces(rks_plan *handle, const range *r, rks_piece *list, size_t *total,
+                              rks_error *err)
+{
+    uint64_t samples = 0;
+    rks_status status = RKS_OK;
+    *total = 0;
+    for (uint64_t step = r->first; step < r->last; step++)
+        for (uint32_t rank = r->rank; rank < r->rank_end; rank++) {
+            const uint32_t *ids = NULL;
+            const rks_piece *pieces = NULL;
+            size_t count = 0, more = 0;
+            status = rks_plan_batch(handle, r->epoch, step, rank, &ids, &count, err);
+            if (status == RKS_OK)
+                status = rks_plan_pieces(handle, r->epoch, step, rank, &pieces, &more, err);
+            if (status != RKS_OK)
+                return status;
+            for (size_t i = 0; list != NULL && i < more; i++) {
+                list[*total + i] = pieces[i];
+                list[*total + i].place += (uint32_t)samples;
+            }
+            samples += count;
+            *total += more;
+        }
+    return RKS_OK;
+}
+
+static PyObject *plan_pieces(PyObject *object, PyObject *arguments, PyObject *keywords)
+{
+    range r;
+    size_t count = 0;
+    uint64_t steps = 0;
+    PyObject *bytes = NULL;
+    rks_error err = {0};
+    rks_status status;
+    if (!parse_range((plan *)object, arguments, keywords, "Oi|OO:pieces", &r))
         return NULL;
-    plan *self = (plan *)object;
-    if (rank < -1 || (rank >= 0 && (uint32_t)rank >= self->world))
-        return core_raise_text(RKS_ERR_ARGUMENT, "rank %d of a plan for %u ranks", rank,
-                               (unsigned)self->world);
-    r.rank = rank < 0 ? 0 : (uint32_t)rank;
-    r.rank_end = rank < 0 ? self->world : r.rank + 1;
+    rks_plan *handle = core_plan_enter(object);
+    if (handle == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_plan_steps(handle, r.epoch, &steps, &err);
+    r.last = r.last == UINT64_MAX ? steps : r.last;
+    if (status == RKS_OK)
+        status = copy_pieces(handle, &r, NULL, &count, &err);
+    Py_END_ALLOW_THREADS
+    bytes = status == RKS_OK ? new_bytes(count * sizeof(rks_piece)) : core_raise(&err);
+    if (bytes != NULL) /* of an epoch that is there: it cannot fail */
+        (void)copy_pieces(handle, &r, (rks_piece *)(void *)PyBytes_AsString(bytes), &count, &err);
+    core_plan_leave(object);
+    return bytes;
+}
+
+static PyObject *plan_batches(PyObject *object, PyObject *arguments, PyObject *keywords)
+{
+    range r;
+    if (!parse_range((plan *)object, arguments, keywords, "Oi|OO:batches", &r))
+        return NULL;
     rks_plan *handle = core_plan_enter(object);
     if (handle == NULL)
         return NULL;
@@ -479,7 +544,7 @@ static PyObject *plan_report(PyObject *object, PyObject *arguments, PyObject *ke
     if (status != RKS_OK)
         return core_raise(&err);
     return Py_BuildValue(
-        "{sK,sK,sK,sK,sK,sK,sK,sK,sK,sd,sd,sd,ss,sI,sK,sK,sK,sK,sK,sK,sK,sd,sd,sd}", "samples",
+        "{sK,sK,sK,sK,sK,sK,sK,sK,sK,sd,sd,sd,ss,sI,sK,sK,sK,sK,sK,sK,sK,sd,sd,sd,sK}", "samples",
         report.samples, "dropped", report.dropped, "repeated", report.repeated, "truncated", report.truncated,
         "steps", report.steps, "batches", report.batches, "tokens", report.tokens, "padded_tokens",
         report.padded_tokens, "largest_batch", report.largest_batch, "efficiency",
@@ -489,7 +554,7 @@ static PyObject *plan_report(PyObject *object, PyObject *arguments, PyObject *ke
         "median_batch", report.median_batch, "p95_batch", report.p95_batch,
         "least_largest_of_ranks", report.least_largest_of_ranks, "least_largest_of_steps",
         report.least_largest_of_steps, "bins", report.bins, "fill", report.fill, "token_balance",
-        report.token_balance, "lost", report.lost);
+        report.token_balance, "lost", report.lost, "pieces", report.pieces);
 }
 
 static PyObject *plan_change(PyObject *object, PyObject *arguments)
@@ -611,6 +676,9 @@ static PyMethodDef plan_methods[] = {
      "bins(epoch, step, rank) -> bounds of its bins in batch(), int64 as bytes; strategy pack"},
     {"batches", WITH_KEYWORDS(plan_batches),
      "batches(epoch, rank, first=0, last=None) -> (indptr int64, ids uint32), bytes; rank -1: all"},
+    {"pieces", WITH_KEYWORDS(plan_pieces),
+     "pieces(epoch, rank, first=0, last=None) -> uint32[n, 3] as bytes: place among the ids of "
+     "batches(), start, count"},
     {"report", WITH_KEYWORDS(plan_report), "report(epoch=0) -> dict"},
     {"change", plan_change, METH_VARARGS, "change(epoch, step, weights or None, longest or 0)"},
     {"sources", plan_sources, METH_O, "sources(epoch) -> {name: {...}} of a plan with a mix"},

@@ -513,7 +513,7 @@ static PyMethodDef store_methods[] = {
     {"view", core_store_view, METH_O,
      "view(sample) -> one (Buffer, dims) a column, or None; read-only"},
     {"collate", WITH_KEYWORDS(core_store_collate), METH_VARARGS | METH_KEYWORDS,
-     "collate(samples, collate) -> Arrays"},
+     "collate(samples, collate, pieces=None, bins=None) -> Arrays"},
     {"close", WITH_KEYWORDS(store_close), METH_VARARGS | METH_KEYWORDS,
      "COLLECTIVE. Twice is fine."},
     {0},

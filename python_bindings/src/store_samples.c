@@ -133,31 +133,53 @@ PyObject *core_store_fetch(PyObject *object, PyObject *samples)
     return status == RKS_OK ? core_samples_new(object, batch) : core_raise(&err);
 }
 
+/* uint32 triples, and ascending bounds; false with an exception. */
+static bool check_pieces_and_bins(const Py_buffer *pieces, const Py_buffer *bins)
+{
+    const uint32_t *bounds = bins->buf;
+    bool good = pieces->len % sizeof(rks_piece) == 0 && bins->len % sizeof(uint32_t) == 0 &&
+                bins->len != sizeof(uint32_t);
+    for (size_t i = 1; good && i < (size_t)bins->len / sizeof(uint32_t); i++)
+        good = bounds[i] > bounds[i - 1];
+    if (!good)
+        PyErr_SetString(PyExc_ValueError, "pieces, bins: uint32 triples, and ascending uint32 bounds");
+    return good;
+}
+
 PyObject *core_store_collate(PyObject *object, PyObject *arguments, PyObject *keywords)
 {
-    static char *names[] = {"samples", "collate", NULL};
+    static char *names[] = {"samples", "collate", "pieces", "bins", NULL};
     PyObject *samples, *collate;
+    Py_buffer pieces = {0}, bins = {0};
     uint64_t *ids = NULL;
     size_t count = 0;
     rks_arrays *arrays = NULL;
     rks_error err = {0};
     rks_status status;
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO:collate", names, &samples, &collate))
+    PyObject *made = NULL;
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|z*z*:collate", names, &samples,
+                                     &collate, &pieces, &bins))
         return NULL;
     const rks_collate_options *options = core_collate(collate);
-    if (options == NULL || core_samples(samples, core_store_count(object), &ids, &count) < 0)
-        return NULL;
-    rks_store *handle = core_store_enter(object);
-    if (handle == NULL) {
-        PyMem_Free(ids);
-        return NULL;
+    rks_store *handle = NULL;
+    if (options != NULL && check_pieces_and_bins(&pieces, &bins) &&
+        core_samples(samples, core_store_count(object), &ids, &count) == 0)
+        handle = core_store_enter(object);
+    if (handle != NULL) {
+        size_t bounds = (size_t)bins.len / sizeof(uint32_t);
+        Py_BEGIN_ALLOW_THREADS
+        status = rks_store_collate_parts(handle, ids, count, pieces.buf,
+                                         (size_t)pieces.len / sizeof(rks_piece),
+                                         bounds == 0 ? NULL : bins.buf, bounds == 0 ? 0 : bounds - 1,
+                                         options, &arrays, &err);
+        Py_END_ALLOW_THREADS
+        core_store_leave(object);
+        made = status == RKS_OK ? core_arrays_new(arrays) : core_raise(&err);
     }
-    Py_BEGIN_ALLOW_THREADS
-    status = rks_store_collate(handle, ids, count, options, &arrays, &err);
-    Py_END_ALLOW_THREADS
-    core_store_leave(object);
     PyMem_Free(ids);
-    return status == RKS_OK ? core_arrays_new(arrays) : core_raise(&err);
+    PyBuffer_Release(&pieces);
+    PyBuffer_Release(&bins);
+    return made;
 }
 
 PyObject *core_store_view(PyObject *object, PyObject *number)

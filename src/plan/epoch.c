@@ -312,10 +312,19 @@ static rks_status lay_out_windows(rks_plan *plan, rks_error *err)
     uint64_t looks = plan->config.no_shuffle ? 1 : plan->count < LARGE ? LOOKS : LOOKS_OF_LARGE;
     rks_plan_base base = {
         .ids = sorted_base(plan), .count = rks_plan_kept(plan), .longest = plan->longest};
+    uint32_t *merged = NULL;
+    if (plan->piece_count > 0) {
+        merged = rks_alloc_raw(base.count, sizeof(*merged), err);
+        if (merged == NULL)
+            return RKS_ERR_MEMORY;
+        rks_plan_merge_pieces(plan, base.ids, rks_plan_uncut(plan), merged);
+        base.ids = merged;
+    }
     rks_status status = rks_pack_look(plan, &base, 0, 0, err);
     for (uint64_t epoch = 0; epoch < looks && status == RKS_OK; epoch++)
         status = rks_pack_look(plan, &base, rks_random_key(key_of(plan, epoch, 0), STAGE_WINDOWS),
                                plan->config.pack_window, err);
+    rks_free(merged);
     if (status != RKS_OK)
         return status;
     /* A reserve, so that hardly an epoch needs larger windows. */

@@ -143,7 +143,7 @@ static uint64_t count_pieces(const rks_plan *plan, uint64_t count)
     return pieces;
 }
 
-static rks_status make_room(rks_plan *plan, uint64_t pieces, rks_error *err)
+static rks_status make_piece_room(rks_plan *plan, uint64_t pieces, rks_error *err)
 {
     if (pieces <= plan->pieces_room)
         return RKS_OK;
@@ -196,7 +196,7 @@ rks_status rks_plan_show_pieces(rks_plan *plan, rks_error *err)
         const rks_plan_group *last = &layout->groups[layout->count - 1];
         count = (uint64_t)last->first + last->count;
     }
-    rks_status status = make_room(plan, count_pieces(plan, count), err);
+    rks_status status = make_piece_room(plan, count_pieces(plan, count), err);
     for (uint64_t i = 0; i < count && status == RKS_OK; i++) {
         if (plan->ids[i] < plan->count)
             continue;

@@ -22,17 +22,20 @@ typedef struct work {
     uint32_t samples;
     uint32_t item; /* bytes, as stored */
     const char *layout, *type, *strategy;
+    uint32_t capacity; /* of a row, else 0 */
     double reach; /* units a second, on two quiet cores */
 } work;
 
 static const work works[] = {
     {"tokens uint16, padded to int64", "data:uint16[*]", "G tokens/s", 300000, 2, "pad", "int64",
-     "sorted", 1.3},
+     "sorted", 0, 1.3},
+    {"tokens uint16, rows of 8,192  ", "data:uint16[*]", "G tokens/s", 300000, 2, "rows", "int64",
+     "pack", 8192, 1.3},
     {"blobs of 100 KB, packed       ", "data:bytes", "GB/s      ", 4000, 1, "pack", NULL, "bucket",
-     6.5},
+     0, 6.5},
 };
 
-enum { BATCH = 64, BLOB = 100000, MOST = 8192 };
+enum { BATCH = 64, ROWS = 8, BLOB = 100000, MOST = 8192 };
 
 typedef struct world {
     const work *w;
@@ -85,6 +88,37 @@ static void widen(int64_t *to, const uint16_t *from, size_t count, size_t width)
     memset(to + count, 0, (width - count) * sizeof(*to));
 }
 
+/* The bins of a batch, each into a row. */
+static void read_rows(const world *o, uint64_t step, const uint32_t *ids,
+                      const uint8_t *const *places)
+{
+    rks_error err;
+    const uint32_t *lengths = rks_store_lengths(o->store), *bounds;
+    size_t bins, capacity = o->w->capacity;
+    bench_must(rks_plan_bins(o->plan, 0, step, 0, &bounds, &bins, &err), &err);
+    for (size_t bin = 0; bin < bins; bin++) {
+        int64_t *to = (int64_t *)(void *)o->room + bin * capacity, *end = to + capacity;
+        for (uint32_t i = bounds[bin] - bounds[0]; i < bounds[bin + 1] - bounds[0]; i++) {
+            widen(to, (const uint16_t *)(const void *)places[ids[i]], lengths[ids[i]],
+                  lengths[ids[i]]);
+            to += lengths[ids[i]];
+        }
+        memset(to, 0, (size_t)(end - to) * sizeof(*to));
+    }
+}
+
+/* Items of a batch's array. */
+static size_t items_of(const world *o, uint64_t step, const uint32_t *ids, size_t count)
+{
+    rks_error err;
+    const uint32_t *bounds;
+    size_t bins;
+    if (o->w->capacity == 0)
+        return count * widest(o, ids, count);
+    bench_must(rks_plan_bins(o->plan, 0, step, 0, &bounds, &bins, &err), &err);
+    return bins * o->w->capacity;
+}
+
 static uint64_t seen; /* so that no compiler leaves the sums out */
 
 /* Each batch of the plan from the map into the same memory; where each sample lies is known. */
@@ -96,6 +130,10 @@ static double read_plain(const world *o, const uint8_t *const *places)
     double begun = bench_seconds();
     for (uint64_t step = 0; step < o->steps; step++) {
         bench_must(rks_plan_batch(o->plan, 0, step, 0, &ids, &count, &err), &err);
+        if (o->w->capacity != 0) {
+            read_rows(o, step, ids, places);
+            continue;
+        }
         uint32_t width = widest(o, ids, count);
         for (size_t i = 0; i < count; i++) {
             if (o->w->item == 1) {
@@ -118,7 +156,7 @@ static double set_memory(const world *o)
     double begun = bench_seconds();
     for (uint64_t step = 0; step < o->steps; step++) {
         bench_must(rks_plan_batch(o->plan, 0, step, 0, &ids, &count, &err), &err);
-        memset(o->room, (int)step, count * widest(o, ids, count) * item);
+        memset(o->room, (int)step, items_of(o, step, ids, count) * item);
         seen += o->room[step % o->room_size];
     }
     return bench_seconds() - begun;
@@ -135,6 +173,7 @@ static double read_epoch(const world *o)
     rks_collate_options_default(&collate);
     const rks_collate_column column = {.column = "data", .type = o->w->type};
     collate.layout = o->w->layout;
+    collate.row_items = o->w->capacity;
     collate.columns = &column;
     collate.column_count = 1;
     rks_epoch_options_default(&options);
@@ -213,12 +252,13 @@ static void run_work(rks_group *group, const char *directory, const work *w)
     const uint8_t *map = NULL;
     size_t size = 0;
     rks_plan_options options;
-    snprintf(name, sizeof(name), "%s/%u", directory, w->item);
+    snprintf(name, sizeof(name), "%s/%s%u", directory, w->layout, w->item);
     build(group, name, w);
     bench_must(rks_store_open(group, name, NULL, &o.store, &err), &err);
     rks_plan_options_default(&options);
     options.strategy = w->strategy;
-    options.batch_size = BATCH;
+    options.capacity = w->capacity;
+    options.batch_size = w->capacity != 0 ? ROWS : BATCH;
     bench_must(rks_plan_open(o.store, &options, &o.plan, &err), &err);
     bench_must(rks_plan_steps(o.plan, 0, &o.steps, &err), &err);
     for (uint32_t i = 0; i < w->samples; i++)

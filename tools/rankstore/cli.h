@@ -268,8 +268,8 @@ int cli_plan_cost(const cli_command *command, cli_plan_args *args);
      .help = "longest sample that is planned as it is",                                            \
      .normal = "no limit"},                                                                        \
     {"--too-long", "WHAT", CLI_TEXT, offsetof(args, field.options.too_long),                       \
-     .help = "what becomes of samples above --max-length",                                         \
-     .choices = "error drop alone truncate", .normal = "error"},                                   \
+     .help = "what becomes of samples above the limit",                                            \
+     .choices = "error drop alone truncate split", .normal = "error"},                                   \
     {"--tail", "WHAT", CLI_TEXT, offsetof(args, field.options.tail),                               \
      .help = "what becomes of the last step",                                                      \
      .choices = "split repeat drop", .normal = "split"},                                           \

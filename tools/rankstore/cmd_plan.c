@@ -51,6 +51,9 @@ static void print_plan_report(const cli_figures *figures)
     if (report->dropped + report->repeated + report->truncated > 0)
         printf("  dropped %s, repeated %s, truncated %s\n", cli_count(report->dropped),
                cli_count(report->repeated), cli_count(report->truncated));
+    if (report->pieces > 0)
+        printf("  pieces        %s of the samples are pieces of longer ones\n",
+               cli_count(report->pieces));
     cli_mix_print(figures->sources, figures->source_count);
     printf("  digest        %s, %.3f s\n", report->digest, figures->seconds);
 }

@@ -401,7 +401,7 @@ json_t *cli_figures_json(const cli_figures *figures)
         return json_pack("{s:i, s:s, s:s}", "schema_version", 1, "strategy", figures->strategy,
                          "error", figures->err.text);
     json_t *made = json_pack(
-        "{s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:f, s:I, s:I, s:I, s:I, s:f, "
+        "{s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:f, s:I, s:I, s:I, s:I, s:I, s:f, "
         "s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f}",
         "schema_version", 1, "strategy", figures->strategy, "world", (json_int_t)figures->world,
         "samples", (json_int_t)report->samples, "steps", (json_int_t)report->steps, "batches",
@@ -409,7 +409,8 @@ json_t *cli_figures_json(const cli_figures *figures)
         (json_int_t)report->padded_tokens, "efficiency", report->efficiency, "balance",
         report->balance, "digest", report->digest, "seconds", figures->seconds, "dropped",
         (json_int_t)report->dropped, "repeated", (json_int_t)report->repeated, "truncated",
-        (json_int_t)report->truncated, "largest_batch", (json_int_t)report->largest_batch,
+        (json_int_t)report->truncated, "pieces", (json_int_t)report->pieces, "largest_batch",
+        (json_int_t)report->largest_batch,
         "tokens_per_step", report->tokens_per_step, "time", figures->time, "largest_batch_rank",
         (json_int_t)report->largest_batch_rank, "largest_batch_step",
         (json_int_t)report->largest_batch_step, "smallest_batch",

@@ -33,17 +33,20 @@ static rks_status resume_from(rks_plan *plan, const char *path, uint64_t *epoch,
 }
 
 static rks_status print_planned(rks_store *store, const cli_plan_args *args, uint32_t rank,
-                               uint32_t id, bool as_json, rks_error *err)
+                               uint32_t id, const rks_piece *piece, bool as_json, rks_error *err)
 {
-    uint8_t key[RKS_KEY_MAX];
+    uint8_t key[RKS_KEY_MAX] = {0};
     size_t size = 0;
     uint32_t length = store == NULL ? args->lengths[id] : rks_store_lengths(store)[id];
+    length = piece != NULL ? piece->count : length;
     rks_status status = store == NULL ? RKS_OK : rks_store_key(store, id, key, &size, err);
     if (status != RKS_OK)
         return status;
     if (as_json) {
         json_t *line = json_pack("{s:I, s:I, s:I}", "rank", (json_int_t)rank, "id", (json_int_t)id,
                                  "length", (json_int_t)length);
+        if (piece != NULL)
+            json_object_set_new(line, "start", json_integer(piece->start));
         if (store != NULL)
             json_object_set_new(line, "key", cli_text_json(key, size));
         cli_print_json(line, JSON_COMPACT);
@@ -51,6 +54,8 @@ static rks_status print_planned(rks_store *store, const cli_plan_args *args, uin
     }
     printf("%-6" PRIu32 " #%-10" PRIu32 " %10" PRIu32 "  ", rank, id, length);
     cli_print_key(stdout, key, size);
+    if (piece != NULL)
+        printf("  [%" PRIu32 ":%" PRIu64 "]", piece->start, (uint64_t)piece->start + piece->count);
     printf("\n");
     return RKS_OK;
 }
@@ -64,10 +69,17 @@ static rks_status print_step(rks_store *store, rks_plan *plan, const cli_plan_ar
     rks_status status = RKS_OK;
     for (; rank < end && status == RKS_OK; rank++) {
         const uint32_t *ids;
-        size_t count = 0;
+        const rks_piece *piece = NULL;
+        size_t count = 0, pieces = 0;
         status = rks_plan_batch(plan, epoch, place->step, rank, &ids, &count, err);
-        for (size_t i = 0; i < count && status == RKS_OK; i++)
-            status = print_planned(store, args, rank, ids[i], as_json, err);
+        if (status == RKS_OK)
+            status = rks_plan_pieces(plan, epoch, place->step, rank, &piece, &pieces, err);
+        for (size_t i = 0; i < count && status == RKS_OK; i++) {
+            bool is_piece = pieces > 0 && piece->place == i;
+            status = print_planned(store, args, rank, ids[i], is_piece ? piece : NULL, as_json, err);
+            piece += is_piece;
+            pieces -= is_piece;
+        }
     }
     return status;
 }

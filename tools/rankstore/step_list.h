@@ -13,7 +13,8 @@ typedef struct cli_step_place {
 } cli_step_place;
 
 /* COLLECTIVE, unless `store` is NULL: then the plan is over args->lengths, and samples have no
- * keys. Prints the samples on rank 0: rank, id, length and key of each in a line, or JSON lines. */
+ * keys. Prints the samples on rank 0: rank, id, length and key of each in a line, or JSON lines; of
+ * a piece its own length, and which items of its sample it is. */
 rks_status cli_list_step(rks_store *store, const cli_plan_args *args, const cli_step_place *place,
                          bool as_json, rks_error *err);
 

@@ -42,8 +42,7 @@ enum { SHAPE_COUNT = sizeof(SHAPES) / sizeof(SHAPES[0]), MOST = 9, MOST_SAMPLES 
 
 static void random_samples(size_t shape, samples *s)
 {
-    s->count = (size_t)draw(MOST_SAMPLES);
-    s->columns = 1;
+    *s = (samples){.count = (size_t)draw(MOST_SAMPLES), .columns = 1};
     s->values = calloc(s->count + 1, sizeof(*s->values));
     for (size_t i = 0; i < s->count; i++) {
         rks_value *value = &s->values[i];

@@ -221,6 +221,7 @@ static void random_split_options(rks_random *random, rks_plan_options *options, 
         options->max_tokens = 0;
         options->length_multiple = 1 + below(random, 3);
         options->capacity = options->length_multiple * (1 + below(random, 400));
+        options->pack_window = below(random, 3) == 0 ? 1 + below(random, 20) : 0;
     }
     options->too_long = "split";
     rks_expected expected = expect_of(NULL, 0, options);
