@@ -10,48 +10,34 @@
 
 typedef struct builder_object {
     PyObject_HEAD
-    rks_builder *builder;
-    PyObject *group; /* held as long as `builder` is there */
+    core_taker taker; /* an rks_builder */
     PyObject *progress;
     core_callbacks calls;
-    core_values *values;
-    pid_t owner;
     bool own_keys, own_lengths;
-    bool busy; /* a call runs without the GIL */
 } builder_object;
 
-static bool builder_ready(builder_object *self)
+static bool builder_ready(const builder_object *self)
 {
-    return core_check_usable(self->builder, self->owner, self->busy, "builder") == 0 &&
-           core_group_check(self->group) == 0;
+    return core_taker_ready(&self->taker, "builder");
 }
 
-static bool open_builder(builder_object *self, const char *directory,
-                         const rks_build_options *options)
+typedef struct opening {
+    const char *directory;
+    const rks_build_options *options;
+} opening;
+
+static rks_status open_builder(rks_group *group, void *user, void **handle, rks_error *err)
 {
-    rks_group *group = core_group_enter(self->group);
-    rks_schema *schema = NULL;
-    rks_error err = {0};
-    rks_status status;
-    if (group == NULL)
-        return false;
-    Py_BEGIN_ALLOW_THREADS
-    status = rks_builder_open(group, directory, options, &self->builder, &err);
-    Py_END_ALLOW_THREADS
-    if (status != RKS_OK) {
-        core_group_leave(self->group);
-        core_raise(&err);
-        return false;
-    }
-    if (PyErr_Occurred() != NULL)
-        return false;
-    if (rks_schema_parse(options->schema, &schema, &err) != RKS_OK) {
-        core_raise(&err);
-        return false;
-    }
-    self->values = core_values_new(schema);
-    rks_schema_free(schema);
-    return self->values != NULL;
+    const opening *o = user;
+    rks_builder *builder = NULL;
+    rks_status status = rks_builder_open(group, o->directory, o->options, &builder, err);
+    *handle = builder;
+    return status;
+}
+
+static void close_builder(void *handle)
+{
+    rks_builder_close(handle);
 }
 
 static PyObject *builder_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
@@ -79,31 +65,16 @@ static PyObject *builder_new(PyTypeObject *type, PyObject *arguments, PyObject *
     builder_object *self = (builder_object *)alloc(type, 0);
     if (self == NULL)
         return NULL;
-    self->group = Py_NewRef(group);
-    self->owner = core_pid();
     bool opened = core_build_options(&from, &self->calls, &options);
     self->progress = Py_XNewRef(self->calls.progress);
     self->own_keys = options.own_keys;
     self->own_lengths = options.length_fn != NULL;
-    opened = opened && open_builder(self, directory, &options);
+    opened = opened && core_taker_open(&self->taker, group, options.schema, open_builder,
+                                       &(opening){.directory = directory, .options = &options});
     core_texts_free(&from.names);
     if (!opened)
         Py_CLEAR(self);
     return (PyObject *)self;
-}
-
-static void end_builder(builder_object *self)
-{
-    rks_builder *builder = self->builder;
-    self->builder = NULL;
-    if (builder == NULL)
-        return;
-    if (!core_is_foreign(self->owner)) {
-        Py_BEGIN_ALLOW_THREADS
-        rks_builder_close(builder);
-        Py_END_ALLOW_THREADS
-    }
-    core_group_leave(self->group);
 }
 
 static PyObject *builder_unit(builder_object *self, PyObject *arguments)
@@ -117,11 +88,11 @@ static PyObject *builder_unit(builder_object *self, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "Os:unit", &number, &name) ||
         !core_number(number, "number", 0, UINT64_MAX, &unit) || !builder_ready(self))
         return NULL;
-    self->busy = true;
+    self->taker.busy = true;
     Py_BEGIN_ALLOW_THREADS
-    status = rks_builder_unit(self->builder, unit, name, &skip, &err);
+    status = rks_builder_unit(self->taker.handle, unit, name, &skip, &err);
     Py_END_ALLOW_THREADS
-    self->busy = false;
+    self->taker.busy = false;
     if (status != RKS_OK)
         return core_raise(&err);
     return PyBool_FromLong(skip);
@@ -152,17 +123,17 @@ static PyObject *builder_add(builder_object *self, PyObject *arguments, PyObject
         !core_number(length, "length", 0, UINT64_MAX, &self->calls.length) ||
         (key_object != Py_None && !core_key(key_object, &key, &key_size)))
         return NULL;
-    self->busy = true; /* convert may run code that calls us */
-    const rks_value *values = core_values_read(self->values, sequence);
+    self->taker.busy = true; /* convert may run code that calls us */
+    const rks_value *values = core_values_read(self->taker.values, sequence);
     if (values == NULL) {
-        self->busy = false;
+        self->taker.busy = false;
         return NULL;
     }
     Py_BEGIN_ALLOW_THREADS
-    status = rks_builder_add(self->builder, values, key, key_size, &err);
+    status = rks_builder_add(self->taker.handle, values, key, key_size, &err);
     Py_END_ALLOW_THREADS
-    core_values_release(self->values);
-    self->busy = false;
+    core_values_release(self->taker.values);
+    self->taker.busy = false;
     if (status != RKS_OK)
         return core_raise(&err);
     Py_RETURN_NONE;
@@ -177,7 +148,7 @@ static PyObject *builder_left_out(builder_object *self, PyObject *arguments)
         !core_number(filtered_object, "filtered", 0, UINT32_MAX, &filtered) ||
         !core_number(bad_object, "bad", 0, UINT32_MAX, &bad) || !builder_ready(self))
         return NULL;
-    if (rks_builder_left_out(self->builder, filtered, bad, &err) != RKS_OK)
+    if (rks_builder_left_out(self->taker.handle, filtered, bad, &err) != RKS_OK)
         return core_raise(&err);
     Py_RETURN_NONE;
 }
@@ -194,20 +165,20 @@ static PyObject *builder_commit(builder_object *self, PyObject *arguments, PyObj
         !core_status(given) || !builder_ready(self))
         return NULL;
     core_set_error(&err, given, text);
-    self->busy = true;
+    self->taker.busy = true;
     Py_BEGIN_ALLOW_THREADS
-    status = rks_builder_commit(self->builder, (rks_status)given, &report, &err);
+    status = rks_builder_commit(self->taker.handle, (rks_status)given, &report, &err);
     Py_END_ALLOW_THREADS
-    self->busy = false;
+    self->taker.busy = false;
     return core_succeeded(status, &err) ? core_build_report(&report) : NULL;
 }
 
 static PyObject *builder_close(builder_object *self, PyObject *unused)
 {
     (void)unused;
-    if (core_check_idle(self->busy, "builder") < 0)
+    if (core_check_idle(self->taker.busy, "builder") < 0)
         return NULL;
-    end_builder(self);
+    core_taker_close(&self->taker, close_builder);
     Py_RETURN_NONE;
 }
 
@@ -233,7 +204,7 @@ static rks_status add_samples(builder_object *self, const core_arrays_given *all
         if (lengths != NULL)
             self->calls.length = lengths[*done];
         status =
-            rks_builder_add(self->builder, all->values, all->keys == NULL ? NULL : all->key[*done],
+            rks_builder_add(self->taker.handle, all->values, all->keys == NULL ? NULL : all->key[*done],
                             all->keys == NULL ? 0 : all->key_size[*done], err);
     }
     if (status != RKS_OK)
@@ -289,15 +260,15 @@ static PyObject *builder_add_arrays(builder_object *self, PyObject *arguments, P
         !core_number(count_object, "count", 0, UINT32_MAX, &count) || !builder_ready(self) ||
         !check_lengths(self, length_object))
         return NULL;
-    self->busy = true;
-    bool taken = core_arrays_take(self->values, &all, columns, keys, count) &&
+    self->taker.busy = true;
+    bool taken = core_arrays_take(self->taker.values, &all, columns, keys, count) &&
                  take_lengths(length_object, count, &lengths, &viewed);
     if (taken) {
         Py_BEGIN_ALLOW_THREADS
         status = add_samples(self, &all, viewed ? lengths.buf : NULL, count, &done, &err);
         Py_END_ALLOW_THREADS
     }
-    self->busy = false;
+    self->taker.busy = false;
     core_arrays_free(&all);
     if (viewed)
         PyBuffer_Release(&lengths);
@@ -313,17 +284,17 @@ static PyObject *builder_add_arrays(builder_object *self, PyObject *arguments, P
 static int builder_traverse(builder_object *self, visitproc visit, void *arg)
 {
     Py_VISIT(Py_TYPE((PyObject *)self));
-    Py_VISIT(self->group);
+    Py_VISIT(self->taker.group);
     Py_VISIT(self->progress);
     return 0;
 }
 
 static int builder_clear(builder_object *self)
 {
-    end_builder(self);
+    core_taker_close(&self->taker, close_builder);
     self->calls.progress = NULL;
     Py_CLEAR(self->progress);
-    Py_CLEAR(self->group);
+    Py_CLEAR(self->taker.group);
     return 0;
 }
 
@@ -334,7 +305,7 @@ static void builder_dealloc(builder_object *self)
     PyErr_Fetch(&type, &value, &trace);
     builder_clear(self);
     PyErr_Restore(type, value, trace);
-    core_values_free(self->values);
+    core_values_free(self->taker.values);
     core_free_object((PyObject *)self);
 }
 

@@ -27,6 +27,22 @@ int core_check_idle(bool busy, const char *name);
 /* Of what refuses a second thread: open (`handle` is there), this process's, and not busy; else -1
  * with an exception. */
 int core_check_usable(const void *handle, pid_t pid, bool busy, const char *name);
+/* What Builder and Gather share: a handle of the C library that takes values, of one group. */
+typedef struct core_taker {
+    void *handle;    /* NULL: closed */
+    PyObject *group; /* held as long as `handle` is there */
+    core_values *values;
+    pid_t owner;
+    bool busy; /* a call runs without the GIL */
+} core_taker;
+/* Opens it: `open` runs without the GIL and sets `taker->handle`. False with an exception. */
+bool core_taker_open(core_taker *taker, PyObject *group, const char *schema,
+                     rks_status (*open)(rks_group *group, void *user, void **handle, rks_error *err),
+                     void *user);
+/* False with an exception if it is closed, of another process, or in use. */
+bool core_taker_ready(const core_taker *taker, const char *name);
+/* `close` runs without the GIL, and not in a fork. Twice is fine. */
+void core_taker_close(core_taker *taker, void (*close)(void *handle));
 /* One thread at a time. Waiting releases the GIL and looks for signals: -1 with an exception. */
 int core_lock(PyThread_type_lock lock);
 /* A sample's number below `count`; -1 with IndexError. */
