@@ -15,7 +15,7 @@ enum {
     RKS_MIX_SOURCES_MAX = 65535,
     RKS_MIX_WINDOW = 100, /* steps over which deviations are measured */
     RKS_PLAN_CHANGES_MAX = 64,
-    RKS_PLAN_SCHEDULE_MAX = 6144 /* bytes that all changes take in a state */
+    RKS_PLAN_SCHEDULE_MAX = 6144 /* bytes of a state that hold all its changes */
 };
 
 /* The option `mix` of a plan. A weight is how many times a sample occurs in an epoch, and every

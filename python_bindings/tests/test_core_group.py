@@ -227,7 +227,7 @@ def test_launched_ranks_build_and_gather(tmp_path: Path) -> None:
         return 0
 
     assert _core.launch(2, main) == 0
-    assert (tmp_path / "got").read_text() == "(20, [('r', 0, 0), ('r', 1, 1)])"
+    assert (tmp_path / "got").read_text() == "(20, [(b'r', 0, 0), (b'r', 1, 1)])"
     assert _core.verify(str(tmp_path / "d"), 1) == (20, [])
 
 
