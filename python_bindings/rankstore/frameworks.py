@@ -81,5 +81,9 @@ def by_default_collate(caller: FrameType, own: Callable[[Any], Any]) -> bool:
     return True
 
 
-def _only(batches: list[Batch], **_: Any) -> Batch:
-    return batches[0]
+def _only(batches: list[Batch], **_: Any) -> Any:
+    """The Batch that stands alone. Several are stacked, column by column, as other dicts are."""
+    if len(batches) == 1:
+        return batches[0]
+    from torch.utils.data import default_collate
+    return default_collate([dict(batch) for batch in batches])

@@ -184,6 +184,7 @@ def test_what_a_dataloader_is_given(dataset: rankstore.Dataset) -> None:
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_dataloader_pads_what_torch_cannot_stack(tmp_path: Path, workers: int) -> None:
+    import torch
     from torch.utils.data import DataLoader, default_collate
     rows = [{"tokens": numpy.arange(i + 1, dtype=numpy.int32), "label": i, "info": {"i": i}, "name": f"n{i}"} for i in range(6)]
     with rankstore.build(rows, tmp_path / "store") as ds:
@@ -194,6 +195,9 @@ def test_a_dataloader_pads_what_torch_cannot_stack(tmp_path: Path, workers: int)
             assert batches[0]["tokens"].tolist()[1] == [0, 1, 0, 0] and batches[0]["attention_mask"].sum(1).tolist() == [1, 2, 3, 4]
             assert batches[1]["label"].tolist() == [4, 5] and batches[1]["info"] == [{"i": 4}, {"i": 5}]
             assert isinstance(batches[0], rankstore.Batch) and batches[0].lengths.tolist() == [1, 2, 3, 4]
+        one, two = (rankstore.Batch(label=torch.tensor([i, i + 1]), name=["a", "b"]) for i in (0, 2))
+        assert default_collate([one]) is one  # and several are stacked, as other dicts
+        assert (both := default_collate([one, two]))["label"].tolist() == [[0, 1], [2, 3]] and both["name"] == [("a", "a"), ("b", "b")]
         loader: Any = DataLoader(ds, batch_size=4, collate_fn=list)  # type: ignore[arg-type]
         assert [sample["name"] for sample in next(iter(loader))] == ["n0", "n1", "n2", "n3"]  # own functions get samples
     with rankstore.build([{"y": 1}, {"y": None}], tmp_path / "missing") as ds:
