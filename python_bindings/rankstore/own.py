@@ -27,9 +27,13 @@ class Own:
         for option, names in (("columns", columns), ("rename", rename)):
             for name in names or ():
                 check_name(option, name, dataset.schema, {})
+        chosen = list(dataset.schema if columns is None else columns)
+        named = [(rename or {}).get(name, name) for name in chosen]
+        twice = next((name for name in named if named.count(name) > 1), None)
+        if twice is not None:
+            raise ArgumentError(f'collate: two columns are named "{twice}"; give rename= other names, or columns= without one of them')
         self._collate, self._map, self._dataset, self._seed = collate, mapped, dataset, seed
         self._draws = "" if mapped is None else _how_to_draw(mapped)
-        chosen = list(dataset.schema if columns is None else columns)
         length = dataset.length_column if dataset.lengths_are_items else None
         self.cut = Layout().planned(rule, length, chosen).cut_to
         self._read = cutting_reader(dataset.schema, chosen, rename or {}, bool(self.cut or rule.split))

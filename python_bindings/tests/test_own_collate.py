@@ -69,6 +69,19 @@ def test_columns_and_names_and_torchs_own_collate(ds: rankstore.Dataset) -> None
         assert list(batch) == ["y"] and torch.equal(batch["y"], torch.tensor([i / 4 for i in batch.indices], dtype=batch["y"].dtype))
 
 
+def test_two_columns_of_one_name_are_refused(ds: rankstore.Dataset) -> None:
+    """One of them would be lost."""
+    plan = ds.plan(batch_size=8)
+    for how in ({"rename": {"score": "text"}}, {"rename": {"score": "y", "text": "y"}}, {"columns": ["score", "score"]}):
+        twice = next(iter([*how.get("rename", {}).values(), "score"]))
+        with pytest.raises(rankstore.ArgumentError) as raised:
+            ds.loader(plan, collate=list, **how)
+        assert str(raised.value) == (f'collate: two columns are named "{twice}"; give rename= other names, or columns= without one of '
+                                     "them")
+    swapped = next(iter(ds.loader(plan, collate=list, rename={"score": "text", "text": "score"})))
+    assert str(swapped[0]["score"]).startswith("sample ") and isinstance(swapped[0]["text"], float)
+
+
 def test_samples_are_cut_as_the_plan_says(ds: rankstore.Dataset) -> None:
     plan = ds.plan(batch_size=8, max_length=20, too_long="truncate")
     for batch in ds.loader(plan, collate=tokens):
