@@ -246,13 +246,21 @@ class _LoaderSampler(PlanSampler):
 
     def __init__(self, plan: Plan, loader: Loader) -> None:
         super().__init__(plan, "rank")
-        self._loader = weakref.ref(loader)
+        self._loader: Callable[[], Loader | None] = weakref.ref(loader)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy of its own drives no loader: that one is not copied with it."""
+        return {**super().__getstate__(), "_loader": _no_loader}
 
     def set_epoch(self, epoch: int) -> None:
         super().set_epoch(epoch)
         loader = self._loader()
         if loader is not None:
             loader._enter(int(epoch))
+
+
+def _no_loader() -> None:
+    return None
 
 
 def _check_functions(collate: Any, mapped: Any, transform: Any) -> None:

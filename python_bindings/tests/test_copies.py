@@ -113,6 +113,22 @@ def test_a_copy_of_a_sampler_goes_on_where_it_is(ds: rankstore.Dataset, made_of:
     assert [list(batch) for batch in made_of(sampler)] == second[4:]
 
 
+@pytest.mark.parametrize("made_of", COPIES)
+def test_a_copy_of_a_loaders_sampler_drives_no_loader(ds: rankstore.Dataset, made_of: Callable[[Any], Any]) -> None:
+    loader = ds.loader(ds.plan(batch_size=8, seed=3), collate=Lists())
+    other = made_of(loader.sampler)
+    other.set_epoch(4)
+    assert loader.epoch == 0 and [list(batch) for batch in other] == [batch.indices.tolist() for batch in of_epoch(loader, 4)]
+    loader.sampler.set_epoch(5)
+    assert loader.epoch == 5 and other.state_dict()["plan"] != loader.sampler.state_dict()["plan"]
+
+
+def of_epoch(loader: Any, epoch: int) -> Any:
+    loader = copy.copy(loader)
+    loader.set_epoch(epoch)
+    return loader
+
+
 SCRIPT = """
 import os, pickle, sys
 sys.path.insert(0, os.environ["TESTS"])
