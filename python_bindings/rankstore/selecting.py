@@ -39,7 +39,7 @@ def agree_on(group: Group, selection: str, count: int, options: dict[str, Any]) 
     """COLLECTIVE. ArgumentError on all ranks if one of them plans another selection, or otherwise: samples would be lost."""
     if group.world == 1:
         return
-    told = [json.loads(one) for one in group.allgather("plan: selection", json.dumps([selection, count, options]).encode())]
+    told = [json.loads(one) for one in group.allgather("plan: selection", json.dumps([selection, count, options], default=_plain).encode())]
     for rank, (there, size, asked) in enumerate(told):
         if there != told[0][0]:
             raise ArgumentError(f"plan: rank 0 plans a selection of {told[0][1]} samples, rank {rank} another one, of {size}; select the "
@@ -48,6 +48,11 @@ def agree_on(group: Group, selection: str, count: int, options: dict[str, Any]) 
             if asked.get(name) != told[0][2].get(name):
                 raise ArgumentError(f"the plan's options differ: rank 0 has {name} {told[0][2].get(name)}, rank {rank} has {name} "
                                     f"{asked.get(name)}")
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy's or torch's as Python's, for JSON."""
+    return value.item() if hasattr(value, "item") else operator.index(value)
 
 
 def is_bool(value: Any) -> bool:

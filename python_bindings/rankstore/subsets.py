@@ -64,7 +64,9 @@ def _places(dataset: Any, opened: list[Dataset]) -> tuple[Array, Array]:
     if isinstance(dataset, Subset):
         sources, ids = _places(dataset.dataset, opened)
         which = numpy.asarray(dataset.indices)
-        which = which.astype(numpy.int64) if len(which) else numpy.zeros(0, numpy.int64)
+        if len(which) and which.dtype.kind not in "iu":
+            raise TypeError(f"from_torch: the Subset's indices are {which.dtype}, not ints; of a mask, ds.select(mask) is the part")
+        which = which.astype(numpy.int64)
         wrong = (which < -len(ids)) | (which >= len(ids))
         if wrong.any():
             raise IndexError(f"from_torch: the Subset has place {int(which[wrong.argmax()])} of {len(ids)}")

@@ -200,6 +200,11 @@ def test_ranks_that_select_otherwise_hear_it(two: list[Path]) -> None:
             with pytest.raises(ArgumentError, match="the plan's options differ: rank 0 has seed 0, rank 1 has seed 1"):
                 ds.select(range(30)).plan(seed=group.rank)
             assert ds.select([5, *range(4)]).plan(batch_size=1, tail="drop").steps == 2
+            five = ds.select([5, *range(4)])  # numbers of numpy's and of torch's, too
+            plain = five.plan(batch_size=2, seed=3, cost=(1.0, 2.0), mix={"web": 1.0}, samples=8)
+            other = five.plan(batch_size=numpy.int64(2), seed=numpy.int64(3), cost=(numpy.float32(1), numpy.float32(2)),  # type: ignore[arg-type]
+                              mix={"web": numpy.float32(1)}, samples=torch.tensor(8))  # type: ignore[arg-type, dict-item]
+            assert plain.hash == other.hash
 
     assert rankstore.launch(2, rank) == 0
 
@@ -245,6 +250,9 @@ def test_what_from_torch_does_not_take(two: list[Path], tmp_path: Path) -> None:
             rankstore.from_torch(data.Subset([1, 2], [0]))
         with pytest.raises(IndexError, match="the Subset has place 30 of 30"):
             rankstore.from_torch(data.Subset(ds, [30]))
+        for mask in ([True, False] * 15, numpy.arange(30) < 3, torch.arange(30) < 3):
+            with pytest.raises(TypeError, match=r"the Subset's indices are bool, not ints; of a mask, ds.select\(mask\) is the part"):
+                rankstore.from_torch(data.Subset(ds, mask))  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="dataset 0 is a Subset, not a rankstore.Dataset; use rankstore.from_torch"):
             rankstore.concat([data.Subset(ds, [3])])  # type: ignore[list-item]
         with rankstore.open(two[0]) as again:
