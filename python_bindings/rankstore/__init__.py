@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ._core import version as __version__
     from .batch import Batch
     from .building import BuildReport, build
-    from .dataset import Dataset, Source
+    from .dataset import Dataset
     from .errors import (ArgumentError, CallbackError, CancelledError, CorruptError, DataError, IOFailedError,
                          NotFoundError, OutOfMemoryError, PeerError, RankStoreError, StateError, TimeoutError,
                          UnsupportedError)  # noqa: A004
@@ -27,18 +27,19 @@ if TYPE_CHECKING:
     from .packed import Pack
     from .planning import plan, transformer_cost
     from .plans import Plan, PlanBatch, PlanSampler
+    from .samples import Source
     from .sources.columns import Columns
     from .subsets import from_torch
     from .upkeep import Difference, DiffReport, ExportReport, MergeReport, PruneReport, diff, export, merge, prune
 
 # Everything is imported when it is asked for first: `import rankstore` alone takes a fraction of a millisecond.
 _PLACES = {
-    "batch": "Batch", "building": "BuildReport build", "dataset": "Dataset Source",
+    "batch": "Batch", "building": "BuildReport build", "dataset": "Dataset",
     "errors": "ArgumentError CallbackError CancelledError CorruptError DataError IOFailedError NotFoundError OutOfMemoryError "
               "PeerError RankStoreError StateError TimeoutError UnsupportedError",
     "gathering": "GatherReport gather", "group": "Group current init launch", "layouts": "Layout Lists Nested Pad",
     "loader": "Loader", "opening": "concat open", "packed": "Pack", "planning": "plan transformer_cost", "plans": "Plan PlanBatch PlanSampler",
-    "sources.columns": "Columns", "subsets": "from_torch",
+    "samples": "Source", "sources.columns": "Columns", "subsets": "from_torch",
     "upkeep": "Difference DiffReport ExportReport MergeReport PruneReport diff export merge prune",
 }
 _LATER = {name: place for place, names in _PLACES.items() for name in names.split()}

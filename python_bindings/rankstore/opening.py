@@ -8,11 +8,12 @@ from collections.abc import Sequence
 
 from . import _core, nccl
 from .committed import counted, expand
-from .dataset import ABSENT, Dataset
+from .dataset import Dataset
 from .errors import ArgumentError, StateError
 from .group import Group, current
 from .loader_workers import Handle
 from .memory import of_torch
+from .samples import ABSENT
 from .sizes import optional_bytes
 
 

@@ -37,7 +37,8 @@ typedef struct core_taker {
 } core_taker;
 /* Opens it: `open` runs without the GIL and sets `taker->handle`. False with an exception. */
 bool core_taker_open(core_taker *taker, PyObject *group, const char *schema,
-                     rks_status (*open)(rks_group *group, void *user, void **handle, rks_error *err),
+                     rks_status (*open)(rks_group *group, void *user, void **handle,
+                                        rks_error *err),
                      void *user);
 /* False with an exception if it is closed, of another process, or in use. */
 bool core_taker_ready(const core_taker *taker, const char *name);
@@ -93,8 +94,9 @@ typedef struct core_mix {
     double *weights;
     uint64_t *bounds;
 } core_mix;
-/* From (names, weights or None, bounds or None, source_of or None, samples, tokens, counts or None, odds
- * or None); the last three arrays are bytes, which must outlive the plan. False with an exception. */
+/* From (names, weights or None, bounds or None, source_of or None, samples, tokens, counts or None,
+ * odds or None); the last three arrays are bytes, which must outlive the plan. False with an
+ * exception. */
 bool core_mix_take(PyObject *given, core_mix *mix);
 /* Weights alone, of a list. */
 bool core_mix_weights(PyObject *list, core_mix *mix, size_t *count);
@@ -115,5 +117,15 @@ PyObject *core_store_view(PyObject *object, PyObject *number);
 /* The handle, for this thread alone until core_plan_leave; NULL with an exception. */
 rks_plan *core_plan_enter(PyObject *plan);
 void core_plan_leave(PyObject *plan);
+uint32_t core_plan_world(PyObject *plan);
+/* A bytes object of this size that is to be filled; NULL with an exception. */
+PyObject *core_bytes(size_t size);
+
+/* ---- plan_batches.c: methods of Plan ---- */
+PyObject *core_plan_steps(PyObject *object, PyObject *arguments, PyObject *keywords);
+PyObject *core_plan_batch(PyObject *object, PyObject *arguments, PyObject *keywords);
+PyObject *core_plan_bins(PyObject *object, PyObject *arguments, PyObject *keywords);
+PyObject *core_plan_batches(PyObject *object, PyObject *arguments, PyObject *keywords);
+PyObject *core_plan_pieces(PyObject *object, PyObject *arguments, PyObject *keywords);
 
 #endif
