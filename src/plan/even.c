@@ -15,8 +15,9 @@
 #include "base/memory.h"
 
 enum {
-    KINDS = 64,    /* of steps, by their sources */
-    FOLLOWED = 16, /* sources, the largest ones */
+    KINDS = 64,         /* of steps, by their sources */
+    FOLLOWED = 16,      /* sources, the largest ones */
+    DRAWS_OF_KEPT = 64, /* of a step, for which what it is off is kept: 64 bytes */
     SHARE_BITS = 20,
     STEP_BITS = 15
 };
@@ -32,6 +33,7 @@ typedef struct evening {
     uint64_t next[KINDS], ends[KINDS];
     size_t kinds;
     unsigned shift;
+    int32_t (*offs)[FOLLOWED]; /* of each step, where they take little beside its draws; or NULL */
 } evening;
 
 typedef struct ranked {
@@ -55,21 +57,24 @@ static rks_status follow(evening *e, ranked *sources, rks_error *err)
     uint64_t all = 0, most = 0, done = 0;
     for (size_t i = 0; i < mix->sources; i++)
         sources[i] = (ranked){0, i};
+    const uint32_t *ids;
+    size_t count;
+    for (uint64_t batch = 0; batch < plan->layout->batches; batch++) { /* as they lie in memory */
+        rks_plan_batch_at(plan, batch, &ids, &count);
+        for (size_t i = 0; i < count; i++)
+            sources[rks_mix_source(mix, ids[i])].draws++;
+        all += count;
+        rks_status status = rks_plan_pause(&done, count, err);
+        if (status != RKS_OK)
+            return status;
+    }
     for (uint64_t first = 0; first < plan->layout->batches; first += e->row) {
         uint64_t draws = 0;
         for (uint64_t slot = first; slot < first + e->row; slot++) {
-            const uint32_t *ids;
-            size_t count;
             rks_plan_batch_at(plan, plan->slots[slot], &ids, &count);
-            for (size_t i = 0; i < count; i++)
-                sources[rks_mix_source(mix, ids[i])].draws++;
             draws += count;
         }
-        all += draws;
         most = draws > most ? draws : most;
-        rks_status status = rks_plan_pause(&done, draws, err);
-        if (status != RKS_OK)
-            return status;
     }
     qsort(sources, mix->sources, sizeof(*sources), most_first);
     memset(e->column, 0xff, mix->sources * sizeof(*e->column));
@@ -105,6 +110,15 @@ static void weigh(const evening *e, const uint32_t *slots, int32_t off[FOLLOWED]
         unsigned shift = e->shift + SHARE_BITS - STEP_BITS;
         off[i] = (int32_t)((above + ((int64_t)1 << (shift - 1))) >> shift);
     }
+}
+
+/* The same of a step that sort_steps has weighed. */
+static void weigh_again(const evening *e, uint32_t step, int32_t off[FOLLOWED])
+{
+    if (e->offs != NULL)
+        memcpy(off, e->offs[step], sizeof(*e->offs));
+    else
+        weigh(e, e->plan->slots + (uint64_t)step * e->row, off);
 }
 
 /* How much farther from the shares the draws so far, off by a, get by a step that is off by b. */
@@ -159,6 +173,8 @@ static rks_status sort_steps(evening *e, uint64_t steps, uint8_t *kinds, uint32_
         int32_t off[FOLLOWED];
         weigh(e, e->plan->slots + step * e->row, off);
         kinds[step] = kind_of(e, off);
+        if (e->offs != NULL)
+            memcpy(e->offs[step], off, sizeof(off));
         e->ends[kinds[step]]++;
         rks_status status = rks_plan_pause(&done, 64 + e->row, err);
         if (status != RKS_OK)
@@ -183,7 +199,7 @@ static rks_status choose_steps(evening *e, uint64_t steps, const uint32_t *order
     uint64_t done = 0;
     for (size_t kind = 0; kind < e->kinds; kind++)
         if (e->next[kind] < e->ends[kind])
-            weigh(e, e->plan->slots + order[e->next[kind]] * e->row, e->heads[kind]);
+            weigh_again(e, order[e->next[kind]], e->heads[kind]);
     for (uint64_t step = 0; step < steps; step++) {
         size_t best = 0;
         int64_t least = INT64_MAX;
@@ -200,7 +216,7 @@ static rks_status choose_steps(evening *e, uint64_t steps, const uint32_t *order
             e->off[i] += e->heads[best][i];
         sequence[step] = order[e->next[best]++];
         if (e->next[best] < e->ends[best])
-            weigh(e, e->plan->slots + (uint64_t)order[e->next[best]] * e->row, e->heads[best]);
+            weigh_again(e, order[e->next[best]], e->heads[best]);
         rks_status status = rks_plan_pause(&done, 64 + e->row, err);
         if (status != RKS_OK)
             return status;
@@ -220,6 +236,10 @@ static rks_status order_steps(evening *e, rks_error *err)
     rks_status status = kinds == NULL || order == NULL || sequence == NULL || slots == NULL
                             ? RKS_ERR_MEMORY
                             : RKS_OK;
+    if (status == RKS_OK && plan->layout->samples / steps >= DRAWS_OF_KEPT) {
+        e->offs = rks_alloc_raw(steps, sizeof(*e->offs), err);
+        status = e->offs == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    }
     if (status == RKS_OK) {
         find_kinds(e, steps);
         status = sort_steps(e, steps, kinds, order, err);
@@ -232,6 +252,7 @@ static rks_status order_steps(evening *e, rks_error *err)
             memcpy(plan->slots + step * e->row, slots + sequence[step] * e->row,
                    e->row * sizeof(*slots));
     }
+    rks_free(e->offs);
     rks_free(kinds);
     rks_free(order);
     rks_free(sequence);

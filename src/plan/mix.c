@@ -105,6 +105,26 @@ static rks_status copy_names(rks_mix *mix, const rks_plan_mix *o, rks_error *err
     return mix->names == NULL ? RKS_ERR_MEMORY : RKS_OK;
 }
 
+/* A table that stays in the nearest cache, so that a sample's source is found without a search. */
+static bool make_blocks(rks_mix *mix, rks_error *err)
+{
+    enum { BLOCKS = 4096 };
+    uint64_t count = mix->bounds[mix->sources], blocks;
+    while (count >> mix->block_bits >= BLOCKS)
+        mix->block_bits++;
+    blocks = (count >> mix->block_bits) + 1;
+    mix->blocks = rks_alloc_raw(blocks + 1, sizeof(*mix->blocks), err);
+    if (mix->blocks == NULL)
+        return false;
+    size_t source = 0;
+    for (uint64_t block = 0; block <= blocks; block++) {
+        while (source + 1 < mix->sources && mix->bounds[source + 1] <= block << mix->block_bits)
+            source++;
+        mix->blocks[block] = (uint16_t)source;
+    }
+    return true;
+}
+
 static rks_status copy_options(rks_mix *mix, const rks_plan_mix *o, rks_error *err)
 {
     size_t sources = o->sources;
@@ -126,6 +146,8 @@ static rks_status copy_options(rks_mix *mix, const rks_plan_mix *o, rks_error *e
         if (mix->bounds == NULL)
             return RKS_ERR_MEMORY;
         memcpy(mix->bounds, o->bounds, (sources + 1) * sizeof(*mix->bounds));
+        if (!make_blocks(mix, err))
+            return RKS_ERR_MEMORY;
     }
     return copy_names(mix, o, err);
 }
@@ -261,6 +283,7 @@ void rks_mix_free(rks_plan *plan)
         rks_free(mix->names[i]);
     rks_free(mix->names);
     rks_free(mix->bounds);
+    rks_free(mix->blocks);
     rks_free(mix->sizes);
     rks_free(mix->token_sums);
     rks_free(mix->first.weights);

@@ -34,6 +34,8 @@ typedef struct rks_mix {
     size_t sources;
     char **names;
     uint64_t *bounds;          /* sources + 1, or NULL: */
+    uint16_t *blocks;    /* with bounds: the source of the first sample of each block of ids */
+    unsigned block_bits; /* a block has 2^block_bits of them */
     const uint16_t *source_of; /* borrowed */
     const uint32_t *counts;    /* borrowed, or NULL */
     const double *odds;        /* borrowed, or NULL */
@@ -75,7 +77,8 @@ static inline size_t rks_mix_source(const rks_mix *mix, uint32_t id)
 {
     if (mix->source_of != NULL)
         return mix->source_of[id];
-    size_t low = 0, high = mix->sources - 1;
+    size_t low = mix->blocks[id >> mix->block_bits];
+    size_t high = mix->blocks[(id >> mix->block_bits) + 1]; /* mostly the same one */
     while (low < high) {
         size_t middle = high - (high - low) / 2;
         if (mix->bounds[middle] <= id)

@@ -137,50 +137,57 @@ static rks_status write_copies(rks_plan *plan, uint64_t key, rks_error *err)
 
 /* ---- merge ----------------------------------------------------------------------------------- */
 
-enum { RING = 4096, WORDS = RING / 64, END = UINT32_MAX };
+enum { RING = 4096, WORDS = RING / 64, END = UINT16_MAX };
 
 /* A source while lists are merged. */
 typedef struct turn {
-    uint64_t from, to;     /* positions where its next draw may come */
-    uint64_t each, part;   /* all / draws, and what is left of it */
-    uint64_t parts;        /* of `draws`, that `from` was rounded down by */
+    uint64_t from, to;   /* positions where its next draw may come */
+    uint64_t each, part; /* all / draws, and what is left of it */
+    uint64_t parts;      /* of `draws`, that the draw after that begins later than `to` says */
     uint64_t draws, done;
-    uint32_t next;         /* in the line that it waits in */
 } turn;
 
 /* Lines of sources by position; those that are further away than a ring stand at its end. */
 typedef struct ring {
-    uint32_t heads[RING], tails[RING];
+    uint16_t heads[RING];
+    uint16_t *ends[RING];            /* where the next one in the line is written */
     uint64_t words[WORDS], word_set; /* lines that are not empty */
 } ring;
 
-static void join(ring *r, turn *turns, uint64_t now, uint64_t position, uint32_t source)
+/* Both rings, and who stands behind whom: a source stands in one line at a time. */
+typedef struct merge {
+    ring waiting, ready;
+    uint16_t next[END];
+} merge;
+
+static void set_up(ring *r)
 {
-    if (position < now)
-        position = now;
-    if (position - now >= RING)
-        position = now + RING - 1;
+    for (size_t line = 0; line < RING; line++)
+        r->ends[line] = &r->heads[line];
+}
+
+static inline void join(merge *m, ring *r, uint64_t now, uint64_t position, uint16_t source)
+{
+    position = position < now ? now : position;
+    position = position - now >= RING ? now + RING - 1 : position;
     size_t line = position % RING;
-    turns[source].next = END;
-    if ((r->words[line / 64] >> (line % 64) & 1) == 0) {
-        r->heads[line] = source;
-        r->words[line / 64] |= UINT64_C(1) << (line % 64);
-        r->word_set |= UINT64_C(1) << (line / 64);
-    } else {
-        turns[r->tails[line]].next = source;
-    }
-    r->tails[line] = source;
+    m->next[source] = END;
+    *r->ends[line] = source;
+    r->ends[line] = &m->next[source];
+    r->words[line / 64] |= UINT64_C(1) << (line % 64);
+    r->word_set |= UINT64_C(1) << (line / 64);
 }
 
 static void clear(ring *r, size_t line)
 {
+    r->ends[line] = &r->heads[line];
     r->words[line / 64] &= ~(UINT64_C(1) << (line % 64));
     if (r->words[line / 64] == 0)
         r->word_set &= ~(UINT64_C(1) << (line / 64));
 }
 
 /* The first line from that of `now` on, around the ring. One is not empty. */
-static size_t first_line(const ring *r, uint64_t now)
+static inline size_t first_line(const ring *r, uint64_t now)
 {
     size_t line = now % RING, word = line / 64;
     uint64_t bits = r->words[word] >> (line % 64) << (line % 64);
@@ -192,27 +199,31 @@ static size_t first_line(const ring *r, uint64_t now)
     return word * 64 + (size_t)__builtin_ctzll(bits);
 }
 
-/* The bounds of the draw after this one. */
-static void advance(turn *t)
+/* The bounds of the first draw, which may come at 0. */
+static void begin_turn(turn *t, uint64_t all)
 {
-    t->from += t->each;
+    t->each = all / t->draws;
+    t->part = all % t->draws;
+    t->parts = t->part;
+    t->to = t->part == 0 ? t->each - 1 : t->each;
+}
+
+/* The bounds of the draw after this one, which begins where this one ends, rounded down. */
+static inline void advance(turn *t)
+{
+    bool whole = t->parts == 0;
+    t->from = t->to + whole;
     t->parts += t->part;
-    if (t->parts >= t->draws) {
-        t->parts -= t->draws;
-        t->from++;
-    }
+    bool more = t->parts >= t->draws;
+    t->parts -= more ? t->draws : 0;
+    t->to = t->from + t->each + more - (t->parts == 0);
 }
 
-static void set_end(turn *t)
+static rks_status merge_lists(merge *m, turn *turns, const uint32_t *lists, uint64_t *places,
+                              uint64_t all, uint32_t *merged, rks_error *err)
 {
-    turn after = *t;
-    advance(&after);
-    t->to = after.parts == 0 ? after.from - 1 : after.from;
-}
-
-static rks_status merge_lists(ring *waiting, ring *ready, turn *turns, const uint32_t *lists,
-                        uint64_t *places, uint64_t all, uint32_t *merged, rks_error *err)
-{
+    enum { AHEAD = 24 }; /* of a list: there are too many for the processor to see to */
+    ring *waiting = &m->waiting, *ready = &m->ready;
     for (uint64_t now = 0, end; now < all;) {
         rks_status status = rks_plan_stretch(now, all, &end, err);
         if (status != RKS_OK)
@@ -220,31 +231,29 @@ static rks_status merge_lists(ring *waiting, ring *ready, turn *turns, const uin
         for (; now < end; now++) {
             size_t line = now % RING;
             if ((waiting->words[line / 64] >> (line % 64) & 1) != 0) {
-                uint32_t source = waiting->heads[line];
+                uint16_t source = waiting->heads[line];
                 clear(waiting, line);
                 while (source != END) {
                     turn *t = &turns[source];
-                    uint32_t next = t->next;
-                    if (t->from > now)
-                        join(waiting, turns, now, t->from, source);
-                    else
-                        join(ready, turns, now, t->to, source);
+                    uint16_t next = m->next[source];
+                    bool waits = t->from > now;
+                    join(m, waits ? waiting : ready, now, waits ? t->from : t->to, source);
                     source = next;
                 }
             }
             line = first_line(ready, now);
-            uint32_t source = ready->heads[line];
+            uint16_t source = ready->heads[line];
             turn *t = &turns[source];
-            if (t->next == END)
+            ready->heads[line] = m->next[source];
+            if (m->next[source] == END)
                 clear(ready, line);
-            else
-                ready->heads[line] = t->next;
-            merged[now] = lists[places[source]++];
+            uint64_t place = places[source]++;
+            merged[now] = lists[place];
+            __builtin_prefetch(&lists[place + AHEAD < all ? place + AHEAD : place]);
             if (++t->done < t->draws) {
                 advance(t);
-                set_end(t);
-                join(t->from > now + 1 ? waiting : ready, turns, now + 1,
-                     t->from > now + 1 ? t->from : t->to, source);
+                bool waits = t->from > now + 1;
+                join(m, waits ? waiting : ready, now + 1, waits ? t->from : t->to, source);
             }
         }
     }
@@ -255,28 +264,28 @@ rks_status rks_mix_merge(const uint32_t *lists, const uint64_t *counts, size_t s
                          uint32_t *merged, rks_error *err)
 {
     uint64_t all = 0;
-    ring *waiting = rks_alloc(1, sizeof(*waiting), err);
-    ring *ready = rks_alloc(1, sizeof(*ready), err);
+    merge *m = rks_alloc(1, sizeof(*m), err);
     turn *turns = rks_alloc(sources, sizeof(*turns), err);
     uint64_t *places = rks_alloc(sources, sizeof(*places), err);
-    rks_status status = waiting == NULL || ready == NULL || turns == NULL || places == NULL
-                            ? RKS_ERR_MEMORY
-                            : RKS_OK;
+    rks_status status = m == NULL || turns == NULL || places == NULL ? RKS_ERR_MEMORY : RKS_OK;
     for (size_t i = 0; i < sources && status == RKS_OK; i++) {
         places[i] = all;
         all += counts[i];
     }
+    if (status == RKS_OK) {
+        set_up(&m->waiting);
+        set_up(&m->ready);
+    }
     for (size_t i = 0; i < sources && status == RKS_OK; i++) {
         if (counts[i] == 0)
             continue;
-        turns[i] = (turn){.draws = counts[i], .each = all / counts[i], .part = all % counts[i]};
-        set_end(&turns[i]);
-        join(ready, turns, 0, turns[i].to, (uint32_t)i);
+        turns[i].draws = counts[i];
+        begin_turn(&turns[i], all);
+        join(m, &m->ready, 0, turns[i].to, (uint16_t)i);
     }
     if (status == RKS_OK)
-        status = merge_lists(waiting, ready, turns, lists, places, all, merged, err);
-    rks_free(waiting);
-    rks_free(ready);
+        status = merge_lists(m, turns, lists, places, all, merged, err);
+    rks_free(m);
     rks_free(turns);
     rks_free(places);
     return status;

@@ -38,7 +38,8 @@ static rks_u128 cost_of(const rks_plan *plan, const rks_plan_group *group, uint6
         for (uint64_t i = first; i < end; i++) {
             uint32_t length = rks_plan_length(plan, plan->ids[group->first + i]);
             longest = length > longest ? length : longest;
-            sum += rks_plan_width(&plan->config, length);
+            if (kind == COST_TOKENS)
+                sum += rks_plan_width(&plan->config, length);
         }
         if (kind == COST_TOKENS)
             return sum;
