@@ -78,6 +78,13 @@ static void proven(rks_connection *connection)
     }
 }
 
+/* The peer has taken the one that this side opened, and leaves its own. */
+static bool left_by_peer(const rks_connection *connection)
+{
+    return connection->hung_up && connection->line == &connection->engine->lobby.heard &&
+           connection->engine->peers[connection->rank].connection != NULL;
+}
+
 void rks_connection_lose(rks_connection *connection, const rks_error *why)
 {
     rks_engine *engine = connection->engine;
@@ -88,9 +95,11 @@ void rks_connection_lose(rks_connection *connection, const rks_error *why)
     if (connection->receiving != NULL)
         rks_connection_drop_reply(connection); /* its request is among the peer's */
     forget_frame_in(connection);
-    if (connection->initiator || was_open)
+    rks_connection_forget_parked(connection);
+    if (connection->initiator || was_open || connection->held)
         rks_peer_ended(connection, why);
-    else if (!engine->ending && !connection->ending)
+    else if (!engine->ending && !connection->ending && !connection->crossed &&
+             !left_by_peer(connection))
         log_refusal(connection, why);
     if (connection->stream_open)
         rks_stream_close(connection->stream);
@@ -154,6 +163,8 @@ void rks_connection_take_hello(rks_connection *connection)
         say_hello(connection);
     if (status != RKS_OK)
         rks_connection_lose(connection, &err);
+    else if (connection->crossed)
+        rks_connection_fail(connection, RKS_OK, 0, "crossed");
     else if (connection->initiator)
         say_proof(connection);
     else if (connection->unproven)
@@ -182,15 +193,10 @@ static void refuse_proven(rks_connection *connection, rks_error *why)
     rks_connection_finish(connection);
 }
 
-void rks_connection_take_proof(rks_connection *connection)
+/* Both sides are proven. */
+static void take_proven(rks_connection *connection)
 {
     rks_error err;
-    if (connection->ending || !rks_hello_proved(&connection->hello, connection->small)) {
-        rks_connection_fail(connection, RKS_ERR_PEER, 0,
-                            connection->initiator ? "answered without the job's secret"
-                                                  : "no proof of the job's secret");
-        return;
-    }
     if (rks_seal_begin(connection, &err) != RKS_OK) {
         rks_connection_lose(connection, &err);
         return;
@@ -201,12 +207,30 @@ void rks_connection_take_proof(rks_connection *connection)
     }
     connection->state = RKS_CONNECTION_OPEN;
     connection->proved = true;
-    connection->heard_ms = rks_net_now_ms(connection->engine->net);
+    connection->heard_ms = connection->proved_ms = rks_net_now_ms(connection->engine->net);
     if (!connection->initiator)
         say_proof(connection);
     proven(connection);
-    if (connection->initiator)
-        rks_peer_opened(connection);
+    rks_peer_opened(connection);
+}
+
+void rks_connection_take_held(rks_connection *connection)
+{
+    connection->held = false;
+    take_proven(connection);
+}
+
+void rks_connection_take_proof(rks_connection *connection)
+{
+    if (connection->ending || connection->held ||
+        !rks_hello_proved(&connection->hello, connection->small))
+        rks_connection_fail(connection, RKS_ERR_PEER, 0,
+                            connection->initiator ? "answered without the job's secret"
+                                                  : "no proof of the job's secret");
+    else if (connection->crossed)
+        rks_connection_fail(connection, RKS_OK, 0, "crossed");
+    else if (connection->initiator || !rks_peer_holds(connection))
+        take_proven(connection);
 }
 
 /* ---- the stream -------------------------------------------------------------------------- */
@@ -349,7 +373,7 @@ rks_status rks_connection_open(rks_engine *engine, uint32_t rank, rks_error *err
     connection_link(connection);
     connection->unproven = true;
     engine->opening++;
-    engine->peers[rank].out = connection;
+    engine->peers[rank].connection = connection;
     rks_stream_tune(connection->stream, engine->options.silence_ms);
     return RKS_OK;
 }

@@ -65,8 +65,7 @@ void rks_engine_close_all(rks_engine *engine)
 
 static bool wants_flush(const rks_engine *engine, const rks_connection *connection)
 {
-    return connection->initiator && engine->linger_ms > 0 &&
-           engine->peers[connection->rank].waiting.first != NULL;
+    return engine->linger_ms > 0 && rks_peer_waits_for(connection);
 }
 
 void rks_engine_stream_closed(rks_engine *engine)
@@ -94,10 +93,8 @@ static void run_finish(rks_engine *engine, rks_command *command)
     rks_net_unlisten(engine->net);
     engine->streams++; /* until this function is through */
     for (rks_connection *c = engine->connections; c != NULL; c = c->next) {
-        if (c->state == RKS_CONNECTION_OPEN && c->initiator)
+        if (c->state == RKS_CONNECTION_OPEN)
             rks_connection_end(c);
-        else if (c->state == RKS_CONNECTION_OPEN)
-            rks_peer_end_in(engine, c->rank);
         else if (!wants_flush(engine, c))
             rks_connection_lose(c, &over);
     }

@@ -64,7 +64,7 @@
 enum {
     RKS_FRAME_HEADER = 24,
     RKS_HELLO_BODY = 64,
-    RKS_PROTOCOL = 2,
+    RKS_PROTOCOL = 3,
     RKS_FEATURE_AUTHENTICATE = 1, /* the sender wants records with tags behind the proofs: seal.c */
     RKS_FEATURE_ENCRYPT = 2,      /* and encrypted ones */
     RKS_PLACE_SIZE = 20,

@@ -12,9 +12,10 @@
  *                                           net.h         bytes and time: tcp.c or memory.c
  *   I/O threads: serve.c
  *
- * A peer has at most two connections: `out`, which this side opened, carries this side's requests
- * and notes and their replies; `in`, which the peer opened, carries the peer's. So both sides may
- * connect at once without a race to settle.
+ * Two ranks have one connection, for both directions. Where both open one at the same time, that of
+ * the lower rank counts: the higher rank takes it, and leaves its own (`crossed`); the lower rank lets
+ * the other one's wait with its proof (`held`) until its own is open, or takes it if that fails. So
+ * the side that accepts decides, and both sides decide alike.
  *
  * Unless a comment says otherwise, a field belongs to the engine thread.
  */
@@ -61,16 +62,15 @@ typedef struct rks_note {
 } rks_note;
 
 struct rks_peer {
-    rks_connection *out;
-    rks_connection *in;
-    rks_call *calls;         /* that wait for their replies */
-    rks_frame_queue waiting; /* until `out` is open */
+    rks_connection *connection; /* open, or being opened by this side; NULL: none */
+    rks_connection *held;       /* opened by the peer and proven, while this side opens one */
+    rks_call *calls;            /* that wait for their replies */
+    rks_frame_queue waiting;    /* until the connection is open */
     uint64_t since_ms;       /* when connecting began */
     uint64_t retry_ms;       /* not 0: connect again then */
     uint32_t cuts;           /* connections of these that it cut during the hello */
     bool paced;              /* waits until fewer connections are being opened */
     bool keep;
-    bool closing;  /* it said bye on `out`; `in` may still bring notes */
     bool failed;   /* requests end with `error` */
     bool gone;     /* notes are dropped as well */
     bool lost;     /* kept, and not reached: it is not let in either */
@@ -178,6 +178,7 @@ struct rks_engine {
     uint32_t slots_room;
     uint32_t slots_free; /* first free slot + 1; 0: none */
     uint32_t retries;    /* peers with retry_ms */
+    rks_connection *full; /* those with frames to send before the loop rests */
     bool admitting;      /* inside rks_engine_admit */
     uint64_t alarm_ms;   /* when the alarm rings; 0: never */
     uint64_t beat_ms;    /* when the next pings are due; 0: nobody to ping */
@@ -254,11 +255,9 @@ void rks_peer_give_up(rks_engine *engine, uint32_t rank, const rks_error *err);
 void rks_peer_retry(rks_engine *engine, uint64_t now_ms);
 /* Ends all requests with RKS_ERR_STATE. */
 void rks_peer_abort_all(rks_engine *engine);
-/* Says bye on `in`, unless something waits for `out`. */
-void rks_peer_end_in(rks_engine *engine, uint32_t rank);
 /* Gives up what waits for a connection; the loop is over. */
 void rks_peer_forget_all(rks_engine *engine);
-bool rks_peer_expects(const rks_peer *peer); /* silence on `out` would matter */
+bool rks_peer_expects(const rks_peer *peer); /* its silence would matter */
 /* The call `id` of `rank`; NULL: nobody waits for it. */
 rks_call *rks_call_find(rks_engine *engine, uint32_t rank, uint64_t id);
 void rks_call_done(rks_engine *engine, rks_call *call, const rks_error *err);
@@ -268,9 +267,14 @@ void rks_call_sent(rks_frame *frame);
 rks_status rks_peer_bind(rks_engine *engine, rks_hello *hello, rks_error *err);
 /* One connection fewer is being opened. */
 void rks_peer_next(rks_engine *engine);
-/* `out` has proved itself, or `in` has; a failure refuses the connection. */
-void rks_peer_opened(rks_connection *connection);
+/* An accepted connection has proved itself. Is it held, or over, since this side has opened one? */
+bool rks_peer_holds(rks_connection *connection);
+/* It becomes the peer's; a failure refuses it. */
 rks_status rks_peer_accepted(rks_connection *connection, rks_error *err);
+/* The peer's connection is open. */
+void rks_peer_opened(rks_connection *connection);
+/* Does something wait for the connection, or for the one in whose place it is? */
+bool rks_peer_waits_for(const rks_connection *connection);
 /* The connection is over; why->status is RKS_OK after a bye. */
 void rks_peer_ended(rks_connection *connection, const rks_error *why);
 
@@ -298,7 +302,9 @@ struct rks_connection {
     enum rks_connection_state state;
     bool initiator;
     bool kept;     /* the peer keeps it */
-    bool paused;   /* too much is queued: no more requests are read */
+    bool held;     /* accepted and proven, but not taken: see rks_peer */
+    bool crossed;  /* another one has taken its place: it ends without a word */
+    bool paused;   /* too much is queued: nothing is read */
     bool ending;   /* bye is queued */
     bool finished; /* all of it is sent */
     bool bye;      /* the peer said it */
@@ -314,6 +320,7 @@ struct rks_connection {
     uint64_t opened_ms; /* when it was opened; later if this process was stopped meanwhile */
     rks_line *line;     /* of the lobby; NULL: none */
     rks_connection *line_next, *line_before;
+    uint64_t proved_ms; /* when it was open */
     uint64_t heard_ms;
     uint64_t unsent; /* at the last beat */
 
@@ -321,6 +328,7 @@ struct rks_connection {
     uint8_t header[RKS_FRAME_HEADER];
     rks_frame_header frame;
     size_t header_got;
+    bool large;    /* the last frame was */
     uint8_t *body; /* NULL: dropped */
     size_t body_got;
     bool direct;         /* the room given out was the body's */
@@ -333,14 +341,18 @@ struct rks_connection {
     size_t part; /* of the first frame: how far it is sent */
     size_t part_sent;
     size_t slice; /* bytes of the write under way; 0: none */
-    uint64_t queued;
+    uint64_t replies; /* bytes of replies that are queued */
     uint64_t serving; /* bytes of requests that are being served */
+    rks_request *parked, **parked_last; /* requests that wait until replies are sent */
+    uint64_t parked_bytes;
+    bool to_flush; /* in engine->full */
+    rks_connection *full_next;
     rks_fixed_frame says_hello, says_proof, says_ping, says_pong, says_bye;
 };
 
 /* No way leads to the host: a link that is down for a moment is silence, and no end yet. */
 bool rks_is_unreachable(int64_t error);
-/* Makes the peer's `out`. It may be over again when this returns RKS_OK. `err` is not NULL. */
+/* Makes the peer's connection. It may be over again when this returns RKS_OK. `err` is not NULL. */
 rks_status rks_connection_open(rks_engine *engine, uint32_t rank, rks_error *err);
 /* Takes what waits at the listener; EAGAIN, ENOMEM and others as rks_net_accept. */
 int rks_connection_accept(rks_engine *engine);
@@ -352,6 +364,8 @@ void rks_connection_fail(rks_connection *connection, rks_status status, int64_t 
 /* A hello or proof lies in `small`. */
 void rks_connection_take_hello(rks_connection *connection);
 void rks_connection_take_proof(rks_connection *connection);
+/* A held one becomes the peer's, or is refused. */
+void rks_connection_take_held(rks_connection *connection);
 /* The receiver of the reply that is coming in wants it no more. */
 void rks_connection_drop_reply(rks_connection *connection);
 void rks_connection_unref(rks_connection *connection);
@@ -384,8 +398,10 @@ void rks_seal_take(rks_connection *connection, const uint8_t *bytes, size_t size
 
 /* ---- send.c ---------------------------------------------------------------------------------- */
 
-/* Queues it; on a connection that is over it is given up at once. */
+/* Queues it; on a connection that is over it is given up at once. On an open one it goes out before
+ * the loop rests, in one write with others. */
 void rks_connection_send(rks_connection *connection, rks_frame *frame);
+void rks_engine_flush(rks_engine *engine);
 /* Sends a fixed frame with `size` bytes of its body, unless the last one is still on its way. */
 void rks_connection_say(rks_connection *connection, rks_fixed_frame *fixed,
                         enum rks_frame_type type, size_t size);
@@ -397,8 +413,13 @@ void rks_connection_finish(rks_connection *connection);
 void rks_connection_written(rks_connection *connection, int error);
 /* Gives up what is queued; the stream is closed. */
 void rks_connection_forget_frames(rks_connection *connection);
-void rks_connection_pause_if_full(rks_connection *connection);
+/* A request has come: it is served, or waits while too many replies are queued. */
+void rks_connection_serve(rks_connection *connection, rks_request *request);
+/* Replies were sent, a request was answered, or this side asks the peer: what waits is served, and
+ * the stream is read again, if there is room. */
 void rks_connection_unpause(rks_connection *connection);
+/* Drops the requests that wait. */
+void rks_connection_forget_parked(rks_connection *connection);
 
 void rks_frame_queue_add(rks_frame_queue *queue, rks_frame *frame);
 rks_frame *rks_frame_queue_take(rks_frame_queue *queue);

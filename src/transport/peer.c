@@ -77,9 +77,9 @@ void rks_call_sent(rks_frame *frame)
 
 void rks_call_done(rks_engine *engine, rks_call *call, const rks_error *err)
 {
-    rks_connection *out = engine->peers[call->peer].out;
-    if (out != NULL && out->receiving == call)
-        rks_connection_drop_reply(out);
+    rks_connection *connection = engine->peers[call->peer].connection;
+    if (connection != NULL && connection->receiving == call)
+        rks_connection_drop_reply(connection);
     uint32_t number = (uint32_t)call->id;
     rks_slot *slot = &engine->slots[number];
     slot->call = NULL;
@@ -153,56 +153,21 @@ static void is_gone(rks_engine *engine, uint32_t rank, const rks_error *why)
     peer->gone = true;
 }
 
-/* While notes wait for `out`, a bye on `in` would overtake them. */
-void rks_peer_end_in(rks_engine *engine, uint32_t rank)
+/* The connection cannot be, or is no more. `kept`: the peer kept it. */
+static void connection_lost(rks_engine *engine, uint32_t rank, bool kept, const rks_error *why)
 {
     rks_peer *peer = &engine->peers[rank];
-    if (peer->in != NULL && peer->waiting.first == NULL)
-        rks_connection_end(peer->in);
-}
-
-/* `out` cannot be, or is no more. */
-static void out_lost(rks_engine *engine, uint32_t rank, const rks_error *why)
-{
-    rks_peer *peer = &engine->peers[rank];
-    peer->out = NULL;
+    peer->connection = NULL;
     stop_retry(engine, peer);
-    if (why->status == RKS_OK || peer->keep)
+    if (why->status == RKS_OK || peer->keep || kept)
         is_gone(engine, rank, why);
     drop_waiting(peer);
     fail_requests(engine, rank, why);
-    if (engine->ending)
-        rks_peer_end_in(engine, rank);
-    if (!peer->keep)
+    if (!peer->keep && !kept)
         return;
-    if (why->status == RKS_OK && peer->in != NULL) {
-        peer->closing = true; /* reported when the last notes have come */
-        peer->in->heard_ms = rks_net_now_ms(engine->net);
-        rks_engine_beat(engine);
-        return;
-    }
     report(engine, rank, why);
     /* It may live, and must not wait for what cannot be sent to it any more. */
-    peer->lost = why->status != RKS_OK && !engine->ending;
-    if (peer->lost && peer->in != NULL)
-        rks_connection_lose(peer->in, why);
-}
-
-static void in_lost(rks_connection *connection, const rks_error *why)
-{
-    static const rks_error over = {.status = RKS_OK, .rank = -1};
-    rks_engine *engine = connection->engine;
-    uint32_t rank = connection->rank;
-    rks_peer *peer = &engine->peers[rank];
-    if (peer->in != connection)
-        return; /* another one has taken its place */
-    peer->in = NULL;
-    if (peer->closing)
-        why = &over;
-    if (why->status == RKS_OK || connection->kept)
-        is_gone(engine, rank, why);
-    if (connection->kept || peer->closing || (why->status == RKS_OK && peer->keep))
-        report(engine, rank, why);
+    peer->lost = peer->keep && why->status != RKS_OK && !engine->ending;
 }
 
 /* Each time longer, and not all ranks together. */
@@ -223,7 +188,7 @@ static bool connect_later(rks_engine *engine, uint32_t rank)
     uint64_t delay = retry_delay(engine, rank);
     if (engine->aborted || now + delay >= peer->since_ms + engine->options.silence_ms)
         return false;
-    peer->out = NULL;
+    peer->connection = NULL;
     peer->retry_ms = now + delay;
     engine->retries++;
     rks_engine_alarm_at(engine, peer->retry_ms);
@@ -245,31 +210,47 @@ static void blame_cuts(rks_engine *engine, const rks_connection *connection, rks
                  cuts, engine->options.silence_ms);
 }
 
+/* The one that this side opened has failed. True: the peer's own has taken its place. */
+static bool take_held(rks_engine *engine, uint32_t rank)
+{
+    rks_peer *peer = &engine->peers[rank];
+    rks_connection *held = peer->held;
+    if (held == NULL)
+        return false;
+    peer->held = NULL;
+    peer->connection = NULL;
+    rks_connection_take_held(held);
+    return peer->connection != NULL;
+}
+
 void rks_peer_ended(rks_connection *connection, const rks_error *why)
 {
     rks_engine *engine = connection->engine;
-    if (!connection->initiator) {
-        in_lost(connection, why);
+    uint32_t rank = connection->rank;
+    rks_peer *peer = &engine->peers[rank];
+    if (peer->held == connection)
+        peer->held = NULL;
+    if (peer->connection != connection)
+        return; /* another one has taken its place */
+    if (!connection->proved && take_held(engine, rank))
         return;
-    }
     /* It had no time to listen, or was not reached. Who lacks the secret says so by its hello. */
-    rks_peer *peer = &engine->peers[connection->rank];
     rks_error busy;
     bool cut = !connection->proved && connection->hung_up;
     peer->cuts += cut;
     if ((cut || (!connection->proved && rks_is_unreachable(why->cause))) &&
-        connect_later(engine, connection->rank))
+        connect_later(engine, rank))
         return;
     if (cut) {
         blame_cuts(engine, connection, &busy);
         why = &busy;
     }
-    out_lost(engine, connection->rank, why);
+    connection_lost(engine, rank, connection->kept, why);
 }
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
-static void connect_out(rks_engine *engine, uint32_t rank)
+static void connect_peer(rks_engine *engine, uint32_t rank)
 {
     rks_error why;
     rks_peer *peer = &engine->peers[rank];
@@ -286,7 +267,7 @@ static void connect_out(rks_engine *engine, uint32_t rank)
     if (rks_connection_open(engine, rank, &why) == RKS_OK ||
         (rks_is_unreachable(why.cause) && connect_later(engine, rank)))
         return;
-    out_lost(engine, rank, &why);
+    connection_lost(engine, rank, false, &why);
 }
 
 void rks_peer_retry(rks_engine *engine, uint64_t now_ms)
@@ -305,7 +286,7 @@ void rks_peer_retry(rks_engine *engine, uint64_t now_ms)
             continue;
         }
         stop_retry(engine, peer);
-        connect_out(engine, rank);
+        connect_peer(engine, rank);
     }
 }
 
@@ -364,33 +345,80 @@ rks_status rks_peer_bind(rks_engine *engine, rks_hello *hello, rks_error *err)
     return RKS_OK;
 }
 
+bool rks_peer_waits_for(const rks_connection *connection)
+{
+    if (!connection->initiator && !connection->held)
+        return false; /* its rank is not known for certain */
+    const rks_peer *peer = &connection->engine->peers[connection->rank];
+    return (connection == peer->connection || connection == peer->held) &&
+           peer->waiting.first != NULL;
+}
+
+static void leave_crossed(rks_connection *connection)
+{
+    static const rks_error over = {.status = RKS_OK, .rank = -1};
+    connection->crossed = true;
+    rks_connection_lose(connection, &over);
+}
+
 void rks_peer_opened(rks_connection *connection)
 {
     rks_engine *engine = connection->engine;
     rks_peer *peer = &engine->peers[connection->rank];
     rks_frame *frame;
+    if (peer->connection != connection)
+        return; /* this rank's other end, where it speaks to itself */
+    if (peer->held != NULL)
+        leave_crossed(peer->held);
     while ((frame = rks_frame_queue_take(&peer->waiting)) != NULL)
         rks_connection_send(connection, frame);
     peer->cuts = 0;
     if (rks_peer_expects(peer))
         rks_engine_beat(engine);
-    if (engine->ending) {
+    if (engine->ending)
         rks_connection_end(connection);
-        rks_peer_end_in(engine, connection->rank);
+}
+
+bool rks_peer_holds(rks_connection *connection)
+{
+    rks_engine *engine = connection->engine;
+    rks_peer *peer = &engine->peers[connection->rank];
+    rks_connection *own = peer->connection;
+    if (own == NULL || !own->initiator || engine->options.rank >= connection->rank)
+        return false;
+    if (own->proved && connection->opened_ms <= own->proved_ms) { /* and the peer has left this one */
+        leave_crossed(connection);
+        return true;
     }
+    if (own->proved)
+        return false;
+    if (peer->held != NULL)
+        leave_crossed(peer->held);
+    connection->held = true;
+    peer->held = connection;
+    return true;
+}
+
+/* The peer's connection is in the place of one that this side opens. That one goes on until the peer's
+ * hello has come: then the peer knows whose end it sees. */
+static void cross(rks_connection *own)
+{
+    own->crossed = true;
 }
 
 rks_status rks_peer_accepted(rks_connection *connection, rks_error *err)
 {
     rks_engine *engine = connection->engine;
     rks_peer *peer = &engine->peers[connection->rank];
-    rks_connection *old = peer->in;
-    if (engine->ending)
+    rks_connection *old = peer->connection;
+    if (engine->ending && peer->waiting.first == NULL)
         return rks_fail(err, RKS_ERR_PEER, 0, "rank %" PRIu32 " is closing", engine->options.rank);
     if (peer->lost)
         return rks_fail(err, RKS_ERR_PEER, 0, "rank %" PRIu32 " could not reach this one",
                         engine->options.rank);
-    if (old != NULL) {
+    if (connection->rank == engine->options.rank)
+        return RKS_OK; /* it speaks to itself, by the other end */
+    if (old != NULL && old->proved) {
         uint64_t silent_ms = rks_net_now_ms(engine->net) - old->heard_ms;
         if (silent_ms < engine->options.silence_ms)
             return rks_fail(err, RKS_ERR_PEER, 0,
@@ -401,10 +429,14 @@ rks_status rks_peer_accepted(rks_connection *connection, rks_error *err)
         rks_error why;
         rks_fail(&why, RKS_ERR_PEER, 0, "connected again");
         connection->kept = connection->kept || old->kept;
-        peer->in = connection;
+        peer->connection = connection;
         rks_connection_lose(old, &why);
-    }
-    peer->in = connection;
+        fail_requests(engine, connection->rank, &why);
+    } else if (old != NULL)
+        cross(old);
+    stop_retry(engine, peer);
+    peer->paced = false;
+    peer->connection = connection;
     return RKS_OK;
 }
 
@@ -418,22 +450,22 @@ bool rks_peer_expects(const rks_peer *peer)
 static void push(rks_engine *engine, uint32_t rank, rks_frame *frame)
 {
     rks_peer *peer = &engine->peers[rank];
-    if (peer->out != NULL && peer->out->state == RKS_CONNECTION_OPEN) {
-        rks_connection_send(peer->out, frame);
+    if (peer->connection != NULL && peer->connection->state == RKS_CONNECTION_OPEN) {
+        rks_connection_send(peer->connection, frame);
         return;
     }
     rks_frame_queue_add(&peer->waiting, frame);
-    if (peer->out == NULL && peer->retry_ms == 0) {
+    if (peer->connection == NULL && peer->retry_ms == 0) {
         peer->since_ms = rks_net_now_ms(engine->net);
-        connect_out(engine, rank);
+        connect_peer(engine, rank);
     }
 }
 
 /* Silence matters from now on, whatever was before. */
 static void expect(rks_engine *engine, rks_peer *peer)
 {
-    if (peer->out != NULL)
-        peer->out->heard_ms = rks_net_now_ms(engine->net);
+    if (peer->connection != NULL)
+        peer->connection->heard_ms = rks_net_now_ms(engine->net);
     rks_engine_beat(engine);
 }
 
@@ -452,6 +484,8 @@ void rks_peer_call(rks_engine *engine, rks_call *call)
             expect(engine, peer);
         if (!call_add(engine, call))
             status = rks_fail(&err, RKS_ERR_MEMORY, 0, "no memory for one more request");
+        else if (peer->connection != NULL)
+            rks_connection_unpause(peer->connection);
     }
     if (status != RKS_OK) {
         call_ended(call);

@@ -9,26 +9,14 @@
 #include "base/error.h"
 #include "base/memory.h"
 
+enum { LARGE = 16 * 1024 }; /* smaller bodies are copied from the stage, many after one read */
+
 static bool in_place(const rks_connection *connection, uint16_t type)
 {
     if (connection->state == RKS_CONNECTION_HELLO)
         return type == RKS_FRAME_HELLO || (type == RKS_FRAME_PROOF && connection->hello.heard) ||
                (type == RKS_FRAME_ERROR && connection->initiator); /* and ignored */
-    switch (type) {
-    case RKS_FRAME_PING:
-    case RKS_FRAME_PONG:
-    case RKS_FRAME_BYE:
-        return true;
-    case RKS_FRAME_REPLY:
-    case RKS_FRAME_ERROR:
-        return connection->initiator;
-    case RKS_FRAME_REQUEST:
-    case RKS_FRAME_NOTE:
-    case RKS_FRAME_KEEP:
-        return !connection->initiator;
-    default:
-        return false;
-    }
+    return type != RKS_FRAME_HELLO && type != RKS_FRAME_PROOF;
 }
 
 static void begin_request(rks_connection *connection)
@@ -115,8 +103,7 @@ static void take_request(rks_connection *connection)
         rks_request_fail(request, &err);
         return;
     }
-    rks_pool_serve(connection->engine, request);
-    rks_connection_pause_if_full(connection);
+    rks_connection_serve(connection, request);
 }
 
 static void take_error(rks_connection *connection)
@@ -170,6 +157,7 @@ static void take_frame(rks_connection *connection)
 {
     uint16_t type = connection->frame.type;
     connection->header_got = 0;
+    connection->large = connection->frame.size >= LARGE;
     if (type != RKS_FRAME_REPLY && connection->body != NULL &&
         !rks_frame_body_good(connection->header, connection->body, connection->frame.size)) {
         rks_connection_fail(connection, RKS_ERR_PEER, 0, "frame with a wrong check");
@@ -276,8 +264,8 @@ void *rks_connection_room(void *user, size_t *size)
     *size = RKS_STAGE_SIZE;
     if (has_header(connection) && body_left(connection) < RKS_STAGE_SIZE)
         *size = body_left(connection);
-    else if (!has_header(connection) && connection->initiator)
-        *size = RKS_FRAME_HEADER - connection->header_got; /* a reply's body goes to its place */
+    else if (!has_header(connection) && connection->large)
+        *size = RKS_FRAME_HEADER - connection->header_got; /* the next body goes to its place, too */
     return connection->engine->stage;
 }
 

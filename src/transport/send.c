@@ -13,7 +13,7 @@ enum {
     SLICE_SIZE = 1024 * 1024,
     SLICES_AT_ONCE = 4,            /* then other connections have their turn */
     RECORDS_AT_ONCE = 64,          /* the same, of sealed ones */
-    QUEUED_MAX = 64 * 1024 * 1024, /* replies and requests of one peer; then it is not read */
+    QUEUED_MAX = 64 * 1024 * 1024, /* replies and requests of one peer; then others wait */
 };
 
 void rks_frame_queue_add(rks_frame_queue *queue, rks_frame *frame)
@@ -95,12 +95,6 @@ void rks_connection_finish(rks_connection *connection)
     rks_stream_finish(connection->stream);
 }
 
-static void frame_over(rks_connection *connection, rks_frame *frame)
-{
-    connection->queued -= frame->total;
-    frame->sent(frame);
-}
-
 /* `bytes` more are sent. */
 static void advance(rks_connection *connection, size_t bytes)
 {
@@ -121,7 +115,7 @@ static void advance(rks_connection *connection, size_t bytes)
         connection->part = 0;
         rks_frame_queue_take(&connection->queue);
         atomic_fetch_add_explicit(&engine->frames_sent, 1, memory_order_relaxed);
-        frame_over(connection, frame);
+        frame->sent(frame);
     }
 }
 
@@ -215,16 +209,36 @@ void rks_connection_written(rks_connection *connection, int error)
     rks_connection_finish(connection);
 }
 
+void rks_engine_flush(rks_engine *engine)
+{
+    while (engine->full != NULL) {
+        rks_connection *connection = engine->full;
+        engine->full = connection->full_next;
+        connection->to_flush = false;
+        pump(connection);
+        rks_connection_unpause(connection);
+        rks_connection_finish(connection);
+        rks_connection_unref(connection);
+    }
+}
+
 void rks_connection_send(rks_connection *connection, rks_frame *frame)
 {
-    connection->queued += frame->total;
+    rks_engine *engine = connection->engine;
     if (connection->state == RKS_CONNECTION_OVER) {
-        frame_over(connection, frame);
+        frame->sent(frame);
         return;
     }
     rks_frame_queue_add(&connection->queue, frame);
-    if (connection->queue.first == frame)
-        pump(connection);
+    if (connection->state != RKS_CONNECTION_OPEN) {
+        if (connection->queue.first == frame)
+            pump(connection);
+    } else if (!connection->to_flush && connection->slice == 0) {
+        connection->to_flush = true;
+        connection->references++;
+        connection->full_next = engine->full;
+        engine->full = connection;
+    }
 }
 
 void rks_connection_forget_frames(rks_connection *connection)
@@ -232,7 +246,7 @@ void rks_connection_forget_frames(rks_connection *connection)
     rks_frame *frame;
     connection->references++; /* of this loop: the frames may hold the last others */
     while ((frame = rks_frame_queue_take(&connection->queue)) != NULL)
-        frame_over(connection, frame);
+        frame->sent(frame);
     connection->references--;
 }
 
@@ -266,21 +280,78 @@ void rks_connection_end(rks_connection *connection)
     rks_connection_finish(connection);
 }
 
-void rks_connection_pause_if_full(rks_connection *connection)
+/* ---- too much --------------------------------------------------------------------------------- */
+
+/* A peer that asks and reads no replies is not read for ever. But where this side has asked that peer,
+ * too, it reads on for its own replies, and the peer's requests wait: else two ranks could wait for
+ * each other to read. */
+
+static bool is_full(const rks_connection *connection, uint64_t most)
 {
-    if (connection->state != RKS_CONNECTION_OPEN || connection->paused || connection->ending ||
-        connection->broken || connection->queued + connection->serving <= QUEUED_MAX)
+    return connection->replies + connection->serving - connection->parked_bytes > most;
+}
+
+static bool may_pause(const rks_connection *connection)
+{
+    return connection->parked != NULL &&
+           (connection->engine->peers[connection->rank].calls == NULL ||
+            connection->parked_bytes > QUEUED_MAX);
+}
+
+static uint64_t room_of(const rks_request *request)
+{
+    return sizeof(*request) + request->size;
+}
+
+static void park(rks_connection *connection, rks_request *request)
+{
+    request->next = NULL;
+    if (connection->parked == NULL)
+        connection->parked_last = &connection->parked;
+    *connection->parked_last = request;
+    connection->parked_last = &request->next;
+    connection->parked_bytes += room_of(request);
+    if (connection->paused || connection->ending || connection->broken || !may_pause(connection))
         return;
     connection->paused = true;
     rks_stream_read(connection->stream, false);
     rks_engine_beat(connection->engine); /* pongs are not asked for now, but still sent */
 }
 
+static rks_request *take_parked(rks_connection *connection)
+{
+    rks_request *request = connection->parked;
+    if (request == NULL)
+        return NULL;
+    connection->parked = request->next;
+    connection->parked_bytes -= room_of(request);
+    return request;
+}
+
+void rks_connection_serve(rks_connection *connection, rks_request *request)
+{
+    if (connection->parked != NULL || is_full(connection, QUEUED_MAX + room_of(request)))
+        park(connection, request);
+    else
+        rks_pool_serve(connection->engine, request);
+}
+
 void rks_connection_unpause(rks_connection *connection)
 {
-    if (!connection->paused || connection->state != RKS_CONNECTION_OPEN ||
-        connection->queued + connection->serving > QUEUED_MAX / 2)
+    if (connection->parked == NULL || connection->state != RKS_CONNECTION_OPEN ||
+        connection->ending)
+        return;
+    if (!is_full(connection, QUEUED_MAX / 2))
+        while (connection->parked != NULL && !is_full(connection, QUEUED_MAX))
+            rks_pool_serve(connection->engine, take_parked(connection));
+    if (!connection->paused || may_pause(connection))
         return;
     connection->paused = false;
     rks_stream_read(connection->stream, true);
+}
+
+void rks_connection_forget_parked(rks_connection *connection)
+{
+    for (rks_request *request; (request = take_parked(connection)) != NULL;)
+        rks_request_drop(request);
 }

@@ -212,6 +212,7 @@ static void reply_sent(rks_frame *frame)
 {
     rks_request *request = (rks_request *)(void *)((uint8_t *)frame - offsetof(rks_request, frame));
     rks_connection *connection = request->connection;
+    connection->replies -= request->frame.total;
     request_free(request);
     rks_connection_unref(connection);
 }
@@ -223,11 +224,8 @@ static void run_reply(rks_engine *engine, rks_command *command)
     rks_request *request = (rks_request *)(void *)command; /* its first member */
     rks_connection *connection = request->connection;
     connection->serving -= sizeof(*request) + request->size;
-    connection->references++; /* sending may end the connection */
+    connection->replies += request->frame.total;
     rks_connection_send(connection, &request->frame);
-    rks_connection_pause_if_full(connection);
-    rks_connection_unpause(connection);
-    rks_connection_unref(connection);
 }
 
 static void send_reply(rks_request *request)

@@ -37,9 +37,11 @@ static uint64_t watch_hello(rks_connection *connection, uint64_t now)
     rks_engine *engine = connection->engine;
     uint64_t limit = engine->options.silence_ms;
     uint64_t since = connection->opened_ms;
-    if (connection->initiator)
-        since = engine->peers[connection->rank].since_ms;
-    else {
+    if (connection->held)
+        return UINT64_MAX; /* as long as the one it waits for */
+    if (connection->initiator) {
+        since = connection->crossed ? since : engine->peers[connection->rank].since_ms;
+    } else {
         /* A rank on a busy host may be this late: it has the time as long as there is room. */
         bool crowded = engine->lobby.count > engine->lobby.max / 2;
         uint64_t most = !crowded || connection->hello.heard ? RKS_HELLO_MS : RKS_SILENT_MS;
@@ -60,8 +62,8 @@ static uint64_t watch_open(rks_connection *connection, uint64_t now, bool beat, 
 {
     rks_engine *engine = connection->engine;
     rks_peer *peer = &engine->peers[connection->rank];
-    bool pings = connection->initiator && rks_peer_expects(peer) && !connection->ending;
-    bool expects = pings || (!connection->initiator && (connection->kept || peer->closing));
+    bool pings = rks_peer_expects(peer) && !connection->ending;
+    bool expects = pings || connection->kept;
     size_t unsent = rks_stream_unsent(connection->stream);
     if (unsent != connection->unsent)
         connection->heard_ms = now; /* it takes what we send */
@@ -87,7 +89,7 @@ static void forgive(rks_engine *engine, uint64_t now)
     for (rks_connection *c = engine->connections; c != NULL; c = c->next) {
         c->heard_ms = c->heard_ms + late < now ? c->heard_ms + late : now;
         c->opened_ms = c->opened_ms + late < now ? c->opened_ms + late : now;
-        if (c->initiator && c->state != RKS_CONNECTION_OVER)
+        if (c->initiator && c == engine->peers[c->rank].connection)
             engine->peers[c->rank].since_ms += late;
     }
 }

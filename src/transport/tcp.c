@@ -109,6 +109,7 @@ static rks_status loop_init(tcp_net *made, rks_error *err)
 
 enum {
     SPARE_DESCRIPTORS = 64, /* for files that the program opens later */
+    CROSSING = 64,          /* connections that both sides may be opening */
     NEWCOMERS_MIN = 64,     /* unproven connections that there must be room for */
 };
 
@@ -125,8 +126,8 @@ static uint64_t count_open(void)
     return count;
 }
 
-/* Raises the limit on descriptors as far as it goes. Two connections to each rank, newcomers, and
- * some to spare must fit. */
+/* Raises the limit on descriptors as far as it goes. A connection to each rank, those that cross with
+ * the other side's, newcomers, and some to spare must fit. */
 static rks_status fit_descriptors(const rks_net_options *options, uint32_t *newcomers,
                                   rks_error *err)
 {
@@ -138,7 +139,7 @@ static rks_status fit_descriptors(const rks_net_options *options, uint32_t *newc
         if (setrlimit(RLIMIT_NOFILE, &raised) == 0)
             limit = raised;
     }
-    uint64_t used = count_open() + 2 * (uint64_t)(options->size - 1) + SPARE_DESCRIPTORS;
+    uint64_t used = count_open() + (options->size - 1) + CROSSING + SPARE_DESCRIPTORS;
     if (limit.rlim_cur < used + NEWCOMERS_MIN)
         return rks_fail(err, RKS_ERR_IO, EMFILE,
                         "a job of %" PRIu32 " ranks needs %" PRIu64

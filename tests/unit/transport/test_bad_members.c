@@ -27,7 +27,7 @@ static void a_member_that_breaks_the_rules_is_cut_off(void **state)
         } else if (i == 4)
             stranger_say_hello(fd, &hello);
         else if (i == 5)
-            stranger_frame(fd, RKS_FRAME_REPLY, 1, 0, "x", 1);
+            stranger_say_proof(fd, &hello);
         else if (i == 6)
             stranger_frame(fd, RKS_FRAME_ERROR, 0, 0, bytes, 0);
         else if (i == 7)

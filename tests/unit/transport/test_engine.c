@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * test_engine.c: requests, replies and notes between engines, over TCP and in memory alike. */
+#include <dirent.h>
 #include "flight.h"
 
 #include <errno.h>
@@ -126,6 +127,83 @@ static void both_sides_ask_each_other_at_once(void **state)
         }
         mesh_close(&m);
     }
+}
+
+static uint64_t open_sockets(void)
+{
+    uint64_t count = 0;
+    char target[32];
+    DIR *folder = opendir("/proc/self/fd");
+    assert_non_null(folder);
+    for (const struct dirent *one; (one = readdir(folder)) != NULL;) {
+        ssize_t size = readlinkat(dirfd(folder), one->d_name, target, sizeof(target));
+        count += size > 7 && memcmp(target, "socket:", 7) == 0;
+    }
+    closedir(folder);
+    return count;
+}
+
+/* However the connections cross that both open at once: in the end there is one. */
+static void two_ranks_that_connect_at_once_share_one_connection(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 30; round++) {
+        mesh m;
+        mesh_open(&m, 2, false, 15000);
+        for (uint32_t i = 0; i < 2; i++)
+            rks_engine_serve(m.engines[i], RKS_SERVICE_FETCH, echo, NULL, NULL);
+        uint64_t before = open_sockets(), now = 0;
+        pthread_t threads[2];
+        asker askers[2];
+        for (uint32_t i = 0; i < 2; i++) {
+            askers[i] = (asker){.m = &m, .from = i, .to = 1 - i};
+            pthread_create(&threads[i], NULL, ask_many, &askers[i]);
+        }
+        for (uint32_t i = 0; i < 2; i++) {
+            pthread_join(threads[i], NULL);
+            assert_ok(askers[i].status, &askers[i].err);
+        }
+        uint64_t until = rks_now_ms() + WAIT_MS;
+        while ((now = open_sockets()) != before + 2 && rks_now_ms() < until)
+            usleep(1000); /* both ends of it are in this process */
+        assert_int_equal(now, before + 2);
+        for (uint32_t i = 0; i < 2; i++) {
+            rks_engine_stats stats;
+            rks_engine_stats_get(m.engines[i], &stats);
+            assert_int_equal(stats.refused, 0);
+        }
+        mesh_close(&m);
+    }
+}
+
+/* Each owner's replies are more than it may queue, and those that wait for them are owners, too. */
+static void two_ranks_that_ask_each_other_for_very_much_get_it(void **state)
+{
+    enum { ASKED = 100, TIMES = 15, SIZE = 64 * 1024 };
+    mesh m;
+    event landed;
+    flight flights[2][ASKED] = {0};
+    uint8_t *body = calloc(1, 4 + SIZE);
+    body[0] = TIMES;
+    event_init(&landed);
+    mesh_open(&m, 2, over_memory(state), 15000);
+    for (uint32_t i = 0; i < 2; i++)
+        rks_engine_serve(m.engines[i], RKS_SERVICE_FETCH, echo, NULL, NULL);
+    for (uint32_t k = 0; k < ASKED; k++)
+        for (uint32_t i = 0; i < 2; i++) {
+            flights[i][k].landed = &landed;
+            assert_ok(fly(m.engines[i], 1 - i, RKS_SERVICE_FETCH, body, 4 + SIZE, &flights[i][k]),
+                      &err);
+        }
+    event_wait(&landed, 2 * ASKED);
+    for (uint32_t k = 0; k < ASKED; k++)
+        for (uint32_t i = 0; i < 2; i++) {
+            assert_ok(flights[i][k].status, &flights[i][k].err);
+            assert_int_equal(flights[i][k].size, TIMES * SIZE);
+            free(flights[i][k].reply);
+        }
+    free(body);
+    mesh_close(&m);
 }
 
 /* One of many requests in flight. */
@@ -417,9 +495,9 @@ static int open_with_few_descriptors(void)
     rks_engine_close(engine, 0);
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur != 400)
         return __LINE__ % 256;
-    options.size = 200;
+    options.size = 350;
     if (rks_engine_open(&options, &engine, &err) != RKS_ERR_IO ||
-        strstr(err.text, "a job of 200 ranks needs 5") == NULL ||
+        strstr(err.text, "a job of 350 ranks needs 5") == NULL ||
         strstr(err.text, "the limit is 400") == NULL)
         return __LINE__ % 256;
     return 0;
@@ -447,6 +525,8 @@ int main(void)
         BOTH(a_reply_above_the_limit_is_refused_and_the_connection_lives),
         BOTH(notes_arrive_in_order_also_from_before_the_join),
         BOTH(both_sides_ask_each_other_at_once),
+        cmocka_unit_test(two_ranks_that_connect_at_once_share_one_connection),
+        BOTH(two_ranks_that_ask_each_other_for_very_much_get_it),
         BOTH(a_thousand_requests_of_eight_threads_are_all_answered),
         BOTH(a_place_of_null_fails_that_request_alone),
         BOTH(requests_do_not_wait_behind_slow_ones),
