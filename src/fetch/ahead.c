@@ -1,114 +1,164 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ahead.c: a ring of ids, and the thread that reads for them.
+ * ahead.c: a ring of ids, and the threads that read for them.
  *
  * Ids are counted from the first one pushed: [0, started) are being fetched or were, [started,
- * asked) are on their way from the disk, [asked, pushed) wait. The thread asks window after window
- * while the bytes of [started, asked) are below the limit. */
+ * asked) are on their way from the disk, [asked, claimed) are being asked for, [claimed, pushed)
+ * wait. The threads claim window after window while the bytes of [started, claimed) are below the
+ * limit. One at a time finds a window; several ask for theirs at once, since each request to the
+ * disk costs its thread some 10 us and a disk answers more than 100,000 a second. */
 #include "fetch/ahead.h"
 
 #include <pthread.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/guarded_map.h"
 #include "base/memory.h"
 #include "fetch/fetcher.h"
 
-enum { RING_LEAST = 1 << 16, WINDOW_IDS = 512, WINDOW_BYTES = 8 << 20, WINDOWS = 1024 };
+enum {
+    RING_LEAST = 1 << 16,
+    WINDOW_IDS = 256,
+    WINDOW_BYTES = 4 << 20,
+    WINDOWS = 1024,
+    THREADS = 4
+};
 
-static const uint64_t DEFAULT_BYTES = (uint64_t)64 << 20;
+static const uint64_t DEFAULT_BYTES = (uint64_t)32 << 20;
+static const uint64_t IDLE = UINT64_MAX;
 
-/* A window that was asked for: ids up to `end`. */
+/* A window that was claimed: ids up to `end`. */
 typedef struct window {
     uint64_t end, bytes;
 } window;
 
+typedef struct asker {
+    rks_ahead *ahead;
+    pthread_t thread;
+    uint64_t from; /* the first id of its window, or IDLE; guarded by mutex */
+    rks_range ranges[WINDOW_IDS];
+} asker;
+
 struct rks_ahead {
     rks_ahead_options options;
+    uint64_t page;
     atomic_int references; /* its owner's, and one a list */
-    pthread_t thread;
-    bool running; /* the caller's: there is a thread */
+    asker *askers[THREADS];
+    size_t running; /* the caller's: how many of them */
     atomic_bool stop;
     pthread_mutex_t mutex;
-    pthread_cond_t work; /* for the thread */
+    pthread_cond_t work; /* for the threads */
     pthread_cond_t idle; /* for rks_ahead_settle */
     /* guarded by mutex */
     uint32_t *ids; /* id number i at i % room */
     size_t room;
-    uint64_t pushed, asked, started;
-    bool last, settled;
+    uint64_t pushed, claimed, started;
+    uint64_t lost_until;     /* pages of ids before it may be lost: max_bytes was less since */
+    bool last, finding;      /* a thread finds a window */
+    size_t asking;           /* threads that ask for one */
     window windows[WINDOWS]; /* not started yet, a ring */
     size_t first_window, window_count;
     uint64_t bytes; /* of them */
-    /* the thread's */
+    /* of the thread that finds a window */
     uint32_t taken[WINDOW_IDS];
-    rks_range ranges[WINDOW_IDS];
 };
 
-/* ---- the thread ---------------------------------------------------------------------------- */
+/* The mutex is held. */
+static uint64_t asked(const rks_ahead *ahead)
+{
+    uint64_t first = ahead->claimed;
+    for (size_t i = 0; i < THREADS && ahead->asking > 0; i++)
+        if (ahead->askers[i] != NULL && ahead->askers[i]->from < first)
+            first = ahead->askers[i]->from;
+    return first;
+}
+
+/* ---- the threads --------------------------------------------------------------------------- */
 
 /* The mutex is held. Worth a window: many ids, the last ones, or ids that are fetched already. */
 static bool has_work(const rks_ahead *ahead)
 {
-    uint64_t waiting = ahead->pushed - ahead->asked;
-    if (waiting == 0 || ahead->window_count == WINDOWS)
+    uint64_t waiting = ahead->pushed - ahead->claimed;
+    if (waiting == 0 || ahead->finding || ahead->window_count == WINDOWS)
         return false;
-    if (ahead->asked < ahead->started)
+    if (ahead->claimed < ahead->started)
         return true;
     if (ahead->bytes >= ahead->options.max_bytes)
         return false;
-    return waiting >= WINDOW_IDS || ahead->last || ahead->asked - ahead->started < WINDOW_IDS;
+    return waiting >= WINDOW_IDS || ahead->last || ahead->claimed - ahead->started < WINDOW_IDS;
 }
 
-/* Without the mutex. How many of the ids make a window; their ranges and bytes. */
-static size_t find_window(rks_ahead *ahead, size_t count, size_t *ranges, uint64_t *bytes)
+/* Without the mutex. How many of the ids make a window; their ranges, and the bytes of the pages
+ * that they lie in. */
+static size_t find_window(rks_ahead *ahead, rks_range *ranges, size_t count, size_t *found,
+                          uint64_t *bytes)
 {
     const rks_reads *reads = &ahead->options.fetcher->reads;
     size_t i = 0;
     rks_guarded_map_renew(); /* locators are read from the map */
-    *ranges = 0;
-    *bytes = 0;
     for (; i < count && *bytes < WINDOW_BYTES; i++) {
-        rks_range *range = &ahead->ranges[*ranges];
+        rks_range *range = &ranges[*found];
         uint32_t shard = 0;
         uint64_t row = 0;
         if (!ahead->options.locate(ahead->options.user, ahead->taken[i], &shard, &row) ||
             !rks_reads_range(reads, shard, row, range))
             continue;
-        *bytes += range->end - range->first;
-        ++*ranges;
+        if (range->first < range->end)
+            *bytes +=
+                ((range->end - 1) / ahead->page - range->first / ahead->page + 1) * ahead->page;
+        ++*found;
     }
     return i;
 }
 
+/* The mutex is held. `count` ids from `first` on are a window of this many bytes. False: a fetch
+ * has taken all of them over. */
+static bool claim_window(rks_ahead *ahead, asker *by, uint64_t first, size_t count, uint64_t bytes)
+{
+    if (first + count <= ahead->claimed)
+        return false;
+    ahead->claimed = first + count;
+    by->from = first;
+    ahead->asking++;
+    if (ahead->claimed > ahead->started) {
+        size_t at = (ahead->first_window + ahead->window_count++) % WINDOWS;
+        ahead->windows[at] = (window){ahead->claimed, bytes};
+        ahead->bytes += bytes;
+    }
+    return true;
+}
+
 /* The mutex is held, but not while it reads. */
-static void ask_window(rks_ahead *ahead)
+static void ask_window(rks_ahead *ahead, asker *by)
 {
     rks_reads *reads = &ahead->options.fetcher->reads;
-    uint64_t first = ahead->asked, waiting = ahead->pushed - first, bytes = 0;
+    uint64_t first = ahead->claimed, waiting = ahead->pushed - first, bytes = 0;
     size_t count = waiting < WINDOW_IDS ? (size_t)waiting : WINDOW_IDS, ranges = 0;
     for (size_t i = 0; i < count; i++)
         ahead->taken[i] = ahead->ids[(first + i) % ahead->room];
+    ahead->finding = true;
     pthread_mutex_unlock(&ahead->mutex);
-    if (!rks_reads_look(reads, &ahead->stop)) {
-        count = find_window(ahead, count, &ranges, &bytes);
-        rks_reads_ask(reads, ahead->ranges, ranges, &ahead->stop);
-    }
+    if (!rks_reads_look(reads, &ahead->stop))
+        count = find_window(ahead, by->ranges, count, &ranges, &bytes);
     pthread_mutex_lock(&ahead->mutex);
-    if (first + count <= ahead->asked) /* taken over */
+    ahead->finding = false;
+    if (!claim_window(ahead, by, first, count, bytes))
         return;
-    ahead->asked = first + count;
-    if (ahead->asked <= ahead->started)
-        return;
-    size_t at = (ahead->first_window + ahead->window_count++) % WINDOWS;
-    ahead->windows[at] = (window){ahead->asked, bytes};
-    ahead->bytes += bytes;
+    if (has_work(ahead)) /* another thread goes on behind this window */
+        pthread_cond_signal(&ahead->work);
+    pthread_mutex_unlock(&ahead->mutex);
+    rks_reads_ask(reads, by->ranges, ranges, &ahead->stop);
+    pthread_mutex_lock(&ahead->mutex);
+    by->from = IDLE;
+    ahead->asking--;
 }
 
-static void *ahead_main(void *user)
+static void *asker_main(void *user)
 {
-    rks_ahead *ahead = user;
+    asker *by = user;
+    rks_ahead *ahead = by->ahead;
     sigset_t mask; /* a locator's page that cannot be read is met here, too */
     sigfillset(&mask);
     sigdelset(&mask, SIGBUS);
@@ -117,13 +167,11 @@ static void *ahead_main(void *user)
     pthread_mutex_lock(&ahead->mutex);
     while (!atomic_load(&ahead->stop)) {
         if (has_work(ahead)) {
-            ask_window(ahead);
+            ask_window(ahead, by);
             continue;
         }
-        ahead->settled = true;
         pthread_cond_broadcast(&ahead->idle);
         pthread_cond_wait(&ahead->work, &ahead->mutex);
-        ahead->settled = false;
     }
     pthread_mutex_unlock(&ahead->mutex);
     return NULL;
@@ -139,6 +187,7 @@ rks_status rks_ahead_open(const rks_ahead_options *options, rks_ahead **ahead, r
     made->options = *options;
     if (made->options.max_bytes == 0)
         made->options.max_bytes = DEFAULT_BYTES;
+    made->page = (uint64_t)sysconf(_SC_PAGESIZE);
     pthread_mutex_init(&made->mutex, NULL);
     pthread_cond_init(&made->work, NULL);
     pthread_cond_init(&made->idle, NULL);
@@ -154,6 +203,8 @@ void rks_ahead_release(rks_ahead *ahead)
     pthread_cond_destroy(&ahead->idle);
     pthread_cond_destroy(&ahead->work);
     pthread_mutex_destroy(&ahead->mutex);
+    for (size_t i = 0; i < THREADS; i++)
+        rks_free(ahead->askers[i]);
     rks_free(ahead->ids);
     rks_free(ahead);
 }
@@ -162,24 +213,35 @@ void rks_ahead_close(rks_ahead *ahead)
 {
     if (ahead == NULL)
         return;
-    if (ahead->running) {
-        pthread_mutex_lock(&ahead->mutex);
-        atomic_store(&ahead->stop, true);
-        pthread_cond_signal(&ahead->work);
-        pthread_mutex_unlock(&ahead->mutex);
-        pthread_join(ahead->thread, NULL);
-    }
+    pthread_mutex_lock(&ahead->mutex);
+    atomic_store(&ahead->stop, true);
+    pthread_cond_broadcast(&ahead->work);
+    pthread_mutex_unlock(&ahead->mutex);
+    for (; ahead->running > 0; ahead->running--)
+        pthread_join(ahead->askers[ahead->running - 1]->thread, NULL);
     rks_ahead_release(ahead);
 }
 
 bool rks_ahead_take_over(rks_ahead *ahead, uint64_t end, size_t count)
 {
     pthread_mutex_lock(&ahead->mutex);
-    bool taken = ahead->asked < end;
-    if (taken && ahead->asked >= end - count) /* else those before them are left to the thread */
-        ahead->asked = end;
+    bool taken = asked(ahead) < end;
+    if (taken && ahead->claimed < end && /* else those before them are left to the threads */
+        ahead->claimed >= end - count)
+        ahead->claimed = end;
     pthread_mutex_unlock(&ahead->mutex);
     return taken;
+}
+
+void rks_ahead_lost(rks_ahead *ahead)
+{
+    pthread_mutex_lock(&ahead->mutex);
+    if (ahead->options.max_bytes > WINDOW_BYTES && ahead->started >= ahead->lost_until) {
+        ahead->options.max_bytes /= 2;
+        ahead->lost_until =
+            ahead->claimed; /* those behind were asked for with less memory in use */
+    }
+    pthread_mutex_unlock(&ahead->mutex);
 }
 
 bool rks_ahead_wants(rks_ahead *ahead)
@@ -192,10 +254,10 @@ bool rks_ahead_wants(rks_ahead *ahead)
     return wants;
 }
 
-/* The mutex is held. Room for `count` ids more; those that are not asked for yet move. */
+/* The mutex is held. Room for `count` ids more; those that nobody has claimed move. */
 static bool make_ring(rks_ahead *ahead, size_t count)
 {
-    uint64_t waiting = ahead->pushed - ahead->asked;
+    uint64_t waiting = ahead->pushed - ahead->claimed;
     size_t room = ahead->room < RING_LEAST ? RING_LEAST : ahead->room;
     if (waiting + count <= ahead->room)
         return true;
@@ -204,7 +266,7 @@ static bool make_ring(rks_ahead *ahead, size_t count)
     uint32_t *ids = rks_alloc_raw(room, sizeof(*ids), NULL);
     if (ids == NULL)
         return false;
-    for (uint64_t i = ahead->asked; i < ahead->pushed; i++)
+    for (uint64_t i = ahead->claimed; i < ahead->pushed; i++)
         ids[i % room] = ahead->ids[i % ahead->room];
     rks_free(ahead->ids);
     ahead->ids = ids;
@@ -212,12 +274,27 @@ static bool make_ring(rks_ahead *ahead, size_t count)
     return true;
 }
 
+/* The mutex is held. Another thread if there is a window for it. False: there is none at all. */
+static bool have_threads(rks_ahead *ahead)
+{
+    uint64_t waiting = ahead->pushed - ahead->claimed;
+    while (ahead->running < THREADS &&
+           (ahead->running == 0 || waiting > ahead->running * WINDOW_IDS)) {
+        asker *made = rks_alloc(1, sizeof(*made), NULL);
+        if (made == NULL)
+            break;
+        *made = (asker){.ahead = ahead, .from = IDLE};
+        if (pthread_create(&made->thread, NULL, asker_main, made) != 0) {
+            rks_free(made);
+            break;
+        }
+        ahead->askers[ahead->running++] = made;
+    }
+    return ahead->running > 0;
+}
+
 bool rks_ahead_push(rks_ahead *ahead, const uint32_t *ids, size_t count, bool last)
 {
-    if (!ahead->running)
-        ahead->running = pthread_create(&ahead->thread, NULL, ahead_main, ahead) == 0;
-    if (!ahead->running)
-        return false;
     pthread_mutex_lock(&ahead->mutex);
     bool taken = make_ring(ahead, count);
     if (taken) {
@@ -227,7 +304,7 @@ bool rks_ahead_push(rks_ahead *ahead, const uint32_t *ids, size_t count, bool la
         memcpy(ahead->ids, ids + head, (count - head) * sizeof(*ids));
         ahead->pushed += count;
         ahead->last = last;
-        ahead->settled = false;
+        taken = have_threads(ahead);
         if (has_work(ahead))
             pthread_cond_signal(&ahead->work);
     }
@@ -257,7 +334,7 @@ void rks_ahead_started(rks_ahead *ahead, size_t count, rks_batch *list)
 uint64_t rks_ahead_settle(rks_ahead *ahead)
 {
     pthread_mutex_lock(&ahead->mutex);
-    while (ahead->running && !(ahead->settled && !has_work(ahead)))
+    while (ahead->running > 0 && (ahead->finding || ahead->asking > 0 || has_work(ahead)))
         pthread_cond_wait(&ahead->idle, &ahead->mutex);
     uint64_t bytes = ahead->bytes;
     pthread_mutex_unlock(&ahead->mutex);

@@ -3,11 +3,11 @@
  * ahead.h: reads from this node's disk what a plan will want, long before it is fetched.
  *
  * The caller pushes the ids of coming batches, hundreds of them: an id costs four bytes and no
- * buffer. A thread finds where they lie, and asks the disk for a window of them at a time, sorted
- * by place and with neighbours merged. It keeps at most `max_bytes` of the page cache ahead of the
- * batches that have been started. A fetch that comes to its samples before the thread does asks for
- * them itself. If all shards are in memory, there is no thread and nothing is wanted. One caller at
- * a time. */
+ * buffer. Up to four threads find where they lie, and ask the disk for a window of them at a time,
+ * sorted by place and with neighbours merged. They keep at most `max_bytes` of the page cache ahead
+ * of the batches that have been started. A fetch that comes to its samples before the threads do
+ * asks for them itself. If all shards are in memory, there is no thread and nothing is wanted. One
+ * caller at a time. */
 #ifndef RKS_FETCH_AHEAD_H
 #define RKS_FETCH_AHEAD_H
 
@@ -20,7 +20,7 @@ typedef struct rks_ahead_options {
     /* Where sample `id` lies; false: nowhere. Called by the thread. */
     bool (*locate)(void *user, uint32_t id, uint32_t *shard, uint64_t *row);
     void *user;
-    uint64_t max_bytes; /* 0: 64 MiB */
+    uint64_t max_bytes; /* 0: 32 MiB */
 } rks_ahead_options;
 
 rks_status rks_ahead_open(const rks_ahead_options *options, rks_ahead **ahead, rks_error *err);

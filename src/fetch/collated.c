@@ -159,7 +159,7 @@ rks_status rks_fetch_make_arrays(rks_batch *batch, rks_collate *collate, rks_arr
         return RKS_ERR_MEMORY;
     s.copy = block->data;
     status = run(&s, collate, arrays, err);
-    rks_fetch_notice_faults(fetcher, batch->wanted, batch->count);
+    rks_fetch_notice_batch_faults(batch);
     rks_blocks_give(fetcher->pool, block);
     return status;
 }

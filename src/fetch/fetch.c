@@ -37,7 +37,7 @@ void rks_fetch_wake(rks_fetch *fetch)
         atomic_fetch_add(&fetch->references, 1);
         *fetcher->work_end = fetch;
         fetcher->work_end = &fetch->next;
-        pthread_cond_signal(&fetcher->work_comes);
+        rks_fetcher_wake_workers(fetcher);
     }
     pthread_cond_broadcast(&fetch->changed);
 }

@@ -306,10 +306,8 @@ static void serve(void *user, rks_request *request)
 static void notice_faults(rks_fetch_server *server)
 {
     long faults = rks_reads_faults(true);
-    if (faults <= 0)
-        return;
-    rks_reads_waited(&server->reads, faults);
-    rks_reads_forget_all(&server->reads);
+    if (faults > 0 && rks_reads_waited(&server->reads, faults) > 0)
+        rks_reads_forget_all(&server->reads);
 }
 
 static bool serve_quick(void *user, rks_request *request)
@@ -391,6 +389,6 @@ void rks_fetch_server_disk(const rks_fetch_server *server, uint64_t *reads, uint
 
 void rks_fetch_server_forget_cache(rks_fetch_server *server)
 {
-    rks_reads_waited(&server->reads, 0);
+    rks_reads_look_again(&server->reads);
     rks_reads_forget_all(&server->reads);
 }

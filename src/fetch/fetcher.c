@@ -37,7 +37,7 @@ rks_status rks_fetcher_blame(const rks_fetcher *fetcher, const rks_wanted *wante
 
 void rks_fetcher_forget_cache(rks_fetcher *fetcher)
 {
-    rks_reads_waited(&fetcher->reads, 0);
+    rks_reads_look_again(&fetcher->reads);
     rks_reads_forget_all(&fetcher->reads);
 }
 
@@ -179,6 +179,7 @@ rks_status rks_fetcher_open(const rks_fetcher_options *options, rks_fetcher **fe
     atomic_init(&made->references, 1);
     pthread_mutex_init(&made->mutex, NULL);
     pthread_cond_init(&made->work_comes, NULL);
+    pthread_cond_init(&made->cold_work_comes, NULL);
     rks_status status = copy_tables(made, options, err);
     if (status == RKS_OK)
         status = make_heard(made, err);
@@ -199,6 +200,7 @@ void rks_fetcher_release(rks_fetcher *fetcher)
 {
     if (atomic_fetch_sub(&fetcher->references, 1) != 1)
         return;
+    pthread_cond_destroy(&fetcher->cold_work_comes);
     pthread_cond_destroy(&fetcher->work_comes);
     pthread_mutex_destroy(&fetcher->mutex);
     rks_blocks_release(fetcher->pool);
@@ -220,6 +222,7 @@ void rks_fetcher_close(rks_fetcher *fetcher)
     atomic_store(&fetcher->closing, true); /* from now on nothing is queued */
     rks_fetch_request *queued = rks_fetch_unqueue(fetcher, NULL);
     pthread_cond_broadcast(&fetcher->work_comes);
+    pthread_cond_broadcast(&fetcher->cold_work_comes);
     pthread_mutex_unlock(&fetcher->mutex);
     for (size_t i = 0; i < fetcher->worker_count; i++)
         pthread_join(fetcher->workers[i], NULL);
@@ -234,9 +237,8 @@ void rks_fetcher_close(rks_fetcher *fetcher)
 
 /* ---- workers --------------------------------------------------------------------------------- */
 
-static void *worker_main(void *user)
+static void work_until_closing(rks_fetcher *fetcher, pthread_cond_t *comes)
 {
-    rks_fetcher *fetcher = user;
     sigset_t mask; /* signals are for the program's threads, but a map's fault is ours */
     sigfillset(&mask);
     sigdelset(&mask, SIGBUS);
@@ -245,9 +247,35 @@ static void *worker_main(void *user)
     pthread_mutex_lock(&fetcher->mutex);
     while (!atomic_load(&fetcher->closing))
         if (!rks_fetch_work_on_next(fetcher))
-            pthread_cond_wait(&fetcher->work_comes, &fetcher->mutex);
+            pthread_cond_wait(comes, &fetcher->mutex);
     pthread_mutex_unlock(&fetcher->mutex);
+}
+
+static void *worker_main(void *user)
+{
+    rks_fetcher *fetcher = user;
+    work_until_closing(fetcher, &fetcher->work_comes);
     return NULL;
+}
+
+static void *cold_worker_main(void *user)
+{
+    rks_fetcher *fetcher = user;
+    work_until_closing(fetcher, &fetcher->cold_work_comes);
+    return NULL;
+}
+
+void rks_fetcher_wake_workers(rks_fetcher *fetcher)
+{
+    pthread_cond_signal(&fetcher->work_comes);
+    if (!rks_reads_cold(&fetcher->reads) || !atomic_load(&fetcher->started) ||
+        atomic_load(&fetcher->closing)) /* the close joins those that it sees */
+        return;
+    while (fetcher->worker_count < RKS_FETCH_COLD_WORKERS &&
+           pthread_create(&fetcher->workers[fetcher->worker_count], NULL, cold_worker_main,
+                          fetcher) == 0)
+        fetcher->worker_count++;
+    pthread_cond_signal(&fetcher->cold_work_comes);
 }
 
 /* Who waits works, too: with as many workers as cores they would only take turns (measured on 2

@@ -20,7 +20,12 @@
 #include "fetch/plain.h"
 #include "fetch/reads.h"
 
-enum { RKS_FETCH_WORKERS = 2, RKS_FETCH_TRIES = 8, RKS_FETCH_REQUEST_ROWS = 128 };
+enum {
+    RKS_FETCH_WORKERS = 2,
+    RKS_FETCH_COLD_WORKERS = 4, /* of all together, if records come from the disk */
+    RKS_FETCH_TRIES = 8,
+    RKS_FETCH_REQUEST_ROWS = 128,
+};
 
 /* Ranks that failed. */
 typedef struct rks_fetch_owners {
@@ -110,7 +115,8 @@ struct rks_fetcher {
     rks_fetch_request *queue, **queue_end; /* wait for room in inflight_bytes */
     rks_fetch *work, **work_end;
     pthread_cond_t work_comes;
-    pthread_t workers[RKS_FETCH_WORKERS];
+    pthread_cond_t cold_work_comes; /* for workers behind workers_wanted */
+    pthread_t workers[RKS_FETCH_COLD_WORKERS];
     size_t worker_count, workers_wanted; /* 0: nobody has asked the system for its cores yet */
     rks_fetch_owners failed;             /* last time: asked after others */
 
@@ -139,8 +145,11 @@ rks_status rks_fetch_locate_local(rks_batch *batch, size_t *size, rks_error *err
 /* Asks the disk for all samples of the batch that lie in maps, unless they are in memory or somebody
  * else has asked for them. Does not wait. */
 void rks_fetch_ask_disk(rks_batch *batch);
-/* After samples [0, count) were read from their maps: did this thread wait for the disk? */
-void rks_fetch_notice_faults(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count);
+/* After samples [0, count) were read from their maps: did this thread have to read them from the
+ * disk itself? True: many of their pages. */
+bool rks_fetch_notice_faults(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count);
+/* The same for a batch, and whoever read ahead for it learns it. */
+void rks_fetch_notice_batch_faults(const rks_batch *batch);
 /* Asks for the bytes of a local sample a little behind the i-th, of those that were found. */
 void rks_fetch_prefetch_local(const rks_batch *batch, size_t i);
 /* After a record was read from its map: an error where a page of it was replaced. */
@@ -158,6 +167,9 @@ rks_status rks_fetch_copy_local(rks_batch *batch, rks_block **block, uint64_t *b
 /* ---- ahead.c ---- */
 /* The `count` ids before `end`: true: they were not asked for, and the caller does it now. */
 bool rks_ahead_take_over(rks_ahead *ahead, uint64_t end, size_t count);
+/* Pages that it had asked for were gone when a fetch came to them: memory is short. From now on it
+ * reads half as far ahead, but at least a window; once for all pages that were asked for so far. */
+void rks_ahead_lost(rks_ahead *ahead);
 void rks_ahead_release(rks_ahead *ahead); /* NULL is accepted */
 
 /* ---- collated.c ---- */
@@ -241,6 +253,9 @@ void rks_fetch_release(rks_fetch *fetch); /* no lock is held, or it is not the l
 
 /* ---- fetcher.c ---- */
 rks_status rks_fetcher_start_workers(rks_fetcher *fetcher, rks_error *err);
+/* The mutex is held. Wakes a worker for a fetch that was queued, or two if records come from the
+ * disk: while one waits for a page, the other copies what has come. */
+void rks_fetcher_wake_workers(rks_fetcher *fetcher);
 void rks_fetcher_release(rks_fetcher *fetcher);
 
 #endif

@@ -14,8 +14,8 @@
 #include "fetch/wire.h"
 
 enum { AHEAD = 4, PREFETCH_RECORD = 1024, CACHE_LINE = 64, PIECE = 64 };
-/* Between records that are read together from the disk; faults of a batch, above which all that was
- * known to be in memory may be gone. */
+/* Between records that are read together from the disk; pages that a batch had to read itself,
+ * above which all that was known to be in memory may be gone. */
 enum { MERGE_GAP = 4096, FAULTS_MOST = 4 };
 
 void rks_fetch_prefetch_local(const rks_batch *batch, size_t i)
@@ -61,21 +61,27 @@ void rks_fetch_ask_disk(rks_batch *batch)
         rks_free(ranges);
 }
 
-void rks_fetch_notice_faults(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count)
+bool rks_fetch_notice_faults(rks_fetcher *fetcher, const rks_wanted *wanted, size_t count)
 {
     rks_reads *reads = &fetcher->reads;
     long faults = rks_reads_faults(false);
-    if (faults <= 0)
-        return;
-    rks_reads_waited(reads, faults);
-    if (faults > FAULTS_MOST)
+    size_t pages = faults <= 0 ? 0 : rks_reads_waited(reads, faults);
+    if (pages > FAULTS_MOST)
         rks_reads_forget_all(reads);
-    for (size_t i = 0; faults <= FAULTS_MOST && i < count; i++) {
+    for (size_t i = 0; pages > 0 && pages <= FAULTS_MOST && i < count; i++) {
         uint64_t first = 0, end = 0;
         const rks_shard *shard = fetcher->shards[wanted[i].shard];
         if (shard != NULL && rks_shard_extent(shard, wanted[i].row, &first, &end))
             rks_shard_forget(shard, first, end);
     }
+    return pages > FAULTS_MOST;
+}
+
+void rks_fetch_notice_batch_faults(const rks_batch *batch)
+{
+    if (rks_fetch_notice_faults(batch->fetcher, batch->wanted, batch->count) &&
+        batch->ahead != NULL && !batch->asked)
+        rks_ahead_lost(batch->ahead);
 }
 
 /* ---- samples ------------------------------------------------------------------------------- */
@@ -214,7 +220,7 @@ rks_status rks_fetch_copy_local(rks_batch *batch, rks_block **block, uint64_t *b
     if (copies == NULL)
         return RKS_ERR_MEMORY;
     status = copy_all(batch, copies->data, bytes, err);
-    rks_fetch_notice_faults(batch->fetcher, batch->wanted, batch->count);
+    rks_fetch_notice_batch_faults(batch);
     if (status != RKS_OK) {
         rks_blocks_give(batch->fetcher->pool, copies);
         return status;

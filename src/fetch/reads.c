@@ -64,6 +64,12 @@ bool rks_reads_look(rks_reads *reads, const atomic_bool *stop)
     return found == RKS_RESIDENT_ALL;
 }
 
+bool rks_reads_cold(const rks_reads *reads)
+{
+    return !atomic_load_explicit(&reads->warm, memory_order_relaxed) &&
+           atomic_load_explicit(&reads->scan_ms, memory_order_relaxed) != 0;
+}
+
 bool rks_reads_range(const rks_reads *reads, uint32_t shard, uint64_t row, rks_range *range)
 {
     if (shard >= reads->count || reads->shards[shard] == NULL ||
@@ -80,11 +86,30 @@ static void count_reads(rks_reads *reads, uint64_t requests, uint64_t bytes)
     atomic_fetch_add_explicit(&reads->disk_bytes, bytes, memory_order_relaxed);
 }
 
+/* What this thread has read from disks, as far as it was counted: by asking, or by faults. */
+static __thread struct {
+    bool known;
+    uint64_t bytes;
+} counted;
+
+static void count_all_so_far(void)
+{
+    counted.known = rks_disk_bytes_of_thread(&counted.bytes);
+}
+
 void rks_reads_follow(rks_reads *reads, const rks_range *range)
 {
+    if (!counted.known)
+        count_all_so_far();
     uint64_t bytes = rks_shard_follow(reads->shards[range->file], range->first, range->end);
-    if (bytes != 0)
-        count_reads(reads, 1, bytes);
+    uint64_t now = 0;
+    if (bytes == 0)
+        return;
+    if (counted.known && rks_disk_bytes_of_thread(&now)) { /* some may have been in memory */
+        bytes = now - counted.bytes;
+        counted.bytes = now;
+    }
+    count_reads(reads, bytes != 0, bytes);
 }
 
 void rks_reads_ask(rks_reads *reads, rks_range *ranges, size_t count,
@@ -100,8 +125,10 @@ void rks_reads_ask(rks_reads *reads, rks_range *ranges, size_t count,
         rks_shard_ask(reads->shards[range->file], range->first, range->end);
         bytes += range->end - range->first;
     }
-    if (known && rks_disk_bytes_of_thread(&after))
+    if (known && rks_disk_bytes_of_thread(&after)) {
         bytes = after - before;
+        counted.bytes += bytes;
+    }
     /* Of ranges that were in memory nothing was read. */
     uint64_t most = (bytes + page - 1) / page;
     count_reads(reads, asked < most ? asked : most, bytes);
@@ -119,18 +146,33 @@ long rks_reads_faults(bool exact)
     int64_t at_ns = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
     if ((at_ns == last.at_ns && !exact) || getrusage(RUSAGE_THREAD, &usage) != 0)
         return 0;
+    if (last.at_ns == 0)
+        count_all_so_far();
     long faults = last.at_ns == 0 ? 0 : usage.ru_majflt - last.faults;
     last.at_ns = at_ns;
     last.faults = usage.ru_majflt;
     return faults;
 }
 
-void rks_reads_waited(rks_reads *reads, long faults)
+size_t rks_reads_waited(rks_reads *reads, long faults)
 {
-    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), now = 0;
+    size_t pages = (size_t)faults;
+    if (counted.known && rks_disk_bytes_of_thread(&now)) {
+        pages = (size_t)((now - counted.bytes + page - 1) / page);
+        counted.bytes = now;
+    }
+    if (pages == 0)
+        return 0;
+    rks_reads_look_again(reads);
+    count_reads(reads, pages, pages * page);
+    return pages;
+}
+
+void rks_reads_look_again(rks_reads *reads)
+{
     atomic_store(&reads->warm, false);
     atomic_store(&reads->scan_ms, 0);
-    count_reads(reads, (uint64_t)faults, (uint64_t)faults * page);
 }
 
 void rks_reads_forget_all(const rks_reads *reads)

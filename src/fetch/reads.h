@@ -29,6 +29,8 @@ void rks_reads_begin(rks_reads *reads, rks_shard *const *shards, size_t count);
 bool rks_reads_warm(rks_reads *reads);
 /* The same, at any number of pieces: for a thread of its own. `stop` ends it. */
 bool rks_reads_look(rks_reads *reads, const atomic_bool *stop);
+/* Is some of it known not to be in memory? Looks at nothing. */
+bool rks_reads_cold(const rks_reads *reads);
 
 /* The range of a record that must be asked for; false: it is in memory, or nobody knows where it
  * lies. */
@@ -41,9 +43,12 @@ void rks_reads_follow(rks_reads *reads, const rks_range *range);
 /* How many major faults this thread has had since the last call. Unless `exact`, it looks only if
  * the clock has ticked since: then it costs next to nothing. */
 long rks_reads_faults(bool exact);
-/* `faults` pages were waited for. Forgets that all is in memory; the caller forgets the pieces that
- * it read, or all of them. */
-void rks_reads_waited(rks_reads *reads, long faults);
+/* After so many faults: how many pages this thread has read from the disk itself by faults. The
+ * others were on their way already, and it only waited for them. If there are any, forgets that all
+ * is in memory; the caller forgets the pieces that it read, or all of them. */
+size_t rks_reads_waited(rks_reads *reads, long faults);
+/* Forgets that all is in memory. */
+void rks_reads_look_again(rks_reads *reads);
 void rks_reads_forget_all(const rks_reads *reads);
 
 #endif

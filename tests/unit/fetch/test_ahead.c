@@ -53,6 +53,14 @@ static rks_fetch_stats stats_of(rks_fetcher *fetcher)
     return stats;
 }
 
+static uint64_t whole_files(void)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < WORLD_SHARDS; i++)
+        bytes += rks_shard_file_bytes(w.shards[i]);
+    return bytes;
+}
+
 static void what_is_pushed_is_read_once(void **state)
 {
     (void)state;
@@ -60,15 +68,13 @@ static void what_is_pushed_is_read_once(void **state)
     if (!make_cold(fetcher))
         skip();
     rks_ahead *ahead = begin(fetcher, 0);
-    uint64_t files = 0;
-    for (size_t i = 0; i < WORLD_SHARDS; i++)
-        files += rks_shard_file_bytes(w.shards[i]);
     assert_true(rks_ahead_wants(ahead));
     for (int twice = 0; twice < 2; twice++)
         assert_true(rks_ahead_push(ahead, ids, IDS, twice == 1));
     assert_true(rks_ahead_settle(ahead) > 0);
     rks_fetch_stats stats = stats_of(fetcher);
-    assert_true(stats.disk_bytes > 0 && stats.disk_bytes <= files + 3 * (64 << 10));
+    assert_true(stats.disk_bytes > 0 &&
+                stats.disk_bytes <= whole_files() + WORLD_SHARDS * (64 << 10));
     assert_true(stats.disk_reads > 0 && stats.disk_reads < IDS); /* neighbours are one request */
     rks_ahead_started(ahead, 2 * (size_t)IDS, NULL);
     assert_int_equal(rks_ahead_settle(ahead), 0);
@@ -89,6 +95,64 @@ static void bytes_bound_how_far_ahead_it_reads(void **state)
     assert_int_equal(rks_ahead_settle(ahead), one);
     rks_ahead_started(ahead, IDS, NULL); /* what is fetched now is asked for whatever the bound */
     assert_int_equal(rks_ahead_settle(ahead), 0);
+    rks_ahead_close(ahead);
+    rks_fetcher_close(fetcher);
+}
+
+/* Pushes and starts ids until more is asked for than `bytes`; returns how much that is. */
+static uint64_t ask_for_more_than(rks_ahead *ahead, uint64_t bytes)
+{
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), found = 0;
+    for (uint64_t pages = 0; pages * page <= 2 * bytes; pages += IDS) /* a page a sample at least */
+        assert_true(rks_ahead_push(ahead, ids, IDS, false));
+    found = rks_ahead_settle(ahead);
+    assert_true(found > bytes);
+    return found;
+}
+
+static void lost_pages_halve_how_far_ahead_it_reads(void **state)
+{
+    (void)state;
+    enum { BYTES = 16 << 20, WINDOW = 5 << 20 };
+    rks_fetcher *fetcher = world_fetcher(7, NULL);
+    if (!make_cold(fetcher))
+        skip();
+    rks_ahead *ahead = begin(fetcher, BYTES);
+    uint64_t whole = ask_for_more_than(ahead, BYTES - 1), half = 0;
+    assert_true(whole < BYTES + WINDOW);
+    rks_ahead_lost(ahead);
+    rks_ahead_lost(ahead); /* these pages were asked for before it was known */
+    for (int i = 0; i < 1000 && (half = rks_ahead_settle(ahead)) >= whole; i++)
+        rks_ahead_started(ahead, IDS, NULL);
+    for (int i = 0; i < 1000 && half >= BYTES / 2 + WINDOW; i++) {
+        rks_ahead_started(ahead, IDS, NULL);
+        half = rks_ahead_settle(ahead);
+    }
+    assert_true(half >= BYTES / 2 - WINDOW && half < BYTES / 2 + WINDOW);
+    rks_ahead_close(ahead);
+    rks_fetcher_close(fetcher);
+}
+
+static void what_was_asked_for_is_not_counted_twice(void **state)
+{
+    (void)state;
+    uint64_t known = 0;
+    rks_fetcher *fetcher = world_fetcher(7, NULL);
+    if (!make_cold(fetcher) || !rks_disk_bytes_of_thread(&known))
+        skip();
+    rks_ahead *ahead = begin(fetcher, 0);
+    assert_true(rks_ahead_push(ahead, ids, IDS, true));
+    (void)rks_ahead_settle(ahead);
+    rks_fetch_stats before = stats_of(fetcher);
+    assert_true(before.disk_bytes > 0);
+    for (uint32_t i = 0; i < IDS; i++) { /* some wait for what is on its way */
+        rks_wanted wanted = world_wanted(ids[i]);
+        rks_batch *batch = NULL;
+        assert_ok(world_fetch(fetcher, &wanted, 1, &batch, &err), &err);
+        rks_batch_free(batch);
+    }
+    rks_fetch_stats after = stats_of(fetcher);
+    assert_true(after.disk_bytes <= whole_files() + WORLD_SHARDS * (64 << 10));
     rks_ahead_close(ahead);
     rks_fetcher_close(fetcher);
 }
@@ -183,6 +247,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_pushed_is_read_once),
         cmocka_unit_test(bytes_bound_how_far_ahead_it_reads),
+        cmocka_unit_test(lost_pages_halve_how_far_ahead_it_reads),
+        cmocka_unit_test(what_was_asked_for_is_not_counted_twice),
         cmocka_unit_test(close_ends_it_at_once),
         cmocka_unit_test(a_fetch_that_comes_first_asks_for_itself),
         cmocka_unit_test(a_file_that_is_cut_meanwhile_fails_by_name_in_each_process), /* the last */
