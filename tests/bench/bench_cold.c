@@ -183,22 +183,24 @@ static void drop(rks_store *store)
     }
 }
 
-static double slowest(rks_group *group, double seconds)
+/* COLLECTIVE. The most of all ranks' values, or their sum. */
+static double of_all(rks_group *group, double value, bool sum)
 {
     rks_error err;
     uint8_t *bytes = NULL;
     uint64_t *offsets = NULL;
-    bench_must(rks_group_allgather(group, "time", RKS_OK, &seconds, sizeof(seconds), &bytes,
-                                   &offsets, &err),
-               &err);
+    double found = 0;
+    bench_must(
+        rks_group_allgather(group, "figure", RKS_OK, &value, sizeof(value), &bytes, &offsets, &err),
+        &err);
     for (uint32_t rank = 0; rank < rks_group_size(group); rank++) {
         double other;
         memcpy(&other, bytes + offsets[rank], sizeof(other));
-        seconds = other > seconds ? other : seconds;
+        found = sum ? found + other : other > found ? other : found;
     }
     rks_release(bytes);
     rks_release(offsets);
-    return seconds;
+    return found;
 }
 
 static double median(double *values)
@@ -233,29 +235,32 @@ static void measure(rks_group *group, const work *w, bool no_share)
         place *places = find_places(store, plan, turn, limit, &count);
         drop(store);
         double used = bench_cpu();
-        floor_s[turn] = slowest(group, pread_all(places, count, THREADS / ranks));
+        floor_s[turn] = of_all(group, pread_all(places, count, THREADS / ranks), false);
         floor_cpu += bench_cpu() - used;
         drop(store);
         rks_store_stats before = {.struct_size = sizeof(before)}, after = before;
         rks_store_stats_get(store, &before);
         used = bench_cpu();
-        ours_s[turn] = slowest(group, read_epoch(store, plan, turn, limit));
+        ours_s[turn] = of_all(group, read_epoch(store, plan, turn, limit), false);
         ours_cpu += bench_cpu() - used;
         rks_store_stats_get(store, &after);
         read_bytes += after.disk_bytes - before.disk_bytes;
         close(count > 0 ? places[0].fd : -1);
         free(places);
     }
-    double plain = (double)limit * ranks / median(floor_s);
-    double ours = (double)limit * ranks / median(ours_s);
+    double samples = (double)limit * ranks, plain = samples / median(floor_s);
+    double ours = samples / median(ours_s);
+    /* One rank may read for the others: only sums say what a sample takes. */
+    double read_sum = of_all(group, (double)read_bytes, true);
+    ours_cpu = of_all(group, ours_cpu, true);
+    floor_cpu = of_all(group, floor_cpu, true);
     if (rks_group_rank(group) == 0) {
         printf("%s %u rank%s  %8.0f/s %7.1f MB/s; 16 x pread %8.0f/s: %4.0f %% (reach %d); "
-               "%.1f KB read a sample by this rank; CPU %.1f us a sample, pread %.1f\n",
+               "%.1f KB read a sample; CPU %.1f us a sample, pread %.1f\n",
                w->name, ranks, no_share ? ", no share" : "          ", ours,
                ours * w->size / 1e6, plain, 100 * ours / plain, ranks == 1 ? w->reach : w->together,
-               (double)read_bytes / 1000 / (double)(limit * TURNS),
-               1e6 * ours_cpu / (double)(limit * TURNS),
-               1e6 * floor_cpu / (double)(limit * TURNS));
+               read_sum / 1000 / (samples * TURNS), 1e6 * ours_cpu / (samples * TURNS),
+               1e6 * floor_cpu / (samples * TURNS));
         fflush(stdout);
     }
     rks_plan_free(plan);
