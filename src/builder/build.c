@@ -28,6 +28,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "builder/behind.h"
 #include "builder/build.h"
 #include "builder/input.h"
 #include "builder/kept.h"
@@ -44,6 +45,7 @@ typedef struct build {
     rks_group *group;
     rks_build_options options;
     rks_input *input;
+    rks_behind *behind; /* of the input */
     char *directory;
     char *inferred;    /* by this rank, of its share */
     char *schema_text; /* of all ranks' */
@@ -131,6 +133,8 @@ static rks_status look_at_input(build *b, const char *const *sources, size_t sou
     rks_status status = rks_directory_expand_target(b->group, directory, &b->directory, err);
     if (status == RKS_OK)
         status = rks_input_look(sources, source_count, &b->options, &b->input, err);
+    if (status == RKS_OK)
+        b->behind = rks_behind_look(b->input);
     if (status == RKS_OK)
         status = rks_build_options_text(o, &b->options_text, err);
     if (status == RKS_OK && o->schema != NULL)
@@ -449,6 +453,7 @@ static rks_status read_unit(build *b, size_t unit, rks_error *err)
                                  b->selector, writer, &b->bad, &progress, err);
     if (status != RKS_OK)
         return status;
+    rks_behind_leave(b->behind, b->input, unit);
     size_t count = 0;
     const rks_unit_summary *units = rks_shard_writer_units(writer, &count);
     b->samples += units[count - 1].samples;
@@ -535,6 +540,7 @@ static void free_build(build *b)
     json_decref(b->base_options);
     rks_selector_free(b->selector);
     rks_schema_free(b->schema);
+    rks_behind_free(b->behind);
     rks_input_free(b->input);
     rks_buffer_free(&b->bad);
     rks_buffer_free(&b->kept);

@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/stream.h"
 #include "dataset/directory.h"
 #include "dataset/key_words.h"
 #include "rankstore/manage.h"
@@ -82,9 +83,10 @@ static ssize_t copy_piece(int from, int to, size_t size, uint8_t *room)
 }
 
 static rks_status copy_pieces(merge *m, int from, int to, const char *path, uint64_t size,
-                              uint8_t **room, rks_error *err)
+                              rks_stream *source, uint8_t **room, rks_error *err)
 {
     for (uint64_t at = 0; at < size;) {
+        rks_stream_reach(source, at);
         rks_status status = rks_group_must_stop(m->group, err);
         if (status == RKS_OK)
             status = rks_check_interrupt(err);
@@ -111,14 +113,14 @@ static rks_status copy_pieces(merge *m, int from, int to, const char *path, uint
 }
 
 static rks_status copy_bytes(merge *m, int from, int to, const char *path, uint64_t size,
-                             rks_error *err)
+                             rks_stream *source, rks_error *err)
 {
     uint8_t *room = NULL;                /* where the kernel does not copy between the two */
     if (ioctl(to, FICLONE, from) == 0) { /* shares the blocks where the file system can */
         count_merge_progress(m, size);
         return RKS_OK;
     }
-    rks_status status = copy_pieces(m, from, to, path, size, &room, err);
+    rks_status status = copy_pieces(m, from, to, path, size, source, &room, err);
     rks_free(room);
     return status;
 }
@@ -127,14 +129,18 @@ static rks_status copy_file(merge *m, const char *from, const char *to, rks_erro
 {
     int in = -1, out = -1;
     uint64_t size = 0;
+    rks_stream source = {.fd = -1};
     rks_status status = rks_file_open(from, &in, &size, err);
     if (status == RKS_OK) {
+        rks_stream_begin(&source, from, size);
         out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
         status =
-            out < 0 ? rks_fail_write(err, errno, to, size) : copy_bytes(m, in, out, to, size, err);
+            out < 0 ? rks_fail_write(err, errno, to, size)
+                    : copy_bytes(m, in, out, to, size, &source, err);
     }
     if (status == RKS_OK && fsync(out) != 0)
         status = rks_fail_write(err, errno, to, size);
+    rks_stream_end(&source);
     m->report.copied_bytes += status == RKS_OK ? size : 0;
     if (in >= 0)
         close(in);

@@ -4,7 +4,10 @@
  * directory: what all see afterwards, and what is left where one of them fails. */
 #include "unit/store/world.h"
 
+#include <dirent.h>
+
 #include "base/file.h"
+#include "support/pages.h"
 
 enum { RANKS = 3, MORE = 3 }; /* units of the second dataset */
 
@@ -109,6 +112,43 @@ static void ranks_bring_what_each_of_them_sees(void **state)
         snprintf(command, sizeof(command), "rm -r %s/merged-*", place);
         assert_int_equal(system(command), 0);
     }
+}
+
+/* The data of all ranks' sources: dropped from memory, or how much of it is there. */
+static uint64_t source_pages(bool drop)
+{
+    uint64_t bytes = 0;
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        for (int side = 0; side < 2; side++) {
+            char directory[128], path[512];
+            snprintf(directory, sizeof(directory), "%s/%s-%u", place, side == 0 ? "left" : "right",
+                     rank);
+            DIR *listing = opendir(directory);
+            for (struct dirent *entry; listing != NULL && (entry = readdir(listing)) != NULL;) {
+                if (strstr(entry->d_name, ".rks") == NULL)
+                    continue;
+                snprintf(path, sizeof(path), "%s/%s", directory, entry->d_name);
+                if (drop && !pages_drop(path))
+                    bytes = UINT64_MAX / 2;
+                bytes += drop ? 0 : pages_resident(path);
+            }
+            if (listing != NULL)
+                closedir(listing);
+        }
+    return bytes;
+}
+
+static void a_merge_leaves_nothing_of_its_sources_in_memory(void **state)
+{
+    (void)state;
+    bool copied = true;
+    char command[160];
+    if (source_pages(true) != 0)
+        skip();
+    on_threads(RANKS, merge_both, &copied);
+    assert_int_equal(source_pages(false), 0);
+    snprintf(command, sizeof(command), "rm -r %s/merged-*", place);
+    assert_int_equal(system(command), 0);
 }
 
 /* Rank 1 has a file where its directory should be. */
@@ -274,6 +314,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_bring_what_each_of_them_sees),
+        cmocka_unit_test(a_merge_leaves_nothing_of_its_sources_in_memory),
         cmocka_unit_test(a_rank_that_fails_is_the_same_error_on_all_and_nothing_is_left),
         cmocka_unit_test(what_cannot_be_merged_is_refused_and_the_sources_stay),
         cmocka_unit_test(a_prune_counts_and_removes_what_all_ranks_have),

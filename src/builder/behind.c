@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * behind.c: mincore() before, POSIX_FADV_DONTNEED behind. */
+#include "builder/behind.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "ingest/format.h"
+
+enum { PIECE = 1 << 20, RUN = 64 << 20, RUN_PAGES = RUN / 4096 };
+
+static const uint64_t MOST_BYTES = (uint64_t)64 << 30;
+
+/* By file, a bit a piece: none of it was in memory. NULL: nobody looked. */
+struct rks_behind {
+    size_t file_count;
+    uint8_t *absent[];
+};
+
+/* Bits of a run of pieces; the system calls all that this process may not know resident. */
+static void look_at_run(int fd, uint64_t at, size_t size, uint8_t *absent)
+{
+    unsigned char there[RUN_PAGES];
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    void *map = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, (off_t)at);
+    if (map == MAP_FAILED)
+        return;
+    bool known = mincore(map, size, there) == 0;
+    for (size_t done = 0; known && done < size; done += PIECE) {
+        uint64_t piece = (at + done) / PIECE;
+        bool found = false;
+        for (size_t i = done; i < size && i < done + PIECE && !found; i += page)
+            found = there[i / page] & 1;
+        if (!found)
+            absent[piece / 8] |= (uint8_t)(1 << piece % 8);
+    }
+    munmap(map, size);
+}
+
+static uint8_t *look_at_file(const rks_input_file *file)
+{
+    int fd = -1;
+    uint8_t *absent = NULL;
+    if (file->size < PIECE || rks_input_file_open(file, &fd, NULL) != RKS_OK)
+        return NULL;
+    absent = rks_alloc((size_t)(file->size / PIECE / 8 + 1), 1, NULL);
+    for (uint64_t at = 0; absent != NULL && at < file->size; at += RUN)
+        look_at_run(fd, at, file->size - at < RUN ? (size_t)(file->size - at) : RUN, absent);
+    close(fd);
+    return absent;
+}
+
+rks_behind *rks_behind_look(const rks_input *input)
+{
+    uint64_t looked = 0;
+    rks_behind *made =
+        rks_alloc(1, sizeof(*made) + input->file_count * sizeof(made->absent[0]), NULL);
+    if (made == NULL)
+        return NULL;
+    made->file_count = input->file_count;
+    for (size_t i = 0; i < input->file_count && looked < MOST_BYTES; i++) {
+        uint64_t size = input->files[i].size;
+        if (size <= MOST_BYTES - looked)
+            made->absent[i] = look_at_file(&input->files[i]);
+        looked += size < MOST_BYTES - looked ? size : MOST_BYTES - looked;
+    }
+    return made;
+}
+
+/* Neighbours in one call: what the system keeps as one unit may be larger than a piece. */
+static void leave_range(const rks_input_file *file, const uint8_t *absent, uint64_t first,
+                        uint64_t end)
+{
+    int fd = -1;
+    if (first >= end || rks_input_file_open(file, &fd, NULL) != RKS_OK)
+        return;
+    while (first < end) {
+        uint64_t at = first;
+        for (; at < end && (absent[at / PIECE / 8] >> at / PIECE % 8 & 1);
+             at = (at / PIECE + 1) * PIECE)
+            ;
+        uint64_t until = at < end ? at : end;
+        if (until > first)
+            posix_fadvise(fd, (off_t)first, (off_t)(until - first), POSIX_FADV_DONTNEED);
+        first = (until / PIECE + 1) * PIECE;
+    }
+    close(fd);
+}
+
+void rks_behind_leave(const rks_behind *behind, const rks_input *input, size_t unit)
+{
+    const rks_input_unit *done = &input->units[unit];
+    if (behind == NULL || input->format == &rks_format_megatron) /* its units count sequences */
+        return;
+    for (size_t i = done->first_file; i < done->first_file + done->file_count; i++) {
+        const rks_input_file *file = &input->files[i];
+        bool part = done->file_count == 1 && file->packing == RKS_PACKING_NONE;
+        uint64_t first = part ? done->offset : 0;
+        uint64_t end = part ? done->offset + done->size : file->size;
+        if (i < behind->file_count && behind->absent[i] != NULL)
+            leave_range(file, behind->absent[i], first < file->size ? first : file->size,
+                        end < file->size ? end : file->size);
+    }
+}
+
+void rks_behind_free(rks_behind *behind)
+{
+    for (size_t i = 0; behind != NULL && i < behind->file_count; i++)
+        rks_free(behind->absent[i]);
+    rks_free(behind);
+}
