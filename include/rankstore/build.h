@@ -22,8 +22,9 @@ typedef struct rks_build_options {
                            * from all rows, which are read twice */
     const char *format;   /* "jsonl", "json" (an array of objects), "text", "folder", "tar", "zip", "csv", "tsv", "npy",
                            * "npz", "megatron", "mds", "raw"; NULL: by name and content */
-    const char *key;      /* column that holds the key (str, bytes or an integer); NULL: derived
-                           * "relative path:row", rows from 0 */
+    const char *key;      /* column that holds the key (str, bytes or an integer); NULL: of a tar
+                           * or zip "__key__", of a folder "path", else derived "relative
+                           * path:row", rows from 0; "": derived, not of a folder */
     const char *length;   /* "COLUMN" (items of an array, bytes of a string, an integer as it
                            * is), "chars:COLUMN" (UTF-8 characters), "wav:COLUMN" (sample
                            * frames of a WAV file, by its header); NULL: the first column
@@ -65,8 +66,8 @@ typedef struct rks_build_options {
                           * too, and dataset.json leaves them out */
     bool dedup; /* of samples with equal contents (all columns but the key's) only the first
                  * in (unit, row) order counts; a tar's or zip's __key__ is one of the columns
-                 * unless it is the key, and keeps equal members apart; the shards hold the others
-                 * too. What has one hash is compared byte by byte before it is dropped */
+                 * where another one is the key, and keeps equal members apart; the shards hold the
+                 * others too. What has one hash is compared byte by byte before it is dropped */
     const char *columns; /* names of the columns of CSV or TSV, by commas, where files have no
                           * header; NULL: the first record of each file names them */
     bool append;         /* the samples come behind those of the dataset in the directory, as its

@@ -53,9 +53,9 @@ def build_python(group: Group, source: Stream | list[Piece], directory: str, opt
         for piece in source:
             if isinstance(piece, CoreFiles):
                 piece.open(group.core, mapped=options.map is not None, schema=options.asked_schema,
-                           **options.for_reading())
+                           key="" if options.key == "" else None, **options.for_reading())
                 unit_size = piece.reader.unit_size()
-                derives = options.key is None and not (base is not None and base["shape"]["derived_keys"])
+                derives = not options.key and not (base is not None and base["shape"]["derived_keys"])
         tasks, known = _scan(group, source)
         known = known if options.map is None else None
         text, own_keys = options.schema or schemas.text_of(known or _probe(group, tasks, options)), derives
@@ -67,7 +67,7 @@ def build_python(group: Group, source: Stream | list[Piece], directory: str, opt
     builder = _core.Builder(group.core, directory, canonical, own_keys=own_keys or key is not None,
                             own_lengths=callable(options.length),
                             source=fingerprint.digest(origin), progress=report, unit_size=unit_size, made_from=note,
-                            **options.for_core())
+                            **{**options.for_core(), "key": options.for_core()["key"] or None})
     try:
         if behind_wait is not None:
             behind_wait()

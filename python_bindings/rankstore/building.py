@@ -63,7 +63,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     filter: callable. filter(sample), after map; drops the sample if the result is false. Default: none.
     length: str or callable. A column (items of an array, bytes of a str, an integer as it is), "chars:COLUMN", or
         length(sample) -> int. Default: the first column of variable size that is neither the key nor "__key__".
-    key: str or callable. A column or key(sample) -> str or bytes, unique (DataError). Default: derived from unit and row.
+    key: str or callable. A column or key(sample) -> str or bytes, unique (DataError). "": derived from unit and row. Default:
+        "__key__" of a tar or zip, else derived.
     index: list of str. Columns of single numbers that every rank holds in memory. Default: none.
     schema: dict or str. {"tokens": "int32[*]"} or "tokens:int32[*],..."; drops columns that it lacks. "auto:all": inferred
         from all samples, which are read twice (not with append). Default: "auto", inferred from the first samples.
@@ -96,7 +97,7 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
     seed: int. Decides `sample`: the same choice for any number of ranks, except for iterables. Another unit_size or
         unit_samples, or the same rows in other files, gives another choice. Default: 0.
     dedup: bool. Of samples with equal contents (all columns except the key's) keep only the first. The "__key__" of a
-        tar or zip keeps equal members apart, unless it is the key (key="__key__"). Default: False.
+        tar or zip keeps equal members apart where another column is the key. Default: False.
     max_total: int or str, in bytes. What one compressed file may unpack to, if the C core reads it. Default: 1 TiB.
     append: bool. Adds the samples behind those of the dataset in `out`, as its next generation
         (`Dataset.generations`); schema, key, length and index default to the dataset's. Without a dataset there they are

@@ -35,19 +35,19 @@ static bool open_reader(reader_object *self, PyObject *group_object, const core_
 static PyObject *reader_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
     static char *names[] = {"group",    "sources",   "schema",    "format",  "max_sample",
-                            "skip_bad", "max_total", "unit_size", "columns",
-                            "json_path", "extra", "dtype", NULL};
+                            "skip_bad", "max_total", "unit_size", "columns", "json_path",
+                            "extra",    "dtype",     "key",       NULL};
     PyObject *group, *sequence;
     core_texts sources = {0};
     core_callbacks calls = {0};
     core_build_given from = {0};
     rks_build_options options;
     rks_build_options_default(&options);
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$zzOpOOzzzz:Reader", names, &group,
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$zzOpOOzzzzz:Reader", names, &group,
                                      &sequence, &options.schema, &options.format, &from.max_sample,
                                      &from.skip_bad, &from.max_total, &from.unit_size,
                                      &options.columns, &options.json_path, &options.extra,
-                                     &options.dtype))
+                                     &options.dtype, &options.key))
         return NULL;
     allocfunc alloc = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     reader_object *self = (reader_object *)alloc(type, 0);

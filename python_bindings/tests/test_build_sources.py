@@ -302,17 +302,29 @@ def test_tar(tmp_path: Path, name: str) -> None:
         members += [(f"d/{i:03}.jpg", bytes([i])), (f"d/{i:03}.cls", str(i).encode()), (f"d/{i:03}.txt", f"é{i}".encode()),
                     (f"d/{i:03}.json", b'{"i":%d}' % i), (f"d/{i:03}.x.npy", array.getvalue()), (f"d/{i:03}.n.json", b"%d" % i),
                     (f"d/{i:03}.l.JSON", b"[%d, 2]" % i)]
-    for out in both(write_tar(tmp_path / name, members), tmp_path, key="__key__"):
+    for out in both(write_tar(tmp_path / name, members), tmp_path):
+        assert keys(out) == [b"d/%03d" % i for i in range(20)]
         same(read(out), [{"__key__": f"d/{i:03}", "jpg": bytes([i]), "cls": i, "txt": f"é{i}", "json": {"i": i},
                           "x.npy": numpy.arange(i, dtype=numpy.float32), "n.json": i, "l.json": numpy.array([i, 2])}
                          for i in range(20)])
+
+
+def test_the_names_of_members_are_keys_unless_told_otherwise(tmp_path: Path) -> None:
+    source = write_tar(tmp_path / "a.tar", [(f"{i}.{ending}", str(10 + i).encode()) for i in range(3) for ending in ("cls", "txt")])
+    for options, wanted in (({}, b"012"), ({"key": ""}, None), ({"key": "txt"}, [b"10", b"11", b"12"])):
+        for out in both(source, tmp_path, replace=True, **options):
+            assert keys(out) == [bytes([key]) if isinstance(key, int) else key for key in wanted or [f"a.tar:{i}".encode() for i in range(3)]]
+    build(source, tmp_path / "fewer", map=lambda sample: {"n": sample["cls"]})
+    assert keys(tmp_path / "fewer") == [b"0", b"1", b"2"]
+    build(source, tmp_path / "given", schema="txt:str")
+    assert keys(tmp_path / "given") == [b"a.tar:0", b"a.tar:1", b"a.tar:2"]
 
 
 def test_tar_folder_and_zip(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for part in range(3):
         write_tar(tmp_path / "in" / f"{part}.tar", [(f"{part}-{i}.txt", str(i).encode()) for i in range(5)])
-    build(tmp_path / "in", tmp_path / "out", key="__key__")
+    build(tmp_path / "in", tmp_path / "out")
     assert keys(tmp_path / "out") == [f"{part}-{i}".encode() for part in range(3) for i in range(5)]
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as made:
         made.writestr("d/é.txt", "some text " * 100)

@@ -50,6 +50,7 @@ typedef struct build {
     char *inferred;    /* by this rank, of its share */
     char *schema_text; /* of all ranks' */
     char *options_text;
+    const char *given_key; /* of the caller's options */
     char *length; /* options.length where nobody gave it: a column behind "__key__" */
     rks_schema *schema;
     rks_selector *selector;
@@ -92,7 +93,7 @@ static rks_status inherit(build *b, rks_status status, rks_error *err)
     const char *key = json_string_value(json_object_get(b->base_options, "key"));
     const char *length = json_string_value(json_object_get(b->base_options, "length"));
     json_int_t unit = json_integer_value(json_object_get(b->base_options, "length_unit"));
-    o->key = o->key != NULL ? o->key : key;
+    o->key = b->given_key != NULL ? o->key : key;
     if (o->length == NULL && o->length_fn == NULL) {
         o->length = length;
         o->length_unit = unit > 0 && unit <= UINT32_MAX ? (uint32_t)unit : o->length_unit;
@@ -171,19 +172,48 @@ static rks_status agree_input(build *b, rks_status status, rks_agreed *agreed, r
     return rks_group_agree_on(b->group, "build: input", status, facts, FACTS, agreed, err);
 }
 
+static rks_kept_wish wish_of(const build *b, const char *options_text)
+{
+    const rks_build_options *o = &b->options;
+    return (rks_kept_wish){.input = b->input,
+                           .unit_size = o->unit_size,
+                           .schema = b->schema,
+                           /* what all rows said comes before what some did */
+                           .schema_given =
+                               o->schema != NULL || b->base != NULL || b->input->infer_all,
+                           .options_text = options_text};
+}
+
+/* Earlier versions derived the keys of a tar or zip: such work of this build is gone on with. */
+static rks_status keep_derived_keys(build *b, rks_error *err)
+{
+    rks_build_options before = b->options;
+    rks_schema *schema = NULL;
+    char *text = NULL;
+    if (b->given_key != NULL || b->options.key == NULL || b->input->format->named_only)
+        return RKS_OK;
+    before.key = NULL;
+    const char *length = rks_build_length_behind_key(b->schema, &before);
+    before.length = length == NULL ? before.length : length;
+    rks_status status = rks_build_options_text(&before, &text, err);
+    if (status == RKS_OK) {
+        const rks_kept_wish wish = wish_of(b, text);
+        status = rks_kept_find(&wish, &b->kept, &schema, err);
+    }
+    if (status == RKS_OK && schema != NULL)
+        b->options.key = NULL;
+    rks_schema_free(schema);
+    rks_free(text);
+    return status;
+}
+
 /* Work of this build that lies in a directory decides unit size and inferred schema; else, for an
  * append, the dataset decides the unit size. Cuts the input by it. */
 static rks_status keep_own(build *b, rks_error *err)
 {
     rks_build_options *o = &b->options;
     rks_schema *schema = NULL;
-    const rks_kept_wish wish = {.input = b->input,
-                                .unit_size = o->unit_size,
-                                .schema = b->schema,
-                                /* what all rows said comes before what some did */
-                                .schema_given = o->schema != NULL || b->base != NULL ||
-                                                b->input->infer_all,
-                                .options_text = b->options_text};
+    const rks_kept_wish wish = wish_of(b, b->options_text);
     rks_status status = rks_kept_find(&wish, &b->kept, &schema, err);
     if (status == RKS_OK && schema != NULL) {
         rks_schema_free(b->schema);
@@ -211,6 +241,10 @@ static rks_status choose_schema(build *b, const rks_agreed *agreed, rks_error *e
         status = rks_input_join(b->input, agreed, FACT_INFERRED, &b->schema_text, err);
     if (status == RKS_OK && b->schema == NULL)
         status = rks_input_schema(&b->options, b->schema_text, &b->schema, err);
+    if (status == RKS_OK && b->base == NULL) {
+        rks_input_key(b->input, b->given_key, b->schema, &b->options);
+        status = keep_derived_keys(b, err);
+    }
     if (status == RKS_OK && b->base == NULL) {
         const char *length = rks_build_length_behind_key(b->schema, &b->options);
         b->length = length == NULL ? NULL : rks_strdup(length, err); /* keep_own frees the schema */
@@ -337,7 +371,14 @@ static rks_status open_parts(build *b, rks_status status, rks_error *err)
         options.shard.derived_keys = rks_selector_derived_keys(b->selector);
     }
     status = rks_parts_open(b->group, b->directory, status, &options, &b->parts, err);
-    const rks_key_words words = {.place = describe_input_row, .user = b};
+    bool by_default =
+        b->given_key == NULL && b->options.key != NULL && !b->input->format->named_only;
+    const rks_key_words words = {.place = describe_input_row,
+                                 .user = b,
+                                 .advice = by_default
+                                               ? "an empty name as key (--key '') makes keys of "
+                                                 "path and row"
+                                               : NULL};
     if (status == RKS_OK)
         rks_parts_describe_keys(b->parts, &words);
     return status;
@@ -569,6 +610,7 @@ rks_status rks_build(rks_group *group, const char *const *sources, size_t source
     rks_build_report made = {.struct_size = sizeof(made)};
     uint64_t begun = rks_now_ns(), begun_in = rks_group_collectives(group);
     rks_status status = rks_build_options_take(options, &b.options, err);
+    b.given_key = b.options.key;
     if (status == RKS_OK)
         status = look_at_input(&b, sources, source_count, directory, err);
     status = agree_input(&b, status, &agreed, err);

@@ -83,6 +83,14 @@ rks_status rks_input_look(const char *const *sources, size_t count, rks_build_op
     return status;
 }
 
+void rks_input_key(const rks_input *input, const char *given, const rks_schema *schema,
+                   rks_build_options *options)
+{
+    if (given == NULL && options->key != NULL && !input->format->named_only &&
+        rks_schema_find(schema, options->key) < 0)
+        options->key = NULL;
+}
+
 /* ---- schema ----------------------------------------------------------------------------- */
 
 /* Merges *b into *a; NULL is the empty schema. */

@@ -16,6 +16,11 @@ rks_ingest_options rks_build_ingest_options(const rks_build_options *options);
 rks_status rks_input_look(const char *const *sources, size_t count, rks_build_options *options,
                           rks_input **input, rks_error *err);
 
+/* The input's own default for the key stands only if the schema has that column; not where each row
+ * needs a key. `given`: options->key before rks_input_look. */
+void rks_input_key(const rks_input *input, const char *given, const rks_schema *schema,
+                   rks_build_options *options);
+
 /* The schema of the first rows of this rank's share of the units; rks_free. *schema_text stays NULL
  * if there is no row. */
 rks_status rks_input_infer(const rks_group *group, const rks_input *input, char **schema_text,

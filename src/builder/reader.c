@@ -15,6 +15,7 @@
 
 struct rks_reader {
     rks_build_options options;
+    const char *given_key; /* of the caller's options */
     rks_input *input;
     rks_schema *schema;
     rks_selector *selector;
@@ -30,6 +31,7 @@ static rks_status look_at_input(rks_reader *reader, const rks_group *group,
     if (status == RKS_OK && source_count == 0)
         status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "no source given");
     reader->options.index_count = 0;
+    reader->given_key = reader->options.key;
     if (status == RKS_OK)
         status = rks_input_look(sources, source_count, &reader->options, &reader->input, err);
     if (status == RKS_OK && reader->options.schema != NULL)
@@ -47,6 +49,8 @@ static rks_status choose_schema(rks_reader *reader, const rks_agreed *agreed, rk
         status = rks_input_join(reader->input, agreed, 2, &joined, err);
     if (status == RKS_OK && reader->schema == NULL)
         status = rks_input_schema(&reader->options, joined, &reader->schema, err);
+    if (status == RKS_OK)
+        rks_input_key(reader->input, reader->given_key, reader->schema, &reader->options);
     const rks_ingest_options reading = rks_build_ingest_options(&reader->options);
     if (status == RKS_OK)
         status = rks_selector_create(reader->schema, &reading, &reader->selector, err);

@@ -55,6 +55,7 @@ static rks_status cut_tar(rks_input *input, uint64_t unit_size, rks_error *err)
 
 const rks_input_format rks_format_tar = {
     .name = "tar",
+    .key = "__key__", /* the names of members are keys to WebDataset, too */
     .packable = true,
     .is_named = is_tar_name,
     .looks_like = looks_like_tar,

@@ -243,6 +243,8 @@ void rks_input_options(const rks_input *input, rks_ingest_options *options)
     options->format = input->format->name;
     if (options->key == NULL)
         options->key = input->format->key;
+    else if (options->key[0] == '\0') /* of name and row */
+        options->key = NULL;
 }
 
 typedef struct weighed {

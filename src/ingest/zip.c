@@ -19,6 +19,7 @@ static bool looks_like_zip(const uint8_t *bytes, size_t size, bool all)
 
 const rks_input_format rks_format_zip = {
     .name = "zip",
+    .key = "__key__", /* the names of members are keys to WebDataset, too */
     .is_named = is_zip_name,
     .looks_like = looks_like_zip,
     .cut = rks_cut_by_file,

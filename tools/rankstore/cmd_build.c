@@ -210,8 +210,9 @@ static const cli_option options[] = {
      .help = "columns, as name:type,...; auto:all infers them from all rows, which are read twice",
      .normal = "auto: inferred from the first rows"},
     {"--extra", "WHAT", CLI_TEXT, offsetof(args, options.extra),
-     .help = "what becomes of a column of the input that the schema lacks; json: of JSON input, all "
-             "such values of a sample go to its column 'extra'",
+     .help =
+         "what becomes of a column of the input that the schema lacks; json: of JSON input, all "
+         "such values of a sample go to its column 'extra'",
      .choices = "error drop json", .normal = "drop with --schema, else error"},
     {"--columns", "NAMES", CLI_TEXT, offsetof(args, options.columns),
      .help = "names of the columns of CSV or TSV without a header: a,b,c",
@@ -225,8 +226,9 @@ static const cli_option options[] = {
     {"--dtype", "TYPE", CLI_TEXT, offsetof(args, options.dtype),
      .help = "of --format raw: the type of the items of a file that holds nothing else: uint16. "
              "Samples are runs of 1,024 items"},
-    {"--key", "COLUMN", CLI_TEXT, offsetof(args, options.key), .help = "column with a unique key",
-     .normal = "path:row"},
+    {"--key", "COLUMN", CLI_TEXT, offsetof(args, options.key),
+     .help = "column with a unique key; an empty name: keys of path and row, also for tar and zip",
+     .normal = "__key__ of a tar or zip, else path:row"},
     {"--length", "COLUMN", CLI_TEXT, offsetof(args, options.length),
      .help = "what plans sort by: items of a list, bytes of a string, or a number as it is; "
              "chars:COLUMN "
@@ -248,9 +250,8 @@ static const cli_option options[] = {
      .normal = "all"},
     {"--seed", "N", CLI_U64, offsetof(args, options.seed), .help = "of --sample", .normal = "0"},
     {"--dedup", NULL, CLI_FLAG, offsetof(args, options.dedup),
-     .help =
-         "of samples with equal contents (all columns but the key) keep the first; the "
-         "__key__ of a tar or zip keeps equal members apart unless it is the key (--key __key__)"},
+     .help = "of samples with equal contents (all columns but the key) keep the first; a tar's or "
+             "zip's __key__ is the key, unless --key names another"},
     {"--max-sample", "BYTES", CLI_SIZE, offsetof(args, options.max_sample),
      .help = "a larger sample is an error", .normal = "1G", .least = 1, .most = UINT64_C(3) << 30},
     {"--max-total", "BYTES", CLI_SIZE, offsetof(args, options.max_total),
@@ -269,12 +270,12 @@ static const cli_option options[] = {
      .help = "build on several ranks also where the file system has no locks (Lustre without -o "
              "flock); make sure that nothing else writes in DIR: without locks nothing stops it"},
     {"--wait", NULL, CLI_FLAG, offsetof(args, options.wait),
-     .help = "if another build runs in DIR, wait for its end, and take what it made if that is this "
-             "very dataset (with --replace: build it anew); else go on as usual"},
+     .help =
+         "if another build runs in DIR, wait for its end, and take what it made if that is this "
+         "very dataset (with --replace: build it anew); else go on as usual"},
     {"--unit-size", "BYTES", CLI_SIZE, offsetof(args, options.unit_size),
      .help = "input in a unit, the piece that ranks and resumes work by",
-     .normal = "what DIR was built with, else 1/64 of the input, 1M to 64M",
-     .least = 4096},
+     .normal = "what DIR was built with, else 1/64 of the input, 1M to 64M", .least = 4096},
     CLI_JSON(args, json, "print the report as JSON"),
 };
 
