@@ -6,9 +6,9 @@
  *
  * A rank goes through its part and keeps its first error. On one node these agreements carry it:
  *
- *   build: input             the same input and options; the inferred schema
+ *   build: input             the same input and options; the inferred schema; the dataset to append to
  *   build: lock              whoever has a directory's lock has written its name
- *   build: parts             what stands in the directories
+ *   build: parts             what stands in the directories, behind the lock
  *   build: finished units    if there are parts, twice: what they hold
  *   build: counting rows     if units begin inside a file; not if one rank reads them all, in order
  *   build: rows read         which rows were skipped
@@ -39,7 +39,7 @@
 #include "store/store.h"
 
 /* What a rank tells of the input, behind what must be the same. */
-enum { FACT_INFERRED = RKS_BUILD_SAME, FACT_KEPT, FACTS };
+enum { FACT_INFERRED = RKS_BUILD_SAME, FACT_KEPT, FACT_FOUND, FACTS };
 
 typedef struct build {
     rks_group *group;
@@ -48,6 +48,8 @@ typedef struct build {
     rks_behind *behind; /* of the input */
     char *directory;
     char *inferred;    /* by this rank, of its share */
+    rks_status infer_status;
+    rks_error infer_error;
     char *schema_text; /* of all ranks' */
     char *options_text;
     const char *given_key; /* of the caller's options */
@@ -55,7 +57,10 @@ typedef struct build {
     rks_schema *schema;
     rks_selector *selector;
     rks_parts *parts;
-    rks_dataset *base; /* of an append */
+    rks_found_dataset found; /* of an append: what this rank's directory holds */
+    rks_found_told told;
+    rks_buffer found_text;
+    rks_dataset *base; /* of an append: what the directories hold */
     rks_buffer kept;   /* this rank's list of what its directory holds, then all ranks' (kept.h) */
     json_t *base_options;
     uint64_t *first_rows; /* by unit: row in its file of its first row */
@@ -73,21 +78,18 @@ static rks_fact inferred_fact(const build *b)
 }
 
 /* COLLECTIVE. What an append is not told is as the dataset has it. Returns this rank's own status. */
-static rks_status inherit(build *b, rks_status status, rks_error *err)
+static rks_status inherit(build *b, const rks_agreed *agreed, rks_status status, rks_error *err)
 {
     rks_build_options *o = &b->options;
     rks_error none = {0};
-    rks_found_dataset found;
-    rks_store_look(b->directory, 0, &found);
-    rks_status looked = rks_store_agree_dataset(b->group, NULL, &found, &b->base, &none);
-    if (looked == RKS_ERR_NOT_FOUND)
+    rks_status found = rks_store_settle_found(b->group, agreed, FACT_FOUND, &b->found,
+                                              &b->found_text, &b->base, &none);
+    if (found == RKS_ERR_NOT_FOUND || status != RKS_OK)
         return status;
-    if (status != RKS_OK)
-        return status;
-    if (looked != RKS_OK) {
+    if (found != RKS_OK) {
         if (err != NULL)
             *err = none;
-        return looked;
+        return found;
     }
     b->base_options = json_loads(b->base->build_options, 0, NULL);
     const char *key = json_string_value(json_object_get(b->base_options, "key"));
@@ -109,17 +111,23 @@ static rks_status inherit(build *b, rks_status status, rks_error *err)
     return status;
 }
 
-/* COLLECTIVE. An append to nothing has no schema yet. Others have inferred theirs before. */
-static rks_status infer_late(build *b, rks_status status, rks_error *err)
+static rks_status take_inferred(const build *b, rks_error *err)
 {
-    rks_agreed agreed;
-    if (b->base != NULL || b->options.schema != NULL)
-        return status;
-    if (status == RKS_OK)
-        status = rks_input_infer(b->group, b->input, &b->inferred, err);
-    const rks_fact fact = inferred_fact(b);
-    status = rks_group_agree_on(b->group, "build: schema", status, &fact, 1, &agreed, err);
-    return status == RKS_OK ? rks_input_join(b->input, &agreed, 0, &b->schema_text, err) : status;
+    if (b->infer_status != RKS_OK && err != NULL)
+        *err = b->infer_error;
+    return b->infer_status;
+}
+
+/* The same on all ranks: no directory holds a dataset to append to. */
+static bool none_found(const build *b, const rks_agreed *agreed)
+{
+    rks_found_told told;
+    for (uint32_t rank = 0; rank < rks_group_size(b->group); rank++) {
+        memcpy(&told, rks_agreed_get(agreed, rank, FACT_FOUND, NULL), sizeof(told));
+        if (told.size > 0)
+            return false;
+    }
+    return true;
 }
 
 /* This rank's own part, up to what all ranks compare. */
@@ -140,8 +148,14 @@ static rks_status look_at_input(build *b, const char *const *sources, size_t sou
         status = rks_build_options_text(o, &b->options_text, err);
     if (status == RKS_OK && o->schema != NULL)
         status = rks_input_schema(o, o->schema, &b->schema, err);
-    if (status == RKS_OK && o->schema == NULL && !o->append)
-        status = rks_input_infer(b->group, b->input, &b->inferred, err);
+    if (status == RKS_OK && o->append) {
+        rks_store_look(b->directory, 0, &b->found);
+        status = rks_store_tell_found(&b->found, &b->told, &b->found_text, err);
+    }
+    if (status == RKS_OK && o->schema == NULL && b->told.size == 0)
+        b->infer_status = rks_input_infer(b->group, b->input, &b->inferred, &b->infer_error);
+    if (status == RKS_OK && !o->append) /* else another rank may know the schema */
+        status = take_inferred(b, err);
     return status == RKS_OK ? rks_kept_collect(b->directory, o->replace, &b->kept, err) : status;
 }
 
@@ -169,6 +183,7 @@ static rks_status agree_input(build *b, rks_status status, rks_agreed *agreed, r
                    b->options_text);
     facts[FACT_INFERRED] = inferred_fact(b);
     facts[FACT_KEPT] = rks_fact_bytes(b->kept.data, b->kept.size);
+    facts[FACT_FOUND] = rks_fact_fixed(&b->told, sizeof(b->told));
     return rks_group_agree_on(b->group, "build: input", status, facts, FACTS, agreed, err);
 }
 
@@ -235,10 +250,13 @@ static rks_status keep_own(build *b, rks_error *err)
 static rks_status choose_schema(build *b, const rks_agreed *agreed, rks_error *err)
 {
     rks_status status = join_kept(b, agreed, err);
-    if (b->options.append)
-        status = infer_late(b, inherit(b, status, err), err);
-    else if (status == RKS_OK && b->options.schema == NULL)
+    bool infers = b->options.schema == NULL && none_found(b, agreed);
+    if (status == RKS_OK && infers)
+        status = take_inferred(b, err);
+    if (status == RKS_OK && infers)
         status = rks_input_join(b->input, agreed, FACT_INFERRED, &b->schema_text, err);
+    if (b->options.append) /* last, since it may agree again */
+        status = inherit(b, agreed, status, err);
     if (status == RKS_OK && b->schema == NULL)
         status = rks_input_schema(&b->options, b->schema_text, &b->schema, err);
     if (status == RKS_OK && b->base == NULL) {
@@ -264,64 +282,7 @@ static rks_status choose_schema(build *b, const rks_agreed *agreed, rks_error *e
     return status;
 }
 
-/* ---- the same on all ranks ------------------------------------------------------------------ */
-
-rks_status rks_build_id(const char *what, rks_digest input, const rks_schema *schema,
-                        const char *options_text, rks_digest *id, rks_error *err)
-{
-    rks_digester *digester = rks_digester_create(err);
-    if (digester == NULL)
-        return RKS_ERR_MEMORY;
-    const char *schema_text = rks_schema_text(schema);
-    rks_digester_update(digester, what, strlen(what) + 1);
-    rks_digester_update(digester, &input, sizeof(input));
-    rks_digester_update(digester, schema_text, strlen(schema_text) + 1);
-    rks_digester_update(digester, options_text, strlen(options_text) + 1);
-    *id = rks_digester_result(digester);
-    rks_digester_free(digester);
-    return RKS_OK;
-}
-
-/* The first field in which two objects differ. */
-static rks_status name_option(const char *name, const char *ours, size_t our_size,
-                              const char *theirs, size_t their_size, uint32_t rank, rks_error *err)
-{
-    json_t *one = json_loadb(ours, our_size, 0, NULL);
-    json_t *other = json_loadb(theirs, their_size, 0, NULL);
-    const char *field;
-    json_t *value;
-    rks_status status = RKS_OK;
-    for (int turn = 0; status == RKS_OK && turn < 2; turn++) {
-        json_object_foreach(turn == 0 ? one : other, field, value)
-        {
-            if (json_equal(value, json_object_get(turn == 0 ? other : one, field)))
-                continue;
-            status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                              "the build's option \"%s\" differs between rank 0 and rank %u", field,
-                              rank);
-            break;
-        }
-    }
-    json_decref(one);
-    json_decref(other);
-    return status == RKS_OK
-               ? rks_fail(err, RKS_ERR_ARGUMENT, 0, "%s differ between rank 0 and rank %u", name,
-                          rank)
-               : status;
-}
-
-void rks_build_same(rks_fact facts[RKS_BUILD_SAME], const char *what, const rks_digest *input,
-                    const rks_schema *schema, const rks_build_options *options,
-                    const char *options_text)
-{
-    const char *text = options_text == NULL ? "" : options_text;
-    facts[0] = rks_fact_same_bytes(what, input, sizeof(*input), NULL);
-    facts[1] = rks_fact_same("the schema", schema == NULL ? NULL : rks_schema_text(schema));
-    facts[2] = rks_fact_same_bytes("the options", text, strlen(text), name_option);
-    facts[3] = rks_fact_same("the build's option \"append\"", options->append ? "yes" : NULL);
-    facts[4] = rks_fact_same("the build's option \"replace\"", options->replace ? "yes" : NULL);
-    facts[5] = rks_fact_same("the build's option \"made_from\"", options->made_from);
-}
+/* ---- parts --------------------------------------------------------------------------------- */
 
 /* Of the input that this build reads, or of what it adds to. */
 static void describe_input_row(void *user, const rks_dataset *dataset, size_t at, uint64_t row,
@@ -577,6 +538,8 @@ static void report_columns(const build *b, rks_build_report *report)
 static void free_build(build *b)
 {
     rks_parts_close(b->parts);
+    rks_dataset_free(b->found.dataset);
+    rks_buffer_free(&b->found_text);
     rks_dataset_free(b->base);
     json_decref(b->base_options);
     rks_selector_free(b->selector);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * build_options.c: a build's options: defaults, checks, and the text that decides its id. */
+ * build_options.c: a build's options: defaults, checks, the text that decides its id, and the
+ * comparison between ranks. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -44,8 +45,7 @@ rks_status rks_build_options_take(const rks_build_options *given, rks_build_opti
     if (options->extra != NULL && strcmp(options->extra, "error") != 0 &&
         strcmp(options->extra, "drop") != 0 && strcmp(options->extra, "json") != 0)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "extra: \"%.40s\" is not \"error\", \"drop\" or \"json\"",
-                        options->extra);
+                        "extra: \"%.40s\" is not \"error\", \"drop\" or \"json\"", options->extra);
     if (!(options->sample_rate >= 0 && options->sample_rate < 1)) /* also NaN */
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "sample_rate: %g is not from 0 to below 1",
                         options->sample_rate);
@@ -150,4 +150,62 @@ rks_status rks_build_options_text(const rks_build_options *options, char **text,
     *text = rks_strdup(dumped, err);
     free(dumped);
     return *text == NULL ? RKS_ERR_MEMORY : RKS_OK;
+}
+
+/* ---- the same on all ranks ------------------------------------------------------------------ */
+
+rks_status rks_build_id(const char *what, rks_digest input, const rks_schema *schema,
+                        const char *options_text, rks_digest *id, rks_error *err)
+{
+    rks_digester *digester = rks_digester_create(err);
+    if (digester == NULL)
+        return RKS_ERR_MEMORY;
+    const char *schema_text = rks_schema_text(schema);
+    rks_digester_update(digester, what, strlen(what) + 1);
+    rks_digester_update(digester, &input, sizeof(input));
+    rks_digester_update(digester, schema_text, strlen(schema_text) + 1);
+    rks_digester_update(digester, options_text, strlen(options_text) + 1);
+    *id = rks_digester_result(digester);
+    rks_digester_free(digester);
+    return RKS_OK;
+}
+
+/* The first field in which two objects differ. */
+static rks_status name_option(const char *name, const char *ours, size_t our_size,
+                              const char *theirs, size_t their_size, uint32_t rank, rks_error *err)
+{
+    json_t *one = json_loadb(ours, our_size, 0, NULL);
+    json_t *other = json_loadb(theirs, their_size, 0, NULL);
+    const char *field;
+    json_t *value;
+    rks_status status = RKS_OK;
+    for (int turn = 0; status == RKS_OK && turn < 2; turn++) {
+        json_object_foreach(turn == 0 ? one : other, field, value)
+        {
+            if (json_equal(value, json_object_get(turn == 0 ? other : one, field)))
+                continue;
+            status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                              "the build's option \"%s\" differs between rank 0 and rank %u", field,
+                              rank);
+            break;
+        }
+    }
+    json_decref(one);
+    json_decref(other);
+    return status == RKS_OK ? rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                                       "%s differ between rank 0 and rank %u", name, rank)
+                            : status;
+}
+
+void rks_build_same(rks_fact facts[RKS_BUILD_SAME], const char *what, const rks_digest *input,
+                    const rks_schema *schema, const rks_build_options *options,
+                    const char *options_text)
+{
+    const char *text = options_text == NULL ? "" : options_text;
+    facts[0] = rks_fact_same_bytes(what, input, sizeof(*input), NULL);
+    facts[1] = rks_fact_same("the schema", schema == NULL ? NULL : rks_schema_text(schema));
+    facts[2] = rks_fact_same_bytes("the options", text, strlen(text), name_option);
+    facts[3] = rks_fact_same("the build's option \"append\"", options->append ? "yes" : NULL);
+    facts[4] = rks_fact_same("the build's option \"replace\"", options->replace ? "yes" : NULL);
+    facts[5] = rks_fact_same("the build's option \"made_from\"", options->made_from);
 }

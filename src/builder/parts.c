@@ -193,7 +193,7 @@ static bool names_shard(const rks_dataset *dataset, const char *name)
 }
 
 /* What a rank tells of its directory. */
-enum { LOOK_DATASET, LOOK_PARTS, LOOK_FACTS };
+enum { LOOK_DATASET, LOOK_BASE, LOOK_PARTS, LOOK_FACTS };
 
 /* The names of this build's parts that this rank sees, a line each. A replacing build takes none:
  * the user asked for a new one. */
@@ -331,23 +331,24 @@ static rks_status look_for_dataset(const rks_parts *parts, rks_dataset **old, ui
     return RKS_OK;
 }
 
-/* COLLECTIVE. What is appended to: the dataset that is there, or where this very append has been
- * committed (but not in all directories) the generation before. `found` is consumed. */
-static rks_status find_base(rks_parts *parts, rks_dataset *found, bool committed, rks_error *err)
+/* What is appended to, as this rank finds it: the dataset that is there, or where this very append has
+ * been committed (but not in all directories) the generation before. */
+static void look_for_base(const rks_parts *parts, uint8_t what, rks_dataset **old,
+                          rks_found_dataset *base)
 {
-    uint64_t generation = found == NULL ? 0 : found->generation;
-    rks_found_dataset base = {.directory = parts->directory, .dataset = found};
-    if (committed) {
-        rks_dataset_free(found);
-        base.dataset = NULL;
+    uint64_t generation = *old == NULL ? 0 : (*old)->generation;
+    *base = (rks_found_dataset){.directory = parts->directory};
+    if (what == 1 && generation > 1) {
+        rks_store_look(parts->directory, generation - 1, base);
+        return;
     }
-    if (committed && generation > 1)
-        rks_store_look(parts->directory, generation - 1, &base);
-    else if (base.dataset == NULL)
-        base.status =
-            rks_fail(&base.error, RKS_ERR_NOT_FOUND, 0, "%s: no dataset here", parts->directory);
-    rks_status status = rks_store_agree_dataset(parts->group, NULL, &base, &parts->base, err);
-    return status == RKS_ERR_NOT_FOUND ? RKS_OK : status; /* it was the first generation */
+    if (what == 2 && *old != NULL) {
+        base->dataset = *old;
+        *old = NULL;
+        return;
+    }
+    base->status =
+        rks_fail(&base->error, RKS_ERR_NOT_FOUND, 0, "%s: no dataset here", parts->directory);
 }
 
 /* A finished dataset stops the build, unless it is to be replaced, or is this very build's and some
@@ -377,13 +378,20 @@ static rks_status look_around(rks_parts *parts, rks_status status, rks_error *er
     uint8_t what = 0;
     bool any = false;
     rks_dataset *found = NULL;
-    rks_buffer list = {0}, chosen = {0};
+    rks_found_dataset base = {0};
+    rks_found_told told = {0};
+    rks_buffer list = {0}, chosen = {0}, base_text = {0};
     rks_agreed agreed;
     if (status == RKS_OK)
         status = look_for_dataset(parts, &found, &what, err);
+    if (status == RKS_OK && parts->options.append) {
+        look_for_base(parts, what, &found, &base);
+        status = rks_store_tell_found(&base, &told, &base_text, err);
+    }
     if (status == RKS_OK)
         status = list_parts(parts, &list, err);
     const rks_fact facts[LOOK_FACTS] = {[LOOK_DATASET] = rks_fact_fixed(&what, sizeof(what)),
+                                        [LOOK_BASE] = rks_fact_fixed(&told, sizeof(told)),
                                         [LOOK_PARTS] = rks_fact_bytes(list.data, list.size)};
     status = rks_group_agree_on(group, "build: parts", status, facts, LOOK_FACTS, &agreed, err);
     for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(group); rank++) {
@@ -407,8 +415,9 @@ static rks_status look_around(rks_parts *parts, rks_status status, rks_error *er
     if (status == RKS_OK && any)
         own = choose_parts(group, &agreed, &chosen, err);
     if (status == RKS_OK && parts->options.append && same + other > 0) {
-        status = find_base(parts, found, what == 1, err);
-        found = NULL;
+        status = rks_store_settle_found(group, &agreed, LOOK_BASE, &base, &base_text, &parts->base,
+                                        err);
+        status = status == RKS_ERR_NOT_FOUND ? RKS_OK : status; /* it was the first generation */
     }
     if (status == RKS_OK && any) {
         if (own == RKS_OK)
@@ -416,8 +425,10 @@ static rks_status look_around(rks_parts *parts, rks_status status, rks_error *er
         status = agree_finished(parts, own, err);
     }
     rks_dataset_free(found);
+    rks_dataset_free(base.dataset);
     rks_buffer_free(&list);
     rks_buffer_free(&chosen);
+    rks_buffer_free(&base_text);
     return status;
 }
 

@@ -28,7 +28,7 @@ typedef struct rks_parts_options {
 /* COLLECTIVE. Locks the directory, takes over parts. RKS_ERR_ARGUMENT if a finished dataset is
  * there and `replace` is not set. `status` and *err are what became of this rank so far, as in
  * rks_group_agree; the other arguments are not looked at unless it is RKS_OK. Two agreements; two
- * more if there are parts, and those of rks_store_agree_dataset for an append. */
+ * more if there are parts, and two for an append if a directory lacks the dataset. */
 rks_status rks_parts_open(rks_group *group, const char *directory, rks_status status,
                           const rks_parts_options *options, rks_parts **parts, rks_error *err);
 /* With `keep`: the finished dataset that is this very build's, so that nothing is left to do; else

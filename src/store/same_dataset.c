@@ -9,22 +9,17 @@
 #include "base/memory.h"
 #include "store/store.h"
 
-/* What a rank found: nothing, or dataset.json with this digest and size. */
-typedef struct found {
-    rks_digest digest;
-    uint64_t size;
-} found;
-
-/* All that found the dataset `number` found the same one; *root is the lowest rank that has it. */
-static rks_status compare_found(const rks_agreed *agreed, size_t number,
+/* All that found the dataset `number` of the fact's list found the same one; *root is the lowest
+ * rank that has it. */
+static rks_status compare_found(const rks_agreed *agreed, size_t fact, size_t number,
                                 const rks_found_dataset *mine, uint32_t *root, bool *lacking,
                                 rks_error *err)
 {
     int64_t first = -1;
-    found one = {0}, other;
+    rks_found_told one = {0}, other;
     *lacking = false;
     for (uint32_t rank = 0; rank < rks_group_size(agreed->group); rank++) {
-        const uint8_t *told = rks_agreed_get(agreed, rank, 0, NULL);
+        const uint8_t *told = rks_agreed_get(agreed, rank, fact, NULL);
         memcpy(&other, told + number * sizeof(other), sizeof(other));
         *lacking = *lacking || other.size == 0;
         if (other.size == 0)
@@ -54,14 +49,13 @@ static rks_status take_sent(const rks_agreed *agreed, uint32_t root, rks_found_d
     const void *list = rks_agreed_get(agreed, root, 1, &list_size);
     rks_status status = rks_dataset_decode(text, size, mine->directory, &mine->dataset, err);
     if (status == RKS_OK && mine->dataset->excluded.samples > 0)
-        status =
-            rks_excluded_decode(&mine->dataset->excluded, list, list_size,
-                                rks_dataset_stored(mine->dataset), mine->directory, err);
+        status = rks_excluded_decode(&mine->dataset->excluded, list, list_size,
+                                     rks_dataset_stored(mine->dataset), mine->directory, err);
     return status;
 }
 
-/* COLLECTIVE. The dataset, and the list of samples that it excludes, for ranks whose directory holds
- * none. */
+/* COLLECTIVE. The dataset, and the list of samples that it excludes, for ranks whose directory
+ * holds none. */
 static rks_status send_dataset(rks_group *group, uint32_t root, const char *text, size_t size,
                                rks_found_dataset *mine, rks_error *err)
 {
@@ -89,9 +83,8 @@ void rks_store_look(const char *directory, uint64_t generation, rks_found_datase
         rks_dataset_load_generation(directory, generation, &looked->dataset, &looked->error);
 }
 
-/* What this rank found, as text to compare and to send. */
-static rks_status encode_found(rks_found_dataset *looked, found *mine, rks_buffer *text,
-                               rks_error *err)
+rks_status rks_store_tell_found(const rks_found_dataset *looked, rks_found_told *told,
+                                rks_buffer *text, rks_error *err)
 {
     char *encoded = NULL;
     size_t size = 0;
@@ -104,13 +97,14 @@ static rks_status encode_found(rks_found_dataset *looked, found *mine, rks_buffe
     }
     rks_status status = rks_dataset_encode(looked->dataset, &encoded, &size, err);
     if (status == RKS_OK) {
-        *mine = (found){rks_checksum128(encoded, size), size};
+        *told = (rks_found_told){rks_checksum128(encoded, size), size};
         *text = (rks_buffer){.data = (uint8_t *)encoded, .size = size, .room = size};
     }
     return status;
 }
 
-/* Where the agreement's result goes: taken before it, since behind it a rank must not fail alone. */
+/* Where the agreement's result goes: taken before it, since behind it a rank must not fail alone.
+ */
 typedef struct settled {
     uint32_t *roots; /* who sends a dataset.json that others lack */
     bool *lacking;
@@ -123,11 +117,28 @@ static rks_status settle_found(rks_group *group, const rks_agreed *agreed,
 {
     rks_status status = RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < count; i++)
-        status = compare_found(agreed, i, &looked[i], &to->roots[i], &to->lacking[i], err);
+        status = compare_found(agreed, 0, i, &looked[i], &to->roots[i], &to->lacking[i], err);
     for (size_t i = 0; status == RKS_OK && i < count; i++)
         if (to->lacking[i])
             status = send_dataset(group, to->roots[i], (const char *)texts[i].data, texts[i].size,
                                   &looked[i], err);
+    return status;
+}
+
+rks_status rks_store_settle_found(rks_group *group, const rks_agreed *agreed, size_t fact,
+                                  rks_found_dataset *looked, const rks_buffer *text,
+                                  rks_dataset **dataset, rks_error *err)
+{
+    uint32_t root = 0;
+    bool lacking = false;
+    rks_status status = compare_found(agreed, fact, 0, looked, &root, &lacking, err);
+    if (status == RKS_OK && lacking)
+        status = send_dataset(group, root, (const char *)text->data, text->size, looked, err);
+    if (status == RKS_OK)
+        *dataset = looked->dataset;
+    else
+        rks_dataset_free(looked->dataset);
+    looked->dataset = NULL;
     return status;
 }
 
@@ -136,14 +147,14 @@ rks_status rks_store_agree_datasets(rks_group *group, const char *exchange,
                                     rks_error *err)
 {
     rks_agreed agreed;
-    found *mine = rks_alloc(count, sizeof(*mine), err);
+    rks_found_told *mine = rks_alloc(count, sizeof(*mine), err);
     rks_buffer *texts = rks_alloc(count, sizeof(*texts), err);
     settled to = {rks_alloc(count, sizeof(*to.roots), err),
                   rks_alloc(count, sizeof(*to.lacking), err)};
     bool room = mine != NULL && texts != NULL && to.roots != NULL && to.lacking != NULL;
     rks_status status = room ? RKS_OK : RKS_ERR_MEMORY;
     for (size_t i = 0; status == RKS_OK && i < count; i++)
-        status = encode_found(&looked[i], &mine[i], &texts[i], err);
+        status = rks_store_tell_found(&looked[i], &mine[i], &texts[i], err);
     const rks_fact facts[] = {rks_fact_fixed(mine, count * sizeof(*mine)),
                               rks_fact_same_shown("exchange", exchange)};
     status = rks_group_agree_on(group, "open: dataset", status, facts, 2, &agreed, err);
@@ -165,12 +176,10 @@ rks_status rks_store_agree_datasets(rks_group *group, const char *exchange,
 }
 
 rks_status rks_store_agree_dataset(rks_group *group, const char *exchange,
-                                   rks_found_dataset *looked, rks_dataset **dataset,
-                                   rks_error *err)
+                                   rks_found_dataset *looked, rks_dataset **dataset, rks_error *err)
 {
     rks_dataset *agreed = NULL;
-    rks_status status =
-        rks_store_agree_datasets(group, exchange, looked, 1, &agreed, err);
+    rks_status status = rks_store_agree_datasets(group, exchange, looked, 1, &agreed, err);
     if (status == RKS_OK)
         *dataset = agreed;
     return status;

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/buffer.h"
 #include "dataset/dataset.h"
 #include "fetch/fetch.h"
 #include "group/agreement.h"
@@ -85,7 +86,20 @@ void rks_store_look(const char *directory, uint64_t generation, rks_found_datase
 rks_status rks_store_agree_dataset(rks_group *group, const char *exchange,
                                    rks_found_dataset *found, rks_dataset **dataset,
                                    rks_error *err);
-/* The same for `count` datasets, alike on all ranks, in one agreement, and two more for each that a
+/* For an agreement of the caller's own, instead: what this rank tells of what it found (a fact of fixed
+ * size, zeros for nothing), and the text that it may have to send. Fails with what the look failed with. */
+typedef struct rks_found_told {
+    rks_digest digest; /* of dataset.json */
+    uint64_t size;
+} rks_found_told;
+rks_status rks_store_tell_found(const rks_found_dataset *found, rks_found_told *told,
+                                rks_buffer *text, rks_error *err);
+/* COLLECTIVE, behind that agreement, whose fact `fact` it is: as rks_store_agree_dataset. No agreement;
+ * two if a rank has found none. */
+rks_status rks_store_settle_found(rks_group *group, const rks_agreed *agreed, size_t fact,
+                                  rks_found_dataset *found, const rks_buffer *text,
+                                  rks_dataset **dataset, rks_error *err);
+/* rks_store_agree_dataset for `count` datasets, alike on all ranks, in one agreement, and two more for each that a
  * rank lacks. `datasets` has room for as many; on failure nothing is in it. */
 rks_status rks_store_agree_datasets(rks_group *group, const char *exchange,
                                     rks_found_dataset *found, size_t count, rks_dataset **datasets,
