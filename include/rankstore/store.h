@@ -37,6 +37,11 @@ typedef struct rks_store_options {
     /* Samples have these columns alone; NULL: all. RKS_ERR_ARGUMENT for one that no dataset has. */
     const char *const *columns;
     size_t column_count;
+    /* Prometheus text of this rank's figures over HTTP, at port metrics_port + N of 127.0.0.1; N is
+     * the rank's place among the ranks of its node, from 0. Any user of the machine can read it. A
+     * port that is taken is RKS_ERR_IO. Default 0: what RKS_METRICS says (a port that is taken is
+     * a warning then), else none. `rankstore top` needs no port; RKS_TOP=off hides a process. */
+    uint32_t metrics_port;
 } rks_store_options;
 
 RKS_API void rks_store_options_default(rks_store_options *options);

@@ -58,6 +58,11 @@ rks_status rks_prefetch_open(const rks_prefetch_options *options, rks_prefetch *
     return RKS_OK;
 }
 
+size_t rks_prefetch_ahead(const rks_prefetch *prefetch)
+{
+    return prefetch->count;
+}
+
 void rks_prefetch_close(rks_prefetch *prefetch)
 {
     if (prefetch == NULL)

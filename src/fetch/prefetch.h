@@ -49,6 +49,8 @@ rks_status rks_prefetch_next(rks_prefetch *prefetch, rks_batch **batch, uint64_t
 /* The same where `start` starts arrays. */
 rks_status rks_prefetch_next_arrays(rks_prefetch *prefetch, rks_arrays **arrays, uint64_t *tag,
                                     rks_error *err);
+/* How many batches behind the user's are fetched, or on their way. */
+size_t rks_prefetch_ahead(const rks_prefetch *prefetch);
 /* Cancels what is in flight. NULL is accepted. */
 void rks_prefetch_close(rks_prefetch *prefetch);
 

@@ -31,6 +31,19 @@ struct rks_epoch {
     uint64_t asked_ms;    /* when the interrupt was last asked for */
 };
 
+/* What a watcher of the store sees: this batch has come, or, step NULL, the epoch has ended. */
+static void show_place(rks_epoch *e, const uint64_t *step)
+{
+    atomic_store_explicit(&e->store->ahead, step == NULL ? 0 : rks_prefetch_ahead(e->prefetch),
+                          memory_order_relaxed);
+    if (step == NULL)
+        return;
+    atomic_fetch_add_explicit(&e->store->batches, 1, memory_order_relaxed);
+    atomic_store_explicit(&e->store->epoch, e->epoch, memory_order_relaxed);
+    atomic_store_explicit(&e->store->step, *step, memory_order_relaxed);
+    atomic_store_explicit(&e->store->steps, e->steps, memory_order_relaxed);
+}
+
 void rks_epoch_options_default(rks_epoch_options *options)
 {
     *options = (rks_epoch_options){
@@ -227,10 +240,15 @@ rks_status rks_epoch_next(rks_epoch *epoch, rks_batch **batch, uint64_t *step, r
         return rks_fail(err, RKS_ERR_STATE, 0,
                         "the epoch was opened with `collate`: its batches come as arrays, from "
                         "rks_epoch_next_arrays");
+    uint64_t at = 0;
     rks_status status = ask_for_interrupt(epoch, err);
     if (status == RKS_OK)
         status = rks_group_explain(epoch->store->group,
-                                   rks_prefetch_next(epoch->prefetch, batch, step, err), err);
+                                   rks_prefetch_next(epoch->prefetch, batch, &at, err), err);
+    if (status == RKS_OK)
+        show_place(epoch, *batch == NULL ? NULL : &at);
+    if (status == RKS_OK && step != NULL && *batch != NULL)
+        *step = at;
     epoch->traced = rks_trace_begin();
     return status;
 }
@@ -242,11 +260,15 @@ rks_status rks_epoch_next_arrays(rks_epoch *epoch, rks_arrays **arrays, uint64_t
         return rks_fail(err, RKS_ERR_STATE, 0,
                         "the epoch was opened without `collate`: its batches come as samples, from "
                         "rks_epoch_next");
+    uint64_t at = 0;
     rks_status status = ask_for_interrupt(epoch, err);
     if (status == RKS_OK)
-        status = rks_group_explain(epoch->store->group,
-                                   rks_prefetch_next_arrays(epoch->prefetch, arrays, step, err),
-                                   err);
+        status = rks_group_explain(
+            epoch->store->group, rks_prefetch_next_arrays(epoch->prefetch, arrays, &at, err), err);
+    if (status == RKS_OK)
+        show_place(epoch, *arrays == NULL ? NULL : &at);
+    if (status == RKS_OK && step != NULL && *arrays != NULL)
+        *step = at;
     epoch->traced = rks_trace_begin();
     return status;
 }

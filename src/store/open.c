@@ -227,7 +227,7 @@ static rks_status start_serving(rks_store *store, rks_error *err)
                          rks_store_service(store, RKS_SERVICE_STORE), NULL, on_life, store);
     }
     rks_store_list(store);
-    return RKS_OK;
+    return rks_store_watch(store, err);
 }
 
 void rks_store_hold(rks_store *store)
@@ -263,6 +263,7 @@ void rks_store_release(void *user)
 /* Ends what it does with other ranks, and its threads. */
 static void end_store(rks_store *store)
 {
+    rks_watch_end(&store->watched);
     rks_store_unlist(store);
     if (store->life_ready && rks_group_size(store->group) > 1) {
         rks_engine *engine = rks_group_engine(store->group);

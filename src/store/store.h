@@ -15,6 +15,7 @@
 #include "plan/plan.h"
 #include "rankstore/store.h"
 #include "shard/shard.h"
+#include "watch/watch.h"
 
 struct rks_store {
     atomic_int references; /* the caller's, the fetcher's (and so its batches') and one a view */
@@ -50,6 +51,10 @@ struct rks_store {
     uint32_t slot;   /* which of the engine's services are this store's */
     bool listed;     /* in the process's list of open stores */
     rks_store *next; /* guarded by that list's mutex */
+
+    /* Shown live (watched.c): what epochs say of themselves, the last one that was asked counts. */
+    rks_watched watched;
+    _Atomic uint64_t batches, epoch, step, steps, ahead;
 
     /* The store's end: rank 0 counts who has closed, and tells all. */
     pthread_mutex_t mutex;
@@ -158,6 +163,9 @@ rks_status rks_filling_seal(rks_store *store, rks_error *err);
 rks_status rks_filling_check(const rks_store *store, const rks_agreed *agreed, size_t fact,
                              rks_error *err);
 void rks_filling_end(rks_filling *filling, const rks_store *store);
+
+/* watched.c: `rankstore top` and Prometheus see the store's figures from here to rks_watch_end. */
+rks_status rks_store_watch(rks_store *store, rks_error *err);
 
 /* open.c: what a rank tells the others about its shards, fact after fact. */
 enum {

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * watch.c: who is watched, and the thread that shows it. */
+#include "watch/watch.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+/* Bounds of a snapshot, of its clients, and of what each may take. */
+enum { SOURCES = 64, TEXT = 96 << 10, CLIENTS = 8, REQUEST = 2048, PATIENCE_MS = 2000 };
+enum { NAMES = 16 };
+
+typedef struct client {
+    int fd; /* -1: none */
+    uint64_t until_ms;
+    size_t got;
+    char request[REQUEST + 1];
+} client;
+
+/* Sockets and thread change by whoever holds `life`, the list of what is watched under `mutex`,
+ * which the thread takes for each snapshot. */
+static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER, mutex = PTHREAD_MUTEX_INITIALIZER;
+static rks_watched *watched_first;
+static uint64_t numbers;
+static int top_fd = -1, metrics_fd = -1, end_fd = -1;
+static uint32_t metrics_port;
+static bool running, forks_known;
+static pthread_t thread;
+
+/* ---- the snapshot: of the thread alone ---------------------------------------------------- */
+
+static rks_watch_figures taken[SOURCES];
+static char text[TEXT], whole[TEXT + 256];
+static client clients[CLIENTS];
+
+static size_t take_snapshot(size_t *left_out)
+{
+    size_t count = 0;
+    *left_out = 0;
+    pthread_mutex_lock(&mutex);
+    for (rks_watched *one = watched_first; one != NULL; one = one->next) {
+        if (count == SOURCES) {
+            ++*left_out;
+            continue;
+        }
+        memset(&taken[count], 0, sizeof(taken[count]));
+        one->read(one->user, &taken[count]);
+        taken[count++].number = one->number;
+    }
+    pthread_mutex_unlock(&mutex);
+    return count;
+}
+
+/* ---- clients ------------------------------------------------------------------------------ */
+
+/* What does not fit into the socket's buffer is lost to a client that does not read. */
+static void send_at_once(int fd, const char *bytes, size_t size)
+{
+    while (size > 0) {
+        ssize_t sent = send(fd, bytes, size, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent <= 0)
+            return;
+        bytes += sent;
+        size -= (size_t)sent;
+    }
+}
+
+static int accept_client(int listener)
+{
+    int room = 2 * TEXT;
+    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0)
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+    return fd;
+}
+
+static void serve_top(void)
+{
+    struct ucred peer;
+    socklen_t size = sizeof(peer);
+    size_t left_out;
+    int fd = accept_client(top_fd);
+    if (fd < 0)
+        return;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid()) {
+        size_t count = take_snapshot(&left_out);
+        send_at_once(fd, text, rks_watch_top(taken, count, left_out, text, sizeof(text)));
+    }
+    close(fd);
+}
+
+static void end_client(client *one)
+{
+    close(one->fd);
+    one->fd = -1;
+}
+
+static void reply(client *one)
+{
+    size_t left_out, size = 0;
+    const char *status = "405 Method Not Allowed";
+    if (strncmp(one->request, "GET ", 4) == 0) {
+        bool known = strncmp(one->request + 4, "/metrics ", 9) == 0 ||
+                     strncmp(one->request + 4, "/ ", 2) == 0;
+        status = known ? "200 OK" : "404 Not Found";
+        if (known)
+            size = rks_watch_metrics(taken, take_snapshot(&left_out), text, sizeof(text));
+    }
+    int used = snprintf(whole, sizeof(whole),
+                        "HTTP/1.0 %s\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
+                        "Content-Length: %zu\r\nConnection: close\r\n\r\n",
+                        status, size);
+    memcpy(whole + used, text, size);
+    send_at_once(one->fd, whole, (size_t)used + size);
+    shutdown(one->fd, SHUT_WR);
+}
+
+/* The head of a request; its end is answered, one that is too long or has ended is not. */
+static void hear(client *one)
+{
+    ssize_t got = recv(one->fd, one->request + one->got, REQUEST - one->got, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (got > 0) {
+        one->got += (size_t)got;
+        one->request[one->got] = '\0';
+        bool over = strstr(one->request, "\r\n\r\n") != NULL;
+        if (!over && one->got < REQUEST)
+            return;
+        if (over)
+            reply(one);
+    }
+    end_client(one);
+}
+
+/* Where all places are taken the one that waits longest goes. */
+static void greet(void)
+{
+    client *place = &clients[0];
+    int fd = accept_client(metrics_fd);
+    if (fd < 0)
+        return;
+    for (size_t i = 0; i < CLIENTS && place->fd >= 0; i++)
+        if (clients[i].fd < 0 || clients[i].until_ms < place->until_ms)
+            place = &clients[i];
+    if (place->fd >= 0)
+        end_client(place);
+    place->fd = fd;
+    place->got = 0;
+    place->until_ms = rks_now_ms() + PATIENCE_MS;
+}
+
+/* ---- the thread --------------------------------------------------------------------------- */
+
+/* Without clients it waits without end. */
+static int patience(uint64_t now)
+{
+    int least = -1;
+    for (size_t i = 0; i < CLIENTS; i++) {
+        if (clients[i].fd < 0)
+            continue;
+        int left = clients[i].until_ms > now ? (int)(clients[i].until_ms - now) : 0;
+        least = least < 0 || left < least ? left : least;
+    }
+    return least;
+}
+
+static void *watch_main(void *user)
+{
+    (void)user;
+    pthread_setname_np(pthread_self(), "rks-watch");
+    for (;;) {
+        struct pollfd ready[3 + CLIENTS] = {
+            {end_fd, POLLIN, 0}, {top_fd, POLLIN, 0}, {metrics_fd, POLLIN, 0}};
+        for (size_t i = 0; i < CLIENTS; i++)
+            ready[3 + i] = (struct pollfd){clients[i].fd, POLLIN, 0};
+        if (poll(ready, 3 + CLIENTS, patience(rks_now_ms())) < 0 && errno != EINTR)
+            break;
+        if (ready[0].revents != 0)
+            break;
+        for (size_t i = 0; i < CLIENTS; i++)
+            if (clients[i].fd >= 0 && ready[3 + i].revents != 0)
+                hear(&clients[i]);
+            else if (clients[i].fd >= 0 && clients[i].until_ms <= rks_now_ms())
+                end_client(&clients[i]);
+        if (ready[1].revents != 0)
+            serve_top();
+        if (ready[2].revents != 0)
+            greet();
+    }
+    for (size_t i = 0; i < CLIENTS; i++)
+        if (clients[i].fd >= 0)
+            end_client(&clients[i]);
+    return NULL;
+}
+
+/* ---- its life ----------------------------------------------------------------------------- */
+
+static void close_one(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static void close_sockets(void)
+{
+    close_one(&top_fd);
+    close_one(&metrics_fd);
+    close_one(&end_fd);
+    metrics_port = 0;
+}
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&life);
+    pthread_mutex_lock(&mutex);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&mutex);
+    pthread_mutex_unlock(&life);
+}
+
+/* The child has no thread, and nothing to show: its copies of the sockets would keep the names. */
+static void after_fork_in_child(void)
+{
+    close_sockets();
+    for (size_t i = 0; running && i < CLIENTS; i++)
+        close_one(&clients[i].fd);
+    running = false;
+    watched_first = NULL;
+    after_fork();
+}
+
+/* A name of this process; with a number where a process of another container has it. */
+static int listen_for_top(void)
+{
+    const char *wish = getenv("RKS_TOP");
+    if (wish != NULL && strcmp(wish, "off") == 0)
+        return -1;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    for (int i = 0; fd >= 0 && i < NAMES; i++) {
+        struct sockaddr_un address = {.sun_family = AF_UNIX};
+        int size = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1,
+                            "rankstore-top-%u-%ld%s%.*d", (unsigned)geteuid(), (long)getpid(),
+                            i == 0 ? "" : ".", i == 0 ? 0 : 1, i);
+        socklen_t length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)size);
+        if (bind(fd, (struct sockaddr *)&address, length) == 0 && listen(fd, SOMAXCONN) == 0)
+            return fd;
+        if (errno != EADDRINUSE)
+            break;
+    }
+    close_one(&fd);
+    return -1;
+}
+
+static rks_status listen_for_metrics(uint32_t port, int *listener, rks_error *err)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET,
+                                  .sin_port = htons((uint16_t)port),
+                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int on = 1;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0)
+        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof(address)) != 0 ||
+        listen(fd, 16) != 0) {
+        int code = errno;
+        close_one(&fd);
+        return rks_fail_errno(err, code, "metrics: port %u of 127.0.0.1; choose another port",
+                              port);
+    }
+    *listener = fd;
+    return RKS_OK;
+}
+
+/* Signals are for the program's own threads. */
+static bool start_showing(void)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    for (size_t i = 0; i < CLIENTS; i++)
+        clients[i].fd = -1;
+    end_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (end_fd < 0)
+        return false;
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    running = pthread_create(&thread, NULL, watch_main, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return running;
+}
+
+static void stop_showing(void)
+{
+    uint64_t one = 1;
+    if (running && write(end_fd, &one, sizeof(one)) == sizeof(one))
+        pthread_join(thread, NULL);
+    running = false;
+}
+
+/* `life` is held. A port that comes later needs the thread anew. */
+static rks_status open_sockets(uint32_t port, rks_error *err)
+{
+    int listener = -1;
+    if (port != 0 && metrics_port != 0 && port != metrics_port)
+        return rks_fail(
+            err, RKS_ERR_ARGUMENT, 0,
+            "metrics: this process serves port %u already; give the same port, or none, "
+            "for its other datasets",
+            metrics_port);
+    if (!forks_known)
+        forks_known = pthread_atfork(before_fork, after_fork, after_fork_in_child) == 0;
+    bool adds = port != 0 && metrics_port == 0;
+    if (adds) {
+        rks_status status = listen_for_metrics(port, &listener, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    if (running && !adds)
+        return RKS_OK;
+    stop_showing();
+    close_one(&end_fd);
+    if (top_fd < 0)
+        top_fd = listen_for_top();
+    if (adds) {
+        metrics_fd = listener;
+        metrics_port = port;
+    }
+    if (!forks_known || (top_fd < 0 && metrics_fd < 0) || !start_showing())
+        close_sockets();
+    return RKS_OK;
+}
+
+rks_status rks_watch_begin(rks_watched *watched, uint32_t port, rks_error *err)
+{
+    pthread_mutex_lock(&life);
+    rks_status status = open_sockets(port, err);
+    if (status == RKS_OK) {
+        pthread_mutex_lock(&mutex);
+        watched->number = numbers++;
+        rks_watched **at = &watched_first;
+        while (*at != NULL)
+            at = &(*at)->next;
+        watched->next = NULL;
+        *at = watched;
+        pthread_mutex_unlock(&mutex);
+    }
+    pthread_mutex_unlock(&life);
+    return status;
+}
+
+void rks_watch_end(rks_watched *watched)
+{
+    pthread_mutex_lock(&life);
+    pthread_mutex_lock(&mutex);
+    rks_watched **at = &watched_first;
+    while (*at != NULL && *at != watched)
+        at = &(*at)->next;
+    if (*at != NULL)
+        *at = watched->next;
+    bool last = watched_first == NULL;
+    pthread_mutex_unlock(&mutex);
+    if (last) {
+        stop_showing();
+        close_sockets();
+    }
+    pthread_mutex_unlock(&life);
+}
