@@ -20,7 +20,7 @@ from .sizes import optional_bytes
 def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, group: Group | None = None,  # noqa: A001
          exchange: str | None = None, no_share: bool = False, check: bool = True, partial: bool = False,
          inflight_bytes: int | str | None = None, quarantine: str | os.PathLike[str] | None = None,
-         names: Sequence[str] | None = None, columns: Sequence[str] | None = None) -> Dataset:
+         names: Sequence[str] | None = None, columns: Sequence[str] | None = None, metrics: int | None = None) -> Dataset:
     """COLLECTIVE. Opens a dataset, or several as one. Each rank serves the shards that it sees.
 
     directory: path, or a list of them. "{rank}" and "{node}" in it become numbers. "DIR@2" is generation 2 of DIR, unless
@@ -45,17 +45,22 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
         must differ then (ArgumentError).
     columns: list of str. Samples have these alone, so sources may differ in others. Default: all; ArgumentError if two
         sources have one with different types.
+    metrics: int, 1 to 65535. A port: Prometheus reads this rank's figures at http://127.0.0.1:PORT/metrics, those of the node's
+        next rank at PORT + 1, and so on, until the dataset is closed. Any user of the machine can read them. Default: the
+        port that the variable RKS_METRICS names, else none. `rankstore top` needs no port.
 
     Returns the Dataset. Raises NotFoundError, CorruptError, UnsupportedError, ArgumentError; the same on all ranks.
     """
     given = [os.fspath(directory)] if isinstance(directory, (str, os.PathLike)) else [os.fspath(one) for one in directory]
     several = not isinstance(directory, (str, os.PathLike)) or names is not None
     inflight = optional_bytes("inflight_bytes", inflight_bytes)
+    if metrics is not None and (isinstance(metrics, bool) or not isinstance(metrics, int) or not 1 <= metrics <= 65535):
+        raise ArgumentError(f"metrics: {metrics!r} is no port; give an int from 1 to 65535, or leave it out")
     chosen = group if group is not None else current()
     nccl.prepare(chosen, exchange)
     before = of_torch()
     store = _core.Store(chosen.core, given if several else given[0], exchange=exchange, no_share=no_share,
-                        no_check=not check, partial=partial, inflight_bytes=inflight, names=names, columns=columns,
+                        no_check=not check, partial=partial, inflight_bytes=inflight, names=names, columns=columns, metrics=metrics or 0,
                         quarantine=None if quarantine is None else os.fspath(quarantine))
     after = of_torch()
     own = tuple(os.path.abspath(expand(one, chosen.rank, chosen.node)) for one in given)
