@@ -95,7 +95,7 @@ static rks_status inherit(build *b, const rks_agreed *agreed, rks_status status,
     const char *key = json_string_value(json_object_get(b->base_options, "key"));
     const char *length = json_string_value(json_object_get(b->base_options, "length"));
     json_int_t unit = json_integer_value(json_object_get(b->base_options, "length_unit"));
-    o->key = b->given_key != NULL ? o->key : key;
+    o->key = o->key != NULL ? o->key : key;
     if (o->length == NULL && o->length_fn == NULL) {
         o->length = length;
         o->length_unit = unit > 0 && unit <= UINT32_MAX ? (uint32_t)unit : o->length_unit;
@@ -332,8 +332,8 @@ static rks_status open_parts(build *b, rks_status status, rks_error *err)
         options.shard.derived_keys = rks_selector_derived_keys(b->selector);
     }
     status = rks_parts_open(b->group, b->directory, status, &options, &b->parts, err);
-    bool by_default =
-        b->given_key == NULL && b->options.key != NULL && !b->input->format->named_only;
+    bool by_default = b->given_key == NULL && b->base == NULL && b->options.key != NULL &&
+                      !b->input->format->named_only;
     const rks_key_words words = {.place = describe_input_row,
                                  .user = b,
                                  .advice = by_default

@@ -86,9 +86,9 @@ rks_status rks_input_look(const char *const *sources, size_t count, rks_build_op
 void rks_input_key(const rks_input *input, const char *given, const rks_schema *schema,
                    rks_build_options *options)
 {
-    if (given == NULL && options->key != NULL && !input->format->named_only &&
-        rks_schema_find(schema, options->key) < 0)
-        options->key = NULL;
+    const char *key = input->format->key;
+    if (given == NULL && options->key == NULL && key != NULL && rks_schema_find(schema, key) >= 0)
+        options->key = key;
 }
 
 /* ---- schema ----------------------------------------------------------------------------- */

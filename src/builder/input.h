@@ -16,8 +16,8 @@ rks_ingest_options rks_build_ingest_options(const rks_build_options *options);
 rks_status rks_input_look(const char *const *sources, size_t count, rks_build_options *options,
                           rks_input **input, rks_error *err);
 
-/* The input's own default for the key stands only if the schema has that column; not where each row
- * needs a key. `given`: options->key before rks_input_look. */
+/* The key that the input has by default, if the schema has that column. `given`: options->key
+ * before rks_input_look. */
 void rks_input_key(const rks_input *input, const char *given, const rks_schema *schema,
                    rks_build_options *options);
 

@@ -20,7 +20,8 @@ uint64_t rks_infer_bytes(const rks_input *input, size_t unit);
 
 struct rks_input_format {
     const char *name; /* as the option has it */
-    const char *key;  /* column that is the key where no other is asked for; NULL: "name:row" */
+    const char *key;  /* column that is the key where no other is asked for, and it is there; NULL:
+                       * "name:row" */
     bool packable; /* its files may be compressed, and are read through rks_unpack or rks_archive */
     bool utf8;     /* its files are UTF-8 text */
     bool takes_columns; /* the option `columns` names them */

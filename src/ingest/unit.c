@@ -241,9 +241,9 @@ rks_digest rks_input_digest(const rks_input *input)
 void rks_input_options(const rks_input *input, rks_ingest_options *options)
 {
     options->format = input->format->name;
-    if (options->key == NULL)
+    if (options->key == NULL && input->format->named_only)
         options->key = input->format->key;
-    else if (options->key[0] == '\0') /* of name and row */
+    else if (options->key != NULL && options->key[0] == '\0') /* of name and row */
         options->key = NULL;
 }
 
