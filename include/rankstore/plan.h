@@ -16,6 +16,11 @@ extern "C" {
 typedef struct rks_plan rks_plan;
 struct rks_plan_mix; /* rankstore/mix.h */
 
+/* Steps [first, last], both included, of an epoch. */
+typedef struct rks_step_range {
+    uint64_t epoch, first, last;
+} rks_step_range;
+
 /* Strategies:
  * bucket      neighbourhoods of like length, shuffled inside and across; the batches of a step have
  *             like cost on all ranks
@@ -93,6 +98,9 @@ typedef struct rks_plan_options {
     const uint32_t *balance; /* a cost of each sample, of as many as there are lengths: the balance
                               * over ranks sums it instead of `cost`, which counts for the budget
                               * alone. Borrowed, must outlive the plan. NULL: none */
+    const rks_step_range *skip; /* steps that are left out, as by rks_plan_skip; needed while the
+                                 * plan is made. NULL: none */
+    size_t skips;               /* how many ranges */
 } rks_plan_options;
 
 RKS_API void rks_plan_options_default(rks_plan_options *options);
@@ -110,10 +118,31 @@ RKS_API rks_status rks_plan_create(const uint32_t *lengths, uint64_t count, cons
 RKS_API void rks_plan_free(rks_plan *plan); /* NULL is accepted */
 
 RKS_API uint32_t rks_plan_world(const rks_plan *plan);
-/* Steps of an epoch: equal on all ranks, and in all epochs unless steps is "per_epoch". */
+/* Steps of an epoch: equal on all ranks, and in all epochs unless steps is "per_epoch". Steps that
+ * are skipped count. */
 RKS_API rks_status rks_plan_steps(rks_plan *plan, uint64_t epoch, uint64_t *steps, rks_error *err);
 
-/* The batch of `rank` at `step`: *count ids, owned by the plan, valid until the plan is asked for
+enum { RKS_PLAN_SKIPS_MAX = 256 };
+/* Leaves steps `first` to `last`, both included, of `epoch` out, on all ranks: no loader delivers
+ * them, and their samples count as used. Other steps keep their numbers and their samples. States
+ * hold what is skipped, a plan that takes a state over skips what either of them skips, and ranks
+ * in another number that go on in that epoch do not get the samples of skipped steps either; if they
+ * begin the epoch, they skip their own steps of these numbers. In a resumed epoch steps count from
+ * where these ranks go on. A plan has no group: all ranks must skip
+ * the same steps. RKS_ERR_ARGUMENT: the epoch has no such steps, or they are not whole optimizer
+ * steps. RKS_ERR_STATE: states have no room for it (RKS_PLAN_SKIPS_MAX ranges, and
+ * RKS_PLAN_SCHEDULE_MAX bytes with the changes of rks_plan_change). On failure the plan is as it
+ * was. */
+RKS_API rks_status rks_plan_skip(rks_plan *plan, uint64_t epoch, uint64_t first, uint64_t last,
+                                 rks_error *err);
+/* The first step from `step` on that is not skipped: *next, the number of steps if there is none. */
+RKS_API rks_status rks_plan_next_step(rks_plan *plan, uint64_t epoch, uint64_t step, uint64_t *next,
+                                      rks_error *err);
+/* How many steps of the epoch before `step` are skipped. */
+RKS_API rks_status rks_plan_skipped(rks_plan *plan, uint64_t epoch, uint64_t step, uint64_t *count,
+                                    rks_error *err);
+
+/* The batch of `rank` at `step`, also of a step that is skipped: *count ids, owned by the plan, valid until the plan is asked for
  * another epoch or freed. Never empty. The first question for an epoch computes that epoch.
  * One thread at a time. */
 RKS_API rks_status rks_plan_batch(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
@@ -164,9 +193,10 @@ typedef struct rks_plan_report {
     uint32_t cut;             /* too_long "truncate": longer samples count as this long: the
                                * collator's max_length; else 0 */
     uint64_t pieces;              /* of samples, those that are pieces */
+    uint64_t skipped; /* steps that are skipped; nothing else here counts them or what they hold */
 } rks_plan_report;
 /* The caller sets struct_size. In a resumed epoch: of what was left; steps count from there. Takes
- * 8 bytes a batch meanwhile. */
+ * 8 bytes a batch meanwhile. RKS_ERR_DATA if all of its steps are skipped. */
 RKS_API rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *report,
                                        rks_error *err);
 

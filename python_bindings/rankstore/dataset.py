@@ -127,7 +127,8 @@ class Dataset(OpenSamples):
              order: str = "plan", balance: Any = None,
              mix: Mapping[Any, float] | None = None, samples: int | None = None, mix_by: str | None = None,
              mix_unit: str = "samples", weights: Any = None,
-             curriculum: Sequence[tuple[Any, Any, Any]] | None = None) -> Plan:
+             curriculum: Sequence[tuple[Any, Any, Any]] | None = None,
+             skip: Sequence[tuple[int, int, int]] | None = None) -> Plan:
         """COLLECTIVE. Decides which samples form which batch, at which step, on which rank: the same on every rank.
 
         strategy: str. "bucket" (like lengths together, shuffled), "sorted" (longest first), "random", "sequential", or "pack"
@@ -180,6 +181,8 @@ class Dataset(OpenSamples):
             for the weights before; max_length, or None: longer samples wait for a later stage. from_step: (epoch, step), or an
             int, the steps since epoch 0 began; a job that may go on on other numbers of ranks needs (epoch, step), since an int is
             another place there and its states are refused. A stage is drawn from what the epoch has left. Default: none.
+        skip: list of (epoch, first, last). Steps that are left out, both ends too, as by Plan.skip: after a run whose loss
+            jumped, say. Other steps keep their numbers and samples, and states hold the list. Default: none.
 
         With a mix or weights the number of steps may differ between epochs, never between ranks: ask `plan.steps_of(epoch)`.
 
@@ -192,7 +195,7 @@ class Dataset(OpenSamples):
             strategy, batch_size=batch_size, max_tokens=max_tokens, cost=cost, max_length=max_length, too_long=too_long,
             shuffle=shuffle, seed=seed, tail=tail, batch_multiple=batch_multiple, steps=steps, world=world,
             capacity=capacity, length_multiple=length_multiple, micro_batches=micro_batches, mixed=mixed,
-            pack_window=pack_window, order=order)
+            pack_window=pack_window, order=order, skip=skip)
         drawn = self._mix_option(mix, samples, mix_by, mix_unit, weights, bool(curriculum))
         costs = costs_of(balance, self, rule_of(options).cut)
         if self._chosen is None:

@@ -131,8 +131,8 @@ class Loader:
         return self._epoch + (0 < self.plan.core.steps(self._epoch) <= self._step)
 
     def __len__(self) -> int:
-        """Batches of an epoch; with steps "per_epoch", of the one to go on in."""
-        return self.plan.steps_of(self.epoch) if self.plan.options.get("steps") == "per_epoch" or self.plan.varies else self.plan.steps
+        """Batches of an epoch, without those that are skipped; if epochs differ, of the one to go on in."""
+        return self.plan.steps_of(self.epoch) if self.plan.varies else self.plan.steps
 
     def __getitem__(self, place: Any) -> Any:
         """No items: what DataLoader(loader) asks for."""
@@ -415,7 +415,8 @@ class _Iteration(Iterator[Any]):
 
     def _fetch_lists(self) -> Iterator[tuple[int, Any]]:
         plan, dataset = self._loader.plan, self._loader.dataset
-        for step in range(self._step, self._steps):
+        step = self._step - 1
+        while (step := plan.core.next_step(self._epoch, step + 1)) < self._steps:
             ids = plan.core.batch(self._epoch, step, plan.rank)
             if self._loader.own is not None:
                 yield step, dataset.store.fetch(ids)
@@ -479,6 +480,7 @@ class _Iteration(Iterator[Any]):
                 self._begin()
             found = self._next()
             if found is None:
+                loader._epoch, loader._step = self._epoch, self._steps  # also if all that was left is skipped
                 self.close()
                 raise StopIteration
             step, batch, samples, tokens = found.step, found.batch, found.samples, found.tokens
@@ -495,11 +497,12 @@ class _Iteration(Iterator[Any]):
             raise
         end = time.monotonic()
         loader._waits.append((begin, end))
-        loader._epoch, loader._step = self._epoch, step + 1
+        after = loader.plan.core.next_step(self._epoch, step + 1)
+        loader._epoch, loader._step = self._epoch, after
         if self._bar is not None:
             self._bar.step(samples, tokens, begin, end)
         if self._hold is not None:
-            self._hold.about_to_yield(step + 1 == self._steps)
+            self._hold.about_to_yield(after == self._steps)
         return batch
 
     def supersede(self, why: str) -> None:

@@ -55,7 +55,8 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
          order: str = "plan", balance: Any = None,
          mix: Mapping[Any, float] | None = None, samples: int | None = None,
          sources: Any = None, mix_unit: str = "samples", weights: Any = None,
-         curriculum: Sequence[tuple[Any, Any, Any]] | None = None) -> Plan:
+         curriculum: Sequence[tuple[Any, Any, Any]] | None = None,
+         skip: Sequence[tuple[int, int, int]] | None = None) -> Plan:
     """Decides which samples form which batch, at which step, on which rank, from lengths alone: no dataset, no group.
 
     Every rank that asks for the same plan gets the same one, so ranks need not talk. Its samplers work with any dataset.
@@ -87,6 +88,7 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
     mix_unit: str. As for Dataset.plan. Default: "samples".
     weights: array, a number for each sample. As for Dataset.plan. Default: none.
     curriculum: list of (from_step, mix, max_length). As for Dataset.plan. Default: none.
+    skip: list of (epoch, first, last). As for Dataset.plan. Default: none.
 
     Returns a Plan, which keeps a copy of the lengths. Raises ArgumentError that names the option, DataError if no plan
     exists.
@@ -95,7 +97,7 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
         strategy, batch_size=batch_size, max_tokens=max_tokens, cost=cost, max_length=max_length, too_long=too_long,
         shuffle=shuffle, seed=seed, tail=tail, batch_multiple=batch_multiple, steps=steps, world=world, capacity=capacity,
         length_multiple=length_multiple, micro_batches=micro_batches, mixed=mixed,
-        pack_window=pack_window, order=order)
+        pack_window=pack_window, order=order, skip=skip)
     number = plan_rank(rank, world)
     kept: Any = Lengths(_array(lengths))  # all of a dataset that such a plan and its samplers use
     count = len(kept.all_lengths)

@@ -42,6 +42,9 @@ def plan_options(strategy: str, *, cost: str | tuple[float, float], shuffle: boo
             del numbers[name]
     if numbers["order"] == "plan":
         del numbers["order"]
+    skip = [_skipped(one) for one in numbers.pop("skip") or ()]
+    if skip:
+        numbers["skip"] = skip
     options = {"strategy": strategy, "cost": cost, "no_shuffle": not shuffle, **numbers}
     if not isinstance(cost, str):
         if not isinstance(cost, tuple):
@@ -50,6 +53,14 @@ def plan_options(strategy: str, *, cost: str | tuple[float, float], shuffle: boo
             raise ArgumentError(f"cost: {len(cost)} numbers; (a, b) is for a L + b L^2")
         options.update(cost="polynomial", cost_linear=float(cost[0]), cost_quadratic=float(cost[1]))
     return options
+
+
+def _skipped(entry: Any) -> tuple[int, int, int]:
+    """One of the option `skip`. ArgumentError if it is none."""
+    if not isinstance(entry, (tuple, list)) or len(entry) != 3:
+        raise ArgumentError(f"skip: {entry!r}; a list of (epoch, first step, last step) is needed")
+    epoch, first, last = (operator.index(number) for number in entry)
+    return epoch, first, last
 
 
 DRAWN = ("mix", "samples", "mix_by", "mix_unit", "weights")
@@ -71,22 +82,54 @@ def plan_rank(rank: Any, world: int) -> int:
 class Epoch:
     """One epoch of a plan."""
 
-    def __init__(self, plan: Plan, number: int) -> None:
+    def __init__(self, plan: Plan, number: int, all_steps: bool = False) -> None:
         self.plan, self.number = plan, number
+        self.all_steps = all_steps  # also those that are skipped
 
     def batches(self, rank: int | None = None, first: int = 0,
                 last: int | None = None) -> tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]:
         """The batches of a rank (this one; -1: all, step-major) at steps first..last: (indptr int64[n + 1], indices
-        uint32[...]); batch i is indices[indptr[i]:indptr[i + 1]]."""
-        bounds, ids = self.plan.core.batches(self.number, self.plan.rank if rank is None else rank, first, last)
-        return as_array(bounds, "int64"), as_array(ids, "uint32")
+        uint32[...]); batch i is indices[indptr[i]:indptr[i + 1]]. Steps that are skipped are left out."""
+        core, number, parts = self.plan.core, self.plan.rank if rank is None else rank, []
+        for begin, end in self._kept(first, last):
+            bounds, ids = core.batches(self.number, number, begin, end)
+            parts.append((as_array(bounds, "int64"), as_array(ids, "uint32")))
+        if len(parts) == 1:
+            return parts[0]
+        import numpy
+        sizes = [numpy.diff(bounds) for bounds, _ in parts]
+        indptr = numpy.concatenate([numpy.zeros(1, "int64"), *sizes]).cumsum()
+        return indptr, numpy.concatenate([ids for _, ids in parts] or [numpy.zeros(0, "uint32")])
+
+    def _kept(self, first: int, last: int | None) -> list[tuple[int, int | None]]:
+        """The stretches of first..last that are not skipped; one if nothing is skipped there."""
+        core, steps = self.plan.core, self.plan.core.steps(self.number)
+        if not core.skipped(self.number, steps) or self.all_steps:
+            return [(first, last)]
+        kept: list[tuple[int, int | None]] = []
+        begin, last = first, min(steps, steps if last is None else last)
+        while (begin := core.next_step(self.number, begin)) < last:
+            end = begin + 1
+            while end < last and core.next_step(self.number, end) == end:
+                end += 1
+            kept.append((begin, end))
+            begin = end
+        return kept
 
     def pieces(self, rank: int | None = None, first: int = 0, last: int | None = None) -> numpy.ndarray[Any, Any]:
         """Which of the indices that batches() gives are pieces of their samples (too_long="split"): uint32[n, 3], the place
         among the indices, the first item, and how many there are. Indices that are not named are whole samples."""
-        made = self.plan.core.pieces(self.number, self.plan.rank if rank is None else rank, first, last)
-        found: numpy.ndarray[Any, Any] = as_array(made, "uint32").reshape(-1, 3)
-        return found
+        import numpy
+        number, parts, before = self.plan.rank if rank is None else rank, [numpy.zeros((0, 3), "uint32")], 0
+        stretches = self._kept(first, last)
+        for begin, end in stretches:
+            made = as_array(self.plan.core.pieces(self.number, number, begin, end), "uint32").reshape(-1, 3)
+            if before:
+                made = made + numpy.array([before, 0, 0], "uint32")
+            parts.append(made)
+            if len(stretches) > 1:
+                before += len(self.plan.core.batches(self.number, number, begin, end)[1]) // 4
+        return parts[1] if len(parts) == 2 else numpy.concatenate(parts)
 
     def __len__(self) -> int:
         return self.plan.core.steps(self.number)
@@ -107,7 +150,8 @@ class Plan:
         self._over: tuple[Any, str] | None = None  # lengths and id, of a plan that was pickled or copied
         self.rule = dataclasses.replace(rule_of(self.options), unit=dataset.length_unit)
         self.world = core.world
-        self.steps = core.steps(0)
+        self.steps = self.steps_of(0)
+        self.skips = "skip" in self.options  # some steps may be skipped
         self.changes = 0  # made since: iterations look at steps anew
         self._checked: weakref.ref[Samples] | None = None  # the dataset that was last found to be this plan's
         self.token = int.from_bytes(os.urandom(8), "little") >> 2  # a batch that was saved finds no other plan, also in another process
@@ -165,13 +209,14 @@ class Plan:
 
     @property
     def varies(self) -> bool:
-        """Epochs may have different numbers of steps: it has mix, samples or weights."""
-        return self.core.mix is not None
+        """Epochs may have different numbers of steps: steps "per_epoch", a mix, samples or weights, or steps that are skipped."""
+        return self.options.get("steps") == "per_epoch" or self.core.mix is not None or self.skips
 
     def steps_of(self, epoch: int) -> int:
-        """Batches that each rank has in an epoch; `steps` unless steps is "per_epoch" or a state of it was resumed by other
-        ranks."""
-        return self.core.steps(epoch)
+        """Batches that each rank has in an epoch; `steps` unless steps is "per_epoch", a state of it was resumed by other
+        ranks, or some are skipped, which do not count."""
+        steps = self.core.steps(epoch)
+        return steps - self.core.skipped(epoch, steps)
 
     def report(self, epoch: int = 0) -> dict[str, Any]:
         """samples, dropped, repeated, truncated, steps, batches, tokens, padded_tokens, largest_batch (padded tokens),
@@ -187,7 +232,7 @@ class Plan:
         share (planned, of all draws), samples (that can be drawn), draws, distinct, repeats, tokens and deviation (the most
         that its share of any 100 steps differs from its share of the epoch, 0 to 1); deviation is the largest of these."""
         found = self.core.report(epoch)
-        if self.varies:
+        if self.core.mix is not None:
             found["sources"] = self.core.sources(epoch)
             found["deviation"] = max(one["deviation"] for one in found["sources"].values())
         return found
@@ -200,21 +245,23 @@ class Plan:
 
     def samples(self, epoch: int, step: int, *, pieces: bool = False) -> list[list[Any]]:
         """What each rank has at a step of an epoch: one list a rank, of sample ids; with `pieces`, of (id, start, count), the
-        items of the sample that it has: all, unless too_long="split" has cut it."""
-        bounds, ids = self.epoch(epoch).batches(-1, step, step + 1)
+        items of the sample that it has: all, unless too_long="split" has cut it. Of a step that is skipped, what it would have."""
+        bounds, ids = Epoch(self, epoch, all_steps=True).batches(-1, step, step + 1)
         found: list[Any] = ids.tolist()
         if pieces:
-            parts = self.parts(epoch, step, step + 1)
+            parts = self.parts(epoch, step, step + 1, all_steps=True)
             found = list(zip(found, parts[:, 0].tolist(), parts[:, 1].tolist(), strict=True))
         return [found[begin:end] for begin, end in zip(bounds[:-1], bounds[1:])]
 
-    def parts(self, epoch: int, first: int, last: int) -> Any:
-        """(start, count) of each sample of steps first..last, all ranks, step-major: int64[n, 2]."""
+    def parts(self, epoch: int, first: int, last: int, all_steps: bool = False) -> Any:
+        """(start, count) of each sample of steps first..last, all ranks, step-major: int64[n, 2]. all_steps: also of those that
+        are skipped."""
         import numpy
-        _, ids = self.epoch(epoch).batches(-1, first, last)
+        asked = Epoch(self, epoch, all_steps)
+        _, ids = asked.batches(-1, first, last)
         lengths = self.lengths_of(ids).astype("int64")
         found = numpy.stack([numpy.zeros_like(lengths), lengths.clip(max=self.rule.cut) if self.rule.cut else lengths], axis=1)
-        pieces = self.epoch(epoch).pieces(-1, first, last)
+        pieces = asked.pieces(-1, first, last)
         found[pieces[:, 0]] = pieces[:, 1:]
         return found
 
@@ -246,8 +293,7 @@ class Plan:
         accumulate = self.micro_batches if accumulate is None else accumulate
         if accumulate < 1:
             raise ArgumentError(f"accumulate: {accumulate}; it is from 1")
-        first = step // accumulate * accumulate
-        last = min(first + accumulate, self.core.steps(epoch))
+        first, last = self._accumulated(epoch, step, accumulate)
         _, ids = self.epoch(epoch).batches(-1, first, last)
         if self.rule.split:
             ids = self._joined(column, epoch, first, last, ids)
@@ -256,6 +302,40 @@ class Plan:
                             'index does not tell which are cut; use the plan\'s max_length with too_long="drop", or cut in '
                             "build(map=...)")
         return sum_of(asked, column, ids, min((cap for cap in (cut, self.rule.cut) if cap), default=0))
+
+    def _accumulated(self, epoch: int, step: int, accumulate: int) -> tuple[int, int]:
+        """The steps first..last that an optimizer step of `accumulate` delivered ones has, of which `step` is one."""
+        steps = self.core.steps(epoch)
+        if not self.core.skipped(epoch, steps):
+            first = step // accumulate * accumulate
+            return first, min(first + accumulate, steps)
+        kept = [one for one in range(steps) if self.core.next_step(epoch, one) == one]
+        place = (step - self.core.skipped(epoch, step)) // accumulate * accumulate
+        return kept[place], kept[min(place + accumulate, len(kept)) - 1] + 1
+
+    def skip(self, epoch: int, first: int, last: int) -> None:
+        """COLLECTIVE if the plan is of a dataset. Leaves steps out: no loader or sampler yields them.
+
+        Other steps keep their numbers and their samples; those of skipped steps count as used, also for other ranks that go on
+        in that epoch. States hold what is skipped; a plan that resumes one skips what either of them skips. In an epoch that
+        other ranks began, steps count from where these ranks went on. A loader that has begun the epoch does not see it.
+
+        epoch: int, from 0. Which epoch.
+        first: int, from 0. The first step that is skipped.
+        last: int, from `first`. The last one. With micro_batches, both ends are those of optimizer steps.
+
+        Raises ArgumentError on all ranks if they differ, or if the epoch has no such steps; StateError if states have no room for it (256
+        ranges, 6,144 bytes with the changes of a mix).
+        """
+        group = getattr(self.dataset, "group", None)
+        if group is not None and group.world > 1:
+            told = together(group, "skip", lambda: [operator.index(number) for number in (epoch, first, last)])
+            for rank, other in enumerate(told):
+                if other != told[0]:
+                    raise ArgumentError(f"skip differs: rank 0 has {tuple(told[0])}, rank {rank} has {tuple(other)}")
+        self.core.skip(epoch, first, last)
+        self.skips = True
+        self._note_change()
 
     def remix(self, mix: Mapping[Any, float], *, at: tuple[int, int]) -> None:
         """COLLECTIVE if the plan is of a dataset. Other weights of sources from a step on.
@@ -311,7 +391,7 @@ class Plan:
             self._note_change()
 
     def _note_change(self) -> None:
-        self.steps = self.core.steps(0)
+        self.steps = self.steps_of(0)
         self.changes += 1
 
     def _joined(self, column: str, epoch: int, first: int, last: int, ids: Any) -> Any:
@@ -346,6 +426,7 @@ class Plan:
             raise StateError(f"state: {str(state)[:80]!r} is none of rankstore's (version {STATE_VERSION})")
         found: tuple[int, int] = self.core.resume(state["plan"])
         self._resumed, self._at = state, found
+        self.skips = self.skips or '"skip": [' in state["plan"]
         return found
 
     def _repr_html_(self) -> str:
@@ -446,7 +527,7 @@ class PlanSampler:
             self._epoch, self._step = int(epoch), 0
 
     def __len__(self) -> int:
-        steps = self.plan.steps_of(self._epoch) if self.plan.options.get("steps") == "per_epoch" or self.plan.varies else self.plan.steps
+        steps = self.plan.steps_of(self._epoch) if self.plan.varies else self.plan.steps
         return steps * (self.plan.world if self.view == "global" else 1)
 
     def __iter__(self) -> _SamplerIterator:
@@ -503,7 +584,10 @@ class _SamplerIterator(Iterator[PlanBatch]):
         self._look_at_steps()
 
     def _look_at_steps(self) -> None:
-        self._steps, self._changes = len(self._sampler.plan.epoch(self._epoch)), self._sampler.plan.changes
+        plan = self._sampler.plan
+        self._steps, self._changes = len(plan.epoch(self._epoch)), plan.changes
+        if self._place == 0:
+            self._step = plan.core.next_step(self._epoch, self._step)
 
     def __next__(self) -> PlanBatch:
         if self._epoch < 0:
@@ -520,7 +604,7 @@ class _SamplerIterator(Iterator[PlanBatch]):
         batch.fill(plan)
         self._place += 1
         if not is_global or self._place == plan.world:
-            self._place, self._step = 0, self._step + 1
+            self._place, self._step = 0, plan.core.next_step(self._epoch, self._step + 1)
         if self._step >= self._steps:  # a loop may count to len() and ask no more
             self._sampler._seen = self._epoch
         return batch

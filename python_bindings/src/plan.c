@@ -165,7 +165,7 @@ static int open_plan(plan *self, PyObject *source, const char *dataset, rks_plan
 /* Texts point into the arguments. */
 static bool take_options(PyObject *arguments, PyObject *keywords, PyObject **source,
                          const char **dataset, PyObject **mix, PyObject **balance,
-                         rks_plan_options *options)
+                         PyObject **skip, rks_plan_options *options)
 {
     static char *names[] = {"source",
                             "dataset",
@@ -191,6 +191,7 @@ static bool take_options(PyObject *arguments, PyObject *keywords, PyObject **sou
                             "order",
                             "mix",
                             "balance",
+                            "skip",
                             NULL};
     PyObject *batch_size = NULL, *max_tokens = NULL, *max_length = NULL, *multiple = NULL,
              *world = NULL, *seed = NULL, *capacity = NULL, *unit = NULL, *micro = NULL,
@@ -201,10 +202,11 @@ static bool take_options(PyObject *arguments, PyObject *keywords, PyObject **sou
     const char *strategy = NULL, *cost = NULL, *too_long = NULL, *tail = NULL, *steps = NULL,
                *order = NULL;
     if (!PyArg_ParseTupleAndKeywords(
-            arguments, keywords, "O|$zzOOzOzzzOpOOOOOpddOzOO:Plan", names, source, dataset,
+            arguments, keywords, "O|$zzOOzOzzzOpOOOOOpddOzOOO:Plan", names, source, dataset,
             &strategy, &batch_size, &max_tokens, &cost, &max_length, &too_long, &tail, &steps,
             &multiple, &no_shuffle, &world, &seed, &capacity, &unit, &micro, &mixed,
-            &options->cost_linear, &options->cost_quadratic, &window, &order, mix, balance) ||
+            &options->cost_linear, &options->cost_quadratic, &window, &order, mix, balance,
+            skip) ||
         !core_number(batch_size, "batch_size", 0, UINT32_MAX, &size) ||
         !core_number(max_tokens, "max_tokens", 0, UINT64_MAX, &options->max_tokens) ||
         !core_number(max_length, "max_length", 0, UINT32_MAX, &longest) ||
@@ -235,13 +237,42 @@ static bool take_options(PyObject *arguments, PyObject *keywords, PyObject **sou
     return true;
 }
 
+/* Ranges of steps, which the caller frees, as the option; -1 with an exception. */
+static int take_skip(PyObject *skip, rks_plan_options *options)
+{
+    Py_ssize_t count = skip == NULL || skip == Py_None ? 0 : PySequence_Size(skip);
+    if (count <= 0)
+        return (int)count;
+    rks_step_range *ranges = PyMem_Calloc((size_t)count, sizeof(*ranges));
+    options->skip = ranges;
+    options->skips = (size_t)count;
+    if (ranges == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *entry = PySequence_GetItem(skip, i), *epoch, *first, *last;
+        bool good = entry != NULL && PyTuple_Check(entry) &&
+                    PyArg_ParseTuple(entry, "OOO:skip", &epoch, &first, &last) &&
+                    core_number(epoch, "epoch", 0, UINT64_MAX, &ranges[i].epoch) &&
+                    core_number(first, "first", 0, UINT64_MAX, &ranges[i].first) &&
+                    core_number(last, "last", 0, UINT64_MAX, &ranges[i].last);
+        Py_XDECREF(entry);
+        if (!good && PyErr_Occurred() == NULL)
+            PyErr_SetString(PyExc_TypeError, "skip: tuples of (epoch, first, last) are needed");
+        if (!good)
+            return -1;
+    }
+    return 0;
+}
+
 static PyObject *plan_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords)
 {
-    PyObject *source, *mix = Py_None, *balance = NULL;
+    PyObject *source, *mix = Py_None, *balance = NULL, *skip = NULL;
     const char *dataset = NULL;
     rks_plan_options options;
     core_mix taken = {0};
-    if (!take_options(arguments, keywords, &source, &dataset, &mix, &balance, &options) ||
+    if (!take_options(arguments, keywords, &source, &dataset, &mix, &balance, &skip, &options) ||
         !core_mix_take(mix, &taken))
         return NULL;
     options.mix = mix == Py_None ? NULL : &taken.options;
@@ -255,8 +286,10 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     self->lock = PyThread_allocate_lock();
     if (self->lock == NULL)
         PyErr_NoMemory();
-    if (self->lock == NULL || open_plan(self, source, dataset, &options, balance) < 0)
+    if (self->lock == NULL || take_skip(skip, &options) < 0 ||
+        open_plan(self, source, dataset, &options, balance) < 0)
         Py_CLEAR(self);
+    PyMem_Free((void *)(uintptr_t)options.skip);
     core_mix_clear(&taken);
     return (PyObject *)self;
 }
@@ -315,7 +348,7 @@ static PyObject *plan_report(PyObject *object, PyObject *arguments, PyObject *ke
     if (status != RKS_OK)
         return core_raise(&err);
     return Py_BuildValue(
-        "{sK,sK,sK,sK,sK,sK,sK,sK,sK,sd,sd,sd,ss,sI,sK,sK,sK,sK,sK,sK,sK,sd,sd,sd,sK}", "samples",
+        "{sK,sK,sK,sK,sK,sK,sK,sK,sK,sd,sd,sd,ss,sI,sK,sK,sK,sK,sK,sK,sK,sd,sd,sd,sK,sK}", "samples",
         report.samples, "dropped", report.dropped, "repeated", report.repeated, "truncated",
         report.truncated, "steps", report.steps, "batches", report.batches, "tokens", report.tokens,
         "padded_tokens", report.padded_tokens, "largest_batch", report.largest_batch, "efficiency",
@@ -325,7 +358,7 @@ static PyObject *plan_report(PyObject *object, PyObject *arguments, PyObject *ke
         "median_batch", report.median_batch, "p95_batch", report.p95_batch,
         "least_largest_of_ranks", report.least_largest_of_ranks, "least_largest_of_steps",
         report.least_largest_of_steps, "bins", report.bins, "fill", report.fill, "token_balance",
-        report.token_balance, "lost", report.lost, "pieces", report.pieces);
+        report.token_balance, "lost", report.lost, "pieces", report.pieces, "skipped", report.skipped);
 }
 
 static PyObject *plan_change(PyObject *object, PyObject *arguments)
@@ -355,6 +388,60 @@ static PyObject *plan_change(PyObject *object, PyObject *arguments)
     if (handle == NULL)
         return NULL;
     return status == RKS_OK ? Py_NewRef(Py_None) : core_raise(&err);
+}
+
+static PyObject *plan_skip(PyObject *object, PyObject *arguments)
+{
+    PyObject *epoch_number, *first_number, *last_number;
+    uint64_t epoch = 0, first = 0, last = 0;
+    rks_error err = {0};
+    rks_status status;
+    if (!PyArg_ParseTuple(arguments, "OOO:skip", &epoch_number, &first_number, &last_number) ||
+        !core_number(epoch_number, "epoch", 0, UINT64_MAX, &epoch) ||
+        !core_number(first_number, "first", 0, UINT64_MAX, &first) ||
+        !core_number(last_number, "last", 0, UINT64_MAX, &last))
+        return NULL;
+    rks_plan *handle = core_plan_enter(object);
+    if (handle == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = rks_plan_skip(handle, epoch, first, last, &err);
+    Py_END_ALLOW_THREADS
+    core_plan_leave(object);
+    return status == RKS_OK ? Py_NewRef(Py_None) : core_raise(&err);
+}
+
+/* `ask` of a step of an epoch. */
+static PyObject *ask_of_step(PyObject *object, PyObject *arguments, const char *format,
+                             rks_status (*ask)(rks_plan *, uint64_t, uint64_t, uint64_t *,
+                                               rks_error *))
+{
+    PyObject *epoch_number, *step_number;
+    uint64_t epoch = 0, step = 0, found = 0;
+    rks_error err = {0};
+    rks_status status;
+    if (!PyArg_ParseTuple(arguments, format, &epoch_number, &step_number) ||
+        !core_number(epoch_number, "epoch", 0, UINT64_MAX, &epoch) ||
+        !core_number(step_number, "step", 0, UINT64_MAX, &step))
+        return NULL;
+    rks_plan *handle = core_plan_enter(object);
+    if (handle == NULL)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    status = ask(handle, epoch, step, &found, &err);
+    Py_END_ALLOW_THREADS
+    core_plan_leave(object);
+    return status == RKS_OK ? PyLong_FromUnsignedLongLong(found) : core_raise(&err);
+}
+
+static PyObject *plan_next_step(PyObject *object, PyObject *arguments)
+{
+    return ask_of_step(object, arguments, "OO:next_step", rks_plan_next_step);
+}
+
+static PyObject *plan_skipped(PyObject *object, PyObject *arguments)
+{
+    return ask_of_step(object, arguments, "OO:skipped", rks_plan_skipped);
 }
 
 static PyObject *plan_sources(PyObject *object, PyObject *number)
@@ -453,6 +540,10 @@ static PyMethodDef plan_methods[] = {
      "batches(), start, count"},
     {"report", WITH_KEYWORDS(plan_report), "report(epoch=0) -> dict"},
     {"change", plan_change, METH_VARARGS, "change(epoch, step, weights or None, longest or 0)"},
+    {"skip", plan_skip, METH_VARARGS, "skip(epoch, first, last): leaves these steps out"},
+    {"next_step", plan_next_step, METH_VARARGS,
+     "next_step(epoch, step) -> the first from there on that is not skipped, or steps()"},
+    {"skipped", plan_skipped, METH_VARARGS, "skipped(epoch, step) -> how many before it"},
     {"sources", plan_sources, METH_O, "sources(epoch) -> {name: {...}} of a plan with a mix"},
     {"state", WITH_KEYWORDS(plan_state), "state(epoch, step) -> JSON text"},
     {"resume", plan_resume, METH_O, "resume(state) -> (epoch, step) to go on with"},

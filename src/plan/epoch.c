@@ -440,27 +440,43 @@ static rks_status compute(rks_plan *plan, uint64_t epoch, uint32_t world, uint64
     return status == RKS_OK && config->longest_first ? rks_plan_longest_first(plan, err) : status;
 }
 
-/* Strikes out what segment `index` of the resumed epoch has delivered. */
+/* Strikes out steps [first, end) of the layout at hand, of a plan with a mix or by `struck`. */
+static rks_status strike_steps(rks_plan *plan, uint32_t world, uint64_t first, uint64_t end,
+                               uint8_t *struck, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    uint64_t done = 0;
+    for (uint64_t slot = first * world; slot < end * world && status == RKS_OK; slot++) {
+        const uint32_t *ids;
+        size_t count;
+        rks_plan_at(plan, slot, &ids, &count);
+        if (struck == NULL)
+            rks_mix_strike(plan->mix, ids, count);
+        for (size_t i = 0; struck != NULL && i < count; i++)
+            struck[ids[i] / 8] |= (uint8_t)(1u << (ids[i] % 8));
+        status = rks_plan_pause(&done, count, err);
+    }
+    return status;
+}
+
+/* Strikes out what segment `index` of the resumed epoch has delivered, and what it was to skip. */
 static rks_status strike(rks_plan *plan, size_t index, uint8_t *struck, rks_error *err)
 {
     const rks_plan_segment *segment = &plan->done[index];
-    uint64_t steps = plan->layout->batches / segment->world;
-    plan->rest_over = segment->steps == steps && index + 1 == plan->done_count;
-    if (segment->steps >= steps)
+    uint64_t steps = plan->layout->batches / segment->world, first, end;
+    uint64_t past = rks_plan_unskipped(plan, plan->resumed_epoch, index, segment->steps);
+    plan->rest_over = past >= steps && segment->steps <= steps && index + 1 == plan->done_count;
+    if (past >= steps)
         return rks_fail(err, RKS_ERR_STATE, 0,
                         "state: segments: step %" PRIu64 " of %" PRIu64 " on %" PRIu32
                         " ranks leaves nothing",
                         segment->steps, steps, segment->world);
-    rks_status status = RKS_OK;
-    uint64_t done = 0;
-    for (uint64_t slot = 0; slot < segment->steps * segment->world && status == RKS_OK; slot++) {
-        const uint32_t *ids;
-        size_t count;
-        rks_plan_at(plan, slot, &ids, &count);
-        for (size_t i = 0; i < count; i++)
-            struck[ids[i] / 8] |= (uint8_t)(1u << (ids[i] % 8));
-        status = rks_plan_pause(&done, count, err);
-    }
+    rks_status status = strike_steps(plan, segment->world, 0, segment->steps, struck, err);
+    for (uint64_t at = segment->steps;
+         status == RKS_OK &&
+         rks_plan_next_skip(plan, plan->resumed_epoch, index, at, steps, &first, &end);
+         at = end)
+        status = strike_steps(plan, segment->world, first, end, struck, err);
     return status;
 }
 
@@ -491,20 +507,29 @@ static rks_status compute_rest(rks_plan *plan, uint8_t *struck, rks_error *err)
     return status;
 }
 
-/* Strikes out the steps of the stretch at hand up to `end`. */
-static rks_status strike_stretch(rks_plan *plan, uint32_t world, uint64_t end, rks_error *err)
+/* Strikes out what segment `segment` was to skip behind its end, which is that of the stretch at
+ * hand; `past`: of that stretch. Steps count from the segment's first, at `begun`. */
+static rks_status strike_skips(rks_plan *plan, uint32_t world, size_t segment, uint64_t begun,
+                               uint64_t past, rks_error *err)
 {
-    uint64_t done = 0;
-    for (uint64_t slot = 0; slot < (end - plan->mix->begin) * world; slot++) {
-        const uint32_t *ids;
-        size_t count;
-        rks_plan_at(plan, slot, &ids, &count);
-        rks_mix_strike(plan->mix, ids, count);
-        rks_status status = rks_plan_pause(&done, count, err);
-        if (status != RKS_OK)
-            return status;
+    rks_mix *mix = plan->mix;
+    uint64_t first, end, at = mix->end - begun, epoch = plan->resumed_epoch;
+    uint64_t change = rks_mix_next_change(mix, epoch, mix->end);
+    past = change < past ? change : past;
+    rks_status status = RKS_OK;
+    while (status == RKS_OK &&
+           rks_plan_next_skip(plan, epoch, segment, at, UINT64_MAX, &first, &end)) {
+        if (begun + end > past)
+            return rks_fail(err, RKS_ERR_STATE, 0,
+                            "state: skip: steps %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64
+                            " lie behind a change of weights; go on with %" PRIu32
+                            " ranks until that",
+                            first, end - 1, epoch, world);
+        status = strike_steps(plan, world, begun + first - mix->begin, begun + end - mix->begin,
+                              NULL, err);
+        at = end;
     }
-    return RKS_OK;
+    return status;
 }
 
 static rks_status no_plan(rks_plan *plan, rks_status status, uint64_t epoch, uint32_t world,
@@ -529,6 +554,7 @@ static rks_status compute_stretches(rks_plan *plan, uint64_t epoch, uint64_t num
 {
     rks_mix *mix = plan->mix;
     size_t segments = plan->resumed_epoch == epoch ? plan->done_count : 0, segment = 0;
+    uint64_t begun = 0; /* where the segment at hand begins */
     uint64_t segment_end = segments == 0 ? UINT64_MAX : plan->done[0].steps;
     mix->begin = 0;
     for (uint64_t stretch = 0;; stretch++) {
@@ -544,13 +570,18 @@ static rks_status compute_stretches(rks_plan *plan, uint64_t epoch, uint64_t num
             mix->end = mix->is_last ? there : mix->end;
             return RKS_OK;
         }
-        plan->rest_over = mix->end == there && segment + 1 == segments && mix->end == segment_end;
-        if (mix->is_last)
+        bool ends = segment < segments && mix->end == segment_end;
+        uint64_t past =
+            ends ? begun + rks_plan_unskipped(plan, epoch, segment, mix->end - begun) : mix->end;
+        plan->rest_over = past >= there && mix->end <= there && segment + 1 == segments && ends;
+        if (past >= there)
             return rks_fail(err, RKS_ERR_STATE, 0,
                             "state: segments: step %" PRIu64 " of %" PRIu64 " on %" PRIu32
                             " ranks leaves nothing",
                             mix->end, there, world);
-        status = strike_stretch(plan, world, mix->end, err);
+        status = strike_steps(plan, world, 0, mix->end - mix->begin, NULL, err);
+        if (status == RKS_OK && ends)
+            status = strike_skips(plan, world, segment, begun, there, err);
         if (status == RKS_OK && mix->end == change)
             status = rks_mix_choose(plan, rks_mix_force_at(mix, epoch, change), mix->rest,
                                     rks_random_key(key_of(plan, epoch, stretch + 1), STAGE_DRAWS),
@@ -560,6 +591,7 @@ static rks_status compute_stretches(rks_plan *plan, uint64_t epoch, uint64_t num
         mix->begin = mix->end;
         if (mix->end == segment_end) {
             segment++;
+            begun = segment_end;
             segment_end = segment < segments ? segment_end + plan->done[segment].steps : UINT64_MAX;
         }
     }

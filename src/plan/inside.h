@@ -62,6 +62,8 @@ typedef struct rks_plan_config {
     uint64_t cost_quadratic;
     char digest[17]; /* of all options but world and seed */
     const struct rks_plan_mix *mix; /* while the plan is made */
+    const rks_step_range *skip;     /* while the plan is made */
+    size_t skips;
     char words[480]; /* "tail=drop max_tokens=64": those of them that are no defaults */
 } rks_plan_config;
 
@@ -159,6 +161,12 @@ typedef struct rks_plan_segment {
     uint64_t steps;
 } rks_plan_segment;
 
+/* Steps [first, end) of an epoch, as the world counts them that does segment number `segment` of it
+ * (skip.c). Of one segment they are apart, in the order of steps. */
+typedef struct rks_plan_skip_range {
+    uint64_t epoch, segment, first, end;
+} rks_plan_skip_range;
+
 /* A sample that is cut into pieces (pieces.c). */
 typedef struct rks_plan_cut_sample {
     uint32_t id;
@@ -215,6 +223,9 @@ struct rks_plan {
     size_t done_count;
     uint64_t rest_steps;
     bool rest_over; /* nothing is left after these segments */
+
+    rks_plan_skip_range *skips; /* room for RKS_PLAN_SKIPS_MAX; NULL: none was skipped ever */
+    size_t skip_count;
 };
 
 uint32_t rks_plan_piece_length(const rks_plan *plan, uint32_t id);
@@ -256,6 +267,25 @@ rks_status rks_plan_show_pieces(rks_plan *plan, rks_error *err);
 void rks_plan_pieces_at(const rks_plan *plan, const uint32_t *ids, size_t count,
                         const rks_piece **pieces, size_t *piece_count);
 void rks_plan_free_pieces(rks_plan *plan);
+
+/* skip.c */
+/* Of `step`, counted in a segment: itself, or the end of the range that skips it. */
+uint64_t rks_plan_unskipped(const rks_plan *plan, uint64_t epoch, uint64_t segment, uint64_t step);
+/* The next steps from `step` on that are skipped: false, if none below `steps`. */
+bool rks_plan_next_skip(const rks_plan *plan, uint64_t epoch, uint64_t segment, uint64_t step,
+                        uint64_t steps, uint64_t *first, uint64_t *end);
+/* The segment that these ranks do in an epoch. */
+uint64_t rks_plan_segment_of(const rks_plan *plan, uint64_t epoch);
+/* Those of the option `skip`. */
+rks_status rks_plan_skip_all(rks_plan *plan, const rks_step_range *list, size_t count,
+                             rks_error *err);
+/* As JSON entries; returns their size, which may be above `room`. */
+size_t rks_plan_write_skips(const rks_plan *plan, char *text, size_t room);
+/* Has a state room for them and for the plan's changes? */
+rks_status rks_plan_schedule_fits(const rks_plan *plan, rks_error *err);
+/* Adds those of a state to the plan's; on failure these are as they were. `list` may be NULL. */
+struct json_t;
+rks_status rks_plan_read_skips(rks_plan *plan, const struct json_t *list, rks_error *err);
 
 /* stretch.c: work over many samples looks for an interrupt now and then: RKS_ERR_CANCELLED. */
 /* *end: up to where to go on from sample `at` of `count`; asks between stretches. */

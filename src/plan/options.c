@@ -364,6 +364,8 @@ rks_status rks_plan_config_read(const rks_plan_options *given, rks_plan_config *
     read.mixed = options.mixed;
     read.pack_window = options.pack_window;
     read.balance = options.balance;
+    read.skip = options.skip;
+    read.skips = options.skips;
     status = check_numbers(&options, &read, err);
     if (status == RKS_OK)
         status = check_pack(&options, &read, err);

@@ -157,6 +157,9 @@ rks_status rks_plan_create_sorted(const uint32_t *lengths, uint64_t count, const
         status = rks_plan_prepare(made, 0, err);
     else
         status = rks_plan_lay_out(made, err);
+    if (status == RKS_OK)
+        status = rks_plan_skip_all(made, made->config.skip, made->config.skips, err);
+    made->config.skip = NULL; /* it may go now */
     if (status != RKS_OK)
         goto out;
     *plan = made;
@@ -184,6 +187,7 @@ void rks_plan_free(rks_plan *plan)
                                     (plan->own_order == NULL ? 0 : plan->count)) *
                                        sizeof(uint32_t));
     rks_plan_free_pieces(plan);
+    rks_free(plan->skips);
     rks_free(plan->slots);
     rks_free(plan->starts);
     rks_free(plan->ids);

@@ -7,6 +7,7 @@
 #include "plan/mix.h"
 #include "plan/packing.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,6 +100,8 @@ typedef struct rks_plan_balance {
     uint64_t steps;
     uint8_t *seen; /* of a plan with a mix: a bit for each sample that was delivered */
     uint64_t samples, distinct, bins;
+    uint64_t unasked; /* samples since the last pause */
+    uint64_t *padded; /* of the batch of each step that is not skipped, and each rank */
 } rks_plan_balance;
 
 static void end_step(rks_plan_balance *balance, uint32_t world)
@@ -120,16 +123,18 @@ static void end_step(rks_plan_balance *balance, uint32_t world)
 }
 
 /* What a plan with a mix delivers. */
-static rks_status count_drawn(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
-                              const uint32_t *ids, size_t count, rks_plan_balance *balance,
-                              rks_error *err)
+static void count_drawn(const uint32_t *ids, size_t count, rks_plan_balance *balance)
 {
     for (size_t i = 0; i < count; i++) {
         uint8_t bit = (uint8_t)(1u << (ids[i] % 8));
         balance->distinct += (balance->seen[ids[i] / 8] & bit) == 0;
         balance->seen[ids[i] / 8] |= bit;
     }
-    balance->samples += count;
+}
+
+static rks_status count_bins(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
+                             rks_plan_balance *balance, rks_error *err)
+{
     if (plan->config.strategy != STRATEGY_PACK)
         return RKS_OK;
     const uint32_t *bounds;
@@ -144,36 +149,45 @@ static void report_drawn(const rks_plan *plan, const rks_plan_balance *balance,
                          rks_plan_report *report)
 {
     const rks_plan_layout *last = plan->layout;
-    report->samples = balance->samples;
     report->repeated = balance->samples - balance->distinct;
     report->dropped = plan->count - rks_plan_kept(plan);
     report->dropped += last->base - (last->samples - last->repeated);
 }
 
-/* `padded`: of the batch of each step and rank, filled here. */
-static rks_status report_epoch(rks_plan *plan, uint64_t epoch, rks_digester *digester,
-                               rks_plan_report *report, uint64_t *padded, rks_plan_balance *balance,
-                               rks_error *err)
+/* A batch, which is number `at` of those that are not skipped. */
+static rks_status report_one(rks_plan *plan, uint64_t epoch, uint64_t step, uint32_t rank,
+                             uint64_t at, rks_digester *digester, rks_plan_report *report,
+                             rks_plan_balance *balance, rks_error *err)
+{
+    const uint32_t *ids;
+    size_t count;
+    rks_status status = rks_plan_batch(plan, epoch, step, rank, &ids, &count, err);
+    if (status != RKS_OK)
+        return status;
+    balance->samples += count;
+    if (balance->seen != NULL)
+        count_drawn(ids, count, balance);
+    status = count_bins(plan, epoch, step, rank, balance, err);
+    rks_plan_load load = report_batch(plan, ids, count, report, &balance->padded[at]);
+    balance->loads[rank].cost += load.cost;
+    balance->loads[rank].tokens += load.tokens;
+    digest_batch(plan, digester, step, rank, ids, count);
+    return status == RKS_OK ? rks_plan_pause(&balance->unasked, count, err) : status;
+}
+
+/* `steps`: of the epoch, with those that are skipped. */
+static rks_status report_epoch(rks_plan *plan, uint64_t epoch, uint64_t steps,
+                               rks_digester *digester, rks_plan_report *report,
+                               rks_plan_balance *balance, rks_error *err)
 {
     uint32_t world = plan->config.world;
-    uint64_t done = 0;
-    for (uint64_t step = 0; step < report->steps; step++) {
+    uint64_t at = 0, segment = rks_plan_segment_of(plan, epoch);
+    for (uint64_t step = 0; step < steps; step++) {
+        if (rks_plan_unskipped(plan, epoch, segment, step) != step)
+            continue;
         for (uint32_t rank = 0; rank < world; rank++) {
-            const uint32_t *ids;
-            size_t count;
-            rks_status status = rks_plan_batch(plan, epoch, step, rank, &ids, &count, err);
-            if (status != RKS_OK)
-                return status;
-            if (balance->seen != NULL)
-                status = count_drawn(plan, epoch, step, rank, ids, count, balance, err);
-            if (status != RKS_OK)
-                return status;
-            rks_plan_load load =
-                report_batch(plan, ids, count, report, &padded[step * world + rank]);
-            balance->loads[rank].cost += load.cost;
-            balance->loads[rank].tokens += load.tokens;
-            digest_batch(plan, digester, step, rank, ids, count);
-            status = rks_plan_pause(&done, count, err);
+            rks_status status =
+                report_one(plan, epoch, step, rank, at++, digester, report, balance, err);
             if (status != RKS_OK)
                 return status;
         }
@@ -181,6 +195,18 @@ static rks_status report_epoch(rks_plan *plan, uint64_t epoch, rks_digester *dig
             end_step(balance, world);
     }
     return RKS_OK;
+}
+
+/* The number of a step, of which `delivered` before it are not skipped. */
+static uint64_t step_number(const rks_plan *plan, uint64_t epoch, uint64_t delivered)
+{
+    uint64_t segment = rks_plan_segment_of(plan, epoch), first, end, at = 0;
+    while (rks_plan_next_skip(plan, epoch, segment, at, UINT64_MAX, &first, &end) &&
+           first <= delivered) {
+        delivered += end - first;
+        at = end;
+    }
+    return delivered;
 }
 
 static void set_shares(const rks_plan *plan, const rks_plan_balance *balance,
@@ -196,7 +222,7 @@ static void set_shares(const rks_plan *plan, const rks_plan_balance *balance,
     report->tokens_per_step = (double)report->tokens / (double)balance->steps;
     if (pack == NULL)
         return;
-    report->bins = plan->mix == NULL ? pack->bins + pack->repeated : balance->bins;
+    report->bins = balance->bins;
     report->fill = (double)report->tokens / ((double)report->bins * plan->config.capacity);
 }
 
@@ -206,18 +232,24 @@ rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *
     size_t size = report->struct_size;
     if (size < sizeof(report->struct_size))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "rks_plan_report: set struct_size first");
-    uint64_t steps = 0;
+    uint64_t steps = 0, skipped = 0;
     rks_status status = rks_plan_steps(plan, epoch, &steps, err);
+    if (status == RKS_OK)
+        status = rks_plan_skipped(plan, epoch, steps, &skipped, err);
     if (status == RKS_OK)
         status = rks_plan_prepare(plan, epoch, err);
     if (status != RKS_OK)
         return status;
+    if (skipped == steps)
+        return rks_fail(err, RKS_ERR_DATA, 0,
+                        "report: all %" PRIu64 " steps of epoch %" PRIu64 " are skipped", steps,
+                        epoch);
     const rks_plan_layout *layout = plan->layout;
-    uint64_t batches = steps * plan->config.world;
+    uint64_t batches = (steps - skipped) * plan->config.world;
     rks_digester *digester = rks_digester_create(err);
     uint64_t *padded = rks_alloc_raw(batches, sizeof(*padded), err);
     rks_plan_balance balance = {
-        .loads = rks_alloc(plan->config.world, sizeof(*balance.loads), err)};
+        .loads = rks_alloc(plan->config.world, sizeof(*balance.loads), err), .padded = padded};
     if (plan->mix != NULL)
         balance.seen = rks_alloc(plan->count / 8 + 1, 1, err);
     if (digester == NULL || padded == NULL || balance.loads == NULL ||
@@ -233,16 +265,18 @@ rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *
     made.length_multiple = plan->config.length_multiple;
     made.cut = plan->config.clamp == UINT32_MAX ? 0 : plan->config.clamp;
     made.batches = batches;
-    made.steps = steps;
-    made.samples = layout->samples;
+    made.steps = steps - skipped;
+    made.skipped = skipped;
     made.repeated = layout->repeated;
     made.dropped = layout->base - (layout->samples - layout->repeated);
     made.dropped += plan->absent + (plan->config.too_long == TOO_LONG_DROP ? plan->too_long : 0);
-    status = report_epoch(plan, epoch, digester, &made, padded, &balance, err);
+    status = report_epoch(plan, epoch, steps, digester, &made, &balance, err);
+    made.samples = balance.samples;
     if (status == RKS_OK && plan->mix != NULL)
         report_drawn(plan, &balance, &made);
     if (status == RKS_OK) {
         rks_plan_spread(padded, made.steps, plan->config.world, &made);
+        made.largest_batch_step = step_number(plan, epoch, made.largest_batch_step);
         set_shares(plan, &balance, &made);
     }
     rks_usage_sub(RKS_MEMORY_PLAN, batches * sizeof(*padded));

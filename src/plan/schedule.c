@@ -136,6 +136,8 @@ static rks_status add_change(rks_plan *plan, rks_mix_change *change, rks_error *
     insert_change(mix, change);
     rks_status status = RKS_OK;
     size_t size = rks_mix_write_changes(mix, text, sizeof(text));
+    char skips[RKS_PLAN_SCHEDULE_MAX + 1];
+    size += rks_plan_write_skips(plan, skips, sizeof(skips));
     if (mix->change_count > RKS_PLAN_CHANGES_MAX || size > RKS_PLAN_SCHEDULE_MAX)
         status = rks_fail(err, RKS_ERR_STATE, 0,
                           "change at step %" PRIu64 " of epoch %" PRIu64

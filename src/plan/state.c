@@ -10,7 +10,9 @@
  * left was planned for the second world, and so on; the last one is where the job is. `lengths` is
  * XXH3-64 of the lengths as little-endian u32: a dataset of one id may have been built with
  * different length options. `mix` is there if the plan has one: the digest of that option.
- * `changes`, of such a plan: [epoch, step, longest, weights], step counted over all segments. `seed` is text since JSON numbers end at 2^63 in many readers. `given`,
+ * `changes`, of such a plan: [epoch, step, longest, weights], step counted over all segments. `skip`:
+ * [epoch, segment, first, end] of steps that are skipped, counted in that segment; with it, `format`
+ * is 2, so that a planner that would not skip them refuses the state. `seed` is text since JSON numbers end at 2^63 in many readers. `given`,
  * where there is room, is for the message about options that differ; nothing follows from it.
  *
  * A state is hostile until it is checked: it may come from a damaged checkpoint. */
@@ -22,9 +24,10 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "plan/mix.h"
 
-enum { STATE_FORMAT = 1 };
+enum { STATE_FORMAT = 1, STATE_FORMAT_SKIPS = 2 };
 
 typedef struct rks_plan_place {
     uint64_t epoch;
@@ -65,7 +68,7 @@ rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *t
         "{\"format\": %d, \"planner\": %d, \"dataset\": %s%s%s, \"samples\": %" PRIu64
         ", \"lengths\": \"%s\", \"options\": \"%s\", \"seed\": \"%" PRIu64 "\", \"epoch\": %" PRIu64
         ", \"segments\": [",
-        STATE_FORMAT, RKS_PLAN_VERSION, quote, plan->dataset[0] == '\0' ? "null" : plan->dataset,
+        plan->skip_count > 0 ? STATE_FORMAT_SKIPS : STATE_FORMAT, RKS_PLAN_VERSION, quote, plan->dataset[0] == '\0' ? "null" : plan->dataset,
         quote, plan->count, lengths_digest(plan), plan->config.digest, plan->config.seed, epoch);
     for (size_t i = 0; resumed && i < plan->done_count; i++)
         size += (size_t)snprintf(made + size, sizeof(made) - size, "[%" PRIu32 ", %" PRIu64 "], ",
@@ -78,6 +81,11 @@ rks_status rks_plan_state(rks_plan *plan, uint64_t epoch, uint64_t step, char *t
     if (plan->mix != NULL && plan->mix->change_count > 0) {
         size += (size_t)snprintf(made + size, sizeof(made) - size, ", \"changes\": [");
         size += rks_mix_write_changes(plan->mix, made + size, sizeof(made) - size);
+        size += (size_t)snprintf(made + size, sizeof(made) - size, "]");
+    }
+    if (plan->skip_count > 0) {
+        size += (size_t)snprintf(made + size, sizeof(made) - size, ", \"skip\": [");
+        size += rks_plan_write_skips(plan, made + size, sizeof(made) - size);
         size += (size_t)snprintf(made + size, sizeof(made) - size, "]");
     }
     size_t room = text_size < RKS_STATE_MAX ? text_size : RKS_STATE_MAX;
@@ -267,7 +275,10 @@ static rks_status read_state(rks_plan *plan, const char *state, rks_plan_place *
     if (!json_is_object(object))
         status = wrong(err, "text", "not a JSON object");
     if (status == RKS_OK)
-        status = compare_number(object, "format", STATE_FORMAT, err);
+        status = compare_number(object, "format",
+                                json_object_get(object, "skip") == NULL ? STATE_FORMAT
+                                                                        : STATE_FORMAT_SKIPS,
+                                err);
     if (status == RKS_OK)
         status = compare_version(object, &plan->config, err);
     if (status == RKS_OK)
@@ -289,6 +300,11 @@ static rks_status read_state(rks_plan *plan, const char *state, rks_plan_place *
     if (status == RKS_OK && plan->mix != NULL)
         status = rks_mix_read_changes(plan, json_object_get(object, "changes"), place->changes,
                                       &place->change_count, err);
+    if (status == RKS_OK) {
+        status = rks_plan_read_skips(plan, json_object_get(object, "skip"), err);
+        if (status != RKS_OK)
+            rks_mix_free_changes(place->changes, place->change_count);
+    }
     json_decref(object);
     return status;
 }
@@ -402,8 +418,8 @@ static void swap_changes(rks_mix *mix, rks_plan_place *place)
     mix->steps_known = false;
 }
 
-rks_status rks_plan_resume(rks_plan *plan, const char *state, uint64_t *epoch, uint64_t *step,
-                           rks_error *err)
+static rks_status resume(rks_plan *plan, const char *state, uint64_t *epoch, uint64_t *step,
+                         rks_error *err)
 {
     rks_plan_place place = {0};
     rks_status status = read_state(plan, state, &place, err);
@@ -411,9 +427,33 @@ rks_status rks_plan_resume(rks_plan *plan, const char *state, uint64_t *epoch, u
         return status == RKS_OK ? resume_at(plan, place, epoch, step, err) : status;
     swap_changes(plan->mix, &place);
     plan->ready = false;
-    status = resume_at(plan, place, epoch, step, err);
+    status = rks_plan_schedule_fits(plan, err);
+    if (status == RKS_OK)
+        status = resume_at(plan, place, epoch, step, err);
     if (status != RKS_OK)
         swap_changes(plan->mix, &place);
     rks_mix_free_changes(place.changes, place.change_count);
+    return status;
+}
+
+/* The state's skips join the plan's first, since what is left of the epoch depends on them. */
+rks_status rks_plan_resume(rks_plan *plan, const char *state, uint64_t *epoch, uint64_t *step,
+                           rks_error *err)
+{
+    rks_plan_skip_range *kept = NULL;
+    size_t count = plan->skip_count;
+    if (count > 0) {
+        kept = rks_alloc_raw(count, sizeof(*kept), err);
+        if (kept == NULL)
+            return RKS_ERR_MEMORY;
+        memcpy(kept, plan->skips, count * sizeof(*kept));
+    }
+    rks_status status = resume(plan, state, epoch, step, err);
+    if (status != RKS_OK) {
+        plan->skip_count = count;
+        if (count > 0)
+            memcpy(plan->skips, kept, count * sizeof(*kept));
+    }
+    rks_free(kept);
     return status;
 }

@@ -51,6 +51,14 @@ void rks_epoch_options_default(rks_epoch_options *options)
     };
 }
 
+/* The first step from `step` on that is not skipped. The epoch is known, so asking cannot fail. */
+static uint64_t unskipped(const rks_epoch *e, uint64_t step)
+{
+    uint64_t next = step;
+    (void)rks_plan_next_step(e->plan, e->epoch, step, &next, NULL);
+    return next;
+}
+
 /* ---- the disk ------------------------------------------------------------------------------ */
 
 enum { AHEAD_BATCHES = 1024 };
@@ -73,12 +81,13 @@ static void look_ahead(rks_epoch *e)
         size_t count = 0;
         if (e->ahead_step < e->step)
             e->ahead_step = e->step;
+        e->ahead_step = unskipped(e, e->ahead_step);
         if (e->ahead_step == e->steps || e->ahead_step - e->step >= AHEAD_BATCHES ||
             (e->ahead_step > e->step && /* a change of weights lies between */
              !rks_plan_is_at_hand(e->plan, e->epoch, e->ahead_step)) ||
             rks_plan_batch(e->plan, e->epoch, e->ahead_step, e->rank, &ids, &count, NULL) != RKS_OK)
             return;
-        if (!rks_ahead_push(e->ahead, ids, count, e->ahead_step + 1 == e->steps)) {
+        if (!rks_ahead_push(e->ahead, ids, count, unskipped(e, e->ahead_step + 1) == e->steps)) {
             rks_ahead_close(e->ahead);
             e->ahead = NULL;
             return;
@@ -120,6 +129,7 @@ static rks_status next_list(void *user, rks_prefetch_list *list, rks_error *err)
     rks_epoch *e = user;
     const uint32_t *ids = NULL;
     size_t count = 0;
+    e->step = unskipped(e, e->step);
     *list = (rks_prefetch_list){.tag = e->step};
     if (e->step >= e->steps)
         return RKS_OK;

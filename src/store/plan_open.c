@@ -111,6 +111,12 @@ static uint64_t balance_digest(const rks_store *store, const rks_plan_options *o
     return options->balance == NULL ? 0 : rks_checksum64(options->balance, size);
 }
 
+static uint64_t skip_digest(const rks_plan_options *options)
+{
+    bool none = options->skip == NULL || options->skips == 0;
+    return none ? 0 : rks_checksum64(options->skip, options->skips * sizeof(*options->skip));
+}
+
 /* Ranks that plan differently would lose samples without a word. */
 static int options_text(const rks_plan_options *options, uint64_t samples, uint64_t balance,
                         char *text, size_t room)
@@ -120,14 +126,16 @@ static int options_text(const rks_plan_options *options, uint64_t samples, uint6
         "strategy %.16s\nbatch_size %u\nmax_tokens %" PRIu64 "\ncost %.16s\nmax_length %u\n"
         "too_long %.16s\ntail %.16s\nsteps %.16s\nbatch_multiple %u\nno_shuffle %d\n"
         "world %u\nseed %" PRIu64 "\ncapacity %u\nlength_multiple %u\nmicro_batches %u\nmixed %d\n"
-        "cost_linear %a\ncost_quadratic %a\npack_window %u\norder %.16s\nbalance %016" PRIx64 "\n",
+        "cost_linear %a\ncost_quadratic %a\npack_window %u\norder %.16s\nbalance %016" PRIx64
+        "\nskip %zu ranges of steps (%016" PRIx64 ")\n",
         or_default(options->strategy, "bucket"), options->batch_size, options->max_tokens,
         or_default(options->cost, "padded"), options->max_length,
         or_default(options->too_long, "error"), or_default(options->tail, "split"),
         or_default(options->steps, "constant"), options->batch_multiple, options->no_shuffle,
         options->world, options->seed, options->capacity, options->length_multiple,
         options->micro_batches, options->mixed, options->cost_linear, options->cost_quadratic,
-        options->pack_window, or_default(options->order, "plan"), balance);
+        options->pack_window, or_default(options->order, "plan"), balance,
+        options->skips, skip_digest(options));
     if (options->mix == NULL)
         return size;
     char mix[768];

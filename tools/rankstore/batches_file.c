@@ -100,11 +100,13 @@ typedef void (*batch_fn)(writer *w, uint64_t step, uint32_t rank, const uint32_t
 /* `each` for every batch, step by step and in it rank by rank. */
 static rks_status go_over(writer *w, const char *phase, batch_fn each, rks_error *err)
 {
-    uint64_t ended = 0;
-    for (uint64_t step = 0; step < w->figures->report.steps; step++) {
-        if (step % 1024 == 0)
-            cli_bar_part(w->bar, phase, step, w->figures->report.steps);
+    uint64_t ended = 0, step = 0;
+    for (uint64_t done = 0; done < w->figures->report.steps; done++, step++) {
+        if (done % 1024 == 0)
+            cli_bar_part(w->bar, phase, done, w->figures->report.steps);
         rks_status status = cli_check_interrupt(err);
+        if (status == RKS_OK)
+            status = rks_plan_next_step(w->figures->plan, w->epoch, step, &step, err);
         if (status != RKS_OK)
             return status;
         for (uint32_t rank = 0; rank < w->figures->world; rank++) {

@@ -9,18 +9,20 @@
 #include "compare.h"
 #include "lengths_file.h"
 #include "mix.h"
+#include "skip.h"
 #include "step_list.h"
 #include "value.h"
 
 typedef struct args {
     cli_list words; /* the directory */
-    const char *output, *lengths;
+    const char *output, *lengths, *skip;
     cli_step_place place;
     uint64_t step;
     cli_plan_args plan;
     rks_store_options store;
     uint32_t processes;
     bool compare, json;
+    rks_step_range skipped[RKS_PLAN_SKIPS_MAX];
 } args;
 
 static void print_plan_report(const cli_figures *figures)
@@ -51,6 +53,9 @@ static void print_plan_report(const cli_figures *figures)
     if (report->dropped + report->repeated + report->truncated > 0)
         printf("  dropped %s, repeated %s, truncated %s\n", cli_count(report->dropped),
                cli_count(report->repeated), cli_count(report->truncated));
+    if (report->skipped > 0)
+        printf("  skipped       %s, which no line above counts\n",
+               cli_counted(report->skipped, "step"));
     if (report->pieces > 0)
         printf("  pieces        %s of the samples are pieces of longer ones\n",
                cli_count(report->pieces));
@@ -183,6 +188,8 @@ static int plan(void *user)
     a->plan.lengths_file = a->lengths != NULL;
     if (code < 0)
         code = cli_mix_check(&cli_plan, &a->plan);
+    if (code < 0)
+        code = cli_skip_take(&cli_plan, a->skip, &a->plan.options, a->skipped);
     if (code >= 0)
         return code;
     if (a->compare && a->plan.options.strategy != NULL &&
@@ -191,6 +198,9 @@ static int plan(void *user)
                                     "--strategy pack alone");
     if (a->compare && a->output != NULL)
         return cli_usage(&cli_plan, "-o writes one plan, --compare shows all");
+    if (a->compare && a->skip != NULL)
+        return cli_usage(&cli_plan, "--compare shows plans of different steps; show what --skip "
+                                    "leaves of one");
     a->place.step = a->step;
     if (a->step == UINT64_MAX && (a->place.rank != UINT32_MAX || a->place.state != NULL))
         return cli_usage(&cli_plan, "--rank and --state go with --step");
@@ -208,6 +218,8 @@ static const cli_option options[] = {
     CLI_PLAN_OPTIONS(args, plan),
     {"--world", "N", CLI_U32, offsetof(args, plan.options.world), .help = "plan for N ranks",
      .normal = "as many as run", .least = 1, .most = 1 << 20},
+    {"--skip", "STEPS", CLI_TEXT, offsetof(args, skip),
+     .help = "EPOCH:FIRST-LAST,...: steps that are left out, both ends too"},
     {"--compare", NULL, CLI_FLAG, offsetof(args, compare),
      .help = "all strategies side by side, and what one gains over --strategy (else over random)"},
     {"--lengths", "FILE", CLI_TEXT, offsetof(args, lengths),

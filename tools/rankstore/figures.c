@@ -218,9 +218,13 @@ static rks_status go(walk *w, cli_bar *bar, rks_error *err)
 {
     cli_figures *figures = w->figures;
     size_t bin = 0;
-    for (uint64_t step = 0; step < figures->report.steps; step++) {
+    uint64_t number = 0; /* of the step in the plan, which has those that are skipped, too */
+    for (uint64_t step = 0; step < figures->report.steps; step++, number++) {
         uint64_t tokens = 0;
         double most = 0;
+        rks_status found = rks_plan_next_step(w->plan, w->args->epoch, number, &number, err);
+        if (found != RKS_OK)
+            return found;
         if (step % 1024 == 0) {
             cli_bar_part(bar, figures->strategy, step, figures->report.steps);
             rks_status status = cli_check_interrupt(err);
@@ -231,7 +235,7 @@ static rks_status go(walk *w, cli_bar *bar, rks_error *err)
             const uint32_t *ids;
             size_t count;
             rks_status status =
-                rks_plan_batch(w->plan, w->args->epoch, step, rank, &ids, &count, err);
+                rks_plan_batch(w->plan, w->args->epoch, number, rank, &ids, &count, err);
             if (status != RKS_OK)
                 return status;
             w->costs[rank] = add_batch(w, rank, ids, count, &tokens);
@@ -419,6 +423,7 @@ json_t *cli_figures_json(const cli_figures *figures)
         (json_int_t)report->least_largest_of_ranks, "least_largest_of_steps",
         (json_int_t)report->least_largest_of_steps, "bins", (json_int_t)report->bins, "fill",
         report->fill, "token_balance", report->token_balance, "lost", report->lost);
+    json_object_set_new(made, "skipped", json_integer((json_int_t)report->skipped));
     if (figures->sources != NULL)
         json_object_set_new(made, "sources",
                             cli_mix_json(figures->sources, figures->source_count));

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * skip.c: steps that are left out. They stay in the plan, so nothing else of it changes; loaders
+ * pass them, and a rest does not hold their samples.
+ *
+ * A range counts steps of one segment of an epoch, so it means the same samples after a change of
+ * world: those of steps that the world before did not reach are struck out with what it did. */
+#include "plan/inside.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "plan/mix.h"
+
+static bool is_of(const rks_plan_skip_range *range, uint64_t epoch, uint64_t segment)
+{
+    return range->epoch == epoch && range->segment == segment;
+}
+
+bool rks_plan_next_skip(const rks_plan *plan, uint64_t epoch, uint64_t segment, uint64_t step,
+                        uint64_t steps, uint64_t *first, uint64_t *end)
+{
+    for (size_t i = 0; i < plan->skip_count; i++) {
+        const rks_plan_skip_range *range = &plan->skips[i];
+        if (!is_of(range, epoch, segment) || range->end <= step || range->first >= steps)
+            continue;
+        *first = range->first < step ? step : range->first;
+        *end = range->end < steps ? range->end : steps;
+        return true;
+    }
+    return false;
+}
+
+uint64_t rks_plan_unskipped(const rks_plan *plan, uint64_t epoch, uint64_t segment, uint64_t step)
+{
+    uint64_t first, end;
+    return rks_plan_next_skip(plan, epoch, segment, step, UINT64_MAX, &first, &end) && first == step
+               ? end
+               : step;
+}
+
+uint64_t rks_plan_segment_of(const rks_plan *plan, uint64_t epoch)
+{
+    return plan->resumed_epoch == epoch ? plan->done_count : 0;
+}
+
+rks_status rks_plan_next_step(rks_plan *plan, uint64_t epoch, uint64_t step, uint64_t *next,
+                              rks_error *err)
+{
+    uint64_t steps;
+    rks_status status = rks_plan_steps(plan, epoch, &steps, err);
+    if (status != RKS_OK)
+        return status;
+    step = rks_plan_unskipped(plan, epoch, rks_plan_segment_of(plan, epoch), step);
+    *next = step < steps ? step : steps;
+    return RKS_OK;
+}
+
+rks_status rks_plan_skipped(rks_plan *plan, uint64_t epoch, uint64_t step, uint64_t *count,
+                            rks_error *err)
+{
+    uint64_t steps, first, end = 0, segment = rks_plan_segment_of(plan, epoch);
+    *count = 0;
+    if (plan->skip_count == 0)
+        return RKS_OK;
+    rks_status status = rks_plan_steps(plan, epoch, &steps, err);
+    step = status == RKS_OK && step > steps ? steps : step;
+    while (status == RKS_OK && rks_plan_next_skip(plan, epoch, segment, end, step, &first, &end))
+        *count += end - first;
+    return status;
+}
+
+/* Puts a range into a list in order, as one with those that it meets. */
+static void insert_range(rks_plan_skip_range *list, size_t *count, rks_plan_skip_range range)
+{
+    size_t kept = 0, at = 0;
+    for (size_t i = 0; i < *count; i++) {
+        rks_plan_skip_range old = list[i];
+        if (is_of(&old, range.epoch, range.segment) && old.first <= range.end &&
+            range.first <= old.end) {
+            range.first = old.first < range.first ? old.first : range.first;
+            range.end = old.end > range.end ? old.end : range.end;
+            continue;
+        }
+        list[kept++] = old;
+    }
+    while (at < kept && (list[at].epoch != range.epoch   ? list[at].epoch < range.epoch
+                         : list[at].segment != range.segment ? list[at].segment < range.segment
+                                                             : list[at].first < range.first))
+        at++;
+    memmove(list + at + 1, list + at, (kept - at) * sizeof(*list));
+    list[at] = range;
+    *count = kept + 1;
+}
+
+size_t rks_plan_write_skips(const rks_plan *plan, char *text, size_t room)
+{
+    size_t size = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < plan->skip_count && size < room; i++) {
+        const rks_plan_skip_range *range = &plan->skips[i];
+        size += (size_t)snprintf(text + size, room - size,
+                                 "%s[%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64 "]",
+                                 i == 0 ? "" : ", ", range->epoch, range->segment, range->first,
+                                 range->end);
+    }
+    return size;
+}
+
+rks_status rks_plan_schedule_fits(const rks_plan *plan, rks_error *err)
+{
+    char text[RKS_PLAN_SCHEDULE_MAX + 1];
+    size_t size = rks_plan_write_skips(plan, text, sizeof(text));
+    if (plan->mix != NULL)
+        size += rks_mix_write_changes(plan->mix, text, sizeof(text));
+    if (plan->skip_count <= RKS_PLAN_SKIPS_MAX && size <= RKS_PLAN_SCHEDULE_MAX)
+        return RKS_OK;
+    return rks_fail(err, RKS_ERR_STATE, 0,
+                    "skip: states have room for %d ranges of steps, and for %d bytes of these and of "
+                    "changes of weights; %zu ranges take more",
+                    RKS_PLAN_SKIPS_MAX, RKS_PLAN_SCHEDULE_MAX, plan->skip_count);
+}
+
+/* The plan's list and `count` more. */
+static rks_status add_ranges(rks_plan *plan, const rks_plan_skip_range *ranges, size_t count,
+                             rks_error *err)
+{
+    rks_plan_skip_range *made = rks_alloc(RKS_PLAN_SKIPS_MAX + 1, sizeof(*made), err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    rks_plan_skip_range *kept = plan->skips;
+    size_t kept_count = plan->skip_count;
+    if (kept_count > 0)
+        memcpy(made, kept, kept_count * sizeof(*made));
+    plan->skips = made;
+    rks_status status = RKS_OK;
+    for (size_t i = 0; i < count && status == RKS_OK; i++) {
+        insert_range(plan->skips, &plan->skip_count, ranges[i]);
+        status = rks_plan_schedule_fits(plan, err);
+    }
+    if (status != RKS_OK) {
+        plan->skips = kept;
+        plan->skip_count = kept_count;
+        kept = made;
+    }
+    rks_free(kept);
+    return status;
+}
+
+rks_status rks_plan_skip(rks_plan *plan, uint64_t epoch, uint64_t first, uint64_t last,
+                         rks_error *err)
+{
+    uint64_t steps = 0;
+    uint32_t micro = plan->config.micro_batches;
+    if (epoch > INT64_MAX)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "skip: epoch %" PRIu64 " is above 2^63 - 1",
+                        epoch);
+    rks_status status = rks_plan_steps(plan, epoch, &steps, err);
+    if (status != RKS_OK)
+        return status;
+    if (first > last || last >= steps)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "skip: steps %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64
+                        ", which has steps 0 to %" PRIu64,
+                        first, last, epoch, steps == 0 ? 0 : steps - 1);
+    if (first % micro != 0 || (last + 1) % micro != 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "skip: steps %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64
+                        " are not whole optimizer steps of %" PRIu32 " batches each",
+                        first, last, epoch, micro);
+    const rks_plan_skip_range range = {epoch, rks_plan_segment_of(plan, epoch), first, last + 1};
+    return add_ranges(plan, &range, 1, err);
+}
+
+rks_status rks_plan_skip_all(rks_plan *plan, const rks_step_range *list, size_t count,
+                             rks_error *err)
+{
+    rks_status status = RKS_OK;
+    if (list == NULL && count > 0)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "skip is NULL, with %zu ranges", count);
+    for (size_t i = 0; i < count && status == RKS_OK; i++)
+        status = rks_plan_skip(plan, list[i].epoch, list[i].first, list[i].last, err);
+    return status;
+}
+
+/* ---- in states ------------------------------------------------------------------------------- */
+
+static bool read_range(const json_t *entry, uint32_t micro, rks_plan_skip_range *range)
+{
+    json_int_t most[] = {INT64_MAX, RKS_PLAN_SEGMENTS_MAX, UINT32_MAX, UINT32_MAX};
+    uint64_t numbers[4] = {0};
+    bool good = json_array_size(entry) == 4;
+    for (size_t i = 0; i < 4 && good; i++) {
+        const json_t *value = json_array_get(entry, i);
+        good = json_is_integer(value) && json_integer_value(value) >= 0 &&
+               json_integer_value(value) <= most[i];
+        numbers[i] = (uint64_t)json_integer_value(value);
+    }
+    *range = (rks_plan_skip_range){numbers[0], numbers[1], numbers[2], numbers[3]};
+    return good && range->first < range->end && range->first % micro == 0 &&
+           range->end % micro == 0;
+}
+
+rks_status rks_plan_read_skips(rks_plan *plan, const json_t *list, rks_error *err)
+{
+    size_t entries = json_array_size(list); /* 0 for what is none */
+    if (list == NULL)
+        return RKS_OK;
+    if (entries == 0 || entries > RKS_PLAN_SKIPS_MAX)
+        return rks_fail(err, RKS_ERR_STATE, 0, "state: skip: not a list of 1 to %d",
+                        RKS_PLAN_SKIPS_MAX);
+    rks_plan_skip_range *ranges = rks_alloc_raw(entries, sizeof(*ranges), err);
+    if (ranges == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = RKS_OK;
+    for (size_t i = 0; i < entries && status == RKS_OK; i++)
+        if (!read_range(json_array_get(list, i), plan->config.micro_batches, &ranges[i]))
+            status = rks_fail(err, RKS_ERR_STATE, 0,
+                              "state: skip: entry %zu is not [epoch, segment, first, end] of whole "
+                              "optimizer steps",
+                              i);
+    if (status == RKS_OK)
+        status = add_ranges(plan, ranges, entries, err);
+    rks_free(ranges);
+    return status;
+}
