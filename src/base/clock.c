@@ -11,7 +11,7 @@
 
 static _Atomic(rks_interrupt_fn) interrupt_fn;
 static _Atomic(void *) interrupt_user;
-static _Thread_local bool heard;
+static _Thread_local bool heard, ignored;
 
 uint64_t rks_now_ns(void)
 {
@@ -35,10 +35,15 @@ void rks_set_interrupt(rks_interrupt_fn interrupt, void *user)
 rks_status rks_check_interrupt(rks_error *err)
 {
     rks_interrupt_fn interrupt = atomic_load(&interrupt_fn);
-    if (interrupt == NULL || interrupt(atomic_load(&interrupt_user)) == 0)
+    if (interrupt == NULL || ignored || interrupt(atomic_load(&interrupt_user)) == 0)
         return RKS_OK;
     heard = true;
     return rks_fail(err, RKS_ERR_CANCELLED, 0, "interrupted");
+}
+
+void rks_interrupt_ignore(void)
+{
+    ignored = true;
 }
 
 bool rks_interrupt_heard(void)

@@ -15,6 +15,8 @@ uint64_t rks_now_ms(void);
 
 /* RKS_ERR_CANCELLED where the process's interrupt callback asks for it. */
 rks_status rks_check_interrupt(rks_error *err);
+/* From now on it asks for nothing on this thread: another one hears of interrupts. */
+void rks_interrupt_ignore(void);
 /* This thread has got RKS_ERR_CANCELLED from it since it last forgot. */
 bool rks_interrupt_heard(void);
 void rks_interrupt_forget(void);

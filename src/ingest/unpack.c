@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * unpack.c: one of three readers, and the limits on what they unpack. */
+ * unpack.c: one of three readers, and the limits on what they unpack. A packed file that is read
+ * beyond its first bytes is unpacked by a thread of its own. */
 #include "ingest/unpack.h"
 
 #include <inttypes.h>
@@ -14,6 +15,9 @@
 #include "codec/gunzip.h"
 #include "codec/input_file.h"
 #include "ingest/format.h"
+#include "ingest/unpack_ahead.h"
+
+enum { AHEAD_FROM = 1 << 20 }; /* unpacked bytes: a schema is often found in fewer */
 
 static const uint64_t RATIO_FROM = UINT64_C(1) << 30;
 
@@ -22,7 +26,10 @@ struct rks_unpack {
     int fd;
     rks_gunzip *gunzip;
     rks_archive *archive;
-    uint64_t made; /* bytes handed out */
+    rks_unpack_ahead *ahead; /* uses one of the two above */
+    bool alone;              /* no thread could be had */
+    uint64_t made;           /* bytes handed out */
+    uint64_t taken;          /* packed bytes that they come from, if there is a thread */
 };
 
 static const struct {
@@ -115,7 +122,8 @@ rks_status rks_unpack_open(const rks_input_file *file, uint64_t offset, rks_unpa
 
 uint64_t rks_unpack_taken(const rks_unpack *stream)
 {
-    return stream->gunzip != NULL    ? rks_gunzip_taken(stream->gunzip)
+    return stream->ahead != NULL     ? stream->taken
+           : stream->gunzip != NULL  ? rks_gunzip_taken(stream->gunzip)
            : stream->archive != NULL ? rks_archive_taken(stream->archive)
            : stream->fd >= 0         ? stream->made
                                      : stream->file->size;
@@ -169,17 +177,33 @@ rks_status rks_unpack_check(const rks_input_file *file, uint64_t taken, uint64_t
     return RKS_OK;
 }
 
+static rks_status read_packed(void *user, void *bytes, size_t size, size_t *got, uint64_t *taken,
+                              rks_error *err)
+{
+    rks_unpack *stream = user;
+    bool gzip = stream->gunzip != NULL;
+    rks_status status = gzip ? rks_gunzip_read(stream->gunzip, bytes, size, got, err)
+                             : rks_archive_read(stream->archive, bytes, size, got, err);
+    *taken = gzip ? rks_gunzip_taken(stream->gunzip) : rks_archive_taken(stream->archive);
+    return status;
+}
+
 rks_status rks_unpack_read(rks_unpack *stream, void *bytes, size_t size, size_t *got,
                            rks_error *err)
 {
     rks_status status = RKS_OK;
+    bool packed = stream->gunzip != NULL || stream->archive != NULL;
     *got = 0;
+    if (packed && stream->ahead == NULL && stream->made >= AHEAD_FROM && !stream->alone) {
+        stream->ahead = rks_unpack_ahead_start(read_packed, stream);
+        stream->alone = stream->ahead == NULL;
+    }
     if (stream->fd >= 0)
         status = read_plain(stream, bytes, size, got, err);
-    else if (stream->gunzip != NULL)
-        status = rks_gunzip_read(stream->gunzip, bytes, size, got, err);
-    else if (stream->archive != NULL)
-        status = rks_archive_read(stream->archive, bytes, size, got, err);
+    else if (stream->ahead != NULL)
+        status = rks_unpack_ahead_read(stream->ahead, bytes, size, got, &stream->taken, err);
+    else if (packed)
+        status = read_packed(stream, bytes, size, got, &stream->taken, err);
     stream->made += *got;
     return status == RKS_OK && stream->fd < 0
                ? rks_unpack_check(stream->file, rks_unpack_taken(stream), stream->made, 0, err)
@@ -190,6 +214,7 @@ void rks_unpack_close(rks_unpack *stream)
 {
     if (stream == NULL)
         return;
+    rks_unpack_ahead_close(stream->ahead);
     rks_archive_close(stream->archive);
     rks_gunzip_close(stream->gunzip);
     if (stream->fd >= 0)

@@ -134,9 +134,8 @@ static rks_status copy_file(merge *m, const char *from, const char *to, rks_erro
     if (status == RKS_OK) {
         rks_stream_begin(&source, from, size);
         out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
-        status =
-            out < 0 ? rks_fail_write(err, errno, to, size)
-                    : copy_bytes(m, in, out, to, size, &source, err);
+        status = out < 0 ? rks_fail_write(err, errno, to, size)
+                         : copy_bytes(m, in, out, to, size, &source, err);
     }
     if (status == RKS_OK && fsync(out) != 0)
         status = rks_fail_write(err, errno, to, size);

@@ -3,6 +3,11 @@
  * test_unpack.c: compressed files: whole, damaged, cut, behind each other, without end. */
 #include "packed.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "base/memory.h"
 #include "ingest/format.h"
 #include "ingest/lines.h"
@@ -167,6 +172,86 @@ static void finds_flipped_bits(void **state)
     rks_buffer_free(&all);
 }
 
+/* ---- by a thread of its own ------------------------------------------------------------------ */
+
+enum { LARGE = 5 << 20 };
+
+static uint8_t *large(void)
+{
+    static uint8_t bytes[LARGE];
+    scratch_seed_print();
+    fill(bytes, sizeof(bytes));
+    return bytes;
+}
+
+static void a_large_file_is_unpacked_whole(void **state)
+{
+    (void)state;
+    rks_buffer all = {0};
+    uint8_t *bytes = large();
+    const size_t steps[] = {1 << 20, 70001};
+    for (int kind = 0; kind < 2; kind++)
+        for (size_t i = 0; i < 2; i++) {
+            assert_ok(read_all(listed(packed_file("x", kind, bytes, LARGE)), steps[i], &all), &err);
+            assert_int_equal(all.size, LARGE);
+            assert_memory_equal(all.data, bytes, LARGE);
+        }
+    rks_buffer_free(&all);
+    assert_int_equal(rks_memory_in_use(), 0);
+}
+
+static void a_large_file_that_is_cut_gives_what_is_before(void **state)
+{
+    (void)state;
+    rks_buffer all = {0};
+    uint8_t *bytes = large();
+    const char *path = packed_file("cut", 0, bytes, LARGE);
+    struct stat info;
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(truncate(path, info.st_size * 3 / 4), 0);
+    assert_fails(RKS_ERR_DATA, read_all(listed(path), 100000, &all));
+    assert_contains(err.text, "cut, the end is missing");
+    assert_true(all.size > LARGE / 2 && all.size < LARGE);
+    assert_memory_equal(all.data, bytes, all.size);
+    rks_buffer_free(&all);
+    assert_int_equal(rks_memory_in_use(), 0);
+}
+
+static pthread_t reader;
+static atomic_bool asked_elsewhere, interrupted;
+
+static int interrupt(void *user)
+{
+    (void)user;
+    if (!pthread_equal(pthread_self(), reader))
+        asked_elsewhere = true;
+    return interrupted;
+}
+
+static void only_the_reader_hears_of_an_interrupt(void **state)
+{
+    (void)state;
+    static uint8_t piece[1 << 20];
+    rks_unpack *unpack = NULL;
+    size_t got = 1;
+    uint8_t *bytes = large();
+    const rks_input_file *file = listed(packed_file("x", 0, bytes, LARGE));
+    reader = pthread_self();
+    rks_set_interrupt(interrupt, NULL);
+    assert_ok(rks_unpack_open(file, 0, &unpack, &err), &err);
+    for (size_t sum = 0; sum < LARGE / 2; sum += got)
+        assert_ok(rks_unpack_read(unpack, piece, sizeof(piece), &got, &err), &err);
+    interrupted = true;
+    assert_fails(RKS_ERR_CANCELLED, rks_unpack_read(unpack, piece, sizeof(piece), &got, &err));
+    interrupted = false; /* nothing is lost by it */
+    assert_ok(rks_unpack_read(unpack, piece, sizeof(piece), &got, &err), &err);
+    assert_true(got > 0);
+    rks_unpack_close(unpack); /* long before its end */
+    rks_set_interrupt(NULL, NULL);
+    assert_false(asked_elsewhere);
+    assert_int_equal(rks_memory_in_use(), 0);
+}
+
 static void refuses_names_that_promise_what_is_not_there(void **state)
 {
     (void)state;
@@ -318,6 +403,9 @@ int main(void)
         cmocka_unit_test(gzip_may_be_filled_up_with_zeros_but_nothing_else),
         cmocka_unit_test(says_how_far_a_cut_file_was_read),
         cmocka_unit_test(finds_flipped_bits),
+        cmocka_unit_test(a_large_file_is_unpacked_whole),
+        cmocka_unit_test(a_large_file_that_is_cut_gives_what_is_before),
+        cmocka_unit_test(only_the_reader_hears_of_an_interrupt),
         cmocka_unit_test(refuses_names_that_promise_what_is_not_there),
         cmocka_unit_test(ends_at_the_limit),
         cmocka_unit_test(lines_are_those_of_the_plain_file),

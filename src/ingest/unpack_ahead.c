@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * unpack_ahead.c: a ring of pieces. The thread fills the one behind the last, the reader empties
+ * the first; neither holds the mutex meanwhile. */
+#include "ingest/unpack_ahead.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+
+enum { PIECE = 256 << 10, PIECES = 4 };
+
+typedef struct piece {
+    size_t size; /* 0: the source has ended or failed, and nothing follows */
+    uint64_t taken;
+    rks_status status;
+    rks_error error;
+    uint8_t bytes[PIECE];
+} piece;
+
+struct rks_unpack_ahead {
+    rks_unpack_source source;
+    void *user;
+    pthread_t thread;
+    size_t at; /* the reader's: bytes of the first piece that it has */
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    /* guarded by mutex */
+    size_t first, count;
+    bool stop;
+    piece pieces[PIECES];
+};
+
+/* Without the mutex. As much as there is. */
+static void fill_piece(rks_unpack_ahead *ahead, piece *to)
+{
+    to->size = 0;
+    to->status = RKS_OK;
+    for (size_t got = 1; to->status == RKS_OK && got > 0 && to->size < PIECE; to->size += got) {
+        got = 0;
+        to->status = ahead->source(ahead->user, to->bytes + to->size, PIECE - to->size, &got,
+                                   &to->taken, &to->error);
+    }
+}
+
+static void *unpack_main(void *user)
+{
+    rks_unpack_ahead *ahead = user;
+    bool more = true;
+    rks_interrupt_ignore(); /* the reader hears of it */
+    pthread_mutex_lock(&ahead->mutex);
+    while (more && !ahead->stop) {
+        if (ahead->count == PIECES) {
+            pthread_cond_wait(&ahead->changed, &ahead->mutex);
+            continue;
+        }
+        piece *to = &ahead->pieces[(ahead->first + ahead->count) % PIECES];
+        pthread_mutex_unlock(&ahead->mutex);
+        fill_piece(ahead, to);
+        more = to->status == RKS_OK && to->size > 0;
+        pthread_mutex_lock(&ahead->mutex);
+        ahead->count++;
+        pthread_cond_signal(&ahead->changed);
+    }
+    pthread_mutex_unlock(&ahead->mutex);
+    return NULL;
+}
+
+rks_unpack_ahead *rks_unpack_ahead_start(rks_unpack_source source, void *user)
+{
+    rks_unpack_ahead *made = rks_alloc_raw(1, sizeof(*made), NULL);
+    sigset_t all, before;
+    if (made == NULL)
+        return NULL;
+    memset(made, 0, offsetof(rks_unpack_ahead, pieces));
+    made->source = source;
+    made->user = user;
+    pthread_mutex_init(&made->mutex, NULL);
+    pthread_cond_init(&made->changed, NULL);
+    sigfillset(&all); /* signals are for the program's threads */
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&made->thread, NULL, unpack_main, made);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error == 0)
+        return made;
+    pthread_cond_destroy(&made->changed);
+    pthread_mutex_destroy(&made->mutex);
+    rks_free(made);
+    return NULL;
+}
+
+rks_status rks_unpack_ahead_read(rks_unpack_ahead *ahead, void *bytes, size_t size, size_t *got,
+                                 uint64_t *taken, rks_error *err)
+{
+    rks_status status = rks_check_interrupt(err);
+    *got = 0;
+    if (status != RKS_OK)
+        return status;
+    pthread_mutex_lock(&ahead->mutex);
+    while (ahead->count == 0)
+        pthread_cond_wait(&ahead->changed, &ahead->mutex);
+    pthread_mutex_unlock(&ahead->mutex);
+    const piece *from = &ahead->pieces[ahead->first];
+    size_t left = from->size - ahead->at;
+    *taken = from->taken;
+    if (left == 0) { /* the last one, which stays */
+        if (from->status != RKS_OK && err != NULL)
+            *err = from->error;
+        return from->status;
+    }
+    *got = left < size ? left : size;
+    memcpy(bytes, from->bytes + ahead->at, *got);
+    ahead->at += *got;
+    if (ahead->at < from->size || from->status != RKS_OK)
+        return RKS_OK;
+    pthread_mutex_lock(&ahead->mutex);
+    ahead->at = 0;
+    ahead->first = (ahead->first + 1) % PIECES;
+    ahead->count--;
+    pthread_cond_signal(&ahead->changed);
+    pthread_mutex_unlock(&ahead->mutex);
+    return RKS_OK;
+}
+
+void rks_unpack_ahead_close(rks_unpack_ahead *ahead)
+{
+    if (ahead == NULL)
+        return;
+    pthread_mutex_lock(&ahead->mutex);
+    ahead->stop = true;
+    pthread_cond_signal(&ahead->changed);
+    pthread_mutex_unlock(&ahead->mutex);
+    pthread_join(ahead->thread, NULL);
+    pthread_cond_destroy(&ahead->changed);
+    pthread_mutex_destroy(&ahead->mutex);
+    rks_free(ahead);
+}
