@@ -155,13 +155,18 @@ static rks_status sign(const rks_lock_wish *wish, rks_lock_file *lock, rks_error
     bool fixed = !lock->locked || wish->job != 0;
     size_t written = fixed ? sizeof(lock->text) : (size_t)size;
     errno = 0;
-    if ((fixed || ftruncate(lock->fd, 0) == 0) &&
-        pwrite(lock->fd, lock->text, written, 0) == (ssize_t)written && fsync(lock->fd) == 0)
-        return RKS_OK;
-    int error = errno == 0 ? ENOSPC : errno;
-    if (lock->locked)
+    bool written_all = (fixed || ftruncate(lock->fd, 0) == 0) &&
+                       pwrite(lock->fd, lock->text, written, 0) == (ssize_t)written &&
+                       fsync(lock->fd) == 0;
+    rks_status status =
+        written_all ? RKS_OK
+                    : rks_fail_write(err, errno == 0 ? ENOSPC : errno, name_of(wish), written);
+    /* Ranks on other nodes look for it by its name, which NFS shows them from here on. */
+    if (status == RKS_OK && wish->job != 0)
+        status = rks_file_sync_directory_of(lock->path, err);
+    if (status != RKS_OK && lock->locked)
         unlink(lock->path); /* it is ours and held */
-    return rks_fail_write(err, error, name_of(wish), written);
+    return status;
 }
 
 static void warn(const rks_lock_wish *wish, const rks_lock_file *lock)

@@ -5,6 +5,8 @@
 #include "base/lock_file.h"
 
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -15,6 +17,16 @@
 
 static char place[FOLDER_PATH], path[FOLDER_PATH + 16];
 static rks_error err;
+
+static atomic_int synced_files, synced_directories;
+
+int fsync(int fd)
+{
+    struct stat of;
+    if (fstat(fd, &of) == 0)
+        atomic_fetch_add(S_ISDIR(of.st_mode) ? &synced_directories : &synced_files, 1);
+    return (int)syscall(SYS_fsync, fd);
+}
 
 static int make_place(void **state)
 {
@@ -53,6 +65,22 @@ static void expect_refused(rks_status status, bool optional)
     assert_fails(status, rks_lock_file_take(&wish, &lock, &err));
     assert_null(lock);
     assert_contains(err.text, path);
+}
+
+/* Another node asks whether the holder is of its job: on NFS it must see the file's name, too. */
+static void a_lock_of_many_nodes_is_there_by_name_and_text(void **state)
+{
+    (void)state;
+    rks_lock_wish wish = wish_of(false);
+    rks_lock_file *lock = NULL;
+    rks_lock_file_release(must_take(false)); /* of one process: its text alone */
+    assert_int_equal(atomic_exchange(&synced_directories, 0), 0);
+    atomic_store(&synced_files, 0);
+    wish.job = 7;
+    assert_ok(rks_lock_file_take(&wish, &lock, &err), &err);
+    assert_int_equal(atomic_load(&synced_files), 1);
+    assert_int_equal(atomic_load(&synced_directories), 1);
+    rks_lock_file_release(lock);
 }
 
 static void a_holder_is_named(void **state)
@@ -178,6 +206,7 @@ int main(void)
 #define WITH_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, remove_place)
     const struct CMUnitTest tests[] = {
         WITH_PLACE(a_holder_is_named),
+        WITH_PLACE(a_lock_of_many_nodes_is_there_by_name_and_text),
         WITH_PLACE(what_a_killed_holder_left_is_taken_over),
         WITH_PLACE(a_file_system_without_locks_is_named),
         WITH_PLACE(without_locks_the_last_one_who_came_has_the_file),
