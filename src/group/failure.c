@@ -19,7 +19,7 @@
 #include "group/internal.h"
 
 static const char ECHO[] = "another rank failed"; /* says rks_group_must_stop */
-enum { LAUNCHER_MS = 1000, LAUNCHER_NAP_NS = 2000000 };
+enum { LAUNCHER_MS = 1000, LAUNCHER_NAP_NS = 2000000, EXPLAIN_EVERY_MS = 60000 };
 
 static void tell_neighbours(rks_group *group, enum message_kind kind, const void *body, size_t size,
                             int64_t except)
@@ -118,12 +118,25 @@ void rks_group_leave(rks_group *group, rks_status status, const rks_error *err)
     rks_group_fail_with(group, &last, -1);
 }
 
+/* A caller that goes on behind such errors, sample after sample, waits a second in each minute at
+ * most. */
+static uint64_t explain_until(rks_group *group)
+{
+    uint64_t now = rks_now_ms();
+    pthread_mutex_lock(&group->mutex);
+    if (group->explaining_ms == 0 || now - group->explaining_ms > EXPLAIN_EVERY_MS)
+        group->explaining_ms = now;
+    uint64_t until = group->explaining_ms + LAUNCHER_MS;
+    pthread_mutex_unlock(&group->mutex);
+    return until;
+}
+
 rks_status rks_group_explain(rks_group *group, rks_status status, rks_error *err)
 {
     const struct timespec nap = {0, LAUNCHER_NAP_NS};
     if (status != RKS_ERR_PEER || group->engine == NULL)
         return status;
-    uint64_t until_ms = rks_now_ms() + LAUNCHER_MS;
+    uint64_t until_ms = explain_until(group);
     while (!rks_group_failed(group) && rks_now_ms() < until_ms)
         nanosleep(&nap, NULL);
     pthread_mutex_lock(&group->mutex);

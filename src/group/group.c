@@ -197,7 +197,8 @@ static rks_status plant_tree(rks_group *group, rks_error *err)
 {
     uint32_t rank = group->rank, node = group->node_of[rank];
     group->children = rks_alloc(group->size, sizeof(*group->children), err);
-    if (group->children == NULL)
+    group->below = rks_alloc(group->size, sizeof(*group->below), err);
+    if (group->children == NULL || group->below == NULL)
         return RKS_ERR_MEMORY;
     group->parent = rank == 0                      ? -1
                     : rank == group->leaders[node] ? 0
@@ -206,8 +207,12 @@ static rks_status plant_tree(rks_group *group, rks_error *err)
         return RKS_OK;
     for (uint32_t other = 0; other < group->size; other++) {
         bool leads = group->leaders[group->node_of[other]] == other;
-        if (other != rank && ((group->node_of[other] == node && !leads) || (rank == 0 && leads)))
-            group->children[group->child_count++] = other;
+        if (other == rank || (leads ? rank != 0 : group->node_of[other] != node))
+            continue;
+        for (uint32_t each = 0; each < group->size; each++)
+            group->below[group->child_count] +=
+                leads ? group->node_of[each] == group->node_of[other] : each == other;
+        group->children[group->child_count++] = other;
     }
     return RKS_OK;
 }
@@ -486,6 +491,7 @@ void rks_group_close(rks_group *group)
     rks_free(group->places);
     rks_buffer_free(&group->agreed);
     rks_free(group->children);
+    rks_free(group->below);
     rks_free(group->hosts);
     rks_free(group->node_of);
     rks_free(group->leaders);

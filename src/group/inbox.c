@@ -100,22 +100,24 @@ static void give_up(rks_group *group, rks_error *err)
     rks_group_fail(group, err, -1);
 }
 
-static bool is_child(const rks_group *group, uint32_t rank)
+/* How many ranks' contributions the child brings; 0: it is no child. */
+static uint32_t below_child(const rks_group *group, uint32_t rank)
 {
     for (uint32_t i = 0; i < group->child_count; i++)
         if (group->children[i] == rank)
-            return true;
-    return false;
+            return group->below[i];
+    return 0;
 }
 
-/* Most bytes of a message of this kind from that neighbour; 0: it must not send one. */
-static uint64_t message_limit(const rks_group *group, uint32_t kind, bool child)
+/* Most bytes of a message of this kind from that neighbour; 0: it must not send one. `below`: of a
+ * child; 0: the parent. */
+static uint64_t message_limit(const rks_group *group, uint32_t kind, uint32_t below)
 {
     switch (kind) {
     case MESSAGE_UP:
-        return child ? group->size * CONTRIBUTION_MAX : 0;
+        return below * CONTRIBUTION_MAX;
     case MESSAGE_DOWN:
-        return child ? 0 : group->size * CONTRIBUTION_MAX;
+        return below > 0 ? 0 : group->size * CONTRIBUTION_MAX;
     case MESSAGE_FAILED:
     case MESSAGE_STOP:
     case MESSAGE_PROGRESS:
@@ -123,6 +125,26 @@ static uint64_t message_limit(const rks_group *group, uint32_t kind, bool child)
     default:
         return 0;
     }
+}
+
+/* A neighbour sends one message to a collective, and its next one only when all have come through
+ * that: so there is at most one that nobody has taken yet, of the collective that this rank is in or
+ * will enter next. `body`: the message's first piece, which begins with the collective's number. */
+static bool is_awaited(rks_group *group, uint32_t from, uint32_t kind, const uint8_t *body,
+                       size_t size)
+{
+    if (kind != MESSAGE_UP && kind != MESSAGE_DOWN)
+        return true;
+    if (size < HEADER + 8)
+        return false;
+    uint64_t number = rks_load_u64(body + HEADER);
+    pthread_mutex_lock(&group->mutex);
+    uint64_t next = group->sequence;
+    bool awaited = number + 1 == next || (number == next && kind == MESSAGE_UP);
+    for (const message *m = group->inbox; m != NULL && awaited; m = m->next)
+        awaited = m->from != from || m->kind != kind;
+    pthread_mutex_unlock(&group->mutex);
+    return awaited;
 }
 
 /* Without it the ranks would not come to the same end. Progress and kinds to come are only news. */
@@ -136,18 +158,20 @@ void rks_inbox_on_note(void *user, uint32_t from, const uint8_t *body, size_t si
 {
     rks_group *group = user;
     rks_error err;
-    bool child = from != group->parent && is_child(group, from);
-    if (size < HEADER || (from != group->parent && !child))
+    uint32_t below = below_child(group, from);
+    if (size < HEADER || (from != group->parent && below == 0))
         return; /* it has nothing to say here */
     partial *p = &group->partials[from];
     uint64_t total = rks_load_u64(body + 8);
+    bool awaited = true;
     if (p->body.size == 0 && p->skipped == 0) {
         p->kind = rks_load_u32(body);
         p->total = total;
+        awaited = is_awaited(group, from, p->kind, body, size);
     }
-    bool wrong_way = child ? p->kind == MESSAGE_DOWN : p->kind == MESSAGE_UP;
-    bool too_large = total > message_limit(group, p->kind, child);
-    if (wrong_way || p->kind != rks_load_u32(body) || p->total != total ||
+    bool wrong_way = below > 0 ? p->kind == MESSAGE_DOWN : p->kind == MESSAGE_UP;
+    bool too_large = total > message_limit(group, p->kind, below);
+    if (wrong_way || !awaited || p->kind != rks_load_u32(body) || p->total != total ||
         (too_large && must_be_understood(p->kind)) ||
         size - HEADER > total - p->body.size - p->skipped) {
         rks_fail(&err, RKS_ERR_PEER, 0, "rank %u (%s): a malformed message", from,

@@ -79,6 +79,7 @@ struct rks_group {
     rks_door door; /* through which this rank's node shares descriptors */
     int64_t parent; /* -1: the root */
     uint32_t *children;
+    uint32_t *below; /* by child: ranks whose contributions its message holds, its own included */
     uint32_t child_count;
 
     void (*closing)(rks_group *group); /* NULL: nobody wants to know */
@@ -93,6 +94,7 @@ struct rks_group {
     bool *left;                  /* by rank; guarded by mutex */
     rank_progress *progress;     /* by rank; guarded by mutex */
     uint64_t told_progress_ms;   /* guarded by mutex */
+    uint64_t explaining_ms;      /* since when errors wait for words; guarded by mutex */
     bool opened;                 /* rks_group_open has ended well */
     bool failing;                /* the neighbours are being told; `failed` follows */
     bool failed;                 /* guarded by mutex */

@@ -325,7 +325,61 @@ static void messages_above_what_their_kind_needs_end_the_group(void **state)
         on_threads(2, announce_too_much, forged[i]);
 }
 
+/* `user`: UP messages that rank 1 sends ahead: (number of the collective, how many). */
+static void send_ahead(member *m)
+{
+    const uint64_t *ahead = m->user;
+    uint8_t note[16 + 400] = {0};
+    if (!open_group(m, T, 0))
+        return;
+    EXPECT(rks_group_agree(m->group, "first", RKS_OK, &m->err) == RKS_OK);
+    if (m->rank == 1) {
+        rks_store_u32(note, 1);
+        rks_store_u64(note + 8, sizeof(note) - 16);
+        rks_store_u64(note + 16, rks_group_collectives(m->group) + ahead[0]);
+        for (uint64_t i = 0; i < ahead[1]; i++)
+            EXPECT(rks_engine_note(rks_group_engine(m->group), 0, RKS_SERVICE_GROUP, note,
+                                   sizeof(note), &m->err) == RKS_OK);
+    }
+    rks_status status = RKS_OK;
+    for (int i = 0; i < 1000 && status == RKS_OK; i++) { /* they hear of it outside collectives, too */
+        usleep(10000);
+        status = rks_group_must_stop(m->group, &m->err);
+    }
+    EXPECT(status != RKS_OK);
+    EXPECT(rks_group_agree(m->group, "known", RKS_OK, &m->err) == RKS_ERR_PEER);
+    EXPECT(strstr(m->err.text, "a malformed message") != NULL && strstr(m->err.text, "rank 1"));
+}
+
+/* Else one rank could fill another's memory with messages of one size each. */
+static void messages_to_collectives_that_nobody_is_near_end_the_group(void **state)
+{
+    (void)state;
+    static uint64_t ahead[][2] = {{1, 1}, {1000, 1}, {UINT64_MAX - 1, 1}, {0, 2}};
+    for (size_t i = 0; i < sizeof(ahead) / sizeof(ahead[0]); i++)
+        on_threads(2, send_ahead, ahead[i]);
+}
+
 /* ---- words ---- */
+
+static void meet_many_errors(member *m)
+{
+    if (!open_group(m, T, 0))
+        return;
+    uint64_t begun = rks_now_ms();
+    for (int i = 0; m->rank == 0 && i < 5; i++) {
+        rks_fail(&m->err, RKS_ERR_PEER, 0, "sample %d: its owner is gone", i);
+        EXPECT(rks_group_explain(m->group, RKS_ERR_PEER, &m->err) == RKS_ERR_PEER);
+    }
+    EXPECT(rks_now_ms() - begun < 2000);
+    EXPECT(rks_group_agree(m->group, "over", RKS_OK, &m->err) == RKS_OK);
+}
+
+static void errors_wait_for_words_a_second_together(void **state)
+{
+    (void)state;
+    on_threads(2, meet_many_errors, NULL);
+}
 
 static void be_late(member *m)
 {
@@ -368,6 +422,8 @@ int main(void)
         cmocka_unit_test(a_bad_option_of_one_rank_is_every_rank_s_error),
         cmocka_unit_test(messages_of_others_than_parent_and_children_are_ignored),
         cmocka_unit_test(messages_above_what_their_kind_needs_end_the_group),
+        cmocka_unit_test(messages_to_collectives_that_nobody_is_near_end_the_group),
+        cmocka_unit_test(errors_wait_for_words_a_second_together),
         cmocka_unit_test(who_is_waited_for_is_said_with_what_it_does),
     };
     share_memory();
