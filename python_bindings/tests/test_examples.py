@@ -78,7 +78,8 @@ def test_hf_trainer(ranks: Ranks, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name, other, world, words", [
-    ("packed_titan", "torch", 2, "epoch 1: "), ("packed_trainer", "transformers", 1, " steps of rows 99.")])
+    ("packed_titan", "torch", 2, "epoch 1: "), ("packed_trainer", "transformers", 1, " steps of rows 99."),
+    ("packed_trl", "trl", 1, " steps of rows 99."), ("packed_accelerate", "accelerate", 2, "epoch 1: ")])
 def test_packed_rows(ranks: Ranks, tmp_path: Path, name: str, other: str, world: int, words: str) -> None:
     needs(other)
     text = (EXAMPLES / f"{name}.py").read_text()
