@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "python_reader.h"
 #include "value.h"
 
 enum { WORTH_A_RANK = 64 << 10 }; /* bytes of input */
@@ -196,7 +197,11 @@ static int build(void *user)
         return cli_usage(&cli_build,
                          "--sample: '%s' is neither a number of samples nor a share (0.1, 10%%)",
                          a->sample);
-    return cli_run(a->processes, run_build, a);
+    if (cli_python_format(&a->sources, a->options.format) == NULL)
+        return cli_run(a->processes, run_build, a);
+    a->options.index = a->index.items;
+    a->options.index_count = a->index.count;
+    return cli_python_build(&a->sources, a->directory, &a->options, a->processes, a->json);
 }
 
 static const cli_option options[] = {
@@ -204,7 +209,7 @@ static const cli_option options[] = {
      .help = "the dataset's directory; {rank} and {node} stand for this rank's numbers"},
     CLI_PROCESSES(args, processes),
     {"--format", "NAME", CLI_TEXT, offsetof(args, options.format), .help = "what the input is",
-     .choices = "jsonl json text folder tar zip csv tsv npy npz megatron mds raw",
+     .choices = "jsonl json text folder tar zip csv tsv npy npz megatron mds raw parquet arrow",
      .normal = "by name and content"},
     {"--schema", "TEXT", CLI_TEXT, offsetof(args, options.schema),
      .help = "columns, as name:type,...; auto:all infers them from all rows, which are read twice",
@@ -286,7 +291,10 @@ const cli_command cli_build = {
     .examples = {"rankstore build train.jsonl -o store --length text --where 'text != \"\"'",
                  "mpirun -n 4 rankstore build books/ -o 'store-{rank}' --format folder"},
     .text =
-        "The same command resumes a build that was interrupted, also on another number of ranks.",
+        "The same command resumes a build that was interrupted, also on another number of ranks. "
+        "Parquet and Arrow files are read by the Python package: by the Python beside this "
+        "command, "
+        "that of PATH, or RANKSTORE_PYTHON.",
     CLI_OPTIONS(options, args, sources),
     .least = 1,
     .most = CLI_MANY,

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`rankstore build` of Parquet and Arrow files, which the command line leaves to the package."""
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from built import COMMAND, dataset_id, keys
+
+import rankstore
+
+pyarrow = pytest.importorskip("pyarrow")
+
+
+def command(*arguments: object) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "RANKSTORE_PYTHON": sys.executable, "PYTHONPATH": str(Path(rankstore.__file__).parents[1])}
+    return subprocess.run([str(COMMAND), "build", *map(str, arguments)], text=True, capture_output=True, timeout=200, env=environ,
+                          stdin=subprocess.DEVNULL)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    from pyarrow import feather, parquet
+    table = pyarrow.table({"id": [f"k{i}" for i in range(600)], "x": [[1] * (i % 7) for i in range(600)], "n": range(600)})
+    (tmp_path / "in").mkdir()
+    for name in ("a.parquet", "in/b.pq"):
+        parquet.write_table(table, tmp_path / name, row_group_size=100)
+    feather.write_feather(table, tmp_path / "a.feather")
+    return tmp_path / "a.parquet"
+
+
+def test_the_command_builds_what_python_does(source: Path, tmp_path: Path) -> None:
+    done = command(source, "-o", tmp_path / "out", "--key", "id", "--length", "x", "--index", "n", "--where", "n < 500", "-j", 2)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{tmp_path}/out: 500 samples, ") and "; 100 filtered out\nbuilt in " in done.stdout
+    rankstore.build(source, tmp_path / "python", key="id", length="x", index=["n"], where="n < 500").close()
+    assert dataset_id(tmp_path / "out") == dataset_id(tmp_path / "python") and keys(tmp_path / "out")[499] == b"k499"
+    for other in ("in", "a.feather"):
+        report = json.loads(command(tmp_path / other, "-o", tmp_path / f"of-{other}", "--json", "--sample", "10").stdout)
+        assert (report["samples"], report["sampled_out"], report["directory"]) == (10, 590, f"{tmp_path}/of-{other}")
+
+
+def test_its_errors_are_the_commands(source: Path, tmp_path: Path) -> None:
+    for arguments, code, says in (((source, "--key", "nope"), 2, 'rankstore build: key: no column "nope"; nearest: "n", "id", "x"\n'),
+                                  ((tmp_path / "none.parquet",), 1, f"rankstore build: {tmp_path}/none.parquet: no such file\n")):
+        done = command(*arguments, "-o", tmp_path / "out")
+        assert (done.returncode, done.stderr) == (code, says) and done.stdout == ""

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * python_reader.c: builds from Parquet and Arrow. Their reader is Arrow's own, in Python: the
+ * command becomes a Python that has the package, with the same arguments. */
+#include "python_reader.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "value.h"
+
+static const char *format_of(const char *name)
+{
+    static const char *const endings[][2] = {
+        {".parquet", "parquet"}, {".pq", "parquet"}, {".arrow", "arrow"}, {".feather", "arrow"}};
+    size_t size = strlen(name);
+    for (size_t i = 0; i < CLI_COUNT(endings); i++) {
+        size_t ending = strlen(endings[i][0]);
+        if (size > ending && strcmp(name + size - ending, endings[i][0]) == 0)
+            return endings[i][1];
+    }
+    return NULL;
+}
+
+/* Of a folder: that of all its files, which are in it directly. */
+static const char *format_of_folder(const char *path)
+{
+    const char *found = NULL;
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+        if (entry->d_name[0] == '.')
+            continue;
+        found = format_of(entry->d_name);
+        if (found == NULL)
+            break;
+    }
+    if (folder != NULL)
+        closedir(folder);
+    return found;
+}
+
+const char *cli_python_format(const cli_list *sources, const char *format)
+{
+    if (format != NULL)
+        return strcmp(format, "parquet") == 0 || strcmp(format, "arrow") == 0 ? format : NULL;
+    for (size_t i = 0; i < sources->count; i++) {
+        struct stat there;
+        const char *path = sources->items[i];
+        bool folder = stat(path, &there) == 0 && S_ISDIR(there.st_mode);
+        const char *found = folder ? format_of_folder(path) : format_of(path);
+        if (found != NULL)
+            return found;
+    }
+    return NULL;
+}
+
+/* ---- what is asked for ----------------------------------------------------------------------- */
+
+static void set_text(json_t *object, const char *name, const char *value)
+{
+    if (value != NULL)
+        json_object_set_new(object, name, json_string(value));
+}
+
+static void set_number(json_t *object, const char *name, uint64_t value, uint64_t usual)
+{
+    if (value != usual)
+        json_object_set_new(object, name, json_integer((json_int_t)value));
+}
+
+static void set_flag(json_t *object, const char *name, bool value)
+{
+    if (value)
+        json_object_set_new(object, name, json_true());
+}
+
+/* By the names of Python's build(); what is not given is left out. */
+static json_t *options_of(const rks_build_options *o)
+{
+    rks_build_options usual;
+    rks_build_options_default(&usual);
+    json_t *object = json_object();
+    set_text(object, "format", o->format);
+    set_text(object, "schema", o->schema);
+    set_text(object, "extra", o->extra);
+    set_text(object, "columns", o->columns);
+    set_text(object, "json_path", o->json_path);
+    set_text(object, "dtype", o->dtype);
+    set_text(object, "key", o->key);
+    set_text(object, "length", o->length);
+    set_text(object, "where", o->where);
+    set_number(object, "length_unit", o->length_unit, usual.length_unit);
+    set_number(object, "min_length", o->min_length, usual.min_length);
+    set_number(object, "max_length", o->max_length, usual.max_length);
+    set_number(object, "seed", o->seed, usual.seed);
+    set_number(object, "sample", o->sample, usual.sample);
+    set_number(object, "max_sample", o->max_sample, usual.max_sample);
+    set_number(object, "max_total", o->max_total, usual.max_total);
+    set_number(object, "unit_size", o->unit_size, usual.unit_size);
+    if (o->sample_rate > 0)
+        json_object_set_new(object, "sample", json_real(o->sample_rate));
+    set_flag(object, "flatten", o->flatten);
+    set_flag(object, "dedup", o->dedup);
+    set_flag(object, "skip_bad", o->skip_bad);
+    set_flag(object, "replace", o->replace);
+    set_flag(object, "append", o->append);
+    set_flag(object, "no_lock", o->no_lock);
+    set_flag(object, "wait", o->wait);
+    json_t *index = json_array();
+    for (size_t i = 0; i < o->index_count; i++)
+        json_array_append_new(index, json_string(o->index[i]));
+    if (o->index_count > 0)
+        json_object_set(object, "index", index);
+    json_decref(index);
+    return object;
+}
+
+/* ---- a Python -------------------------------------------------------------------------------- */
+
+/* RANKSTORE_PYTHON; else the one beside this program, as in a virtual environment; else PATH's. */
+static const char *find_python(char *room, size_t size)
+{
+    const char *asked = getenv("RANKSTORE_PYTHON");
+    if (asked != NULL && asked[0] != '\0')
+        return asked;
+    ssize_t got = readlink("/proc/self/exe", room, size - sizeof("python3"));
+    char *slash = got < 0 ? NULL : memrchr(room, '/', (size_t)got);
+    if (slash != NULL) {
+        memcpy(slash + 1, "python3", sizeof("python3"));
+        if (access(room, X_OK) == 0)
+            return room;
+    }
+    return "python3";
+}
+
+int cli_python_build(const cli_list *sources, const char *directory,
+                     const rks_build_options *options, uint32_t processes, bool json)
+{
+    static char code[] =
+        "import sys\n"
+        "sys.path[:1] = [] if sys.path[0] == '' else sys.path[:1]\n" /* not what lies here */
+        "try:\n"
+        "    from rankstore.by_command import main\n"
+        "except ImportError as missing:\n"
+        "    sys.exit(sys.stderr.write(f'rankstore build: {sys.argv[1]}: the Python package reads "
+        "Parquet and Arrow, and {sys.executable} lacks it ({missing}): pip install rankstore "
+        "pyarrow, or set RANKSTORE_PYTHON to a Python that has both\\n') and 3)\n"
+        "sys.exit(main(sys.argv[2]))\n";
+    static char flag[] = "-c";
+    char room[PATH_MAX];
+    const char *python = find_python(room, sizeof(room));
+    json_t *list = json_array();
+    for (size_t i = 0; i < sources->count; i++)
+        json_array_append_new(list, json_string(sources->items[i]));
+    json_t *object =
+        json_pack("{s:o, s:s, s:o, s:I, s:b}", "sources", list, "directory", directory, "options",
+                  options_of(options), "processes", (json_int_t)processes, "json", (int)json);
+    char *text = object == NULL ? NULL : json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII);
+    json_decref(object);
+    if (text == NULL)
+        return cli_usage(&cli_build, "a name or an option is not UTF-8");
+    char *const arguments[] = {
+        (char *)(uintptr_t)python, flag, code, (char *)(uintptr_t)sources->items[0], text, NULL};
+    fflush(stdout);
+    execvp(python, arguments);
+    fprintf(stderr,
+            "rankstore build: %s: the Python package reads Parquet and Arrow, and %s: %s; set "
+            "RANKSTORE_PYTHON to a Python with rankstore and pyarrow\n",
+            cli_shown(sources->items[0]), python, strerror(errno));
+    free(text);
+    return CLI_ENVIRONMENT;
+}
