@@ -4,6 +4,7 @@ with its own arguments, and prints as that does."""
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -36,7 +37,7 @@ def _run(group: Group, given: Mapping[str, Any]) -> int:
         with build(given["sources"], given["directory"], group=group, **given["options"]) as ds:
             report = ds.report
     except RankStoreError as error:
-        return _failed(error, group.rank == 0 or isinstance(error, PeerError))
+        return _failed(error, group.rank == 0 or isinstance(error, PeerError), alone=group.world == 1)
     except KeyboardInterrupt:
         if group.rank == 0:
             print("rankstore build: interrupted\nthe same command goes on where this one ended", file=sys.stderr)
@@ -48,9 +49,10 @@ def _run(group: Group, given: Mapping[str, Any]) -> int:
     return 0
 
 
-def _failed(error: RankStoreError, tells: bool) -> int:
+def _failed(error: RankStoreError, tells: bool, alone: bool = True) -> int:
     if tells:
-        print(f"rankstore build: {error}", file=sys.stderr)
+        text = re.sub(r"^rank 0( \([^)]*\))?: ", "", str(error)) if alone else str(error)
+        print(f"rankstore build: {text}", file=sys.stderr)
     return next((code for kind, code in _CODES if isinstance(error, kind)), _ENVIRONMENT)
 
 

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/base64.h"
@@ -46,6 +47,7 @@ void rks_row_free(rks_row *row)
     rks_json_parser_free(&row->parser);
     rks_buffer_free(&row->store);
     rks_buffer_free(&row->extra);
+    rks_buffer_free(&row->extra_names);
     rks_free(row->stored);
     rks_free(row->seen);
     rks_free(row->places);
@@ -219,18 +221,49 @@ static bool has_inner(const rks_schema *schema, const char *outer)
 static rks_status add_extra(rks_row *row, const char *name, rks_json json, rks_error *err)
 {
     rks_status status = rks_buffer_add(&row->extra, row->extra.size == 0 ? "{" : ",", 1, err);
+    uint64_t place[2] = {row->extra.size, 0};
     if (status == RKS_OK)
         status = rks_json_print_string(name, strlen(name), &row->extra, err);
+    place[1] = row->extra.size - place[0];
+    if (status == RKS_OK && row->flatten)
+        status = rks_buffer_add(&row->extra_names, place, sizeof(place), err);
     if (status == RKS_OK)
         status = rks_buffer_add(&row->extra, ":", 1, err);
     return status == RKS_OK ? rks_json_print(json, &row->extra, err) : status;
+}
+
+/* Names by their bytes; `text` is what they lie in. */
+static int by_their_names(const void *a, const void *b, void *text)
+{
+    const uint64_t *one = a, *other = b;
+    uint64_t least = one[1] < other[1] ? one[1] : other[1];
+    int order = memcmp((const char *)text + one[0], (const char *)text + other[0], least);
+    return order != 0 ? order : (one[1] > other[1]) - (one[1] < other[1]);
+}
+
+/* Of {"a.b": 1, "a": {"b": 2}} flatten makes one name twice. */
+static rks_status check_extra_names(rks_row *row, rks_error *err)
+{
+    uint64_t *names = (uint64_t *)row->extra_names.data;
+    size_t count = row->extra_names.size / (2 * sizeof(*names));
+    char *text = (char *)row->extra.data;
+    if (count < 2)
+        return RKS_OK;
+    qsort_r(names, count, 2 * sizeof(*names), by_their_names, text);
+    for (size_t i = 2; i < 2 * count; i += 2)
+        if (by_their_names(names + i - 2, names + i, text) == 0)
+            return rks_fail(err, RKS_ERR_DATA, 0, "column %.*s is there twice",
+                            (int)(names[i + 1] < 80 ? names[i + 1] : 80), text + names[i]);
+    return RKS_OK;
 }
 
 static rks_status end_extra(rks_row *row, rks_error *err)
 {
     if (row->extra_column < 0 || row->extra.size == 0)
         return RKS_OK;
-    rks_status status = rks_buffer_add(&row->extra, "}", 1, err);
+    rks_status status = check_extra_names(row, err);
+    if (status == RKS_OK)
+        status = rks_buffer_add(&row->extra, "}", 1, err);
     row->seen[row->extra_column] = true;
     row->stored[row->extra_column] = false;
     row->values[row->extra_column] = rks_blob_value(row->extra.data, row->extra.size);
@@ -282,7 +315,7 @@ rks_status rks_row_parse_in(rks_row *row, const uint8_t *line, size_t size, size
     rks_status status = rks_json_line(&row->parser, line, size, readable, &root, err);
     if (status != RKS_OK)
         return status;
-    row->extra.size = 0;
+    row->extra.size = row->extra_names.size = 0;
     status = rks_json_members(NULL, root, take_member, &members, err);
     if (status == RKS_OK)
         status = end_extra(row, err);

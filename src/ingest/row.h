@@ -53,6 +53,7 @@ typedef struct rks_row {
     bool refuses_extra; /* a member that is no column is an error */
     int extra_column;   /* where such members go; below 0: they are left out */
     rks_buffer extra;   /* the object of them */
+    rks_buffer extra_names; /* with flatten: where each one's name is in it, two uint64: at, size */
 } rks_row;
 
 rks_status rks_row_create(const rks_schema *schema, rks_schema_from from, rks_row **row,
