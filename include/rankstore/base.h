@@ -76,11 +76,12 @@ typedef void (*rks_progress_fn)(void *user, const char *phase, uint64_t done, ui
 /* The figures are the process's since its start, of all its stores together: ranks that are threads
  * of one process have them in common. Values are part of the interface: append, never renumber. */
 typedef enum rks_memory_kind {
-    RKS_MEMORY_INDEX = 0,     /* the index, and the sorted order that plans use: one copy a node,
+    RKS_MEMORY_INDEX = 0,     /* the index, the sorted order and the epochs of plans: one copy a node,
                                * shared by its ranks. Each of them tells all of it: don't add up */
     RKS_MEMORY_INDEX_OWN = 1, /* of this process alone: where samples lie, the table that finds keys
                                * (made by the first search), pieces of index that come in */
-    RKS_MEMORY_PLAN = 2,      /* of this process alone: an epoch's ids and batches */
+    RKS_MEMORY_PLAN = 2,      /* of this process alone: ids and batches of an epoch that is not shared,
+                               * and what making one takes meanwhile */
     RKS_MEMORY_STAGING = 3,   /* chunks of index on their way, at both ends, while a store opens */
     RKS_MEMORY_BATCHES =
         4, /* batches and arrays that are alive, those fetched ahead and replies that

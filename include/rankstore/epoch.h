@@ -11,7 +11,20 @@
 extern "C" {
 #endif
 
-/* COLLECTIVE. rks_plan_create over a store's lengths; sorted order shared by the ranks of a node. */
+/* COLLECTIVE. rks_plan_create over a store's lengths, for which a node takes 12 bytes a sample beside
+ * the index's 12, however many ranks it has: they share the sorted order (bucket, sorted, pack), the
+ * epoch at hand, and the next one, which is made in the background from 2^20 samples on. So 1 G
+ * samples fit a node of 64 GB. More while an epoch is made: pack 4 bytes a sample and 4 a bin; random
+ * with max_tokens 8, and sequential 4 a rank when the plan is made.
+ *
+ * The rank that asks first for an epoch makes it, the others wait; an interrupt ends either. If that
+ * rank dies, all ranks of its node get RKS_ERR_PEER with its number. rks_plan_free ends the work in
+ * the background.
+ *
+ * A rank keeps its own epoch, of the same bits, for plans with a mix, of less than 2^16 samples, of
+ * stores opened with no_share, while the others of its node use two other epochs, and, with a line on
+ * stderr, if shared memory has no room. Shared memory is a memfd: the size of /dev/shm does not
+ * matter. */
 RKS_API rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_plan **plan,
                                  rks_error *err);
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What memory the library holds, by what it is for, and what torch's allocator held beside it.
 
-The kinds: "index" (the index and the sorted order that plans use: one copy a node, which each of its ranks tells whole,
-so don't add ranks up), "index_own" (this process's own tables), "plan" (ids and batches of an epoch), "staging" (chunks
+The kinds: "index" (the index, the sorted order and the epochs of plans: one copy a node, which each of its ranks tells
+whole, so don't add ranks up), "index_own" (this process's own tables), "plan" (ids and batches of an epoch that ranks
+do not share, and what making one takes meanwhile), "staging" (chunks
 of index on their way while a dataset opens), "batches" (batches and arrays that are alive, those fetched ahead, and what
 is kept for the next ones), "in_flight" (of "batches": replies on their way), "pinned" (host memory pinned for a GPU),
 "gpu_slots" (GPU memory of the exchange's own slots), "gpu_nccl" (GPU memory that NCCL took, by the driver's free

@@ -26,20 +26,20 @@
 static const uint64_t MEMFD_MAX = (uint64_t)1 << 30;
 static atomic_uint_least64_t memfd_max; /* 0: MEMFD_MAX */
 
-static rks_status fill_with_pages(int fd, uint64_t bytes, const char *what, const char *where,
-                                  rks_error *err)
+static rks_status fill_stretch(int fd, uint64_t at, uint64_t bytes, const char *what,
+                               const char *where, rks_error *err)
 {
     /* Past this limit the kernel would send SIGXFSZ. */
     struct rlimit limit;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-        limit.rlim_cur < bytes)
+        limit.rlim_cur < at + bytes)
         return rks_fail(err, RKS_ERR_IO, EFBIG,
                         "%s in %s: %" PRIu64 " bytes are above the limit on a file's size "
                         "(ulimit -f), %" PRIu64,
-                        what, where, bytes, (uint64_t)limit.rlim_cur);
+                        what, where, at + bytes, (uint64_t)limit.rlim_cur);
     int error;
     do
-        error = posix_fallocate(fd, 0, (off_t)bytes);
+        error = posix_fallocate(fd, (off_t)at, (off_t)bytes);
     while (error == EINTR);
     if (error == ENOSPC)
         return rks_fail(err, RKS_ERR_IO, error, "%s in %s: no room for %" PRIu64 " bytes", what,
@@ -47,6 +47,12 @@ static rks_status fill_with_pages(int fd, uint64_t bytes, const char *what, cons
     if (error != 0)
         return rks_fail_errno(err, error, "%s in %s: %" PRIu64 " bytes", what, where, bytes);
     return RKS_OK;
+}
+
+static rks_status fill_with_pages(int fd, uint64_t bytes, const char *what, const char *where,
+                                  rks_error *err)
+{
+    return fill_stretch(fd, 0, bytes, what, where, err);
 }
 
 rks_status rks_shared_memfd(const char *what, uint64_t bytes, int *fd, rks_error *err)
@@ -63,6 +69,20 @@ rks_status rks_shared_memfd(const char *what, uint64_t bytes, int *fd, rks_error
     }
     *fd = made;
     return RKS_OK;
+}
+
+rks_status rks_shared_growing(const char *what, int *fd, rks_error *err)
+{
+    int made = memfd_create("rankstore", MFD_CLOEXEC);
+    if (made < 0)
+        return rks_fail_errno(err, errno, "%s in memory: memfd_create", what);
+    *fd = made;
+    return RKS_OK;
+}
+
+rks_status rks_shared_grow(const char *what, int fd, uint64_t at, uint64_t bytes, rks_error *err)
+{
+    return bytes == 0 ? RKS_OK : fill_stretch(fd, at, bytes, what, "memory", err);
 }
 
 /* Not every file system has O_TMPFILE. -1 with errno set, or with 0: no memory. */

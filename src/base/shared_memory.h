@@ -16,6 +16,9 @@ rks_status rks_shared_memory(const char *what, uint64_t bytes, const char *direc
 rks_status rks_shared_memfd(const char *what, uint64_t bytes, int *fd, rks_error *err);
 rks_status rks_shared_file(const char *what, uint64_t bytes, const char *directory, int *fd,
                            rks_error *err);
+/* A memfd without pages; rks_shared_grow gives it those of [at, at + bytes), also far apart. */
+rks_status rks_shared_growing(const char *what, int *fd, rks_error *err);
+rks_status rks_shared_grow(const char *what, int fd, uint64_t at, uint64_t bytes, rks_error *err);
 /* No descriptor gives a writable map any more (memfd only; files are left as they are). */
 rks_status rks_shared_memory_seal(const char *what, int fd, rks_error *err);
 

@@ -7,6 +7,7 @@
  * samples of the same sizes in each epoch. Bins of one group are alike: their order is an array of
  * group numbers. */
 #include "plan/packing.h"
+#include "plan/share_inside.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -224,6 +225,7 @@ static rks_status deal_ids(const dealing *d, uint32_t *next, uint32_t *dealt, rk
 /* The plan's ids become these, which are counted already. */
 static void keep_ids(rks_plan *plan, uint32_t *ids, uint64_t count)
 {
+    rks_share_leave_room(plan);
     rks_usage_sub(RKS_MEMORY_PLAN, plan->ids_room * sizeof(*plan->ids));
     rks_free(plan->ids);
     plan->ids = ids;

@@ -15,6 +15,7 @@
 #include "base/usage.h"
 #include "plan/mix.h"
 #include "plan/packing.h"
+#include "plan/share_inside.h"
 
 enum { STAGE_MEMBERS = 1, STAGE_PLACES = 2, STAGE_BINS = 3, STAGE_WINDOWS = 4, STAGE_DRAWS = 5 };
 
@@ -30,6 +31,12 @@ static rks_status grow(uint32_t **items, uint64_t *room, uint64_t count, rks_err
     *items = grown;
     *room = count;
     return RKS_OK;
+}
+
+static rks_status grow_ids(rks_plan *plan, uint64_t count, rks_error *err)
+{
+    return plan->room != NULL ? rks_share_grow_ids(plan, count, err)
+                              : grow(&plan->ids, &plan->ids_room, count, err);
 }
 
 static bool is_struck(const uint8_t *struck, uint32_t id)
@@ -287,7 +294,7 @@ static rks_status lay_out_filled(rks_plan *plan, rks_error *err)
     enum { LOOKS = 4, LOOKS_OF_LARGE = 2, LARGE = 1 << 20 };
     uint64_t looks = plan->config.no_shuffle ? 1 : plan->count < LARGE ? LOOKS : LOOKS_OF_LARGE;
     rks_plan_base base;
-    rks_status status = grow(&plan->ids, &plan->ids_room, rks_plan_kept(plan), err);
+    rks_status status = grow_ids(plan, rks_plan_kept(plan), err);
     plan->fill_least = UINT64_MAX;
     for (uint64_t epoch = 0; epoch < looks && status == RKS_OK; epoch++) {
         status = fill(plan, NULL, &base, err);
@@ -340,6 +347,8 @@ static rks_status lay_out_windows(rks_plan *plan, rks_error *err)
 rks_status rks_plan_lay_out(rks_plan *plan, rks_error *err)
 {
     const rks_plan_config *config = &plan->config;
+    if ((rks_plan_fills(config) || rks_plan_windows(config)) && plan->share != NULL)
+        return rks_share_lay_out(plan, err);
     if (rks_plan_fills(config))
         return lay_out_filled(plan, err);
     if (rks_plan_windows(config))
@@ -350,7 +359,7 @@ rks_status rks_plan_lay_out(rks_plan *plan, rks_error *err)
     if (rks_plan_sorts(&plan->config) && plan->piece_count == 0) {
         base.ids = sorted_base(plan);
     } else if (rks_plan_sorts(&plan->config) || config->strategy == STRATEGY_SEQUENTIAL) {
-        rks_status status = grow(&plan->ids, &plan->ids_room, base.count, err);
+        rks_status status = grow_ids(plan, base.count, err);
         if (status == RKS_OK)
             status = fill(plan, NULL, &base, err);
         if (status != RKS_OK)
@@ -367,7 +376,7 @@ static rks_status repeat_members(rks_plan *plan, rks_error *err)
     const rks_plan_group *last = &plan->layout->groups[plan->layout->count - 1];
     if (last->count <= last->span)
         return RKS_OK;
-    rks_status status = grow(&plan->ids, &plan->ids_room, (uint64_t)last->first + last->count, err);
+    rks_status status = grow_ids(plan, (uint64_t)last->first + last->count, err);
     if (status != RKS_OK)
         return status;
     uint32_t *ids = plan->ids + last->first;
@@ -406,7 +415,7 @@ static rks_status compute(rks_plan *plan, uint64_t epoch, uint32_t world, uint64
     bool whole = struck == NULL && world == config->world && !anew;
     uint64_t room = drawn ? plan->mix->rest
                           : rks_plan_kept(plan) + (whole ? plan->whole.repeated : 0);
-    rks_status status = grow(&plan->ids, &plan->ids_room, room, err);
+    rks_status status = grow_ids(plan, room, err);
     if (status != RKS_OK)
         return status;
 
@@ -630,9 +639,18 @@ rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err)
 
 rks_status rks_plan_prepare_step(rks_plan *plan, uint64_t epoch, uint64_t step, rks_error *err)
 {
-    if (rks_plan_is_at_hand(plan, epoch, step))
-        return RKS_OK;
+    bool shown = false;
+    rks_status status = plan->share == NULL ? RKS_OK : rks_share_check(plan, err);
+    if (status != RKS_OK || rks_plan_is_at_hand(plan, epoch, step))
+        return status;
     plan->ready = false;
+    if (plan->share != NULL)
+        status = rks_share_show(plan, epoch, &shown, err);
+    return status != RKS_OK || shown ? status : rks_plan_make(plan, epoch, step, err);
+}
+
+rks_status rks_plan_make(rks_plan *plan, uint64_t epoch, uint64_t step, rks_error *err)
+{
     uint64_t begun = rks_trace_begin();
     rks_status status;
     if (plan->mix != NULL) {

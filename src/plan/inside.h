@@ -13,6 +13,8 @@
 #ifndef RKS_PLAN_INSIDE_H
 #define RKS_PLAN_INSIDE_H
 
+#include <stdatomic.h>
+
 #include "base/checksum.h"
 #include "plan/plan.h"
 #include "plan/random.h"
@@ -207,6 +209,11 @@ struct rks_plan {
     uint32_t *starts; /* pack: where bin i begins in ids; one more is the end of the last */
     uint64_t starts_room;
 
+    /* share.h: where epochs are shared; NULL: each rank has its own. The arrays of an epoch that is
+     * shown from there are nobody's to free. */
+    struct rks_plan_share *share;
+    struct rks_share_room *room; /* of a maker: its ids lie there; NULL: in memory of its own */
+
     /* Pieces: those of the plan, and those of the epoch at hand. */
     rks_plan_cut_sample *cuts; /* too_long of them at most */
     size_t cut_count;
@@ -292,6 +299,13 @@ rks_status rks_plan_read_skips(rks_plan *plan, const struct json_t *list, rks_er
 rks_status rks_plan_stretch(uint64_t at, uint64_t count, uint64_t *end, rks_error *err);
 /* After `more` samples; *done, 0 at first, counts those since it asked last. */
 rks_status rks_plan_pause(uint64_t *done, uint64_t more, rks_error *err);
+/* For this thread, until NULL: each time that it would ask for an interrupt, it counts one up, and
+ * looks at `stop` in the interrupt's place (NULL: asks, too). */
+typedef struct rks_plan_watch {
+    _Atomic(uint64_t) *progress;
+    const atomic_bool *stop;
+} rks_plan_watch;
+void rks_plan_watch_set(const rks_plan_watch *watch);
 /* How many samples a stretch has, for tests; 0: the default. Process-wide; not while a plan is made. */
 void rks_plan_stretch_set(uint64_t samples);
 
@@ -361,6 +375,10 @@ rks_status rks_plan_prepare(rks_plan *plan, uint64_t epoch, rks_error *err);
 /* The same where an epoch has changes: makes the stretch of `step` the one at hand (the last one if
  * there is no such step). */
 rks_status rks_plan_prepare_step(rks_plan *plan, uint64_t epoch, uint64_t step, rks_error *err);
+/* The same for this rank alone, whatever is at hand or shared. */
+rks_status rks_plan_make(rks_plan *plan, uint64_t epoch, uint64_t step, rks_error *err);
+/* Frees the arrays of the epoch at hand, as far as they are the plan's. */
+void rks_plan_drop_epoch(rks_plan *plan);
 /* A batch of the epoch at hand. */
 void rks_plan_at(const rks_plan *plan, uint64_t slot, const uint32_t **ids, size_t *count);
 /* The same by the number of the batch, not by its slot. */

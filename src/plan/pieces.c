@@ -222,10 +222,7 @@ void rks_plan_free_pieces(rks_plan *plan)
 {
     rks_usage_sub(RKS_MEMORY_PLAN,
                   (plan->cuts == NULL ? 0 : plan->too_long * sizeof(*plan->cuts)) +
-                      (plan->piece_order == NULL ? 0 : plan->piece_count * sizeof(uint32_t)) +
-                      plan->pieces_room * (sizeof(*plan->pieces) + sizeof(uint32_t)));
+                      (plan->piece_order == NULL ? 0 : plan->piece_count * sizeof(uint32_t)));
     rks_free(plan->cuts);
     rks_free(plan->piece_order);
-    rks_free(plan->pieces);
-    rks_free(plan->piece_places);
 }

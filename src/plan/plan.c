@@ -12,6 +12,7 @@
 #include "base/usage.h"
 #include "plan/inside.h"
 #include "plan/mix.h"
+#include "plan/share_inside.h"
 
 /* What all lengths say together. */
 typedef struct rks_plan_facts {
@@ -118,9 +119,10 @@ static rks_status take_order(rks_plan *plan, const void *order, rks_error *err)
     return rks_plan_sort(plan->lengths, plan->count, plan->own_order, err);
 }
 
-rks_status rks_plan_create_sorted(const uint32_t *lengths, uint64_t count, const void *order,
+rks_status rks_plan_create_shared(const uint32_t *lengths, uint64_t count, const void *order,
                                   const char *dataset, const rks_plan_options *options,
-                                  rks_plan **plan, rks_error *err)
+                                  const rks_plan_share_options *share, rks_plan **plan,
+                                  rks_error *err)
 {
     rks_plan *made = rks_alloc(1, sizeof(*made), err);
     if (made == NULL)
@@ -150,6 +152,8 @@ rks_status rks_plan_create_sorted(const uint32_t *lengths, uint64_t count, const
     }
     if (status == RKS_OK)
         status = take_order(made, order, err);
+    if (status == RKS_OK && share != NULL && made->mix == NULL)
+        status = rks_share_open(made, share, err);
     if (status != RKS_OK)
         goto out;
     /* A first look, so that a plan that cannot be is refused here. */
@@ -162,6 +166,8 @@ rks_status rks_plan_create_sorted(const uint32_t *lengths, uint64_t count, const
     made->config.skip = NULL; /* it may go now */
     if (status != RKS_OK)
         goto out;
+    if (made->share != NULL && !rks_share_is_shown(made))
+        rks_plan_drop_epoch(made); /* the node has it from the first question on */
     *plan = made;
     made = NULL;
 
@@ -170,27 +176,50 @@ out:
     return status;
 }
 
+rks_status rks_plan_create_sorted(const uint32_t *lengths, uint64_t count, const void *order,
+                                  const char *dataset, const rks_plan_options *options,
+                                  rks_plan **plan, rks_error *err)
+{
+    return rks_plan_create_shared(lengths, count, order, dataset, options, NULL, plan, err);
+}
+
 rks_status rks_plan_create(const uint32_t *lengths, uint64_t count, const char *dataset,
                            const rks_plan_options *options, rks_plan **plan, rks_error *err)
 {
     return rks_plan_create_sorted(lengths, count, NULL, dataset, options, plan, err);
 }
 
+void rks_plan_drop_epoch(rks_plan *plan)
+{
+    rks_plan_layout_free(&plan->part);
+    rks_usage_sub(RKS_MEMORY_PLAN,
+                  (plan->slots_room + plan->ids_room + plan->starts_room) * sizeof(uint32_t) +
+                      plan->pieces_room * (sizeof(*plan->pieces) + sizeof(uint32_t)));
+    rks_free(plan->slots);
+    rks_free(plan->starts);
+    rks_free(plan->ids);
+    rks_free(plan->pieces);
+    rks_free(plan->piece_places);
+    plan->slots = plan->starts = plan->ids = plan->piece_places = NULL;
+    plan->pieces = NULL;
+    plan->slots_room = plan->starts_room = plan->ids_room = plan->pieces_room = 0;
+    plan->pieces_shown = 0;
+    plan->layout = NULL;
+    plan->ready = false;
+}
+
 void rks_plan_free(rks_plan *plan)
 {
     if (plan == NULL)
         return;
+    rks_share_close(plan);
     rks_mix_free(plan);
     rks_plan_layout_free(&plan->whole);
-    rks_plan_layout_free(&plan->part);
-    rks_usage_sub(RKS_MEMORY_PLAN, (plan->slots_room + plan->ids_room + plan->starts_room +
-                                    (plan->own_order == NULL ? 0 : plan->count)) *
-                                       sizeof(uint32_t));
+    rks_plan_drop_epoch(plan);
+    rks_usage_sub(RKS_MEMORY_PLAN,
+                  (plan->own_order == NULL ? 0 : plan->count) * sizeof(uint32_t));
     rks_plan_free_pieces(plan);
     rks_free(plan->skips);
-    rks_free(plan->slots);
-    rks_free(plan->starts);
-    rks_free(plan->ids);
     rks_free(plan->own_order);
     rks_free(plan);
 }

@@ -42,6 +42,14 @@ rks_status rks_plan_create_sorted(const uint32_t *lengths, uint64_t count, const
                                   const char *dataset, const rks_plan_options *options,
                                   rks_plan **plan, rks_error *err);
 
+struct rks_plan_share_options; /* plan/share.h */
+/* The same, with the epochs of the ranks of a node in one place (plan/share.h); `share` NULL, or a
+ * mix in the options: each rank has its own. */
+rks_status rks_plan_create_shared(const uint32_t *lengths, uint64_t count, const void *order,
+                                  const char *dataset, const rks_plan_options *options,
+                                  const struct rks_plan_share_options *share, rks_plan **plan,
+                                  rks_error *err);
+
 /* Is the batch of that step there, without planning a stretch of its own? */
 bool rks_plan_is_at_hand(const rks_plan *plan, uint64_t epoch, uint64_t step);
 

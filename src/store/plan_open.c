@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * plan_open.c: a plan over a store's lengths. The sorted order depends on nothing but the lengths,
- * so it is made once a store, by each node's leader, in memory that the ranks of the node share. */
+ * so it is made once a store, by each node's leader, in memory that the ranks of the node share. They
+ * share the epochs of the plan, too (plan/share.h). */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,11 +12,16 @@
 
 #include "base/checksum.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/shared_memory.h"
 #include "plan/plan.h"
+#include "plan/share.h"
 #include "rankstore/epoch.h"
 #include "store/store.h"
+
+/* The group finds a rank that is silent; one that lives may be long at work between two signs. */
+enum { WRITER_SILENCES = 4 };
 
 /* The leader sorts through a map of its own, which is gone when the ranks map it for reading. */
 static rks_status sort_into(const rks_store *store, int fd, uint64_t bytes, rks_error *err)
@@ -64,6 +70,66 @@ static rks_status take_order(ordering *o, const rks_agreed *agreed, size_t fact,
         status = rks_fail_errno(err, errno, "mapping the sorted order");
     close(shared);
     return status;
+}
+
+/* The memory for epochs that the ranks of a node share, on its way to them. */
+typedef struct sharing {
+    bool wanted;
+    int fd; /* the leader's own; then each rank's */
+    rks_fd_offer *offer;
+} sharing;
+
+/* A leader that has none offers none, and the ranks of its node make their own epochs. */
+static rks_status begin_sharing(const rks_store *store, sharing *s, rks_error *err)
+{
+    rks_error why;
+    if (!s->wanted)
+        return RKS_OK;
+    if (rks_group_is_leader(store->group)) {
+        if (store->options.no_share)
+            return RKS_OK;
+        if (rks_plan_share_memory(&s->fd, &why) != RKS_OK) {
+            rks_log("plan: %s; each rank of this node makes its own copy", why.text);
+            return RKS_OK;
+        }
+    }
+    return rks_fd_offer_open(store->group, s->fd, &s->offer, err);
+}
+
+static rks_status take_sharing(const rks_store *store, sharing *s, const rks_agreed *agreed,
+                               size_t fact, rks_error *err)
+{
+    rks_group *group = store->group;
+    uint32_t leader =
+        rks_group_leader(group, rks_group_node_of(group, rks_group_rank(group)));
+    int shared = -1;
+    if (!s->wanted || rks_agreed_get(agreed, leader, fact, NULL) == NULL)
+        return RKS_OK;
+    rks_status status = rks_fd_offer_take(s->offer, agreed, fact, &shared, err);
+    if (status != RKS_OK)
+        return status;
+    if (s->fd >= 0)
+        close(s->fd);
+    s->fd = shared;
+    return RKS_OK;
+}
+
+static void end_sharing(sharing *s)
+{
+    rks_fd_offer_close(s->offer);
+    if (s->fd >= 0)
+        close(s->fd);
+}
+
+/* While a rank waits for another one's epoch: a job that has failed does not go on. */
+static rks_status job_has_failed(void *user, rks_error *err)
+{
+    rks_group *group = user;
+    if (!rks_group_failed(group))
+        return RKS_OK;
+    rks_status status = rks_fail(err, RKS_ERR_PEER, 0,
+                                 "the job failed while another rank made the plan's epoch");
+    return rks_group_explain(group, status, err);
 }
 
 /* The store keeps it if all ranks have it. */
@@ -149,6 +215,7 @@ rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_
     rks_plan_options chosen;
     rks_plan *opened = NULL;
     ordering order = {.fd = -1, .map = MAP_FAILED};
+    sharing share = {.fd = -1};
     char text[2048];
     rks_agreed agreed;
     rks_plan_options_default(&chosen);
@@ -161,23 +228,38 @@ rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_
     rks_status status = rks_plan_order_bytes(rks_store_count(store), &chosen, &order.bytes, err);
     if (rks_index_order(store->index) != NULL)
         order.bytes = 0;
+    share.wanted = chosen.mix == NULL && rks_plan_shares(rks_store_count(store));
     if (status == RKS_OK)
         status = begin_order(store, &order, err);
+    if (status == RKS_OK)
+        status = begin_sharing(store, &share, err);
     int size = options_text(&chosen, rks_store_count(store), balance_digest(store, &chosen), text,
                             sizeof(text));
     const rks_fact facts[] = {
         rks_fact_same_bytes("the plan's options", text, (size_t)size, name_difference),
-        rks_fd_offer_fact(order.offer)};
-    status = rks_group_agree_on(store->group, "plan", status, facts, 2, &agreed, err);
+        rks_fd_offer_fact(order.offer), rks_fd_offer_fact(share.offer)};
+    status = rks_group_agree_on(store->group, "plan", status, facts, 3, &agreed, err);
     if (status == RKS_OK) {
         status = take_order(&order, &agreed, 1, err);
-        const void *sorted = order.bytes > 0 ? order.map : rks_index_order(store->index);
         if (status == RKS_OK)
-            status = rks_plan_create_sorted(rks_store_lengths(store), rks_store_count(store),
-                                            sorted, store->id_text, &chosen, &opened, err);
+            status = take_sharing(store, &share, &agreed, 2, err);
+        const void *sorted = order.bytes > 0 ? order.map : rks_index_order(store->index);
+        const rks_plan_share_options shared = {
+            .fd = share.fd,
+            .rank = rks_group_rank(store->group),
+            .silence_ms = WRITER_SILENCES * rks_group_silence_ms(store->group),
+            .stopped = job_has_failed,
+            .user = store->group,
+        };
+        bool shares = share.fd >= 0 && !store->options.no_share;
+        if (status == RKS_OK)
+            status = rks_plan_create_shared(rks_store_lengths(store), rks_store_count(store),
+                                            sorted, store->id_text, &chosen,
+                                            shares ? &shared : NULL, &opened, err);
         status = rks_group_agree(store->group, "plan: made", status, err);
     }
     end_order(store, &order, status);
+    end_sharing(&share);
     if (status != RKS_OK) {
         rks_plan_free(opened);
         return status;

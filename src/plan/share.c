@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * share.c: a plan's share of its node's epochs: who shows, who makes, and the thread that makes the
+ * next epoch. */
+#include "plan/share_inside.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+enum { AHEAD_FROM = 1 << 20, LOWER_PRIORITY = 10 };
+
+static _Atomic(uint64_t) ahead_from;
+static atomic_uint forks; /* of this process and those before it */
+static pthread_once_t watches_forks = PTHREAD_ONCE_INIT;
+
+typedef struct rks_plan_share {
+    rks_share_area area;
+    int making; /* a description of its own, for what is made ahead */
+    int shown;  /* the place that is at hand; -1: none */
+    uint64_t generation; /* of it */
+    rks_plan_layout layout; /* of what is at hand */
+    rks_pack pack;
+    unsigned forks;
+    /* The thread that makes the next epoch. */
+    bool has_thread; /* to be joined */
+    pthread_t thread;
+    atomic_bool stop, done;
+    rks_plan maker;
+    int place;
+    uint64_t epoch;
+} rks_plan_share;
+
+void rks_plan_share_set(uint64_t shared, uint64_t ahead)
+{
+    rks_share_shared_from(shared);
+    atomic_store(&ahead_from, ahead);
+}
+
+bool rks_share_is_shown(const rks_plan *plan)
+{
+    return plan->share != NULL && plan->share->shown >= 0;
+}
+
+/* The plan has nothing at hand any more. */
+static void let_go(rks_plan *plan)
+{
+    rks_plan_share *share = plan->share;
+    if (share->shown < 0) {
+        rks_plan_drop_epoch(plan);
+        return;
+    }
+    rks_share_lock(share->area.options.fd, share->shown, F_UNLCK);
+    share->shown = -1;
+    plan->ids = plan->slots = plan->starts = plan->piece_places = NULL;
+    plan->pieces = NULL;
+    plan->pieces_shown = 0;
+    plan->layout = NULL;
+    plan->ready = false;
+}
+
+/* ---- the next epoch -------------------------------------------------------------------------- */
+
+static void end_thread(rks_plan_share *share)
+{
+    if (share->has_thread)
+        pthread_join(share->thread, NULL);
+    share->has_thread = false;
+}
+
+static void *make_ahead(void *user)
+{
+    rks_plan_share *share = user;
+    rks_share_place *place = &share->area.control->places[share->place];
+    const rks_plan_watch watch = {&place->progress, &share->stop};
+    int before = getpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid));
+    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), before + LOWER_PRIORITY);
+    bool lacks = false;
+    rks_error err;
+    rks_plan_watch_set(&watch);
+    rks_status status = rks_share_write(&share->maker, share->making, place, share->place,
+                                        share->epoch, &lacks, &err);
+    rks_plan_watch_set(NULL);
+    if (lacks) {
+        share->area.control->no_ahead = true;
+        rks_log("plan: %s; epochs are not made ahead", err.text);
+    }
+    rks_share_settle(&share->area, share->making, share->place,
+                     status == RKS_OK ? SHARE_READY : SHARE_EMPTY, F_UNLCK);
+    atomic_store(&share->done, true);
+    return NULL;
+}
+
+/* Signals are for the caller's threads. */
+static bool start_maker(rks_plan_share *share)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    atomic_store(&share->stop, false);
+    atomic_store(&share->done, false);
+    share->has_thread = pthread_create(&share->thread, NULL, make_ahead, share) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return share->has_thread;
+}
+
+static rks_share_key key_of_share(const rks_plan *plan, uint64_t epoch)
+{
+    rks_share_key key = {.epoch = epoch};
+    if (plan->done_count == 0 || plan->resumed_epoch != epoch)
+        return key;
+    uint64_t rest = 0;
+    for (size_t i = 0; i < plan->done_count; i++)
+        rest = rks_random_key(rks_random_key(rest, plan->done[i].world), plan->done[i].steps);
+    for (size_t i = 0; i < plan->skip_count; i++) {
+        const rks_plan_skip_range *skip = &plan->skips[i];
+        const uint64_t range[] = {skip->segment, skip->first, skip->end};
+        if (skip->epoch == epoch && skip->segment < plan->done_count)
+            rest = rks_random_key(rest, rks_checksum64(range, sizeof(range)));
+    }
+    key.rest = rest | 1;
+    return key;
+}
+
+/* Makes the epoch behind the one at hand, unless another rank does, or there is no place for it yet:
+ * the last rank that comes finds one. What fails here fails again when it is asked for. */
+static void begin_next(rks_plan *plan, uint64_t epoch)
+{
+    rks_plan_share *share = plan->share;
+    uint64_t from = atomic_load(&ahead_from);
+    rks_share_key key = key_of_share(plan, epoch + 1);
+    if (rks_plan_kept(plan) < (from == 0 ? AHEAD_FROM : from) || plan->config.no_shuffle ||
+        share->area.control->no_ahead || epoch == UINT64_MAX || key.rest != 0)
+        return; /* what is skipped of a rest may change meanwhile */
+    if (share->has_thread && !atomic_load(&share->done))
+        return;
+    end_thread(share);
+    enum rks_share_claim claim;
+    if (rks_share_claim(&share->area, share->making, key, 0, SHARE_EPOCHS, false, &claim,
+                        &share->place, NULL, NULL) != RKS_OK ||
+        claim == SHARE_NONE)
+        return;
+    if (claim == SHARE_THERE) {
+        rks_share_lock(share->making, share->place, F_UNLCK);
+        return;
+    }
+    rks_share_copy(plan, &share->maker);
+    share->epoch = epoch + 1;
+    if (!start_maker(share))
+        rks_share_settle(&share->area, share->making, share->place, SHARE_EMPTY, F_UNLCK);
+}
+
+/* ---- showing --------------------------------------------------------------------------------- */
+
+static rks_status take_place(rks_plan *plan, uint64_t epoch, int place, rks_error *err)
+{
+    rks_plan_share *share = plan->share;
+    rks_status status =
+        rks_share_take(plan, &share->area, place, &share->layout, &share->pack, err);
+    if (status != RKS_OK) {
+        rks_share_lock(share->area.options.fd, place, F_UNLCK);
+        return status;
+    }
+    share->shown = place;
+    share->generation = share->area.control->places[place].generation;
+    plan->rest_over = false;
+    plan->epoch = epoch;
+    plan->ready = true;
+    begin_next(plan, epoch);
+    return RKS_OK;
+}
+
+static bool is_of_the_plan(rks_status status)
+{
+    return status == RKS_ERR_DATA || status == RKS_ERR_STATE;
+}
+
+/* In a place that this rank has claimed; *lacks: memory for it, so nobody shares any more. */
+static rks_status make_here(rks_plan *plan, uint64_t epoch, int place, bool *lacks, rks_error *err)
+{
+    rks_plan_share *share = plan->share;
+    rks_share_place *there = &share->area.control->places[place];
+    const rks_plan_watch watch = {&there->progress, NULL};
+    int fd = share->area.options.fd;
+    rks_error found = {0};
+    rks_plan *maker = rks_alloc(1, sizeof(*maker), &found);
+    rks_status status = RKS_ERR_MEMORY;
+    if (maker != NULL) {
+        rks_share_copy(plan, maker);
+        rks_plan_watch_set(&watch);
+        status = rks_share_write(maker, fd, there, place, epoch, lacks, &found);
+        rks_plan_watch_set(NULL);
+        plan->rest_over = maker->rest_over;
+    }
+    bool fails = is_of_the_plan(status);
+    there->status = status;
+    there->error = found;
+    there->rest_over = plan->rest_over;
+    if (*lacks)
+        share->area.control->off = true;
+    rks_share_settle(&share->area, fd, place,
+                     status == RKS_OK ? SHARE_READY
+                     : fails          ? SHARE_FAILED
+                                      : SHARE_EMPTY,
+                     status == RKS_OK ? F_RDLCK : F_UNLCK);
+    rks_free(maker);
+    if (*lacks)
+        rks_log("plan: %s; each rank of this node makes its own copy", found.text);
+    if (status != RKS_OK && err != NULL)
+        *err = found;
+    return status;
+}
+
+rks_status rks_share_show(rks_plan *plan, uint64_t epoch, bool *shown, rks_error *err)
+{
+    rks_plan_share *share = plan->share;
+    enum rks_share_claim claim;
+    int place;
+    *shown = false;
+    let_go(plan);
+    rks_status status =
+        rks_share_claim(&share->area, share->area.options.fd, key_of_share(plan, epoch), 0, SHARE_EPOCHS,
+                        true, &claim, &place, &plan->rest_over, err);
+    if (status != RKS_OK || claim == SHARE_NONE)
+        return status;
+    if (claim == SHARE_MAKE) {
+        bool lacks = false;
+        status = make_here(plan, epoch, place, &lacks, err);
+        if (lacks)
+            return RKS_OK;
+    }
+    if (status == RKS_OK)
+        status = take_place(plan, epoch, place, err);
+    *shown = status == RKS_OK;
+    return status;
+}
+
+/* ---- what is known of all epochs -------------------------------------------------------------- */
+
+static rks_status look_for_all(rks_plan *plan, int place, rks_error *err)
+{
+    rks_plan_share *share = plan->share;
+    rks_share_place *there = &share->area.control->places[place];
+    const rks_plan_watch watch = {&there->progress, NULL};
+    rks_error found = {0};
+    rks_plan *maker = rks_alloc(1, sizeof(*maker), &found);
+    rks_status status = RKS_ERR_MEMORY;
+    if (maker != NULL) {
+        rks_share_copy(plan, maker);
+        rks_plan_watch_set(&watch);
+        status = rks_plan_lay_out(maker, &found);
+        rks_plan_watch_set(NULL);
+        there->facts = (rks_share_facts){.fill_most = maker->fill_most,
+                                         .fill_least = maker->fill_least,
+                                         .window_most = maker->window_most,
+                                         .window_least = maker->window_least,
+                                         .window_all = maker->window_all,
+                                         .batches = maker->whole.batches};
+        rks_plan_drop_epoch(maker);
+        rks_free(maker);
+    }
+    there->status = status;
+    there->error = found;
+    rks_share_settle(&share->area, share->area.options.fd, place,
+                     status == RKS_OK           ? SHARE_READY
+                     : is_of_the_plan(status)   ? SHARE_FAILED
+                                                : SHARE_EMPTY,
+                     status == RKS_OK ? F_RDLCK : F_UNLCK);
+    if (status != RKS_OK && err != NULL)
+        *err = found;
+    return status;
+}
+
+rks_status rks_share_lay_out(rks_plan *plan, rks_error *err)
+{
+    rks_plan_share *share = plan->share;
+    const rks_share_key all = {0};
+    enum rks_share_claim claim;
+    int place;
+    rks_status status = rks_share_claim(&share->area, share->area.options.fd, all, SHARE_FACTS, 1,
+                                        true, &claim, &place, NULL, err);
+    if (status == RKS_OK && claim == SHARE_NONE)
+        return rks_fail(err, RKS_ERR_STATE, 0, "the plan's shared memory: no place for its facts");
+    if (status == RKS_OK && claim == SHARE_MAKE)
+        status = look_for_all(plan, place, err);
+    if (status != RKS_OK)
+        return status;
+    const rks_share_facts *facts = &share->area.control->places[place].facts;
+    plan->fill_most = facts->fill_most;
+    plan->fill_least = facts->fill_least;
+    plan->window_most = facts->window_most;
+    plan->window_least = facts->window_least;
+    plan->window_all = facts->window_all;
+    plan->whole.batches = facts->batches;
+    rks_share_lock(share->area.options.fd, place, F_UNLCK);
+    return RKS_OK;
+}
+
+/* ---- open, close, fork ----------------------------------------------------------------------- */
+
+static void count_fork(void)
+{
+    atomic_fetch_add(&forks, 1);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, count_fork);
+}
+
+rks_status rks_share_open(rks_plan *plan, const rks_plan_share_options *options, rks_error *err)
+{
+    rks_plan_share *share = rks_alloc(1, sizeof(*share), err);
+    if (share == NULL)
+        return RKS_ERR_MEMORY;
+    rks_error why;
+    share->shown = share->making = -1;
+    pthread_once(&watches_forks, watch_forks);
+    share->forks = atomic_load(&forks);
+    rks_status status = rks_share_area_open(options, &share->area, &why);
+    if (status == RKS_OK)
+        status = rks_share_reopen(share->area.options.fd, &share->making, &why);
+    if (status == RKS_OK) {
+        plan->share = share;
+        return RKS_OK;
+    }
+    rks_share_area_close(&share->area);
+    rks_free(share);
+    if (status == RKS_ERR_CANCELLED || status == RKS_ERR_TIMEOUT || status == RKS_ERR_PEER) {
+        if (err != NULL)
+            *err = why;
+        return status;
+    }
+    rks_log("plan: %s; this rank makes its own copy", why.text);
+    return RKS_OK;
+}
+
+/* The parent's thread does not exist here, and its locks are not this child's. */
+static rks_status open_again(rks_plan *plan, rks_error *err)
+{
+    rks_plan_share *share = plan->share;
+    int own = -1, making = -1;
+    rks_status status = rks_share_reopen(share->area.options.fd, &own, err);
+    if (status == RKS_OK)
+        status = rks_share_reopen(own, &making, err);
+    if (status != RKS_OK) {
+        if (own >= 0)
+            close(own);
+        return status;
+    }
+    close(share->area.options.fd);
+    close(share->making);
+    share->area.options.fd = own;
+    share->making = making;
+    share->has_thread = false;
+    share->forks = atomic_load(&forks);
+    if (share->shown < 0)
+        return RKS_OK;
+    status = rks_share_enter(&share->area, own, true, err);
+    if (status != RKS_OK)
+        return status;
+    const rks_share_place *place = &share->area.control->places[share->shown];
+    bool there = place->state == SHARE_READY && place->generation == share->generation &&
+                 rks_share_lock(own, share->shown, F_RDLCK);
+    rks_share_leave(&share->area, own);
+    if (!there)
+        let_go(plan);
+    return RKS_OK;
+}
+
+rks_status rks_share_check(rks_plan *plan, rks_error *err)
+{
+    return plan->share->forks == atomic_load_explicit(&forks, memory_order_relaxed)
+               ? RKS_OK
+               : open_again(plan, err);
+}
+
+void rks_share_close(rks_plan *plan)
+{
+    rks_plan_share *share = plan->share;
+    if (share == NULL)
+        return;
+    bool forked = share->forks != atomic_load(&forks);
+    atomic_store(&share->stop, true);
+    if (!forked)
+        end_thread(share);
+    if (forked && share->shown >= 0) { /* the locks are the parent's */
+        plan->ids = plan->slots = plan->starts = plan->piece_places = NULL;
+        plan->pieces = NULL;
+        plan->layout = NULL;
+    } else if (share->shown >= 0) {
+        let_go(plan);
+    }
+    if (share->making >= 0)
+        close(share->making);
+    rks_share_area_close(&share->area);
+    rks_free(share);
+    plan->share = NULL;
+}

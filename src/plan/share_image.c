@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * share_image.c: an epoch as it lies in a place: the ids first, where the maker shuffles them; the
+ * other arrays, which are small beside them, behind.
+ *
+ * pwrite gives the memfd its pages, so memory that lacks is an error here and no SIGBUS. */
+#include "plan/share_inside.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/shared_memory.h"
+#include "base/usage.h"
+
+/* Places lie so far apart that none grows into another; only pages that are used take memory. */
+#define FIRST_PLACE ((uint64_t)1 << 20)
+#define BETWEEN_PLACES ((uint64_t)1 << 40)
+enum { PAGE = 4096, CHUNK = 16 << 20 };
+_Static_assert(sizeof(rks_share_control) < 1 << 20, "the control memory ends before the places");
+
+static const char WHAT[] = "the plan's epochs";
+
+uint64_t rks_share_place_at(int place)
+{
+    return FIRST_PLACE + (uint64_t)place * BETWEEN_PLACES;
+}
+
+static uint64_t round_up(uint64_t bytes)
+{
+    return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+rks_status rks_share_grow_ids(rks_plan *plan, uint64_t count, rks_error *err)
+{
+    rks_share_room *room = plan->room;
+    uint64_t bytes = round_up(count * sizeof(*plan->ids) + 1);
+    if (bytes > room->bytes) {
+        rks_status status =
+            rks_shared_grow(WHAT, room->fd, room->at + room->bytes, bytes - room->bytes, err);
+        room->lacks = status != RKS_OK && status != RKS_ERR_CANCELLED;
+        if (status != RKS_OK)
+            return status;
+        void *map = room->bytes == 0
+                        ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, room->fd,
+                               (off_t)room->at)
+                        : mremap(plan->ids, room->bytes, bytes, MREMAP_MAYMOVE);
+        if (map == MAP_FAILED)
+            return rks_fail_errno(err, errno, "mapping %s", WHAT);
+        plan->ids = map;
+        room->bytes = bytes;
+    }
+    plan->ids_room = count > plan->ids_room ? count : plan->ids_room;
+    return RKS_OK;
+}
+
+void rks_share_leave_room(rks_plan *plan)
+{
+    if (plan->room == NULL)
+        return;
+    if (plan->room->bytes > 0)
+        munmap(plan->ids, plan->room->bytes);
+    plan->ids = NULL;
+    plan->ids_room = 0;
+    plan->room = NULL;
+}
+
+/* ---- writing --------------------------------------------------------------------------------- */
+
+static rks_status write_part(const rks_share_room *room, rks_share_image *image,
+                             enum rks_share_part part, const void *items, uint64_t count,
+                             size_t size, rks_error *err)
+{
+    const uint8_t *from = items;
+    image->at[part] = round_up(image->bytes);
+    image->count[part] = count;
+    if (count == 0)
+        return RKS_OK;
+    for (uint64_t done = 0, left = count * size; left > 0;) {
+        ssize_t put = pwrite(room->fd, from + done, left < CHUNK ? left : CHUNK,
+                             (off_t)(room->at + image->at[part] + done));
+        if (put < 0 && errno != EINTR)
+            return rks_fail_errno(err, errno, "%s in memory: %" PRIu64 " bytes", WHAT, left);
+        done += put < 0 ? 0 : (uint64_t)put;
+        left -= put < 0 ? 0 : (uint64_t)put;
+        uint64_t paused = UINT64_MAX / 2; /* asks each time */
+        rks_status status = rks_plan_pause(&paused, 0, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    image->bytes = image->at[part] + count * size;
+    return RKS_OK;
+}
+
+/* Ids of an epoch that is made, repeats included. */
+static uint64_t count_ids(const rks_plan *plan)
+{
+    const rks_plan_layout *layout = plan->layout;
+    if (layout->pack != NULL)
+        return layout->samples;
+    uint64_t count = layout->base;
+    if (layout->count > 0) {
+        const rks_plan_group *last = &layout->groups[layout->count - 1];
+        uint64_t end = (uint64_t)last->first + last->count;
+        count = end > count ? end : count;
+    }
+    return count < plan->ids_room ? count : plan->ids_room;
+}
+
+static rks_status write_parts(const rks_plan *maker, const rks_share_room *room,
+                              rks_share_image *image, rks_error *err)
+{
+    const rks_plan_layout *layout = maker->layout;
+    const rks_pack *pack = layout->pack;
+    uint64_t ids = count_ids(maker);
+    *image = (rks_share_image){.layout = *layout, .packed = pack != NULL};
+    image->whole = layout == &maker->whole;
+    image->slotted = maker->slotted;
+    rks_status status = RKS_OK;
+    if (pack != NULL)
+        image->pack = *pack;
+    if (maker->room != NULL) {
+        image->count[SHARE_IDS] = ids;
+        image->bytes = ids * sizeof(uint32_t);
+    } else {
+        status = write_part(room, image, SHARE_IDS, maker->ids, ids, sizeof(uint32_t), err);
+    }
+    if (status == RKS_OK)
+        status = write_part(room, image, SHARE_SLOTS, maker->slots,
+                            maker->slotted ? layout->batches : 0, sizeof(uint32_t), err);
+    if (status == RKS_OK)
+        status = write_part(room, image, SHARE_STARTS, maker->starts,
+                            pack == NULL ? 0 : pack->bins + pack->repeated + 1, sizeof(uint32_t),
+                            err);
+    if (status == RKS_OK)
+        status = write_part(room, image, SHARE_GROUPS, layout->groups,
+                            image->whole ? 0 : layout->count, sizeof(*layout->groups), err);
+    if (status == RKS_OK)
+        status = write_part(room, image, SHARE_PIECES, maker->pieces, maker->pieces_shown,
+                            sizeof(*maker->pieces), err);
+    if (status == RKS_OK)
+        status = write_part(room, image, SHARE_PIECE_PLACES, maker->piece_places,
+                            maker->pieces_shown, sizeof(uint32_t), err);
+    return status;
+}
+
+void rks_share_copy(const rks_plan *plan, rks_plan *maker)
+{
+    *maker = *plan;
+    maker->share = NULL;
+    maker->room = NULL;
+    maker->ready = false;
+    maker->layout = NULL;
+    maker->part = (rks_plan_layout){0};
+    maker->ids = maker->slots = maker->starts = maker->piece_places = NULL;
+    maker->pieces = NULL;
+    maker->ids_room = maker->slots_room = maker->starts_room = maker->pieces_room = 0;
+    maker->pieces_shown = 0;
+}
+
+rks_status rks_share_write(rks_plan *maker, int fd, rks_share_place *place, int number,
+                           uint64_t epoch, bool *lacks, rks_error *err)
+{
+    rks_share_room room = {.fd = fd, .at = rks_share_place_at(number)};
+    maker->room = &room;
+    rks_status status = rks_plan_make(maker, epoch, 0, err);
+    *lacks = room.lacks;
+    if (status == RKS_OK) {
+        status = write_parts(maker, &room, &place->image, err);
+        *lacks = status == RKS_ERR_IO || status == RKS_ERR_MEMORY;
+    }
+    rks_share_leave_room(maker);
+    rks_plan_drop_epoch(maker);
+    return status;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+void rks_share_unmap(rks_share_area *area, int number)
+{
+    if (area->maps[number].map == NULL)
+        return;
+    munmap(area->maps[number].map, area->maps[number].bytes);
+    rks_usage_sub(RKS_MEMORY_INDEX, area->maps[number].bytes);
+    area->maps[number].map = NULL;
+    area->maps[number].bytes = 0;
+}
+
+static rks_status map_place(rks_share_area *area, int number, uint64_t bytes, rks_error *err)
+{
+    if (area->maps[number].bytes >= bytes)
+        return RKS_OK;
+    rks_share_unmap(area, number);
+    bytes = round_up(bytes);
+    void *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, area->options.fd,
+                     (off_t)rks_share_place_at(number));
+    if (map == MAP_FAILED)
+        return rks_fail_errno(err, errno, "mapping %s", WHAT);
+    area->maps[number].map = map;
+    area->maps[number].bytes = bytes;
+    rks_usage_add(RKS_MEMORY_INDEX, bytes);
+    return RKS_OK;
+}
+
+rks_status rks_share_take(rks_plan *plan, rks_share_area *area, int number, rks_plan_layout *layout,
+                          rks_pack *pack, rks_error *err)
+{
+    const rks_share_image *image = &area->control->places[number].image;
+    rks_status status = map_place(area, number, image->bytes + 1, err);
+    if (status != RKS_OK)
+        return status;
+    uint8_t *map = area->maps[number].map;
+    *layout = image->layout;
+    *pack = image->pack;
+    layout->groups = image->whole ? plan->whole.groups
+                                  : (rks_plan_group *)(void *)(map + image->at[SHARE_GROUPS]);
+    layout->pack = !image->packed ? NULL : image->whole ? plan->whole.pack : pack;
+    plan->layout = layout;
+    plan->ids = (uint32_t *)(void *)map;
+    plan->slots = (uint32_t *)(void *)(map + image->at[SHARE_SLOTS]);
+    plan->slotted = image->slotted;
+    plan->starts = (uint32_t *)(void *)(map + image->at[SHARE_STARTS]);
+    plan->pieces = (rks_piece *)(void *)(map + image->at[SHARE_PIECES]);
+    plan->piece_places = (uint32_t *)(void *)(map + image->at[SHARE_PIECE_PLACES]);
+    plan->pieces_shown = image->count[SHARE_PIECES];
+    return RKS_OK;
+}
