@@ -306,8 +306,6 @@ typedef struct rks_plan_watch {
     const atomic_bool *stop;
 } rks_plan_watch;
 void rks_plan_watch_set(const rks_plan_watch *watch);
-/* How many samples a stretch has, for tests; 0: the default. Process-wide; not while a plan is made. */
-void rks_plan_stretch_set(uint64_t samples);
 
 /* sort.c: asks for huge pages where an array is large: without them a third of the time goes into
  * page faults and address translation. Advice; it cannot fail. */

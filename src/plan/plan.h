@@ -50,6 +50,10 @@ rks_status rks_plan_create_shared(const uint32_t *lengths, uint64_t count, const
                                   const struct rks_plan_share_options *share, rks_plan **plan,
                                   rks_error *err);
 
+/* After how many samples long work looks for an interrupt, for tests; 0: the default. Process-wide;
+ * not while a plan is made. */
+void rks_plan_stretch_set(uint64_t samples);
+
 /* Is the batch of that step there, without planning a stretch of its own? */
 bool rks_plan_is_at_hand(const rks_plan *plan, uint64_t epoch, uint64_t step);
 
