@@ -75,7 +75,8 @@ static rks_status take_order(ordering *o, const rks_agreed *agreed, size_t fact,
 /* The memory for epochs that the ranks of a node share, on its way to them. */
 typedef struct sharing {
     bool wanted;
-    int fd; /* the leader's own; then each rank's */
+    int fd;     /* the leader's own, until all have theirs */
+    int shared; /* this rank's; -1: none */
     rks_fd_offer *offer;
 } sharing;
 
@@ -102,16 +103,9 @@ static rks_status take_sharing(const rks_store *store, sharing *s, const rks_agr
     rks_group *group = store->group;
     uint32_t leader =
         rks_group_leader(group, rks_group_node_of(group, rks_group_rank(group)));
-    int shared = -1;
     if (!s->wanted || rks_agreed_get(agreed, leader, fact, NULL) == NULL)
         return RKS_OK;
-    rks_status status = rks_fd_offer_take(s->offer, agreed, fact, &shared, err);
-    if (status != RKS_OK)
-        return status;
-    if (s->fd >= 0)
-        close(s->fd);
-    s->fd = shared;
-    return RKS_OK;
+    return rks_fd_offer_take(s->offer, agreed, fact, &s->shared, err);
 }
 
 static void end_sharing(sharing *s)
@@ -119,6 +113,8 @@ static void end_sharing(sharing *s)
     rks_fd_offer_close(s->offer);
     if (s->fd >= 0)
         close(s->fd);
+    if (s->shared >= 0)
+        close(s->shared);
 }
 
 /* While a rank waits for another one's epoch: a job that has failed does not go on. */
@@ -215,7 +211,7 @@ rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_
     rks_plan_options chosen;
     rks_plan *opened = NULL;
     ordering order = {.fd = -1, .map = MAP_FAILED};
-    sharing share = {.fd = -1};
+    sharing share = {.fd = -1, .shared = -1};
     char text[2048];
     rks_agreed agreed;
     rks_plan_options_default(&chosen);
@@ -245,13 +241,13 @@ rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_
             status = take_sharing(store, &share, &agreed, 2, err);
         const void *sorted = order.bytes > 0 ? order.map : rks_index_order(store->index);
         const rks_plan_share_options shared = {
-            .fd = share.fd,
+            .fd = share.shared,
             .rank = rks_group_rank(store->group),
             .silence_ms = WRITER_SILENCES * rks_group_silence_ms(store->group),
             .stopped = job_has_failed,
             .user = store->group,
         };
-        bool shares = share.fd >= 0 && !store->options.no_share;
+        bool shares = share.shared >= 0 && !store->options.no_share;
         if (status == RKS_OK)
             status = rks_plan_create_shared(rks_store_lengths(store), rks_store_count(store),
                                             sorted, store->id_text, &chosen,
