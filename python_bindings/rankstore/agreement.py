@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
-from .errors import (CallbackError, CancelledError, DataError, IOFailedError, OutOfMemoryError, RankStoreError, StateError,
+from .errors import (ArgumentError, CallbackError, CancelledError, DataError, IOFailedError, OutOfMemoryError, RankStoreError, StateError,
                      code_of, make, name_of)
 from .group import Group
 
@@ -53,6 +53,26 @@ def together(group: Group, phase: str, work: Callable[[], Any]) -> list[Any]:
             failure.status, failure.rank, failure.text = name_of(failure), group.rank, failure.text or str(failure)
         raise failure
     raise remake(describe(failure, group.rank)) from failure
+
+
+Made = TypeVar("Made")
+
+
+def on_all(group: Group, phase: str, work: Callable[[], Made]) -> Made:
+    """COLLECTIVE. What work() makes on this rank, any object. What it raises on one rank all ranks raise, as by together(); a
+    TypeError of one of several ranks is an ArgumentError of all."""
+    if group.world == 1:
+        return work()
+    made: list[Made] = []
+
+    def tried() -> None:
+        try:
+            made.append(work())
+        except TypeError as wrong:
+            raise ArgumentError(str(wrong)) from wrong
+
+    together(group, phase, tried)
+    return made[0]
 
 
 def describe(failure: BaseException, rank: int) -> dict[str, Any]:

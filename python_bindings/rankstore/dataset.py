@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core, frameworks
-from .agreement import together
+from .agreement import on_all, together
 from .ahead import Ahead
 from .balance import costs_of, digest_of, shown
 from .batch import Batch, live
@@ -191,13 +191,17 @@ class Dataset(OpenSamples):
         if isinstance(self.group, WorkerGroup):
             raise StateError("plan: is made in the process that opened the dataset; a worker process reads samples")
         world = self.group.world if num_replicas is None else num_replicas
-        options = plan_options(
-            strategy, batch_size=batch_size, max_tokens=max_tokens, cost=cost, max_length=max_length, too_long=too_long,
-            shuffle=shuffle, seed=seed, tail=tail, batch_multiple=batch_multiple, steps=steps, world=world,
-            capacity=capacity, length_multiple=length_multiple, micro_batches=micro_batches, mixed=mixed,
-            pack_window=pack_window, order=order, skip=skip)
-        drawn = self._mix_option(mix, samples, mix_by, mix_unit, weights, bool(curriculum))
-        costs = costs_of(balance, self, rule_of(options).cut)
+
+        def asked() -> tuple[dict[str, Any], tuple[Any, ...] | None, Any]:
+            options = plan_options(
+                strategy, batch_size=batch_size, max_tokens=max_tokens, cost=cost, max_length=max_length, too_long=too_long,
+                shuffle=shuffle, seed=seed, tail=tail, batch_multiple=batch_multiple, steps=steps, world=world,
+                capacity=capacity, length_multiple=length_multiple, micro_batches=micro_batches, mixed=mixed,
+                pack_window=pack_window, order=order, skip=skip)
+            drawn = self._mix_option(mix, samples, mix_by, mix_unit, weights, bool(curriculum))
+            return options, drawn, costs_of(balance, self, rule_of(options).cut)
+
+        options, drawn, costs = on_all(self.group, "plan", asked)
         if self._chosen is None:
             core = _core.Plan(self.store, mix=drawn, balance=costs, **options)
             options.update(shown_options(mix, samples, mix_by, mix_unit, weights))

@@ -200,9 +200,13 @@ class OpenSamples(_core.Indexed):
 
     @property
     def ids(self) -> Any:
-        """int64[len]: the sample id of each place."""
+        """int64[len]: the sample id of each place; not to be written."""
         import numpy
-        return numpy.arange(self._count) if self._chosen is None else self._chosen
+        if self._chosen is None:
+            return numpy.arange(self._count)
+        found = self._chosen.view()
+        found.flags.writeable = False  # plans and keys of the selection go by them
+        return found
 
     @property
     def columns(self) -> tuple[str, ...] | None:

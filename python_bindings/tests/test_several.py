@@ -167,6 +167,8 @@ def test_a_selection_keeps_order_and_repeats(two: list[Path]) -> None:
         for gone in ("w3", "w29", "w0"):
             with pytest.raises(KeyError, match="not in the selection"):
                 some.keys.find(gone)
+        with pytest.raises(ValueError, match="read-only"):
+            some.ids[0] = 10**12
         again = some.select([3, 0, 3])  # places of the selection, not of the whole
         assert again.ids.tolist() == [9, 7, 9] and some.select(numpy.array([1, 0, 0, 1, 0], bool)).ids.tolist() == [7, 9]
         assert some.select(range(4, -1, -1)).ids.tolist() == [7, 9, 2, 2, 7]
@@ -199,6 +201,14 @@ def test_ranks_that_select_otherwise_hear_it(two: list[Path]) -> None:
                 ds.select(range(30 + group.rank)).plan()
             with pytest.raises(ArgumentError, match="the plan's options differ: rank 0 has seed 0, rank 1 has seed 1"):
                 ds.select(range(30)).plan(seed=group.rank)
+            wrong: list[tuple[dict[str, Any], str]] = [
+                ({"mix": {"wep": 1.0}}, "mix: there is no 'wep'; did you mean 'web'"), ({"mix": 3}, "mix: a dict of names and weights, not int"),
+                ({"weights": [1]}, "weights: int64 of shape"), ({"batch_size": 0}, "batch_size"), ({"mix_by": "score"}, "there is no mix"),
+                ({"balance": {"nope": 1.0}}, "nope")]
+            for options, says in wrong:  # of one rank: all hear it at once
+                for some in (ds, ds.select(range(30))):
+                    with pytest.raises(ArgumentError, match=says):
+                        some.plan(**(options if group.rank == 1 else {"mix": {"web": 1.0}}))
             assert ds.select([5, *range(4)]).plan(batch_size=1, tail="drop").steps == 2
             five = ds.select([5, *range(4)])  # numbers of numpy's and of torch's, too
             plain = five.plan(batch_size=2, seed=3, cost=(1.0, 2.0), mix={"web": 1.0}, samples=8)

@@ -244,6 +244,16 @@ static bool is_stopped(pid_t child)
     return state != NULL && (state[2] == 'T' || state[2] == 't');
 }
 
+/* The others wait for it meanwhile, up to the silence limit. */
+static void say_stopped(const watch *w, uint32_t rank)
+{
+    long process = (long)w->children[rank];
+    if (w->failed_ms == 0 && is_stopped(w->children[rank])) /* not continued since */
+        rks_log("rank %u (process %ld) is stopped, and the others wait for it; kill -CONT %ld lets it "
+                "go on",
+                rank, process, process);
+}
+
 /* One line for the first rank that does not end, and how many more. */
 static void say_who_is_left(watch *w)
 {
@@ -280,7 +290,12 @@ static void supervise(watch *w)
         /* By number: other children of this process are none of ours. */
         for (uint32_t rank = 0; rank < w->t->ranks; rank++) {
             int how = 0;
-            if (w->children[rank] > 0 && waitpid(w->children[rank], &how, WNOHANG) > 0)
+            if (w->children[rank] <= 0 ||
+                waitpid(w->children[rank], &how, WNOHANG | WUNTRACED) <= 0)
+                continue;
+            if (WIFSTOPPED(how))
+                say_stopped(w, rank);
+            else
                 note_end(w, rank, how);
         }
         if (asked_to_end != 0) {
