@@ -15,6 +15,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from ports import free_port  # noqa: E402
+from warm import Rank, Warm  # noqa: E402
 
 LIMIT_S = 600
 
@@ -40,20 +41,48 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "limit(seconds): the test's own outer limit")
 
 
+class Kept:
+    """The processes that fork ranks of what was imported last."""
+
+    def __init__(self) -> None:
+        self.warm: Warm | None = None
+
+    def of(self, statement: str) -> Warm:
+        if self.warm is None or self.warm.statement != statement:
+            self.close()
+            self.warm = Warm(statement)
+        return self.warm
+
+    def close(self) -> None:
+        if self.warm is not None:
+            self.warm.close()
+
+
+@pytest.fixture(scope="session")
+def kept() -> Iterator[Kept]:
+    made = Kept()
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def ranks(tmp_path: Path) -> Callable[..., list[subprocess.CompletedProcess[str]]]:
-    """Runs a script's text as `world` ranks that find each other as torchrun's do; returns what each printed and ended with."""
+def ranks(tmp_path: Path, kept: Kept) -> Callable[..., list[subprocess.CompletedProcess[str]]]:
+    """Runs a script's text as `world` ranks that find each other as torchrun's do; returns what each printed and ended with.
+    `warm`: a statement that imports what the script will; it is not run anew by each rank (warm.py), unless RKS_TEST_ALL is set."""
 
     def run(world: int, script: str, *arguments: str, timeout: float = 200, env: dict[str, str] | None = None,
-            check: bool = True) -> list[subprocess.CompletedProcess[str]]:
+            check: bool = True, warm: str | None = None) -> list[subprocess.CompletedProcess[str]]:
         path = tmp_path / "script.py"
         path.write_text(script)
         port = free_port()
-        running = []
+        running: list[subprocess.Popen[str] | Rank] = []
         for rank in range(world):
             environ = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_RANK": str(rank),
                        "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
                        "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1", "TESTS": str(Path(__file__).parent), **(env or {})}
+            if warm is not None and "RKS_TEST_ALL" not in os.environ:
+                running.append(kept.of(warm).start(rank, [str(path), *arguments], environ, str(tmp_path)))
+                continue
             running.append(subprocess.Popen([sys.executable, str(path), *arguments], env=environ, text=True, cwd=tmp_path,
                                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL))
         done = []
@@ -76,7 +105,7 @@ def ranks(tmp_path: Path) -> Callable[..., list[subprocess.CompletedProcess[str]
     return run
 
 
-def where_it_is(rank: int, process: subprocess.Popen[str]) -> str:
+def where_it_is(rank: int, process: subprocess.Popen[str] | Rank) -> str:
     """What each thread of a process waits for, by the kernel and by the interpreter (faulthandler's dump); ends it."""
     if process.poll() is not None:
         return f"rank {rank} has ended with {process.returncode}"

@@ -21,9 +21,18 @@ FRAMEWORKS = [("stateful_dataloader", "torchdata", 0, 7), ("distributed_checkpoi
               ("accelerate_training", "accelerate", 1, 15), ("lightning_training", "lightning", 0, 7)]
 
 
+# What an example imports beside torch and numpy, and how.
+IMPORTS = {"accelerate_training": "; import accelerate", "lightning_training": "; import lightning", "hf_trainer": "; import accelerate",
+           "distributed_checkpoint": "; import torch.distributed.checkpoint"}
+
+
+def imports(name: str) -> str:
+    return "import numpy, torch, torch.distributed" + IMPORTS.get(name, "")
+
+
 def run(ranks: Ranks, world: int, name: str, *arguments: str) -> str:
     """An example on `world` ranks; what rank 0 printed."""
-    return ranks(world, (EXAMPLES / f"{name}.py").read_text(), *arguments, timeout=250)[0].stdout
+    return ranks(world, (EXAMPLES / f"{name}.py").read_text(), *arguments, timeout=250, warm=imports(name))[0].stdout
 
 
 @pytest.mark.parametrize("name, other, flags, stop", FRAMEWORKS, ids=[one[0] for one in FRAMEWORKS])
@@ -206,7 +215,8 @@ def test_mixed_sources(ranks: Ranks, tmp_path: Path) -> None:
     script = (EXAMPLES / "mixed_sources.py").read_text()
     said = run(ranks, 3, "mixed_sources", *options, "--record", str(tmp_path / "whole"))
     assert "math: 70.0% of the draws, 840 of" in said and "code: 30.0% of the draws, 360 of" in said
-    done = ranks(3, script, *options, "--die-after", "21", "--record", str(tmp_path / "begun"), timeout=250, check=False)
+    done = ranks(3, script, *options, "--die-after", "21", "--record", str(tmp_path / "begun"), timeout=250, check=False,
+                 warm=imports("mixed_sources"))
     assert -9 in [one.returncode for one in done] and 0 not in [one.returncode for one in done]
     saved = (tmp_path / "store" / "saved.json").read_text()
     run(ranks, 3, "mixed_sources", *options, "--resume", "--record", str(tmp_path / "same"))

@@ -237,6 +237,7 @@ def test_stateful_dataloader_goes_on_exactly(ds: rankstore.Dataset, workers: int
 
 # ---- Accelerate, Lightning, transformers ------------------------------------------------------------------------------
 
+TRAINER = "import numpy, torch, accelerate"  # is there when a rank begins (warm.py)
 ACCELERATE = '''
 import os, sys, torch
 import rankstore
@@ -282,7 +283,7 @@ accelerator.end_training()
 def test_accelerate_leaves_the_plan_as_it_is(ranks: Ranks, how: str) -> None:
     """Also the weights of the ranks are equal after an epoch whose last accumulation is short: it was synced."""
     needs("accelerate")
-    done = ranks(2, ACCELERATE, how)
+    done = ranks(2, ACCELERATE, how, warm=TRAINER)
     lines = [[[int(i) for i in line.split()] for line in one.stdout.splitlines()] for one in done]
     assert len(lines[0]) == len(lines[1])
     assert sorted(i for rank in lines for batch in rank for i in batch) == list(range(COUNT))
@@ -291,13 +292,13 @@ def test_accelerate_leaves_the_plan_as_it_is(ranks: Ranks, how: str) -> None:
 @pytest.mark.parametrize("how, says", [("split", "batch_size"), ("rank", 'plan.sampler("global")')])
 def test_what_accelerate_would_do_wrong_is_refused(ranks: Ranks, how: str, says: str) -> None:
     needs("accelerate")
-    assert all(says in one.stdout.splitlines()[-1] and "refused" in one.stdout for one in ranks(2, ACCELERATE, how))
+    assert all(says in one.stdout.splitlines()[-1] and "refused" in one.stdout for one in ranks(2, ACCELERATE, how, warm=TRAINER))
 
 
 def test_accelerates_dispatching_is_refused(ranks: Ranks) -> None:
     """Rank 0 alone reads then; the other one ends when rank 0 has."""
     needs("accelerate")
-    done = ranks(2, ACCELERATE, "dispatch", check=False)
+    done = ranks(2, ACCELERATE, "dispatch", check=False, warm=TRAINER)
     assert "refused: Accelerate's dispatch_batches=True" in done[0].stdout
 
 
