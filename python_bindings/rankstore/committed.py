@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import struct
+from collections.abc import Iterator
 from typing import Any
 
 from . import types
@@ -41,6 +43,20 @@ def finished(directory: str) -> dict[str, Any]:
     return found
 
 
+def _listed_units(path: str) -> Iterator[dict[str, int]]:
+    """The units of a list that dataset.json refers to (FORMAT.md, list-DIGITS.units)."""
+    with open(path, "rb") as file:
+        data = file.read()
+    shards, units = struct.unpack_from("<QQ", data, 8)
+    at = 24
+    for i in range(shards + units):
+        size = struct.unpack_from("<I", data, at + 88)[0]
+        if i >= shards:
+            filtered, bad, payload = struct.unpack_from("<QQQ", data, at + 32)
+            yield {"filtered": filtered, "bad": bad, "bytes": payload}
+        at += 96 + (size + 7) // 8 * 8
+
+
 def figures(directory: str) -> dict[str, int]:
     """What dataset.json says about a finished build; zeros where this directory has none."""
     made = {"samples": 0, "filtered": 0, "bad": 0, "bytes": 0, "units": 0, "duplicates": 0, "sampled_out": 0}
@@ -49,8 +65,11 @@ def figures(directory: str) -> dict[str, int]:
             dataset = json.load(file)
     except FileNotFoundError:
         return made
-    made["samples"], made["units"] = int(dataset["samples"]), len(dataset["units"])
-    for unit in dataset["units"]:
+    units = list(dataset["units"])
+    for listed in dataset.get("lists", []):
+        units.extend(_listed_units(os.path.join(directory, str(listed["name"]))))
+    made["samples"], made["units"] = int(dataset["samples"]), len(units)
+    for unit in units:
         for name in ("filtered", "bad", "bytes"):
             made[name] += int(unit[name])
     excluded = dataset.get("excluded", {"samples": 0, "bytes": 0, "duplicates": 0})

@@ -41,6 +41,21 @@ def test_generations_of_files(tmp_path: Path) -> None:
         rankstore.open(f"{out}@3")
 
 
+def test_many_generations_share_lists(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    options: dict[str, Any] = {"key": "id", "length": "t", "schema": "id:str,t:int32[*]"}
+    for i in range(9):
+        rankstore.build(lines(tmp_path / f"{i}.jsonl", 4 * i, 4 * i + 4), out, progress=False, append=i > 0, **options).close()
+    assert list(out.glob("list-*.units"))
+    again = rankstore.build(str(tmp_path / "8.jsonl"), out, progress=False, append=True, reuse=True, **options)
+    assert again.report is not None and again.report.kept and (again.report.samples, again.report.units) == (36, 9)
+    assert again.report.bytes == again.nbytes
+    again.close()
+    for i in (1, 2, 5, 8):
+        with rankstore.open(f"{out}@{i}") as older:
+            assert len(older) == 4 * i and f"k{4 * i - 1}" in older.keys and f"k{4 * i}" not in older.keys
+
+
 def test_a_column_that_the_dataset_lacks_is_refused(tmp_path: Path) -> None:
     more, out = tmp_path / "more.jsonl", tmp_path / "out"
     more.write_text('{"id": "x", "t": [1]}\n{"id": "y", "t": [2], "new": 5}\n')

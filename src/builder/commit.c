@@ -6,7 +6,7 @@
  * travels as
  *
  *   size  field
- *    208  rks_dataset_shard
+ *    216  rks_dataset_shard
  *      8  units in it
  *         then for each unit, in file order: rks_unit_summary, u32 size of its key name, the name
  *

@@ -94,33 +94,29 @@ static rks_status put_kept_part(const char *directory, const char *name, rks_buf
     return status;
 }
 
-static bool names_part(const rks_dataset *dataset, const char *name)
-{
-    for (size_t i = 0; dataset != NULL && i < dataset->shard_count; i++)
-        if (strcmp(dataset->shards[i].name, name) == 0)
-            return true;
-    return false;
-}
-
 /* One part of each build, but for those that the dataset is made of. */
 static rks_status put_parts(const char *directory, const rks_dataset *dataset, rks_buffer *list,
                             rks_error *err)
 {
     char **names = NULL, *last = NULL;
     size_t count = 0, builds = 0;
-    rks_status status = RKS_OK;
-    if (rks_dataset_parts(directory, &names, &count, NULL) != RKS_OK)
-        return RKS_OK;
+    rks_shard_names used = {0};
+    rks_status status = rks_shard_names_add(&used, dataset, err);
+    if (status != RKS_OK || rks_dataset_parts(directory, &names, &count, NULL) != RKS_OK) {
+        rks_shard_names_free(&used);
+        return status;
+    }
     for (size_t i = 0; status == RKS_OK && i < count && builds < KEPT_BUILDS_MOST; i++) {
         bool put = false;
         if ((last != NULL && strncmp(last, names[i], PART_BUILD) == 0) ||
-            names_part(dataset, names[i]))
+            rks_shard_names_have(&used, names[i]))
             continue; /* names are sorted: parts of a build are neighbours */
         status = put_kept_part(directory, names[i], list, &put, err);
         builds += put;
         last = put ? names[i] : last;
     }
     rks_dataset_parts_free(names, count);
+    rks_shard_names_free(&used);
     return status;
 }
 

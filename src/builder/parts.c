@@ -80,19 +80,24 @@ static void remove_schemas(const rks_parts *parts)
     closedir(directory);
 }
 
-/* Lists of excluded samples that `keep` does not name. */
+/* "excluded-....runs" and "list-....units" */
+static bool is_list(const char *name)
+{
+    size_t size = strlen(name);
+    return (strncmp(name, "excluded-", 9) == 0 && size > 14 &&
+            strcmp(name + size - 5, ".runs") == 0) ||
+           (strncmp(name, "list-", 5) == 0 && size > 11 && strcmp(name + size - 6, ".units") == 0);
+}
+
+/* Lists that a first generation, `keep`, does not name: it has none of units. */
 static void remove_lists(const rks_parts *parts, const rks_dataset *keep)
 {
     DIR *directory = opendir(parts->directory);
     if (directory == NULL)
         return;
-    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-        const char *name = entry->d_name;
-        size_t size = strlen(name);
-        if (strncmp(name, "excluded-", 9) == 0 && size > 14 &&
-            strcmp(name + size - 5, ".runs") == 0 && strcmp(name, keep->excluded.name) != 0)
-            unlinkat(dirfd(directory), name, 0);
-    }
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
+        if (is_list(entry->d_name) && strcmp(entry->d_name, keep->excluded.name) != 0)
+            unlinkat(dirfd(directory), entry->d_name, 0);
     closedir(directory);
 }
 
@@ -100,19 +105,20 @@ void rks_parts_remove_strangers(rks_parts *parts, const rks_dataset *keep)
 {
     char **names = NULL;
     size_t count = 0;
-    if (rks_dataset_parts(parts->directory, &names, &count, NULL) != RKS_OK)
+    rks_shard_names kept = {0};
+    if (rks_shard_names_add(&kept, keep, NULL) != RKS_OK ||
+        rks_dataset_parts(parts->directory, &names, &count, NULL) != RKS_OK) {
+        rks_shard_names_free(&kept);
         return; /* only a clean-up: what stays does no harm */
+    }
     remove_schemas(parts);
     if (!parts->options.append)
         remove_generations(parts->directory); /* of what was replaced */
-    for (size_t i = 0; i < count; i++) {
-        bool kept = false;
-        for (size_t k = 0; k < keep->shard_count && !kept; k++)
-            kept = strcmp(keep->shards[k].name, names[i]) == 0;
-        if (!kept)
+    for (size_t i = 0; i < count; i++)
+        if (!rks_shard_names_have(&kept, names[i]))
             remove_part(parts, names[i]);
-    }
     rks_dataset_parts_free(names, count);
+    rks_shard_names_free(&kept);
     if (!parts->options.append) /* older generations name others */
         remove_lists(parts, keep);
 }

@@ -269,15 +269,25 @@ rks_status rks_dataset_commit(const char *directory, const rks_dataset *dataset,
 {
     char *text = NULL;
     size_t size = 0;
+    bool is_there = false; /* the generation before it */
+    rks_dataset_summary before;
+    rks_dataset_layout layout = {0};
     char *path = rks_format(err, "%s/%s", directory, RKS_DATASET_FILE);
-    rks_status status =
-        path == NULL ? RKS_ERR_MEMORY : rks_dataset_encode(dataset, &text, &size, err);
+    rks_status status = path == NULL ? RKS_ERR_MEMORY
+                                     : rks_dataset_check(dataset, RKS_DATASET_FILE,
+                                                         RKS_ERR_ARGUMENT, err);
     if (status == RKS_OK && dataset->generation > 1)
-        status = rks_dataset_keep_generation(directory, dataset->generation - 1, err);
+        status = rks_dataset_keep_generation(directory, dataset->generation - 1, &before, &is_there,
+                                             err);
+    if (status == RKS_OK)
+        status = rks_dataset_lay_out(directory, dataset, is_there ? &before : NULL, &layout, err);
+    if (status == RKS_OK)
+        status = rks_dataset_encode_file(dataset, &layout, &text, &size, err);
     if (status == RKS_OK)
         status = write_excluded(directory, dataset, err);
     if (status == RKS_OK)
         status = rks_file_replace(path, text, size, err);
+    rks_dataset_layout_free(&layout);
     rks_free(text);
     rks_free(path);
     return status;
@@ -328,7 +338,7 @@ rks_status rks_dataset_load_json(const char *directory, rks_dataset **dataset, r
     else if (status != RKS_OK && err != NULL)
         *err = why;
     if (status == RKS_OK)
-        status = rks_dataset_decode(text, size, path, dataset, err);
+        status = rks_dataset_decode_file(directory, text, size, path, dataset, err);
     rks_free(text);
     rks_free(path);
     return status;

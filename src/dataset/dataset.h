@@ -6,6 +6,7 @@
 #define RKS_DATASET_DATASET_H
 
 #include "base/checksum.h"
+#include "dataset/dataset_list.h"
 #include "dataset/excluded.h"
 #include "shard/schema.h"
 #include "shard/shard_writer.h"
@@ -24,6 +25,7 @@ typedef struct rks_dataset_shard {
      * are below those of the dataset. All zero: the dataset's build, and 0. */
     rks_digest build;
     uint64_t first_unit;
+    uint32_t list; /* of dataset->lists, which has it, counted from 1; 0: dataset.json itself */
 } rks_dataset_shard;
 
 typedef struct rks_dataset_unit {
@@ -63,6 +65,10 @@ struct rks_dataset {
     uint64_t generation;   /* from 1; 0 counts as 1 */
     uint64_t unit_size;    /* bytes of input in a unit of the newest build; 0: not recorded */
     rks_excluded excluded; /* `samples` 0: nothing is */
+    /* Files beside dataset.json that hold the first of the shards and units, as it was read; what was
+     * made in memory has none. rks_dataset_encode puts everything into one text. */
+    rks_dataset_list lists[RKS_DATASET_LISTS_MAX];
+    size_t list_count;
     rks_dataset_source *sources; /* of a united dataset; in memory only */
     size_t source_count;         /* 0: it is not united */
 };
@@ -110,6 +116,19 @@ rks_status rks_dataset_load_generation(const char *directory, uint64_t generatio
 const char *rks_dataset_generation_sign(const char *name);
 /* Cuts that off, unless there is something of that very name. 0: none is named. */
 uint64_t rks_dataset_take_generation(char *directory);
+/* What a generation's file says without the lists that it refers to. */
+typedef struct rks_dataset_summary {
+    rks_digest id;
+    uint64_t generation; /* from 1 */
+    uint64_t samples;
+    uint64_t bytes; /* column and key bytes of the samples that count */
+    rks_dataset_list lists[RKS_DATASET_LISTS_MAX];
+    size_t list_count;
+} rks_dataset_summary;
+
+/* Of "DIRECTORY/dataset.N.json", or of dataset.json (0). */
+rks_status rks_dataset_summarize(const char *directory, uint64_t generation,
+                                 rks_dataset_summary *summary, rks_error *err);
 /* Numbers of the older ones, ascending. rks_free(*generations). */
 rks_status rks_dataset_generations(const char *directory, uint64_t **generations, size_t *count,
                                    rks_error *err);
@@ -119,7 +138,9 @@ rks_status rks_dataset_newest_kept(const char *directory, uint64_t *newest, rks_
 char *rks_dataset_generation_path(const char *directory, uint64_t generation, rks_error *err);
 
 /* Writes the list of excluded samples where there is one, then DIRECTORY/dataset.json, last and
- * atomically. Where the generation before it is there, that one is kept as dataset.N.json first. */
+ * atomically. Where the generation before it is there, that one is kept as dataset.N.json first. A
+ * later generation of many shards or units leaves those to lists (dataset_list.h): it goes on with
+ * those of the generation before if the dataset was joined to that one, as it lies there. */
 rks_status rks_dataset_commit(const char *directory, const rks_dataset *dataset, rks_error *err);
 /* Syncs dataset.json and its directory once more, after a commit that may have failed at the last sync. */
 rks_status rks_dataset_make_durable(const char *directory, rks_error *err);
@@ -138,6 +159,17 @@ rks_status rks_dataset_encode(const rks_dataset *dataset, char **text, size_t *s
 rks_status rks_dataset_decode(const char *text, size_t size, const char *path,
                               rks_dataset **dataset, rks_error *err);
 void rks_dataset_free(rks_dataset *dataset); /* NULL is accepted */
+
+/* Names of shards, to look for one among many. Begin with {0}; end with rks_shard_names_free. */
+typedef struct rks_shard_names {
+    char (*sorted)[128];
+    size_t count;
+} rks_shard_names;
+
+/* Adds the dataset's; NULL adds none. */
+rks_status rks_shard_names_add(rks_shard_names *names, const rks_dataset *dataset, rks_error *err);
+bool rks_shard_names_have(const rks_shard_names *names, const char *name);
+void rks_shard_names_free(rks_shard_names *names);
 
 /* Parts (NAME.rks, sealed or not) of a build in a directory: their names without ending, sorted. */
 rks_status rks_dataset_parts(const char *directory, char ***names, size_t *count, rks_error *err);

@@ -106,6 +106,8 @@ static rks_status copy_top(rks_dataset *joined, const rks_dataset *a, const rks_
     joined->build_id = b->build_id;
     joined->unit_size = b->unit_size;
     joined->derived_keys = a->derived_keys;
+    memcpy(joined->lists, a->lists, sizeof(joined->lists));
+    joined->list_count = a->list_count;
     joined->generation = (a->generation == 0 ? 1 : a->generation) + 1;
     joined->index = rks_alloc(a->index_count, sizeof(char *), err);
     joined->shards = rks_alloc(a->shard_count + b->shard_count, sizeof(*joined->shards), err);
@@ -140,6 +142,8 @@ rks_status rks_dataset_join(const rks_dataset *a, const rks_dataset *b, rks_data
         status = rks_dataset_append(made, a, err);
     if (status == RKS_OK)
         status = rks_dataset_append(made, b, err);
+    for (size_t i = a->shard_count; i < made->shard_count; i++)
+        made->shards[i].list = 0; /* its directory's lists are not those of `a` */
     if (status == RKS_OK)
         status = join_excluded(made, a, b, err);
     if (status == RKS_OK) {

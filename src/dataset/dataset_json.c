@@ -19,6 +19,9 @@
  *                 lack to those of the dataset
  *   generation    only above 1
  *   unit_size     bytes of input in a unit of the newest build; not where samples came from memory
+ *   lists, bytes  only where `requires` has "lists": files that hold the first shards and units
+ *                 (dataset_list.c), as {name, digest, bytes, shards, units}, and the column and key
+ *                 bytes of all samples that count; `shards` and `units` are then what is behind those
  *   units         sorted by unit: {unit, shard, first_row, samples, seen, filtered, bad, bytes,
  *                 first_source_row, digest, key_name}: `shard` counts `shards` from 0; key_name
  * where keys are derived, or key_name_hex (two digits a byte) where it is not UTF-8
@@ -41,7 +44,9 @@
 
 static const char EXCLUDED[] = "excluded";
 static const char BUILDS[] = "builds";
+static const char LISTS[] = "lists";
 static const char *const FEATURES[] = {EXCLUDED, BUILDS, NULL};
+static const char *const FILE_FEATURES[] = {EXCLUDED, BUILDS, LISTS, NULL};
 
 /* ---- writing ---- */
 
@@ -76,15 +81,37 @@ static rks_status put_excluded(const rks_excluded *excluded, rks_buffer *json, r
                             excluded->run_count, digest);
 }
 
-static rks_status put_top(const rks_dataset *dataset, rks_buffer *json, rks_error *err)
+static rks_status put_lists(const rks_dataset *dataset, const rks_dataset_layout *layout,
+                            rks_buffer *json, rks_error *err)
+{
+    rks_status status = rks_buffer_print(json, err, ",\"bytes\":%" PRIu64 ",\"lists\":[",
+                                         rks_dataset_bytes(dataset));
+    for (size_t i = 0; status == RKS_OK && i < layout->list_count; i++) {
+        const rks_dataset_list *list = &layout->lists[i];
+        char digest[RKS_DIGEST_TEXT];
+        rks_digest_format(list->digest, digest);
+        status = rks_buffer_print(
+            json, err,
+            "%s\n{\"name\":\"%s\",\"digest\":\"%s\",\"bytes\":%" PRIu64 ",\"shards\":%" PRIu64
+            ",\"units\":%" PRIu64 "}",
+            i == 0 ? "" : ",", list->name, digest, list->bytes, list->shards, list->units);
+    }
+    return status == RKS_OK ? rks_buffer_add(json, "]", 1, err) : status;
+}
+
+/* `layout` NULL: everything in one text. */
+static rks_status put_top(const rks_dataset *dataset, const rks_dataset_layout *layout,
+                          rks_buffer *json, rks_error *err)
 {
     char id[RKS_DIGEST_TEXT], build[RKS_DIGEST_TEXT];
     rks_digest_format(dataset->id, id);
     rks_digest_format(dataset->build_id, build);
     bool excludes = dataset->excluded.samples > 0;
-    const char *features[3] = {NULL};
+    bool lists = layout != NULL && layout->list_count > 0;
+    const char *features[4] = {NULL};
     features[0] = excludes ? EXCLUDED : NULL;
     features[excludes] = has_builds(dataset) ? BUILDS : NULL;
+    features[excludes + (features[excludes] != NULL)] = lists ? LISTS : NULL;
     rks_status status = rks_json_begin(json, features, err);
     if (status == RKS_OK)
         status =
@@ -111,6 +138,8 @@ static rks_status put_top(const rks_dataset *dataset, rks_buffer *json, rks_erro
         if (status == RKS_OK)
             status = rks_json_put_string(json, dataset->made_from, err);
     }
+    if (status == RKS_OK && lists)
+        status = put_lists(dataset, layout, json, err);
     if (status == RKS_OK)
         status = rks_buffer_print(json, err, ",\"options\":");
     return status;
@@ -192,18 +221,27 @@ static rks_status put_unit(const rks_dataset_unit *unit, uint32_t shard, bool na
     return status == RKS_OK ? rks_buffer_add(json, "}", 1, err) : status;
 }
 
-/* Shards in the order of their ids, and each one's place in it. */
-static rks_status sort_shards(const rks_dataset *dataset, const rks_dataset_shard ***sorted,
-                              uint32_t **place, rks_error *err)
+static bool is_inside(const rks_dataset_layout *layout, size_t shard)
+{
+    return layout == NULL || layout->inside[shard];
+}
+
+/* Shards of the text in the order of their ids, and each one's place in it. */
+static rks_status sort_shards(const rks_dataset *dataset, const rks_dataset_layout *layout,
+                              const rks_dataset_shard ***sorted, size_t *count, uint32_t **place,
+                              rks_error *err)
 {
     *sorted = rks_alloc(dataset->shard_count, sizeof(**sorted), err);
     *place = rks_alloc(dataset->shard_count, sizeof(**place), err);
+    *count = 0;
     if (*sorted == NULL || *place == NULL)
         return RKS_ERR_MEMORY;
     for (size_t i = 0; i < dataset->shard_count; i++)
-        (*sorted)[i] = &dataset->shards[i];
-    qsort(*sorted, dataset->shard_count, sizeof(**sorted), compare_shards);
-    for (size_t i = 0; i < dataset->shard_count; i++) {
+        if (is_inside(layout, i))
+            (*sorted)[(*count)++] = &dataset->shards[i];
+    if (*count > 0)
+        qsort(*sorted, *count, sizeof(**sorted), compare_shards);
+    for (size_t i = 0; i < *count; i++) {
         (*place)[(*sorted)[i] - dataset->shards] = (uint32_t)i;
         if (i > 0 && rks_digest_equal((*sorted)[i]->id, (*sorted)[i - 1]->id))
             return rks_fail(err, RKS_ERR_ARGUMENT, 0, "shards %s and %s are the same",
@@ -212,29 +250,45 @@ static rks_status sort_shards(const rks_dataset *dataset, const rks_dataset_shar
     return RKS_OK;
 }
 
-rks_status rks_dataset_encode(const rks_dataset *dataset, char **text, size_t *size, rks_error *err)
+static rks_status put_entries(const rks_dataset *dataset, const rks_dataset_layout *layout,
+                              rks_buffer *json, rks_error *err)
 {
-    rks_buffer json = {0};
     const rks_dataset_shard **sorted = NULL;
     uint32_t *place = NULL;
+    size_t count = 0;
+    bool first = true;
+    rks_status status = sort_shards(dataset, layout, &sorted, &count, &place, err);
+    if (status == RKS_OK)
+        status = rks_buffer_print(json, err, ",\"shards\":[");
+    for (size_t i = 0; status == RKS_OK && i < count; i++)
+        status = put_shard(sorted[i], has_builds(dataset), i == 0, json, err);
+    if (status == RKS_OK)
+        status = rks_buffer_print(json, err, "],\"units\":[");
+    for (size_t i = 0; status == RKS_OK && i < dataset->unit_count; i++) {
+        const rks_dataset_unit *unit = &dataset->units[i];
+        if (!is_inside(layout, unit->shard))
+            continue;
+        status = put_unit(unit, place[unit->shard], dataset->derived_keys, first, json, err);
+        first = false;
+    }
+    if (status == RKS_OK)
+        status = rks_buffer_print(json, err, "]");
+    rks_free(sorted);
+    rks_free(place);
+    return status;
+}
+
+rks_status rks_dataset_encode_file(const rks_dataset *dataset, const rks_dataset_layout *layout,
+                                   char **text, size_t *size, rks_error *err)
+{
+    rks_buffer json = {0};
     rks_status status = rks_dataset_check(dataset, RKS_DATASET_FILE, RKS_ERR_ARGUMENT, err);
     if (status == RKS_OK)
-        status = sort_shards(dataset, &sorted, &place, err);
-    if (status == RKS_OK)
-        status = put_top(dataset, &json, err);
+        status = put_top(dataset, layout, &json, err);
     if (status == RKS_OK)
         status = put_options(dataset, &json, err);
     if (status == RKS_OK)
-        status = rks_buffer_print(&json, err, ",\"shards\":[");
-    for (size_t i = 0; status == RKS_OK && i < dataset->shard_count; i++)
-        status = put_shard(sorted[i], has_builds(dataset), i == 0, &json, err);
-    if (status == RKS_OK)
-        status = rks_buffer_print(&json, err, "],\"units\":[");
-    for (size_t i = 0; status == RKS_OK && i < dataset->unit_count; i++)
-        status = put_unit(&dataset->units[i], place[dataset->units[i].shard], dataset->derived_keys,
-                          i == 0, &json, err);
-    if (status == RKS_OK)
-        status = rks_buffer_print(&json, err, "]");
+        status = put_entries(dataset, layout, &json, err);
     if (status == RKS_OK)
         status = rks_json_finish(&json, NULL, err);
     if (status == RKS_OK && json.size > RKS_DATASET_MAX)
@@ -245,10 +299,13 @@ rks_status rks_dataset_encode(const rks_dataset *dataset, char **text, size_t *s
         *size = json.size;
         json.data = NULL;
     }
-    rks_free(sorted);
-    rks_free(place);
     rks_buffer_free(&json);
     return status;
+}
+
+rks_status rks_dataset_encode(const rks_dataset *dataset, char **text, size_t *size, rks_error *err)
+{
+    return rks_dataset_encode_file(dataset, NULL, text, size, err);
 }
 
 /* ---- reading ---- */
@@ -406,65 +463,215 @@ static rks_status decode_top(const json_t *root, const char *path, rks_dataset *
     return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %s", path, why.text);
 }
 
-static rks_status decode_lists(const json_t *root, const char *path, rks_dataset *dataset,
+static rks_status decode_list_names(const json_t *root, const char *path, rks_dataset_list *lists,
+                                    size_t *count, rks_error *err)
+{
+    const json_t *items = NULL;
+    const char *name = NULL;
+    if (!rks_json_requires(root, LISTS))
+        return RKS_OK;
+    rks_status status = rks_json_array(root, LISTS, path, &items, err);
+    if (status == RKS_OK && json_array_size(items) > RKS_DATASET_LISTS_MAX)
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: refers to %zu lists; at most %d are", path,
+                          json_array_size(items), RKS_DATASET_LISTS_MAX);
+    for (size_t i = 0; status == RKS_OK && i < json_array_size(items); i++) {
+        const json_t *item = json_array_get(items, i);
+        rks_dataset_list *list = &lists[i];
+        status = rks_json_string(item, "name", path, &name, err);
+        if (status == RKS_OK && (strlen(name) >= sizeof(list->name) || !rks_dataset_name_good(name)))
+            status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: \"%.80s\" is no name of a list", path,
+                              name);
+        if (status == RKS_OK) {
+            memcpy(list->name, name, strlen(name) + 1);
+            status = rks_json_digest(item, "digest", path, &list->digest, err);
+        }
+        if (status == RKS_OK)
+            status = rks_json_u64(item, "bytes", path, &list->bytes, err);
+        if (status == RKS_OK)
+            status = rks_json_u64(item, "shards", path, &list->shards, err);
+        if (status == RKS_OK)
+            status = rks_json_u64(item, "units", path, &list->units, err);
+        *count += status == RKS_OK;
+    }
+    return status;
+}
+
+static rks_status decode_index(const json_t *root, const char *path, rks_dataset *dataset,
                                rks_error *err)
 {
-    const json_t *index = NULL, *shards = NULL, *units = NULL;
+    const json_t *index = NULL;
     rks_status status = rks_json_array(root, "index", path, &index, err);
-    if (status == RKS_OK)
-        status = rks_json_array(root, "shards", path, &shards, err);
-    if (status == RKS_OK)
-        status = rks_json_array(root, "units", path, &units, err);
     if (status != RKS_OK)
         return status;
     dataset->index = rks_alloc(json_array_size(index), sizeof(*dataset->index), err);
-    dataset->shards = rks_alloc(json_array_size(shards), sizeof(*dataset->shards), err);
-    dataset->units = rks_alloc(json_array_size(units), sizeof(*dataset->units), err);
-    if (dataset->index == NULL || dataset->shards == NULL || dataset->units == NULL)
+    if (dataset->index == NULL)
         return RKS_ERR_MEMORY;
     for (size_t i = 0; status == RKS_OK && i < json_array_size(index); i++) {
         const char *name = json_string_value(json_array_get(index, i));
         status = take_string(name == NULL ? "" : name, &dataset->index[i], err);
         dataset->index_count += status == RKS_OK;
     }
-    for (size_t i = 0; status == RKS_OK && i < json_array_size(shards); i++) {
-        rks_dataset_shard *shard = &dataset->shards[dataset->shard_count++];
+    return status;
+}
+
+/* Behind what lists have brought. */
+static rks_status decode_inline(const json_t *root, const char *path, rks_dataset *dataset,
+                                rks_error *err)
+{
+    const json_t *shards = NULL, *units = NULL;
+    rks_status status = rks_json_array(root, "shards", path, &shards, err);
+    if (status == RKS_OK)
+        status = rks_json_array(root, "units", path, &units, err);
+    if (status != RKS_OK)
+        return status;
+    size_t first = dataset->shard_count, more = json_array_size(shards);
+    rks_dataset_shard *grown = rks_realloc(dataset->shards, first + more, sizeof(*grown), err);
+    if (grown != NULL)
+        dataset->shards = grown;
+    rks_dataset_unit *grown_units = rks_realloc(
+        dataset->units, dataset->unit_count + json_array_size(units), sizeof(*grown_units), err);
+    if (grown_units != NULL)
+        dataset->units = grown_units;
+    if (grown == NULL || grown_units == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; status == RKS_OK && i < more; i++) {
+        rks_dataset_shard *shard = &grown[dataset->shard_count++];
+        *shard = (rks_dataset_shard){0};
         status = decode_shard(json_array_get(shards, i), path, shard, err);
         if (status == RKS_OK && i > 0 && rks_dataset_compare_ids(shard[-1].id, shard->id) >= 0)
             status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: shard %s is out of order", path,
                               shard->name);
     }
-    for (size_t i = 0; status == RKS_OK && i < json_array_size(units); i++)
-        status = decode_unit(json_array_get(units, i), path, &dataset->units[dataset->unit_count++],
-                             err);
+    for (size_t i = 0; status == RKS_OK && i < json_array_size(units); i++) {
+        rks_dataset_unit *unit = &grown_units[dataset->unit_count++];
+        *unit = (rks_dataset_unit){0};
+        status = decode_unit(json_array_get(units, i), path, unit, err);
+        if (status == RKS_OK) /* a place that does not exist is refused by rks_dataset_check */
+            unit->shard = unit->shard < more ? (uint32_t)(first + unit->shard) : UINT32_MAX;
+    }
+    return status;
+}
+
+/* Lists have their shards by id; all together they are put so. */
+static rks_status order_shards(rks_dataset *dataset, const char *path, rks_error *err)
+{
+    const rks_dataset_shard **sorted = NULL;
+    uint32_t *place = NULL;
+    size_t count = 0;
+    rks_error why = {0};
+    rks_dataset_shard *ordered = rks_alloc(dataset->shard_count, sizeof(*ordered), err);
+    if (ordered == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = sort_shards(dataset, NULL, &sorted, &count, &place, &why);
+    if (status == RKS_ERR_ARGUMENT)
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %s", path, why.text);
+    else if (status != RKS_OK && err != NULL)
+        *err = why;
+    for (size_t i = 0; status == RKS_OK && i < count; i++)
+        ordered[i] = *sorted[i];
+    for (size_t i = 0; status == RKS_OK && i < dataset->unit_count; i++)
+        if (dataset->units[i].shard < count)
+            dataset->units[i].shard = place[dataset->units[i].shard];
+    if (status == RKS_OK) {
+        rks_free(dataset->shards);
+        dataset->shards = ordered;
+        ordered = NULL;
+    }
+    rks_free(sorted);
+    rks_free(place);
+    rks_free(ordered);
+    return status;
+}
+
+/* `directory` NULL: a text that refers to lists is refused. */
+static rks_status decode_text(const char *directory, const char *text, size_t size,
+                              const char *path, rks_dataset *decoded, rks_error *err)
+{
+    json_t *root = NULL;
+    rks_digest digest;
+    rks_status status = RKS_OK;
+    if (size > RKS_DATASET_MAX)
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %zu bytes, at most %zu expected", path,
+                          size, RKS_DATASET_MAX);
+    if (status == RKS_OK)
+        status = rks_json_open(text, size, path, directory == NULL ? FEATURES : FILE_FEATURES,
+                               &root, &digest, err);
+    if (status == RKS_OK)
+        status = decode_top(root, path, decoded, err);
+    if (status == RKS_OK)
+        status = decode_index(root, path, decoded, err);
+    if (status == RKS_OK)
+        status = decode_list_names(root, path, decoded->lists, &decoded->list_count, err);
+    for (size_t i = 0; status == RKS_OK && i < decoded->list_count; i++)
+        status = rks_dataset_list_load(directory, &decoded->lists[i], (uint32_t)i + 1, decoded, err);
+    if (status == RKS_OK)
+        status = decode_inline(root, path, decoded, err);
+    if (status == RKS_OK && decoded->list_count > 0)
+        status = order_shards(decoded, path, err);
+    json_decref(root);
+    return status == RKS_OK ? rks_dataset_check(decoded, path, RKS_ERR_CORRUPT, err) : status;
+}
+
+rks_status rks_dataset_decode_file(const char *directory, const char *text, size_t size,
+                                   const char *path, rks_dataset **dataset, rks_error *err)
+{
+    rks_dataset *decoded = rks_alloc(1, sizeof(*decoded), err);
+    if (decoded == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = decode_text(directory, text, size, path, decoded, err);
+    if (status == RKS_OK) {
+        *dataset = decoded;
+        decoded = NULL;
+    }
+    rks_dataset_free(decoded);
     return status;
 }
 
 rks_status rks_dataset_decode(const char *text, size_t size, const char *path,
                               rks_dataset **dataset, rks_error *err)
 {
+    return rks_dataset_decode_file(NULL, text, size, path, dataset, err);
+}
+
+/* Of all units, where the text has them all. */
+static rks_status sum_units(const json_t *root, const char *path, uint64_t *bytes, rks_error *err)
+{
+    const json_t *units = NULL, *item;
+    size_t i;
+    uint64_t more = 0;
+    rks_excluded excluded = {0};
+    rks_status status = rks_json_array(root, "units", path, &units, err);
+    if (status == RKS_OK)
+        status = decode_excluded(root, path, &excluded, err);
+    *bytes = 0;
+    json_array_foreach(units, i, item)
+    {
+        if (status == RKS_OK)
+            status = rks_json_u64(item, "bytes", path, &more, err);
+        *bytes += more;
+    }
+    *bytes -= excluded.bytes;
+    return status;
+}
+
+rks_status rks_dataset_decode_summary(const char *text, size_t size, const char *path,
+                                      rks_dataset_summary *summary, rks_error *err)
+{
     json_t *root = NULL;
     rks_digest digest;
-    rks_dataset *decoded = rks_alloc(1, sizeof(*decoded), err);
-    if (decoded == NULL)
-        return RKS_ERR_MEMORY;
-    rks_status status = RKS_OK;
-    if (size > RKS_DATASET_MAX)
-        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %zu bytes, at most %zu expected", path,
-                          size, RKS_DATASET_MAX);
+    *summary = (rks_dataset_summary){.generation = 1};
+    rks_status status = rks_json_open(text, size, path, FILE_FEATURES, &root, &digest, err);
     if (status == RKS_OK)
-        status = rks_json_open(text, size, path, FEATURES, &root, &digest, err);
+        status = rks_json_digest(root, "dataset", path, &summary->id, err);
     if (status == RKS_OK)
-        status = decode_top(root, path, decoded, err);
+        status = rks_json_u64(root, "samples", path, &summary->samples, err);
+    if (status == RKS_OK && json_object_get(root, "generation") != NULL)
+        status = rks_json_u64(root, "generation", path, &summary->generation, err);
     if (status == RKS_OK)
-        status = decode_lists(root, path, decoded, err);
+        status = decode_list_names(root, path, summary->lists, &summary->list_count, err);
     if (status == RKS_OK)
-        status = rks_dataset_check(decoded, path, RKS_ERR_CORRUPT, err);
-    if (status == RKS_OK) {
-        *dataset = decoded;
-        decoded = NULL;
-    }
+        status = summary->list_count > 0 ? rks_json_u64(root, "bytes", path, &summary->bytes, err)
+                                         : sum_units(root, path, &summary->bytes, err);
     json_decref(root);
-    rks_dataset_free(decoded);
     return status;
 }

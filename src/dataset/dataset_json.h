@@ -9,8 +9,17 @@
 #define RKS_DATASET_FILE "dataset.json"
 #define RKS_DATASET_MAX ((size_t)64 << 20)
 
-/* Keeps dataset.json as dataset.N.json where it is generation N. */
-rks_status rks_dataset_keep_generation(const char *directory, uint64_t generation, rks_error *err);
+/* Keeps dataset.json as dataset.N.json where it is generation N; then *is_there, with what it is. */
+rks_status rks_dataset_keep_generation(const char *directory, uint64_t generation,
+                                       rks_dataset_summary *before, bool *is_there, rks_error *err);
+/* A file's text, with the lists of DIRECTORY that it refers to. */
+rks_status rks_dataset_decode_file(const char *directory, const char *text, size_t size,
+                                   const char *path, rks_dataset **dataset, rks_error *err);
+rks_status rks_dataset_decode_summary(const char *text, size_t size, const char *path,
+                                      rks_dataset_summary *summary, rks_error *err);
+/* dataset.json as it is written to a directory, which holds the layout's lists. */
+rks_status rks_dataset_encode_file(const rks_dataset *dataset, const rks_dataset_layout *layout,
+                                   char **text, size_t *size, rks_error *err);
 /* No path, no hidden file, no control characters. */
 bool rks_dataset_name_good(const char *name);
 int rks_dataset_compare_ids(rks_digest a, rks_digest b);

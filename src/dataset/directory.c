@@ -139,7 +139,8 @@ rks_status rks_directory_lock_settle(const rks_group *group, const char *directo
 /* The process in "part-....json.PID.tmp" and its like, of the names that builds write; 0: none. */
 static long temporary_of(const char *name)
 {
-    static const char *const begins[] = {"part-", "excluded-", "dataset.", "python.json.", "schema-"};
+    static const char *const begins[] = {"part-",    "excluded-",    "list-",
+                                         "dataset.", "python.json.", "schema-"};
     size_t size = strlen(name);
     bool ours = false;
     for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++)

@@ -28,9 +28,9 @@ static uint64_t number_of(const rks_dataset *dataset)
 }
 
 /* Byte for byte: a later version may have written more than is known here. */
-rks_status rks_dataset_keep_generation(const char *directory, uint64_t generation, rks_error *err)
+rks_status rks_dataset_keep_generation(const char *directory, uint64_t generation,
+                                       rks_dataset_summary *before, bool *is_there, rks_error *err)
 {
-    rks_dataset *now = NULL;
     char *text = NULL;
     size_t size = 0;
     char *from = rks_format(err, "%s/%s", directory, RKS_DATASET_FILE);
@@ -40,14 +40,34 @@ rks_status rks_dataset_keep_generation(const char *directory, uint64_t generatio
                             : rks_file_load(from, RKS_DATASET_MAX, &text, &size, err);
     bool none = status == RKS_ERR_NOT_FOUND; /* another directory holds the older ones */
     if (status == RKS_OK)
-        status = rks_dataset_decode(text, size, from, &now, err);
-    if (status == RKS_OK && number_of(now) == generation)
+        status = rks_dataset_decode_summary(text, size, from, before, err);
+    if (status == RKS_OK && before->generation == generation) {
+        *is_there = true;
         status = rks_file_replace(to, text, size, err);
+    }
     rks_free(text);
     rks_free(from);
     rks_free(to);
-    rks_dataset_free(now);
     return none ? RKS_OK : status;
+}
+
+rks_status rks_dataset_summarize(const char *directory, uint64_t generation,
+                                 rks_dataset_summary *summary, rks_error *err)
+{
+    char *text = NULL;
+    size_t size = 0;
+    char *path = generation > 0 ? rks_dataset_generation_path(directory, generation, err)
+                                : rks_format(err, "%s/%s", directory, RKS_DATASET_FILE);
+    rks_status status =
+        path == NULL ? RKS_ERR_MEMORY : rks_file_load(path, RKS_DATASET_MAX, &text, &size, err);
+    if (status == RKS_OK)
+        status = rks_dataset_decode_summary(text, size, path, summary, err);
+    if (status == RKS_OK && generation > 0 && summary->generation != generation)
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: holds generation %" PRIu64, path,
+                          summary->generation);
+    rks_free(text);
+    rks_free(path);
+    return status;
 }
 
 /* "dataset.N.json", N from 1, no leading zeros. */
@@ -127,7 +147,7 @@ static rks_status load_older(const char *directory, uint64_t generation, rks_dat
                      "%s: there is no generation %" PRIu64 " (or it was pruned); info lists them",
                      directory, generation);
     if (status == RKS_OK)
-        status = rks_dataset_decode(text, size, path, &loaded, err);
+        status = rks_dataset_decode_file(directory, text, size, path, &loaded, err);
     if (status == RKS_OK)
         status = rks_dataset_load_excluded(directory, loaded, err);
     if (status == RKS_OK && number_of(loaded) != generation) {

@@ -115,14 +115,25 @@ static uint64_t generation_of(const rks_dataset *dataset)
     return dataset->generation == 0 ? 1 : dataset->generation;
 }
 
-static void add_generation(json_t *list, const rks_dataset *dataset)
+static void add_generation(json_t *list, uint64_t generation, uint64_t samples, uint64_t bytes,
+                           rks_digest digest)
 {
     char id[RKS_DIGEST_TEXT];
-    rks_digest_format(dataset->id, id);
+    rks_digest_format(digest, id);
     json_array_append_new(
-        list, json_pack("{s:I, s:I, s:I, s:s}", "generation", (json_int_t)generation_of(dataset),
-                        "samples", (json_int_t)dataset->count, "bytes",
-                        (json_int_t)rks_dataset_bytes(dataset), "id", id));
+        list, json_pack("{s:I, s:I, s:I, s:s}", "generation", (json_int_t)generation, "samples",
+                        (json_int_t)samples, "bytes", (json_int_t)bytes, "id", id));
+}
+
+static void add_dataset(json_t *list, const rks_dataset *dataset)
+{
+    add_generation(list, generation_of(dataset), dataset->count, rks_dataset_bytes(dataset),
+                   dataset->id);
+}
+
+static void add_summary(json_t *list, const rks_dataset_summary *summary)
+{
+    add_generation(list, summary->generation, summary->samples, summary->bytes, summary->id);
 }
 
 /* Those that this rank's directory has, ascending. */
@@ -131,25 +142,24 @@ static json_t *describe_generations(const rks_store *store)
     json_t *list = json_array();
     uint64_t *numbers = NULL;
     size_t count = 0;
-    rks_dataset *newest = NULL;
+    rks_dataset_summary newest, older;
     if (store->dataset->source_count > 1) {
-        add_generation(list, store->dataset);
+        add_dataset(list, store->dataset);
         return list;
     }
     if (rks_dataset_generations(store->directory, &numbers, &count, NULL) != RKS_OK)
         count = 0;
-    if (rks_dataset_load(store->directory, &newest, NULL) != RKS_OK)
-        newest = NULL;
+    bool is_there = rks_dataset_summarize(store->directory, 0, &newest, NULL) == RKS_OK;
     for (size_t i = 0; i < count; i++) {
-        rks_dataset *older = NULL;
-        if (newest != NULL && numbers[i] >= generation_of(newest))
+        if (is_there && numbers[i] >= newest.generation)
             break; /* kept, but its successor was never committed */
-        if (rks_dataset_load_generation(store->directory, numbers[i], &older, NULL) == RKS_OK)
-            add_generation(list, older);
-        rks_dataset_free(older);
+        if (rks_dataset_summarize(store->directory, numbers[i], &older, NULL) == RKS_OK)
+            add_summary(list, &older);
     }
-    add_generation(list, newest != NULL ? newest : store->dataset);
-    rks_dataset_free(newest);
+    if (is_there)
+        add_summary(list, &newest);
+    else
+        add_dataset(list, store->dataset);
     rks_free(numbers);
     return list;
 }

@@ -22,8 +22,9 @@ typedef struct prune {
     const char *directory;
     rks_prune_options options;
     rks_prune_report report;
-    rks_dataset **kept; /* the newest is the last one */
-    size_t kept_count;
+    rks_shard_names shards; /* that generations which stay name */
+    char (*lists)[64];      /* and their other files */
+    size_t list_count;
 } prune;
 
 static rks_status remove_file(prune *p, const char *path, rks_error *err)
@@ -40,16 +41,31 @@ static rks_status remove_file(prune *p, const char *path, rks_error *err)
 
 /* ---- generations ------------------------------------------------------------------------- */
 
+static rks_status keep_list(prune *p, const char *name, rks_error *err)
+{
+    if (name[0] == '\0')
+        return RKS_OK;
+    for (size_t i = p->list_count; i-- > 0;)
+        if (strcmp(p->lists[i], name) == 0)
+            return RKS_OK;
+    char(*grown)[64] = rks_realloc(p->lists, p->list_count + 1, sizeof(*grown), err);
+    if (grown == NULL)
+        return RKS_ERR_MEMORY;
+    p->lists = grown;
+    strcpy(grown[p->list_count++], name);
+    return RKS_OK;
+}
+
+/* What the dataset names stays; takes it over. */
 static rks_status keep(prune *p, rks_dataset *dataset, rks_error *err)
 {
-    rks_dataset **grown = rks_realloc(p->kept, p->kept_count + 1, sizeof(*grown), err);
-    if (grown == NULL) {
-        rks_dataset_free(dataset);
-        return RKS_ERR_MEMORY;
-    }
-    p->kept = grown;
-    grown[p->kept_count++] = dataset;
-    return RKS_OK;
+    rks_status status = rks_shard_names_add(&p->shards, dataset, err);
+    if (status == RKS_OK)
+        status = keep_list(p, dataset->excluded.name, err);
+    for (size_t i = 0; status == RKS_OK && i < dataset->list_count; i++)
+        status = keep_list(p, dataset->lists[i].name, err);
+    rks_dataset_free(dataset);
+    return status;
 }
 
 /* An older generation: loaded if it stays, for what it names. One that cannot be read stops the
@@ -94,19 +110,10 @@ static rks_status prune_generations(prune *p, rks_error *err)
 
 /* ---- shards ------------------------------------------------------------------------------- */
 
-static bool is_named(const prune *p, const char *name)
-{
-    for (size_t i = 0; i < p->kept_count; i++)
-        for (size_t k = 0; k < p->kept[i]->shard_count; k++)
-            if (strcmp(p->kept[i]->shards[k].name, name) == 0)
-                return true;
-    return false;
-}
-
 static bool is_named_list(const prune *p, const char *name)
 {
-    for (size_t i = 0; i < p->kept_count; i++)
-        if (strcmp(p->kept[i]->excluded.name, name) == 0)
+    for (size_t i = 0; i < p->list_count; i++)
+        if (strcmp(p->lists[i], name) == 0)
             return true;
     return false;
 }
@@ -125,10 +132,13 @@ static bool cut_ending(char *name, const char *ending)
 static bool is_ours_and_unnamed(const prune *p, char *name)
 {
     bool part = strncmp(name, "part-", 5) == 0;
-    bool list = strncmp(name, "excluded-", 9) == 0;
-    if ((part || list || strncmp(name, "dataset.", 8) == 0) && cut_ending(name, ".tmp"))
+    bool excluded = strncmp(name, "excluded-", 9) == 0, units = strncmp(name, "list-", 5) == 0;
+    if ((part || excluded || units || strncmp(name, "dataset.", 8) == 0) &&
+        cut_ending(name, ".tmp"))
         return true;
-    if (list && strlen(name) > 14 && strcmp(name + strlen(name) - 5, ".runs") == 0)
+    if (excluded && strlen(name) > 14 && strcmp(name + strlen(name) - 5, ".runs") == 0)
+        return !is_named_list(p, name);
+    if (units && strlen(name) > 11 && strcmp(name + strlen(name) - 6, ".units") == 0)
         return !is_named_list(p, name);
     if (!part)
         return false;
@@ -138,7 +148,7 @@ static bool is_ours_and_unnamed(const prune *p, char *name)
     static const char *const endings[] = {".json", ".sums", ".rks"};
     for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++)
         if (cut_ending(name, endings[i]))
-            return !is_named(p, name);
+            return !rks_shard_names_have(&p->shards, name);
     return false;
 }
 
@@ -212,9 +222,8 @@ rks_status rks_prune(rks_group *group, const char *directory, const rks_prune_op
         memcpy(report, &p.report, room < sizeof(p.report) ? room : sizeof(p.report));
         report->struct_size = room;
     }
-    for (size_t i = 0; i < p.kept_count; i++)
-        rks_dataset_free(p.kept[i]);
-    rks_free(p.kept);
+    rks_shard_names_free(&p.shards);
+    rks_free(p.lists);
     rks_free(expanded);
     return status;
 }

@@ -154,14 +154,6 @@ static rks_status verify_all_listed(rks_verify_job *job, const char *directory, 
     return status;
 }
 
-static bool is_listed(const rks_dataset *dataset, const char *name)
-{
-    for (size_t i = 0; i < dataset->shard_count; i++)
-        if (strcmp(dataset->shards[i].name, name) == 0)
-            return true;
-    return false;
-}
-
 /* Readers never look at it: no damage. */
 static void report_leftover(rks_verify_job *job, const char *data)
 {
@@ -182,9 +174,12 @@ static rks_status verify_others(rks_verify_job *job, const char *directory,
 {
     char **names = NULL;
     size_t count = 0;
-    rks_status status = rks_dataset_parts(directory, &names, &count, err);
+    rks_shard_names listed = {0};
+    rks_status status = rks_shard_names_add(&listed, dataset, err);
+    if (status == RKS_OK)
+        status = rks_dataset_parts(directory, &names, &count, err);
     for (size_t i = 0; status == RKS_OK && i < count; i++) {
-        if (dataset != NULL && is_listed(dataset, names[i]))
+        if (rks_shard_names_have(&listed, names[i]))
             continue;
         char *stem = rks_format(err, "%s/%s", directory, names[i]);
         char *data = rks_format(err, "%s/%s.rks", directory, names[i]);
@@ -197,6 +192,7 @@ static rks_status verify_others(rks_verify_job *job, const char *directory,
         rks_free(stem);
         rks_free(data);
     }
+    rks_shard_names_free(&listed);
     rks_dataset_parts_free(names, count);
     return status;
 }
