@@ -29,8 +29,12 @@ void rks_hold_standard_files(void)
 
 rks_status rks_file_open(const char *path, int *fd, uint64_t *size, rks_error *err)
 {
-    rks_hold_standard_files();
     int opened = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (opened >= 0 && opened <= STDERR_FILENO) { /* one of these is closed */
+        close(opened);
+        rks_hold_standard_files();
+        opened = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    }
     if (opened < 0) {
         if (errno == ENOENT)
             return rks_fail(err, RKS_ERR_NOT_FOUND, errno, "%s: no such file", path);

@@ -82,19 +82,37 @@ static bool put_zeros(uintptr_t begin, uintptr_t end)
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0L) != -1;
 }
 
+/* The map's marks, made at its first fault; NULL: no memory. */
+static _Atomic uint64_t *marks_of(rks_guarded_map *map)
+{
+    _Atomic uint64_t *marks = atomic_load(&map->marks), *there = NULL;
+    if (marks != NULL)
+        return marks;
+    long made = syscall(SYS_mmap, NULL, map->marks_size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0L);
+    if (made == -1)
+        return NULL;
+    marks = (_Atomic uint64_t *)made;
+    if (atomic_compare_exchange_strong(&map->marks, &there, marks))
+        return marks;
+    syscall(SYS_munmap, made, map->marks_size); /* another thread's fault was first */
+    return there;
+}
+
 /* Marks first: who sees the zeros must see the mark. */
 static bool replace_pages(rks_guarded_map *map, uintptr_t at)
 {
     size_t page = atomic_load(&page_size);
     uintptr_t begin = atomic_load(&map->begin);
     uintptr_t end = atomic_load(&map->end);
+    _Atomic uint64_t *marks = marks_of(map);
     uint64_t faults = atomic_fetch_add(&map->faults, 1);
-    if (faults < SINGLE_PIECES) {
+    if (marks != NULL && faults < SINGLE_PIECES) {
         size_t piece = faults < SINGLE_PAGES ? page : PIECE_SIZE;
         uintptr_t from = begin + (at - begin) / piece * piece;
         uintptr_t to = end - from < piece ? end : from + piece;
         for (uintptr_t p = (from - begin) / page; p < (to - begin + page - 1) / page; p++)
-            atomic_fetch_or(&map->marks[p / 64], UINT64_C(1) << (p % 64));
+            atomic_fetch_or(&marks[p / 64], UINT64_C(1) << (p % 64));
         if (put_zeros(from, to))
             return true;
     }
@@ -246,19 +264,15 @@ rks_status rks_guarded_map_open(int fd, const char *path, uint64_t size, rks_gua
 
     uint64_t pages = size / page + (size % page != 0);
     uint64_t marks_size = (pages / 64 + 1) * sizeof(uint64_t);
-    void *marks = mmap(NULL, marks_size, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    void *bytes = marks == MAP_FAILED ? MAP_FAILED : mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+    void *bytes = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
     if (bytes == MAP_FAILED) {
         int cause = errno;
-        if (marks != MAP_FAILED)
-            munmap(marks, marks_size);
         atomic_store(&slot->taken, false);
         return rks_fail_errno(err, cause, "%s: mapping %" PRIu64 " bytes", path, size);
     }
     slot->bytes = bytes;
     slot->size = size;
-    slot->marks = marks;
+    atomic_store(&slot->marks, NULL);
     slot->marks_size = marks_size;
     atomic_store(&slot->faults, 0);
     atomic_store(&slot->lost, false);
@@ -275,7 +289,8 @@ void rks_guarded_map_close(rks_guarded_map *map)
         return;
     atomic_fetch_add(&map->generation, 1);
     munmap((void *)(uintptr_t)map->bytes, map->size);
-    munmap((void *)map->marks, map->marks_size);
+    if (atomic_load(&map->marks) != NULL)
+        munmap((void *)atomic_load(&map->marks), map->marks_size);
     atomic_store(&map->taken, false);
 }
 
@@ -301,8 +316,9 @@ bool rks_guarded_map_marked(const rks_guarded_map *map, const void *at, size_t s
         return false;
     if (atomic_load(&map->lost))
         return true;
-    for (uint64_t p = first; p <= last; p++)
-        if (atomic_load_explicit(&map->marks[p / 64], memory_order_relaxed) >> (p % 64) & 1)
+    const _Atomic uint64_t *marks = atomic_load(&map->marks);
+    for (uint64_t p = first; marks != NULL && p <= last; p++)
+        if (atomic_load_explicit(&marks[p / 64], memory_order_relaxed) >> (p % 64) & 1)
             return true;
     return false;
 }

@@ -29,7 +29,8 @@ typedef struct rks_guarded_map {
     const uint8_t *bytes;
     uint64_t size;
     _Atomic uint64_t faults; /* how often the handler replaced something */
-    _Atomic uint64_t *marks; /* a bit a page */
+    /* A bit a page; NULL until the first fault, so that a file takes one of the process's maps. */
+    _Atomic(_Atomic uint64_t *) marks;
     uint64_t marks_size;
     atomic_bool lost; /* all of it was replaced */
     atomic_bool taken;

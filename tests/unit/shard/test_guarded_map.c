@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -58,6 +59,33 @@ static void reads_what_is_in_the_file(void **state)
     assert_true(rks_guarded_map_touch(map, map->bytes, map->size));
     rks_guarded_map_close(map);
     rks_guarded_map_close(NULL);
+    close(fd);
+}
+
+static int count_maps(void)
+{
+    FILE *file = fopen("/proc/self/maps", "r");
+    int lines = 0, c;
+    while ((c = fgetc(file)) != EOF)
+        lines += c == '\n';
+    fclose(file);
+    return lines;
+}
+
+/* The kernel gives a process 65,530. */
+static void a_file_takes_one_of_the_processs_maps(void **state)
+{
+    (void)state;
+    enum { FILES = 100 };
+    rks_guarded_map *maps[FILES];
+    int fd = make_file(5 * PAGE), before = count_maps();
+    for (int i = 0; i < FILES; i++) {
+        maps[i] = map_file(fd, 5 * PAGE);
+        assert_int_equal(read_byte(maps[i], PAGE), 7);
+    }
+    assert_in_range(count_maps(), 0, before + FILES + 4); /* and of chunks of slots */
+    for (int i = 0; i < FILES; i++)
+        rks_guarded_map_close(maps[i]);
     close(fd);
 }
 
@@ -438,6 +466,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_what_is_in_the_file),
+        cmocka_unit_test(a_file_takes_one_of_the_processs_maps),
         cmocka_unit_test(refuses_an_empty_file_and_a_bad_descriptor),
         cmocka_unit_test(marks_exactly_the_pages_that_are_gone),
         cmocka_unit_test(a_new_map_in_the_same_place_is_clean),
