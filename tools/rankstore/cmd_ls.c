@@ -60,41 +60,68 @@ static rks_status print_sample(rks_store *store, uint64_t id, bool as_json, rks_
 
 /* ---- the order ------------------------------------------------------------------------------- */
 
-/* What is sorted; key: 2 bytes of size and the key, from cli's memory, or NULL. */
+/* What is sorted; the key's memory is its own, or NULL. */
 typedef struct entry {
     uint64_t id;
     uint32_t length, key_size;
     uint8_t *key;
 } entry;
 
+/* With a limit, a heap whose root is the last of those that are kept: a sample that comes behind it is
+ * dropped at once, so that --head N takes memory for N. */
 typedef struct entries {
     entry *items;
-    size_t count, room;
+    size_t count, room, limit; /* 0: no limit */
+    bool by_length, by_key, down;
 } entries;
 
-static int entries_by_id(const entry *a, const entry *b)
+static int compare_keys(const entry *a, const entry *b)
 {
-    return a->id < b->id ? -1 : a->id > b->id;
-}
-
-static int by_length(const void *one, const void *other)
-{
-    const entry *a = one, *b = other;
-    return a->length < b->length ? -1 : a->length > b->length ? 1 : entries_by_id(a, b);
-}
-
-static int by_length_down(const void *one, const void *other)
-{
-    const entry *a = one, *b = other;
-    return a->length > b->length ? -1 : a->length < b->length ? 1 : entries_by_id(a, b);
-}
-
-static int by_key(const void *one, const void *other)
-{
-    const entry *a = one, *b = other;
     uint32_t common = a->key_size < b->key_size ? a->key_size : b->key_size;
     int order = memcmp(a->key, b->key, common);
     return order != 0 ? order : a->key_size < b->key_size ? -1 : a->key_size > b->key_size;
+}
+
+/* Equal lengths and keys come by id, in both directions. */
+static int compare_entries(const void *one, const void *other, void *user)
+{
+    const entry *a = one, *b = other;
+    const entries *list = user;
+    int order = a->id < b->id ? -1 : a->id > b->id, by = 0;
+    if (list->by_length)
+        by = a->length < b->length ? -1 : a->length > b->length;
+    else if (list->by_key)
+        by = compare_keys(a, b);
+    else
+        by = order;
+    return by == 0 ? order : list->down ? -by : by;
+}
+
+static void swap_entries(entry *a, entry *b)
+{
+    entry kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+static void sift_up(entries *list, size_t at)
+{
+    while (at > 0 && compare_entries(&list->items[at], &list->items[(at - 1) / 2], list) > 0) {
+        swap_entries(&list->items[at], &list->items[(at - 1) / 2]);
+        at = (at - 1) / 2;
+    }
+}
+
+static void sift_down(entries *list)
+{
+    for (size_t at = 0, child; (child = 2 * at + 1) < list->count; at = child) {
+        if (child + 1 < list->count &&
+            compare_entries(&list->items[child + 1], &list->items[child], list) > 0)
+            child++;
+        if (compare_entries(&list->items[at], &list->items[child], list) >= 0)
+            return;
+        swap_entries(&list->items[at], &list->items[child]);
+    }
 }
 
 static rks_status out_of_memory(rks_error *err)
@@ -104,31 +131,48 @@ static rks_status out_of_memory(rks_error *err)
     return RKS_ERR_MEMORY;
 }
 
-static rks_status add_entry(entries *list, rks_store *store, uint64_t id, bool with_key,
-                            rks_error *err)
+/* A place for one more; NULL: no memory. */
+static entry *new_place(entries *list)
 {
     if (list->count == list->room) {
         size_t room = list->room == 0 ? 1024 : 2 * list->room;
         entry *grown = realloc(list->items, room * sizeof(*grown));
         if (grown == NULL)
-            return out_of_memory(err);
+            return NULL;
         list->items = grown;
         list->room = room;
     }
-    entry *into = &list->items[list->count++];
-    *into = (entry){.id = id, .length = rks_store_lengths(store)[id]};
-    if (!with_key)
-        return RKS_OK;
+    return &list->items[list->count++];
+}
+
+static rks_status add_entry(entries *list, rks_store *store, uint64_t id, rks_error *err)
+{
     uint8_t key[RKS_KEY_MAX];
     size_t size = 0;
-    rks_status status = rks_store_key(store, id, key, &size, err);
+    rks_status status = list->by_key ? rks_store_key(store, id, key, &size, err) : RKS_OK;
     if (status != RKS_OK)
         return status;
-    into->key = malloc(size == 0 ? 1 : size);
-    if (into->key == NULL)
+    entry made = {id, rks_store_lengths(store)[id], (uint32_t)size, key};
+    bool full = list->limit > 0 && list->count == list->limit;
+    if (full && compare_entries(&made, &list->items[0], list) >= 0)
+        return RKS_OK;
+    made.key = list->by_key ? malloc(size == 0 ? 1 : size) : NULL;
+    if (list->by_key && made.key == NULL)
         return out_of_memory(err);
-    memcpy(into->key, key, size);
-    into->key_size = (uint32_t)size;
+    if (list->by_key)
+        memcpy(made.key, key, size);
+    entry *place = full ? &list->items[0] : new_place(list);
+    if (place == NULL) {
+        free(made.key);
+        return out_of_memory(err);
+    }
+    if (full)
+        free(place->key);
+    *place = made;
+    if (full)
+        sift_down(list);
+    else if (list->limit > 0)
+        sift_up(list, list->count - 1);
     return RKS_OK;
 }
 
@@ -155,27 +199,30 @@ static rks_status keep_entry(void *user, uint64_t id, rks_error *err)
     if ((w->part_of != NULL && w->part_of[id] != w->part) || enough(w))
         return RKS_OK;
     if (w->order != NULL)
-        return add_entry(&w->sorted, w->store, id, strstr(w->order, "key") != NULL, err);
+        return add_entry(&w->sorted, w->store, id, err);
     w->printed++;
     return print_sample(w->store, id, w->a->json, err);
 }
 
+static void begin_order(walk *w)
+{
+    const char *by = w->order + (w->order[0] == '-');
+    w->sorted = (entries){.limit = w->a->head,
+                          .by_length = strcmp(by, "length") == 0,
+                          .by_key = strcmp(by, "key") == 0,
+                          .down = (w->order[0] == '-') != w->a->reverse};
+}
+
 static rks_status print_sorted(walk *w, rks_error *err)
 {
-    bool down = (w->order[0] == '-') != w->a->reverse;
-    const char *by = w->order + (w->order[0] == '-');
     entries *list = &w->sorted;
-    if (strcmp(by, "length") == 0 && list->count > 0)
-        qsort(list->items, list->count, sizeof(entry), down ? by_length_down : by_length);
-    else if (strcmp(by, "key") == 0 && list->count > 0)
-        qsort(list->items, list->count, sizeof(entry), by_key);
-    bool backwards = down && strcmp(by, "length") != 0;
+    if (list->count > 0)
+        qsort_r(list->items, list->count, sizeof(entry), compare_entries, list);
     rks_status status = RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < list->count && !enough(w); i++, w->printed++) {
         status = cli_check_interrupt(err);
         if (status == RKS_OK)
-            status = print_sample(w->store, list->items[backwards ? list->count - 1 - i : i].id,
-                                  w->a->json, err);
+            status = print_sample(w->store, list->items[i].id, w->a->json, err);
     }
     return status;
 }
@@ -236,6 +283,8 @@ static rks_status list(rks_store *store, const args *a, rks_error *err)
     cli_filter *filter = NULL;
     if (w.order == NULL && a->reverse)
         w.order = "id";
+    if (w.order != NULL)
+        begin_order(&w);
     rks_status status = cli_filter_open(store, a->where, &filter, err);
     if (status == RKS_OK && a->split != NULL)
         status = choose_part(&w, err);
@@ -314,8 +363,8 @@ const cli_command cli_ls = {
     .examples = {"rankstore ls store --sort=-length --head 10",
                  "rankstore ls store --where 'length > 5 and text != \"\"' --json"},
     .text = "--where reads the samples where it names a column of them; with id and length alone "
-            "the index is enough. Equal lengths come by id. --sort key holds all keys in "
-            "memory.\n\n"
+            "the index is enough. Equal lengths come by id. --sort with --head N holds N samples in "
+            "memory; without, all that fit: 32 bytes each, with --sort key the key, too.\n\n"
             CLI_SEVERAL " --split puts each sample into a part by the hash of its key: it stays "
             "there when the dataset grows.",
     CLI_OPTIONS(options, args, words),
