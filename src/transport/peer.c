@@ -13,7 +13,8 @@
 
 enum {
     RETRY_MS = 100,       /* before the second attempt; before the next ones up to eight times that */
-    OPENING_MAX = 64,     /* connections that are being opened at the same time */
+    OPENING_MAX = 16, /* connections that are being opened at the same time: where all ranks of a
+                       * large job start, each has few hellos to answer at a time */
     PLACE_PORT = 2,       /* of a hello's address; see frame.h */
     PLACE_IP = 4,
 };
@@ -250,14 +251,20 @@ void rks_peer_ended(rks_connection *connection, const rks_error *why)
 
 /* ---- connections ----------------------------------------------------------------------------- */
 
+/* rks_peer_retry connects when it comes, and its time begins. */
+static void wait_for_turn(rks_engine *engine, rks_peer *peer)
+{
+    peer->paced = true;
+    peer->retry_ms = 1;
+    engine->retries++;
+}
+
 static void connect_peer(rks_engine *engine, uint32_t rank)
 {
     rks_error why;
     rks_peer *peer = &engine->peers[rank];
     if (engine->opening >= OPENING_MAX) {
-        peer->paced = true;
-        peer->retry_ms = 1; /* rks_peer_next */
-        engine->retries++;
+        wait_for_turn(engine, peer);
         return;
     }
     if (peer->paced || peer->since_ms == 0)
@@ -270,9 +277,13 @@ static void connect_peer(rks_engine *engine, uint32_t rank)
     connection_lost(engine, rank, false, &why);
 }
 
+/* From the next rank on: else all ranks of a job would begin with the same ones. Then it is mostly
+ * the lower half of a circle that connects to the upper one, and few connections cross. */
 void rks_peer_retry(rks_engine *engine, uint64_t now_ms)
 {
-    for (uint32_t rank = 0; rank < engine->options.size && engine->retries > 0; rank++) {
+    uint32_t size = engine->options.size, first = engine->options.rank + 1;
+    for (uint32_t i = 0; i < size && engine->retries > 0; i++) {
+        uint32_t rank = (uint32_t)(((uint64_t)first + i) % size);
         rks_peer *peer = &engine->peers[rank];
         if (peer->retry_ms == 0)
             continue;
@@ -457,7 +468,12 @@ static void push(rks_engine *engine, uint32_t rank, rks_frame *frame)
     rks_frame_queue_add(&peer->waiting, frame);
     if (peer->connection == NULL && peer->retry_ms == 0) {
         peer->since_ms = rks_net_now_ms(engine->net);
-        connect_peer(engine, rank);
+        if (engine->options.size <= OPENING_MAX) {
+            connect_peer(engine, rank);
+        } else {
+            wait_for_turn(engine, peer);
+            rks_peer_next(engine);
+        }
     }
 }
 

@@ -265,6 +265,8 @@ void rks_connection_say(rks_connection *connection, rks_fixed_frame *fixed,
     fixed->frame.sent = fixed_sent;
     rks_frame_set(&fixed->frame, type, 0, 0, fixed->body, size);
     rks_connection_send(connection, &fixed->frame);
+    if (connection->state == RKS_CONNECTION_OPEN)
+        pump(connection); /* a sign of life waits for nothing that this rank does meanwhile */
 }
 
 void rks_connection_end(rks_connection *connection)
