@@ -39,8 +39,9 @@ typedef struct rks_epoch_options {
     /* Most batches fetched ahead. Default 0: as many as prefetch_bytes hold. */
     uint32_t prefetch_batches;
     /* Memory of batches fetched ahead, in bytes; one batch is always allowed. Default 0: four
-     * batches within 1 GiB, and up to 64 batches within 2 MiB. What is read from this node's disk
-     * ahead of the fetches is bounded apart: up to 1,024 batches and 32 MiB of the page cache. */
+     * batches within 1 GiB, and up to 64 batches within 2 MiB; of more than 64 ranks, as many
+     * batches as ranks, up to 512, with 32 KiB for each. What is read from this node's disk ahead of
+     * the fetches is bounded apart: up to 1,024 batches and 32 MiB of the page cache. */
     uint64_t prefetch_bytes;
     /* Batches come as arrays, from rks_epoch_next_arrays alone, made by threads ahead of time.
      * Copied; NULL: as samples, from rks_epoch_next. */

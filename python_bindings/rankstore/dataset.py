@@ -271,7 +271,8 @@ class Dataset(OpenSamples):
         out: str. "torch" or "numpy". Default: "torch".
         prefetch_batches: int, from 1. Most batches to fetch ahead. Default: "auto", as many as prefetch_bytes hold.
         prefetch_bytes: int or str, in bytes. Memory of the batches fetched ahead; one batch is always allowed. The disk is
-            read further ahead, up to 1,024 batches. Default: "auto", four batches within 1 GiB, or up to 64 within 2 MiB.
+            read further ahead, up to 1,024 batches. Default: "auto", four batches within 1 GiB, or up to 64 within 2 MiB;
+            of more than 64 ranks, as many batches as ranks, up to 512, with 32 KiB for each.
         threads: int, from 1. Threads that call collate(samples), map and transform; up to threads + 1 batches are with them,
             within the bounds of prefetch. Default: 1.
         start: dict. A state (`Loader.state_dict`) to go on from; StateError if it is another plan's. Default: none.

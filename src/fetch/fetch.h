@@ -96,6 +96,11 @@ rks_status rks_fetcher_fetch(rks_fetcher *fetcher, rks_batch *list, rks_batch **
  * ones. */
 rks_status rks_fetcher_start(rks_fetcher *fetcher, rks_batch *list, rks_fetch **fetch,
                              rks_error *err);
+/* Are there samples that come from other ranks? */
+bool rks_fetcher_is_remote(const rks_fetcher *fetcher);
+/* Between `on` and not, requests are queued; then they are sent together, those to one owner in one
+ * write. So keep it short: also fetches of other threads wait. */
+void rks_fetcher_gather(rks_fetcher *fetcher, bool on);
 /* The same for arrays: a fetch that carries `collate` makes them when its last sample has come. */
 rks_status rks_fetcher_collate(rks_fetcher *fetcher, rks_batch *list, rks_collate *collate,
                                rks_arrays **arrays, rks_error *err);

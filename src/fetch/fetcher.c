@@ -35,6 +35,22 @@ rks_status rks_fetcher_blame(const rks_fetcher *fetcher, const rks_wanted *wante
     return (rks_status)inner->status;
 }
 
+bool rks_fetcher_is_remote(const rks_fetcher *fetcher)
+{
+    for (size_t i = 0; i < fetcher->options.shard_count; i++)
+        if (fetcher->shards[i] == NULL)
+            return true;
+    return false;
+}
+
+void rks_fetcher_gather(rks_fetcher *fetcher, bool on)
+{
+    if (on)
+        atomic_fetch_add(&fetcher->gathering, 1);
+    else if (atomic_fetch_sub(&fetcher->gathering, 1) == 1)
+        rks_fetch_send_queued(fetcher);
+}
+
 void rks_fetcher_forget_cache(rks_fetcher *fetcher)
 {
     rks_reads_look_again(&fetcher->reads);

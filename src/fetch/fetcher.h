@@ -110,6 +110,7 @@ struct rks_fetcher {
     atomic_uint_least64_t reserved; /* of inflight_bytes; grows under the mutex */
     atomic_uint_least64_t inflight, peak_inflight;
     atomic_bool some_failed; /* failed.count != 0 */
+    atomic_uint gathering;   /* requests are queued, and sent together later */
     pthread_mutex_t mutex;
     /* guarded by mutex */
     rks_fetch_request *queue, **queue_end; /* wait for room in inflight_bytes */

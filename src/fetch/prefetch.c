@@ -10,7 +10,8 @@
 enum { MOST_BATCHES = 4096 };
 
 /* Where neither is given: four batches, or more where they are small. */
-enum { AUTO_BATCHES = 4, AUTO_MOST = 64, AUTO_SMALL = 2 << 20 };
+enum { AUTO_BATCHES = 4, AUTO_MOST = 64, AUTO_LIMIT = 512, AUTO_SMALL_EACH = 32 << 10 };
+enum { WAVE_FROM = 8 }; /* batches ahead, from which they are started in waves */
 static const uint64_t AUTO_BYTES = (uint64_t)1 << 30;
 
 /* A list whose fetch was started. */
@@ -28,6 +29,7 @@ struct rks_prefetch {
     rks_prefetch_list next; /* the list behind the ring, where has_next */
     bool has_next;
     bool at_end;
+    size_t low; /* no batch is started while more are ahead */
     double seen_bytes, seen_weight;
 };
 
@@ -42,8 +44,10 @@ rks_status rks_prefetch_open(const rks_prefetch_options *options, rks_prefetch *
     made->room = options->max_batches == 0 ? MOST_BATCHES : options->max_batches;
     if (options->max_bytes == 0) {
         made->options.max_bytes = AUTO_BYTES;
-        made->small_bytes = options->max_batches == 0 ? AUTO_SMALL : AUTO_BYTES;
-        made->room = options->max_batches == 0 ? AUTO_MOST : made->room;
+        size_t most = options->ranks > AUTO_MOST ? options->ranks : AUTO_MOST;
+        most = most < AUTO_LIMIT ? most : AUTO_LIMIT;
+        made->small_bytes = options->max_batches == 0 ? most * AUTO_SMALL_EACH : AUTO_BYTES;
+        made->room = options->max_batches == 0 ? most : made->room;
     }
     if (made->room > MOST_BATCHES)
         made->room = MOST_BATCHES;
@@ -98,7 +102,7 @@ static bool has_room(const rks_prefetch *prefetch, const rks_prefetch_list *list
 }
 
 /* Starts what there is room for. A failure comes again with the next call. */
-static rks_status top_up(rks_prefetch *prefetch, rks_error *err)
+static rks_status start_all(rks_prefetch *prefetch, rks_error *err)
 {
     while (!prefetch->at_end) {
         if (!prefetch->has_next) {
@@ -123,6 +127,20 @@ static rks_status top_up(rks_prefetch *prefetch, rks_error *err)
         prefetch->has_next = false;
     }
     return RKS_OK;
+}
+
+static rks_status top_up(rks_prefetch *prefetch, rks_error *err)
+{
+    const rks_prefetch_options *options = &prefetch->options;
+    if (options->gather == NULL)
+        return start_all(prefetch, err);
+    if (prefetch->count > prefetch->low)
+        return RKS_OK;
+    options->gather(options->user, true);
+    rks_status status = start_all(prefetch, err);
+    options->gather(options->user, false);
+    prefetch->low = prefetch->count > WAVE_FROM ? prefetch->count / 2 : prefetch->count;
+    return status;
 }
 
 static void pop(rks_prefetch *prefetch)

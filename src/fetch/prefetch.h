@@ -29,10 +29,15 @@ typedef struct rks_prefetch_options {
     void (*skip_list)(void *user);
     /* As rks_fetcher_start: takes the samples on success. */
     rks_status (*start)(void *user, rks_batch *samples, rks_fetch **fetch, rks_error *err);
+    /* May be NULL. Around the starts of many batches (rks_fetcher_gather): then, where more than eight
+     * are ahead, none is started until half of them are used up. So what one owner is asked for in
+     * a wave of batches goes out together. */
+    void (*gather)(void *user, bool on);
     void *user;
     uint32_t max_batches; /* 0: as many as max_bytes hold */
     uint64_t max_bytes;   /* 0: 1 GiB; with max_batches 0, too: four batches within 1 GiB, and up to
-                           * 64 within 2 MiB */
+                           * 64 within 2 MiB, or of both a share more where `ranks` is above 64 */
+    uint32_t ranks;       /* that batches come from: each is asked in every wave */
     /* A first mean, from what is known of the data; 0: none, and one batch at a time is fetched
      * until one has arrived. */
     uint64_t known_bytes, known_weight;

@@ -187,6 +187,8 @@ rks_fetch_request *rks_fetch_next_to_send(rks_fetcher *fetcher)
 {
     rks_fetch_request *list = NULL, **end = &list;
     uint64_t cap = fetcher->options.inflight_bytes;
+    if (atomic_load(&fetcher->gathering) != 0)
+        return NULL;
     while (fetcher->queue != NULL && !atomic_load(&fetcher->closing)) {
         rks_fetch_request *request = fetcher->queue;
         uint64_t reserved = atomic_load(&fetcher->reserved);
@@ -216,22 +218,39 @@ bool rks_fetch_request_take(rks_fetch_request *request, int state)
     return atomic_compare_exchange_strong(&request->state, &sent, state);
 }
 
-/* False: it failed, and what is asked in its place is queued. */
-static bool send_one(rks_fetch_request *request)
+/* It was not sent: what is asked in its place is queued. */
+static void not_sent(rks_fetch_request *request, const rks_error *err)
 {
     rks_fetcher *fetcher = request->fetch->fetcher;
-    rks_error err;
-    atomic_fetch_add(&request->holds, 1); /* the engine's */
-    if (rks_engine_call(fetcher->options.engine, &request->call, &err) == RKS_OK)
-        return true;
     atomic_fetch_sub(&request->holds, 1);
     rks_fetch_request_unreserve(request);
     pthread_mutex_lock(&fetcher->mutex);
     rks_fetch_request_unlink(request);
     pthread_mutex_unlock(&fetcher->mutex);
     if (rks_fetch_request_take(request, RKS_REQUEST_TAKEN))
-        rks_fetch_request_failed(request, &err);
+        rks_fetch_request_failed(request, err);
     rks_fetch_request_drop(request);
+}
+
+/* False: they failed. */
+static bool send_all(rks_fetcher *fetcher, rks_fetch_request *list)
+{
+    rks_error err;
+    rks_call *first = &list->call;
+    while (list != NULL) {
+        rks_fetch_request *next = list->next;
+        atomic_fetch_add(&list->holds, 1); /* the engine's */
+        list->call.next = next == NULL ? NULL : &next->call;
+        list->next = NULL;
+        list = next;
+    }
+    if (rks_engine_call_all(fetcher->options.engine, first, &err) == RKS_OK)
+        return true;
+    while (first != NULL) {
+        rks_call *next = first->next;
+        not_sent(of_call(first), &err);
+        first = next;
+    }
     return false;
 }
 
@@ -239,14 +258,9 @@ void rks_fetch_send(rks_fetch_request *list)
 {
     while (list != NULL) {
         rks_fetcher *fetcher = list->fetch->fetcher; /* the caller holds it */
-        bool failed = false;
-        while (list != NULL) {
-            rks_fetch_request *next = list->next;
-            list->next = NULL;
-            failed = !send_one(list) || failed;
-            list = next;
-        }
-        if (failed) { /* another owner is asked; ends with the last one that can serve */
+        bool sent = send_all(fetcher, list);
+        list = NULL;
+        if (!sent) { /* another owner is asked; ends with the last one that can serve */
             pthread_mutex_lock(&fetcher->mutex);
             list = rks_fetch_next_to_send(fetcher);
             pthread_mutex_unlock(&fetcher->mutex);

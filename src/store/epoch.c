@@ -174,6 +174,12 @@ static rks_status start(void *user, rks_batch *samples, rks_fetch **fetch, rks_e
                : rks_fetcher_start_arrays(e->store->fetcher, samples, e->collate, fetch, err);
 }
 
+static void gather_requests(void *user, bool on)
+{
+    const rks_epoch *e = user;
+    rks_fetcher_gather(e->store->fetcher, on);
+}
+
 static rks_status prepare_epoch(rks_epoch *e, const rks_epoch_options *options, rks_error *err)
 {
     uint32_t ranks = rks_group_size(e->store->group);
@@ -200,9 +206,11 @@ static rks_status prepare_epoch(rks_epoch *e, const rks_epoch_options *options, 
         .next_list = next_list,
         .skip_list = skip_list,
         .start = start,
+        .gather = rks_fetcher_is_remote(e->store->fetcher) ? gather_requests : NULL,
         .user = e,
         .max_batches = options->prefetch_batches,
         .max_bytes = options->prefetch_bytes,
+        .ranks = ranks,
     };
     return rks_prefetch_open(&ahead, &e->prefetch, err);
 }

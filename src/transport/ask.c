@@ -60,19 +60,31 @@ static rks_status check_frame(rks_engine *engine, enum rks_frame_type type, uint
 
 /* ---- requests -------------------------------------------------------------------------------- */
 
-rks_status rks_engine_call(rks_engine *engine, rks_call *call, rks_error *err)
+rks_status rks_engine_call_all(rks_engine *engine, rks_call *first, rks_error *err)
 {
+    rks_call *last = first;
     if (atomic_load(&engine->closing))
         return rks_fail(err, RKS_ERR_STATE, 0, "the engine is closing");
-    rks_status status = check_frame(engine, RKS_FRAME_REQUEST, call->peer, call->service, call->size, err);
-    if (status != RKS_OK)
-        return status;
-    call->ended = 0;
-    call->command.run = run_call;
-    call->frame.sent = rks_call_sent;
-    if (rks_engine_post_call(engine, call))
+    for (rks_call *call = first; call != NULL; call = call->next) {
+        rks_status status = check_frame(engine, RKS_FRAME_REQUEST, call->peer, call->service,
+                                        call->size, err);
+        if (status != RKS_OK)
+            return status;
+        call->ended = 0;
+        call->command.run = run_call;
+        call->command.next = call->next == NULL ? NULL : &call->next->command;
+        call->frame.sent = rks_call_sent;
+        last = call;
+    }
+    if (rks_engine_post_calls(engine, &first->command, &last->command))
         return RKS_OK;
     return rks_fail(err, RKS_ERR_STATE, 0, "the engine is closed");
+}
+
+rks_status rks_engine_call(rks_engine *engine, rks_call *call, rks_error *err)
+{
+    call->next = NULL;
+    return rks_engine_call_all(engine, call, err);
 }
 
 /* A call with memory of its own. */

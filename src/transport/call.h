@@ -56,7 +56,7 @@ struct rks_call {
     uint64_t id;
     rks_command command;
     rks_frame frame;
-    rks_call *next; /* of those that wait for a reply of this peer */
+    rks_call *next; /* of those that wait for a reply of this peer; before, see rks_engine_call_all */
     rks_call **link;
 };
 

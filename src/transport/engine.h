@@ -135,6 +135,9 @@ typedef struct rks_reply_sink {
  * blocks; a failure that is known at once is returned, no op is called, and the call stays the
  * caller's. */
 rks_status rks_engine_call(rks_engine *engine, rks_call *call, rks_error *err);
+/* The same for `first` and those that follow it by `next`: what goes to one peer goes out in one
+ * write. On failure all of them stay the caller's. */
+rks_status rks_engine_call_all(rks_engine *engine, rks_call *first, rks_error *err);
 
 /* The same with memory of its own; the body is copied. */
 rks_status rks_engine_request(rks_engine *engine, uint32_t peer, enum rks_service service,

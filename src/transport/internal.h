@@ -214,9 +214,9 @@ void rks_engine_stream_closed(rks_engine *engine);
 
 /* False: the engine thread is over, and the command stays the caller's. */
 bool rks_engine_post(rks_engine *engine, rks_command *command);
-/* The same for a call. The engine thread does not post to itself: what its callbacks call waits in
+/* The same for calls, from `first` by `next` to `last`. The engine thread does not post to itself: what its callbacks call waits in
  * a list of its own, and goes out before the loop sleeps. Calls need no order. */
-bool rks_engine_post_call(rks_engine *engine, rks_call *call);
+bool rks_engine_post_calls(rks_engine *engine, rks_command *first, rks_command *last);
 /* This thread is the engine's from now on. */
 void rks_mailbox_enter(rks_engine *engine);
 /* False: there was nothing in it. `last`: nothing more is taken. */

@@ -18,38 +18,42 @@ void rks_mailbox_enter(rks_engine *engine)
     entered = engine;
 }
 
-bool rks_engine_post(rks_engine *engine, rks_command *command)
+static bool post_all(rks_engine *engine, rks_command *first, rks_command *last)
 {
     pthread_mutex_lock(&engine->mutex);
     bool open = !engine->mailbox_closed;
     if (open) {
-        bool first = engine->mailbox == NULL;
-        command->next = NULL;
-        if (first)
+        bool empty = engine->mailbox == NULL;
+        last->next = NULL;
+        if (empty)
             engine->mailbox_last = &engine->mailbox;
-        *engine->mailbox_last = command;
-        engine->mailbox_last = &command->next;
-        if (first)
+        *engine->mailbox_last = first;
+        engine->mailbox_last = &last->next;
+        if (empty)
             atomic_store(&engine->mail, true);
-        if (first && atomic_load(&engine->resting))
+        if (empty && atomic_load(&engine->resting))
             rks_net_wake(engine->net); /* under the mutex: the net lives until it is closed */
     }
     pthread_mutex_unlock(&engine->mutex);
     return open;
 }
 
-bool rks_engine_post_call(rks_engine *engine, rks_call *call)
+bool rks_engine_post(rks_engine *engine, rks_command *command)
 {
-    rks_command *command = &call->command;
+    return post_all(engine, command, command);
+}
+
+bool rks_engine_post_calls(rks_engine *engine, rks_command *first, rks_command *last)
+{
     if (entered != engine)
-        return rks_engine_post(engine, command);
+        return post_all(engine, first, last);
     if (engine->mailbox_closed) /* this thread has closed it */
         return false;
     if (engine->own == NULL)
         engine->own_last = &engine->own;
-    command->next = NULL;
-    *engine->own_last = command;
-    engine->own_last = &command->next;
+    last->next = NULL;
+    *engine->own_last = first;
+    engine->own_last = &last->next;
     return true;
 }
 

@@ -20,6 +20,8 @@ typedef struct source {
     size_t fail_list;  /* next_list fails once when it is asked for this one */
     size_t fail_start; /* start fails for this one */
     bool unmade;       /* there was no memory for the next list */
+    bool gathers, gathering;
+    size_t waves, wave_began; /* gatherings that have started something */
 } source;
 
 static rks_status next_list(void *user, rks_prefetch_list *list, rks_error *problem)
@@ -58,10 +60,23 @@ static rks_status start(void *user, rks_batch *samples, rks_fetch **fetch, rks_e
     source *s = user;
     if (s->fail_start != SIZE_MAX && rks_batch_id(samples, 0) == s->ids[s->fail_start][0])
         return rks_fail(problem, RKS_ERR_STATE, 0, "cannot start");
+    assert_int_equal(s->gathering, s->gathers);
     s->started++;
     if (s->started - s->delivered > s->most_ahead)
         s->most_ahead = s->started - s->delivered;
     return rks_fetcher_start(s->fetcher, samples, fetch, problem);
+}
+
+static void gather(void *user, bool on)
+{
+    source *s = user;
+    assert_int_equal(s->gathering, !on);
+    s->gathering = on;
+    rks_fetcher_gather(s->fetcher, on);
+    if (on)
+        s->wave_began = s->started;
+    else
+        s->waves += s->started > s->wave_began;
 }
 
 static source the_source;
@@ -142,6 +157,27 @@ static void without_a_number_bytes_alone_bound_it(void **state)
             assert_in_range(the_source.most_ahead, 1, 2); /* and the one that is returned */
         else
             assert_true(the_source.most_ahead > 30); /* small batches: many of them */
+        rks_prefetch_close(prefetch);
+        rks_fetcher_close(the_source.fetcher);
+    }
+}
+
+/* Requests are sent together: batches start when half of those ahead are used up, and then many. */
+static void what_comes_from_other_ranks_is_asked_for_in_waves(void **state)
+{
+    (void)state;
+    static const uint32_t ahead[] = {20, 8};
+    for (size_t i = 0; i < 2; i++) {
+        rks_prefetch *prefetch = NULL;
+        rks_prefetch_options options = begin(ahead[i], 1 << 30);
+        options.gather = gather;
+        the_source.gathers = true;
+        assert_ok(rks_prefetch_open(&options, &prefetch, &err), &err);
+        read_rest(prefetch, 0);
+        if (ahead[i] == 20)
+            assert_int_equal(the_source.waves, 3); /* of 20, 10 and 10 */
+        else
+            assert_int_equal(the_source.waves, LISTS - 8 + 1); /* few: one for each that is used */
         rks_prefetch_close(prefetch);
         rks_fetcher_close(the_source.fetcher);
     }
@@ -309,6 +345,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(batches_come_in_order_and_end),
         cmocka_unit_test(without_a_number_bytes_alone_bound_it),
+        cmocka_unit_test(what_comes_from_other_ranks_is_asked_for_in_waves),
         cmocka_unit_test(bytes_bound_how_far_ahead),
         cmocka_unit_test(one_batch_is_always_allowed),
         cmocka_unit_test(a_corrupt_batch_is_reported_and_the_next_one_comes),
