@@ -221,7 +221,7 @@ class Feeder:
         steps, filtered, bad = self.steps, self.steps.filtered, self.steps.bad
         decode = steps.of(files, unit)
 
-        def take(values: dict[str, Any], key: bytes, row: int) -> None:
+        def take_each(values: dict[str, Any], key: bytes, row: int) -> None:
             self._row_key, self._given = key, 0
             for sample in decode(values, key, row):
                 try:
@@ -233,10 +233,60 @@ class Feeder:
                 if not self.samples & 0xff:
                     tick(self.samples)
 
+        take: Callable[[dict[str, Any], bytes, int], None] = take_each
+        if steps.map is not None and steps.filter is None and self.key is None and self.length is None and \
+                not self.rest and not self._complex:
+            take = self._take_mapped(files, unit, steps.map, tick)
         left_out = files.hand_over(unit, take)
         steps.passed_over(left_out)
         self.sink.left_out(steps.filtered - filtered, steps.bad - bad)
         tick(self.samples)
+
+    def _take_mapped(self, files: CoreFiles, unit: Unit, mapped: Callable[[Any], Any],
+                     tick: Callable[[int], None]) -> Callable[[dict[str, Any], bytes, int], None]:
+        """As `take_each`, in one function: calls and generators took as long as a small map."""
+        steps, add, row_of, count = self.steps, self.sink.add, self._row, len(self.schema)
+        decode, must_stop, derives = files.decode, steps.group.core.must_stop, self.derives
+        steps.label = lambda row: files.place(unit, self._row_key or b"", row)
+
+        def take(values: dict[str, Any], key: bytes, row: int) -> None:
+            if must_stop():
+                raise Stopped
+            self._row_key, self._given, steps.row = key, 0, row
+            try:
+                sample = decode(values)
+            except Exception as raised:
+                steps.failed("reading it", raised)
+                return
+            if sample is None:
+                return
+            try:
+                made = mapped(sample)
+            except Exception as raised:
+                steps.failed("map", raised)
+                return
+            if made is None:
+                steps.filtered += 1
+                return
+            for one in made if isinstance(made, list) else (made,):
+                try:
+                    fields = row_of(one) if one.__class__ is dict and len(one) == count and not self._given else None
+                except KeyError:
+                    fields = None
+                try:
+                    if fields is None:
+                        self._add_one(one)
+                    else:
+                        self._given = 1
+                        add(fields, key if derives else None, None)
+                except (TypeError, ValueError) as refused:
+                    self._refused(refused)
+                    continue
+                self.samples += 1
+                if not self.samples & 0xff:
+                    tick(self.samples)
+
+        return take
 
     def feed(self, items: Iterable[Any], decode: Callable[[Any], Any] | None, name: str = "") -> Iterator[int]:
         """Adds what the items of a unit hold; yields the count of samples so far, now and then."""

@@ -15,7 +15,7 @@ import math
 import re
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -256,9 +256,30 @@ def _json_plain(other: Any) -> Any:
 _json_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_json_plain).encode
 
 
+def _quick_encoder() -> Callable[[Any], str]:
+    """The same, without what is made anew for each value, where the interpreter has that part of json. What it refuses is
+    left to the other, which knows why."""
+    part: Any = getattr(json.encoder, "c_make_encoder", None)
+    strings = getattr(json.encoder, "c_encode_basestring", None)
+    probe = {"a": [1, 0.5, None, True, "\u00e9\n"], "b": {}}
+    try:
+        pieces = part(None, _json_plain, strings, None, ":", ",", False, False, False)
+        if strings is not None and "".join(pieces(probe, 0)) == _json_encode(probe):
+            return lambda value: "".join(pieces(value, 0))
+    except TypeError:  # another interpreter, or another version
+        pass
+    return _json_encode
+
+
+_json_quick = _quick_encoder()
+
+
 def _json_text(name: str, value: Any) -> str:
     try:
-        return _json_encode(value)
+        try:
+            return _json_quick(value)
+        except (TypeError, ValueError, RecursionError):
+            return _json_encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f'column "{name}": not a JSON value: {error}') from None

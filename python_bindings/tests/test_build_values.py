@@ -2,6 +2,7 @@
 """Whatever samples a user makes: they come back as they were, or are refused with the column's name."""
 from __future__ import annotations
 
+import json
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -178,3 +179,16 @@ def test_wrong_options(tmp_path: Path, options: dict[str, Any]) -> None:
 def test_what_is_no_source(tmp_path: Path, source: Any) -> None:
     with pytest.raises(rankstore.RankStoreError):
         build(source, tmp_path / "out")
+
+
+def test_json_values_are_what_json_dumps_makes_of_them_and_say_why_not(tmp_path: Path) -> None:
+    loop: dict[str, Any] = {}
+    loop["self"] = loop
+    for value in ({"a": [1, {"b": (2.5, None)}], "\u00e9": "\n\u2028"}, [1e300, -0.0], {3: True}, {"n": numpy.arange(3)}):
+        build([{"x": value}], tmp_path / "out", schema={"x": "json"}, replace=True)
+        plain = {"n": [0, 1, 2]} if isinstance(value, dict) and "n" in value else value
+        with rankstore.open(tmp_path / "out") as ds:
+            assert json.dumps(ds[0]["x"]) == json.dumps(plain)
+    for value, why in ((loop, "Circular reference"), ({"x": float("nan")}, "not JSON compliant"), ([{1}], "set is no JSON")):
+        with pytest.raises(rankstore.DataError, match=f'column "x": not a JSON value: .*{why}'):
+            build([{"x": value}], tmp_path / "bad", schema={"x": "json"})

@@ -19,7 +19,16 @@ from .source import Piece, Unit
 
 Value = tuple[bytes, tuple[int, ...], str] | None
 LINES = ("jsonl", "text")  # a row is a line
-_parse = json.JSONDecoder().decode  # json.loads guesses the encoding of each text first
+_decoder: Any = json.JSONDecoder()  # json.loads guesses the encoding of each text first
+_scan = _decoder.scan_once
+
+
+def _parse(text: str) -> Any:
+    if text[:1] == "{":  # nothing to pass over, neither before nor, as a rule, behind
+        sample, end = _scan(text, 0)
+        if end == len(text):
+            return sample
+    return _decoder.decode(text)
 ITEM = "__item__"  # the column that asks for the items of a JSON array as they stand there
 
 
