@@ -73,7 +73,7 @@ class Dataset(OpenSamples):
         """A dataset of some samples, in the order given, each as often as it is given. Nothing is copied.
 
         which: list or array of places, or a boolean mask [len]. `ds.select([5, 2, 2])` has 3 samples; the first is `ds[5]`,
-            and `ds[2]` follows twice. A mask keeps the order of the dataset.
+            and `ds[2]` follows twice. A mask keeps the order of the dataset. The selection takes 4 bytes a sample.
 
         Order counts for `sel[i]`, iteration, `keys`, `lengths` and `windows`. Plans take the samples as a set with repeats, so
         equal samples in another order make the same plan, and "sequential" goes by sample id. Sample ids (`ids`,
@@ -249,8 +249,11 @@ class Dataset(OpenSamples):
 
     def _selection_id(self) -> str:
         import hashlib
-        assert self._chosen is not None
-        return hashlib.sha256(self.id.encode() + self.sorted_ids.tobytes()).hexdigest()[:32]
+        ids = self._sorted()
+        digest = hashlib.sha256(self.id.encode())
+        for first in range(0, len(ids), 1 << 20):  # as int64, which states know it by
+            digest.update(ids[first:first + (1 << 20)].astype("<i8").tobytes())
+        return digest.hexdigest()[:32]
 
     def loader(self, plan: Plan, **options: Any) -> Loader:
         """Batches of a plan, fetched and collated ahead by threads of the library, without worker processes.

@@ -180,7 +180,7 @@ class Plan:
                 raise ArgumentError(f"plan: it is over {planned} lengths, and this dataset has {there} samples")
         elif mine.id != dataset.id:
             raise ArgumentError(f"plan: it is of the dataset {mine.id}, and this is {dataset.id}")
-        elif (mine.is_selection or dataset.is_selection) and mine.ids is not dataset.ids:
+        elif (mine.is_selection or dataset.is_selection) and mine is not dataset:
             import numpy
             if not numpy.array_equal(mine.sorted_ids, dataset.sorted_ids):
                 raise ArgumentError(f"plan: it is of {len(mine)} of the dataset's samples, and this is a selection of others, "

@@ -17,7 +17,7 @@ _NUMBERS = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H",
 
 
 def rows_of(store: _core.Store, columns: Sequence[types.Column], ids: Any) -> _core.Rows:
-    """What makes dicts of a store's samples, as `values_of` with copies does. ids: int64 of each place, None for all."""
+    """What makes dicts of a store's samples, as `values_of` with copies does. ids: uint32 of each place, None for all."""
     return _core.Rows(store, tuple((column.name, *_how(column), len(column.dims)) for column in columns), ids)
 
 

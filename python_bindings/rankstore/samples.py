@@ -60,7 +60,7 @@ class OpenSamples(_core.Indexed):
         self.schema = {name: types.parse(name, text) for name, text in columns}
         self.torch_memory: dict[str, TorchMemory] | None = None
         self._columns = list(self.schema.values())
-        self._chosen: Array | None = None
+        self._chosen: Array | None = None  # uint32: 4 bytes a sample, also of a permutation
 
     @property
     def store(self) -> Any:
@@ -87,11 +87,12 @@ class OpenSamples(_core.Indexed):
         if self._chosen is None:
             return sample_id
         import numpy
-        found = int(numpy.searchsorted(self._chosen, sample_id, sorter=self._order))
-        if found < len(self._chosen):
-            found = found if self._order is None else int(self._order[found])
-            if self._chosen[found] == sample_id:
-                return found
+        if 0 <= sample_id < self._count:
+            found = int(numpy.searchsorted(self._chosen, numpy.uint32(sample_id), sorter=self._order))
+            if found < len(self._chosen):
+                found = found if self._order is None else int(self._order[found])
+                if self._chosen[found] == sample_id:
+                    return found
         raise KeyError(f"sample {sample_id} is not in the selection")
 
     @functools.cached_property
@@ -100,12 +101,21 @@ class OpenSamples(_core.Indexed):
         import numpy
         assert self._chosen is not None
         is_sorted = bool((self._chosen[1:] >= self._chosen[:-1]).all())
-        return None if is_sorted else numpy.argsort(self._chosen, kind="stable")
+        return None if is_sorted else numpy.argsort(self._chosen, kind="stable").astype(numpy.uint32)
 
-    @functools.cached_property
+    @property
     def sorted_ids(self) -> Array:
-        """int64[len]: the sample ids, ascending, each as often as it is there."""
-        return self.ids if self._chosen is None or self._order is None else self._chosen[self._order]
+        """int64[len]: the sample ids, ascending, each as often as it is there. A copy."""
+        import numpy
+        made: Array = self.ids if self._chosen is None else self._sorted().astype(numpy.int64)
+        return made
+
+    def _sorted(self) -> Array:
+        """The same as uint32, of a selection."""
+        import numpy
+        assert self._chosen is not None
+        made: Array = numpy.sort(self._chosen)
+        return made
 
     def _item(self, which: Any) -> Any:
         """`self[which]`, but for an int that `_rows` knows."""
@@ -200,12 +210,12 @@ class OpenSamples(_core.Indexed):
 
     @property
     def ids(self) -> Any:
-        """int64[len]: the sample id of each place; not to be written."""
+        """int64[len]: the sample id of each place. A copy; that of a selection is not to be written."""
         import numpy
         if self._chosen is None:
             return numpy.arange(self._count)
-        found = self._chosen.view()
-        found.flags.writeable = False  # plans and keys of the selection go by them
+        found = self._chosen.astype(numpy.int64)
+        found.flags.writeable = False  # whoever writes means the selection, which stays as it is
         return found
 
     @property
@@ -318,7 +328,10 @@ class OpenSamples(_core.Indexed):
     @property
     def has_repeats(self) -> bool:
         """A selection has some samples more than once."""
-        return self._chosen is not None and bool((self.sorted_ids[1:] == self.sorted_ids[:-1]).any())
+        if self._chosen is None:
+            return False
+        ids = self._sorted()
+        return bool((ids[1:] == ids[:-1]).any())
 
     @property
     def is_selection(self) -> bool:

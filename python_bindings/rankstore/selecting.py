@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def places_of(which: Any, count: int) -> Array:
-    """int64: the places that a mask or a list of places names, of `count`; an array of its own. ArgumentError for what is
+    """uint32: the places that a mask or a list of places names, of `count`; an array of its own. ArgumentError for what is
     neither, IndexError for a place that is not there."""
     import numpy
     if isinstance(which, (list, tuple)) and len({is_bool(one) for one in which}) > 1:
@@ -28,10 +28,9 @@ def places_of(which: Any, count: int) -> Array:
         which = numpy.flatnonzero(which)
     if which.ndim != 1 or (len(which) and which.dtype.kind not in "iu"):
         raise ArgumentError("select: a boolean mask or a list of places")
-    wrong = (which < 0) | (which >= count)
-    if wrong.any():
-        raise IndexError(f"select: place {int(which[wrong.argmax()])} of {count}")
-    made: Array = which.astype(numpy.int64)
+    if len(which) and (which.min() < 0 or which.max() >= count):
+        raise IndexError(f"select: place {int(which[((which < 0) | (which >= count)).argmax()])} of {count}")
+    made: Array = which.astype(numpy.uint32)  # samples of a dataset are fewer than 2^32
     return made
 
 

@@ -41,7 +41,7 @@ def from_torch(dataset: Any, *, names: Sequence[str] | None = None) -> Dataset:
         wanted = firsts[sources] + ids
         if whole.is_selection:
             wanted = wanted[numpy.isin(wanted, whole.ids)]
-    whole._chosen = None if numpy.array_equal(wanted, numpy.arange(len(whole.all_lengths))) else wanted
+    whole._chosen = None if numpy.array_equal(wanted, numpy.arange(len(whole.all_lengths))) else wanted.astype(numpy.uint32)
     return whole
 
 

@@ -23,7 +23,7 @@ typedef struct rows {
     row_column *columns;
     uint32_t count;
     uint64_t samples; /* places */
-    Py_buffer ids;    /* int64 of each place; obj NULL: a place is a sample's id */
+    Py_buffer ids;    /* uint32 of each place; obj NULL: a place is a sample's id */
     pid_t pid;
     uint8_t *to;       /* ROOM bytes, aligned, in `memory` */
     void *memory;
@@ -225,7 +225,7 @@ static PyObject *rows_one(PyObject *object, PyObject *number)
     if (id >= self->samples)
         Py_RETURN_NONE;
     if (self->ids.obj != NULL)
-        id = ((const uint64_t *)self->ids.buf)[id];
+        id = ((const uint32_t *)self->ids.buf)[id];
     PyObject *row = read_now(self, id);
     if (row != NULL || PyErr_Occurred())
         return row;
@@ -308,9 +308,9 @@ static bool take_ids(rows *self, PyObject *ids)
         return true;
     if (PyObject_GetBuffer(ids, &self->ids, PyBUF_SIMPLE) < 0)
         return false;
-    self->samples = (uint64_t)self->ids.len / sizeof(uint64_t);
+    self->samples = (uint64_t)self->ids.len / sizeof(uint32_t);
     for (uint64_t i = 0; i < self->samples; i++)
-        if (((const uint64_t *)self->ids.buf)[i] >= limit) {
+        if (((const uint32_t *)self->ids.buf)[i] >= limit) {
             PyErr_SetString(PyExc_IndexError, "Rows: an id that is none");
             return false;
         }

@@ -47,7 +47,7 @@ def test_many_generations_share_lists(tmp_path: Path) -> None:
     for i in range(9):
         rankstore.build(lines(tmp_path / f"{i}.jsonl", 4 * i, 4 * i + 4), out, progress=False, append=i > 0, **options).close()
     assert list(out.glob("list-*.units"))
-    again = rankstore.build(str(tmp_path / "8.jsonl"), out, progress=False, append=True, reuse=True, **options)
+    again = rankstore.build(str(tmp_path / "8.jsonl"), out, progress=False, reuse=True, **options)
     assert again.report is not None and again.report.kept and (again.report.samples, again.report.units) == (36, 9)
     assert again.report.bytes == again.nbytes
     again.close()

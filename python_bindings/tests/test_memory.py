@@ -119,3 +119,29 @@ def test_torchs_allocator_is_told_before_and_after(tmp_path: Path, monkeypatch: 
     found = memory.of_torch()
     assert found is not None and found["largest_free_block"] == 0
     rankstore.current().close()
+
+
+def test_a_selection_takes_four_bytes_a_sample(tmp_path: Path) -> None:
+    import tracemalloc
+
+    import numpy
+    count = 100_000
+    (tmp_path / "in.txt").write_text("".join(f"{i}\n" for i in range(count)))
+    rankstore.build(str(tmp_path / "in.txt"), tmp_path / "many", progress=False).close()
+    places = numpy.random.default_rng(5).permutation(count)
+    with rankstore.open(tmp_path / "many") as whole:
+        assert whole[3] == {"text": "3"}
+        tracemalloc.start()
+        chosen = whole.select(places)
+        values = [chosen[i]["text"] for i in (0, 7, -1)]
+        assert chosen.place(int(places[5])) == 5 and chosen.sample_id(9) == places[9]
+        del chosen.__dict__["_order"]  # `place` alone makes it: as much again
+        held, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert values == [str(places[i]) for i in (0, 7, -1)]
+        assert held < 6 * count and peak < 21 * count, (held / count, peak / count)
+        assert chosen.ids.dtype == numpy.int64 and (chosen.sorted_ids == numpy.arange(count)).all() and not chosen.has_repeats
+        assert [one["text"] for one in chosen.select(numpy.arange(count)[::-1])[:2]] == [str(places[-1]), str(places[-2])]
+        with pytest.raises(KeyError):
+            chosen.place(-1)
+    rankstore.current().close()

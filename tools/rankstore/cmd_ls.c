@@ -75,7 +75,7 @@ typedef struct entries {
     bool by_length, by_key, down;
 } entries;
 
-static int compare_keys(const entry *a, const entry *b)
+static int compare_entry_keys(const entry *a, const entry *b)
 {
     uint32_t common = a->key_size < b->key_size ? a->key_size : b->key_size;
     int order = memcmp(a->key, b->key, common);
@@ -91,7 +91,7 @@ static int compare_entries(const void *one, const void *other, void *user)
     if (list->by_length)
         by = a->length < b->length ? -1 : a->length > b->length;
     else if (list->by_key)
-        by = compare_keys(a, b);
+        by = compare_entry_keys(a, b);
     else
         by = order;
     return by == 0 ? order : list->down ? -by : by;
