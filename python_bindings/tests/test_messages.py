@@ -2,7 +2,10 @@
 """What a newcomer gets wrong: an error at once, which says what to do."""
 from __future__ import annotations
 
+import io
+import re
 import sys
+import tarfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -275,3 +278,96 @@ def test_a_newcomers_mistake_in_full(dataset: Any, kind: type[Exception], wrong:
     with pytest.raises(kind) as raised:
         wrong(dataset)
     assert (raised.value.args[0] if kind is KeyError else str(raised.value)) == says
+
+
+def a_tar(path: Path) -> Path:
+    with tarfile.open(path, "w") as file:
+        member = tarfile.TarInfo("k.txt")
+        member.size = 1
+        file.addfile(member, io.BytesIO(b"x"))
+    return path
+
+
+def of_file(path: Path, text: str, **options: Any) -> Any:
+    path.write_text(text)
+    return rankstore.build(path, path.with_suffix(""), **options)
+
+
+def named(option: str) -> dict[str, Any]:
+    return {option: {"lables": "int64" if option == "dtype" else 1}}
+
+
+# Each mistake with all of its words. Ranks and hosts in front are left out.
+IN_FULL: list[tuple[type[Exception], Any, str]] = [
+    # what was silently wrong
+    (rankstore.DataError, lambda ds, at: next(iter(ds.loader(ds.plan(max_length=3, too_long="truncate", shuffle=False), collate=Pad(fill={"y": 0})))).global_sum("learned"),
+     'global_sum: sample 4 has 5 items and is cut to 3, but "learned" counts all of them; use too_long="drop" or "alone", or cut in '
+     "build(map=...)"),
+    (rankstore.ArgumentError, lambda ds, at: next(iter(ds.loader(ds.plan(), collate=Pad(fill={"y": 0})))).global_sum("lerned"),
+     'global_sum: "lerned" is no index column; build it with index=["lerned"], or with count={"lerned": ("labels", "!=", -100)}'),
+    (rankstore.ArgumentError, lambda ds, at: ds.loader(ds.plan(max_tokens=64), collate=Pad(to_multiple=64)),
+     "Pad(to_multiple=64): the plan's budget counts widths in multiples of 8; give length_multiple=64 to plan(), or leave to_multiple out"),
+    (rankstore.DataError, lambda ds, at: next(iter(ds.loader(ds.plan(), collate=Pad()))),
+     'sample 1: column "y" (int64?) is missing; use Pad(missing="mask"), which adds batch.missing["y"] or Pad(fill={"y": VALUE}), or leave '
+     "the column out by columns="),
+    *[(rankstore.ArgumentError, lambda ds, at, option=option: ds.loader(ds.plan(), collate=Pad(**named(option))),
+       f"{option}: there is no column 'lables'; did you mean 'labels'? there are ids, labels, y, learned")
+      for option in ("pad_value", "dtype", "fill")],
+    (rankstore.DataError, lambda ds, at: rankstore.build([{"x": numpy.ones(3)}, {"x": numpy.ones((2, 2))}], at / "out"),
+     'column "x": float64[*] in one sample, float64[*,2] in another: a column has one number of dimensions; reshape in map=, or give '
+     'schema={"x": "json"}; give schema=, or leave it out in map='),
+    (rankstore.ArgumentError, lambda ds, at: ds.loader(ds.plan(), map=dict),
+     "map: Lists() collates what is stored, in C, and not what map returns; give collate=function too, a function of a list of samples, or "
+     "use transform=function, a function of the batch"),
+    # what was refused without a way out
+    (rankstore.DataError, lambda ds, at: of_file(at / "late.jsonl", '{"a": 1}\n' * 3000 + '{"a": 1, "b": 1}\n'),
+     "late.jsonl:3001: column \"b\" is not in the schema inferred from the first rows; give --schema 'a:int64,b:int64?'"),
+    (rankstore.DataError, lambda ds, at: of_file(at / "null.jsonl", '{"a": 1}\n' * 3000 + '{"a": null}\n'),
+     "null.jsonl:3001: column \"a\": null does not fit int64; give --schema 'a:int64?'"),
+    (rankstore.DataError, lambda ds, at: rankstore.build([("a", 1)], at / "out"),
+     'a sample is a dict of columns, not tuple; name its parts: map=lambda sample: {"a": sample[0], "b": sample[1]}; give schema=, or leave '
+     "it out in map="),
+    (rankstore.DataError, lambda ds, at: of_file(at / "t.bin", "1234567", format="raw", dtype="uint16"),
+     "t.bin: 7 bytes are not whole items of uint16"),
+    (rankstore.ArgumentError, lambda ds, at: of_file(at / "t.bin", "12345678", format="raw"),
+     "dtype: a raw file does not say what it holds; give the type of its items, as dtype=uint16"),
+    (rankstore.DataError, lambda ds, at: rankstore.build([{"x": 1}, {"x": "a"}], at / "out"),
+     'column "x": int64 in one sample, str in another: no type holds both; convert one of them in map=; give schema=, or leave it out in map='),
+    (rankstore.ArgumentError, lambda ds, at: next(iter(ds.loader(ds.plan(), collate=Pad(dtype={"labels": "uint8"}, fill={"y": 0})))),
+     "Pad(dtype=...): uint8 does not hold every value of int64, column 'labels'; leave it out of dtype="),
+    (rankstore.ArgumentError, lambda ds, at: rankstore.build([{"x": 1}], at / "out", unit_size="1Mib"),
+     "unit_size: '1Mib' is no size such as 1048576, '512MiB' or '1.5GB'"),
+    (rankstore.StateError, lambda ds, at: (ds.close(), ds[0]), "store: this dataset is closed; open it again"),
+    (rankstore.DataError, lambda ds, at: rankstore.build([a_tar(at / "a.tar"), a_tar(at / "b.tar")], at / "out"),
+     "key 'k' is there twice: row 0 of a.tar (rank 0) and row 0 of b.tar (rank 0); an empty name as key (--key '') makes keys of path and row"),
+    (rankstore.NotFoundError, lambda ds, at: rankstore.open(at / "none"), "none: no dataset here"),
+    (rankstore.NotFoundError, lambda ds, at: rankstore.build(at / "none.jsonl", at / "out"), "none.jsonl: no such file"),
+]
+
+
+def test_each_mistake_says_what_to_do_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    at = Path()
+    rows = [{"ids": numpy.arange(i + 1), "labels": numpy.full(i + 1, i), "y": None if i == 1 else i} for i in range(6)]
+    rankstore.build(rows, "store", count={"learned": ("labels", "!=", -100)}).close()
+    told = []
+    for kind, wrong, _ in IN_FULL:
+        with rankstore.open("store") as ds, pytest.raises(kind) as raised:
+            wrong(ds, at)
+        told.append(re.sub(r"^rank 0( \(\S+\))?: ", "", str(raised.value)))
+    assert told == [says for _, _, says in IN_FULL]
+
+
+def test_a_changed_constant_of_map_is_named_in_full(tmp_path: Path) -> None:
+    most = 400
+
+    def cut(sample: dict[str, Any]) -> dict[str, Any]:
+        return {"x": sample["x"][:most]}
+
+    rows = [{"x": numpy.arange(500)}]
+    rankstore.build(rows, tmp_path / "out", map=cut).close()
+    most = 100
+    with pytest.raises(rankstore.ArgumentError) as raised:
+        rankstore.build(rows, tmp_path / "out", map=cut)
+    assert str(raised.value) == (f'{tmp_path}/out: a finished dataset is here, and map: most was 400, is 100; replace=True or "if_changed" '
+                                 "builds anew, append=True adds to it, reuse=True opens what is there")
