@@ -243,6 +243,8 @@ def check_page(work, name, store, lengths, column, options, home, scheme=False, 
     path = os.path.join(work, name + ".html")
     rankstore("stats", store, "--html", path, *options)
     self_contained(path)
+    with open(path, encoding="utf-8") as file:
+        gain = re.search('</h1>\n<p class="gain"[^>]*>([^<]*)</p>\n<dl>', file.read())[1]
     result = render(path, home, scheme, size)
     assert result["dark"] == scheme and not {"script", "iframe", "img", "b"} - {"script"} & set(result["elements"])
     world = int(options[options.index("--world") + 1])
@@ -261,6 +263,9 @@ def check_page(work, name, store, lengths, column, options, home, scheme=False, 
     if by:
         check_histogram(picture["column"], column, False)
     check_padding(picture["padding"], plans)
+    base, plan = ({one["strategy"]: one for one in plans}[name] for name in ("random", plans[3]["strategy"]))
+    fewer = 100 * (1 - plan["padded_tokens"] / base["padded_tokens"])
+    assert gain.startswith(f"{plan['strategy']}: {fewer:.1f} % fewer padded tokens than random, an epoch takes "), (gain, fewer)
     check_balance(picture["balance"], world, plans[3]["steps"])
     check_ranks(picture["largest"], ["mark one"], world)
     check_ranks(picture["bytes"], ["mark one", "mark two"], world)

@@ -103,6 +103,21 @@ static void print_plan(FILE *out, const cli_page *page)
     picture_tokens(out, plan);
 }
 
+/* What the plan is worth, beside batches of random samples: the page's first line. */
+static void print_gain(FILE *out, const cli_page *page)
+{
+    const cli_figures *plan = &page->comparison->plans[page->comparison->chosen];
+    char text[160];
+    if (page->lengths->count == 0 || plan->status != RKS_OK)
+        return;
+    if (!cli_gain_text(page->comparison, page->comparison->chosen, text))
+        snprintf(text, sizeof(text), "%s: %.1f %% of what it delivers is padding", plan->strategy,
+                 100 * (1 - plan->report.efficiency));
+    fprintf(out, "<p class=\"gain\" style=\"font-size:1.25rem\">");
+    svg_escape(out, text);
+    fprintf(out, "</p>\n");
+}
+
 void cli_print_page(FILE *out, const cli_page *page)
 {
     const cli_figures *plan = &page->comparison->plans[page->comparison->chosen];
@@ -114,6 +129,7 @@ void cli_print_page(FILE *out, const cli_page *page)
     fprintf(out, ": what is in it</title>\n<style>\n%s</style>\n</head>\n<body>\n<h1>", style);
     svg_escape(out, page->directory);
     fprintf(out, "</h1>\n");
+    print_gain(out, page);
     print_facts(out, page);
     if (page->lengths->count > 0)
         picture_histogram(out, "lengths", page->lengths, plan);
