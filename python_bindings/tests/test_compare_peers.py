@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-ROWS = "build-tokens,build-blobs,open,read-tokens,read-blobs-64,padded,padded-loader,epoch-blobs,plan,exchange,gather"
+ROWS = "build-tokens,build-blobs,open,read-tokens,read-blobs-64,padded,padded-loader,epoch-blobs,plan,pack,exchange,gather"
 
 
 def compare(*arguments: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:

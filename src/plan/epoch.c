@@ -196,7 +196,8 @@ static rks_status shuffle_equals(rks_plan *plan, const rks_plan_base *base, uint
     uint64_t done = 0;
     for (uint64_t i = 0; i < base->count && status == RKS_OK;) {
         uint64_t end = run_end(plan, plan->ids, i, base->count);
-        status = rks_plan_shuffle(rks_random_key(key, i), plan->ids + i, end - i, err);
+        if (end - i > 1)
+            status = rks_plan_shuffle(rks_random_key(key, i), plan->ids + i, end - i, err);
         if (status == RKS_OK)
             status = rks_plan_pause(&done, end - i, err);
         i = end;

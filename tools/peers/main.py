@@ -8,11 +8,11 @@ import os
 import sys
 from pathlib import Path
 
-from rows import MODULES, PEERS, ROWS, peer_of
+from rows import MODULES, PACKERS, PEERS, ROWS, peer_of
 
 ROUNDS = 5
 HELP = """Compares Rankstore with other ways to feed a training job, on the same data, in one run:
-all_gather_object, a numpy memmap, py-lmdb, MosaicML streaming, LitData, WebDataset and Hugging Face datasets.
+all_gather_object, a numpy memmap, py-lmdb, MosaicML streaming, LitData, WebDataset, Hugging Face datasets and TRL's packing.
 
 The contestants of a row take turns, a round each, so that ratios hold also on a machine that does other things; figures
 themselves hold only on one that does not. What each gives is compared with the source before anything is timed."""
@@ -37,7 +37,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("-o", "--out", type=Path, default=Path("build/peers/results"), metavar="FOLDER",
                         help="where results.md, results.png, results.json and log.txt go (build/peers/results)")
     parser.add_argument("--only", metavar="ROW,...", help="these rows")
-    parser.add_argument("--with", dest="peers", metavar="PEER,...", help=f"these peers: {', '.join(PEERS)}")
+    parser.add_argument("--with", dest="peers", metavar="PEER,...", help=f"these peers: {', '.join([*PEERS, *PACKERS])}")
     parser.add_argument("--rounds", type=int, metavar="N", help=f"rounds of each row ({ROUNDS}; --quick: 1)")
     parser.add_argument("--data", type=Path, default=Path("build/peers/data"), metavar="FOLDER",
                         help="where made data and the stores' files lie, and stay (build/peers/data)")
@@ -46,7 +46,7 @@ def arguments() -> argparse.Namespace:
     chosen = parser.parse_args()
     if chosen.rounds is not None and chosen.rounds < 1:
         parser.error("--rounds: at least 1")
-    for option, text, known in (("--only", chosen.only, list(ROWS)), ("--with", chosen.peers, list(PEERS))):
+    for option, text, known in (("--only", chosen.only, list(ROWS)), ("--with", chosen.peers, [*PEERS, *PACKERS])):
         for name in (text or "").split(",") if text is not None else []:
             if name not in known:
                 parser.error(f"{option}: there is no {name!r}; there are {', '.join(known)}")
@@ -62,7 +62,7 @@ def rows_to_run(only: str | None, peers: list[str]) -> dict[str, list[str]]:
         found[key] = [name for name in row.contestants if peer_of(name) is None or peer_of(name) in peers]
         if row.made_by is not None and row.made_by not in keys:
             builders = found.setdefault(row.made_by, [])
-            builders += [name for name in (*peers, "Rankstore arrays") if name not in builders]
+            builders += [name for name in (*peers, "Rankstore arrays") if name not in builders and name not in PACKERS]
     return {key: found[key] for key in ROWS if key in found}
 
 
@@ -76,11 +76,12 @@ def is_installed(module: str) -> bool:
 def peers_here(asked: str | None) -> tuple[list[str], list[str]]:
     """(the peers that are installed, a line for each that is not)."""
     names, left_out = [], []
-    for name in asked.split(",") if asked is not None else PEERS:
-        if is_installed(MODULES[name]):
+    modules = MODULES | PACKERS
+    for name in asked.split(",") if asked is not None else modules:
+        if is_installed(modules[name]):
             names.append(name)
         else:
-            left_out.append(f"{name} is left out: the module {MODULES[name]} is not installed")
+            left_out.append(f"{name} is left out: the module {modules[name]} is not installed")
     return names, left_out
 
 

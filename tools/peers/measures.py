@@ -11,6 +11,7 @@ from typing import Any
 import numpy
 
 from ours import WAYS, make_ours
+from packers import Packing
 from planners import Planning
 from stores import Store, make, size_on_disk
 from workload import BATCH, Place, Workload
@@ -20,7 +21,7 @@ WINDOW_S = 0.5  # of a round of reads
 QUICK_WINDOW_S = 0.05
 LOADER_BATCHES = 800  # of a round through worker processes
 
-__all__ = ["Build", "Epoch", "Opening", "Planning", "Reading"]
+__all__ = ["Build", "Epoch", "Opening", "Packing", "Planning", "Reading"]
 
 
 def make_store(name: str, workload: Workload) -> Store:

@@ -9,13 +9,14 @@ from typing import Any
 MODULES = {"memmap": "numpy", "py-lmdb": "lmdb", "streaming": "streaming", "LitData": "litdata", "WebDataset": "webdataset",
            "HF datasets": "datasets"}
 PEERS = tuple(MODULES)
+PACKERS = {"TRL": "trl"}  # peers that pack, and store nothing
 RANDOM = tuple(name for name in PEERS if name != "WebDataset")  # WebDataset reads in sequence only
 
 
 def peer_of(name: str) -> str | None:
     """The peer that a contestant is; None for Rankstore and for what needs no module."""
     found = name.partition(", ")[0].removesuffix(" synced")
-    return found if found in MODULES else None
+    return found if found in MODULES or found in PACKERS else None
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,10 @@ ROWS: dict[str, Row] = {
                               **_BLOBS),  # type: ignore[arg-type]
     "plan": Row("planning an epoch of 10 M lengths, 16,384 tokens a batch", ("numpy argsort alone", "numpy", "torch.sort + loop", "Rankstore"), "Rankstore", "Planning", ("",),
                 note="numpy argsort alone makes no batches: it is the floor of a planner that sorts by comparing."),
+    "pack": Row("packing 100,000 lengths of gamma(5, 20) into bins of 2,048", ("numpy + loop", "TRL", "Rankstore"), "Rankstore", "Packing",
+                ("gamma",), note="Best-fit decreasing. TRL packs what samples contain, the others their ids."),
+    "pack-uniform": Row("packing 10,000 lengths from 1 to 512 into bins of 512", ("numpy + loop", "TRL", "Rankstore"), "Rankstore", "Packing",
+                        ("uniform",), note="Best-fit decreasing. TRL packs what samples contain, the others their ids."),
     "exchange": Row("exchange of an index of 1 M samples, 4 ranks", ("all_gather_object", "tensors", "Rankstore, pull", "Rankstore"),
                     "Rankstore, pull", ranks=True, note="Lengths and keys over gloo; lengths and key hashes by Rankstore, which on one node "
                     "by itself shares them without an exchange. Peak memory is of the largest rank."),
