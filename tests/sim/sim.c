@@ -40,6 +40,8 @@ int main(int argc, char **argv)
     scenario_draw(seed, argc == 3 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0, &s);
     scenario_describe(&s, text, sizeof(text));
     stay_on_one_core(seed);
+    setenv("RKS_TOP", "off", 1); /* its thread waits for clients, and no event here wakes it */
+    unsetenv("RKS_METRICS");
     sim_begin(seed, s.preempt, s.spurious, s.limit_ms * 1000000);
     printf("%s\n", text);
     fflush(stdout);
