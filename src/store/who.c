@@ -116,9 +116,18 @@ static rks_status take_told(rks_store *store, const rks_agreed *agreed, rks_erro
     return RKS_OK;
 }
 
+/* Entries of the owners' table: each shard's ranks and an end. */
+static size_t count_owners(const rks_store *store)
+{
+    size_t shards = store->dataset->shard_count, count = shards;
+    for (size_t i = 0; i < shards * rks_group_size(store->group); i++)
+        count += store->seen[i] != 0;
+    return count;
+}
+
 /* Of the ranks that see a shard the one with the fewest bytes so far owns it, the lowest at a tie;
- * the others follow as stand-ins. Deterministic: all ranks know the same. */
-static void choose_owner(rks_store *store, size_t shard, uint64_t *load, int32_t *owners)
+ * the others follow as stand-ins. Deterministic: all ranks know the same. Returns how many they are. */
+static uint32_t choose_owner(rks_store *store, size_t shard, uint64_t *load, int32_t *owners)
 {
     size_t shards = store->dataset->shard_count;
     uint32_t ranks = rks_group_size(store->group), count = 0;
@@ -136,6 +145,7 @@ static void choose_owner(rks_store *store, size_t shard, uint64_t *load, int32_t
         owners[0] = owner;
         load[owner] += store->dataset->shards[shard].bytes + 1;
     }
+    return count;
 }
 
 static rks_status check_missing(const rks_store *store, rks_error *err)
@@ -166,12 +176,13 @@ rks_status rks_store_choose_owners(rks_store *store, const rks_agreed *agreed, r
         open_neighbours(store, agreed);
     uint64_t *load = rks_alloc(ranks, sizeof(*load), err);
     store->owners = rks_alloc(shards, sizeof(*store->owners), err);
-    store->owner_room = rks_alloc(shards, (ranks + 1) * sizeof(*store->owner_room), err);
+    store->owner_room = rks_alloc(count_owners(store), sizeof(*store->owner_room), err);
     status = load == NULL || store->owners == NULL || store->owner_room == NULL ? RKS_ERR_MEMORY
                                                                                 : RKS_OK;
+    int32_t *next = store->owner_room;
     for (size_t i = 0; status == RKS_OK && i < shards; i++) {
-        store->owners[i] = store->owner_room + i * (ranks + 1);
-        choose_owner(store, i, load, store->owners[i]);
+        store->owners[i] = next;
+        next += choose_owner(store, i, load, next) + 1;
     }
     if (status == RKS_OK)
         status = check_missing(store, err);
