@@ -3,6 +3,7 @@
  * dataset_join.c: two datasets as one. Sealed shards keep their own build and unit numbers; the
  * joined dataset.json says of each shard which build wrote it and what to add to its numbers. */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -36,14 +37,42 @@ static rks_status check_alike(const rks_dataset *a, const rks_dataset *b, rks_er
                            b->index_count, b->index_count == 0 ? "none" : b->index[0]);
 }
 
+static int by_digest(const void *a, const void *b)
+{
+    return rks_dataset_compare_ids(*(const rks_digest *)a, *(const rks_digest *)b);
+}
+
+/* Of the shard with its id or name, which is there. */
+static const char *name_in(const rks_dataset *dataset, const rks_dataset_shard *shard)
+{
+    size_t i = 0;
+    while (!rks_digest_equal(dataset->shards[i].id, shard->id) &&
+           strcmp(dataset->shards[i].name, shard->name) != 0)
+        i++;
+    return dataset->shards[i].name;
+}
+
 static rks_status check_apart(const rks_dataset *a, const rks_dataset *b, rks_error *err)
 {
-    for (size_t i = 0; i < a->shard_count; i++)
-        for (size_t k = 0; k < b->shard_count; k++)
-            if (rks_digest_equal(a->shards[i].id, b->shards[k].id) ||
-                strcmp(a->shards[i].name, b->shards[k].name) == 0)
-                return rks_fail(err, RKS_ERR_DATA, 0, "shard %s is in both", a->shards[i].name);
-    return RKS_OK;
+    rks_shard_names names = {0};
+    rks_status status = rks_shard_names_add(&names, a, err);
+    rks_digest *ids = rks_alloc(a->shard_count, sizeof(*ids), err);
+    if (ids == NULL)
+        status = RKS_ERR_MEMORY;
+    for (size_t i = 0; status == RKS_OK && i < a->shard_count; i++)
+        ids[i] = a->shards[i].id;
+    if (status == RKS_OK && a->shard_count > 0)
+        qsort(ids, a->shard_count, sizeof(*ids), by_digest);
+    for (size_t i = 0; status == RKS_OK && i < b->shard_count; i++) {
+        const rks_dataset_shard *shard = &b->shards[i];
+        if (rks_shard_names_have(&names, shard->name) ||
+            (a->shard_count > 0 &&
+             bsearch(&shard->id, ids, a->shard_count, sizeof(*ids), by_digest) != NULL))
+            status = rks_fail(err, RKS_ERR_DATA, 0, "shard %s is in both", name_in(a, shard));
+    }
+    rks_free(ids);
+    rks_shard_names_free(&names);
+    return status;
 }
 
 rks_status rks_dataset_append(rks_dataset *joined, const rks_dataset *whose, rks_error *err)
