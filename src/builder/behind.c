@@ -107,6 +107,13 @@ void rks_behind_leave(const rks_behind *behind, const rks_input *input, size_t u
     }
 }
 
+void rks_behind_leave_all(const rks_behind *behind, const rks_input *input)
+{
+    for (size_t i = 0; behind != NULL && i < behind->file_count; i++)
+        if (behind->absent[i] != NULL)
+            leave_range(&input->files[i], behind->absent[i], 0, input->files[i].size);
+}
+
 void rks_behind_free(rks_behind *behind)
 {
     for (size_t i = 0; behind != NULL && i < behind->file_count; i++)

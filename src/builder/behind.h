@@ -17,6 +17,9 @@ typedef struct rks_behind rks_behind;
 rks_behind *rks_behind_look(const rks_input *input);
 /* No more of the unit is read. */
 void rks_behind_leave(const rks_behind *behind, const rks_input *input, size_t unit);
+/* After all ranks have read their units. A rank may have looked when another read already, and what
+ * the system keeps as one unit may lie in two of the build's. */
+void rks_behind_leave_all(const rks_behind *behind, const rks_input *input);
 void rks_behind_free(rks_behind *behind); /* NULL is accepted */
 
 #endif

@@ -596,6 +596,7 @@ rks_status rks_build(rks_group *group, const char *const *sources, size_t source
         if (status == RKS_OK)
             status = read_units(&b, err);
         status = agree_read(&b, status, &made, err);
+        rks_behind_leave_all(b.behind, b.input);
     }
     if (status == RKS_OK && kept == NULL) /* nothing can fail once the dataset is there */
         status = rks_parts_commit(b.parts, &made, err);
