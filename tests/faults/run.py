@@ -18,6 +18,7 @@ import time
 from common import (BUILD, CHOICE, CLI, LIMIT, WORK, children_of, kill_all, killed_after, make_input, make_store, path, rankstore,
                     rankstore_json, wait_for)
 import generations
+import strangers
 from support.report import Skip, run_all
 
 # ---- builds ---------------------------------------------------------------------------------
@@ -515,6 +516,7 @@ TESTS = [
     nothing_is_left_behind,
     few_open_files_are_an_error_that_says_so,
     *generations.TESTS,
+    *strangers.TESTS,
 ]
 
 if __name__ == "__main__":
