@@ -24,8 +24,8 @@
  * Units      Sizes are bytes, times are milliseconds, unless a name says otherwise.
  * Options    Structs that begin with `struct_size` are filled by their _default call
  *            first, then changed. 0 and NULL mean the default where not said otherwise.
- *            That call writes the struct as the library has it: run a program with the
- *            version whose headers it was compiled with, or with an older one.
+ *            A program runs with a library that is newer or older than its headers: fields
+ *            that one of the two does not know have their defaults.
  * Signals    A shard that is cut while it is read raises SIGBUS; the library has a handler
  *            for it, which makes it an error. A handler that another library installs
  *            later replaces it until it is installed again: at every open, and while

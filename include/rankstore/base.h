@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -59,6 +60,27 @@ RKS_API const char *rks_status_name(rks_status status);
 /* Frees memory that a call of this header returned as "free with rks_release".
  * NULL is accepted. */
 RKS_API void rks_release(void *memory);
+
+/* How a program's call of a _default function fills its own struct and no more, whatever the library
+ * that it runs with knows: the library writes into room of this size, and struct_size is at most
+ * what the program was compiled with. A call by the function's address, as from another language,
+ * writes the struct as the library has it: give it this room. */
+#define RKS_OPTIONS_ROOM 4096
+#define RKS_SIZED_DEFAULT(type)                                                                    \
+    static inline void type##_default_sized(type *options)                                         \
+    {                                                                                              \
+        union {                                                                                    \
+            type known;                                                                            \
+            unsigned char room[RKS_OPTIONS_ROOM];                                                  \
+        } whole;                                                                                   \
+        if (options == NULL)                                                                       \
+            return;                                                                                \
+        memset(&whole, 0, sizeof(whole));                                                          \
+        (type##_default)(&whole.known);                                                            \
+        *options = whole.known;                                                                    \
+        if (options->struct_size > sizeof(*options))                                               \
+            options->struct_size = sizeof(*options);                                               \
+    }
 
 /* Asked by every waiting call and by long computations (plans), in the calling thread, at least
  * each 100 ms; non-zero ends the call with RKS_ERR_CANCELLED. Process-wide. NULL removes it. */

@@ -101,6 +101,8 @@ typedef struct rks_build_options {
 } rks_build_options;
 
 RKS_API void rks_build_options_default(rks_build_options *options);
+RKS_SIZED_DEFAULT(rks_build_options)
+#define rks_build_options_default(options) rks_build_options_default_sized(options)
 
 typedef struct rks_build_report {
     size_t struct_size;

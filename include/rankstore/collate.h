@@ -76,6 +76,8 @@ typedef struct rks_collate_options {
 } rks_collate_options;
 
 RKS_API void rks_collate_options_default(rks_collate_options *options);
+RKS_SIZED_DEFAULT(rks_collate_options)
+#define rks_collate_options_default(options) rks_collate_options_default_sized(options)
 
 typedef struct rks_array {
     const char *name;

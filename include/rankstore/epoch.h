@@ -49,6 +49,8 @@ typedef struct rks_epoch_options {
 } rks_epoch_options;
 
 RKS_API void rks_epoch_options_default(rks_epoch_options *options);
+RKS_SIZED_DEFAULT(rks_epoch_options)
+#define rks_epoch_options_default(options) rks_epoch_options_default_sized(options)
 
 /* Not collective. Store and plan must outlive it; the plan's world is the group's size. */
 RKS_API rks_status rks_epoch_open(rks_store *store, rks_plan *plan,

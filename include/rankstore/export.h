@@ -37,6 +37,8 @@ typedef struct rks_export_options {
 } rks_export_options;
 
 RKS_API void rks_export_options_default(rks_export_options *options);
+RKS_SIZED_DEFAULT(rks_export_options)
+#define rks_export_options_default(options) rks_export_options_default_sized(options)
 
 typedef struct rks_export_report {
     size_t struct_size;

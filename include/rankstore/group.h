@@ -57,6 +57,8 @@ typedef struct rks_group_options {
 } rks_group_options;
 
 RKS_API void rks_group_options_default(rks_group_options *options);
+RKS_SIZED_DEFAULT(rks_group_options)
+#define rks_group_options_default(options) rks_group_options_default_sized(options)
 
 /* COLLECTIVE. Connects the ranks. Fails on all ranks with the field and two ranks named
  * where versions or options differ. The caller owns *group. */

@@ -90,6 +90,8 @@ typedef struct rks_diff_options {
 } rks_diff_options;
 
 RKS_API void rks_diff_options_default(rks_diff_options *options);
+RKS_SIZED_DEFAULT(rks_diff_options)
+#define rks_diff_options_default(options) rks_diff_options_default_sized(options)
 
 typedef struct rks_diff_report {
     size_t struct_size;

@@ -60,6 +60,8 @@ typedef struct rks_plan_mix {
 
 /* Arrays and names that are not said to outlive the plan are copied. */
 RKS_API void rks_plan_mix_default(rks_plan_mix *mix);
+RKS_SIZED_DEFAULT(rks_plan_mix)
+#define rks_plan_mix_default(options) rks_plan_mix_default_sized(options)
 
 /* A change from step `step` of `epoch` on, also for later epochs: other weights (of all sources; NULL:
  * as before), and samples longer than `longest` wait (0: none does). What is left of that epoch is N

@@ -104,6 +104,8 @@ typedef struct rks_plan_options {
 } rks_plan_options;
 
 RKS_API void rks_plan_options_default(rks_plan_options *options);
+RKS_SIZED_DEFAULT(rks_plan_options)
+#define rks_plan_options_default(options) rks_plan_options_default_sized(options)
 
 /* Plans over `count` lengths (copied by no one: they must outlive the plan). A pure function: the
  * same bits for the same lengths, options and version, on any machine. `dataset` (32 hexadecimal

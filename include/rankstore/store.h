@@ -45,6 +45,8 @@ typedef struct rks_store_options {
 } rks_store_options;
 
 RKS_API void rks_store_options_default(rks_store_options *options);
+RKS_SIZED_DEFAULT(rks_store_options)
+#define rks_store_options_default(options) rks_store_options_default_sized(options)
 
 /* COLLECTIVE. Opens the dataset in `directory` (may hold {rank} and {node}; "DIR@2" is its
  * generation 2, if no directory has that name), each rank serving the shards it sees, and

@@ -61,6 +61,8 @@ typedef struct rks_verify_counts {
 } rks_verify_counts;
 
 RKS_API void rks_verify_options_default(rks_verify_options *options);
+RKS_SIZED_DEFAULT(rks_verify_options)
+#define rks_verify_options_default(options) rks_verify_options_default_sized(options)
 /* rks_verify with options (NULL: the defaults). The caller sets counts->struct_size; NULL: not
  * wanted. */
 RKS_API rks_status rks_verify_with(const char *path, const rks_verify_options *options,

@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "builder/build.h"
 
-void rks_build_options_default(rks_build_options *options)
+void (rks_build_options_default)(rks_build_options *options)
 {
     *options = (rks_build_options){
         .struct_size = sizeof(*options),

@@ -10,7 +10,7 @@
 #include "base/memory.h"
 #include "collate/inside.h"
 
-void rks_collate_options_default(rks_collate_options *options)
+void (rks_collate_options_default)(rks_collate_options *options)
 {
     *options = (rks_collate_options){
         .struct_size = sizeof(*options),

@@ -35,7 +35,7 @@ typedef struct facts {
     rks_error error; /* of a rank that cannot take part */
 } facts;
 
-void rks_group_options_default(rks_group_options *options)
+void (rks_group_options_default)(rks_group_options *options)
 {
     *options = (rks_group_options){
         .struct_size = sizeof(*options),

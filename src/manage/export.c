@@ -41,7 +41,7 @@ static const struct {
 };
 enum { FORMATS = sizeof(formats) / sizeof(formats[0]) };
 
-void rks_export_options_default(rks_export_options *options)
+void (rks_export_options_default)(rks_export_options *options)
 {
     *options = (rks_export_options){.struct_size = sizeof(*options)};
 }

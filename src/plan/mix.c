@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "base/usage.h"
 
-void rks_plan_mix_default(rks_plan_mix *mix)
+void (rks_plan_mix_default)(rks_plan_mix *mix)
 {
     memset(mix, 0, sizeof(*mix));
     mix->struct_size = sizeof(*mix);

@@ -16,7 +16,7 @@ static const char *const tails[] = {"split", "repeat", "drop", NULL};
 static const char *const steps[] = {"constant", "per_epoch", NULL};
 static const char *const orders[] = {"plan", "longest_first", NULL};
 
-void rks_plan_options_default(rks_plan_options *options)
+void (rks_plan_options_default)(rks_plan_options *options)
 {
     if (options == NULL)
         return;

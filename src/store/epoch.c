@@ -44,7 +44,7 @@ static void show_place(rks_epoch *e, const uint64_t *step)
     atomic_store_explicit(&e->store->steps, e->steps, memory_order_relaxed);
 }
 
-void rks_epoch_options_default(rks_epoch_options *options)
+void (rks_epoch_options_default)(rks_epoch_options *options)
 {
     *options = (rks_epoch_options){
         .struct_size = sizeof(*options),

@@ -20,7 +20,7 @@
 #include "dataset/directory.h"
 #include "store/store.h"
 
-void rks_store_options_default(rks_store_options *options)
+void (rks_store_options_default)(rks_store_options *options)
 {
     *options = (rks_store_options){
         .struct_size = sizeof(*options),
