@@ -28,6 +28,7 @@ typedef struct rks_mix_force {
 typedef struct rks_mix_change {
     uint64_t epoch, step; /* counted over all worlds */
     rks_mix_force force;
+    bool keeps; /* its weights are those before it, also if these change later */
 } rks_mix_change;
 
 typedef struct rks_mix {

@@ -119,8 +119,49 @@ static rks_status check_force(const rks_plan *plan, const rks_mix_force *force, 
     return status;
 }
 
-/* Inserts a change into a copy of the list first, so that what is refused changes nothing. */
-static rks_status add_change(rks_plan *plan, rks_mix_change *change, rks_error *err)
+/* Changes behind `change`, up to the next one with weights of its own, get its weights: in arrays
+ * of `spare`, which then holds theirs. */
+static void pass_on(rks_mix *mix, const rks_mix_change *change, uint64_t **spare)
+{
+    size_t at = 0, used = 0;
+    while (is_before(mix->changes[at].epoch, mix->changes[at].step, change->epoch, change->step))
+        at++;
+    for (at++; at < mix->change_count && mix->changes[at].keeps; at++, used++) {
+        uint64_t *before = mix->changes[at].force.weights;
+        memcpy(spare[used], change->force.weights, mix->sources * sizeof(uint64_t));
+        mix->changes[at].force.weights = spare[used];
+        spare[used] = before;
+    }
+}
+
+/* Arrays for pass_on, where these changes can have the weights; all that is there is the caller's,
+ * also after a failure. */
+static rks_status make_spare(const rks_plan *plan, const rks_mix_change *change, uint64_t **spare,
+                             rks_error *err)
+{
+    const rks_mix *mix = plan->mix;
+    size_t used = 0;
+    rks_status status = RKS_OK;
+    for (size_t i = 0; i < mix->change_count && status == RKS_OK; i++) {
+        const rks_mix_change *other = &mix->changes[i];
+        if (!is_before(change->epoch, change->step, other->epoch, other->step))
+            continue;
+        if (!other->keeps)
+            break;
+        const rks_mix_force force = {change->force.weights, other->force.longest};
+        status = check_force(plan, &force, err);
+        if (status == RKS_OK)
+            spare[used] = rks_alloc_raw(mix->sources, sizeof(uint64_t), err);
+        if (status == RKS_OK && spare[used++] == NULL)
+            status = RKS_ERR_MEMORY;
+    }
+    return status;
+}
+
+/* Inserts a change into a copy of the list first, so that what is refused changes nothing. `spare`:
+ * as of make_spare; what it holds afterwards is in use nowhere. */
+static rks_status add_change(rks_plan *plan, rks_mix_change *change, uint64_t **spare,
+                             rks_error *err)
 {
     rks_mix *mix = plan->mix;
     rks_mix_change kept[RKS_PLAN_CHANGES_MAX + 1];
@@ -133,7 +174,11 @@ static rks_status add_change(rks_plan *plan, rks_mix_change *change, rks_error *
             replaced = kept[i].force.weights;
             mix->changes[i].force.weights = NULL; /* not freed yet */
         }
+    uint64_t *mine[RKS_PLAN_CHANGES_MAX + 1];
+    memcpy(mine, spare, sizeof(mine));
     insert_change(mix, change);
+    if (change->force.weights != NULL)
+        pass_on(mix, change, mine);
     rks_status status = RKS_OK;
     size_t size = rks_mix_write_changes(mix, text, sizeof(text));
     char skips[RKS_PLAN_SCHEDULE_MAX + 1];
@@ -146,6 +191,7 @@ static rks_status add_change(rks_plan *plan, rks_mix_change *change, rks_error *
                           mix->change_count);
     if (status == RKS_OK) {
         rks_free(replaced);
+        memcpy(spare, mine, sizeof(mine)); /* what was there before, to be freed */
         return status;
     }
     memcpy(mix->changes, kept, sizeof(kept));
@@ -168,7 +214,7 @@ rks_status rks_plan_change(rks_plan *plan, uint64_t epoch, uint64_t step, const 
                         ": no first step of an optimizer step",
                         step, epoch);
     uint64_t number = rks_mix_number(plan, epoch, step);
-    rks_mix_change change = {.epoch = epoch, .step = number};
+    rks_mix_change change = {.epoch = epoch, .step = number, .keeps = weights == NULL};
     change.force.longest = longest == 0 ? UINT32_MAX : longest;
     const uint64_t *before = rks_mix_force_at(mix, epoch, number)->weights;
     if (weights != NULL || before != NULL) {
@@ -183,8 +229,13 @@ rks_status rks_plan_change(rks_plan *plan, uint64_t epoch, uint64_t step, const 
         memcpy(change.force.weights, before, mix->sources * sizeof(*before));
     if (status == RKS_OK)
         status = check_force(plan, &change.force, err);
+    uint64_t *spare[RKS_PLAN_CHANGES_MAX + 1] = {NULL};
     if (status == RKS_OK)
-        status = add_change(plan, &change, err);
+        status = make_spare(plan, &change, spare, err);
+    if (status == RKS_OK)
+        status = add_change(plan, &change, spare, err);
+    for (size_t i = 0; i < RKS_PLAN_CHANGES_MAX; i++)
+        rks_free(spare[i]);
     if (status != RKS_OK) {
         rks_free(change.force.weights);
         return status;
@@ -235,14 +286,18 @@ static rks_status read_change(const rks_mix *mix, const json_t *entry, rks_mix_c
                            "state: changes: not [epoch, step, longest, weights of all sources]");
 }
 
-static bool has_change(const rks_mix *mix, const rks_mix_change *list, size_t count,
+/* The weights of one that keeps those before it are those of the state. */
+static bool has_change(const rks_mix *mix, rks_mix_change *list, size_t count,
                        const rks_mix_change *change)
 {
     for (size_t i = 0; i < count; i++) {
-        const rks_mix_change *other = &list[i];
+        rks_mix_change *other = &list[i];
         bool same = other->epoch == change->epoch && other->step == change->step &&
-                    other->force.longest == change->force.longest &&
-                    (other->force.weights == NULL) == (change->force.weights == NULL);
+                    other->force.longest == change->force.longest;
+        other->keeps = other->keeps || (same && change->keeps);
+        if (same && change->keeps)
+            return true;
+        same = same && (other->force.weights == NULL) == (change->force.weights == NULL);
         if (same && (change->force.weights == NULL ||
                      memcmp(other->force.weights, change->force.weights,
                             mix->sources * sizeof(uint64_t)) == 0))

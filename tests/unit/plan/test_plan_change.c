@@ -281,12 +281,42 @@ static void wrong_changes_in_states_are_refused(void **state)
     }
 }
 
+/* Without weights of its own a change has those before it, also if these change later. */
+static void weights_before_a_change_stay_those_before_it(void **state)
+{
+    (void)state;
+    static const double other[SOURCES] = {1, 1, 8};
+    make_lengths(test_seed(0));
+    for (unsigned round = 0; round < 5; round++) {
+        char text[RKS_STATE_MAX];
+        uint64_t epoch = 0, step = 0;
+        uint32_t world = WORLDS[round % 4];
+        rks_plan *late = plan_of(round, world), *given = plan_of(round, world), *again;
+        assert_ok(rks_plan_change(late, 0, 8, NULL, 0, 120, &err), &err);
+        assert_ok(rks_plan_change(late, 0, 4, other, SOURCES, 0, &err), &err);
+        assert_ok(rks_plan_change(given, 0, 4, other, SOURCES, 0, &err), &err);
+        assert_ok(rks_plan_change(given, 0, 8, other, SOURCES, 120, &err), &err);
+        assert_string_equal(report_of(late, 0).digest, report_of(given, 0).digest);
+        /* A state is gone on with by a plan that has the change without weights. */
+        assert_ok(rks_plan_state(late, 0, 6, text, sizeof(text), &err), &err);
+        again = plan_of(round, world);
+        assert_ok(rks_plan_change(again, 0, 8, NULL, 0, 120, &err), &err);
+        assert_ok(rks_plan_resume(again, text, &epoch, &step, &err), &err);
+        assert_int_equal(step, 6);
+        assert_string_equal(report_of(late, 0).digest, report_of(again, 0).digest);
+        rks_plan_free(late);
+        rks_plan_free(given);
+        rks_plan_free(again);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_left_is_drawn_anew),
         cmocka_unit_test(states_hold_the_change),
         cmocka_unit_test(long_samples_wait),
+        cmocka_unit_test(weights_before_a_change_stay_those_before_it),
         cmocka_unit_test(wrong_changes_are_refused),
         cmocka_unit_test(wrong_changes_in_states_are_refused),
     };
