@@ -15,7 +15,7 @@ extern "C" {
  * the index's 12, however many ranks it has: they share the sorted order (bucket, sorted, pack), the
  * epoch at hand, and the next one, which is made in the background from 2^20 samples on. So 1 G
  * samples fit a node of 64 GB. More while an epoch is made: pack 4 bytes a sample and 4 a bin; random
- * with max_tokens 8, and sequential 4 a rank when the plan is made.
+ * with max_tokens 8, and sequential 4, when the plan is made.
  *
  * The rank that asks first for an epoch makes it, the others wait; an interrupt ends either. If that
  * rank dies, all ranks of its node get RKS_ERR_PEER with its number. rks_plan_free ends the work in

@@ -348,7 +348,7 @@ static rks_status lay_out_windows(rks_plan *plan, rks_error *err)
 rks_status rks_plan_lay_out(rks_plan *plan, rks_error *err)
 {
     const rks_plan_config *config = &plan->config;
-    if ((rks_plan_fills(config) || rks_plan_windows(config)) && plan->share != NULL)
+    if (plan->share != NULL && (config->strategy != STRATEGY_PACK || rks_plan_windows(config)))
         return rks_share_lay_out(plan, err);
     if (rks_plan_fills(config))
         return lay_out_filled(plan, err);

@@ -245,7 +245,8 @@ rks_status rks_share_show(rks_plan *plan, uint64_t epoch, bool *shown, rks_error
 
 /* ---- what is known of all epochs -------------------------------------------------------------- */
 
-static rks_status look_for_all(rks_plan *plan, int place, rks_error *err)
+/* By one rank, for all of the node. *lacks: memory to share it in. */
+static rks_status look_for_all(rks_plan *plan, int place, bool *lacks, rks_error *err)
 {
     rks_plan_share *share = plan->share;
     rks_share_place *there = &share->area.control->places[place];
@@ -257,25 +258,38 @@ static rks_status look_for_all(rks_plan *plan, int place, rks_error *err)
         rks_share_copy(plan, maker);
         rks_plan_watch_set(&watch);
         status = rks_plan_lay_out(maker, &found);
+        if (status == RKS_OK) {
+            status = rks_share_write_layout(maker, share->area.options.fd, &there->image, &found);
+            *lacks = status == RKS_ERR_IO || status == RKS_ERR_MEMORY;
+        }
         rks_plan_watch_set(NULL);
         there->facts = (rks_share_facts){.fill_most = maker->fill_most,
                                          .fill_least = maker->fill_least,
                                          .window_most = maker->window_most,
                                          .window_least = maker->window_least,
-                                         .window_all = maker->window_all,
-                                         .batches = maker->whole.batches};
+                                         .window_all = maker->window_all};
+        rks_plan_layout_free(&maker->whole);
         rks_plan_drop_epoch(maker);
         rks_free(maker);
     }
     there->status = status;
     there->error = found;
     rks_share_settle(&share->area, share->area.options.fd, place,
-                     status == RKS_OK           ? SHARE_READY
-                     : is_of_the_plan(status)   ? SHARE_FAILED
-                                                : SHARE_EMPTY,
+                     status == RKS_OK         ? SHARE_READY
+                     : is_of_the_plan(status) ? SHARE_FAILED
+                                              : SHARE_EMPTY,
                      status == RKS_OK ? F_RDLCK : F_UNLCK);
     if (status != RKS_OK && err != NULL)
         *err = found;
+    return status;
+}
+
+static rks_status lay_out_alone(rks_plan *plan, rks_error *err)
+{
+    rks_plan_share *share = plan->share;
+    plan->share = NULL;
+    rks_status status = rks_plan_lay_out(plan, err);
+    plan->share = share;
     return status;
 }
 
@@ -284,13 +298,14 @@ rks_status rks_share_lay_out(rks_plan *plan, rks_error *err)
     rks_plan_share *share = plan->share;
     const rks_share_key all = {0};
     enum rks_share_claim claim;
-    int place;
-    rks_status status = rks_share_claim(&share->area, share->area.options.fd, all, SHARE_FACTS, 1,
-                                        true, &claim, &place, NULL, err);
-    if (status == RKS_OK && claim == SHARE_NONE)
-        return rks_fail(err, RKS_ERR_STATE, 0, "the plan's shared memory: no place for its facts");
+    int place, fd = share->area.options.fd;
+    bool lacks = false;
+    rks_status status =
+        rks_share_claim(&share->area, fd, all, SHARE_FACTS, 1, true, &claim, &place, NULL, err);
     if (status == RKS_OK && claim == SHARE_MAKE)
-        status = look_for_all(plan, place, err);
+        status = look_for_all(plan, place, &lacks, err);
+    if (lacks || (status == RKS_OK && claim == SHARE_NONE))
+        return lay_out_alone(plan, err);
     if (status != RKS_OK)
         return status;
     const rks_share_facts *facts = &share->area.control->places[place].facts;
@@ -299,9 +314,36 @@ rks_status rks_share_lay_out(rks_plan *plan, rks_error *err)
     plan->window_most = facts->window_most;
     plan->window_least = facts->window_least;
     plan->window_all = facts->window_all;
-    plan->whole.batches = facts->batches;
-    rks_share_lock(share->area.options.fd, place, F_UNLCK);
-    return RKS_OK;
+    status =
+        rks_share_read_layout(plan, fd, &share->area.control->places[place].image, err);
+    rks_share_lock(fd, place, F_UNLCK);
+    return status;
+}
+
+uint64_t rks_share_digest(rks_plan *plan)
+{
+    rks_plan_share *share = plan->share;
+    const rks_share_key all = {0};
+    enum rks_share_claim claim = SHARE_NONE;
+    int place, fd = share->area.options.fd;
+    rks_share_area area = share->area;
+    area.deaf = true; /* nothing here could say so */
+    if (rks_share_claim(&area, fd, all, SHARE_DIGEST, 1, true, &claim, &place, NULL, NULL) !=
+        RKS_OK)
+        claim = SHARE_NONE; /* the next question says why */
+    rks_share_facts *facts =
+        claim == SHARE_NONE ? NULL : &share->area.control->places[place].facts;
+    if (claim == SHARE_THERE) {
+        uint64_t digest = facts->digest;
+        rks_share_lock(fd, place, F_UNLCK);
+        return digest;
+    }
+    uint64_t digest = rks_checksum64(plan->lengths, plan->count * sizeof(*plan->lengths));
+    if (claim == SHARE_MAKE) {
+        facts->digest = digest;
+        rks_share_settle(&share->area, fd, place, SHARE_READY, F_UNLCK);
+    }
+    return digest;
 }
 
 /* ---- open, close, fork ----------------------------------------------------------------------- */

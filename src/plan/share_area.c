@@ -72,6 +72,7 @@ bool rks_share_lock(int fd, int place, short type)
 
 static rks_status is_stopped(const rks_share_area *area, bool interrupted, rks_error *err)
 {
+    interrupted = interrupted && !area->deaf;
     rks_status status = interrupted ? rks_check_interrupt(err) : RKS_OK;
     if (status == RKS_OK && interrupted && area->options.stopped != NULL)
         status = area->options.stopped(area->options.user, err);
@@ -258,7 +259,7 @@ static rks_status look_once(const rks_share_area *area, int fd, rks_share_key ke
     *claim = SHARE_NONE;
     if (control->has_dead)
         return say_dead(control, err);
-    if (control->off && first != SHARE_FACTS)
+    if (control->off && first < SHARE_EPOCHS)
         return RKS_OK;
     for (int i = first; i < first + count; i++) {
         if (control->places[i].state != SHARE_MAKING || !rks_share_lock(fd, i, F_RDLCK))

@@ -3,7 +3,7 @@
  * share_image.c: an epoch as it lies in a place: the ids first, where the maker shuffles them; the
  * other arrays, which are small beside them, behind.
  *
- * pwrite gives the memfd its pages, so memory that lacks is an error here and no SIGBUS. */
+ * Pages come before anything is written, so memory that lacks is an error here and no SIGBUS. */
 #include "plan/share_inside.h"
 
 #include <errno.h>
@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 #include "base/shared_memory.h"
 #include "base/usage.h"
 
@@ -79,6 +80,9 @@ static rks_status write_part(const rks_share_room *room, rks_share_image *image,
     image->count[part] = count;
     if (count == 0)
         return RKS_OK;
+    rks_status status = rks_shared_grow(WHAT, room->fd, room->at + image->at[part], count * size, err);
+    if (status != RKS_OK)
+        return status;
     for (uint64_t done = 0, left = count * size; left > 0;) {
         ssize_t put = pwrite(room->fd, from + done, left < CHUNK ? left : CHUNK,
                              (off_t)(room->at + image->at[part] + done));
@@ -87,7 +91,7 @@ static rks_status write_part(const rks_share_room *room, rks_share_image *image,
         done += put < 0 ? 0 : (uint64_t)put;
         left -= put < 0 ? 0 : (uint64_t)put;
         uint64_t paused = UINT64_MAX / 2; /* asks each time */
-        rks_status status = rks_plan_pause(&paused, 0, err);
+        status = rks_plan_pause(&paused, 0, err);
         if (status != RKS_OK)
             return status;
     }
@@ -175,6 +179,42 @@ rks_status rks_share_write(rks_plan *maker, int fd, rks_share_place *place, int 
     rks_share_leave_room(maker);
     rks_plan_drop_epoch(maker);
     return status;
+}
+
+rks_status rks_share_write_layout(const rks_plan *maker, int fd, rks_share_image *image,
+                                  rks_error *err)
+{
+    const rks_share_room room = {.fd = fd, .at = rks_share_place_at(SHARE_FACTS)};
+    *image = (rks_share_image){.layout = maker->whole};
+    return write_part(&room, image, SHARE_GROUPS, maker->whole.groups, maker->whole.count,
+                      sizeof(*maker->whole.groups), err);
+}
+
+rks_status rks_share_read_layout(rks_plan *plan, int fd, const rks_share_image *image,
+                                 rks_error *err)
+{
+    rks_plan_layout layout = image->layout;
+    uint64_t at = rks_share_place_at(SHARE_FACTS) + image->at[SHARE_GROUPS], got = 0;
+    uint64_t bytes = layout.count * sizeof(*layout.groups);
+    layout.groups = NULL;
+    layout.pack = NULL;
+    layout.room = layout.count;
+    if (layout.count > 0) {
+        layout.groups = rks_alloc_raw(layout.count, sizeof(*layout.groups), err);
+        if (layout.groups == NULL)
+            return RKS_ERR_MEMORY;
+    }
+    while (got < bytes) {
+        ssize_t more = pread(fd, (uint8_t *)layout.groups + got, bytes - got, (off_t)(at + got));
+        if (more == 0 || (more < 0 && errno != EINTR)) {
+            rks_free(layout.groups);
+            return rks_fail_errno(err, more == 0 ? EIO : errno, "reading %s", WHAT);
+        }
+        got += more < 0 ? 0 : (uint64_t)more;
+    }
+    rks_usage_add(RKS_MEMORY_PLAN, bytes);
+    plan->whole = layout;
+    return RKS_OK;
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */

@@ -14,8 +14,9 @@
 
 /* ---- memory and locks: share_area.c ---------------------------------------------------------- */
 
-/* Two places for epochs, and one for what is known of all epochs (`facts`, without arrays). */
-enum { SHARE_EPOCHS = 2, SHARE_FACTS = 2, SHARE_PLACES = 3 };
+/* Two places for epochs, one for what is known of all epochs (`facts`, and the groups of the layout),
+ * and one for the digest of all lengths. */
+enum { SHARE_EPOCHS = 2, SHARE_FACTS = 2, SHARE_DIGEST = 3, SHARE_PLACES = 4 };
 
 enum rks_share_state {
     SHARE_EMPTY,
@@ -51,7 +52,8 @@ typedef struct rks_share_image {
 } rks_share_image;
 
 typedef struct rks_share_facts {
-    uint64_t fill_most, fill_least, window_most, window_least, window_all, batches;
+    uint64_t fill_most, fill_least, window_most, window_least, window_all;
+    uint64_t digest; /* of SHARE_DIGEST */
 } rks_share_facts;
 
 /* In shared memory. `state` and what belongs to it change under the control lock. */
@@ -84,6 +86,7 @@ typedef struct rks_share_control {
 typedef struct rks_share_area {
     rks_plan_share_options options; /* fd: this rank's own description, which its locks belong to */
     rks_share_control *control;
+    bool deaf; /* interrupts are for the next call */
     struct {
         void *map;
         uint64_t bytes;
@@ -137,6 +140,11 @@ void rks_share_leave_room(rks_plan *plan);
  * image. `maker`: a copy of the plan, whose epoch is gone afterwards. *lacks: memory for it. */
 rks_status rks_share_write(rks_plan *maker, int fd, rks_share_place *place, int number,
                            uint64_t epoch, bool *lacks, rks_error *err);
+/* plan->whole of a copy that has laid it out, into SHARE_FACTS; and from there, as the plan's own. */
+rks_status rks_share_write_layout(const rks_plan *maker, int fd, rks_share_image *image,
+                                  rks_error *err);
+rks_status rks_share_read_layout(rks_plan *plan, int fd, const rks_share_image *image,
+                                 rks_error *err);
 /* A copy of the plan that makes an epoch apart from it: without epoch, and without share. */
 void rks_share_copy(const rks_plan *plan, rks_plan *maker);
 void rks_share_unmap(rks_share_area *area, int number);
@@ -154,7 +162,9 @@ rks_status rks_share_check(rks_plan *plan, rks_error *err);
 /* Makes the epoch the one at hand; *shown false: this rank has to make it alone. */
 rks_status rks_share_show(rks_plan *plan, uint64_t epoch, bool *shown, rks_error *err);
 bool rks_share_is_shown(const rks_plan *plan);
-/* rks_plan_lay_out of plans that look at whole epochs for it. */
+/* rks_plan_lay_out, by one rank for all; of pack with windows alone: bins are each rank's own. */
 rks_status rks_share_lay_out(rks_plan *plan, rks_error *err);
+/* rks_checksum64 of the lengths, by one rank for all. */
+uint64_t rks_share_digest(rks_plan *plan);
 
 #endif

@@ -26,6 +26,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "plan/mix.h"
+#include "plan/share_inside.h"
 
 enum { STATE_FORMAT = 1, STATE_FORMAT_SKIPS = 2 };
 
@@ -41,7 +42,9 @@ static const char *lengths_digest(rks_plan *plan)
 {
     if (plan->lengths_digest[0] == '\0')
         snprintf(plan->lengths_digest, sizeof(plan->lengths_digest), "%016" PRIx64,
-                 rks_checksum64(plan->lengths, plan->count * sizeof(*plan->lengths)));
+                 plan->share != NULL
+                     ? rks_share_digest(plan)
+                     : rks_checksum64(plan->lengths, plan->count * sizeof(*plan->lengths)));
     return plan->lengths_digest;
 }
 

@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 
-enum { RANKS = 3, EPOCHS = 4, TRIALS = 150, COUNT = 3000, SHORT = 256, SILENCE_MS = 400 };
+enum { RANKS = 3, EPOCHS = 4, TRIALS = 84 / RACE_STRIDE, COUNT = 3000, SHORT = 256, SILENCE_MS = 400 };
 
 static uint32_t *lengths;
 static rks_share_area looks; /* the test's own eyes */
@@ -482,7 +482,7 @@ static void nothing_is_left_of_plans_that_end_while_an_epoch_is_made(void **stat
     long live = rks_memory_in_use();
     uint64_t counted = counted_memory();
     rks_plan_share_set(1, 1);
-    for (unsigned i = 0; i < 40; i++) {
+    for (unsigned i = 0; i < 28 / RACE_STRIDE; i++) {
         rks_plan *one = NULL, *two = NULL;
         open_memory();
         assert_ok(create(&options, 0, &one), &err);
