@@ -13,7 +13,8 @@
 #include "unit/store/world.h"
 
 enum {
-    RANKS_MOST = 256,
+    RANKS_DRAWN = 256, /* most that a seed has by itself */
+    OF_A_NODE = 16,    /* where there are more */
     SCARCE = 64, /* above: as much as fits the time and the maps of one process */
     RESULTS = 5,
     TEXT = 256,
@@ -43,7 +44,7 @@ static struct {
     const scenario *s;
     rks_transport *transport;
     char directory[FOLDER_PATH];
-    outcome outcomes[RANKS_MOST];
+    outcome outcomes[SIM_RANKS_MOST];
     uint32_t delivered[SAMPLES];
     uint32_t gathered;
     uint32_t running; /* ranks that have not ended */
@@ -72,7 +73,7 @@ void scenario_draw(uint64_t seed, uint32_t ranks, scenario *s)
     s->seed = seed;
     s->ranks = draw(&state, 8) == 0 ? 9 + draw(&state, 8) : 2 + draw(&state, 7);
     if (seed % 100 == 50)
-        s->ranks = 256;
+        s->ranks = RANKS_DRAWN;
     if (ranks > 0)
         s->ranks = ranks;
     s->nodes = 1 + draw(&state, s->ranks < 6 ? s->ranks : 6);
@@ -102,6 +103,8 @@ void scenario_draw(uint64_t seed, uint32_t ranks, scenario *s)
     s->limit_ms = idle ? IDLE_LIMIT_MS : 3 * (uint64_t)s->silence_ms + 2000;
     if (s->ranks > SCARCE) {
         s->nodes += 4; /* ranks of a node map each other's shards, and a process has 65,530 maps */
+        if (s->ranks > RANKS_DRAWN)
+            s->nodes = s->ranks / OF_A_NODE;
         s->narrow = false;
         s->spurious = 0;
         s->preempt = 0;

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { SIM_RANKS_MOST = 1024 };
+
 enum fault {
     FAULT_NONE,
     FAULT_PAUSE,  /* a rank stands still for less than T: nobody fails */

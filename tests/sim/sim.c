@@ -37,7 +37,12 @@ int main(int argc, char **argv)
         return 2;
     }
     uint64_t seed = strtoull(argv[1], NULL, 10);
-    scenario_draw(seed, argc == 3 ? (uint32_t)strtoul(argv[2], NULL, 10) : 0, &s);
+    unsigned long ranks = argc == 3 ? strtoul(argv[2], NULL, 10) : 0;
+    if (argc == 3 && (ranks < 2 || ranks > SIM_RANKS_MOST)) {
+        fprintf(stderr, "sim: RANKS is 2 to %d\n", SIM_RANKS_MOST);
+        return 2;
+    }
+    scenario_draw(seed, (uint32_t)ranks, &s);
     scenario_describe(&s, text, sizeof(text));
     stay_on_one_core(seed);
     setenv("RKS_TOP", "off", 1); /* its thread waits for clients, and no event here wakes it */
