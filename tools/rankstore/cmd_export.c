@@ -48,7 +48,7 @@ static void print_export_report(const args *a, const rks_export_report *report)
         printf("; %s JSON values are read back in another spelling", cli_count(report->respelled));
     if (report->keys_left)
         printf("; their keys, of file and row, are not written: column __key__ is there; a dataset "
-               "built with --key __key__ keeps its own");
+               "built without --key '' keeps its own");
     printf("\n");
 }
 
