@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -220,13 +221,14 @@ static void a_forked_process_holds_nothing_and_shows_itself(void **state)
     assert_ok(rks_watch_begin(&one, port, &err), &err);
     pid_t child = fork();
     if (child == 0) {
-        rks_watch_end(&one); /* its parent's */
+        close(go[1]); /* a parent that fails ends it */
+        (void)!write(ready[1], "x", 1);
+        (void)!read(go[0], &byte, 1); /* until then it has done nothing with what it inherited */
+        rks_watch_end(&one);          /* its parent's */
         bool alone = connect_top(getpid()) == -1;
         bool good = !STARTS_THREADS ||
                     (rks_watch_begin(&own, 0, NULL) == RKS_OK &&
                      read_all(connect_top(getpid())) > 0 && strstr(answer, "samples=5 ") != NULL);
-        (void)!write(ready[1], "x", 1);
-        (void)!read(go[0], &byte, 1);
         rks_watch_end(&own);
         _exit(good && alone ? 0 : 1);
     }
@@ -245,6 +247,21 @@ static void a_forked_process_holds_nothing_and_shows_itself(void **state)
     close(go[1]);
 }
 
+/* The address that a listener at this port has, as the system prints it; 0: there is none. */
+static unsigned address_at(uint16_t port)
+{
+    char line[256];
+    unsigned address, number, status, found = 0;
+    FILE *file = fopen("/proc/net/tcp", "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof(line), file) != NULL)
+        if (sscanf(line, "%*u: %x:%x %*x:%*x %x", &address, &number, &status) == 3 &&
+            number == port && status == 10)
+            found = address == 0 ? UINT_MAX : address;
+    fclose(file);
+    return found;
+}
+
 static void metrics_are_text_on_loopback(void **state)
 {
     (void)state;
@@ -252,6 +269,7 @@ static void metrics_are_text_on_loopback(void **state)
     rks_watched one = {.read = show_number, .user = (void *)17}, two = {.read = show_number};
     assert_ok(rks_watch_begin(&two, 0, &err), &err); /* a port may come later */
     assert_ok(rks_watch_begin(&one, port, &err), &err);
+    assert_int_equal(address_at(port), htonl(INADDR_LOOPBACK));
     assert_true(ask_port(port, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n") > 0);
     assert_memory_equal(answer, "HTTP/1.0 200 OK\r\n", 17);
     const char *body = strstr(answer, "\r\n\r\n");
