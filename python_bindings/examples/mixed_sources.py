@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Word problems and source code in one plan, by weights; killed, and resumed on another number of ranks.
+"""Word problems and source code in one plan, by weights that change on the way; killed, and resumed on another number of ranks.
 
     torchrun --nproc-per-node 3 mixed_sources.py [--data gsm8k/train.jsonl] [--out DIR]
     torchrun --nproc-per-node 3 ... --die-after 21       # ranks kill themselves; the last checkpoint is a few steps old
@@ -45,18 +45,21 @@ def main() -> None:
         loader = dataset.loader(dataset.plan("random", batch_size=8, mix={"math": 0.7, "code": 0.3}, samples=1200, seed=17))
         if arguments.resume:
             loader.load_state_dict(json.loads((out / "saved.json").read_text("utf-8")))
+        epoch = loader.epoch
         for steps, batch in enumerate(loader, 1):
             group.allgather("step", b"")  # ranks meet at each step, as they do for gradients
             if record:
-                print(loader.epoch, batch.step, *batch.indices.tolist(), file=record, flush=True)
+                print(epoch, batch.step, *batch.indices.tolist(), file=record, flush=True)
             if steps % 8 == 0 and group.rank == 0:
                 (out / "new.json").write_text(json.dumps(loader.state_dict()), "utf-8")
                 (out / "new.json").rename(out / "saved.json")
+            if steps == 12 and not arguments.resume:
+                loader.remix({"math": 0.4, "code": 0.6})  # from the next step on; the checkpoints know it
             if steps == arguments.die_after:
                 os.kill(os.getpid(), signal.SIGKILL)
         if group.rank == 0:
-            for name, found in loader.plan.report(loader.epoch)["sources"].items():
-                print(f"{name}: {found['share']:.1%} of the draws, {found['draws']} of {found['samples']} samples")
+            for name, found in loader.plan.report(epoch)["sources"].items():
+                print(f"{name}: {found['draws'] / 1200:.1%} of the draws, {found['draws']} of {found['samples']} samples")
 
 
 if __name__ == "__main__":

@@ -209,12 +209,12 @@ def test_where_gathering_all_samples_runs_out_of_memory(tmp_path: Path) -> None:
 
 @pytest.mark.limit(900)
 def test_mixed_sources(ranks: Ranks, tmp_path: Path) -> None:
-    """Killed without a word, on other ranks afterwards: what the checkpoint has and what comes behind it are the whole epoch's draws."""
+    """Other weights on the way, killed, on other ranks afterwards: the checkpoint and what comes behind it are the whole epoch's draws."""
     data = Path(os.environ.get("RANKSTORE_DATA", "nowhere"), "gsm8k", "train.jsonl")
     options = ["--out", str(tmp_path / "store"), *(["--data", str(data)] if data.exists() else [])]
     script = (EXAMPLES / "mixed_sources.py").read_text()
     said = run(ranks, 3, "mixed_sources", *options, "--record", str(tmp_path / "whole"))
-    assert "math: 70.0% of the draws, 840 of" in said and "code: 30.0% of the draws, 360 of" in said
+    assert "math: 47.2% of the draws, 567 of" in said and "code: 52.8% of the draws, 633 of" in said  # 288 at 0.7, 912 at 0.4
     done = ranks(3, script, *options, "--die-after", "21", "--record", str(tmp_path / "begun"), timeout=250, check=False,
                  warm=imports("mixed_sources"))
     assert -9 in [one.returncode for one in done] and 0 not in [one.returncode for one in done]
