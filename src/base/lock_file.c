@@ -161,9 +161,11 @@ static rks_status sign(const rks_lock_wish *wish, rks_lock_file *lock, rks_error
     rks_status status =
         written_all ? RKS_OK
                     : rks_fail_write(err, errno == 0 ? ENOSPC : errno, name_of(wish), written);
-    /* Ranks on other nodes look for it by its name, which NFS shows them from here on. */
+    /* Ranks on other nodes look for it by its name, which NFS shows them from here on. Where that
+     * fails, what is written later fails as well, and says what has become of it. */
+    rks_error why;
     if (status == RKS_OK && wish->job != 0)
-        status = rks_file_sync_directory_of(lock->path, err);
+        (void)rks_file_sync_directory_of(lock->path, &why);
     if (status != RKS_OK && lock->locked)
         unlink(lock->path); /* it is ours and held */
     return status;

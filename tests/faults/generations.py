@@ -57,6 +57,18 @@ def dataset_of(directory):
     return None
 
 
+def listed_shards(path):
+    """The names of shards in a list of shards and units, as FORMAT.md has it."""
+    with open(path, "rb") as file:
+        data = file.read()
+    names, at = [], 24
+    for _ in range(int.from_bytes(data[8:16], "little")):
+        size = int.from_bytes(data[at + 88:at + 92], "little")
+        names.append(data[at + 96:at + 96 + size].decode())
+        at += (96 + size + 7) // 8 * 8
+    return names
+
+
 def check_nothing_is_left(directory):
     """It holds what its generations name, and no more, at the latest after a prune."""
     rankstore("verify", "--full", directory)
@@ -66,7 +78,11 @@ def check_nothing_is_left(directory):
         with open(file, encoding="utf-8") as text:
             dataset = json.load(text)
         names |= {os.path.basename(file)}
-        names |= {f"{shard['name']}.{ending}" for shard in dataset["shards"] for ending in ("rks", "sums", "json")}
+        lists = [one["name"] for one in dataset.get("lists", [])]
+        shards = [shard["name"] for shard in dataset["shards"]]
+        for one in lists:
+            shards += listed_shards(os.path.join(directory, one))
+        names |= {f"{shard}.{ending}" for shard in shards for ending in ("rks", "sums", "json")} | set(lists)
         names |= {dataset["excluded"]["name"]} if "excluded" in dataset["requires"] else set()
     assert set(os.listdir(directory)) == names, set(os.listdir(directory)) ^ names
     assert rankstore("prune", directory)[0].startswith("0 generations and 0 files"), "a prune left something"
