@@ -309,9 +309,42 @@ def planted_shared_name():
         for name in "abc":
             with open(os.path.join(folder, name + ".c"), "w", encoding="utf-8") as file:
                 file.write(f"static int once_{name}(void)\n{{\n}}\n"
+                           + ("static bool pair(void)\n{\n}\n" if name != "c" else "") +
                            "static const char *fill(int wide,\n                        int high)\n{\n    return 0;\n}\n")
         found = shared_names([folder])
     return [] if len(found) == 1 and found[0].startswith("fill: ") else [str(found)]
+
+
+# ---- licences ------------------------------------------------------------------------------------------------------------
+
+LICENCE = "SPDX-License-Identifier: Apache-2.0"
+
+
+def unlicensed(tops):
+    """C files that do not name the licence in their first 200 characters."""
+    missing = []
+    for top in tops:
+        for folder, _, files in os.walk(top):
+            for name in sorted(files):
+                path = os.path.join(folder, name)
+                if not name.endswith((".c", ".h")):
+                    continue
+                with open(path, encoding="utf-8") as file:
+                    if LICENCE not in file.read(200):
+                        missing.append(path)
+    return missing
+
+
+def planted_unlicensed():
+    """Of four files these two: one without the line, and one that has it far below."""
+    planted = {"good.c": f"/* {LICENCE} */\n", "none.c": "/* a file */\n", "late.h": " " * 200 + LICENCE + "\n", "page.md": "no code\n"}
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkdir(os.path.join(folder, "below"))
+        for name, text in planted.items():
+            with open(os.path.join(folder, "below", name), "w", encoding="utf-8") as file:
+                file.write(text)
+        found = [os.path.basename(path) for path in unlicensed([folder])]
+    return [] if found == ["late.h", "none.c"] else [str(found)]
 
 
 def main():
@@ -322,17 +355,8 @@ def main():
     report("a_planted_circle_of_imports_is_found", planted_import_circles())
     report("no_static_function_name_is_in_more_than_two_files", shared_names(("src", "tools", "python_bindings/src")))
     report("a_planted_name_in_three_files_is_found", planted_shared_name())
-    missing = []
-    for top in ("src", "include", "tools", "tests"):
-        for folder, _, files in os.walk(top):
-            for name in sorted(files):
-                path = os.path.join(folder, name)
-                if not name.endswith((".c", ".h")):
-                    continue
-                with open(path, encoding="utf-8") as file:
-                    if "SPDX-License-Identifier: Apache-2.0" not in file.read(200):
-                        missing.append(path)
-    report("every_file_names_its_licence", missing)
+    report("every_file_names_its_licence", unlicensed(("src", "include", "tools", "tests")))
+    report("a_planted_file_without_a_licence_is_found", planted_unlicensed())
 
 
 if __name__ == "__main__":
