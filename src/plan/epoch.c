@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * epoch.c: one epoch: its ids, shuffled within the bounds of the layout, and its batches.
+ * epoch.c: one epoch: its ids (base.c), shuffled within the bounds of the layout, and its batches.
  *
  * Each use of random numbers has a key of its own, made of seed, epoch, segment, stage and part, so
  * an epoch is the same whatever was asked before. */
@@ -37,130 +37,6 @@ static rks_status grow_ids(rks_plan *plan, uint64_t count, rks_error *err)
 {
     return plan->room != NULL ? rks_share_grow_ids(plan, count, err)
                               : grow(&plan->ids, &plan->ids_room, count, err);
-}
-
-static bool is_struck(const uint8_t *struck, uint32_t id)
-{
-    return struck != NULL && (struck[id / 8] >> (id % 8) & 1) != 0;
-}
-
-/* The sorted base: what is not there comes first in the order, then what is too long. */
-static const uint32_t *sorted_base(const rks_plan *plan)
-{
-    return plan->order + (plan->count - rks_plan_uncut(plan));
-}
-
-/* Appends the ids of [0, count) that are too long, or those that are not, or all. */
-static rks_status fill_by_id(const rks_plan *plan, const uint8_t *struck, bool take_short,
-                             bool take_long, uint64_t *at, rks_error *err)
-{
-    uint32_t limit = plan->config.limit;
-    for (uint64_t i = 0, end; i < plan->count;) {
-        rks_status status = rks_plan_stretch(i, plan->count, &end, err);
-        if (status != RKS_OK)
-            return status;
-        for (; i < end; i++) {
-            uint32_t id = (uint32_t)i;
-            bool take = plan->lengths[id] > limit ? take_long : take_short;
-            take = take && plan->lengths[id] != RKS_LENGTH_ABSENT;
-            if (take && !is_struck(struck, id))
-                plan->ids[(*at)++] = id;
-        }
-    }
-    return RKS_OK;
-}
-
-/* Appends the pieces of cut sample number `cut`. */
-static void fill_pieces(const rks_plan *plan, const uint8_t *struck, size_t cut, uint64_t *at)
-{
-    uint32_t first, count = rks_plan_pieces_of(plan, cut, &first);
-    for (uint32_t i = 0; i < count; i++)
-        if (!is_struck(struck, first + i))
-            plan->ids[(*at)++] = first + i;
-}
-
-/* The base by id, where samples are split: pieces stand where their samples would. */
-static rks_status fill_split(const rks_plan *plan, const uint8_t *struck, uint64_t *at,
-                             rks_error *err)
-{
-    size_t cut = 0;
-    for (uint64_t i = 0, end; i < plan->count;) {
-        rks_status status = rks_plan_stretch(i, plan->count, &end, err);
-        if (status != RKS_OK)
-            return status;
-        for (; i < end; i++) {
-            uint32_t id = (uint32_t)i, length = plan->lengths[id];
-            if (length == RKS_LENGTH_ABSENT)
-                continue;
-            if (length > plan->config.limit)
-                fill_pieces(plan, struck, cut++, at);
-            else if (!is_struck(struck, id))
-                plan->ids[(*at)++] = id;
-        }
-    }
-    return RKS_OK;
-}
-
-/* The same from the sorted order, which pieces join. */
-static rks_status fill_sorted_split(rks_plan *plan, const uint8_t *struck, rks_plan_base *base,
-                                    rks_error *err)
-{
-    uint64_t count = rks_plan_kept(plan);
-    rks_plan_merge_pieces(plan, sorted_base(plan), rks_plan_uncut(plan), plan->ids);
-    for (uint64_t i = 0, end; i < count;) {
-        rks_status status = rks_plan_stretch(i, count, &end, err);
-        if (status != RKS_OK)
-            return status;
-        for (; i < end; i++)
-            if (!is_struck(struck, plan->ids[i]))
-                plan->ids[base->count++] = plan->ids[i];
-    }
-    return RKS_OK;
-}
-
-/* The same from the sorted order. */
-static rks_status fill_sorted(rks_plan *plan, const uint8_t *struck, rks_plan_base *base,
-                              rks_error *err)
-{
-    const uint32_t *order = sorted_base(plan);
-    uint64_t alone = plan->config.too_long == TOO_LONG_ALONE ? plan->too_long : 0;
-    uint64_t count = rks_plan_kept(plan);
-    for (uint64_t i = 0, end; i < count;) {
-        rks_status status = rks_plan_stretch(i, count, &end, err);
-        if (status != RKS_OK)
-            return status;
-        if (struck == NULL) {
-            memcpy(plan->ids + i, order + i, (end - i) * sizeof(*order));
-            base->count = i = end;
-        }
-        for (; i < end; i++) {
-            if (is_struck(struck, order[i]))
-                continue;
-            base->alone += i < alone;
-            plan->ids[base->count++] = order[i];
-        }
-    }
-    if (struck == NULL)
-        base->alone = alone;
-    return RKS_OK;
-}
-
-/* Writes the base into plan->ids, which has room for rks_plan_kept() of them. */
-static rks_status fill(rks_plan *plan, const uint8_t *struck, rks_plan_base *base, rks_error *err)
-{
-    enum too_long too_long = plan->config.too_long;
-    bool drops = too_long == TOO_LONG_DROP;
-    *base = (rks_plan_base){.ids = plan->ids, .longest = plan->longest};
-    if (rks_plan_sorts(&plan->config))
-        return plan->piece_count == 0 ? fill_sorted(plan, struck, base, err)
-                                      : fill_sorted_split(plan, struck, base, err);
-    if (plan->piece_count > 0)
-        return fill_split(plan, struck, &base->count, err);
-    if (plan->config.strategy != STRATEGY_RANDOM || too_long != TOO_LONG_ALONE)
-        return fill_by_id(plan, struck, true, !drops, &base->count, err);
-    rks_status status = fill_by_id(plan, struck, false, true, &base->count, err);
-    base->alone = base->count;
-    return status == RKS_OK ? fill_by_id(plan, struck, true, false, &base->count, err) : status;
 }
 
 /* The end of the run of lengths equal to that at `first`; ids are sorted. */
@@ -298,7 +174,7 @@ static rks_status lay_out_filled(rks_plan *plan, rks_error *err)
     rks_status status = grow_ids(plan, rks_plan_kept(plan), err);
     plan->fill_least = UINT64_MAX;
     for (uint64_t epoch = 0; epoch < looks && status == RKS_OK; epoch++) {
-        status = fill(plan, NULL, &base, err);
+        status = rks_plan_base_fill(plan, NULL, &base, err);
         if (status == RKS_OK)
             status = shuffle_members(plan, &base, NULL,
                                      rks_random_key(key_of(plan, epoch, 0), STAGE_MEMBERS), err);
@@ -319,7 +195,7 @@ static rks_status lay_out_windows(rks_plan *plan, rks_error *err)
     enum { LOOKS = 4, LOOKS_OF_LARGE = 2, LARGE = 1 << 20 };
     uint64_t looks = plan->config.no_shuffle ? 1 : plan->count < LARGE ? LOOKS : LOOKS_OF_LARGE;
     rks_plan_base base = {
-        .ids = sorted_base(plan), .count = rks_plan_kept(plan), .longest = plan->longest};
+        .ids = rks_plan_base_sorted(plan), .count = rks_plan_kept(plan), .longest = plan->longest};
     uint32_t *merged = NULL;
     if (plan->piece_count > 0) {
         merged = rks_alloc_raw(base.count, sizeof(*merged), err);
@@ -358,11 +234,11 @@ rks_status rks_plan_lay_out(rks_plan *plan, rks_error *err)
     if (config->too_long == TOO_LONG_ALONE && config->strategy != STRATEGY_SEQUENTIAL)
         base.alone = plan->too_long;
     if (rks_plan_sorts(&plan->config) && plan->piece_count == 0) {
-        base.ids = sorted_base(plan);
+        base.ids = rks_plan_base_sorted(plan);
     } else if (rks_plan_sorts(&plan->config) || config->strategy == STRATEGY_SEQUENTIAL) {
         rks_status status = grow_ids(plan, base.count, err);
         if (status == RKS_OK)
-            status = fill(plan, NULL, &base, err);
+            status = rks_plan_base_fill(plan, NULL, &base, err);
         if (status != RKS_OK)
             return status;
     }
@@ -423,7 +299,8 @@ static rks_status compute(rks_plan *plan, uint64_t epoch, uint32_t world, uint64
     rks_plan_base base;
     uint64_t key = key_of(plan, epoch, segment);
     uint64_t members = rks_random_key(key, STAGE_MEMBERS);
-    status = drawn ? rks_mix_fill(plan, members, &base, err) : fill(plan, struck, &base, err);
+    status = drawn ? rks_mix_fill(plan, members, &base, err)
+                   : rks_plan_base_fill(plan, struck, &base, err);
     if (status != RKS_OK)
         return status;
     if (drawn && plan->mix->drawn == NULL) /* nothing comes after this */

@@ -311,6 +311,13 @@ void rks_plan_watch_set(const rks_plan_watch *watch);
  * page faults and address translation. Advice; it cannot fail. */
 void rks_plan_advise(void *memory, uint64_t bytes);
 
+/* base.c: writes the base into plan->ids, which has room for rks_plan_kept() of them. `struck`: a bit
+ * an id, set where it is left out; NULL: none is. */
+rks_status rks_plan_base_fill(rks_plan *plan, const uint8_t *struck, rks_plan_base *base,
+                              rks_error *err);
+/* The sorted base: what is not there comes first in the order, then what is too long. */
+const uint32_t *rks_plan_base_sorted(const rks_plan *plan);
+
 /* cut.c: base -> groups, without regard to the world. */
 rks_status rks_plan_cut(const rks_plan *plan, const rks_plan_base *base, rks_plan_layout *layout,
                         rks_error *err);
