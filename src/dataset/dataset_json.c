@@ -39,8 +39,8 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "dataset/dataset_entry.h"
 #include "shard/json_text.h"
-#include "shard/utf8.h"
 
 static const char EXCLUDED[] = "excluded";
 static const char BUILDS[] = "builds";
@@ -164,63 +164,6 @@ static rks_status put_options(const rks_dataset *dataset, rks_buffer *json, rks_
     return status;
 }
 
-static rks_status put_shard(const rks_dataset_shard *shard, bool builds, bool first,
-                            rks_buffer *json, rks_error *err)
-{
-    char id[RKS_DIGEST_TEXT], manifest[RKS_DIGEST_TEXT];
-    rks_digest_format(shard->id, id);
-    rks_digest_format(shard->manifest, manifest);
-    rks_status status = rks_buffer_print(json, err, "%s\n{\"name\":", first ? "" : ",");
-    if (status == RKS_OK)
-        status = rks_json_put_string(json, shard->name, err);
-    if (status == RKS_OK)
-        status = rks_buffer_print(
-            json, err,
-            ",\"id\":\"%s\",\"manifest\":\"%s\",\"samples\":%" PRIu64 ",\"bytes\":%" PRIu64
-            ",\"file_bytes\":%" PRIu64 ",\"largest\":%" PRIu64,
-            id, manifest, shard->samples, shard->bytes, shard->file_bytes, shard->largest);
-    if (status == RKS_OK && builds) {
-        char build[RKS_DIGEST_TEXT];
-        rks_digest_format(shard->build, build);
-        status = rks_buffer_print(json, err, ",\"build\":\"%s\",\"first_unit\":%" PRIu64, build,
-                                  shard->first_unit);
-    }
-    return status == RKS_OK ? rks_buffer_add(json, "}", 1, err) : status;
-}
-
-static rks_status put_key_name(const char *name, rks_buffer *json, rks_error *err)
-{
-    if (name == NULL)
-        return RKS_OK;
-    rks_status status;
-    if (rks_utf8_valid(name, strlen(name), NULL)) {
-        status = rks_buffer_print(json, err, ",\"key_name\":");
-        return status == RKS_OK ? rks_json_put_string(json, name, err) : status;
-    }
-    status = rks_buffer_print(json, err, ",\"key_name_hex\":\"");
-    for (const char *at = name; status == RKS_OK && *at != '\0'; at++)
-        status = rks_buffer_print(json, err, "%02x", (unsigned)(uint8_t)*at);
-    return status == RKS_OK ? rks_buffer_add(json, "\"", 1, err) : status;
-}
-
-static rks_status put_unit(const rks_dataset_unit *unit, uint32_t shard, bool named, bool first,
-                           rks_buffer *json, rks_error *err)
-{
-    const rks_unit_summary *summary = &unit->summary;
-    char digest[RKS_DIGEST_TEXT];
-    rks_digest_format(summary->digest, digest);
-    rks_status status = rks_buffer_print(
-        json, err,
-        "%s\n{\"unit\":%" PRIu64 ",\"shard\":%" PRIu32 ",\"first_row\":%" PRIu64
-        ",\"samples\":%" PRIu64 ",\"seen\":%" PRIu64 ",\"filtered\":%" PRIu64 ",\"bad\":%" PRIu64
-        ",\"bytes\":%" PRIu64 ",\"first_source_row\":%" PRIu64 ",\"digest\":\"%s\"",
-        first ? "" : ",", summary->unit, shard, unit->first_row, summary->samples, summary->seen,
-        summary->filtered, summary->bad, summary->bytes, summary->first_source_row, digest);
-    if (status == RKS_OK && named)
-        status = put_key_name(unit->key_name, json, err);
-    return status == RKS_OK ? rks_buffer_add(json, "}", 1, err) : status;
-}
-
 static bool is_inside(const rks_dataset_layout *layout, size_t shard)
 {
     return layout == NULL || layout->inside[shard];
@@ -261,14 +204,15 @@ static rks_status put_entries(const rks_dataset *dataset, const rks_dataset_layo
     if (status == RKS_OK)
         status = rks_buffer_print(json, err, ",\"shards\":[");
     for (size_t i = 0; status == RKS_OK && i < count; i++)
-        status = put_shard(sorted[i], has_builds(dataset), i == 0, json, err);
+        status = rks_dataset_put_shard(sorted[i], has_builds(dataset), i == 0, json, err);
     if (status == RKS_OK)
         status = rks_buffer_print(json, err, "],\"units\":[");
     for (size_t i = 0; status == RKS_OK && i < dataset->unit_count; i++) {
         const rks_dataset_unit *unit = &dataset->units[i];
         if (!is_inside(layout, unit->shard))
             continue;
-        status = put_unit(unit, place[unit->shard], dataset->derived_keys, first, json, err);
+        status =
+            rks_dataset_put_unit(unit, place[unit->shard], dataset->derived_keys, first, json, err);
         first = false;
     }
     if (status == RKS_OK)
@@ -314,94 +258,6 @@ static rks_status take_string(const char *text, char **copy, rks_error *err)
 {
     *copy = rks_strdup(text, err);
     return *copy == NULL ? RKS_ERR_MEMORY : RKS_OK;
-}
-
-static rks_status decode_shard(const json_t *item, const char *path, rks_dataset_shard *shard,
-                               rks_error *err)
-{
-    const char *name = NULL;
-    rks_status status = rks_json_string(item, "name", path, &name, err);
-    if (status == RKS_OK && strlen(name) >= sizeof(shard->name))
-        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: a shard's name has %zu bytes", path,
-                          strlen(name));
-    if (status == RKS_OK) {
-        memcpy(shard->name, name, strlen(name) + 1);
-        status = rks_json_digest(item, "id", path, &shard->id, err);
-    }
-    if (status == RKS_OK)
-        status = rks_json_digest(item, "manifest", path, &shard->manifest, err);
-    if (status == RKS_OK)
-        status = rks_json_u64(item, "samples", path, &shard->samples, err);
-    if (status == RKS_OK)
-        status = rks_json_u64(item, "bytes", path, &shard->bytes, err);
-    if (status == RKS_OK)
-        status = rks_json_u64(item, "file_bytes", path, &shard->file_bytes, err);
-    if (status == RKS_OK)
-        status = rks_json_u64(item, "largest", path, &shard->largest, err);
-    if (status == RKS_OK && json_object_get(item, "build") != NULL)
-        status = rks_json_digest(item, "build", path, &shard->build, err);
-    if (status == RKS_OK && json_object_get(item, "first_unit") != NULL)
-        status = rks_json_u64(item, "first_unit", path, &shard->first_unit, err);
-    return status;
-}
-
-static bool parse_hex(const char *text, char *bytes, size_t room)
-{
-    size_t size = strlen(text);
-    if (size % 2 != 0 || size / 2 >= room || strspn(text, "0123456789abcdef") != size)
-        return false;
-    for (size_t i = 0; i < size / 2; i++) {
-        const char digits[3] = {text[2 * i], text[2 * i + 1], '\0'};
-        bytes[i] = (char)strtoul(digits, NULL, 16);
-    }
-    bytes[size / 2] = '\0';
-    return true;
-}
-
-static rks_status decode_key_name(const json_t *item, const char *path, rks_dataset_unit *unit,
-                                  rks_error *err)
-{
-    char bytes[RKS_KEY_MAX + 1];
-    const char *name = json_string_value(json_object_get(item, "key_name"));
-    const char *hex = json_string_value(json_object_get(item, "key_name_hex"));
-    if (name == NULL && hex != NULL) {
-        if (!parse_hex(hex, bytes, sizeof(bytes)))
-            return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: a unit's key_name_hex is malformed",
-                            path);
-        name = bytes;
-    }
-    if (name == NULL)
-        return RKS_OK;
-    unit->key_name = rks_strdup(name, err);
-    return unit->key_name == NULL ? RKS_ERR_MEMORY : RKS_OK;
-}
-
-static rks_status decode_unit(const json_t *item, const char *path, rks_dataset_unit *unit,
-                              rks_error *err)
-{
-    uint64_t shard = 0;
-    const struct {
-        const char *name;
-        uint64_t *value;
-    } numbers[] = {{"unit", &unit->summary.unit},
-                   {"shard", &shard},
-                   {"first_row", &unit->first_row},
-                   {"samples", &unit->summary.samples},
-                   {"seen", &unit->summary.seen},
-                   {"filtered", &unit->summary.filtered},
-                   {"bad", &unit->summary.bad},
-                   {"bytes", &unit->summary.bytes},
-                   {"first_source_row", &unit->summary.first_source_row}};
-    rks_status status = RKS_OK;
-    for (size_t i = 0; status == RKS_OK && i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        status = rks_json_u64(item, numbers[i].name, path, numbers[i].value, err);
-    if (status == RKS_OK)
-        status = rks_json_digest(item, "digest", path, &unit->summary.digest, err);
-    if (status != RKS_OK)
-        return status;
-    unit->shard =
-        shard > UINT32_MAX ? UINT32_MAX : (uint32_t)shard; /* refused by rks_dataset_check */
-    return decode_key_name(item, path, unit, err);
 }
 
 static rks_status decode_excluded(const json_t *root, const char *path, rks_excluded *excluded,
@@ -537,7 +393,7 @@ static rks_status decode_inline(const json_t *root, const char *path, rks_datase
     for (size_t i = 0; status == RKS_OK && i < more; i++) {
         rks_dataset_shard *shard = &grown[dataset->shard_count++];
         *shard = (rks_dataset_shard){0};
-        status = decode_shard(json_array_get(shards, i), path, shard, err);
+        status = rks_dataset_decode_shard(json_array_get(shards, i), path, shard, err);
         if (status == RKS_OK && i > 0 && rks_dataset_compare_ids(shard[-1].id, shard->id) >= 0)
             status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: shard %s is out of order", path,
                               shard->name);
@@ -545,7 +401,7 @@ static rks_status decode_inline(const json_t *root, const char *path, rks_datase
     for (size_t i = 0; status == RKS_OK && i < json_array_size(units); i++) {
         rks_dataset_unit *unit = &grown_units[dataset->unit_count++];
         *unit = (rks_dataset_unit){0};
-        status = decode_unit(json_array_get(units, i), path, unit, err);
+        status = rks_dataset_decode_unit(json_array_get(units, i), path, unit, err);
         if (status == RKS_OK) /* a place that does not exist is refused by rks_dataset_check */
             unit->shard = unit->shard < more ? (uint32_t)(first + unit->shard) : UINT32_MAX;
     }

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * dataset_entry.h: a shard and a unit as dataset.json lists them. */
+#ifndef RKS_DATASET_ENTRY_H
+#define RKS_DATASET_ENTRY_H
+
+#include <jansson.h>
+
+#include "base/buffer.h"
+#include "dataset/dataset.h"
+
+/* Appends an entry, behind a comma unless it is the list's first. `builds`: with the build that
+ * wrote the shard. */
+rks_status rks_dataset_put_shard(const rks_dataset_shard *shard, bool builds, bool first,
+                                 rks_buffer *json, rks_error *err);
+/* `shard`: its place in the text's list; `named`: with the name that keys are derived from. */
+rks_status rks_dataset_put_unit(const rks_dataset_unit *unit, uint32_t shard, bool named,
+                                bool first, rks_buffer *json, rks_error *err);
+
+/* Into an entry of zeros. RKS_ERR_CORRUPT, with `path`, for what is no entry. A unit's `shard` is
+ * its place in the text's list, which may not exist. */
+rks_status rks_dataset_decode_shard(const json_t *item, const char *path, rks_dataset_shard *shard,
+                                    rks_error *err);
+rks_status rks_dataset_decode_unit(const json_t *item, const char *path, rks_dataset_unit *unit,
+                                   rks_error *err);
+
+#endif
