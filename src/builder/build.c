@@ -504,37 +504,6 @@ static rks_status agree_read(build *b, rks_status status, rks_build_report *repo
     return status;
 }
 
-/* Names of columns with commas between them, as many as there is room for. */
-static void name_columns(const rks_schema *schema, bool of_objects, char *names, size_t room)
-{
-    size_t used = 0;
-    names[0] = '\0';
-    for (uint32_t i = 0; i < rks_schema_columns(schema) && used < room; i++) {
-        const rks_column *column = rks_schema_column(schema, i);
-        bool fits = of_objects ? strchr(column->name, '.') != NULL
-                               : column->kind == RKS_KIND_JSON && !column->nullable;
-        if (fits)
-            used += (size_t)snprintf(names + used, room - used, "%s%s", used == 0 ? "" : ", ",
-                                     column->name);
-    }
-    if (used < room)
-        return;
-    size_t end = room - sizeof("...");
-    while (end > 0 && ((uint8_t)names[end] & 0xc0) == 0x80) /* not inside a character of UTF-8 */
-        end--;
-    memcpy(names + end, "...", sizeof("..."));
-}
-
-/* What the user may not have meant: which columns of an inferred schema are objects or lists. */
-static void report_columns(const build *b, rks_build_report *report)
-{
-    if (b->schema_text == NULL || !b->input->format->has_objects)
-        return;
-    name_columns(b->schema, false, report->json_columns, sizeof(report->json_columns));
-    if (b->input->flatten)
-        name_columns(b->schema, true, report->object_columns, sizeof(report->object_columns));
-}
-
 static void free_build(build *b)
 {
     rks_parts_close(b->parts);
@@ -602,7 +571,8 @@ rks_status rks_build(rks_group *group, const char *const *sources, size_t source
         status = rks_parts_commit(b.parts, &made, err);
     made.collectives = rks_group_collectives(group) - begun_in;
     if (status == RKS_OK && report != NULL) {
-        report_columns(&b, &made);
+        if (b.schema_text != NULL && b.input->format->has_objects)
+            rks_build_report_columns(b.schema, b.input->flatten, &made);
         made.input_bytes = b.input->bytes;
         made.hidden = b.input->not_read.hidden;
         made.linked_folders = b.input->not_read.linked_folders;

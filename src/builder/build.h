@@ -23,11 +23,11 @@ typedef struct rks_selection {
 } rks_selection;
 rks_selection rks_build_selection(const rks_build_options *options);
 
-/* The options that decide the result, as JSON for dataset.json and the build id. rks_free. */
 /* The `length` to record where the first column of variable size is "__key__", which names a sample
  * and measures nothing: the next such column. NULL if the caller gave a length, or the first column
  * of variable size is another. Lives as long as the schema. */
 const char *rks_build_length_behind_key(const rks_schema *schema, const rks_build_options *options);
+/* The options that decide the result, as JSON for dataset.json and the build id. rks_free. */
 rks_status rks_build_options_text(const rks_build_options *options, char **text, rks_error *err);
 /* Over everything that decides the result. */
 rks_status rks_build_id(const char *what, rks_digest input, const rks_schema *schema,
@@ -38,6 +38,10 @@ enum { RKS_BUILD_SAME = 6 };
 void rks_build_same(rks_fact facts[RKS_BUILD_SAME], const char *what, const rks_digest *input,
                     const rks_schema *schema, const rks_build_options *options,
                     const char *options_text);
+
+/* What the user may not have meant: columns of an inferred schema that are objects or lists, and, with
+ * `flatten`, those that were made of objects. */
+void rks_build_report_columns(const rks_schema *schema, bool flatten, rks_build_report *report);
 
 /* COLLECTIVE. rks_builder_open, where `status` and *err are what became of this rank so far, as in
  * rks_group_agree; nothing else is looked at unless it is RKS_OK. */
