@@ -185,6 +185,13 @@ static inline void check_steps(rks_plan *plan, const rks_expected *expected, uin
     }
 }
 
+static inline uint64_t steps_of(rks_plan *plan, uint64_t epoch)
+{
+    uint64_t steps;
+    assert_ok(rks_plan_steps(plan, epoch, &steps, &err), &err);
+    return steps;
+}
+
 static inline rks_plan_report report_of(rks_plan *plan, uint64_t epoch)
 {
     rks_plan_report report = {.struct_size = sizeof(report)};

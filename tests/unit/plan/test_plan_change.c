@@ -43,13 +43,6 @@ static rks_plan *plan_of(unsigned round, uint32_t world)
     return plan;
 }
 
-static uint64_t steps_of(rks_plan *plan, uint64_t epoch)
-{
-    uint64_t steps;
-    assert_ok(rks_plan_steps(plan, epoch, &steps, &err), &err);
-    return steps;
-}
-
 static void deliver(rks_plan *plan, uint64_t epoch, uint64_t first, uint64_t end, uint32_t *seen)
 {
     for (uint64_t step = first; step < end; step++)

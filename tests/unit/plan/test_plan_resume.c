@@ -24,13 +24,6 @@ static rks_plan *plan_for(const uint32_t *lengths, uint64_t count, const rks_pla
     return plan;
 }
 
-static uint64_t steps_of(rks_plan *plan, uint64_t epoch)
-{
-    uint64_t steps;
-    assert_ok(rks_plan_steps(plan, epoch, &steps, &err), &err);
-    return steps;
-}
-
 static uint64_t count_seen(const uint32_t *seen, uint64_t count, uint32_t most)
 {
     uint64_t samples = 0;

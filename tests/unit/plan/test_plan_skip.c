@@ -45,13 +45,6 @@ static rks_plan *plan_of(unsigned round, uint32_t world, const rks_step_range *s
     return plan;
 }
 
-static uint64_t steps_of(rks_plan *plan, uint64_t epoch)
-{
-    uint64_t steps;
-    assert_ok(rks_plan_steps(plan, epoch, &steps, &err), &err);
-    return steps;
-}
-
 static uint64_t next_of(rks_plan *plan, uint64_t epoch, uint64_t step)
 {
     uint64_t next;
