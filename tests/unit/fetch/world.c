@@ -3,9 +3,11 @@
  * world.c: shards, their index, and engines. */
 #include "world.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -322,4 +324,19 @@ rks_status world_start_arrays(rks_fetcher *fetcher, const rks_wanted *wanted, si
     if (status != RKS_OK)
         rks_batch_free(list);
     return status;
+}
+
+void world_lose_page(const rks_shard *shard, uint64_t row, size_t offset)
+{
+    char path[128];
+    rks_record_view view;
+    snprintf(path, sizeof(path), "%s/empty", w.directory);
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    assert_true(fd >= 0);
+    unlink(path);
+    assert_ok(rks_shard_locate(shard, row, &view, &err), &err);
+    uintptr_t page = ((uintptr_t)view.record + offset) & ~(uintptr_t)4095;
+    void *at = (void *)page;
+    assert_ptr_equal(mmap(at, 4096, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0), at);
+    close(fd);
 }
