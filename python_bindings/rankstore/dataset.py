@@ -20,7 +20,8 @@ from .loader import OF_DATALOADER, Loader
 from .loader_workers import Handle, Ticket, WorkerStore
 from .lookup import Index, Keys
 from .mixing import Groups, core_mix, groups_of, shown_options, stages_of
-from .plans import Plan, PlanBatch, core_options, plan_options, plan_rank
+from .plan_options import core_options, plan_options, plan_rank
+from .plans import Plan, PlanBatch
 from .rule import rule_of
 from .samples import ABSENT, OpenSamples, WorkerGroup
 from .selecting import agree_on, places_of

@@ -9,7 +9,8 @@ from . import _core
 from .balance import sample_costs, shown
 from .errors import ArgumentError
 from .mixing import Groups, core_mix, groups_of, shown_options, stages_of
-from .plans import Plan, plan_options, plan_rank
+from .plan_options import plan_options, plan_rank
+from .plans import Plan
 from .rule import rule_of
 
 if TYPE_CHECKING:
