@@ -5,7 +5,7 @@
     python tests/bench/generations.py RANKSTORE [APPENDS] [DIRECTORY]
 
 prints, at a few numbers of appends, the time of an append (median of the last 20), of `info`, and the bytes of all manifests of
-the directory: dataset.json, dataset.N.json and what they refer to. `measure` is what tests/appends.py asserts ratios of."""
+the directory: dataset.json, dataset.N.json and what they refer to."""
 from __future__ import annotations
 
 import glob
