@@ -2,7 +2,7 @@
  *
  * test_build.c: building from files: keys over the units of a file, resume, bad lines, what is
  * kept, callbacks that fail, and replacing. Ranks are threads. */
-#include "unit/store/files.h"
+#include "jobs.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -31,34 +31,9 @@ static int remove_files(void **state)
     return 0;
 }
 
-typedef struct job {
-    rks_build_options options;
-    rks_status expected;
-    rks_build_report report; /* rank 0's */
-    rks_error errors[4];     /* by rank */
-    void (*look)(member *m, rks_store *store);
-} job;
-
 static void build_rank(member *m)
 {
-    job *j = m->user;
-    rks_store *store = NULL;
-    rks_build_report report = {.struct_size = sizeof(report)};
-    if (!world_enter(m, false))
-        return;
-    rks_status status = rks_build(m->group, sources, 2, target, &j->options, &report, &m->err);
-    if (status != j->expected)
-        fprintf(stderr, "rank %u: %s\n", m->rank, m->err.text);
-    EXPECT(status == j->expected);
-    j->errors[m->rank] = m->err;
-    if (m->rank == 0)
-        j->report = report;
-    if (status == RKS_OK && j->look != NULL) {
-        EXPECT_OK(rks_store_open(m->group, target, NULL, &store, &m->err));
-        if (store != NULL)
-            j->look(m, store);
-        rks_store_close(store, 0);
-    }
+    build_files(m, sources, 2, target);
 }
 
 static void new_job(job *j)

@@ -2,7 +2,7 @@
  *
  * test_kept.c: the unit size of a build: by the input, or as the directory has it. Ranks are
  * threads. */
-#include "unit/store/files.h"
+#include "jobs.h"
 
 #include "base/buffer.h"
 #include "base/error.h"
@@ -30,25 +30,10 @@ static int remove_file(void **state)
     return 0;
 }
 
-typedef struct job {
-    rks_build_options options;
-    rks_status expected;
-    rks_build_report report; /* rank 0's */
-} job;
-
 static void build_rank(member *m)
 {
-    job *j = m->user;
     const char *sources[] = {source};
-    rks_build_report report = {.struct_size = sizeof(report)};
-    if (!world_enter(m, false))
-        return;
-    rks_status status = rks_build(m->group, sources, 1, target, &j->options, &report, &m->err);
-    if (status != j->expected)
-        fprintf(stderr, "rank %u: %s\n", m->rank, m->err.text);
-    EXPECT(status == j->expected);
-    if (m->rank == 0)
-        j->report = report;
+    build_files(m, sources, 1, target);
 }
 
 static int refuse_last(void *user, const rks_sample *sample, rks_error *err)
