@@ -51,6 +51,14 @@ static inline uint32_t *random_lengths(rks_random *random, uint64_t count)
     return lengths;
 }
 
+/* Lengths that never change: stored states and digests depend on them. */
+static inline void fixed_lengths(uint32_t *lengths, size_t count)
+{
+    rks_random random = {42};
+    for (size_t i = 0; i < count; i++)
+        lengths[i] = 1 + below(&random, 1u << (1 + below(&random, 9)));
+}
+
 static inline void random_options(rks_random *random, rks_plan_options *options)
 {
     static const char *const strategies[] = {"bucket", "sorted", "random", "sequential"};
@@ -183,6 +191,38 @@ static inline void check_steps(rks_plan *plan, const rks_expected *expected, uin
                 seen[ids[i]]++;
         }
     }
+}
+
+/* How often an epoch's samples came. */
+typedef struct deliveries {
+    uint64_t all, repeated, missing;
+} deliveries;
+
+/* Of a whole epoch: all that are kept came, none of them twice, as far as the option `tail` says so. */
+static inline deliveries check_deliveries(const rks_expected *expected, const uint32_t *seen)
+{
+    deliveries found = {0};
+    for (uint64_t i = 0; i < expected->count; i++) {
+        found.all += seen[i];
+        found.repeated += seen[i] > 1 ? seen[i] - 1 : 0;
+        found.missing += seen[i] == 0;
+    }
+    if (!option_is(expected->options->tail, "drop"))
+        assert_int_equal(found.missing, expected->count - kept_of(expected));
+    if (!option_is(expected->options->tail, "repeat"))
+        assert_int_equal(found.repeated, 0);
+    return found;
+}
+
+/* How many of `count` samples came; none came more than `most` times. */
+static inline uint64_t count_seen(const uint32_t *seen, uint64_t count, uint32_t most)
+{
+    uint64_t samples = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        assert_true(seen[i] <= most);
+        samples += seen[i] != 0;
+    }
+    return samples;
 }
 
 static inline uint64_t steps_of(rks_plan *plan, uint64_t epoch)

@@ -24,16 +24,6 @@ static rks_plan *plan_for(const uint32_t *lengths, uint64_t count, const rks_pla
     return plan;
 }
 
-static uint64_t count_seen(const uint32_t *seen, uint64_t count, uint32_t most)
-{
-    uint64_t samples = 0;
-    for (uint64_t i = 0; i < count; i++) {
-        assert_true(seen[i] <= most);
-        samples += seen[i] != 0;
-    }
-    return samples;
-}
-
 /* Runs `first` steps of epoch 3 on the first plan, resumes on the second, runs to the end. */
 static void cross(rks_plan *from, uint64_t first, rks_plan *to, const rks_expected *expected)
 {

@@ -9,14 +9,6 @@
 
 static uint32_t lengths[4000];
 
-/* Those that the stored states are of. */
-static void fill_lengths(void)
-{
-    rks_random random = {42};
-    for (size_t i = 0; i < 4000; i++)
-        lengths[i] = 1 + below(&random, 1u << (1 + below(&random, 9)));
-}
-
 static rks_plan *plan_of(const stored_state *stored, uint32_t world)
 {
     rks_plan_options options;
@@ -46,7 +38,7 @@ static rks_plan *plan_of(const stored_state *stored, uint32_t world)
 static void states_of_version_1_resume_bit_for_bit_or_name_both_versions(void **state)
 {
     (void)state;
-    fill_lengths();
+    fixed_lengths(lengths, 4000);
     size_t resumed = 0;
     for (size_t i = 0; i < sizeof(stored_states) / sizeof(stored_states[0]); i++) {
         const stored_state *stored = &stored_states[i];
