@@ -60,8 +60,8 @@ typedef struct rks_export_report {
  * export writes it. What a format cannot hold is refused, RKS_ERR_DATA naming sample and column:
  * jsonl and tar are built into the same samples again (rks_diff: equal) with the store's schema and
  * key, dir if the store was built from a folder. Derived keys are written as "__key__" unless
- * a column has that name: then they are derived again, from the name of the file that is built.
- * *report may be NULL. */
+ * a column has that name: then they are not, and a tar is built again under that column's, the
+ * members' names, or with the key "" under keys derived from its own name. *report may be NULL. */
 RKS_API rks_status rks_store_export(rks_store *store, const char *target,
                                     const rks_export_options *options, rks_export_report *report,
                                     rks_error *err);
