@@ -265,6 +265,19 @@ static rks_status write_excluded(const char *directory, const rks_dataset *datas
     return status;
 }
 
+/* Ranks that open a dataset compare it as one text: what makes no such text is not committed. */
+static rks_status check_text(const rks_dataset *dataset, rks_error *err)
+{
+    enum { SURELY_FIT = 8192 }; /* entries: each is shorter than 4 KiB */
+    char *text = NULL;
+    size_t size = 0;
+    if (dataset->shard_count + dataset->unit_count <= SURELY_FIT)
+        return RKS_OK;
+    rks_status status = rks_dataset_encode(dataset, &text, &size, err);
+    rks_free(text);
+    return status;
+}
+
 rks_status rks_dataset_commit(const char *directory, const rks_dataset *dataset, rks_error *err)
 {
     char *text = NULL;
@@ -276,6 +289,8 @@ rks_status rks_dataset_commit(const char *directory, const rks_dataset *dataset,
     rks_status status = path == NULL ? RKS_ERR_MEMORY
                                      : rks_dataset_check(dataset, RKS_DATASET_FILE,
                                                          RKS_ERR_ARGUMENT, err);
+    if (status == RKS_OK && dataset->generation > 1)
+        status = check_text(dataset, err);
     if (status == RKS_OK && dataset->generation > 1)
         status = rks_dataset_keep_generation(directory, dataset->generation - 1, &before, &is_there,
                                              err);
@@ -324,6 +339,26 @@ static rks_status not_found(const char *directory, bool is_file, rks_error *err)
         count, RKS_DATASET_FILE);
 }
 
+/* An append and a prune may come between dataset.json and the lists that it refers to. */
+enum { READ_AGAIN = 5 };
+
+/* dataset.json has been replaced meanwhile: *text becomes the new one's. */
+static bool is_another(const char *path, char **text, size_t *size)
+{
+    char *now = NULL;
+    size_t now_size = 0;
+    if (rks_file_load(path, RKS_DATASET_MAX, &now, &now_size, NULL) != RKS_OK)
+        return false;
+    bool another = now_size != *size || memcmp(now, *text, now_size) != 0;
+    char *old = another ? *text : now;
+    if (another) {
+        *text = now;
+        *size = now_size;
+    }
+    rks_free(old);
+    return another;
+}
+
 rks_status rks_dataset_load_json(const char *directory, rks_dataset **dataset, rks_error *err)
 {
     char *text = NULL;
@@ -338,6 +373,10 @@ rks_status rks_dataset_load_json(const char *directory, rks_dataset **dataset, r
     else if (status != RKS_OK && err != NULL)
         *err = why;
     if (status == RKS_OK)
+        status = rks_dataset_decode_file(directory, text, size, path, dataset, err);
+    for (int again = 0; again < READ_AGAIN && status == RKS_ERR_CORRUPT &&
+                        is_another(path, &text, &size);
+         again++)
         status = rks_dataset_decode_file(directory, text, size, path, dataset, err);
     rks_free(text);
     rks_free(path);

@@ -319,6 +319,20 @@ static rks_status decode_top(const json_t *root, const char *path, rks_dataset *
     return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %s", path, why.text);
 }
 
+/* A list is named by its digest, and is there once. */
+static rks_status check_list_name(const rks_dataset_list *lists, size_t i, const char *name,
+                                  const char *path, rks_error *err)
+{
+    char right[sizeof(lists->name)];
+    rks_dataset_list_name(lists[i].digest, right);
+    bool good = strcmp(name, right) == 0;
+    for (size_t k = 0; k < i && good; k++)
+        good = strcmp(lists[k].name, right) != 0;
+    return good ? RKS_OK
+                : rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: \"%.80s\" is no name of a list", path,
+                           name);
+}
+
 static rks_status decode_list_names(const json_t *root, const char *path, rks_dataset_list *lists,
                                     size_t *count, rks_error *err)
 {
@@ -334,15 +348,14 @@ static rks_status decode_list_names(const json_t *root, const char *path, rks_da
         const json_t *item = json_array_get(items, i);
         rks_dataset_list *list = &lists[i];
         status = rks_json_string(item, "name", path, &name, err);
-        if (status == RKS_OK && (strlen(name) >= sizeof(list->name) || !rks_dataset_name_good(name)))
-            status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: \"%.80s\" is no name of a list", path,
-                              name);
-        if (status == RKS_OK) {
-            memcpy(list->name, name, strlen(name) + 1);
-            status = rks_json_digest(item, "digest", path, &list->digest, err);
-        }
         if (status == RKS_OK)
+            status = rks_json_digest(item, "digest", path, &list->digest, err);
+        if (status == RKS_OK)
+            status = check_list_name(lists, i, name, path, err);
+        if (status == RKS_OK) {
+            rks_dataset_list_name(list->digest, list->name);
             status = rks_json_u64(item, "bytes", path, &list->bytes, err);
+        }
         if (status == RKS_OK)
             status = rks_json_u64(item, "shards", path, &list->shards, err);
         if (status == RKS_OK)

@@ -110,11 +110,17 @@ static rks_status put_entries(const rks_dataset *dataset, const bool *chosen,
     return status;
 }
 
+void rks_dataset_list_name(rks_digest digest, char name[64])
+{
+    char digits[RKS_DIGEST_TEXT];
+    rks_digest_format(digest, digits);
+    snprintf(name, 64, "list-%.16s.units", digits);
+}
+
 rks_status rks_dataset_list_encode(const rks_dataset *dataset, const bool *chosen,
                                    rks_dataset_list *list, rks_buffer *bytes, rks_error *err)
 {
     size_t begin = bytes->size;
-    char digits[RKS_DIGEST_TEXT];
     rks_dataset_list made = {0};
     const rks_dataset_shard **sorted = rks_alloc(dataset->shard_count, sizeof(*sorted), err);
     uint32_t *place = rks_alloc(dataset->shard_count, sizeof(*place), err);
@@ -127,8 +133,7 @@ rks_status rks_dataset_list_encode(const rks_dataset *dataset, const bool *chose
         return status;
     made.bytes = bytes->size - begin;
     made.digest = rks_checksum128(bytes->data + begin, made.bytes);
-    rks_digest_format(made.digest, digits);
-    snprintf(made.name, sizeof(made.name), "list-%.16s.units", digits);
+    rks_dataset_list_name(made.digest, made.name);
     *list = made;
     return RKS_OK;
 }

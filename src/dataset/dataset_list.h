@@ -27,6 +27,8 @@ typedef struct rks_dataset_list {
     uint64_t units;
 } rks_dataset_list;
 
+/* "list-DIGITS.units" */
+void rks_dataset_list_name(rks_digest digest, char name[64]);
 /* The file's bytes, appended, of the shards with their units that `chosen[i]` is set for; sets all
  * of `list`. */
 rks_status rks_dataset_list_encode(const struct rks_dataset *dataset, const bool *chosen,

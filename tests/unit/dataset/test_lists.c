@@ -4,7 +4,11 @@
 #include "dataset_fixture.h"
 
 #include <dirent.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
+
+#include "shard/json_text.h"
 
 enum { APPENDS = 40, ENTRIES = 6 /* of each: two shards, four units */, ROWS = 11 };
 
@@ -213,6 +217,136 @@ static void hostile_lists_are_bounded(void **state)
     assert_int_equal(rks_memory_in_use(), held);
 }
 
+/* A changed text, with its digest. */
+static void write_signed(const char *text, size_t size)
+{
+    rks_buffer json = {0};
+    size_t tail = strlen(strrchr(text, ',')); /* of the digest's member */
+    assert_ok(rks_buffer_add(&json, text, size - tail, &err), &err);
+    assert_ok(rks_json_finish(&json, NULL, &err), &err);
+    assert_int_equal(json.size, size);
+    assert_ok(rks_file_replace(path_of("dataset.json"), json.data, json.size, &err), &err);
+    rks_buffer_free(&json);
+}
+
+/* Names decide what is read, kept by a prune and written again. */
+static void a_list_has_the_name_of_its_digest_and_is_there_once(void **state)
+{
+    (void)state;
+    rks_dataset_list list;
+    rks_dataset *dataset = NULL;
+    rks_dataset_summary summary;
+    char *text = NULL, other[64];
+    size_t size = 0;
+    make_list(&list);
+    assert_ok(rks_file_load(path_of("dataset.json"), 1 << 20, &text, &size, &err), &err);
+    char *at = strstr(text, list.name);
+    assert_non_null(at);
+    memcpy(other, list.name, sizeof(other));
+    memcpy(other, "lost", 4);
+    memcpy(at, other, strlen(other));
+    write_signed(text, size);
+    assert_fails(RKS_ERR_CORRUPT, rks_dataset_load(test_directory, &dataset, &err));
+    assert_contains(err.text, other);
+    assert_contains(err.text, "is no name of a list");
+    assert_fails(RKS_ERR_CORRUPT, rks_dataset_summarize(test_directory, 0, &summary, &err));
+    rks_free(text);
+    directory_end();
+    assert_int_equal(rks_memory_in_use(), held);
+}
+
+/* Its lists would have room for it; but ranks tell it each other as one text. */
+static void what_cannot_be_opened_is_not_committed(void **state)
+{
+    (void)state;
+    enum { UNITS = 27000, NAME = 400 };
+    fixture f;
+    rks_dataset *again = NULL;
+    char *name = rks_alloc(NAME + 1, 1, &err);
+    rks_dataset_unit *units = rks_alloc(UNITS, sizeof(*units), &err);
+    directory_begin();
+    assert_ok(append(1), &err);
+    memset(name, 1, NAME);
+    make_part(&f, 2);
+    for (size_t i = 0; i < UNITS; i++)
+        units[i] = i < 4 ? f.units[i]
+                         : (rks_dataset_unit){.summary = {.unit = 3 + i}, .shard = 1, .key_name = name};
+    f.dataset.units = units;
+    f.dataset.unit_count = UNITS;
+    f.dataset.generation = 2;
+    f.dataset.id = rks_dataset_fold(units, UNITS, schema);
+    assert_fails(RKS_ERR_DATA, rks_dataset_commit(test_directory, &f.dataset, &err));
+    assert_contains(err.text, "at most 67108864 are allowed");
+    assert_int_equal(bytes_of("list-"), 0);
+    assert_ok(rks_dataset_load(test_directory, &again, &err), &err);
+    assert_true(again->generation <= 1);
+    rks_dataset_free(again);
+    rks_free(units);
+    rks_free(name);
+    directory_end();
+    assert_int_equal(rks_memory_in_use(), held);
+}
+
+/* Lists that the newest generation does not refer to, as a prune that keeps nothing else. */
+static void remove_other_lists(void)
+{
+    struct dirent *entry;
+    rks_dataset_summary now;
+    assert_ok(rks_dataset_summarize(test_directory, 0, &now, &err), &err);
+    DIR *stream = opendir(test_directory);
+    while ((entry = readdir(stream)) != NULL) {
+        bool named = strncmp(entry->d_name, "list-", 5) != 0;
+        for (size_t i = 0; i < now.list_count && !named; i++)
+            named = strcmp(now.lists[i].name, entry->d_name) == 0;
+        if (!named)
+            unlinkat(dirfd(stream), entry->d_name, 0);
+    }
+    closedir(stream);
+}
+
+typedef struct reading {
+    atomic_bool end;
+    uint64_t read, failed;
+    rks_error error;
+} reading;
+
+static void *read_again_and_again(void *user)
+{
+    reading *r = user;
+    while (!atomic_load(&r->end)) {
+        rks_dataset *dataset = NULL;
+        rks_error why;
+        if (rks_dataset_load(test_directory, &dataset, &why) != RKS_OK) {
+            r->error = why;
+            r->failed++;
+        }
+        r->read++;
+        rks_dataset_free(dataset);
+    }
+    return NULL;
+}
+
+static void a_prune_beside_a_reader_takes_nothing_of_the_newest(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    reading r = {0};
+    directory_begin();
+    assert_ok(append(1), &err);
+    assert_int_equal(pthread_create(&thread, NULL, read_again_and_again, &r), 0);
+    for (uint64_t i = 2; i <= 80; i++) {
+        assert_ok(append(i), &err);
+        remove_other_lists();
+    }
+    atomic_store(&r.end, true);
+    pthread_join(thread, NULL);
+    if (r.failed > 0)
+        fail_msg("%d of %d: %s", (int)r.failed, (int)r.read, r.error.text);
+    assert_true(r.read > 0);
+    directory_end();
+    assert_int_equal(rks_memory_in_use(), held);
+}
+
 /* A directory that has not the lists of the dataset's own one gets all in one new list. */
 static void another_directory_gets_lists_of_its_own(void **state)
 {
@@ -292,6 +426,9 @@ int main(void)
         cmocka_unit_test(an_earlier_reader_refuses_it_by_name),
         cmocka_unit_test(a_missing_or_damaged_list_is_named),
         cmocka_unit_test(hostile_lists_are_bounded),
+        cmocka_unit_test(a_list_has_the_name_of_its_digest_and_is_there_once),
+        cmocka_unit_test(a_prune_beside_a_reader_takes_nothing_of_the_newest),
+        cmocka_unit_test(what_cannot_be_opened_is_not_committed),
         cmocka_unit_test(another_directory_gets_lists_of_its_own),
         cmocka_unit_test(survives_each_failing_allocation),
     };
