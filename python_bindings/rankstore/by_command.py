@@ -20,9 +20,9 @@ _CODES: tuple[tuple[type[RankStoreError], int], ...] = (
     (CancelledError, _INTERRUPTED))
 
 
-def main(asked: str) -> int:
-    """asked: JSON of sources, directory, options (of `build`), processes and json. Returns the exit code."""
-    given: dict[str, Any] = json.loads(asked)
+def main(asked: str, sources: list[str]) -> int:
+    """asked: JSON of directory, options (of `build`), processes and json. Returns the exit code."""
+    given: dict[str, Any] = {**json.loads(asked), "sources": sources}
     if given["processes"] > 1:
         return launch(given["processes"], lambda group: _run(group, given))
     try:

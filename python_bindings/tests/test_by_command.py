@@ -49,3 +49,20 @@ def test_its_errors_are_the_commands(source: Path, tmp_path: Path) -> None:
                                   ((tmp_path / "none.parquet",), 1, f"rankstore build: {tmp_path}/none.parquet: no such file\n")):
         done = command(*arguments, "-o", tmp_path / "out")
         assert (done.returncode, done.stderr) == (code, says) and done.stdout == ""
+
+
+def test_sources_are_taken_as_they_are_named(source: Path, tmp_path: Path) -> None:
+    odd = tmp_path / "-a b.parquet"
+    os.link(source, odd)
+    assert command(source, odd, "-o", tmp_path / "out").returncode == 0
+    with rankstore.open(tmp_path / "out") as ds:
+        assert len(ds) == 1200
+    # none is left out in silence
+    other = os.fsdecode(b"\xff")
+    for arguments in ((source, f"{other}.parquet"), (source, "--key", other), (source, "--index", other)):
+        done = command(*arguments, "-o", tmp_path / "out2")
+        assert done.returncode == 2 and "rankstore build: a name or an option is not UTF-8" in done.stderr, done
+        assert not (tmp_path / "out2").exists()
+    # more names than one argument of a process has room for
+    done = command(*(tmp_path / f"{'x' * 100}{i}.parquet" for i in range(1500)), "-o", tmp_path / "out3")
+    assert done.returncode == 1 and done.stderr.endswith(": no such file\n"), done.stderr[-300:]

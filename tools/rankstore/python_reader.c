@@ -63,10 +63,11 @@ const char *cli_python_format(const cli_list *sources, const char *format)
 
 /* ---- what is asked for ----------------------------------------------------------------------- */
 
-static void set_text(json_t *object, const char *name, const char *value)
+/* A text that is no UTF-8 makes *bad true. */
+static void set_text(json_t *object, const char *name, const char *value, bool *bad)
 {
-    if (value != NULL)
-        json_object_set_new(object, name, json_string(value));
+    if (value != NULL && json_object_set_new(object, name, json_string(value)) != 0)
+        *bad = true;
 }
 
 static void set_number(json_t *object, const char *name, uint64_t value, uint64_t usual)
@@ -81,21 +82,21 @@ static void set_flag(json_t *object, const char *name, bool value)
         json_object_set_new(object, name, json_true());
 }
 
-/* By the names of Python's build(); what is not given is left out. */
-static json_t *options_of(const rks_build_options *o)
+/* By the names of Python's build(); what is not given is left out. *bad: a text is no UTF-8. */
+static json_t *options_of(const rks_build_options *o, bool *bad)
 {
     rks_build_options usual;
     rks_build_options_default(&usual);
     json_t *object = json_object();
-    set_text(object, "format", o->format);
-    set_text(object, "schema", o->schema);
-    set_text(object, "extra", o->extra);
-    set_text(object, "columns", o->columns);
-    set_text(object, "json_path", o->json_path);
-    set_text(object, "dtype", o->dtype);
-    set_text(object, "key", o->key);
-    set_text(object, "length", o->length);
-    set_text(object, "where", o->where);
+    set_text(object, "format", o->format, bad);
+    set_text(object, "schema", o->schema, bad);
+    set_text(object, "extra", o->extra, bad);
+    set_text(object, "columns", o->columns, bad);
+    set_text(object, "json_path", o->json_path, bad);
+    set_text(object, "dtype", o->dtype, bad);
+    set_text(object, "key", o->key, bad);
+    set_text(object, "length", o->length, bad);
+    set_text(object, "where", o->where, bad);
     set_number(object, "length_unit", o->length_unit, usual.length_unit);
     set_number(object, "min_length", o->min_length, usual.min_length);
     set_number(object, "max_length", o->max_length, usual.max_length);
@@ -115,7 +116,7 @@ static json_t *options_of(const rks_build_options *o)
     set_flag(object, "wait", o->wait);
     json_t *index = json_array();
     for (size_t i = 0; i < o->index_count; i++)
-        json_array_append_new(index, json_string(o->index[i]));
+        *bad = json_array_append_new(index, json_string(o->index[i])) != 0 || *bad;
     if (o->index_count > 0)
         json_object_set(object, "index", index);
     json_decref(index);
@@ -152,28 +153,41 @@ int cli_python_build(const cli_list *sources, const char *directory,
         "    sys.exit(sys.stderr.write(f'rankstore build: {sys.argv[1]}: the Python package reads "
         "Parquet and Arrow, and {sys.executable} lacks it ({missing}): pip install rankstore "
         "pyarrow, or set RANKSTORE_PYTHON to a Python that has both\\n') and 3)\n"
-        "sys.exit(main(sys.argv[2]))\n";
+        "sys.exit(main(sys.argv[2], sys.argv[3:]))\n";
     static char flag[] = "-c";
     char room[PATH_MAX];
+    bool bad = false;
     const char *python = find_python(room, sizeof(room));
-    json_t *list = json_array();
-    for (size_t i = 0; i < sources->count; i++)
-        json_array_append_new(list, json_string(sources->items[i]));
-    json_t *object =
-        json_pack("{s:o, s:s, s:o, s:I, s:b}", "sources", list, "directory", directory, "options",
-                  options_of(options), "processes", (json_int_t)processes, "json", (int)json);
-    char *text = object == NULL ? NULL : json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII);
+    for (size_t i = 0; i < sources->count; i++) {
+        json_t *name = json_string(sources->items[i]);
+        bad = bad || name == NULL;
+        json_decref(name);
+    }
+    json_t *object = json_pack("{s:s, s:o, s:I, s:b}", "directory", directory, "options",
+                               options_of(options, &bad), "processes", (json_int_t)processes,
+                               "json", (int)json);
+    char *text =
+        object == NULL || bad ? NULL : json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII);
     json_decref(object);
     if (text == NULL)
         return cli_usage(&cli_build, "a name or an option is not UTF-8");
-    char *const arguments[] = {
-        (char *)(uintptr_t)python, flag, code, (char *)(uintptr_t)sources->items[0], text, NULL};
+    /* Sources as they were given: one argument alone has at most 128 KiB. */
+    const char **arguments = calloc(sources->count + 6, sizeof(*arguments));
+    if (arguments == NULL) {
+        free(text);
+        fprintf(stderr, "rankstore build: out of memory: the names of the sources\n");
+        return CLI_ENVIRONMENT;
+    }
+    const char *const first[] = {python, flag, code, sources->items[0], text};
+    memcpy(arguments, first, sizeof(first));
+    memcpy(arguments + CLI_COUNT(first), sources->items, sources->count * sizeof(*arguments));
     fflush(stdout);
-    execvp(python, arguments);
+    execvp(python, (char *const *)(uintptr_t)arguments);
     fprintf(stderr,
             "rankstore build: %s: the Python package reads Parquet and Arrow, and %s: %s; set "
             "RANKSTORE_PYTHON to a Python with rankstore and pyarrow\n",
             cli_shown(sources->items[0]), python, strerror(errno));
+    free(arguments);
     free(text);
     return CLI_ENVIRONMENT;
 }
