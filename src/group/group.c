@@ -445,7 +445,9 @@ rks_status rks_group_open(const rks_group_options *options, rks_group **group, r
     opened->parent = -1;
     opened->silence_ms = chosen.silence_ms;
     opened->patience_ms = chosen.patience_ms;
-    rks_status status = find_bootstrap(&chosen, &opened->bootstrap, err);
+    rks_status status = rks_group_link_open(opened, err);
+    if (status == RKS_OK)
+        status = find_bootstrap(&chosen, &opened->bootstrap, err);
     if (status == RKS_OK) {
         opened->rank = opened->bootstrap.rank;
         opened->size = opened->bootstrap.size;
@@ -466,6 +468,7 @@ void rks_group_close(rks_group *group)
         return;
     if (group->closing != NULL)
         group->closing(group);
+    rks_group_link_end(group);
     rks_group_fail_interrupted(group);
     /* After a failure somebody may be silent: what is queued needs no T to reach the others. */
     bool failed = rks_group_failed(group);

@@ -79,4 +79,12 @@ bool rks_mpi_detected(void);
  * RKS_ERR_PEER; returns the error's status. */
 rks_status rks_group_explain(rks_group *group, rks_status status, rks_error *err);
 
+/* link.c: the way to a group for what may outlive it. Any thread. `user` is a link. */
+typedef struct rks_group_link rks_group_link;
+rks_group_link *rks_group_link_of(const rks_group *group); /* the group's; hold it to keep it */
+void rks_group_link_hold(void *user);
+void rks_group_link_release(void *user);
+/* RKS_ERR_PEER if the group has failed while `what`; RKS_OK also where it is closed. */
+rks_status rks_group_link_ask(rks_group_link *link, const char *what, rks_error *err);
+
 #endif

@@ -82,6 +82,7 @@ struct rks_group {
     uint32_t *below; /* by child: ranks whose contributions its message holds, its own included */
     uint32_t child_count;
 
+    rks_group_link *link;
     void (*closing)(rks_group *group); /* NULL: nobody wants to know */
     void (*waiting)(void *user);       /* the same; of the thread that makes collective calls */
     void *waiting_user;
@@ -133,6 +134,10 @@ void rks_inbox_free(message *m);
 
 /* progress.c: a neighbour's MESSAGE_PROGRESS. Hostile ones are ignored. */
 void rks_group_take_progress(rks_group *group, const message *m);
+
+/* link.c: the group's own reference. */
+rks_status rks_group_link_open(rks_group *group, rks_error *err);
+void rks_group_link_end(rks_group *group);
 
 /* failure.c */
 void rks_group_on_lost(void *group, uint32_t peer, const rks_error *err);

@@ -372,6 +372,8 @@ rks_status rks_share_open(rks_plan *plan, const rks_plan_share_options *options,
         status = rks_share_reopen(share->area.options.fd, &share->making, &why);
     if (status == RKS_OK) {
         plan->share = share;
+        if (options->hold != NULL)
+            options->hold(options->user);
         return RKS_OK;
     }
     rks_share_area_close(&share->area);
@@ -443,6 +445,8 @@ void rks_share_close(rks_plan *plan)
     }
     if (share->making >= 0)
         close(share->making);
+    if (share->area.options.release != NULL)
+        share->area.options.release(share->area.options.user);
     rks_share_area_close(&share->area);
     rks_free(share);
     plan->share = NULL;

@@ -49,6 +49,9 @@ typedef struct rks_plan_share_options {
     rks_status (*stopped)(void *user, rks_error *err); /* asked while waiting: is there still
                                                         * something to wait for? NULL: yes */
     void *user;
+    void (*hold)(void *user); /* the plan keeps `user` until `release`, which comes when it ends; NULL:
+                               * `user` outlives the plan */
+    void (*release)(void *user);
 } rks_plan_share_options;
 
 /* Is sharing worth it for a plan of that size? */

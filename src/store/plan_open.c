@@ -117,15 +117,11 @@ static void end_sharing(sharing *s)
         close(s->shared);
 }
 
-/* While a rank waits for another one's epoch: a job that has failed does not go on. */
+/* While a rank waits for another one's epoch: a job that has failed does not go on. The plan may
+ * outlive the group. */
 static rks_status job_has_failed(void *user, rks_error *err)
 {
-    rks_group *group = user;
-    if (!rks_group_failed(group))
-        return RKS_OK;
-    rks_status status = rks_fail(err, RKS_ERR_PEER, 0,
-                                 "the job failed while another rank made the plan's epoch");
-    return rks_group_explain(group, status, err);
+    return rks_group_link_ask(user, "another rank made the plan's epoch", err);
 }
 
 /* The store keeps it if all ranks have it. */
@@ -245,7 +241,9 @@ rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_
             .rank = rks_group_rank(store->group),
             .silence_ms = WRITER_SILENCES * rks_group_silence_ms(store->group),
             .stopped = job_has_failed,
-            .user = store->group,
+            .user = rks_group_link_of(store->group),
+            .hold = rks_group_link_hold,
+            .release = rks_group_link_release,
         };
         bool shares = share.shared >= 0 && !store->options.no_share;
         if (status == RKS_OK)

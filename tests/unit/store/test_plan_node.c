@@ -11,7 +11,7 @@
 #include "plan/plan.h"
 #include "plan/share.h"
 
-enum { RANKS = 4, EPOCHS = 5, PLANS = 2, KILLED = 2, EXIT_KILLED = 128 + SIGKILL, SHORT = 16 };
+enum { RANKS = 4, EPOCHS = 5, LEFT_EPOCHS = 200, PLANS = 2, KILLED = 2, EXIT_KILLED = 128 + SIGKILL, SHORT = 16 };
 
 static char directory[FOLDER_PATH];
 static atomic_uint *told; /* ranks that got the error; of all processes */
@@ -72,6 +72,27 @@ static void plan_rank(member *m)
     rks_store_close(store, 10000);
 }
 
+/* A plan lives on with its index; ranks wait for each other's epochs as before. */
+static void left_rank(member *m)
+{
+    const job *j = m->user;
+    const rks_plan_options options = plan_options(0);
+    rks_plan *plan = NULL;
+    rks_store *store = open_store(m, j);
+    EXPECT_OK(rks_plan_open(store, &options, &plan, &m->err));
+    rks_index *index = store == NULL ? NULL : rks_store_index(store);
+    rks_store_close(store, 10000);
+    rks_group_close(m->group);
+    m->group = NULL;
+    for (uint64_t epoch = 0; epoch < LEFT_EPOCHS && m->failures == 0; epoch++) {
+        const uint32_t *ids;
+        size_t count;
+        EXPECT_OK(rks_plan_batch(plan, epoch, 0, m->rank, &ids, &count, &m->err));
+    }
+    rks_plan_free(plan);
+    rks_index_close(index);
+}
+
 static int ends_here(void *user)
 {
     (void)user;
@@ -114,6 +135,13 @@ static void ranks_that_are_processes_share_epochs(void **state)
     (void)state;
     job j = {0};
     assert_int_equal(on_processes(RANKS, plan_rank, &j), 0);
+}
+
+static void plans_outlive_their_store_and_group(void **state)
+{
+    (void)state;
+    job j = {0};
+    assert_int_equal(on_processes(RANKS, left_rank, &j), 0);
 }
 
 static void a_rank_without_sharing_and_nodes_of_one_rank_plan_the_same(void **state)
@@ -160,6 +188,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_that_are_threads_share_epochs),
         cmocka_unit_test(ranks_that_are_processes_share_epochs),
+        cmocka_unit_test(plans_outlive_their_store_and_group),
         cmocka_unit_test(a_rank_without_sharing_and_nodes_of_one_rank_plan_the_same),
         cmocka_unit_test(a_rank_that_is_killed_while_it_makes_an_epoch_ends_the_others),
     };
