@@ -30,6 +30,7 @@ typedef struct rks_plan_share {
     rks_plan_layout layout; /* of what is at hand */
     rks_pack pack;
     unsigned forks;
+    bool child; /* of the rank, after fork */
     /* The thread that makes the next epoch. */
     bool has_thread; /* to be joined */
     pthread_t thread;
@@ -137,7 +138,8 @@ static void begin_next(rks_plan *plan, uint64_t epoch)
     rks_plan_share *share = plan->share;
     uint64_t from = atomic_load(&ahead_from);
     rks_share_key key = key_of_share(plan, epoch + 1);
-    if (rks_plan_kept(plan) < (from == 0 ? AHEAD_FROM : from) || plan->config.no_shuffle ||
+    if (share->child || /* it may end at any time, without a word, and the job would have failed */
+        rks_plan_kept(plan) < (from == 0 ? AHEAD_FROM : from) || plan->config.no_shuffle ||
         share->area.control->no_ahead || epoch == UINT64_MAX || key.rest != 0)
         return; /* what is skipped of a rest may change meanwhile */
     if (share->has_thread && !atomic_load(&share->done))
@@ -405,6 +407,7 @@ static rks_status open_again(rks_plan *plan, rks_error *err)
     share->area.options.fd = own;
     share->making = making;
     share->has_thread = false;
+    share->child = true;
     share->forks = atomic_load(&forks);
     if (share->shown < 0)
         return RKS_OK;

@@ -33,8 +33,8 @@
  *            use for other epochs; if memory lacks (one line on stderr); of a plan with a mix, of
  *            less than 65,536 samples, of a store with no_share, or on a node whose ranks have no
  *            directory and no network namespace in common.
- *   fork     A child of a rank looks at the places by itself. Close, or a parent's end, does not
- *            take from it what it has at hand. */
+ *   fork     A child of a rank looks at the places by itself, and makes nothing ahead. Close, or a
+ *            parent's end, does not take from it what it has at hand. */
 #ifndef RKS_PLAN_SHARE_H
 #define RKS_PLAN_SHARE_H
 

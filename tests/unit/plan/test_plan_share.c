@@ -466,6 +466,31 @@ static void a_child_that_comes_late_makes_its_own(void **state)
     close_memory();
 }
 
+/* Nobody closes a plan in a worker process that has read what it wanted. */
+static void a_child_that_ends_leaves_no_epoch_half_made(void **state)
+{
+    (void)state;
+    const rks_plan_options options = simple("random");
+    rks_plan *plan = NULL;
+    open_memory();
+    assert_ok(create(&options, 0, &plan), &err);
+    rks_plan_share_set(1, 1);
+    for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
+        pid_t child = fork();
+        if (child == 0) {
+            first_ids(plan, epoch);
+            _exit(0);
+        }
+        int status = 0;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    rks_plan_share_set(1, UINT64_MAX);
+    assert_non_null(first_ids(plan, 1));
+    rks_plan_free(plan);
+    close_memory();
+}
+
 static size_t descriptors(void)
 {
     size_t count = 0;
@@ -567,6 +592,7 @@ int main(void)
         cmocka_unit_test(where_memory_lacks_ranks_make_their_own),
         cmocka_unit_test(a_child_after_fork_keeps_what_it_reads),
         cmocka_unit_test(a_child_that_comes_late_makes_its_own),
+        cmocka_unit_test(a_child_that_ends_leaves_no_epoch_half_made),
         cmocka_unit_test(nothing_is_left_of_plans_that_end_while_an_epoch_is_made),
         cmocka_unit_test(ranks_ask_at_once_a_thread_each),
     };
