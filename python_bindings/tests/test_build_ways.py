@@ -123,6 +123,16 @@ def test_a_function_for_lengths_is_asked_by_the_core(tmp_path: Path) -> None:
     assert raised.value.sample.endswith("a.jsonl:11") and "ZeroDivisionError" in str(raised.value)
 
 
+@pytest.mark.parametrize("line", ['{"a": }', '{"a": [}', '{"a": tru}', '{"a": 1} 2', '{"a"'])
+def test_a_malformed_line_is_told_as_json_tells_it(tmp_path: Path, line: str) -> None:
+    (tmp_path / "a.jsonl").write_text('{"a": 1}\n' + line + "\n")
+    with pytest.raises(json.JSONDecodeError) as of_json:
+        json.loads(line)
+    with pytest.raises(rankstore.CallbackError) as raised:
+        build(tmp_path / "a.jsonl", tmp_path / "out", map=lambda sample: sample)
+    assert f"JSONDecodeError: {of_json.value} (a.jsonl:2)" in str(raised.value)
+
+
 def test_several_of_one_row(tmp_path: Path) -> None:
     """A map that gives lists: the first keeps the row's key, the others are numbered behind it."""
     source = text(tmp_path)

@@ -25,7 +25,10 @@ _scan = _decoder.scan_once
 
 def _parse(text: str) -> Any:
     if text[:1] == "{":  # nothing to pass over, neither before nor, as a rule, behind
-        sample, end = _scan(text, 0)
+        try:
+            sample, end = _scan(text, 0)
+        except StopIteration:  # a value is missing; the decoder says where
+            end = -1
         if end == len(text):
             return sample
     return _decoder.decode(text)
