@@ -89,7 +89,10 @@ void rks_mailbox_rest(void *user)
     rks_pool_flush(engine);
     for (int round = 0; round < MAILBOX_ROUNDS && rks_mailbox_run(engine, false); round++)
         ; /* what is done may ask for more */
-    rks_engine_flush(engine);
+    do {
+        rks_engine_flush(engine);
+        rks_pool_flush(engine); /* requests that have found room just now */
+    } while (engine->full != NULL);
     atomic_store(&engine->resting, true);
     if (engine->own != NULL || atomic_load(&engine->mail))
         rks_net_wake(engine->net);

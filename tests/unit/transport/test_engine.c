@@ -206,6 +206,56 @@ static void two_ranks_that_ask_each_other_for_very_much_get_it(void **state)
     mesh_close(&m);
 }
 
+/* The third request waits until those before it are answered, and then for nothing else. */
+static void a_request_that_waited_for_room_is_served_at_once(void **state)
+{
+    enum { ASKED = 3, SIZE = 33 << 20 };
+    (void)state;
+    mesh m;
+    event landed;
+    shelf kept = {0};
+    flight flights[ASKED] = {0};
+    rks_engine_stats stats = {0};
+    uint8_t *body = calloc(1, SIZE);
+    event_init(&landed);
+    event_init(&kept.kept);
+    mesh_open(&m, 2, false, 60000);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_KEYS, echo, NULL, NULL);
+    rks_engine_serve(m.engines[1], RKS_SERVICE_FETCH, keep_request, NULL, &kept);
+    uint8_t *reply = NULL;
+    size_t size = 0;
+    assert_ok(rks_engine_ask(m.engines[0], 1, RKS_SERVICE_KEYS, "\1\0\0\0x", 5, 100, "a test",
+                             &reply, &size, &err),
+              &err);
+    rks_free(reply);
+    usleep(2200000); /* what wakes the engine next is a ping, after 20 s */
+    for (uint32_t k = 0; k < ASKED; k++) {
+        flights[k].landed = &landed;
+        assert_ok(fly(m.engines[0], 1, RKS_SERVICE_FETCH, body, SIZE, &flights[k]), &err);
+    }
+    uint64_t until = rks_now_ms() + WAIT_MS;
+    while (stats.bytes_received < (uint64_t)ASKED * SIZE && rks_now_ms() < until) {
+        usleep(1000);
+        rks_engine_stats_get(m.engines[1], &stats);
+    }
+    usleep(50000);
+    assert_int_equal(event_count(&kept.kept), ASKED - 1);
+    uint64_t begin = rks_now_ms();
+    for (uint32_t k = 0; k < ASKED; k++) {
+        usleep(50000); /* the engine rests, and one answer wakes it once */
+        event_wait(&kept.kept, k + 1);
+        rks_request_reply(kept.requests[k], NULL, 0, NULL, NULL);
+    }
+    event_wait(&landed, ASKED);
+    assert_in_range(rks_now_ms() - begin, 0, 3000);
+    for (uint32_t k = 0; k < ASKED; k++) {
+        assert_ok(flights[k].status, &flights[k].err);
+        free(flights[k].reply);
+    }
+    free(body);
+    mesh_close(&m);
+}
+
 /* One of many requests in flight. */
 typedef struct pilot {
     mesh *m;
@@ -527,6 +577,7 @@ int main(void)
         BOTH(both_sides_ask_each_other_at_once),
         cmocka_unit_test(two_ranks_that_connect_at_once_share_one_connection),
         BOTH(two_ranks_that_ask_each_other_for_very_much_get_it),
+        cmocka_unit_test(a_request_that_waited_for_room_is_served_at_once),
         BOTH(a_thousand_requests_of_eight_threads_are_all_answered),
         BOTH(a_place_of_null_fails_that_request_alone),
         BOTH(requests_do_not_wait_behind_slow_ones),
