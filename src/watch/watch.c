@@ -22,7 +22,7 @@
 
 /* Bounds of a snapshot, of its clients, and of what each may take. */
 enum { SOURCES = 64, TEXT = 96 << 10, CLIENTS = 8, REQUEST = 2048, PATIENCE_MS = 2000 };
-enum { NAMES = 16 };
+enum { NAMES = 16, REST_MS = 500 };
 
 typedef struct client {
     int fd; /* -1: none */
@@ -46,6 +46,7 @@ static pthread_t thread;
 static rks_watch_figures taken[SOURCES];
 static char text[TEXT], whole[TEXT + 256];
 static client clients[CLIENTS];
+static uint64_t rests_until_ms; /* no client is let in before */
 
 static size_t take_snapshot(size_t *left_out)
 {
@@ -81,12 +82,16 @@ static void send_at_once(int fd, const char *bytes, size_t size)
     }
 }
 
+/* -1: none. A process without a free descriptor, or whose program has closed the socket, would be
+ * told of the client again and again. */
 static int accept_client(int listener)
 {
     int room = 2 * TEXT;
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0)
         (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+    else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
+        rests_until_ms = rks_now_ms() + REST_MS;
     return fd;
 }
 
@@ -171,7 +176,7 @@ static void greet(void)
 /* Without clients it waits without end. */
 static int patience(uint64_t now)
 {
-    int least = -1;
+    int least = now < rests_until_ms ? (int)(rests_until_ms - now) : -1;
     for (size_t i = 0; i < CLIENTS; i++) {
         if (clients[i].fd < 0)
             continue;
@@ -186,11 +191,14 @@ static void *watch_main(void *user)
     (void)user;
     pthread_setname_np(pthread_self(), "rks-watch");
     for (;;) {
-        struct pollfd ready[3 + CLIENTS] = {
-            {end_fd, POLLIN, 0}, {top_fd, POLLIN, 0}, {metrics_fd, POLLIN, 0}};
+        uint64_t now = rks_now_ms();
+        bool rests = now < rests_until_ms;
+        struct pollfd ready[3 + CLIENTS] = {{end_fd, POLLIN, 0},
+                                            {rests ? -1 : top_fd, POLLIN, 0},
+                                            {rests ? -1 : metrics_fd, POLLIN, 0}};
         for (size_t i = 0; i < CLIENTS; i++)
             ready[3 + i] = (struct pollfd){clients[i].fd, POLLIN, 0};
-        if (poll(ready, 3 + CLIENTS, patience(rks_now_ms())) < 0 && errno != EINTR)
+        if (poll(ready, 3 + CLIENTS, patience(now)) < 0 && errno != EINTR)
             break;
         if (ready[0].revents != 0)
             break;

@@ -7,19 +7,22 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "watch/watch.h"
 
-enum { OTHER_USER = 65534, ANSWER = 1 << 18, SILENT = 40 };
+enum { OTHER_USER = 65534, ANSWER = 1 << 18, SILENT = 40, FEW = 40 };
 
 /* A child that was forked from several threads may start its own: not under the thread sanitizer.
  */
@@ -393,6 +396,68 @@ static void an_idle_watch_does_nothing(void **state)
     rks_watch_end(&one);
 }
 
+static uint64_t cpu_ms(void)
+{
+    struct timespec used;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (uint64_t)used.tv_sec * 1000 + (uint64_t)used.tv_nsec / 1000000;
+}
+
+/* Its listener at `port`. */
+static int listener_of(uint16_t port)
+{
+    for (int fd = 0; fd < 1024; fd++) {
+        struct sockaddr_in address = {0};
+        socklen_t size = sizeof(address);
+        int listens = 0;
+        socklen_t room = sizeof(listens);
+        if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &room) == 0 && listens != 0 &&
+            getsockname(fd, (struct sockaddr *)&address, &size) == 0 &&
+            address.sin_family == AF_INET && address.sin_port == htons(port))
+            return fd;
+    }
+    return -1;
+}
+
+/* Clients that cannot be let in, for want of descriptors or since the program has closed the socket,
+ * take no processor. */
+static void what_cannot_be_accepted_takes_no_processor(void **state)
+{
+    (void)state;
+    struct rlimit before, none;
+    uint16_t port = free_port(NULL);
+    rks_watched one = {.read = show_number, .user = (void *)42};
+    assert_ok(rks_watch_begin(&one, port, &err), &err);
+    int web = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), held[FEW], next;
+    for (int i = 0; i < FEW; i++)
+        held[i] = fcntl(web, F_DUPFD_CLOEXEC, 0); /* poll() takes no more than the limit */
+    struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    next = held[FEW - 1];
+    close(next);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){(rlim_t)next, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    assert_int_equal(connect(web, (struct sockaddr *)&address, sizeof(address)), 0);
+    uint64_t begin = cpu_ms();
+    usleep(400000);
+    uint64_t used = cpu_ms() - begin;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    for (int i = 0; i < FEW - 1; i++)
+        close(held[i]);
+    close(web);
+    assert_in_range(used, 0, 60);
+    assert_true(ask_port(port, "GET /metrics HTTP/1.0\r\n\r\n") > 0);
+    assert_contains(answer, "rankstore_samples_total{");
+
+    close(listener_of(port));
+    begin = cpu_ms();
+    assert_true(read_all(connect_top(getpid())) > 0); /* the thread looks at all of them */
+    usleep(400000);
+    assert_in_range(cpu_ms() - begin, 0, 60);
+    rks_watch_end(&one);
+}
+
 static void a_variable_hides_a_process(void **state)
 {
     (void)state;
@@ -417,6 +482,7 @@ int main(void)
         cmocka_unit_test(clients_that_say_or_read_nothing_disturb_nobody),
         cmocka_unit_test(many_datasets_are_cut_at_a_bound),
         cmocka_unit_test(an_idle_watch_does_nothing),
+        cmocka_unit_test(what_cannot_be_accepted_takes_no_processor),
         cmocka_unit_test(a_variable_hides_a_process),
     };
     return cmocka_run_group_tests_name("watch", tests, NULL, NULL);
