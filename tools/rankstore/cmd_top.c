@@ -182,7 +182,7 @@ static int top(void *user)
             fprintf(stderr, "rankstore top: %s\n", strerror(error));
             code = cli_finish(CLI_ENVIRONMENT);
         } else if (now.count + now.left_out == 0) {
-            code = i == 0 ? nothing_runs() : cli_finish(CLI_GOOD);
+            code = i <= 1 ? nothing_runs() : cli_finish(CLI_GOOD); /* no table yet */
             break;
         } else if (i > 0) {
             print_once(a, &now, &before, redraw);

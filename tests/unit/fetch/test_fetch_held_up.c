@@ -2,7 +2,7 @@
  *
  * test_fetch_held_up.c: a thread that is held up, for longer than timeout_ms, between taking
  * another fetch's request from the queue and giving it to the engine. The linker puts our
- * rks_engine_call and rks_fetch_reply_check before the library's: that is where threads stop.
+ * rks_engine_call_all and rks_fetch_reply_check before the library's: that is where threads stop.
  *
  *   the fetch   128 rows of rank 1, and 1 row that has no room until the first reply has come
  *   the engine  stops at that reply, before its room goes to those that wait
@@ -57,13 +57,13 @@ static void wait_for_arrival(gate *g)
     pthread_mutex_unlock(&g->mutex);
 }
 
-rks_status __real_rks_engine_call(rks_engine *engine, rks_call *call, rks_error *why);
-rks_status __wrap_rks_engine_call(rks_engine *engine, rks_call *call, rks_error *why);
-rks_status __wrap_rks_engine_call(rks_engine *engine, rks_call *call, rks_error *why)
+rks_status __real_rks_engine_call_all(rks_engine *engine, rks_call *first, rks_error *why);
+rks_status __wrap_rks_engine_call_all(rks_engine *engine, rks_call *first, rks_error *why);
+rks_status __wrap_rks_engine_call_all(rks_engine *engine, rks_call *first, rks_error *why)
 {
     if (is_sender)
         pass(&write_out);
-    return __real_rks_engine_call(engine, call, why);
+    return __real_rks_engine_call_all(engine, first, why);
 }
 
 rks_status __real_rks_fetch_reply_check(const uint8_t *bytes, size_t size, size_t asked,
