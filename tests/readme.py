@@ -88,7 +88,16 @@ def links():
                 yield f"{page}: {path}{'#' if anchor else ''}{anchor}"
 
 
+def alone():
+    """In a network of its own where the machine allows it: `rankstore top` of the pages lists every job of the user otherwise,
+    those of tests that run beside this one too."""
+    again = "--alone"
+    if again not in sys.argv and subprocess.run(["unshare", "--net", "true"], capture_output=True).returncode == 0:
+        os.execvp("unshare", ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", sys.executable, *sys.argv, again])
+
+
 def main():
+    alone()
     broken = list(links())
     print(f"FAIL the_links_lead_somewhere: {'; '.join(broken)}" if broken else "ok the_links_lead_somewhere")
     build, source = os.path.abspath(sys.argv[1]), os.getcwd()
