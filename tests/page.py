@@ -340,6 +340,19 @@ def no_plan(work, home, store):
     assert all("above max_tokens 2" in row[1] for row in result["pictures"][1]["table"][1:])
 
 
+def at_the_edge(work, home):
+    """The most padded tokens are 100,000 by all strategies, so that the axis has that number at its very end."""
+    made, store, path = (os.path.join(work, "edge" + end) for end in (".jsonl", "", ".html"))
+    with open(made, "w", encoding="utf-8") as file:
+        file.writelines(json.dumps({"text": "x" * 1000}) + "\n" for _ in range(100))
+    rankstore("build", made, "-o", store, "--length", "text")
+    rankstore("stats", store, "--batch-size", "10", "--world", "1", "--html", path)
+    for picture in render(path, home, False, 900)["pictures"]:
+        if picture["id"] == "padding":
+            drawn_well(picture)
+            assert [text["text"] for text in picture["texts"] if text["class"] == "tick"][-1] == "100 k"
+
+
 def readme_picture(work):
     """The picture of docs/cli.md: lengths as the command draws them, with the page's style. UPDATE=1 writes it anew."""
     made, page = os.path.join(work, "readme.jsonl"), os.path.join(work, "readme.html")
@@ -399,6 +412,7 @@ def main():
             work, "long", store, lengths, column, ["--batch-size", "4", "--world", "2", "--epoch", "3"], home))
         attempt("one_rank_has_pictures_too", lambda: check_page(
             work, "one", store, lengths, column, ["--batch-size", "64", "--world", "1"], home))
+        attempt("a_number_at_the_end_of_an_axis_stays_in_the_picture", lambda: at_the_edge(work, home))
         attempt("a_telephone_scrolls_pictures_and_not_the_page", lambda: check_page(
             work, "small", store, lengths, column, ["--max-tokens", "8k", "--world", "4"], home, size=500))
         attempt("hostile_names_are_text", lambda: hostile(work, home, os.path.join(work, "made.jsonl")))

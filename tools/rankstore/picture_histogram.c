@@ -31,10 +31,10 @@ static void name_edge(const svg_picture *picture, const cli_histogram *histogram
     char text[32];
     double largest = histogram->bins[histogram->bin_count - 1].high;
     svg_line(picture, x, picture->bottom, x, picture->bottom + 5, "base");
-    svg_text(picture, x, picture->bottom + 19, "tick", "middle",
-             fabs(largest) < 1e6 && cli_column_is_whole(histogram->column)
-                 ? cli_number_text(edge, true, text)
-                 : svg_number(edge, fabs(edge), SVG_COUNT, text));
+    svg_tick_below(picture, x,
+                   fabs(largest) < 1e6 && cli_column_is_whole(histogram->column)
+                       ? cli_number_text(edge, true, text)
+                       : svg_number(edge, fabs(edge), SVG_COUNT, text));
 }
 
 /* Octaves from a named power of two to the next: as few as leave room for their names. */

@@ -98,8 +98,7 @@ void picture_axis_ranks(const svg_picture *picture, const cli_figures *plan)
     size_t each = (plan->rank_bins + 15) / 16;
     for (size_t bin = 0; bin < plan->rank_bins; bin += each) {
         uint64_t first = cli_bin_first(plan->world, plan->rank_bins, bin);
-        svg_text(picture, picture_rank_x(picture, plan, (double)bin + 0.5), picture->bottom + 19,
-                 "tick", "middle", cli_count(first));
+        svg_tick_below(picture, picture_rank_x(picture, plan, (double)bin + 0.5), cli_count(first));
     }
     svg_axis_x_name(picture,
                     plan->rank_bins < plan->world ? "rank (the first of each bar)" : "rank");

@@ -170,6 +170,14 @@ void svg_axis_y(const svg_picture *picture, const svg_scale *scale, enum svg_uni
     svg_text(picture, 0, 12, "axis", "start", name);
 }
 
+void svg_tick_below(const svg_picture *picture, double x, const char *text)
+{
+    double half = 4 * (double)strlen(text); /* about: the fonts are the reader's */
+    bool fits = x + half < picture->width;
+    svg_text(picture, fits ? x : picture->width - 2, picture->bottom + 19, "tick",
+             fits ? "middle" : "end", text);
+}
+
 void svg_axis_x(const svg_picture *picture, const svg_scale *scale, enum svg_unit unit, bool whole,
                 const char *name)
 {
@@ -180,8 +188,7 @@ void svg_axis_x(const svg_picture *picture, const svg_scale *scale, enum svg_uni
     for (size_t i = 0; i < count; i++) {
         double x = svg_at(scale, ticks[i]);
         svg_line(picture, x, picture->bottom, x, picture->bottom + 5, "base");
-        svg_text(picture, x, picture->bottom + 19, "tick", "middle",
-                 svg_number(ticks[i], largest, unit, text));
+        svg_tick_below(picture, x, svg_number(ticks[i], largest, unit, text));
     }
     svg_axis_x_name(picture, name);
 }

@@ -52,7 +52,9 @@ void svg_line(const svg_picture *picture, double x1, double y1, double x2, doubl
 /* The vertical axis at the left of the plot: grid lines, numbers, and its name at the top. */
 void svg_axis_y(const svg_picture *picture, const svg_scale *scale, enum svg_unit unit, bool whole,
                 const char *name);
-/* The horizontal one below the plot. */
+/* A number below the plot, around x; one that would leave the picture at its right ends there. */
+void svg_tick_below(const svg_picture *picture, double x, const char *text);
+/* The horizontal axis below the plot. */
 void svg_axis_x(const svg_picture *picture, const svg_scale *scale, enum svg_unit unit, bool whole,
                 const char *name);
 /* Its name alone, for axes whose ticks are drawn otherwise. */
