@@ -50,7 +50,7 @@ PUBLIC = {
     "builder": ["base", "schema", "collate", "batch", "group", "index", "mix", "plan", "store", "build", "reader", "gather"],
     "manage": ["base", "schema", "collate", "batch", "group", "index", "mix", "plan", "store", "export", "manage", "verify"],
 }
-ONE_FILE_ONLY = ["lmdb.h", "nccl.h", "cuda.h", "mpi.h", "uv.h", "xxhash.h", "xxh_x86dispatch.h", "sodium.h",
+ONE_FILE_ONLY = ["lmdb.h", "mpi.h", "uv.h", "xxhash.h", "xxh_x86dispatch.h", "sodium.h",
                  "archive.h", "archive_entry.h", "zlib.h", "simdjson.h"]
 COMMENTS = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
 

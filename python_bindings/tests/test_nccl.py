@@ -25,14 +25,14 @@ def store(tmp_path: Path) -> str:
 
 @pytest.mark.skipif(os.path.exists("/dev/nvidiactl"), reason="this machine has a GPU")
 def test_without_a_gpu_it_says_why(store: str) -> None:
-    with pytest.raises(rankstore.UnsupportedError, match="no CUDA driver|no NCCL|this build has no NCCL"):
+    with pytest.raises(rankstore.UnsupportedError, match="no CUDA driver|no NCCL"):
         rankstore.open(store, exchange="nccl")
     with rankstore.open(store) as dataset:
         assert dataset.stats()["exchange_why"] == "auto: all ranks share a node"
 
 
 def test_odd_options_are_named(store: str) -> None:
-    with pytest.raises((rankstore.ArgumentError, rankstore.UnsupportedError), match="fast|this build has no NCCL"):
+    with pytest.raises(rankstore.ArgumentError, match="fast"):
         rankstore.open(store, exchange="nccl:fast")
 
 

@@ -8,7 +8,6 @@
 #include "exchange/communicator.h"
 
 #include <dlfcn.h>
-#include <nccl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,29 +17,19 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "exchange/find_call.h"
+#include "exchange/nccl_calls.h"
 #include "rankstore/group.h"
 
-#define NCCL_CALLS(CALL)                                                                           \
-    CALL(ncclGetVersion)                                                                           \
-    CALL(ncclGetErrorString)                                                                       \
-    CALL(ncclGetLastError)                                                                         \
-    CALL(ncclGetUniqueId)                                                                          \
-    CALL(ncclCommInitRankConfig)                                                                   \
-    CALL(ncclCommGetAsyncError)                                                                    \
-    CALL(ncclAllGather)                                                                            \
-    CALL(ncclCommFinalize)                                                                         \
-    CALL(ncclCommDestroy)                                                                          \
-    CALL(ncclCommAbort)
-
-#define FIELD(name) __typeof__(&name) name;
+#define FIELD(result, name, parameters) result(*name) parameters;
 static struct {
-    NCCL_CALLS(FIELD)
+    RKS_NCCL_CALLS(FIELD)
     /* From 2.29.7 on; NULL before. */
-    ncclResult_t (*ncclCommSuspend)(ncclComm_t comm, int flags);
-    ncclResult_t (*ncclCommResume)(ncclComm_t comm);
+    rks_nccl_result (*ncclCommSuspend)(rks_nccl_comm comm, int flags);
+    rks_nccl_result (*ncclCommResume)(rks_nccl_comm comm);
 } nccl;
+#undef FIELD
 
-_Static_assert(sizeof(ncclUniqueId) == RKS_COMMUNICATOR_ID, "an id is 128 bytes");
+_Static_assert(sizeof(rks_nccl_id) == RKS_COMMUNICATOR_ID, "an id is 128 bytes");
 
 enum {
     ABORT_LIMIT_MS = 20000,
@@ -54,7 +43,7 @@ static void *loaded;       /* guarded by mutex */
 static char *library_path; /* guarded by mutex */
 
 struct rks_communicator {
-    ncclComm_t comm;
+    rks_nccl_comm comm;
     uint32_t rank;
 };
 
@@ -75,10 +64,10 @@ rks_status rks_nccl_library(const char *path, rks_error *err)
 static rks_status find_calls(void *library, rks_error *err)
 {
     rks_status status = RKS_OK;
-#define FIND(name)                                                                                 \
+#define FIND(result, name, parameters)                                                             \
     if (status == RKS_OK)                                                                          \
         status = rks_find_call(library, "NCCL", #name, &nccl.name, err);
-    NCCL_CALLS(FIND)
+    RKS_NCCL_CALLS(FIND)
 #undef FIND
     void *symbol = dlsym(library, "ncclCommSuspend");
     memcpy(&nccl.ncclCommSuspend, &symbol, sizeof(symbol));
@@ -118,9 +107,9 @@ static rks_status load_nccl(rks_error *err)
     return RKS_OK;
 }
 
-static rks_status check(ncclResult_t result, ncclComm_t comm, const char *what, rks_error *err)
+static rks_status check(rks_nccl_result result, rks_nccl_comm comm, const char *what, rks_error *err)
 {
-    if (result == ncclSuccess)
+    if (result == RKS_NCCL_SUCCESS)
         return RKS_OK;
     const char *last = nccl.ncclGetLastError(comm);
     return rks_fail(err, RKS_ERR_IO, (int64_t)result, "NCCL: %s: %s%s%s", what,
@@ -145,15 +134,15 @@ rks_status rks_nccl_load(int *version, rks_error *err)
 /* ---- waiting ------------------------------------------------------------------------------ */
 
 /* While NCCL works in the background no other call on the communicator may be made. */
-static rks_status wait_for(rks_communicator *communicator, ncclResult_t result, const char *what,
+static rks_status wait_for(rks_communicator *communicator, rks_nccl_result result, const char *what,
                            const rks_nccl_patience *patience, rks_error *err)
 {
     uint64_t until = rks_now_ms() + patience->limit_ms;
-    while (result == ncclInProgress) {
-        ncclResult_t asked = nccl.ncclCommGetAsyncError(communicator->comm, &result);
-        if (asked != ncclSuccess)
+    while (result == RKS_NCCL_IN_PROGRESS) {
+        rks_nccl_result asked = nccl.ncclCommGetAsyncError(communicator->comm, &result);
+        if (asked != RKS_NCCL_SUCCESS)
             result = asked;
-        if (result != ncclInProgress)
+        if (result != RKS_NCCL_IN_PROGRESS)
             break;
         rks_status status = patience->look(patience->user, err);
         if (status != RKS_OK)
@@ -170,26 +159,31 @@ static rks_status wait_for(rks_communicator *communicator, ncclResult_t result, 
 
 rks_status rks_communicator_draw_id(uint8_t id[RKS_COMMUNICATOR_ID], rks_error *err)
 {
-    ncclUniqueId drawn;
+    rks_nccl_id drawn;
     rks_status status = check(nccl.ncclGetUniqueId(&drawn), NULL, "drawing an id", err);
     if (status == RKS_OK)
         memcpy(id, &drawn, sizeof(drawn));
     return status;
 }
 
-static ncclConfig_t small_config(void)
+static rks_nccl_config small_config(void)
 {
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
-    config.cgaClusterSize = 1;
-    config.minCTAs = 1;
-    config.maxCTAs = 2;
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
-    config.commName = "rankstore";
-    config.collnetEnable = 0;
-    config.nvlsCTAs = 1;
-#endif
-    return config;
+    return (rks_nccl_config){
+        .size = sizeof(rks_nccl_config),
+        .magic = (unsigned)RKS_NCCL_MAGIC,
+        .version = RKS_NCCL_CONFIG_VERSION,
+        .blocking = 0,
+        .cga_cluster_size = 1,
+        .min_ctas = 1,
+        .max_ctas = 2,
+        .split_share = RKS_NCCL_UNDEFINED,
+        .traffic_class = RKS_NCCL_UNDEFINED,
+        .comm_name = "rankstore",
+        .collnet_enable = 0,
+        .cta_policy = RKS_NCCL_UNDEFINED,
+        .shrink_share = RKS_NCCL_UNDEFINED,
+        .nvls_ctas = 1,
+    };
 }
 
 rks_status rks_communicator_open(const uint8_t id[RKS_COMMUNICATOR_ID], uint32_t ranks,
@@ -200,10 +194,10 @@ rks_status rks_communicator_open(const uint8_t id[RKS_COMMUNICATOR_ID], uint32_t
     if (opened == NULL)
         return RKS_ERR_MEMORY;
     opened->rank = rank;
-    ncclUniqueId unique;
+    rks_nccl_id unique;
     memcpy(&unique, id, sizeof(unique));
-    ncclConfig_t config = small_config();
-    ncclResult_t result =
+    rks_nccl_config config = small_config();
+    rks_nccl_result result =
         nccl.ncclCommInitRankConfig(&opened->comm, (int)ranks, unique, (int)rank, &config);
     rks_status status = wait_for(opened, result, "making the communicator", patience, err);
     if (status != RKS_OK) {
@@ -219,18 +213,18 @@ rks_status rks_communicator_all_gather(rks_communicator *communicator, uint64_t 
                                        rks_error *err)
 {
     uint64_t own = slot + (uint64_t)communicator->rank * bytes;
-    ncclResult_t result = nccl.ncclAllGather((const void *)(uintptr_t)own, (void *)(uintptr_t)slot,
-                                             bytes, ncclInt8, communicator->comm, stream);
+    rks_nccl_result result = nccl.ncclAllGather((const void *)(uintptr_t)own, (void *)(uintptr_t)slot,
+                                             bytes, RKS_NCCL_INT8, communicator->comm, stream);
     return wait_for(communicator, result, "all-gather", patience, err);
 }
 
 rks_status rks_communicator_look(rks_communicator *communicator, rks_error *err)
 {
-    ncclResult_t result = ncclSuccess;
-    ncclResult_t asked = nccl.ncclCommGetAsyncError(communicator->comm, &result);
-    if (asked != ncclSuccess)
+    rks_nccl_result result = RKS_NCCL_SUCCESS;
+    rks_nccl_result asked = nccl.ncclCommGetAsyncError(communicator->comm, &result);
+    if (asked != RKS_NCCL_SUCCESS)
         result = asked;
-    return result == ncclInProgress ? RKS_OK : check(result, communicator->comm, "on its way", err);
+    return result == RKS_NCCL_IN_PROGRESS ? RKS_OK : check(result, communicator->comm, "on its way", err);
 }
 
 rks_status rks_communicator_suspend(rks_communicator *communicator,
@@ -239,28 +233,28 @@ rks_status rks_communicator_suspend(rks_communicator *communicator,
     if (nccl.ncclCommSuspend == NULL || nccl.ncclCommResume == NULL)
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
                         "this NCCL cannot suspend a communicator; 2.29.7 can");
-    ncclResult_t result = nccl.ncclCommSuspend(communicator->comm, SUSPEND_MEMORY);
+    rks_nccl_result result = nccl.ncclCommSuspend(communicator->comm, SUSPEND_MEMORY);
     return wait_for(communicator, result, "suspending", patience, err);
 }
 
 rks_status rks_communicator_resume(rks_communicator *communicator,
                                    const rks_nccl_patience *patience, rks_error *err)
 {
-    ncclResult_t result = nccl.ncclCommResume(communicator->comm);
+    rks_nccl_result result = nccl.ncclCommResume(communicator->comm);
     return wait_for(communicator, result, "resuming", patience, err);
 }
 
 rks_status rks_communicator_close(rks_communicator *communicator, const rks_nccl_patience *patience,
                                   rks_error *err)
 {
-    ncclResult_t result = nccl.ncclCommFinalize(communicator->comm);
+    rks_nccl_result result = nccl.ncclCommFinalize(communicator->comm);
     rks_status status = wait_for(communicator, result, "finishing", patience, err);
     if (status != RKS_OK) {
         rks_communicator_abort(communicator);
         return status;
     }
     result = nccl.ncclCommDestroy(communicator->comm);
-    if (result != ncclSuccess && result != ncclInProgress)
+    if (result != RKS_NCCL_SUCCESS && result != RKS_NCCL_IN_PROGRESS)
         status = check(result, NULL, "freeing the communicator", err);
     rks_free(communicator);
     return status;
@@ -273,7 +267,7 @@ rks_status rks_communicator_close(rks_communicator *communicator, const rks_nccl
 typedef struct aborting {
     pthread_mutex_t mutex;
     pthread_cond_t cond;
-    ncclComm_t comm;
+    rks_nccl_comm comm;
     bool done;
     bool left; /* nobody waits any more */
 } aborting;
@@ -303,20 +297,20 @@ bool rks_communicator_abort(rks_communicator *communicator)
 {
     if (communicator == NULL)
         return true;
-    ncclComm_t comm = communicator->comm;
+    rks_nccl_comm comm = communicator->comm;
     rks_free(communicator);
     if (comm == NULL)
         return true;
     aborting *a = rks_alloc(1, sizeof(*a), NULL);
     pthread_t thread;
     if (a == NULL)
-        return nccl.ncclCommAbort(comm) == ncclSuccess;
+        return nccl.ncclCommAbort(comm) == RKS_NCCL_SUCCESS;
     a->comm = comm;
     pthread_mutex_init(&a->mutex, NULL);
     rks_cond_init(&a->cond);
     if (pthread_create(&thread, NULL, abort_main, a) != 0) {
         aborting_free(a);
-        return nccl.ncclCommAbort(comm) == ncclSuccess;
+        return nccl.ncclCommAbort(comm) == RKS_NCCL_SUCCESS;
     }
     pthread_detach(thread);
     uint64_t until = rks_now_ms() + ABORT_LIMIT_MS;

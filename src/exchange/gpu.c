@@ -3,7 +3,6 @@
  * gpu.c: the few calls of the CUDA driver that the exchange needs. */
 #include "exchange/gpu.h"
 
-#include <cuda.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -11,61 +10,32 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "exchange/cuda_calls.h"
 #include "exchange/find_call.h"
 
-/* By these names the driver has them; cuda.h's macros lead to the same ones. */
-#define DRIVER_CALLS(CALL)                                                                         \
-    CALL(cuInit)                                                                                   \
-    CALL(cuGetErrorString)                                                                         \
-    CALL(cuDeviceGetCount)                                                                         \
-    CALL(cuDeviceGet)                                                                              \
-    CALL(cuDeviceGetUuid_v2)                                                                       \
-    CALL(cuCtxGetCurrent)                                                                          \
-    CALL(cuCtxGetDevice)                                                                           \
-    CALL(cuDevicePrimaryCtxRetain)                                                                 \
-    CALL(cuDevicePrimaryCtxRelease_v2)                                                             \
-    CALL(cuCtxPushCurrent_v2)                                                                      \
-    CALL(cuCtxPopCurrent_v2)                                                                       \
-    CALL(cuThreadExchangeStreamCaptureMode)                                                        \
-    CALL(cuStreamIsCapturing)                                                                      \
-    CALL(cuStreamQuery)                                                                            \
-    CALL(cuStreamCreate)                                                                           \
-    CALL(cuStreamDestroy_v2)                                                                       \
-    CALL(cuStreamWaitEvent)                                                                        \
-    CALL(cuEventCreate)                                                                            \
-    CALL(cuEventDestroy_v2)                                                                        \
-    CALL(cuEventRecord)                                                                            \
-    CALL(cuEventQuery)                                                                             \
-    CALL(cuMemAlloc_v2)                                                                            \
-    CALL(cuMemFree_v2)                                                                             \
-    CALL(cuMemHostAlloc)                                                                           \
-    CALL(cuMemFreeHost)                                                                            \
-    CALL(cuMemGetInfo_v2)                                                                          \
-    CALL(cuMemcpyHtoDAsync_v2)                                                                     \
-    CALL(cuMemcpyDtoHAsync_v2)
-
-#define FIELD(name) __typeof__(&name) name;
+#define FIELD(name, parameters) rks_cu_result(*name) parameters;
 static struct {
-    DRIVER_CALLS(FIELD)
+    RKS_CUDA_CALLS(FIELD)
 } driver;
+#undef FIELD
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static void *loaded; /* guarded by mutex */
 
 struct rks_gpu {
-    CUdevice device;
-    CUcontext context;
+    rks_cu_device device;
+    rks_cu_context context;
     uint8_t uuid[RKS_GPU_UUID];
-    CUstreamCaptureMode mode; /* the thread's, while we are in */
+    unsigned mode; /* the thread's, while we are in */
 };
 
 static rks_status find_calls(void *library, rks_error *err)
 {
     rks_status status = RKS_OK;
-#define FIND(name)                                                                                 \
+#define FIND(name, parameters)                                                                     \
     if (status == RKS_OK)                                                                          \
         status = rks_find_call(library, "the CUDA driver", #name, &driver.name, err);
-    DRIVER_CALLS(FIND)
+    RKS_CUDA_CALLS(FIND)
 #undef FIND
     return status;
 }
@@ -88,30 +58,30 @@ static rks_status load_cuda(rks_error *err)
     return RKS_OK;
 }
 
-static rks_status check(CUresult result, const char *what, rks_error *err)
+static rks_status check(rks_cu_result result, const char *what, rks_error *err)
 {
-    if (result == CUDA_SUCCESS)
+    if (result == RKS_CU_SUCCESS)
         return RKS_OK;
     const char *why = NULL;
-    if (driver.cuGetErrorString(result, &why) != CUDA_SUCCESS || why == NULL)
+    if (driver.cuGetErrorString(result, &why) != RKS_CU_SUCCESS || why == NULL)
         why = "unknown error";
     rks_status status = RKS_ERR_IO;
-    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+    if (result == RKS_CU_OUT_OF_MEMORY)
         status = RKS_ERR_MEMORY;
-    else if (result == CUDA_ERROR_NO_DEVICE || result == CUDA_ERROR_SYSTEM_DRIVER_MISMATCH)
+    else if (result == RKS_CU_NO_DEVICE || result == RKS_CU_SYSTEM_DRIVER_MISMATCH)
         status = RKS_ERR_UNSUPPORTED;
     return rks_fail(err, status, (int64_t)result, "CUDA: %s: %s", what, why);
 }
 
 /* The device of the thread's context, where it has one. */
-static bool current_device(CUdevice *device)
+static bool current_device(rks_cu_device *device)
 {
-    CUcontext context = NULL;
-    return driver.cuCtxGetCurrent(&context) == CUDA_SUCCESS && context != NULL &&
-           driver.cuCtxGetDevice(device) == CUDA_SUCCESS;
+    rks_cu_context context = NULL;
+    return driver.cuCtxGetCurrent(&context) == RKS_CU_SUCCESS && context != NULL &&
+           driver.cuCtxGetDevice(device) == RKS_CU_SUCCESS;
 }
 
-static rks_status choose_device(uint32_t place, CUdevice *device, rks_error *err)
+static rks_status choose_device(uint32_t place, rks_cu_device *device, rks_error *err)
 {
     int count = 0;
     rks_status status = check(driver.cuDeviceGetCount(&count), "counting devices", err);
@@ -137,15 +107,15 @@ static rks_status choose_device(uint32_t place, CUdevice *device, rks_error *err
  * the two default ones, and that some stream captures which these would have to wait for. */
 rks_status rks_gpu_refuse_capture(rks_gpu *gpu, rks_error *err)
 {
-    CUstream streams[] = {CU_STREAM_LEGACY, CU_STREAM_PER_THREAD};
+    rks_cu_stream streams[] = {RKS_CU_STREAM_LEGACY, RKS_CU_STREAM_PER_THREAD};
     rks_status status = rks_gpu_enter(gpu, err);
     if (status != RKS_OK)
         return status;
     for (int i = 0; i < 2 && status == RKS_OK; i++) {
-        CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-        CUresult result = driver.cuStreamIsCapturing(streams[i], &capture);
-        if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ||
-            (result == CUDA_SUCCESS && capture != CU_STREAM_CAPTURE_STATUS_NONE))
+        unsigned capture = RKS_CU_CAPTURE_NONE;
+        rks_cu_result result = driver.cuStreamIsCapturing(streams[i], &capture);
+        if (result == RKS_CU_STREAM_CAPTURE_IMPLICIT ||
+            (result == RKS_CU_SUCCESS && capture != RKS_CU_CAPTURE_NONE))
             status = rks_fail(err, RKS_ERR_STATE, 0,
                               "this thread captures a CUDA graph; open the dataset before it");
         else
@@ -162,7 +132,7 @@ rks_status rks_gpu_open(uint32_t place, rks_gpu **gpu, rks_error *err)
     pthread_mutex_unlock(&mutex);
     if (status == RKS_OK)
         status = check(driver.cuInit(0), "start", err);
-    CUdevice device = 0;
+    rks_cu_device device = 0;
     if (status == RKS_OK)
         status = choose_device(place, &device, err);
     if (status != RKS_OK)
@@ -171,10 +141,9 @@ rks_status rks_gpu_open(uint32_t place, rks_gpu **gpu, rks_error *err)
     if (opened == NULL)
         return RKS_ERR_MEMORY;
     opened->device = device;
-    CUuuid uuid;
-    status = check(driver.cuDeviceGetUuid_v2(&uuid, device), "the device's number", err);
+    status = check(driver.cuDeviceGetUuid_v2((struct CUuuid_st *)(void *)opened->uuid, device),
+                   "the device's number", err);
     if (status == RKS_OK) {
-        memcpy(opened->uuid, uuid.bytes, sizeof(opened->uuid));
         status = check(driver.cuDevicePrimaryCtxRetain(&opened->context, device),
                        "the device's context", err);
     }
@@ -219,7 +188,7 @@ rks_status rks_gpu_free_memory(rks_gpu *gpu, uint64_t *bytes, rks_error *err)
 
 rks_status rks_gpu_enter(rks_gpu *gpu, rks_error *err)
 {
-    gpu->mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    gpu->mode = RKS_CU_CAPTURE_RELAXED;
     rks_status status =
         check(driver.cuThreadExchangeStreamCaptureMode(&gpu->mode), "capture mode", err);
     if (status != RKS_OK)
@@ -232,7 +201,7 @@ rks_status rks_gpu_enter(rks_gpu *gpu, rks_error *err)
 
 void rks_gpu_leave(rks_gpu *gpu)
 {
-    CUcontext ours;
+    rks_cu_context ours;
     driver.cuCtxPopCurrent_v2(&ours);
     driver.cuThreadExchangeStreamCaptureMode(&gpu->mode);
 }
@@ -240,7 +209,7 @@ void rks_gpu_leave(rks_gpu *gpu)
 rks_status rks_gpu_alloc(rks_gpu *gpu, size_t bytes, uint64_t *address, rks_error *err)
 {
     (void)gpu;
-    CUdeviceptr made = 0;
+    rks_cu_address made = 0;
     rks_status status = check(driver.cuMemAlloc_v2(&made, bytes), "allocating GPU memory", err);
     if (status == RKS_OK)
         *address = made;
@@ -270,9 +239,9 @@ void rks_gpu_unpin(rks_gpu *gpu, void *memory)
 rks_status rks_gpu_stream_create(rks_gpu *gpu, rks_gpu_stream *stream, rks_error *err)
 {
     (void)gpu;
-    CUstream made = NULL;
+    rks_cu_stream made = NULL;
     rks_status status =
-        check(driver.cuStreamCreate(&made, CU_STREAM_NON_BLOCKING), "making a stream", err);
+        check(driver.cuStreamCreate(&made, RKS_CU_STREAM_NON_BLOCKING), "making a stream", err);
     if (status == RKS_OK)
         *stream = made;
     return status;
@@ -288,17 +257,17 @@ void rks_gpu_stream_destroy(rks_gpu *gpu, rks_gpu_stream stream)
 rks_status rks_gpu_idle(rks_gpu *gpu, rks_gpu_stream stream, bool *idle, rks_error *err)
 {
     (void)gpu;
-    CUresult result = driver.cuStreamQuery(stream);
-    *idle = result == CUDA_SUCCESS;
-    return result == CUDA_ERROR_NOT_READY ? RKS_OK : check(result, "looking at a stream", err);
+    rks_cu_result result = driver.cuStreamQuery(stream);
+    *idle = result == RKS_CU_SUCCESS;
+    return result == RKS_CU_NOT_READY ? RKS_OK : check(result, "looking at a stream", err);
 }
 
 rks_status rks_gpu_event_create(rks_gpu *gpu, rks_gpu_event *event, rks_error *err)
 {
     (void)gpu;
-    CUevent made = NULL;
+    rks_cu_event made = NULL;
     rks_status status =
-        check(driver.cuEventCreate(&made, CU_EVENT_DISABLE_TIMING), "making an event", err);
+        check(driver.cuEventCreate(&made, RKS_CU_EVENT_DISABLE_TIMING), "making an event", err);
     if (status == RKS_OK)
         *event = made;
     return status;
@@ -340,7 +309,7 @@ rks_status rks_gpu_wait(rks_gpu *gpu, rks_gpu_stream stream, rks_gpu_event event
 rks_status rks_gpu_done(rks_gpu *gpu, rks_gpu_event event, bool *done, rks_error *err)
 {
     (void)gpu;
-    CUresult result = driver.cuEventQuery(event);
-    *done = result == CUDA_SUCCESS;
-    return result == CUDA_ERROR_NOT_READY ? RKS_OK : check(result, "looking at an event", err);
+    rks_cu_result result = driver.cuEventQuery(event);
+    *done = result == RKS_CU_SUCCESS;
+    return result == RKS_CU_NOT_READY ? RKS_OK : check(result, "looking at an event", err);
 }
