@@ -30,7 +30,6 @@ typedef struct rks_plan_share {
     rks_plan_layout layout; /* of what is at hand */
     rks_pack pack;
     unsigned forks;
-    bool child; /* of the rank, after fork */
     /* The thread that makes the next epoch. */
     bool has_thread; /* to be joined */
     pthread_t thread;
@@ -138,7 +137,7 @@ static void begin_next(rks_plan *plan, uint64_t epoch)
     rks_plan_share *share = plan->share;
     uint64_t from = atomic_load(&ahead_from);
     rks_share_key key = key_of_share(plan, epoch + 1);
-    if (share->child || /* it may end at any time, without a word, and the job would have failed */
+    if (share->area.child || /* it reads a few batches, and may end at any time */
         rks_plan_kept(plan) < (from == 0 ? AHEAD_FROM : from) || plan->config.no_shuffle ||
         share->area.control->no_ahead || epoch == UINT64_MAX || key.rest != 0)
         return; /* what is skipped of a rest may change meanwhile */
@@ -299,11 +298,14 @@ rks_status rks_share_lay_out(rks_plan *plan, rks_error *err)
 {
     rks_plan_share *share = plan->share;
     const rks_share_key all = {0};
-    enum rks_share_claim claim;
-    int place, fd = share->area.options.fd;
+    enum rks_share_claim claim = SHARE_NONE;
+    int place;
     bool lacks = false;
-    rks_status status =
-        rks_share_claim(&share->area, fd, all, SHARE_FACTS, 1, true, &claim, &place, NULL, err);
+    rks_status status = rks_share_check(plan, err);
+    int fd = share->area.options.fd; /* a child's own from here on */
+    if (status == RKS_OK)
+        status =
+            rks_share_claim(&share->area, fd, all, SHARE_FACTS, 1, true, &claim, &place, NULL, err);
     if (status == RKS_OK && claim == SHARE_MAKE)
         status = look_for_all(plan, place, &lacks, err);
     if (lacks || (status == RKS_OK && claim == SHARE_NONE))
@@ -327,10 +329,13 @@ uint64_t rks_share_digest(rks_plan *plan)
     rks_plan_share *share = plan->share;
     const rks_share_key all = {0};
     enum rks_share_claim claim = SHARE_NONE;
-    int place, fd = share->area.options.fd;
+    int place;
+    bool own_locks = rks_share_check(plan, NULL) == RKS_OK;
+    int fd = share->area.options.fd; /* a child's own from here on */
     rks_share_area area = share->area;
     area.deaf = true; /* nothing here could say so */
-    if (rks_share_claim(&area, fd, all, SHARE_DIGEST, 1, true, &claim, &place, NULL, NULL) !=
+    if (!own_locks ||
+        rks_share_claim(&area, fd, all, SHARE_DIGEST, 1, true, &claim, &place, NULL, NULL) !=
         RKS_OK)
         claim = SHARE_NONE; /* the next question says why */
     rks_share_facts *facts =
@@ -407,13 +412,15 @@ static rks_status open_again(rks_plan *plan, rks_error *err)
     share->area.options.fd = own;
     share->making = making;
     share->has_thread = false;
-    share->child = true;
+    share->area.child = true;
     share->forks = atomic_load(&forks);
     if (share->shown < 0)
         return RKS_OK;
     status = rks_share_enter(&share->area, own, true, err);
-    if (status != RKS_OK)
+    if (status != RKS_OK) {
+        let_go(plan); /* nothing says that it is still there */
         return status;
+    }
     const rks_share_place *place = &share->area.control->places[share->shown];
     bool there = place->state == SHARE_READY && place->generation == share->generation &&
                  rks_share_lock(own, share->shown, F_RDLCK);

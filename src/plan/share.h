@@ -23,9 +23,10 @@
  *            writes to a sealed place while a rank has it at hand.
  *   reader   A rank holds a read lock of the place that it has at hand, and maps it for reading. All
  *            see the same bits, which are those that each rank would make alone.
- *   death    Locks are the kernel's, and end with their holder. A writer that died is found by the
- *            next one that asks, and from then on all ranks of the node get RKS_ERR_PEER with its
- *            rank. A writer that does not go on for the silence limit is RKS_ERR_TIMEOUT. Dead
+ *   death    Locks are the kernel's, and end with their holder. A rank that died as it wrote what the
+ *            others wait for is found by the next one that asks, and from then on all ranks of the
+ *            node get RKS_ERR_PEER with its rank. If it was at the next epoch, or was a child of a
+ *            rank, another one takes its place: whether its job has failed is for the group to say. A writer that does not go on for the silence limit is RKS_ERR_TIMEOUT. Dead
  *            readers hold up nobody.
  *   failure  If there is no plan for an epoch, all get the writer's error. Other errors are the
  *            writer's alone, and the next rank tries. Ctrl-C ends writing and waiting.

@@ -265,6 +265,11 @@ static rks_status look_once(const rks_share_area *area, int fd, rks_share_key ke
         if (control->places[i].state != SHARE_MAKING || !rks_share_lock(fd, i, F_RDLCK))
             continue;
         rks_share_lock(fd, i, F_UNLCK);
+        if (control->places[i].spare != 0) {
+            control->places[i].state = SHARE_EMPTY;
+            wake(&control->places[i]);
+            continue;
+        }
         mark_dead(control, &control->places[i]);
         return say_dead(control, err);
     }
@@ -315,6 +320,8 @@ rks_status rks_share_claim(const rks_share_area *area, int fd, rks_share_key key
         if (status != RKS_OK)
             return status;
         status = look_once(area, fd, key, first, count, claim, place, &wait, rest_over, err);
+        if (status == RKS_OK && *claim == SHARE_MAKE)
+            area->control->places[*place].spare = area->child || !waits;
         rks_share_place *there = wait ? &area->control->places[*place] : NULL;
         unsigned turn = wait ? atomic_load(&there->turn) : 0;
         rks_share_leave(area, fd);

@@ -63,6 +63,7 @@ typedef struct rks_share_place {
     rks_share_key key;
     uint64_t generation; /* counts epochs that were made here */
     uint32_t maker;
+    uint32_t spare; /* 1: the job goes on without its maker, and another rank takes its place */
     _Atomic(uint64_t) progress; /* its maker goes on */
     rks_status status;
     rks_error error;
@@ -86,7 +87,8 @@ typedef struct rks_share_control {
 typedef struct rks_share_area {
     rks_plan_share_options options; /* fd: this rank's own description, which its locks belong to */
     rks_share_control *control;
-    bool deaf; /* interrupts are for the next call */
+    bool deaf;  /* interrupts are for the next call */
+    bool child; /* of a rank: it may end and the job goes on */
     struct {
         void *map;
         uint64_t bytes;
@@ -112,8 +114,8 @@ enum rks_share_claim {
     SHARE_MAKE,  /* write-locked, SHARE_MAKING: the caller makes it, and settles it */
     SHARE_NONE   /* make it alone */
 };
-/* Places [first, first + count). `waits` false: SHARE_NONE if another one makes it. Returns the
- * maker's status if there is no such plan; *rest_over then, too. */
+/* Places [first, first + count). `waits` false: nobody needs it yet, so SHARE_NONE if another one
+ * makes it. Returns the maker's status if there is no such plan; *rest_over then, too. */
 rks_status rks_share_claim(const rks_share_area *area, int fd, rks_share_key key, int first,
                            int count, bool waits, enum rks_share_claim *claim, int *place,
                            bool *rest_over, rks_error *err);

@@ -337,6 +337,72 @@ static void all_ranks_get_the_same_error_of_a_maker_that_is_killed(void **state)
     close_memory();
 }
 
+/* A worker process of a rank that is ended as it reads: no rank has failed. */
+static void another_rank_takes_the_place_of_a_child_that_is_killed(void **state)
+{
+    (void)state;
+    const rks_plan_options options = simple("random");
+    rks_plan *one = NULL, *two = NULL, *alone = NULL;
+    open_memory();
+    assert_ok(rks_plan_create(lengths, COUNT, NULL, &options, &alone, &err), &err);
+    assert_ok(create(&options, 0, &one), &err);
+    assert_ok(create(&options, 1, &two), &err);
+    pid_t child = fork();
+    if (child == 0) {
+        const uint32_t *ids;
+        size_t count;
+        rks_set_interrupt(ends_here, NULL);
+        rks_plan_batch(one, 0, 0, 0, &ids, &count, &err);
+        _exit(3);
+    }
+    int ended = 0;
+    assert_int_equal(waitpid(child, &ended, 0), child);
+    assert_true(WIFSIGNALED(ended));
+    assert_int_equal(looks.control->places[0].state, SHARE_MAKING);
+    assert_same(alone, two, 0);
+    assert_same(alone, one, 0);
+    assert_int_equal(looks.control->places[0].state, SHARE_READY);
+    rks_plan_free(two);
+    rks_plan_free(one);
+    rks_plan_free(alone);
+    close_memory();
+}
+
+/* Nobody waits for the epoch that a rank was at as it ended, and the rank may have been through. */
+static void another_rank_takes_the_place_of_one_that_ended_at_the_next_epoch(void **state)
+{
+    (void)state;
+    const rks_plan_options options = simple("random");
+    rks_plan *plan = NULL, *alone = NULL;
+    open_memory();
+    assert_ok(rks_plan_create(lengths, COUNT, NULL, &options, &alone, &err), &err);
+    assert_ok(create(&options, 0, &plan), &err);
+    assert_same(alone, plan, 0);
+    pid_t child = fork();
+    if (child == 0) {
+        const rks_plan_share_options share = {.fd = memory, .rank = 7};
+        const rks_share_key next = {.epoch = 1};
+        enum rks_share_claim claim;
+        rks_share_area area;
+        int place;
+        bool makes = rks_share_area_open(&share, &area, &err) == RKS_OK &&
+                     rks_share_claim(&area, area.options.fd, next, 0, SHARE_EPOCHS, false, &claim,
+                                     &place, NULL, &err) == RKS_OK &&
+                     claim == SHARE_MAKE;
+        _exit(makes ? 0 : 2);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(looks.control->places[1].state, SHARE_MAKING);
+    for (uint64_t epoch = 0; epoch < EPOCHS; epoch++)
+        assert_same(alone, plan, epoch);
+    assert_int_equal(looks.control->places[1].state, SHARE_READY);
+    rks_plan_free(plan);
+    rks_plan_free(alone);
+    close_memory();
+}
+
 static void a_maker_that_stands_still_is_not_waited_for_for_ever(void **state)
 {
     (void)state;
@@ -588,6 +654,8 @@ int main(void)
         cmocka_unit_test(the_next_epoch_is_made_when_the_last_rank_has_left_the_one_before),
         cmocka_unit_test(an_interrupted_maker_leaves_the_epoch_to_others),
         cmocka_unit_test(all_ranks_get_the_same_error_of_a_maker_that_is_killed),
+        cmocka_unit_test(another_rank_takes_the_place_of_a_child_that_is_killed),
+        cmocka_unit_test(another_rank_takes_the_place_of_one_that_ended_at_the_next_epoch),
         cmocka_unit_test(a_maker_that_stands_still_is_not_waited_for_for_ever),
         cmocka_unit_test(where_memory_lacks_ranks_make_their_own),
         cmocka_unit_test(a_child_after_fork_keeps_what_it_reads),
