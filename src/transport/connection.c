@@ -147,6 +147,7 @@ void rks_connection_take_hello(rks_connection *connection)
         return;
     }
     rks_hello *hello = &connection->hello;
+    connection->hello_ms = rks_net_now_ms(connection->engine->net);
     rks_status status = rks_hello_take(hello, connection->small, &err);
     bool is_hello = status == RKS_OK || status == RKS_ERR_UNSUPPORTED;
     if (is_hello && !connection->initiator) {

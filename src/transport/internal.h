@@ -30,8 +30,7 @@
 #include "transport/net.h"
 
 enum {
-    RKS_HELLO_MS = 5000,        /* how long an accepted connection may take to prove itself */
-    RKS_SILENT_MS = 2000,       /* and to say hello, if half of the room is taken */
+    RKS_SILENT_MS = 2000,       /* to say hello, where half of the room for newcomers is taken */
     RKS_STAGE_SIZE = 64 * 1024, /* small frames are read into it */
     RKS_SLICE_PARTS = 256,      /* of a write */
     RKS_RECORD_BYTES = 65536,   /* of frames in a record: seal.c */
@@ -318,6 +317,7 @@ struct rks_connection {
     rks_hello hello;
     rks_seal *seal;     /* NULL: plain frames */
     uint64_t opened_ms; /* when it was opened; later if this process was stopped meanwhile */
+    uint64_t hello_ms;  /* when the peer's hello came; the same */
     rks_line *line;     /* of the lobby; NULL: none */
     rks_connection *line_next, *line_before;
     uint64_t proved_ms; /* when it was open */

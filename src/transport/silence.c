@@ -39,13 +39,12 @@ static uint64_t watch_hello(rks_connection *connection, uint64_t now)
     uint64_t since = connection->opened_ms;
     if (connection->held)
         return UINT64_MAX; /* as long as the one it waits for */
-    if (connection->initiator) {
+    if (connection->hello.heard) {
+        since = connection->hello_ms; /* it lives, and has as long again for its proof */
+    } else if (connection->initiator) {
         since = connection->crossed ? since : engine->peers[connection->rank].since_ms;
-    } else {
-        /* A rank on a busy host may be this late: it has the time as long as there is room. */
-        bool crowded = engine->lobby.count > engine->lobby.max / 2;
-        uint64_t most = !crowded || connection->hello.heard ? RKS_HELLO_MS : RKS_SILENT_MS;
-        limit = limit < most ? limit : most;
+    } else if (engine->lobby.count > engine->lobby.max / 2) {
+        limit = limit < RKS_SILENT_MS ? limit : RKS_SILENT_MS;
     }
     if (now < since + limit)
         return since + limit;
@@ -84,11 +83,12 @@ static uint64_t watch_open(rks_connection *connection, uint64_t now, bool beat, 
 static void forgive(rks_engine *engine, uint64_t now)
 {
     uint64_t late = now - engine->alarm_ms;
-    if (now < engine->alarm_ms || late < engine->options.silence_ms / 3)
+    if (now < engine->alarm_ms || late < engine->options.silence_ms / 15)
         return;
     for (rks_connection *c = engine->connections; c != NULL; c = c->next) {
         c->heard_ms = c->heard_ms + late < now ? c->heard_ms + late : now;
         c->opened_ms = c->opened_ms + late < now ? c->opened_ms + late : now;
+        c->hello_ms = c->hello_ms + late < now ? c->hello_ms + late : now;
         if (c->initiator && c == engine->peers[c->rank].connection)
             engine->peers[c->rank].since_ms += late;
     }
