@@ -73,6 +73,12 @@ RKS_API rks_status rks_plan_change(rks_plan *plan, uint64_t epoch, uint64_t step
                                    const double *weights, size_t sources, uint32_t longest,
                                    rks_error *err);
 
+/* The same `steps` steps after the first one of epoch 0, counted over epochs as these ranks have
+ * them. A state that other ranks saved holds the place that the change had for them, and that place
+ * holds when the state is resumed. RKS_ERR_STATE after a state of an epoch that others began. */
+RKS_API rks_status rks_plan_change_after(rks_plan *plan, uint64_t steps, const double *weights,
+                                         size_t sources, uint32_t longest, rks_error *err);
+
 /* A source in one epoch. */
 typedef struct rks_plan_source {
     size_t struct_size;

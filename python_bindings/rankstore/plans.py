@@ -331,10 +331,6 @@ class Plan:
     def follow(self, stages: Sequence[Sequence[Any]]) -> None:
         """Makes the changes of a curriculum, in the order of their steps; see mixing.stages_of."""
         for epoch, step, weights, longest in stages:
-            if epoch is None:
-                epoch = 0
-                while step >= (steps := self.core.steps(epoch)):
-                    epoch, step = epoch + 1, step - steps
             self.core.change(epoch, step, weights, longest)
         if stages:
             self._note_change()

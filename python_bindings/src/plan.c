@@ -361,6 +361,7 @@ static PyObject *plan_report(PyObject *object, PyObject *arguments, PyObject *ke
         report.token_balance, "lost", report.lost, "pieces", report.pieces, "skipped", report.skipped);
 }
 
+/* epoch None: the step is counted from the first one of epoch 0. */
 static PyObject *plan_change(PyObject *object, PyObject *arguments)
 {
     PyObject *epoch_number, *step_number, *weights, *longest_number;
@@ -370,7 +371,7 @@ static PyObject *plan_change(PyObject *object, PyObject *arguments)
     rks_error err = {0};
     if (!PyArg_ParseTuple(arguments, "OOOO:change", &epoch_number, &step_number, &weights,
                           &longest_number) ||
-        !core_number(epoch_number, "epoch", 0, UINT64_MAX, &epoch) ||
+        (epoch_number != Py_None && !core_number(epoch_number, "epoch", 0, UINT64_MAX, &epoch)) ||
         !core_number(step_number, "step", 0, UINT64_MAX, &step) ||
         !core_number(longest_number, "max_length", 0, UINT32_MAX, &longest) ||
         (weights != Py_None && !core_mix_weights(weights, &taken, &count)))
@@ -379,8 +380,9 @@ static PyObject *plan_change(PyObject *object, PyObject *arguments)
     rks_plan *handle = core_plan_enter(object);
     if (handle != NULL) {
         Py_BEGIN_ALLOW_THREADS
-        status =
-            rks_plan_change(handle, epoch, step, taken.weights, count, (uint32_t)longest, &err);
+        status = epoch_number == Py_None
+                     ? rks_plan_change_after(handle, step, taken.weights, count, (uint32_t)longest, &err)
+                     : rks_plan_change(handle, epoch, step, taken.weights, count, (uint32_t)longest, &err);
         Py_END_ALLOW_THREADS
         core_plan_leave(object);
     }

@@ -28,7 +28,8 @@ typedef struct rks_mix_force {
 typedef struct rks_mix_change {
     uint64_t epoch, step; /* counted over all worlds */
     rks_mix_force force;
-    bool keeps; /* its weights are those before it, also if these change later */
+    bool keeps;   /* its weights are those before it, also if these change later */
+    bool counted; /* its step was counted from the beginning of epoch 0 */
 } rks_mix_change;
 
 typedef struct rks_mix {

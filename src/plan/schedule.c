@@ -199,12 +199,20 @@ static rks_status add_change(rks_plan *plan, rks_mix_change *change, uint64_t **
     return status;
 }
 
-rks_status rks_plan_change(rks_plan *plan, uint64_t epoch, uint64_t step, const double *weights,
-                           size_t sources, uint32_t longest, rks_error *err)
+static bool has_weights(const rks_mix *mix, rks_error *err)
+{
+    bool has = mix != NULL && mix->counts == NULL && mix->odds == NULL;
+    if (!has)
+        rks_fail(err, RKS_ERR_STATE, 0, "change: the plan has no weights of sources");
+    return has;
+}
+
+static rks_status change_at(rks_plan *plan, uint64_t epoch, uint64_t step, const double *weights,
+                            size_t sources, uint32_t longest, bool counted, rks_error *err)
 {
     rks_mix *mix = plan->mix;
-    if (mix == NULL || mix->counts != NULL || mix->odds != NULL)
-        return rks_fail(err, RKS_ERR_STATE, 0, "change: the plan has no weights of sources");
+    if (!has_weights(mix, err))
+        return RKS_ERR_STATE;
     if (weights != NULL && sources != mix->sources)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "change: %zu weights for %zu sources", sources,
                         mix->sources);
@@ -214,7 +222,8 @@ rks_status rks_plan_change(rks_plan *plan, uint64_t epoch, uint64_t step, const 
                         ": no first step of an optimizer step",
                         step, epoch);
     uint64_t number = rks_mix_number(plan, epoch, step);
-    rks_mix_change change = {.epoch = epoch, .step = number, .keeps = weights == NULL};
+    rks_mix_change change = {
+        .epoch = epoch, .step = number, .keeps = weights == NULL, .counted = counted};
     change.force.longest = longest == 0 ? UINT32_MAX : longest;
     const uint64_t *before = rks_mix_force_at(mix, epoch, number)->weights;
     if (weights != NULL || before != NULL) {
@@ -244,6 +253,36 @@ rks_status rks_plan_change(rks_plan *plan, uint64_t epoch, uint64_t step, const 
         plan->ready = false;
     mix->steps_known = false;
     return RKS_OK;
+}
+
+rks_status rks_plan_change(rks_plan *plan, uint64_t epoch, uint64_t step, const double *weights,
+                           size_t sources, uint32_t longest, rks_error *err)
+{
+    return change_at(plan, epoch, step, weights, sources, longest, false, err);
+}
+
+rks_status rks_plan_change_after(rks_plan *plan, uint64_t steps, const double *weights,
+                                 size_t sources, uint32_t longest, rks_error *err)
+{
+    uint64_t epoch = 0, there = 0, left = steps;
+    if (!has_weights(plan->mix, err))
+        return RKS_ERR_STATE;
+    if (plan->done_count > 0)
+        return rks_fail(err, RKS_ERR_STATE, 0,
+                        "change after %" PRIu64 " steps: other ranks did some of them; name the epoch "
+                        "and its step",
+                        steps);
+    for (;; epoch++, left -= there) {
+        rks_status status = rks_plan_steps(plan, epoch, &there, err);
+        if (status != RKS_OK)
+            return status;
+        if (left < there)
+            break;
+        if (there == 0)
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                            "change after %" PRIu64 " steps: an epoch has none", steps);
+    }
+    return change_at(plan, epoch, left, weights, sources, longest, true, err);
 }
 
 /* ---- in states ------------------------------------------------------------------------------- */
@@ -286,22 +325,31 @@ static rks_status read_change(const rks_mix *mix, const json_t *entry, rks_mix_c
                            "state: changes: not [epoch, step, longest, weights of all sources]");
 }
 
-/* The weights of one that keeps those before it are those of the state. */
+static bool is_same_weights(const rks_mix *mix, const uint64_t *a, const uint64_t *b)
+{
+    if (a == NULL || b == NULL)
+        return a == b;
+    return memcmp(a, b, mix->sources * sizeof(*a)) == 0;
+}
+
+/* The weights of one that keeps those before it are those of the state, and so is the place of one
+ * that was counted from the beginning: epochs of another world have other numbers of steps. `taken`:
+ * entries that were found to be such a change. */
 static bool has_change(const rks_mix *mix, rks_mix_change *list, size_t count,
-                       const rks_mix_change *change)
+                       const rks_mix_change *change, bool taken[RKS_PLAN_CHANGES_MAX])
 {
     for (size_t i = 0; i < count; i++) {
         rks_mix_change *other = &list[i];
-        bool same = other->epoch == change->epoch && other->step == change->step &&
+        bool there = other->epoch == change->epoch && other->step == change->step;
+        bool same = (there || (change->counted && !taken[i])) &&
                     other->force.longest == change->force.longest;
-        other->keeps = other->keeps || (same && change->keeps);
-        if (same && change->keeps)
+        if (same && (change->keeps || is_same_weights(mix, other->force.weights,
+                                                      change->force.weights))) {
+            other->keeps = change->keeps;
+            other->counted = change->counted;
+            taken[i] = change->counted;
             return true;
-        same = same && (other->force.weights == NULL) == (change->force.weights == NULL);
-        if (same && (change->force.weights == NULL ||
-                     memcmp(other->force.weights, change->force.weights,
-                            mix->sources * sizeof(uint64_t)) == 0))
-            return true;
+        }
     }
     return false;
 }
@@ -331,8 +379,9 @@ rks_status rks_mix_read_changes(const rks_plan *plan, const json_t *list, rks_mi
         if (status == RKS_ERR_ARGUMENT)
             status = rks_fail(err, RKS_ERR_STATE, 0, "state: changes: entry %zu cannot be", i);
     }
+    bool taken[RKS_PLAN_CHANGES_MAX] = {false};
     for (size_t i = 0; i < mix->change_count && status == RKS_OK; i++)
-        if (!has_change(mix, changes, *count, &mix->changes[i]))
+        if (!has_change(mix, changes, *count, &mix->changes[i], taken))
             status = rks_fail(err, RKS_ERR_STATE, 0,
                               "state: changes differ: it has not the plan's change at step %" PRIu64
                               " of epoch %" PRIu64 "; make that change after the state is resumed",

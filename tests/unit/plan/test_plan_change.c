@@ -303,6 +303,36 @@ static void weights_before_a_change_stay_those_before_it(void **state)
     }
 }
 
+/* Epochs of another world have other numbers of steps: the state's place holds. */
+static void a_change_counted_from_the_beginning_keeps_its_place(void **state)
+{
+    (void)state;
+    static const double weights[SOURCES] = {0, 1, 0}, others[SOURCES] = {1, 0, 0};
+    char text[RKS_STATE_MAX];
+    uint64_t epoch = 0, step = 0;
+    make_lengths(test_seed(0));
+    rks_plan *plan = plan_of(0, 2), *next = plan_of(0, 3), *wrong = plan_of(0, 3);
+    uint64_t there = steps_of(plan, 0) + steps_of(plan, 1);
+    assert_int_equal(rks_plan_change_after(plan, there + 3, weights, 2, 0, &err), RKS_ERR_ARGUMENT);
+    assert_ok(rks_plan_change_after(plan, there + 3, weights, SOURCES, 0, &err), &err);
+    assert_ok(rks_plan_change_after(next, there + 3, weights, SOURCES, 0, &err), &err);
+    assert_ok(rks_plan_change_after(wrong, there + 3, others, SOURCES, 0, &err), &err);
+    assert_ok(rks_plan_state(plan, 2, 3, text, sizeof(text), &err), &err);
+    assert_non_null(strstr(text, "[2, 3, "));
+    assert_ok(rks_plan_resume(next, text, &epoch, &step, &err), &err);
+    assert_true(epoch == 2 && step == 0);
+    uint32_t seen[COUNT] = {0};
+    deliver(next, 2, 0, steps_of(next, 2), seen);
+    for (uint32_t id = 0; id < COUNT; id++)
+        assert_true(seen[id] == 0 || source_of(id) == 1);
+    assert_int_equal(rks_plan_change_after(next, 1, weights, SOURCES, 0, &err), RKS_ERR_STATE);
+    assert_non_null(strstr(err.text, "name the epoch and its step"));
+    assert_int_equal(rks_plan_resume(wrong, text, &epoch, &step, &err), RKS_ERR_STATE);
+    rks_plan_free(plan);
+    rks_plan_free(next);
+    rks_plan_free(wrong);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -310,6 +340,7 @@ int main(void)
         cmocka_unit_test(states_hold_the_change),
         cmocka_unit_test(long_samples_wait),
         cmocka_unit_test(weights_before_a_change_stay_those_before_it),
+        cmocka_unit_test(a_change_counted_from_the_beginning_keeps_its_place),
         cmocka_unit_test(wrong_changes_are_refused),
         cmocka_unit_test(wrong_changes_in_states_are_refused),
     };
