@@ -12,6 +12,7 @@ import numpy
 import pytest
 
 import rankstore
+from built import command
 from rankstore.errors import ArgumentError, StateError
 
 STRATEGIES: list[tuple[str, dict[str, Any]]] = [
@@ -186,6 +187,39 @@ def test_a_curriculum_changes_what_is_drawn(three: list[Path]) -> None:
                             ((0, {"mats": 1}, None), "curriculum: there is no 'mats'; did you mean 'math'")):
             with pytest.raises(ArgumentError, match=text):
                 ds.plan(curriculum=[wrong])  # type: ignore[list-item]
+
+
+def test_stages_that_are_counted_from_the_beginning_go_on_on_other_ranks() -> None:
+    """The place that a stage has in the state holds, though this world's epochs have other numbers of steps."""
+    def made(world: int) -> rankstore.Plan:
+        return rankstore.plan([1 + i % 9 for i in range(400)], "random", batch_size=5, world=world, sources=["a", "b"] * 200,
+                              curriculum=[(0, {"a": 1}, 4), (30, None, None), (70, {"b": 1}, None)])
+
+    one, two = made(2), made(4)
+    assert (one.steps_of(0), two.steps_of(0)) == (40, 20)  # 70 is step 30 of epoch 1 there, step 10 of epoch 3 here
+    assert two.resume(one.state(0, 10)) == (0, 0)
+    left = two.samples(0, 0)
+    assert two.steps_of(0) == 15 and all(i % 2 == 0 for ids in left for i in ids)
+    changes = [json.loads(plan.core.state(*at))["changes"] for plan, at in ((one, (0, 10)), (two, (0, 0)))]
+    assert changes[0] == changes[1] and [change[:3] for change in changes[0]] == [[0, 0, 4], [0, 30, 2**32 - 1], [1, 30, 2**32 - 1]]
+    back = made(2)
+    assert back.resume(two.state(1, 0)) == (1, 0) and back.samples(1, 5) == one.samples(1, 5)
+    other = rankstore.plan([1 + i % 9 for i in range(400)], "random", batch_size=5, world=4, sources=["a", "b"] * 200,
+                           curriculum=[(0, {"a": 1}, 4), (30, None, None), (70, {"a": 1}, None)])
+    with pytest.raises(StateError, match="changes differ: it has not the plan's change at step 10 of epoch 3"):
+        other.resume(one.state(0, 10))
+
+
+def test_the_command_goes_on_from_a_state_with_changes(three: list[Path], tmp_path: Path) -> None:
+    with rankstore.open(three) as ds:
+        plan = ds.plan("random", batch_size=8, mix={"web": 1, "code": 1}, samples=160)
+        plan.remix({"code": 1}, at=(0, 12))
+        (tmp_path / "state").write_text(json.dumps(plan.state(0, 5)))
+    asked = ["plan", *three, "--mix", "web=1,code=1", "--samples", 160, "--strategy", "random", "--batch-size", 8, "--step", 15, "--json"]
+    resumed = command(*asked, "--state", tmp_path / "state")
+    assert resumed == command(*asked, "--remix", "0:12:code=1") == command(*asked, "--remix", "0:12:code=1", "--state", tmp_path / "state")
+    assert all(json.loads(line)["key"].startswith("code") for line in resumed.splitlines())
+    command(*asked, "--remix", "0:12:web=1", "--state", tmp_path / "state", code=3)
 
 
 def test_a_copy_has_the_steps_of_the_changed_plan() -> None:

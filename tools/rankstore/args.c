@@ -107,6 +107,11 @@ static bool parse_number(const char *text, uint64_t max, bool units, uint64_t *n
     return true;
 }
 
+bool cli_parse_size(const char *text, uint64_t max, uint64_t *number)
+{
+    return parse_number(text, max, true, number);
+}
+
 /* As it is typed: 4k, 3G, 4096. */
 static const char *size_text(uint64_t size, char text[32])
 {

@@ -93,6 +93,8 @@ int cli_dispatch(const cli_command *command, int argc, char **argv);
 /* "rankstore COMMAND: MESSAGE", and where help is. Returns CLI_USAGE. */
 int cli_usage(const cli_command *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* A size as options take it (4096, 4k, 195.3 KiB), up to `max`. */
+bool cli_parse_size(const char *text, uint64_t max, uint64_t *number);
 /* "did you mean": the candidate with the fewest changes, or NULL where none is near. */
 const char *cli_nearest(const char *word, const char *const *candidates, size_t count);
 /* The next word of `*choices`, moved behind it; 0 at the end. */
@@ -224,6 +226,7 @@ typedef struct cli_plan_args {
     const uint32_t *lengths; /* instead of a store's, if there is none */
     uint64_t count;
     const char *mix, *mix_by, *mix_unit;
+    cli_list remixes, stages; /* --remix and --curriculum */
     uint64_t samples;   /* 0: not given */
     void *taken_mix;    /* mix.c's */
     bool lengths_file;  /* --lengths: there is no store */
@@ -286,7 +289,7 @@ int cli_plan_cost(const cli_command *command, cli_plan_args *args);
              "others'; a source without a weight is not drawn",                                    \
      .normal = "each sample once"},                                                                \
     {"--mix-by", "COLUMN", CLI_TEXT, offsetof(args, field.mix_by),                                 \
-     .help = "with --mix: sources are the values of an index column",                              \
+     .help = "with --mix or --curriculum: sources are the values of an index column",              \
      .normal = "the datasets that are opened"},                                                    \
     {"--mix-unit", "WHAT", CLI_TEXT, offsetof(args, field.mix_unit),                               \
      .help = "with --mix: what weights count", .choices = "samples tokens", .normal = "samples"},  \
@@ -294,6 +297,11 @@ int cli_plan_cost(const cli_command *command, cli_plan_args *args);
      .help = "draws of an epoch",                                                                  \
      .normal = "the fewest with which every sample of a source with a weight occurs",              \
      .least = 1},                                                                                  \
+    {"--remix", "EPOCH:STEP:WEIGHTS", CLI_LIST, offsetof(args, field.remixes),                     \
+     .help = "other weights from this step on: what is left of the epoch, and later epochs"},      \
+    {"--curriculum", "EPOCH:STEP[:WEIGHTS][:LENGTH]", CLI_LIST, offsetof(args, field.stages),      \
+     .help = "a stage from this step on: longer samples than LENGTH wait for a later stage (none " \
+             "waits without one), and weights are as before where none are given"},                \
     {"--epoch", "N", CLI_U64, offsetof(args, field.epoch),                                         \
      .help = "the (first) epoch",                                                                  \
      .normal = "0"}

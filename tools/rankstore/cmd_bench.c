@@ -311,7 +311,7 @@ static int bench_store(rks_group *group, rks_store *store, const args *a)
     rks_store_stats stats = {.struct_size = sizeof(stats)};
     rks_status status = a->trace == NULL ? RKS_OK : cli_trace_start(group, &origin, &err);
     if (status == RKS_OK)
-        status = rks_plan_open(store, &a->plan.options, &plan, &err);
+        status = cli_mix_plan(store, &a->plan, &a->plan.options, &plan, &err);
     watch_memory(&mine);
     for (uint64_t i = 0; status == RKS_OK && i < a->epochs; i++)
         status = bench_epoch(group, store, plan, a, a->plan.epoch + i, &mine, &err);

@@ -143,8 +143,11 @@ static int run_lengths(rks_group *group, void *user)
     a->plan.lengths = lengths;
     cli_bar_begin(&bar, group);
     if (status == RKS_OK)
+        status = cli_mix_take(NULL, &a->plan, &err);
+    if (status == RKS_OK)
         status = show_what_was_asked(NULL, a, true, &bar, &err);
     cli_bar_end(&bar);
+    cli_mix_free(&a->plan);
     free(lengths);
     return status == RKS_OK ? CLI_GOOD : cli_fail(group, status, &err);
 }
@@ -201,6 +204,10 @@ static int plan(void *user)
     if (a->compare && a->skip != NULL)
         return cli_usage(&cli_plan, "--compare shows plans of different steps; show what --skip "
                                     "leaves of one");
+    if (a->compare && a->plan.stages.count + a->plan.remixes.count > 0)
+        return cli_usage(&cli_plan, "--compare shows plans of different steps; show what %s makes "
+                                    "of one",
+                         a->plan.stages.count > 0 ? "--curriculum" : "--remix");
     a->place.step = a->step;
     if (a->step == UINT64_MAX && (a->place.rank != UINT32_MAX || a->place.state != NULL))
         return cli_usage(&cli_plan, "--rank and --state go with --step");

@@ -272,6 +272,10 @@ static int stats(void *user)
         strcmp(a->plan.options.strategy, "pack") == 0)
         return cli_usage(&cli_stats, "--html compares padded batches of one budget; --strategy "
                                      "pack is not among them");
+    if (a->html != NULL && a->plan.stages.count + a->plan.remixes.count > 0)
+        return cli_usage(&cli_stats, "--html shows plans of different steps; show what %s makes of "
+                                     "one with rankstore plan",
+                         a->plan.stages.count > 0 ? "--curriculum" : "--remix");
     if (a->html == NULL && cli_steps_misfit(&a->plan))
         return cli_usage(&cli_stats, CLI_STEPS_RULE);
     return cli_run(a->processes, run_stats, user);

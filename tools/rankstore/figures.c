@@ -356,9 +356,7 @@ rks_status cli_figures_make(rks_store *store, const cli_plan_args *args, const c
     *figures = (cli_figures){.strategy = strategy, .report.struct_size = sizeof(figures->report)};
     double begun = now();
     cli_bar_part(bar, strategy, 0, 1);
-    rks_status status =
-        store == NULL ? rks_plan_create(args->lengths, args->count, NULL, &options, &w.plan, err)
-                      : rks_plan_open(store, &options, &w.plan, err);
+    rks_status status = cli_mix_plan(store, args, &options, &w.plan, err);
     if (is_no_plan(status)) {
         figures->status = status;
         figures->err = *err;

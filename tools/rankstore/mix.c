@@ -10,6 +10,15 @@
 #include "column.h"
 #include "value.h"
 
+/* A --remix or a --curriculum. */
+typedef struct change {
+    const char *option, *text;
+    uint64_t epoch, step;
+    double *weights;   /* NULL: as before */
+    uint64_t longest;  /* longer samples wait; 0: none does */
+    bool keeps_length; /* a remix: it is that of the stage that it is in */
+} change;
+
 /* What args->options.mix points to. */
 typedef struct taken {
     rks_plan_mix options;
@@ -17,15 +26,20 @@ typedef struct taken {
     double *weights;
     uint64_t *bounds;
     uint16_t *source_of;
-    bool *given; /* --mix names the source */
+    bool *given; /* the weights that are being read name the source */
+    change *changes; /* those of --curriculum, then those of --remix */
+    size_t change_count;
 } taken;
 
 int cli_mix_check(const cli_command *command, const cli_plan_args *args)
 {
-    if (args->mix == NULL && (args->mix_by != NULL || args->mix_unit != NULL))
+    bool changes = args->stages.count > 0;
+    if (args->mix == NULL && ((args->mix_by != NULL && !changes) || args->mix_unit != NULL))
         return cli_usage(command, "--mix-by and --mix-unit need --mix");
-    if (args->mix != NULL && args->lengths_file)
+    if ((args->mix != NULL || args->mix_by != NULL) && args->lengths_file)
         return cli_usage(command, "--mix needs a dataset; lengths have no sources");
+    if (args->remixes.count > 0 && args->mix == NULL && args->samples == 0 && !changes)
+        return cli_usage(command, "--remix changes the weights of --mix, which is not there");
     return -1;
 }
 
@@ -52,6 +66,19 @@ static rks_status give_room(taken *t, size_t sources, rks_error *err)
 }
 
 /* ---- which sources there are ----------------------------------------------------------------- */
+
+/* Lengths of a file are one source. */
+static rks_status take_lengths(const cli_plan_args *args, taken *t, rks_error *err)
+{
+    rks_status status = give_room(t, 1, err);
+    t->bounds = calloc(2, sizeof(*t->bounds));
+    if (status == RKS_OK && (t->bounds == NULL || (t->names[0] = strdup("lengths")) == NULL))
+        status = out_of_memory(err);
+    if (status == RKS_OK)
+        t->bounds[1] = args->count;
+    t->options.bounds = t->bounds;
+    return status;
+}
 
 /* The datasets that the store was opened over. */
 static rks_status take_datasets(rks_store *store, taken *t, rks_error *err)
@@ -140,7 +167,8 @@ static rks_status take_values(rks_store *store, const char *name, taken *t, rks_
 /* ---- their weights --------------------------------------------------------------------------- */
 
 /* Says which sources there are. */
-static rks_status no_such_source(const taken *t, const char *name, rks_error *err)
+static rks_status no_such_source(const taken *t, const char *option, const char *name,
+                                 rks_error *err)
 {
     char there[160] = "";
     size_t used = 0;
@@ -149,65 +177,188 @@ static rks_status no_such_source(const taken *t, const char *name, rks_error *er
         used += (size_t)snprintf(there + used, sizeof(there) - used, "%s%.40s", i == 0 ? "" : ", ",
                                  t->names[i]);
     *err = (rks_error){.status = RKS_ERR_ARGUMENT, .rank = -1};
-    snprintf(err->text, sizeof(err->text), "--mix: there is no '%.40s'%s%.40s%s the sources are %s",
-             name, near == NULL ? ";" : "; did you mean '", near == NULL ? "" : near,
+    snprintf(err->text, sizeof(err->text), "%s: there is no '%.40s'%s%.40s%s the sources are %s",
+             option, name, near == NULL ? ";" : "; did you mean '", near == NULL ? "" : near,
              near == NULL ? "" : "'?", there);
     return RKS_ERR_ARGUMENT;
 }
 
 /* NAME=WEIGHT, cut out of `text`; the library looks at the weight. */
-static rks_status take_weight(taken *t, const char *whole, char *text, rks_error *err)
+static rks_status take_weight(taken *t, const char *option, const char *whole, char *text,
+                              double *weights, rks_error *err)
 {
     char *sign = strrchr(text, '='), *end = NULL;
     size_t at = 0;
     double weight = sign == NULL ? 0 : strtod(sign + 1, &end);
     if (sign == NULL || sign == text || sign[1] == '\0' || *end != '\0')
-        return no_mix(err, RKS_ERR_ARGUMENT,
-                     "--mix: sources are NAME=WEIGHT,NAME=WEIGHT, not %.120s%s", whole, "");
+        return no_mix(err, RKS_ERR_ARGUMENT, "%s: sources are NAME=WEIGHT,NAME=WEIGHT, not %.120s",
+                      option, whole);
     *sign = '\0';
     while (at < t->options.sources && strcmp(t->names[at], text) != 0)
         at++;
     if (at == t->options.sources)
-        return no_such_source(t, text, err);
+        return no_such_source(t, option, text, err);
     if (t->given[at])
-        return no_mix(err, RKS_ERR_ARGUMENT, "--mix: '%.120s' is there twice%s", text, "");
+        return no_mix(err, RKS_ERR_ARGUMENT, "%s: '%.120s' is there twice", option, text);
     t->given[at] = true;
-    t->weights[at] = weight;
+    weights[at] = weight;
     return RKS_OK;
 }
 
-static rks_status take_weights(taken *t, const char *mix, rks_error *err)
+static rks_status take_weights(taken *t, const char *option, const char *mix, double *weights,
+                               rks_error *err)
 {
     char *text = strdup(mix), *rest = NULL;
     rks_status status = text == NULL ? out_of_memory(err) : RKS_OK;
     char *one = text == NULL ? NULL : strtok_r(text, ",", &rest);
     if (status == RKS_OK && one == NULL)
-        status = no_mix(err, RKS_ERR_ARGUMENT, "--mix: %s%s", "no source is named", "");
+        status = no_mix(err, RKS_ERR_ARGUMENT, "%s: %s", option, "no source is named");
+    memset(t->given, 0, t->options.sources * sizeof(*t->given));
     for (; status == RKS_OK && one != NULL; one = strtok_r(NULL, ",", &rest))
-        status = take_weight(t, mix, one, err);
+        status = take_weight(t, option, mix, one, weights, err);
     free(text);
-    t->options.weights = t->weights;
     return status;
 }
 
+/* ---- when they change ------------------------------------------------------------------------ */
+
+/* Digits and the ':' behind them, or the end; moves *at behind that. */
+static bool take_place_number(const char **at, uint64_t *number)
+{
+    size_t digits = strspn(*at, "0123456789");
+    if (digits == 0 || digits > 18 || ((*at)[digits] != ':' && (*at)[digits] != '\0'))
+        return false;
+    *number = strtoull(*at, NULL, 10);
+    *at += digits + ((*at)[digits] == ':');
+    return true;
+}
+
+/* EPOCH:STEP, and what is behind it: WEIGHTS, which end in =NUMBER, LENGTH, or WEIGHTS:LENGTH. */
+static rks_status take_change(taken *t, const char *option, const char *text, change *one,
+                              rks_error *err)
+{
+    bool is_remix = strcmp(option, "--remix") == 0;
+    *one = (change){.option = option, .text = text, .keeps_length = is_remix};
+    const char *at = text;
+    bool good = take_place_number(&at, &one->epoch) && at[-1] == ':' && take_place_number(&at, &one->step);
+    const char *last = strrchr(at, ':');
+    const char *length = last == NULL ? at : last + 1;
+    if (is_remix || strchr(length, '=') != NULL)
+        length = at + strlen(at); /* none */
+    size_t size = (size_t)(length - at); /* of the weights, and a ':' behind them */
+    size -= size > 0 && *length != '\0';
+    if (good && *length != '\0')
+        good = cli_parse_size(length, UINT32_MAX, &one->longest) && one->longest > 0;
+    if (!good || (is_remix && size == 0))
+        return no_mix(err, RKS_ERR_ARGUMENT,
+                      is_remix ? "%s: %.120s is not EPOCH:STEP:NAME=WEIGHT,NAME=WEIGHT"
+                               : "%s: %.120s is not EPOCH:STEP[:NAME=WEIGHT,NAME=WEIGHT][:LENGTH]",
+                      option, text);
+    if (size == 0)
+        return RKS_OK;
+    one->weights = calloc(t->options.sources + 1, sizeof(*one->weights));
+    char *weights = strndup(at, size);
+    rks_status status = one->weights == NULL || weights == NULL
+                            ? out_of_memory(err)
+                            : take_weights(t, option, weights, one->weights, err);
+    free(weights);
+    return status;
+}
+
+static rks_status take_changes(taken *t, const cli_plan_args *args, rks_error *err)
+{
+    size_t stages = args->stages.count;
+    t->changes = calloc(stages + args->remixes.count + 1, sizeof(*t->changes));
+    if (t->changes == NULL)
+        return out_of_memory(err);
+    rks_status status = RKS_OK;
+    for (size_t i = 0; i < stages + args->remixes.count && status == RKS_OK; i++) {
+        t->change_count = i + 1;
+        status = i < stages ? take_change(t, "--curriculum", args->stages.items[i], &t->changes[i],
+                                          err)
+                            : take_change(t, "--remix", args->remixes.items[i - stages],
+                                          &t->changes[i], err);
+    }
+    return status;
+}
+
+/* The LENGTH of the stage that a step is in; of two at one step the later one holds. */
+static uint64_t length_at(const taken *t, uint64_t epoch, uint64_t step)
+{
+    const change *in = NULL;
+    for (size_t i = 0; i < t->change_count; i++) {
+        const change *one = &t->changes[i];
+        bool begun = one->epoch != epoch ? one->epoch < epoch : one->step <= step;
+        bool later = in == NULL || (one->epoch != in->epoch ? one->epoch > in->epoch
+                                                            : one->step >= in->step);
+        if (!one->keeps_length && begun && later)
+            in = one;
+    }
+    return in == NULL ? 0 : in->longest;
+}
+
+/* The library calls both a change. */
+static rks_status make_change(rks_plan *plan, const taken *t, const change *one, rks_error *err)
+{
+    rks_error why = {0};
+    uint64_t longest = one->keeps_length ? length_at(t, one->epoch, one->step) : one->longest;
+    rks_status status =
+        rks_plan_change(plan, one->epoch, one->step, one->weights,
+                        one->weights == NULL ? 0 : t->options.sources, (uint32_t)longest, &why);
+    if (status == RKS_OK)
+        return status;
+    *err = why;
+    snprintf(err->text, sizeof(err->text), "%.16s %" PRIu64 ":%" PRIu64 ": %.120s", one->option,
+             one->epoch, one->step, why.text + (strncmp(why.text, "change: ", 8) == 0 ? 8 : 0));
+    return status;
+}
+
+rks_status cli_mix_plan(rks_store *store, const cli_plan_args *args,
+                        const rks_plan_options *options, rks_plan **plan, rks_error *err)
+{
+    const taken *t = args->taken_mix;
+    rks_plan *made = NULL;
+    rks_status status =
+        store == NULL ? rks_plan_create(args->lengths, args->count, NULL, options, &made, err)
+                      : rks_plan_open(store, options, &made, err);
+    if (status != RKS_OK)
+        return status;
+    for (size_t i = 0; t != NULL && i < t->change_count && status == RKS_OK; i++)
+        status = make_change(made, t, &t->changes[i], err);
+    if (t != NULL && t->change_count > 0 && store != NULL)
+        status = rks_group_agree(rks_store_group(store), "plan: changes", status, err);
+    if (status == RKS_OK)
+        *plan = made;
+    else
+        rks_plan_free(made);
+    return status;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
 rks_status cli_mix_take(rks_store *store, cli_plan_args *args, rks_error *err)
 {
-    if (args->mix == NULL && args->samples == 0)
+    if (args->mix == NULL && args->samples == 0 && args->stages.count == 0)
         return RKS_OK;
     taken *t = calloc(1, sizeof(*t));
     args->taken_mix = t;
     if (t == NULL)
         return out_of_memory(err);
     rks_plan_mix_default(&t->options);
-    rks_status status = args->mix_by == NULL ? take_datasets(store, t, err)
-                                             : take_values(store, args->mix_by, t, err);
+    rks_status status = store == NULL          ? take_lengths(args, t, err)
+                        : args->mix_by == NULL ? take_datasets(store, t, err)
+                                               : take_values(store, args->mix_by, t, err);
     if (status == RKS_OK && args->mix != NULL)
-        status = take_weights(t, args->mix, err);
+        status = take_weights(t, "--mix", args->mix, t->weights, err);
+    if (status == RKS_OK)
+        status = take_changes(t, args, err);
+    t->options.weights = args->mix == NULL ? NULL : t->weights;
     t->options.names = (const char *const *)t->names;
     t->options.samples = args->samples;
     t->options.tokens = args->mix_unit != NULL && strcmp(args->mix_unit, "tokens") == 0;
     args->options.mix = &t->options;
-    return rks_group_agree(rks_store_group(store), "plan: mix", status, err);
+    return store == NULL ? status
+                         : rks_group_agree(rks_store_group(store), "plan: mix", status, err);
 }
 
 void cli_mix_free(cli_plan_args *args)
@@ -222,6 +373,9 @@ void cli_mix_free(cli_plan_args *args)
     free(t->bounds);
     free(t->source_of);
     free(t->given);
+    for (size_t i = 0; i < t->change_count; i++)
+        free(t->changes[i].weights);
+    free(t->changes);
     free(t);
     args->taken_mix = NULL;
     args->options.mix = NULL;
@@ -254,11 +408,15 @@ rks_status cli_mix_sources(rks_plan *plan, const cli_plan_args *args, rks_plan_s
 
 void cli_mix_print(const rks_plan_source *list, size_t count)
 {
+    uint64_t draws = 0;
+    for (size_t i = 0; i < count; i++)
+        draws += list[i].draws;
     for (size_t i = 0; i < count; i++) {
         const rks_plan_source *one = &list[i];
         if (one->draws == 0 && one->share == 0)
             continue;
-        printf("  source %s: %.2f %%, %s of %s", cli_shown(one->name), 100 * one->share,
+        printf("  source %s: %.2f %%, %s of %s", cli_shown(one->name),
+               draws == 0 ? 0 : 100 * (double)one->draws / (double)draws,
                cli_counted(one->draws, "draw"), cli_counted(one->samples, "sample"));
         printf(", %s, %s", cli_counted(one->draws - one->distinct, "repeat"),
                cli_counted(one->tokens, "token"));

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mix.h"
 #include "value.h"
 
 /* A state as C has it, or in Python's {"version": 1, "plan": "..."}, which every rank reads. */
@@ -90,10 +91,7 @@ rks_status cli_list_step(rks_store *store, const cli_plan_args *args, const cli_
     rks_plan *plan = NULL;
     rks_group *group = store == NULL ? NULL : rks_store_group(store);
     uint64_t epoch = args->epoch;
-    rks_status status =
-        store == NULL
-            ? rks_plan_create(args->lengths, args->count, NULL, &args->options, &plan, err)
-            : rks_plan_open(store, &args->options, &plan, err);
+    rks_status status = cli_mix_plan(store, args, &args->options, &plan, err);
     if (status != RKS_OK)
         return status;
     if (group == NULL || rks_group_rank(group) == 0) {
