@@ -2,9 +2,8 @@
  *
  * communicator.c: the few calls of NCCL that the exchange needs.
  *
- * GPU memory  What NCCL takes for itself grows with its channels, so there are two at most, no
- *             NVLS or CollNet buffers, and no PAT connections, which only the environment can
- *             forbid: NCCL_PAT_ENABLE is 0 where the user has not set it. */
+ * GPU memory  What NCCL takes for itself grows with its channels, so there are two at most, and no
+ *             NVLS or CollNet buffers. */
 #include "exchange/communicator.h"
 
 #include <dlfcn.h>
@@ -15,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "exchange/find_call.h"
 #include "exchange/nccl_calls.h"
@@ -23,20 +23,17 @@
 #define FIELD(result, name, parameters) result(*name) parameters;
 static struct {
     RKS_NCCL_CALLS(FIELD)
-    /* From 2.29.7 on; NULL before. */
-    rks_nccl_result (*ncclCommSuspend)(rks_nccl_comm comm, int flags);
-    rks_nccl_result (*ncclCommResume)(rks_nccl_comm comm);
 } nccl;
 #undef FIELD
 
 _Static_assert(sizeof(rks_nccl_id) == RKS_COMMUNICATOR_ID, "an id is 128 bytes");
 
 enum {
-    ABORT_LIMIT_MS = 20000,
     OLDEST = 21800,
-    SUSPEND_MEMORY = 1 /* NCCL_SUSPEND_MEM */,
     POLL_NS = 50 * 1000
 };
+
+uint32_t rks_communicator_abort_ms = 20000;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static void *loaded;       /* guarded by mutex */
@@ -44,7 +41,8 @@ static char *library_path; /* guarded by mutex */
 
 struct rks_communicator {
     rks_nccl_comm comm;
-    uint32_t rank;
+    rks_gpu *gpu;
+    uint32_t ranks;
 };
 
 /* ---- loading ------------------------------------------------------------------------------ */
@@ -69,10 +67,6 @@ static rks_status find_calls(void *library, rks_error *err)
         status = rks_find_call(library, "NCCL", #name, &nccl.name, err);
     RKS_NCCL_CALLS(FIND)
 #undef FIND
-    void *symbol = dlsym(library, "ncclCommSuspend");
-    memcpy(&nccl.ncclCommSuspend, &symbol, sizeof(symbol));
-    symbol = dlsym(library, "ncclCommResume");
-    memcpy(&nccl.ncclCommResume, &symbol, sizeof(symbol));
     return status;
 }
 
@@ -102,7 +96,6 @@ static rks_status load_nccl(rks_error *err)
         dlclose(library);
         return status;
     }
-    setenv("NCCL_PAT_ENABLE", "0", 0);
     loaded = library;
     return RKS_OK;
 }
@@ -186,36 +179,59 @@ static rks_nccl_config small_config(void)
     };
 }
 
-rks_status rks_communicator_open(const uint8_t id[RKS_COMMUNICATOR_ID], uint32_t ranks,
-                                 uint32_t rank, const rks_nccl_patience *patience,
+/* The environment wins over the configuration. */
+static rks_status refuse_blocking(rks_error *err)
+{
+    const char *wish = getenv("NCCL_COMM_BLOCKING");
+    if (wish == NULL || strcmp(wish, "1") != 0)
+        return RKS_OK;
+    return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
+                    "NCCL_COMM_BLOCKING=1: a wait for a lost rank could not be ended; unset it, "
+                    "set it to 0, or use another exchange");
+}
+
+rks_status rks_communicator_open(rks_gpu *gpu, const uint8_t id[RKS_COMMUNICATOR_ID],
+                                 uint32_t ranks, uint32_t rank, const rks_nccl_patience *patience,
                                  rks_communicator **communicator, rks_error *err)
 {
+    rks_status status = refuse_blocking(err);
+    if (status != RKS_OK)
+        return status;
     rks_communicator *opened = rks_alloc(1, sizeof(*opened), err);
     if (opened == NULL)
         return RKS_ERR_MEMORY;
-    opened->rank = rank;
+    opened->gpu = gpu;
+    opened->ranks = ranks;
+    *communicator = opened;
     rks_nccl_id unique;
     memcpy(&unique, id, sizeof(unique));
     rks_nccl_config config = small_config();
     rks_nccl_result result =
         nccl.ncclCommInitRankConfig(&opened->comm, (int)ranks, unique, (int)rank, &config);
-    rks_status status = wait_for(opened, result, "making the communicator", patience, err);
-    if (status != RKS_OK) {
-        rks_communicator_abort(opened);
-        return status;
-    }
-    *communicator = opened;
-    return RKS_OK;
+    status = wait_for(opened, result, "making the communicator", patience, err);
+    if (status == RKS_ERR_TIMEOUT)
+        rks_fail(err, status, 0,
+                 "NCCL: the communicator was not made within %u s; NCCL_SOCKET_IFNAME names the "
+                 "interface by which the nodes reach each other, NCCL_DEBUG=INFO tells more",
+                 patience->limit_ms / 1000);
+    return status;
 }
 
-rks_status rks_communicator_all_gather(rks_communicator *communicator, uint64_t slot, size_t bytes,
-                                       rks_gpu_stream stream, const rks_nccl_patience *patience,
-                                       rks_error *err)
+rks_status rks_communicator_gather(rks_communicator *communicator, uint64_t slot, uint64_t stride,
+                                   const uint64_t *sizes, rks_gpu_stream stream,
+                                   const rks_nccl_patience *patience, rks_error *err)
 {
-    uint64_t own = slot + (uint64_t)communicator->rank * bytes;
-    rks_nccl_result result = nccl.ncclAllGather((const void *)(uintptr_t)own, (void *)(uintptr_t)slot,
-                                             bytes, RKS_NCCL_INT8, communicator->comm, stream);
-    return wait_for(communicator, result, "all-gather", patience, err);
+    rks_nccl_result result = nccl.ncclGroupStart();
+    for (uint32_t i = 0; i < communicator->ranks && result == RKS_NCCL_SUCCESS; i++) {
+        void *chunk = (void *)(uintptr_t)(slot + i * stride);
+        result = nccl.ncclBroadcast(chunk, chunk, sizes[i], RKS_NCCL_INT8, (int)i,
+                                    communicator->comm, stream);
+        if (result == RKS_NCCL_IN_PROGRESS) /* the group's end tells */
+            result = RKS_NCCL_SUCCESS;
+    }
+    rks_nccl_result ended = nccl.ncclGroupEnd();
+    return wait_for(communicator, result != RKS_NCCL_SUCCESS ? result : ended, "a round", patience,
+                    err);
 }
 
 rks_status rks_communicator_look(rks_communicator *communicator, rks_error *err)
@@ -227,48 +243,31 @@ rks_status rks_communicator_look(rks_communicator *communicator, rks_error *err)
     return result == RKS_NCCL_IN_PROGRESS ? RKS_OK : check(result, communicator->comm, "on its way", err);
 }
 
-rks_status rks_communicator_suspend(rks_communicator *communicator,
-                                    const rks_nccl_patience *patience, rks_error *err)
-{
-    if (nccl.ncclCommSuspend == NULL || nccl.ncclCommResume == NULL)
-        return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
-                        "this NCCL cannot suspend a communicator; 2.29.7 can");
-    rks_nccl_result result = nccl.ncclCommSuspend(communicator->comm, SUSPEND_MEMORY);
-    return wait_for(communicator, result, "suspending", patience, err);
-}
-
-rks_status rks_communicator_resume(rks_communicator *communicator,
-                                   const rks_nccl_patience *patience, rks_error *err)
-{
-    rks_nccl_result result = nccl.ncclCommResume(communicator->comm);
-    return wait_for(communicator, result, "resuming", patience, err);
-}
-
 rks_status rks_communicator_close(rks_communicator *communicator, const rks_nccl_patience *patience,
                                   rks_error *err)
 {
     rks_nccl_result result = nccl.ncclCommFinalize(communicator->comm);
     rks_status status = wait_for(communicator, result, "finishing", patience, err);
-    if (status != RKS_OK) {
-        rks_communicator_abort(communicator);
+    if (status != RKS_OK)
         return status;
-    }
     result = nccl.ncclCommDestroy(communicator->comm);
-    if (result != RKS_NCCL_SUCCESS && result != RKS_NCCL_IN_PROGRESS)
-        status = check(result, NULL, "freeing the communicator", err);
     rks_free(communicator);
-    return status;
+    if (result != RKS_NCCL_SUCCESS && result != RKS_NCCL_IN_PROGRESS) /* nothing is on its way */
+        rks_log("NCCL: freeing a communicator: %s", nccl.ncclGetErrorString(result));
+    return RKS_OK;
 }
 
 /* ---- abort ----------------------------------------------------------------------------------- */
 
 /* NCCL's abort can itself wait for ranks that do not abort: it gets a thread of its own, which is
- * left behind where it does not come back. The last of the two frees it. */
+ * left behind where it does not come back. The last of the two frees it. The thread enters the
+ * GPU's context: without one NCCL would make a context of its own, on GPU 0. */
 typedef struct aborting {
     pthread_mutex_t mutex;
     pthread_cond_t cond;
     rks_nccl_comm comm;
-    bool done;
+    rks_gpu *gpu;
+    bool done, good;
     bool left; /* nobody waits any more */
 } aborting;
 
@@ -282,9 +281,15 @@ static void aborting_free(aborting *a)
 static void *abort_main(void *user)
 {
     aborting *a = user;
-    nccl.ncclCommAbort(a->comm);
+    bool good = rks_gpu_enter(a->gpu, NULL) == RKS_OK;
+    if (good) {
+        rks_nccl_result result = nccl.ncclCommAbort(a->comm);
+        good = result == RKS_NCCL_SUCCESS || result == RKS_NCCL_IN_PROGRESS;
+        rks_gpu_leave(a->gpu);
+    }
     pthread_mutex_lock(&a->mutex);
     a->done = true;
+    a->good = good;
     bool left = a->left;
     pthread_cond_signal(&a->cond);
     pthread_mutex_unlock(&a->mutex);
@@ -293,19 +298,35 @@ static void *abort_main(void *user)
     return NULL;
 }
 
+static bool wait_aborted(aborting *a)
+{
+    uint64_t until = rks_now_ms() + rks_communicator_abort_ms;
+    pthread_mutex_lock(&a->mutex);
+    while (!a->done && rks_now_ms() < until)
+        rks_cond_wait_ms(&a->cond, &a->mutex, RKS_WAIT_SLICE_MS);
+    bool done = a->done, good = done && a->good;
+    a->left = !done;
+    pthread_mutex_unlock(&a->mutex);
+    if (done)
+        aborting_free(a);
+    return good;
+}
+
 bool rks_communicator_abort(rks_communicator *communicator)
 {
     if (communicator == NULL)
         return true;
     rks_nccl_comm comm = communicator->comm;
+    rks_gpu *gpu = communicator->gpu;
     rks_free(communicator);
     if (comm == NULL)
         return true;
     aborting *a = rks_alloc(1, sizeof(*a), NULL);
     pthread_t thread;
     if (a == NULL)
-        return nccl.ncclCommAbort(comm) == RKS_NCCL_SUCCESS;
+        return nccl.ncclCommAbort(comm) == RKS_NCCL_SUCCESS; /* the caller is in the context */
     a->comm = comm;
+    a->gpu = gpu;
     pthread_mutex_init(&a->mutex, NULL);
     rks_cond_init(&a->cond);
     if (pthread_create(&thread, NULL, abort_main, a) != 0) {
@@ -313,14 +334,5 @@ bool rks_communicator_abort(rks_communicator *communicator)
         return nccl.ncclCommAbort(comm) == RKS_NCCL_SUCCESS;
     }
     pthread_detach(thread);
-    uint64_t until = rks_now_ms() + ABORT_LIMIT_MS;
-    pthread_mutex_lock(&a->mutex);
-    while (!a->done && rks_now_ms() < until)
-        rks_cond_wait_ms(&a->cond, &a->mutex, RKS_WAIT_SLICE_MS);
-    bool done = a->done;
-    a->left = !done;
-    pthread_mutex_unlock(&a->mutex);
-    if (done)
-        aborting_free(a);
-    return done;
+    return wait_aborted(a);
 }

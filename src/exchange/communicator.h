@@ -18,6 +18,9 @@ typedef struct rks_communicator rks_communicator;
 
 enum { RKS_COMMUNICATOR_ID = 128 };
 
+/* How long an abort may take: 20 s; tests shorten it. */
+extern uint32_t rks_communicator_abort_ms;
+
 typedef struct rks_nccl_patience {
     uint32_t limit_ms;
     rks_status (*look)(void *user, rks_error *err);
@@ -29,29 +32,27 @@ rks_status rks_nccl_load(int *version, rks_error *err);
 /* Drawn by one rank of a communicator, needed by all. */
 rks_status rks_communicator_draw_id(uint8_t id[RKS_COMMUNICATOR_ID], rks_error *err);
 
-/* On this thread's current context; returns when all ranks have come. */
-rks_status rks_communicator_open(const uint8_t id[RKS_COMMUNICATOR_ID], uint32_t ranks,
-                                 uint32_t rank, const rks_nccl_patience *patience,
+/* Within the GPU's context; returns when all ranks have come. *communicator is set also where an
+ * error is returned, unless there was no memory for it: then only abort is left. RKS_ERR_UNSUPPORTED
+ * where NCCL_COMM_BLOCKING=1 would make every wait endless. */
+rks_status rks_communicator_open(rks_gpu *gpu, const uint8_t id[RKS_COMMUNICATOR_ID],
+                                 uint32_t ranks, uint32_t rank, const rks_nccl_patience *patience,
                                  rks_communicator **communicator, rks_error *err);
-/* Puts an all-gather in place on the stream: `bytes` of each rank, this rank's lying at slot + rank
- * * bytes. */
-rks_status rks_communicator_all_gather(rks_communicator *communicator, uint64_t slot, size_t bytes,
-                                       rks_gpu_stream stream, const rks_nccl_patience *patience,
-                                       rks_error *err);
+/* Puts on the stream: the chunk of each member goes to all. That of member i lies at slot + i *
+ * stride and has sizes[i] bytes, which all ranks give alike; 1 at least. Grouped broadcasts travel
+ * along the ring alone, whatever NCCL is set to; an all-gather could choose PAT, whose connections
+ * take hundreds of MB. */
+rks_status rks_communicator_gather(rks_communicator *communicator, uint64_t slot, uint64_t stride,
+                                   const uint64_t *sizes, rks_gpu_stream stream,
+                                   const rks_nccl_patience *patience, rks_error *err);
 /* Without waiting: has NCCL noticed that something is wrong? */
 rks_status rks_communicator_look(rks_communicator *communicator, rks_error *err);
-/* Gives GPU memory back that it takes again at resume, and can do nothing in between. For
- * communicators with nothing on its way. RKS_ERR_UNSUPPORTED where NCCL is older than 2.29.7. */
-rks_status rks_communicator_suspend(rks_communicator *communicator,
-                                    const rks_nccl_patience *patience, rks_error *err);
-rks_status rks_communicator_resume(rks_communicator *communicator,
-                                   const rks_nccl_patience *patience, rks_error *err);
-/* Waits for what is on its way on all ranks, and frees it. On failure it is aborted. */
+/* Waits for what is on its way on all ranks, and frees it. After an error only abort is left. */
 rks_status rks_communicator_close(rks_communicator *communicator, const rks_nccl_patience *patience,
                                   rks_error *err);
-/* Ends what is on its way, and frees it. False: NCCL did not come back within 20 s, and the
- * communicator, its thread and the memory that it works on are left as they are. NULL is accepted.
- */
+/* Ends what is on its way, and frees it. False: NCCL did not come back within 20 s, or could not
+ * end it; the communicator, its thread and the memory that it works on are left as they are, and
+ * the GPU must stay open. NULL is accepted. */
 bool rks_communicator_abort(rks_communicator *communicator);
 
 #endif

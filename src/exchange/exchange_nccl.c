@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * exchange_nccl.c: the streams of all nodes by all-gathers between their GPUs; rails.h says who
+ * exchange_nccl.c: the streams of all nodes by broadcasts between their GPUs; rails.h says who
  * carries what. Two slots of GPU memory; while one is filled by NCCL, the other one is emptied:
  *
  *   pinned, 2 x a chunk      GPU, 2 x a round                     pinned, 2 x a round
  *   head, payload   ──up──►  [member 0][member 1]...  ──down──►  heads looked at, payloads taken in
- *                                  net: ncclAllGather
+ *                                  net: grouped ncclBroadcast
  *
  * A round is put on the streams before the one before it is looked at; everything is allocated, and
- * NCCL has connected in a first all-gather of heads alone, before the first round. A chunk's head:
+ * NCCL has connected in a first round of heads alone, before the first one that counts. A chunk's
+ * head:
  *
  *   offset  size  field
  *        0     4  magic "RKXN"
@@ -172,7 +173,8 @@ static uint64_t fill_chunk(nccl_state *state, nccl_slot *slot, uint64_t round, u
     return RKS_ROUND_HEAD + payload;
 }
 
-/* `size`: of each member's chunk; `bytes` of it are this rank's to send. */
+/* `size`: room of each member's chunk; `bytes` of it are this rank's to send. All ranks know the
+ * size of each chunk; one that ends early leaves the rest of its chunk as it was. */
 static rks_status put_round(nccl_state *state, nccl_slot *slot, uint64_t size, uint64_t bytes,
                             rks_error *err)
 {
@@ -184,8 +186,9 @@ static rks_status put_round(nccl_state *state, nccl_slot *slot, uint64_t size, u
     if ((status = rks_gpu_upload(gpu, own, slot->up, bytes, state->held->up, err)) != RKS_OK ||
         (status = rks_gpu_record(gpu, slot->uploaded, state->held->up, err)) != RKS_OK ||
         (status = rks_gpu_wait(gpu, state->held->net, slot->uploaded, err)) != RKS_OK ||
-        (status = rks_communicator_all_gather(state->held->communicator, slot->gpu, size,
-                                              state->held->net, &waits, err)) != RKS_OK ||
+        (status = rks_communicator_gather(state->held->communicator, slot->gpu, size,
+                                          state->chunk_sizes, state->held->net, &waits, err)) !=
+            RKS_OK ||
         (status = rks_gpu_record(gpu, slot->gathered, state->held->net, err)) != RKS_OK ||
         (status = rks_gpu_wait(gpu, state->held->down, slot->gathered, err)) != RKS_OK ||
         (status = rks_gpu_download(gpu, slot->down, slot->gpu, all, state->held->down, err)) !=
@@ -197,7 +200,9 @@ static rks_status put_round(nccl_state *state, nccl_slot *slot, uint64_t size, u
 static rks_status send_round(nccl_state *state, uint64_t round, rks_error *err)
 {
     nccl_slot *slot = &state->held->slots[round % NCCL_SLOTS];
-    uint64_t payload = rks_rails_payload(&state->rails, state->rails.me, round);
+    for (uint32_t i = 0; i < state->rails.member_count; i++)
+        state->chunk_sizes[i] = RKS_ROUND_HEAD + rks_rails_payload(&state->rails, i, round);
+    uint64_t payload = state->chunk_sizes[state->rails.me] - RKS_ROUND_HEAD;
     uint64_t bytes = fill_chunk(state, slot, round, payload);
     state->plan->stats.bytes_sent += bytes;
     return put_round(state, slot, rks_rails_round(&state->rails, round), bytes, err);
@@ -262,7 +267,9 @@ static rks_status receive_round(nccl_state *state, uint64_t round, bool *last, r
     rks_error why;
     for (uint32_t i = 0; i < state->rails.member_count; i++) {
         const uint8_t *chunk = slot->down + i * size;
-        state->plan->stats.bytes_received += i == state->rails.me ? 0 : size;
+        if (i != state->rails.me)
+            state->plan->stats.bytes_received +=
+                RKS_ROUND_HEAD + rks_rails_payload(&state->rails, i, round);
         *last |= rks_load_u32(chunk + 4) != 0;
         status = take_chunk(state, i, round, chunk, &why);
         if (status != RKS_OK)
@@ -338,22 +345,22 @@ static void nccl_close(rks_exchange_plan *plan, void *user)
     nccl_held *held = state->held;
     state->plan = plan;
     rks_nccl_patience waits = patience(state);
-    bool kept = false;
-    if (!plan->failed && state->options.memory != NCCL_FREES)
-        kept = rks_nccl_keep(held, state->options.memory, state->options.flat, &waits);
-    else if (!plan->failed && held->entered)
-        rks_nccl_drop(held, &waits);
-    if (!kept)
-        rks_nccl_release(held);
+    if (!plan->failed && state->options.memory == NCCL_KEEPS)
+        rks_nccl_keep(held, state->options.flat);
+    else
+        rks_nccl_release(held, plan->failed ? NULL : &waits);
     rks_rails_free(&state->rails);
+    rks_free(state->chunk_sizes);
     rks_free(state);
 }
 
-/* The first all-gather, of heads alone: NCCL connects now, and allocates nothing later. */
+/* The first round, of heads alone: NCCL connects now, and allocates nothing later. */
 static rks_status warm_up(nccl_state *state, rks_error *err)
 {
     nccl_slot *slot = &state->held->slots[0];
     memset(slot->up, 0, RKS_ROUND_HEAD);
+    for (uint32_t i = 0; i < state->rails.member_count; i++)
+        state->chunk_sizes[i] = RKS_ROUND_HEAD;
     rks_status status = put_round(state, slot, RKS_ROUND_HEAD, RKS_ROUND_HEAD, err);
     return status == RKS_OK ? wait_downloaded(state, slot, 0, err) : status;
 }
@@ -371,21 +378,22 @@ static rks_status make_slots(nccl_state *state, rks_error *err)
 static rks_status connect(nccl_state *state, const uint8_t *id, rks_error *err)
 {
     nccl_held *held = state->held;
-    rks_nccl_patience waits = {10 * state->options.timeout_ms, look_around_early, state};
+    uint64_t limit_ms = 10 * (uint64_t)state->options.timeout_ms;
+    rks_nccl_patience waits = {limit_ms < NCCL_MAKE_MS ? (uint32_t)limit_ms : NCCL_MAKE_MS,
+                               look_around_early, state};
+    state->chunk_sizes = rks_alloc(state->rails.member_count, sizeof(*state->chunk_sizes), err);
+    if (state->chunk_sizes == NULL)
+        return RKS_ERR_MEMORY;
     if (state->reuses) {
-        rks_status status = make_slots(state, err);
         state->plan->stats.gpu_nccl_bytes = held->nccl_bytes;
-        if (status == RKS_OK && held->suspended)
-            status = rks_communicator_resume(held->communicator, &waits, err);
-        held->suspended = held->suspended && status != RKS_OK;
-        return status;
+        return make_slots(state, err);
     }
     rks_status status = rks_gpu_free_memory(held->gpu, &state->free_before, err);
     if (status == RKS_OK)
         status = make_slots(state, err);
     if (status == RKS_OK)
-        status = rks_communicator_open(id, state->rails.member_count, state->rails.me, &waits,
-                                       &held->communicator, err);
+        status = rks_communicator_open(held->gpu, id, state->rails.member_count, state->rails.me,
+                                       &waits, &held->communicator, err);
     if (status == RKS_OK)
         status = warm_up(state, err);
     measure_gpu_memory(state);
@@ -420,8 +428,7 @@ static rks_status nccl_prepare(rks_exchange_plan *plan, void **prepared, uint64_
     if (status == RKS_OK)
         status = rks_nccl_meet(state, err);
     if (status == RKS_OK && !state->reuses) {
-        if (state->held->entered)
-            rks_nccl_drop(state->held, NULL); /* what was kept for other rails */
+        rks_nccl_drop(state->held, NULL); /* what was kept for other rails */
         status = rks_nccl_hand_round_ids(state, id, err);
     }
     if (status == RKS_OK && state->rails.mine >= 0)

@@ -26,8 +26,9 @@ struct rks_gpu {
     rks_cu_device device;
     rks_cu_context context;
     uint8_t uuid[RKS_GPU_UUID];
-    unsigned mode; /* the thread's, while we are in */
 };
+
+static _Thread_local unsigned own_mode; /* the thread's, while it is in */
 
 static rks_status find_calls(void *library, rks_error *err)
 {
@@ -104,24 +105,22 @@ static rks_status choose_device(uint32_t place, rks_cu_device *device, rks_error
 }
 
 /* The stream that the caller works on is known to nobody but the caller; the driver tells only of
- * the two default ones, and that some stream captures which these would have to wait for. */
-rks_status rks_gpu_refuse_capture(rks_gpu *gpu, rks_error *err)
+ * the two default ones, and that some stream captures which these would have to wait for. A thread
+ * without a context captures nothing. */
+rks_status rks_gpu_refuse_capture(rks_error *err)
 {
-    rks_cu_stream streams[] = {RKS_CU_STREAM_LEGACY, RKS_CU_STREAM_PER_THREAD};
-    rks_status status = rks_gpu_enter(gpu, err);
-    if (status != RKS_OK)
-        return status;
-    for (int i = 0; i < 2 && status == RKS_OK; i++) {
+    const rks_cu_stream streams[] = {RKS_CU_STREAM_LEGACY, RKS_CU_STREAM_PER_THREAD};
+    rks_cu_context context = NULL;
+    rks_status status = check(driver.cuCtxGetCurrent(&context), "the thread's context", err);
+    for (int i = 0; i < 2 && status == RKS_OK && context != NULL; i++) {
         unsigned capture = RKS_CU_CAPTURE_NONE;
         rks_cu_result result = driver.cuStreamIsCapturing(streams[i], &capture);
         if (result == RKS_CU_STREAM_CAPTURE_IMPLICIT ||
             (result == RKS_CU_SUCCESS && capture != RKS_CU_CAPTURE_NONE))
-            status = rks_fail(err, RKS_ERR_STATE, 0,
-                              "this thread captures a CUDA graph; open the dataset before it");
-        else
-            status = check(result, "asking for a capture", err);
+            return rks_fail(err, RKS_ERR_STATE, 0,
+                            "this thread captures a CUDA graph; open the dataset before it");
+        status = check(result, "asking for a capture", err);
     }
-    rks_gpu_leave(gpu);
     return status;
 }
 
@@ -134,6 +133,8 @@ rks_status rks_gpu_open(uint32_t place, rks_gpu **gpu, rks_error *err)
         status = check(driver.cuInit(0), "start", err);
     rks_cu_device device = 0;
     if (status == RKS_OK)
+        status = rks_gpu_refuse_capture(err);
+    if (status == RKS_OK)
         status = choose_device(place, &device, err);
     if (status != RKS_OK)
         return status;
@@ -143,12 +144,6 @@ rks_status rks_gpu_open(uint32_t place, rks_gpu **gpu, rks_error *err)
     opened->device = device;
     status = check(driver.cuDeviceGetUuid_v2((struct CUuuid_st *)(void *)opened->uuid, device),
                    "the device's number", err);
-    if (status == RKS_OK) {
-        status = check(driver.cuDevicePrimaryCtxRetain(&opened->context, device),
-                       "the device's context", err);
-    }
-    if (status == RKS_OK)
-        status = rks_gpu_refuse_capture(opened, err);
     if (status != RKS_OK) {
         rks_gpu_close(opened);
         return status;
@@ -186,24 +181,40 @@ rks_status rks_gpu_free_memory(rks_gpu *gpu, uint64_t *bytes, rks_error *err)
     return status;
 }
 
+static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER; /* of contexts */
+
+static rks_status make_context(rks_gpu *gpu, rks_error *err)
+{
+    pthread_mutex_lock(&making);
+    rks_status status = RKS_OK;
+    if (gpu->context == NULL)
+        status = check(driver.cuDevicePrimaryCtxRetain(&gpu->context, gpu->device),
+                       "the device's context", err);
+    pthread_mutex_unlock(&making);
+    return status;
+}
+
 rks_status rks_gpu_enter(rks_gpu *gpu, rks_error *err)
 {
-    gpu->mode = RKS_CU_CAPTURE_RELAXED;
+    own_mode = RKS_CU_CAPTURE_RELAXED;
     rks_status status =
-        check(driver.cuThreadExchangeStreamCaptureMode(&gpu->mode), "capture mode", err);
+        check(driver.cuThreadExchangeStreamCaptureMode(&own_mode), "capture mode", err);
     if (status != RKS_OK)
         return status;
-    status = check(driver.cuCtxPushCurrent_v2(gpu->context), "entering the context", err);
+    status = make_context(gpu, err);
+    if (status == RKS_OK)
+        status = check(driver.cuCtxPushCurrent_v2(gpu->context), "entering the context", err);
     if (status != RKS_OK)
-        driver.cuThreadExchangeStreamCaptureMode(&gpu->mode);
+        driver.cuThreadExchangeStreamCaptureMode(&own_mode);
     return status;
 }
 
 void rks_gpu_leave(rks_gpu *gpu)
 {
+    (void)gpu;
     rks_cu_context ours;
     driver.cuCtxPopCurrent_v2(&ours);
-    driver.cuThreadExchangeStreamCaptureMode(&gpu->mode);
+    driver.cuThreadExchangeStreamCaptureMode(&own_mode);
 }
 
 rks_status rks_gpu_alloc(rks_gpu *gpu, size_t bytes, uint64_t *address, rks_error *err)

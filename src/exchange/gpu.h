@@ -3,8 +3,9 @@
  * gpu.h: one GPU through the CUDA driver, libcuda.so.1, which is loaded when the first one is asked
  * for and never before (RKS_CUDA_LIBRARY names another file). No CUDA runtime.
  *
- * Context    The device's primary one, which the CUDA runtime, PyTorch and NCCL share. Every call
- *            here makes it current for its own duration and leaves the thread as it was.
+ * Context    The device's primary one, which the CUDA runtime, PyTorch and NCCL share. It takes
+ *            hundreds of MB of GPU memory where nobody else has made it yet: rks_gpu_open makes
+ *            none, the first rks_gpu_enter does. Calls leave the thread as it was.
  * Memory     The driver's plain allocation: a framework's allocator never sees it.
  * Streams    Non-blocking: they wait for no stream of anybody else. Calls that a running graph
  *            capture of another thread would forbid run in relaxed mode, and leave it valid.
@@ -12,7 +13,7 @@
  * is full, RKS_ERR_STATE during a capture of the caller, else RKS_ERR_IO with CUDA's number as
  * cause.
  *
- * One user at a time. A child of fork must not use its parent's. */
+ * A thread may enter a GPU that another one is in. A child of fork must not use its parent's. */
 #ifndef RKS_EXCHANGE_GPU_H
 #define RKS_EXCHANGE_GPU_H
 
@@ -31,16 +32,17 @@ void rks_gpu_close(rks_gpu *gpu);
 const uint8_t *rks_gpu_uuid(const rks_gpu *gpu);
 int rks_gpu_number(const rks_gpu *gpu);
 /* RKS_ERR_STATE where this thread captures a graph, as far as the driver tells; rks_gpu_open looks
- * too. */
-rks_status rks_gpu_refuse_capture(rks_gpu *gpu, rks_error *err);
-/* Bytes of the whole device that nobody has taken. */
-rks_status rks_gpu_free_memory(rks_gpu *gpu, uint64_t *bytes, rks_error *err);
+ * too. Makes no context. */
+rks_status rks_gpu_refuse_capture(rks_error *err);
 
 /* The context is this thread's between the two: for calls of NCCL. Not nested. */
 rks_status rks_gpu_enter(rks_gpu *gpu, rks_error *err);
 void rks_gpu_leave(rks_gpu *gpu);
 
 /* All below between enter and leave. */
+
+/* Bytes of the whole device that nobody has taken. */
+rks_status rks_gpu_free_memory(rks_gpu *gpu, uint64_t *bytes, rks_error *err);
 rks_status rks_gpu_alloc(rks_gpu *gpu, size_t bytes, uint64_t *address, rks_error *err);
 void rks_gpu_free(rks_gpu *gpu, uint64_t address); /* 0 is accepted */
 /* Host memory that the GPU reads and writes by itself. */

@@ -51,9 +51,11 @@ typedef struct rks_nccl_config {
     CALL(rks_nccl_result, ncclCommInitRankConfig,                                                  \
          (rks_nccl_comm * comm, int ranks, rks_nccl_id id, int rank, rks_nccl_config *config))     \
     CALL(rks_nccl_result, ncclCommGetAsyncError, (rks_nccl_comm comm, rks_nccl_result *result))    \
-    CALL(rks_nccl_result, ncclAllGather,                                                           \
-         (const void *send, void *receive, size_t count, rks_nccl_type type, rks_nccl_comm comm,   \
-          rks_cu_stream stream))                                                                   \
+    CALL(rks_nccl_result, ncclGroupStart, (void))                                                  \
+    CALL(rks_nccl_result, ncclGroupEnd, (void))                                                    \
+    CALL(rks_nccl_result, ncclBroadcast,                                                           \
+         (const void *send, void *receive, size_t count, rks_nccl_type type, int root,             \
+          rks_nccl_comm comm, rks_cu_stream stream))                                               \
     CALL(rks_nccl_result, ncclCommFinalize, (rks_nccl_comm comm))                                  \
     CALL(rks_nccl_result, ncclCommDestroy, (rks_nccl_comm comm))                                   \
     CALL(rks_nccl_result, ncclCommAbort, (rks_nccl_comm comm))

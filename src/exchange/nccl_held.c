@@ -107,34 +107,48 @@ static bool drain(nccl_held *held)
     return true;
 }
 
-void rks_nccl_drop(nccl_held *held, const rks_nccl_patience *patience)
+static void end_communicator(nccl_held *held, const rks_nccl_patience *patience)
 {
     rks_error err;
     bool ended = true;
-    if (held->communicator != NULL && patience == NULL)
+    if (held->communicator != NULL && patience != NULL) {
+        if (rks_communicator_close(held->communicator, patience, &err) == RKS_OK)
+            held->communicator = NULL;
+        else
+            rks_log("exchange nccl: %s", err.text); /* the index is here; nothing is lost */
+    }
+    if (held->communicator != NULL)
         ended = rks_communicator_abort(held->communicator);
-    else if (held->communicator != NULL &&
-             rks_communicator_close(held->communicator, patience, &err) != RKS_OK)
-        rks_log("exchange nccl: %s", err.text); /* the index is here; nothing is lost */
     held->communicator = NULL;
-    held->suspended = false;
+    held->left_behind |= !ended || !drain(held);
+}
+
+void rks_nccl_drop(nccl_held *held, const rks_nccl_patience *patience)
+{
+    bool holds = held->communicator != NULL || held->up != NULL;
+    bool entered = held->entered;
+    if (!holds || held->left_behind)
+        return;
+    if (!entered && rks_gpu_enter(held->gpu, NULL) != RKS_OK) {
+        held->left_behind = true;
+    } else {
+        end_communicator(held, patience);
+        if (!held->left_behind)
+            free_slots(held);
+        if (!entered)
+            rks_gpu_leave(held->gpu);
+    }
     held->serial = 0;
     rks_usage_sub(RKS_MEMORY_GPU_NCCL, held->nccl_bytes);
     held->nccl_bytes = 0;
-    held->left_behind |= !ended || !drain(held);
     if (held->left_behind)
         rks_log("exchange nccl: NCCL could not be ended; its memory stays taken until this "
                 "process ends");
-    else
-        free_slots(held);
 }
 
-void rks_nccl_release(nccl_held *held)
+void rks_nccl_release(nccl_held *held, const rks_nccl_patience *patience)
 {
-    if (held->gpu != NULL && !held->entered && !held->left_behind)
-        held->entered = rks_gpu_enter(held->gpu, NULL) == RKS_OK;
-    if (held->entered && !held->left_behind)
-        rks_nccl_drop(held, NULL);
+    rks_nccl_drop(held, patience);
     if (held->entered)
         rks_gpu_leave(held->gpu);
     if (!held->left_behind)
@@ -166,25 +180,24 @@ nccl_held *rks_nccl_take(rks_group *group, rks_error *err)
     return held;
 }
 
-static void on_group_close(rks_group *group)
+static rks_status wait_on(void *user, rks_error *err)
 {
-    nccl_held *held = take_kept(group);
-    if (held != NULL)
-        rks_nccl_release(held);
+    (void)user;
+    (void)err;
+    return RKS_OK;
 }
 
-bool rks_nccl_keep(nccl_held *held, nccl_memory memory, bool flat,
-                   const rks_nccl_patience *patience)
+/* The other ranks close their groups at about the same time. */
+static void on_group_close(rks_group *group)
 {
-    rks_error err;
-    if (held->communicator != NULL && memory == NCCL_SUSPENDS) {
-        held->suspended = rks_communicator_suspend(held->communicator, patience, &err) == RKS_OK;
-        if (!held->suspended) {
-            rks_log("exchange nccl: nothing is kept: %s", err.text);
-            rks_nccl_drop(held, NULL);
-            return false;
-        }
-    }
+    const rks_nccl_patience patience = {NCCL_END_MS, wait_on, NULL};
+    nccl_held *held = take_kept(group);
+    if (held != NULL)
+        rks_nccl_release(held, rks_group_failed(group) ? NULL : &patience);
+}
+
+void rks_nccl_keep(nccl_held *held, bool flat)
+{
     if (held->entered)
         rks_gpu_leave(held->gpu);
     held->entered = false;
@@ -196,5 +209,4 @@ bool rks_nccl_keep(nccl_held *held, nccl_memory memory, bool flat,
     held->next = kept;
     kept = held;
     pthread_mutex_unlock(&mutex);
-    return true;
 }

@@ -13,11 +13,13 @@
 enum {
     NCCL_SLOTS = 2,
     NCCL_SLOT_BYTES = 16 << 20,
-    NCCL_ROUND_MS = 60 * 1000, /* default; making a communicator may take ten times as long */
+    NCCL_ROUND_MS = 60 * 1000, /* default */
+    NCCL_MAKE_MS = 120 * 1000, /* to make a communicator, at most */
+    NCCL_END_MS = 5 * 1000,    /* to end one in order when its group is closed */
 };
 
 /* What becomes of GPU and pinned memory when an exchange has ended well. */
-typedef enum nccl_memory { NCCL_FREES, NCCL_SUSPENDS, NCCL_KEEPS } nccl_memory;
+typedef enum nccl_memory { NCCL_FREES, NCCL_KEEPS } nccl_memory;
 
 /* What stands behind the name: "nccl:rails=off,timeout=60,slot=16777216,memory=keep". */
 typedef struct nccl_options {
@@ -41,7 +43,6 @@ typedef struct nccl_held {
     pid_t pid;
     uint64_t serial; /* of the exchange that kept it, equal on all ranks; 0: it is new */
     bool flat;       /* of that exchange's rails */
-    bool suspended;
     rks_gpu *gpu;
     bool entered;
     rks_communicator *communicator;
@@ -58,6 +59,7 @@ typedef struct nccl_state {
     nccl_held *held;
     bool reuses; /* all ranks kept what they hold from the same exchange, with the same rails */
     rks_rails rails;
+    uint64_t *chunk_sizes; /* of each member in a round */
     uint64_t free_before; /* of the GPU, before anything was made on it */
     uint64_t looked_ms;
     uint64_t stop_ms;  /* since when an error is known; 0: none is */
@@ -75,18 +77,17 @@ rks_status rks_nccl_make_slots(nccl_held *held, uint64_t chunk, uint64_t round, 
 /* Ends the communicator: in order, by `patience`, or by abort where that is NULL. Then slots and
  * streams are freed; the GPU stays open. */
 void rks_nccl_drop(nccl_held *held, const rks_nccl_patience *patience);
-/* Keeps it for the group's next exchange, and frees it when the group is closed. False: it has been
- * dropped, since it could not be suspended. */
-bool rks_nccl_keep(nccl_held *held, nccl_memory memory, bool flat,
-                   const rks_nccl_patience *patience);
-/* Drops what is left, by abort, and frees it. */
-void rks_nccl_release(nccl_held *held);
+/* Keeps it for the group's next exchange, and frees it when the group is closed. */
+void rks_nccl_keep(nccl_held *held, bool flat);
+/* Drops what is left as rks_nccl_drop does, and frees it. */
+void rks_nccl_release(nccl_held *held, const rks_nccl_patience *patience);
 
 /* nccl_meet.c */
 
 /* RKS_ERR_ARGUMENT names the option. */
 rks_status rks_nccl_read_options(const char *text, nccl_options *options, rks_error *err);
-/* COLLECTIVE. Opens this rank's GPU, where it has one, and finds out who carries what. */
+/* COLLECTIVE. Opens this rank's GPU, where it has one, finds out who carries what, and enters the
+ * GPUs of those that do: no other rank makes a context. */
 rks_status rks_nccl_meet(nccl_state *state, rks_error *err);
 /* COLLECTIVE. The first member of each communicator draws its id; *id is that of this rank's. */
 rks_status rks_nccl_hand_round_ids(nccl_state *state, uint8_t id[RKS_COMMUNICATOR_ID],

@@ -42,8 +42,6 @@ rks_status rks_nccl_read_options(const char *text, nccl_options *options, rks_er
             options->memory = NCCL_FREES;
         else if (size == 11 && strncmp(text, "memory=keep", size) == 0)
             options->memory = NCCL_KEEPS;
-        else if (size == 14 && strncmp(text, "memory=suspend", size) == 0)
-            options->memory = NCCL_SUSPENDS;
         else if (strncmp(text, "timeout=", 8) == 0) {
             status = read_number("timeout", text + 8, 1, 3600, &value, err);
             options->timeout_ms = (uint32_t)value * 1000;
@@ -53,7 +51,7 @@ rks_status rks_nccl_read_options(const char *text, nccl_options *options, rks_er
         } else {
             status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
                               "exchange nccl: \"%.*s\": there are rails=on|off, timeout=SECONDS, "
-                              "slot=BYTES and memory=free|suspend|keep",
+                              "slot=BYTES and memory=free|keep",
                               (int)size, text);
         }
         text += size + (text[size] == ',');
@@ -83,10 +81,9 @@ static void know_self(nccl_state *state, uint8_t self[SELF_SIZE])
     rks_error err;
     rks_status status = rks_nccl_load(&version, &err);
     if (status == RKS_OK)
-        status = state->held->gpu != NULL ? rks_gpu_refuse_capture(state->held->gpu, &err)
+        status = state->held->gpu != NULL ? rks_gpu_refuse_capture(&err)
                                           : rks_gpu_open(place, &state->held->gpu, &err);
-    if (status == RKS_OK && (status = rks_gpu_enter(state->held->gpu, &err)) == RKS_OK) {
-        state->held->entered = true;
+    if (status == RKS_OK) {
         self[0] = 1;
         memcpy(self + 1, rks_gpu_uuid(state->held->gpu), RKS_GPU_UUID);
     }
@@ -197,6 +194,10 @@ rks_status rks_nccl_meet(nccl_state *state, rks_error *err)
         status = choose_carriers(state, &all, gpus, nodes, err);
     if (status == RKS_OK)
         state->reuses = same_serial(plan, &all);
+    if (status == RKS_OK && state->rails.mine >= 0) {
+        status = rks_gpu_enter(state->held->gpu, err);
+        state->held->entered = status == RKS_OK;
+    }
     rks_free(gpus);
     rks_free(nodes);
     return rks_group_agree(plan->group, "exchange: rails", status, err);

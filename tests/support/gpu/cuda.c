@@ -2,8 +2,10 @@
  *
  * cuda.c: the driver's half of the stand-in. */
 #include <cuda.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "inside.h"
 
@@ -34,6 +36,16 @@ typedef struct event {
     uint64_t recorded, reached; /* guarded by mutex */
 } event;
 
+static atomic_int queued; /* tasks of all streams that are not done */
+
+void double_wait_for_device(const char *call)
+{
+    for (int i = 0; i < 200000 && atomic_load(&queued) > 0; i++)
+        nanosleep(&(struct timespec){.tv_nsec = 100 * 1000}, NULL);
+    if (atomic_load(&queued) > 0)
+        double_complain(call, "waits for a device that is never idle");
+}
+
 static void *stream_main(void *user)
 {
     double_stream *stream = user;
@@ -54,6 +66,7 @@ static void *stream_main(void *user)
         free(t);
         pthread_mutex_lock(&stream->mutex);
         stream->busy = false;
+        atomic_fetch_sub(&queued, 1);
     }
     pthread_mutex_unlock(&stream->mutex);
     return NULL;
@@ -63,6 +76,7 @@ void double_stream_put(double_stream *stream, void (*run)(void *work), void *wor
 {
     task *t = malloc(sizeof(*t));
     *t = (task){NULL, run, work};
+    atomic_fetch_add(&queued, 1);
     pthread_mutex_lock(&stream->mutex);
     *stream->end = t;
     stream->end = &t->next;
@@ -72,6 +86,7 @@ void double_stream_put(double_stream *stream, void (*run)(void *work), void *wor
 
 DOUBLE_API CUresult cuStreamCreate(CUstream *out, unsigned flags)
 {
+    double_needs_context("cuStreamCreate");
     FAIL_IF_ASKED("cuStreamCreate");
     if (flags != CU_STREAM_NON_BLOCKING)
         return CUDA_ERROR_INVALID_VALUE; /* it would wait for a framework's streams */
@@ -87,6 +102,7 @@ DOUBLE_API CUresult cuStreamCreate(CUstream *out, unsigned flags)
 
 DOUBLE_API CUresult cuStreamDestroy(CUstream handle)
 {
+    double_needs_context("cuStreamDestroy_v2");
     double_enter("cuStreamDestroy_v2");
     double_stream *stream = (double_stream *)handle;
     pthread_mutex_lock(&stream->mutex);
@@ -103,6 +119,7 @@ DOUBLE_API CUresult cuStreamDestroy(CUstream handle)
 
 DOUBLE_API CUresult cuStreamQuery(CUstream handle)
 {
+    double_needs_context("cuStreamQuery");
     /* A fault here cannot be told from one of the work on the stream: it is looked at while an
      * exchange ends, when nothing may fail any more. */
     double_stream *stream = (double_stream *)handle;
@@ -114,6 +131,7 @@ DOUBLE_API CUresult cuStreamQuery(CUstream handle)
 
 DOUBLE_API CUresult cuEventCreate(CUevent *out, unsigned flags)
 {
+    double_needs_context("cuEventCreate");
     FAIL_IF_ASKED("cuEventCreate");
     if (flags != CU_EVENT_DISABLE_TIMING)
         return CUDA_ERROR_INVALID_VALUE;
@@ -127,6 +145,7 @@ DOUBLE_API CUresult cuEventCreate(CUevent *out, unsigned flags)
 
 DOUBLE_API CUresult cuEventDestroy(CUevent handle)
 {
+    double_needs_context("cuEventDestroy_v2");
     double_enter("cuEventDestroy_v2");
     event *e = (event *)handle;
     /* As the driver does: it goes when nothing on a stream needs it any more. */
@@ -176,6 +195,7 @@ static mark *mark_of(event *e, bool next)
 
 DOUBLE_API CUresult cuEventRecord(CUevent handle, CUstream stream)
 {
+    double_needs_context("cuEventRecord");
     FAIL_IF_ASKED("cuEventRecord");
     double_stream_put((double_stream *)stream, reach, mark_of((event *)handle, true));
     return CUDA_SUCCESS;
@@ -183,6 +203,7 @@ DOUBLE_API CUresult cuEventRecord(CUevent handle, CUstream stream)
 
 DOUBLE_API CUresult cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned flags)
 {
+    double_needs_context("cuStreamWaitEvent");
     (void)flags;
     FAIL_IF_ASKED("cuStreamWaitEvent");
     double_stream_put((double_stream *)stream, await, mark_of((event *)handle, false));
@@ -191,6 +212,7 @@ DOUBLE_API CUresult cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned 
 
 DOUBLE_API CUresult cuEventQuery(CUevent handle)
 {
+    double_needs_context("cuEventQuery");
     FAIL_IF_ASKED("cuEventQuery");
     event *e = (event *)handle;
     pthread_mutex_lock(&e->mutex);
@@ -213,6 +235,16 @@ DOUBLE_API CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *
 /* Sizes stand before what is handed out. */
 enum { BEFORE = 64 };
 
+/* An address of the device is none of the process: the processor refuses it. */
+static const uintptr_t DEVICE = (uintptr_t)1 << 62;
+
+void *double_inside(const void *device)
+{
+    if (((uintptr_t)device & DEVICE) == 0)
+        double_complain("a copy or a round", "host memory in place of the device's");
+    return (void *)((uintptr_t)device & ~DEVICE);
+}
+
 static void *take(size_t bytes)
 {
     uint8_t *memory = NULL;
@@ -233,26 +265,30 @@ static size_t give(void *memory)
 
 DOUBLE_API CUresult cuMemAlloc(CUdeviceptr *out, size_t bytes)
 {
+    double_needs_context("cuMemAlloc_v2");
     if (double_enter("cuMemAlloc_v2") >= DOUBLE_FAILS)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (double_thread.capture_mode != CU_STREAM_CAPTURE_MODE_RELAXED || double_thread.pushed == 0)
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* it would break another thread's capture */
     double_count(&double_world.figures.device_bytes, &double_world.figures.peak_device_bytes,
                  (int64_t)bytes);
-    *out = (CUdeviceptr)(uintptr_t)take(bytes);
+    *out = (CUdeviceptr)((uintptr_t)take(bytes) | DEVICE);
     return CUDA_SUCCESS;
 }
 
 DOUBLE_API CUresult cuMemFree(CUdeviceptr memory)
 {
+    double_needs_context("cuMemFree_v2");
     double_enter("cuMemFree_v2");
+    double_wait_for_device("cuMemFree_v2");
     double_count(&double_world.figures.device_bytes, NULL,
-                 -(int64_t)give((void *)(uintptr_t)memory));
+                 -(int64_t)give(double_inside((void *)(uintptr_t)memory)));
     return CUDA_SUCCESS;
 }
 
 DOUBLE_API CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
 {
+    double_needs_context("cuMemHostAlloc");
     (void)flags;
     if (double_enter("cuMemHostAlloc") >= DOUBLE_FAILS)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -264,13 +300,16 @@ DOUBLE_API CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
 
 DOUBLE_API CUresult cuMemFreeHost(void *memory)
 {
+    double_needs_context("cuMemFreeHost");
     double_enter("cuMemFreeHost");
+    double_wait_for_device("cuMemFreeHost");
     double_count(&double_world.figures.pinned_bytes, NULL, -(int64_t)give(memory));
     return CUDA_SUCCESS;
 }
 
 DOUBLE_API CUresult cuMemGetInfo(size_t *left, size_t *all)
 {
+    double_needs_context("cuMemGetInfo_v2");
     FAIL_IF_ASKED("cuMemGetInfo_v2");
     double_figures figures;
     double_get_figures(&figures);
@@ -301,15 +340,17 @@ static void put_copy(CUstream stream, void *to, const void *from, size_t bytes)
 DOUBLE_API CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes,
                                       CUstream stream)
 {
+    double_needs_context("cuMemcpyHtoDAsync_v2");
     FAIL_IF_ASKED("cuMemcpyHtoDAsync_v2");
-    put_copy(stream, (void *)(uintptr_t)to, from, bytes);
+    put_copy(stream, double_inside((void *)(uintptr_t)to), from, bytes);
     return CUDA_SUCCESS;
 }
 
 DOUBLE_API CUresult cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
 {
+    double_needs_context("cuMemcpyDtoHAsync_v2");
     FAIL_IF_ASKED("cuMemcpyDtoHAsync_v2");
-    put_copy(stream, to, (const void *)(uintptr_t)from, bytes);
+    put_copy(stream, to, double_inside((const void *)(uintptr_t)from), bytes);
     return CUDA_SUCCESS;
 }
 
@@ -357,7 +398,8 @@ DOUBLE_API CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice device)
 DOUBLE_API CUresult cuCtxGetCurrent(CUcontext *context)
 {
     FAIL_IF_ASKED("cuCtxGetCurrent");
-    *context = NULL;
+    /* A thread that captures has a framework's. */
+    *context = double_thread.pushed > 0 || double_world.capturing ? (CUcontext)&double_world : NULL;
     return CUDA_SUCCESS;
 }
 
@@ -372,7 +414,7 @@ DOUBLE_API CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device
 {
     (void)device;
     FAIL_IF_ASKED("cuDevicePrimaryCtxRetain");
-    double_count(&double_world.figures.contexts, NULL, 1);
+    double_count(&double_world.figures.contexts, &double_world.figures.peak_contexts, 1);
     *context = (CUcontext)&double_world;
     return CUDA_SUCCESS;
 }

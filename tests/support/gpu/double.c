@@ -4,6 +4,7 @@
 #include "inside.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -28,6 +29,7 @@ void double_set_fault(const char *call, uint64_t nth, double_fault fault)
     planned.fault = fault;
     planned.set = nth > 0;
     planned.happened = false;
+    double_world.sticky = false;
     pthread_mutex_unlock(&double_world.mutex);
 }
 
@@ -47,9 +49,13 @@ int double_enter(const char *call)
     bool hit = planned.set && counts && ++planned.seen == planned.nth;
     double_fault fault = planned.fault;
     planned.happened |= hit;
+    double_world.sticky |= hit && fault == DOUBLE_STICKS;
+    bool sticky = double_world.sticky && strncmp(call, "cu", 2) == 0;
     pthread_mutex_unlock(&double_world.mutex);
     if (!hit)
-        return DOUBLE_GOOD;
+        return sticky ? DOUBLE_FAILS : DOUBLE_GOOD;
+    while (fault == DOUBLE_HANGS)
+        pause();
     if (fault == DOUBLE_KILLS)
         kill(getpid(), SIGKILL);
     if (fault == DOUBLE_STOPS)
@@ -75,6 +81,18 @@ void double_get_figures(double_figures *figures)
     pthread_mutex_unlock(&double_world.mutex);
     figures->pushed = double_thread.pushed;
     figures->capture_mode = double_thread.capture_mode;
+}
+
+void double_complain(const char *call, const char *what)
+{
+    fprintf(stderr, "the stand-in: %s: %s\n", call, what);
+    double_count(&double_world.figures.complaints, NULL, 1);
+}
+
+void double_needs_context(const char *call)
+{
+    if (double_thread.pushed == 0)
+        double_complain(call, "without a context");
 }
 
 void double_count(uint64_t *now, uint64_t *peak, int64_t change)

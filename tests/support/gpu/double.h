@@ -2,9 +2,11 @@
  *
  * double.h: a stand-in for the CUDA driver and NCCL, one shared library that has the symbols of
  * both and is loaded as they are (RKS_CUDA_LIBRARY, RKS_NCCL_LIBRARY). What it does is real,
- * without a GPU: device memory is memory of the process, streams are threads with a queue, events
- * order them, and an all-gather goes between processes through a shared file, waiting for those
- * that are late and for ever for those that are gone, until it is aborted.
+ * without a GPU: device memory is memory of the process that the host cannot read, streams are
+ * threads with a queue, events order them, frees wait for all of them, and a round of NCCL goes
+ * between processes through a shared file, waiting for those that are late and for ever for those
+ * that are gone, until it is aborted. NCCL's calls are in progress first. It complains of calls
+ * without a context, and of calls on a communicator whose last one is not done.
  *
  * A test reaches these by dlsym, each process for itself. */
 #ifndef RKS_TESTS_GPU_DOUBLE_H
@@ -15,12 +17,15 @@
 
 typedef enum double_fault {
     DOUBLE_FAILS,      /* the call returns an error */
+    DOUBLE_STICKS,     /* the call and all later ones of CUDA return an error */
+    DOUBLE_FAILS_LATER, /* a round of NCCL that is in progress fails by and by; other calls: as
+                           FAILS */
+    DOUBLE_HANGS,      /* it never returns; its thread is lost */
     DOUBLE_KILLS,      /* the process dies in it */
     DOUBLE_STOPS,      /* it never returns while the process lives: SIGSTOP */
     DOUBLE_LATE,       /* it takes 300 ms longer */
-    DOUBLE_NEVER_DONE, /* an all-gather that is never done, without an error; other calls: as FAILS
-                        */
-    DOUBLE_DAMAGES,    /* an all-gather delivers a byte that was not sent; other calls: nothing */
+    DOUBLE_NEVER_DONE, /* a round that is never done, without an error; other calls: as FAILS */
+    DOUBLE_DAMAGES,    /* a round delivers a byte that was not sent; other calls: nothing */
 } double_fault;
 
 /* The nth call from now on (1: the next one), of all kinds or of the one with this name, has the
@@ -35,6 +40,9 @@ typedef struct double_figures {
     uint64_t streams, events, contexts, communicators; /* alive */
     uint64_t nccl_bytes;                               /* device memory of communicators */
     uint64_t pushed;                                   /* contexts on this thread's stack */
+    uint64_t peak_contexts;
+    uint64_t aborts;                                   /* of communicators */
+    uint64_t complaints; /* calls that the real ones forbid; also printed */
     int capture_mode;                                  /* of this thread */
 } double_figures;
 typedef void (*double_figures_fn)(double_figures *figures);

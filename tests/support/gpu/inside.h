@@ -15,6 +15,7 @@ struct double_world {
     int gpu;
     int nccl_version;
     bool capturing;
+    bool sticky; /* guarded by mutex */
     double_figures figures; /* guarded by mutex */
 };
 extern struct double_world double_world;
@@ -34,6 +35,13 @@ DOUBLE_API void double_get_figures(double_figures *figures);
 enum { DOUBLE_GOOD = -1 };
 int double_enter(const char *call);
 void double_count(uint64_t *now, uint64_t *peak, int64_t change);
+void double_complain(const char *call, const char *what);
+/* The thread has a context, as the call needs. */
+void double_needs_context(const char *call);
+/* Device memory as the process may use it: only the stand-in may. */
+void *double_inside(const void *device);
+/* Waits until no stream has anything to do; 20 s at most. */
+void double_wait_for_device(const char *call);
 
 /* Work on a stream, in order. `run` is called on the stream's thread, `work` is freed behind it. */
 typedef struct double_stream double_stream;

@@ -3,11 +3,11 @@
  * nccl.c: NCCL's half of the stand-in. The ranks of a communicator share a file, "/tmp/" and its
  * id:
  *
- *   page 0     u64 arrived[rank]: how many all-gathers the rank has brought its part to
+ *   page 0     u64 arrived[rank]: how many rounds the rank has brought its part to
  *   then       two halves, used in turn: ROOM bytes of each rank
  *
- * A half is written again only when all have brought their part to the all-gather behind it, for
- * which they had to be done with it. */
+ * A half is written again only when all have brought their part to the round behind it, for which
+ * they had to be done with it. A round is one group of broadcasts, one from each rank. */
 #include <cuda.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -32,13 +32,14 @@ struct ncclComm {
     int ranks, rank;
     uint8_t *map;
     size_t size;
-    uint64_t gathers;       /* put on streams */
+    uint64_t rounds;        /* put on streams */
     atomic_int outstanding; /* of them not done */
     atomic_bool aborted;
     pthread_t opener;
-    bool suspended;
     bool opening; /* the thread has not been joined */
     atomic_int opened;
+    atomic_int busy;   /* a call is in progress */
+    atomic_int failed; /* an ncclResult_t that stays */
     char path[64];
 };
 
@@ -81,7 +82,7 @@ DOUBLE_API ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     return ncclSuccess;
 }
 
-/* Everybody is there when all have brought their part to gather 0, which is nothing. */
+/* Everybody is there when all have brought their part to round 0, which is nothing. */
 static void *open_main(void *user)
 {
     struct ncclComm *comm = user;
@@ -98,6 +99,7 @@ static void *open_main(void *user)
 DOUBLE_API ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id,
                                                int rank, ncclConfig_t *config)
 {
+    double_needs_context("ncclCommInitRankConfig");
     FAIL_IF_ASKED("ncclCommInitRankConfig");
     if (config->blocking != 0 || config->maxCTAs > 2 || double_thread.pushed == 0)
         return ncclInvalidUsage;
@@ -113,7 +115,7 @@ DOUBLE_API ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclU
     close(file);
     if (comm->map == MAP_FAILED)
         abort();
-    comm->gathers = 1;
+    comm->rounds = 1;
     comm->opening = true;
     pthread_create(&comm->opener, NULL, open_main, comm);
     double_count(&double_world.figures.communicators, NULL, 1);
@@ -124,74 +126,151 @@ DOUBLE_API ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclU
 DOUBLE_API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *result)
 {
     FAIL_IF_ASKED("ncclCommGetAsyncError");
-    *result = atomic_load(&comm->opened) ? ncclSuccess : ncclInProgress;
+    *result = (ncclResult_t)atomic_load(&comm->failed);
+    if (*result == ncclSuccess && (!atomic_load(&comm->opened) || atomic_load(&comm->busy)))
+        *result = ncclInProgress;
     return ncclSuccess;
 }
 
-/* ---- all-gather ------------------------------------------------------------------------------ */
+/* ---- calls that are in progress first ---------------------------------------------------- */
+
+typedef struct later {
+    struct ncclComm *comm;
+    void (*run)(void *work); /* to be put on the stream; NULL: nothing */
+    void *work;
+    double_stream *stream;
+    bool fails;
+} later;
+
+static void *later_main(void *user)
+{
+    later *l = user;
+    nanosleep(&(struct timespec){.tv_nsec = 200 * 1000}, NULL);
+    if (l->fails) {
+        atomic_store(&l->comm->failed, ncclRemoteError);
+        atomic_fetch_sub(&l->comm->outstanding, 1);
+        free(l->work);
+    } else if (l->run != NULL) {
+        double_stream_put(l->stream, l->run, l->work);
+    }
+    atomic_store(&l->comm->busy, 0);
+    free(l);
+    return NULL;
+}
+
+/* As NCCL does with blocking = 0. */
+static ncclResult_t do_later(struct ncclComm *comm, void (*run)(void *), void *work,
+                             double_stream *stream, bool fails)
+{
+    later *l = malloc(sizeof(*l));
+    pthread_t thread;
+    *l = (later){comm, run, work, stream, fails};
+    atomic_store(&comm->busy, 1);
+    pthread_create(&thread, NULL, later_main, l);
+    pthread_detach(thread);
+    return ncclInProgress;
+}
+
+static bool ready(struct ncclComm *comm, const char *call)
+{
+    double_needs_context(call);
+    if (atomic_load(&comm->opened) && !atomic_load(&comm->busy))
+        return true;
+    double_complain(call, "the call before it is not done");
+    return false;
+}
+
+/* ---- rounds ---------------------------------------------------------------------------------- */
+
+enum { RANKS = 64 };
+
+typedef struct part {
+    uint8_t *memory;
+    size_t bytes;
+} part;
 
 typedef struct gather {
     struct ncclComm *comm;
-    const uint8_t *send;
-    uint8_t *receive;
-    size_t bytes;
+    part parts[RANKS];
     uint64_t number;
     int fault;
 } gather;
+
+/* The group that this thread has begun. */
+static _Thread_local struct {
+    bool begun, wrong;
+    int count;
+    struct ncclComm *comm;
+    cudaStream_t stream;
+    part parts[RANKS];
+} group;
 
 static void run_gather(void *work)
 {
     gather *g = work;
     struct ncclComm *comm = g->comm;
     uint8_t *half = comm->map + PAGE + (g->number % 2) * (size_t)comm->ranks * ROOM;
-    memcpy(half + (size_t)comm->rank * ROOM, g->send, g->bytes);
+    memcpy(half + (size_t)comm->rank * ROOM, g->parts[comm->rank].memory,
+           g->parts[comm->rank].bytes);
     if (g->fault != DOUBLE_NEVER_DONE)
         atomic_store(arrived(comm, comm->rank), g->number + 1);
     for (int rank = 0; rank < comm->ranks && !comm->aborted; rank++) {
         while (atomic_load(arrived(comm, rank)) <= g->number && !comm->aborted)
             nap();
         if (!comm->aborted)
-            memcpy(g->receive + (size_t)rank * g->bytes, half + (size_t)rank * ROOM, g->bytes);
+            memcpy(g->parts[rank].memory, half + (size_t)rank * ROOM, g->parts[rank].bytes);
     }
+    part *middle = &g->parts[comm->ranks / 2];
     if (g->fault == DOUBLE_DAMAGES)
-        g->receive[g->bytes * (size_t)comm->ranks / 2] ^= 1;
+        middle->memory[middle->bytes / 2] ^= 1;
     atomic_fetch_sub(&comm->outstanding, 1);
 }
 
-DOUBLE_API ncclResult_t ncclAllGather(const void *send, void *receive, size_t count,
-                                      ncclDataType_t type, ncclComm_t comm, cudaStream_t stream)
+ncclResult_t ncclGroupStart(void); /* nccl.h leaves their parameters open */
+ncclResult_t ncclGroupEnd(void);
+
+DOUBLE_API ncclResult_t ncclGroupStart(void)
 {
-    int fault = double_enter("ncclAllGather");
-    if (fault == DOUBLE_FAILS)
-        return ncclSystemError;
-    if (type != ncclInt8 || comm->suspended || count > ROOM ||
-        (const uint8_t *)send != (uint8_t *)receive + (size_t)comm->rank * count)
+    FAIL_IF_ASKED("ncclGroupStart");
+    memset(&group, 0, sizeof(group));
+    group.begun = true;
+    return ncclSuccess;
+}
+
+/* One from each rank, in place, in the order of ranks. */
+DOUBLE_API ncclResult_t ncclBroadcast(const void *send, void *receive, size_t count,
+                                      ncclDataType_t type, int root, ncclComm_t comm,
+                                      cudaStream_t stream)
+{
+    bool fails = double_enter("ncclBroadcast") >= DOUBLE_FAILS || !ready(comm, "ncclBroadcast");
+    fails |= type != ncclInt8 || count == 0 || count > ROOM || send != receive || !group.begun ||
+             root != group.count || root >= comm->ranks || comm->ranks > RANKS;
+    if (fails) {
+        group.wrong = true;
         return ncclInvalidArgument;
+    }
+    group.comm = comm;
+    group.stream = stream;
+    group.parts[group.count++] = (part){double_inside(receive), count};
+    return ncclSuccess;
+}
+
+DOUBLE_API ncclResult_t ncclGroupEnd(void)
+{
+    int fault = double_enter("ncclGroupEnd");
+    bool begun = group.begun;
+    group.begun = false;
+    if (!begun || group.wrong || group.comm == NULL || group.count != group.comm->ranks)
+        return ncclInvalidUsage;
+    if (fault == DOUBLE_FAILS || fault == DOUBLE_STICKS)
+        return ncclSystemError;
+    struct ncclComm *comm = group.comm;
     gather *g = malloc(sizeof(*g));
-    *g = (gather){comm, send, receive, count, comm->gathers++, fault};
+    *g = (gather){.comm = comm, .number = comm->rounds++, .fault = fault};
+    memcpy(g->parts, group.parts, sizeof(g->parts));
     atomic_fetch_add(&comm->outstanding, 1);
-    double_stream_put((double_stream *)stream, run_gather, g);
-    return ncclSuccess;
-}
-
-DOUBLE_API ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags)
-{
-    FAIL_IF_ASKED("ncclCommSuspend");
-    if (flags != 1 || comm->suspended || atomic_load(&comm->outstanding) > 0)
-        return ncclInvalidUsage;
-    comm->suspended = true;
-    double_count(&double_world.figures.nccl_bytes, NULL, -NCCL_BYTES);
-    return ncclSuccess;
-}
-
-DOUBLE_API ncclResult_t ncclCommResume(ncclComm_t comm)
-{
-    FAIL_IF_ASKED("ncclCommResume");
-    if (!comm->suspended)
-        return ncclInvalidUsage;
-    comm->suspended = false;
-    double_count(&double_world.figures.nccl_bytes, NULL, NCCL_BYTES);
-    return ncclSuccess;
+    return do_later(comm, run_gather, g, (double_stream *)group.stream,
+                    fault == DOUBLE_FAILS_LATER);
 }
 
 /* ---- the end --------------------------------------------------------------------------------- */
@@ -200,11 +279,11 @@ static void free_comm(struct ncclComm *comm)
 {
     if (comm->opening)
         pthread_join(comm->opener, NULL);
-    while (atomic_load(&comm->outstanding) > 0)
+    while (atomic_load(&comm->outstanding) > 0 || atomic_load(&comm->busy))
         nap();
     munmap(comm->map, comm->size);
     double_count(&double_world.figures.communicators, NULL, -1);
-    if (atomic_load(&comm->opened) && !comm->suspended)
+    if (atomic_load(&comm->opened))
         double_count(&double_world.figures.nccl_bytes, NULL, -NCCL_BYTES);
     free(comm);
 }
@@ -212,19 +291,24 @@ static void free_comm(struct ncclComm *comm)
 DOUBLE_API ncclResult_t ncclCommFinalize(ncclComm_t comm)
 {
     FAIL_IF_ASKED("ncclCommFinalize");
-    return atomic_load(&comm->outstanding) > 0 ? ncclInvalidUsage : ncclSuccess;
+    if (!ready(comm, "ncclCommFinalize") || atomic_load(&comm->outstanding) > 0)
+        return ncclInvalidUsage;
+    return do_later(comm, NULL, NULL, NULL, false);
 }
 
 DOUBLE_API ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
     int fault = double_enter("ncclCommDestroy");
+    ready(comm, "ncclCommDestroy");
     free_comm(comm);
     return fault >= DOUBLE_FAILS ? ncclSystemError : ncclSuccess;
 }
 
 DOUBLE_API ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
+    double_needs_context("ncclCommAbort");
     double_enter("ncclCommAbort");
+    double_count(&double_world.figures.aborts, NULL, 1);
     atomic_store(&comm->aborted, true);
     unlink(comm->path);
     free_comm(comm);

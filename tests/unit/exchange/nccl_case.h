@@ -258,6 +258,8 @@ static inline int nccl_run_case(nccl_case *all, unsigned limit)
     alarm(limit);
     assert_ok(rks_launch(all->ranks, nccl_main, all, &code, &err), &err);
     alarm(0);
+    for (uint32_t rank = 0; rank < all->ranks; rank++)
+        assert_int_equal(all->results[rank].at_end.complaints, 0);
     return code;
 }
 
