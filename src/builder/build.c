@@ -9,12 +9,14 @@
  *   build: input             the same input and options; the inferred schema; the dataset to append to
  *   build: lock              whoever has a directory's lock has written its name
  *   build: parts             what stands in the directories, behind the lock
- *   build: finished units    if there are parts, twice: what they hold
+ *   build: finished units    if there are parts: what they hold
  *   build: counting rows     if units begin inside a file; not if one rank reads them all, in order
- *   build: rows read         which rows were skipped
- *   build: collecting parts  the sealed parts
+ *   build: rows read         the sealed parts; which rows were skipped
  *   build: dataset made      or, with keys of a column, the opening of a store that looks for equal ones
  *   build: commit            dataset.json is written
+ *
+ * That is ten at most, since such a store takes three. To leave out duplicates, or all but a sample of
+ * N, takes more (leave_out.c).
  *
  * What decides the result (units, schema, options) is the same for any number of ranks, and so the
  * dataset id is too. */
@@ -308,8 +310,8 @@ static void describe_input_row(void *user, const rks_dataset *dataset, size_t at
                  rks_text_end(name, RKS_PLACE_NAME));
 }
 
-/* COLLECTIVE. */
-static rks_status open_parts(build *b, rks_status status, rks_error *err)
+/* COLLECTIVE. *own: as in rks_parts_open. */
+static rks_status open_parts(build *b, rks_status *own, rks_error *err)
 {
     rks_parts_options options = {.replace = b->options.replace,
                                  .append = b->options.append,
@@ -317,10 +319,10 @@ static rks_status open_parts(build *b, rks_status status, rks_error *err)
                                  .no_lock = b->options.no_lock,
                                  .wait = b->options.wait,
                                  .keep = b->options.keep};
-    if (status == RKS_OK)
-        status = rks_build_id("files", rks_input_digest(b->input), b->schema, b->options_text,
-                              &options.shard.build_id, err);
-    if (status == RKS_OK) {
+    if (*own == RKS_OK)
+        *own = rks_build_id("files", rks_input_digest(b->input), b->schema, b->options_text,
+                            &options.shard.build_id, err);
+    if (*own == RKS_OK) {
         options.build_options = b->options_text;
         options.selection = rks_build_selection(&b->options);
         options.shard.schema = b->schema;
@@ -331,7 +333,7 @@ static rks_status open_parts(build *b, rks_status status, rks_error *err)
         options.shard.unit_size = b->options.unit_size;
         options.shard.derived_keys = rks_selector_derived_keys(b->selector);
     }
-    status = rks_parts_open(b->group, b->directory, status, &options, &b->parts, err);
+    rks_status status = rks_parts_open(b->group, b->directory, own, &options, &b->parts, err);
     bool by_default = b->given_key == NULL && b->base == NULL && b->options.key != NULL &&
                       !b->input->format->named_only;
     const rks_key_words words = {.place = describe_input_row,
@@ -359,24 +361,36 @@ static void learn_rows(build *b, size_t unit, uint64_t seen)
         b->first_rows[unit + 1] = b->first_rows[unit] + seen;
 }
 
-/* Units of parts that were taken over know their rows. */
-static rks_status count_rows(build *b, rks_error *err)
+/* Some unit begins inside a file. The same on all ranks, whatever each knows of finished units. */
+static bool units_begin_inside(const build *b)
+{
+    for (size_t unit = 0; unit < b->input->unit_count; unit++)
+        if (rks_input_goes_on(b->input, unit))
+            return true;
+    return false;
+}
+
+/* COLLECTIVE, if units begin inside a file. Units of parts that were taken over know their rows.
+ * `status` and what is returned: this rank's own. */
+static rks_status count_rows(build *b, rks_status status, rks_error *err)
 {
     size_t units = b->input->unit_count;
+    uint64_t *known = NULL;
     if (learns_rows(b)) {
-        b->first_rows = rks_alloc(units, sizeof(*b->first_rows), err);
-        return b->first_rows == NULL ? RKS_ERR_MEMORY : RKS_OK;
+        if (status == RKS_OK)
+            b->first_rows = rks_alloc(units, sizeof(*b->first_rows), err);
+        return status == RKS_OK && b->first_rows == NULL ? RKS_ERR_MEMORY : status;
     }
-    uint64_t *known = rks_alloc(units, sizeof(*known), err);
-    bool counts = false;
-    for (size_t unit = 0; unit < units && !counts; unit++)
-        counts = rks_input_goes_on(b->input, unit) && rks_parts_finished(b->parts, unit) == NULL;
+    if (status == RKS_OK) {
+        known = rks_alloc(units, sizeof(*known), err);
+        status = known == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    }
     for (size_t unit = 0; known != NULL && unit < units; unit++) {
         const rks_unit_summary *finished = rks_parts_finished(b->parts, unit);
         known[unit] = finished == NULL ? UINT64_MAX : finished->seen;
     }
-    rks_status status = rks_input_first_rows(b->group, known == NULL ? RKS_ERR_MEMORY : RKS_OK,
-                                             b->input, known, counts, &b->first_rows, err);
+    status = rks_input_first_rows(b->group, status, b->input, known, units_begin_inside(b),
+                                  &b->first_rows, err);
     rks_free(known);
     return status;
 }
@@ -477,31 +491,24 @@ static rks_status read_units(build *b, rks_error *err)
     }
     if (status == RKS_OK)
         report_build_progress(b, b->done, b->samples);
-    if (rks_group_rank(b->group) == 0)
-        rks_group_on_wait(b->group, while_others_read, b);
     return status;
 }
 
-/* COLLECTIVE. All have read; the first skipped rows of all ranks, as many as fit. */
-static rks_status agree_read(build *b, rks_status status, rks_build_report *report, rks_error *err)
+/* COLLECTIVE. `status`: this rank's own. */
+static rks_status read_and_commit(build *b, rks_status status, rks_build_report *report,
+                                  rks_error *err)
 {
-    rks_agreed agreed;
-    char lines[2 * sizeof(report->bad_first)];
-    size_t room = sizeof(report->bad_first), size = 0, used = 0;
-    const rks_fact fact = rks_fact_bytes(b->bad.data, b->bad.size < room ? b->bad.size : room);
-    status = rks_group_agree_on(b->group, "build: rows read", status, &fact, 1, &agreed, err);
-    rks_group_on_wait(b->group, NULL, NULL);
-    rks_group_tell_progress(b->group, NULL, "");
-    for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(b->group); rank++) {
-        const void *theirs = rks_agreed_get(&agreed, rank, 0, &size);
-        size = size < sizeof(lines) - used ? size : sizeof(lines) - used;
-        if (size > 0)
-            memcpy(lines + used, theirs, size);
-        used += size;
-    }
+    status = count_rows(b, status, err);
     if (status == RKS_OK)
-        rks_text_lines(lines, used, report->bad_first, room);
-    return status;
+        status = deal(b, err);
+    if (status == RKS_OK)
+        status = read_units(b, err);
+    if (status == RKS_OK)
+        status = rks_parts_seal(b->parts, err);
+    if (rks_group_rank(b->group) == 0)
+        rks_group_on_wait(b->group, while_others_read, b);
+    rks_behind_leave_all(b->behind, b->input);
+    return rks_parts_commit(b->parts, status, &b->bad, report, err);
 }
 
 static void free_build(build *b)
@@ -546,9 +553,10 @@ rks_status rks_build(rks_group *group, const char *const *sources, size_t source
     if (status == RKS_OK)
         status = look_at_input(&b, sources, source_count, directory, err);
     status = agree_input(&b, status, &agreed, err);
+    rks_status own = status;
     if (status == RKS_OK) {
-        status = choose_schema(&b, &agreed, err);
-        status = open_parts(&b, status, err);
+        own = choose_schema(&b, &agreed, err);
+        status = open_parts(&b, &own, err);
     }
     if (status == RKS_OK && base_is_new(&b)) {
         free_build(&b);
@@ -559,16 +567,8 @@ rks_status rks_build(rks_group *group, const char *const *sources, size_t source
         rks_parts_report(b.parts, kept, &made);
         made.kept = true;
     } else if (status == RKS_OK) {
-        status = count_rows(&b, err);
-        if (status == RKS_OK)
-            status = deal(&b, err);
-        if (status == RKS_OK)
-            status = read_units(&b, err);
-        status = agree_read(&b, status, &made, err);
-        rks_behind_leave_all(b.behind, b.input);
+        status = read_and_commit(&b, own, &made, err); /* nothing can fail behind it */
     }
-    if (status == RKS_OK && kept == NULL) /* nothing can fail once the dataset is there */
-        status = rks_parts_commit(b.parts, &made, err);
     made.collectives = rks_group_collectives(group) - begun_in;
     if (status == RKS_OK && report != NULL) {
         if (b.schema_text != NULL && b.input->format->has_objects)

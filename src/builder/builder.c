@@ -119,7 +119,10 @@ rks_status rks_builder_begin(rks_group *group, rks_status status, const char *di
         parts.shard.unit_size = opened->options.unit_size;
         parts.shard.derived_keys =
             !opened->options.own_keys && rks_selector_derived_keys(opened->selector);
-        status = rks_parts_open(group, opened->directory, status, &parts, &opened->parts, err);
+        rks_status own = status;
+        status = rks_parts_open(group, opened->directory, &own, &parts, &opened->parts, err);
+        if (status == RKS_OK)
+            status = rks_parts_settle(opened->parts, own, err);
     }
     if (status != RKS_OK) {
         rks_builder_close(opened);
@@ -219,14 +222,15 @@ rks_status rks_builder_commit(rks_builder *builder, rks_status status, rks_build
                               rks_error *err)
 {
     rks_build_report made = {.struct_size = sizeof(made)};
+    const rks_buffer none = {0};
     if (status == RKS_OK && builder->committed)
         status = rks_fail(err, RKS_ERR_STATE, 0, "the build is committed already");
     if (status == RKS_OK)
         status = end_unit(builder, err);
-    builder->committed = true;
-    status = rks_group_agree(builder->group, "build: samples", status, err);
     if (status == RKS_OK)
-        status = rks_parts_commit(builder->parts, &made, err);
+        status = rks_parts_seal(builder->parts, err);
+    builder->committed = true;
+    status = rks_parts_commit(builder->parts, status, &none, &made, err);
     made.collectives = rks_group_collectives(builder->group) - builder->begun_in;
     if (status == RKS_OK && report != NULL) {
         size_t room = report->struct_size;

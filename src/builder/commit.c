@@ -27,6 +27,9 @@
 #include "ingest/draw.h"
 #include "store/duplicates.h"
 
+/* What a rank tells of its rows. */
+enum { SEALED_PARTS, SEALED_BAD };
+
 static rks_status put_unit(rks_buffer *blob, const rks_unit_summary *unit, const char *name,
                            rks_error *err)
 {
@@ -279,7 +282,7 @@ static rks_status make_dataset(const rks_parts *parts, const rks_agreed *agreed,
     }
     for (uint32_t rank = 0; rank < rks_group_size(parts->group); rank++) {
         size_t size = 0;
-        const uint8_t *at = rks_agreed_get(agreed, rank, 0, &size), *end = at + size;
+        const uint8_t *at = rks_agreed_get(agreed, rank, SEALED_PARTS, &size), *end = at + size;
         while (status == RKS_OK && size > 0 && at < end)
             status = take_held_part(made, rank, holders, &at, end, err);
     }
@@ -323,19 +326,44 @@ static rks_status append_to(const rks_dataset *base, rks_dataset **dataset, uint
     return RKS_OK;
 }
 
-/* COLLECTIVE. `status`: what became of sealing; returns this rank's own. */
-static rks_status collect(rks_parts *parts, rks_status status, rks_dataset **dataset,
-                          uint32_t **holders, rks_error *err)
+/* The first lines about skipped rows of all ranks, as many as fit. */
+static void report_bad(const rks_parts *parts, const rks_agreed *agreed, rks_build_report *report)
+{
+    char lines[2 * sizeof(report->bad_first)];
+    size_t used = 0;
+    for (uint32_t rank = 0; rank < rks_group_size(parts->group); rank++) {
+        size_t size = 0;
+        const void *theirs = rks_agreed_get(agreed, rank, SEALED_BAD, &size);
+        size = size < sizeof(lines) - used ? size : sizeof(lines) - used;
+        if (size > 0)
+            memcpy(lines + used, theirs, size);
+        used += size;
+    }
+    rks_text_lines(lines, used, report->bad_first, sizeof(report->bad_first));
+}
+
+/* COLLECTIVE. `status`: what became of reading and sealing; returns this rank's own. */
+static rks_status collect(rks_parts *parts, rks_status status, const rks_buffer *bad,
+                          rks_dataset **dataset, uint32_t **holders, rks_build_report *report,
+                          rks_error *err)
 {
     rks_buffer mine = {0};
     rks_agreed agreed;
+    size_t room = sizeof(report->bad_first);
     for (size_t i = 0; status == RKS_OK && i < parts->sealed_count; i++)
         status = put_part(&mine, parts->sealed[i], err);
-    const rks_fact fact = rks_fact_bytes(mine.data, mine.size);
-    status = rks_group_agree_on(parts->group, "build: collecting parts", status, &fact, 1, &agreed,
-                                err);
+    const rks_fact facts[] = {
+        [SEALED_PARTS] = rks_fact_bytes(mine.data, mine.size),
+        [SEALED_BAD] = rks_fact_bytes(bad->data, bad->size < room ? bad->size : room),
+    };
+    status = rks_group_agree_on(parts->group, "build: rows read", status, facts, 2, &agreed, err);
     rks_buffer_free(&mine);
-    return status == RKS_OK ? make_dataset(parts, &agreed, dataset, holders, err) : status;
+    rks_group_on_wait(parts->group, NULL, NULL); /* reading is over */
+    rks_group_tell_progress(parts->group, NULL, "");
+    if (status != RKS_OK)
+        return status;
+    report_bad(parts, &agreed, report);
+    return make_dataset(parts, &agreed, dataset, holders, err);
 }
 
 /* Rows that sample_rate did not take: they follow from the unit's number and rows. */
@@ -380,12 +408,12 @@ static rks_status write_dataset(const rks_parts *parts, const rks_dataset *datas
     return rks_dataset_commit(parts->directory, dataset, err);
 }
 
-rks_status rks_parts_commit(rks_parts *parts, rks_build_report *report, rks_error *err)
+rks_status rks_parts_commit(rks_parts *parts, rks_status status, const rks_buffer *bad,
+                            rks_build_report *report, rks_error *err)
 {
     rks_dataset *dataset = NULL;
     uint32_t *holders = NULL;
-    rks_status status = rks_parts_seal_writer(parts, err);
-    status = collect(parts, status, &dataset, &holders, err);
+    status = collect(parts, status, bad, &dataset, &holders, report, err);
     status = rks_commit_leave_out(parts, status, dataset, holders, err);
     if (status == RKS_OK && parts->base != NULL)
         status = append_to(parts->base, &dataset, &holders, err);
@@ -404,7 +432,7 @@ rks_status rks_parts_commit(rks_parts *parts, rks_build_report *report, rks_erro
     }
     if (status == RKS_OK && parts->lock != NULL)
         rks_parts_remove_strangers(parts, dataset);
-    if (status == RKS_OK && report != NULL)
+    if (status == RKS_OK)
         rks_parts_report(parts, dataset, report);
     rks_dataset_free(dataset);
     rks_free(holders);

@@ -141,7 +141,7 @@ static rks_status add_sealed(rks_parts *parts, const char *name, rks_error *err)
     return RKS_OK;
 }
 
-rks_status rks_parts_seal_writer(rks_parts *parts, rks_error *err)
+rks_status rks_parts_seal(rks_parts *parts, rks_error *err)
 {
     if (parts->writer == NULL)
         return RKS_OK;
@@ -163,7 +163,7 @@ rks_status rks_parts_seal_writer(rks_parts *parts, rks_error *err)
  * are. */
 static rks_status take_unsealed(rks_parts *parts, const char *name, rks_error *err)
 {
-    rks_status status = rks_parts_seal_writer(parts, err);
+    rks_status status = rks_parts_seal(parts, err);
     if (status != RKS_OK)
         return status;
     status =
@@ -272,42 +272,62 @@ static int by_unit(const void *a, const void *b)
     return left->unit < right->unit ? -1 : left->unit > right->unit;
 }
 
-/* COLLECTIVE. `status` is what became of taking over. */
-static rks_status agree_finished(rks_parts *parts, rks_status status, rks_error *err)
+/* The units of this rank's parts. */
+static rks_status list_finished(const rks_parts *parts, rks_buffer *list, rks_error *err)
 {
-    rks_buffer mine = {0}, all = {0};
-    rks_agreed agreed;
-    size_t count = 0, size = 0, kept = 0;
-    for (size_t i = 0; status == RKS_OK && i < parts->sealed_count; i++) {
+    size_t count = 0;
+    for (size_t i = 0; i < parts->sealed_count; i++) {
         const rks_unit_summary *units = rks_shard_units(parts->sealed[i], &count);
-        status = rks_buffer_add(&mine, units, count * sizeof(*units), err);
+        rks_status status = rks_buffer_add(list, units, count * sizeof(*units), err);
+        if (status != RKS_OK)
+            return status;
     }
-    if (status == RKS_OK && parts->writer != NULL) {
-        const rks_unit_summary *units = rks_shard_writer_units(parts->writer, &count);
-        status = rks_buffer_add(&mine, units, count * sizeof(*units), err);
+    if (parts->writer == NULL)
+        return RKS_OK;
+    const rks_unit_summary *units = rks_shard_writer_units(parts->writer, &count);
+    return rks_buffer_add(list, units, count * sizeof(*units), err);
+}
+
+/* All ranks' units, by number, each once. */
+static rks_status join_finished(rks_parts *parts, const rks_agreed *agreed, rks_error *err)
+{
+    rks_buffer all = {0};
+    for (uint32_t rank = 0; rank < rks_group_size(parts->group); rank++) {
+        size_t size = 0;
+        const void *theirs = rks_agreed_get(agreed, rank, 0, &size);
+        rks_status status = rks_buffer_add(&all, theirs, size, err);
+        if (status != RKS_OK) {
+            rks_buffer_free(&all);
+            return status;
+        }
     }
-    const rks_fact fact = rks_fact_bytes(mine.data, mine.size);
-    status = rks_group_agree_on(parts->group, "build: finished units", status, &fact, 1, &agreed,
-                                err);
-    rks_buffer_free(&mine);
-    for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(parts->group); rank++) {
-        const void *theirs = rks_agreed_get(&agreed, rank, 0, &size);
-        status = rks_buffer_add(&all, theirs, size, err);
-    }
-    status = rks_group_agree(parts->group, "build: finished units known", status, err);
-    if (status != RKS_OK) {
-        rks_buffer_free(&all);
-        return status;
-    }
-    parts->finished = (rks_unit_summary *)(void *)all.data;
-    count = all.size / sizeof(*parts->finished);
+    rks_unit_summary *units = (rks_unit_summary *)(void *)all.data;
+    size_t count = all.size / sizeof(*units), kept = 0;
     if (count > 0)
-        qsort(parts->finished, count, sizeof(*parts->finished), by_unit);
+        qsort(units, count, sizeof(*units), by_unit);
     for (size_t i = 0; i < count; i++)
-        if (kept == 0 || parts->finished[kept - 1].unit != parts->finished[i].unit)
-            parts->finished[kept++] = parts->finished[i];
+        if (kept == 0 || units[kept - 1].unit != units[i].unit)
+            units[kept++] = units[i];
+    parts->finished = units;
     parts->finished_count = kept;
     return RKS_OK;
+}
+
+/* COLLECTIVE. *own is what became of taking over, and then of this rank's list of all finished
+ * units. */
+static rks_status agree_finished(rks_parts *parts, rks_status *own, rks_error *err)
+{
+    rks_buffer mine = {0};
+    rks_agreed agreed;
+    if (*own == RKS_OK)
+        *own = list_finished(parts, &mine, err);
+    const rks_fact fact = rks_fact_bytes(mine.data, mine.size);
+    rks_status status = rks_group_agree_on(parts->group, "build: finished units", *own, &fact, 1,
+                                           &agreed, err);
+    rks_buffer_free(&mine);
+    if (status == RKS_OK)
+        *own = join_finished(parts, &agreed, err);
+    return status;
 }
 
 /* What stands in the directory: 0 nothing, 1 this build's dataset, 2 another one. */
@@ -376,9 +396,11 @@ static rks_status check_datasets(const rks_parts *parts, uint32_t same, uint32_t
     return RKS_OK;
 }
 
-/* COLLECTIVE. The lock is held: what stands in the directories, and what is gone on with. */
-static rks_status look_around(rks_parts *parts, rks_status status, rks_error *err)
+/* COLLECTIVE. The lock is held: what stands in the directories, and what is gone on with. *own is
+ * what became of this rank, before and then. */
+static rks_status look_around(rks_parts *parts, rks_status *own, rks_error *err)
 {
+    rks_status status = *own;
     rks_group *group = parts->group;
     uint32_t same = 0, other = 0;
     uint8_t what = 0;
@@ -417,18 +439,18 @@ static rks_status look_around(rks_parts *parts, rks_status status, rks_error *er
         any = false;
         same = other = 0;
     }
-    rks_status own = RKS_OK; /* this rank's, for the next agreement */
     if (status == RKS_OK && any)
-        own = choose_parts(group, &agreed, &chosen, err);
+        *own = choose_parts(group, &agreed, &chosen, err);
     if (status == RKS_OK && parts->options.append && same + other > 0) {
         status = rks_store_settle_found(group, &agreed, LOOK_BASE, &base, &base_text, &parts->base,
                                         err);
         status = status == RKS_ERR_NOT_FOUND ? RKS_OK : status; /* it was the first generation */
     }
     if (status == RKS_OK && any) {
-        if (own == RKS_OK)
-            own = take_parts(parts, &chosen, err);
+        if (*own == RKS_OK)
+            *own = take_parts(parts, &chosen, err);
         status = agree_finished(parts, own, err);
+        parts->resumes = true;
     }
     rks_dataset_free(found);
     rks_dataset_free(base.dataset);
@@ -438,9 +460,10 @@ static rks_status look_around(rks_parts *parts, rks_status status, rks_error *er
     return status;
 }
 
-rks_status rks_parts_open(rks_group *group, const char *directory, rks_status status,
+rks_status rks_parts_open(rks_group *group, const char *directory, rks_status *own,
                           const rks_parts_options *options, rks_parts **parts, rks_error *err)
 {
+    rks_status status = *own;
     rks_parts *opened = status == RKS_OK ? rks_alloc(1, sizeof(*opened), err) : NULL;
     if (status == RKS_OK && opened == NULL)
         status = RKS_ERR_MEMORY;
@@ -454,10 +477,10 @@ rks_status rks_parts_open(rks_group *group, const char *directory, rks_status st
         opened->directory = rks_strdup(directory, err);
         status = opened->directory == NULL ? RKS_ERR_MEMORY : RKS_OK;
     }
-    rks_status own = status;
-    status = rks_parts_lock(group, opened, &own, err);
+    *own = status;
+    status = rks_parts_lock(group, opened, own, err);
     if (status == RKS_OK) {
-        if (own == RKS_OK && opened->lock != NULL)
+        if (*own == RKS_OK && opened->lock != NULL)
             rks_directory_remove_temporaries(directory); /* no rank of this build writes yet */
         status = look_around(opened, own, err);
     }
@@ -483,6 +506,12 @@ void rks_parts_close(rks_parts *parts)
     rks_dataset_free(parts->kept);
     rks_free(parts->directory);
     rks_free(parts);
+}
+
+rks_status rks_parts_settle(rks_parts *parts, rks_status own, rks_error *err)
+{
+    return parts->resumes ? rks_group_agree(parts->group, "build: finished units known", own, err)
+                          : RKS_OK;
 }
 
 const rks_dataset *rks_parts_kept(const rks_parts *parts)

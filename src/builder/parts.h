@@ -26,11 +26,16 @@ typedef struct rks_parts_options {
 } rks_parts_options;
 
 /* COLLECTIVE. Locks the directory, takes over parts. RKS_ERR_ARGUMENT if a finished dataset is
- * there and `replace` is not set. `status` and *err are what became of this rank so far, as in
- * rks_group_agree; the other arguments are not looked at unless it is RKS_OK. Two agreements; two
- * more if there are parts, and two for an append if a directory lacks the dataset. */
-rks_status rks_parts_open(rks_group *group, const char *directory, rks_status status,
+ * there and `replace` is not set. *own and *err are what became of this rank so far; the other
+ * arguments are not looked at unless *own is RKS_OK. The status returned is the same on all ranks. If
+ * it is RKS_OK, *own is this rank's for the next agreement: it is not RKS_OK if there are parts and
+ * this rank lacked memory for what all of them hold. Two agreements; one more if there are parts, and
+ * two for an append if a directory lacks the dataset. */
+rks_status rks_parts_open(rks_group *group, const char *directory, rks_status *own,
                           const rks_parts_options *options, rks_parts **parts, rks_error *err);
+/* COLLECTIVE. One agreement on *own of rks_parts_open, for a caller with none of its own; none if it is
+ * RKS_OK on all ranks because there are no parts. */
+rks_status rks_parts_settle(rks_parts *parts, rks_status own, rks_error *err);
 /* With `keep`: the finished dataset that is this very build's, so that nothing is left to do; else
  * NULL. It lives as long as the parts. */
 const rks_dataset *rks_parts_kept(const rks_parts *parts);
@@ -47,10 +52,13 @@ size_t rks_parts_finished_count(const rks_parts *parts);
 /* This rank's writer; opened at the first call. */
 rks_status rks_parts_writer(rks_parts *parts, rks_shard_writer **writer, rks_error *err);
 
-/* COLLECTIVE, once all ranks have agreed that they have written their samples. Seals, looks for
- * duplicate keys, and writes dataset.json. Fills the report's figures but for seconds, input_bytes
- * and collectives. */
-rks_status rks_parts_commit(rks_parts *parts, rks_build_report *report, rks_error *err);
+/* Seals what this rank has written, once its last sample is. */
+rks_status rks_parts_seal(rks_parts *parts, rks_error *err);
+/* COLLECTIVE. `status` and *err are what became of this rank's samples and of rks_parts_seal. Looks for
+ * duplicate keys, and writes dataset.json. `bad`: lines about rows that this rank skipped. Fills the
+ * report's figures but for seconds, input_bytes and collectives. */
+rks_status rks_parts_commit(rks_parts *parts, rks_status status, const rks_buffer *bad,
+                            rks_build_report *report, rks_error *err);
 
 /* A dataset's figures into the report, but for seconds, input_bytes and collectives. */
 void rks_parts_report(const rks_parts *parts, const rks_dataset *dataset, rks_build_report *report);

@@ -21,6 +21,7 @@ struct rks_parts {
     size_t sealed_count;
     rks_unit_summary *finished; /* all ranks', by unit, each once */
     size_t finished_count;
+    bool resumes; /* some rank found a part; the same on all ranks */
     rks_key_words words;
     rks_dataset *base; /* what is appended to, or NULL */
     rks_dataset *kept; /* with options.keep: what is there already, or NULL */
@@ -31,8 +32,6 @@ struct rks_parts {
  * ranks return. `parts` is NULL on a rank whose *own is not RKS_OK. */
 rks_status rks_parts_lock(rks_group *group, rks_parts *parts, rks_status *own, rks_error *err);
 
-/* Seals the writer's part, or removes it where it holds no unit. */
-rks_status rks_parts_seal_writer(rks_parts *parts, rks_error *err);
 /* Removes the parts in the directory that `keep` does not name: of older builds and of datasets
  * that were replaced. */
 void rks_parts_remove_strangers(rks_parts *parts, const rks_dataset *keep);

@@ -4,6 +4,8 @@
  * is a walk over all ranks, one after the other, so their number must not grow unnoticed. */
 #include "files.h"
 
+#include <dirent.h>
+
 enum { RANKS = 4, BUILD_MOST = 10, OPEN_MOST = 6, JOB_MOST = 12 };
 
 static char source[FOLDER_PATH + 32], more[FOLDER_PATH + 32], target[FOLDER_PATH + 32];
@@ -11,13 +13,16 @@ static char source[FOLDER_PATH + 32], more[FOLDER_PATH + 32], target[FOLDER_PATH
 typedef struct job {
     rks_build_options options;
     bool all_resumed; /* every unit is there already */
+    bool some_resumed;
+    uint64_t base_units; /* of what is appended to */
+    uint64_t units;      /* that rank 0's report told */
     bool append; /* of the other file */
     bool own_directories;
 } job;
 
 static void build_rank(member *m)
 {
-    const job *j = m->user;
+    job *j = m->user;
     const char *sources[] = {j->append ? more : source};
     rks_build_report report = {.struct_size = sizeof(report)};
     if (!world_enter(m, false))
@@ -25,8 +30,14 @@ static void build_rank(member *m)
     uint64_t before = rks_group_collectives(m->group);
     EXPECT_OK(rks_build(m->group, sources, 1, target, &j->options, &report, &m->err));
     EXPECT(report.collectives == rks_group_collectives(m->group) - before);
-    EXPECT(report.units > RANKS &&
-           report.units_resumed == (j->all_resumed ? report.units : 0));
+    uint64_t added = report.units - j->base_units;
+    EXPECT(added > RANKS);
+    if (j->some_resumed)
+        EXPECT(report.units_resumed > 0 && report.units_resumed < added);
+    else
+        EXPECT(report.units_resumed == (j->all_resumed ? added : 0));
+    if (m->rank == 0)
+        j->units = report.units;
     if (report.collectives > BUILD_MOST)
         print_error("%llu collectives\n", (unsigned long long)report.collectives);
     EXPECT(report.collectives > 0 && report.collectives <= BUILD_MOST);
@@ -130,6 +141,78 @@ static void a_build_and_an_append_take_ten_at_most(void **state)
     world_remove(target);
 }
 
+/* What is made of the directory that a build has committed: as if it had been killed before its last
+ * step, with one part less if `part` is. */
+static void unmake(const char *part)
+{
+    char path[2 * sizeof(target)], kept[2 * sizeof(target)];
+    snprintf(path, sizeof(path), "%s/dataset.json", target);
+    snprintf(kept, sizeof(kept), "%s/dataset.1.json", target);
+    assert_int_equal(unlink(path), 0);
+    if (access(kept, F_OK) == 0) /* an append had been */
+        assert_int_equal(rename(kept, path), 0);
+    static const char *const endings[] = {"json", "rks", "sums"};
+    for (size_t i = 0; part != NULL && i < 3; i++) {
+        snprintf(path, sizeof(path), "%s/%.*s.%s", target, (int)strlen(part) - 4, part, endings[i]);
+        assert_int_equal(unlink(path), 0);
+    }
+}
+
+/* A part's file that `but` does not list, into `name`; all of them, a line each, into `all`. */
+static void pick_part(const char *but, char name[256], char *all, size_t room)
+{
+    size_t used = 0;
+    DIR *stream = opendir(target);
+    assert_non_null(stream);
+    name[0] = all[0] = '\0';
+    for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
+        size_t size = strlen(entry->d_name);
+        if (size < 4 || strcmp(entry->d_name + size - 4, ".rks") != 0)
+            continue;
+        used += (size_t)snprintf(all + used, room - used, "%s\n", entry->d_name);
+        assert_true(used < room);
+        if (strstr(but, entry->d_name) == NULL)
+            snprintf(name, 256, "%s", entry->d_name);
+    }
+    closedir(stream);
+    assert_true(name[0] != '\0');
+}
+
+/* The build, and then all that can be left of it when it is run again. */
+static void resume(job *j, const char *before, char *parts, size_t room)
+{
+    char part[256];
+    on_threads(RANKS, build_rank, j);
+    pick_part(before, part, parts, room);
+    j->all_resumed = true;
+    unmake(NULL);
+    on_threads(RANKS, build_rank, j);
+    j->all_resumed = false;
+    j->some_resumed = true;
+    unmake(part);
+    on_threads(RANKS, build_rank, j);
+    j->some_resumed = false;
+}
+
+static void a_resumed_build_and_append_take_ten_at_most(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {NULL, "id"};
+    for (size_t i = 0; i < 2; i++) {
+        char parts[4096], all[4096];
+        job j = {0};
+        file_options(&j.options);
+        j.options.key = keys[i];
+        resume(&j, "", parts, sizeof(parts));
+        j.append = j.options.append = true;
+        j.base_units = j.units;
+        char part[256]; /* what the resumed build has made is none of the append's either */
+        pick_part("", part, parts, sizeof(parts));
+        resume(&j, parts, all, sizeof(all));
+        world_remove(target);
+    }
+}
+
 static void an_open_takes_six_and_a_job_twelve_at_most(void **state)
 {
     (void)state;
@@ -147,6 +230,7 @@ int main(void)
 #define WITH_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, remove_place)
     const struct CMUnitTest tests[] = {
         WITH_PLACE(a_build_and_an_append_take_ten_at_most),
+        WITH_PLACE(a_resumed_build_and_append_take_ten_at_most),
         WITH_PLACE(an_open_takes_six_and_a_job_twelve_at_most),
     };
     return cmocka_run_group_tests_name("collectives", tests, NULL, NULL);

@@ -5,7 +5,11 @@
  * same directory is as good as ever. RKS_TEST_ALL tries each one of two ranks', too. */
 #include "files.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
 
 #include "store/store.h"
 #include "support/seed.h"
@@ -14,6 +18,7 @@ enum { MOST = 20000, RANKS_MOST = 4, EACH = 40, SKIP = 15 };
 
 /* Two sources with equal rows; a store of the first, one of other keys, and what stages make. */
 static char place[64], source[96], twin[96], target[96], other[96], made[96], exported[96];
+static char unfinished[96]; /* two of three parts of a build into it */
 
 /* A part of the path: what runs before allocations fail, and what runs while one does. */
 typedef struct stage {
@@ -23,6 +28,7 @@ typedef struct stage {
     rks_status (*run)(rks_group *group, rks_store *store, rks_error *err);
     const char *makes; /* a dataset, which is removed before each try; or NULL */
     bool slow;         /* of two ranks' allocations fewer are tried */
+    void (*prepare)(void); /* before each try; NULL: nothing */
 } stage;
 
 typedef struct job {
@@ -45,6 +51,7 @@ static int make_files(void **state)
     snprintf(target, sizeof(target), "%s/store", place);
     snprintf(other, sizeof(other), "%s/other", place);
     snprintf(made, sizeof(made), "%s/made", place);
+    snprintf(unfinished, sizeof(unfinished), "%s/unfinished", place);
     snprintf(exported, sizeof(exported), "%s/exported", place);
     file_write(source, 0, FILE_ROWS, NULL);
     file_write(twin, 0, FILE_ROWS, NULL);
@@ -77,6 +84,81 @@ static rks_status run_build(rks_group *group, rks_store *store, rks_error *err)
     (void)store;
     file_options(&options);
     return rks_build(group, sources, 1, target, &options, &report, err);
+}
+
+static rks_status build_into(rks_group *group, const char *directory, rks_build_report *report,
+                             rks_error *err)
+{
+    const char *sources[] = {source};
+    rks_build_options options;
+    file_options(&options);
+    options.key = "id";
+    return rks_build(group, sources, 1, directory, &options, report, err);
+}
+
+static rks_status run_unfinished(rks_group *group, rks_store *store, rks_error *err)
+{
+    (void)store;
+    return build_into(group, unfinished, NULL, err);
+}
+
+/* Goes on with the parts that two of three ranks have left, which one rank takes over. */
+static rks_status run_resume(rks_group *group, rks_store *store, rks_error *err)
+{
+    rks_build_report report = {.struct_size = sizeof(report)};
+    (void)store;
+    rks_status status = build_into(group, made, &report, err);
+    if (status == RKS_OK && (report.samples != FILE_ROWS || report.units_resumed == 0 ||
+                             report.units_resumed == report.units))
+        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%llu of %llu units resumed",
+                          (unsigned long long)report.units_resumed,
+                          (unsigned long long)report.units);
+    return status;
+}
+
+/* Leaves two parts of a finished build. */
+static void unfinish(void)
+{
+    char path[512], part[256] = "";
+    snprintf(path, sizeof(path), "%s/dataset.json", unfinished);
+    assert_int_equal(unlink(path), 0);
+    DIR *stream = opendir(unfinished);
+    assert_non_null(stream);
+    for (struct dirent *entry; (entry = readdir(stream)) != NULL;)
+        if (strstr(entry->d_name, ".rks") != NULL)
+            snprintf(part, sizeof(part), "%.*s", (int)strlen(entry->d_name) - 4, entry->d_name);
+    closedir(stream);
+    static const char *const endings[] = {"json", "rks", "sums"};
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(path, sizeof(path), "%s/%s.%s", unfinished, part, endings[i]);
+        assert_int_equal(unlink(path), 0);
+    }
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    int in = open(from, O_RDONLY), out = open(to, O_WRONLY | O_CREAT | O_EXCL, 0644);
+    struct stat info;
+    assert_true(in >= 0 && out >= 0 && fstat(in, &info) == 0);
+    assert_int_equal(sendfile(out, in, NULL, (size_t)info.st_size), info.st_size);
+    close(in);
+    close(out);
+}
+
+static void copy_unfinished(void)
+{
+    DIR *stream = opendir(unfinished);
+    assert_non_null(stream);
+    world_remove(made);
+    assert_int_equal(mkdir(made, 0755), 0);
+    for (struct dirent *entry; (entry = readdir(stream)) != NULL;) {
+        char from[512], to[512];
+        snprintf(from, sizeof(from), "%s/%s", unfinished, entry->d_name);
+        snprintf(to, sizeof(to), "%s/%s", made, entry->d_name);
+        if (strncmp(entry->d_name, "part-", 5) == 0)
+            copy_file(from, to);
+    }
+    closedir(stream);
 }
 
 static rks_status count_row(void *user, const rks_sample *sample, uint64_t row, rks_error *err)
@@ -302,19 +384,20 @@ static rks_status run_gather(rks_group *group, rks_store *store, rks_error *err)
 }
 
 static const stage stages[] = {
-    {"build", false, true, run_build, target, false},
-    {"open", false, true, run_open, NULL, false},
-    {"plan", true, true, run_plan, NULL, false},
-    {"epoch", true, false, run_epoch, NULL, false},
-    {"fetch", true, false, run_fetch, NULL, false},
-    {"keys", true, false, run_keys, NULL, false},
-    {"gather", false, true, run_gather, NULL, false},
-    {"choose", false, true, run_choose, made, true},
-    {"merge", false, true, run_merge, made, true},
-    {"prune", false, true, run_prune, NULL, false},
-    {"diff", true, true, run_diff, NULL, true},
-    {"export", true, true, run_export, NULL, true},
-    {"reader", false, true, run_reader, NULL, true},
+    {"build", false, true, run_build, target, false, NULL},
+    {"open", false, true, run_open, NULL, false, NULL},
+    {"plan", true, true, run_plan, NULL, false, NULL},
+    {"epoch", true, false, run_epoch, NULL, false, NULL},
+    {"fetch", true, false, run_fetch, NULL, false, NULL},
+    {"keys", true, false, run_keys, NULL, false, NULL},
+    {"gather", false, true, run_gather, NULL, false, NULL},
+    {"resume", false, true, run_resume, made, true, copy_unfinished},
+    {"choose", false, true, run_choose, made, true, NULL},
+    {"merge", false, true, run_merge, made, true, NULL},
+    {"prune", false, true, run_prune, NULL, false, NULL},
+    {"diff", true, true, run_diff, NULL, true, NULL},
+    {"export", true, true, run_export, NULL, true, NULL},
+    {"reader", false, true, run_reader, NULL, true, NULL},
 };
 
 /* ---- one try --------------------------------------------------------------------------------- */
@@ -353,6 +436,8 @@ static void try_rank(member *m)
 
 static void try_once(uint32_t ranks, job *j)
 {
+    if (j->stage->prepare != NULL)
+        j->stage->prepare();
     assert_int_equal(pthread_barrier_init(&j->barrier, NULL, ranks), 0);
     on_threads(ranks, try_rank, j);
     pthread_barrier_destroy(&j->barrier);
@@ -441,9 +526,12 @@ static void sweep(uint32_t ranks, const stage *what)
 static void sweep_all(uint32_t ranks)
 {
     const stage other_store = {.name = "other", .run = run_other};
+    const stage three_parts = {.name = "unfinished", .run = run_unfinished};
     run_well(ranks, &stages[0]); /* the event loop's own descriptors stay */
     world_remove(target);
     run_well(ranks, &other_store);
+    run_well(3, &three_parts);
+    unfinish();
     for (size_t i = 0; i < sizeof(stages) / sizeof(stages[0]); i++) {
         sweep(ranks, &stages[i]);
         run_well(ranks, &stages[i]);
@@ -451,6 +539,7 @@ static void sweep_all(uint32_t ranks)
     world_remove(target);
     world_remove(other);
     world_remove(made);
+    world_remove(unfinished);
 }
 
 static void each_failing_allocation_of_a_rank_alone_is_an_error(void **state)
