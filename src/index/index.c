@@ -290,6 +290,7 @@ void rks_index_close(rks_index *index)
     if (index->fd >= 0)
         close(index->fd);
     rks_index_table_free(atomic_load(&index->table));
+    rks_index_sums_free(atomic_load(&index->sums));
     rks_usage_sub(RKS_MEMORY_INDEX_OWN, index->own_bytes);
     pthread_mutex_destroy(&index->mutex);
     rks_free(index->runs);

@@ -19,7 +19,14 @@ typedef struct rks_index_run {
 /* Where the ids with a hash lie: counting sort by the hash's top bits (index_find.c). */
 typedef struct rks_index_table rks_index_table;
 
-/* Everything but `owners`, `order` and `table` is constant after open. */
+/* Checksums of the pieces of all streams, each from the first time that it is read; 0: not yet. */
+typedef struct rks_index_sums {
+    uint64_t *first; /* of each shard: its first piece's place in `of` */
+    _Atomic(uint64_t) *of;
+    uint64_t bytes; /* as counted */
+} rks_index_sums;
+
+/* Everything but `owners`, `order`, `table` and `sums` is constant after open. */
 struct rks_index {
     atomic_uint owners;
     uint64_t count;
@@ -47,6 +54,7 @@ struct rks_index {
 
     pthread_mutex_t mutex;            /* one thread builds the table */
     _Atomic(rks_index_table *) table; /* NULL until the first find */
+    _Atomic(rks_index_sums *) sums;   /* NULL until the first read of a stream */
 };
 
 static inline uint64_t rks_index_run_count(const rks_index *index, size_t run)
@@ -58,5 +66,6 @@ static inline uint64_t rks_index_run_count(const rks_index *index, size_t run)
 void rks_index_runs_of(const rks_index *index, uint32_t shard, size_t *first, size_t *end);
 
 void rks_index_table_free(rks_index_table *table); /* NULL is accepted */
+void rks_index_sums_free(rks_index_sums *sums);    /* NULL is accepted */
 
 #endif

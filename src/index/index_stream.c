@@ -51,10 +51,14 @@ static stream stream_of(const rks_index *index, uint32_t shard)
     return s;
 }
 
+static uint64_t pieces_of(const stream *s)
+{
+    return s->samples / PIECE_SAMPLES + (s->samples % PIECE_SAMPLES != 0);
+}
+
 static uint64_t stream_size(const stream *s)
 {
-    uint64_t pieces = s->samples / PIECE_SAMPLES + (s->samples % PIECE_SAMPLES != 0);
-    return pieces * HEAD_SIZE + s->samples * s->index->row_size;
+    return pieces_of(s) * HEAD_SIZE + s->samples * s->index->row_size;
 }
 
 static uint64_t full_piece_size(const rks_index *index)
@@ -133,14 +137,71 @@ static void copy_piece(const stream *s, uint64_t piece, uint8_t *out, const uint
     }
 }
 
-static void encode_piece(const stream *s, uint64_t piece, uint8_t *bytes)
+/* ---- reading a stream ------------------------------------------------------------------- */
+
+void rks_index_sums_free(rks_index_sums *sums)
 {
+    if (sums == NULL)
+        return;
+    rks_usage_sub(RKS_MEMORY_INDEX_OWN, sums->bytes);
+    rks_free(sums->first);
+    rks_free((void *)sums->of);
+    rks_free(sums);
+}
+
+static rks_index_sums *make_sums(const rks_index *index, rks_error *err)
+{
+    uint32_t shards =
+        index->run_count == 0 ? 0 : index->runs[index->by_id[index->run_count - 1]].shard + 1;
+    rks_index_sums *made = rks_alloc(1, sizeof(*made), err);
+    if (made == NULL || (made->first = rks_alloc(shards, sizeof(*made->first), err)) == NULL)
+        goto failed;
+    uint64_t pieces = 0;
+    for (uint32_t shard = 0; shard < shards; shard++) {
+        stream s = stream_of(index, shard);
+        made->first[shard] = pieces;
+        pieces += pieces_of(&s);
+    }
+    made->of = rks_alloc(pieces, sizeof(*made->of), err);
+    if (made->of == NULL)
+        goto failed;
+    made->bytes = shards * sizeof(*made->first) + pieces * sizeof(*made->of);
+    rks_usage_add(RKS_MEMORY_INDEX_OWN, made->bytes);
+    return made;
+
+failed:
+    rks_index_sums_free(made);
+    return NULL;
+}
+
+/* NULL with err. */
+static rks_index_sums *sums_of(rks_index *index, rks_error *err)
+{
+    rks_index_sums *sums = atomic_load(&index->sums);
+    if (sums != NULL)
+        return sums;
+    pthread_mutex_lock(&index->mutex);
+    sums = atomic_load(&index->sums);
+    if (sums == NULL && (sums = make_sums(index, err)) != NULL)
+        atomic_store(&index->sums, sums);
+    pthread_mutex_unlock(&index->mutex);
+    return sums;
+}
+
+static void encode_piece(const stream *s, rks_index_sums *sums, uint64_t piece, uint8_t *bytes)
+{
+    _Atomic(uint64_t) *known = &sums->of[sums->first[s->shard] + piece];
     copy_piece(s, piece, bytes + HEAD_SIZE, NULL);
     rks_store_u32(bytes, PIECE_MAGIC);
     rks_store_u32(bytes + 4, s->shard);
     rks_store_u32(bytes + 8, (uint32_t)id_at(s, piece * PIECE_SAMPLES));
     rks_store_u32(bytes + 12, piece_samples(s, piece));
-    rks_store_u64(bytes + 16, rks_checksum64(bytes + HEAD_SIZE, piece_size(s, piece) - HEAD_SIZE));
+    uint64_t sum = atomic_load_explicit(known, memory_order_relaxed);
+    if (sum == 0) {
+        sum = rks_checksum64(bytes + HEAD_SIZE, piece_size(s, piece) - HEAD_SIZE);
+        atomic_store_explicit(known, sum, memory_order_relaxed);
+    }
+    rks_store_u64(bytes + 16, sum);
 }
 
 uint64_t rks_index_stream_size(const rks_index *index, uint32_t shard)
@@ -165,20 +226,23 @@ rks_status rks_index_stream_read(rks_index *index, uint32_t shard, uint64_t offs
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "index of shard %" PRIu32 ": %zu bytes at %" PRIu64 " of %" PRIu64, shard,
                         size, offset, total);
+    rks_index_sums *sums = sums_of(index, err);
+    if (sums == NULL)
+        return RKS_ERR_MEMORY;
     uint8_t *out = bytes, *whole = NULL;
     while (size > 0) {
         uint64_t piece = offset / full_piece_size(index), skip = offset % full_piece_size(index);
         uint64_t piece_bytes = piece_size(&s, piece);
         size_t part = (size_t)(piece_bytes - skip < size ? piece_bytes - skip : size);
         if (part == piece_bytes) {
-            encode_piece(&s, piece, out);
+            encode_piece(&s, sums, piece, out);
         } else {
             /* The checksum needs all of a piece of which only a part is asked for. */
             if (whole == NULL)
                 whole = rks_alloc_raw(full_piece_size(index), 1, err);
             if (whole == NULL)
                 return RKS_ERR_MEMORY;
-            encode_piece(&s, piece, whole);
+            encode_piece(&s, sums, piece, whole);
             memcpy(out, whole + skip, part);
         }
         out += part;

@@ -234,16 +234,48 @@ static void refuses_pieces_that_are_not_the_next_ones(void **state)
     rks_index_close(to);
 }
 
+/* How often a checksum was computed. */
+static unsigned checksums;
+
+uint64_t __real_rks_checksum64(const void *bytes, size_t size);
+uint64_t __wrap_rks_checksum64(const void *bytes, size_t size);
+
+uint64_t __wrap_rks_checksum64(const void *bytes, size_t size)
+{
+    checksums++;
+    return __real_rks_checksum64(bytes, size);
+}
+
+static void a_piece_is_checksummed_once_however_often_it_is_read(void **state)
+{
+    (void)state;
+    rks_index *from = small_index();
+    size_t size = rks_index_stream_size(from, 5);
+    uint8_t *first = malloc(size), *again = malloc(size);
+    checksums = 0;
+    assert_ok(rks_index_stream_read(from, 5, 0, first, size, &err), &err);
+    assert_int_equal(checksums, 1);
+    assert_ok(rks_index_stream_read(from, 5, 0, again, size, &err), &err);
+    assert_memory_equal(first, again, size);
+    assert_ok(rks_index_stream_read(from, 5, size / 2, again, size / 4, &err), &err);
+    assert_memory_equal(first + size / 2, again, size / 4);
+    assert_int_equal(checksums, 1);
+    free(first);
+    free(again);
+    rks_index_close(from);
+}
+
 static void survives_each_failing_allocation(void **state)
 {
     (void)state;
-    rks_index *from = small_index(), *to = layout_open(&small);
+    rks_index *to = layout_open(&small);
     long before = rks_memory_in_use();
     bool passed = false;
     for (long nth = 1; !passed; nth++) {
         assert_true(nth < 100);
         uint8_t part[30];
         rks_index_intake *intake = NULL;
+        rks_index *from = small_index();
         rks_memory_fail_at(nth);
         rks_status status = rks_index_stream_read(from, 5, 0, part, sizeof(part), &err);
         if (status == RKS_OK)
@@ -255,10 +287,10 @@ static void survives_each_failing_allocation(void **state)
         if (!passed)
             assert_int_equal(status, RKS_ERR_MEMORY);
         rks_index_intake_free(intake);
+        rks_index_close(from);
         assert_int_equal(rks_memory_in_use(), before);
     }
     rks_index_intake_free(NULL);
-    rks_index_close(from);
     rks_index_close(to);
 }
 
@@ -274,6 +306,7 @@ int main(void)
         cmocka_unit_test(refuses_every_flipped_bit_and_keeps_it_out),
         cmocka_unit_test(refuses_every_truncation_and_every_surplus),
         cmocka_unit_test(refuses_pieces_that_are_not_the_next_ones),
+        cmocka_unit_test(a_piece_is_checksummed_once_however_often_it_is_read),
         cmocka_unit_test(survives_each_failing_allocation),
     };
     return cmocka_run_group_tests_name("index_stream", tests, NULL, NULL);
