@@ -55,8 +55,8 @@ typedef struct exchange_choice {
  *        8     4  chunk
  *       12     4  the backend that its user named; -1: auto
  *       16     4  bits of the backends that can run here
- *       20     4  0 */
-enum { RECORD_SIZE = 24 };
+ *       20     4  bits: 1 it receives, 2 its node shares, 4 the streams have checksums */
+enum { RECORD_SIZE = 24, RECEIVES = 1, SHARES = 2, CHECKS = 4 };
 
 static size_t record_size(uint32_t ranks)
 {
@@ -112,6 +112,8 @@ static rks_status fill_record(rks_exchange_plan *plan, const char *backend, uint
     rks_store_u32(record + 8, chunk < CHUNK_MAX ? chunk : CHUNK_MAX);
     rks_store_u32(record + 12, (uint32_t)named);
     rks_store_u32(record + 16, can);
+    rks_store_u32(record + 20, (job->receives ? RECEIVES : 0u) | (job->shares ? SHARES : 0u) |
+                                   (job->checks ? CHECKS : 0u));
     for (uint32_t sender = 0; sender < plan->size && job->receives; sender++)
         if (sender != plan->rank && (job->skip == NULL || !job->skip(job->user, sender)))
             record[RECORD_SIZE + sender / 8] |= (uint8_t)(1u << (sender % 8));
@@ -123,24 +125,80 @@ static bool has_bit(const uint8_t *record, uint32_t rank)
     return (record[RECORD_SIZE + rank / 8] >> (rank % 8) & 1) != 0;
 }
 
-/* Which streams this rank and its node want, and who wants this rank's. */
-static void read_wants(rks_exchange_plan *plan, const rks_agreed *agreed)
+/* What `sender` sends to `rank` where nothing is shared. */
+static void read_whole(rks_exchange_plan *plan, const uint8_t *record, uint32_t rank,
+                       uint32_t sender)
 {
-    uint32_t node = rks_group_node(plan->group);
-    const uint8_t *own = rks_agreed_get(agreed, plan->rank, 0, NULL);
+    rks_exchange_part whole = {0, plan->sizes[sender]};
+    if (!has_bit(record, sender))
+        return;
+    if (rks_group_node_of(plan->group, rank) == rks_group_node(plan->group))
+        plan->node_wanted[sender] = whole.end > 0;
+    if (rank == plan->rank)
+        plan->parts[sender] = whole;
+    if (sender == plan->rank)
+        plan->given[rank] = whole;
+}
+
+static uint64_t bytes_of(const rks_exchange_part *part)
+{
+    return part->end - part->begin;
+}
+
+/* Largest chunks, and who is on the other end. */
+static void find_rooms(rks_exchange_plan *plan)
+{
     for (uint32_t rank = 0; rank < plan->size; rank++) {
-        const uint8_t *theirs = rks_agreed_get(agreed, rank, 0, NULL);
-        plan->wanted[rank] = has_bit(own, rank) && plan->sizes[rank] > 0;
-        plan->wanters[rank] = has_bit(theirs, plan->rank) && plan->job->size > 0;
-        uint32_t first = rks_exchange_chunk(plan, rank, 0);
-        if (plan->wanted[rank] && first > plan->room)
-            plan->room = first;
-        if (plan->wanters[rank])
-            plan->send_room = rks_exchange_chunk(plan, plan->rank, 0);
-        for (uint32_t sender = 0; sender < plan->size; sender++)
-            if (rks_group_node_of(plan->group, rank) == node && has_bit(theirs, sender))
-                plan->node_wanted[sender] = plan->sizes[sender] > 0;
+        uint64_t in = bytes_of(&plan->parts[rank]), out = bytes_of(&plan->given[rank]);
+        plan->wanted[rank] = in > 0;
+        plan->wanters[rank] = out > 0;
+        in = in < plan->chunk ? in : plan->chunk;
+        out = out < plan->chunk ? out : plan->chunk;
+        plan->room = in > plan->room ? (uint32_t)in : plan->room;
+        plan->send_room = out > plan->send_room ? (uint32_t)out : plan->send_room;
     }
+}
+
+/* A node that shares has one receiver. */
+static rks_status look_for_another(const rks_exchange_plan *plan, const rks_agreed *agreed,
+                                   uint32_t receiver, rks_error *err)
+{
+    for (uint32_t rank = 0; rank < receiver; rank++) {
+        const uint8_t *record = rks_agreed_get(agreed, rank, 0, NULL);
+        if (rks_group_node_of(plan->group, rank) == rks_group_node_of(plan->group, receiver) &&
+            (rks_load_u32(record + 20) & RECEIVES) != 0)
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                            "exchange: ranks %" PRIu32 " and %" PRIu32
+                            " receive for one node that shares",
+                            rank, receiver);
+    }
+    return RKS_OK;
+}
+
+/* Which streams this rank and its node want, who wants this rank's, and what of them. */
+static rks_status read_wants(rks_exchange_plan *plan, const rks_agreed *agreed, rks_error *err)
+{
+    bool shares = plan->job->shares;
+    for (uint32_t rank = 0; rank < plan->size; rank++) {
+        const uint8_t *record = rks_agreed_get(agreed, rank, 0, NULL);
+        if (((rks_load_u32(record + 20) & SHARES) != 0) != shares ||
+            ((rks_load_u32(record + 20) & CHECKS) != 0) != plan->job->checks)
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                            "exchange: rank %" PRIu32 " shares or checks otherwise", rank);
+        uint32_t node = rks_group_node_of(plan->group, rank);
+        for (uint32_t sender = 0; sender < plan->size; sender++)
+            if (!shares || rks_group_node_of(plan->group, sender) == node)
+                read_whole(plan, record, rank, sender);
+        if (!shares || (rks_load_u32(record + 20) & RECEIVES) == 0)
+            continue;
+        rks_status status = look_for_another(plan, agreed, rank, err);
+        if (status == RKS_OK)
+            status = rks_exchange_share(plan, rank, record + RECORD_SIZE, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    find_rooms(plan);
+    return RKS_OK;
 }
 
 /* Takes the records of all ranks; every rank comes to the same result. */
@@ -165,8 +223,7 @@ static rks_status read_records(rks_exchange_plan *plan, const rks_agreed *agreed
     }
     if (plan->chunk == 0)
         return rks_fail(err, RKS_ERR_CORRUPT, 0, "exchange: chunks of 0 bytes");
-    read_wants(plan, agreed);
-    return RKS_OK;
+    return read_wants(plan, agreed, err);
 }
 
 /* The first backend from *from on that may be taken; *from is left behind it. */
@@ -187,12 +244,14 @@ static const rks_exchange_backend *next_backend(const rks_exchange_plan *plan,
     return NULL;
 }
 
-bool rks_exchange_next(const rks_exchange_plan *plan, uint32_t *cursor, uint32_t *sender)
+bool rks_exchange_next(const rks_exchange_plan *plan, uint32_t *cursor, uint32_t *sender,
+                       uint64_t *offset)
 {
     while (*cursor + 1 < plan->size) {
         uint32_t rank = (uint32_t)(((uint64_t)plan->rank + 1 + (*cursor)++) % plan->size);
         if (plan->wanted[rank]) {
             *sender = rank;
+            *offset = plan->parts[rank].begin;
             return true;
         }
     }
@@ -201,8 +260,16 @@ bool rks_exchange_next(const rks_exchange_plan *plan, uint32_t *cursor, uint32_t
 
 uint32_t rks_exchange_chunk(const rks_exchange_plan *plan, uint32_t sender, uint64_t offset)
 {
-    uint64_t left = plan->sizes[sender] - offset;
-    return (uint32_t)(left < plan->chunk ? left : plan->chunk);
+    const rks_exchange_job *job = plan->job;
+    uint64_t left = plan->parts[sender].end - offset;
+    if (left <= plan->chunk || job->boundary == NULL)
+        return (uint32_t)(left < plan->chunk ? left : plan->chunk);
+    /* The last boundary in the chunk, if what lies between two is all of one size. */
+    uint64_t step = job->boundary(job->user, sender, offset + 1) - offset;
+    if (step >= plan->chunk)
+        return plan->chunk;
+    uint64_t end = job->boundary(job->user, sender, offset + plan->chunk - step + 1);
+    return end - offset <= plan->chunk ? (uint32_t)(end - offset) : plan->chunk;
 }
 
 rks_status rks_exchange_take(rks_exchange_plan *plan, uint32_t sender, uint64_t offset,
@@ -231,6 +298,8 @@ static rks_status make_plan(rks_exchange_plan *plan, const char *backend, exchan
     if ((plan->sizes = rks_alloc(plan->size, sizeof(*plan->sizes), err)) == NULL ||
         (plan->wanted = rks_alloc(plan->size, sizeof(*plan->wanted), err)) == NULL ||
         (plan->wanters = rks_alloc(plan->size, sizeof(*plan->wanters), err)) == NULL ||
+        (plan->parts = rks_alloc(plan->size, sizeof(*plan->parts), err)) == NULL ||
+        (plan->given = rks_alloc(plan->size, sizeof(*plan->given), err)) == NULL ||
         (plan->node_wanted = rks_alloc(plan->size, sizeof(*plan->node_wanted), err)) == NULL ||
         (plan->tokens = rks_alloc(plan->size, sizeof(*plan->tokens), err)) == NULL ||
         (record = rks_alloc(record_size(plan->size), 1, err)) == NULL)
@@ -320,6 +389,8 @@ static void free_plan(rks_exchange_plan *plan)
     rks_free(plan->sizes);
     rks_free(plan->wanted);
     rks_free(plan->wanters);
+    rks_free(plan->parts);
+    rks_free(plan->given);
     rks_free(plan->node_wanted);
     rks_free(plan->tokens);
 }

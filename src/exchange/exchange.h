@@ -5,6 +5,14 @@
  * four senders on its way, and holds four chunks that it sends. What the bytes mean is the caller's
  * business. All backends deliver the same bytes.
  *
+ * Shares  The ranks of a node that write to one memory share the work: laid end to end, the streams
+ *         that the node's receiver wants from other nodes are cut evenly, and each rank of the node
+ *         takes one cut. All ranks compute all cuts from the same record, so no message arranges
+ *         them.
+ *
+ *           node 1 wants   | stream of rank 0 |  of rank 1  |  of rank 2 |  of rank 3     |
+ *           its 2 ranks    |       rank 4 takes       |         rank 5 takes              |
+ *
  *   local  threads of one process: read straight from the sender's source
  *   mpi    tagged non-blocking messages through the MPI module
  *   nccl   all-gathers between the GPUs of the nodes, rails.h; the nodes' other ranks take no part
@@ -22,17 +30,25 @@
 typedef struct rks_exchange_job {
     uint64_t size; /* of this rank's stream; 0: it sends nothing */
     bool receives; /* this rank wants all streams but its own (node leaders) */
+    /* Same answer on all ranks. Each rank of a node takes an even part of what the node's receiver
+     * wants from other nodes; at most one rank of a node may then receive (RKS_ERR_ARGUMENT). */
+    bool shares;
+    /* Same answer on all ranks. The streams have checksums of their own, which `write` checks: pull
+     * and mpi add none. nccl always adds its own: an error of NCCL must not pass as one of `write`.
+     */
+    bool checks;
     /* Called by any thread, possibly several times for a range, possibly at once from several. */
     rks_status (*read)(void *user, uint64_t offset, void *bytes, size_t size, rks_error *err);
-    /* Called in the calling thread, for each sender in order of offset; never for this rank itself.
-     */
+    /* Called in the calling thread, for each sender in order of offset, from a boundary on if the
+     * job shares; never for this rank itself. */
     rks_status (*write)(void *user, uint32_t sender, uint64_t offset, const void *bytes,
                         size_t size, rks_error *err);
     /* true: this rank does not need that sender's stream (its node has it). Same answer always. */
     bool (*skip)(void *user, uint32_t sender);
     /* nccl needs all three, with the same answers on all ranks. There a rank of a node may be asked
      * for the stream of another one, and may be handed streams, or parts of them, that its node's
-     * receiver wants, its own included: from a boundary on, in order of offset.
+     * receiver wants, its own included: from a boundary on, in order of offset. The other backends
+     * use `boundary` alone, if there is one: for shares, and for the ends of chunks.
      * read_of: as read, of any rank of this node.
      * boundary: the first place from `offset` on (0 < offset < the stream's size) where a stream
      * may be cut for two takers; at most its size. restart: what was taken in is to be forgotten;

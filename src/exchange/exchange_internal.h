@@ -9,6 +9,11 @@
 /* Senders of which a rank has a chunk on its way at once, and chunks that a rank sends at once. */
 enum { RKS_EXCHANGE_LANES = 4 };
 
+/* Bytes [begin, end) of a stream. */
+typedef struct rks_exchange_part {
+    uint64_t begin, end;
+} rks_exchange_part;
+
 /* What all ranks know of an exchange, from the view of this one. */
 typedef struct rks_exchange_plan {
     rks_group *group;
@@ -19,8 +24,10 @@ typedef struct rks_exchange_plan {
     uint32_t room;       /* bytes of the largest chunk that this rank receives */
     uint32_t send_room;  /* bytes of the largest chunk that this rank sends */
     uint64_t *sizes;     /* of each rank's stream */
-    bool *wanted;        /* senders that this rank receives from; no empty streams */
+    bool *wanted;        /* senders that this rank receives from; no empty parts */
     bool *wanters;       /* ranks that receive from this one */
+    rks_exchange_part *parts; /* of each sender's stream, what this rank receives */
+    rks_exchange_part *given; /* of this rank's stream, what each rank receives */
     bool *node_wanted;   /* senders that some rank of this node receives from; nccl */
     const char *options; /* behind the backend's name; NULL or "" if none */
     uint64_t *tokens;    /* what each rank's backend gave at prepare */
@@ -53,11 +60,17 @@ extern const rks_exchange_backend rks_exchange_mpi;
 extern const rks_exchange_backend rks_exchange_nccl;
 extern const rks_exchange_backend rks_exchange_pull;
 
-/* The next sender that is wanted, from rank + 1 on around; false behind the last. *cursor begins
- * with 0. */
-bool rks_exchange_next(const rks_exchange_plan *plan, uint32_t *cursor, uint32_t *sender);
-/* Size of a sender's chunk at `offset`. */
+/* The next sender that is wanted, from rank + 1 on around, and where its part begins; false behind
+ * the last. *cursor begins with 0. */
+bool rks_exchange_next(const rks_exchange_plan *plan, uint32_t *cursor, uint32_t *sender,
+                       uint64_t *offset);
+/* Size of the chunk at `offset` of a sender's stream, which lies in this rank's part of it: it ends
+ * at a boundary if one is near enough. 0 behind the part. */
 uint32_t rks_exchange_chunk(const rks_exchange_plan *plan, uint32_t sender, uint64_t offset);
+/* Of a job that shares: sets parts, given and node_wanted for the node of `receiver`, which wants
+ * the senders whose bits are set. */
+rks_status rks_exchange_share(rks_exchange_plan *plan, uint32_t receiver, const uint8_t *wants,
+                              rks_error *err);
 /* Hands a chunk to the sink. */
 rks_status rks_exchange_take(rks_exchange_plan *plan, uint32_t sender, uint64_t offset,
                              const void *bytes, uint32_t size, rks_error *err);

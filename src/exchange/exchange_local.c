@@ -107,9 +107,9 @@ static rks_status local_run(rks_exchange_plan *plan, void *user, rks_error *err)
 {
     local_state *state = user;
     uint32_t cursor = 0, sender;
-    while (rks_exchange_next(plan, &cursor, &sender)) {
-        uint64_t offset = 0;
-        while (offset < plan->sizes[sender]) {
+    uint64_t offset;
+    while (rks_exchange_next(plan, &cursor, &sender, &offset)) {
+        while (offset < plan->parts[sender].end) {
             rks_status status = rks_exchange_look(plan, err);
             if (status != RKS_OK || plan->stopped)
                 return status;

@@ -8,7 +8,8 @@
  *                 4     4  1 want, 2 stop                 4     4  1 chunk, 2 stop
  *                 8     8  offset                         8     8  offset
  *                16     8  size                          16     8  size of the chunk that follows
- *                24     8  0                             24     8  XXH3-64 of it
+ *                24     8  0                             24     8  XXH3-64 of it; 0 if the job
+ *                                                                  checks the bytes itself
  *
  * Everything happens in the calling thread: one loop that serves, receives, and naps when nothing
  * moves. A pair of ranks is over with the last chunk, or when one of them says stop; so a rank that
@@ -148,7 +149,8 @@ static rks_status check_reply(rks_exchange_plan *plan, const mpi_lane *lane, boo
         what = "another offset";
     else if (*chunk && rks_load_u64(head + 16) != lane->size)
         what = "another size";
-    else if (*chunk && rks_checksum64(head + HEAD_SIZE, lane->size) != rks_load_u64(head + 24))
+    else if (*chunk && !plan->job->checks &&
+             rks_checksum64(head + HEAD_SIZE, lane->size) != rks_load_u64(head + 24))
         what = "wrong checksum";
     if (what == NULL)
         return RKS_OK;
@@ -175,7 +177,7 @@ static bool lane_take(rks_exchange_plan *plan, mpi_state *state, mpi_lane *lane)
     note_error(state, status, &err);
     state->ending |= status != RKS_OK;
     lane->offset += lane->size;
-    return lane->offset < plan->sizes[lane->sender];
+    return lane->offset < plan->parts[lane->sender].end;
 }
 
 /* RKS_ERR_TIMEOUT where a chunk is overdue. */
@@ -209,8 +211,7 @@ static rks_status lane_step(rks_exchange_plan *plan, mpi_state *state, mpi_lane 
         if (!lane->stopping && lane_take(plan, state, lane))
             return lane_ask(plan, state, lane, err);
     }
-    lane->offset = 0;
-    if (!rks_exchange_next(plan, &state->cursor, &lane->sender))
+    if (!rks_exchange_next(plan, &state->cursor, &lane->sender, &lane->offset))
         return RKS_OK;
     *moved = true;
     *all_over = false;
@@ -229,16 +230,17 @@ static rks_status check_request(const rks_exchange_plan *plan, const mpi_peer *p
 {
     uint32_t kind = rks_load_u32(peer->head + 4);
     uint64_t offset = rks_load_u64(peer->head + 8), size = rks_load_u64(peer->head + 16);
-    uint64_t have = plan->job->size;
+    const rks_exchange_part *part = &plan->given[peer->rank];
     *stop = kind == STOP;
     if (rks_load_u32(peer->head) == REQUEST_MAGIC &&
-        (kind == STOP || (kind == WANT && size > 0 && size <= plan->send_room && offset <= have &&
-                          size <= have - offset)))
+        (kind == STOP ||
+         (kind == WANT && size > 0 && size <= plan->send_room && offset >= part->begin &&
+          offset <= part->end && size <= part->end - offset)))
         return RKS_OK;
     return rks_fail(err, RKS_ERR_CORRUPT, 0,
                     "exchange: rank %" PRIu32 " asks for %" PRIu64 " bytes at %" PRIu64
-                    " of %" PRIu64,
-                    peer->rank, size, offset, have);
+                    ", outside its part from %" PRIu64 " to %" PRIu64,
+                    peer->rank, size, offset, part->begin, part->end);
 }
 
 /* Fills the slot with a chunk, or with a stop where this rank is ending or its source fails. */
@@ -259,10 +261,11 @@ static rks_status peer_answer(rks_exchange_plan *plan, mpi_state *state, mpi_pee
     rks_store_u32(slot->message + 4, chunk ? CHUNK : STOP);
     rks_store_u64(slot->message + 8, offset);
     rks_store_u64(slot->message + 16, size);
-    rks_store_u64(slot->message + 24, rks_checksum64(slot->message + HEAD_SIZE, size));
+    rks_store_u64(slot->message + 24,
+                  plan->job->checks ? 0 : rks_checksum64(slot->message + HEAD_SIZE, size));
     peer->asked = false;
     state->turn = (size_t)(peer - state->peers) + 1; /* the others are next */
-    peer->over = !chunk || offset + size == plan->job->size;
+    peer->over = !chunk || offset + size == plan->given[peer->rank].end;
     plan->stats.bytes_sent += HEAD_SIZE + size;
     rks_status status = peer->over ? RKS_OK : peer_listen(state, peer, err);
     if (status == RKS_OK)

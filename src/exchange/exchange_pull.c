@@ -6,6 +6,8 @@
  *                 0     8  offset                       0     8  XXH3-64 of what follows
  *                 8     8  size                         8     n  the bytes
  *
+ * The checksum is 0 if the job checks the bytes itself.
+ *
  * A receiver has one chunk of each of four senders on its way. A sender holds four replies at
  * most; further requests wait for one of them to be sent. Their memory is used again: requests are
  * answered by many threads, and an allocator that keeps what each of them freed would hold a
@@ -132,11 +134,13 @@ static rks_status check_request(const rks_exchange_plan *plan, rks_request *requ
         return rks_fail(err, RKS_ERR_STATE, 0, "exchange: rank %" PRIu32 " receives nothing", from);
     *offset = rks_load_u64(body);
     *size = rks_load_u64(body + 8);
-    uint64_t have = plan->job->size;
-    if (*size == 0 || *size > plan->chunk || *offset > have || *size > have - *offset)
+    const rks_exchange_part *part = &plan->given[from];
+    if (*size == 0 || *size > plan->chunk || *offset < part->begin || *offset > part->end ||
+        *size > part->end - *offset)
         return rks_fail(err, RKS_ERR_CORRUPT, 0,
-                        "exchange: %" PRIu64 " bytes at %" PRIu64 " of %" PRIu64 " asked for",
-                        *size, *offset, have);
+                        "exchange: rank %" PRIu32 " asks for %" PRIu64 " bytes at %" PRIu64
+                        ", outside its part from %" PRIu64 " to %" PRIu64,
+                        from, *size, *offset, part->begin, part->end);
     return RKS_OK;
 }
 
@@ -154,7 +158,7 @@ static rks_status read_reply(pull_server *server, uint64_t offset, uint64_t size
     if (status != RKS_OK)
         return status;
     (*reply)->size = REPLY_HEAD + size;
-    rks_store_u64(bytes, rks_checksum64(bytes + REPLY_HEAD, size));
+    rks_store_u64(bytes, job->checks ? 0 : rks_checksum64(bytes + REPLY_HEAD, size));
     return RKS_OK;
 }
 
@@ -353,7 +357,7 @@ static rks_status lane_take(rks_exchange_plan *plan, pull_lane *lane, rks_error 
         return rks_fail(err, RKS_ERR_CORRUPT, 0,
                         "exchange: %zu bytes from rank %" PRIu32 " (%s), not %" PRIu32,
                         lane->arrived, lane->sender, host, REPLY_HEAD + lane->size);
-    if (rks_checksum64(bytes, lane->size) != rks_load_u64(lane->reply))
+    if (!plan->job->checks && rks_checksum64(bytes, lane->size) != rks_load_u64(lane->reply))
         return rks_fail(err, RKS_ERR_CORRUPT, 0,
                         "exchange: wrong checksum of %" PRIu32 " bytes at %" PRIu64
                         " from rank %" PRIu32 " (%s)",
@@ -368,9 +372,10 @@ static rks_status pull_run(rks_exchange_plan *plan, void *user, rks_error *err)
     size_t busy = 0;
     rks_status status = RKS_OK;
     for (size_t i = 0; i < box->lane_count && status == RKS_OK; i++) {
-        if (!rks_exchange_next(plan, &cursor, &box->lanes[i].sender))
+        pull_lane *lane = &box->lanes[i];
+        if (!rks_exchange_next(plan, &cursor, &lane->sender, &lane->offset))
             break;
-        status = lane_ask(plan, &box->lanes[i], err);
+        status = lane_ask(plan, lane, err);
         busy++;
     }
     while (busy > 0 && status == RKS_OK) {
@@ -382,11 +387,8 @@ static rks_status pull_run(rks_exchange_plan *plan, void *user, rks_error *err)
         if (status != RKS_OK)
             break;
         lane->offset += lane->size;
-        bool more = lane->offset < plan->sizes[lane->sender];
-        if (!more) {
-            lane->offset = 0;
-            more = rks_exchange_next(plan, &cursor, &lane->sender);
-        }
+        bool more = lane->offset < plan->parts[lane->sender].end ||
+                    rks_exchange_next(plan, &cursor, &lane->sender, &lane->offset);
         if (more) {
             status = lane_ask(plan, lane, err);
         } else {

@@ -86,8 +86,8 @@ rks_status rks_index_equal_hashes(const rks_index *index, uint32_t part, uint32_
  * sample, the columns, and 24 bytes a piece. */
 uint64_t rks_index_stream_size(const rks_index *index, uint32_t shard);
 /* Cuts [offset, offset + size) of the stream out of a filled index. Any threads, at once. A piece's
- * checksum is computed when it is first read and kept, 8 bytes a piece: the shard's samples must not
- * change from then on. */
+ * checksum is computed when it is first read and kept, 8 bytes a piece: the shard's samples must
+ * not change from then on. */
 rks_status rks_index_stream_read(rks_index *index, uint32_t shard, uint64_t offset, void *bytes,
                                  size_t size, rks_error *err);
 /* The first place from `offset` on where a piece begins, or the stream ends: there it may be cut

@@ -375,20 +375,23 @@ static rks_status end_intakes(stream *s, uint64_t *taken, rks_error *err)
     return status;
 }
 
-/* Several ranks of a node may have taken in parts of its streams: together they must have all that
- * its receiver wanted. Of the first node that lacks some, on all ranks. */
-rks_status rks_filling_check(const rks_store *store, const rks_agreed *agreed, size_t fact,
+/* The ranks of a node take in parts of its streams: together they must have all that its receiver
+ * wanted. Of the first node that lacks some, on all ranks. */
+rks_status rks_filling_check(rks_store *store, const rks_agreed *agreed, size_t fact,
                              rks_error *err)
 {
     for (uint32_t node = 0; node < rks_group_nodes(store->group); node++) {
-        uint64_t have = 0, want = 0;
+        uint64_t have = 0, want = 0, received = 0;
         for (uint32_t rank = 0; rank < rks_group_size(store->group); rank++) {
             if (rks_group_node_of(store->group, rank) != node)
                 continue;
             const uint8_t *bytes = rks_agreed_get(agreed, rank, fact, NULL);
             have += rks_load_u64(bytes);
             want += rks_load_u64(bytes + 8);
+            received += rks_load_u64(bytes + 16);
         }
+        if (node == rks_group_node(store->group) && rks_filling_travels(store))
+            store->exchange_bytes = received;
         if (have != want)
             return rks_fail(err, RKS_ERR_CORRUPT, 0,
                             "the index of the other ranks: %llu of %llu bytes have come",
@@ -429,6 +432,8 @@ rks_status rks_filling_exchange(rks_filling *f, rks_store *store, rks_error *err
     rks_exchange_job job = {
         .size = stream_size(store, rks_group_rank(store->group)),
         .receives = rks_group_is_leader(store->group),
+        .shares = true,
+        .checks = true, /* a piece of an index stream has its checksum in its head */
         .read = stream_read,
         .write = stream_write,
         .skip = stream_skip,
@@ -440,7 +445,7 @@ rks_status rks_filling_exchange(rks_filling *f, rks_store *store, rks_error *err
     f->wanted = job.receives ? wanted_bytes(&s) : 0;
     rks_status status = rks_exchange_run(store->group, backend_of(store), &job, &stats,
                                          &store->exchange_name, err);
-    store->exchange_bytes = stats.bytes_received;
+    f->received = stats.bytes_received;
     snprintf(store->exchange_why, sizeof(store->exchange_why), "%s", stats.why);
     return status == RKS_OK ? end_intakes(&s, &f->taken, err) : status;
 }

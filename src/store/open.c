@@ -420,7 +420,7 @@ static rks_status fill_and_serve(rks_store *store, rks_group *group, rks_status 
         status = start_serving(store, err);
     if (status == RKS_OK && pairs != NULL)
         status = count_pairs(store, &counted, err);
-    const uint64_t come[2] = {filling->taken, filling->wanted};
+    const uint64_t come[3] = {filling->taken, filling->wanted, filling->received};
     const rks_fact facts[] = {rks_fact_fixed(come, sizeof(come)), rks_fact_sum(&counted, 1)};
     status = rks_group_agree_on(group, "open: serving", status, facts, 2, &agreed, err);
     if (status == RKS_OK)

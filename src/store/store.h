@@ -145,7 +145,8 @@ typedef struct rks_filling {
     int fd; /* the leader's own: what it offers */
     rks_fd_offer *offer;
     rks_index_intake **intakes; /* of what comes from other nodes: one a shard, or NULL */
-    uint64_t taken, wanted;     /* bytes of index from other nodes */
+    uint64_t taken, wanted;     /* bytes of index: taken in by this rank, wanted by its node */
+    uint64_t received;          /* by this rank, headers included */
 } rks_filling;
 
 /* Begin with {.fd = -1}. The node's leader makes the memory. */
@@ -160,7 +161,7 @@ bool rks_filling_travels(const rks_store *store);
 rks_status rks_filling_exchange(rks_filling *filling, rks_store *store, rks_error *err);
 /* Once the node's index is whole; the agreement behind it checks that it was. */
 rks_status rks_filling_seal(rks_store *store, rks_error *err);
-rks_status rks_filling_check(const rks_store *store, const rks_agreed *agreed, size_t fact,
+rks_status rks_filling_check(rks_store *store, const rks_agreed *agreed, size_t fact,
                              rks_error *err);
 void rks_filling_end(rks_filling *filling, const rks_store *store);
 

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "group/agreement.h"
 #include "unit/exchange/exchange_case.h"
 
 enum { STOP_SILENCE_MS = 2000 };
@@ -65,6 +66,39 @@ static void run_shapes(rks_group *group, const char *backend, const char *used)
             expect_good(group, &all, used, "two receivers");
         }
     }
+}
+
+/* Two nodes of two ranks: what a node receives comes to its ranks once, some to each. */
+static void run_shared(rks_group *group, const char *backend, const char *used)
+{
+    static const uint32_t chunks[] = {3001, 65536};
+    for (size_t shape = 0; shape < sizeof(shapes) / sizeof(shapes[0]); shape++) {
+        for (size_t i = 0; i < 4; i++) {
+            exchange_case all = {.backend = backend,
+                                 .chunk = chunks[i / 2],
+                                 .of_a_node = 2,
+                                 .grain = i % 2 == 0 ? 0 : 1000};
+            memcpy(all.sizes, shapes[shape], sizeof(all.sizes));
+            expect_good(group, &all, used, "two nodes");
+            uint64_t received = all.results[rank].received, sent = 0;
+            const rks_fact fact = rks_fact_sum(&received, 1);
+            for (uint32_t sender = 0; sender < ranks; sender++)
+                sent += all.sizes[sender];
+            if (rks_group_agree_on(group, "test: received", RKS_OK, &fact, 1, NULL, NULL) !=
+                    RKS_OK ||
+                received != sent)
+                fail_with(&all, "a stream is not whole");
+        }
+    }
+    exchange_case all = {.backend = used,
+                         .chunk = 4096,
+                         .of_a_node = 2,
+                         .sizes = {300000, 300000, 300000, 300000},
+                         .fault = FAULT_SOURCE,
+                         .fault_rank = 3};
+    expect_failed(group, &all, RKS_ERR_DATA, "a failing source of two nodes");
+    all.fault = FAULT_SINK;
+    expect_failed(group, &all, RKS_ERR_IO, "a failing share");
 }
 
 static void run_faults(rks_group *group, const char *backend)
@@ -142,6 +176,15 @@ int main(int argc, char **argv)
         if (all.results[rank].status != RKS_ERR_UNSUPPORTED)
             fail_with(&all, "refused");
     }
+    rks_group_close(group);
+    char node[16];
+    snprintf(node, sizeof(node), "n%u", rank / 2);
+    if (open_group_on(NULL, node, 0, &group, &err) != RKS_OK) {
+        fprintf(stderr, "group of two nodes: %s\n", err.text);
+        return 1;
+    }
+    run_shared(group, "auto", "mpi");
+    run_shared(group, "pull", "pull");
     rks_group_close(group);
     if (rks_memory_in_use() != 0) {
         fprintf(stderr, "rank %u: %ld allocations are left\n", rank, rks_memory_in_use());

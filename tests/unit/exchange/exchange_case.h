@@ -32,6 +32,8 @@ typedef struct case_result {
     char used[16];
     char wrong[128]; /* empty: all as it should be */
     uint64_t received;
+    uint64_t begins[CASE_RANKS]; /* what has come of each sender */
+    uint64_t ends[CASE_RANKS];
 } case_result;
 
 typedef struct exchange_case {
@@ -42,6 +44,9 @@ typedef struct exchange_case {
     uint64_t sizes[CASE_RANKS];
     uint32_t receivers;         /* bits */
     uint32_t skips[CASE_RANKS]; /* bits of the senders that a rank skips */
+    uint32_t of_a_node;         /* not 0: ranks of a node, which share what its first one wants: the
+                                   other nodes' streams */
+    uint32_t grain;             /* of boundaries; 0: there are none */
     case_fault fault;
     uint32_t fault_rank;
     uint32_t silence_ms;
@@ -85,7 +90,27 @@ static inline rks_status case_read(void *user, uint64_t offset, void *bytes, siz
 static inline bool case_skip(void *user, uint32_t sender)
 {
     case_rank *me = user;
-    return (me->all->skips[me->rank] >> sender & 1) != 0;
+    uint32_t of = me->all->of_a_node;
+    return (me->all->skips[me->rank] >> sender & 1) != 0 ||
+           (of != 0 && sender / of == me->rank / of);
+}
+
+static inline uint64_t case_boundary(void *user, uint32_t sender, uint64_t offset)
+{
+    case_rank *me = user;
+    uint64_t size = me->all->sizes[sender], grain = me->all->grain;
+    uint64_t at = (offset + grain - 1) / grain * grain;
+    if (offset == 0 || offset >= size)
+        snprintf(me->result->wrong, sizeof(me->result->wrong), "boundary at %llu",
+                 (unsigned long long)offset);
+    return at < size ? at : size;
+}
+
+/* A place where chunks and parts may end. */
+static inline bool case_may_cut(const exchange_case *all, uint32_t sender, uint64_t offset)
+{
+    return all->grain == 0 || all->grain > all->chunk || offset == all->sizes[sender] ||
+           offset % all->grain == 0;
 }
 
 static inline rks_status case_write(void *user, uint32_t sender, uint64_t offset, const void *bytes,
@@ -97,17 +122,22 @@ static inline rks_status case_write(void *user, uint32_t sender, uint64_t offset
     if (me->all->fault == FAULT_SINK && me->all->fault_rank == me->rank &&
         me->result->received + size > me->due / 2)
         return rks_fail(err, RKS_ERR_IO, 5, "the sink is full");
+    if (me->all->of_a_node != 0 && sender < CASE_RANKS && me->result->ends[sender] == 0)
+        me->result->begins[sender] = me->next[sender] = offset;
     if (sender >= CASE_RANKS || sender == me->rank || case_skip(me, sender))
         snprintf(wrong, room, "a chunk of sender %u", sender);
     else if (me->next[sender] != offset)
         snprintf(wrong, room, "offset %llu of sender %u", (unsigned long long)offset, sender);
     else if (size == 0 || size > me->all->chunk)
         snprintf(wrong, room, "a chunk of %zu bytes", size);
+    else if (!case_may_cut(me->all, sender, offset) ||
+             !case_may_cut(me->all, sender, offset + size))
+        snprintf(wrong, room, "a chunk from %llu of %zu bytes", (unsigned long long)offset, size);
     for (size_t i = 0; i < size && wrong[0] == '\0'; i++)
         if (((const uint8_t *)bytes)[i] != case_byte(sender, offset + i))
             snprintf(wrong, room, "byte %llu of sender %u", (unsigned long long)(offset + i),
                      sender);
-    me->next[sender] = offset + size;
+    me->result->ends[sender] = me->next[sender] = offset + size;
     me->result->received += size;
     return RKS_OK;
 }
@@ -123,9 +153,13 @@ static inline int case_run(rks_group *group, exchange_case *all)
                             .read = case_read,
                             .write = case_write,
                             .skip = case_skip,
+                            .shares = all->of_a_node != 0,
+                            .boundary = all->grain != 0 ? case_boundary : NULL,
                             .user = &me,
                             .chunk = all->chunk};
-    for (uint32_t sender = 0; sender < ranks && job.receives; sender++)
+    if (all->of_a_node != 0)
+        job.receives = rank % all->of_a_node == 0;
+    for (uint32_t sender = 0; sender < ranks && job.receives && all->of_a_node == 0; sender++)
         if (sender != me.rank && !case_skip(&me, sender))
             me.due += all->sizes[sender];
     if (all->other_chunk != 0)
@@ -137,7 +171,8 @@ static inline int case_run(rks_group *group, exchange_case *all)
     me.result->status =
         rks_exchange_run(group, backend, &job, &me.result->stats, &used, &me.result->err);
     snprintf(me.result->used, sizeof(me.result->used), "%s", used);
-    if (me.result->status == RKS_OK && me.result->received != me.due && me.result->wrong[0] == '\0')
+    if (me.result->status == RKS_OK && me.result->received != me.due &&
+        me.result->wrong[0] == '\0' && all->of_a_node == 0)
         snprintf(me.result->wrong, sizeof(me.result->wrong), "%llu of %llu bytes",
                  (unsigned long long)me.result->received, (unsigned long long)me.due);
     return me.result->status == RKS_OK && me.result->wrong[0] == '\0' ? 0 : 1;
@@ -149,7 +184,10 @@ static inline int case_main(const rks_bootstrap *bootstrap, void *user)
     exchange_case *all = user;
     case_result *result = &all->results[bootstrap->rank];
     rks_group *group = NULL;
-    result->status = open_group_on(bootstrap, NULL, all->silence_ms, &group, &result->err);
+    char node[16];
+    snprintf(node, sizeof(node), "n%u", bootstrap->rank / (all->of_a_node + (all->of_a_node == 0)));
+    result->status = open_group_on(bootstrap, all->of_a_node != 0 ? node : NULL, all->silence_ms,
+                                   &group, &result->err);
     if (result->status != RKS_OK)
         return 1;
     int code = 0;
@@ -169,6 +207,27 @@ static inline void case_check_good(const exchange_case *all, uint32_t ranks, con
         assert_int_equal(result->status, RKS_OK);
         assert_string_equal(result->wrong, "");
         assert_string_equal(result->used, used);
+    }
+}
+
+/* The ranks of each node have, together and each byte once, the streams of all other nodes. */
+static inline void case_check_shared(const exchange_case *all, uint32_t ranks)
+{
+    uint32_t of = all->of_a_node;
+    for (uint32_t first = 0; first < ranks; first += of) {
+        for (uint32_t sender = 0; sender < ranks; sender++) {
+            uint64_t have = 0;
+            if (sender / of == first / of)
+                continue;
+            for (uint32_t rank = first; rank < first + of && rank < ranks; rank++) {
+                const case_result *result = &all->results[rank];
+                if (result->ends[sender] > 0)
+                    assert_int_equal(result->begins[sender], have);
+                if (result->ends[sender] > 0)
+                    have = result->ends[sender];
+            }
+            assert_int_equal(have, all->sizes[sender]);
+        }
     }
 }
 

@@ -122,6 +122,113 @@ static void processes_get_the_same_bytes_over_tcp(void **state)
     munmap(cases, size);
 }
 
+/* Nodes of two, three (the last one smaller) and four, streams of many shapes, boundaries anywhere,
+ * close together, and further apart than a chunk. */
+static const uint32_t grains[] = {0, 1000, 9000};
+enum { SHARED = SHAPES * 2 * 3 };
+
+static void make_shared(exchange_case *cases, const char *backend, uint32_t of_a_node)
+{
+    size_t count = 0;
+    for (int shape = 0; shape < SHAPES; shape++) {
+        for (int chunk = 1; chunk < 3; chunk++) {
+            for (int grain = 0; grain < 3; grain++) {
+                exchange_case *made = &cases[count++];
+                *made = whole;
+                made->backend = backend;
+                made->chunk = chunks[chunk];
+                made->of_a_node = of_a_node;
+                made->grain = grains[grain];
+                memcpy(made->sizes, shapes[shape], sizeof(made->sizes));
+            }
+        }
+    }
+}
+
+static int run_shared(const rks_bootstrap *bootstrap, void *user)
+{
+    many_cases *many = user;
+    rks_group *group = NULL;
+    rks_error err;
+    char node[16];
+    snprintf(node, sizeof(node), "n%u", bootstrap->rank / many->cases[0].of_a_node);
+    if (open_group_on(bootstrap, node, 0, &group, &err) != RKS_OK)
+        return 2;
+    int code = 0;
+    for (size_t i = 0; i < many->count; i++)
+        code |= case_run(group, &many->cases[i]);
+    rks_group_close(group);
+    return code;
+}
+
+static void check_shared(const exchange_case *cases, uint32_t ranks, const char *used)
+{
+    for (size_t i = 0; i < SHARED; i++) {
+        case_check_good(&cases[i], ranks, used);
+        case_check_shared(&cases[i], ranks);
+    }
+}
+
+static void the_ranks_of_a_node_share_what_it_receives(void **state)
+{
+    (void)state;
+    rks_error err;
+    exchange_case *cases = calloc(SHARED, sizeof(*cases));
+    for (int backend = 0; backend < 2; backend++) {
+        for (uint32_t of = 2; of <= 4; of++) {
+            many_cases many = {cases, SHARED};
+            make_shared(cases, backends[backend], of);
+            int code = -1;
+            alarm(100);
+            assert_ok(rks_launch_threads(8, run_shared, &many, &code, &err), &err);
+            alarm(0);
+            check_shared(cases, 8, backends[backend]);
+            assert_int_equal(code, 0);
+            assert_int_equal(rks_memory_in_use(), 0);
+            assert_int_equal(counted_memory(), 0);
+        }
+    }
+    free(cases);
+}
+
+static void each_rank_of_a_node_takes_an_even_part(void **state)
+{
+    (void)state;
+    exchange_case all = whole;
+    all.backend = "pull";
+    all.of_a_node = 4;
+    all.grain = 1000;
+    all.sizes[0] = 400000; /* of one sender */
+    run_threads(&all, 8);
+    case_check_good(&all, 8, "pull");
+    case_check_shared(&all, 8);
+    for (int rank = 4; rank < 8; rank++) {
+        assert_int_equal(all.results[rank].received, 100000);
+        assert_int_equal(all.results[rank].begins[0], 100000 * (rank - 4));
+    }
+    for (int rank = 1; rank < 4; rank++)
+        assert_int_equal(all.results[rank].received, 0);
+}
+
+static void shares_arrive_over_tcp(void **state)
+{
+    (void)state;
+    rks_error err;
+    size_t size = SHARED * sizeof(exchange_case);
+    exchange_case *cases =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(cases, MAP_FAILED);
+    many_cases many = {cases, SHARED};
+    make_shared(cases, "auto", 2);
+    int code = -1;
+    alarm(100);
+    assert_ok(rks_launch(4, run_shared, &many, &code, &err), &err);
+    alarm(0);
+    check_shared(cases, 4, "pull");
+    assert_int_equal(code, 0);
+    munmap(cases, size);
+}
+
 static void a_rank_alone_has_nothing_to_do(void **state)
 {
     (void)state;
@@ -194,6 +301,59 @@ static void a_failing_source_or_sink_ends_all_with_its_error(void **state)
         assert_int_equal(rks_memory_in_use(), 0);
         assert_int_equal(counted_memory(), 0);
     }
+}
+
+static void a_failing_share_ends_all_with_its_error(void **state)
+{
+    (void)state;
+    for (int backend = 0; backend < 2; backend++) {
+        for (uint32_t rank = 0; rank < 4; rank++) {
+            for (int sink = 0; sink < 2; sink++) {
+                exchange_case all = whole;
+                all.backend = backends[backend];
+                all.of_a_node = 2;
+                all.fault = sink ? FAULT_SINK : FAULT_SOURCE;
+                all.fault_rank = rank;
+                for (int i = 0; i < 4; i++)
+                    all.sizes[i] = 100000;
+                run_threads(&all, 4);
+                case_check_failed(&all, 4, sink ? RKS_ERR_IO : RKS_ERR_DATA, (int32_t)rank,
+                                  sink ? "the sink is full" : "the source is broken");
+            }
+        }
+        assert_int_equal(rks_memory_in_use(), 0);
+        assert_int_equal(counted_memory(), 0);
+    }
+}
+
+/* All ranks are on one node. */
+static int share_on_one_node(const rks_bootstrap *bootstrap, void *user)
+{
+    exchange_case *all = user;
+    case_result *result = &all->results[bootstrap->rank];
+    rks_group *group = NULL;
+    result->status = open_group_on(bootstrap, NULL, 0, &group, &result->err);
+    if (result->status == RKS_OK)
+        case_run(group, all);
+    rks_group_close(group);
+    return 0;
+}
+
+static void a_node_that_shares_has_one_receiver(void **state)
+{
+    (void)state;
+    rks_error err;
+    exchange_case all = whole;
+    int code = -1;
+    all.backend = "pull";
+    all.of_a_node = 2;
+    for (int i = 0; i < 4; i++)
+        all.sizes[i] = 1000;
+    alarm(100);
+    assert_ok(rks_launch_threads(4, share_on_one_node, &all, &code, &err), &err);
+    alarm(0);
+    case_check_failed(&all, 4, RKS_ERR_ARGUMENT, -1,
+                      "ranks 0 and 2 receive for one node that shares");
 }
 
 static void a_sender_that_receives_nothing_may_fail(void **state)
@@ -498,9 +658,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(processes_get_the_same_bytes_over_tcp),
+        cmocka_unit_test(shares_arrive_over_tcp),
         cmocka_unit_test(a_killed_process_ends_the_others),
         cmocka_unit_test(local_is_refused_between_processes),
         cmocka_unit_test(eight_threads_get_the_same_bytes),
+        cmocka_unit_test(the_ranks_of_a_node_share_what_it_receives),
+        cmocka_unit_test(each_rank_of_a_node_takes_an_even_part),
+        cmocka_unit_test(a_failing_share_ends_all_with_its_error),
+        cmocka_unit_test(a_node_that_shares_has_one_receiver),
         cmocka_unit_test(a_rank_alone_has_nothing_to_do),
         cmocka_unit_test(ranks_may_ask_for_different_chunks),
         cmocka_unit_test(staging_memory_does_not_grow_with_the_streams),

@@ -167,6 +167,43 @@ static void more_and_fewer_ranks_than_built_it_open_it(void **state)
     world_remove(directory);
 }
 
+/* Two nodes of two ranks, with a shard each: the ranks of a node take one each of the other node's
+ * shards, and tell alike what has come. */
+static void share_a_node(member *m)
+{
+    const job *j = m->user;
+    char directory[96], node[16];
+    rks_store *store = NULL;
+    rks_store_stats stats = {.struct_size = sizeof(stats)};
+    snprintf(node, sizeof(node), "n%u", m->rank / 2);
+    EXPECT_OK(open_group_on(m->bootstrap, node, 5000, &m->group, &m->err));
+    if (m->group == NULL)
+        return;
+    pattern(j, directory);
+    EXPECT_OK(rks_store_open(m->group, directory, &j->options, &store, &m->err));
+    if (store != NULL) {
+        check_index(m, store);
+        check_fetch(m, store);
+        rks_store_stats_get(store, &stats);
+        /* Of each shard: lengths, key hashes and ids, and the head of its piece. */
+        uint64_t samples = (m->rank < 2 ? 3 : 4) * UNIT_ROWS;
+        EXPECT(stats.exchange_bytes == samples * (4 + 8 + 8) + 2 * 24);
+    }
+    rks_store_close(store, 0);
+}
+
+static void the_ranks_of_a_node_share_the_exchange(void **state)
+{
+    (void)state;
+    char directory[64];
+    world_directory(directory);
+    build_in_own_directories(directory, 4);
+    job j = {.directory = directory, .own_directories = true};
+    rks_store_options_default(&j.options);
+    on_threads(4, share_a_node, &j);
+    world_remove(directory);
+}
+
 /* ---- what is wrong, on all ranks ------------------------------------------------------------- */
 
 static void open_fails(member *m)
@@ -530,6 +567,7 @@ int main(void)
         cmocka_unit_test(every_rank_knows_and_fetches_every_sample),
         cmocka_unit_test(the_index_and_plans_outlive_the_store),
         cmocka_unit_test(more_and_fewer_ranks_than_built_it_open_it),
+        cmocka_unit_test(the_ranks_of_a_node_share_the_exchange),
         cmocka_unit_test(what_is_wrong_on_one_rank_ends_the_open_on_all),
         cmocka_unit_test(a_partial_store_keeps_its_ids_and_plans_what_is_there),
         cmocka_unit_test(keys_are_asked_of_a_stand_in_where_the_owner_fails),
