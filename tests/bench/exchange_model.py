@@ -18,17 +18,18 @@ from typing import Any
 
 MIB, GIB = 2**20, 2**30
 
-# The dataset and the job that are asked about.
-SAMPLES_A_RANK = 4 * MIB
+# The datasets and the jobs that are asked about: of 1,024 ranks the largest dataset that there is, 2^32 - 1 samples at most.
+RANKS = (256, 1024)
+SAMPLES_A_RANK = 4 * MIB - 1
+assert SAMPLES_A_RANK * max(RANKS) < 2**32
 ENTRY = 12 + 24 / 65536  # a length, a key hash, and a piece's head of 24 bytes for 65,536 samples
 RANKS_A_NODE = 8
 
 # The exchange: src/exchange/.
-CHUNK, LANES = 4 * MIB, 4
-PIECE = 65536 * 12 + 24  # of which a receiver may hold one for each lane
+CHUNK, HEAD, LANES = 4 * MIB, 32, 4
 SLOT, SLOTS, CHANNELS = 16 * MIB, 2, 2
 
-# What is assumed of the machines.
+# What is assumed of the machines. What was measured comes from MEASURED.json alone.
 ROUND_TRIP = 50e-6  # seconds from asking for a chunk until its first byte
 RAIL = 12.5e9       # bytes a second of a network interface, 100 Gb/s
 PULL_RAILS, NCCL_RAIL = 1, 45e9  # pull and mpi: one interface a node; nccl: a 400 Gb/s one for each GPU
@@ -102,18 +103,19 @@ class Expected:
 
 
 def by_messages(job: Job, fixed: float, processor: float) -> Expected:
-    """pull and mpi: a node's leader takes all in; each rank sends its stream to the leader of each other node. `processor`:
-    seconds a byte, of both ends together, taken to be half and half; a leader does both, one after the other."""
-    sent = job.stream * (job.nodes - 1)
-    parts = {"the leader's processor": (job.received + sent) * processor / 2, "the network": job.received / (PULL_RAILS * RAIL)}
+    """pull and mpi: each rank of a node takes an even part of what the node receives, and sends its own stream once to each
+    other node. `processor`: seconds a byte, of both ends together, taken to be half and half; a rank does both, one after the
+    other."""
+    sent, received = job.stream * (job.nodes - 1), job.received / RANKS_A_NODE
+    parts = {"each rank's processor": (received + sent) * processor / 2, "the network": job.received / (PULL_RAILS * RAIL)}
     bound = max(parts, key=lambda name: parts[name])
-    asking = (job.ranks - RANKS_A_NODE) * math.ceil(job.stream / CHUNK) / LANES * ROUND_TRIP
-    return Expected(fixed + parts[bound] + asking, bound, staging(job.ranks - RANKS_A_NODE, job.nodes - 1))
+    asking = math.ceil(received / CHUNK) / LANES * ROUND_TRIP
+    return Expected(fixed + parts[bound] + asking, bound, staging(job.ranks // RANKS_A_NODE, job.nodes - 1))
 
 
 def staging(senders: int, receivers: int) -> float:
     """Of a rank that receives from so many and sends to so many, with streams of a chunk and more."""
-    return min(senders, LANES) * (CHUNK + PIECE) + min(receivers, LANES) * CHUNK
+    return (min(senders, LANES) + min(receivers, LANES)) * (CHUNK + HEAD)
 
 
 def ring(ranks: int, ranks_a_node: int = 1) -> float:
@@ -157,7 +159,7 @@ def check_table(measured: dict[str, Any]) -> list[str]:
         biggest = measured["samples"][max(measured["samples"], key=int)][way]
         modelled = line.at(wall[1][0])
         lines.append(f"| {way} | {through(work).slope * 1e9:.2f} ns a byte | {line.fixed:.2f} + {line.slope * 1e9:.2f} | "
-                     f"{modelled:.2f} s | {wall[1][1]:.2f} s | {(staging(3, 3) - 3 * PIECE) / MIB:.0f} MiB | "
+                     f"{modelled:.2f} s | {wall[1][1]:.2f} s | {staging(3, 3) / MIB:.0f} MiB | "
                      f"{biggest['staging'] / MIB:.0f} MiB |")
     return lines
 
@@ -165,7 +167,7 @@ def check_table(measured: dict[str, Any]) -> list[str]:
 def scale_table(measured: dict[str, Any]) -> list[str]:
     lines = ["| model of | ranks | nodes | index a node | seconds | bound by | host memory of a rank beside the index | pinned | "
              "GPU |", "|---|---:|---:|---:|---:|---|---:|---:|---:|"]
-    for ranks in (256, 1024):
+    for ranks in RANKS:
         job = Job(ranks)
         for way in ("pull", "mpi", "nccl"):
             base = "mpi" if way == "nccl" else way
@@ -178,22 +180,34 @@ def scale_table(measured: dict[str, Any]) -> list[str]:
     return lines
 
 
+def parameters(measured: dict[str, Any]) -> list[str]:
+    """What the model takes from the run, what follows from the code, and what nobody measured."""
+    facts = []
+    for way in ("pull", "mpi"):
+        work, wall = through(points_of(measured, way, "processor")), through(points_of(measured, way, "seconds"))
+        facts.append(f"{way} takes {work.slope * 1e9:.2f} ns of processor a byte, both ends together, and {wall.fixed:.2f} s for an "
+                     "index of none")
+    return [
+        f"Measured, by the run above: {'; '.join(facts)}.", "",
+        f"From the code: 12 bytes travel for a sample and 24 for 65,536 of them, in chunks of {CHUNK // MIB} MiB, of which a rank "
+        f"receives {LANES} at a time and sends {LANES}. Hence the memory.", "",
+        "Assumed:", "",
+        f"- pull and mpi: one interface of {PULL_RAILS * RAIL / 1e9:.1f} GB/s a node; {ROUND_TRIP * 1e6:.0f} us to ask for a chunk; half of "
+        "the processor's time a byte is the sender's, half the receiver's. A rank receives its part and sends its own stream, one after "
+        "the other, on a core of its own that is as fast as here.",
+        f"- nccl: a rail of {NCCL_RAIL / 1e9:.0f} GB/s for each of a node's {RANKS_A_NODE} GPUs, {SLOTS} slots of {SLOT // MIB} MiB; rings of "
+        f"one GPU a node take {RING_BEGIN * 1e6:.1f} us and {RING_NET_HOP * 1e6:.0f} us a hop; {COPY / 1e9:.0f} GB/s out of a GPU; "
+        f"{CHANNELS} channels of {CHANNEL // MIB} MiB and {DEVICE_PEER} bytes a rank; a carrier's processor costs what mpi's receiver does. "
+        "None of it was measured on a GPU.",
+        "- Ranks come at once, and nobody else uses the network."]
+
+
 def section(measured: dict[str, Any]) -> str:
     """Markdown."""
     return "\n".join([
         *check_table(measured), "",
         f"The line is laid through 1 M and 10 M samples, so 3 M tests it, as well as one machine can. For more ranks, each with {SAMPLES_A_RANK / 1e6:.1f} M samples, "
-        f"{RANKS_A_NODE} a node:", "", *scale_table(measured), "",
-        "Assumed:", "",
-        f"- pull and mpi: one interface of {RAIL / 1e9:.1f} GB/s a node; a node's leader receives what other nodes have, {LANES} chunks of "
-        f"{CHUNK // MIB} MiB at a time, {ROUND_TRIP * 1e6:.0f} us to ask for one; half of the processor's time a byte is the sender's, half "
-        "the receiver's, and a leader does both in turn. Other cores are as fast as here.",
-        f"- nccl: a rail of {NCCL_RAIL / 1e9:.0f} GB/s for each of a node's {RANKS_A_NODE} GPUs, {SLOTS} slots of {SLOT // MIB} MiB; rings of "
-        f"one GPU a node take {RING_BEGIN * 1e6:.1f} us and {RING_NET_HOP * 1e6:.0f} us a hop; {COPY / 1e9:.0f} GB/s out of a GPU; "
-        f"{CHANNELS} channels of {CHANNEL // MIB} MiB and {DEVICE_PEER} bytes a rank; a carrier's processor costs what mpi's receiver does. "
-        "None of it was measured on a GPU.",
-        "- Beside the time to move bytes stands what 4 ranks here took for an index of none. Ranks come at once, and nobody else uses the "
-        "network."]) + "\n"
+        f"{RANKS_A_NODE} a node:", "", *scale_table(measured), "", *parameters(measured)]) + "\n"
 
 
 def main() -> None:
