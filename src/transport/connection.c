@@ -316,6 +316,13 @@ static const rks_stream_events STREAM_EVENTS = {
     on_connected, rks_connection_room, rks_connection_received, on_ended, on_written, on_closed,
 };
 
+/* It has no stream yet. */
+static void connection_discard(rks_connection *connection)
+{
+    rks_wipe(&connection->hello.key, sizeof(connection->hello.key));
+    rks_free(connection);
+}
+
 static rks_connection *connection_new(rks_engine *engine, bool initiator, uint32_t rank,
                                       rks_error *err)
 {
@@ -334,8 +341,7 @@ static rks_connection *connection_new(rks_engine *engine, bool initiator, uint32
                                     .connected = initiator};
     if ((initiator && rks_peer_bind(engine, &connection->hello, err) != RKS_OK) ||
         rks_hello_start(&connection->hello, err) != RKS_OK) {
-        rks_wipe(&connection->hello.key, sizeof(connection->hello.key));
-        rks_free(connection);
+        connection_discard(connection);
         return NULL;
     }
     return connection;
@@ -368,7 +374,7 @@ rks_status rks_connection_open(rks_engine *engine, uint32_t rank, rks_error *err
         rks_status status = rks_fail_errno(err, error, "no connection to %s", where);
         if (error == ECONNREFUSED || error == EDESTADDRREQ || rks_is_unreachable(error))
             status = err->status = RKS_ERR_PEER;
-        rks_free(connection);
+        connection_discard(connection);
         return status;
     }
     connection_link(connection);
@@ -398,7 +404,7 @@ int rks_connection_accept(rks_engine *engine)
         return ENOMEM;
     int error = rks_net_accept(engine->net, &STREAM_EVENTS, connection, &connection->stream);
     if (error != 0)
-        rks_free(connection);
+        connection_discard(connection);
     else
         accepted(connection);
     return error;

@@ -9,12 +9,14 @@
  * that has the most, which a flood is sooner than a rank. What is cut all the same tries again
  * (peer.c).
  *
- * Who has recorded hellos between hosts can send them again, and prove nothing. So of each rank only
- * some may be heard at a time: the next one takes the place of the oldest of the same rank. */
+ * Who has recorded hellos between hosts can send them again, and prove nothing. So one that is here
+ * already, in the lobby or as the rank's connection, is refused; and of each rank only some may be
+ * heard at a time: the next one takes the place of the oldest of the same rank. */
 #include "transport/internal.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/bytes.h"
 #include "base/checksum.h"
@@ -67,8 +69,29 @@ void rks_lobby_enter(rks_connection *connection)
     lobby->count++;
 }
 
+/* Each connection has a nonce of its own. */
+static bool is_hello_of(const rks_connection *one, const rks_connection *connection)
+{
+    return one != NULL && !one->initiator &&
+           memcmp(one->hello.peer_nonce, connection->hello.peer_nonce, RKS_NONCE_SIZE) == 0;
+}
+
+static bool is_repeated(const rks_connection *connection)
+{
+    const rks_peer *peer = &connection->engine->peers[connection->rank];
+    bool repeated = is_hello_of(peer->connection, connection) || is_hello_of(peer->held, connection);
+    const rks_connection *one = connection->engine->lobby.heard.first;
+    for (; one != NULL && !repeated; one = one->line_next)
+        repeated = one->rank == connection->rank && is_hello_of(one, connection);
+    return repeated;
+}
+
 void rks_lobby_heard(rks_connection *connection)
 {
+    if (is_repeated(connection)) {
+        rks_connection_fail(connection, RKS_ERR_PEER, 0, "a hello that was said before");
+        return;
+    }
     rks_line *heard = &connection->engine->lobby.heard;
     rks_connection *oldest = NULL;
     uint32_t count = 0;

@@ -366,6 +366,40 @@ static void a_flood_of_recorded_hellos_shuts_nobody_out(void **state)
     shuts_nobody_out(&m, fds);
 }
 
+/* However often one is sent, the rank that is about to prove itself stays. */
+static void a_hello_that_is_sent_again_displaces_nobody(void **state)
+{
+    (void)state;
+    enum { TIMES = 40 };
+    int fds[TIMES];
+    mesh m;
+    open_pair(&m, 15000, NULL);
+    rks_hello hello = stranger_hello(2, 1, 3, true), recorded = stranger_hello(2, 1, 3, true);
+    int fd = stranger_connect(&m.addresses[1]);
+    stranger_say_hello(fd, &hello);
+    assert_true(stranger_take_hello(fd, &hello));
+    for (int i = 0; i < TIMES; i++) {
+        fds[i] = stranger_connect(&m.addresses[1]);
+        stranger_say_hello(fds[i], i % 2 == 0 ? &recorded : &hello);
+    }
+    uint64_t until = rks_now_ms() + WAIT_MS;
+    while (refused(&m) < TIMES - 1 && rks_now_ms() < until)
+        usleep(10000);
+    assert_int_equal(refused(&m), TIMES - 1);
+    stranger_say_proof(fd, &hello);
+    assert_true(stranger_take_proof(fd, &hello));
+    int again = stranger_connect(&m.addresses[1]); /* also when it is open */
+    stranger_say_hello(again, &hello);
+    assert_int_equal(stranger_drain(again), HELLO_FRAME);
+    assert_int_equal(refused(&m), TIMES);
+    close(again);
+    for (int i = 0; i < TIMES; i++)
+        close(fds[i]);
+    close(fd);
+    serves_on(&m);
+    mesh_close(&m);
+}
+
 /* Where the whole room is less than the flood. */
 static void a_flood_of_silent_connections_displaces_no_rank(void **state)
 {
@@ -505,6 +539,7 @@ int main(void)
         cmocka_unit_test(a_rank_of_another_version_is_named_with_both_versions),
         cmocka_unit_test(a_flood_of_hellos_without_the_secret_shuts_nobody_out),
         cmocka_unit_test(a_flood_of_recorded_hellos_shuts_nobody_out),
+        cmocka_unit_test(a_hello_that_is_sent_again_displaces_nobody),
         cmocka_unit_test(a_flood_of_silent_connections_displaces_no_rank),
         cmocka_unit_test(one_that_cuts_hellos_is_tried_again_and_called_busy),
         cmocka_unit_test(errors_before_the_proof_are_ignored),
