@@ -284,9 +284,14 @@ static void end_fetch(rks_fetch *fetch)
         rks_fetch_request *arrived = fetch->arrived;
         fetch->arrived = NULL;
         rks_fetch_request *queued = rks_fetch_unqueue(fetcher, fetch);
+        /* What is on its way gets no memory any more: others have the room. */
+        for (rks_fetch_request *sent = fetch->sent; sent != NULL; sent = sent->next_sent)
+            rks_fetch_request_unreserve(sent);
+        rks_fetch_request *next = fetch->sent != NULL ? rks_fetch_next_to_send(fetcher) : NULL;
         pthread_mutex_unlock(&fetcher->mutex);
         rks_fetch_request_free(arrived);
         rks_fetch_request_free(queued);
+        rks_fetch_send(next);
     }
     rks_fetch_release(fetch);
 }

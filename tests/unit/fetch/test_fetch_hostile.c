@@ -471,6 +471,29 @@ static void a_request_that_is_given_up_gives_its_room_back(void **state)
     ask_another_owner(1);
 }
 
+/* Its owner may take as long as it likes: what is asked next waits for nothing. */
+static void a_fetch_that_is_cancelled_gives_its_room_back(void **state)
+{
+    (void)state;
+    rks_wanted wanted[COUNT];
+    rks_fetch *started = NULL;
+    rks_fetcher *fetcher = open_impatient(HOSTILE_ONLY, 1);
+    the_trick = TRICK_HOLD;
+    world_wanted_many(IDS, COUNT, wanted);
+    assert_ok(world_start(fetcher, wanted, COUNT, &started, &err), &err);
+    wait_for_request();
+    rks_fetch_cancel(started);
+    the_trick = TRICK_NONE;
+    alarm(100);
+    fetch_and_check(fetcher);
+    alarm(0);
+    rks_error why;
+    rks_fail(&why, RKS_ERR_STATE, 0, "late");
+    rks_request_fail(held, &why);
+    held = NULL;
+    rks_fetcher_close(fetcher);
+}
+
 #define CONNECTED(test) cmocka_unit_test_setup_teardown(test, connect_world, disconnect_world)
 
 int main(void)
@@ -491,6 +514,7 @@ int main(void)
         CONNECTED(an_owner_that_beats_and_sends_nothing_is_named),
         CONNECTED(instead_of_an_owner_that_sends_nothing_another_is_asked),
         CONNECTED(a_request_that_is_given_up_gives_its_room_back),
+        CONNECTED(a_fetch_that_is_cancelled_gives_its_room_back),
     };
     return cmocka_run_group_tests_name("fetch_hostile", tests, open_world, close_world);
 }
