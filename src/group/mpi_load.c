@@ -68,6 +68,7 @@ static void *find_module(void)
 
 static void load(void)
 {
+    (void)dlerror(); /* what this thread failed to load before is no reason */
     void *module = find_module();
     char first[sizeof(load_error.text)];
     const char *why = module == NULL ? dlerror() : NULL; /* none: there is no such file */
