@@ -71,6 +71,7 @@ rks_status rks_engine_call_all(rks_engine *engine, rks_call *first, rks_error *e
         if (status != RKS_OK)
             return status;
         call->ended = 0;
+        call->asked = false;
         call->command.run = run_call;
         call->command.next = call->next == NULL ? NULL : &call->next->command;
         call->frame.sent = rks_call_sent;

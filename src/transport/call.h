@@ -53,6 +53,7 @@ struct rks_call {
     uint16_t service;
     /* the engine's */
     uint8_t ended; /* of sending and waiting for the reply, how many are over */
+    bool asked;    /* its turn to be sent has come */
     uint64_t id;
     rks_command command;
     rks_frame frame;

@@ -10,7 +10,8 @@
  * Loss       A lost peer fails its outstanding requests with RKS_ERR_PEER (connection closed or
  *            reset, proof refused) or RKS_ERR_TIMEOUT (silence), naming rank, host and phase.
  * Bounds     A frame above the limit of its kind is refused before allocation; queued replies and
- *            connections that have not proved themselves are capped (newcomers.c).
+ *            connections that have not proved themselves are capped (newcomers.c). A peer is asked for
+ *            32 MiB at a time, and serves 4 requests for each of its I/O threads at a time.
  * Order      Notes of one peer to another arrive in the order in which they were sent, and before
  *            the news that the peer has closed.
  * Fork       A child must not use its parent's engine.

@@ -34,6 +34,8 @@ enum {
     RKS_STAGE_SIZE = 64 * 1024, /* small frames are read into it */
     RKS_SLICE_PARTS = 256,      /* of a write */
     RKS_RECORD_BYTES = 65536,   /* of frames in a record: seal.c */
+    RKS_ASKED_MAX = 32 << 20,   /* bytes of requests to one peer that are not answered */
+    RKS_POOL_SHARE = 4,         /* requests of one peer that may be served at a time, for each thread */
 };
 
 typedef struct rks_connection rks_connection;
@@ -65,6 +67,8 @@ struct rks_peer {
     rks_connection *held;       /* opened by the peer and proven, while this side opens one */
     rks_call *calls;            /* that wait for their replies */
     rks_frame_queue waiting;    /* until the connection is open */
+    rks_frame_queue unasked;    /* calls that wait until others are answered; they are in `calls` */
+    uint64_t asked;             /* bytes of the calls that do not */
     uint64_t since_ms;       /* when connecting began */
     uint64_t retry_ms;       /* not 0: connect again then */
     uint32_t cuts;           /* connections of these that it cut during the hello */
@@ -90,6 +94,7 @@ struct rks_request {
     uint16_t service;
     size_t size;
     bool at_engine;      /* the engine thread has it, and sends what it is answered */
+    bool at_pool;        /* counted in connection->at_pool */
     rks_frame frame;     /* the reply's */
     struct iovec *parts; /* the reply's, where they are a copy */
     void (*release)(void *user);
@@ -341,8 +346,9 @@ struct rks_connection {
     size_t part; /* of the first frame: how far it is sent */
     size_t part_sent;
     size_t slice; /* bytes of the write under way; 0: none */
-    uint64_t replies; /* bytes of replies that are queued */
+    uint64_t replies; /* bytes of replies that are queued, and of their requests */
     uint64_t serving; /* bytes of requests that are being served */
+    uint32_t at_pool; /* of them, those that threads have */
     rks_request *parked, **parked_last; /* requests that wait until replies are sent */
     uint64_t parked_bytes;
     bool to_flush; /* in engine->full */
@@ -441,6 +447,11 @@ void rks_pool_hurry(rks_engine *engine);
 /* NULL: no memory. */
 rks_request *rks_request_create(rks_connection *connection, const rks_frame_header *header,
                                 size_t size);
+/* What a request of `size` bytes takes of an owner's memory. */
+static inline uint64_t rks_request_room(size_t size)
+{
+    return sizeof(rks_request) + size;
+}
 /* Of a request that nobody has seen. */
 void rks_request_drop(rks_request *request);
 /* Calls into a service or the watch, if there is one. */

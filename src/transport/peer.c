@@ -61,7 +61,7 @@ rks_call *rks_call_find(rks_engine *engine, uint32_t rank, uint64_t id)
     if (number >= engine->slots_room || engine->slots[number].turn != id >> 32)
         return NULL;
     rks_call *call = engine->slots[number].call;
-    return call != NULL && call->peer == rank ? call : NULL;
+    return call != NULL && call->peer == rank && call->asked ? call : NULL;
 }
 
 /* Its frame is sent or given up, or it is done: the later of the two ends it. */
@@ -71,9 +71,44 @@ static void call_ended(rks_call *call)
         call->ops->over(call);
 }
 
+static rks_call *call_of(rks_frame *frame)
+{
+    return (rks_call *)(void *)((uint8_t *)frame - offsetof(rks_call, frame));
+}
+
 void rks_call_sent(rks_frame *frame)
 {
-    call_ended((rks_call *)(void *)((uint8_t *)frame - offsetof(rks_call, frame)));
+    call_ended(call_of(frame));
+}
+
+/* What an owner keeps for it; one call may always be asked. */
+static bool may_ask(const rks_peer *peer, const rks_call *call)
+{
+    return peer->asked == 0 || peer->asked + rks_request_room(call->size) <= RKS_ASKED_MAX;
+}
+
+static void push(rks_engine *engine, uint32_t rank, rks_frame *frame);
+
+static void ask_peer(rks_engine *engine, rks_call *call)
+{
+    call->asked = true;
+    engine->peers[call->peer].asked += rks_request_room(call->size);
+    push(engine, call->peer, &call->frame);
+}
+
+/* A call has ended: others may have their turn. */
+static void ask_next(rks_engine *engine, rks_peer *peer)
+{
+    while (peer->unasked.first != NULL && may_ask(peer, call_of(peer->unasked.first)))
+        ask_peer(engine, call_of(rks_frame_queue_take(&peer->unasked)));
+}
+
+/* Before all calls of the peer fail. */
+static void forget_unasked(rks_peer *peer)
+{
+    rks_frame *frame;
+    while ((frame = rks_frame_queue_take(&peer->unasked)) != NULL)
+        frame->sent(frame);
 }
 
 void rks_call_done(rks_engine *engine, rks_call *call, const rks_error *err)
@@ -90,8 +125,12 @@ void rks_call_done(rks_engine *engine, rks_call *call, const rks_error *err)
     *call->link = call->next;
     if (call->next != NULL)
         call->next->link = call->link;
+    rks_peer *peer = &engine->peers[call->peer];
+    if (call->asked)
+        peer->asked -= rks_request_room(call->size);
     call->ops->done(call, err);
     call_ended(call);
+    ask_next(engine, peer);
 }
 
 /* ---- words for a loss ------------------------------------------------------------------------ */
@@ -110,6 +149,7 @@ static void describe(const rks_engine *engine, uint32_t rank, const rks_error *w
 static void fail_requests(rks_engine *engine, uint32_t rank, const rks_error *why)
 {
     rks_peer *peer = &engine->peers[rank];
+    forget_unasked(peer);
     while (peer->calls != NULL) {
         rks_error err;
         describe(engine, rank, why, peer->calls->phase, &err);
@@ -500,8 +540,6 @@ void rks_peer_call(rks_engine *engine, rks_call *call)
             expect(engine, peer);
         if (!call_add(engine, call))
             status = rks_fail(&err, RKS_ERR_MEMORY, 0, "no memory for one more request");
-        else if (peer->connection != NULL)
-            rks_connection_unpause(peer->connection);
     }
     if (status != RKS_OK) {
         call_ended(call);
@@ -511,7 +549,10 @@ void rks_peer_call(rks_engine *engine, rks_call *call)
     }
     rks_frame_set(&call->frame, RKS_FRAME_REQUEST, call->id, call->service, call->body,
                   call->size);
-    push(engine, call->peer, &call->frame);
+    if (peer->unasked.first == NULL && may_ask(peer, call))
+        ask_peer(engine, call);
+    else
+        rks_frame_queue_add(&peer->unasked, &call->frame);
 }
 
 void rks_peer_note(rks_engine *engine, rks_note *note)
@@ -546,6 +587,7 @@ void rks_peer_give_up(rks_engine *engine, uint32_t rank, const rks_error *err)
     if (!peer->failed)
         peer->error = *err;
     peer->failed = true;
+    forget_unasked(peer);
     while (peer->calls != NULL)
         rks_call_done(engine, peer->calls, err);
 }
@@ -553,6 +595,8 @@ void rks_peer_give_up(rks_engine *engine, uint32_t rank, const rks_error *err)
 void rks_peer_abort_all(rks_engine *engine)
 {
     engine->aborted = true;
+    for (uint32_t rank = 0; rank < engine->options.size; rank++)
+        forget_unasked(&engine->peers[rank]);
     for (uint32_t i = 0; i < engine->slots_room; i++) {
         rks_call *call = engine->slots[i].call;
         if (call == NULL)

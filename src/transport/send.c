@@ -13,7 +13,7 @@ enum {
     SLICE_SIZE = 1024 * 1024,
     SLICES_AT_ONCE = 4,            /* then other connections have their turn */
     RECORDS_AT_ONCE = 64,          /* the same, of sealed ones */
-    QUEUED_MAX = 64 * 1024 * 1024, /* replies and requests of one peer; then others wait */
+    QUEUED_MAX = 2 * RKS_ASKED_MAX, /* replies and requests of one peer; then others wait */
 };
 
 void rks_frame_queue_add(rks_frame_queue *queue, rks_frame *frame)
@@ -274,6 +274,7 @@ void rks_connection_end(rks_connection *connection)
     if (connection->state != RKS_CONNECTION_OPEN || connection->ending)
         return;
     connection->ending = true;
+    rks_connection_forget_parked(connection);
     if (connection->paused) {
         connection->paused = false; /* so that its end is noticed */
         rks_stream_read(connection->stream, true);
@@ -284,25 +285,20 @@ void rks_connection_end(rks_connection *connection)
 
 /* ---- too much --------------------------------------------------------------------------------- */
 
-/* A peer that asks and reads no replies is not read for ever. But where this side has asked that peer,
- * too, it reads on for its own replies, and the peer's requests wait: else two ranks could wait for
- * each other to read. */
+/* While too many replies are queued for a peer, or too many of its requests are being served, its next
+ * ones wait. An engine asks a peer for RKS_ASKED_MAX at a time (peer.c), so those that wait are no more
+ * than that, and the peer is read all the time: two ranks never wait for each other to read. A peer
+ * that breaks this rule is not read until there is room. */
 
 static bool is_full(const rks_connection *connection, uint64_t most)
 {
-    return connection->replies + connection->serving - connection->parked_bytes > most;
+    return connection->at_pool >= RKS_POOL_SHARE * connection->engine->options.io_threads ||
+           connection->replies + connection->serving - connection->parked_bytes > most;
 }
 
 static bool may_pause(const rks_connection *connection)
 {
-    return connection->parked != NULL &&
-           (connection->engine->peers[connection->rank].calls == NULL ||
-            connection->parked_bytes > QUEUED_MAX);
-}
-
-static uint64_t room_of(const rks_request *request)
-{
-    return sizeof(*request) + request->size;
+    return connection->parked_bytes > RKS_ASKED_MAX;
 }
 
 static void park(rks_connection *connection, rks_request *request)
@@ -312,8 +308,8 @@ static void park(rks_connection *connection, rks_request *request)
         connection->parked_last = &connection->parked;
     *connection->parked_last = request;
     connection->parked_last = &request->next;
-    connection->parked_bytes += room_of(request);
-    if (connection->paused || connection->ending || connection->broken || !may_pause(connection))
+    connection->parked_bytes += rks_request_room(request->size);
+    if (connection->paused || connection->broken || !may_pause(connection))
         return;
     connection->paused = true;
     rks_stream_read(connection->stream, false);
@@ -326,13 +322,17 @@ static rks_request *take_parked(rks_connection *connection)
     if (request == NULL)
         return NULL;
     connection->parked = request->next;
-    connection->parked_bytes -= room_of(request);
+    connection->parked_bytes -= rks_request_room(request->size);
     return request;
 }
 
 void rks_connection_serve(rks_connection *connection, rks_request *request)
 {
-    if (connection->parked != NULL || is_full(connection, QUEUED_MAX + room_of(request)))
+    if (connection->ending) { /* bye is on its way, and answers it */
+        rks_request_drop(request);
+        return;
+    }
+    if (connection->parked != NULL || is_full(connection, QUEUED_MAX + rks_request_room(request->size)))
         park(connection, request);
     else
         rks_pool_serve(connection->engine, request);
@@ -349,6 +349,7 @@ void rks_connection_unpause(rks_connection *connection)
     if (!connection->paused || may_pause(connection))
         return;
     connection->paused = false;
+    connection->heard_ms = rks_net_now_ms(connection->engine->net); /* it is listened to from now on */
     rks_stream_read(connection->stream, true);
 }
 

@@ -174,7 +174,7 @@ rks_request *rks_request_create(rks_connection *connection, const rks_frame_head
     request->at_engine = true;
     atomic_fetch_add(&request->engine->references, 1);
     connection->references++;
-    connection->serving += sizeof(*request) + size;
+    connection->serving += rks_request_room(size);
     return request;
 }
 
@@ -192,7 +192,7 @@ static void request_free(rks_request *request)
 void rks_request_drop(rks_request *request)
 {
     rks_connection *connection = request->connection;
-    connection->serving -= sizeof(*request) + request->size;
+    connection->serving -= rks_request_room(request->size);
     connection->references--; /* the caller goes on with the connection */
     request_free(request);
 }
@@ -212,7 +212,7 @@ static void reply_sent(rks_frame *frame)
 {
     rks_request *request = (rks_request *)(void *)((uint8_t *)frame - offsetof(rks_request, frame));
     rks_connection *connection = request->connection;
-    connection->replies -= request->frame.total;
+    connection->replies -= request->frame.total + rks_request_room(request->size);
     request_free(request);
     rks_connection_unref(connection);
 }
@@ -223,8 +223,9 @@ static void run_reply(rks_engine *engine, rks_command *command)
     (void)engine;
     rks_request *request = (rks_request *)(void *)command; /* its first member */
     rks_connection *connection = request->connection;
-    connection->serving -= sizeof(*request) + request->size;
-    connection->replies += request->frame.total;
+    connection->serving -= rks_request_room(request->size);
+    connection->replies += request->frame.total + rks_request_room(request->size);
+    connection->at_pool -= request->at_pool;
     rks_connection_send(connection, &request->frame);
 }
 
@@ -421,6 +422,8 @@ void rks_pool_serve(rks_engine *engine, rks_request *request)
     if (serve_quick(engine, request))
         return;
     request->at_engine = false;
+    request->at_pool = true;
+    request->connection->at_pool++;
     request->next = NULL;
     if (pool->come == NULL)
         pool->come_last = &pool->come;

@@ -66,6 +66,8 @@ static uint64_t watch_open(rks_connection *connection, uint64_t now, bool beat, 
     size_t unsent = rks_stream_unsent(connection->stream);
     if (unsent != connection->unsent)
         connection->heard_ms = now; /* it takes what we send */
+    else if (connection->paused && unsent == 0)
+        connection->heard_ms = now; /* it is not listened to, and has nothing to take */
     connection->unsent = unsent;
     if (expects && now >= connection->heard_ms + engine->options.silence_ms) {
         lose_silent(connection, "silent for", engine->options.silence_ms);
@@ -89,6 +91,7 @@ static void forgive(rks_engine *engine, uint64_t now)
         c->heard_ms = c->heard_ms + late < now ? c->heard_ms + late : now;
         c->opened_ms = c->opened_ms + late < now ? c->opened_ms + late : now;
         c->hello_ms = c->hello_ms + late < now ? c->hello_ms + late : now;
+        c->proved_ms = c->proved_ms + late < now ? c->proved_ms + late : now; /* in their order */
         if (c->initiator && c == engine->peers[c->rank].connection)
             engine->peers[c->rank].since_ms += late;
     }

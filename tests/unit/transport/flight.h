@@ -76,7 +76,7 @@ static inline rks_status fly(rks_engine *engine, uint32_t peer, uint32_t service
 /* Keeps requests instead of answering. */
 typedef struct shelf {
     event kept;
-    rks_request *requests[16];
+    rks_request *requests[32];
 } shelf;
 
 static inline void keep_request(void *user, rks_request *request)

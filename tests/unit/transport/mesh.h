@@ -16,7 +16,7 @@
 #include "transport/memory.h"
 #include "transport/tcp.h"
 
-enum { MESH_MAX = 4, WAIT_MS = 20000 };
+enum { MESH_MAX = 4, MESH_THREADS = 4, WAIT_MS = 20000 };
 
 typedef struct mesh {
     uint32_t size;
@@ -42,7 +42,7 @@ static inline void mesh_open_unjoined_over(mesh *m, uint32_t size, rks_transport
         options.rank = i;
         options.size = size;
         options.silence_ms = silence_ms;
-        options.io_threads = 4;
+        options.io_threads = MESH_THREADS;
         options.authenticate = getenv("MESH_AUTHENTICATE") != NULL;
         options.encrypt = getenv("MESH_ENCRYPT") != NULL;
         options.max_request = 64 << 20; /* echoes are as large as what is asked */
