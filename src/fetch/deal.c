@@ -26,6 +26,34 @@ static int compare_spots(const void *a, const void *b)
     return x->row == y->row ? 0 : x->row < y->row ? -1 : 1;
 }
 
+/* Samples of one shard, as most small batches are; qsort takes as long as the request's way out. */
+static void sort_few_rows(spot *spots, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        spot one = spots[i];
+        size_t k = i;
+        for (; k > 0 && spots[k - 1].row > one.row; k--)
+            spots[k] = spots[k - 1];
+        spots[k] = one;
+    }
+}
+
+static bool one_shard(const spot *spots, size_t count)
+{
+    for (size_t i = 1; i < count; i++)
+        if (spots[i].owner != spots[0].owner || spots[i].shard != spots[0].shard)
+            return false;
+    return true;
+}
+
+static void sort_spots(spot *spots, size_t count)
+{
+    if (count <= FEW && one_shard(spots, count))
+        sort_few_rows(spots, count);
+    else
+        qsort(spots, count, sizeof(*spots), compare_spots);
+}
+
 bool rks_fetch_owners_have(const rks_fetch_owners *list, uint32_t rank)
 {
     for (size_t i = 0; i < list->count; i++)
@@ -90,7 +118,7 @@ static rks_status sort_by_owner(rks_fetch *fetch, size_t first, size_t count,
         return RKS_ERR_MEMORY;
     rks_status status = find_spots(fetch, order, count, tried, spots, err);
     if (status == RKS_OK) {
-        qsort(spots, count, sizeof(*spots), compare_spots);
+        sort_spots(spots, count);
         for (size_t i = 0; i < count; i++) {
             order[i] = spots[i].at;
             owners[i] = spots[i].owner;

@@ -184,13 +184,28 @@ static inline rks_status want(const rks_store *store, uint64_t id, rks_wanted *w
     return RKS_OK;
 }
 
+enum { AHEAD = 16 }; /* samples of a list, looked up before their turn */
+
+/* What `want` will read of a large index; an id that cannot be is left to it. */
+static void prefetch_entry(const rks_store *store, uint64_t id)
+{
+    if (id >= store->dataset->count)
+        return;
+    __builtin_prefetch(&rks_index_lengths(store->index)[id]);
+    if (!store->options.no_check)
+        __builtin_prefetch(&rks_index_key_hashes(store->index)[id]);
+}
+
 rks_status rks_store_list32(rks_store *store, const uint32_t *ids, size_t count, rks_batch **list,
                             rks_error *err)
 {
     rks_batch *made = NULL;
     rks_status status = rks_fetcher_list(store->fetcher, count, &made, err);
-    for (size_t i = 0; status == RKS_OK && i < count; i++)
+    for (size_t i = 0; status == RKS_OK && i < count; i++) {
+        if (i + AHEAD < count)
+            prefetch_entry(store, ids[i + AHEAD]);
         status = want(store, ids[i], &rks_batch_wanted(made)[i], err);
+    }
     if (status != RKS_OK) {
         rks_batch_free(made);
         return status;
@@ -208,8 +223,11 @@ static rks_status list64(rks_store *store, const uint64_t *ids, size_t count, rk
     if (count > UINT32_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "%zu samples in a fetch are too many", count);
     rks_status status = rks_fetcher_list(store->fetcher, count, &made, err);
-    for (size_t i = 0; status == RKS_OK && i < count; i++)
+    for (size_t i = 0; status == RKS_OK && i < count; i++) {
+        if (i + AHEAD < count)
+            prefetch_entry(store, ids[i + AHEAD]);
         status = want(store, ids[i], &rks_batch_wanted(made)[i], err);
+    }
     if (status != RKS_OK) {
         rks_batch_free(made);
         return status;

@@ -3,11 +3,13 @@
  * bench_fetch.c: samples over TCP loopback with checks beside a plain socket copy of the same
  * bytes, and what an idle owner costs.
  *
- * Usage: bench_fetch DIRECTORY */
+ * Usage: bench_fetch DIRECTORY [ROW]           ROW: 1 or 2, that row alone; default all */
 #include <netinet/in.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "bench.h"
@@ -29,7 +31,11 @@ static const work works[] = {
     {"fetch over TCP loopback, 8 x 100 KB a request", 100 << 10, 2000, 8, 1000, 85},
 };
 
+enum { ROWS = sizeof(works) / sizeof(works[0]) };
+
 static char directory[3000];
+static int only; /* 0: all rows */
+static pid_t *owner; /* of rank 0, seen by all */
 
 /* ---- the floor: the same bytes through a socket, nothing else -------------------------------- */
 
@@ -127,13 +133,22 @@ static double fetch_all(rks_store *store, const work *w, double *cpu)
     return bench_seconds() - begun;
 }
 
+static double owner_cpu(void)
+{
+    clockid_t clock;
+    struct timespec used = {0};
+    if (clock_getcpuclockid(*owner, &clock) == 0)
+        clock_gettime(clock, &used);
+    return (double)used.tv_sec + (double)used.tv_nsec / 1e9;
+}
+
 static void measure(rks_group *group, const work *w)
 {
     rks_error err;
     rks_store *store = NULL;
     rks_store_options options;
     char name[4096];
-    double floor_s[ROUNDS], ours_s[ROUNDS], floor_cpu[ROUNDS], ours_cpu[ROUNDS];
+    double floor_s[ROUNDS], ours_s[ROUNDS], floor_cpu[ROUNDS], ours_cpu[ROUNDS], owner_s[ROUNDS];
     snprintf(name, sizeof(name), "%s/rank-%u-%u", directory, rks_group_rank(group), w->size);
     build(group, name, w);
     rks_store_options_default(&options);
@@ -145,14 +160,16 @@ static void measure(rks_group *group, const work *w)
         fetch_all(store, w, &ignored); /* to warm up */
         for (int round = 0; round < ROUNDS; round++) {
             floor_s[round] = copy_plain(total, (size_t)w->batch * w->size, &floor_cpu[round]);
+            owner_s[round] = -owner_cpu();
             ours_s[round] = fetch_all(store, w, &ours_cpu[round]);
+            owner_s[round] += owner_cpu();
         }
         double gb = (double)total / 1e9;
         double plain = gb / bench_median(floor_s), ours = gb / bench_median(ours_s);
-        printf("%s       %6.2f GB/s; plain socket copy %.2f GB/s: %3.0f %% (reach %d); requester "
-               "%.2f CPU s/GB, plain %.2f\n",
+        printf("%s       %6.2f GB/s; plain socket copy %.2f GB/s: %3.0f %% (reach %d); CPU s/GB: "
+               "requester %.2f, owner %.2f, plain %.2f\n",
                w->name, ours, plain, 100 * ours / plain, w->reach, bench_median(ours_cpu) / gb,
-               bench_median(floor_cpu) / gb);
+               bench_median(owner_s) / gb, bench_median(floor_cpu) / gb);
         fflush(stdout);
     }
     bench_must(rks_group_agree(group, "measured", RKS_OK, &err), &err);
@@ -182,9 +199,13 @@ static int run(const rks_bootstrap *bootstrap, void *user)
     rks_group_options_default(&options);
     options.bootstrap = bootstrap;
     bench_must(rks_group_open(&options, &group, &err), &err);
-    for (size_t i = 0; i < sizeof(works) / sizeof(works[0]); i++)
-        measure(group, &works[i]);
-    measure_idle(group);
+    if (rks_group_rank(group) == 0)
+        *owner = getpid();
+    for (int i = 0; i < ROWS; i++)
+        if (only == 0 || only == i + 1)
+            measure(group, &works[i]);
+    if (only == 0)
+        measure_idle(group);
     rks_group_close(group);
     return 0;
 }
@@ -193,9 +214,15 @@ int main(int argc, char **argv)
 {
     rks_error err;
     int code = 0;
-    if (argc != 2) {
-        fprintf(stderr, "usage: bench_fetch DIRECTORY\n");
+    only = argc == 3 ? atoi(argv[2]) : 0;
+    if (argc < 2 || argc > 3 || only < 0 || only > ROWS || (argc == 3 && only == 0)) {
+        fprintf(stderr, "usage: bench_fetch DIRECTORY [ROW]\n");
         return 2;
+    }
+    owner = mmap(NULL, sizeof(*owner), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (owner == MAP_FAILED) {
+        perror("bench_fetch");
+        return 3;
     }
     snprintf(directory, sizeof(directory), "%s/rankstore-bench-XXXXXX", argv[1]);
     if (mkdtemp(directory) == NULL) {

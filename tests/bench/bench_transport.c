@@ -4,7 +4,8 @@
  * beside a plain socket copy of the same bytes, the runs interleaved, each side on a processor of
  * its own.
  *
- *     bench_transport [runs [milliseconds]]        default 5 runs of 400 ms
+ *     bench_transport [runs [milliseconds [shape]]]     default 5 runs of 400 ms, all shapes;
+ *                                                       shape: 1 to 5, that one alone
  *
  * Prints medians: MB/s, and CPU seconds a GB of requester and owner, which are the steadier figure
  * on a machine that is shared. */
@@ -300,8 +301,9 @@ int main(int argc, char **argv)
 {
     int runs = argc > 1 ? atoi(argv[1]) : 5;
     int ms = argc > 2 ? atoi(argv[2]) : 400;
-    if (runs < 1 || runs > RUNS_MAX || ms < 1) {
-        fprintf(stderr, "usage: bench_transport [runs [milliseconds]]\n");
+    int only = argc > 3 ? atoi(argv[3]) : 0;
+    if (runs < 1 || runs > RUNS_MAX || ms < 1 || only < 0 || only > SHAPES_COUNT) {
+        fprintf(stderr, "usage: bench_transport [runs [milliseconds [shape]]]\n");
         return 2;
     }
     int there[2], back[2], raw[2];
@@ -333,6 +335,8 @@ int main(int argc, char **argv)
     }
     for (int k = 0; k < SHAPES_COUNT; k++) {
         const shape *s = &SHAPES[k];
+        if (only != 0 && only != k + 1)
+            continue;
         figures all[WAYS][RUNS_MAX];
         uint64_t bytes = 0;
         for (int way = 0; way < ENGINES; way++)
