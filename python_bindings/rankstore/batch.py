@@ -147,9 +147,9 @@ class Batch(dict[str, Any]):
             self._plan, self._dataset = plan, plan.dataset if plan.dataset.id else None
 
     def _map(self, change: Callable[[Any], Any]) -> Batch:
-        made = Batch({name: change(value) if hasattr(value, "to") else value for name, value in self.items()})
+        made = Batch({name: _changed(value, change) for name, value in self.items()})
         made.__dict__.update(self.__dict__)
-        made.missing = {name: change(value) if hasattr(value, "to") else value for name, value in self.missing.items()}
+        made.missing = {name: _changed(value, change) for name, value in self.missing.items()}
         return made
 
     def to(self, *args: Any, **kwargs: Any) -> Batch:
@@ -159,3 +159,10 @@ class Batch(dict[str, Any]):
     def pin_memory(self) -> Batch:
         """A batch whose tensors lie in pinned memory; those that do already are the same."""
         return self._map(lambda value: value if value.is_pinned() else value.pin_memory())
+
+
+def _changed(value: Any, change: Callable[[Any], Any]) -> Any:
+    """A tensor, or each one of a list of them (Lists)."""
+    if type(value) is list and len(value) > 0 and hasattr(value[0], "to"):
+        return [change(one) for one in value]
+    return change(value) if hasattr(value, "to") else value

@@ -270,8 +270,12 @@ class Dataset(OpenSamples):
         columns: list of str. The columns of a batch (ArgumentError for one that is not there). Default: all.
         rename: dict of str. What columns are called in a batch. Default: their names.
         transform: callable. transform(batch), called ahead in threads of its own. Default: none.
-        device: str or torch.device. Where tensors go, "cuda"; ArgumentError if it is not there. Default: main memory.
-        pin_memory: bool or "auto". Pin the host memory of batches. Default: "auto", if there is a GPU.
+        device: str or torch.device. Where tensors go, "cuda"; ArgumentError if it is not there. They are copied on a stream of
+            their own, beside the consumer's work; its stream waits for a copy that has not ended. Default: main memory.
+        prefetch_device: int, from 1. Batches that are copied to the device before they are asked for: so many, and the one that
+            is yielded, take its memory. Default: 2.
+        pin_memory: bool or "auto". Pin the host memory of batches, and of what transform returns, in threads of its own.
+            Default: "auto", if there is a GPU.
         out: str. "torch" or "numpy". Default: "torch".
         prefetch_batches: int, from 1. Most batches to fetch ahead. Default: "auto", as many as prefetch_bytes hold.
         prefetch_bytes: int or str, in bytes. Memory of the batches fetched ahead; one batch is always allowed. The disk is

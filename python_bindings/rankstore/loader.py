@@ -17,6 +17,7 @@ from .agreement import callback_failed
 from .batch import Batch
 from .errors import ArgumentError, StateError, UnsupportedError
 from .layouts import Collator, Layout, Lists
+from .on_device import OnDevice, each_tensor, pinned
 from .own import Own
 from .plans import Plan, PlanSampler, batch_parts
 from .protocols import Samples
@@ -41,7 +42,8 @@ class Loader:
     collate: Pad(), Pack(), Nested(), Lists(), None (Lists), or a function of a list of samples; map: a function of one sample,
     before that. columns, rename: which columns, and what they are called
     in the batch. transform: a function of a Batch, called ahead in threads of its own. device: where tensors go
-    ("cuda"); pin_memory: "auto" (where a GPU is), True, False. out: "torch" or "numpy". prefetch_bytes:
+    ("cuda"); prefetch_device: batches that are copied there ahead (2); pin_memory: "auto" (where a GPU is), True, False.
+    out: "torch" or "numpy". prefetch_bytes:
     memory of batches fetched ahead; prefetch_batches: the most of them ("auto" both). threads: of the functions (1). start: a state to go on from.
 
     A plain iterable with a length, the same for all ranks, and for all epochs unless the plan's steps are "per_epoch". One iteration at a time: a second iter(), or
@@ -67,7 +69,7 @@ class Loader:
                  transform: Callable[[Batch], Any] | None = None, device: Any = None,
                  pin_memory: bool | str = "auto", out: str = "torch", prefetch_batches: int | str = "auto",
                  prefetch_bytes: int | str = "auto", threads: int = 1, start: dict[str, Any] | None = None,
-                 progress: bool = False) -> None:
+                 progress: bool = False, prefetch_device: int = 2) -> None:
         if not isinstance(plan, Plan):
             raise TypeError(f"plan: a Plan, as Dataset.plan makes it, not {type(plan).__name__}")
         # For other ranks than the group's: batches are fetched by their lists.
@@ -76,8 +78,8 @@ class Loader:
         self._asked: dict[str, Any] = {
             "collate": collate, "map": map, "columns": columns, "rename": rename, "transform": transform, "device": device,
             "pin_memory": pin_memory, "out": out, "prefetch_batches": prefetch_batches, "prefetch_bytes": prefetch_bytes,
-            "threads": threads, "progress": progress}
-        counts: dict[str, Any] = {"threads": threads}
+            "threads": threads, "progress": progress, "prefetch_device": prefetch_device}
+        counts: dict[str, Any] = {"threads": threads, "prefetch_device": prefetch_device}
         if prefetch_batches != "auto":
             counts["prefetch_batches"] = prefetch_batches
         for name, number in counts.items():
@@ -105,7 +107,8 @@ class Loader:
         self.pin_memory = _pins(pin_memory, device, out if may_pin else "numpy")
         self.prefetch_batches: int | None = counts.get("prefetch_batches")  # None: automatic
         self.prefetch_bytes = None if prefetch_bytes == "auto" else parse_bytes("prefetch_bytes", prefetch_bytes)
-        self.threads, self.progress = threads, progress
+        self.threads, self.progress, self.prefetch_device = threads, progress, prefetch_device
+        self._on_device: OnDevice | None = None  # of the last iteration
         self.sampler: PlanSampler = _LoaderSampler(plan, self)
         self._epoch, self._step = 0, 0  # where training is: what state_dict tells
         self._first = 0  # where the next iteration begins: 0 but after load_state_dict
@@ -205,12 +208,18 @@ class Loader:
 
     def stats(self) -> dict[str, Any]:
         """The dataset's figures, and of this loader: batches, wait_seconds_p50 and wait_seconds_p99 (how long
-        next() waited)."""
+        next() waited). With device="cuda", of the last iteration: device_bytes and device_peak_bytes (of batches that are on
+        the device and not yielded yet), copies_late (batches whose copy had not ended when they were yielded: the GPU waited),
+        copy_seconds (that next() spent on queueing copies; the rest of its wait was for data)."""
         waits = sorted(end - begin for begin, end in self._waits)
         found = self.dataset.stats()
         found["batches"] = len(waits)
         for name, part in (("wait_seconds_p50", 0.5), ("wait_seconds_p99", 0.99)):
             found[name] = waits[min(len(waits) - 1, int(part * len(waits)))] if waits else 0.0
+        if self._on_device is not None:
+            moving = self._on_device
+            found |= {"device_bytes": moving.bytes, "device_peak_bytes": moving.peak_bytes, "copies_late": moving.late,
+                      "copy_seconds": moving.seconds}
         return found
 
     def trace(self, path: str) -> None:
@@ -332,22 +341,19 @@ def _make_own(loader: Loader, epoch: int, step: int, samples: Any, pieces: bytes
     made, count, tokens = loader.own.make(samples, epoch, step, pieces)
     if isinstance(made, Batch):
         made.planned(loader.dataset, loader.plan, loader.plan.token, epoch, step)
-    if loader.pin_memory:
-        made = _each_tensor(made, lambda tensor: tensor if tensor.is_pinned() else tensor.pin_memory())
+    return _finished(loader, made), count, tokens
+
+
+def _finished(loader: Loader, batch: Any) -> Any:
+    """What is left to do with a batch in a thread of the loader's: transform, then pinning, of its result too."""
     if loader.transform is not None:
-        made = loader.transform(made)
-    return made, count, tokens
+        batch = loader.transform(batch)
+    return pinned(batch) if loader.pin_memory else batch
 
 
-def _each_tensor(value: Any, change: Callable[[Any], Any]) -> Any:
-    """The same with other tensors: of a Batch, and of dicts, lists and tuples."""
-    if isinstance(value, Batch):
-        return value._map(change)
-    if type(value) is dict:
-        return {name: _each_tensor(one, change) for name, one in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(_each_tensor(one, change) for one in value)
-    return change(value) if hasattr(value, "is_pinned") else value
+def _is_gpu(device: Any) -> bool:
+    import torch
+    return torch.device(device).type == "cuda"
 
 
 class _Iteration(Iterator[Any]):
@@ -366,7 +372,7 @@ class _Iteration(Iterator[Any]):
         self._over = False
         self._superseded = ""  # why it ended before its last step
         self._hold: _GradientHold | None = None
-        self._stream: Any = None
+        self._moving: OnDevice | None = None
 
     def _begin(self) -> None:
         loader = self._loader
@@ -375,7 +381,7 @@ class _Iteration(Iterator[Any]):
         loader._step, loader._first = loader._first, 0
         self._steps = loader.plan.core.steps(self._epoch)
         # Batches that threads work on are ahead, too: the core's share is what the bounds leave.
-        self._calls = calls = loader.own is not None or loader.transform is not None
+        self._calls = calls = loader.own is not None or loader.transform is not None or loader.pin_memory
         self._depth = min(loader.threads + 1, loader.prefetch_batches or loader.threads + 1) if calls else 1
         self._room = max(1, loader.prefetch_bytes // 2) if loader.own is not None and loader.prefetch_bytes else 0
         self._open_source()
@@ -383,8 +389,8 @@ class _Iteration(Iterator[Any]):
             from concurrent.futures import ThreadPoolExecutor
             self._pool = ThreadPoolExecutor(loader.threads, "rankstore-loader")
         self._hold = _GradientHold(loader)
-        if loader.device is not None:
-            self._stream = _side_stream(loader.device)
+        if loader.device is not None and _is_gpu(loader.device):
+            self._moving = loader._on_device = OnDevice(loader.device, loader.prefetch_device)
         if loader.progress and loader.dataset.group.rank == 0:
             self._bar = bars.step_bar(self._epoch, self._step, self._steps, loader.plan.world)
 
@@ -410,6 +416,8 @@ class _Iteration(Iterator[Any]):
             if self._calls:
                 gone.batch.cancel()
         self._ahead_bytes = 0
+        if self._moving is not None:
+            self._moving.clear()
         self._step, self._steps = self._loader._step, self._loader.plan.core.steps(self._epoch)
         self._open_source()
 
@@ -436,12 +444,9 @@ class _Iteration(Iterator[Any]):
             return _Pulled(step, self._pool.submit(_make_own, loader, self._epoch, step, arrays, pieces), size)
         batch = loader.collator.batch(arrays)
         batch.planned(loader.dataset, loader.plan, loader.plan.token, self._epoch, step)
-        if loader.pin_memory:
-            batch = batch.pin_memory()
         samples, tokens = (len(batch.indices), int(batch.lengths.sum())) if loader.progress else (0, 0)
         if self._pool is not None:
-            assert loader.transform is not None
-            return _Pulled(step, self._pool.submit(loader.transform, batch), 0, samples, tokens)
+            return _Pulled(step, self._pool.submit(_finished, loader, batch), 0, samples, tokens)
         return _Pulled(step, batch, 0, samples, tokens)
 
     def _next(self) -> _Pulled | None:
@@ -466,6 +471,27 @@ class _Iteration(Iterator[Any]):
         except StopIteration as raised:  # of transform: it would end the loop as if the epoch were over
             raise callback_failed(raised, self._loader.dataset.group.rank, "transform", f"epoch {self._epoch}, step {step}") from raised
 
+    def _next_made(self) -> _Pulled | None:
+        """The next batch, ready."""
+        found = self._next()
+        if found is not None and self._calls:
+            found.batch = self._made(found.step, found.batch)
+        if found is not None and self._loader.own is not None:
+            found.batch, found.samples, found.tokens = found.batch
+        return found
+
+    def _next_moved(self, moving: OnDevice) -> _Pulled | None:
+        """The next batch, on the device or on its way there."""
+        while not moving.full and (found := self._next_made()) is not None:
+            batch, found.batch = found.batch, None
+            moving.send(found, batch)
+        taken = moving.take()
+        if taken is None:
+            return None
+        taken[0].batch = taken[1]
+        moved: _Pulled = taken[0]
+        return moved
+
     def __next__(self) -> Any:
         if self._superseded:
             raise StateError(f"loader: this iteration was ended: {self._superseded}")
@@ -478,18 +504,14 @@ class _Iteration(Iterator[Any]):
         try:
             if self._epoch < 0:
                 self._begin()
-            found = self._next()
+            found = self._next_made() if self._moving is None else self._next_moved(self._moving)
             if found is None:
                 loader._epoch, loader._step = self._epoch, self._steps  # also if all that was left is skipped
                 self.close()
                 raise StopIteration
             step, batch, samples, tokens = found.step, found.batch, found.samples, found.tokens
-            if self._calls:
-                batch = self._made(step, batch)
-            if loader.own is not None:
-                batch, samples, tokens = batch
-            if self._stream is not None:
-                batch = _to_device(batch, loader.device, self._stream)
+            if loader.device is not None and self._moving is None:
+                batch = each_tensor(batch, lambda tensor: tensor.to(loader.device))
         except StopIteration:
             raise
         except BaseException as raised:
@@ -521,6 +543,8 @@ class _Iteration(Iterator[Any]):
             self._pool.shutdown(wait=wait and own, cancel_futures=True)
             self._pool = None
         self._ahead.clear()
+        if self._moving is not None:
+            self._moving.clear()
         if self._bar is not None:
             self._bar.close()
             self._bar = None
@@ -554,32 +578,3 @@ class _GradientHold:
         if self._state is not None:
             self._state._remove_dataloader(self._loader)
             self._state = None
-
-
-def _side_stream(device: Any) -> Any:
-    import torch
-    make: Any = torch.cuda.Stream
-    chosen = torch.device(device)
-    return make(chosen) if chosen.type == "cuda" else False
-
-
-def _to_device(batch: Any, device: Any, stream: Any) -> Any:
-    """Tensors are allocated on the consumer's stream and copied on a side stream; the consumer's stream waits for an
-    event. So no record_stream is needed: the memory belongs to the consumer's stream, and the copy has ended before it
-    is used."""
-    if stream is False or not isinstance(batch, Batch):
-        return _each_tensor(batch, lambda tensor: tensor.to(device, non_blocking=True))
-    import torch
-    consumer = torch.cuda.current_stream(device)
-    pairs = {name: (value, torch.empty_like(value, device=device)) for name, value in batch.items()
-             if hasattr(value, "is_pinned")}
-    stream.wait_stream(consumer)  # the allocator may hand out memory that the consumer still works on
-    with torch.cuda.stream(stream):
-        for source, target in pairs.values():
-            target.copy_(source, non_blocking=True)
-        done = stream.record_event()
-    consumer.wait_event(done)
-    made = Batch({name: pairs[name][1] if name in pairs else value for name, value in batch.items()})
-    made.__dict__.update(batch.__dict__)
-    made.missing = {name: flags.to(device) for name, flags in batch.missing.items()}
-    return made

@@ -118,13 +118,21 @@ def chunks_are_measured():
         FIGURES.append(f"| 4 | {chunk >> 10} KiB | {found[0]['bytes'] / median(found[0]['seconds']) / 1e9:.3f} |")
 
 
-def an_exchange_beside_training():
+def of_torch(program):
     if STAND_IN:
         raise Skip("needs a GPU and torch")
-    done = subprocess.run([sys.executable, os.path.join(HERE, "beside_training.py")], env=environment(), capture_output=True, text=True,
+    done = subprocess.run([sys.executable, os.path.join(HERE, program)], env=environment(), capture_output=True, text=True,
                           timeout=300)
     assert done.returncode == 0, f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
     FIGURES.append(done.stdout.strip())
+
+
+def an_exchange_beside_training():
+    of_torch("beside_training.py")
+
+
+def the_loader_copies_beside_the_work():
+    of_torch("loader.py")
 
 
 def print_results():
@@ -154,6 +162,7 @@ if __name__ == "__main__":
         a_killed_rank_ends_the_others,
         chunks_are_measured,
         an_exchange_beside_training,
+        the_loader_copies_beside_the_work,
     ])
     if not STAND_IN:
         print_results()

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `device="cuda"` does, over streams and events of threads: copies run ahead and beside the consumer's work, and no memory is
+used anew too early, on either side. On a GPU, tests/gpu/loader.py shows the same."""
+from __future__ import annotations
+
+import queue
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import rankstore  # noqa: E402
+from rankstore import Lists, Nested, Pack, Pad, loader as loaders, on_device  # noqa: E402
+
+POISON = 77
+LIMIT_S = 100
+
+
+class Stream:
+    """Work in order, on a thread."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()  # finalizers put, wherever they run
+        self.failed: list[BaseException] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None:
+            try:
+                work()
+            except BaseException as raised:
+                self.failed.append(raised)
+
+    def put(self, work: Callable[[], Any]) -> None:
+        self._queue.put(work)
+
+    def end(self) -> None:
+        self._queue.put(None)
+        self._thread.join(LIMIT_S)
+        assert not self._thread.is_alive() and not self.failed, self.failed
+
+
+class StandIn:
+    """A GPU: a stream of copies, each of which takes a while, and the consumer's. A tensor that nobody holds is written over at
+    once, as an allocator hands out its memory; one that the consumer's stream has recorded, behind that stream's work."""
+
+    def __init__(self, device: Any) -> None:
+        self.copies, self.compute, self.sent = Stream(), Stream(), 0
+        self.recorded: set[int] = set()
+        made.append(self)
+
+    def send(self, tensors: list[Any]) -> tuple[list[Any], Any]:
+        there = []
+        for source in tensors:
+            tensor = torch.full_like(source, POISON)
+            read, write = source.detach(), tensor.detach()
+            weakref.finalize(source, read.fill_, POISON)
+            weakref.finalize(tensor, self._freed, id(tensor), write)
+            self.copies.put(lambda read=read, write=write: (time.sleep(0.002), write.copy_(read)))
+            there.append(tensor)
+        event = threading.Event()
+        self.copies.put(event.set)
+        self.sent += 1
+        return there, event
+
+    def _freed(self, number: int, memory: Any) -> None:
+        if number in self.recorded:
+            self.compute.put(lambda: memory.fill_(POISON))
+        else:
+            memory.fill_(POISON)
+
+    def done(self, event: Any) -> bool:
+        return bool(event.is_set())
+
+    def take(self, tensors: list[Any], event: Any) -> None:
+        self.compute.put(lambda: event.wait(LIMIT_S))
+        self.recorded.update(id(tensor) for tensor in tensors)
+
+
+made: list[StandIn] = []
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(on_device, "Copies", StandIn)
+    monkeypatch.setattr(loaders, "_is_gpu", lambda device: True)
+    made.clear()
+    yield
+    for one in made:
+        one.copies.end()
+        one.compute.end()
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Iterator[Any]:
+    rows = ({"tokens": np.arange(i % 37 + 1, dtype=np.int64) + i} for i in range(240))
+    with rankstore.build(rows, tmp_path / "store", schema={"tokens": "int64[*]"}, progress=False) as ds:
+        yield ds
+
+
+def sums(value: Any, into: list[int]) -> None:
+    """Of all tensors in a batch, in order."""
+    if isinstance(value, dict):
+        for one in value.values():
+            sums(one, into)
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            sums(one, into)
+    elif getattr(value, "is_nested", False):
+        into.append(int(value.values().sum()))
+    elif hasattr(value, "sum"):
+        into.append(int(value.sum()))
+
+
+def consume(gpu: StandIn, batch: Any, into: list[list[int]]) -> None:
+    """Puts the consumer's work on its stream; the tensors are not held until it has been done, as in a training loop."""
+    found: list[int] = []
+    into.append(found)
+    kept: list[Any] = []
+
+    def alias(value: Any) -> Any:
+        kept.append(value.detach())
+        return value
+
+    on_device.each_tensor(batch, alias)
+    gpu.compute.put(lambda: found.extend(int(one.sum()) for one in kept))
+
+
+def test_copies_are_ahead_and_memory_is_not_reused_early(dataset: Any, gpu: None) -> None:
+    plan = dataset.plan("bucket", batch_size=12, seed=5)
+    plain: list[list[int]] = []
+    for batch in dataset.loader(plan, collate=Pad()):
+        plain.append([])
+        sums(batch, plain[-1])
+    loader, found, go = dataset.loader(plan, collate=Pad(), device="cpu"), [], threading.Event()
+    for step, batch in enumerate(loader):
+        if step == 0:  # all of the consumer's work is done at the end alone, when its tensors have long been let go
+            made[0].compute.put(lambda: go.wait(LIMIT_S))
+        assert made[0].sent >= min(step + 3, plan.steps), "the copy for step n + 2 is queued before step n is yielded"
+        assert made[0].sent <= step + 3, "and no more than two are ahead"
+        consume(made[0], batch, found)
+        del batch
+    go.set()
+    drain(made[0])
+    assert len(found) == plan.steps and found == plain
+    stats = loader.stats()
+    assert stats["device_bytes"] == 0 and stats["copy_seconds"] >= 0 and 0 <= stats["copies_late"] <= plan.steps
+    largest = max(12 * int(length) * 8 * 2 for length in [40])  # 12 rows of at most 40 items, ids and mask
+    assert 0 < stats["device_peak_bytes"] <= 3 * largest
+
+
+def drain(one: StandIn) -> None:
+    reached = threading.Event()
+    one.compute.put(reached.set)
+    assert reached.wait(LIMIT_S)
+
+
+def test_copies_do_not_wait_for_the_consumer(dataset: Any, gpu: None) -> None:
+    """The consumer's stream is held up; what is ahead is copied all the same."""
+    plan = dataset.plan("sequential", batch_size=12, shuffle=False)
+    iteration = iter(dataset.loader(plan, collate=Pad(), device="cpu", prefetch_device=3))
+    first = next(iteration)
+    go = threading.Event()
+    made[0].compute.put(lambda: go.wait(LIMIT_S))
+    second = next(iteration)
+    reached = threading.Event()
+    made[0].copies.put(reached.set)
+    assert reached.wait(LIMIT_S) and made[0].sent == 5
+    assert int(first["input_ids" if "input_ids" in first else "tokens"][0, 0]) == 0
+    go.set()
+    drain(made[0])
+    assert int(second["input_ids" if "input_ids" in second else "tokens"][0, 0]) == 12
+    iteration.close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("layout", [Pad(), Pack(), Nested(), Lists()], ids=lambda layout: type(layout).__name__)
+def test_each_layout_arrives_whole(dataset: Any, gpu: None, layout: Any) -> None:
+    plan = dataset.plan("sorted", batch_size=16)
+    for plain, moved in zip(dataset.loader(plan, collate=layout), dataset.loader(plan, collate=layout, device="cpu"), strict=True):
+        drain(made[0])
+        expected: list[int] = []
+        found: list[int] = []
+        sums(plain, expected)
+        sums(moved, found)
+        assert found == expected and list(moved) == list(plain) and moved.step == plain.step
+        assert moved.global_tokens == plain.global_tokens
+
+
+def test_what_a_transform_returns_is_moved(dataset: Any, gpu: None) -> None:
+    plan = dataset.plan("sorted", batch_size=16)
+
+    def transform(batch: Any) -> Any:
+        return {"x": (batch["tokens"], [batch["tokens"] + 1]), "texts": ["a"] * 3, "step": batch.step}
+
+    for plain, moved in zip(dataset.loader(plan, collate=Pad(), transform=transform),
+                            dataset.loader(plan, collate=Pad(), transform=transform, device="cpu"), strict=True):
+        drain(made[0])
+        assert torch.equal(plain["x"][0], moved["x"][0]) and torch.equal(plain["x"][1][0], moved["x"][1][0])
+        assert moved["texts"] == ["a"] * 3 and moved["step"] == plain["step"]
+    assert made[0].sent == plan.steps
+
+
+def test_a_loop_that_is_left_early_and_one_that_goes_on(dataset: Any, gpu: None) -> None:
+    plan = dataset.plan("random", batch_size=12, seed=1)
+    loader = dataset.loader(plan, collate=Pad(), device="cpu")
+    seen = []
+    for batch in loader:
+        seen.append(batch.indices.tolist())
+        if len(seen) == 3:
+            break
+    state = loader.state_dict()
+    for batch in dataset.loader(plan, collate=Pad(), device="cpu", start=state):
+        seen.append(batch.indices.tolist())
+    assert sorted(sum(seen, [])) == list(range(240)), "batches that were copied and not yielded come again"
+
+
+def test_prefetch_device_is_checked(dataset: Any) -> None:
+    for wrong in (0, -1, 1.5, "2"):
+        with pytest.raises(rankstore.ArgumentError, match="prefetch_device: .*; it is an int from 1"):
+            dataset.loader(dataset.plan(batch_size=4), prefetch_device=wrong)
