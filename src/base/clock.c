@@ -11,7 +11,8 @@
 
 static _Atomic(rks_interrupt_fn) interrupt_fn;
 static _Atomic(void *) interrupt_user;
-static _Thread_local bool heard, ignored;
+static _Thread_local bool heard;
+static _Thread_local const atomic_bool *asked_by; /* in place of the callback */
 
 uint64_t rks_now_ns(void)
 {
@@ -34,16 +35,20 @@ void rks_set_interrupt(rks_interrupt_fn interrupt, void *user)
 
 rks_status rks_check_interrupt(rks_error *err)
 {
+    if (asked_by != NULL)
+        return atomic_load_explicit(asked_by, memory_order_relaxed)
+                   ? rks_fail(err, RKS_ERR_CANCELLED, 0, "interrupted")
+                   : RKS_OK;
     rks_interrupt_fn interrupt = atomic_load(&interrupt_fn);
-    if (interrupt == NULL || ignored || interrupt(atomic_load(&interrupt_user)) == 0)
+    if (interrupt == NULL || interrupt(atomic_load(&interrupt_user)) == 0)
         return RKS_OK;
     heard = true;
     return rks_fail(err, RKS_ERR_CANCELLED, 0, "interrupted");
 }
 
-void rks_interrupt_ignore(void)
+void rks_interrupt_from(const atomic_bool *asked)
 {
-    ignored = true;
+    asked_by = asked;
 }
 
 bool rks_interrupt_heard(void)

@@ -5,6 +5,7 @@
 #define RKS_BASE_CLOCK_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "rankstore/base.h"
 
@@ -15,8 +16,9 @@ uint64_t rks_now_ms(void);
 
 /* RKS_ERR_CANCELLED where the process's interrupt callback asks for it. */
 rks_status rks_check_interrupt(rks_error *err);
-/* From now on it asks for nothing on this thread: another one hears of interrupts. */
-void rks_interrupt_ignore(void);
+/* From now on it asks nobody but *asked on this thread: another one hears of interrupts, and sets
+ * it. */
+void rks_interrupt_from(const atomic_bool *asked);
 /* This thread has got RKS_ERR_CANCELLED from it since it last forgot. */
 bool rks_interrupt_heard(void);
 void rks_interrupt_forget(void);

@@ -31,7 +31,7 @@ struct rks_unpack_ahead {
     pthread_cond_t changed;
     /* guarded by mutex */
     size_t first, count;
-    bool stop;
+    atomic_bool stop; /* the thread's source asks it without the mutex */
     piece pieces[PIECES];
 };
 
@@ -51,7 +51,7 @@ static void *unpack_main(void *user)
 {
     rks_unpack_ahead *ahead = user;
     bool more = true;
-    rks_interrupt_ignore(); /* the reader hears of it */
+    rks_interrupt_from(&ahead->stop); /* the reader hears of interrupts, and closes */
     pthread_mutex_lock(&ahead->mutex);
     while (more && !ahead->stop) {
         if (ahead->count == PIECES) {
@@ -79,8 +79,11 @@ rks_unpack_ahead *rks_unpack_ahead_start(rks_unpack_source source, void *user)
     memset(made, 0, offsetof(rks_unpack_ahead, pieces));
     made->source = source;
     made->user = user;
+    if (rks_cond_init(&made->changed) != 0) {
+        rks_free(made);
+        return NULL;
+    }
     pthread_mutex_init(&made->mutex, NULL);
-    pthread_cond_init(&made->changed, NULL);
     sigfillset(&all); /* signals are for the program's threads */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&made->thread, NULL, unpack_main, made);
@@ -101,9 +104,13 @@ rks_status rks_unpack_ahead_read(rks_unpack_ahead *ahead, void *bytes, size_t si
     if (status != RKS_OK)
         return status;
     pthread_mutex_lock(&ahead->mutex);
-    while (ahead->count == 0)
-        pthread_cond_wait(&ahead->changed, &ahead->mutex);
+    while (status == RKS_OK && ahead->count == 0) {
+        rks_cond_wait_ms(&ahead->changed, &ahead->mutex, RKS_WAIT_SLICE_MS);
+        status = rks_check_interrupt(err);
+    }
     pthread_mutex_unlock(&ahead->mutex);
+    if (status != RKS_OK)
+        return status;
     const piece *from = &ahead->pieces[ahead->first];
     size_t left = from->size - ahead->at;
     *taken = from->taken;

@@ -4,13 +4,16 @@
 #include "packed.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "ingest/format.h"
 #include "ingest/lines.h"
+#include "ingest/unpack_ahead.h"
 
 static rks_error err;
 
@@ -252,6 +255,47 @@ static void only_the_reader_hears_of_an_interrupt(void **state)
     assert_int_equal(rks_memory_in_use(), 0);
 }
 
+static atomic_int asked;
+
+static int interrupt_at_the_second(void *user)
+{
+    (void)user;
+    return atomic_fetch_add(&asked, 1) > 0;
+}
+
+/* As a file of nothing but empty members is. */
+static rks_status unpack_nothing(void *user, void *bytes, size_t size, size_t *got, uint64_t *taken,
+                                 rks_error *why)
+{
+    (void)user;
+    (void)bytes;
+    (void)size;
+    *got = 0;
+    *taken = 0;
+    rks_status status = RKS_OK;
+    while (status == RKS_OK) {
+        sched_yield();
+        status = rks_check_interrupt(why);
+    }
+    return status;
+}
+
+static void an_interrupt_ends_a_wait_for_what_unpacks_to_nothing(void **state)
+{
+    (void)state;
+    uint8_t byte;
+    size_t got = 1;
+    uint64_t taken = 0;
+    rks_unpack_ahead *ahead = rks_unpack_ahead_start(unpack_nothing, NULL);
+    assert_non_null(ahead);
+    rks_set_interrupt(interrupt_at_the_second, NULL);
+    assert_fails(RKS_ERR_CANCELLED, rks_unpack_ahead_read(ahead, &byte, 1, &got, &taken, &err));
+    assert_int_equal(got, 0);
+    rks_set_interrupt(NULL, NULL);
+    rks_unpack_ahead_close(ahead); /* ends the thread, which asks nobody else */
+    assert_int_equal(rks_memory_in_use(), 0);
+}
+
 static void refuses_names_that_promise_what_is_not_there(void **state)
 {
     (void)state;
@@ -406,6 +450,7 @@ int main(void)
         cmocka_unit_test(a_large_file_is_unpacked_whole),
         cmocka_unit_test(a_large_file_that_is_cut_gives_what_is_before),
         cmocka_unit_test(only_the_reader_hears_of_an_interrupt),
+        cmocka_unit_test(an_interrupt_ends_a_wait_for_what_unpacks_to_nothing),
         cmocka_unit_test(refuses_names_that_promise_what_is_not_there),
         cmocka_unit_test(ends_at_the_limit),
         cmocka_unit_test(lines_are_those_of_the_plain_file),
