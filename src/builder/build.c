@@ -97,6 +97,11 @@ static rks_status inherit(build *b, const rks_agreed *agreed, rks_status status,
     const char *key = json_string_value(json_object_get(b->base_options, "key"));
     const char *length = json_string_value(json_object_get(b->base_options, "length"));
     json_int_t unit = json_integer_value(json_object_get(b->base_options, "length_unit"));
+    if (key != NULL && key[0] != '\0' && b->given_key != NULL && b->given_key[0] == '\0')
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "key: the dataset's keys are those of its column \"%s\"; keys of path and "
+                        "row (--key '') cannot be appended to it: leave the option out",
+                        key);
     o->key = o->key != NULL ? o->key : key;
     if (o->length == NULL && o->length_fn == NULL) {
         o->length = length;

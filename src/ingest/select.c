@@ -214,8 +214,11 @@ static rks_status find_key(rks_selector *selector, const rks_value *values, cons
     const rks_column *column = rks_schema_column(selector->schema, selector->key);
     const rks_value *value = &values[selector->key];
     if (value->data == NULL || (column->dim_count > 0 && value->size == 0))
-        return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": the key is %s", column->name,
-                        value->data == NULL ? "missing" : "empty");
+        return rks_fail(err, RKS_ERR_DATA, 0, "column \"%s\": the key is %s%s", column->name,
+                        value->data == NULL ? "missing" : "empty",
+                        strcmp(column->name, "__key__") == 0
+                            ? "; an empty name as key (--key '') makes keys of path and row"
+                            : "");
     if (column->dim_count > 0) {
         if (value->size > RKS_KEY_MAX)
             return rks_fail(err, RKS_ERR_DATA, 0,
