@@ -5,7 +5,6 @@
 
 #include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -28,17 +27,6 @@ rks_status rks_buffer_reserve(rks_buffer *buffer, size_t more, rks_error *err)
         return RKS_ERR_MEMORY;
     buffer->data = data;
     buffer->room = room;
-    return RKS_OK;
-}
-
-rks_status rks_buffer_add(rks_buffer *buffer, const void *bytes, size_t size, rks_error *err)
-{
-    rks_status status = rks_buffer_reserve(buffer, size, err);
-    if (status != RKS_OK)
-        return status;
-    if (size > 0)
-        memcpy(buffer->data + buffer->size, bytes, size);
-    buffer->size += size;
     return RKS_OK;
 }
 

@@ -8,7 +8,10 @@
 #include "base/checksum.h"
 #include "base/error.h"
 
-enum { FEW = 8 }; /* names that are compared with each other */
+enum {
+    FEW = 8,        /* names that are compared with each other */
+    SHORT_NAME = 16 /* bytes: looking is faster than calling */
+};
 
 void rks_json_parser_free(rks_json_parser *parser)
 {
@@ -83,12 +86,34 @@ static bool same_name(const char *a, size_t a_size, rks_json b)
     return size == a_size && memcmp(a, name, size) == 0;
 }
 
-/* Among the first `count` names of an object. */
-static bool is_among(rks_json names, size_t count, const char *name, size_t size)
+static bool holds_nul(const char *name, size_t size)
 {
-    for (; count > 0; count--, names = rks_json_next(rks_json_next(names)))
-        if (same_name(name, size, names))
+    size_t at = 0;
+    if (size > SHORT_NAME)
+        return memchr(name, '\0', size) != NULL;
+    while (at < size && name[at] != '\0')
+        at++;
+    return at < size;
+}
+
+/* Two of the first `count` names of an object, FEW at most, are equal, or one holds a NUL. */
+static bool few_names_are_wrong(rks_json name, size_t count)
+{
+    rks_json names[FEW];
+    uint64_t heads[FEW]; /* size (u32) and up to four bytes */
+    for (size_t i = 0; i < count; i++, name = rks_json_next(rks_json_next(name))) {
+        size_t size = 0;
+        const char *text = rks_json_text(name, &size);
+        names[i] = name;
+        memcpy(&heads[i], text - sizeof(uint32_t), sizeof(heads[i])); /* the room goes on behind */
+        if (size < 4)
+            heads[i] &= (UINT64_C(1) << (32 + 8 * size)) - 1;
+        if (holds_nul(text, size))
             return true;
+        for (size_t j = 0; j < i; j++)
+            if (heads[j] == heads[i] && same_name(text, size, names[j]))
+                return true;
+    }
     return false;
 }
 
@@ -125,19 +150,19 @@ static rks_status check_member_names(rks_json_parser *parser, rks_json object, b
                                      rks_error *err)
 {
     size_t members = rks_json_count(object), mask = 0;
-    rks_json first = rks_json_inside(object), name = first;
-    if (members > FEW) {
-        rks_status status = provide_slots(parser, members, &mask, err);
-        if (status != RKS_OK)
-            return status;
+    rks_json name = rks_json_inside(object);
+    if (members <= FEW) {
+        *good = !few_names_are_wrong(name, members);
+        return RKS_OK;
     }
+    rks_status status = provide_slots(parser, members, &mask, err);
+    if (status != RKS_OK)
+        return status;
     for (size_t i = 0; i < members; i++, name = rks_json_next(rks_json_next(name))) {
         size_t size = 0;
         const char *text = rks_json_text(name, &size);
-        bool twice = members > FEW ? enter_name((uint32_t *)(void *)parser->slots.data, mask, name,
-                                                text, size)
-                                   : is_among(first, i, text, size);
-        if (twice || memchr(text, '\0', size) != NULL) {
+        if (enter_name((uint32_t *)(void *)parser->slots.data, mask, name, text, size) ||
+            holds_nul(text, size)) {
             *good = false;
             return RKS_OK;
         }

@@ -33,8 +33,9 @@ bool rks_utf8_valid(const void *text, size_t size, size_t *bad)
             at += 32;
         while (size - at >= 8 && (rks_load_u64(bytes + at) & UINT64_C(0x8080808080808080)) == 0)
             at += 8;
-        if (at == size)
-            break;
+        if (at == size || (size >= 8 && size - at < 8 &&
+                           (rks_load_u64(bytes + size - 8) & UINT64_C(0x8080808080808080)) == 0))
+            break; /* the rest lies in the last eight bytes */
         size_t step = bytes[at] < 0x80 ? 1 : sequence(bytes + at, size - at);
         if (step == 0) {
             if (bad != NULL)
