@@ -66,10 +66,10 @@ class Loader:
     def __init__(self, dataset: Samples, plan: Plan, *, collate: Layout | Callable[[list[Any]], Any] | None = None,
                  map: Callable[..., Any] | None = None, columns: Sequence[str] | None = None,  # noqa: A002
                  rename: Mapping[str, str] | None = None,
-                 transform: Callable[[Batch], Any] | None = None, device: Any = None,
+                 transform: Callable[[Batch], Any] | None = None, device: Any = None, prefetch_device: int = 2,
                  pin_memory: bool | str = "auto", out: str = "torch", prefetch_batches: int | str = "auto",
                  prefetch_bytes: int | str = "auto", threads: int = 1, start: dict[str, Any] | None = None,
-                 progress: bool = False, prefetch_device: int = 2) -> None:
+                 progress: bool = False) -> None:
         if not isinstance(plan, Plan):
             raise TypeError(f"plan: a Plan, as Dataset.plan makes it, not {type(plan).__name__}")
         # For other ranks than the group's: batches are fetched by their lists.
