@@ -50,7 +50,7 @@ typedef struct answer {
     struct iovec parts[]; /* the header's, the table, and two a row at most */
 } answer;
 
-enum { PIECE = 64, QUICK_ROWS = 1024, CACHE_LINE = 64, PREFETCHED = 2048 };
+enum { PIECE = 64, QUICK_ROWS = 1024 };
 
 static const uint8_t zeros[RKS_FETCH_ALIGN];
 
@@ -201,16 +201,6 @@ static rks_status fill_row(const rks_shard *shard, uint64_t row, const rks_recor
     return RKS_OK;
 }
 
-/* Small records lie here and there in memory, and the kernel copies one after the other: asked for
- * together they come in less time. */
-static void prefetch_record(const rks_record_view *view)
-{
-    if (view->record_size > PREFETCHED)
-        return;
-    for (size_t at = 0; at < view->record_size; at += CACHE_LINE)
-        __builtin_prefetch(view->record + at);
-}
-
 static rks_status fill_rows(const rks_shard *shard, const uint8_t *rows, size_t count,
                             answer *reply, bool *full, rks_error *err)
 {
@@ -220,8 +210,6 @@ static rks_status fill_rows(const rks_shard *shard, const uint8_t *rows, size_t 
         numbers[i] = rks_load_u32(rows + i * 4);
     bool found = rks_shard_locate_many(shard, numbers, count, views, NULL) == RKS_OK;
     rks_status status = RKS_OK;
-    for (size_t i = 0; found && i < count; i++)
-        prefetch_record(&views[i]);
     for (size_t i = 0; status == RKS_OK && i < count && !*full; i++) {
         if (!found) /* those before the one that is bad are good */
             status = rks_shard_locate(shard, numbers[i], &views[i], err);

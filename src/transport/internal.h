@@ -34,6 +34,7 @@ enum {
     RKS_STAGE_SIZE = 64 * 1024, /* small frames are read into it */
     RKS_SLICE_PARTS = 256,      /* of a write */
     RKS_RECORD_BYTES = 65536,   /* of frames in a record: seal.c */
+    RKS_SEALED_BYTES = 2 * RKS_RECORD_BYTES, /* in records that go out together */
     RKS_ASKED_MAX = 32 << 20,   /* bytes of requests to one peer that are not answered */
     RKS_POOL_SHARE = 4,         /* requests of one peer that may be served at a time, for each thread */
 };
@@ -391,9 +392,9 @@ uint32_t rks_seal_features(const rks_engine *engine, uint32_t rank);
 /* Both sides are proven: makes the connection's seal, if one of them wants it. */
 rks_status rks_seal_begin(rks_connection *connection, rks_error *err);
 void rks_seal_free(rks_seal *seal); /* NULL is accepted */
-/* Makes a record of at most RKS_RECORD_BYTES in RKS_SLICE_PARTS parts, which stay where they are
- * until all of it is sent. */
-void rks_seal_record(rks_seal *seal, const struct iovec *parts, size_t count, size_t size);
+/* Makes records of at most RKS_SEALED_BYTES in RKS_SLICE_PARTS parts, which stay where they are until
+ * all of it is sent. */
+void rks_seal_records(rks_seal *seal, const struct iovec *parts, size_t size);
 const struct iovec *rks_seal_unsent(const rks_seal *seal, size_t *count);
 /* True: that was all of it. */
 bool rks_seal_sent(rks_seal *seal, size_t bytes);

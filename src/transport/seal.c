@@ -21,15 +21,21 @@
 #include "base/error.h"
 #include "base/memory.h"
 
-enum { HEAD = 4, RECORD_ROOM = HEAD + RKS_RECORD_BYTES + RKS_TAG_BYTES };
+enum {
+    HEAD = 4,
+    RECORD_ROOM = HEAD + RKS_RECORD_BYTES + RKS_TAG_BYTES,
+    RECORDS = RKS_SEALED_BYTES / RKS_RECORD_BYTES,
+    /* each record has a head and a tag, and may end in a part */
+    PARTS = RKS_SLICE_PARTS + 3 * RECORDS,
+};
 
 struct rks_seal {
     bool encrypts;
     uint8_t out_key[RKS_KEY_SIZE], in_key[RKS_KEY_SIZE];
     uint64_t out_count, in_count;
-    /* the record on its way out */
-    uint8_t out_head[HEAD], out_tag[RKS_TAG_BYTES];
-    struct iovec parts[RKS_SLICE_PARTS + 2];
+    /* the records on their way out */
+    uint8_t out_heads[RECORDS][HEAD], out_tags[RECORDS][RKS_TAG_BYTES];
+    struct iovec parts[PARTS];
     size_t first, end;
     uint8_t *out; /* encrypted; NULL: it does not encrypt */
     /* the records that come in; one more head lies behind a record */
@@ -70,7 +76,7 @@ rks_status rks_seal_begin(rks_connection *connection, rks_error *err)
     memset(seal, 0, offsetof(rks_seal, in));
     seal->encrypts = (features & RKS_FEATURE_ENCRYPT) != 0;
     if (seal->encrypts) {
-        seal->out = rks_alloc_raw(RKS_RECORD_BYTES, 1, err);
+        seal->out = rks_alloc_raw(RKS_SEALED_BYTES, 1, err);
         if (seal->out == NULL) {
             rks_free(seal);
             return RKS_ERR_MEMORY;
@@ -93,25 +99,55 @@ void rks_seal_free(rks_seal *seal)
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
-void rks_seal_record(rks_seal *seal, const struct iovec *parts, size_t count, size_t size)
+/* The parts of a record of `size` bytes, from `*part` and `*skip` bytes into it on; how many. */
+static size_t cut_parts(const struct iovec **part, size_t *skip, size_t size, struct iovec *to)
 {
-    rks_store_u32(seal->out_head, (uint32_t)size);
-    seal->parts[0] = (struct iovec){seal->out_head, HEAD};
-    memcpy(seal->parts + 1, parts, count * sizeof(*parts));
-    if (seal->encrypts) {
-        for (size_t i = 0, at = 0; i < count; at += parts[i++].iov_len)
-            memcpy(seal->out + at, parts[i].iov_base, parts[i].iov_len);
-        rks_encrypt(seal->out_key, seal->out_count, seal->out_head, HEAD, seal->out, size,
-                    seal->out_tag);
-        seal->parts[1] = (struct iovec){seal->out, size};
-        count = 1;
-    } else {
-        rks_authenticate(seal->out_key, seal->out_count, seal->parts, count + 1, seal->out_tag);
+    size_t count = 0;
+    while (size > 0) {
+        size_t left = (*part)->iov_len - *skip, taken = left < size ? left : size;
+        to[count++] = (struct iovec){(uint8_t *)(*part)->iov_base + *skip, taken};
+        size -= taken;
+        *skip = taken < left ? *skip + taken : 0;
+        *part += taken == left;
     }
-    seal->parts[count + 1] = (struct iovec){seal->out_tag, RKS_TAG_BYTES};
-    seal->out_count++;
-    seal->first = 0;
-    seal->end = count + 2;
+    return count;
+}
+
+/* Encrypts what the parts hold into `out`, which is then the only part. */
+static void encrypt_parts(rks_seal *seal, const uint8_t head[HEAD], struct iovec *parts, size_t count,
+                          uint8_t *out, uint8_t tag[RKS_TAG_BYTES])
+{
+    size_t size = 0;
+    for (size_t i = 0; i < count; size += parts[i++].iov_len)
+        memcpy(out + size, parts[i].iov_base, parts[i].iov_len);
+    rks_encrypt(seal->out_key, seal->out_count, head, HEAD, out, size, tag);
+    parts[0] = (struct iovec){out, size};
+}
+
+void rks_seal_records(rks_seal *seal, const struct iovec *parts, size_t size)
+{
+    /* Equal ones: the peer looks at the first while the next one comes. */
+    size_t records = (size + RKS_RECORD_BYTES - 1) / RKS_RECORD_BYTES;
+    size_t most = (size_t)rks_round_up((size + records - 1) / records, 64), skip = 0;
+    seal->first = seal->end = 0;
+    for (size_t i = 0, done = 0; i < records; i++) {
+        size_t bytes = size - done < most ? size - done : most;
+        struct iovec *to = seal->parts + seal->end;
+        rks_store_u32(seal->out_heads[i], (uint32_t)bytes);
+        to[0] = (struct iovec){seal->out_heads[i], HEAD};
+        size_t found = cut_parts(&parts, &skip, bytes, to + 1);
+        if (seal->encrypts) {
+            encrypt_parts(seal, seal->out_heads[i], to + 1, found, seal->out + done,
+                          seal->out_tags[i]);
+            found = 1;
+        } else {
+            rks_authenticate(seal->out_key, seal->out_count, to, found + 1, seal->out_tags[i]);
+        }
+        to[found + 1] = (struct iovec){seal->out_tags[i], RKS_TAG_BYTES};
+        seal->end += found + 2;
+        seal->out_count++;
+        done += bytes;
+    }
 }
 
 const struct iovec *rks_seal_unsent(const rks_seal *seal, size_t *count)
