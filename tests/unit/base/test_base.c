@@ -106,6 +106,61 @@ static void pieces_have_the_digest_of_the_whole(void **state)
     rks_digester_free(digester);
 }
 
+#ifdef __x86_64__
+enum { WIDE_REGISTERS = 16 };
+
+#define UPPER_HALF(n) __asm__ volatile("vextractf128 $1, %%ymm" #n ", %0" : "=m"(halves[n]))
+
+static bool upper_halves_are_zero(void)
+{
+    static uint64_t halves[WIDE_REGISTERS][2];
+    UPPER_HALF(0);
+    UPPER_HALF(1);
+    UPPER_HALF(2);
+    UPPER_HALF(3);
+    UPPER_HALF(4);
+    UPPER_HALF(5);
+    UPPER_HALF(6);
+    UPPER_HALF(7);
+    UPPER_HALF(8);
+    UPPER_HALF(9);
+    UPPER_HALF(10);
+    UPPER_HALF(11);
+    UPPER_HALF(12);
+    UPPER_HALF(13);
+    UPPER_HALF(14);
+    UPPER_HALF(15);
+    bool zero = true;
+    for (int i = 0; i < WIDE_REGISTERS; i++)
+        zero = zero && halves[i][0] == 0 && halves[i][1] == 0;
+    return zero;
+}
+
+/* Else what comes next may take longer than the hash. */
+static void hashing_leaves_no_wide_register_in_use(void **state)
+{
+    (void)state;
+    static uint8_t bytes[4096];
+    if (!__builtin_cpu_supports("avx"))
+        skip();
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (uint8_t)(i * 7 + 1);
+    rks_digester *digester = rks_digester_create(&err);
+    assert_non_null(digester);
+    for (size_t size = 0; size <= sizeof(bytes); size += 100) {
+        rks_checksum64(bytes, size);
+        assert_true(upper_halves_are_zero());
+        rks_checksum128(bytes, size);
+        assert_true(upper_halves_are_zero());
+        rks_digester_update(digester, bytes, size);
+        assert_true(upper_halves_are_zero());
+        rks_digester_result(digester);
+        assert_true(upper_halves_are_zero());
+    }
+    rks_digester_free(digester);
+}
+#endif
+
 static void adding_digests_carries_and_does_not_cancel(void **state)
 {
     (void)state;
@@ -190,6 +245,9 @@ int main(void)
         cmocka_unit_test(the_nth_allocation_fails_once),
         cmocka_unit_test(digest_text_round_trips_and_refuses_other_text),
         cmocka_unit_test(pieces_have_the_digest_of_the_whole),
+#ifdef __x86_64__
+        cmocka_unit_test(hashing_leaves_no_wide_register_in_use),
+#endif
         cmocka_unit_test(adding_digests_carries_and_does_not_cancel),
         cmocka_unit_test(a_file_is_replaced_and_loaded_within_its_limit),
         cmocka_unit_test(a_limit_on_file_sizes_is_named_where_it_would_be_passed),
