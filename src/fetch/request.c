@@ -24,10 +24,7 @@
 #include "base/usage.h"
 #include "fetch/wire.h"
 
-enum {
-    CHECK_AT_ONCE = 128 << 10, /* bytes of a reply */
-    AHEAD = 8,                 /* samples that the processor is asked for before they are checked */
-};
+enum { CHECK_AT_ONCE = 128 << 10 }; /* bytes of a reply */
 
 static rks_fetch_request *of_call(rks_call *call)
 {
@@ -476,23 +473,11 @@ static rks_status check_record(const rks_fetch_request *request, size_t i, rks_r
     return status;
 }
 
-/* Another processor has written these, at random places. */
-static void prefetch_sample(const rks_fetch_request *request, size_t i)
-{
-    const rks_fetch *fetch = request->fetch;
-    __builtin_prefetch(rks_fetch_request_wanted(request, i));
-    __builtin_prefetch(&fetch->batch->views[fetch->order[request->first + i]], 1);
-}
-
 rks_status rks_fetch_check_reply(rks_fetch_request *request, uint64_t *bytes, rks_error *err)
 {
     rks_fetch *fetch = request->fetch;
     uint64_t sum = 0;
-    for (size_t i = 0; i < request->count && i < AHEAD; i++)
-        prefetch_sample(request, i);
     for (size_t i = 0; i < request->count; i++) {
-        if (i + AHEAD < request->count)
-            prefetch_sample(request, i + AHEAD);
         rks_record_view *view = &fetch->batch->views[fetch->order[request->first + i]];
         rks_status status = check_record(request, i, view, err);
         if (status != RKS_OK)
