@@ -108,15 +108,24 @@ static bool is_alone(const rks_plan *plan, uint32_t id)
     return plan->config.too_long == TOO_LONG_ALONE && plan->lengths[id] > plan->config.limit;
 }
 
+/* Its length is asked for soon. */
+static inline void look_at(const rks_plan *plan, uint32_t id)
+{
+    __builtin_prefetch(&plan->lengths[id < plan->count ? id : 0]);
+}
+
 /* Samples of the batch that begins at position `first`. */
 static uint64_t greedy_size(const rks_plan *plan, const rks_plan_base *base, uint64_t first)
 {
+    enum { AHEAD = 32 };
     const rks_plan_config *config = &plan->config;
     uint64_t longest = 0;
     uint64_t sum = 0;
     uint64_t size = 0;
     while (first + size < base->count && size < config->batch_size) {
         uint32_t id = base->ids[first + size];
+        if (base->count - first - size > AHEAD)
+            look_at(plan, base->ids[first + size + AHEAD]);
         if (is_alone(plan, id))
             break;
         uint64_t length = rks_plan_size(config, rks_plan_length(plan, id));

@@ -96,15 +96,29 @@ rks_status rks_plan_shuffle_steps(rks_plan *plan, uint64_t row, uint64_t key, rk
     return status;
 }
 
+/* Lengths lie anywhere: the processor fetches those of the batch behind `end` meanwhile. */
+static void look_ahead(const rks_plan *plan, const rks_plan_group *group, uint64_t first,
+                       uint64_t end)
+{
+    uint64_t ahead = end + (end - first) < group->count ? end + (end - first) : group->count;
+    for (uint64_t i = end; i < ahead; i++) {
+        uint32_t id = plan->ids[group->first + i];
+        __builtin_prefetch(&plan->lengths[id < plan->count ? id : 0]);
+    }
+}
+
 rks_status rks_plan_classify(const rks_plan *plan, uint16_t *classes, rks_error *err)
 {
     const rks_plan_layout *layout = plan->layout;
     uint64_t done = 0;
+    bool anywhere = plan->config.strategy == STRATEGY_RANDOM && plan->config.balance == NULL;
     for (size_t i = 0; i < layout->count; i++) {
         const rks_plan_group *group = &layout->groups[i];
         for (uint32_t j = 0; j < group->batches; j++) {
             uint64_t first, end;
             rks_plan_deal(group, j, &first, &end);
+            if (anywhere)
+                look_ahead(plan, group, first, end);
             classes[group->first_batch + j] = class_of(cost_of(plan, group, first, end));
             rks_status status = rks_plan_pause(&done, end - first, err);
             if (status != RKS_OK)
