@@ -88,6 +88,36 @@ def links():
                 yield f"{page}: {path}{'#' if anchor else ''}{anchor}"
 
 
+def is_there(name):
+    """Whether a test is there that a page names as `unit/fetch/test_x`, `test_x` (of the same folder), `cli/x.test`, `test_x.py` or by
+    its folder."""
+    if name.endswith(".py"):
+        return os.path.exists(f"python_bindings/tests/{name}")
+    if name.startswith("test_"):
+        return bool(glob.glob(f"tests/unit/*/{name}.c"))
+    return any(os.path.exists(f"tests/{name}{ending}") for ending in ("", ".c"))
+
+
+def tests_named(page):
+    """The tests that a page of promises names, each in backquotes."""
+    with open(page, encoding="utf-8") as file:
+        for name in re.findall(r"`((?:unit|cli|faults|fuzz|hosts|ranks|sim)(?:/[\w./]*)?|test_\w+(?:\.py)?)`", file.read()):
+            yield name.rstrip("/")
+
+
+def lost_tests():
+    """Tests that pages name and that are not there."""
+    for page in ("docs/security.md", "docs/promises.md"):
+        found = list(tests_named(page))
+        if not found:
+            yield f"{page} names no test"
+        for name in found:
+            if not is_there(name):
+                yield f"{page}: {name}"
+    if is_there("unit/transport/test_no_such") or is_there("test_no_such") or is_there("test_no_such.py") or is_there("cli/no_such.test"):
+        yield "a test that is not there is found"
+
+
 def alone():
     """In a network of its own where the machine allows it: `rankstore top` of the pages lists every job of the user otherwise,
     those of tests that run beside this one too."""
@@ -100,6 +130,8 @@ def main():
     alone()
     broken = list(links())
     print(f"FAIL the_links_lead_somewhere: {'; '.join(broken)}" if broken else "ok the_links_lead_somewhere")
+    lost = list(lost_tests())
+    print(f"FAIL the_tests_that_pages_name_are_there: {'; '.join(lost)}" if lost else "ok the_tests_that_pages_name_are_there")
     build, source = os.path.abspath(sys.argv[1]), os.getcwd()
     environment = {**os.environ, "PATH": os.path.join(build, "tools", "rankstore") + ":" + os.environ["PATH"],
                    "LD_LIBRARY_PATH": os.path.join(build, "src")}
