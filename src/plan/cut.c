@@ -109,7 +109,7 @@ static bool is_alone(const rks_plan *plan, uint32_t id)
 }
 
 /* Its length is asked for soon. */
-static inline void look_at(const rks_plan *plan, uint32_t id)
+static inline void prefetch_length(const rks_plan *plan, uint32_t id)
 {
     __builtin_prefetch(&plan->lengths[id < plan->count ? id : 0]);
 }
@@ -125,7 +125,7 @@ static uint64_t greedy_size(const rks_plan *plan, const rks_plan_base *base, uin
     while (first + size < base->count && size < config->batch_size) {
         uint32_t id = base->ids[first + size];
         if (base->count - first - size > AHEAD)
-            look_at(plan, base->ids[first + size + AHEAD]);
+            prefetch_length(plan, base->ids[first + size + AHEAD]);
         if (is_alone(plan, id))
             break;
         uint64_t length = rks_plan_size(config, rks_plan_length(plan, id));

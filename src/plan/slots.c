@@ -97,7 +97,7 @@ rks_status rks_plan_shuffle_steps(rks_plan *plan, uint64_t row, uint64_t key, rk
 }
 
 /* Lengths lie anywhere: the processor fetches those of the batch behind `end` meanwhile. */
-static void look_ahead(const rks_plan *plan, const rks_plan_group *group, uint64_t first,
+static void prefetch_behind(const rks_plan *plan, const rks_plan_group *group, uint64_t first,
                        uint64_t end)
 {
     uint64_t ahead = end + (end - first) < group->count ? end + (end - first) : group->count;
@@ -118,7 +118,7 @@ rks_status rks_plan_classify(const rks_plan *plan, uint16_t *classes, rks_error 
             uint64_t first, end;
             rks_plan_deal(group, j, &first, &end);
             if (anywhere)
-                look_ahead(plan, group, first, end);
+                prefetch_behind(plan, group, first, end);
             classes[group->first_batch + j] = class_of(cost_of(plan, group, first, end));
             rks_status status = rks_plan_pause(&done, end - first, err);
             if (status != RKS_OK)
