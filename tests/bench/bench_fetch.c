@@ -3,6 +3,11 @@
  * bench_fetch.c: samples over TCP loopback with checks beside a plain socket copy of the same
  * bytes, and what an idle owner costs.
  *
+ * What bounds small samples is processor time: of the requester, which receives, checks and hands each
+ * batch from its engine's thread to the caller's; then of the owner, whose records lie here and there
+ * where the copy sends one buffer. On two cores the three threads share them. So read the CPU figures:
+ * they are steadier than the rates.
+ *
  * Usage: bench_fetch DIRECTORY [ROW]           ROW: 1 or 2, that row alone; default all */
 #include <netinet/in.h>
 #include <string.h>
