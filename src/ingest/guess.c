@@ -274,34 +274,40 @@ rks_status rks_guesses_add(rks_guesses *all, rks_json object, uint64_t row, rks_
     return rks_json_members(NULL, object, add_member, &members, err);
 }
 
+/* {"name":"type",...} with its NUL. */
+static rks_status guesses_as_json(const rks_guesses *all, rks_buffer *json, rks_error *err)
+{
+    rks_status status = rks_buffer_add(json, "{", 1, err);
+    for (size_t i = 0; status == RKS_OK && i < all->count; i++) {
+        char type[TYPE_ROOM];
+        const char *name = all->items[i].name;
+        status = rks_json_print_string(name, strlen(name), json, err);
+        print_shape(all->items[i].shape, type);
+        if (status == RKS_OK)
+            status = rks_buffer_print(json, err, ":\"%s\"%s", type, i + 1 < all->count ? "," : "");
+    }
+    return status == RKS_OK ? rks_buffer_add(json, "}", 2, err) : status;
+}
+
 /* The guesses as a schema's canonical text. */
 static rks_status print_guesses(const rks_guesses *all, char **text, rks_error *err)
 {
     rks_buffer json = {0};
     rks_schema *schema = NULL;
-    rks_status status = rks_buffer_add(&json, "{", 1, err);
-    for (size_t i = 0; status == RKS_OK && i < all->count; i++) {
-        char type[TYPE_ROOM];
-        const char *name = all->items[i].name;
-        status = rks_json_print_string(name, strlen(name), &json, err);
-        print_shape(all->items[i].shape, type);
-        if (status == RKS_OK)
-            status = rks_buffer_print(&json, err, ":\"%s\"%s", type, i + 1 < all->count ? "," : "");
-    }
-    if (status == RKS_OK)
-        status = rks_buffer_add(&json, "}", 2, err); /* with its NUL */
+    rks_status status = guesses_as_json(all, &json, err);
     if (status == RKS_OK)
         status = rks_schema_parse((const char *)json.data, &schema, err);
+    rks_buffer_free(&json);
     if (status == RKS_ERR_ARGUMENT && err != NULL)
         status = err->status = RKS_ERR_DATA; /* the input's names, not the user's schema */
-    char *copy = status == RKS_OK ? rks_strdup(rks_schema_text(schema), err) : NULL;
-    if (status == RKS_OK && copy == NULL)
-        status = RKS_ERR_MEMORY;
-    if (status == RKS_OK)
-        *text = copy;
+    if (status != RKS_OK)
+        return status;
+    char *copy = rks_strdup(rks_schema_text(schema), err);
     rks_schema_free(schema);
-    rks_buffer_free(&json);
-    return status;
+    if (copy == NULL)
+        return RKS_ERR_MEMORY;
+    *text = copy;
+    return RKS_OK;
 }
 
 rks_status rks_guesses_text(rks_guesses *all, uint64_t samples, char **text, rks_error *err)

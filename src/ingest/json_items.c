@@ -166,19 +166,19 @@ static rks_status take_name(rks_json_items *items, const char **name, size_t *si
     rks_json parsed = {0};
     int byte = NO_BYTE;
     rks_status status = peek(items, &byte, err);
-    if (status == RKS_OK && byte != '"')
-        status = wrong(items, byte == NO_BYTE ? "the file ends here" : "no name of a member", err);
-    if (status == RKS_OK)
-        status = take_value(items, NAME_MOST, &text, err);
-    if (status == RKS_OK && text.too_long)
-        status = wrong(items, "a name of more than 64 KiB", err);
-    if (status == RKS_OK &&
-        rks_json_read(&items->names, text.text, text.size, text.readable, &parsed, err) != RKS_OK)
-        status = wrong(items, "no name of a member", err);
-    if (status == RKS_OK)
-        *name = rks_json_text(parsed, size);
-    if (status == RKS_OK)
-        status = expect(items, ':', "no ':' behind a name", err);
+    if (status != RKS_OK)
+        return status;
+    if (byte != '"')
+        return wrong(items, byte == NO_BYTE ? "the file ends here" : "no name of a member", err);
+    status = take_value(items, NAME_MOST, &text, err);
+    if (status != RKS_OK)
+        return status;
+    if (text.too_long)
+        return wrong(items, "a name of more than 64 KiB", err);
+    if (rks_json_read(&items->names, text.text, text.size, text.readable, &parsed, err) != RKS_OK)
+        return wrong(items, "no name of a member", err);
+    *name = rks_json_text(parsed, size);
+    status = expect(items, ':', "no ':' behind a name", err);
     return status == RKS_OK ? peek(items, &byte, err) : status; /* to where the value begins */
 }
 
@@ -210,6 +210,13 @@ static rks_status take_comma(rks_json_items *items, char closing, bool *more, rk
     return RKS_OK;
 }
 
+/* Behind a member's name: its value, and the comma or the object's end. */
+static rks_status pass_member(rks_json_items *items, bool *more, rks_error *err)
+{
+    rks_status status = take_value(items, 0, NULL, err);
+    return status == RKS_OK ? take_comma(items, '}', more, err) : status;
+}
+
 /* Names of members for a message, "a, b". */
 static rks_status note_name(rks_buffer *names, const char *name, size_t size, rks_error *err)
 {
@@ -232,14 +239,15 @@ static rks_status list_members(rks_json_items *items, bool arrays, rks_buffer *n
         status = take_name(items, &name, &size, err);
         if (status == RKS_OK)
             status = peek(items, &byte, err);
-        if (status == RKS_OK && (byte == '[' || !arrays)) {
+        if (status != RKS_OK)
+            return status;
+        if (byte == '[' || !arrays) {
             status = note_name(names, name, size, err);
+            if (status != RKS_OK)
+                return status;
             count++;
         }
-        if (status == RKS_OK)
-            status = take_value(items, 0, NULL, err);
-        if (status == RKS_OK)
-            status = take_comma(items, '}', &more, err);
+        status = pass_member(items, &more, err);
     }
     return status;
 }
@@ -263,36 +271,52 @@ static rks_status fail_no_path(rks_json_items *items, rks_error *err)
     return status;
 }
 
-/* Into the member of this level; its object's bracket is behind us. */
-static rks_status enter_level(rks_json_items *items, uint32_t level, rks_error *err)
+/* Into the member of this level; its object's bracket is behind us. `names`: those before it. */
+static rks_status find_level(rks_json_items *items, uint32_t level, rks_buffer *names,
+                             rks_error *err)
 {
     const char *name = NULL;
     size_t size = 0;
     bool more = true;
     int byte = NO_BYTE;
-    rks_buffer names = {0};
     rks_status status = peek(items, &byte, err);
     while (status == RKS_OK && more && byte != '}') {
         status = take_name(items, &name, &size, err);
-        if (status == RKS_OK && is_level(items, level, name, size)) {
-            rks_buffer_free(&names);
-            return RKS_OK;
-        }
-        if (status == RKS_OK && names.size < NAMES_SHOWN * NAME_SHOWN)
-            status = note_name(&names, name, size, err);
+        if (status != RKS_OK || is_level(items, level, name, size))
+            return status;
+        if (names->size < NAMES_SHOWN * NAME_SHOWN)
+            status = note_name(names, name, size, err);
         if (status == RKS_OK)
-            status = take_value(items, 0, NULL, err);
-        if (status == RKS_OK)
-            status = take_comma(items, '}', &more, err);
+            status = pass_member(items, &more, err);
     }
+    if (status != RKS_OK)
+        return status;
+    return rks_fail(err, RKS_ERR_DATA, 0, "%s: there is no member \"%.100s\"; the object has %.*s",
+                    items->window.file->path, items->path, names->size == 0 ? 4 : (int)names->size,
+                    names->size == 0 ? "none" : (const char *)names->data);
+}
+
+static rks_status enter_level(rks_json_items *items, uint32_t level, rks_error *err)
+{
+    rks_buffer names = {0};
+    rks_status status = expect(items, '{', "no object, which the path asks for", err);
     if (status == RKS_OK)
-        status = rks_fail(err, RKS_ERR_DATA, 0,
-                          "%s: there is no member \"%.100s\"; the object has %.*s",
-                          items->window.file->path, items->path,
-                          names.size == 0 ? 4 : (int)names.size,
-                          names.size == 0 ? "none" : (const char *)names.data);
+        status = find_level(items, level, &names, err);
     rks_buffer_free(&names);
     return status;
+}
+
+static rks_status pass_bom(rks_window *w, rks_error *err)
+{
+    while (w->filled - w->begin < RKS_BOM_SIZE && !w->ended) {
+        rks_status status = rks_window_fill(w, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    if (w->filled - w->begin >= RKS_BOM_SIZE &&
+        memcmp(w->data + w->begin, "\xef\xbb\xbf", RKS_BOM_SIZE) == 0)
+        rks_window_pass(w, RKS_BOM_SIZE);
+    return RKS_OK;
 }
 
 /* From the file's begin into the array. */
@@ -300,50 +324,50 @@ static rks_status enter_array(rks_json_items *items, rks_error *err)
 {
     rks_window *w = &items->window;
     int byte = NO_BYTE;
-    rks_status status = RKS_OK;
-    while (status == RKS_OK && w->filled - w->begin < RKS_BOM_SIZE && !w->ended)
-        status = rks_window_fill(w, err);
-    if (status == RKS_OK && w->filled - w->begin >= RKS_BOM_SIZE &&
-        memcmp(w->data + w->begin, "\xef\xbb\xbf", RKS_BOM_SIZE) == 0)
-        rks_window_pass(w, RKS_BOM_SIZE);
-    for (uint32_t level = 0; status == RKS_OK && level < items->levels; level++) {
-        status = expect(items, '{', "no object, which the path asks for", err);
-        if (status == RKS_OK)
-            status = enter_level(items, level, err);
-    }
+    rks_status status = pass_bom(w, err);
+    for (uint32_t level = 0; status == RKS_OK && level < items->levels; level++)
+        status = enter_level(items, level, err);
     if (status == RKS_OK)
         status = peek(items, &byte, err);
-    if (status == RKS_OK && byte == '{' && items->levels == 0) {
+    if (status != RKS_OK)
+        return status;
+    if (byte == '{' && items->levels == 0) {
         rks_window_pass(w, 1);
         return fail_no_path(items, err);
     }
-    return status == RKS_OK ? expect(items, '[', "no array", err) : status;
+    return expect(items, '[', "no array", err);
+}
+
+/* To the end of an object that the array lies in, by the member of this level. */
+static rks_status leave_level(rks_json_items *items, uint32_t level, rks_error *err)
+{
+    const char *name = NULL;
+    size_t size = 0;
+    bool more = true;
+    rks_status status = take_comma(items, '}', &more, err);
+    while (status == RKS_OK && more) {
+        status = take_name(items, &name, &size, err);
+        if (status != RKS_OK)
+            return status;
+        if (is_level(items, level, name, size))
+            return wrong(items, "this member is there twice", err);
+        status = pass_member(items, &more, err);
+    }
+    return status;
 }
 
 /* Behind the array: the objects that it lies in end, and then the file. */
 static rks_status leave_array(rks_json_items *items, rks_error *err)
 {
-    const char *name = NULL;
-    size_t size = 0;
     int byte = NO_BYTE;
     rks_status status = RKS_OK;
-    for (uint32_t level = items->levels; status == RKS_OK && level > 0; level--) {
-        bool more = true;
-        status = take_comma(items, '}', &more, err);
-        while (status == RKS_OK && more) {
-            status = take_name(items, &name, &size, err);
-            if (status == RKS_OK && is_level(items, level - 1, name, size))
-                status = wrong(items, "this member is there twice", err);
-            if (status == RKS_OK)
-                status = take_value(items, 0, NULL, err);
-            if (status == RKS_OK)
-                status = take_comma(items, '}', &more, err);
-        }
-    }
+    for (uint32_t level = items->levels; status == RKS_OK && level > 0; level--)
+        status = leave_level(items, level - 1, err);
     if (status == RKS_OK)
         status = peek(items, &byte, err);
-    return status == RKS_OK && byte != NO_BYTE ? wrong(items, "bytes behind the array's end", err)
-                                               : status;
+    if (status == RKS_OK && byte != NO_BYTE)
+        return wrong(items, "bytes behind the array's end", err);
+    return status;
 }
 
 /* ---- items -----------------------------------------------------------------------------------

@@ -49,25 +49,26 @@ rks_status rks_json_looked(rks_json_looking *at, uint64_t samples, const char *p
                                    "%s: objects without a member; give --schema", path);
 }
 
-/* The schema that a line would fit too, as the user can give it: "a:int64,b:str?"; NULL where there
- * is none. */
-static char *wider_schema(const rks_job *job, rks_row *row, const rks_line *line)
+/* A line's own schema, canonical; NULL if it has none. */
+static char *schema_of_line(const rks_job *job, rks_row *row, const rks_line *line)
 {
     rks_guesses guesses = {.flatten = job->input->flatten};
     rks_json object = {0};
-    char *seen = NULL, *wide = NULL;
+    char *seen = NULL;
+    if (rks_json_line(&row->parser, line->text, line->size, line->readable, &object, NULL) ==
+            RKS_OK &&
+        rks_guesses_add(&guesses, object, 0, NULL) == RKS_OK && guesses.count > 0)
+        rks_guesses_text(&guesses, 1, &seen, NULL);
+    rks_guesses_free(&guesses);
+    return seen;
+}
+
+/* "a:int64,b:str?" of a canonical schema; NULL if it has no column. */
+static char *schema_as_given(const char *canonical)
+{
     rks_schema *schema = NULL;
     rks_buffer text = {0};
-    rks_status status = rks_json_line(&row->parser, line->text, line->size, line->readable, &object,
-                                      NULL);
-    if (status == RKS_OK)
-        status = rks_guesses_add(&guesses, object, 0, NULL);
-    if (status == RKS_OK && guesses.count > 0)
-        status = rks_guesses_text(&guesses, 1, &seen, NULL);
-    if (status == RKS_OK && seen != NULL)
-        status = rks_ingest_merge(rks_schema_text(job->schema), seen, &wide, NULL);
-    if (status == RKS_OK && wide != NULL)
-        status = rks_schema_parse(wide, &schema, NULL);
+    rks_status status = rks_schema_parse(canonical, &schema, NULL);
     for (uint32_t i = 0; status == RKS_OK && i < rks_schema_columns(schema); i++) {
         const rks_column *column = rks_schema_column(schema, i);
         status = rks_buffer_print(&text, NULL, "%s%s:%s", i == 0 ? "" : ",", column->name,
@@ -78,9 +79,17 @@ static char *wider_schema(const rks_job *job, rks_row *row, const rks_line *line
                      : NULL;
     rks_buffer_free(&text);
     rks_schema_free(schema);
+    return made;
+}
+
+/* The schema that a line would fit too, as the user can give it; NULL if there is none. */
+static char *wider_schema(const rks_job *job, rks_row *row, const rks_line *line)
+{
+    char *seen = schema_of_line(job, row, line), *wide = NULL, *made = NULL;
+    if (seen != NULL && rks_ingest_merge(rks_schema_text(job->schema), seen, &wide, NULL) == RKS_OK)
+        made = schema_as_given(wide);
     rks_free(wide);
     rks_free(seen);
-    rks_guesses_free(&guesses);
     return made;
 }
 

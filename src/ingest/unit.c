@@ -162,6 +162,55 @@ rks_status rks_input_cut(rks_input *input, uint64_t unit_size, rks_error *err)
     return status;
 }
 
+/* Options that are for other formats. */
+static rks_status refuse_foreign_options(const rks_ingest_options *options,
+                                         const rks_input_format *format, rks_error *err)
+{
+    bool keeps_extra = options->extra != NULL && strcmp(options->extra, "json") == 0;
+    if (options->columns != NULL && !format->takes_columns)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "columns: for csv and tsv without a header, and this input is %s",
+                        format->name);
+    if (options->json_path != NULL && format != &rks_format_json)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "json_path: for json, and this input is %s",
+                        format->name);
+    if (options->dtype != NULL && format != &rks_format_raw)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "dtype: for raw, and this input is %s",
+                        format->name);
+    if (options->flatten && !format->has_objects)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "flatten: for json and jsonl, and this input is %s", format->name);
+    if (keeps_extra && !format->has_objects)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "extra: \"json\" is for json and jsonl, and this input is %s",
+                        format->name);
+    return RKS_OK;
+}
+
+/* The files that were found, cut into units. */
+static rks_status set_up_input(rks_input *input, const rks_ingest_options *options,
+                               const rks_input_format *format, rks_found_list *list, rks_error *err)
+{
+    input->max_sample = options->max_sample != 0 ? options->max_sample : DEFAULT_MAX_SAMPLE;
+    input->skip_bad = options->skip_bad;
+    input->columns = options->columns;
+    input->json_path = options->json_path;
+    input->flatten = options->flatten;
+    input->dtype = options->dtype;
+    input->infer_all = options->infer_all;
+    input->infer_rows = options->infer_all ? UINT64_MAX : RKS_INFER_ROWS;
+    input->infer_bytes = options->infer_all ? INT64_MAX : RKS_INFER_BYTES;
+    input->format = format;
+    rks_status status = take_files(input, list, err);
+    if (status != RKS_OK)
+        return status;
+    status = refuse_foreign_options(options, format, err);
+    if (status != RKS_OK)
+        return status;
+    uint64_t asked = options->unit_size;
+    return rks_input_cut(input, asked != 0 ? asked : rks_unit_size_for(input->bytes), err);
+}
+
 rks_status rks_input_open(const char *const *sources, size_t count,
                           const rks_ingest_options *options, rks_input **input, rks_error *err)
 {
@@ -175,47 +224,12 @@ rks_status rks_input_open(const char *const *sources, size_t count,
     rks_input *opened = rks_alloc(1, sizeof(*opened), err);
     rks_status status =
         opened == NULL ? RKS_ERR_MEMORY : find_files(sources, count, options, &list, &format, err);
-    if (status == RKS_OK) {
-        opened->max_sample = options->max_sample != 0 ? options->max_sample : DEFAULT_MAX_SAMPLE;
-        opened->skip_bad = options->skip_bad;
-        opened->columns = options->columns;
-        opened->json_path = options->json_path;
-        opened->flatten = options->flatten;
-        opened->dtype = options->dtype;
-        opened->infer_all = options->infer_all;
-        opened->infer_rows = options->infer_all ? UINT64_MAX : RKS_INFER_ROWS;
-        opened->infer_bytes = options->infer_all ? INT64_MAX : RKS_INFER_BYTES;
-        opened->format = format;
-        status = take_files(opened, &list, err);
-    }
-    if (status == RKS_OK && options->columns != NULL && !format->takes_columns)
-        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                          "columns: for csv and tsv without a header, and this input is %s",
-                          format->name);
-    if (status == RKS_OK && options->json_path != NULL && format != &rks_format_json)
-        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                          "json_path: for json, and this input is %s", format->name);
-    if (status == RKS_OK && options->dtype != NULL && format != &rks_format_raw)
-        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "dtype: for raw, and this input is %s",
-                          format->name);
-    if (status == RKS_OK && options->flatten && !format->has_objects)
-        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                          "flatten: for json and jsonl, and this input is %s", format->name);
-    if (status == RKS_OK && options->extra != NULL && strcmp(options->extra, "json") == 0 &&
-        !format->has_objects)
-        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                          "extra: \"json\" is for json and jsonl, and this input is %s",
-                          format->name);
     if (status == RKS_OK)
-        status = rks_input_cut(opened,
-                               options->unit_size != 0 ? options->unit_size
-                                                       : rks_unit_size_for(opened->bytes),
-                               err);
-    if (status == RKS_OK) {
+        status = set_up_input(opened, options, format, &list, err);
+    if (status == RKS_OK)
         *input = opened;
-        opened = NULL;
-    }
-    rks_input_free(opened);
+    else
+        rks_input_free(opened);
     rks_found_list_free(&list);
     return status;
 }
