@@ -74,11 +74,6 @@ typedef struct build {
 
 /* ---- schema ----------------------------------------------------------------------------- */
 
-static rks_fact inferred_fact(const build *b)
-{
-    return rks_fact_bytes(b->inferred, b->inferred == NULL ? 0 : strlen(b->inferred) + 1);
-}
-
 /* COLLECTIVE. What an append is not told is as the dataset has it. Returns this rank's own status. */
 static rks_status inherit(build *b, const rks_agreed *agreed, rks_status status, rks_error *err)
 {
@@ -149,19 +144,23 @@ static rks_status look_at_input(build *b, const char *const *sources, size_t sou
     rks_status status = rks_directory_expand_target(b->group, directory, &b->directory, err);
     if (status == RKS_OK)
         status = rks_input_look(sources, source_count, &b->options, &b->input, err);
-    if (status == RKS_OK)
-        b->behind = rks_behind_look(b->input);
-    if (status == RKS_OK)
-        status = rks_build_options_text(o, &b->options_text, err);
+    if (status != RKS_OK)
+        return status;
+    b->behind = rks_behind_look(b->input);
+    status = rks_build_options_text(o, &b->options_text, err);
     if (status == RKS_OK && o->schema != NULL)
         status = rks_input_schema(o, o->schema, &b->schema, err);
-    if (status == RKS_OK && o->append) {
+    if (status != RKS_OK)
+        return status;
+    if (o->append) {
         rks_store_look(b->directory, 0, &b->found);
         status = rks_store_tell_found(&b->found, &b->told, &b->found_text, err);
+        if (status != RKS_OK)
+            return status;
     }
-    if (status == RKS_OK && o->schema == NULL && b->told.size == 0)
+    if (o->schema == NULL && b->told.size == 0)
         b->infer_status = rks_input_infer(b->group, b->input, &b->inferred, &b->infer_error);
-    if (status == RKS_OK && !o->append) /* else another rank may know the schema */
+    if (!o->append) /* else another rank may know the schema */
         status = take_inferred(b, err);
     return status == RKS_OK ? rks_kept_collect(b->directory, o->replace, &b->kept, err) : status;
 }
@@ -188,7 +187,8 @@ static rks_status agree_input(build *b, rks_status status, rks_agreed *agreed, r
         digest = rks_input_digest(b->input);
     rks_build_same(facts, "the list of input files", &digest, b->schema, &b->options,
                    b->options_text);
-    facts[FACT_INFERRED] = inferred_fact(b);
+    facts[FACT_INFERRED] =
+        rks_fact_bytes(b->inferred, b->inferred == NULL ? 0 : strlen(b->inferred) + 1);
     facts[FACT_KEPT] = rks_fact_bytes(b->kept.data, b->kept.size);
     facts[FACT_FOUND] = rks_fact_fixed(&b->told, sizeof(b->told));
     return rks_group_agree_on(b->group, "build: input", status, facts, FACTS, agreed, err);
@@ -253,40 +253,61 @@ static rks_status keep_own(build *b, rks_error *err)
     return status;
 }
 
+/* What the directories hold; and all ranks' schema, if none is given and nothing is appended to. */
+static rks_status join_looks(build *b, const rks_agreed *agreed, rks_error *err)
+{
+    rks_status status = join_kept(b, agreed, err);
+    if (status != RKS_OK || b->options.schema != NULL || !none_found(b, agreed))
+        return status;
+    status = take_inferred(b, err);
+    return status == RKS_OK
+               ? rks_input_join(b->input, agreed, FACT_INFERRED, &b->schema_text, err)
+               : status;
+}
+
+/* Of a build that appends to nothing. */
+static rks_status choose_key_and_length(build *b, rks_error *err)
+{
+    rks_input_key(b->input, b->given_key, b->schema, &b->options);
+    rks_status status = keep_derived_keys(b, err);
+    if (status != RKS_OK)
+        return status;
+    const char *length = rks_build_length_behind_key(b->schema, &b->options);
+    if (length == NULL)
+        return RKS_OK;
+    b->length = rks_strdup(length, err); /* keep_own frees the schema */
+    b->options.length = b->length;
+    return b->length == NULL ? RKS_ERR_MEMORY : RKS_OK;
+}
+
+/* With what was inherited or inferred. */
+static rks_status settle_options(build *b, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    if (b->schema == NULL)
+        status = rks_input_schema(&b->options, b->schema_text, &b->schema, err);
+    if (status == RKS_OK && b->base == NULL)
+        status = choose_key_and_length(b, err);
+    if (status != RKS_OK)
+        return status;
+    rks_free(b->options_text);
+    b->options_text = NULL;
+    status = rks_build_options_text(&b->options, &b->options_text, err);
+    if (status == RKS_OK)
+        status = keep_own(b, err);
+    if (status != RKS_OK)
+        return status;
+    const rks_ingest_options reading = rks_build_ingest_options(&b->options);
+    return rks_selector_create(b->schema, &reading, &b->selector, err);
+}
+
 /* COLLECTIVE. Returns this rank's own status. */
 static rks_status choose_schema(build *b, const rks_agreed *agreed, rks_error *err)
 {
-    rks_status status = join_kept(b, agreed, err);
-    bool infers = b->options.schema == NULL && none_found(b, agreed);
-    if (status == RKS_OK && infers)
-        status = take_inferred(b, err);
-    if (status == RKS_OK && infers)
-        status = rks_input_join(b->input, agreed, FACT_INFERRED, &b->schema_text, err);
-    if (b->options.append) /* last, since it may agree again */
+    rks_status status = join_looks(b, agreed, err);
+    if (b->options.append) /* may agree again, so every rank comes here */
         status = inherit(b, agreed, status, err);
-    if (status == RKS_OK && b->schema == NULL)
-        status = rks_input_schema(&b->options, b->schema_text, &b->schema, err);
-    if (status == RKS_OK && b->base == NULL) {
-        rks_input_key(b->input, b->given_key, b->schema, &b->options);
-        status = keep_derived_keys(b, err);
-    }
-    if (status == RKS_OK && b->base == NULL) {
-        const char *length = rks_build_length_behind_key(b->schema, &b->options);
-        b->length = length == NULL ? NULL : rks_strdup(length, err); /* keep_own frees the schema */
-        b->options.length = length == NULL ? b->options.length : b->length;
-        status = length != NULL && b->length == NULL ? RKS_ERR_MEMORY : RKS_OK;
-    }
-    if (status == RKS_OK) { /* with what was inherited or inferred */
-        rks_free(b->options_text);
-        b->options_text = NULL;
-        status = rks_build_options_text(&b->options, &b->options_text, err);
-    }
-    if (status == RKS_OK)
-        status = keep_own(b, err);
-    const rks_ingest_options reading = rks_build_ingest_options(&b->options);
-    if (status == RKS_OK)
-        status = rks_selector_create(b->schema, &reading, &b->selector, err);
-    return status;
+    return status == RKS_OK ? settle_options(b, err) : status;
 }
 
 /* ---- parts --------------------------------------------------------------------------------- */
@@ -366,15 +387,6 @@ static void learn_rows(build *b, size_t unit, uint64_t seen)
         b->first_rows[unit + 1] = b->first_rows[unit] + seen;
 }
 
-/* Some unit begins inside a file. The same on all ranks, whatever each knows of finished units. */
-static bool units_begin_inside(const build *b)
-{
-    for (size_t unit = 0; unit < b->input->unit_count; unit++)
-        if (rks_input_goes_on(b->input, unit))
-            return true;
-    return false;
-}
-
 /* COLLECTIVE, if units begin inside a file. Units of parts that were taken over know their rows.
  * `status` and what is returned: this rank's own. */
 static rks_status count_rows(build *b, rks_status status, rks_error *err)
@@ -394,8 +406,8 @@ static rks_status count_rows(build *b, rks_status status, rks_error *err)
         const rks_unit_summary *finished = rks_parts_finished(b->parts, unit);
         known[unit] = finished == NULL ? UINT64_MAX : finished->seen;
     }
-    status = rks_input_first_rows(b->group, status, b->input, known, units_begin_inside(b),
-                                  &b->first_rows, err);
+    status = rks_input_first_rows(b->group, status, b->input, known,
+                                  rks_input_begins_inside(b->input), &b->first_rows, err);
     rks_free(known);
     return status;
 }

@@ -34,41 +34,48 @@ struct rks_builder {
     uint64_t left_out, bad; /* by the caller, who did not add them */
 };
 
-static rks_status prepare_builder(rks_builder *builder, const char *directory,
-                                  const rks_build_options *options, rks_error *err)
+/* Texts that the caller may free. */
+static rks_status copy_texts(rks_builder *builder, rks_error *err)
 {
-    rks_status status = rks_build_options_take(options, &builder->options, err);
-    if (status == RKS_OK && builder->options.schema == NULL)
-        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "schema: building from memory needs one");
-    if (status == RKS_OK)
-        status = rks_directory_expand_target(builder->group, directory, &builder->directory, err);
-    if (status == RKS_OK)
-        status = rks_schema_parse(builder->options.schema, &builder->schema, err);
-    if (status == RKS_OK && !builder->options.append) {
-        const char *length = rks_build_length_behind_key(builder->schema, &builder->options);
-        builder->options.length = length != NULL ? length : builder->options.length;
-    }
-    if (status == RKS_OK)
-        status = rks_build_options_text(&builder->options, &builder->options_text, err);
-    const rks_ingest_options reading = rks_build_ingest_options(&builder->options);
-    if (status == RKS_OK)
-        status = rks_selector_create(builder->schema, &reading, &builder->selector, err);
-    if (status == RKS_OK && builder->options.own_keys && builder->options.key != NULL)
-        status = rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                          "key: column \"%s\" is named, but own_keys is set", builder->options.key);
-    if (status != RKS_OK)
-        return status;
-    const char *made_from = builder->options.made_from;
-    builder->made_from = rks_strdup(made_from == NULL ? "" : made_from, err);
-    builder->index = rks_alloc(builder->options.index_count, sizeof(char *), err);
+    const rks_build_options *o = &builder->options;
+    builder->made_from = rks_strdup(o->made_from == NULL ? "" : o->made_from, err);
+    builder->index = rks_alloc(o->index_count, sizeof(char *), err);
     if (builder->made_from == NULL || builder->index == NULL)
         return RKS_ERR_MEMORY;
-    for (size_t i = 0; i < builder->options.index_count; i++) {
-        builder->index[i] = rks_strdup(builder->options.index[i], err);
+    for (size_t i = 0; i < o->index_count; i++) {
+        builder->index[i] = rks_strdup(o->index[i], err);
         if (builder->index[i] == NULL)
             return RKS_ERR_MEMORY;
     }
     return RKS_OK;
+}
+
+static rks_status prepare_builder(rks_builder *builder, const char *directory,
+                                  const rks_build_options *options, rks_error *err)
+{
+    rks_build_options *o = &builder->options;
+    rks_status status = rks_build_options_take(options, o, err);
+    if (status != RKS_OK)
+        return status;
+    if (o->schema == NULL)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "schema: building from memory needs one");
+    status = rks_directory_expand_target(builder->group, directory, &builder->directory, err);
+    if (status == RKS_OK)
+        status = rks_schema_parse(o->schema, &builder->schema, err);
+    if (status != RKS_OK)
+        return status;
+    const char *length = o->append ? NULL : rks_build_length_behind_key(builder->schema, o);
+    o->length = length != NULL ? length : o->length;
+    status = rks_build_options_text(o, &builder->options_text, err);
+    const rks_ingest_options reading = rks_build_ingest_options(o);
+    if (status == RKS_OK)
+        status = rks_selector_create(builder->schema, &reading, &builder->selector, err);
+    if (status != RKS_OK)
+        return status;
+    if (o->own_keys && o->key != NULL)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                        "key: column \"%s\" is named, but own_keys is set", o->key);
+    return copy_texts(builder, err);
 }
 
 rks_status rks_builder_open(rks_group *group, const char *directory,

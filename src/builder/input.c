@@ -209,6 +209,14 @@ bool rks_input_goes_on(const rks_input *input, size_t unit)
     return unit + 1 < input->unit_count && !input->units[unit + 1].first_of_file;
 }
 
+bool rks_input_begins_inside(const rks_input *input)
+{
+    for (size_t unit = 0; unit < input->unit_count; unit++)
+        if (rks_input_goes_on(input, unit))
+            return true;
+    return false;
+}
+
 /* Somebody must count its rows: a later unit of its file needs them, and nobody knows them. */
 static bool needs_count(const rks_input *input, const uint64_t *known, size_t unit)
 {

@@ -42,5 +42,7 @@ rks_status rks_input_first_rows(rks_group *group, rks_status status, const rks_i
                                 rks_error *err);
 /* The next unit is of the same file: it begins where this one's rows end. */
 bool rks_input_goes_on(const rks_input *input, size_t unit);
+/* Some unit begins inside a file. The same on all ranks, whatever each knows of finished units. */
+bool rks_input_begins_inside(const rks_input *input);
 
 #endif

@@ -3,125 +3,19 @@
  * parts.c: finding and taking over what an interrupted build left, and this rank's writer. */
 #include "builder/parts.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/secret.h"
 #include "builder/parts_internal.h"
 #include "store/store.h"
-
-#define SCHEMA_FRONT "schema-"
-#define SCHEMA_END ".txt"
-
-static void remove_generations(const char *directory)
-{
-    uint64_t *generations = NULL;
-    size_t count = 0;
-    if (rks_dataset_generations(directory, &generations, &count, NULL) != RKS_OK)
-        return;
-    for (size_t i = 0; i < count; i++) {
-        char *path = rks_dataset_generation_path(directory, generations[i], NULL);
-        if (path != NULL)
-            unlink(path);
-        rks_free(path);
-    }
-    rks_free(generations);
-}
-
-static void remove_part(const rks_parts *parts, const char *name)
-{
-    static const char *const endings[] = {"json", "sums", "rks", "lock"};
-    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
-        char *path = rks_format(NULL, "%s/%s.%s", parts->directory, name, endings[i]);
-        if (path != NULL)
-            unlink(path);
-        rks_free(path);
-    }
-}
-
-char *rks_parts_keep_schema(rks_parts *parts, const char *schema)
-{
-    char *path = rks_format(NULL, "%s/" SCHEMA_FRONT "%" PRIu32 SCHEMA_END, parts->directory,
-                            rks_group_rank(parts->group));
-    char *text = rks_format(NULL, "%s\n", schema);
-    rks_status status = path == NULL || text == NULL
-                            ? RKS_ERR_MEMORY
-                            : rks_file_replace(path, text, strlen(text), NULL);
-    rks_free(text);
-    if (status == RKS_OK)
-        return path;
-    rks_free(path);
-    return NULL;
-}
-
-/* Schemas that builds which failed were advised to be given. */
-static void remove_schemas(const rks_parts *parts)
-{
-    DIR *directory = opendir(parts->directory);
-    if (directory == NULL)
-        return;
-    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-        const char *name = entry->d_name;
-        size_t front = strlen(SCHEMA_FRONT);
-        if (strncmp(name, SCHEMA_FRONT, front) == 0 && name[front] != '\0' &&
-            strcmp(name + front + strspn(name + front, "0123456789"), SCHEMA_END) == 0)
-            unlinkat(dirfd(directory), name, 0);
-    }
-    closedir(directory);
-}
-
-/* "excluded-....runs" and "list-....units" */
-static bool is_list(const char *name)
-{
-    size_t size = strlen(name);
-    return (strncmp(name, "excluded-", 9) == 0 && size > 14 &&
-            strcmp(name + size - 5, ".runs") == 0) ||
-           (strncmp(name, "list-", 5) == 0 && size > 11 && strcmp(name + size - 6, ".units") == 0);
-}
-
-/* Lists that a first generation, `keep`, does not name: it has none of units. */
-static void remove_lists(const rks_parts *parts, const rks_dataset *keep)
-{
-    DIR *directory = opendir(parts->directory);
-    if (directory == NULL)
-        return;
-    for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
-        if (is_list(entry->d_name) && strcmp(entry->d_name, keep->excluded.name) != 0)
-            unlinkat(dirfd(directory), entry->d_name, 0);
-    closedir(directory);
-}
-
-void rks_parts_remove_strangers(rks_parts *parts, const rks_dataset *keep)
-{
-    char **names = NULL;
-    size_t count = 0;
-    rks_shard_names kept = {0};
-    if (rks_shard_names_add(&kept, keep, NULL) != RKS_OK ||
-        rks_dataset_parts(parts->directory, &names, &count, NULL) != RKS_OK) {
-        rks_shard_names_free(&kept);
-        return; /* only a clean-up: what stays does no harm */
-    }
-    remove_schemas(parts);
-    if (!parts->options.append)
-        remove_generations(parts->directory); /* of what was replaced */
-    for (size_t i = 0; i < count; i++)
-        if (!rks_shard_names_have(&kept, names[i]))
-            remove_part(parts, names[i]);
-    rks_dataset_parts_free(names, count);
-    rks_shard_names_free(&kept);
-    if (!parts->options.append) /* older generations name others */
-        remove_lists(parts, keep);
-}
 
 static rks_status add_sealed(rks_parts *parts, const char *name, rks_error *err)
 {
@@ -153,7 +47,7 @@ rks_status rks_parts_seal(rks_parts *parts, rks_error *err)
     rks_shard_writer_close(parts->writer);
     parts->writer = NULL;
     if (units == 0)
-        remove_part(parts, parts->writer_name);
+        rks_parts_remove(parts, parts->writer_name);
     else
         status = add_sealed(parts, parts->writer_name, err);
     return status;
@@ -182,7 +76,7 @@ static rks_status take_over(rks_parts *parts, const char *name, rks_error *err)
     if (status == RKS_ERR_CORRUPT) {
         rks_log("%s: this part of an unfinished build is damaged; its units are built again",
                 local.text);
-        remove_part(parts, name);
+        rks_parts_remove(parts, name);
         return RKS_OK;
     }
     if (status != RKS_OK && err != NULL)
@@ -396,67 +290,109 @@ static rks_status check_datasets(const rks_parts *parts, uint32_t same, uint32_t
     return RKS_OK;
 }
 
+/* What a rank sees in its directory. */
+typedef struct sight {
+    uint8_t what; /* as of look_for_dataset */
+    rks_dataset *found;
+    rks_found_dataset base;
+    rks_found_told told; /* of the base */
+    rks_buffer base_text;
+    rks_buffer parts; /* names, a line each */
+} sight;
+
+static rks_status see(const rks_parts *parts, sight *seen, rks_error *err)
+{
+    rks_status status = look_for_dataset(parts, &seen->found, &seen->what, err);
+    if (status != RKS_OK)
+        return status;
+    if (parts->options.append) {
+        look_for_base(parts, seen->what, &seen->found, &seen->base);
+        status = rks_store_tell_found(&seen->base, &seen->told, &seen->base_text, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    return list_parts(parts, &seen->parts, err);
+}
+
+/* What all see together. */
+typedef struct sights {
+    uint32_t same, other; /* ranks with this build's dataset, and with another one */
+    bool any_parts;
+} sights;
+
+static sights add_up_sights(const rks_parts *parts, const rks_agreed *agreed)
+{
+    sights all = {0};
+    for (uint32_t rank = 0; rank < rks_group_size(parts->group); rank++) {
+        size_t size = 0;
+        const uint8_t *what = rks_agreed_get(agreed, rank, LOOK_DATASET, NULL);
+        all.same += *what == 1;
+        all.other += *what == 2;
+        rks_agreed_get(agreed, rank, LOOK_PARTS, &size);
+        all.any_parts = all.any_parts || size > 0;
+    }
+    return all;
+}
+
+/* COLLECTIVE. */
+static rks_status settle_base(rks_parts *parts, const rks_agreed *agreed, sight *seen,
+                              rks_error *err)
+{
+    rks_status status = rks_store_settle_found(parts->group, agreed, LOOK_BASE, &seen->base,
+                                               &seen->base_text, &parts->base, err);
+    return status == RKS_ERR_NOT_FOUND ? RKS_OK : status; /* it was the first generation */
+}
+
+/* COLLECTIVE. What is gone on with, of what all have seen. *own: as of look_around. */
+static rks_status go_on(rks_parts *parts, const rks_agreed *agreed, sight *seen, rks_buffer *chosen,
+                        rks_status *own, rks_error *err)
+{
+    const sights all = add_up_sights(parts, agreed);
+    rks_status status = check_datasets(parts, all.same, all.other, err);
+    if (status != RKS_OK)
+        return status;
+    if (parts->options.keep && !parts->options.replace &&
+        all.same == rks_group_size(parts->group)) {
+        parts->kept = seen->found;
+        seen->found = NULL;
+        return RKS_OK;
+    }
+    if (all.any_parts) /* before the next agreement takes the place of this one */
+        *own = choose_parts(parts->group, agreed, chosen, err);
+    if (parts->options.append && all.same + all.other > 0) {
+        status = settle_base(parts, agreed, seen, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    if (!all.any_parts)
+        return RKS_OK;
+    parts->resumes = true;
+    if (*own == RKS_OK)
+        *own = take_parts(parts, chosen, err);
+    return agree_finished(parts, own, err);
+}
+
 /* COLLECTIVE. The lock is held: what stands in the directories, and what is gone on with. *own is
  * what became of this rank, before and then. */
 static rks_status look_around(rks_parts *parts, rks_status *own, rks_error *err)
 {
-    rks_status status = *own;
-    rks_group *group = parts->group;
-    uint32_t same = 0, other = 0;
-    uint8_t what = 0;
-    bool any = false;
-    rks_dataset *found = NULL;
-    rks_found_dataset base = {0};
-    rks_found_told told = {0};
-    rks_buffer list = {0}, chosen = {0}, base_text = {0};
+    sight seen = {0};
+    rks_buffer chosen = {0};
     rks_agreed agreed;
+    rks_status status = *own == RKS_OK ? see(parts, &seen, err) : *own;
+    const rks_fact facts[LOOK_FACTS] = {
+        [LOOK_DATASET] = rks_fact_fixed(&seen.what, sizeof(seen.what)),
+        [LOOK_BASE] = rks_fact_fixed(&seen.told, sizeof(seen.told)),
+        [LOOK_PARTS] = rks_fact_bytes(seen.parts.data, seen.parts.size)};
+    status =
+        rks_group_agree_on(parts->group, "build: parts", status, facts, LOOK_FACTS, &agreed, err);
     if (status == RKS_OK)
-        status = look_for_dataset(parts, &found, &what, err);
-    if (status == RKS_OK && parts->options.append) {
-        look_for_base(parts, what, &found, &base);
-        status = rks_store_tell_found(&base, &told, &base_text, err);
-    }
-    if (status == RKS_OK)
-        status = list_parts(parts, &list, err);
-    const rks_fact facts[LOOK_FACTS] = {[LOOK_DATASET] = rks_fact_fixed(&what, sizeof(what)),
-                                        [LOOK_BASE] = rks_fact_fixed(&told, sizeof(told)),
-                                        [LOOK_PARTS] = rks_fact_bytes(list.data, list.size)};
-    status = rks_group_agree_on(group, "build: parts", status, facts, LOOK_FACTS, &agreed, err);
-    for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(group); rank++) {
-        size_t size = 0;
-        const uint8_t *theirs = rks_agreed_get(&agreed, rank, LOOK_DATASET, NULL);
-        same += *theirs == 1;
-        other += *theirs == 2;
-        rks_agreed_get(&agreed, rank, LOOK_PARTS, &size);
-        any = any || size > 0;
-    }
-    if (status == RKS_OK)
-        status = check_datasets(parts, same, other, err);
-    if (status == RKS_OK && parts->options.keep && !parts->options.replace &&
-        same == rks_group_size(group)) {
-        parts->kept = found;
-        found = NULL;
-        any = false;
-        same = other = 0;
-    }
-    if (status == RKS_OK && any)
-        *own = choose_parts(group, &agreed, &chosen, err);
-    if (status == RKS_OK && parts->options.append && same + other > 0) {
-        status = rks_store_settle_found(group, &agreed, LOOK_BASE, &base, &base_text, &parts->base,
-                                        err);
-        status = status == RKS_ERR_NOT_FOUND ? RKS_OK : status; /* it was the first generation */
-    }
-    if (status == RKS_OK && any) {
-        if (*own == RKS_OK)
-            *own = take_parts(parts, &chosen, err);
-        status = agree_finished(parts, own, err);
-        parts->resumes = true;
-    }
-    rks_dataset_free(found);
-    rks_dataset_free(base.dataset);
-    rks_buffer_free(&list);
+        status = go_on(parts, &agreed, &seen, &chosen, own, err);
+    rks_dataset_free(seen.found);
+    rks_dataset_free(seen.base.dataset);
+    rks_buffer_free(&seen.parts);
     rks_buffer_free(&chosen);
-    rks_buffer_free(&base_text);
+    rks_buffer_free(&seen.base_text);
     return status;
 }
 

@@ -32,6 +32,8 @@ struct rks_parts {
  * ranks return. `parts` is NULL on a rank whose *own is not RKS_OK. */
 rks_status rks_parts_lock(rks_group *group, rks_parts *parts, rks_status *own, rks_error *err);
 
+/* Removes a part's files. */
+void rks_parts_remove(const rks_parts *parts, const char *name);
 /* Removes the parts in the directory that `keep` does not name: of older builds and of datasets
  * that were replaced. */
 void rks_parts_remove_strangers(rks_parts *parts, const rks_dataset *keep);

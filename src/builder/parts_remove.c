@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * parts_remove.c: what a build leaves beside its parts, and the end of parts, lists and generations
+ * that no dataset names. */
+#include <dirent.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "builder/parts_internal.h"
+
+#define SCHEMA_FRONT "schema-"
+#define SCHEMA_END ".txt"
+
+static void remove_generations(const char *directory)
+{
+    uint64_t *generations = NULL;
+    size_t count = 0;
+    if (rks_dataset_generations(directory, &generations, &count, NULL) != RKS_OK)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        char *path = rks_dataset_generation_path(directory, generations[i], NULL);
+        if (path != NULL)
+            unlink(path);
+        rks_free(path);
+    }
+    rks_free(generations);
+}
+
+void rks_parts_remove(const rks_parts *parts, const char *name)
+{
+    static const char *const endings[] = {"json", "sums", "rks", "lock"};
+    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
+        char *path = rks_format(NULL, "%s/%s.%s", parts->directory, name, endings[i]);
+        if (path != NULL)
+            unlink(path);
+        rks_free(path);
+    }
+}
+
+char *rks_parts_keep_schema(rks_parts *parts, const char *schema)
+{
+    char *path = rks_format(NULL, "%s/" SCHEMA_FRONT "%" PRIu32 SCHEMA_END, parts->directory,
+                            rks_group_rank(parts->group));
+    char *text = rks_format(NULL, "%s\n", schema);
+    rks_status status = path == NULL || text == NULL
+                            ? RKS_ERR_MEMORY
+                            : rks_file_replace(path, text, strlen(text), NULL);
+    rks_free(text);
+    if (status == RKS_OK)
+        return path;
+    rks_free(path);
+    return NULL;
+}
+
+/* Schemas that builds which failed were advised to be given. */
+static void remove_schemas(const rks_parts *parts)
+{
+    DIR *directory = opendir(parts->directory);
+    if (directory == NULL)
+        return;
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        const char *name = entry->d_name;
+        size_t front = strlen(SCHEMA_FRONT);
+        if (strncmp(name, SCHEMA_FRONT, front) == 0 && name[front] != '\0' &&
+            strcmp(name + front + strspn(name + front, "0123456789"), SCHEMA_END) == 0)
+            unlinkat(dirfd(directory), name, 0);
+    }
+    closedir(directory);
+}
+
+/* "excluded-....runs" and "list-....units" */
+static bool is_list(const char *name)
+{
+    size_t size = strlen(name);
+    return (strncmp(name, "excluded-", 9) == 0 && size > 14 &&
+            strcmp(name + size - 5, ".runs") == 0) ||
+           (strncmp(name, "list-", 5) == 0 && size > 11 && strcmp(name + size - 6, ".units") == 0);
+}
+
+/* Lists that a first generation, `keep`, does not name: it has none of units. */
+static void remove_lists(const rks_parts *parts, const rks_dataset *keep)
+{
+    DIR *directory = opendir(parts->directory);
+    if (directory == NULL)
+        return;
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
+        if (is_list(entry->d_name) && strcmp(entry->d_name, keep->excluded.name) != 0)
+            unlinkat(dirfd(directory), entry->d_name, 0);
+    closedir(directory);
+}
+
+void rks_parts_remove_strangers(rks_parts *parts, const rks_dataset *keep)
+{
+    char **names = NULL;
+    size_t count = 0;
+    rks_shard_names kept = {0};
+    if (rks_shard_names_add(&kept, keep, NULL) != RKS_OK ||
+        rks_dataset_parts(parts->directory, &names, &count, NULL) != RKS_OK) {
+        rks_shard_names_free(&kept);
+        return; /* only a clean-up: what stays does no harm */
+    }
+    remove_schemas(parts);
+    if (!parts->options.append)
+        remove_generations(parts->directory); /* of what was replaced */
+    for (size_t i = 0; i < count; i++)
+        if (!rks_shard_names_have(&kept, names[i]))
+            rks_parts_remove(parts, names[i]);
+    rks_dataset_parts_free(names, count);
+    rks_shard_names_free(&kept);
+    if (!parts->options.append) /* older generations name others */
+        remove_lists(parts, keep);
+}
