@@ -162,28 +162,42 @@ static bool has_shapes(const rks_column *column)
     return column->variable_dims > 0 && column->dim_count > 1;
 }
 
+static void set_row_dims(array *data, const rks_column *column)
+{
+    data->row_dim_count = column->dim_count;
+    for (uint32_t i = 0; i < column->dim_count; i++)
+        data->row_dims[i] = column->dims[i];
+}
+
+static rks_status add_offsets(npz *z, const rks_column *column, rks_error *err)
+{
+    rks_status status = add_array(z, column->name, ".offsets", RKS_KIND_INT64, 8, err);
+    return status == RKS_OK ? put_number(z, &z->arrays[z->array_count - 1], 0, err) : status;
+}
+
+static rks_status add_shapes(npz *z, const rks_column *column, rks_error *err)
+{
+    rks_status status = add_array(z, column->name, ".shapes", RKS_KIND_INT64, 8, err);
+    if (status != RKS_OK)
+        return status;
+    z->arrays[z->array_count - 1].row_dim_count = 1;
+    z->arrays[z->array_count - 1].row_dims[0] = column->dim_count;
+    return RKS_OK;
+}
+
 static rks_status add_npz_column(npz *z, const rks_column *column, rks_error *err)
 {
     rks_status status = check_npz_name(z, column->name, err);
     if (status == RKS_OK)
         status = add_array(z, column->name, "", column->kind, column->item_size, err);
-    if (status == RKS_OK && column->variable_dims == 0) {
-        array *data = &z->arrays[z->array_count - 1];
-        data->row_dim_count = column->dim_count;
-        for (uint32_t i = 0; i < column->dim_count; i++)
-            data->row_dims[i] = column->dims[i];
-    }
-    if (status == RKS_OK && column->variable_dims > 0) {
-        status = add_array(z, column->name, ".offsets", RKS_KIND_INT64, 8, err);
-        if (status == RKS_OK)
-            status = put_number(z, &z->arrays[z->array_count - 1], 0, err);
-    }
+    if (status != RKS_OK)
+        return status;
+    if (column->variable_dims == 0)
+        set_row_dims(&z->arrays[z->array_count - 1], column);
+    else
+        status = add_offsets(z, column, err);
     if (status == RKS_OK && has_shapes(column))
-        status = add_array(z, column->name, ".shapes", RKS_KIND_INT64, 8, err);
-    if (status == RKS_OK && has_shapes(column)) {
-        z->arrays[z->array_count - 1].row_dim_count = 1;
-        z->arrays[z->array_count - 1].row_dims[0] = column->dim_count;
-    }
+        status = add_shapes(z, column, err);
     if (status == RKS_OK && column->nullable)
         status = add_array(z, column->name, ".missing", RKS_KIND_BOOL, 1, err);
     return status;

@@ -397,32 +397,56 @@ static rks_status check_and_commit(merge *m, rks_error *err)
     return status;
 }
 
+static rks_status begin_merge(merge *m, size_t count, const char *target, rks_error *err)
+{
+    struct stat info;
+    if (count < 2)
+        return rks_fail(err, RKS_ERR_ARGUMENT, 0, "merge: two datasets and more are needed");
+    m->directories = rks_alloc(count, sizeof(char *), err);
+    if (m->directories == NULL)
+        return RKS_ERR_MEMORY;
+    m->ends = rks_alloc(count, sizeof(*m->ends), err);
+    if (m->ends == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = rks_directory_expand_target(m->group, target, &m->target, err);
+    if (status == RKS_OK)
+        m->made = lstat(m->target, &info) != 0; /* before any rank makes it */
+    return status;
+}
+
+/* COLLECTIVE. What is to be merged, and the place for it. */
+static rks_status join_sources(merge *m, const char *const *sources, size_t count, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (size_t i = 0; i < count; i++)
+        status = join_source(m, status, sources[i], err);
+    if (status == RKS_OK)
+        m->dataset->generation = 1;
+    return take_target(m, status, err);
+}
+
+static void report_merge(merge *m, rks_merge_report *report)
+{
+    size_t room = report->struct_size;
+    m->report.samples = m->dataset->count;
+    m->report.shards = m->dataset->shard_count;
+    rks_digest_format(m->dataset->id, m->report.dataset);
+    memcpy(report, &m->report, room < sizeof(m->report) ? room : sizeof(m->report));
+    report->struct_size = room;
+}
+
 rks_status rks_merge(rks_group *group, const char *const *sources, size_t count, const char *target,
                      const rks_merge_options *options, rks_merge_report *report, rks_error *err)
 {
     merge m = {.group = group, .report = {.struct_size = sizeof(m.report)}};
     bool committed = false;
-    struct stat info;
     if (options != NULL)
         memcpy(&m.options, options,
                options->struct_size < sizeof(m.options) ? options->struct_size : sizeof(m.options));
-    rks_status status = RKS_OK;
-    if (count < 2)
-        status = rks_fail(err, RKS_ERR_ARGUMENT, 0, "merge: two datasets and more are needed");
-    else if ((m.directories = rks_alloc(count, sizeof(char *), err)) == NULL ||
-             (m.ends = rks_alloc(count, sizeof(*m.ends), err)) == NULL)
-        status = RKS_ERR_MEMORY;
-    if (status == RKS_OK)
-        status = rks_directory_expand_target(group, target, &m.target, err);
-    m.made = status == RKS_OK && lstat(m.target, &info) != 0; /* before any rank makes it */
+    rks_status status = begin_merge(&m, count, target, err);
     status = rks_group_agree(group, "merge: begin", status, err);
-    if (status == RKS_OK) {
-        for (size_t i = 0; i < count; i++)
-            status = join_source(&m, status, sources[i], err);
-        if (status == RKS_OK)
-            m.dataset->generation = 1;
-        status = take_target(&m, status, err);
-    }
+    if (status == RKS_OK)
+        status = join_sources(&m, sources, count, err);
     if (status == RKS_OK) {
         status = bring_shards(&m, err);
         if (status == RKS_OK)
@@ -434,14 +458,8 @@ rks_status rks_merge(rks_group *group, const char *const *sources, size_t count,
     rks_lock_file_release(m.lock);
     if (!committed && m.writes && m.made)
         rmdir(m.target); /* empty, or of others, too */
-    if (committed && report != NULL) {
-        size_t room = report->struct_size;
-        m.report.samples = m.dataset->count;
-        m.report.shards = m.dataset->shard_count;
-        rks_digest_format(m.dataset->id, m.report.dataset);
-        memcpy(report, &m.report, room < sizeof(m.report) ? room : sizeof(m.report));
-        report->struct_size = room;
-    }
+    if (committed && report != NULL)
+        report_merge(&m, report);
     for (size_t i = 0; i < m.count; i++)
         rks_free(m.directories[i]);
     rks_free(m.directories);

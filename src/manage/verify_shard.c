@@ -210,53 +210,61 @@ static rks_status compare_with_dataset(rks_verify_job *job, const rks_shard *sha
     return compare_units(job, shard, files, dataset, at, err);
 }
 
+static rks_status verify_bytes(rks_verify_job *job, const shard_files *files,
+                               const rks_manifest *manifest, rks_stream *stream, rks_error *err)
+{
+    rks_stream_begin(stream, files->data, manifest->file_size);
+    if (job->options.level >= RKS_VERIFY_FULL)
+        return check_sums(job, files, manifest, stream, err);
+    glance_at_sums(job, files, manifest);
+    rks_stream_look(stream);
+    return RKS_OK;
+}
+
+static rks_status verify_contents(rks_verify_job *job, const shard_files *files, rks_error *err)
+{
+    rks_shard *shard = NULL;
+    damage_of damage = {job, files->data};
+    rks_status status = rks_shard_open_damaged(files->manifest, on_damage, &damage, &shard, err);
+    if (status != RKS_OK)
+        return rks_verify_absorb(job, files->data, 0, status, err);
+    if (job->dataset != NULL)
+        status = compare_with_dataset(job, shard, files, job->dataset, job->shard, err);
+    if (status == RKS_OK)
+        status = rks_verify_samples(job, shard, err);
+    if (status == RKS_OK && job->options.level >= RKS_VERIFY_DEEP)
+        status = rks_verify_deep(job, shard, err);
+    rks_shard_close(shard);
+    return status;
+}
+
+static rks_status verify_files(rks_verify_job *job, const shard_files *files, rks_stream *stream,
+                               rks_error *err)
+{
+    rks_manifest *manifest = NULL;
+    rks_status status = rks_manifest_load(files->manifest, &manifest, err);
+    if (status != RKS_OK)
+        return rks_verify_absorb(job, files->manifest, 0, status, err);
+    status = verify_bytes(job, files, manifest, stream, err);
+    rks_manifest_free(manifest);
+    return status == RKS_OK ? verify_contents(job, files, err) : status;
+}
+
 rks_status rks_verify_shard(rks_verify_job *job, const char *stem, const rks_dataset *dataset,
                             uint32_t at, rks_error *err)
 {
     shard_files files = {0};
-    rks_manifest *manifest = NULL;
-    rks_shard *shard = NULL;
     rks_stream stream = {.fd = -1};
     rks_error what = {0};
     job->dataset = dataset;
     job->shard = at;
     job->unit_first_row = job->unit_end_row = 0;
     rks_status status = name_files(stem, &files, &what);
-    if (status == RKS_OK) {
-        status = rks_manifest_load(files.manifest, &manifest, &what);
-        if (status != RKS_OK) {
-            status = rks_verify_absorb(job, files.manifest, 0, status, &what);
-            goto out;
-        }
-    }
     if (status == RKS_OK)
-        rks_stream_begin(&stream, files.data, manifest->file_size);
-    if (status == RKS_OK && job->options.level >= RKS_VERIFY_FULL)
-        status = check_sums(job, &files, manifest, &stream, &what);
-    else if (status == RKS_OK)
-        glance_at_sums(job, &files, manifest);
-    if (status == RKS_OK && job->options.level < RKS_VERIFY_FULL)
-        rks_stream_look(&stream);
-    if (status != RKS_OK)
-        goto out;
-    damage_of damage = {job, files.data};
-    status = rks_shard_open_damaged(files.manifest, on_damage, &damage, &shard, &what);
-    if (status != RKS_OK) {
-        status = rks_verify_absorb(job, files.data, 0, status, &what);
-        goto out;
-    }
-    if (dataset != NULL)
-        status = compare_with_dataset(job, shard, &files, dataset, at, &what);
-    if (status == RKS_OK)
-        status = rks_verify_samples(job, shard, &what);
-    if (status == RKS_OK && job->options.level >= RKS_VERIFY_DEEP)
-        status = rks_verify_deep(job, shard, &what);
-out:
+        status = verify_files(job, &files, &stream, &what);
     if (status != RKS_OK && err != NULL)
         *err = what;
-    rks_shard_close(shard);
     rks_stream_end(&stream);
-    rks_manifest_free(manifest);
     free_files(&files);
     return status;
 }
