@@ -29,12 +29,12 @@ COMMAND = Path(__file__).parents[2] / "build/python/build/subprojects/rankstore/
 
 def command(*arguments: Any, code: int = 0) -> str:
     """What the command line, as it is built with the package, prints."""
-    done = subprocess.run([str(COMMAND), *map(str, arguments)], text=True, capture_output=True, timeout=200, stdin=subprocess.DEVNULL)
+    done = subprocess.run([str(COMMAND), *map(str, arguments)], text=True, capture_output=True, timeout=400, stdin=subprocess.DEVNULL)
     assert done.returncode == code, f"{arguments} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
 
-def launched(world: int, main: str, out: Path, *more: str, timeout: float = 200) -> list[str]:
+def launched(world: int, main: str, out: Path, *more: str, timeout: float = 400) -> list[str]:
     """Runs `main(group)` (a script's text) on `world` forked ranks of a new process; the lines that they printed, in any order."""
     script = HEAD.format(tests=str(Path(__file__).parent)) + main + f"\nsys.exit(rankstore.launch({world}, main, silence=10))\n"
     done = subprocess.run([sys.executable, "-c", script, str(out), *more], text=True, capture_output=True, timeout=timeout,

@@ -22,7 +22,7 @@ from typing import Any
 
 from ports import free_port
 
-LIMIT_S = 250  # of a command
+LIMIT_S = 500  # of a command
 # There is no Slurm here: what srun would start is started by hand, with the variables that it sets.
 SLURM = """
 SLURM_JOB_NODELIST=localhost

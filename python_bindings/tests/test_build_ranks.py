@@ -161,7 +161,7 @@ def main(group):
         build(source, OUT, group=group, schema="i:int64,rank:int64", **options)
     except rankstore.CallbackError as error:
         say(json.dumps([group.rank, error.rank, "KeyError: 'not so'" in error.text, "in work" in error.traceback, done < 80000]))
-""", tmp_path / what, timeout=200)
+""", tmp_path / what, timeout=400)
     assert sorted(json.loads(line) for line in lines) == [[rank, 1, True, True, True] for rank in range(3)]
 
 
@@ -259,7 +259,7 @@ def main(group):
 
 # ---- worker processes -----------------------------------------------------------------------------
 
-def script(text: str, *arguments: str, timeout: float = 200, **more: Any) -> subprocess.CompletedProcess[str]:
+def script(text: str, *arguments: str, timeout: float = 400, **more: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", HEAD.format(tests=str(Path(__file__).parent)) + SQUARES + text, *arguments], text=True,
                           capture_output=True, timeout=timeout, **more)
 
@@ -315,7 +315,7 @@ except KeyboardInterrupt:
         while not (tmp_path / "begun").exists() and running.poll() is None:
             time.sleep(0.01)
         running.send_signal(signal.SIGINT)
-        out, err = running.communicate(timeout=200)
+        out, err = running.communicate(timeout=400)
     finally:
         running.kill()
     assert out.strip() == "interrupted", (out, err)
@@ -361,7 +361,7 @@ sys.exit(rankstore.launch(2, main, silence=10))
         assert done.stdout.splitlines() == ["True 219 75 6"] * 2, (done.stdout, done.stderr)
 
 
-@pytest.mark.limit(900)
+@pytest.mark.limit(1500)
 @pytest.mark.parametrize("source", ["Squares()", "(Squares()[i] for i in range(300))"])
 def test_resume_after_kills(tmp_path: Path, source: str) -> None:
     """Killed at any time, again and again, the build ends as the one that nobody killed."""
@@ -373,7 +373,7 @@ with build({source}, OUT, map=slow, unit_samples=16, progress=False) as ds:
     say(ds.report.units_resumed)
 """
     command = [sys.executable, "-c", HEAD.format(tests=str(Path(__file__).parent)) + SQUARES + text]
-    subprocess.run([*command, str(tmp_path / "whole")], check=True, timeout=200)
+    subprocess.run([*command, str(tmp_path / "whole")], check=True, timeout=400)
     killed = 0
     for k in range(30):
         running = subprocess.Popen([*command, str(tmp_path / "killed")], stdout=subprocess.PIPE, text=True)
@@ -389,7 +389,7 @@ with build({source}, OUT, map=slow, unit_samples=16, progress=False) as ds:
         assert running.returncode == 0
         break
     else:
-        subprocess.run([*command, str(tmp_path / "killed")], check=True, timeout=200)
+        subprocess.run([*command, str(tmp_path / "killed")], check=True, timeout=400)
     assert killed > 0
     assert dataset_id(tmp_path / "whole") == dataset_id(tmp_path / "killed")
 
@@ -441,7 +441,7 @@ fingerprint.write = lambda *_: os.kill(os.getpid(), 9)
 rankstore.build([{{"i": i, "text": "x" * (i % 37)}} for i in range(300)], {str(out)!r}, replace=True,
                 group=rankstore.init("solo"))
 """
-    killed = subprocess.run([sys.executable, "-c", script], timeout=100, capture_output=True, text=True)
+    killed = subprocess.run([sys.executable, "-c", script], timeout=400, capture_output=True, text=True)
     assert killed.returncode == -9, killed.stderr
     again = [{"i": i, "text": "x" * (i % 37)} for i in range(300)]
     with pytest.raises(rankstore.ArgumentError, match="another source"):

@@ -74,7 +74,7 @@ def test_who_waits_opens_what_the_other_made(tmp_path: Path, first: Any) -> None
     second = begin(tmp_path, SECOND)
     waiting(second, first.pid)
     (tmp_path / "go").touch()
-    out, err = second.communicate(timeout=60)
+    out, err = second.communicate(timeout=400)
     assert (out, second.returncode) == ("100 True\n", 0), err
     assert "opening the finished dataset of 100 samples; nothing is built" in err
     assert first.wait() == 0
@@ -93,7 +93,7 @@ def test_a_killed_build_is_gone_on_with(tmp_path: Path, first: Any) -> None:
     waiting(second, first.pid)
     first.kill()
     first.wait()
-    out, err = second.communicate(timeout=60)
+    out, err = second.communicate(timeout=400)
     assert (out, second.returncode) == ("100 False\n", 0), err
 
 
@@ -101,7 +101,7 @@ def test_a_stopped_build_is_a_peer_error(tmp_path: Path, first: Any) -> None:
     first.send_signal(signal.SIGSTOP)
     second = begin(tmp_path, SECOND, SILENCE="1")
     waiting(second, first.pid)
-    _, err = second.communicate(timeout=60)
+    _, err = second.communicate(timeout=400)
     assert second.returncode == 1
     assert re.search(rf"rankstore.errors.PeerError: .*out: waited for another build \(pid {first.pid} on \S+\), which gave no sign of life "
                      "for 1 s; end it, and run again", err), err
@@ -112,7 +112,7 @@ def test_ctrl_c_ends_the_wait(tmp_path: Path, first: Any) -> None:
     second = begin(tmp_path, SECOND)
     waiting(second, first.pid)
     second.send_signal(signal.SIGINT)
-    _, err = second.communicate(timeout=60)
+    _, err = second.communicate(timeout=400)
     assert second.returncode == -signal.SIGINT and err.endswith("KeyboardInterrupt\n")
     assert f"pid {first.pid} on " in (tmp_path / "out" / "build.lock").read_text()
     (tmp_path / "go").touch()
@@ -130,7 +130,7 @@ def test_an_append_that_waited_adds_to_what_the_other_made(tmp_path: Path) -> No
     waiting(second, first.pid)
     (tmp_path / "go").touch()
     for process in (first, second):
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=400)
         assert process.returncode == 0, err
     with rankstore.open(tmp_path / "out") as ds:
         assert len(ds) == 201 and [one["samples"] for one in ds.generations] == [1, 101, 201]

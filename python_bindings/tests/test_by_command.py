@@ -18,7 +18,7 @@ pyarrow = pytest.importorskip("pyarrow")
 
 def command(*arguments: object) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "RANKSTORE_PYTHON": sys.executable, "PYTHONPATH": str(Path(rankstore.__file__).parents[1])}
-    return subprocess.run([str(COMMAND), "build", *map(str, arguments)], text=True, capture_output=True, timeout=200, env=environ,
+    return subprocess.run([str(COMMAND), "build", *map(str, arguments)], text=True, capture_output=True, timeout=400, env=environ,
                           stdin=subprocess.DEVNULL)
 
 

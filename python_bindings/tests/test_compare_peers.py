@@ -20,7 +20,7 @@ def compare(*arguments: str, env: dict[str, str] | None = None) -> subprocess.Co
                           text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, timeout=800)
 
 
-@pytest.mark.limit(900)
+@pytest.mark.limit(1500)
 def test_a_quick_run_measures_every_kind_of_row(tmp_path: Path) -> None:
     done = compare("--quick", "--only", ROWS, "--with", "memmap", "-o", str(tmp_path / "out"), "--data", str(tmp_path / "data"))
     assert done.returncode == 0, done.stderr + (tmp_path / "out/log.txt").read_text()
@@ -59,7 +59,7 @@ def test_contents_that_differ_are_an_error_and_no_figure(tmp_path: Path) -> None
               "stores.STORES['memmap'] = Wrong\n"
               "measures.Build(place, 'memmap', 'tokens').round()\n")
     done = subprocess.run([sys.executable, "-c", script, str(ROOT / "tools/peers"), str(tmp_path)], text=True, capture_output=True,
-                          timeout=200)
+                          timeout=400)
     assert done.returncode == 1 and "is not what was written" in done.stderr, done.stderr
 
 

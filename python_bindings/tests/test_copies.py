@@ -150,7 +150,7 @@ def test_a_loader_in_a_new_process_and_in_a_fork(ds: rankstore.Dataset, tmp_path
     wanted = [f"{one.step} {one['text']} {one['drawn']} {one.global_tokens} {one.lengths.tolist()} {one.sample_keys[0]!r}"
               for one in copy.copy(loader)]
     (tmp_path / "loader").write_bytes(pickle.dumps(loader))
-    done = subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / "loader")], capture_output=True, text=True, timeout=200,
+    done = subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / "loader")], capture_output=True, text=True, timeout=400,
                           env={**os.environ, "TESTS": str(Path(__file__).parent)})
     assert done.returncode == 0 and done.stdout.splitlines() == wanted and len(wanted) == 5, done.stdout + done.stderr
     pid = os.fork()

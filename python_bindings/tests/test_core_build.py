@@ -146,7 +146,7 @@ def test_ranks_build_from_one_source(tmp_path: Path) -> None:
                 os.write(1, f"{error.text}\\n".encode())
         sys.exit(_core.launch(2, lambda group: main(group) or 0))
     """
-    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], text=True, capture_output=True, timeout=200)
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], text=True, capture_output=True, timeout=400)
     assert (done.returncode, done.stdout.splitlines()) == (0, ["source differs between rank 0 and rank 1"] * 2), done.stderr
 
 

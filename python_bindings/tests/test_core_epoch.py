@@ -17,7 +17,7 @@ import pytest
 from rankstore import _core, errors
 
 COUNT = 400
-LIMIT_S = 200
+LIMIT_S = 400
 
 
 def row(i: int) -> dict[str, object]:

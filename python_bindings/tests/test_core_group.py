@@ -20,7 +20,7 @@ import pytest
 
 from rankstore import _core, errors
 
-LIMIT_S = 200
+LIMIT_S = 400
 
 
 def run_script(text: str, *arguments: str) -> tuple[int, str, str]:

@@ -31,7 +31,7 @@ gather.add("a", 0, [1, "b", {"c": [1]}])
 gather.run(0, print)
 sys.exit("numpy" in sys.modules or "torch" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=400)
     assert (done.returncode, done.stderr) == (0, "")
     assert "(b'{\"c\":[1]}', ())" in done.stdout
 
@@ -57,7 +57,7 @@ assert not missing and not hasattr(rankstore, "nobody") and not hasattr(rankstor
 assert not {{"numpy", "torch", "pyarrow", "tqdm"}} & set(sys.modules)
 """
     done = subprocess.run([sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(Path(rankstore.__path__[0]).parent)!r})\n" + code],
-                          capture_output=True, text=True, timeout=200)
+                          capture_output=True, text=True, timeout=400)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -71,6 +71,6 @@ import rankstore
 with rankstore.build("in.jsonl", "out", length="text") as ds:
     print(ds[1], [one["n"] for one in ds], ds.keys[0], len(ds))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200, cwd=tmp_path)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=400, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, ""), done.stderr
     assert done.stdout == "{'text': 'bc', 'n': 2} [1, 2] b'in.jsonl:0' 2\n"

@@ -190,7 +190,7 @@ def test_a_copy_is_the_same_open_dataset(ds: rankstore.Dataset, copied: Any) -> 
 def test_a_pickled_dataset_opens_again_in_a_new_process(ds: rankstore.Dataset, tmp_path: Path) -> None:
     (tmp_path / "ds").write_bytes(pickle.dumps(ds))
     script = "import pickle, sys; ds = pickle.load(open(sys.argv[1], 'rb')); print(ds[7]['text'], ds.get(ds.keys[3])['text'], len(ds))"
-    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "ds")], text=True, capture_output=True, timeout=200)
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "ds")], text=True, capture_output=True, timeout=400)
     assert done.stdout.split("\n")[0] == f"sample 7 sample 3 {COUNT}", done.stderr
 
 
@@ -198,7 +198,7 @@ def test_it_imports_without_numpy_torch_or_mpi() -> None:
     script = ("import sys\nclass Refuse:\n def find_spec(self, name, *_):\n"
               "  if name.split('.')[0] in ('numpy', 'torch', 'mpi4py', 'pyarrow', 'tqdm'): raise ImportError(name)\n"
               "sys.meta_path.insert(0, Refuse())\nimport rankstore\nprint(rankstore.__version__)")
-    done = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, timeout=200)
+    done = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, timeout=400)
     assert done.returncode == 0, done.stderr
 
 
@@ -206,5 +206,5 @@ def test_to_open_and_read_imports_no_builder() -> None:
     script = ("import sys, rankstore\nlate = {'rankstore.building', 'rankstore.gathering', 'rankstore.sources'}\n"
               "print(sorted(late & set(sys.modules)), set(rankstore.__all__) <= set(dir(rankstore)))\n"
               "print(all(hasattr(rankstore, name) for name in rankstore.__all__), callable(rankstore.build), hasattr(rankstore, 'nobody'))")
-    done = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, timeout=200)
+    done = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, timeout=400)
     assert done.stdout.split("\n")[:2] == ["[] True", "True True False"], done.stdout + done.stderr

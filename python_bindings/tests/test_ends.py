@@ -5,14 +5,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
 from built import build
+from ports import free_port
 
 RANKS = 3
 RUNS = int(os.environ.get("RKS_END_RUNS", "2"))
@@ -83,7 +82,7 @@ def main(group):
     rankstore.build({str(lines)!r}, {str(out)!r}, group=group, unit_size=16384).close()
 sys.exit(rankstore.launch({RANKS}, main))
 """
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=100)
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=400)
     assert len(list(out.glob("part-*.rks"))) == RANKS
     return out
 
@@ -95,16 +94,13 @@ def run(launcher: str, how: str, dataset: Path, tmp_path: Path) -> subprocess.Co
     if launcher == "mpirun":
         command = ["mpirun", "--oversubscribe", "-n", str(RANKS), *command]
     elif launcher == "torchrun":
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
         command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS), "--master-addr", "127.0.0.1",
-                   "--master-port", str(port), str(script)]
+                   "--master-port", str(free_port()), str(script)]
     out = tmp_path / "out"
     shutil.rmtree(out, ignore_errors=True)
     shutil.copytree(dataset, out)
     shutil.rmtree(tmp_path / "out-more", ignore_errors=True)
-    return subprocess.run([*command, how, str(out)], text=True, capture_output=True, timeout=120, stdin=subprocess.DEVNULL)
+    return subprocess.run([*command, how, str(out)], text=True, capture_output=True, timeout=400, stdin=subprocess.DEVNULL)
 
 
 def launchers(how: str) -> list[str]:
@@ -177,7 +173,7 @@ def test_a_rank_that_fails_serves_nobody(how: str, dataset: Path, tmp_path: Path
     script = tmp_path / "script.py"
     script.write_text(FAILS)
     done = subprocess.run([sys.executable, str(script), how, str(shutil.copytree(dataset, tmp_path / "out"))], text=True,
-                          capture_output=True, timeout=120, stdin=subprocess.DEVNULL)
+                          capture_output=True, timeout=400, stdin=subprocess.DEVNULL)
     assert done.returncode == (1 if how == "raises in a with" else 3), done.stderr
     assert done.stderr.count("saw it end") == 2, done.stderr
 
@@ -220,7 +216,7 @@ def test_any_error_reaches_the_others(kind: str, told: str, tmp_path: Path) -> N
     """Also one whose text C cannot take."""
     script = tmp_path / "script.py"
     script.write_text(TEXTS)
-    done = subprocess.run([sys.executable, str(script), kind], text=True, capture_output=True, timeout=120,
+    done = subprocess.run([sys.executable, str(script), kind], text=True, capture_output=True, timeout=400,
                           stdin=subprocess.DEVNULL)
     assert done.returncode != 0
     assert [line for line in done.stderr.splitlines() if "rank 0 reports" in line and told in line], done.stderr
@@ -262,7 +258,7 @@ def test_closed_standard_descriptors_are_held(closed: str, when: str, tmp_path: 
     script.write_text(WORK)
     out = tmp_path / "d"
     done = subprocess.run(["bash", "-c", f'exec "$@" {closings}', "bash", sys.executable, str(script), str(out), closed],
-                          timeout=100, capture_output=True, text=True)
+                          timeout=400, capture_output=True, text=True)
     told = Path(f"{out}.note").read_text().splitlines()
     assert done.returncode == 0, (told, done.stderr)
     assert told == [f"44850 {['/dev/null'] * len(closed)}"] * 3 + ["code 0"], done.stderr

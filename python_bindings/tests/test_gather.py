@@ -101,7 +101,7 @@ os.umask = None  # it is the whole process's: asking for it changes it for other
 group = rankstore.init("solo")
 for name in ("r.npz", "r.safetensors", "r"):
     rankstore.gather({{"a": (0, numpy.ones(3))}}, 0, sys.argv[1] + "/" + name, group=group)
-""", str(tmp_path)], timeout=100, capture_output=True, text=True)
+""", str(tmp_path)], timeout=400, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
     assert modes == {"r.npz": file, "r.safetensors": file, "r": folder}
@@ -241,7 +241,7 @@ with rankstore.init("solo") as group:
     print(rankstore.gather(results, out=OUT + sys.argv[2], group=group, directory=os.path.dirname(OUT)).bytes >> 20)
 """
     done = subprocess.run([sys.executable, "-c", HEAD.format(tests=str(Path(__file__).parent)) + text, str(tmp_path / "r"), ending, str(room)],
-                          text=True, capture_output=True, timeout=250, stdin=subprocess.DEVNULL)
+                          text=True, capture_output=True, timeout=400, stdin=subprocess.DEVNULL)
     assert (done.returncode, done.stdout) == (0, "600\n"), (done.stdout, done.stderr)
 
 

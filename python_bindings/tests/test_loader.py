@@ -232,7 +232,7 @@ def test_workers_of_a_foreign_loader_hand_over_whole_batches(ds: rankstore.Datas
     source = ds.collating(Pad())
     loader: torch.utils.data.DataLoader[Any] = torch.utils.data.DataLoader(
         source, batch_sampler=plan.sampler("rank"), num_workers=2, collate_fn=source.collate, multiprocessing_context=start,  # type: ignore[arg-type]
-        timeout=200)
+        timeout=400)
     seen: list[int] = []
     for step, batch in enumerate(loader):
         assert (batch.step, batch.epoch) == (step, 0)
@@ -408,7 +408,7 @@ with rankstore.init("solo", silence=1) as group, rankstore.build([{"n": i} for i
 def test_workers_wait_for_a_slow_parent_and_not_for_a_silent_one(how: str, told: str, tmp_path: Path) -> None:
     script = tmp_path / "service.py"
     script.write_text(SERVICE)
-    done = subprocess.run([sys.executable, str(script), how, str(tmp_path / "d")], timeout=60, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, str(script), how, str(tmp_path / "d")], timeout=400, capture_output=True, text=True)
     assert done.stdout.startswith(told), (done.stdout, done.stderr)
 
 

@@ -55,7 +55,7 @@ class Notebook:
 
     def __init__(self, path: Path) -> None:
         import nbformat
-        self.client = nbclient.NotebookClient(nbformat.v4.new_notebook(), kernel_name="python3", timeout=200, allow_errors=True,
+        self.client = nbclient.NotebookClient(nbformat.v4.new_notebook(), kernel_name="python3", timeout=400, allow_errors=True,
                                               resources={"metadata": {"path": str(path)}})
 
     async def run(self, source: str, *, interrupt: bool = False) -> tuple[str, str, dict[str, Any]]:

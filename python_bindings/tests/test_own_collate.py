@@ -196,7 +196,7 @@ ds = rankstore.open({ds.directory!r})
 batches = iter(ds.loader(ds.plan(batch_size=8), collate=len, threads=2))
 print(next(batches))
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=200)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=400)
     assert (done.returncode, done.stdout, done.stderr) == (0, "8\n", "")
 
 

@@ -34,7 +34,7 @@ def test_it_is_short(name: str) -> None:
     assert len((EXAMPLES / f"{name}.py").read_text().splitlines()) < 60
 
 
-@pytest.mark.limit(300)
+@pytest.mark.limit(900)
 def test_fine_tuning_from_a_json_array(ranks: Ranks, tmp_path: Path) -> None:
     path = tmp_path / "alpaca.json"
     path.write_text(json.dumps([{"instruction": row["question"], "output": row["answer"]} for row in rows()], indent=1))
@@ -42,7 +42,7 @@ def test_fine_tuning_from_a_json_array(ranks: Ranks, tmp_path: Path) -> None:
     assert said.startswith("500 samples, 30 steps, padding 0.0") and loss_of(said) < 3.6  # ln 256 is 5.5
 
 
-@pytest.mark.limit(300)
+@pytest.mark.limit(900)
 def test_a_model_of_characters_from_raw_text(ranks: Ranks, tmp_path: Path) -> None:
     path = tmp_path / "input.txt"
     path.write_text("\n".join(row["question"] for row in rows()), encoding="utf-8")
@@ -50,7 +50,7 @@ def test_a_model_of_characters_from_raw_text(ranks: Ranks, tmp_path: Path) -> No
     assert f"{path.stat().st_size} characters, 30 steps" in said and loss_of(said) < 3.4
 
 
-@pytest.mark.limit(300)
+@pytest.mark.limit(900)
 def test_speech_with_ctc_targets(ranks: Ranks) -> None:
     if not (DATA / "fsdd.tar").exists():
         pytest.skip("fsdd.tar is not there")

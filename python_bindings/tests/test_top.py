@@ -39,7 +39,7 @@ with rankstore.open(sys.argv[1], no_share=True, metrics=int(sys.argv[3]) or None
         with open("top.json", "w") as file:
             file.write(said.stdout + said.stderr)
     if int(sys.argv[3]):
-        with urllib.request.urlopen(f"http://127.0.0.1:{int(sys.argv[3]) + rank}/metrics", timeout=20) as reply:
+        with urllib.request.urlopen(f"http://127.0.0.1:{int(sys.argv[3]) + rank}/metrics", timeout=400) as reply:
             open(f"metrics{rank}", "wb").write(reply.read())
     group.allgather("test: seen", b"")
     print(json.dumps({**ds.stats(), "pid": os.getpid()}))
@@ -87,7 +87,7 @@ def test_prometheus_reads_each_rank_of_a_node(ranks: Ranks, tmp_path: Path) -> N
 
 
 def get(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as reply:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=400) as reply:
         return str(reply.read().decode())
 
 
@@ -133,7 +133,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         os.environ["RKS_METRICS"] = str(port)
         with rankstore.open(sys.argv[1]) as ds:
             print(len(ds))"""
-    done = subprocess.run([sys.executable, "-c", script, str(out)], text=True, capture_output=True, timeout=100)
+    done = subprocess.run([sys.executable, "-c", script, str(out)], text=True, capture_output=True, timeout=400)
     assert re.search("metrics: port [0-9]+ of 127.0.0.1; choose another port: Address already in use\n400\n", done.stdout), done
     assert "Address already in use; this process shows no metrics" in done.stderr
 
@@ -160,6 +160,6 @@ def test_top_says_when_nothing_is_there_and_draws_on_a_terminal(tmp_path: Path) 
         os.close(master)
         assert drawn.wait() == 0
         assert text.count(b"\x1b[H\x1b[J") == 2 and b"every 1 s; Ctrl-C ends it" in text
-    done = subprocess.run([str(COMMAND), "top"], text=True, capture_output=True, timeout=100)
+    done = subprocess.run([str(COMMAND), "top"], text=True, capture_output=True, timeout=400)
     if not done.stdout:  # no other program of this machine runs either
         assert done.returncode == 1 and "no process of yours on this machine has a dataset open" in done.stderr

@@ -154,7 +154,7 @@ int main(int argc, char **argv)
 {
     rks_group *group = NULL;
     rks_error err;
-    alarm(100); /* nothing here may hang */
+    alarm(600); /* nothing here may hang */
     if (open_group_on(NULL, NULL, argc > 1 ? STOP_SILENCE_MS : 0, &group, &err) != RKS_OK) {
         fprintf(stderr, "group: %s\n", err.text);
         return 1;

@@ -119,7 +119,7 @@ int main(int argc, char **argv)
     rks_group_options options;
     char node[16];
     const char *number = getenv("OMPI_COMM_WORLD_RANK");
-    alarm(60); /* nothing here may hang */
+    alarm(600); /* nothing here may hang */
     snprintf(node, sizeof(node), "n%d", number == NULL ? 0 : atoi(number) / 2);
     rks_group_options_default(&options);
     options.node = node; /* two nodes of two ranks */

@@ -4,7 +4,19 @@ import glob
 import os
 import subprocess
 
-CORES = os.cpu_count() or 2
+
+def count_cores():
+    """Those that this process may use: by its affinity, and by the quota of its control group."""
+    cores = len(os.sched_getaffinity(0))
+    try:
+        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
+            quota, period = file.read().split()
+        return cores if quota == "max" else max(1, min(cores, round(int(quota) / int(period))))
+    except (OSError, ValueError):
+        return cores
+
+
+CORES = count_cores()
 BUILDS = {
     "release": ["--buildtype=release", "--werror"],
     "address": ["-Db_sanitize=address,undefined", "-Db_lundef=false", "--buildtype=debugoptimized"],

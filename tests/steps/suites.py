@@ -10,8 +10,8 @@ from steps.builds import SANITIZER_ENV, directory_of
 from steps.job import Job
 
 # Times a program's own limit: it shares the cores with others, and sanitizers are slow.
-PATIENCE = {"release": 3}
-PATIENCE_SANITIZED = 8
+PATIENCE = {"release": 8}
+PATIENCE_SANITIZED = 16
 
 
 def jobs(step):

@@ -19,7 +19,7 @@ static void run_threads(exchange_case *all, uint32_t ranks)
 {
     rks_error err;
     int code = 0;
-    alarm(100); /* nothing here may hang */
+    alarm(600); /* nothing here may hang */
     assert_ok(rks_launch_threads(ranks, case_main, all, &code, &err), &err);
     alarm(0);
 }
@@ -89,7 +89,7 @@ static void eight_threads_get_the_same_bytes(void **state)
         exchange_case *cases = calloc(SHAPES * CHUNKS + 2, sizeof(*cases));
         many_cases many = {cases, make_shapes(cases, backends[backend])};
         int code = -1;
-        alarm(100);
+        alarm(600);
         assert_ok(rks_launch_threads(8, run_many, &many, &code, &err), &err);
         alarm(0);
         for (size_t i = 0; i < many.count; i++)
@@ -113,7 +113,7 @@ static void processes_get_the_same_bytes_over_tcp(void **state)
     assert_ptr_not_equal(cases, MAP_FAILED);
     many_cases many = {cases, make_shapes(cases, "auto")};
     int code = -1;
-    alarm(100);
+    alarm(600);
     assert_ok(rks_launch(4, run_many, &many, &code, &err), &err);
     alarm(0);
     for (size_t i = 0; i < many.count; i++)
@@ -407,7 +407,7 @@ static void a_killed_process_ends_the_others(void **state)
     for (int i = 0; i < 4; i++)
         all->sizes[i] = 1 << 20;
     int code = 0;
-    alarm(100);
+    alarm(600);
     assert_ok(rks_launch(4, case_main, all, &code, &err), &err);
     alarm(0);
     assert_int_not_equal(code, 0);
@@ -457,7 +457,7 @@ static void local_is_refused_between_processes(void **state)
     exchange_case all = whole;
     all.backend = "local";
     int code = -1;
-    alarm(100);
+    alarm(600);
     assert_ok(rks_launch(2, local_in_a_process, &all, &code, &err), &err);
     alarm(0);
     assert_int_equal(code, 0);
@@ -593,7 +593,7 @@ static void each_failing_allocation_ends_all(void **state)
             for (int i = 0; i < 3; i++)
                 failing.all.sizes[i] = 10000;
             int code = -1;
-            alarm(100);
+            alarm(600);
             assert_ok(rks_launch_threads(3, fail_one_allocation, &failing, &code, &err), &err);
             alarm(0);
             rks_memory_fail_at(0);

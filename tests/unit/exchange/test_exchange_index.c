@@ -148,7 +148,7 @@ static void run(const char *backend, bool damage)
     rks_error err;
     int code = -1;
     the_case = (index_case){.backend = backend, .damage = damage};
-    alarm(100); /* nothing here may hang */
+    alarm(600); /* nothing here may hang */
     assert_ok(rks_launch_threads(RANKS, rank_main, NULL, &code, &err), &err);
     alarm(0);
     assert_int_equal(rks_memory_in_use(), 0);

@@ -187,7 +187,7 @@ static void run_auto(nccl_case *all)
 {
     rks_error err;
     int code = -1;
-    alarm(100);
+    alarm(600);
     assert_ok(rks_launch(all->ranks, auto_main, all, &code, &err), &err);
     alarm(0);
 }

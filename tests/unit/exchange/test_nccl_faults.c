@@ -157,7 +157,7 @@ static void sweep_calls(double_fault fault, uint64_t stride)
         s->all.sizes[rank] = 9000;
     rks_error err;
     int code = -1;
-    alarm(170);
+    alarm(600);
     assert_ok(rks_launch(3, sweep_main, s, &code, &err), &err);
     alarm(0);
     assert_string_equal(s->wrong, "");
@@ -424,7 +424,7 @@ static void a_missing_library_is_named(void **state)
         rks_error err;
         int code = -1;
         snprintf(all->call, sizeof(all->call), "%s", names[i]);
-        alarm(100);
+        alarm(600);
         assert_ok(rks_launch(2, without_libraries, all, &code, &err), &err);
         alarm(0);
         nccl_check_failed(all, RKS_ERR_UNSUPPORTED, 1, texts[i]);

@@ -512,6 +512,6 @@ int main(void)
         cmocka_unit_test(survives_failing_allocations_with_other_ranks),
         cmocka_unit_test(a_cut_file_is_an_error_of_its_samples_only),
     };
-    alarm(100); /* a wait that never ends is a failure, not a stuck job */
+    alarm(600); /* a wait that never ends is a failure, not a stuck job */
     return cmocka_run_group_tests_name("fetch_collate", tests, open_world, close_world);
 }

@@ -123,7 +123,7 @@ static void a_request_that_is_given_up_while_it_is_sent_needs_no_batch(void **st
     const struct timespec long_enough = {4 * TIMEOUT_MS / 1000, 0};
     rks_fetch_server *servers[2];
     pthread_t sender, waiter;
-    alarm(100);
+    alarm(600);
     world_connect(3, 15000);
     for (uint32_t i = 0; i < 2; i++)
         assert_ok(rks_fetch_server_open(w.engines[i + 1], RKS_SERVICE_FETCH, w.shards, WORLD_SHARDS,

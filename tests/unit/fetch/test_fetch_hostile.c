@@ -422,7 +422,7 @@ static void an_owner_that_beats_and_sends_nothing_is_named(void **state)
     rks_batch *batch = NULL;
     rks_fetcher *fetcher = open_impatient(HOSTILE_ONLY, 0);
     the_trick = TRICK_HOLD;
-    alarm(100);
+    alarm(600);
     assert_fails(RKS_ERR_TIMEOUT, fetch(fetcher, &batch));
     alarm(0);
     assert_null(batch);
@@ -444,7 +444,7 @@ static void ask_another_owner(uint64_t inflight_bytes)
 {
     rks_fetcher *fetcher = open_impatient(HOSTILE_FIRST, inflight_bytes);
     the_trick = TRICK_HOLD;
-    alarm(100);
+    alarm(600);
     fetch_and_check(fetcher);
     assert_int_equal(asked, 1);
     wait_for_request();

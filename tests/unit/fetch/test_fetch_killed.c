@@ -223,6 +223,6 @@ int main(void)
         cmocka_unit_test(a_stopped_owner_ends_the_wait_after_the_silence),
         cmocka_unit_test(a_cut_file_is_an_error_of_its_samples_only), /* the last: it does harm */
     };
-    alarm(100); /* a wait that never ends is a failure, not a stuck job */
+    alarm(600); /* a wait that never ends is a failure, not a stuck job */
     return cmocka_run_group_tests_name("fetch_killed", tests, open_world, close_world);
 }

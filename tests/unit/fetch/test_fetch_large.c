@@ -112,6 +112,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(large_samples_are_checked_where_they_lie),
     };
-    alarm(100); /* a wait that never ends is a failure, not a stuck job */
+    alarm(600); /* a wait that never ends is a failure, not a stuck job */
     return cmocka_run_group_tests_name("fetch_large", tests, world_begin, world_end);
 }

@@ -270,7 +270,7 @@ static void what_is_no_file_is_refused_without_waiting(void **state)
 {
     (void)state;
     rks_input *input = NULL;
-    alarm(100);
+    alarm(600);
     const char *source = scratch_path("pipe");
     assert_int_equal(mkfifo(source, 0600), 0);
     assert_fails(RKS_ERR_DATA, open_input(&source, 1, NULL, 0, &input));

@@ -318,7 +318,7 @@ static const char *replaced(const char *text, const char *from, const char *to)
 static void hostile_states_are_refused_and_change_nothing(void **state)
 {
     (void)state;
-    alarm(100);
+    alarm(600);
     rks_plan_options options = usual();
     rks_plan *plan = plan_for(same_lengths, 600, &options, 2);
     char good[RKS_STATE_MAX];

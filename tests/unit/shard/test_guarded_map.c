@@ -237,7 +237,7 @@ static int in_child(void (*body)(void))
     if (child == 0) {
         struct rlimit no_core = {0, 0};
         setrlimit(RLIMIT_CORE, &no_core);
-        alarm(100);
+        alarm(600);
         body();
         _exit(0);
     }

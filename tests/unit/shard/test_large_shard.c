@@ -163,7 +163,7 @@ static void both_segments_are_verified(void **state)
 
 int main(void)
 {
-    alarm(300);
+    alarm(600);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_sides_of_the_border_are_read),
         cmocka_unit_test(both_segments_are_verified), /* the last: it leaves damage */

@@ -223,7 +223,7 @@ static void a_forked_child_reads_on(void **state)
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        alarm(100);
+        alarm(600);
         bool good = read_some(&reading) == NULL && refused_samples("a", &recipe) == 0;
         _exit(good ? 0 : 1);
     }

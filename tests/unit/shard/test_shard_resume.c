@@ -418,7 +418,7 @@ static void a_full_disk_is_named_and_the_part_can_be_resumed(void **state)
 
 int main(void)
 {
-    alarm(110);
+    alarm(600);
     const struct CMUnitTest tests[] = {
         CASE(finished_units_survive_and_the_tail_of_an_unfinished_one_goes),
         CASE(an_earlier_version_s_part_is_resumed_and_blocks_of_both_lie_in_one_shard),

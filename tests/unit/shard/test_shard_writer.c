@@ -363,7 +363,7 @@ static void survives_each_failing_allocation(void **state)
 
 int main(void)
 {
-    alarm(110);
+    alarm(600);
     const struct CMUnitTest tests[] = {
         CASE(what_was_added_is_found_by_its_locator),
         CASE(a_shard_without_samples_is_one),

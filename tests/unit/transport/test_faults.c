@@ -97,7 +97,7 @@ static void child_start(child *c, bool keep, bool asks)
     c->pid = fork();
     assert_true(c->pid >= 0);
     if (c->pid == 0) {
-        alarm(100);
+        alarm(600);
         close(there[1]);
         close(back[0]);
         run_child(there[0], back[1], keep, asks);
@@ -442,7 +442,7 @@ int main(void)
         cmocka_unit_test(a_peer_that_cannot_be_reached_hears_that_it_is_lost),
         cmocka_unit_test(a_peer_that_is_connected_needs_no_other_connection),
     };
-    alarm(100);
+    alarm(600);
     int failed = cmocka_run_group_tests_name("faults", tests, NULL, NULL);
     if (rks_memory_in_use() != 0) {
         print_error("%ld allocations are left\n", rks_memory_in_use());
