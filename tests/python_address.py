@@ -24,7 +24,7 @@ def run(*command, **more):
 def install():
     """Builds the extension, and lays it beside the package's Python files."""
     if not os.path.exists(os.path.join(BUILD, "build.ninja")):
-        done = run("meson", "setup", BUILD, "python_bindings", "-Db_sanitize=address", "-Db_lundef=false", "--buildtype=debugoptimized")
+        done = run("meson", "setup", BUILD, "python_bindings", "-Db_sanitize=address", "-Db_lundef=false", "-Doptimization=1", "-Ddebug=true")
         if done.returncode != 0:
             print(done.stdout[-4000:])
             return False
