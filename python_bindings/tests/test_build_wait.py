@@ -46,7 +46,7 @@ def begin(folder: Path, script: str, **environ: str) -> subprocess.Popen[str]:
 
 
 def until(there: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 400
     while not there():
         assert time.monotonic() < end
         time.sleep(0.01)

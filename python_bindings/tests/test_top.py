@@ -73,7 +73,7 @@ def test_each_rank_of_each_node_is_listed(ranks: Ranks, tmp_path: Path) -> None:
 
 
 def test_prometheus_reads_each_rank_of_a_node(ranks: Ranks, tmp_path: Path) -> None:
-    port = free_port()
+    port = free_port(count=2)
     done = ranks(2, JOB, str(made(tmp_path)), "together", str(port), str(COMMAND))
     for rank, one in enumerate(done):
         stats, text = json.loads(one.stdout.splitlines()[-1]), (tmp_path / f"metrics{rank}").read_text()
@@ -106,7 +106,7 @@ def test_metrics_end_with_the_dataset(tmp_path: Path, monkeypatch: pytest.Monkey
             rankstore.open(out, metrics=port + 1 if port < 65535 else port - 1)
     with pytest.raises(urllib.error.URLError):
         get(port)
-    until = time.monotonic() + 20  # a thread that was joined may be in the list for a moment
+    until = time.monotonic() + 100  # a thread that was joined may be in the list for a moment
     while "rks-watch" in threads() and time.monotonic() < until:
         time.sleep(0.01)
     assert "rks-watch" not in threads()
