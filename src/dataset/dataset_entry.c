@@ -79,13 +79,13 @@ rks_status rks_dataset_decode_shard(const json_t *item, const char *path, rks_da
 {
     const char *name = NULL;
     rks_status status = rks_json_string(item, "name", path, &name, err);
-    if (status == RKS_OK && strlen(name) >= sizeof(shard->name))
-        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: a shard's name has %zu bytes", path,
-                          strlen(name));
-    if (status == RKS_OK) {
-        memcpy(shard->name, name, strlen(name) + 1);
-        status = rks_json_digest(item, "id", path, &shard->id, err);
-    }
+    if (status != RKS_OK)
+        return status;
+    if (strlen(name) >= sizeof(shard->name))
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: a shard's name has %zu bytes", path,
+                        strlen(name));
+    memcpy(shard->name, name, strlen(name) + 1);
+    status = rks_json_digest(item, "id", path, &shard->id, err);
     if (status == RKS_OK)
         status = rks_json_digest(item, "manifest", path, &shard->manifest, err);
     if (status == RKS_OK)

@@ -156,16 +156,19 @@ static rks_status copy_top(rks_dataset *joined, const rks_dataset *a, const rks_
 rks_status rks_dataset_join(const rks_dataset *a, const rks_dataset *b, rks_dataset **joined,
                             rks_error *err)
 {
+    uint64_t stored = rks_dataset_stored(a) + rks_dataset_stored(b);
     rks_status status = check_alike(a, b, err);
     if (status == RKS_OK)
         status = check_apart(a, b, err);
-    if (status == RKS_OK && rks_dataset_stored(a) + rks_dataset_stored(b) > UINT32_MAX)
-        status = rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
-                          "%" PRIu64 " stored samples together; a dataset has fewer than 2^32",
-                          rks_dataset_stored(a) + rks_dataset_stored(b));
-    rks_dataset *made = status == RKS_OK ? rks_alloc(1, sizeof(*made), err) : NULL;
+    if (status != RKS_OK)
+        return status;
+    if (stored > UINT32_MAX)
+        return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
+                        "%" PRIu64 " stored samples together; a dataset has fewer than 2^32",
+                        stored);
+    rks_dataset *made = rks_alloc(1, sizeof(*made), err);
     if (made == NULL)
-        return status == RKS_OK ? RKS_ERR_MEMORY : status;
+        return RKS_ERR_MEMORY;
     status = copy_top(made, a, b, err);
     if (status == RKS_OK)
         status = rks_dataset_append(made, a, err);
@@ -175,11 +178,11 @@ rks_status rks_dataset_join(const rks_dataset *a, const rks_dataset *b, rks_data
         made->shards[i].list = 0; /* its directory's lists are not those of `a` */
     if (status == RKS_OK)
         status = join_excluded(made, a, b, err);
-    if (status == RKS_OK) {
-        made->id = rks_dataset_id(made);
-        *joined = made;
-        made = NULL;
+    if (status != RKS_OK) {
+        rks_dataset_free(made);
+        return status;
     }
-    rks_dataset_free(made);
-    return status;
+    made->id = rks_dataset_id(made);
+    *joined = made;
+    return RKS_OK;
 }

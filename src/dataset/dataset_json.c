@@ -333,36 +333,45 @@ static rks_status check_list_name(const rks_dataset_list *lists, size_t i, const
                            name);
 }
 
+/* The list at `at`, behind others that are decoded. */
+static rks_status decode_list_name(const json_t *item, const char *path, rks_dataset_list *lists,
+                                   size_t at, rks_error *err)
+{
+    const char *name = NULL;
+    rks_dataset_list *list = &lists[at];
+    rks_status status = rks_json_string(item, "name", path, &name, err);
+    if (status == RKS_OK)
+        status = rks_json_digest(item, "digest", path, &list->digest, err);
+    if (status == RKS_OK)
+        status = check_list_name(lists, at, name, path, err);
+    if (status != RKS_OK)
+        return status;
+    rks_dataset_list_name(list->digest, list->name);
+    status = rks_json_u64(item, "bytes", path, &list->bytes, err);
+    if (status == RKS_OK)
+        status = rks_json_u64(item, "shards", path, &list->shards, err);
+    return status == RKS_OK ? rks_json_u64(item, "units", path, &list->units, err) : status;
+}
+
 static rks_status decode_list_names(const json_t *root, const char *path, rks_dataset_list *lists,
                                     size_t *count, rks_error *err)
 {
     const json_t *items = NULL;
-    const char *name = NULL;
     if (!rks_json_requires(root, LISTS))
         return RKS_OK;
     rks_status status = rks_json_array(root, LISTS, path, &items, err);
-    if (status == RKS_OK && json_array_size(items) > RKS_DATASET_LISTS_MAX)
-        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: refers to %zu lists; at most %d are", path,
-                          json_array_size(items), RKS_DATASET_LISTS_MAX);
-    for (size_t i = 0; status == RKS_OK && i < json_array_size(items); i++) {
-        const json_t *item = json_array_get(items, i);
-        rks_dataset_list *list = &lists[i];
-        status = rks_json_string(item, "name", path, &name, err);
-        if (status == RKS_OK)
-            status = rks_json_digest(item, "digest", path, &list->digest, err);
-        if (status == RKS_OK)
-            status = check_list_name(lists, i, name, path, err);
-        if (status == RKS_OK) {
-            rks_dataset_list_name(list->digest, list->name);
-            status = rks_json_u64(item, "bytes", path, &list->bytes, err);
-        }
-        if (status == RKS_OK)
-            status = rks_json_u64(item, "shards", path, &list->shards, err);
-        if (status == RKS_OK)
-            status = rks_json_u64(item, "units", path, &list->units, err);
-        *count += status == RKS_OK;
+    if (status != RKS_OK)
+        return status;
+    if (json_array_size(items) > RKS_DATASET_LISTS_MAX)
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: refers to %zu lists; at most %d are", path,
+                        json_array_size(items), RKS_DATASET_LISTS_MAX);
+    for (size_t i = 0; i < json_array_size(items); i++) {
+        status = decode_list_name(json_array_get(items, i), path, lists, i, err);
+        if (status != RKS_OK)
+            return status;
+        ++*count;
     }
-    return status;
+    return RKS_OK;
 }
 
 static rks_status decode_index(const json_t *root, const char *path, rks_dataset *dataset,
@@ -458,15 +467,15 @@ static rks_status decode_text(const char *directory, const char *text, size_t si
 {
     json_t *root = NULL;
     rks_digest digest;
-    rks_status status = RKS_OK;
     if (size > RKS_DATASET_MAX)
-        status = rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %zu bytes, at most %zu expected", path,
-                          size, RKS_DATASET_MAX);
-    if (status == RKS_OK)
-        status = rks_json_open(text, size, path, directory == NULL ? FEATURES : FILE_FEATURES,
-                               &root, &digest, err);
-    if (status == RKS_OK)
-        status = decode_top(root, path, decoded, err);
+        return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: %zu bytes, at most %zu expected", path, size,
+                        RKS_DATASET_MAX);
+    rks_status status = rks_json_open(text, size, path,
+                                      directory == NULL ? FEATURES : FILE_FEATURES, &root, &digest,
+                                      err);
+    if (status != RKS_OK)
+        return status;
+    status = decode_top(root, path, decoded, err);
     if (status == RKS_OK)
         status = decode_index(root, path, decoded, err);
     if (status == RKS_OK)

@@ -159,12 +159,44 @@ int rks_store_leave(rks_store *store, uint32_t timeout_ms)
 
 /* ---- open --------------------------------------------------------------------------------- */
 
+/* The server of this rank's shards, if there is anybody to serve, and the fetcher. `options` names the
+ * shards. */
+static rks_status open_fetcher(rks_store *store, rks_fetcher_options *options, rks_error *err)
+{
+    const rks_dataset *dataset = store->dataset;
+    bool alone = rks_group_size(store->group) == 1;
+    rks_engine *engine = rks_group_engine(store->group);
+    options->engine = alone ? NULL : engine;
+    options->service = rks_store_service(store, RKS_SERVICE_FETCH);
+    options->rank = rks_group_rank(store->group);
+    options->owners = (const int32_t *const *)store->owners;
+    options->shard_count = dataset->shard_count;
+    options->schema = dataset->schema;
+    options->fits = store->fit_of;
+    options->check = !store->options.no_check;
+    options->inflight_bytes = store->options.inflight_bytes;
+    options->timeout_ms = store->options.fetch_timeout_ms;
+    options->describe = rks_store_describe;
+    options->derive_key = dataset->derived_keys ? rks_store_derive_key : NULL;
+    options->user = store;
+    options->release = rks_store_release;
+    if (!alone) {
+        rks_status status = rks_fetch_server_open(engine, options->service, store->shards,
+                                                  dataset->shard_count, &store->server, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    rks_status status = rks_fetcher_open(options, &store->fetcher, err);
+    if (status == RKS_OK)
+        rks_store_hold(store);
+    return status;
+}
+
 static rks_status start_fetching(rks_store *store, rks_error *err)
 {
     const rks_dataset *dataset = store->dataset;
     size_t count = dataset->shard_count;
     uint32_t rank = rks_group_rank(store->group);
-    bool alone = rks_group_size(store->group) == 1;
     rks_shard **mapped = rks_alloc(count, sizeof(*mapped), err);
     rks_digest *ids = rks_alloc(count, sizeof(*ids), err);
     uint64_t *largest = rks_alloc(count, sizeof(*largest), err);
@@ -175,34 +207,9 @@ static rks_status start_fetching(rks_store *store, rks_error *err)
         ids[i] = dataset->shards[i].id;
         largest[i] = dataset->shards[i].largest;
     }
-    rks_engine *engine = rks_group_engine(store->group);
-    if (status == RKS_OK && !alone)
-        status = rks_fetch_server_open(engine, rks_store_service(store, RKS_SERVICE_FETCH),
-                                       store->shards, count, &store->server, err);
-    if (status == RKS_OK) {
-        rks_fetcher_options options = {
-            .engine = alone ? NULL : engine,
-            .service = rks_store_service(store, RKS_SERVICE_FETCH),
-            .rank = rank,
-            .shards = mapped,
-            .shard_ids = ids,
-            .largest = largest,
-            .owners = (const int32_t *const *)store->owners,
-            .shard_count = count,
-            .schema = dataset->schema,
-            .fits = store->fit_of,
-            .check = !store->options.no_check,
-            .inflight_bytes = store->options.inflight_bytes,
-            .timeout_ms = store->options.fetch_timeout_ms,
-            .describe = rks_store_describe,
-            .derive_key = dataset->derived_keys ? rks_store_derive_key : NULL,
-            .user = store,
-            .release = rks_store_release,
-        };
-        status = rks_fetcher_open(&options, &store->fetcher, err);
-        if (status == RKS_OK)
-            rks_store_hold(store);
-    }
+    rks_fetcher_options options = {.shards = mapped, .shard_ids = ids, .largest = largest};
+    if (status == RKS_OK)
+        status = open_fetcher(store, &options, err);
     rks_free(mapped);
     rks_free(ids);
     rks_free(largest);
