@@ -286,42 +286,57 @@ static rks_status open_items(const readers *all, reader *r, rks_error *err)
     return status;
 }
 
-/* The arrays of each column; of an inferred schema no array is left over. */
+/* Of an inferred schema no array is left over. */
+static rks_status refuse_extra_arrays(const readers *all, const rks_job *job, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    for (size_t i = 0; i < all->npz.count; i++) {
+        const rks_npz_array *array = &all->npz.arrays[i];
+        if (rks_schema_find(job->schema, array->name) >= 0 ||
+            is_part(&all->npz, array, err, &status))
+            continue;
+        return status != RKS_OK ? status
+                                : rks_fail_no_column(job->schema_from, all->npz.file->path,
+                                                     array->name, err);
+    }
+    return status;
+}
+
+/* The arrays of a column. *last: of the one before it that is there; NULL: none. */
+static rks_status bind_column(readers *all, reader *r, const rks_column *column,
+                              const rks_npz_array **last, rks_error *err)
+{
+    r->column = column;
+    rks_status status = find_column(&all->npz, column->name, &r->parts, err);
+    if (status != RKS_OK)
+        return status;
+    r->there = r->parts.data != NULL;
+    if (!r->there && !column->nullable)
+        return rks_fail(err, RKS_ERR_DATA, 0, "%s: there is no array \"%.64s\"",
+                        all->npz.file->path, column->name);
+    if (!r->there)
+        return RKS_OK;
+    status = check_parts(&all->npz, &r->parts, err);
+    if (status == RKS_OK && *last != NULL)
+        status = check_rows(&all->npz, *last, all->rows, r->parts.data, r->parts.rows, err);
+    if (status == RKS_OK)
+        status = check_type(all, r, err);
+    *last = r->parts.data;
+    all->rows = r->parts.rows;
+    return status;
+}
+
 static rks_status bind(readers *all, const rks_job *job, rks_error *err)
 {
-    const rks_npz_array *first = NULL;
-    rks_status status = RKS_OK;
-    if (rks_job_refuses_extra(job)) {
-        for (size_t i = 0; i < all->npz.count; i++)
-            if (rks_schema_find(job->schema, all->npz.arrays[i].name) < 0 &&
-                !is_part(&all->npz, &all->npz.arrays[i], err, &status))
-                return status != RKS_OK ? status
-                                        : rks_fail_no_column(job->schema_from, all->npz.file->path,
-                                                             all->npz.arrays[i].name, err);
-    }
-    for (uint32_t k = 0; status == RKS_OK && k < all->count; k++) {
-        reader *r = &all->columns[k];
-        r->column = rks_schema_column(job->schema, k);
-        status = find_column(&all->npz, r->column->name, &r->parts, err);
-        if (status != RKS_OK)
-            return status;
-        r->there = r->parts.data != NULL;
-        if (!r->there && !r->column->nullable)
-            return rks_fail(err, RKS_ERR_DATA, 0, "%s: there is no array \"%.64s\"",
-                            all->npz.file->path, r->column->name);
-        if (!r->there)
-            continue;
-        status = check_parts(&all->npz, &r->parts, err);
-        if (status == RKS_OK && first != NULL)
-            status = check_rows(&all->npz, first, all->rows, r->parts.data, r->parts.rows, err);
-        if (status == RKS_OK)
-            status = check_type(all, r, err);
-        first = r->parts.data;
-        all->rows = r->parts.rows;
-    }
-    if (status == RKS_OK && first == NULL)
-        status = rks_fail(err, RKS_ERR_DATA, 0, "%s: no array in it is a column of the schema",
-                          all->npz.file->path);
+    const rks_npz_array *last = NULL;
+    rks_status status = rks_job_refuses_extra(job) ? refuse_extra_arrays(all, job, err) : RKS_OK;
+    for (uint32_t k = 0; status == RKS_OK && k < all->count; k++)
+        status = bind_column(all, &all->columns[k], rks_schema_column(job->schema, k), &last, err);
+    if (status != RKS_OK)
+        return status;
+    if (last == NULL)
+        return rks_fail(err, RKS_ERR_DATA, 0, "%s: no array in it is a column of the schema",
+                        all->npz.file->path);
     for (uint32_t k = 0; status == RKS_OK && k < all->count; k++)
         if (all->columns[k].there)
             status = open_items(all, &all->columns[k], err);
