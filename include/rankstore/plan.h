@@ -129,8 +129,9 @@ enum { RKS_PLAN_SKIPS_MAX = 256 };
  * them, and their samples count as used. Other steps keep their numbers and their samples. States
  * hold what is skipped, a plan that takes a state over skips what either of them skips, and ranks
  * in another number that go on in that epoch do not get the samples of skipped steps either; if they
- * begin the epoch, they skip their own steps of these numbers. In a resumed epoch steps count from
- * where these ranks go on. A plan has no group: all ranks must skip
+ * begin the epoch, they skip their own steps of these numbers. In a resumed epoch steps
+ * count from where these ranks go on. An epoch that is open (rks_epoch_open) has listed some steps
+ * ahead, which it delivers: open it anew at its next step. A plan has no group: all ranks must skip
  * the same steps. RKS_ERR_ARGUMENT: the epoch has no such steps, or they are not whole optimizer
  * steps. RKS_ERR_STATE: states have no room for it (RKS_PLAN_SKIPS_MAX ranges, and
  * RKS_PLAN_SCHEDULE_MAX bytes with the changes of rks_plan_change). On failure the plan is as it

@@ -202,9 +202,6 @@ class Loader:
         """
         epoch = self.epoch
         self.plan.remix(mix, at=(epoch, self._step if epoch == self._epoch else 0))
-        last = self._last() if self._last is not None else None
-        if last is not None and epoch == self._epoch:
-            last.look_again()
 
     def stats(self) -> dict[str, Any]:
         """The dataset's figures, and of this loader: batches, wait_seconds_p50 and wait_seconds_p99 (how long
@@ -378,8 +375,9 @@ class _Iteration(Iterator[Any]):
         loader = self._loader
         loader._choose_epoch()
         self._epoch, self._step = loader._epoch, loader._first
+        self._after = self._step  # where it goes on behind the batch that was yielded last
         loader._step, loader._first = loader._first, 0
-        self._steps = loader.plan.core.steps(self._epoch)
+        self._steps, self._changes = loader.plan.core.steps(self._epoch), loader.plan.changes
         # Batches that threads work on are ahead, too: the core's share is what the bounds leave.
         self._calls = calls = loader.own is not None or loader.transform is not None or loader.pin_memory
         self._depth = min(loader.threads + 1, loader.prefetch_batches or loader.threads + 1) if calls else 1
@@ -406,7 +404,7 @@ class _Iteration(Iterator[Any]):
             self._source = self._core
 
     def look_again(self) -> None:
-        """The plan was changed from the next step on: batches that are ahead are let go."""
+        """The plan was changed: batches that are ahead are let go."""
         if self._over or self._epoch < 0:
             return
         if self._core is not None:
@@ -418,7 +416,8 @@ class _Iteration(Iterator[Any]):
         self._ahead_bytes = 0
         if self._moving is not None:
             self._moving.clear()
-        self._step, self._steps = self._loader._step, self._loader.plan.core.steps(self._epoch)
+        plan = self._loader.plan
+        self._step, self._steps, self._changes = self._after, plan.core.steps(self._epoch), plan.changes
         self._open_source()
 
     def _fetch_lists(self) -> Iterator[tuple[int, Any]]:
@@ -504,6 +503,8 @@ class _Iteration(Iterator[Any]):
         try:
             if self._epoch < 0:
                 self._begin()
+            if self._changes != loader.plan.changes:
+                self.look_again()
             found = self._next_made() if self._moving is None else self._next_moved(self._moving)
             if found is None:
                 loader._epoch, loader._step = self._epoch, self._steps  # also if all that was left is skipped
@@ -519,12 +520,12 @@ class _Iteration(Iterator[Any]):
             raise
         end = time.monotonic()
         loader._waits.append((begin, end))
-        after = loader.plan.core.next_step(self._epoch, step + 1)
-        loader._epoch, loader._step = self._epoch, after
+        self._after = loader.plan.core.next_step(self._epoch, step + 1)
+        loader._epoch, loader._step = self._epoch, self._after
         if self._bar is not None:
             self._bar.step(samples, tokens, begin, end)
         if self._hold is not None:
-            self._hold.about_to_yield(after == self._steps)
+            self._hold.about_to_yield(self._after == self._steps)
         return batch
 
     def supersede(self, why: str) -> None:

@@ -102,13 +102,15 @@ class Plan:
         self.steps = self.steps_of(0)
         self.skips = "skip" in self.options  # some steps may be skipped
         self.changes = 0  # made since: iterations look at steps anew
+        self._stages: dict[tuple[int, int], Sequence[Any]] = {}  # by place, those of a curriculum that no remix has replaced
         self._checked: weakref.ref[Samples] | None = None  # the dataset that was last found to be this plan's
         self.token = int.from_bytes(os.urandom(8), "little") >> 2  # a batch that was saved finds no other plan, also in another process
         live[self.token] = self
 
     @property
     def hash(self) -> str:
-        """Equal for plans with the same batches: dataset, options, seed, planner version (of no epoch)."""
+        """Equal for plans with the same batches: dataset, options, seed, planner version (of no epoch), and steps that are
+        skipped and changes of weights. So it is another one after skip() and remix()."""
         import hashlib
         whole = json.loads(self.core.state(0, 0))
         whole.pop("epoch", None), whole.pop("segments", None)
@@ -141,7 +143,7 @@ class Plan:
         lengths, name = self._over or self.dataset.planned_lengths()
         state = self.state(*self._at) if self.changes else self._resumed
         return _remade, (self.dataset, lengths, name, self.rank, self._asked, state, self.hash, self.core.mix,
-                         self.core.balance, self.steps)
+                         self.core.balance, self.steps, list(self._stages.values()))
 
     @property
     def samples_there(self) -> int:
@@ -220,10 +222,10 @@ class Plan:
         return int(self.options.get("micro_batches", 1))
 
     def step_tokens(self, epoch: int, step: int, *, cut: int = 0) -> int:
-        """The sum of lengths of an optimizer step's batches, all ranks: those that batch `step` is one of. cut: samples are
-        cut to so many items besides (0: they are not)."""
+        """The sum of lengths of an optimizer step's batches, all ranks: those that batch `step` is one of. Of a step that is
+        skipped, what it would be. cut: samples are cut to so many items besides (0: they are not)."""
         first = step // self.micro_batches * self.micro_batches
-        counts = self.parts(epoch, first, min(first + self.micro_batches, self.core.steps(epoch)))[:, 1]
+        counts = self.parts(epoch, first, min(first + self.micro_batches, self.core.steps(epoch)), all_steps=True)[:, 1]
         return int((counts.clip(max=cut) if cut else counts).sum())
 
     def step_sum(self, column: str, epoch: int, step: int, *, accumulate: int | None = None, cut: int = 0,
@@ -231,6 +233,7 @@ class Plan:
         """The sum of an index column over the batches of a step on all ranks, from the index, without communication.
 
         accumulate: over this many steps, those of one optimizer step (0-3, 4-7, ... for 4); the plan's micro_batches if None.
+        Steps that are skipped do not count; of a step that is skipped itself, the sum is as if none were.
         cut: samples are cut to so many
         items (0: they are not). dataset: whose index a plan over lengths alone asks.
 
@@ -242,10 +245,11 @@ class Plan:
         accumulate = self.micro_batches if accumulate is None else accumulate
         if accumulate < 1:
             raise ArgumentError(f"accumulate: {accumulate}; it is from 1")
+        steps = Epoch(self, epoch, all_steps=self._is_skipped(epoch, step))
         first, last = self._accumulated(epoch, step, accumulate)
-        _, ids = self.epoch(epoch).batches(-1, first, last)
+        _, ids = steps.batches(-1, first, last)
         if self.rule.split:
-            ids = self._joined(column, epoch, first, last, ids)
+            ids = self._joined(column, steps, first, last, ids)
         if cut and cut != self.rule.cut and not asked.lengths_are_items:
             raise DataError(f"global_sum: the layout cuts samples to {cut} items, and lengths count something else, so the "
                             'index does not tell which are cut; use the plan\'s max_length with too_long="drop", or cut in '
@@ -253,21 +257,26 @@ class Plan:
         return sum_of(asked, column, ids, min((cap for cap in (cut, self.rule.cut) if cap), default=0))
 
     def _accumulated(self, epoch: int, step: int, accumulate: int) -> tuple[int, int]:
-        """The steps first..last that an optimizer step of `accumulate` delivered ones has, of which `step` is one."""
+        """The steps first..last that an optimizer step of `accumulate` delivered ones has, of which `step` is one; of a step
+        that is skipped, as if none were."""
         steps = self.core.steps(epoch)
-        if not self.core.skipped(epoch, steps):
+        if not self.core.skipped(epoch, steps) or self._is_skipped(epoch, step):
             first = step // accumulate * accumulate
             return first, min(first + accumulate, steps)
         kept = [one for one in range(steps) if self.core.next_step(epoch, one) == one]
         place = (step - self.core.skipped(epoch, step)) // accumulate * accumulate
         return kept[place], kept[min(place + accumulate, len(kept)) - 1] + 1
 
+    def _is_skipped(self, epoch: int, step: int) -> bool:
+        return self.core.next_step(epoch, step) != step
+
     def skip(self, epoch: int, first: int, last: int) -> None:
         """COLLECTIVE if the plan is of a dataset. Leaves steps out: no loader or sampler yields them.
 
         Other steps keep their numbers and their samples; those of skipped steps count as used, also for other ranks that go on
         in that epoch. States hold what is skipped; a plan that resumes one skips what either of them skips. In an epoch that
-        other ranks began, steps count from where these ranks went on. A loader that has begun the epoch does not see it.
+        other ranks began, steps count from where these ranks went on. A loader or sampler that is in the epoch sees it at its
+        next step; call it after the same step on all ranks then.
 
         epoch: int, from 0. Which epoch.
         first: int, from 0. The first step that is skipped.
@@ -291,7 +300,8 @@ class Plan:
 
         What is left of that epoch is its draws minus those before the step, at the new weights, those samples first that were
         drawn least; later epochs have the new weights throughout. Steps keep counting, and states hold the change. The number
-        of steps may change. The max_length of a curriculum's stage stays. A loader that has begun the epoch does not see it: use `loader.remix`.
+        of steps may change. The max_length of a curriculum's stage stays. A loader or sampler that is in the epoch sees it at
+        its next step, so `at` is to be a step that it has not reached; `loader.remix` takes its next one.
 
         mix: dict of name and weight. Names as for Dataset.plan; a source that it does not name is not drawn any more.
         at: (epoch, step). The first step of the new weights.
@@ -317,21 +327,28 @@ class Plan:
                     shown = [f"{one[0]} at epoch {one[1]}, step {one[2]}" for one in (told[0], other)]
                     raise ArgumentError(f"remix differs: rank 0 has {shown[0]}, rank {rank} has {shown[1]}")
         _, epoch, step = asked()
-        self.core.change(epoch, step, weights_of(mix, names, "remix"), self._longest_at(epoch, step))
+        number, longest = self._place_of(epoch, step)
+        self.core.change(epoch, step, weights_of(mix, names, "remix"), longest)
+        self._stages.pop((epoch, number), None)
         self._note_change()
 
-    def _longest_at(self, epoch: int, step: int) -> int:
-        """The max_length that a curriculum has set at a step; 0: none."""
+    def _place_of(self, epoch: int, step: int) -> tuple[int, int]:
+        """The number of a step, counted over all ranks that were in the epoch before, and the max_length that a curriculum
+        has set there; 0: none."""
         told, longest = json.loads(self.core.state(epoch, 0)), 0
         number = step + sum(steps for _, steps in told["segments"][:-1])
         for of, since, most, _ in told.get("changes", ()):
             longest = most if (of, since) <= (epoch, number) else longest
-        return longest
+        return number, longest
 
     def follow(self, stages: Sequence[Sequence[Any]]) -> None:
         """Makes the changes of a curriculum, in the order of their steps; see mixing.stages_of."""
         for epoch, step, weights, longest in stages:
             self.core.change(epoch, step, weights, longest)
+            of, at = epoch or 0, step
+            while epoch is None and at >= (steps := self.core.steps(of)):
+                of, at = of + 1, at - steps
+            self._stages[of, at] = epoch, step, weights, longest
         if stages:
             self._note_change()
 
@@ -339,10 +356,10 @@ class Plan:
         self.steps = self.steps_of(0)
         self.changes += 1
 
-    def _joined(self, column: str, epoch: int, first: int, last: int, ids: Any) -> Any:
+    def _joined(self, column: str, steps: Epoch, first: int, last: int, ids: Any) -> Any:
         """The ids, with one for all pieces of a sample together. DataError if not all of them are here."""
         import numpy
-        parts, pieces = self.parts(epoch, first, last), self.epoch(epoch).pieces(-1, first, last)
+        parts, pieces = self.parts(steps.number, first, last, steps.all_steps), steps.pieces(-1, first, last)
         is_piece = numpy.zeros(len(ids), bool)
         is_piece[pieces[:, 0]] = True
         cut, numbers = numpy.unique(ids[is_piece], return_inverse=True)
@@ -385,13 +402,21 @@ class Plan:
 
 
 def _remade(dataset: Samples, lengths: Any, name: str, rank: int, options: dict[str, Any], resumed: dict[str, Any] | None,
-            digest: str, mix: tuple[Any, ...] | None = None, balance: Any = None, steps: int | None = None) -> Plan:
+            digest: str, mix: tuple[Any, ...] | None = None, balance: Any = None, steps: int | None = None,
+            stages: Sequence[Sequence[Any]] = ()) -> Plan:
     """A plan from what Plan.__reduce__ says. StateError if it is not the same one, as of another version of Rankstore."""
     given = {**core_options(options), **({"dataset": name} if name else {})}
     made = Plan(dataset, _core.Plan(lengths, mix=mix, balance=balance, **given), rank, options)
     made._over = lengths, name
-    if resumed is not None:
-        made.resume(resumed)
+    try:
+        made.follow(stages)  # a state does not tell which of them keep the weights before them
+        if resumed is not None:
+            made.resume(resumed)
+    except (ArgumentError, StateError):
+        if not stages:
+            raise
+        # A remix has moved a stage in a way that makes its place another one here: the state alone has all batches.
+        return _remade(dataset, lengths, name, rank, options, resumed, digest, mix, balance, steps)
     made.steps = made.steps if steps is None else steps
     if made.hash != digest:
         raise StateError("plan: this copy has other batches than its original; make it by ds.plan in the process that needs it")

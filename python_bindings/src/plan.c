@@ -294,11 +294,21 @@ static PyObject *plan_new(PyTypeObject *type, PyObject *arguments, PyObject *key
     return (PyObject *)self;
 }
 
+/* Waits for the epoch that is made ahead, which may be long. */
+static void free_plan(plan *self)
+{
+    rks_plan *handle = self->handle;
+    self->handle = NULL;
+    Py_BEGIN_ALLOW_THREADS
+    rks_plan_free(handle);
+    Py_END_ALLOW_THREADS
+}
+
 static void plan_dealloc(PyObject *object)
 {
     plan *self = (plan *)object;
     if (!core_is_foreign(self->pid)) {
-        rks_plan_free(self->handle);
+        free_plan(self);
         if (self->lock != NULL)
             PyThread_free_lock(self->lock);
     }
@@ -316,8 +326,7 @@ static PyObject *plan_close(PyObject *object, PyObject *unused)
         Py_RETURN_NONE;
     if (core_lock(self->lock) < 0)
         return NULL;
-    rks_plan_free(self->handle);
-    self->handle = NULL;
+    free_plan(self);
     PyThread_release_lock(self->lock);
     Py_CLEAR(self->lengths);
     Py_CLEAR(self->mix);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import copy
 import json
 import pickle
 from pathlib import Path
@@ -220,6 +221,24 @@ def test_the_command_goes_on_from_a_state_with_changes(three: list[Path], tmp_pa
     assert resumed == command(*asked, "--remix", "0:12:code=1") == command(*asked, "--remix", "0:12:code=1", "--state", tmp_path / "state")
     assert all(json.loads(line)["key"].startswith("code") for line in resumed.splitlines())
     command(*asked, "--remix", "0:12:web=1", "--state", tmp_path / "state", code=3)
+
+
+def test_a_copy_knows_which_stages_keep_the_weights_before_them(three: list[Path]) -> None:
+    with rankstore.open(three) as ds:
+        stages = [(0, None, 3), (4, {"code": 1, "web": 1}, None), (8, None, 7), ((1, 2), None, None)]
+
+        def made() -> rankstore.Plan:
+            return ds.plan("random", batch_size=10, samples=120, curriculum=stages)
+
+        for first in ({"web": 1}, None):
+            plan, copied = made(), pickle.loads(pickle.dumps(made()))
+            if first is not None:  # in the place of a stage: that one is gone in the copy, too
+                for one in (plan, copied):
+                    one.remix(first, at=(0, 8))
+                copied = pickle.loads(pickle.dumps(copied))
+            for one in (plan, copied, copy.copy(copied)):
+                one.remix({"math": 1, "web": 3}, at=(0, 6))
+                assert one.hash == plan.hash and one.report(0) == plan.report(0) and one.report(1) == plan.report(1)
 
 
 def test_a_copy_has_the_steps_of_the_changed_plan() -> None:

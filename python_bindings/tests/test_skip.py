@@ -120,6 +120,30 @@ def test_a_loader_passes_skipped_steps(ds: Any) -> None:
     assert [batch.step for batch in again][0] == 1
 
 
+@pytest.mark.parametrize("options", [{"collate": Pad()}, {"collate": Pad(), "transform": lambda batch: batch, "threads": 3},
+                                     {"collate": lambda samples: [one["ids"].tolist() for one in samples]}])
+def test_a_loader_in_the_epoch_sees_steps_that_are_skipped_now(ds: Any, options: dict[str, Any]) -> None:
+    """Also those that are fetched ahead, those at the end, and again."""
+    plan, whole = (ds.plan("bucket", batch_size=8, seed=5) for _ in range(2))
+    steps = plan.steps
+    loader, seen, sampled, samples = ds.loader(plan, **options), [], [], iter(plan.sampler())
+    for batch in loader:
+        seen.append(batch)
+        sampled.append(next(samples).step)
+        if len(seen) == 3:
+            plan.skip(0, 1, 5)  # two of them were yielded
+        if len(seen) == 5:
+            plan.skip(0, steps - 2, steps - 1)
+    kept = [0, 1, 2, *range(6, steps - 2)]
+    assert sampled == kept and next(samples, None) is None
+    every = list(ds.loader(whole, **options))
+    if isinstance(seen[0], list):
+        assert seen == [every[step] for step in kept]
+    else:
+        assert [batch.step for batch in seen] == kept and all(batch["ids"].equal(every[batch.step]["ids"]) for batch in seen)
+    assert loader.epoch == 1 and len(list(loader)) == steps
+
+
 def test_an_epoch_may_end_with_skipped_steps(ds: Any) -> None:
     plan = ds.plan("bucket", batch_size=8, seed=1)
     steps = plan.steps
@@ -154,6 +178,24 @@ def test_sums_of_a_step_count_what_is_delivered(ds: Any) -> None:
     assert [batch.step for batch in batches[:4]] == [0, 3, 4, 5]
     assert all(plan.step_sum("here", 0, step, accumulate=4) == sum(four) for step in (0, 3, 4, 5))
     assert plan.step_sum("here", 0, 6, accumulate=4) == sum(int((batch["ids"] != 0).sum()) for batch in batches[4:8])
+
+
+def test_sums_of_a_skipped_step_are_what_it_would_have(ds: Any) -> None:
+    """Also of the last step, and of a batch that was delivered before the step was skipped."""
+    plan = ds.plan("bucket", batch_size=8, seed=2)
+    last = plan.steps - 1
+    batches = list(ds.loader(plan, collate=Pad()))
+    before = [(batch.global_sum("here"), batch.global_tokens) for batch in batches]
+    name = plan.hash
+    plan.skip(0, 1, 2)
+    plan.skip(0, last, last)
+    assert plan.hash != name and plan.hash == ds.plan("bucket", batch_size=8, seed=2, skip=[(0, 1, 2), (0, last, last)]).hash
+    assert [(batch.global_sum("here"), batch.global_tokens) for batch in batches] == before
+    assert plan.step_sum("here", 0, last, accumulate=4) == sum(here for here, _ in before[last // 4 * 4:])
+    pieces = ds.plan("pack", capacity=64, too_long="split", seed=3, skip=[(0, 0, 0)])
+    with pytest.raises(rankstore.DataError, match="of them are in these batches"):
+        for step in range(pieces.steps):
+            pieces.step_sum("here", 0, step)
 
 
 @pytest.mark.parametrize(("skip", "text"), [
