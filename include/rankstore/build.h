@@ -29,7 +29,9 @@ typedef struct rks_build_options {
                            * is), "chars:COLUMN" (UTF-8 characters), "wav:COLUMN" (sample
                            * frames of a WAV file, by its header); NULL: the first column
                            * with a variable dimension that is neither `key` nor "__key__", the
-                           * name of a sample in an archive; else 1 */
+                           * name of a sample in an archive; else the first array of fixed
+                           * size ("uint16[257]": 257; a dataset that an earlier version built
+                           * keeps 1); else 1. An append: as the dataset has it */
     uint32_t length_unit; /* lengths are divided by it, rounded up; default 1 */
     const char *where;    /* "COLUMN OP VALUE [and ...]", OP one of == != < <= > >= ; NULL: all */
     const char *const *index; /* numeric columns that travel with the index */
@@ -127,6 +129,8 @@ typedef struct rks_build_report {
     char object_columns[256]; /* columns that flatten made of objects */
     uint64_t unit_size;      /* bytes of input in a unit; 0: the samples came from memory */
     bool kept;               /* the dataset was there: see rks_build_options.keep */
+    char length[160];        /* what lengths count, in words: "items of tokens, 257 each", "bytes of
+                              * text", "1 each"; a long name is cut */
 } rks_build_report;
 
 /* COLLECTIVE. Builds `directory` from files and folders, dealt out over the ranks. The same

@@ -131,7 +131,7 @@ def build(group: Group, sources: Sequence[str], directory: str, *, schema: str |
           extra: str | None = None, made_from: str | None = None, dtype: str | None = None,
           wait: bool = False) -> dict[str, Any]:
     """COLLECTIVE. rks_build: the report as a dict {samples, duplicates, sampled_out, filtered, bad, bytes, input_bytes, not_read,
-    units, units_resumed, unit_size, collectives, seconds, dataset, bad_first, json_columns, object_columns}. `filter` sees a dict of the sample's columns, (bytes, dims, type)
+    units, units_resumed, unit_size, collectives, seconds, dataset, bad_first, json_columns, object_columns, length}. `filter` sees a dict of the sample's columns, (bytes, dims, type)
     or None each, copies; truth keeps the sample. What it raises is raised on all ranks, as DataError, and is the cause of this
     rank's; what `progress` raises ends the build here."""
 

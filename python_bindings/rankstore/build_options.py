@@ -20,7 +20,7 @@ class BuildReport:
     (hidden, linked_folders, special_files); collectives, the core's collective calls of the ranks; of JSON files whose
     schema was inferred, the columns that hold objects or lists as JSON (json_columns, "a, b"), and those that flatten
     made of objects (object_columns); unit_size, bytes of files in a unit (0: the core read none); kept: a finished dataset was
-    there, and nothing was built."""
+    there, and nothing was built; length, what lengths count, in words ("items of tokens", "bytes of text", "1 each")."""
 
     samples: int
     filtered: int
@@ -40,6 +40,7 @@ class BuildReport:
     object_columns: str = ""
     unit_size: int = 0
     kept: bool = False
+    length: str = ""
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ def _build_once(group: Group, source: Any, directory: str, options: Options, beg
                        made["units_resumed"],
                        time.monotonic() - begun, made["dataset"], made["bad_first"], made["input_bytes"],
                        made["duplicates"], made["sampled_out"], made["not_read"], made["collectives"],
-                       made.get("json_columns", ""), made.get("object_columns", ""), made["unit_size"])
+                       made.get("json_columns", ""), made.get("object_columns", ""), made["unit_size"], length=made["length"])
 
 
 def _look_again(group: Group, own: str, there: Sequence[dict[str, Any]], source: Source) -> None:
@@ -222,17 +222,18 @@ def _reuse(asked: _Asked, comparable: bool, same: bool, options: Options, begun:
         raise ArgumentError(f'{directory}: a finished dataset is here, and {asked.why(comparable)}; replace=True or '
                             '"if_changed" builds anew, append=True adds to it, reuse=True opens what is there')
 
-    def figures() -> dict[str, int]:
+    def figures() -> dict[str, Any]:
         own = committed.expand(directory, group.rank, group.node)
         if same:  # the build that made it may have been killed behind its commit
             fingerprint.settle(own, asked.there[group.rank], asked.made_from)
-        return committed.figures(own)
+        return {**committed.figures(own), "length": committed.words(own)}
 
     made = together(group, "build: what is there", figures)[0]
     asked.say(f"opening the finished dataset of {made['samples']:,} samples; nothing is built "
               f"({_compared(asked, comparable, same)})")
     return BuildReport(made["samples"], made["filtered"], made["bad"], made["bytes"], made["units"], made["units"],
-                       time.monotonic() - begun, dataset or "", "", 0, made["duplicates"], made["sampled_out"], kept=True)
+                       time.monotonic() - begun, dataset or "", "", 0, made["duplicates"], made["sampled_out"], kept=True,
+                       length=made["length"])
 
 
 def _compared(asked: _Asked, comparable: bool, same: bool) -> str:

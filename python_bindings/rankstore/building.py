@@ -62,7 +62,8 @@ def build(source: Any, out: str | os.PathLike[str], *, map: Callable[[Any], Any]
         decide the schema. Default: none.
     filter: callable. filter(sample), after map; drops the sample if the result is false. Default: none.
     length: str or callable. A column (items of an array, bytes of a str, an integer as it is), "chars:COLUMN", or
-        length(sample) -> int. Default: the first column of variable size that is neither the key nor "__key__".
+        length(sample) -> int. Default: the first column of variable size that is neither the key nor "__key__"; else the first
+        array of fixed size ("uint16[257]" has length 257), but 1 in a dataset that an earlier version built; else 1.
     key: str or callable. A column or key(sample) -> str or bytes, unique (DataError). "": derived from unit and row. Default:
         "__key__" of a tar or zip, else derived.
     index: list of str. Columns of single numbers that every rank holds in memory. Default: none.

@@ -58,7 +58,7 @@ def _failed(error: RankStoreError, tells: bool, alone: bool = True) -> int:
 
 def _as_json(report: Any, directory: str) -> str:
     names = ("samples", "filtered", "sampled_out", "duplicates", "bad", "bytes", "input_bytes", "units", "units_resumed", "unit_size",
-             "collectives", "seconds", "dataset", "bad_first", "json_columns", "object_columns", "kept")
+             "collectives", "seconds", "dataset", "bad_first", "json_columns", "object_columns", "length", "kept")
     found = {name: getattr(report, name) for name in names}
     return json.dumps({"schema_version": 1, "directory": directory, **found, "not_read": report.not_read}, indent=2)
 
@@ -71,7 +71,7 @@ def _as_text(report: Any, directory: str) -> str:
     if report.kept:
         text += f"\nthe finished dataset {report.dataset} was there: the input and the options are the same"
     else:
-        text += f"\nbuilt in {report.seconds:.2f} s; dataset {report.dataset}"
+        text += f"\nbuilt in {report.seconds:.2f} s; dataset {report.dataset}; length: {report.length}"
     if report.units_resumed and not report.kept:
         text += f"\nresumed: {report.units_resumed:,} of {_counted(report.units, 'unit')} were finished before"
     return text

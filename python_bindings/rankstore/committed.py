@@ -79,16 +79,37 @@ def figures(directory: str) -> dict[str, int]:
     return made
 
 
-def counted(directory: str) -> tuple[str | None, int] | None:
-    """What lengths of the dataset in this directory count: the items of a column (None: of no single one), and what they were
-    divided by. None if dataset.json cannot be read here."""
+def counted(directory: str) -> tuple[str | None, int, str] | None:
+    """What lengths of the dataset in this directory count: the items of a column (None: of no single one), what they were
+    divided by, and how `build` names it: "tokens", "chars:text", "of a function", "1 each". None if dataset.json cannot be
+    read here."""
     shape = finished(directory if os.path.isdir(directory) else re.sub(r"@\d+$", "", directory))["shape"]
     if shape is None:
         return None
     unit = int(shape["length_unit"])
     if shape["own_lengths"]:
-        return None, unit
+        return None, unit, "of a function"
     if shape["length"]:
-        return str(shape["length"]), unit
+        return str(shape["length"]), unit, str(shape["length"])
     columns = (types.parse(name, text) for name, text in json.loads(shape["schema"]).items())
-    return next((column.name for column in columns if column.varies or column.item in ("str", "bytes")), None), unit
+    name = next((column.name for column in columns if (column.varies or column.is_text) and column.name != shape["key"]), None)
+    return name, unit, "1 each" if name is None else name
+
+
+def words(directory: str) -> str:
+    """The same in the core's words (BuildReport.length), of a dataset that this process can see; else ""."""
+    told, shape = counted(directory), finished(directory)["shape"]
+    if told is None or shape is None:
+        return ""
+    _, unit, name = told
+    kind, _, of = name.partition(":")
+    schema = json.loads(shape["schema"])
+    if name in schema:
+        column = types.parse(name, schema[name])
+        text = f"{'bytes of' if column.is_text else 'items of' if column.dims else 'the number in'} {name}"
+        text += f", {column.dims[0]} each" if column.dims and not column.varies else ""
+    elif kind in ("chars", "wav"):
+        text = f"{'characters' if kind == 'chars' else 'sample frames'} of {of}"
+    else:
+        text = "what a function said" if name == "of a function" else name
+    return text + (f" / {unit}, rounded up" if unit > 1 else "")

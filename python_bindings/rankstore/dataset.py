@@ -446,8 +446,8 @@ class Dataset(OpenSamples):
         columns = ", ".join(f"{name}: {column.text}" for name, column in self.schema.items())
         part = "" if self._chosen is None else f"{len(self)} of "
         size = "in a worker process" if self._handle.is_worker else f"{self.nbytes} bytes"
-        if not self._handle.is_worker and self.length_column is not None:
-            size += f", length {self.length_column}" + (f" / {self.length_unit}" if self.length_unit > 1 else "")
+        if not self._handle.is_worker and self.length_shown:
+            size += f", length {self.length_shown}"
         return (f"<rankstore.Dataset {self.directory!r}: {part}{self.store.count} samples, {size}, {{{columns}}}, "
                 f"rank {self.group.rank} of {self.group.world}, id {self.id}>")
 

@@ -52,7 +52,7 @@ class Ticket:
     sources: tuple[tuple[str, str, str, int, int, int], ...] = ()  # what `store.sources()` says
     names: tuple[str, ...] | None = None  # of several datasets
     columns: tuple[str, ...] | None = None
-    counted: tuple[tuple[str | None, int] | None, ...] = ()  # what lengths of each source count
+    counted: tuple[tuple[str | None, int, str] | None, ...] = ()  # what lengths of each source count
 
 
 def _is_own_user(connection: socket.socket) -> bool:
@@ -223,7 +223,7 @@ class Handle:
 
     def __init__(self, store: _core.Store | WorkerStore, directories: tuple[str | tuple[str, ...], ...], rank: int,
                  world: int, no_check: bool, names: tuple[str, ...] | None = None,
-                 columns: tuple[str, ...] | None = None, counted: tuple[tuple[str | None, int] | None, ...] = ()) -> None:
+                 columns: tuple[str, ...] | None = None, counted: tuple[tuple[str | None, int, str] | None, ...] = ()) -> None:
         self._store: Any = store
         self._pid = _core.pid()
         self.directories, self._rank, self._world, self.no_check = directories, rank, world, no_check

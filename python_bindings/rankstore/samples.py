@@ -252,6 +252,13 @@ class OpenSamples(_core.Indexed):
         found = {one[1] for one in self._handle.counted if one is not None}
         return 1 if not found else found.pop() if len(found) == 1 else 0
 
+    @property
+    def length_shown(self) -> str:
+        """What lengths are of, as `build` names it, and what they were divided by; "" if sources differ."""
+        found = {one[1:] for one in self._handle.counted if one is not None}
+        unit, name = found.pop() if len(found) == 1 else (1, "")
+        return name + (f" / {unit}" if unit > 1 else "")
+
     @functools.cached_property
     def lengths_are_items(self) -> bool:
         """A length is the number of items of an array, one for one."""

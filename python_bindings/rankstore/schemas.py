@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from . import _core, values
+from . import _core, types, values
 from .errors import ArgumentError, DataError
 from .sources.columns import Columns
 from .types import EXTRA
@@ -71,6 +71,15 @@ def infer(samples: Iterable[Any], first: int) -> dict[str, str] | None:
     except (TypeError, ValueError) as refused:
         text = getattr(refused, "text", "") or refused
         raise DataError(f"{text}; give schema=, or leave it out in map=") from refused
+
+
+def fixed_length(schema: Schema, key: str | None) -> str | None:
+    """The column that lengths of a new dataset are of if none is named and none varies: the first array; None: there is one
+    that varies, or no array at all. As the core decides."""
+    columns = [column for column in (types.parse(name, text) for name, text in schema) if column.name != key]
+    fixed = [column.name for column in columns if column.dims and not column.varies]
+    varying = [column for column in columns if (column.varies or column.is_text) and column.name != "__key__"]
+    return fixed[0] if fixed and not varying else None
 
 
 def merge(found: Iterable[tuple[int, Mapping[str, str] | None]],

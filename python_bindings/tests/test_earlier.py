@@ -66,3 +66,35 @@ def test_samples_of_a_map_are_cut_as_the_parts_that_are_there(earlier, tmp_path,
         assert dataset.report.unit_size == 1 << 20
     with rankstore.build(earlier / "more.jsonl", tmp_path / "d", map=_stop, append=True, progress=False) as dataset:
         assert dataset.report.unit_size == 1 << 20
+
+
+def test_arrays_of_fixed_size_are_as_long_as_the_first_one(tmp_path):
+    """But in what was built before, also behind an append."""
+    rows = [{"n": i, "tokens": [i, i + 1, i + 2]} for i in range(500, 600)]
+    for name, append in (("first", False), ("appended", True)):
+        with rankstore.build(rows, tmp_path / name, schema="n:int64,tokens:uint16[3]", append=append, progress=False) as dataset:
+            assert dataset.lengths.tolist() == [3] * 100 and dataset.length_column == "tokens"
+            assert ", length tokens, " in repr(dataset)
+            assert dataset.report.length == dataset.info()["length"] == "items of tokens, 3 each"
+            assert max(map(len, dataset.plan(max_tokens=40, length_multiple=1).sampler())) == 13
+    with tarfile.open(FIXTURES / "fixed.tar.xz") as file:
+        file.extractall(tmp_path, filter="data")
+    with rankstore.build(rows, tmp_path / "fixed", append=True, progress=False) as dataset:
+        assert dataset.lengths.tolist() == [1] * 200 and ", length 1 each, " in repr(dataset)
+        assert dataset.report.length == dataset.info()["length"] == "1 each"
+
+
+@pytest.mark.parametrize(("options", "shown", "text"), [
+    ({}, "text", "bytes of text"), ({"length": "chars:text"}, "chars:text", "characters of text"),
+    ({"length": "n", "length_unit": 4}, "n / 4", "the number in n / 4, rounded up"),
+    ({"length": "pair", "length_unit": 2}, "pair / 2", "items of pair, 2 each / 2, rounded up"),
+    ({"length": lambda sample: 7}, "of a function", "what a function said"),
+    ({"schema": "n:int64"}, "1 each", "1 each"), ({"key": "text", "schema": "text:str,n:int64"}, "1 each", "1 each"),
+])
+def test_a_build_says_what_lengths_count(tmp_path, options, shown, text):
+    rows = [{"n": i, "pair": [i, i], "text": f"row {i}"} for i in range(9)]
+    for kept in (False, True):
+        given = {"schema": "n:int64,pair:int32[2],text:str", **options}
+        with rankstore.build(rows, tmp_path / "d", progress=False, **given) as dataset:
+            assert dataset.report.kept == kept and f", length {shown}, " in repr(dataset)
+            assert dataset.report.length == dataset.info()["length"] == text

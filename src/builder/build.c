@@ -206,26 +206,53 @@ static rks_kept_wish wish_of(const build *b, const char *options_text)
                            .options_text = options_text};
 }
 
-/* Earlier versions derived the keys of a tar or zip: such work of this build is gone on with. */
-static rks_status keep_derived_keys(build *b, rks_error *err)
+/* Does a directory hold work of this build under these options? If so, the input is cut as it was. */
+static rks_status find_work(build *b, const rks_build_options *options, bool *found, rks_error *err)
 {
-    rks_build_options before = b->options;
     rks_schema *schema = NULL;
     char *text = NULL;
-    if (b->given_key != NULL || b->options.key == NULL || b->input->format->named_only)
-        return RKS_OK;
-    before.key = NULL;
-    const char *length = rks_build_length_behind_key(b->schema, &before);
-    before.length = length == NULL ? before.length : length;
-    rks_status status = rks_build_options_text(&before, &text, err);
+    rks_status status = rks_build_options_text(options, &text, err);
     if (status == RKS_OK) {
         const rks_kept_wish wish = wish_of(b, text);
         status = rks_kept_find(&wish, &b->kept, &schema, err);
     }
-    if (status == RKS_OK && schema != NULL)
-        b->options.key = NULL;
+    *found = schema != NULL;
     rks_schema_free(schema);
     rks_free(text);
+    return status;
+}
+
+/* What to record as the length; NULL: nothing. Of samples that have columns of fixed size alone
+ * earlier versions recorded none, and counted 1: such work of this build is gone on with. */
+static rks_status choose_length(build *b, const rks_build_options *options, const char **length,
+                                rks_error *err)
+{
+    bool found = false;
+    *length = rks_build_default_length(b->schema, options);
+    int at = *length == NULL ? -1 : rks_schema_find(b->schema, *length);
+    if (at < 0 || rks_schema_column(b->schema, (uint32_t)at)->variable_dims > 0)
+        return RKS_OK;
+    rks_status status = find_work(b, options, &found, err);
+    if (found)
+        *length = NULL;
+    return status;
+}
+
+/* Earlier versions derived the keys of a tar or zip: such work of this build is gone on with. */
+static rks_status keep_derived_keys(build *b, rks_error *err)
+{
+    rks_build_options before = b->options;
+    bool found = false;
+    if (b->given_key != NULL || b->options.key == NULL || b->input->format->named_only)
+        return RKS_OK;
+    before.key = NULL;
+    const char *length;
+    rks_status status = choose_length(b, &before, &length, err);
+    before.length = length == NULL ? before.length : length;
+    if (status == RKS_OK)
+        status = find_work(b, &before, &found, err);
+    if (found)
+        b->options.key = NULL;
     return status;
 }
 
@@ -269,12 +296,12 @@ static rks_status join_looks(build *b, const rks_agreed *agreed, rks_error *err)
 static rks_status choose_key_and_length(build *b, rks_error *err)
 {
     rks_input_key(b->input, b->given_key, b->schema, &b->options);
+    const char *length = NULL;
     rks_status status = keep_derived_keys(b, err);
-    if (status != RKS_OK)
+    if (status == RKS_OK)
+        status = choose_length(b, &b->options, &length, err);
+    if (status != RKS_OK || length == NULL)
         return status;
-    const char *length = rks_build_length_behind_key(b->schema, &b->options);
-    if (length == NULL)
-        return RKS_OK;
     b->length = rks_strdup(length, err); /* keep_own frees the schema */
     b->options.length = b->length;
     return b->length == NULL ? RKS_ERR_MEMORY : RKS_OK;

@@ -23,10 +23,11 @@ typedef struct rks_selection {
 } rks_selection;
 rks_selection rks_build_selection(const rks_build_options *options);
 
-/* The `length` to record where the first column of variable size is "__key__", which names a sample
- * and measures nothing: the next such column. NULL if the caller gave a length, or the first column
- * of variable size is another. Lives as long as the schema. */
-const char *rks_build_length_behind_key(const rks_schema *schema, const rks_build_options *options);
+/* The `length` to record where none is given: the first column of variable size but "__key__", which
+ * names a sample and measures nothing, else the first array of fixed size; never the key. NULL
+ * if a length is given, if the schema has none of these, or if the column is the very first one of
+ * variable size: that one is meant by no length, too. Lives as long as the schema. */
+const char *rks_build_default_length(const rks_schema *schema, const rks_build_options *options);
 /* The options that decide the result, as JSON for dataset.json and the build id. rks_free. */
 rks_status rks_build_options_text(const rks_build_options *options, char **text, rks_error *err);
 /* Over everything that decides the result. */

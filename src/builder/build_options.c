@@ -73,24 +73,25 @@ rks_status rks_build_options_take(const rks_build_options *given, rks_build_opti
     return RKS_OK;
 }
 
-const char *rks_build_length_behind_key(const rks_schema *schema, const rks_build_options *options)
+const char *rks_build_default_length(const rks_schema *schema, const rks_build_options *options)
 {
-    bool behind = false;
+    const char *fixed = NULL;
+    bool behind_name = false;
     if (options->length != NULL || options->length_fn != NULL)
         return NULL;
-    if (options->key != NULL && strcmp(options->key, "__key__") == 0)
-        return NULL; /* a key's column is passed over anyway */
     for (uint32_t i = 0; i < rks_schema_columns(schema); i++) {
         const rks_column *column = rks_schema_column(schema, i);
-        bool is_name = strcmp(column->name, "__key__") == 0;
-        if (column->variable_dims == 0 ||
-            (options->key != NULL && strcmp(column->name, options->key) == 0))
+        bool is_key = options->key != NULL && strcmp(column->name, options->key) == 0;
+        if (is_key || column->dim_count == 0)
             continue;
-        if (!is_name)
-            return behind ? column->name : NULL;
-        behind = true;
+        if (column->variable_dims == 0)
+            fixed = fixed != NULL ? fixed : column->name;
+        else if (strcmp(column->name, "__key__") == 0)
+            behind_name = true;
+        else
+            return behind_name ? column->name : NULL;
     }
-    return NULL;
+    return fixed;
 }
 
 rks_selection rks_build_selection(const rks_build_options *options)

@@ -64,7 +64,7 @@ static rks_status prepare_builder(rks_builder *builder, const char *directory,
         status = rks_schema_parse(o->schema, &builder->schema, err);
     if (status != RKS_OK)
         return status;
-    const char *length = o->append ? NULL : rks_build_length_behind_key(builder->schema, o);
+    const char *length = o->append ? NULL : rks_build_default_length(builder->schema, o);
     o->length = length != NULL ? length : o->length;
     status = rks_build_options_text(o, &builder->options_text, err);
     const rks_ingest_options reading = rks_build_ingest_options(o);

@@ -24,6 +24,7 @@
 #include "base/memory.h"
 #include "builder/parts_internal.h"
 #include "dataset/key_words.h"
+#include "dataset/length_words.h"
 #include "ingest/draw.h"
 #include "store/duplicates.h"
 
@@ -396,6 +397,7 @@ void rks_parts_report(const rks_parts *parts, const rks_dataset *dataset, rks_bu
     report->units_resumed = parts->finished_count;
     report->unit_size = parts->options.shard.unit_size;
     rks_digest_format(dataset->id, report->dataset);
+    rks_dataset_length_words(dataset, report->length);
 }
 
 /* Another build may have taken a directory over whose file system does not keep locks of nodes apart. */

@@ -10,8 +10,9 @@
  *         (of its first where all are fixed); an integer as it is; chars: the characters of a str;
  *         wav: the sample frames of a WAV file in bytes, by its header (wav.h).
  *         A missing value has length 0. Divided by length_unit, rounded up. Without the option it
- *         is the first column with a variable dimension that is not the key's; builds pass over "__key__"
- *         (rks_build_length_behind_key), datasets of earlier versions did not. */
+ *         is the first column with a variable dimension that is not the key's, else 1. Builds pass
+ *         over "__key__", and take an array of fixed size rather than 1 (rks_build_default_length);
+ *         they record the column as the option. Datasets of earlier versions keep their rule. */
 #ifndef RKS_INGEST_SELECT_H
 #define RKS_INGEST_SELECT_H
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "dataset/length_words.h"
 #include "store/store.h"
 
 enum { DIGITS = 1 << 16 };
@@ -201,6 +202,10 @@ rks_status rks_store_info_json(rks_store *store, char **json, rks_error *err)
         "build", json_loads(dataset->build_options, 0, NULL));
     if (dataset->unit_size > 0)
         json_object_set_new(info, "unit_size", json_integer((json_int_t)dataset->unit_size));
+    char length[RKS_LENGTH_WORDS];
+    rks_dataset_length_words(dataset, length);
+    if (length[0] != '\0')
+        json_object_set_new(info, "length", text_of(length));
     json_object_set_new(info, "generation", json_integer((json_int_t)generation_of(dataset)));
     json_object_set_new(info, "generations", describe_generations(store));
     json_object_set_new(info, "sources", describe_sources(store));

@@ -45,6 +45,7 @@ static void print_build_json(const rks_build_report *report, const char *directo
         "bad_first", report->bad_first);
     json_object_set_new(object, "json_columns", json_string(report->json_columns));
     json_object_set_new(object, "object_columns", json_string(report->object_columns));
+    json_object_set_new(object, "length", json_string(report->length));
     json_object_set_new(object, "kept", json_boolean(report->kept));
     json_object_set_new(object, "not_read",
                         json_pack("{s:I, s:I, s:I}", "hidden", (json_int_t)report->hidden,
@@ -89,8 +90,8 @@ static void print_build_report(const rks_build_report *report, const char *direc
         printf("\nthe finished dataset %s was there: the input and the options are the same\n",
                report->dataset);
     else
-        printf("\n%s of input in %.2f s; dataset %s\n", cli_bytes(report->input_bytes),
-               report->seconds, report->dataset);
+        printf("\n%s of input in %.2f s; dataset %s; length: %s\n", cli_bytes(report->input_bytes),
+               report->seconds, report->dataset, cli_shown(report->length));
     if (report->json_columns[0] != '\0')
         printf("json columns: %s (objects and lists as they stand; --flatten makes columns of "
                "objects)\n",
@@ -238,7 +239,7 @@ static const cli_option options[] = {
      .help = "what plans sort by: items of a list, bytes of a string, or a number as it is; "
              "chars:COLUMN "
              "counts characters, wav:COLUMN the sample frames of a WAV file",
-     .normal = "the first such column"},
+     .normal = "the first column of variable size, else the first array of fixed size, else 1"},
     {"--length-unit", "N", CLI_U32, offsetof(args, options.length_unit),
      .help = "lengths are divided by N, rounded up", .normal = "1", .least = 1},
     {"--index", "COLUMN", CLI_LIST, offsetof(args, index),

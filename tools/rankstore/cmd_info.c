@@ -58,6 +58,8 @@ static void print_info(const json_t *info)
     printf("  keys      %s\n  columns  ", json_string_value(json_object_get(info, "keys")));
     json_object_foreach(schema, name, type)
         printf(" %s:%s", cli_shown(name), json_string_value(type));
+    if (json_object_get(info, "length") != NULL)
+        printf("\n  length    %s", cli_shown(json_string_value(json_object_get(info, "length"))));
     printf("\n  lengths   min %s, median %s, mean %.1f, p99 %s, max %s, total %s\n",
            cli_count(number(lengths, "min")), cli_count(number(lengths, "median")),
            json_number_value(json_object_get(lengths, "mean")), cli_count(number(lengths, "p99")),
