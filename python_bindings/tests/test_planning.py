@@ -2,6 +2,7 @@
 """Plans over lengths alone, packed bins, and costs."""
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import made
 import numpy
 import pytest
 import torch
+from built import command
 
 import rankstore
 from rankstore import Pack, Pad
@@ -115,6 +117,21 @@ def test_index_columns_weigh_in_the_balance(tmp_path: Path) -> None:
         assert whole.report()["digest"] == given.report()["digest"] and whole.report()["samples"] == 400
         with pytest.raises(rankstore.ArgumentError, match="for 400 samples"):
             some.plan("pack", capacity=400, balance=vision)
+    rankstore.current().close()
+
+
+@pytest.mark.parametrize("options", [{"strategy": "pack", "capacity": 400, "too_long": "truncate", "max_length": 77},
+                                     {"strategy": "bucket", "max_tokens": 1004, "too_long": "truncate"}])
+def test_the_command_line_balances_by_the_same_costs(options: dict[str, Any], tmp_path: Path) -> None:
+    rankstore.build(({"text": numpy.arange(10 + i % 990), "vision": (i * 37) % 500, "rate": i / 7} for i in range(1200)),
+                    tmp_path / "store", index=["vision", "rate"], length="text")
+    given = [word for name, value in options.items() for word in ("--" + name.replace("_", "-"), value)]
+    with rankstore.open(tmp_path / "store") as ds:
+        for balance, text in (({"length": 1.0, "vision": 2.5, "rate": -0.01}, "length=1,vision=2.5,rate=-0.01"),
+                              ((3.0, 0.1), "polynomial:3,0.1")):
+            made = ds.plan(**options, num_replicas=2, rank=0, balance=balance).report(0)["digest"]
+            shown = json.loads(command("plan", tmp_path / "store", "--world", 2, "--json", "--balance", text, *given))
+            assert shown["digest"] == made != ds.plan(**options, num_replicas=2, rank=0).report(0)["digest"]
     rankstore.current().close()
 
 

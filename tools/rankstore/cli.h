@@ -225,6 +225,8 @@ typedef struct cli_plan_args {
     uint64_t epoch;
     const uint32_t *lengths; /* instead of a store's, if there is none */
     uint64_t count;
+    const char *balance;
+    uint32_t *taken_balance; /* balance.c's */
     const char *mix, *mix_by, *mix_unit;
     cli_list remixes, stages; /* --remix and --curriculum */
     uint64_t samples;   /* 0: not given */
@@ -249,6 +251,10 @@ int cli_plan_cost(const cli_command *command, cli_plan_args *args);
      .help = "what the budget and the balance over ranks count; polynomial:A,B balances A L + "    \
              "B L^2 of lengths L",                                                                 \
      .choices = "padded tokens quadratic polynomial", .normal = "padded"},                         \
+    {"--balance", "TERMS", CLI_TEXT, offsetof(args, field.balance),                                \
+     .help = "what the balance over ranks sums instead of --cost: NAME=WEIGHT,NAME=WEIGHT of "     \
+             "index columns, 'length' among them, or polynomial:A,B, A L + B L^2 of lengths L",    \
+     .normal = "as --cost"},                                                                       \
     {"--capacity", "N", CLI_SIZE32, offsetof(args, field.options.capacity),                        \
      .help = "room of a bin of --strategy pack, in tokens", .least = 1, .most = 1 << 24},          \
     {"--length-multiple", "N", CLI_U32, offsetof(args, field.options.length_multiple),             \

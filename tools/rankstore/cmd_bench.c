@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "balance.h"
 #include "cli.h"
 #include "cold.h"
 #include "gathered.h"
@@ -353,8 +354,11 @@ static int run_bench(rks_group *group, void *user)
     if (code >= 0)
         return code;
     rks_status status = cli_mix_take(store, &a->plan, &err);
+    if (status == RKS_OK)
+        status = cli_balance_take(store, &a->plan, &err);
     code = status == RKS_OK ? bench_store(group, store, a) : cli_fail(group, status, &err);
     cli_mix_free(&a->plan);
+    cli_balance_free(&a->plan);
     rks_store_close(store, 0);
     return code;
 }

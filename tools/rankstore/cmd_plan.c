@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "balance.h"
 #include "batches_file.h"
 #include "cli.h"
 #include "compare.h"
@@ -141,6 +142,8 @@ static int run_lengths(rks_group *group, void *user)
         return CLI_GOOD;
     rks_status status = cli_read_lengths(a->lengths, &lengths, &a->plan.count, &err);
     a->plan.lengths = lengths;
+    if (status == RKS_OK)
+        status = cli_balance_take(NULL, &a->plan, &err);
     cli_bar_begin(&bar, group);
     if (status == RKS_OK)
         status = cli_mix_take(NULL, &a->plan, &err);
@@ -148,6 +151,7 @@ static int run_lengths(rks_group *group, void *user)
         status = show_what_was_asked(NULL, a, true, &bar, &err);
     cli_bar_end(&bar);
     cli_mix_free(&a->plan);
+    cli_balance_free(&a->plan);
     free(lengths);
     return status == RKS_OK ? CLI_GOOD : cli_fail(group, status, &err);
 }
@@ -165,9 +169,12 @@ static int run_plan(rks_group *group, void *user)
     cli_bar_begin(&bar, group);
     rks_status status = cli_mix_take(store, &a->plan, &err);
     if (status == RKS_OK)
+        status = cli_balance_take(store, &a->plan, &err);
+    if (status == RKS_OK)
         status = show_what_was_asked(store, a, talks, &bar, &err);
     cli_bar_end(&bar);
     cli_mix_free(&a->plan);
+    cli_balance_free(&a->plan);
     code = status == RKS_OK ? CLI_GOOD : cli_fail(group, status, &err);
     rks_store_close(store, 0);
     return code;

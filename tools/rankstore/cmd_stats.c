@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "balance.h"
 #include "cli.h"
 #include "figures.h"
 #include "histogram.h"
@@ -236,6 +237,8 @@ static int run_stats(rks_group *group, void *user)
         return code;
     if (cli_column_find(store, a->by, &column, problem, sizeof(problem))) {
         rks_status status = cli_mix_take(store, &a->plan, &err);
+        if (status == RKS_OK)
+            status = cli_balance_take(store, &a->plan, &err);
         if (status == RKS_OK && a->html != NULL)
             status = show_page(store, a, &column, &err);
         if (status == RKS_OK)
@@ -247,6 +250,7 @@ static int run_stats(rks_group *group, void *user)
         code = CLI_USAGE;
     }
     cli_mix_free(&a->plan);
+    cli_balance_free(&a->plan);
     rks_store_close(store, 0);
     return code;
 }
