@@ -29,20 +29,24 @@ typedef struct filling {
     uint32_t *units; /* of each sample behind those that are alone */
     uint64_t count;  /* of them */
     uint64_t budget; /* in units */
-    uint32_t *sizes; /* of batches, where they are kept */
+    uint32_t *sizes; /* of batches, where they are kept: of the first `room` ones, */
+    uint64_t room;
+    uint64_t cut_by, made; /* the last cut's budget, and its batches */
 } filling;
 
 static rks_status gather_units(filling *f, rks_error *err)
 {
-    const rks_plan_config *config = &f->plan->config;
     const uint32_t *ids = f->base->ids + f->base->alone;
+    uint32_t multiple = f->plan->config.length_multiple;
+    bool shifts = (multiple & (multiple - 1)) == 0; /* a division costs as much as the rest */
+    int shift = shifts ? __builtin_ctz(multiple) : 0;
     rks_status status = RKS_OK;
     for (uint64_t i = 0, end; i < f->count && status == RKS_OK;) {
         status = rks_plan_stretch(i, f->count, &end, err);
-        for (; i < end; i++)
-            f->units[i] =
-                (uint32_t)(rks_plan_size(config, rks_plan_length(f->plan, ids[i])) /
-                           config->length_multiple);
+        for (; i < end; i++) {
+            uint32_t length = rks_plan_length(f->plan, ids[i]), rest = length == 0 ? 0 : length - 1;
+            f->units[i] = 1 + (shifts ? rest >> shift : rest / multiple);
+        }
     }
     return status;
 }
@@ -69,7 +73,7 @@ static void end(filling *f)
 
 /* Batches that are filled up to `budget`; their sizes too where there is room for them. One sample
  * may be above a smaller budget than the plan's. */
-static rks_status cut(const filling *f, uint64_t budget, uint64_t *batches, rks_error *err)
+static rks_status cut(filling *f, uint64_t budget, uint64_t *batches, rks_error *err)
 {
     const rks_plan_config *config = &f->plan->config;
     bool sums = config->cost == COST_TOKENS;
@@ -84,7 +88,7 @@ static rks_status cut(const filling *f, uint64_t budget, uint64_t *batches, rks_
                 break;
         }
         size -= size < config->multiple ? 0 : size % config->multiple;
-        if (f->sizes != NULL)
+        if (made < f->room)
             f->sizes[made] = (uint32_t)size;
         i += size;
         rks_status status = rks_plan_pause(&done, size, err);
@@ -92,6 +96,8 @@ static rks_status cut(const filling *f, uint64_t budget, uint64_t *batches, rks_
             return status;
     }
     *batches = made;
+    f->cut_by = budget;
+    f->made = made;
     return RKS_OK;
 }
 
@@ -127,7 +133,7 @@ static rks_status sort_windows(filling *f, uint64_t window, rks_error *err)
 
 /* The smallest budget that was found to make at most `most` batches, where the plan's makes `made`.
  * It is not sought to the end: the batches that lack are cut from the largest. */
-static rks_status find_budget(const filling *f, uint64_t most, uint64_t made, uint64_t *budget,
+static rks_status find_budget(filling *f, uint64_t most, uint64_t made, uint64_t *budget,
                               rks_error *err)
 {
     uint64_t low = f->budget / 2, high = f->budget, batches = 0;
@@ -234,6 +240,10 @@ static rks_status fit(filling *f, uint64_t target, uint64_t *batches, rks_error 
 {
     uint64_t wanted = target - f->base->alone, budget = f->budget;
     bool drops = f->plan->config.tail == TAIL_DROP;
+    f->sizes = rks_alloc_raw(wanted + 1, sizeof(*f->sizes), err); /* others are dropped */
+    if (f->sizes == NULL)
+        return RKS_ERR_MEMORY;
+    f->room = wanted;
     rks_status status = cut(f, budget, batches, err);
     for (uint64_t window = WINDOW_FIRST; status == RKS_OK && *batches > wanted && !drops;) {
         status = sort_windows(f, window, err);
@@ -245,12 +255,9 @@ static rks_status fit(filling *f, uint64_t target, uint64_t *batches, rks_error 
     }
     if (status == RKS_OK && *batches < wanted)
         status = find_budget(f, wanted, *batches, &budget, err);
-    if (status != RKS_OK)
-        return status;
-    f->sizes = rks_alloc_raw(*batches > wanted ? *batches : wanted, sizeof(*f->sizes), err);
-    if (f->sizes == NULL)
-        return RKS_ERR_MEMORY;
-    status = cut(f, budget, batches, err);
+    if (status == RKS_OK && budget != f->cut_by)
+        status = cut(f, budget, batches, err);
+    *batches = f->made;
     uint32_t unit = f->plan->config.multiple;
     while (status == RKS_OK && *batches < wanted) {
         uint64_t before = *batches;
