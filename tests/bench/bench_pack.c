@@ -5,13 +5,17 @@
  * run.
  *
  *   bench_pack [--runs N] [SHAPE SAMPLES CAPACITY RANKS [MICRO_BATCHES]]...   medians of N runs (5)
+ *   bench_pack [--runs N] --histogram FILE CAPACITY RANKS
+ *
+ * FILE has how many samples have length 1, 2, ..., numbers with anything but digits between them.
  *
  * Shapes of lengths: A, chat: completion lognormal(median 700, sigma 0.9) in 16..4096, a tenth of
  * them 4096, plus a prompt lognormal(256, 0.5) in 32..1024; C, long documents: lognormal(600, 1) in
  * 16..32768, 5 % replaced by lognormal(24000, 0.8) in 2000..131072; G, gamma(5, 20); U, uniform
  * 1..512. The cost is L + L^2 / 49152. With micro-batches an optimizer step is mixed.
  *
- * ns a sample: first, of a plan with its first epoch; later, of another epoch; plain. */
+ * ns a sample: first, of a plan with its first epoch; later, of another epoch; plain. Fill: of all
+ * bins, and of all but those of the emptiest optimizer step. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -260,8 +264,37 @@ static size_t allocated(void)
     return info.uordblks + info.hblkhd;
 }
 
-static void measure(char shape, uint64_t count, uint32_t capacity, uint32_t ranks, uint32_t micros,
-                    int runs)
+/* Tokens of all bins but those of the optimizer step that has the fewest, by their room: equal steps
+ * leave one that may be nearly empty, and the shuffle puts it anywhere. */
+static double fill_but_least(rks_plan *plan, const uint32_t *lengths, const rks_plan_report *report,
+                             uint32_t capacity, uint32_t ranks, uint32_t micros)
+{
+    rks_error err;
+    uint64_t tokens = 0, bins = 0, least = UINT64_MAX, bins_of_least = 0;
+    for (uint64_t step = 0; step < report->steps; step++) {
+        tokens = step % micros == 0 ? 0 : tokens;
+        bins = step % micros == 0 ? 0 : bins;
+        for (uint32_t rank = 0; rank < ranks; rank++) {
+            const uint32_t *ids, *bounds;
+            size_t size, count;
+            check(rks_plan_batch(plan, 1, step, rank, &ids, &size, &err), &err);
+            check(rks_plan_bins(plan, 1, step, rank, &bounds, &count, &err), &err);
+            bins += count;
+            for (size_t i = 0; i < size; i++)
+                tokens += lengths[ids[i]];
+        }
+        if (step % micros == micros - 1 && tokens < least) {
+            least = tokens;
+            bins_of_least = bins;
+        }
+    }
+    if (report->bins == bins_of_least)
+        return NAN;
+    return (double)(report->tokens - least) / ((double)(report->bins - bins_of_least) * capacity);
+}
+
+static void measure(char shape, const uint32_t *lengths, uint64_t count, uint32_t capacity,
+                    uint32_t ranks, uint32_t micros, int runs)
 {
     rks_error err;
     rks_plan_options options;
@@ -274,13 +307,7 @@ static void measure(char shape, uint64_t count, uint32_t capacity, uint32_t rank
     options.cost = "polynomial";
     options.cost_linear = 1;
     options.cost_quadratic = QUADRATIC;
-    rks_random random = {5};
-    uint32_t *lengths = need(count, sizeof(*lengths));
-    for (uint64_t i = 0; i < count; i++) {
-        lengths[i] = draw(&random, shape);
-        lengths[i] = lengths[i] < capacity ? lengths[i] : capacity;
-    }
-    double first[RUNS_MAX], later[RUNS_MAX], plain_ns[RUNS_MAX], bytes = 0;
+    double first[RUNS_MAX], later[RUNS_MAX], plain_ns[RUNS_MAX], bytes = 0, but_least = 0;
     uint64_t bins = 0;
     rks_plan_report report = {.struct_size = sizeof(report)};
     for (int run = 0; run < runs; run++) {
@@ -296,16 +323,76 @@ static void measure(char shape, uint64_t count, uint32_t capacity, uint32_t rank
         bytes = (double)(allocated() - before) / (double)count;
         first[run] = (double)(t1 - t0) / (double)count;
         later[run] = (double)(t2 - t1) / (double)count;
-        if (run == 0)
+        if (run == 0) {
             check(rks_plan_report_get(plan, 1, &report, &err), &err);
+            but_least = fill_but_least(plan, lengths, &report, capacity, ranks, micros);
+        }
         rks_plan_free(plan);
         bins = run_plain(lengths, count, capacity, &plain_ns[run]);
     }
     printf("%c %9" PRIu64 " %7" PRIu32 " %5" PRIu32 " %5" PRIu32 " %7.2f %7.2f %7.2f %7.2f"
-           " %9" PRIu64 " %9" PRIu64 " %7.4f %8.4f %8.4f %8.4f %7" PRIu64 "\n",
+           " %9" PRIu64 " %9" PRIu64 " %7.4f %7.4f %8.4f %8.4f %8.4f %7" PRIu64 "\n",
            shape, count, capacity, ranks, micros, median(first, runs), median(later, runs),
-           median(plain_ns, runs), bytes, report.bins, bins, report.fill, report.balance,
-           report.token_balance, report.lost, report.steps / micros);
+           median(plain_ns, runs), bytes, report.bins, bins, report.fill, but_least,
+           report.balance, report.token_balance, report.lost, report.steps / micros);
+    fflush(stdout);
+}
+
+static void measure_shape(char shape, uint64_t count, uint32_t capacity, uint32_t ranks,
+                          uint32_t micros, int runs)
+{
+    rks_random random = {5};
+    uint32_t *lengths = need(count, sizeof(*lengths));
+    for (uint64_t i = 0; i < count; i++) {
+        lengths[i] = draw(&random, shape);
+        lengths[i] = lengths[i] < capacity ? lengths[i] : capacity;
+    }
+    measure(shape, lengths, count, capacity, ranks, micros, runs);
+    free(lengths);
+}
+
+/* Samples of the lengths that the file counts, in random order. */
+static void measure_histogram(const char *path, uint32_t capacity, uint32_t ranks, int runs)
+{
+    rks_random random = {5};
+    uint64_t count = 0, number = 0, room = 0;
+    uint32_t length = 0, *lengths = NULL;
+    bool in_number = false;
+    FILE *file = fopen(path, "r");
+    for (int c = 0; file != NULL && c != EOF;) {
+        c = getc(file);
+        if (c >= '0' && c <= '9') {
+            number = number * 10 + (uint64_t)(c - '0');
+            in_number = true;
+        } else if (in_number) {
+            length += length < capacity;
+            if (count + number > UINT32_MAX)
+                exit(3);
+            if (count + number > room) {
+                room = 2 * (count + number);
+                lengths = realloc(lengths, room * sizeof(*lengths));
+                if (lengths == NULL)
+                    exit(3);
+            }
+            while (number > 0) {
+                lengths[count++] = length;
+                number--;
+            }
+            in_number = false;
+        }
+    }
+    if (file == NULL || count == 0) {
+        fprintf(stderr, "bench_pack: %s: no counts of lengths\n", path);
+        exit(2);
+    }
+    fclose(file);
+    for (uint64_t i = count - 1; i > 0; i--) {
+        uint64_t other = rks_random_below(&random, i + 1);
+        uint32_t kept = lengths[i];
+        lengths[i] = lengths[other];
+        lengths[other] = kept;
+    }
+    measure('H', lengths, count, capacity, ranks, 1, runs);
     free(lengths);
 }
 
@@ -329,14 +416,20 @@ int main(int argc, char **argv)
     }
     printf("                                     ns a sample           bytes a           plain's\n"
            "    samples     cap ranks micro   first   later   plain  sample      bins      bins    "
-           "fill  balance   tokens     lost   steps\n");
+           "fill but one  balance   tokens     lost   steps\n");
+    if (at + 3 < argc && strcmp(argv[at], "--histogram") == 0) {
+        uint32_t capacity = (uint32_t)number(argv[at + 2], 1, RKS_PLAN_CAPACITY_MAX);
+        uint32_t ranks = (uint32_t)number(argv[at + 3], 1, RKS_PLAN_WORLD_MAX);
+        measure_histogram(argv[at + 1], capacity, ranks, runs);
+        return 0;
+    }
     if (at == argc) {
-        measure('A', 20000, 8192, 8, 1, runs);
-        measure('C', 20000, 131072, 16, 1, runs);
-        measure('C', 1000000, 131072, 16, 8, runs);
-        measure('A', 10000000, 8192, 8, 1, runs);
-        measure('G', 100000, 2048, 8, 1, runs);
-        measure('U', 10000, 512, 1, 1, runs);
+        measure_shape('A', 20000, 8192, 8, 1, runs);
+        measure_shape('C', 20000, 131072, 16, 1, runs);
+        measure_shape('C', 1000000, 131072, 16, 8, runs);
+        measure_shape('A', 10000000, 8192, 8, 1, runs);
+        measure_shape('G', 100000, 2048, 8, 1, runs);
+        measure_shape('U', 10000, 512, 1, 1, runs);
     }
     while (at + 3 < argc) {
         char shape = argv[at][0];
@@ -346,7 +439,7 @@ int main(int argc, char **argv)
         at += 4;
         if (at < argc && argv[at][0] >= '0' && argv[at][0] <= '9')
             micros = (uint32_t)number(argv[at++], 1, RKS_PLAN_MICRO_MAX);
-        measure(shape, count, capacity, ranks, micros, runs);
+        measure_shape(shape, count, capacity, ranks, micros, runs);
     }
     return 0;
 }
