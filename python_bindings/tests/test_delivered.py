@@ -2,6 +2,7 @@
 """A plan's budget bounds the arrays that are delivered, and its report's figures are theirs."""
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,26 +30,39 @@ def ds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @strategies.composite
 def plans(draw: Any) -> dict[str, Any]:
     strategy = draw(strategies.sampled_from(["bucket", "sorted", "random", "sequential", "pack"]))
-    made: dict[str, Any] = {"strategy": strategy, "seed": draw(strategies.integers(0, 99))}
+    made: dict[str, Any] = {"strategy": strategy, "seed": draw(strategies.integers(0, 99)),
+                            "too_long": draw(strategies.sampled_from(["drop", "truncate", "split"])),
+                            "tail": draw(strategies.sampled_from(["split", "split", "repeat", "drop"])),
+                            "order": draw(strategies.sampled_from(["plan", "longest_first"]))}
     multiple = draw(strategies.sampled_from([None, None, 1, 3, 8]))
     if strategy == "pack":
         made["capacity"] = draw(strategies.integers(8, 120)) * (multiple or 1)
         made["batch_size"] = draw(strategies.integers(1, 3))
-        made["too_long"] = draw(strategies.sampled_from(["drop", "truncate"]))
+        made["micro_batches"] = draw(strategies.sampled_from([1, 1, 2, 3]))
+        made["mixed"] = made["micro_batches"] > 1 and draw(strategies.booleans())
+        made["pack_window"] = draw(strategies.sampled_from([0, 0, 4]))
     else:
         made["max_tokens"] = draw(strategies.integers(24, 900))
         made["cost"] = draw(strategies.sampled_from(["padded", "tokens", "quadratic"]))
-        made["too_long"] = draw(strategies.sampled_from(["drop", "truncate"]))
-        made["max_length"] = draw(strategies.sampled_from([None, 5, 30, 64]))
+        made["steps"] = draw(strategies.sampled_from(["constant", "per_epoch"])) if strategy == "random" else "constant"
+    made["max_length"] = draw(strategies.sampled_from([None, None, 5, 30, 64]))
     return made | ({} if multiple is None else {"length_multiple": multiple})
 
 
-@hypothesis.given(options=plans(), kind=strategies.sampled_from(["pad", "pack", "flash", "lists", "nested"]))
-@hypothesis.settings(max_examples=60, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.given(options=plans(), kind=strategies.sampled_from(["pad", "pack", "flash", "lists", "nested", "rows"]))
+@hypothesis.settings(max_examples=int(os.environ.get("RKS_TEST_PLANS", 80)), deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
 def test_batches_are_those_of_the_plan(ds: Any, options: dict[str, Any], kind: str) -> None:
-    plan = ds.plan(**options)
-    report = plan.report(1)
-    layout = {"pad": Pad(), "pack": Pack(), "flash": Pack("flash"), "lists": Lists(), "nested": Nested()}[kind]
+    """Of every strategy in every layout; RKS_TEST_PLANS=2000 tries more of them."""
+    try:
+        plan = ds.plan(**options)
+        report = plan.report(1)
+    except rankstore.DataError:  # too few samples or bins are left
+        hypothesis.assume(False)
+    layout = {"pad": Pad(), "pack": Pack(), "flash": Pack("flash"), "lists": Lists(), "nested": Nested(), "rows": Pack("rows")}[kind]
+    if kind == "rows" and options["strategy"] != "pack":
+        with pytest.raises(rankstore.ArgumentError, match="rows"):
+            ds.loader(plan, collate=layout)
+        return
     sums = options["strategy"] == "pack" or options.get("cost") == "tokens"
     if kind == "pad" and sums:
         with pytest.raises(rankstore.ArgumentError, match="bounds sums of lengths"):
@@ -56,27 +70,41 @@ def test_batches_are_those_of_the_plan(ds: Any, options: dict[str, Any], kind: s
         return
     budget = options.get("max_tokens") or options["capacity"] * options["batch_size"]
     multiple = plan.options.get("length_multiple", 1)
-    tokens, padded, largest = 0, 0, 0
-    loader = ds.loader(plan, collate=layout)
+    tokens, padded, largest, samples, rows = 0, 0, 0, 0, 0
+    sizes: list[int] = []
+    of_steps: dict[int, int] = {}
+    told: dict[int, int] = {}
+    loader = ds.loader(plan, collate=layout, columns=["input_ids"] if kind == "rows" else None)
     loader.set_epoch(1)
     for batch in loader:
         ids = batch["input_ids"]
         if kind == "pad":
             items, real = ids.numel(), int((ids != 0).sum())
             assert ids.shape[1] % multiple == 0 and int(batch["attention_mask"].sum()) == real
+        elif kind == "rows":
+            real, rows = int((ids != 0).sum()), rows + len(ids)
+            assert ids.shape[1] == options["capacity"] and ids.numel() <= budget
+            items = sum(-(-int(one) // multiple) * multiple for one in batch.lengths)
         elif kind in ("pack", "flash"):
             items, real = ids.numel(), int((ids != 0).sum())
         else:
             items = real = sum(len(one) for one in ids) if kind == "lists" else ids.values().numel()
-        assert items <= budget and real == int(batch.lengths.sum()) == batch.global_tokens
+        assert items <= budget and real == int(batch.lengths.sum())
+        step = batch.step // plan.micro_batches
+        of_steps[step], told[step] = of_steps.get(step, 0) + real, batch.global_tokens
         if sums and kind in ("lists", "nested"):
             items = sum(-(-int(one) // multiple) * multiple for one in batch.lengths)
-        tokens, padded, largest = tokens + real, padded + items, max(largest, items)
-        assert items <= budget
-    assert tokens == report["tokens"]
+        tokens, padded, largest, samples = tokens + real, padded + items, max(largest, items), samples + len(batch.indices)
+        sizes.append(items)
+        assert items <= budget and (not options["max_length"] or int(batch.lengths.max()) <= options["max_length"])
+    assert of_steps == told
+    assert (tokens, samples, len(sizes)) == (report["tokens"], report["samples"], report["batches"])
     if sums or kind == "pad":
         assert (padded, largest) == (report["padded_tokens"], report["largest_batch"])
         assert report["efficiency"] == pytest.approx(tokens / padded)
+        assert (min(sizes), sorted(sizes)[(len(sizes) - 1) // 2]) == (report["smallest_batch"], report["median_batch"])
+    if kind == "rows":
+        assert rows == report["bins"]
     if options["strategy"] == "pack":
         assert report["fill"] == pytest.approx(tokens / (report["bins"] * options["capacity"]))
 
