@@ -236,6 +236,33 @@ def test_a_data_loader_gets_the_same_pieces_and_rows(ds: Any, workers: int) -> N
         assert (one.pieces == other.pieces).all() and one.global_tokens == other.global_tokens
 
 
+TWO_NODES = """
+import os, sys
+os.environ["RKS_NODE"] = os.environ["RANK"]  # a node each, with a directory of its own: a worker asks its parent for the rest
+import numpy
+import torch
+import rankstore
+from rankstore import Pack
+
+rows = [{"input_ids": 1000 * i + 1 + numpy.arange(1 + i * 7919 % (9 if i % 3 else 150), dtype="int32")} for i in range(120)]
+with rankstore.build(rows, sys.argv[1] + "/store-{rank}", length="input_ids", unit_samples=10) as ds:
+    owners = {ds.store.owner(i) for i in range(len(ds))}
+    plan = ds.plan("pack", capacity=40, too_long="split", seed=3)
+    here = [(batch.step, batch.indices.tolist(), batch.pieces.tolist(), batch["input_ids"].tolist())
+            for batch in ds.loader(plan, collate=Pack("rows"))]
+    loader = torch.utils.data.DataLoader(ds.collating(Pack("rows")), batch_sampler=plan.sampler(), collate_fn=ds.collate, num_workers=1)
+    there = [(batch.step, batch.indices.tolist(), batch.pieces.tolist(), batch["input_ids"].tolist()) for batch in loader]
+    cut = sum(count < ds.all_lengths[i] for _, ids, pieces, _ in here for i, (_, count) in zip(ids, pieces))
+    print(sorted(owners), here == there, len(here) == plan.steps, cut > 10)
+"""
+
+
+def test_a_worker_gets_pieces_of_samples_of_another_node(tmp_path: Path, ranks: Any) -> None:
+    pytest.importorskip("torch")
+    for one in ranks(2, TWO_NODES, str(tmp_path), warm="import numpy, rankstore, torch.utils.data"):
+        assert one.stdout.splitlines()[-1] == "[0, 1] True True True", one.stdout + one.stderr
+
+
 def test_functions_of_the_user_get_pieces(ds: Any) -> None:
     def collate(samples: list[Any]) -> dict[str, Any]:
         return {"parts": [sample["input_ids"].copy() for sample in samples], "tags": [len(sample["tags"]) for sample in samples]}
