@@ -142,6 +142,7 @@ static rks_status make_heard(rks_fetcher *fetcher, rks_error *err)
     for (size_t i = 0; options->owners != NULL && i < options->shard_count; i++)
         for (const int32_t *owner = options->owners[i]; owner != NULL && *owner >= 0; owner++)
             ranks = (size_t)*owner >= ranks ? (size_t)*owner + 1 : ranks;
+    fetcher->ranks = ranks;
     fetcher->heard_ms = rks_alloc(ranks, sizeof(*fetcher->heard_ms), err);
     return fetcher->heard_ms == NULL ? RKS_ERR_MEMORY : RKS_OK;
 }

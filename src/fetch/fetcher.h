@@ -2,7 +2,7 @@
  *
  * fetcher.h: the inside of the requester's side, shared by fetcher.c (its life), fetch.c (life of a
  * fetch), local.c (copies from maps), collated.c (arrays), request.c (requests to owners), deal.c
- * (which requests) and retry.c (requests that fail).
+ * (which requests), joint.c (small ones that go out as one) and retry.c (requests that fail).
  *
  * A fetch consists of pieces: its local samples are one, each request to an owner is one. A
  * request whose reply is large leaves it in the fetch's `arrived` list, to be checked. A fetch with
@@ -49,6 +49,7 @@ typedef struct rks_fetch_request {
     struct rks_fetch_request *next; /* in the queue or in arrived; guarded by fetcher->mutex */
     struct rks_fetch_request *next_sent, **at_sent; /* in sent; guarded by fetcher->mutex */
     struct rks_fetch_request *next_silent;          /* of those that the waiter gives up */
+    struct rks_fetch_request *next_joined;          /* of those that go out as one: joint.c */
     rks_fetch *fetch;                               /* holds a reference */
     atomic_int holds;   /* ours, and the engine's while it is its: the last one frees it */
     atomic_int state;   /* leaves RKS_REQUEST_SENT once */
@@ -63,6 +64,7 @@ typedef struct rks_fetch_request {
     bool no_memory;     /* for a reply; engine thread only */
     rks_block *reply;   /* until it has arrived, engine thread only */
     bool again;         /* asked a second time after a cut connection */
+    bool alone;         /* it was joined with others, and did not come: not again */
     rks_fetch_owners tried; /* that failed before */
     size_t first;
     size_t count;   /* samples asked for; once it has arrived, records in the reply */
@@ -101,6 +103,7 @@ struct rks_fetcher {
     rks_shard **shards;
     rks_digest *shard_ids;
     uint64_t *largest;
+    size_t ranks; /* above those of all owners */
     atomic_uint_least64_t *heard_ms; /* by rank: when a byte of a reply came last */
     rks_reads reads; /* of this node's disk */
     rks_plains plains; /* by shard */
@@ -215,8 +218,23 @@ rks_fetch_request *rks_fetch_next_to_send(rks_fetcher *fetcher);
 /* No lock is held for these two. */
 void rks_fetch_send(rks_fetch_request *list);
 void rks_fetch_send_queued(rks_fetcher *fetcher);
+/* The engine's thread: its reply, which it has by now, or err. */
+void rks_fetch_request_done(rks_fetch_request *request, const rks_error *err);
+/* The same where it was not served with others: the owner is asked for it alone. */
+void rks_fetch_request_alone(rks_fetch_request *request);
+void rks_fetch_owner_heard(rks_fetcher *fetcher, uint32_t owner); /* a part of a reply */
+void rks_fetch_count_inflight(rks_fetcher *fetcher, const rks_block *reply);
 /* Parses and checks what a reply holds; *bytes counts columns and keys. */
 rks_status rks_fetch_check_reply(rks_fetch_request *request, uint64_t *bytes, rks_error *err);
+
+/* ---- joint.c ---- */
+/* What the engine is asked for a list of requests that are to be sent, by `next` of rks_call; each
+ * request gets a hold for the engine. */
+rks_call *rks_fetch_join(rks_fetcher *fetcher, rks_fetch_request *list);
+/* Of a call that was not sent: ends it, and calls `each` for each of its requests. False: it is of one
+ * request alone. */
+bool rks_fetch_part(rks_call *call, void (*each)(rks_fetch_request *request, const rks_error *err),
+                    const rks_error *err);
 
 /* ---- retry.c ---- */
 /* No lock is held for these three; the request stays the caller's. It is asked again, others are

@@ -5,7 +5,8 @@
  *   make     it is for samples that deal.c has put together, and holds what goes over the wire
  *   queue    a request takes the largest reply that it can get out of `inflight_bytes`; if there is
  *            no room it waits in the fetcher's queue
- *   send     the engine takes the object itself; it is in its fetch's `sent` list
+ *   send     the engine takes the object itself, or one for several (joint.c); it is in its fetch's
+ *            `sent` list
  *   reply    the engine receives it into a block of the batch; a small one is checked at once, a
  *            large one is a piece for whoever has time
  *
@@ -236,19 +237,13 @@ static void not_sent(rks_fetch_request *request, const rks_error *err)
 static bool send_all(rks_fetcher *fetcher, rks_fetch_request *list)
 {
     rks_error err;
-    rks_call *first = &list->call;
-    while (list != NULL) {
-        rks_fetch_request *next = list->next;
-        atomic_fetch_add(&list->holds, 1); /* the engine's */
-        list->call.next = next == NULL ? NULL : &next->call;
-        list->next = NULL;
-        list = next;
-    }
+    rks_call *first = rks_fetch_join(fetcher, list);
     if (rks_engine_call_all(fetcher->options.engine, first, &err) == RKS_OK)
         return true;
     while (first != NULL) {
         rks_call *next = first->next;
-        not_sent(of_call(first), &err);
+        if (!rks_fetch_part(first, not_sent, &err))
+            not_sent(of_call(first), &err);
         first = next;
     }
     return false;
@@ -278,10 +273,24 @@ void rks_fetch_send_queued(rks_fetcher *fetcher)
 
 /* ---- reply: engine thread -------------------------------------------------------------------- */
 
+void rks_fetch_owner_heard(rks_fetcher *fetcher, uint32_t owner)
+{
+    atomic_store_explicit(&fetcher->heard_ms[owner], rks_now_ms(), memory_order_relaxed);
+}
+
+void rks_fetch_count_inflight(rks_fetcher *fetcher, const rks_block *reply)
+{
+    uint64_t inflight = atomic_fetch_add(&fetcher->inflight, reply->size) + reply->size;
+    uint64_t peak = atomic_load_explicit(&fetcher->peak_inflight, memory_order_relaxed);
+    while (inflight > peak &&
+           !atomic_compare_exchange_weak(&fetcher->peak_inflight, &peak, inflight))
+        ;
+    rks_usage_add(RKS_MEMORY_IN_FLIGHT, reply->size);
+}
+
 static void reply_comes(rks_call *call)
 {
-    atomic_store_explicit(&of_call(call)->fetch->fetcher->heard_ms[call->peer], rks_now_ms(),
-                          memory_order_relaxed);
+    rks_fetch_owner_heard(of_call(call)->fetch->fetcher, call->peer);
 }
 
 static void *place_reply(rks_call *call, size_t size)
@@ -307,12 +316,7 @@ static void *place_reply(rks_call *call, size_t size)
         return NULL;
     }
     request->reply = block;
-    uint64_t inflight = atomic_fetch_add(&fetcher->inflight, size) + size;
-    uint64_t peak = atomic_load_explicit(&fetcher->peak_inflight, memory_order_relaxed);
-    while (inflight > peak &&
-           !atomic_compare_exchange_weak(&fetcher->peak_inflight, &peak, inflight))
-        ;
-    rks_usage_add(RKS_MEMORY_IN_FLIGHT, size);
+    rks_fetch_count_inflight(fetcher, block);
     return block->data;
 }
 
@@ -426,16 +430,15 @@ static void reply_bad(rks_fetch_request *request, bool taken, const rks_error *e
     rks_fetch_send_queued(fetcher);
 }
 
-static void reply_done(rks_call *call, const rks_error *err)
+void rks_fetch_request_done(rks_fetch_request *request, const rks_error *err)
 {
-    rks_fetch_request *request = of_call(call);
     rks_fetcher *fetcher = request->fetch->fetcher;
     outcome found = {.status = RKS_OK};
     rks_error why;
     bool taken = rks_fetch_request_take(request, RKS_REQUEST_TAKEN);
     atomic_fetch_add(&fetcher->references, 1); /* the fetch's may go with the request */
     free_room(request);
-    rks_trace_end(request->traced, RKS_TRACE_FETCH, call->peer, request->count,
+    rks_trace_end(request->traced, RKS_TRACE_FETCH, request->call.peer, request->count,
                   request->reply == NULL ? 0 : request->reply->size);
     if (!taken || err != NULL) {
         static const rks_error none = {.status = RKS_OK, .rank = -1};
@@ -447,6 +450,38 @@ static void reply_done(rks_call *call, const rks_error *err)
         reply_bad(request, false, &why);
     }
     rks_fetcher_release(fetcher);
+}
+
+static void reply_done(rks_call *call, const rks_error *err)
+{
+    rks_fetch_request_done(of_call(call), err);
+}
+
+void rks_fetch_request_alone(rks_fetch_request *request)
+{
+    rks_fetch *fetch = request->fetch;
+    rks_fetcher *fetcher = fetch->fetcher;
+    rks_fetch_request *again = NULL;
+    rks_error err;
+    rks_status status = RKS_OK;
+    bool taken = rks_fetch_request_take(request, RKS_REQUEST_TAKEN);
+    if (taken)
+        status = rks_fetch_request_make(fetch, request->call.peer, request->first, request->count,
+                                        &again, &err);
+    pthread_mutex_lock(&fetcher->mutex);
+    rks_fetch_request_unlink(request);
+    if (again != NULL && !atomic_load(&fetcher->closing) && !rks_fetch_is_over(fetch)) {
+        again->again = request->again;
+        again->tried = request->tried;
+        again->alone = true;
+        rks_fetch_enqueue(fetcher, again); /* a piece of the fetch in place of this one */
+        again = NULL;
+    }
+    pthread_mutex_unlock(&fetcher->mutex);
+    if (status != RKS_OK)
+        rks_fetch_request_fatal(request, &err);
+    rks_fetch_request_free(again);
+    rks_fetch_request_drop(request);
 }
 
 static void request_over(rks_call *call)

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * joint.c: small requests to one owner go over the wire as one.
+ *
+ * Where ranks are as many as a batch has samples, an owner has a sample or two of each batch, and a
+ * frame for each of them costs more than the sample. So of the requests that are sent together those
+ * of one owner are joined. The reply is cut up again: each request gets a reply of its own, and
+ * knows nothing of the others.
+ *
+ *   good      Each request ends as if it had been alone.
+ *   bad       The connection is lost: all fail as if alone. Else those that were not served are asked
+ *             again, each alone: what is wrong with one sample is no other batch's error.
+ *   given up  A request's waiter may give it up, and its fetch may end: the others go on, and if there
+ *             is no room for the reply, they are asked again, each alone. */
+#include "fetch/fetcher.h"
+
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/usage.h"
+#include "fetch/wire.h"
+
+enum {
+    LIST_LEAST = 8,     /* requests, from which it is worth a look */
+    SMALL = 16 << 10,   /* most bytes of the reply to a request that is joined */
+    BYTES = 64 << 10,   /* and of a joint reply: it is checked at once, and never cut by its owner */
+    ROWS = 1024,        /* of a joint request */
+};
+
+/* Lies with the engine from sending it until `over`. */
+typedef struct joint {
+    rks_call call;
+    rks_fetcher *fetcher;     /* holds a reference */
+    rks_fetch_request *first; /* by next_joined; the engine's holds on them */
+    size_t count;             /* rows */
+    uint64_t limit;           /* bytes that the reply can have */
+    uint64_t placed;          /* what it has of inflight_bytes */
+    rks_block *reply;
+    uint8_t body[];
+} joint;
+
+/* Those of one owner, before they are joined. */
+typedef struct lane {
+    rks_fetch_request *first, **end;
+    size_t requests, rows;
+    uint64_t need;
+} lane;
+
+static const rks_call_ops JOINT_OPS;
+
+static joint *of_call(rks_call *call)
+{
+    return (joint *)(void *)call; /* its first member */
+}
+
+/* ---- request --------------------------------------------------------------------------------- */
+
+/* The rows of all requests in order, and the shard of each. */
+typedef struct rows {
+    uint32_t shards[ROWS];
+    uint8_t numbers[ROWS * 4];
+    size_t count;
+    uint32_t groups; /* of neighbours of one shard */
+} rows;
+
+static void list_rows(const lane *from, rows *all)
+{
+    all->count = all->groups = 0;
+    for (const rks_fetch_request *one = from->first; one != NULL; one = one->next_joined)
+        for (size_t i = 0; i < one->count; i++) {
+            const rks_wanted *wanted = rks_fetch_request_wanted(one, i);
+            size_t n = all->count++;
+            all->groups += n == 0 || all->shards[n - 1] != wanted->shard;
+            all->shards[n] = wanted->shard;
+            rks_store_u32(all->numbers + 4 * n, (uint32_t)wanted->row);
+        }
+}
+
+static void write_body(const rks_fetcher *fetcher, const rows *all, uint8_t *body)
+{
+    uint8_t *to = rks_fetch_put_request(body, all->groups, (uint32_t)all->count);
+    for (size_t i = 0, end; i < all->count; i = end) {
+        uint32_t shard = all->shards[i];
+        for (end = i; end < all->count && all->shards[end] == shard; end++)
+            ;
+        const rks_fetch_group group = {fetcher->shard_ids[shard], shard, (uint32_t)(end - i),
+                                       all->numbers + 4 * i};
+        to = rks_fetch_put_group(to, &group);
+    }
+}
+
+/* NULL: no memory. */
+static joint *make_joint(const lane *from)
+{
+    rows all;
+    list_rows(from, &all);
+    size_t size = rks_fetch_request_size(all.groups, all.count);
+    joint *made = rks_alloc_raw(1, sizeof(*made) + size, NULL);
+    if (made == NULL)
+        return NULL;
+    memset(made, 0, sizeof(*made));
+    made->fetcher = from->first->fetch->fetcher;
+    atomic_fetch_add(&made->fetcher->references, 1);
+    made->first = from->first;
+    made->count = all.count;
+    made->limit = from->need + rks_fetch_reply_table(all.count) + 2 * RKS_FETCH_ALIGN;
+    made->call = from->first->call;
+    made->call.ops = &JOINT_OPS;
+    made->call.body = made->body;
+    made->call.size = size;
+    write_body(made->fetcher, &all, made->body);
+    return made;
+}
+
+/* ---- reply: engine thread -------------------------------------------------------------------- */
+
+static bool is_wanted(const rks_fetch_request *request)
+{
+    return atomic_load(&request->state) == RKS_REQUEST_SENT && !rks_fetch_is_over(request->fetch);
+}
+
+static void joint_comes(rks_call *call)
+{
+    rks_fetch_owner_heard(of_call(call)->fetcher, call->peer);
+}
+
+static void *place_joint(rks_call *call, size_t size)
+{
+    joint *one = of_call(call);
+    rks_fetcher *fetcher = one->fetcher;
+    uint64_t reserve = 0;
+    bool wanted = false;
+    joint_comes(call);
+    if (size > one->limit || atomic_load(&fetcher->closing))
+        return NULL;
+    for (rks_fetch_request *i = one->first; i != NULL; i = i->next_joined) {
+        wanted = wanted || is_wanted(i);
+        reserve += atomic_exchange(&i->reserve, 0);
+    }
+    /* Others have the room of those that were given up. */
+    one->reply = wanted && size <= reserve ? rks_blocks_take(fetcher->pool, size, NULL) : NULL;
+    one->placed = one->reply == NULL ? 0 : size;
+    atomic_fetch_sub(&fetcher->reserved, reserve - one->placed);
+    if (one->reply == NULL)
+        return NULL;
+    rks_fetch_count_inflight(fetcher, one->reply);
+    return one->reply->data;
+}
+
+/* The records [first, first + count) of a checked reply as a reply of their own. Places move by a
+ * multiple of 64 bytes, so that payloads stay aligned. NULL: no memory. */
+static rks_block *cut_out(const joint *from, size_t served, size_t first, size_t count)
+{
+    const uint8_t *table = from->reply->data + RKS_FETCH_REPLY_HEAD;
+    size_t begin = (size_t)rks_load_u32(table + 4 * first) * 8, end = from->reply->size;
+    if (first + count < served)
+        end = (size_t)rks_load_u32(table + 4 * (first + count)) * 8;
+    size_t before = (size_t)rks_round_up(rks_fetch_reply_table(count), RKS_FETCH_ALIGN) +
+                    begin % RKS_FETCH_ALIGN;
+    rks_block *made = rks_blocks_take(from->fetcher->pool, before + (end - begin), NULL);
+    if (made == NULL)
+        return NULL;
+    memset(made->data, 0, before);
+    rks_store_u32(made->data, (uint32_t)count);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t place = rks_load_u32(table + 4 * (first + i));
+        rks_store_u32(made->data + RKS_FETCH_REPLY_HEAD + 4 * i,
+                      (uint32_t)(place - begin / 8 + before / 8));
+    }
+    memcpy(made->data + before, from->reply->data + begin, end - begin);
+    return made;
+}
+
+/* It is on its way no more, and its cuts are for as long as each takes. */
+static void count_cut(rks_fetcher *fetcher, const rks_block *cut)
+{
+    atomic_fetch_add(&fetcher->inflight, cut->size);
+    rks_usage_add(RKS_MEMORY_IN_FLIGHT, cut->size);
+}
+
+static void uncount_reply(joint *one)
+{
+    if (one->reply == NULL)
+        return;
+    atomic_fetch_sub(&one->fetcher->inflight, one->reply->size);
+    rks_usage_sub(RKS_MEMORY_IN_FLIGHT, one->reply->size);
+}
+
+static bool is_the_owners(const rks_error *err)
+{
+    return err->status != RKS_ERR_PEER && err->status != RKS_ERR_TIMEOUT &&
+           err->status != RKS_ERR_STATE && err->status != RKS_ERR_CANCELLED;
+}
+
+/* How many records the reply serves; it is ours from here on. */
+static size_t count_served(joint *one)
+{
+    size_t served = 0;
+    if (one->reply == NULL || rks_fetch_reply_check(one->reply->data, one->reply->size, one->count,
+                                                    &served, NULL) != RKS_OK)
+        return 0;
+    return served;
+}
+
+static void joint_done(rks_call *call, const rks_error *err)
+{
+    joint *one = of_call(call);
+    size_t at = 0, served = err == NULL ? count_served(one) : 0, count;
+    uncount_reply(one);
+    for (rks_fetch_request *i = one->first; i != NULL; i = i->next_joined, at += count) {
+        count = i->count; /* its own from now on */
+        rks_block *cut = NULL;
+        if (at + count <= served)
+            cut = cut_out(one, served, at, count);
+        if (cut != NULL) {
+            count_cut(one->fetcher, cut);
+            i->reply = cut;
+            rks_fetch_request_done(i, NULL);
+        } else if (err != NULL && !is_the_owners(err)) {
+            rks_fetch_request_done(i, err);
+        } else {
+            rks_fetch_request_unreserve(i);
+            rks_fetch_request_alone(i);
+        }
+    }
+    atomic_fetch_sub(&one->fetcher->reserved, one->placed);
+    rks_fetch_send_queued(one->fetcher);
+}
+
+static void joint_over(rks_call *call)
+{
+    joint *one = of_call(call);
+    rks_fetcher *fetcher = one->fetcher;
+    rks_blocks_give(fetcher->pool, one->reply);
+    for (rks_fetch_request *i = one->first, *next; i != NULL; i = next) {
+        next = i->next_joined;
+        rks_fetch_request_drop(i);
+    }
+    rks_free(one);
+    rks_fetcher_release(fetcher);
+}
+
+static const rks_call_ops JOINT_OPS = {place_joint, joint_comes, joint_done, joint_over};
+
+/* ---- send ------------------------------------------------------------------------------------ */
+
+static rks_call **put_alone(rks_fetch_request *request, rks_call **end)
+{
+    *end = &request->call;
+    request->call.next = NULL;
+    return &request->call.next;
+}
+
+static rks_call **put_lane(lane *from, rks_call **end)
+{
+    joint *made = from->requests < 2 ? NULL : make_joint(from);
+    if (made != NULL) {
+        made->call.next = NULL;
+        *end = &made->call;
+        end = &made->call.next;
+    } else {
+        for (rks_fetch_request *i = from->first; i != NULL; i = i->next_joined)
+            end = put_alone(i, end);
+    }
+    *from = (lane){0};
+    return end;
+}
+
+static rks_call **put_request(rks_fetch_request *request, lane *lanes, rks_call **end)
+{
+    if (request->alone || request->need > SMALL)
+        return put_alone(request, end);
+    lane *own = &lanes[request->call.peer];
+    if (own->requests != 0 &&
+        (own->rows + request->count > ROWS || own->need + request->need > BYTES))
+        end = put_lane(own, end);
+    if (own->requests == 0)
+        own->end = &own->first;
+    request->next_joined = NULL;
+    *own->end = request;
+    own->end = &request->next_joined;
+    own->requests++;
+    own->rows += request->count;
+    own->need += request->need;
+    return end;
+}
+
+rks_call *rks_fetch_join(rks_fetcher *fetcher, rks_fetch_request *list)
+{
+    rks_call *calls = NULL, **end = &calls;
+    size_t least = LIST_LEAST;
+    for (const rks_fetch_request *i = list; i != NULL && least > 0; i = i->next)
+        least--;
+    lane *lanes = least > 0 ? NULL : rks_alloc(fetcher->ranks, sizeof(*lanes), NULL);
+    while (list != NULL) {
+        rks_fetch_request *next = list->next;
+        atomic_fetch_add(&list->holds, 1); /* the engine's */
+        list->next = NULL;
+        end = lanes == NULL ? put_alone(list, end) : put_request(list, lanes, end);
+        list = next;
+    }
+    for (size_t i = 0; lanes != NULL && i < fetcher->ranks; i++)
+        if (lanes[i].requests != 0)
+            end = put_lane(&lanes[i], end);
+    rks_free(lanes);
+    return calls;
+}
+
+bool rks_fetch_part(rks_call *call, void (*each)(rks_fetch_request *request, const rks_error *err),
+                    const rks_error *err)
+{
+    if (call->ops != &JOINT_OPS)
+        return false;
+    joint *one = of_call(call);
+    rks_fetcher *fetcher = one->fetcher;
+    for (rks_fetch_request *i = one->first, *next; i != NULL; i = next) {
+        next = i->next_joined;
+        each(i, err);
+    }
+    rks_free(one);
+    rks_fetcher_release(fetcher);
+    return true;
+}
