@@ -42,6 +42,12 @@ typedef struct rks_store_options {
      * port that is taken is RKS_ERR_IO. Default 0: what RKS_METRICS says (a port that is taken is
      * a warning then), else none. `rankstore top` needs no port; RKS_TOP=off hides a process. */
     uint32_t metrics_port;
+    /* Where the node's index, and the sorted order that plans make, go above 1 GiB: an unnamed file
+     * in this directory (RKS_ERR_IO if there is none, also for a small index); may hold {rank} and
+     * {node}, those of the node's first rank, which makes the file. Default NULL:
+     * memory if it takes less than a quarter of what is available (of the control group, too), else
+     * TMPDIR, /tmp or /var/tmp, the first one on a disk of the node; RKS_ERR_IO if there is none. */
+    const char *index_dir;
 } rks_store_options;
 
 RKS_API void rks_store_options_default(rks_store_options *options);

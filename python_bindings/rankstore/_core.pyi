@@ -200,7 +200,7 @@ class Store:
     def __init__(self, group: Group, directory: str | Sequence[str], *, exchange: str | None = None, no_share: bool = False,
                  no_check: bool = False, partial: bool = False, inflight_bytes: int | None = None,
                  quarantine: str | None = None, names: Sequence[str] | None = None,
-                 columns: Sequence[str] | None = None, metrics: int = 0) -> None: ...
+                 columns: Sequence[str] | None = None, metrics: int = 0, index_dir: str | None = None) -> None: ...
     def lengths(self) -> Buffer:
         """uint32[count], read-only, shared by the node; the store is not freed while a view is held."""
 

@@ -20,7 +20,8 @@ from .sizes import optional_bytes
 def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, group: Group | None = None,  # noqa: A001
          exchange: str | None = None, no_share: bool = False, check: bool = True, partial: bool = False,
          inflight_bytes: int | str | None = None, quarantine: str | os.PathLike[str] | None = None,
-         names: Sequence[str] | None = None, columns: Sequence[str] | None = None, metrics: int | None = None) -> Dataset:
+         names: Sequence[str] | None = None, columns: Sequence[str] | None = None, metrics: int | None = None,
+         index_dir: str | os.PathLike[str] | None = None) -> Dataset:
     """COLLECTIVE. Opens a dataset, or several as one. Each rank serves the shards that it sees.
 
     directory: path, or a list of them. "{rank}" and "{node}" in it become numbers. "DIR@2" is generation 2 of DIR, unless
@@ -48,6 +49,9 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
     metrics: int, 1 to 65535. A port: Prometheus reads this rank's figures at http://127.0.0.1:PORT/metrics, those of the node's
         next rank at PORT + 1, and so on, until the dataset is closed. Any user of the machine can read them. Default: the
         port that the variable RKS_METRICS names, else none. `rankstore top` needs no port.
+    index_dir: path. Where the node's index, and the sorted order of plans, go above 1 GiB: an unnamed file in this directory;
+        may hold "{rank}" and "{node}". Default: memory if it takes less than a quarter of what is available (of the control
+        group, too), else TMPDIR, /tmp or /var/tmp, the first one on a disk of the node; IOFailedError if there is none.
 
     Returns the Dataset. Raises NotFoundError, CorruptError, UnsupportedError, ArgumentError; the same on all ranks.
     """
@@ -61,6 +65,7 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
     before = of_torch()
     store = _core.Store(chosen.core, given if several else given[0], exchange=exchange, no_share=no_share,
                         no_check=not check, partial=partial, inflight_bytes=inflight, names=names, columns=columns, metrics=metrics or 0,
+                        index_dir=None if index_dir is None else os.fspath(index_dir),
                         quarantine=None if quarantine is None else os.fspath(quarantine))
     after = of_torch()
     own = tuple(os.path.abspath(expand(one, chosen.rank, chosen.node)) for one in given)

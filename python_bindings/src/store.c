@@ -295,17 +295,18 @@ static PyObject *store_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
 {
     static char *keys[] = {"group",   "directory",      "exchange",   "no_share", "no_check",
                            "partial", "inflight_bytes", "quarantine", "names",    "columns",
-                           "metrics", NULL};
+                           "metrics", "index_dir",      NULL};
     PyObject *group, *directory, *inflight = NULL, *names = Py_None, *columns = Py_None;
     unsigned int metrics = 0;
     int no_share = 0, no_check = 0, partial = 0;
     rks_store_options options;
     rks_store_options_default(&options);
-    const char *exchange = NULL, *quarantine = NULL;
+    const char *exchange = NULL, *quarantine = NULL, *index_dir = NULL;
     places from = {0};
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$zpppOzOOI:Store", keys, &group,
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OO|$zpppOzOOIz:Store", keys, &group,
                                      &directory, &exchange, &no_share, &no_check, &partial,
-                                     &inflight, &quarantine, &names, &columns, &metrics) ||
+                                     &inflight, &quarantine, &names, &columns, &metrics,
+                                     &index_dir) ||
         !core_number(inflight, "inflight_bytes", 0, UINT64_MAX, &options.inflight_bytes))
         return NULL;
     if (exchange != NULL)
@@ -315,6 +316,7 @@ static PyObject *store_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     options.partial = partial;
     options.quarantine = quarantine;
     options.metrics_port = metrics;
+    options.index_dir = index_dir;
     store *self = NULL;
     if (take_places(directory, names, columns, &from)) {
         bool many = !PyUnicode_Check(directory) || names != Py_None;

@@ -58,6 +58,17 @@ def test_a_quarantine_list_leaves_samples_out(ds: rankstore.Dataset, tmp_path: P
         rankstore.open(tmp_path / "store", quarantine="nowhere.json")
 
 
+def test_the_directory_for_a_large_index_is_there(ds: rankstore.Dataset, tmp_path: Path) -> None:
+    (tmp_path / "scratch-0").mkdir()
+    with rankstore.open(tmp_path / "store", index_dir=tmp_path / "scratch-{node}") as other:
+        assert len(other) == COUNT and made.same(other[4], 4)
+    assert not list((tmp_path / "scratch-0").iterdir())
+    with pytest.raises(rankstore.IOFailedError, match="index_dir .*/nowhere: No such file or directory"):
+        rankstore.open(tmp_path / "store", index_dir=tmp_path / "nowhere")
+    with pytest.raises(TypeError):
+        rankstore.open(tmp_path / "store", index_dir=3)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("place", [COUNT, -COUNT - 1, 2**64 - 1])
 def test_a_place_that_is_not_there(ds: rankstore.Dataset, place: int) -> None:
     with pytest.raises(IndexError, match=str(place)):

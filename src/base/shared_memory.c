@@ -11,12 +11,16 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/available.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/memory.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
@@ -125,24 +129,49 @@ rks_status rks_shared_file(const char *what, uint64_t bytes, const char *directo
     return fill_file(what, bytes, directory, made, fd, err);
 }
 
-/* A rank may have no such directory, or one that it can only read. */
-static bool takes_no_files(int error)
+/* In the first directory for temporary files that is a disk of this node. */
+static rks_status temporary_file(const char *what, uint64_t bytes, uint64_t available, int *fd,
+                                 rks_error *err)
 {
-    return error == ENOENT || error == EACCES || error == EPERM || error == EROFS;
+    const char *const places[] = {getenv("TMPDIR"), "/tmp", "/var/tmp"};
+    char why[96] = "";
+    rks_error failed;
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        bool memory;
+        if (places[i] == NULL || places[i][0] == '\0')
+            continue;
+        const char *shared = rks_shared_filesystem(places[i], &memory);
+        if (shared == NULL && rks_shared_file(what, bytes, places[i], fd, &failed) == RKS_OK) {
+            rks_log("%s: %" PRIu64 " MB are above a quarter of the available memory, %" PRIu64
+                    " MB, and go to an unnamed file in %s; index_dir names another directory",
+                    what, bytes / 1000000, available / 1000000, places[i]);
+            return RKS_OK;
+        }
+        size_t used = strlen(why);
+        snprintf(why + used, sizeof(why) - used, "%s%s: %s", used == 0 ? "" : ", ", places[i],
+                 shared != NULL      ? shared
+                 : failed.cause != 0 ? strerror((int)failed.cause)
+                                     : "out of memory");
+    }
+    return rks_fail(err, RKS_ERR_IO, 0,
+                    "%s: no memory and no local disk for %" PRIu64
+                    " MB (%s); name a directory with "
+                    "index_dir",
+                    what, bytes / 1000000, why);
 }
 
 rks_status rks_shared_memory(const char *what, uint64_t bytes, const char *directory, int *fd,
                              rks_error *err)
 {
     uint64_t max = atomic_load(&memfd_max);
-    if (directory == NULL || bytes <= (max == 0 ? MEMFD_MAX : max))
+    if (bytes <= (max == 0 ? MEMFD_MAX : max))
         return rks_shared_memfd(what, bytes, fd, err);
-    int made = open_unnamed(directory, err);
-    if (made >= 0)
-        return fill_file(what, bytes, directory, made, fd, err);
-    if (takes_no_files(errno))
+    if (directory != NULL)
+        return rks_shared_file(what, bytes, directory, fd, err);
+    uint64_t available = rks_memory_available("");
+    if (bytes < available / 4)
         return rks_shared_memfd(what, bytes, fd, err);
-    return errno == 0 ? RKS_ERR_MEMORY : rks_fail_errno(err, errno, "%s in %s", what, directory);
+    return temporary_file(what, bytes, available, fd, err);
 }
 
 void rks_shared_memory_memfd_max(uint64_t bytes)

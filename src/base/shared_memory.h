@@ -8,8 +8,10 @@
 
 #include "rankstore/base.h"
 
-/* A memfd; above 1 GiB an unnamed file in `directory`, so that it can be paged out. Still a memfd
- * where `directory` is NULL, is not there or takes no files. */
+/* A memfd. Above 1 GiB an unnamed file in `directory`, so that it can be paged out. If that is NULL:
+ * still a memfd if it takes less than a quarter of the memory that is available, else a file in
+ * TMPDIR, /tmp or /var/tmp, the first one that is a disk of this node and has the room; a line on
+ * stderr says which. RKS_ERR_IO if there is none. */
 rks_status rks_shared_memory(const char *what, uint64_t bytes, const char *directory, int *fd,
                              rks_error *err);
 /* Its size cannot change. */

@@ -20,6 +20,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "base/available.h"
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -353,7 +354,7 @@ static void probe_directory(visit *v)
     }
     add_place(v, "free space", v->directory, UINT64_C(1) << 30,
               "a build needs about the size of its input: make room, or name another directory");
-    bool network = kind.f_type == 0x6969 || kind.f_type == 0x0bd00bd0 || kind.f_type == 0xff534d42;
+    bool memory, network = rks_shared_filesystem(v->directory, &memory) != NULL && !memory;
     add(v, "file system", !network, network ? "shards belong on a disk of the node" : NULL,
         network ? "network" : "local");
     try_disk(v, v->directory);

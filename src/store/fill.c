@@ -4,8 +4,10 @@
  * rank of the node sees is copied in by the lowest such rank, the others arrive by the exchange.
  *
  * A rank's stream in the exchange is the streams of the shards it owns, in dataset order. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
@@ -110,6 +112,20 @@ static rks_index_layout layout_of(const rks_filling *f, const rks_store *store)
                               .column_count = store->dataset->index_count};
 }
 
+/* A small index goes to memory, but a wrong name is better known before the dataset has grown. */
+static rks_status check_index_dir(const rks_store *store, rks_error *err)
+{
+    const char *path = store->index_dir;
+    struct stat info;
+    if (path == NULL)
+        return RKS_OK;
+    if (stat(path, &info) != 0 || access(path, W_OK | X_OK) != 0)
+        return rks_fail_errno(err, errno, "index_dir %s", path);
+    return S_ISDIR(info.st_mode)
+               ? RKS_OK
+               : rks_fail(err, RKS_ERR_IO, ENOTDIR, "index_dir %s: no directory", path);
+}
+
 rks_status rks_filling_begin(rks_filling *f, rks_store *store, rks_error *err)
 {
     rks_status status = make_spans(store, &f->spans, &f->span_count, err);
@@ -117,7 +133,9 @@ rks_status rks_filling_begin(rks_filling *f, rks_store *store, rks_error *err)
         status = make_columns(store->dataset, &f->columns, err);
     const rks_index_layout layout = layout_of(f, store);
     if (status == RKS_OK && rks_group_is_leader(store->group))
-        status = rks_index_memory(&layout, store->directory, &f->fd, err);
+        status = check_index_dir(store, err);
+    if (status == RKS_OK && rks_group_is_leader(store->group))
+        status = rks_index_memory(&layout, store->index_dir, &f->fd, err);
     return status == RKS_OK ? rks_fd_offer_open(store->group, f->fd, &f->offer, err) : status;
 }
 

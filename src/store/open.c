@@ -264,6 +264,7 @@ void rks_store_release(void *user)
     rks_free(store->closed_by);
     rks_dataset_free(store->dataset);
     rks_free(store->directory);
+    rks_free(store->index_dir);
     rks_free(store);
 }
 
@@ -323,11 +324,19 @@ static rks_status create_store(rks_group *group, const char *directory, rks_data
     made->options = *options;
     made->options.quarantine = NULL; /* the caller's text */
     made->options.columns = NULL;
+    made->options.index_dir = NULL;
     made->dataset = dataset;
     rks_digest_format(dataset->id, made->id_text);
     *store = made;
     made->directory = rks_strdup(directory, err);
-    return made->directory == NULL || made->closed_by == NULL ? RKS_ERR_MEMORY : make_fits(made, err);
+    if (made->directory == NULL || made->closed_by == NULL)
+        return RKS_ERR_MEMORY;
+    if (options->index_dir != NULL) {
+        rks_status status = rks_directory_expand(group, options->index_dir, &made->index_dir, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    return make_fits(made, err);
 }
 
 /* Paths of all sources, one behind the other. */

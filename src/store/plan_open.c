@@ -46,7 +46,7 @@ static rks_status begin_order(const rks_store *store, ordering *o, rks_error *er
 {
     rks_status status = RKS_OK;
     if (o->bytes > 0 && rks_group_is_leader(store->group)) {
-        status = rks_shared_memory("sorted order", o->bytes, store->directory, &o->fd, err);
+        status = rks_shared_memory("sorted order", o->bytes, store->index_dir, &o->fd, err);
         if (status == RKS_OK)
             status = sort_into(store, o->fd, o->bytes, err);
         if (status == RKS_OK)

@@ -45,6 +45,7 @@ struct rks_store {
     rks_fetcher *fetcher;
 
     uint64_t exchange_bytes;
+    char *index_dir; /* NULL: the default */
     const char *exchange_name;
     char exchange_why[128];
 

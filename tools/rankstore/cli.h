@@ -214,6 +214,9 @@ const char *cli_directory(const char *word);
 #define CLI_STORE_OPTIONS(args, field)                                                             \
     {"--partial", NULL, CLI_FLAG, offsetof(args, field.partial),                                   \
      .help = "open although shards are missing"},                                                  \
+    {"--index-dir", "DIR", CLI_TEXT, offsetof(args, field.index_dir),                              \
+     .help = "put an index above 1 GiB into an unnamed file in this directory",                    \
+     .normal = "memory, or a local temporary directory if it takes a quarter of what is free"},    \
     {                                                                                              \
         "--quarantine", "FILE", CLI_TEXT, offsetof(args, field.quarantine),                        \
             .help = "leave out the samples that this list names, as 'verify --quarantine' wrote "  \

@@ -15,6 +15,7 @@
 #include "base/shared_memory.h"
 #include "index/index_internal.h"
 #include "layouts.h"
+#include "support/folder.h"
 
 static rks_error err;
 static layout_random the_random;
@@ -147,24 +148,86 @@ static void an_unnamed_file_leaves_no_name(void **state)
     assert_contains(err.text, directory);
 }
 
-static void large_memory_is_a_file_where_the_directory_takes_one(void **state)
+/* The machine as the tests want it. */
+static uint64_t pretended_memory;
+static const char *pretended_shared; /* a path on NFS, or "*": all are */
+
+uint64_t __wrap_rks_memory_available(const char *root);
+const char *__wrap_rks_shared_filesystem(const char *path, bool *memory);
+
+uint64_t __wrap_rks_memory_available(const char *root)
+{
+    assert_string_equal(root, "");
+    return pretended_memory;
+}
+
+const char *__wrap_rks_shared_filesystem(const char *path, bool *memory)
+{
+    *memory = false;
+    return strcmp(pretended_shared, "*") == 0 || strcmp(pretended_shared, path) == 0 ? "NFS" : NULL;
+}
+
+/* Whether the descriptor is an unnamed file in that directory. */
+static bool is_file_in(int fd, const char *directory)
+{
+    char link[64], path[512] = "";
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    return readlink(link, path, sizeof(path) - 1) > 0 &&
+           strncmp(path, directory, strlen(directory)) == 0 && strstr(path, "(deleted)") != NULL;
+}
+
+static void large_memory_goes_where_it_is_told(void **state)
 {
     (void)state;
-    static const struct {
-        const char *directory;
-        bool file;
-    } cases[] = {{"/tmp", true}, {"/tmp/rks-no-such-directory", false}, {NULL, false}};
+    char own[FOLDER_PATH];
+    assert_true(folder_make(own));
+    const struct {
+        const char *directory; /* index_dir */
+        uint64_t available;
+        const char *shared;
+        const char *file; /* where it goes; NULL: memory */
+    } cases[] = {
+        {own, 1 << 20, "", own},         /* named, although memory would do */
+        {own, 0, "*", own},              /* named, although it is shared */
+        {NULL, 4 * 8192 + 4, "*", NULL}, /* less than a quarter */
+        {NULL, 4 * 8192, "", own},       /* TMPDIR first */
+        {NULL, 0, own, "/tmp/"},
+    };
+    setenv("TMPDIR", own, 1);
     rks_shared_memory_memfd_max(8191);
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         int fd = -1, small = -1;
+        pretended_memory = cases[i].available;
+        pretended_shared = cases[i].shared;
         assert_ok(rks_shared_memory("index", 8192, cases[i].directory, &fd, &err), &err);
         assert_ok(rks_shared_memory("index", 8191, cases[i].directory, &small, &err), &err);
-        assert_int_equal(fcntl(fd, F_GET_SEALS) < 0, cases[i].file);
+        assert_int_equal(fcntl(fd, F_GET_SEALS) < 0, cases[i].file != NULL);
+        assert_true(cases[i].file == NULL || is_file_in(fd, cases[i].file));
         assert_true(fcntl(small, F_GET_SEALS) >= 0);
         assert_ok(rks_shared_memory_seal("index", fd, &err), &err);
         close(fd);
         close(small);
     }
+    rks_shared_memory_memfd_max(0);
+    unsetenv("TMPDIR");
+    assert_int_equal(rmdir(own), 0); /* empty */
+}
+
+static void no_room_for_large_memory_names_index_dir(void **state)
+{
+    (void)state;
+    int fd = -1;
+    pretended_memory = 0;
+    pretended_shared = "*";
+    unsetenv("TMPDIR");
+    rks_shared_memory_memfd_max(8191);
+    assert_fails(RKS_ERR_IO, rks_shared_memory("index", 5000000, NULL, &fd, &err));
+    assert_string_equal(err.text,
+                        "index: no memory and no local disk for 5 MB (/tmp: NFS, /var/tmp: NFS); "
+                        "name a directory with index_dir");
+    assert_fails(RKS_ERR_IO,
+                 rks_shared_memory("index", 8192, "/tmp/rks-no-such-directory", &fd, &err));
+    assert_contains(err.text, "index in /tmp/rks-no-such-directory: No such file or directory");
     rks_shared_memory_memfd_max(0);
 }
 
@@ -453,7 +516,8 @@ int main(void)
         cmocka_unit_test(refuses_memory_of_another_size),
         cmocka_unit_test(maps_are_shared_and_read_only_after_the_seal),
         cmocka_unit_test(an_unnamed_file_leaves_no_name),
-        cmocka_unit_test(large_memory_is_a_file_where_the_directory_takes_one),
+        cmocka_unit_test(large_memory_goes_where_it_is_told),
+        cmocka_unit_test(no_room_for_large_memory_names_index_dir),
         cmocka_unit_test(a_limit_on_file_sizes_is_an_error_and_no_signal),
         cmocka_unit_test(a_full_disk_is_an_error_and_no_signal),
         cmocka_unit_test(an_empty_dataset_has_an_index),

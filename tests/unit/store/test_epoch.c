@@ -19,7 +19,7 @@ typedef struct job {
     uint64_t prefetch_bytes;
     uint64_t stop_after;        /* steps; 0: to the end */
     bool in_file;               /* the sorted order is large */
-    size_t files;               /* of the directory */
+    const char *index_dir;
     char state[RKS_STATE_MAX];  /* given, and by rank 0 where it stopped */
     uint32_t seen[2 * SAMPLES]; /* by epoch % 2 and id; guarded by mutex */
     pthread_mutex_t mutex;
@@ -317,7 +317,10 @@ static void look_at_order(member *m)
     bool memfd = !j->in_file;
     if (!world_enter(m, j->own_nodes))
         return;
-    EXPECT_OK(rks_store_open(m->group, j->directory, NULL, &store, &m->err));
+    rks_store_options options;
+    rks_store_options_default(&options);
+    options.index_dir = j->index_dir;
+    EXPECT_OK(rks_store_open(m->group, j->directory, &options, &store, &m->err));
     EXPECT_OK(rks_group_agree(m->group, "test: open", RKS_OK, &m->err));
     rks_shared_memory_memfd_max(memfd ? 0 : SAMPLES * 4 - 1);
     EXPECT_OK(rks_plan_open(store, NULL, &plan, &m->err));
@@ -325,27 +328,30 @@ static void look_at_order(member *m)
         return;
     find_mapping(rks_index_order(store->index), line);
     EXPECT((strstr(line, "/memfd:rankstore") != NULL) == memfd);
-    EXPECT((strstr(line, j->directory) != NULL) != memfd);
+    EXPECT((strstr(line, j->index_dir) != NULL) != memfd);
     EXPECT(strstr(line, "(deleted)") != NULL && strstr(line, " r--s ") != NULL);
-    EXPECT(world_files(j->directory, "") == j->files);
+    EXPECT(world_files(j->index_dir, "") == 0);
     run_job(m, &(job){.mutex = PTHREAD_MUTEX_INITIALIZER}, store, plan);
     rks_plan_free(plan);
     rks_store_close(store, 0);
 }
 
-static void a_large_order_lies_in_an_unnamed_file_beside_the_shards(void **state)
+static void a_large_order_lies_in_an_unnamed_file_in_index_dir(void **state)
 {
     (void)state;
     job j;
     new_job(&j, directory);
-    j.files = world_files(directory, "");
+    char index_dir[64];
+    world_directory(index_dir);
+    j.index_dir = index_dir;
     for (int i = 0; i < 4; i++) {
         j.in_file = i % 2 == 1;
         j.own_nodes = i / 2 == 1;
         on_threads(2, look_at_order, &j);
         rks_shared_memory_memfd_max(0);
-        assert_int_equal(world_files(directory, ""), j.files);
+        assert_int_equal(world_files(index_dir, ""), 0);
     }
+    world_remove(index_dir);
 }
 
 int main(void)
@@ -356,7 +362,7 @@ int main(void)
         cmocka_unit_test(a_tight_prefetch_delivers_the_same),
         cmocka_unit_test(two_epochs_share_a_plan),
         cmocka_unit_test(wrong_steps_worlds_and_plans_are_refused),
-        cmocka_unit_test(a_large_order_lies_in_an_unnamed_file_beside_the_shards),
+        cmocka_unit_test(a_large_order_lies_in_an_unnamed_file_in_index_dir),
     };
     return cmocka_run_group_tests_name("epoch", tests, prepare, finish);
 }

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * available.c: reads /proc and /sys/fs/cgroup, and asks statfs. */
+#include "base/available.h"
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/vfs.h>
+
+/* The number behind `name` at the beginning of a line, or of the first line if name is "". */
+static bool number_behind(const char *path, const char *name, uint64_t *number)
+{
+    char line[256];
+    bool found = false;
+    size_t size = strlen(name);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && !found && fgets(line, sizeof(line), file) != NULL) {
+        char *end = line;
+        if (strncmp(line, name, size) == 0)
+            *number = strtoull(line + size, &end, 10);
+        found = end > line + size;
+    }
+    if (file != NULL)
+        fclose(file);
+    return found;
+}
+
+typedef struct version {
+    const char *mark; /* of this process's line in /proc/self/cgroup; the path follows */
+    const char *folder;
+    const char *limit, *usage, *cache;
+} version;
+
+static const version versions[] = {
+    {"0::", "/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file "},
+    {":memory:", "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+     "total_inactive_file "},
+};
+
+/* This process's group, "" for the topmost one. */
+static void find_group(const char *root, const version *v, char own[PATH_MAX])
+{
+    char path[PATH_MAX], line[PATH_MAX];
+    own[0] = '\0';
+    snprintf(path, sizeof(path), "%s/proc/self/cgroup", root);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && own[0] == '\0' && fgets(line, sizeof(line), file) != NULL) {
+        char *at = strstr(line, v->mark);
+        line[strcspn(line, "\n")] = '\0';
+        if (at != NULL && (v->mark[0] == ':' || at == line))
+            snprintf(own, PATH_MAX, "%s", at + strlen(v->mark));
+    }
+    if (file != NULL)
+        fclose(file);
+    if (strcmp(own, "/") == 0)
+        own[0] = '\0';
+}
+
+/* What one group leaves; UINT64_MAX if it sets no limit. */
+static uint64_t group_leaves(const char *root, const version *v, const char *group)
+{
+    char path[2 * PATH_MAX + 64];
+    uint64_t limit, usage = 0, cache = 0;
+    snprintf(path, sizeof(path), "%s%s%s/%s", root, v->folder, group, v->limit);
+    if (!number_behind(path, "", &limit)) /* also where it says "max" */
+        return UINT64_MAX;
+    snprintf(path, sizeof(path), "%s%s%s/%s", root, v->folder, group, v->usage);
+    number_behind(path, "", &usage);
+    snprintf(path, sizeof(path), "%s%s%s/memory.stat", root, v->folder, group);
+    number_behind(path, v->cache, &cache);
+    usage -= cache < usage ? cache : usage;
+    return limit - (usage < limit ? usage : limit);
+}
+
+uint64_t rks_memory_available(const char *root)
+{
+    char path[PATH_MAX], own[PATH_MAX];
+    uint64_t least = UINT64_MAX, kib;
+    snprintf(path, sizeof(path), "%s/proc/meminfo", root);
+    if (number_behind(path, "MemAvailable:", &kib))
+        least = kib << 10;
+    for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
+        find_group(root, &versions[i], own);
+        for (char *slash = own; slash != NULL;) {
+            uint64_t leaves = group_leaves(root, &versions[i], own);
+            least = leaves < least ? leaves : least;
+            slash = strrchr(own, '/');
+            if (slash != NULL)
+                *slash = '\0';
+        }
+    }
+    return least;
+}
+
+/* Of FUSE nobody knows: sshfs and the buckets of clouds are FUSE, too. */
+static const struct {
+    uint32_t magic;
+    const char *name;
+    bool memory;
+} filesystems[] = {
+    {0x6969, "NFS", false},        {0x517b, "SMB", false},          {0xff534d42, "CIFS", false},
+    {0xfe534d42, "SMB2", false},   {0x0bd00bd0, "Lustre", false},   {0x47504653, "GPFS", false},
+    {0x5346414f, "AFS", false},    {0x6b414653, "AFS", false},      {0x00c36400, "Ceph", false},
+    {0x01021997, "9P", false},     {0x01161970, "GFS2", false},     {0x7461636f, "OCFS2", false},
+    {0x19830326, "BeeGFS", false}, {0x20030528, "OrangeFS", false}, {0x73757245, "Coda", false},
+    {0xaad7aaea, "PanFS", false},  {0x65735546, "FUSE", false},     {0x786f4256, "vboxsf", false},
+    {0x01021994, "tmpfs", true},   {0x858458f6, "ramfs", true},
+};
+
+const char *rks_shared_filesystem(const char *path, bool *memory)
+{
+    struct statfs kind;
+    *memory = false;
+    if (statfs(path, &kind) != 0)
+        return NULL;
+    for (size_t i = 0; i < sizeof(filesystems) / sizeof(filesystems[0]); i++) {
+        if (filesystems[i].magic == (uint32_t)kind.f_type) {
+            *memory = filesystems[i].memory;
+            return filesystems[i].name;
+        }
+    }
+    return NULL;
+}
