@@ -2,6 +2,7 @@
  *
  * nccl_held.c: what the nccl exchange holds on a GPU, made, freed, or kept from one exchange of a
  * group to the next. */
+#include <stdatomic.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -13,6 +14,9 @@
 #include "exchange/nccl_inside.h"
 
 enum { DRAIN_MS = 10000, POLL_NS = 50 * 1000 };
+
+/* Something is left on a GPU that may never end: the driver's frees would wait for it. */
+static atomic_bool lost;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static nccl_held *kept; /* guarded by mutex; one a group at most */
@@ -123,6 +127,15 @@ static void end_communicator(nccl_held *held, const rks_nccl_patience *patience)
     held->left_behind |= !ended || !drain(held);
 }
 
+rks_status rks_nccl_refuse_lost(rks_error *err)
+{
+    if (!atomic_load(&lost))
+        return RKS_OK;
+    return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
+                    "NCCL could not be ended in an earlier exchange of this process; start anew, "
+                    "or use another exchange");
+}
+
 void rks_nccl_drop(nccl_held *held, const rks_nccl_patience *patience)
 {
     bool holds = held->communicator != NULL || held->up != NULL;
@@ -141,9 +154,11 @@ void rks_nccl_drop(nccl_held *held, const rks_nccl_patience *patience)
     held->serial = 0;
     rks_usage_sub(RKS_MEMORY_GPU_NCCL, held->nccl_bytes);
     held->nccl_bytes = 0;
-    if (held->left_behind)
+    if (held->left_behind) {
+        atomic_store(&lost, true);
         rks_log("exchange nccl: NCCL could not be ended; its memory stays taken until this "
                 "process ends");
+    }
 }
 
 void rks_nccl_release(nccl_held *held, const rks_nccl_patience *patience)

@@ -79,7 +79,9 @@ static void know_self(nccl_state *state, uint8_t self[SELF_SIZE])
         place += rks_group_node_of(plan->group, rank) == rks_group_node(plan->group);
     int version = 0;
     rks_error err;
-    rks_status status = rks_nccl_load(&version, &err);
+    rks_status status = rks_nccl_refuse_lost(&err);
+    if (status == RKS_OK)
+        status = rks_nccl_load(&version, &err);
     if (status == RKS_OK)
         status = state->held->gpu != NULL ? rks_gpu_refuse_capture(&err)
                                           : rks_gpu_open(place, &state->held->gpu, &err);

@@ -35,8 +35,7 @@ struct ncclComm {
     uint64_t rounds;        /* put on streams */
     atomic_int outstanding; /* of them not done */
     atomic_bool aborted;
-    pthread_t opener;
-    bool opening; /* the thread has not been joined */
+    atomic_int opening; /* its thread has not ended */
     atomic_int opened;
     atomic_int busy;   /* a call is in progress */
     atomic_int failed; /* an ncclResult_t that stays */
@@ -93,6 +92,7 @@ static void *open_main(void *user)
     unlink(comm->path);
     double_count(&double_world.figures.nccl_bytes, NULL, NCCL_BYTES);
     atomic_store(&comm->opened, 1);
+    atomic_store(&comm->opening, 0);
     return NULL;
 }
 
@@ -116,8 +116,10 @@ DOUBLE_API ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclU
     if (comm->map == MAP_FAILED)
         abort();
     comm->rounds = 1;
-    comm->opening = true;
-    pthread_create(&comm->opener, NULL, open_main, comm);
+    pthread_t opener;
+    atomic_store(&comm->opening, 1);
+    pthread_create(&opener, NULL, open_main, comm);
+    pthread_detach(opener);
     double_count(&double_world.figures.communicators, NULL, 1);
     *out = comm;
     return ncclInProgress;
@@ -277,9 +279,8 @@ DOUBLE_API ncclResult_t ncclGroupEnd(void)
 
 static void free_comm(struct ncclComm *comm)
 {
-    if (comm->opening)
-        pthread_join(comm->opener, NULL);
-    while (atomic_load(&comm->outstanding) > 0 || atomic_load(&comm->busy))
+    while (atomic_load(&comm->opening) || atomic_load(&comm->outstanding) > 0 ||
+           atomic_load(&comm->busy))
         nap();
     munmap(comm->map, comm->size);
     double_count(&double_world.figures.communicators, NULL, -1);

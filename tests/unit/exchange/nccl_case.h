@@ -55,6 +55,7 @@ typedef struct nccl_case {
     uint32_t silence_ms;
     uint32_t repeats; /* 0: 1. The fault is in the last one */
     const char *then; /* the backend from the second one on; NULL: the same */
+    const char *once_more; /* one behind them, whatever became of them; NULL: none */
     nccl_result results[NCCL_RANKS];
 } nccl_case;
 
@@ -217,6 +218,8 @@ static inline int nccl_main(const rks_bootstrap *bootstrap, void *user)
                       all->fault);
         status = nccl_exchange(group, all, i > 0 && all->then != NULL ? all->then : all->backend);
     }
+    if (all->once_more != NULL)
+        status = nccl_exchange(group, all, all->once_more);
     gpu.happened(&result->calls);
     gpu.figures(&result->figures);
     result->memory.struct_size = sizeof(result->memory);

@@ -47,8 +47,6 @@ static void an_error_ends_the_other_rails(void **state)
  * fault, by NCCL and by another way. The first n without a fault ends it. */
 typedef struct sweep {
     nccl_case all;
-    double_fault fault;
-    uint64_t stride; /* from one call that fails to the next */
     uint64_t steps, failed;
     uint64_t slowest_ms;
     char wrong[256];
@@ -89,7 +87,7 @@ static void sweep_step(sweep *s, rks_group *group, const nccl_double *gpu, bool 
     nccl_result *result = &all->results[rank];
     uint64_t calls = 0, before = rks_now_ms();
     if (rank == 1)
-        gpu->set_fault(NULL, s->steps + 1, s->fault);
+        gpu->set_fault(NULL, s->steps + 1, DOUBLE_FAILS);
     rks_status status = nccl_exchange(group, all, "nccl");
     uint64_t took = rks_now_ms() - before;
     double_figures left;
@@ -100,7 +98,7 @@ static void sweep_step(sweep *s, rks_group *group, const nccl_double *gpu, bool 
     if (!same_error(group, result))
         snprintf(s->wrong, sizeof(s->wrong), "step %llu, rank %u: %s", (unsigned long long)s->steps,
                  rank, status == RKS_OK ? "good" : result->err.text);
-    if (held(&left) && s->fault != DOUBLE_STICKS) /* nothing can be freed in a broken context */
+    if (held(&left))
         snprintf(s->wrong, sizeof(s->wrong), "step %llu, rank %u holds something of the GPU",
                  (unsigned long long)s->steps, rank);
     if (left.complaints > 0)
@@ -137,21 +135,20 @@ static int sweep_main(const rks_bootstrap *bootstrap, void *user)
         sweep_step(s, group, &gpu, &more);
         rks_group_agree(group, "test: step", RKS_OK, &err);
         if (rks_group_rank(group) == 0)
-            s->steps += s->stride;
+            s->steps++;
         rks_group_agree(group, "test: next", RKS_OK, &err);
     }
     rks_group_close(group);
     return 0;
 }
 
-static void sweep_calls(double_fault fault, uint64_t stride)
+static void each_failing_call_is_every_rank_s_error(void **state)
 {
+    (void)state;
     sweep *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(s, MAP_FAILED);
     nccl_case *model = nccl_case_new("nccl", 3);
     s->all = *model;
-    s->fault = fault;
-    s->stride = stride;
     nccl_case_free(model);
     for (int rank = 0; rank < 3; rank++)
         s->all.sizes[rank] = 9000;
@@ -163,24 +160,36 @@ static void sweep_calls(double_fault fault, uint64_t stride)
     assert_string_equal(s->wrong, "");
     assert_int_equal(code, 0);
     print_message("%llu calls, %llu of them end the exchange; the slowest end took %llu ms\n",
-                  (unsigned long long)(s->steps / stride), (unsigned long long)s->failed,
+                  (unsigned long long)s->steps, (unsigned long long)s->failed,
                   (unsigned long long)s->slowest_ms);
     assert_in_range(s->steps, 60, 1000);
-    assert_true(s->failed > 40 / stride);
+    assert_true(s->failed > 40);
     munmap(s, sizeof(*s));
 }
 
-static void each_failing_call_is_every_rank_s_error(void **state)
+/* As CUDA does after a fault of a kernel, the training's too: nothing can be freed any more, and
+ * the process uses NCCL no more. */
+static void an_error_of_cuda_that_stays_ends_all(void **state)
 {
     (void)state;
-    sweep_calls(DOUBLE_FAILS, 1);
-}
-
-/* As CUDA does after a fault of a kernel, the training's too. */
-static void so_is_an_error_of_cuda_that_stays(void **state)
-{
-    (void)state;
-    sweep_calls(DOUBLE_STICKS, 4);
+    for (uint64_t nth = 1; nth < 120; nth += 9) {
+        nccl_case *all = nccl_case_new("nccl", 3);
+        all->fault_rank = 1;
+        all->nth = nth;
+        all->fault = DOUBLE_STICKS;
+        for (int rank = 0; rank < 3; rank++)
+            all->sizes[rank] = 9000;
+        nccl_run_case(all, 100);
+        for (int rank = 0; rank < 3; rank++) {
+            assert_int_equal(all->results[rank].status, all->results[1].status);
+            assert_string_equal(all->results[rank].err.text, all->results[1].err.text);
+            assert_int_equal(all->results[rank].at_end.pushed, 0);
+            assert_true(rank == 1 || held(&all->results[rank].at_end) == 0);
+        }
+        if (nth < 90)
+            assert_int_not_equal(all->results[0].status, RKS_OK);
+        nccl_case_free(all);
+    }
 }
 
 static void a_round_may_fail_while_it_is_in_progress(void **state)
@@ -216,6 +225,30 @@ static void an_abort_that_never_returns_is_left_behind(void **state)
         assert_int_equal(all->results[rank].status, RKS_ERR_DATA);
         assert_int_equal(all->results[rank].at_end.pushed, 0);
         assert_int_equal(held(&all->results[rank].at_end) != 0, rank == 0);
+    }
+    nccl_case_free(all);
+}
+
+/* Frees would wait for what was left: the next exchange of the process goes another way. */
+static void after_that_nccl_is_refused(void **state)
+{
+    (void)state;
+    nccl_case *all = nccl_case_new("nccl:memory=keep", 3);
+    uint32_t usual = rks_communicator_abort_ms;
+    rks_communicator_abort_ms = 1000;
+    all->repeats = 2;
+    all->then = "nccl:rails=off"; /* what was kept is dropped, by abort */
+    all->fault_rank = 0;
+    all->nth = 1;
+    all->fault = DOUBLE_HANGS;
+    snprintf(all->call, sizeof(all->call), "ncclCommAbort");
+    all->once_more = "nccl";
+    nccl_run_case(all, 100);
+    rks_communicator_abort_ms = usual;
+    for (int rank = 0; rank < 3; rank++) {
+        assert_int_equal(all->results[rank].status, RKS_ERR_UNSUPPORTED);
+        assert_int_equal(all->results[rank].err.rank, 0);
+        assert_contains(all->results[rank].err.text, "could not be ended in an earlier exchange");
     }
     nccl_case_free(all);
 }
@@ -438,9 +471,10 @@ int main(void)
         cmocka_unit_test(a_broken_source_or_sink_is_every_rank_s_error),
         cmocka_unit_test(an_error_ends_the_other_rails),
         cmocka_unit_test(each_failing_call_is_every_rank_s_error),
-        cmocka_unit_test(so_is_an_error_of_cuda_that_stays),
+        cmocka_unit_test(an_error_of_cuda_that_stays_ends_all),
         cmocka_unit_test(a_round_may_fail_while_it_is_in_progress),
         cmocka_unit_test(an_abort_that_never_returns_is_left_behind),
+        cmocka_unit_test(after_that_nccl_is_refused),
         cmocka_unit_test(only_carriers_make_a_context),
         cmocka_unit_test(a_blocking_nccl_is_refused),
         cmocka_unit_test(a_killed_rank_ends_the_others),
