@@ -11,7 +11,7 @@
 
 struct double_world double_world = {
     .mutex = PTHREAD_MUTEX_INITIALIZER, .gpu = 0, .nccl_version = 22809};
-_Thread_local struct double_thread double_thread;
+_Thread_local struct double_thread double_thread DOUBLE_STATIC_TLS;
 
 static struct {
     const char *call;

@@ -10,6 +10,9 @@
 
 #define DOUBLE_API __attribute__((visibility("default")))
 
+/* The loader frees another thread's block of a library's TLS unseen by the thread sanitizer. */
+#define DOUBLE_STATIC_TLS __attribute__((tls_model("initial-exec")))
+
 struct double_world {
     pthread_mutex_t mutex;
     int gpu;
@@ -24,7 +27,7 @@ struct double_thread {
     uint64_t pushed;
     int capture_mode; /* 0: global, as a thread begins */
 };
-extern _Thread_local struct double_thread double_thread;
+extern _Thread_local struct double_thread double_thread DOUBLE_STATIC_TLS;
 
 DOUBLE_API void double_set_fault(const char *call, uint64_t nth, double_fault fault);
 DOUBLE_API bool double_fault_happened(uint64_t *calls);

@@ -184,7 +184,7 @@ static bool ready(struct ncclComm *comm, const char *call)
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
-enum { RANKS = 64 };
+enum { RANKS = 16 };
 
 typedef struct part {
     uint8_t *memory;
@@ -199,7 +199,7 @@ typedef struct gather {
 } gather;
 
 /* The group that this thread has begun. */
-static _Thread_local struct {
+static _Thread_local DOUBLE_STATIC_TLS struct {
     bool begun, wrong;
     int count;
     struct ncclComm *comm;
