@@ -65,11 +65,31 @@ rks_status rks_nccl_read_options(const char *text, nccl_options *options, rks_er
  *
  *   offset  size  field
  *        0    17  1 and its GPU's UUID, or zeros
- *       17     3  0
+ *       17     1  1: NCCL works without the driver's virtual memory here (NCCL_CUMEM_ENABLE=0)
+ *       18     2  0
  *       20     4  version of NCCL
  *       24     8  serial of the exchange that it has kept everything from; 0: it has nothing
  *       32   192  why it has no GPU or NCCL */
-enum { SELF_VERSION = 20, SELF_SERIAL = 24, SELF_WHY = 32, SELF_SIZE = SELF_WHY + 192 };
+enum { SELF_NO_CUMEM = 17, SELF_VERSION = 20, SELF_SERIAL = 24, SELF_WHY = 32, SELF_SIZE = SELF_WHY + 192 };
+
+static const uint8_t *self_of(const rks_agreed *all, uint32_t rank)
+{
+    return rks_agreed_get(all, rank, 0, NULL);
+}
+
+/* Then a communicator connects all its algorithms when it is made. Those with one GPU a node would
+ * connect PAT, too, which takes hundreds of MB: one communicator of all has several. */
+static bool without_cumem(void)
+{
+    const char *wish = getenv("NCCL_CUMEM_ENABLE");
+    return wish != NULL && strcmp(wish, "0") == 0;
+}
+
+static void flat_for_all(nccl_state *state, const rks_agreed *all)
+{
+    for (uint32_t rank = 0; rank < state->plan->size; rank++)
+        state->options.flat |= self_of(all, rank)[SELF_NO_CUMEM] != 0;
+}
 
 static void know_self(nccl_state *state, uint8_t self[SELF_SIZE])
 {
@@ -79,6 +99,8 @@ static void know_self(nccl_state *state, uint8_t self[SELF_SIZE])
         place += rks_group_node_of(plan->group, rank) == rks_group_node(plan->group);
     int version = 0;
     rks_error err;
+    self[SELF_NO_CUMEM] = without_cumem();
+    state->options.flat |= without_cumem();
     rks_status status = rks_nccl_refuse_lost(&err);
     if (status == RKS_OK)
         status = rks_nccl_load(&version, &err);
@@ -99,11 +121,6 @@ static void know_self(nccl_state *state, uint8_t self[SELF_SIZE])
      * named a GPU that is not there, must not go on. */
     if (status == RKS_ERR_STATE || status == RKS_ERR_ARGUMENT)
         rks_nccl_note_own(state, status, &err);
-}
-
-static const uint8_t *self_of(const rks_agreed *all, uint32_t rank)
-{
-    return rks_agreed_get(all, rank, 0, NULL);
 }
 
 static rks_status same_version(const rks_exchange_plan *plan, const rks_agreed *all, rks_error *err)
@@ -186,6 +203,8 @@ rks_status rks_nccl_meet(nccl_state *state, rks_error *err)
         *err = state->err;
     rks_status status = rks_group_agree_on(plan->group, "exchange: GPUs", state->status, &fact, 1,
                                            &all, err);
+    if (status == RKS_OK)
+        flat_for_all(state, &all);
     uint8_t *gpus = rks_alloc(plan->size, RKS_GPU_RECORD, NULL);
     uint32_t *nodes = rks_alloc(plan->size, sizeof(*nodes), NULL);
     if (status == RKS_OK)

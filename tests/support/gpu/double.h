@@ -41,6 +41,7 @@ typedef struct double_figures {
     uint64_t nccl_bytes;                               /* device memory of communicators */
     uint64_t pushed;                                   /* contexts on this thread's stack */
     uint64_t peak_contexts;
+    uint64_t most_ranks;                               /* of a communicator */
     uint64_t aborts;                                   /* of communicators */
     uint64_t complaints; /* calls that the real ones forbid; also printed */
     int capture_mode;                                  /* of this thread */

@@ -105,6 +105,9 @@ DOUBLE_API ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclU
         return ncclInvalidUsage;
     struct ncclComm *comm = calloc(1, sizeof(*comm));
     comm->ranks = ranks;
+    if ((uint64_t)ranks > double_world.figures.most_ranks)
+        double_count(&double_world.figures.most_ranks, NULL,
+                     ranks - (int64_t)double_world.figures.most_ranks);
     comm->rank = rank;
     comm->size = PAGE + 2 * (size_t)ranks * ROOM;
     snprintf(comm->path, sizeof(comm->path), "/tmp/%.40s", id.internal);

@@ -48,6 +48,7 @@ typedef struct nccl_case {
     int source_fails; /* this rank's read fails at half of its stream; -1: none */
     int sink_fails;   /* this rank's write fails at its first call but one; -1: none */
     int capturing;    /* this rank is; -1: none */
+    int no_cumem;     /* this rank has NCCL_CUMEM_ENABLE=0; -1: none */
     int fault_rank;   /* -1: none */
     char call[48];    /* empty: any */
     uint64_t nth;
@@ -195,6 +196,8 @@ static inline rks_status nccl_group(const rks_bootstrap *bootstrap, nccl_case *a
     char node[32];
     uint32_t rank = bootstrap->rank;
     snprintf(node, sizeof(node), "node-%d", all->node[rank]);
+    if (all->no_cumem == (int)rank)
+        setenv("NCCL_CUMEM_ENABLE", "0", 1);
     gpu->machine(all->gpu[rank], all->version[rank] != 0 ? all->version[rank] : 22809,
                  all->capturing == (int)rank);
     return open_group_on(bootstrap, node, all->silence_ms, group, err);
@@ -243,6 +246,7 @@ static inline nccl_case *nccl_case_new(const char *backend, uint32_t ranks)
                        .source_fails = -1,
                        .sink_fails = -1,
                        .capturing = -1,
+                       .no_cumem = -1,
                        .fault_rank = -1};
     for (uint32_t rank = 0; rank < ranks; rank++) {
         all->node[rank] = (int)rank;

@@ -57,6 +57,25 @@ static void rails_share_a_node_s_stream(void **state)
     }
 }
 
+/* On one rank: all go by the communicator of all, whose slots serve the next exchange, too. */
+static void without_cumem_there_is_one_communicator(void **state)
+{
+    (void)state;
+    static const int gpus[] = {0, 1, 1, 0, 0, 1};
+    for (int off = 0; off < 2; off++) {
+        nccl_case *all = nccl_case_new("nccl:memory=keep", 6);
+        spread(all, two_nodes, gpus, six_sizes);
+        all->no_cumem = off == 0 ? -1 : 4;
+        all->repeats = 2;
+        snprintf(all->call, sizeof(all->call), "ncclCommInitRankConfig");
+        nccl_run_case(all, 100);
+        for (int rank = 0; rank < 6; rank++)
+            assert_int_equal(all->results[rank].status, RKS_OK);
+        assert_int_equal(all->results[0].figures.most_ranks, off == 0 ? 2 : 4);
+        nccl_case_free(all);
+    }
+}
+
 /* The fewest GPUs of a node count, and a rank without one takes no part. */
 static void a_rank_without_a_gpu_takes_no_part(void **state)
 {
@@ -249,6 +268,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_shape_arrives_whole),
         cmocka_unit_test(rails_share_a_node_s_stream),
+        cmocka_unit_test(without_cumem_there_is_one_communicator),
         cmocka_unit_test(a_rank_without_a_gpu_takes_no_part),
         cmocka_unit_test(one_node_and_one_rank_go_through_the_gpu),
         cmocka_unit_test(memory_stays_within_two_slots),
