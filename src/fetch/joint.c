@@ -65,17 +65,21 @@ typedef struct rows {
     uint32_t groups; /* of neighbours of one shard */
 } rows;
 
+/* Of what each would have said alone: one that was given up meanwhile may have no batch any more. */
 static void list_rows(const lane *from, rows *all)
 {
     all->count = all->groups = 0;
-    for (const rks_fetch_request *one = from->first; one != NULL; one = one->next_joined)
-        for (size_t i = 0; i < one->count; i++) {
-            const rks_wanted *wanted = rks_fetch_request_wanted(one, i);
-            size_t n = all->count++;
-            all->groups += n == 0 || all->shards[n - 1] != wanted->shard;
-            all->shards[n] = wanted->shard;
-            rks_store_u32(all->numbers + 4 * n, (uint32_t)wanted->row);
+    for (const rks_fetch_request *one = from->first; one != NULL; one = one->next_joined) {
+        const uint8_t *next = one->body + RKS_FETCH_REQUEST_HEAD;
+        while (next != one->body + one->call.size) {
+            rks_fetch_group group;
+            next = rks_fetch_get_group(next, &group);
+            all->groups += all->count == 0 || all->shards[all->count - 1] != group.shard;
+            memcpy(all->numbers + 4 * all->count, group.rows, 4 * (size_t)group.count);
+            for (uint32_t i = 0; i < group.count; i++)
+                all->shards[all->count++] = group.shard;
         }
+    }
 }
 
 static void write_body(const rks_fetcher *fetcher, const rows *all, uint8_t *body)

@@ -3,12 +3,14 @@
  * test_fetch_joint.c: requests of many batches to one owner that go over the wire as one. Rank 0
  * asks; ranks 1 and 2 own shards. What it is told of the largest record keeps the requests small. */
 #include "base/memory.h"
+#include "fetch/fetcher.h"
 #include "world.h"
 
 enum { FETCHES = 40, EACH = 6, SILENCE_MS = 15000 };
 
 static const int32_t ONE[] = {1, -1}, TWO[] = {2, -1}, ONE_TWO[] = {1, 2, -1};
 static const int32_t *const BOTH[] = {ONE, TWO, ONE}, *const EITHER[] = {ONE_TWO, ONE_TWO, ONE_TWO};
+static const uint64_t SMALL[WORLD_SHARDS] = {1500, 1500, 1500};
 static rks_fetch_server *servers[3];
 static rks_fetcher *fetcher;
 static rks_fetch *fetches[FETCHES];
@@ -26,9 +28,8 @@ static void serve(uint32_t rank, unsigned bits)
 
 static rks_status open_fetcher(const int32_t *const *owners, uint64_t inflight_bytes)
 {
-    static const uint64_t small[WORLD_SHARDS] = {1500, 1500, 1500};
     rks_fetcher_options options = world_options(0, 0, owners);
-    options.largest = small;
+    options.largest = SMALL;
     options.inflight_bytes = inflight_bytes;
     return rks_fetcher_open(&options, &fetcher, &err);
 }
@@ -199,6 +200,40 @@ static void another_owner_is_asked_when_one_is_gone(void **state)
     rks_fetcher_close(fetcher);
 }
 
+/* The thread that sends has taken them out of the queue, and then stands still for longer than the limit
+ * of their silence: others are asked, and the batches have come and gone when it goes on. */
+static void those_that_are_given_up_before_they_are_sent_touch_no_batch(void **state)
+{
+    enum { STARTED = 10, LIMIT_MS = 10000 };
+    (void)state;
+    serve(1, 7);
+    serve(2, 7);
+    rks_fetcher_options options = world_options(0, 0, EITHER);
+    options.largest = SMALL;
+    options.timeout_ms = LIMIT_MS;
+    assert_ok(rks_fetcher_open(&options, &fetcher, &err), &err);
+    rks_fetcher_gather(fetcher, true);
+    for (unsigned i = 0; i < STARTED; i++) {
+        rks_wanted wanted[EACH];
+        draw(i, 3, false, wanted);
+        assert_ok(world_start(fetcher, wanted, EACH, &fetches[i], &err), &err);
+    }
+    atomic_store(&fetcher->gathering, 0);
+    pthread_mutex_lock(&fetcher->mutex);
+    rks_fetch_request *taken = rks_fetch_next_to_send(fetcher);
+    for (rks_fetch_request *one = taken; one != NULL; one = one->next)
+        one->sent_ms = 0;
+    pthread_mutex_unlock(&fetcher->mutex);
+    assert_non_null(taken);
+    for (unsigned i = 0; i < STARTED; i++)
+        arrives(i);
+    rks_fetch_send(taken);
+    start_all(4, false, EACH);
+    for (unsigned i = 0; i < FETCHES; i++)
+        arrives(i);
+    rks_fetcher_close(fetcher);
+}
+
 static void survives_each_failing_allocation(void **state)
 {
     (void)state;
@@ -242,6 +277,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(those_that_are_cancelled_take_none_with_them, begin, end),
         cmocka_unit_test_setup_teardown(replies_on_their_way_keep_the_cap, begin, end),
         cmocka_unit_test_setup_teardown(another_owner_is_asked_when_one_is_gone, begin, end),
+        cmocka_unit_test_setup_teardown(
+            those_that_are_given_up_before_they_are_sent_touch_no_batch, begin, end),
         cmocka_unit_test_setup_teardown(survives_each_failing_allocation, begin, end),
     };
     return cmocka_run_group_tests(tests, world_begin, world_end);
