@@ -229,7 +229,8 @@ static void an_abort_that_never_returns_is_left_behind(void **state)
     nccl_case_free(all);
 }
 
-/* Frees would wait for what was left: the next exchange of the process goes another way. */
+/* Frees would wait for what was left: the exchange that drops it fails, and the next one of the
+ * process goes another way. */
 static void after_that_nccl_is_refused(void **state)
 {
     (void)state;
@@ -249,6 +250,7 @@ static void after_that_nccl_is_refused(void **state)
         assert_int_equal(all->results[rank].status, RKS_ERR_UNSUPPORTED);
         assert_int_equal(all->results[rank].err.rank, 0);
         assert_contains(all->results[rank].err.text, "could not be ended in an earlier exchange");
+        assert_int_equal(all->results[rank].at_end.communicators, rank == 0); /* none was made */
     }
     nccl_case_free(all);
 }
