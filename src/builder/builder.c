@@ -2,6 +2,7 @@
  *
  * builder.c: building from memory: the caller's units and samples into this rank's part. */
 #include <inttypes.h>
+#include <jansson.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -78,6 +79,43 @@ static rks_status prepare_builder(rks_builder *builder, const char *directory,
     return copy_texts(builder, err);
 }
 
+/* The same on all ranks. The commit refuses another schema. */
+static bool inherits_length(const rks_builder *builder)
+{
+    const rks_dataset *base = rks_parts_base(builder->parts);
+    return base != NULL && builder->options.length == NULL && builder->options.length_fn == NULL &&
+           strcmp(rks_schema_text(base->schema), rks_schema_text(builder->schema)) == 0;
+}
+
+/* What is appended has lengths as the dataset has them. */
+static rks_status inherit_length(rks_builder *builder, rks_error *err)
+{
+    rks_selector *made = NULL;
+    rks_ingest_options reading = rks_build_ingest_options(&builder->options);
+    json_t *options = json_loads(rks_parts_base(builder->parts)->build_options, 0, NULL);
+    json_int_t unit = json_integer_value(json_object_get(options, "length_unit"));
+    reading.length = json_string_value(json_object_get(options, "length"));
+    if (unit > 0 && unit <= UINT32_MAX)
+        reading.length_unit = (uint32_t)unit;
+    rks_status status = rks_selector_create(builder->schema, &reading, &made, err);
+    json_decref(options);
+    if (status != RKS_OK)
+        return status;
+    rks_selector_free(builder->selector);
+    builder->selector = made;
+    return RKS_OK;
+}
+
+/* COLLECTIVE. `own` is what became of this rank. */
+static rks_status settle(rks_builder *builder, rks_status own, rks_error *err)
+{
+    if (!inherits_length(builder))
+        return rks_parts_settle(builder->parts, own, err);
+    if (own == RKS_OK)
+        own = inherit_length(builder, err);
+    return rks_group_agree(builder->group, "build: lengths", own, err);
+}
+
 rks_status rks_builder_open(rks_group *group, const char *directory,
                             const rks_build_options *options, rks_builder **builder, rks_error *err)
 {
@@ -129,7 +167,7 @@ rks_status rks_builder_begin(rks_group *group, rks_status status, const char *di
         rks_status own = status;
         status = rks_parts_open(group, opened->directory, &own, &parts, &opened->parts, err);
         if (status == RKS_OK)
-            status = rks_parts_settle(opened->parts, own, err);
+            status = settle(opened, own, err);
     }
     if (status != RKS_OK) {
         rks_builder_close(opened);

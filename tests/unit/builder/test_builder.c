@@ -389,6 +389,60 @@ static void wrong_calls_are_refused_and_leave_the_builder_usable(void **state)
     with_ranks(1, wrong_calls, 0);
 }
 
+/* ---- appends ---------------------------------------------------------------------------------- */
+
+static rks_status build_tokens(const member *m, const char *directory, const char *length,
+                               bool append, rks_error *err)
+{
+    rks_builder *builder = NULL;
+    rks_build_options options;
+    uint16_t tokens[6] = {0};
+    const rks_value value = {.data = tokens, .size = sizeof(tokens)};
+    bool skip;
+    char name[32];
+    snprintf(name, sizeof(name), "%s %u", append ? "more" : "unit", m->rank);
+    rks_build_options_default(&options);
+    options.schema = "{\"tokens\": \"uint16[6]\"}";
+    options.source = append ? "more" : "first";
+    options.length = length;
+    options.length_unit = length == NULL ? 1 : 2;
+    options.append = append;
+    rks_status status = rks_builder_open(m->group, directory, &options, &builder, err);
+    if (status != RKS_OK)
+        return status;
+    status = rks_builder_unit(builder, m->rank, name, &skip, err);
+    for (int i = 0; status == RKS_OK && i < 3; i++)
+        status = rks_builder_add(builder, &value, NULL, 0, err);
+    status = rks_builder_commit(builder, status, NULL, err);
+    rks_builder_close(builder);
+    return status;
+}
+
+/* Step 0: by default 6 each; 1: by a column that is named, 6 / 2. */
+static void append_tokens(member *m)
+{
+    job *j = m->user;
+    rks_store *store = NULL;
+    if (!world_enter(m, false))
+        return;
+    EXPECT_OK(build_tokens(m, j->directory, j->step == 0 ? NULL : "tokens", false, &m->err));
+    EXPECT_OK(build_tokens(m, j->directory, NULL, true, &m->err));
+    EXPECT_OK(rks_store_open(m->group, j->directory, NULL, &store, &m->err));
+    if (store == NULL)
+        return;
+    EXPECT(rks_store_count(store) == 2 * 3 * m->size);
+    for (uint64_t i = 0; i < rks_store_count(store); i++)
+        EXPECT(rks_store_lengths(store)[i] == (j->step == 0 ? 6 : 3));
+    rks_store_close(store, 0);
+}
+
+static void an_append_counts_lengths_as_the_dataset_does(void **state)
+{
+    (void)state;
+    for (int step = 0; step < 2; step++)
+        with_ranks(2, append_tokens, step);
+}
+
 /* ---- parts that hold the same units ---------------------------------------------------------- */
 
 static void move_parts(const char *from, const char *to)
@@ -492,6 +546,7 @@ int main(void)
         cmocka_unit_test(a_callback_that_fails_on_one_rank_fails_on_all),
         cmocka_unit_test(options_that_differ_are_named_with_two_ranks),
         cmocka_unit_test(wrong_calls_are_refused_and_leave_the_builder_usable),
+        cmocka_unit_test(an_append_counts_lengths_as_the_dataset_does),
         cmocka_unit_test(parts_that_hold_the_same_units_count_once_or_are_named),
     };
     return cmocka_run_group_tests_name("builder", tests, NULL, NULL);
