@@ -37,18 +37,26 @@ def each_tensor(value: Any, change: Callable[[Any], Any]) -> Any:
     if getattr(value, "is_nested", False):
         import torch
         if value.layout is torch.jagged:
-            return torch.nested.nested_tensor_from_jagged(change(value.values()), change(value.offsets()))
+            lengths = value.lengths()  # None where its rows lie one behind the other
+            return torch.nested.nested_tensor_from_jagged(change(value.values()), change(value.offsets()),
+                                                          None if lengths is None else change(lengths), value._ragged_idx)
     return change(value)
 
 
 def _holds_tensors(values: Any) -> bool:
     """False for lists of text, bytes or numbers, which are long and hold none."""
-    return len(values) > 0 and not isinstance(values[0], (str, bytes, int, float, type(None)))
+    return not all(isinstance(one, (str, bytes, int, float, type(None))) for one in values)
 
 
 def pinned(value: Any) -> Any:
-    """The same, its tensors in pinned memory; those that lie there already stay."""
-    return each_tensor(value, lambda tensor: tensor if tensor.is_pinned() else tensor.pin_memory())
+    """The same, its tensors in pinned memory; those that lie there already stay, and so do those that cannot, since a transform
+    moved them elsewhere or made them sparse."""
+    def pin(tensor: Any) -> Any:
+        import torch
+        can = tensor.device.type == "cpu" and tensor.layout is torch.strided and not tensor.is_pinned()
+        return tensor.pin_memory() if can else tensor
+
+    return each_tensor(value, pin)
 
 
 class Copies:

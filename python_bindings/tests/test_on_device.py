@@ -55,6 +55,7 @@ class StandIn:
     def __init__(self, device: Any) -> None:
         self.copies, self.compute, self.sent = Stream(), Stream(), 0
         self.recorded: set[int] = set()
+        self.places: set[int] = set()  # where tensors on it lie
         made.append(self)
 
     def send(self, tensors: list[Any]) -> tuple[list[Any], Any]:
@@ -66,6 +67,7 @@ class StandIn:
             weakref.finalize(tensor, self._freed, id(tensor), write)
             self.copies.put(lambda read=read, write=write: (time.sleep(0.002), write.copy_(read)))
             there.append(tensor)
+            self.places.add(tensor.data_ptr())
         event = threading.Event()
         self.copies.put(event.set)
         self.sent += 1
@@ -206,6 +208,34 @@ def test_what_a_transform_returns_is_moved(dataset: Any, gpu: None) -> None:
         assert torch.equal(plain["x"][0], moved["x"][0]) and torch.equal(plain["x"][1][0], moved["x"][1][0])
         assert moved["texts"] == ["a"] * 3 and moved["step"] == plain["step"]
     assert made[0].sent == plan.steps
+
+
+@pytest.mark.parametrize("first", [5, "a name", None])
+def test_what_stands_behind_a_number_a_text_or_none_is_moved(dataset: Any, gpu: None, first: Any) -> None:
+    def transform(batch: Any) -> Any:
+        return first, batch["tokens"], [first, batch["tokens"]]
+
+    plan = dataset.plan("sorted", batch_size=80)
+    for plain, moved in zip(dataset.loader(plan, collate=Pad(), transform=transform),
+                            dataset.loader(plan, collate=Pad(), transform=transform, device="cpu"), strict=True):
+        drain(made[0])
+        assert moved[0] == first and moved[2][0] == first
+        assert torch.equal(plain[1], moved[1]) and torch.equal(plain[1], moved[2][1])
+        assert moved[1].data_ptr() in made[0].places and moved[2][1].data_ptr() in made[0].places
+
+
+def test_what_cannot_be_pinned_stays() -> None:
+    for tensor in (torch.empty(3, device="meta"), torch.eye(3).to_sparse()):
+        assert on_device.pinned({"x": [tensor]})["x"][0] is tensor
+
+
+def test_nested_tensors_keep_their_shape() -> None:
+    parts = [torch.arange(6.0).view(2, 3), torch.arange(9.0).view(3, 3)]
+    turned = torch.nested.nested_tensor(parts, layout=torch.jagged).transpose(1, 2)
+    windows = torch.nested.narrow(torch.arange(20.0).view(2, 10), 1, torch.tensor([1, 2]), torch.tensor([3, 4]), layout=torch.jagged)
+    for nested in (turned, windows):
+        same = on_device.each_tensor(nested, lambda tensor: tensor.clone())
+        assert all(torch.equal(one, other) for one, other in zip(same.unbind(), nested.unbind(), strict=True))
 
 
 def test_a_loop_that_is_left_early_and_one_that_goes_on(dataset: Any, gpu: None) -> None:
