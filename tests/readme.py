@@ -4,6 +4,7 @@ show; then the C program there. Every command of `rankstore --help` occurs in th
 import glob
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -122,8 +123,9 @@ def alone():
     """In a network of its own where the machine allows it: `rankstore top` of the pages lists every job of the user otherwise,
     those of tests that run beside this one too."""
     again = "--alone"
-    if again not in sys.argv and subprocess.run(["unshare", "--net", "true"], capture_output=True).returncode == 0:
-        os.execvp("unshare", ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh", sys.executable, *sys.argv, again])
+    enter = ["unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+    if again not in sys.argv and shutil.which(enter[0]) and subprocess.run([*enter, "true"], capture_output=True).returncode == 0:
+        os.execvp(enter[0], [*enter, sys.executable, *sys.argv, again])
 
 
 def main():
