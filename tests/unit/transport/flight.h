@@ -73,8 +73,9 @@ static inline rks_status fly(rks_engine *engine, uint32_t peer, uint32_t service
     return rks_engine_request(engine, peer, service, body, size, "a flight", &sink, &err);
 }
 
-/* Keeps requests instead of answering. */
+/* Keeps requests instead of answering. The engine's threads bring them at the same time. */
 typedef struct shelf {
+    pthread_mutex_t mutex;
     event kept;
     rks_request *requests[32];
 } shelf;
@@ -82,8 +83,10 @@ typedef struct shelf {
 static inline void keep_request(void *user, rks_request *request)
 {
     shelf *s = user;
+    pthread_mutex_lock(&s->mutex);
     s->requests[event_count(&s->kept)] = request;
     event_add(&s->kept);
+    pthread_mutex_unlock(&s->mutex);
 }
 
 static inline void fail_all(shelf *s)
