@@ -120,8 +120,11 @@ static rks_status try_once(const rks_lock_wish *wish, rks_lock_file *lock, rks_e
     rks_hold_standard_files();
     lock->fd = open(lock->path, flags | O_EXCL, 0644);
     bool made = lock->fd >= 0;
-    if (!made && errno == EEXIST)
-        lock->fd = open(lock->path, flags, 0644);
+    if (!made && errno == EEXIST) {
+        lock->fd = open(lock->path, flags & ~O_CREAT);
+        if (lock->fd < 0 && errno == ENOENT)
+            return RKS_OK; /* removed meanwhile; whoever makes it also removes it */
+    }
     if (lock->fd < 0)
         return rks_fail_write(err, errno, name_of(wish), 0);
     rks_status status = lock_now(wish, lock, err);

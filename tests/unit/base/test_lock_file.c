@@ -4,6 +4,8 @@
  * holder. */
 #include "base/lock_file.h"
 
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -201,6 +203,33 @@ static void survives_each_failing_allocation(void **state)
     }
 }
 
+static void *try_often(void *user)
+{
+    (void)user;
+    const rks_lock_wish wish = wish_of(false);
+    rks_error why;
+    for (int i = 0; i < 3000; i++) {
+        rks_lock_file *lock = NULL;
+        if (rks_lock_file_take(&wish, &lock, &why) == RKS_OK)
+            abort(); /* there are no locks */
+    }
+    return NULL;
+}
+
+/* One of them makes the file and removes it; another one that finds it gone does not make it anew
+ * and leave it. */
+static void many_that_are_refused_leave_no_file(void **state)
+{
+    (void)state;
+    pthread_t threads[4];
+    atomic_store(&flock_fails_with, ENOLCK);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, try_often, NULL), 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(access(path, F_OK), -1);
+}
+
 int main(void)
 {
 #define WITH_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, remove_place)
@@ -214,6 +243,7 @@ int main(void)
         WITH_PLACE(the_job_of_a_holder_is_found),
         WITH_PLACE(the_umask_counts_and_links_are_not_followed),
         WITH_PLACE(survives_each_failing_allocation),
+        WITH_PLACE(many_that_are_refused_leave_no_file),
     };
     return cmocka_run_group_tests_name("lock_file", tests, NULL, NULL);
 }
