@@ -256,6 +256,16 @@ static inline nccl_case *nccl_case_new(const char *backend, uint32_t ranks)
     return all;
 }
 
+/* `call`: "" for any. */
+static inline void nccl_set_fault(nccl_case *all, int rank, const char *call, uint64_t nth,
+                                  double_fault fault)
+{
+    all->fault_rank = rank;
+    all->nth = nth;
+    all->fault = fault;
+    snprintf(all->call, sizeof(all->call), "%s", call);
+}
+
 static inline void nccl_case_free(nccl_case *all)
 {
     munmap(all, sizeof(*all));

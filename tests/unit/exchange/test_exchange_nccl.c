@@ -232,9 +232,8 @@ static void auto_goes_on_without_nccl(void **state)
     static const char *const calls[] = {"cuInit", "ncclCommInitRankConfig", "ncclGroupEnd"};
     for (int i = 0; i < 3; i++) {
         nccl_case *all = nccl_case_new("auto", 3);
-        all->fault_rank = 2;
-        all->nth = i == 2 ? 4 : 1; /* the fourth all-gather: bytes have been taken in already */
-        snprintf(all->call, sizeof(all->call), "%s", calls[i]);
+        /* The fourth round: bytes have been taken in already. */
+        nccl_set_fault(all, 2, calls[i], i == 2 ? 4 : 1, DOUBLE_FAILS);
         run_auto(all);
         nccl_check_good(all, "pull");
         for (int rank = 0; rank < 3; rank++) {
@@ -255,9 +254,7 @@ static void auto_does_not_try_again_what_is_broken(void **state)
     nccl_check_failed(all, RKS_ERR_DATA, 1, "the source is broken");
     all->source_fails = -1;
     all->no_restart = true; /* the caller cannot forget what it has taken in */
-    all->fault_rank = 2;
-    all->nth = 4;
-    snprintf(all->call, sizeof(all->call), "ncclGroupEnd");
+    nccl_set_fault(all, 2, "ncclGroupEnd", 4, DOUBLE_FAILS);
     run_auto(all);
     nccl_check_failed(all, RKS_ERR_IO, 2, "NCCL");
     nccl_case_free(all);

@@ -174,9 +174,7 @@ static void an_error_of_cuda_that_stays_ends_all(void **state)
     (void)state;
     for (uint64_t nth = 1; nth < 120; nth += 9) {
         nccl_case *all = nccl_case_new("nccl", 3);
-        all->fault_rank = 1;
-        all->nth = nth;
-        all->fault = DOUBLE_STICKS;
+        nccl_set_fault(all, 1, "", nth, DOUBLE_STICKS);
         for (int rank = 0; rank < 3; rank++)
             all->sizes[rank] = 9000;
         nccl_run_case(all, 100);
@@ -197,10 +195,7 @@ static void a_round_may_fail_while_it_is_in_progress(void **state)
     (void)state;
     for (uint64_t nth = 1; nth <= 5; nth += 2) {
         nccl_case *all = nccl_case_new("nccl", 3);
-        all->fault_rank = 2;
-        all->nth = nth;
-        all->fault = DOUBLE_FAILS_LATER;
-        snprintf(all->call, sizeof(all->call), "ncclGroupEnd");
+        nccl_set_fault(all, 2, "ncclGroupEnd", nth, DOUBLE_FAILS_LATER);
         nccl_run_case(all, 100);
         nccl_check_failed(all, RKS_ERR_IO, 2, "NCCL");
         nccl_case_free(all);
@@ -215,10 +210,7 @@ static void an_abort_that_never_returns_is_left_behind(void **state)
     uint32_t usual = rks_communicator_abort_ms;
     rks_communicator_abort_ms = 1000; /* the ranks inherit it */
     all->source_fails = 1;
-    all->fault_rank = 0;
-    all->nth = 1;
-    all->fault = DOUBLE_HANGS;
-    snprintf(all->call, sizeof(all->call), "ncclCommAbort");
+    nccl_set_fault(all, 0, "ncclCommAbort", 1, DOUBLE_HANGS);
     nccl_run_case(all, 100);
     rks_communicator_abort_ms = usual;
     for (int rank = 0; rank < 3; rank++) {
@@ -239,10 +231,7 @@ static void after_that_nccl_is_refused(void **state)
     rks_communicator_abort_ms = 1000;
     all->repeats = 2;
     all->then = "nccl:rails=off"; /* what was kept is dropped, by abort */
-    all->fault_rank = 0;
-    all->nth = 1;
-    all->fault = DOUBLE_HANGS;
-    snprintf(all->call, sizeof(all->call), "ncclCommAbort");
+    nccl_set_fault(all, 0, "ncclCommAbort", 1, DOUBLE_HANGS);
     all->once_more = "nccl";
     nccl_run_case(all, 100);
     rks_communicator_abort_ms = usual;
@@ -284,14 +273,6 @@ static void a_blocking_nccl_is_refused(void **state)
 
 /* ---- ranks that go away, hang, or are late --------------------------------------------------- */
 
-static void set_fault(nccl_case *all, int rank, const char *call, uint64_t nth, double_fault fault)
-{
-    all->fault_rank = rank;
-    all->nth = nth;
-    all->fault = fault;
-    snprintf(all->call, sizeof(all->call), "%s", call);
-}
-
 /* The others know within their limit, and end. */
 static void check_lost(const nccl_case *all, int lost)
 {
@@ -315,7 +296,7 @@ static void a_killed_rank_ends_the_others(void **state)
     static const uint64_t nth[] = {1, 2, 1, 1, 5, 1};
     for (int i = 0; i < 6; i++) {
         nccl_case *all = nccl_case_new("nccl", 3);
-        set_fault(all, 1, calls[i], nth[i], DOUBLE_KILLS);
+        nccl_set_fault(all, 1, calls[i], nth[i], DOUBLE_KILLS);
         nccl_run_case(all, 100);
         if (i == 5) /* all have ended the exchange; it may be good for the others */
             assert_int_equal(all->results[0].wrong[0], '\0');
@@ -329,10 +310,10 @@ static void a_round_that_is_never_done_ends_by_its_limit(void **state)
 {
     (void)state;
     nccl_case *all = nccl_case_new("nccl:timeout=3", 3);
-    set_fault(all, 2, "ncclGroupEnd", 4, DOUBLE_NEVER_DONE);
+    nccl_set_fault(all, 2, "ncclGroupEnd", 4, DOUBLE_NEVER_DONE);
     nccl_run_case(all, 100);
     nccl_check_failed(all, RKS_ERR_TIMEOUT, -1, "was not done within 3000 ms");
-    set_fault(all, 2, "ncclGroupEnd", 1, DOUBLE_NEVER_DONE); /* the warm-up */
+    nccl_set_fault(all, 2, "ncclGroupEnd", 1, DOUBLE_NEVER_DONE); /* the warm-up */
     nccl_run_case(all, 100);
     nccl_check_failed(all, RKS_ERR_TIMEOUT, -1, "within 3000 ms");
     nccl_case_free(all);
@@ -344,7 +325,7 @@ static void a_late_rank_is_waited_for(void **state)
     static const char *const calls[] = {"cuInit", "ncclCommInitRankConfig", "ncclGroupEnd"};
     for (int i = 0; i < 3; i++) {
         nccl_case *all = nccl_case_new("nccl", 3);
-        set_fault(all, 0, calls[i], 1, DOUBLE_LATE);
+        nccl_set_fault(all, 0, calls[i], 1, DOUBLE_LATE);
         nccl_run_case(all, 100);
         nccl_check_good(all, "nccl");
         nccl_case_free(all);
@@ -359,7 +340,7 @@ static void what_was_kept_may_fail(void **state)
     for (int i = 0; i < 3; i++) {
         nccl_case *all = nccl_case_new("nccl:memory=keep", 3);
         all->repeats = 2;
-        set_fault(all, 2, calls[i], 1, DOUBLE_FAILS);
+        nccl_set_fault(all, 2, calls[i], 1, DOUBLE_FAILS);
         nccl_run_case(all, 100);
         for (int rank = 0; rank < 3; rank++) {
             const nccl_result *result = &all->results[rank];
@@ -375,7 +356,7 @@ static void a_damaged_round_is_found(void **state)
 {
     (void)state;
     nccl_case *all = nccl_case_new("nccl", 3);
-    set_fault(all, 0, "ncclGroupEnd", 3, DOUBLE_DAMAGES);
+    nccl_set_fault(all, 0, "ncclGroupEnd", 3, DOUBLE_DAMAGES);
     nccl_run_case(all, 100);
     nccl_check_failed(all, RKS_ERR_CORRUPT, 0, "exchange: round 1 from rank 1");
     nccl_case_free(all);
