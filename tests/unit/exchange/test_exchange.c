@@ -280,14 +280,15 @@ static void staging_memory_does_not_grow_with_the_streams(void **state)
 
 /* ---- what fails ------------------------------------------------------------------------------ */
 
-static void a_failing_source_or_sink_ends_all_with_its_error(void **state)
+/* Each rank's source or sink fails; `of_a_node`: ranks that share, 0: each is a node. */
+static void check_each_failing(uint32_t of_a_node)
 {
-    (void)state;
     for (int backend = 0; backend < 2; backend++) {
         for (uint32_t rank = 0; rank < 4; rank++) {
             for (int sink = 0; sink < 2; sink++) {
                 exchange_case all = whole;
                 all.backend = backends[backend];
+                all.of_a_node = of_a_node;
                 all.fault = sink ? FAULT_SINK : FAULT_SOURCE;
                 all.fault_rank = rank;
                 for (int i = 0; i < 4; i++)
@@ -303,27 +304,16 @@ static void a_failing_source_or_sink_ends_all_with_its_error(void **state)
     }
 }
 
+static void a_failing_source_or_sink_ends_all_with_its_error(void **state)
+{
+    (void)state;
+    check_each_failing(whole.of_a_node);
+}
+
 static void a_failing_share_ends_all_with_its_error(void **state)
 {
     (void)state;
-    for (int backend = 0; backend < 2; backend++) {
-        for (uint32_t rank = 0; rank < 4; rank++) {
-            for (int sink = 0; sink < 2; sink++) {
-                exchange_case all = whole;
-                all.backend = backends[backend];
-                all.of_a_node = 2;
-                all.fault = sink ? FAULT_SINK : FAULT_SOURCE;
-                all.fault_rank = rank;
-                for (int i = 0; i < 4; i++)
-                    all.sizes[i] = 100000;
-                run_threads(&all, 4);
-                case_check_failed(&all, 4, sink ? RKS_ERR_IO : RKS_ERR_DATA, (int32_t)rank,
-                                  sink ? "the sink is full" : "the source is broken");
-            }
-        }
-        assert_int_equal(rks_memory_in_use(), 0);
-        assert_int_equal(counted_memory(), 0);
-    }
+    check_each_failing(2);
 }
 
 /* All ranks are on one node. */
