@@ -126,15 +126,21 @@ rks_status rks_nccl_load(int *version, rks_error *err)
 
 /* ---- waiting ------------------------------------------------------------------------------ */
 
+/* Of the last call, or an error that came later. */
+static rks_nccl_result state_of(rks_communicator *communicator)
+{
+    rks_nccl_result result = RKS_NCCL_SUCCESS;
+    rks_nccl_result asked = nccl.ncclCommGetAsyncError(communicator->comm, &result);
+    return asked != RKS_NCCL_SUCCESS ? asked : result;
+}
+
 /* While NCCL works in the background no other call on the communicator may be made. */
 static rks_status wait_for(rks_communicator *communicator, rks_nccl_result result, const char *what,
                            const rks_nccl_patience *patience, rks_error *err)
 {
     uint64_t until = rks_now_ms() + patience->limit_ms;
     while (result == RKS_NCCL_IN_PROGRESS) {
-        rks_nccl_result asked = nccl.ncclCommGetAsyncError(communicator->comm, &result);
-        if (asked != RKS_NCCL_SUCCESS)
-            result = asked;
+        result = state_of(communicator);
         if (result != RKS_NCCL_IN_PROGRESS)
             break;
         rks_status status = patience->look(patience->user, err);
@@ -236,10 +242,7 @@ rks_status rks_communicator_gather(rks_communicator *communicator, uint64_t slot
 
 rks_status rks_communicator_look(rks_communicator *communicator, rks_error *err)
 {
-    rks_nccl_result result = RKS_NCCL_SUCCESS;
-    rks_nccl_result asked = nccl.ncclCommGetAsyncError(communicator->comm, &result);
-    if (asked != RKS_NCCL_SUCCESS)
-        result = asked;
+    rks_nccl_result result = state_of(communicator);
     return result == RKS_NCCL_IN_PROGRESS ? RKS_OK : check(result, communicator->comm, "on its way", err);
 }
 

@@ -12,6 +12,7 @@
 struct CUctx_st;
 struct CUstream_st;
 struct CUevent_st;
+struct CUuuid_st;
 
 typedef unsigned rks_cu_result;
 typedef int rks_cu_device;
@@ -31,14 +32,13 @@ enum rks_cu_values {
     RKS_CU_EVENT_DISABLE_TIMING = 2,
     RKS_CU_CAPTURE_RELAXED = 2, /* a mode */
     RKS_CU_CAPTURE_NONE = 0,    /* a status */
-    RKS_CU_UUID = 16,           /* bytes */
 };
 
 /* Handles of streams that always exist. */
 #define RKS_CU_STREAM_LEGACY ((rks_cu_stream)1)
 #define RKS_CU_STREAM_PER_THREAD ((rks_cu_stream)2)
 
-/* CALL(name, parameters); all return rks_cu_result. A uuid is RKS_CU_UUID bytes. */
+/* CALL(name, parameters); all return rks_cu_result. A uuid is 16 bytes. */
 #define RKS_CUDA_CALLS(CALL)                                                                       \
     CALL(cuInit, (unsigned flags))                                                                 \
     CALL(cuGetErrorString, (rks_cu_result result, const char **text))                              \
@@ -70,7 +70,5 @@ enum rks_cu_values {
          (rks_cu_address to, const void *from, size_t bytes, rks_cu_stream stream))                \
     CALL(cuMemcpyDtoHAsync_v2,                                                                     \
          (void *to, rks_cu_address from, size_t bytes, rks_cu_stream stream))
-
-struct CUuuid_st;
 
 #endif

@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "exchange/cuda_calls.h"
+#include "exchange/gpu.h"
 #include "exchange/nccl_calls.h"
 #include "support/check.h"
 
@@ -39,7 +40,7 @@ SAME(RKS_CU_STREAM_NON_BLOCKING, CU_STREAM_NON_BLOCKING);
 SAME(RKS_CU_EVENT_DISABLE_TIMING, CU_EVENT_DISABLE_TIMING);
 SAME(RKS_CU_CAPTURE_RELAXED, CU_STREAM_CAPTURE_MODE_RELAXED);
 SAME(RKS_CU_CAPTURE_NONE, CU_STREAM_CAPTURE_STATUS_NONE);
-SAME(RKS_CU_UUID, sizeof(CUuuid));
+SAME(RKS_GPU_UUID, sizeof(CUuuid));
 SAME(RKS_NCCL_SUCCESS, ncclSuccess);
 SAME(RKS_NCCL_IN_PROGRESS, ncclInProgress);
 SAME(RKS_NCCL_INT8, ncclInt8);
