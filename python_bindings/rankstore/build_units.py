@@ -64,7 +64,8 @@ def build_python(group: Group, source: Stream | list[Piece], directory: str, opt
         text = schemas.with_extra(text)
     canonical, columns = together_parse(group, text)
     key: Any = options.key if callable(options.key) else None
-    core = {**options.for_core(), "key": options.for_core()["key"] or None}
+    core = options.for_core()
+    core["key"] = core["key"] or None
     if options.append and base is None and options.length is None:
         core["length"] = schemas.fixed_length(columns, core["key"])  # as a first build has it
     builder = _core.Builder(group.core, directory, canonical, own_keys=own_keys or key is not None,

@@ -3,6 +3,7 @@
 are far above what a slow and busy machine needs."""
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -129,3 +130,13 @@ def is_listening(port: int) -> bool:
     tables = [Path(name).read_text() for name in ("/proc/net/tcp", "/proc/net/tcp6") if Path(name).exists()]
     return any(row.split()[1].endswith(f":{port:04X}") and row.split()[3] == "0A"
                for table in tables for row in table.splitlines()[1:])
+
+
+@pytest.fixture
+def group() -> Iterator[Any]:
+    """A core group of one rank."""
+    from rankstore import _core
+    one = _core.Group(solo=True)
+    yield one
+    gc.collect()
+    one.close()

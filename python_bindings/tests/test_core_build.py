@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +21,6 @@ from hypothesis import strategies as st
 from rankstore import _core, errors
 
 SCHEMA = "ids:int32[*],box:float32[2,3],n:int64,t:str,raw:bytes,j:json"
-
-
-@pytest.fixture
-def group() -> Iterator[_core.Group]:
-    one = _core.Group(solo=True)
-    yield one
-    gc.collect()
-    one.close()
 
 
 def lines(path: Path, rows: int) -> str:

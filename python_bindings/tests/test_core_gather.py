@@ -3,22 +3,12 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from rankstore import _core, errors
-
-
-@pytest.fixture
-def group() -> Iterator[_core.Group]:
-    one = _core.Group(solo=True)
-    yield one
-    gc.collect()
-    one.close()
 
 
 def test_gather_hands_results_out_in_order(group: _core.Group) -> None:
