@@ -203,9 +203,9 @@ static rks_status check_sequence(const rks_megatron *pair, uint64_t number, int6
     if (items < 0 || items > UINT32_MAX || place > all ||
         (uint64_t)items > (all - place) / pair->item_size)
         return rks_fail(err, RKS_ERR_DATA, 0,
-                        "%s: sequence %" PRIu64 " lies outside %s (byte %" PRId64 ", %" PRId64
+                        "%s: sequence %" PRIu64 " lies outside its .bin (byte %" PRId64 ", %" PRId64
                         " items, the file has %" PRIu64 " bytes)",
-                        pair->index.path, number, pair->data.path, (int64_t)place, items, all);
+                        pair->index.path, number, (int64_t)place, items, all);
     *made = (rks_megatron_sequence){.items = (uint32_t)items, .place = place};
     return RKS_OK;
 }
