@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "exchange/communicator.h"
 #include "exchange/exchange.h"
 #include "support/gpu/double.h"
 #include "support/ranks.h"
@@ -53,6 +54,7 @@ typedef struct nccl_case {
     char call[48];    /* empty: any */
     uint64_t nth;
     double_fault fault;
+    uint32_t abort_ms; /* how long fault_rank waits for an abort; 0: as usual */
     uint32_t silence_ms;
     uint32_t repeats; /* 0: 1. The fault is in the last one */
     const char *then; /* the backend from the second one on; NULL: the same */
@@ -210,6 +212,8 @@ static inline int nccl_main(const rks_bootstrap *bootstrap, void *user)
     nccl_double gpu = nccl_double_load();
     rks_group *group = NULL;
     long before = rks_memory_in_use(); /* the launcher's */
+    if (all->fault_rank == (int)bootstrap->rank && all->abort_ms != 0)
+        rks_communicator_abort_ms = all->abort_ms;
     result->status = nccl_group(bootstrap, all, &gpu, &group, &result->err);
     if (result->status != RKS_OK)
         return 1;

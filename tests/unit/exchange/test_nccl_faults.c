@@ -5,7 +5,6 @@
 #include "nccl_case.h"
 
 #include "base/clock.h"
-#include "exchange/communicator.h"
 
 /* ---- a rank's own errors ---------------------------------------------------------------- */
 
@@ -207,12 +206,10 @@ static void an_abort_that_never_returns_is_left_behind(void **state)
 {
     (void)state;
     nccl_case *all = nccl_case_new("nccl", 3);
-    uint32_t usual = rks_communicator_abort_ms;
-    rks_communicator_abort_ms = 1000; /* the ranks inherit it */
+    all->abort_ms = 1000;
     all->source_fails = 1;
     nccl_set_fault(all, 0, "ncclCommAbort", 1, DOUBLE_HANGS);
     nccl_run_case(all, 100);
-    rks_communicator_abort_ms = usual;
     for (int rank = 0; rank < 3; rank++) {
         assert_int_equal(all->results[rank].status, RKS_ERR_DATA);
         assert_int_equal(all->results[rank].at_end.pushed, 0);
@@ -227,14 +224,12 @@ static void after_that_nccl_is_refused(void **state)
 {
     (void)state;
     nccl_case *all = nccl_case_new("nccl:memory=keep", 3);
-    uint32_t usual = rks_communicator_abort_ms;
-    rks_communicator_abort_ms = 1000;
+    all->abort_ms = 1000;
     all->repeats = 2;
     all->then = "nccl:rails=off"; /* what was kept is dropped, by abort */
     nccl_set_fault(all, 0, "ncclCommAbort", 1, DOUBLE_HANGS);
     all->once_more = "nccl";
     nccl_run_case(all, 100);
-    rks_communicator_abort_ms = usual;
     for (int rank = 0; rank < 3; rank++) {
         assert_int_equal(all->results[rank].status, RKS_ERR_UNSUPPORTED);
         assert_int_equal(all->results[rank].err.rank, 0);
