@@ -54,14 +54,12 @@ void rks_text_lines(const void *lines, size_t size, char *text, size_t room)
     text[taken] = '\0';
 }
 
-/* Copies text into err->text: control characters are shown, and a text that is too long keeps
- * its beginning and end, since the end holds what was wrong and the beginning where. */
-static void put_text(rks_error *err, const char *text)
+/* Copies `text` with its control characters shown. Returns the size. */
+static size_t show_controls(const char *text, char *shown, size_t room)
 {
-    char shown[4 * 1024];
     size_t size = 0;
     size_t hidden = 0; /* bytes of a control character from here on */
-    for (const char *c = text; *c != '\0' && size + 5 < sizeof(shown); c++) {
+    for (const char *c = text; *c != '\0' && size + 5 < room; c++) {
         hidden = hidden > 0 ? hidden : control_size(c);
         if (hidden > 0) {
             size += (size_t)snprintf(shown + size, 5, "\\x%02x", (unsigned)(unsigned char)*c);
@@ -70,22 +68,68 @@ static void put_text(rks_error *err, const char *text)
             shown[size++] = *c;
         }
     }
-    size_t room = sizeof(err->text) - 1;
-    if (size <= room) {
-        memcpy(err->text, shown, size);
-        err->text[size] = '\0';
-        return;
+    return size;
+}
+
+static bool inside_character(char c)
+{
+    return ((unsigned char)c & 0xc0) == 0x80;
+}
+
+/* "..." in place of text[begin, end), or of a bit more: never through a character. Returns the
+ * new size. */
+static size_t cut_out(char *text, size_t size, size_t begin, size_t end)
+{
+    while (begin > 0 && inside_character(text[begin]))
+        begin--;
+    while (end < size && inside_character(text[end]))
+        end++;
+    memmove(text + begin + 3, text + end, size - end);
+    memcpy(text + begin, "...", 3);
+    return begin + 3 + size - end;
+}
+
+/* The longest word with a slash in it; its length, 0: there is none. */
+static size_t longest_path(const char *text, size_t size, size_t *where)
+{
+    size_t longest = 0;
+    for (size_t begin = 0; begin < size; begin++) {
+        const char *end = memchr(text + begin, ' ', size - begin);
+        size_t length = end == NULL ? size - begin : (size_t)(end - text) - begin;
+        if (length > longest && memchr(text + begin, '/', length) != NULL) {
+            longest = length;
+            *where = begin;
+        }
+        begin += length;
     }
-    size_t head = room / 2 - 2;
-    size_t tail = room - head - 3;
-    while (head > 0 && ((unsigned char)shown[head] & 0xc0) == 0x80)
-        head--; /* never through a character */
-    while (tail > 0 && ((unsigned char)shown[size - tail] & 0xc0) == 0x80)
-        tail--;
-    memcpy(err->text, shown, head);
-    memcpy(err->text + head, "...", 3);
-    memcpy(err->text + head + 3, shown + size - tail, tail);
-    err->text[head + 3 + tail] = '\0';
+    return longest;
+}
+
+/* Paths lose their middle first: a file's own name, and the words around it, are what helps. */
+static size_t shorten_paths(char *text, size_t size, size_t room)
+{
+    enum { LEAST = 48, HEAD = 12 };
+    size_t where = 0, length;
+    while (size > room && (length = longest_path(text, size, &where)) > LEAST) {
+        size_t over = size - room < length - LEAST ? size - room : length - LEAST;
+        size = cut_out(text, size, where + HEAD, where + HEAD + over + 3);
+    }
+    return size;
+}
+
+/* Copies text into err->text. A text that is too long keeps its beginning and end, since the end
+ * holds what was wrong and the beginning where. */
+static void put_text(rks_error *err, const char *text)
+{
+    char shown[4 * 1024];
+    size_t room = sizeof(err->text) - 1;
+    size_t size = shorten_paths(shown, show_controls(text, shown, sizeof(shown)), room);
+    if (size > room) {
+        size_t head = room / 2 - 2;
+        size = cut_out(shown, size, head, size - (room - head - 3));
+    }
+    memcpy(err->text, shown, size);
+    err->text[size] = '\0';
 }
 
 static rks_status fill_error(rks_error *err, rks_status status, int64_t cause, const char *suffix,

@@ -36,6 +36,30 @@ static void error_keeps_beginning_and_end_of_a_long_text(void **state)
     assert_string_equal(err.text + strlen(err.text) - 9, "disk full");
 }
 
+static void error_shortens_paths_before_words(void **state)
+{
+    (void)state;
+    char folder[120] = "/scratch/";
+    memset(folder + 9, 'f', sizeof(folder) - 10);
+    rks_fail(&err, RKS_ERR_DATA, 0, "%s/m.idx: sequence 0 lies outside of %s/m.bin (byte 8)", folder,
+             folder);
+    assert_int_equal(strlen(err.text), sizeof(err.text) - 1);
+    assert_memory_equal(err.text, "/scratch/fff...fff", 18);
+    assert_non_null(strstr(err.text, "fff/m.idx: sequence 0 lies outside of /scratch/fff...fff"));
+    assert_string_equal(err.text + strlen(err.text) - 18, "fff/m.bin (byte 8)");
+    for (int shift = 0; shift < 4; shift++) { /* never through a character */
+        char wide[256] = "/abcd";
+        for (int i = 0; i < 120; i++)
+            memcpy(wide + shift + 1 + 2 * i, "\303\251", 3);
+        rks_fail(&err, RKS_ERR_DATA, 0, "%s: bad", wide);
+        const char *dots = strstr(err.text, "...");
+        assert_non_null(dots);
+        assert_int_equal((unsigned char)dots[-1], 0251);
+        assert_int_equal((unsigned char)dots[3], 0303);
+        assert_string_equal(err.text + strlen(err.text) - 5, ": bad");
+    }
+}
+
 static void error_shows_control_characters(void **state)
 {
     (void)state;
@@ -239,6 +263,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(error_is_256_bytes_and_travels_as_it_is),
         cmocka_unit_test(error_keeps_beginning_and_end_of_a_long_text),
+        cmocka_unit_test(error_shortens_paths_before_words),
         cmocka_unit_test(error_shows_control_characters),
         cmocka_unit_test(a_strange_error_from_a_peer_is_made_harmless),
         cmocka_unit_test(an_overflowing_allocation_is_refused),
