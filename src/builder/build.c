@@ -15,8 +15,15 @@
  *   build: dataset made      or, with keys of a column, the opening of a store that looks for equal ones
  *   build: commit            dataset.json is written
  *
- * That is ten at most, since such a store takes three. To leave out duplicates, or all but a sample of
- * N, takes more (leave_out.c).
+ * That is ten at most, since such a store takes three. What the selection leaves out (leave_out.h) is
+ * known only behind all rows, and takes two more each, on one node:
+ *
+ *   build: contents, build: duplicates      all hashes are in the node's memory; which samples go
+ *   build: sample, build: sample taken      the draws near the last one; which samples go
+ *
+ * So a build with one of them takes ten at most, too. With both it takes 12, since a sample is drawn
+ * of what is no duplicate; and keys of a column two more than that: equal ones are looked for among
+ * the samples that stay. Between nodes the contents go through the exchange.
  *
  * What decides the result (units, schema, options) is the same for any number of ranks, and so the
  * dataset id is too. */

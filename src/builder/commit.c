@@ -11,8 +11,6 @@
  *         then for each unit, in file order: rks_unit_summary, u32 size of its key name, the name
  *
  * in this machine's own layout: the ranks have agreed on library version before. */
-#include "builder/commit.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +20,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "builder/leave_out.h"
 #include "builder/parts_internal.h"
 #include "dataset/key_words.h"
 #include "dataset/length_words.h"
@@ -29,7 +28,7 @@
 #include "store/duplicates.h"
 
 /* What a rank tells of its rows. */
-enum { SEALED_PARTS, SEALED_BAD };
+enum { SEALED_PARTS, SEALED_BAD, SEALED_OFFER, SEALED_FACTS };
 
 static rks_status put_unit(rks_buffer *blob, const rks_unit_summary *unit, const char *name,
                            rks_error *err)
@@ -345,8 +344,8 @@ static void report_bad(const rks_parts *parts, const rks_agreed *agreed, rks_bui
 
 /* COLLECTIVE. `status`: what became of reading and sealing; returns this rank's own. */
 static rks_status collect(rks_parts *parts, rks_status status, const rks_buffer *bad,
-                          rks_dataset **dataset, uint32_t **holders, rks_build_report *report,
-                          rks_error *err)
+                          rks_leaving *leaving, rks_dataset **dataset, uint32_t **holders,
+                          rks_build_report *report, rks_error *err)
 {
     rks_buffer mine = {0};
     rks_agreed agreed;
@@ -356,14 +355,19 @@ static rks_status collect(rks_parts *parts, rks_status status, const rks_buffer 
     const rks_fact facts[] = {
         [SEALED_PARTS] = rks_fact_bytes(mine.data, mine.size),
         [SEALED_BAD] = rks_fact_bytes(bad->data, bad->size < room ? bad->size : room),
+        [SEALED_OFFER] = rks_fd_offer_fact(leaving->offer),
     };
-    status = rks_group_agree_on(parts->group, "build: rows read", status, facts, 2, &agreed, err);
+    status = rks_group_agree_on(parts->group, "build: rows read", status, facts, SEALED_FACTS,
+                                &agreed, err);
     rks_buffer_free(&mine);
     rks_group_on_wait(parts->group, NULL, NULL); /* reading is over */
     rks_group_tell_progress(parts->group, NULL, "");
     if (status != RKS_OK)
         return status;
     report_bad(parts, &agreed, report);
+    status = rks_leaving_take(leaving, &agreed, SEALED_OFFER, err);
+    if (status != RKS_OK)
+        return status;
     return make_dataset(parts, &agreed, dataset, holders, err);
 }
 
@@ -415,8 +419,17 @@ rks_status rks_parts_commit(rks_parts *parts, rks_status status, const rks_buffe
 {
     rks_dataset *dataset = NULL;
     uint32_t *holders = NULL;
-    status = collect(parts, status, bad, &dataset, &holders, report, err);
-    status = rks_commit_leave_out(parts, status, dataset, holders, err);
+    rks_leaving leaving = {.group = parts->group,
+                           .parts = parts,
+                           .selection = &parts->options.selection,
+                           .key = -1,
+                           .offered = -1,
+                           .memory = -1};
+    if (status == RKS_OK)
+        status = rks_leaving_begin(&leaving, err);
+    status = collect(parts, status, bad, &leaving, &dataset, &holders, report, err);
+    status = rks_leaving_run(&leaving, status, dataset, holders, err);
+    rks_leaving_end(&leaving);
     if (status == RKS_OK && parts->base != NULL)
         status = append_to(parts->base, &dataset, &holders, err);
     if (parts->options.shard.derived_keys)

@@ -3,31 +3,25 @@
  * dedup.c: of equal contents all but the lowest position are left out.
  *
  * Each rank makes a 16-byte entry of each of its samples: 96 bits of the XXH3-128 of the contents,
- * and the position. Entries travel to all, each rank keeps those whose hash it is in charge of
- * (hash % ranks), and sorts them: 32 bytes a sample, spread over the ranks. XXH3 is no defence
- * against somebody who makes collisions, so equal hashes are candidates only: the rank in charge
- * fetches them, and bytes decide. What that reads is the candidates alone, and nothing where there
- * are none. Of different contents under one hash SEEDS are compared with; later ones stay in. */
+ * and the position. Each rank is in charge of a share of the hashes (hash % ranks), and sorts its
+ * entries. On one node all write theirs to one memory, and each picks its share; between nodes
+ * entries travel to all by the exchange. 32 bytes a sample, spread over the ranks. XXH3 is no
+ * defence against somebody who makes collisions, so equal hashes are candidates only: bytes decide
+ * (same_contents.c). What that reads is the candidates alone, and nothing if there are none. */
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "base/bytes.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/pairs.h"
-#include "builder/commit.h"
 #include "builder/leave_out.h"
 #include "exchange/exchange.h"
 #include "store/duplicates.h"
 #include "store/store.h"
 
-enum {
-    ENTRY = sizeof(rks_pair),
-    SEEDS = 16,
-    BATCH_SAMPLES = 512,
-    BATCH_BYTES = 32 << 20,
-};
+enum { ENTRY = sizeof(rks_pair), PIECE = RKS_LEAVING_LOOK };
 
 static uint64_t hash_bits = UINT64_MAX;
 
@@ -38,20 +32,18 @@ void rks_leaving_hash_bits(uint64_t bits)
 
 typedef struct dedup {
     rks_leaving *at;
-    uint64_t samples;  /* this rank's */
-    rks_pair *own;     /* an entry a sample of this rank */
+    rks_pair *own; /* entries of this rank: all, or on one node those not yet in the memory */
+    uint64_t own_count;
+    uint64_t place;    /* in the memory, of the next entry */
     rks_pair *charged; /* those that this rank is in charge of */
     uint64_t charged_count, charged_room;
     rks_buffer scratch;
-    /* Comparing: a batch of candidates, run behind run. */
-    rks_store *store;
-    rks_value *others; /* one a column, as at->values */
-    uint64_t ids[BATCH_SAMPLES];
-    bool begins[BATCH_SAMPLES]; /* a run */
-    size_t count, room, seeds;
-    size_t seed[SEEDS]; /* of the run at hand: places in ids, contents that all differ */
-    rks_buffer found;   /* uint32: positions of duplicates */
 } dedup;
+
+static bool on_one_node(const dedup *d)
+{
+    return rks_group_nodes(d->at->group) == 1;
+}
 
 /* ---- contents -------------------------------------------------------------------------------- */
 
@@ -83,6 +75,25 @@ static rks_status digest_content(dedup *d, const rks_record_view *view, rks_dige
     return status;
 }
 
+/* What this rank holds goes to the memory. */
+static rks_status flush_entries(dedup *d, rks_error *err)
+{
+    const uint8_t *bytes = (const uint8_t *)d->own;
+    size_t size = d->own_count * ENTRY;
+    for (size_t put = 0; put < size;) {
+        ssize_t count =
+            pwrite(d->at->memory, bytes + put, size - put, (off_t)(d->place * ENTRY + put));
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0)
+            return rks_fail_errno(err, count < 0 ? errno : ENOMEM, "contents in memory");
+        put += (size_t)count;
+    }
+    d->place += d->own_count;
+    d->own_count = 0;
+    return RKS_OK;
+}
+
 static rks_status enter(rks_leaving *at, void *user, const rks_shard *shard, uint64_t row,
                         const rks_unit_summary *unit, uint32_t position, rks_error *err)
 {
@@ -97,14 +108,9 @@ static rks_status enter(rks_leaving *at, void *user, const rks_shard *shard, uin
         status = rks_shard_read_failed(shard, row, &view, err);
     if (status != RKS_OK)
         return status;
-    d->own[d->samples++] =
+    d->own[d->own_count++] =
         (rks_pair){digest.high & hash_bits, (digest.low & hash_bits) << 32 | position};
-    return RKS_OK;
-}
-
-static bool same_hash(const rks_pair *one, const rks_pair *other)
-{
-    return one->first == other->first && one->second >> 32 == other->second >> 32;
+    return on_one_node(d) && d->own_count == PIECE ? flush_entries(d, err) : RKS_OK;
 }
 
 static uint32_t rank_in_charge(const dedup *d, const rks_pair *entry)
@@ -112,40 +118,122 @@ static uint32_t rank_in_charge(const dedup *d, const rks_pair *entry)
     return (uint32_t)(entry->first % rks_group_size(d->at->group));
 }
 
-/* COLLECTIVE. Room for what this rank is in charge of, exactly. */
-static rks_status make_room(dedup *d, rks_status status, rks_error *err)
+static bool is_charged(const dedup *d, const rks_pair *entry)
 {
-    uint32_t ranks = rks_group_size(d->at->group);
-    uint64_t *counts = rks_alloc(ranks, sizeof(*counts), err);
-    if (counts == NULL && status == RKS_OK)
-        status = RKS_ERR_MEMORY;
-    for (uint64_t i = 0; status == RKS_OK && i < d->samples; i++)
-        counts[rank_in_charge(d, &d->own[i])]++;
-    const rks_fact fact = rks_fact_sum(counts, ranks);
-    status = rks_group_agree_on(d->at->group, "build: contents", status, &fact, 1, NULL, err);
-    if (status == RKS_OK) {
-        d->charged_room = counts[rks_group_rank(d->at->group)];
-        d->charged = rks_alloc_raw(d->charged_room, ENTRY, err);
-        if (d->charged == NULL)
-            status = RKS_ERR_MEMORY;
-    }
-    rks_free(counts);
-    return rks_group_agree(d->at->group, "build: room for contents", status, err);
+    return rank_in_charge(d, entry) == rks_group_rank(d->at->group);
 }
 
 static void take_charge(dedup *d, const rks_pair *entries, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (rank_in_charge(d, &entries[i]) == rks_group_rank(d->at->group) &&
-            d->charged_count < d->charged_room)
+        if (is_charged(d, &entries[i]) && d->charged_count < d->charged_room)
             d->charged[d->charged_count++] = entries[i];
+}
+
+static rks_status make_charged(dedup *d, uint64_t room, rks_error *err)
+{
+    d->charged_room = room;
+    d->charged = rks_alloc_raw(room, ENTRY, err);
+    return d->charged == NULL ? RKS_ERR_MEMORY : RKS_OK;
+}
+
+static rks_status make_entries(dedup *d, uint64_t room, rks_error *err)
+{
+    d->own = rks_alloc_raw(room, ENTRY, err);
+    return d->own == NULL ? RKS_ERR_MEMORY : rks_leaving_each(d->at, enter, d, err);
+}
+
+/* ---- on one node ----------------------------------------------------------------------------- */
+
+/* Samples that ranks below this one hold: their entries come first. */
+static uint64_t held_below(const rks_leaving *at)
+{
+    const rks_dataset *dataset = at->dataset;
+    uint64_t count = 0;
+    for (size_t i = 0; i < dataset->unit_count; i++)
+        if (at->holders[dataset->units[i].shard] < rks_group_rank(at->group))
+            count += dataset->units[i].summary.samples;
+    return count;
+}
+
+static rks_status get_entries(const dedup *d, uint64_t first, rks_pair *entries, size_t count,
+                              rks_error *err)
+{
+    size_t size = count * ENTRY;
+    for (size_t got = 0; got < size;) {
+        ssize_t more = pread(d->at->memory, (uint8_t *)entries + got, size - got,
+                             (off_t)(first * ENTRY + got));
+        if (more < 0 && errno == EINTR)
+            continue;
+        if (more <= 0)
+            return rks_fail_errno(err, more < 0 ? errno : EIO, "contents in memory");
+        got += (size_t)more;
+    }
+    return RKS_OK;
+}
+
+/* All ranks' entries are there: counts this rank's share, and then takes it. */
+static rks_status pick_share(dedup *d, rks_error *err)
+{
+    uint64_t all = d->at->dataset->count, room = 0;
+    rks_pair *piece = rks_alloc_raw(PIECE, ENTRY, err);
+    rks_status status = piece == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    for (int turn = 0; turn < 2 && status == RKS_OK; turn++) {
+        for (uint64_t first = 0; status == RKS_OK && first < all; first += PIECE) {
+            size_t count = all - first < PIECE ? (size_t)(all - first) : PIECE;
+            status = get_entries(d, first, piece, count, err);
+            for (size_t i = 0; turn == 0 && status == RKS_OK && i < count; i++)
+                room += is_charged(d, &piece[i]);
+            if (turn == 1 && status == RKS_OK)
+                take_charge(d, piece, count);
+        }
+        if (turn == 0 && status == RKS_OK)
+            status = make_charged(d, room, err);
+    }
+    rks_free(piece);
+    return status;
+}
+
+/* COLLECTIVE. */
+static rks_status gather_on_node(dedup *d, rks_status *own, rks_error *err)
+{
+    if (*own == RKS_OK) {
+        d->place = held_below(d->at);
+        *own = make_entries(d, PIECE, err);
+    }
+    if (*own == RKS_OK)
+        *own = flush_entries(d, err);
+    rks_status status = rks_group_agree(d->at->group, "build: contents", *own, err);
+    if (status == RKS_OK)
+        *own = pick_share(d, err);
+    return status;
+}
+
+/* ---- between nodes --------------------------------------------------------------------------- */
+
+/* COLLECTIVE. Room for what this rank is in charge of, exactly. */
+static rks_status make_room(dedup *d, rks_status own, rks_error *err)
+{
+    uint32_t ranks = rks_group_size(d->at->group);
+    uint64_t *counts = rks_alloc(ranks, sizeof(*counts), err);
+    if (counts == NULL && own == RKS_OK)
+        own = RKS_ERR_MEMORY;
+    for (uint64_t i = 0; own == RKS_OK && i < d->own_count; i++)
+        counts[rank_in_charge(d, &d->own[i])]++;
+    const rks_fact fact = rks_fact_sum(counts, ranks);
+    rks_status status =
+        rks_group_agree_on(d->at->group, "build: contents", own, &fact, 1, NULL, err);
+    if (status == RKS_OK)
+        status = make_charged(d, counts[rks_group_rank(d->at->group)], err);
+    rks_free(counts);
+    return rks_group_agree(d->at->group, "build: room for contents", status, err);
 }
 
 static rks_status read_entries(void *user, uint64_t offset, void *bytes, size_t size,
                                rks_error *err)
 {
     const dedup *d = user;
-    if (offset > d->samples * ENTRY || size > d->samples * ENTRY - offset)
+    if (offset > d->own_count * ENTRY || size > d->own_count * ENTRY - offset)
         return rks_fail(err, RKS_ERR_PEER, 0, "a rank asked beyond the end of the contents");
     memcpy(bytes, (const uint8_t *)d->own + offset, size);
     return RKS_OK;
@@ -168,205 +256,68 @@ static rks_status write_entries(void *user, uint32_t sender, uint64_t offset, co
 }
 
 /* COLLECTIVE. Every rank sees the entries of all. */
-static rks_status exchange_entries(dedup *d, rks_error *err)
+static rks_status gather_from_nodes(dedup *d, rks_status *own, rks_error *err)
 {
-    take_charge(d, d->own, d->samples);
-    if (rks_group_size(d->at->group) == 1)
-        return RKS_OK;
+    if (*own == RKS_OK)
+        *own = make_entries(d, rks_leaving_count(d->at), err);
+    rks_status status = make_room(d, *own, err);
+    if (status != RKS_OK)
+        return status;
+    take_charge(d, d->own, d->own_count);
     const rks_exchange_job job = {
-        .size = d->samples * ENTRY,
+        .size = d->own_count * ENTRY,
         .receives = true,
         .read = read_entries,
         .write = write_entries,
         .user = d,
         .chunk = 4 << 20,
     };
-    rks_status status = rks_exchange_run(d->at->group, "auto", &job, NULL, NULL, err);
+    status = rks_exchange_run(d->at->group, "auto", &job, NULL, NULL, err);
     if (status == RKS_OK && d->charged_count != d->charged_room)
-        status =
-            rks_fail(err, RKS_ERR_PEER, 0, "contents of %" PRIu64 " samples came, not %" PRIu64,
-                     d->charged_count, d->charged_room);
-    return rks_group_agree(d->at->group, "build: contents exchanged", status, err);
-}
-
-/* ---- bytes decide ---------------------------------------------------------------------------- */
-
-/* COLLECTIVE. The sealed parts as a store whose ids are positions. */
-static rks_status open_store(dedup *d, bool *needed, rks_error *err)
-{
-    uint64_t candidates = 0;
-    rks_leaving *at = d->at;
-    for (uint64_t i = 1; i < d->charged_count; i++)
-        candidates += same_hash(&d->charged[i - 1], &d->charged[i]);
-    rks_status status = RKS_OK;
-    d->others = rks_alloc(rks_schema_columns(at->schema), sizeof(*d->others), err);
-    if (d->others == NULL)
-        status = RKS_ERR_MEMORY;
-    const rks_fact fact = rks_fact_sum(&candidates, 1);
-    status = rks_group_agree_on(at->group, "build: candidates", status, &fact, 1, NULL, err);
-    *needed = status == RKS_OK && candidates > 0;
-    return *needed ? rks_commit_open(at->group, at->parts->directory, RKS_OK, at->dataset,
-                                     NULL, &d->store, err)
-                   : status;
-}
-
-static bool same_values(const dedup *d)
-{
-    const rks_value *one = d->at->values, *other = d->others;
-    for (uint32_t i = 0; i < rks_schema_columns(d->at->schema); i++) {
-        if ((int)i == d->at->key || (one[i].data == NULL && other[i].data == NULL))
-            continue;
-        if (one[i].data == NULL || other[i].data == NULL || one[i].size != other[i].size ||
-            memcmp(one[i].dims, other[i].dims, sizeof(one[i].dims)) != 0 ||
-            memcmp(one[i].data, other[i].data, (size_t)one[i].size) != 0)
-            return false;
-    }
-    return true;
-}
-
-static rks_status compare_payloads(dedup *d, rks_batch *batch, size_t one, size_t other, bool *same,
-                                   rks_error *err)
-{
-    size_t size = 0, other_size = 0;
-    const uint8_t *payload = rks_batch_payload(batch, one, &size);
-    const uint8_t *other_payload = rks_batch_payload(batch, other, &other_size);
-    if (d->at->key < 0) {
-        *same = size == other_size && memcmp(payload, other_payload, size) == 0;
-        return RKS_OK;
-    }
-    rks_status status = rks_record_decode(d->at->schema, payload, size, d->at->values, err);
-    if (status == RKS_OK)
-        status = rks_record_decode(d->at->schema, other_payload, other_size, d->others, err);
-    *same = status == RKS_OK && same_values(d);
+        *own = rks_fail(err, RKS_ERR_PEER, 0, "contents of %" PRIu64 " samples came, not %" PRIu64,
+                        d->charged_count, d->charged_room);
     return status;
 }
 
-/* Of the batch's samples, those that an earlier one of their run equals. */
-static rks_status judge(dedup *d, rks_batch *batch, rks_error *err)
-{
-    rks_status status = RKS_OK;
-    for (size_t i = d->seeds; status == RKS_OK && i < d->count; i++) {
-        bool same = false;
-        if (d->begins[i])
-            d->seeds = 0;
-        for (size_t k = 0; status == RKS_OK && !same && k < d->seeds; k++)
-            status = compare_payloads(d, batch, d->seed[k], i, &same, err);
-        const uint32_t position = (uint32_t)d->ids[i];
-        if (status == RKS_OK && same)
-            status = rks_buffer_add(&d->found, &position, sizeof(position), err);
-        else if (d->seeds < SEEDS && d->seeds + 1 < d->room)
-            d->seed[d->seeds++] = i;
-    }
-    return status;
-}
+/* ---- the duplicates -------------------------------------------------------------------------- */
 
-/* The next batch begins with what the run at hand is compared with. */
-static rks_status end_batch(dedup *d, rks_error *err)
-{
-    rks_batch *batch = NULL;
-    if (d->count == 0)
-        return RKS_OK;
-    rks_status status = rks_group_must_stop(d->at->group, err);
-    if (status == RKS_OK)
-        status = rks_check_interrupt(err);
-    if (status == RKS_OK)
-        status = rks_store_fetch(d->store, d->ids, d->count, &batch, err);
-    if (status == RKS_OK)
-        status = judge(d, batch, err);
-    rks_batch_free(batch);
-    for (size_t i = 0; i < d->seeds; i++) { /* seeds ascend: none is overwritten before it moves */
-        d->ids[i] = d->ids[d->seed[i]];
-        d->begins[i] = false;
-        d->seed[i] = i;
-    }
-    d->count = d->seeds;
-    return status;
-}
-
-static rks_status compare_candidates(dedup *d, rks_error *err)
-{
-    uint64_t largest = 1;
-    rks_status status = RKS_OK;
-    for (size_t i = 0; i < d->at->dataset->shard_count; i++)
-        if (d->at->dataset->shards[i].largest > largest)
-            largest = d->at->dataset->shards[i].largest;
-    uint64_t fit = BATCH_BYTES / largest;
-    d->room = fit < 2 ? 2 : fit < BATCH_SAMPLES ? (size_t)fit : BATCH_SAMPLES;
-    for (uint64_t i = 0; status == RKS_OK && i < d->charged_count; i++) {
-        bool begins = i == 0 || !same_hash(&d->charged[i - 1], &d->charged[i]);
-        bool goes_on = i + 1 < d->charged_count && same_hash(&d->charged[i], &d->charged[i + 1]);
-        if (begins && !goes_on)
-            continue;
-        d->ids[d->count] = (uint32_t)d->charged[i].second;
-        d->begins[d->count] = begins;
-        d->count++;
-        if (d->count == d->room)
-            status = end_batch(d, err);
-    }
-    return status == RKS_OK && d->count > d->seeds ? end_batch(d, err) : status;
-}
-
-/* ---- the list -------------------------------------------------------------------------------- */
-
-static rks_status list_duplicates(dedup *d, rks_error *err)
-{
-    uint32_t *positions = (uint32_t *)(void *)d->found.data;
-    size_t count = d->found.size / sizeof(*positions);
-    rks_status status = RKS_OK;
-    rks_leaving_sort(positions, count);
-    for (size_t i = 0; status == RKS_OK && i < count; i++)
-        status = rks_leaving_add(d->at, positions[i], err);
-    return status;
-}
-
-/* COLLECTIVE. */
-static rks_status find_candidates(dedup *d, rks_error *err)
+/* COLLECTIVE. Bytes decide: read from the shards, or, if some rank does not see one that it needs,
+ * by a store whose ids are positions. */
+static rks_status compare_all(dedup *d, rks_status *own, rks_error *err)
 {
     rks_leaving *at = d->at;
-    d->own = rks_alloc_raw(rks_leaving_count(at), ENTRY, err);
-    rks_status status = d->own == NULL ? RKS_ERR_MEMORY : RKS_OK;
-    if (status == RKS_OK)
-        status = rks_leaving_each(at, enter, d, err);
-    status = make_room(d, status, err);
-    if (status == RKS_OK)
-        status = exchange_entries(d, err);
-    rks_free(d->own);
-    d->own = NULL;
-    if (status == RKS_OK)
-        rks_pairs_sort(d->charged, d->charged_count);
-    return status;
-}
-
-rks_status rks_leaving_duplicates(rks_leaving *at, rks_error *err)
-{
-    bool needed = false;
-    dedup *d = rks_alloc(1, sizeof(*d), err);
-    rks_status status = d == NULL ? RKS_ERR_MEMORY : RKS_OK;
-    if (status == RKS_OK && at->selection->key != NULL)
-        at->key = rks_schema_find(at->schema, at->selection->key);
-    status = rks_group_agree(at->group, "build: duplicates", status, err);
+    bool unseen = false;
+    rks_store *store = NULL;
+    if (*own == RKS_OK)
+        *own = rks_leaving_compare(at, d->charged, d->charged_count, &unseen, err);
+    uint64_t undecided = unseen;
+    rks_status status = rks_leaving_join(at, "build: duplicates", own, &undecided, err);
+    if (status != RKS_OK || undecided == 0)
+        return status;
+    status =
+        rks_commit_open(at->group, at->parts->directory, RKS_OK, at->dataset, NULL, &store, err);
     if (status != RKS_OK)
-        goto out;
-    d->at = at;
-    status = find_candidates(d, err);
-    if (status == RKS_OK)
-        status = open_store(d, &needed, err);
-    if (status == RKS_OK && needed) {
-        status = compare_candidates(d, err);
-        status = rks_group_agree(at->group, "build: contents compared", status, err);
-        rks_store_close(d->store, 0);
+        return status;
+    if (unseen)
+        *own = rks_leaving_compare_by_store(at, store, d->charged, d->charged_count, err);
+    status = rks_leaving_join(at, "build: contents compared", own, NULL, err);
+    rks_store_close(store, 0);
+    return status;
+}
+
+rks_status rks_leaving_duplicates(rks_leaving *at, rks_status *own, rks_error *err)
+{
+    dedup d = {.at = at};
+    rks_status status =
+        on_one_node(&d) ? gather_on_node(&d, own, err) : gather_from_nodes(&d, own, err);
+    rks_free(d.own);
+    if (status == RKS_OK) {
+        rks_pairs_sort(d.charged, *own == RKS_OK ? d.charged_count : 0);
+        status = compare_all(&d, own, err);
     }
-    if (status == RKS_OK)
-        status = rks_leaving_join(at, "build: duplicates", list_duplicates(d, err), err);
-    if (status == RKS_OK)
+    if (status == RKS_OK && *own == RKS_OK)
         at->dataset->excluded.duplicates = at->dataset->excluded.samples;
-out:
-    if (d != NULL) {
-        rks_free(d->charged);
-        rks_free(d->others);
-        rks_buffer_free(&d->scratch);
-        rks_buffer_free(&d->found);
-    }
-    rks_free(d);
+    rks_free(d.charged);
+    rks_buffer_free(&d.scratch);
     return status;
 }

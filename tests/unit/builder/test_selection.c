@@ -143,16 +143,18 @@ static void sample_of(uint64_t *numbers, uint64_t count, uint64_t take)
     qsort(numbers, take, sizeof(*numbers), by_value);
 }
 
-/* On 1 to 4 ranks, of one node and of nodes of their own: one dataset. */
+/* On 1 to 4 ranks, of one node and of nodes of their own: one dataset. At last on one node whose ranks
+ * do not see each other's shards. */
 static void build_on_any_ranks(job *j, uint64_t duplicates, uint64_t sampled_out)
 {
     char first[33] = "";
-    for (uint32_t turn = 0; turn < 6; turn++) {
+    for (uint32_t turn = 0; turn < 7; turn++) {
         uint32_t ranks = turn % 4 + 1;
         j->builders = ranks;
         j->own_nodes = turn % 2 != 0;
         /* A directory a rank where each is a node. */
-        snprintf(target, sizeof(target), "%s/%s", place, j->own_nodes ? "store-{rank}" : "store");
+        bool apart = j->own_nodes || turn == 6;
+        snprintf(target, sizeof(target), "%s/%s", place, apart ? "store-{rank}" : "store");
         on_threads(ranks, run_rank, j);
         assert_int_equal(j->report.samples, j->count);
         assert_int_equal(j->report.duplicates, duplicates);
@@ -228,6 +230,30 @@ static void a_sample_of_n_has_the_lowest_draws_on_any_ranks(void **state)
     build_on_any_ranks(&j, 0, ALL - 501);
 }
 
+/* The first windows are too narrow: as they grow, the sample stays the same. */
+static void a_sample_of_n_is_the_same_however_many_draws_are_looked_at(void **state)
+{
+    (void)state;
+    static uint64_t numbers[ALL];
+    static const uint64_t windows[] = {0, 3, ALL};
+    static const uint64_t sizes[] = {1, 77, ALL - 1};
+    for (size_t i = 0; i < 3; i++) {
+        for (uint64_t k = 0; k < ALL; k++)
+            numbers[k] = k;
+        job j = {.expected = numbers, .count = sizes[i], .builders = 3};
+        sample_of(numbers, ALL, j.count);
+        options_of(&j.options);
+        j.options.sample = j.count;
+        j.options.seed = 5;
+        rks_leaving_window(windows[i]);
+        snprintf(target, sizeof(target), "%s/store", place);
+        on_threads(3, run_rank, &j);
+        rks_leaving_window(UINT64_MAX);
+        world_remove(place);
+        mkdir(place, 0777);
+    }
+}
+
 static void the_sample_is_of_what_is_left_without_duplicates(void **state)
 {
     (void)state;
@@ -264,6 +290,7 @@ int main(void)
         cmocka_unit_test(contents_that_differ_under_one_hash_are_no_duplicates),
         cmocka_unit_test(nothing_is_lost_where_more_contents_share_a_hash_than_are_compared),
         cmocka_unit_test(a_sample_of_n_has_the_lowest_draws_on_any_ranks),
+        cmocka_unit_test(a_sample_of_n_is_the_same_however_many_draws_are_looked_at),
         cmocka_unit_test(the_sample_is_of_what_is_left_without_duplicates),
     };
     return cmocka_run_group_tests(tests, prepare, clean);

@@ -1,34 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_collectives.c: how many collective calls a build, an open and an epoch take on one node. Each
- * is a walk over all ranks, one after the other, so their number must not grow unnoticed. */
+ * test_collectives.c: how many collective calls a build, an open and an epoch take on one node.
+ * Each is a walk over all ranks, one after the other, so their number must not grow unnoticed. */
 #include "files.h"
 
 #include <dirent.h>
 
 enum { RANKS = 4, BUILD_MOST = 10, OPEN_MOST = 6, JOB_MOST = 12 };
 
-static char source[FOLDER_PATH + 32], more[FOLDER_PATH + 32], target[FOLDER_PATH + 32];
+static char source[FOLDER_PATH + 32], more[FOLDER_PATH + 32], twin[FOLDER_PATH + 32],
+    target[FOLDER_PATH + 32];
 
 typedef struct job {
     rks_build_options options;
     bool all_resumed; /* every unit is there already */
     bool some_resumed;
-    uint64_t base_units; /* of what is appended to */
-    uint64_t units;      /* that rank 0's report told */
-    bool append; /* of the other file */
+    uint64_t base_units;   /* of what is appended to */
+    uint64_t units;        /* that rank 0's report told */
+    bool append;           /* of the other file */
+    bool with_twin;        /* the same rows again */
+    uint64_t samples;      /* that must come of it; 0: all */
+    uint64_t most;         /* collectives; 0: BUILD_MOST */
+    uint64_t most_resumed; /* 0: `most` */
     bool own_directories;
 } job;
 
 static void build_rank(member *m)
 {
     job *j = m->user;
-    const char *sources[] = {j->append ? more : source};
+    const char *sources[] = {j->append ? more : source, twin};
+    uint64_t most = j->most > 0 ? j->most : BUILD_MOST;
     rks_build_report report = {.struct_size = sizeof(report)};
     if (!world_enter(m, false))
         return;
     uint64_t before = rks_group_collectives(m->group);
-    EXPECT_OK(rks_build(m->group, sources, 1, target, &j->options, &report, &m->err));
+    EXPECT_OK(
+        rks_build(m->group, sources, j->with_twin ? 2 : 1, target, &j->options, &report, &m->err));
     EXPECT(report.collectives == rks_group_collectives(m->group) - before);
     uint64_t added = report.units - j->base_units;
     EXPECT(added > RANKS);
@@ -38,9 +45,10 @@ static void build_rank(member *m)
         EXPECT(report.units_resumed == (j->all_resumed ? added : 0));
     if (m->rank == 0)
         j->units = report.units;
-    if (report.collectives > BUILD_MOST)
+    if (report.collectives > most)
         print_error("%llu collectives\n", (unsigned long long)report.collectives);
-    EXPECT(report.collectives > 0 && report.collectives <= BUILD_MOST);
+    EXPECT(report.collectives > 0 && report.collectives <= most);
+    EXPECT(j->samples == 0 || report.samples == j->samples);
 }
 
 /* An epoch as a job reads it. */
@@ -53,8 +61,8 @@ static uint64_t read_epoch(member *m, rks_store *store)
     rks_plan_options_default(&options);
     options.batch_size = 8;
     EXPECT_OK(rks_plan_open(store, &options, &plan, &m->err));
-    rks_status status = plan == NULL ? RKS_ERR_STATE
-                                     : rks_epoch_open(store, plan, NULL, &epoch, &m->err);
+    rks_status status =
+        plan == NULL ? RKS_ERR_STATE : rks_epoch_open(store, plan, NULL, &epoch, &m->err);
     while (status == RKS_OK) {
         rks_batch *batch = NULL;
         status = rks_epoch_next(epoch, &batch, NULL, &m->err);
@@ -102,7 +110,9 @@ static int make_place(void **state)
     snprintf(target, sizeof(target), "%s/store", place);
     snprintf(more, sizeof(more), "%s/more.jsonl", place);
     file_write(source, 0, FILE_ROWS, NULL);
+    snprintf(twin, sizeof(twin), "%s/twin.jsonl", place);
     file_write(more, FILE_ROWS, FILE_ROWS, NULL);
+    file_write(twin, 0, FILE_ROWS, NULL);
     return 0;
 }
 
@@ -141,8 +151,8 @@ static void a_build_and_an_append_take_ten_at_most(void **state)
     world_remove(target);
 }
 
-/* What is made of the directory that a build has committed: as if it had been killed before its last
- * step, with one part less if `part` is. */
+/* What is made of the directory that a build has committed: as if it had been killed before its
+ * last step, with one part less if `part` is. */
 static void unmake(const char *part)
 {
     char path[2 * sizeof(target)], kept[2 * sizeof(target)];
@@ -185,6 +195,7 @@ static void resume(job *j, const char *before, char *parts, size_t room)
     on_threads(RANKS, build_rank, j);
     pick_part(before, part, parts, room);
     j->all_resumed = true;
+    j->most = j->most_resumed > 0 ? j->most_resumed : j->most;
     unmake(NULL);
     on_threads(RANKS, build_rank, j);
     j->all_resumed = false;
@@ -213,6 +224,33 @@ static void a_resumed_build_and_append_take_ten_at_most(void **state)
     }
 }
 
+/* Without duplicates, of a sample of N, or both: see build.c for what takes more than ten. */
+static void a_build_that_leaves_samples_out_takes_few(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key;
+        bool dedup, sample;
+        uint64_t most, most_resumed;
+    } cases[] = {
+        {NULL, true, false, 9, 10},  {NULL, false, true, 9, 10},  {NULL, true, true, 11, 12},
+        {"id", true, false, 11, 12}, {"id", false, true, 11, 12}, {"id", true, true, 13, 14},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char parts[4096];
+        job j = {.with_twin = cases[i].dedup};
+        file_options(&j.options);
+        j.options.key = cases[i].key;
+        j.options.dedup = cases[i].dedup;
+        j.options.sample = cases[i].sample ? FILE_ROWS / 2 : 0;
+        j.samples = cases[i].sample ? FILE_ROWS / 2 : FILE_ROWS;
+        j.most = cases[i].most;
+        j.most_resumed = cases[i].most_resumed;
+        resume(&j, "", parts, sizeof(parts));
+        world_remove(target);
+    }
+}
+
 static void an_open_takes_six_and_a_job_twelve_at_most(void **state)
 {
     (void)state;
@@ -231,6 +269,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_PLACE(a_build_and_an_append_take_ten_at_most),
         WITH_PLACE(a_resumed_build_and_append_take_ten_at_most),
+        WITH_PLACE(a_build_that_leaves_samples_out_takes_few),
         WITH_PLACE(an_open_takes_six_and_a_job_twelve_at_most),
     };
     return cmocka_run_group_tests_name("collectives", tests, NULL, NULL);
