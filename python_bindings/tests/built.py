@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -83,3 +84,9 @@ def same(found: list[dict[str, Any]], wanted: list[dict[str, Any]]) -> None:
         assert one.keys() == other.keys()
         for name in other:
             assert equal(one[name], other[name]), (name, one[name], other[name])
+
+
+def naming(path: object) -> str:
+    """A pattern for a message that names `path`. A path loses its middle where the message would be too long."""
+    text = str(path)
+    return f"{re.escape(text)}|{re.escape(text[:12])}[^ ]*\\.\\.\\.[^ ]*"
