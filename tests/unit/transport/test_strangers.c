@@ -315,7 +315,7 @@ static void a_rank_of_another_version_is_named_with_both_versions(void **state)
 
 /* ---- floods ----------------------------------------------------------------------------------- */
 
-enum { FLOOD = 1200, AT_ONCE_MS = 2000 };
+enum { FLOOD = 1200, AT_ONCE_MS = 10000 };
 
 /* Rank 0's first connection to rank 1, behind FLOOD others. */
 static void shuts_nobody_out(mesh *m, const int fds[FLOOD])
