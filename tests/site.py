@@ -27,7 +27,7 @@ def public_names():
 def main():
     site = tool()
     known = site.definitions()
-    # Errors have a table of their own on the Python page.
+    # Errors have a table of their own on the page about troubleshooting.
     missing = [name for name in public_names() - {name for _, names in site.REFERENCE for name in names}
                if name in known and not name.endswith("Error")]
     print(f"FAIL the_reference_has_every_public_name: {', '.join(sorted(missing))}" if missing else "ok the_reference_has_every_public_name")

@@ -86,7 +86,7 @@ NEXT = """
 Next:
   export PATH="$PWD/{folder}:$PATH"
   rankstore build YOUR.jsonl -o store && rankstore plan store --max-tokens 16k --compare    # docs/cli.md
-  pip install ./python_bindings && python -c 'import rankstore; help(rankstore.build)'       # python_bindings/README.md"""
+  pip install ./python_bindings && python -c 'import rankstore; help(rankstore.build)'       # python_bindings/docs/start.md"""
 
 
 def main():
