@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/wide.h"
 
 struct rks_digester {
     XXH3_state_t *state;
@@ -35,7 +36,7 @@ __attribute__((target("avx"))) static void zero_upper_halves(void)
  * between narrow and wide instructions takes as long as the hash of 1 KB, here and in the callers. */
 static void leave_vectors(size_t size)
 {
-    if (size >= VECTORS_FROM && __builtin_cpu_supports("avx"))
+    if (size >= VECTORS_FROM && rks_has_avx())
         zero_upper_halves();
 }
 #else

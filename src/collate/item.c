@@ -9,13 +9,11 @@
  *   all ones are NaN, the largest value is 448 */
 #include "collate/item.h"
 
-#ifdef __x86_64__
-#include <cpuid.h>
-#endif
 #include <math.h>
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/wide.h"
 #include "shard/small_float.h"
 
 rks_kind rks_item_kind(const rks_column *column)
@@ -108,27 +106,9 @@ static inline uint16_t to_bfloat16(float value)
     LOOP(name, from_type, to_type, how)                                                            \
     __attribute__((target("avx2"))) LOOP(name##_wide, from_type, to_type, how)
 #define BOTH(name) name, name##_wide
-
-/* By the instructions themselves: not every compiler's run-time library has what its built-in
- * function for this needs. The processor must have AVX2, and the kernel must keep its registers. */
-bool rks_item_has_wide(void)
-{
-    enum { OSXSAVE = 1 << 27, AVX = 1 << 28, AVX2 = 1 << 5, XMM_AND_YMM = 6 };
-    unsigned a = 0, b = 0, c = 0, d = 0, kept = 0, high = 0;
-    if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & OSXSAVE) == 0 || (c & AVX) == 0)
-        return false;
-    __asm__ volatile("xgetbv" : "=a"(kept), "=d"(high) : "c"(0));
-    return (kept & XMM_AND_YMM) == XMM_AND_YMM && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 &&
-           (b & AVX2) != 0;
-}
 #else
 #define KERNEL LOOP
 #define BOTH(name) name, name
-
-bool rks_item_has_wide(void)
-{
-    return false;
-}
 #endif
 
 KERNEL(int8_to_int16, int8_t, int16_t, value)

@@ -11,11 +11,8 @@ typedef void (*rks_convert_fn)(void *to, const void *from, size_t count);
 
 /* What str, bytes and json consist of; other kinds are their own items. */
 rks_kind rks_item_kind(const rks_column *column);
-/* Does this processor run the wide kernels (AVX2)? */
-bool rks_item_has_wide(void);
 /* NULL where `to` does not hold every value of `from`. `size` is that of an item of both, where
- * they are the same. `wide`: a kernel that needs rks_item_has_wide and gives the same bytes, NaN
- * included. */
+ * they are the same. `wide`: a kernel that needs AVX2 and gives the same bytes, NaN included. */
 rks_convert_fn rks_item_convert(rks_kind from, rks_kind to, size_t size, bool wide);
 /* `value` as an item of the kind, its bytes in item[8]; false where it has no such value: a
  * fraction or one out of range for integers, a finite one that becomes infinite for floats. */

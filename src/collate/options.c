@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/wide.h"
 #include "collate/inside.h"
 
 void (rks_collate_options_default)(rks_collate_options *options)
@@ -123,7 +124,7 @@ static rks_status choose_type(rks_collate_field *field, const rks_column *column
         if (status != RKS_OK)
             return status;
     }
-    field->convert = rks_item_convert(from, *kind, field->to_size, rks_item_has_wide());
+    field->convert = rks_item_convert(from, *kind, field->to_size, rks_has_avx2());
     if (field->convert == NULL)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "collate: column \"%s\": %s does not hold every value of %s", column->name,

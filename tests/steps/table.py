@@ -38,6 +38,7 @@ STEPS = [
     Step("python", "", "script", "tests/python.py", 550, parts=("python_bindings/tests/test_*.py",), install=True),
     Step("readme", "release", "script", "tests/readme.py", 30),
     Step("abi", "release", "script", "tests/abi.py", 2),
+    Step("wheel list", "", "script", "tests/wheel_list.py", 1),
     Step("words", "release", "script", "tests/words.py", 2),
     Step("model", "", "script", "tests/model.py", 1),
     Step("site", "", "script", "tests/site.py", 40, 0.5, **SLOW),

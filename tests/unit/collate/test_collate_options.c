@@ -2,6 +2,7 @@
  *
  * test_collate_options.c: which types go into which, exactly; what is refused and by which words.
  */
+#include "base/wide.h"
 #include "collate/item.h"
 #include "samples.h"
 
@@ -165,7 +166,7 @@ static void wide_kernels_give_the_same_bytes(void **state)
     (void)state;
     enum { MOST = 150, GUARD = 0xa5 };
     static uint8_t plain[MOST * 8 + 8], wide[MOST * 8 + 8];
-    if (!rks_item_has_wide())
+    if (!rks_has_avx2())
         skip();
     for (int from = RKS_KIND_BOOL; from <= RKS_KIND_COMPLEX64; from++)
         for (int to = RKS_KIND_BOOL; to <= RKS_KIND_COMPLEX64; to++) {

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tools/wheel must know is complete: a wheel takes minutes to build, so here its lists are compared with the build's."""
+import importlib.machinery
+import importlib.util
+import inspect
+import os
+import re
+
+from support.report import run_all
+
+# What pkg-config calls a library whose Debian source has another name.
+SOURCE_OF = {"libxxhash": "xxhash", "libuv": "libuv1"}
+FROM_THE_SYSTEM = {"threads", "mpi"}  # glibc's; loaded when a program runs
+INSIDE_LIBARCHIVE = {"bzip2", "xz-utils", "libzstd"}
+CALLED = {"libuv1": "libuv", "xz-utils": "liblzma", "libzstd": "Zstandard"}
+CODE = ("src", "include", "tools/rankstore", "python_bindings/src")
+
+
+def tool():
+    loader = importlib.machinery.SourceFileLoader("wheel_tool", "tools/wheel")
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("wheel_tool", loader))
+    loader.exec_module(module)
+    return module
+
+
+def wanted(text):
+    """Debian's sources of the libraries that the core's meson.build links."""
+    found = set(re.findall(r"= dependency\('([\w-]+)'", text)) - FROM_THE_SYSTEM
+    return {SOURCE_OF.get(name, name) for name in found}
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def every_library_of_the_build_is_in_the_wheel():
+    module, needed = tool(), wanted(read("meson.build"))
+    assert len(needed) >= 8 and "libarchive" in needed, needed
+    assert needed | INSIDE_LIBARCHIVE == set(module.SOURCES), needed ^ set(module.SOURCES)
+    assert "lz4" in wanted(read("meson.build") + "\nlz4 = dependency('lz4')"), "a planted library is not found"
+
+
+def every_source_is_built():
+    module = tool()
+    text = inspect.getsource(module.Target.libraries)
+    built = set(re.findall(r'self\.(?:cmake|objects)\("([\w-]+)"', text)) | ({"libsodium"} if "self.sodium()" in text else set())
+    assert built == set(module.SOURCES), built ^ set(module.SOURCES)
+
+
+def every_source_has_its_licence():
+    module, text = tool(), read("THIRD_PARTY").lower()
+    missing = [name for name in module.SOURCES if CALLED.get(name, name).lower() not in text]
+    assert not missing, f"THIRD_PARTY does not name {missing}"
+    assert 'for name in SOURCES' in inspect.getsource(module.Target.finish), "the wheel lacks licences"
+
+
+def built_in_questions(text):
+    """zig links no library that answers them: ask base/wide.h."""
+    return re.findall(r"__builtin_cpu_\w+|\bifunc\b|target_clones", re.sub(r"/\*.*?\*/", "", text, flags=re.S))
+
+
+def no_code_asks_the_compiler_for_the_processor():
+    wrong = [f"{os.path.join(folder, name)}: {one}" for top in CODE for folder, _, names in os.walk(top) for name in names
+             if name.endswith((".c", ".cc", ".h")) for one in built_in_questions(read(os.path.join(folder, name)))]
+    assert not wrong, wrong
+    assert built_in_questions("if (__builtin_cpu_supports(\"avx\"))"), "a planted question is not found"
+
+
+if __name__ == "__main__":
+    run_all([
+        every_library_of_the_build_is_in_the_wheel,
+        every_source_is_built,
+        every_source_has_its_licence,
+        no_code_asks_the_compiler_for_the_processor,
+    ])
