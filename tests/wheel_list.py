@@ -5,6 +5,8 @@ import importlib.util
 import inspect
 import os
 import re
+import subprocess
+import tempfile
 
 from support.report import run_all
 
@@ -67,10 +69,53 @@ def no_code_asks_the_compiler_for_the_processor():
     assert built_in_questions("if (__builtin_cpu_supports(\"avx\"))"), "a planted question is not found"
 
 
+# The compiler's own headers ask for the processor too, so they come before it is hidden.
+HIDDEN = """#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <inttypes.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+#undef __x86_64__
+#undef RKS_XXH_DISPATCH
+"""
+
+
+def compiles(folder, path):
+    """Whether a file compiles for another processor; what the compiler says."""
+    done = subprocess.run(["cc", "-fsyntax-only", "-x", "c", "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-Isrc", "-Iinclude",
+                           "-include", os.path.join(folder, "hidden.h"), path], text=True, capture_output=True, timeout=600)
+    return done.returncode == 0, done.stderr[-2000:]
+
+
+def what_names_a_processor_compiles_for_another():
+    named = [os.path.join(folder, name) for folder, _, names in os.walk("src") for name in names
+             if name.endswith((".c", ".h")) and re.search("__x86_64__|RKS_XXH_DISPATCH", read(os.path.join(folder, name)))]
+    assert len(named) >= 3, named
+    with tempfile.TemporaryDirectory(prefix="rankstore-wheel-") as folder:
+        with open(os.path.join(folder, "hidden.h"), "w", encoding="utf-8") as file:
+            file.write(HIDDEN)
+        for path in named:
+            good, said = compiles(folder, path)
+            assert good, f"{path}: {said}"
+        planted = os.path.join(folder, "planted.c")
+        with open(planted, "w", encoding="utf-8") as file:
+            file.write("#ifdef __x86_64__\nenum { FROM = 1 };\n#endif\nint from(void);\nint from(void)\n{\n    return FROM;\n}\n")
+        good, said = compiles(folder, planted)
+        assert not good and "FROM" in said, "a planted name that only one processor has is not found"
+
+
 if __name__ == "__main__":
     run_all([
         every_library_of_the_build_is_in_the_wheel,
         every_source_is_built,
         every_source_has_its_licence,
         no_code_asks_the_compiler_for_the_processor,
+        what_names_a_processor_compiles_for_another,
     ])

@@ -24,9 +24,9 @@ static rks_digest from_xxh(XXH128_hash_t hash)
     return (rks_digest){hash.low64, hash.high64};
 }
 
-#ifdef RKS_XXH_DISPATCH
-enum { VECTORS_FROM = 241 }; /* bytes: fewer are hashed without them */
+enum { VECTORS_FROM = 241 }; /* bytes: fewer are hashed without wide instructions */
 
+#ifdef RKS_XXH_DISPATCH
 __attribute__((target("avx"))) static void zero_upper_halves(void)
 {
     __builtin_ia32_vzeroupper();
