@@ -160,7 +160,7 @@ class Options:
                 "extra": self.extra, "dtype": self.dtype}
 
     def as_there(self, shape: dict[str, Any] | None) -> Options:
-        """What an append is not told is as the dataset has it."""
+        """An append's options, which default to the dataset's."""
         if shape is None:
             return self
         if self.length is None and shape["own_lengths"]:

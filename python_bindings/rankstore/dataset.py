@@ -378,7 +378,7 @@ class Dataset(OpenSamples):
         return self.store.collate(ids, collator.core, pieces, bins)
 
     def follow_epoch(self, sampler: Any) -> None:
-        """set_epoch is handed to this sampler, as long as it lives."""
+        """Passes set_epoch on to this sampler, as long as it lives."""
         self._followers.add(sampler)
 
     def set_epoch(self, epoch: int) -> None:

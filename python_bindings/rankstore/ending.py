@@ -75,7 +75,7 @@ def close_all(error: BaseException | None, *, briefly: bool = False) -> None:
 
 
 def _try(close: Callable[[], None]) -> None:
-    """What fails is told, and keeps nothing else open."""
+    """Reports what fails; the rest is closed all the same."""
     try:
         close()
     except Exception as error:
@@ -86,7 +86,7 @@ def _try(close: Callable[[], None]) -> None:
 
 
 def _at_exit() -> None:
-    """The code of a sys.exit() is not known here. If it tells of a failure, the others may wait for this rank in a call
+    """The code of a sys.exit() is not known here. If it means failure, the others may wait for this rank in a call
     of their own framework, so they are not served without end; whoever wants that closes the group before the end."""
     close_all(getattr(sys, "last_value", None), briefly=True)
 

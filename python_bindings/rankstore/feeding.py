@@ -110,7 +110,7 @@ class Steps:
                 self.filtered += 1
 
     def of(self, files: CoreFiles, unit: Unit) -> Callable[[dict[str, Any], bytes, int], Iterable[Any]]:
-        """What makes samples of a row that the core hands over (values, key, row of the file)."""
+        """What makes samples of a row that the core reads (values, key, row of the file)."""
         at = b""
 
         def samples(values: dict[str, Any], key: bytes, row: int) -> Iterable[Any]:

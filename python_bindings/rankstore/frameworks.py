@@ -15,7 +15,7 @@ from .protocols import Sampler
 
 
 def refuse_dealing(accelerator: Any) -> None:
-    """ArgumentError where an Accelerator is told to cut batches up, or to deal out those of rank 0."""
+    """ArgumentError if an Accelerator would cut batches up, or deal out those of rank 0."""
     for name in ("split_batches", "dispatch_batches"):
         if getattr(accelerator, name, None):
             raise ArgumentError(f"{name}=True: a plan's batches are each rank's own and of different sizes; leave "

@@ -410,7 +410,7 @@ class Collator:
 
     @functools.cached_property
     def _marks(self) -> dict[str, tuple[str, str]]:
-        """Arrays that only tell of columns: {"y.missing": ("y", "missing")}."""
+        """Arrays that only describe columns: {"y.missing": ("y", "missing")}."""
         return {f"{name}.{mark}": (name, mark) for name, column in self.named.items() for mark in ("missing", "items")
                 if mark == "items" or column.nullable}
 

@@ -5,7 +5,7 @@
     step n + ahead                                                      step n
 
 Laws. When step n is yielded, the copies of the `ahead` steps behind it are queued. The stream of copies waits for nothing that
-the consumer does. A batch's memory on the GPU is handed out anew only when the consumer's stream, too, is done with it
+the consumer does. A batch's memory on the GPU is used again only when the consumer's stream, too, is done with it
 (`record_stream`). What a copy reads is held until the copy has ended. At most `ahead` + 1 batches are held on the GPU.
 """
 from __future__ import annotations

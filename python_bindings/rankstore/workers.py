@@ -53,7 +53,7 @@ def build_with_workers(group: Group, workers: int, source: Any, directory: str, 
 
 
 def _is_interrupt(failed: dict[str, Any]) -> bool:
-    """Its own, or another worker's that it was told of first."""
+    """Its own, or another worker's that it heard of first."""
     return failed["kind"] == "interrupt" or failed.get("code") == code_of(CancelledError())
 
 

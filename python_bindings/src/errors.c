@@ -7,7 +7,7 @@
 
 #include "core.h"
 
-/* The exception that is set because the library has been told of it; only compared with. */
+/* The exception that is set and that the library knows; only compared with. */
 static _Thread_local const PyObject *told;
 
 /* A new exception, or NULL with another one set. */
@@ -128,8 +128,8 @@ rks_status core_caught(const char *what, rks_status status, rks_error *err)
     return status;
 }
 
-/* An exception that the library knows nothing of yet, or one of a signal's handler. One that it was
- * told of is on its way to the other ranks: what waits for them goes on. */
+/* An exception that the library knows nothing of yet, or one of a signal's handler. One that it
+ * knows is on its way to the other ranks: what waits for them goes on. */
 static bool is_asked_to_stop(void)
 {
     PyObject *type, *value, *trace;

@@ -2,8 +2,8 @@
  *
  * launch.c: launch, which runs a Python function in forked ranks.
  *
- * rks_launch forks without the GIL, and then supervises. Around each fork Python is told as
- * os.fork() tells it, by handlers that act only in a thread that is launching:
+ * rks_launch forks without the GIL, and then supervises. Around each fork Python hears of it as
+ * from os.fork(), by handlers that act only in a thread that is launching:
  *
  *   prepare: take the GIL, PyOS_BeforeFork ─► fork ─┬─► parent: PyOS_AfterFork_Parent, release it
  *                                                   └─► child: PyOS_AfterFork_Child, keep it */

@@ -10,8 +10,9 @@
  *
  * The handler is installed at the first open. Others (faulthandler, sanitizers, MPI) install
  * theirs whenever they like, so it is looked at again at each open and by rks_guarded_map_renew().
- * Nobody is told when a handler is replaced, so one gap stays: a fault within 20 ms after that, or in
- * the batch that is being read, goes to the other library's handler, which as a rule ends the process.
+ * Nothing reports that a handler is replaced, so one gap stays: a fault within 20 ms after that, or
+ * in the batch that is being read, goes to the other library's handler, which as a rule ends the
+ * process.
  * A thread that reads maps must not block SIGBUS. System calls that read a map for us (write,
  * sendmsg) return EFAULT for such a page; no signal is sent then, and no mark made.
  *

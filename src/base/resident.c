@@ -255,7 +255,7 @@ void rks_resident_ask(const rks_resident *resident, uint64_t first, uint64_t end
         madvise(at, size, MADV_WILLNEED);
 }
 
-/* Before pages are asked for, so that they are told from those that were there. */
+/* Before pages are asked for: those that are in memory now were there already. */
 static void look_before(rks_resident *resident, uint64_t first, uint64_t end)
 {
     for (uint64_t piece = first / RKS_RESIDENT_PIECE;

@@ -47,7 +47,7 @@
 #include "ingest/ingest.h"
 #include "store/store.h"
 
-/* What a rank tells of the input, behind what must be the same. */
+/* What a rank reports about the input, behind what must be the same. */
 enum { FACT_INFERRED = RKS_BUILD_SAME, FACT_KEPT, FACT_FOUND, FACTS };
 
 typedef struct build {
@@ -81,7 +81,7 @@ typedef struct build {
 
 /* ---- schema ----------------------------------------------------------------------------- */
 
-/* COLLECTIVE. What an append is not told is as the dataset has it. Returns this rank's own status. */
+/* COLLECTIVE. An append's options default to the dataset's. Returns this rank's own status. */
 static rks_status inherit(build *b, const rks_agreed *agreed, rks_status status, rks_error *err)
 {
     rks_build_options *o = &b->options;

@@ -27,7 +27,7 @@
 #include "ingest/draw.h"
 #include "store/duplicates.h"
 
-/* What a rank tells of its rows. */
+/* What a rank reports about its rows. */
 enum { SEALED_PARTS, SEALED_BAD, SEALED_OFFER, SEALED_FACTS };
 
 static rks_status put_unit(rks_buffer *blob, const rks_unit_summary *unit, const char *name,

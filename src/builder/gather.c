@@ -6,7 +6,7 @@
  *   name, one NUL, index as 8 bytes big-endian
  *
  * A name for which a key has no room stands there as its first 486 bytes and its digest: such keys
- * alone have 511 bytes. The destination takes in all names through the exchange, sorts them, and
+ * alone have 511 bytes. The destination receives all names through the exchange, sorts them, and
  * fetches the samples in the order of (name, index) a window at a time: its memory is the names and
  * two windows. A name travels as
  *
@@ -335,7 +335,7 @@ static rks_status start_window(rks_store *store, const entry *entries, uint64_t 
     return items == 0 ? RKS_OK : rks_store_fetch_start(store, ids, items, fetch, err);
 }
 
-/* One window is fetched while the one before it is handed out. */
+/* Fetches one window while the caller receives the one before it. */
 static rks_status deliver(rks_store *store, const entry *entries, rks_gather_fn receive, void *user,
                           rks_error *err)
 {

@@ -92,7 +92,7 @@ static bool names_shard(const rks_dataset *dataset, const char *name)
     return false;
 }
 
-/* What a rank tells of its directory. */
+/* What a rank reports about its directory. */
 enum { LOOK_DATASET, LOOK_BASE, LOOK_PARTS, LOOK_FACTS };
 
 /* The names of this build's parts that this rank sees, a line each. A replacing build takes none:

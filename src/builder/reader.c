@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reader.c: rks_reader: an input's samples, handed to the caller. */
+ * reader.c: rks_reader: gives an input's samples to the caller. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -270,7 +270,7 @@ struct rks_archive_writer {
     struct archive_entry *entry;
     const char *path;
     int fd;
-    /* Of a write to the file. libarchive is not told: it would leave its buffers behind. */
+    /* Of a write to the file. libarchive does not learn it: it would leave its buffers behind. */
     rks_status status;
     rks_error err;
 };

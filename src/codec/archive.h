@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * archive.h: the members of an archive, through libarchive; or what one compressed file holds, as
- * its only member. Nothing is ever written: names are only told. */
+ * its only member. It writes no file: it only reports names. */
 #ifndef RKS_CODEC_ARCHIVE_H
 #define RKS_CODEC_ARCHIVE_H
 

@@ -28,7 +28,7 @@ typedef struct rks_collate_field {
     uint32_t max_length; /* UINT32_MAX: none */
     uint32_t each;       /* packed: a sample is filled up to a multiple of it */
     uint32_t column;     /* of the schema */
-    uint32_t follows;    /* all but columns: the field whose items they tell of */
+    uint32_t follows;    /* all but columns: the field whose items they describe */
     uint32_t dim_count;
     uint32_t dims[RKS_DIMS_MAX]; /* 0: variable */
     uint32_t cut_dim;            /* the first variable one; dim_count: there is none */

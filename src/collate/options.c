@@ -267,7 +267,7 @@ static rks_status choose_rows(rks_collate *collate, const rks_schema *schema, co
     return RKS_OK;
 }
 
-/* An array of rows that tells of the column which they follow. */
+/* An array of rows that describes the column which they follow. */
 static rks_status add_row_helper(rks_collate *collate, const char *name, int what,
                                  const char *type, size_t size, rks_error *err)
 {

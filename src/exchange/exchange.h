@@ -46,12 +46,12 @@ typedef struct rks_exchange_job {
     /* true: this rank does not need that sender's stream (its node has it). Same answer always. */
     bool (*skip)(void *user, uint32_t sender);
     /* nccl needs all three, with the same answers on all ranks. There a rank of a node may be asked
-     * for the stream of another one, and may be handed streams, or parts of them, that its node's
+     * for the stream of another one, and may receive streams, or parts of them, that its node's
      * receiver wants, its own included: from a boundary on, in order of offset. The other backends
      * use `boundary` alone, if there is one: for shares, and for the ends of chunks.
      * read_of: as read, of any rank of this node.
      * boundary: the first place from `offset` on (0 < offset < the stream's size) where a stream
-     * may be cut for two takers; at most its size. restart: what was taken in is to be forgotten;
+     * may be cut for two takers; at most its size. restart: forget what was received;
      * it comes again by another backend. */
     rks_status (*read_of)(void *user, uint32_t sender, uint64_t offset, void *bytes, size_t size,
                           rks_error *err);

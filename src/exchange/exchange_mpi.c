@@ -341,7 +341,7 @@ static void forgive(mpi_state *state)
 }
 
 /* Has this rank to end? Not RKS_OK: others do not end with it. A rank with an error of its own may
- * wait for others that are busy: they come to ask, and are told to stop. */
+ * wait for others that are busy: they come to ask, and the answer is to stop. */
 static rks_status look_for_messages(rks_exchange_plan *plan, mpi_state *state, rks_error *err)
 {
     rks_error why;

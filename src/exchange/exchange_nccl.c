@@ -4,7 +4,7 @@
  * carries what. Two slots of GPU memory; while one is filled by NCCL, the other one is emptied:
  *
  *   pinned, 2 x a chunk      GPU, 2 x a round                     pinned, 2 x a round
- *   head, payload   ──up──►  [member 0][member 1]...  ──down──►  heads looked at, payloads taken in
+ *   head, payload   ──up──►  [member 0][member 1]...  ──down──►  heads looked at, payloads used
  *                                  net: grouped ncclBroadcast
  *
  * A round is put on the streams before the one before it is looked at; everything is allocated, and

@@ -9,7 +9,7 @@
  *            part. Carrier i of a node has slice i of its node's stream.
  * Rails      R communicators, one for the carriers i of all nodes. A carrier receives slice i of
  *            every node, which is what its node lacks with the other carriers' slices. Flat: one
- *            communicator of all carriers, where carrier i takes in the slices i alone.
+ *            communicator of all carriers, where carrier i receives the slices i alone.
  * Rounds     A member of a communicator sends its slice in rounds of at most `room` bytes, each
  *            behind a head of 64. A round is as long as the longest chunk in it. */
 #ifndef RKS_EXCHANGE_RAILS_H

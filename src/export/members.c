@@ -4,7 +4,7 @@
  * from the key (names.c), ENDING from the column (ingest/member_ending.h). A value that is missing
  * has no file. Where NAME is not the key itself and no column holds it, or where no value is there,
  * the first member is NAME.__key__.txt, the key (NAME.__key__.bin, where it is not UTF-8). In a
- * directory, which is not read back, it is there only where the key cannot be told from NAME.
+ * directory, which is not read back, it is there only if the key cannot be derived from NAME.
  *
  * A directory of samples {path, data} or {path, text} is a folder of files again. */
 #include <errno.h>

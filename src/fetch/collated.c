@@ -2,7 +2,7 @@
  *
  * collated.c: samples as arrays: of a batch, or of a fetch that carries `collate`.
  *
- * Such a fetch has no batch to hand out, and no copy of its local samples. Their sizes are read in
+ * Such a fetch returns no batch, and has no copy of its local samples. Their sizes are read in
  * the map; then one sample at a time is copied into a small buffer, which stays in the processor's
  * cache, checked there and converted from there. So what was checked is what arrives, as in
  * local.c, whatever happens to the file meanwhile. Of a large sample that copy would cost nearly as

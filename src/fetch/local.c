@@ -2,7 +2,7 @@
  *
  * local.c: samples from maps of this node: found, copied into one allocation, checked.
  *
- * A record is looked at in the map once, for its sizes; what is checked and handed out are the
+ * A record is looked at in the map once, for its sizes; what is checked and returned are the
  * copied bytes, so a file that changes meanwhile does no harm. */
 #include "fetch/fetcher.h"
 

@@ -14,10 +14,10 @@
 typedef struct rks_prefetch rks_prefetch;
 
 typedef struct rks_prefetch_list {
-    rks_batch *samples; /* the prefetcher's, once it has been told */
+    rks_batch *samples; /* the prefetcher's, once it has them */
     size_t count;
     uint64_t weight;
-    uint64_t tag; /* handed back with the batch: its step */
+    uint64_t tag; /* returned with the batch: its step */
 } rks_prefetch_list;
 
 typedef struct rks_prefetch_options {

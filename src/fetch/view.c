@@ -115,7 +115,7 @@ rks_status rks_fetcher_read_now(rks_fetcher *fetcher, const rks_wanted *wanted, 
     if (wanted->shard >= fetcher->options.shard_count || fetcher->shards[wanted->shard] == NULL ||
         !rks_reads_warm(&fetcher->reads) || rks_trace_begin() != 0)
         return RKS_OK;
-    /* What cannot be found is told by a fetch. */
+    /* A fetch says what cannot be found. */
     if (rks_shard_locate_many(fetcher->shards[wanted->shard], &wanted->row, 1, &in_map, NULL) !=
         RKS_OK)
         return RKS_OK;

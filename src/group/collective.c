@@ -248,7 +248,7 @@ static rks_status walk(collective_round *r, rks_error *err)
     if (group->waiting != NULL)
         group->waiting(group->waiting_user);
     if (group->parent < 0 && r->error.error.status == RKS_OK) {
-        rks_error own; /* settled before the others are told that all is well */
+        rks_error own; /* settled before the others hear that all is well */
         if (settle_round(r, &own) != RKS_OK)
             take_own_error(r, &own);
     }

@@ -50,7 +50,7 @@ void rks_group_fail_with(rks_group *group, const group_error *err, int64_t excep
     pthread_mutex_unlock(&group->mutex);
     if (!first)
         return;
-    /* Told before it is known here: who knows it may close the group at once, and the neighbours
+    /* Sent before it is known here: who knows it may close the group at once, and the neighbours
      * would hear of that instead of the cause. */
     rks_group_error_encode(err, bytes);
     if (group->engine != NULL)

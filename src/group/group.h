@@ -20,7 +20,7 @@ bool rks_group_is_leader(const rks_group *group);
 uint32_t rks_group_silence_ms(const rks_group *group);
 /* All ranks are threads of this process. */
 bool rks_group_is_threads(const rks_group *group);
-/* This rank was told to encrypt what it sends: RKS_ENCRYPT=1. */
+/* This rank encrypts what it sends: RKS_ENCRYPT=1. */
 bool rks_group_encrypts(const rks_group *group);
 const rks_bootstrap *rks_group_bootstrap(const rks_group *group);
 

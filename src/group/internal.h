@@ -97,7 +97,7 @@ struct rks_group {
     uint64_t told_progress_ms;   /* guarded by mutex */
     uint64_t explaining_ms;      /* since when errors wait for words; guarded by mutex */
     bool opened;                 /* rks_group_open has ended well */
-    bool failing;                /* the neighbours are being told; `failed` follows */
+    bool failing;                /* the error goes to the neighbours; `failed` follows */
     bool failed;                 /* guarded by mutex */
     bool worded;                 /* `failure` has all its words; guarded by mutex */
     group_error failure;         /* guarded by mutex */
@@ -141,7 +141,7 @@ void rks_group_link_end(rks_group *group);
 
 /* failure.c */
 void rks_group_on_lost(void *group, uint32_t peer, const rks_error *err);
-/* The group is lost: the first error counts, everybody is told. `except`: who told us, or -1. */
+/* The group is lost: the first error counts and goes to all. `except`: where it came from, or -1. */
 void rks_group_fail(rks_group *group, const rks_error *err, int64_t except);
 void rks_group_fail_with(rks_group *group, const group_error *err, int64_t except);
 /* A neighbour makes no further collective call; messages that it sent before still count. */

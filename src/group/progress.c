@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * progress.c: how far each rank is with its work, told up the control tree: for the line that says
+ * progress.c: how far each rank is with its work, sent up the control tree: for the line that says
  * who is waited for, and for progress bars.
  *
  * A message, about once a second, and where work begins and ends:

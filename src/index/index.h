@@ -95,7 +95,7 @@ rks_status rks_index_stream_read(rks_index *index, uint32_t shard, uint64_t offs
 uint64_t rks_index_stream_boundary(const rks_index *index, uint32_t shard, uint64_t offset);
 /* Takes a stream in from `offset` (where a piece begins), in order, in cuts of any size; holds at
  * most one piece beside the index. Hostile bytes: each piece must be the next one of this shard and
- * match its checksum (RKS_ERR_CORRUPT), and reaches the index only then. Nothing is taken in after
+ * match its checksum (RKS_ERR_CORRUPT), and reaches the index only then. Nothing is accepted after
  * an error. Intakes of different shards, or of different parts of one, may be written to at once.
  */
 typedef struct rks_index_intake rks_index_intake;

@@ -196,7 +196,7 @@ rks_status rks_ingest_unit(const rks_input *input, size_t unit, uint64_t first_r
     rks_job at;
     rks_error unseen = {0};
     if (err == NULL)
-        err = &unseen; /* rows are told apart by what their errors say */
+        err = &unseen; /* what a row's error says decides what happens to it */
     rks_status status = begin_job(&at, input, unit, first_row, schema, options, selector, bad, err);
     bool derived = rks_selector_derived_keys(selector);
     at.writer = writer;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * members_read.c: the members of a sample, collected, made into values and handed on. */
+ * members_read.c: the members of a sample, collected and made into the values of a row. */
 #include <stdio.h>
 #include <string.h>
 

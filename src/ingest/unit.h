@@ -76,8 +76,8 @@ typedef struct rks_input {
 
 /* Looks at files and folders (recursively, sorted by bytes, links to files followed, hidden names
  * skipped and counted, as are links to folders and special files). RKS_ERR_NOT_FOUND names a
- * missing source, RKS_ERR_DATA an empty folder or a source that is no file, or one whose format
- * cannot be told. */
+ * missing source, RKS_ERR_DATA an empty folder or a source that is no file, or one of an
+ * unknown format. */
 rks_status rks_input_open(const char *const *sources, size_t count,
                           const rks_ingest_options *options, rks_input **input, rks_error *err);
 void rks_input_free(rks_input *input); /* NULL is accepted */

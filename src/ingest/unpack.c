@@ -28,7 +28,7 @@ struct rks_unpack {
     rks_archive *archive;
     rks_unpack_ahead *ahead; /* uses one of the two above */
     bool alone;              /* no thread could be had */
-    uint64_t made;           /* bytes handed out */
+    uint64_t made;           /* bytes delivered */
     uint64_t taken;          /* packed bytes that they come from, if there is a thread */
 };
 

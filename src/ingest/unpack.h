@@ -2,7 +2,7 @@
  *
  * unpack.h: the bytes of an input file from its first on, unpacked where it is compressed.
  *
- * Packing is told by the first bytes: gzip, zstd, xz, bzip2; several packed pieces behind each
+ * The first bytes say how it is packed: gzip, zstd, xz, bzip2; several packed pieces behind each
  * other are one. Their checks are made (the CRC of gzip's and bzip2's members, xz's checks, zstd's
  * where it has one). Memory is the unpacker's own: at most 128 MiB for zstd, 1 GiB for xz, else
  * less than 10 MiB. */

@@ -349,7 +349,7 @@ static rks_status make_room(diff *d, rks_error *err)
         return RKS_ERR_MEMORY;
     for (uint64_t id = 0; id < count; id++)
         if (rks_store_is_quarantined(d->b, id))
-            set_matched(d, id); /* nothing is compared with it, nor is it told */
+            set_matched(d, id); /* it is neither compared nor reported */
     return RKS_OK;
 }
 

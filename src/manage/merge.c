@@ -275,7 +275,7 @@ typedef struct length_words {
     char by[24]; /* " / 4" */
 } length_words;
 
-/* Column NULL where the build was not told one, or was told a function. */
+/* Column NULL if the build got none, or a function. */
 static void read_length(const rks_dataset *dataset, length_words *words)
 {
     *words = (length_words){.unit = 1};

@@ -103,7 +103,7 @@ rks_status rks_verify_absorb(rks_verify_job *job, const char *file, uint64_t off
 
 /* ---- a dataset ---------------------------------------------------------------------------- */
 
-/* A shard that is not here. What no directory has is told of once. */
+/* A shard that is not here. What no directory has is reported once. */
 static rks_status look_beside(rks_verify_job *job, const rks_verify_beside *beside,
                               const char *data, const char *name, rks_error *err)
 {

@@ -52,7 +52,7 @@ void rks_verify_report(rks_verify_job *job, const char *file, uint64_t offset, c
     __attribute__((format(printf, 6, 7)));
 /* The id of a row of the job's shard; -1 where no unit of the dataset has it, or it is excluded. */
 int64_t rks_verify_sample_id(rks_verify_job *job, uint64_t row);
-/* A failure that tells of the data becomes a finding, and RKS_OK; any other is returned. */
+/* A failure of the data becomes a finding, and RKS_OK; any other is returned. */
 rks_status rks_verify_absorb(rks_verify_job *job, const char *file, uint64_t offset,
                              rks_status status, const rks_error *what);
 

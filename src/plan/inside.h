@@ -89,7 +89,7 @@ static inline bool rks_plan_sorts(const rks_plan_config *config)
            config->strategy == STRATEGY_PACK;
 }
 
-/* Items that a length takes in an array: rounded up to length_multiple. */
+/* Items that a length needs in an array: rounded up to length_multiple. */
 static inline uint64_t rks_plan_width(const rks_plan_config *config, uint64_t length)
 {
     uint64_t multiple = config->length_multiple;

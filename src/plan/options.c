@@ -232,7 +232,7 @@ static void digest_options(const rks_plan_options *options, rks_plan_config *con
     snprintf(config->digest, sizeof(config->digest), "%016" PRIx64, rks_checksum64(text, size));
 }
 
-/* The same for people, who are told which one differs. */
+/* The same for people: an error names the one that differs. */
 static void word_options(const rks_plan_options *options, rks_plan_config *config)
 {
     bool polynomial = config->cost == COST_POLYNOMIAL;

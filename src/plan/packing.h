@@ -18,7 +18,7 @@
 enum { RKS_PACK_NONE = UINT32_MAX };
 
 typedef struct rks_pack_run {
-    uint32_t size;  /* room that each sample takes in a bin */
+    uint32_t size;  /* room that each sample needs in a bin */
     uint32_t first; /* position in the base */
 } rks_pack_run;
 

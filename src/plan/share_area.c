@@ -239,7 +239,7 @@ static int find_place(const rks_share_control *control, rks_share_key key, int f
     return -1;
 }
 
-/* The maker has told it; *err is what it got. */
+/* *err is the maker's own error, which it has passed on. */
 static rks_status pass_on(const rks_share_place *place, bool *rest_over, rks_error *err)
 {
     if (rest_over != NULL)

@@ -46,7 +46,7 @@ struct rks_committer {
     job **last;
     buffer_head *spare;
     size_t spare_count;
-    uint64_t queued; /* bytes of blocks handed over and not yet put */
+    uint64_t queued; /* bytes of blocks that the thread has and has not yet put */
     bool busy;       /* the thread holds a job or a transaction */
     bool flush;
     bool end;

@@ -73,7 +73,7 @@ rks_status rks_record_parse(const uint8_t *bytes, size_t size, rks_record_view *
 
 /* Compares a record with its checksum: over payload, shard, row, key hash, length and size.
  * `length` and `key_hash` come from the reader's own index. RKS_ERR_CORRUPT says what differs.
- * Copies first: call it on the bytes that are handed out. */
+ * Copies first: call it on the bytes that you return. */
 rks_status rks_record_check(const rks_record_view *view, rks_digest shard_id, uint64_t row,
                             uint64_t key_hash, uint32_t length, rks_error *err);
 

@@ -10,7 +10,7 @@
 #include "shard/manifest.h"
 #include "shard/shard.h"
 
-/* Told of damage that reading can go past; `offset` is in NAME.rks. */
+/* Hears of damage that reading can go past; `offset` is in NAME.rks. */
 typedef void (*rks_shard_damage_fn)(void *user, uint64_t offset, const rks_error *what);
 
 /* rks_shard_open, where `damage` (may be NULL: all of it is an error) hears of a longer file, of

@@ -29,7 +29,7 @@ static rks_status name_data(const char *path, char **data, rks_error *err)
     return *data == NULL ? RKS_ERR_MEMORY : RKS_OK;
 }
 
-/* Damage of NAME.rks: told to who wants to go on, else an error. */
+/* Damage of NAME.rks: reported to a caller that wants to go on, else an error. */
 static rks_status report_damage(rks_shard_damage_fn damage, void *user, uint64_t offset,
                                 rks_status status, const rks_error *what)
 {

@@ -27,7 +27,7 @@ struct rks_epoch {
     bool unlisted; /* the step's samples cannot be fetched: it is left out */
     rks_prefetch *prefetch;
     rks_collate *collate; /* NULL: batches come as samples */
-    uint64_t traced;      /* rks_trace_begin, when the last batch was handed out */
+    uint64_t traced;      /* rks_trace_begin, when the last batch was returned */
     uint64_t asked_ms;    /* when the interrupt was last asked for */
 };
 

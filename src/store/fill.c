@@ -393,7 +393,7 @@ static rks_status end_intakes(stream *s, uint64_t *taken, rks_error *err)
     return status;
 }
 
-/* The ranks of a node take in parts of its streams: together they must have all that its receiver
+/* The ranks of a node receive parts of its streams: together they must have all that its receiver
  * wanted. Of the first node that lacks some, on all ranks. */
 rks_status rks_filling_check(rks_store *store, const rks_agreed *agreed, size_t fact,
                              rks_error *err)

@@ -355,8 +355,8 @@ static rks_status put_paths(const rks_store *store, rks_buffer *paths, rks_error
     return status;
 }
 
-/* COLLECTIVE. This rank's shards, and what it knows of samples to leave out, told to all; and what
- * all have told taken in: the node's index memory first, for which its leader waits. */
+/* COLLECTIVE. Sends this rank's shards, and the samples that it knows to leave out, to all, and
+ * stores what all have sent: the node's index memory first, for which its leader waits. */
 static rks_status tell_shards(rks_store *store, rks_group *group, rks_status status,
                               const char *quarantine, rks_filling *filling, rks_error *err)
 {

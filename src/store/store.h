@@ -92,7 +92,7 @@ void rks_store_look(const char *directory, uint64_t generation, rks_found_datase
 rks_status rks_store_agree_dataset(rks_group *group, const char *exchange,
                                    rks_found_dataset *found, rks_dataset **dataset,
                                    rks_error *err);
-/* For an agreement of the caller's own, instead: what this rank tells of what it found (a fact of fixed
+/* For an agreement of the caller's own, instead: what this rank reports of its look (a fact of fixed
  * size, zeros for nothing), and the text that it may have to send. Fails with what the look failed with. */
 typedef struct rks_found_told {
     rks_digest digest; /* of dataset.json */
@@ -134,7 +134,7 @@ void rks_store_hold(rks_store *store);
 void rks_store_release(void *store);
 
 /* who.c: which rank sees and serves which shard. First each opens the shards of its directory;
- * then all take the same owners from what each has told. */
+ * then all choose the same owners from what each has reported. */
 rks_status rks_store_open_shards(rks_store *store, rks_error *err);
 rks_status rks_store_choose_owners(rks_store *store, const rks_agreed *agreed, rks_error *err);
 
@@ -146,7 +146,7 @@ typedef struct rks_filling {
     int fd; /* the leader's own: what it offers */
     rks_fd_offer *offer;
     rks_index_intake **intakes; /* of what comes from other nodes: one a shard, or NULL */
-    uint64_t taken, wanted;     /* bytes of index: taken in by this rank, wanted by its node */
+    uint64_t taken, wanted;     /* bytes of index: stored by this rank, wanted by its node */
     uint64_t received;          /* by this rank, headers included */
 } rks_filling;
 

@@ -61,7 +61,7 @@ const char *rks_store_directory_of(const rks_store *store, size_t shard)
     return dataset->sources[rks_dataset_source_of_shard(dataset, shard)].directory;
 }
 
-/* The directory of the shard as the rank has told it; NULL: it has not. */
+/* The directory of the shard as the rank reported it; NULL: it did not. */
 static const char *told_directory(const rks_store *store, const char *paths, size_t size,
                                   size_t shard)
 {

@@ -78,7 +78,7 @@ struct rks_peer {
     bool failed;   /* requests end with `error` */
     bool gone;     /* notes are dropped as well */
     bool lost;     /* kept, and not reached: it is not let in either */
-    bool reported; /* the watch has been told */
+    bool reported; /* the watch knows */
     bool keyed;    /* `key` is made */
     uint8_t key[RKS_SECRET_SIZE]; /* of this rank and that one */
     rks_error error;
@@ -156,7 +156,7 @@ struct rks_engine {
     uint8_t *public_keys; /* RKS_KEY_SIZE each; NULL: the secret is the key of all */
 
     atomic_bool closing;    /* rks_engine_close has begun */
-    atomic_uint references; /* the engine's own, and one for each request handed out */
+    atomic_uint references; /* the engine's own, and one for each request that a caller holds */
 
     pthread_mutex_t mutex;
     rks_command *mailbox;       /* guarded by mutex */

@@ -8,7 +8,7 @@
  * A write copies into the other end's ring and puts that end on its net's list of ends to look at.
  * A link is freed when both of its ends are closed.
  *
- * Locks are taken in this order: transport, link, net. No callback runs under one of them. */
+ * The order of locks: transport, link, net. No callback runs under one of them. */
 #ifndef RKS_TRANSPORT_MEMORY_INTERNAL_H
 #define RKS_TRANSPORT_MEMORY_INTERNAL_H
 
@@ -37,7 +37,7 @@ typedef struct ring {
     uint32_t first, count;
     uint64_t last_due_ns;
     bool ended; /* nothing is written any more */
-    int error;  /* what the reader is told at the end */
+    int error;  /* what the reader gets at the end */
 } ring;
 
 typedef struct memory_end {

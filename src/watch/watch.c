@@ -82,8 +82,8 @@ static void send_at_once(int fd, const char *bytes, size_t size)
     }
 }
 
-/* -1: none. A process without a free descriptor, or whose program has closed the socket, would be
- * told of the client again and again. */
+/* -1: none. A process without a free descriptor, or whose program has closed the socket, would
+ * hear of the client again and again. */
 static int accept_client(int listener)
 {
     int room = 2 * TEXT;

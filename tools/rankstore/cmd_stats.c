@@ -29,7 +29,7 @@ typedef struct args {
     bool json;
 } args;
 
-/* Where a bin holds many bounds their number is told. */
+/* If a bin holds many bounds, prints their number. */
 static void print_bounds(const cli_bin *bin, const cli_figures *figures)
 {
     size_t first = 0, end;

@@ -66,7 +66,7 @@ static rks_status measure_column(const cli_column *column, cli_bar *bar, cli_his
 
 /* ---- quantiles ------------------------------------------------------------------------------ */
 
-/* The quantiles that are not told apart yet share a prefix and a table of what follows it. */
+/* The quantiles that cannot be distinguished yet share a prefix and a table of what follows it. */
 typedef struct search {
     uint64_t prefix[CLI_QUANTILES]; /* digits known so far */
     uint64_t place[CLI_QUANTILES];  /* among the keys with that prefix */
@@ -212,7 +212,7 @@ static void cut_bars(cli_histogram *made, unsigned wanted)
     const cli_column *column = made->column;
     double min = cli_column_number(column, made->min), max = cli_column_number(column, made->max);
     double median = cli_column_number(column, made->quantiles[3]);
-    /* Beyond 2^53 neighbours cannot be told apart: no unit steps. */
+    /* Beyond 2^53 neighbours look equal: no unit steps. */
     bool whole = cli_column_is_whole(column) && fabs(min) < 0x1p53 && fabs(max) < 0x1p53;
     made->logarithmic = (whole ? min >= 0 : min > 0) && max > wanted && max > 8 * median;
     if (made->logarithmic)

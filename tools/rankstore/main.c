@@ -29,8 +29,8 @@ static int unknown_command(const char *word)
     return CLI_USAGE;
 }
 
-/* Where a caller closed one of the three, the next file that is opened would take its place, and
- * words would go into a shard. Whoever writes to what was closed is told so. */
+/* If a caller closed one of the three, the next file that is opened would take its place, and words
+ * would go into a shard. Writing to what was closed is an error. */
 static bool hold_standard_files(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)

@@ -89,7 +89,7 @@ char *svg_number(double number, double largest, enum svg_unit unit, char text[32
     static const char *const counts[] = {"", " k", " M", " G", " T", " P", " E"};
     static const char *const bytes[] = {" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"};
     double base = unit == SVG_BYTES ? 1024 : 1000;
-    double limit = unit == SVG_BYTES ? 1024 : 20000; /* below it numbers are told in full */
+    double limit = unit == SVG_BYTES ? 1024 : 20000; /* below it numbers are written in full */
     int power = 0;
     largest = fabs(largest);
     for (; largest >= (power == 0 ? limit : base) && power < 6; power++) {
