@@ -557,6 +557,17 @@ uint32_t rks_group_leader(const rks_group *group, uint32_t node)
     return group->leaders[node];
 }
 
+int64_t rks_group_parent(const rks_group *group)
+{
+    return group->parent;
+}
+
+const uint32_t *rks_group_children(const rks_group *group, uint32_t *count)
+{
+    *count = group->child_count;
+    return group->children;
+}
+
 bool rks_group_is_leader(const rks_group *group)
 {
     return group->leaders[group->node_of[group->rank]] == group->rank;

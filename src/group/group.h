@@ -17,6 +17,9 @@ uint32_t rks_group_node_of(const rks_group *group, uint32_t rank);
 /* The lowest rank of a node. */
 uint32_t rks_group_leader(const rks_group *group, uint32_t node);
 bool rks_group_is_leader(const rks_group *group);
+/* The control tree, whose edges are connections that are kept and watched. The root's parent is -1. */
+int64_t rks_group_parent(const rks_group *group);
+const uint32_t *rks_group_children(const rks_group *group, uint32_t *count);
 uint32_t rks_group_silence_ms(const rks_group *group);
 /* All ranks are threads of this process. */
 bool rks_group_is_threads(const rks_group *group);

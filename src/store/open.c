@@ -85,78 +85,6 @@ void rks_store_unlist(rks_store *store)
     pthread_mutex_unlock(&list_mutex);
 }
 
-/* ---- life: rank 0 counts who has closed ------------------------------------------------- */
-
-enum { LIFE_CLOSED = 1, LIFE_ALL_CLOSED = 2 };
-
-static void tell_all_closed(rks_store *store)
-{
-    uint8_t note = LIFE_ALL_CLOSED;
-    for (uint32_t rank = 1; rank < rks_group_size(store->group); rank++)
-        rks_engine_note(rks_group_engine(store->group), rank,
-                        rks_store_service(store, RKS_SERVICE_STORE), &note, 1, NULL);
-}
-
-/* A rank may say it again, in case that a word was lost: then it hears the answer again. */
-static void count_closed(rks_store *store, uint32_t from)
-{
-    uint8_t note = LIFE_ALL_CLOSED;
-    pthread_mutex_lock(&store->mutex);
-    store->closed += !store->closed_by[from];
-    store->closed_by[from] = true;
-    bool all = store->closed == rks_group_size(store->group), known = store->all_closed;
-    if (all) {
-        store->all_closed = true;
-        pthread_cond_broadcast(&store->cond);
-    }
-    pthread_mutex_unlock(&store->mutex);
-    if (all && !known)
-        tell_all_closed(store);
-    else if (all && from != 0)
-        rks_engine_note(rks_group_engine(store->group), from,
-                        rks_store_service(store, RKS_SERVICE_STORE), &note, 1, NULL);
-}
-
-static void on_life(void *user, uint32_t from, const uint8_t *body, size_t size)
-{
-    rks_store *store = user;
-    if (size != 1)
-        return;
-    if (body[0] == LIFE_CLOSED && rks_group_rank(store->group) == 0) {
-        count_closed(store, from);
-    } else if (body[0] == LIFE_ALL_CLOSED && from == 0) {
-        pthread_mutex_lock(&store->mutex);
-        store->all_closed = true;
-        pthread_cond_broadcast(&store->cond);
-        pthread_mutex_unlock(&store->mutex);
-    }
-}
-
-static void say_closed(rks_store *store)
-{
-    uint8_t note = LIFE_CLOSED;
-    if (rks_group_rank(store->group) == 0)
-        count_closed(store, 0);
-    else
-        rks_engine_note(rks_group_engine(store->group), 0,
-                        rks_store_service(store, RKS_SERVICE_STORE), &note, 1, NULL);
-}
-
-int rks_store_leave(rks_store *store, uint32_t timeout_ms)
-{
-    if (rks_group_size(store->group) == 1)
-        return 1;
-    say_closed(store);
-    uint64_t until = rks_now_ms() + timeout_ms;
-    pthread_mutex_lock(&store->mutex);
-    while (!store->all_closed && rks_now_ms() < until && !rks_group_failed(store->group) &&
-           rks_check_interrupt(NULL) == RKS_OK)
-        rks_cond_wait_ms(&store->cond, &store->mutex, RKS_WAIT_SLICE_MS);
-    bool all = store->all_closed;
-    pthread_mutex_unlock(&store->mutex);
-    return all;
-}
-
 /* ---- open --------------------------------------------------------------------------------- */
 
 /* The server of this rank's shards, if there is anybody to serve, and the fetcher. `options` names the
@@ -230,8 +158,7 @@ static rks_status start_serving(rks_store *store, rks_error *err)
         return status;
     if (rks_group_size(store->group) > 1) {
         rks_store_serve_keys(store);
-        rks_engine_serve(rks_group_engine(store->group),
-                         rks_store_service(store, RKS_SERVICE_STORE), NULL, on_life, store);
+        rks_store_serve_life(store);
     }
     rks_store_list(store);
     return rks_store_watch(store, err);

@@ -57,12 +57,12 @@ struct rks_store {
     rks_watched watched;
     _Atomic uint64_t batches, epoch, step, steps, ahead;
 
-    /* The store's end: rank 0 counts who has closed, and tells all. */
+    /* The store's end (life.c). */
     pthread_mutex_t mutex;
     pthread_cond_t cond;
-    uint32_t closed; /* guarded by mutex; rank 0 only */
+    uint32_t closed; /* of this rank and its children; guarded by mutex */
     bool all_closed; /* guarded by mutex */
-    bool *closed_by; /* by rank, on rank 0; guarded by mutex */
+    bool *closed_by; /* by rank; guarded by mutex */
     bool life_ready; /* mutex and cond are initialised */
 };
 
@@ -190,6 +190,9 @@ rks_status rks_store_take_quarantine(rks_store *store, const char *pattern,
 /* Before the index is sealed, by one rank a node. */
 void rks_store_mark_quarantined(rks_store *store);
 bool rks_store_is_quarantined(const rks_store *store, uint64_t sample_id);
+
+/* life.c: hears from the other ranks that they have closed. */
+void rks_store_serve_life(rks_store *store);
 
 /* key.c: full keys, from the map or from the rank that serves them. */
 void rks_store_serve_keys(rks_store *store);
