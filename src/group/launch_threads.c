@@ -32,19 +32,19 @@ typedef struct seat {
     pthread_t thread;
     bool started;
     _Atomic uint64_t ended_ms; /* 0: it runs */
+    _Atomic bool closed;       /* the group that it opened last */
 } seat;
 
 enum { PATIENCE_MS = 2000 };
 
-/* A process's connections end with it. A thread may return and leave its group behind, which goes
- * on beating: whoever still waits then would wait for ever. */
-static rks_status check_threads(void *user, rks_error *err)
+/* A rank that has ended, and, unless `any`, has not closed its group. */
+static rks_status find_ended(const seat *mine, bool any, rks_error *err)
 {
-    const seat *mine = user;
     const seat *all = mine - mine->rank;
     for (uint32_t rank = 0; rank < mine->m->ranks; rank++) {
         uint64_t ended_ms = atomic_load(&all[rank].ended_ms);
-        if (ended_ms == 0 || rks_now_ms() < ended_ms + PATIENCE_MS)
+        if (ended_ms == 0 || rks_now_ms() < ended_ms + PATIENCE_MS ||
+            (!any && atomic_load(&all[rank].closed)))
             continue;
         rks_fail(err, RKS_ERR_PEER, 0, "ended without closing its group");
         if (err != NULL)
@@ -52,6 +52,19 @@ static rks_status check_threads(void *user, rks_error *err)
         return RKS_ERR_PEER;
     }
     return RKS_OK;
+}
+
+/* A process's connections end with it. A thread may return and leave its group behind, which goes
+ * on beating: whoever still waits then would wait for ever. One that has closed its group, as for
+ * the loss of another rank, is not the cause: its neighbours know what is. */
+static rks_status check_threads(void *user, rks_error *err)
+{
+    return find_ended(user, false, err);
+}
+
+static void close_seat(void *user)
+{
+    atomic_store(&((seat *)user)->closed, true);
 }
 
 static rks_status name_missing(const meeting *m, uint32_t timeout_ms, rks_error *err)
@@ -75,6 +88,7 @@ static rks_status gather_threads(void *user, const void *record, size_t size, vo
     rks_status status = RKS_OK;
     if (size > RKS_RECORD_MAX)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "a record of %zu bytes", size);
+    atomic_store(&s->closed, false);
     pthread_mutex_lock(&m->mutex);
     uint64_t round = m->round;
     uint8_t *records = m->records[round % 2];
@@ -93,7 +107,7 @@ static rks_status gather_threads(void *user, const void *record, size_t size, vo
         else if (m->round == round)
             status = rks_check_interrupt(err);
         if (m->round == round && status == RKS_OK)
-            status = check_threads(s, err);
+            status = find_ended(s, true, err);
     }
     if (status == RKS_OK)
         memcpy(all, records, m->ranks * size);
@@ -112,6 +126,7 @@ static void *run_seat(void *user)
         .user = s,
         .allgather = gather_threads,
         .check = check_threads,
+        .close = close_seat,
         .local_hub = s->m->transport,
     };
     s->code = s->m->main_fn(&bootstrap, s->m->user);
