@@ -8,8 +8,10 @@ the header's `sizes` add up to.
 
     request   {"token", "op": "fetch" | "collate" | "key" | "find", "sizes": [...], ...}   ids: int64
     reply     {"error": [status, rank, cause, host, text]} or {"sizes": [...], ...}
-    beat      {"beat": true, "sizes": []}, three times in the silence limit while a reply is being made: a parent that
-              sends nothing for so long is stopped or gone, and the worker's wait ends
+    beat      {"beat": true, "sizes": []}, three times in the silence limit while a reply is being made
+
+A parent whose Python threads cannot run, since one of them holds the interpreter's lock, sends no beats and accepts nobody.
+So the worker looks at the parent's process, too: its wait ends if that is stopped, and sends nothing, for the silence limit.
 """
 from __future__ import annotations
 
@@ -53,6 +55,7 @@ class Ticket:
     names: tuple[str, ...] | None = None  # of several datasets
     columns: tuple[str, ...] | None = None
     counted: tuple[tuple[str | None, int, str] | None, ...] = ()  # what lengths of each source count
+    pid: int = 0  # of the process that made it; 0: not known
 
 
 def _is_own_user(connection: socket.socket) -> bool:
@@ -69,14 +72,14 @@ def _head(header: dict[str, Any], sizes: list[int]) -> bytes:
     return struct.pack("<I", len(text)) + text
 
 
-def _send(connection: socket.socket, header: dict[str, Any], parts: Sequence[Any] = ()) -> None:
+def _send(connection: socket.socket | _Patient, header: dict[str, Any], parts: Sequence[Any] = ()) -> None:
     views = [memoryview(part).cast("B") for part in parts]
     connection.sendall(_head(header, [len(view) for view in views]))
     for view in views:
         connection.sendall(view)
 
 
-def _receive_exactly(connection: socket.socket, size: int) -> bytearray:
+def _receive_exactly(connection: socket.socket | _Patient, size: int) -> bytearray:
     data = bytearray(size)
     view, have = memoryview(data), 0
     while have < size:
@@ -87,7 +90,7 @@ def _receive_exactly(connection: socket.socket, size: int) -> bytearray:
     return data
 
 
-def _receive(connection: socket.socket, limit: int | None) -> tuple[dict[str, Any], list[bytearray]]:
+def _receive(connection: socket.socket | _Patient, limit: int | None) -> tuple[dict[str, Any], list[bytearray]]:
     """`limit` bounds what a stranger may make us allocate; None for the parent's own replies."""
     (size,) = struct.unpack("<I", _receive_exactly(connection, 4))
     if size > (_HEADER_MAX if limit is None else 1 << 20):
@@ -252,7 +255,8 @@ class Handle:
         service = self._service
         return Ticket(self.directories, store.dataset, store.schema, store.count, self.no_check,
                       service.name if service else "", service.token if service else "", self._rank, self._world,
-                      store.group.silence_ms / 1000, tuple(store.sources()), self.names, self.columns, self.counted)
+                      store.group.silence_ms / 1000, tuple(store.sources()), self.names, self.columns, self.counted,
+                      os.getpid())
 
     def before_fork(self) -> None:
         if _core.pid() == self._pid and not self._store.closed:
@@ -294,6 +298,67 @@ os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
 
 
 # ---- the worker's side ----------------------------------------------------------------------------------------------
+
+def _is_running(pid: int) -> bool:
+    """Of this machine, and neither stopped (Ctrl-Z, a debugger) nor over. A process that waits or computes is running."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] not in (b"T", b"t", b"Z", b"X")
+    except (OSError, IndexError):
+        return False
+
+
+class _Patience:
+    """How long the other process is waited for: not longer than `silence` seconds without a sign of life."""
+
+    def __init__(self, pid: int, silence: float) -> None:
+        self._pid, self._silence = pid, silence
+        self.nap = min(silence / 4, 1.0)
+        self._alive = time.monotonic()
+
+    def look(self) -> None:
+        """Every `nap` seconds of a wait in which nothing came. TimeoutError if it is too long."""
+        now = time.monotonic()
+        if self._pid > 0 and _is_running(self._pid):
+            self._alive = now
+        elif now - self._alive >= self._silence:
+            raise TimeoutError
+
+
+class _Patient:
+    """A connection to a process that may be slow."""
+
+    def __init__(self, connection: socket.socket, pid: int, silence: float) -> None:
+        self._connection, self._pid, self._silence = connection, pid, silence
+        connection.setblocking(False)
+
+    def _wait(self, event: int) -> None:
+        import select
+        poll = select.poll()
+        poll.register(self._connection, event)
+        patience = _Patience(self._pid, self._silence)
+        while not poll.poll(patience.nap * 1000):
+            patience.look()
+
+    def recv_into(self, view: memoryview) -> int:
+        import select
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                return self._connection.recv_into(view)
+            self._wait(select.POLLIN)
+
+    def sendall(self, data: bytes | memoryview) -> None:
+        import select
+        view = memoryview(data)
+        while len(view) > 0:
+            try:
+                view = view[self._connection.send(view):]
+            except BlockingIOError:
+                self._wait(select.POLLOUT)
+
+    def close(self) -> None:
+        self._connection.close()
+
 
 class ReceivedSamples:
     """What _core.Samples is, of samples that the parent sent."""
@@ -353,7 +418,7 @@ class WorkerStore:
         self.count, self.dataset, self.schema = ticket.count, ticket.dataset, ticket.schema
         self._columns = len(_core.parse_schema(ticket.schema)[1])
         self._lock = threading.Lock()
-        self._connection: socket.socket | None = None
+        self._connection: _Patient | None = None
         self._group: _core.Group | None = None
         self._stores: list[_core.Store] = []
 
@@ -381,27 +446,26 @@ class WorkerStore:
                 return store
         return None
 
-    def _connect(self) -> socket.socket:
+    def _connect(self) -> _Patient:
         """A full backlog is waited for, as a slow reply is: all workers connect together."""
         import socket
-        until = time.monotonic() + self.ticket.silence
+        patience = _Patience(self.ticket.pid, self.ticket.silence)
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connection.settimeout(self.ticket.silence)
+            patient = _Patient(connection, self.ticket.pid, self.ticket.silence)
             while True:
                 try:
                     connection.connect("\0" + self.ticket.socket)
                     break
-                except BlockingIOError:  # at once, whatever the timeout
-                    if time.monotonic() >= until:
-                        raise TimeoutError from None
+                except BlockingIOError:
                     time.sleep(_NAP)
+                    patience.look()
             if not _is_own_user(connection):
                 raise EOFError
         except BaseException:
             connection.close()
             raise
-        return connection
+        return patient
 
     def _exchange(self, header: dict[str, Any], parts: Sequence[Any]) -> tuple[dict[str, Any], list[bytearray]]:
         """One request and its reply. Whatever ends it early, Ctrl-C too, ends the connection: the next request would read

@@ -359,7 +359,7 @@ def test_a_loop_that_is_left_early_stays_in_its_epoch(ds: Any, capsys: pytest.Ca
 # ---- the service that worker processes ask -------------------------------------------------------------------------------
 
 SERVICE = """
-import json, os, resource, signal, subprocess, sys, time
+import ctypes, json, os, resource, signal, subprocess, sys, time
 import rankstore
 from rankstore.loader_workers import Service, Ticket, WorkerStore
 how, out = sys.argv[1], sys.argv[2]
@@ -383,7 +383,7 @@ with rankstore.init("solo", silence=1) as group, rankstore.build([{"n": i} for i
     service = Service(Slow() if how == "slow" else ds.store)
     worker = subprocess.Popen([sys.executable, __file__, "worker", out], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     ticket = dict(directories=[], dataset=ds.id, schema=ds.store.schema, count=9, no_check=False, socket=service.name,
-                  token=service.token, rank=0, world=2, silence=1.0)
+                  token=service.token, rank=0, world=2, silence=1.0, pid=os.getpid())
     def tell(line):
         worker.stdin.write(line + "\\n"); worker.stdin.flush()
     tell(json.dumps(ticket))
@@ -392,6 +392,8 @@ with rankstore.init("solo", silence=1) as group, rankstore.build([{"n": i} for i
     if how == "no descriptors":  # the listener's accept() fails while the worker's connection waits
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     tell("go")
+    if how == "holds the GIL":  # so that no other thread of Python accepts, reads or beats, for three times the limit
+        ctypes.PyDLL(None).sleep(3)
     if how == "stopped":
         waker = os.fork()
         if waker == 0:
@@ -407,7 +409,8 @@ with rankstore.init("solo", silence=1) as group, rankstore.build([{"n": i} for i
 """
 
 
-@pytest.mark.parametrize(("how", "told"), [("no descriptors", "b'"), ("slow", "b'"), ("stopped", "True")])
+@pytest.mark.parametrize(("how", "told"), [("no descriptors", "b'"), ("slow", "b'"), ("holds the GIL", "b'"),
+                                          ("stopped", "True")])
 def test_workers_wait_for_a_slow_parent_and_not_for_a_silent_one(how: str, told: str, tmp_path: Path) -> None:
     script = tmp_path / "service.py"
     script.write_text(SERVICE)
