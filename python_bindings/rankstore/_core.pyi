@@ -88,6 +88,10 @@ class Group:
         """Stores of the group have been closed before (RuntimeError otherwise). Serves stores that other ranks have not
         closed yet until they have, `briefly`: at most for the silence limit. Twice is fine."""
 
+    def close_at_exit(self) -> None:
+        """In an atexit function, where the exit code is not known yet: as close(), behind the interpreter's end. The other
+        ranks hear of a code other than 0."""
+
 def launch(ranks: int, main: Callable[[Group], int], *, silence_ms: int | None = None) -> int:
     """rks_launch: `main(group)` in `ranks` forked processes; returns the exit code of the first that failed, else 0. An
     exception of main is printed by its process, which ends with 1. Where threads of this process run, fork is their

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The end of a process: it leaves its groups, so that no rank waits for it in a collective call, closes what is still
-open, and serves the other ranks until they have closed, too: under `launch`, which knows how a rank has ended, as long as
-they live, otherwise at most for the silence limit. After an uncaught exception nobody is waited for: the others' calls
-end with that error."""
+"""The end of a process: it closes what is still open, leaves its groups, so that no rank waits for it in a collective call,
+and serves the other ranks as long as they live, until they have closed, too. If it ends by an uncaught exception or with an
+exit code other than 0, nobody is waited for: the others' calls end with that error."""
 from __future__ import annotations
 
 import atexit
@@ -30,6 +29,7 @@ class Group(Protocol):
 
     def leave(self, error: BaseException | None = None) -> None: ...
     def close(self, *, briefly: bool = False) -> None: ...
+    def close_at_exit(self) -> None: ...
 
 
 _handles: dict[int, weakref.ref[Handle]] = {}
@@ -57,10 +57,10 @@ def handles() -> list[Handle]:
     return [handle for handle in found if handle is not None]
 
 
-def close_all(error: BaseException | None, *, briefly: bool = False) -> None:
-    """Before this process ends, of `error` if it is given. Other ranks that still read are served as long as they live,
-    `briefly`: at most for the silence limit."""
-    own = [group for group, pid in list(_groups.values()) if pid == os.getpid()]
+def close_all(error: BaseException | None) -> None:
+    """Before this process ends, of `error` if it is given. Without one, other ranks that still read are served as long as
+    they live."""
+    own = _own_groups()
     for group in own:
         _try(lambda: group.leave(error))
     seen: set[int] = set()
@@ -68,10 +68,18 @@ def close_all(error: BaseException | None, *, briefly: bool = False) -> None:
         seen.add(id(error))
         traceback.clear_frames(error.__traceback__)
         error = error.__cause__ or error.__context__
+    _close_handles()
+    for group in own:
+        _try(group.close)
+
+
+def _own_groups() -> list[Group]:
+    return [group for group, pid in list(_groups.values()) if pid == os.getpid()]
+
+
+def _close_handles() -> None:
     for handle in handles():
         _try(lambda: handle.close(1))  # its group goes on serving it
-    for group in own:
-        _try(lambda: group.close(briefly=briefly))
 
 
 def _try(close: Callable[[], None]) -> None:
@@ -86,9 +94,14 @@ def _try(close: Callable[[], None]) -> None:
 
 
 def _at_exit() -> None:
-    """The code of a sys.exit() is not known here. If it means failure, the others may wait for this rank in a call
-    of their own framework, so they are not served without end; whoever wants that closes the group before the end."""
-    close_all(getattr(sys, "last_value", None), briefly=True)
+    """The code of a sys.exit() is not known here, so the groups end when it is (at_exit.c)."""
+    error = getattr(sys, "last_value", None)
+    if error is not None:
+        close_all(error)
+        return
+    _close_handles()
+    for group in _own_groups():
+        _try(group.close_at_exit)
 
 
 atexit.register(_at_exit)

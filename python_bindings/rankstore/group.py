@@ -81,8 +81,7 @@ class Group:
     def leave(self, error: BaseException | None = None) -> None:
         """Says that this rank makes no further collective call. Those of the other ranks fail: with `error` if it is
         given (PeerError with its text, or an error of Rankstore's as it is). Never waits; close datasets and the group
-        after it. The end of a process does all that by itself, with the exception that ended it. A script's own
-        `sys.exit(1)` is not seen there: use the group as a context manager, or call this before it."""
+        after it. The end of a process does all that by itself, with the exception or the exit code that ended it."""
         if self.pid != os.getpid() or self.core.closed:
             return
         if error is None:
@@ -102,6 +101,21 @@ class Group:
         global _current
         if self.pid == os.getpid():
             self.core.close(briefly)
+        if _current is self:
+            _current = None
+        ending.forget_group(self)
+
+    def close_at_exit(self) -> None:
+        """In an `atexit` function, as Rankstore's own does at the end of the process: the group ends when the exit code is
+        known. If that is 0, as `close`; else the other ranks' calls fail with it, and nobody is served. StateError if a
+        dataset of the group is open."""
+        global _current
+        try:
+            if self.pid == os.getpid():
+                self.core.close_at_exit()
+        except RankStoreError:
+            self.leave()  # whatever is open: nobody may wait for this rank
+            raise
         if _current is self:
             _current = None
         ending.forget_group(self)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * arguments.c: what several calls take from Python. */
+#include <string.h>
+
 #include "core.h"
 
 static void raise_outside(const char *name, PyObject *number, uint64_t least, uint64_t most)
@@ -108,4 +110,33 @@ bool core_key(PyObject *object, const void **key, size_t *size)
     }
     *size = (size_t)length;
     return *key != NULL;
+}
+
+static bool take_record(PyObject *item, size_t size, uint8_t *place, Py_ssize_t rank)
+{
+    Py_buffer view;
+    if (PyObject_GetBuffer(item, &view, PyBUF_SIMPLE) < 0)
+        return false;
+    bool fits = view.len == (Py_ssize_t)size;
+    if (fits)
+        memcpy(place, view.buf, size);
+    else
+        PyErr_Format(PyExc_ValueError, "rank %zd's record has %zd bytes, not %zu", rank, view.len,
+                     size);
+    PyBuffer_Release(&view);
+    return fits;
+}
+
+bool core_records_take(PyObject *list, unsigned ranks, size_t size, uint8_t *all)
+{
+    PyObject *records = PySequence_Tuple(list);
+    if (records == NULL)
+        return false;
+    bool fits = PyTuple_Size(records) == (Py_ssize_t)ranks;
+    if (!fits)
+        PyErr_Format(PyExc_ValueError, "%zd records for %u ranks", PyTuple_Size(records), ranks);
+    for (Py_ssize_t rank = 0; fits && rank < (Py_ssize_t)ranks; rank++)
+        fits = take_record(PyTuple_GetItem(records, rank), size, all + (size_t)rank * size, rank);
+    Py_DECREF(records);
+    return fits;
 }

@@ -64,6 +64,9 @@ void core_texts_free(core_texts *texts);
 /* A key, str or bytes, valid as long as the object. */
 bool core_key(PyObject *object, const void **key, size_t *size);
 
+/* A list of a record for each rank, all of `size` bytes, into `all`. False with an exception. */
+bool core_records_take(PyObject *list, unsigned ranks, size_t size, uint8_t *all);
+
 /* ---- memory.c ---- */
 /* Functions of the module. */
 PyObject *core_memory_use(PyObject *self, PyObject *unused);

@@ -10,12 +10,6 @@
 
 #include <structmember.h>
 
-/* A store that only serves other ranks. */
-typedef struct parked_store {
-    rks_store *store;
-    struct parked_store *next;
-} parked_store;
-
 typedef struct group_object {
     PyObject_HEAD
     rks_group *group;
@@ -25,43 +19,14 @@ typedef struct group_object {
     uint32_t silence_ms;
     int held; /* stores, builders and calls that use the group */
     int parked_count;
-    parked_store *parked; /* each holds the group */
+    core_parked *parked; /* each holds the group */
     char closed;
+    bool is_last; /* the C group ends with the process */
 } group_object;
 
 static PyTypeObject *group_type;
 
 /* ---- a launcher written in Python ----------------------------------------------------------- */
-
-static bool take_record(PyObject *item, size_t size, uint8_t *place, Py_ssize_t rank)
-{
-    Py_buffer view;
-    if (PyObject_GetBuffer(item, &view, PyBUF_SIMPLE) < 0)
-        return false;
-    bool fits = view.len == (Py_ssize_t)size;
-    if (fits)
-        memcpy(place, view.buf, size);
-    else
-        PyErr_Format(PyExc_ValueError, "rank %zd's record has %zd bytes, not %zu", rank, view.len,
-                     size);
-    PyBuffer_Release(&view);
-    return fits;
-}
-
-static bool take_records(PyObject *list, const group_object *self, size_t size, uint8_t *all)
-{
-    PyObject *records = PySequence_Tuple(list);
-    if (records == NULL)
-        return false;
-    bool fits = PyTuple_Size(records) == (Py_ssize_t)self->size;
-    if (!fits)
-        PyErr_Format(PyExc_ValueError, "%zd records for %u ranks", PyTuple_Size(records),
-                     self->size);
-    for (Py_ssize_t rank = 0; fits && rank < (Py_ssize_t)self->size; rank++)
-        fits = take_record(PyTuple_GetItem(records, rank), size, all + (size_t)rank * size, rank);
-    Py_DECREF(records);
-    return fits;
-}
 
 static rks_status python_allgather(void *user, const void *record, size_t record_size, void *all,
                                    uint32_t timeout_ms, rks_error *err)
@@ -73,7 +38,7 @@ static rks_status python_allgather(void *user, const void *record, size_t record
     if (PyErr_Occurred() == NULL) {
         PyObject *list = PyObject_CallFunction(self->allgather, "y#I", (const char *)record,
                                                (Py_ssize_t)record_size, (unsigned)timeout_ms);
-        taken = list != NULL && take_records(list, self, record_size, all);
+        taken = list != NULL && core_records_take(list, self->size, record_size, all);
         Py_XDECREF(list);
     }
     if (!taken)
@@ -85,6 +50,8 @@ static rks_status python_allgather(void *user, const void *record, size_t record
 static rks_status python_check(void *user, rks_error *err)
 {
     group_object *self = user;
+    if (self->is_last) /* the interpreter has ended */
+        return RKS_OK;
     PyGILState_STATE state = PyGILState_Ensure();
     rks_status status = RKS_OK;
     if (self->check != NULL && PyErr_Occurred() == NULL) {
@@ -161,9 +128,9 @@ static bool end_parked(group_object *self, rks_store *store, uint32_t wait_ms, b
     return gone;
 }
 
-static parked_store *take_parked(group_object *self)
+static core_parked *take_parked(group_object *self)
 {
-    parked_store *first = self->parked;
+    core_parked *first = self->parked;
     if (first != NULL) {
         self->parked = first->next;
         self->parked_count--;
@@ -171,7 +138,7 @@ static parked_store *take_parked(group_object *self)
     return first;
 }
 
-static void put_parked(group_object *self, parked_store *one)
+static void put_parked(group_object *self, core_parked *one)
 {
     one->next = self->parked;
     self->parked = one;
@@ -181,7 +148,7 @@ static void put_parked(group_object *self, parked_store *one)
 void core_group_reap(PyObject *object)
 {
     group_object *self = (group_object *)object;
-    parked_store *left = NULL, *one;
+    core_parked *left = NULL, *one;
     while ((one = take_parked(self)) != NULL) {
         if (end_parked(self, one->store, 0, false)) {
             PyMem_Free(one);
@@ -199,7 +166,7 @@ void core_group_reap(PyObject *object)
 void core_group_park(PyObject *object, rks_store *store)
 {
     group_object *self = (group_object *)object;
-    parked_store *one = PyMem_Malloc(sizeof(*one));
+    core_parked *one = PyMem_Malloc(sizeof(*one));
     if (one == NULL) { /* no room even for that: the others lose it */
         end_parked(self, store, 0, true);
         return;
@@ -229,7 +196,7 @@ static int wait_for_parked(group_object *self, bool briefly)
 {
     enum { SAY_MS = 60000 };
     uint64_t until_ms = clock_ms() + self->silence_ms;
-    parked_store *one;
+    core_parked *one;
     while ((one = take_parked(self)) != NULL) {
         bool gone = false;
         while (!gone) {
@@ -259,7 +226,7 @@ static void end_group(group_object *self)
     self->closed = 1;
     if (group == NULL || core_is_foreign(self->owner))
         return;
-    for (parked_store *one; (one = take_parked(self)) != NULL;) {
+    for (core_parked *one; (one = take_parked(self)) != NULL;) {
         end_parked(self, one->store, 0, true);
         PyMem_Free(one);
     }
@@ -342,6 +309,16 @@ static PyObject *group_new(PyTypeObject *type, PyObject *arguments, PyObject *ke
     return (PyObject *)self;
 }
 
+/* -1 with an exception if more than parked stores use it. */
+static int check_unused(const group_object *self)
+{
+    if (self->held <= self->parked_count)
+        return 0;
+    core_raise_text(RKS_ERR_STATE, "the group is in use: close its datasets and builders first (%d)",
+                    self->held - self->parked_count);
+    return -1;
+}
+
 static PyObject *group_close(group_object *self, PyObject *arguments, PyObject *keywords)
 {
     static char *names[] = {"briefly", NULL};
@@ -349,10 +326,8 @@ static PyObject *group_close(group_object *self, PyObject *arguments, PyObject *
     if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|p:close", names, &briefly))
         return NULL;
     bool is_ours = self->group != NULL && !core_is_foreign(self->owner);
-    if (is_ours && self->held > self->parked_count)
-        return core_raise_text(RKS_ERR_STATE,
-                               "the group is in use: close its datasets and builders first (%d)",
-                               self->held - self->parked_count);
+    if (is_ours && check_unused(self) < 0)
+        return NULL;
     if (is_ours && self->parked != NULL) {
         int waited;
         self->held++; /* nobody else closes it meanwhile */
@@ -363,6 +338,25 @@ static PyObject *group_close(group_object *self, PyObject *arguments, PyObject *
             return NULL;
     }
     end_group(self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *group_close_at_exit(group_object *self, PyObject *unused)
+{
+    (void)unused;
+    if (self->group == NULL || core_is_foreign(self->owner))
+        Py_RETURN_NONE;
+    if (check_unused(self) < 0)
+        return NULL;
+    if (core_close_at_exit(self->group, self->parked) < 0)
+        return PyErr_NoMemory();
+    Py_INCREF((PyObject *)self); /* the group's callbacks know it */
+    self->is_last = true;
+    self->held -= self->parked_count;
+    self->parked = NULL;
+    self->parked_count = 0;
+    self->group = NULL;
+    self->closed = 1;
     Py_RETURN_NONE;
 }
 
@@ -545,6 +539,8 @@ static PyMethodDef group_methods[] = {
      "others' fail, with this error if there is one. Never waits."},
     {"close", (PyCFunction)(void (*)(void))group_close, METH_VARARGS | METH_KEYWORDS,
      "Ends this rank's part; RuntimeError where stores or builders are open. Twice is fine."},
+    {"close_at_exit", (PyCFunction)(void (*)(void))group_close_at_exit, METH_NOARGS,
+     "In an atexit function: as close, when the exit code is known; the others hear of it."},
     {0},
 };
 

@@ -51,6 +51,15 @@ int core_sample(PyObject *object, uint64_t count, uint64_t *sample);
 /* A list of them (to be freed with PyMem_Free), from ints or an array of 32 or 64 bit integers. */
 int core_samples(PyObject *samples, uint64_t count, uint64_t **ids, size_t *size);
 
+/* ---- group.c, at_exit.c ---- */
+/* A store that only serves other ranks. */
+typedef struct core_parked {
+    rks_store *store;
+    struct core_parked *next;
+} core_parked;
+/* Takes both over: they end with the process, when its exit code is known. -1 where memory lacks. */
+int core_close_at_exit(rks_group *group, core_parked *parked);
+
 /* ---- view.c ---- */
 int core_add_view(PyObject *module);
 /* An object that owns the index (or view) and gives it back; on failure, too. */

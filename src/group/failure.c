@@ -19,7 +19,18 @@
 #include "group/internal.h"
 
 static const char ECHO[] = "another rank failed"; /* says rks_group_must_stop */
-enum { LAUNCHER_MS = 1000, LAUNCHER_NAP_NS = 2000000, EXPLAIN_EVERY_MS = 60000 };
+enum {
+    WORDS_LEAST_MS = 1000,
+    WORDS_MOST_MS = 5000,
+    WORDS_NAP_NS = 2000000,
+    EXPLAIN_EVERY_MS = 60000,
+};
+
+uint32_t rks_group_words_ms(const rks_group *group)
+{
+    uint32_t part = group->silence_ms / 5;
+    return part < WORDS_LEAST_MS ? WORDS_LEAST_MS : part > WORDS_MOST_MS ? WORDS_MOST_MS : part;
+}
 
 static void tell_neighbours(rks_group *group, enum message_kind kind, const void *body, size_t size,
                             int64_t except)
@@ -118,22 +129,21 @@ void rks_group_leave(rks_group *group, rks_status status, const rks_error *err)
     rks_group_fail_with(group, &last, -1);
 }
 
-/* A caller that goes on behind such errors, sample after sample, waits a second in each minute at
- * most. */
+/* A caller that goes on behind such errors, sample after sample, waits once in each minute. */
 static uint64_t explain_until(rks_group *group)
 {
     uint64_t now = rks_now_ms();
     pthread_mutex_lock(&group->mutex);
     if (group->explaining_ms == 0 || now - group->explaining_ms > EXPLAIN_EVERY_MS)
         group->explaining_ms = now;
-    uint64_t until = group->explaining_ms + LAUNCHER_MS;
+    uint64_t until = group->explaining_ms + rks_group_words_ms(group);
     pthread_mutex_unlock(&group->mutex);
     return until;
 }
 
 rks_status rks_group_explain(rks_group *group, rks_status status, rks_error *err)
 {
-    const struct timespec nap = {0, LAUNCHER_NAP_NS};
+    const struct timespec nap = {0, WORDS_NAP_NS};
     if (status != RKS_ERR_PEER || group->engine == NULL)
         return status;
     uint64_t until_ms = explain_until(group);
@@ -220,8 +230,8 @@ void rks_group_name_phase(const char *phase, rks_error *err)
 /* A rank was cut off. The launcher learns how its process ended a moment later. */
 static void ask_launcher(const rks_group *group, rks_error *failure)
 {
-    const struct timespec nap = {0, LAUNCHER_NAP_NS};
-    uint64_t until_ms = rks_now_ms() + LAUNCHER_MS;
+    const struct timespec nap = {0, WORDS_NAP_NS};
+    uint64_t until_ms = rks_now_ms() + rks_group_words_ms(group);
     rks_error word = {.rank = failure->rank};
     if (group->bootstrap.check == NULL)
         return;

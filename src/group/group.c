@@ -462,6 +462,23 @@ rks_status rks_group_open(const rks_group_options *options, rks_group **group, r
     return RKS_OK;
 }
 
+/* After a failure somebody may be silent: what is queued needs no T to reach the others. Who is its
+ * cause stays a little longer: a launcher that sees its end may kill the others before they report
+ * it. */
+static uint32_t linger_ms(rks_group *group)
+{
+    enum { FAILED_MS = 1000 };
+    pthread_mutex_lock(&group->mutex);
+    const group_error *failure = group->failed ? &group->failure : NULL;
+    bool is_cause =
+        failure != NULL && failure->own_words && failure->error.rank == (int64_t)group->rank;
+    uint32_t most = failure == NULL ? group->silence_ms
+                    : is_cause      ? rks_group_words_ms(group)
+                                    : FAILED_MS;
+    pthread_mutex_unlock(&group->mutex);
+    return most < group->silence_ms ? most : group->silence_ms;
+}
+
 void rks_group_close(rks_group *group)
 {
     if (group == NULL)
@@ -470,10 +487,8 @@ void rks_group_close(rks_group *group)
         group->closing(group);
     rks_group_link_end(group);
     rks_group_fail_interrupted(group);
-    /* After a failure somebody may be silent: what is queued needs no T to reach the others. */
     bool failed = rks_group_failed(group);
-    uint32_t linger_ms = failed && group->silence_ms > 1000 ? 1000 : group->silence_ms;
-    rks_engine_close(group->engine, linger_ms);
+    rks_engine_close(group->engine, linger_ms(group));
     while (group->inbox != NULL) {
         message *m = group->inbox;
         group->inbox = m->next;

@@ -154,6 +154,8 @@ void rks_group_look_around(rks_group *group);
 void rks_group_fail_interrupted(rks_group *group);
 /* Tells the tree that an error is coming in collective `sequence`. */
 void rks_group_tell_stop(rks_group *group, uint64_t sequence, int64_t except);
+/* How long the words of a rank's end are waited for: a fifth of T, from 1 to 5 s. */
+uint32_t rks_group_words_ms(const rks_group *group);
 /* Of a failed group: its error in full words. `phase`: the collective that meets it; the first one
  * that does stays named. May wait a moment for the launcher. */
 rks_status rks_group_failure(rks_group *group, const char *phase, rks_error *err);

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * at_exit.c: groups whose end waits for the exit code. Python runs its atexit functions before it
+ * says how the process ends: a script's own `sys.exit(3)` is seen by the C library alone. So what is
+ * still open then comes here, and the other ranks are told behind the interpreter's end. No function
+ * here calls Python. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "handles.h"
+
+typedef struct last_group {
+    rks_group *group;
+    core_parked *parked; /* stores that other ranks may still use */
+    struct last_group *next;
+} last_group;
+
+static last_group *last_groups;
+static pid_t last_process; /* that has handed them over */
+
+/* As long as the others live: their work may take its time, and this process has ended well. */
+static void serve_out(rks_store *store, rks_group *group)
+{
+    enum { SAY_MS = 60000 };
+    while (!rks_store_leave(store, SAY_MS) && rks_group_must_stop(group, NULL) == RKS_OK)
+        fprintf(stderr,
+                "rankstore: rank %u has ended its work and serves a dataset that other ranks "
+                "still use\n",
+                rks_group_rank(group));
+}
+
+static void end(last_group *last, int code)
+{
+    for (core_parked *one = last->parked; one != NULL; one = one->next) {
+        if (code == 0)
+            serve_out(one->store, last->group);
+        rks_store_close(one->store, 1);
+    }
+    rks_group_close(last->group);
+}
+
+/* The parent of this process sees the lowest eight bits. */
+static void on_end(int status, void *unused)
+{
+    (void)unused;
+    int code = status & 0xff;
+    rks_error err;
+    char text[48];
+    if (getpid() != last_process)
+        return;
+    rks_set_interrupt(NULL, NULL); /* Python's signals are over */
+    snprintf(text, sizeof(text), "ended with exit code %d", code);
+    core_set_error(&err, code == 0 ? RKS_OK : RKS_ERR_PEER, text);
+    for (last_group *last = last_groups; last != NULL; last = last->next)
+        rks_group_leave(last->group, (rks_status)err.status, &err);
+    for (last_group *last = last_groups; last != NULL; last = last->next)
+        end(last, code);
+}
+
+int core_close_at_exit(rks_group *group, core_parked *parked)
+{
+    last_group *last = calloc(1, sizeof(*last));
+    if (last == NULL || (last_groups == NULL && on_exit(on_end, NULL) != 0)) {
+        free(last);
+        return -1;
+    }
+    *last = (last_group){.group = group, .parked = parked, .next = last_groups};
+    last_groups = last;
+    last_process = getpid();
+    return 0;
+}
