@@ -22,6 +22,7 @@ enum {
     STREAM_MOST = 8 << 20,
     STREAM_GAP = 64 << 10,
     PIECE_PAGES = RKS_RESIDENT_PIECE / 4096,
+    LOOK_AT_ONCE = 64 << 10, /* bytes of a file that are read to see whether they are in memory */
     NOBODY = 65534, /* owners that a user namespace does not map */
 };
 
@@ -125,17 +126,22 @@ static bool seen_by_mincore(const rks_resident *resident, uint8_t *at, size_t si
     return found == pages;
 }
 
-/* The first page that is missing ends it: the system may start reading that one. */
+/* Bytes that are missing end it. The system may start to read all that one call asked for, so a call
+ * asks for little. All of its pages are read into one. */
 static bool seen_by_reading(const rks_resident *resident, uint64_t first, size_t size)
 {
+    uint8_t page[4096];
+    struct iovec into[LOOK_AT_ONCE / sizeof(page)];
     int fd = open_again(resident);
     bool there = fd >= 0;
     if (there)
         posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
-    for (size_t done = 0; there && done < size; done += resident->page) {
-        uint8_t byte;
-        struct iovec into = {&byte, 1};
-        there = preadv2(fd, &into, 1, (off_t)(first + done), RWF_NOWAIT) == 1;
+    for (size_t done = 0, many; there && done < size; done += many) {
+        int parts = 0;
+        many = size - done < LOOK_AT_ONCE ? size - done : LOOK_AT_ONCE;
+        for (size_t at = 0; at < many; at += sizeof(page))
+            into[parts++] = (struct iovec){page, many - at < sizeof(page) ? many - at : sizeof(page)};
+        there = preadv2(fd, into, parts, (off_t)(first + done), RWF_NOWAIT) == (ssize_t)many;
     }
     if (fd >= 0)
         close(fd);

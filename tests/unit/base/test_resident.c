@@ -268,11 +268,14 @@ static void a_file_of_another_user_is_not_called_resident_when_it_is_cold(void *
     assert_int_equal(status, 0);
     /* nor by who was root when the file was opened */
     make_cold();
+    rks_resident_ask(resident, 0, 4096);
+    assert_true(comes(4096));
     child = fork();
     if (child == 0)
         _exit(setuid(12345) != 0 || !rks_resident_has(resident, 0, 100) ? 0 : 1);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
+    assert_true(cached() < RKS_RESIDENT_PIECE / 2); /* looking reads little of what is missing */
 }
 
 static void a_file_that_was_cut_or_replaced_is_not_resident(void **state)
