@@ -12,11 +12,10 @@
 
 enum { NUMBER_ROOM = 64, SHORTEST = 15, LONGEST = 17, INTEGER_ROOM = 24 };
 
-/* As C prints it, but with a point in every locale, never without point and exponent, and without
- * "+" and zeros in front of the exponent: 1e+05 is 1e5. */
-static size_t spell(double real, int precision, char digits[NUMBER_ROOM])
+/* What printf("%g") wrote, with a point in every locale, never without point and exponent, and
+ * without "+" and zeros in front of the exponent: 1e+05 is 1e5. */
+static size_t spell(char digits[NUMBER_ROOM], int size)
 {
-    int size = snprintf(digits, NUMBER_ROOM - 3, "%.*g", precision, real);
     const char *point = localeconv()->decimal_point;
     char *at = *point == '.' ? NULL : strchr(digits, *point);
     if (at != NULL)
@@ -39,14 +38,13 @@ static size_t spell(double real, int precision, char digits[NUMBER_ROOM])
 static rks_status print_real(double real, rks_buffer *text, rks_error *err)
 {
     char digits[NUMBER_ROOM];
-    int precision = SHORTEST;
-    for (; precision < LONGEST; precision++) {
-        snprintf(digits, sizeof(digits), "%.*g", precision, real);
-        if (strtod(digits, NULL) == real)
+    int size = 0;
+    for (int precision = SHORTEST; precision <= LONGEST; precision++) {
+        size = snprintf(digits, sizeof(digits), "%.*g", precision, real);
+        if (precision == LONGEST || strtod(digits, NULL) == real)
             break;
     }
-    size_t size = spell(real, precision, digits);
-    return rks_buffer_add(text, digits, size, err);
+    return rks_buffer_add(text, digits, spell(digits, size), err);
 }
 
 static rks_status print_integer(int64_t value, rks_buffer *text, rks_error *err)

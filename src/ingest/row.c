@@ -118,16 +118,14 @@ rks_status rks_fail_no_column(rks_schema_from from, const char *path, const char
                     path == NULL ? "" : path, path == NULL ? "" : ": ", name, advice);
 }
 
-/* Members mostly come in the schema's order: the column behind the last one is tried first. */
-static int column_of(const rks_row *row, const char *name, uint32_t *guess)
+/* Names are short: looking is faster than calling. */
+static inline bool same_text(const char *a, const char *b)
 {
-    const rks_column *column = rks_schema_column(row->schema, *guess);
-    int found = column != NULL && strcmp(column->name, name) == 0
-                    ? (int)*guess
-                    : rks_schema_find(row->schema, name);
-    if (found >= 0)
-        *guess = (uint32_t)found + 1;
-    return found;
+    while (*a == *b && *a != '\0') {
+        a++;
+        b++;
+    }
+    return *a == *b;
 }
 
 /* {"base64": "..."}, as exports write bytes. */
@@ -273,14 +271,26 @@ static rks_status end_extra(rks_row *row, rks_error *err)
 /* A row whose members are taken one after the other. */
 typedef struct taking {
     rks_row *row;
-    uint32_t guess; /* the column that is likely the next member's */
+    const rks_column *columns;
+    uint32_t count, guess; /* of columns; the one that is likely the next member's */
 } taking;
+
+/* Members mostly come in the schema's order: the column behind the last one is tried first. */
+static int column_of(taking *t, const char *name)
+{
+    int found = t->guess < t->count && same_text(t->columns[t->guess].name, name)
+                    ? (int)t->guess
+                    : rks_schema_find(t->row->schema, name);
+    if (found >= 0)
+        t->guess = (uint32_t)found + 1;
+    return found;
+}
 
 static rks_status take_member(void *user, const char *name, rks_json json, rks_error *err)
 {
     taking *t = user;
     rks_row *row = t->row;
-    int found = column_of(row, name, &t->guess);
+    int found = column_of(t, name);
     if (found == row->extra_column)
         found = -1; /* it holds what has no column of its own */
     if (row->flatten && rks_json_is(json, RKS_JSON_OBJECT) &&
@@ -307,7 +317,8 @@ rks_status rks_row_parse_in(rks_row *row, const uint8_t *line, size_t size, size
                             rks_error *err)
 {
     uint32_t count = rks_schema_columns(row->schema);
-    taking members = {.row = row};
+    const rks_column *columns = rks_schema_column(row->schema, 0);
+    taking members = {.row = row, .columns = columns, .count = count};
     rks_json root = {0};
     row->store.size = 0;
     row->line_size = size;
@@ -322,7 +333,7 @@ rks_status rks_row_parse_in(rks_row *row, const uint8_t *line, size_t size, size
     if (status != RKS_OK)
         return status;
     for (uint32_t i = 0; i < count; i++) {
-        const rks_column *column = rks_schema_column(row->schema, i);
+        const rks_column *column = &columns[i];
         if (!row->seen[i] && row->from != RKS_SCHEMA_GIVEN && column->kind == RKS_KIND_JSON &&
             !column->nullable) {
             row->values[i] = (rks_value){.data = "null", .size = 4, .dims = {4}};

@@ -25,9 +25,9 @@
 enum { WIDE_COLUMN = 4096, WIDE_ALIGN = 64 };
 
 /* What precedes the columns. */
-static size_t prefix_size(const rks_schema *schema)
+static size_t prefix_size(const rks_column *columns, uint32_t count)
 {
-    const rks_column *last = rks_schema_column(schema, rks_schema_columns(schema) - 1);
+    const rks_column *last = &columns[count - 1];
     return 4 * ((size_t)last->dims_before + last->variable_dims) +
            (last->nulls_before + last->nullable + 7) / 8;
 }
@@ -51,8 +51,7 @@ static bool volume(const rks_column *column, const uint32_t *dims, uint64_t *siz
     return true;
 }
 
-/* All dimensions of a value, as given or from its size; false where they contradict. */
-static bool resolve_dims(const rks_column *column, const rks_value *value, uint32_t *dims)
+static bool resolve_shape(const rks_column *column, const rks_value *value, uint32_t *dims)
 {
     bool given = false;
     for (uint32_t i = 0; i < column->dim_count; i++)
@@ -74,6 +73,21 @@ static bool resolve_dims(const rks_column *column, const rks_value *value, uint3
                 dims[i] = (uint32_t)items;
     }
     return volume(column, dims, &size) && size == value->size;
+}
+
+/* All dimensions of a value, as given or from its size; false where they contradict. Most values are
+ * scalars or have one dimension, which is variable. */
+static inline bool resolve_dims(const rks_column *column, const rks_value *value, uint32_t *dims)
+{
+    if (column->dim_count == 0)
+        return value->size == column->item_size;
+    if (column->dim_count > 1 || column->dims[0] != 0)
+        return resolve_shape(column, value, dims);
+    uint64_t items = value->dims[0];
+    if (items == 0)
+        items = column->item_size == 1 ? value->size : value->size / column->item_size;
+    dims[0] = (uint32_t)items;
+    return items <= UINT32_MAX && items * column->item_size == value->size;
 }
 
 static rks_status check_value(const rks_column *column, const rks_value *value, rks_error *err)
@@ -100,10 +114,11 @@ static rks_status check_value(const rks_column *column, const rks_value *value, 
 rks_status rks_record_measure(const rks_schema *schema, const rks_value *values, uint64_t *size,
                               uint32_t *align, uint64_t *plain, rks_error *err)
 {
-    uint64_t at = prefix_size(schema), sum = 0;
-    uint32_t widest = 8;
-    for (uint32_t i = 0; i < rks_schema_columns(schema); i++) {
-        const rks_column *column = rks_schema_column(schema, i);
+    const rks_column *columns = rks_schema_column(schema, 0);
+    uint32_t widest = 8, count = rks_schema_columns(schema);
+    uint64_t at = prefix_size(columns, count), sum = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const rks_column *column = &columns[i];
         rks_status status = check_value(column, &values[i], err);
         if (status != RKS_OK)
             return status;
@@ -127,18 +142,17 @@ rks_status rks_record_measure(const rks_schema *schema, const rks_value *values,
 void rks_record_write(const rks_schema *schema, const rks_value *values, uint8_t *payload)
 {
     uint32_t count = rks_schema_columns(schema);
-    const rks_column *last = rks_schema_column(schema, count - 1);
-    size_t prefix = prefix_size(schema), dim_at = 0, bit = 0;
+    const rks_column *columns = rks_schema_column(schema, 0), *last = &columns[count - 1];
+    size_t prefix = prefix_size(columns, count), dim_at = 0, bit = 0;
     uint8_t *nulls = payload + 4 * ((size_t)last->dims_before + last->variable_dims);
     memset(payload, 0, prefix);
-    dim_at = 0;
     uint64_t at = prefix;
     for (uint32_t i = 0; i < count; i++) {
-        const rks_column *column = rks_schema_column(schema, i);
+        const rks_column *column = &columns[i];
         const rks_value *value = &values[i];
-        uint32_t dims[RKS_DIMS_MAX] = {0};
-        if (value->data != NULL)
-            resolve_dims(column, value, dims);
+        uint32_t dims[RKS_DIMS_MAX];
+        if (value->data != NULL) /* rks_record_measure found them to fit */
+            (void)resolve_dims(column, value, dims);
         for (uint32_t d = 0; d < column->dim_count; d++) {
             if (column->dims[d] != 0)
                 continue;
@@ -152,7 +166,8 @@ void rks_record_write(const rks_schema *schema, const rks_value *values, uint8_t
         if (value->data == NULL)
             continue;
         uint64_t begin = place(at, column, value->size);
-        memset(payload + at, 0, begin - at);
+        if (begin != at)
+            memset(payload + at, 0, begin - at);
         memcpy(payload + begin, value->data, (size_t)value->size);
         at = begin + value->size;
     }
@@ -185,7 +200,7 @@ rks_record_pick rks_record_pick_columns(const rks_schema *schema, uint32_t first
 {
     uint32_t count = rks_schema_columns(schema);
     const rks_column *columns = rks_schema_column(schema, 0), *final = &columns[count - 1];
-    rks_record_pick pick = {.schema = schema, .end = last + 1, .prefix = prefix_size(schema)};
+    rks_record_pick pick = {.schema = schema, .end = last + 1, .prefix = prefix_size(columns, count)};
     pick.dims_size = 4 * (final->dims_before + final->variable_dims);
     pick.nullable = final->nulls_before + final->nullable;
     pick.at = pick.prefix;
