@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "codec/number.h"
 
 enum { NUMBER_ROOM = 64, SHORTEST = 15, LONGEST = 17, INTEGER_ROOM = 24 };
 
@@ -38,7 +39,10 @@ static size_t spell(char digits[NUMBER_ROOM], int size)
 static rks_status print_real(double real, rks_buffer *text, rks_error *err)
 {
     char digits[NUMBER_ROOM];
+    size_t known = rks_real_spell_short(real, digits);
     int size = 0;
+    if (known > 0)
+        return rks_buffer_add(text, digits, known, err);
     for (int precision = SHORTEST; precision <= LONGEST; precision++) {
         size = snprintf(digits, sizeof(digits), "%.*g", precision, real);
         if (precision == LONGEST || strtod(digits, NULL) == real)

@@ -21,6 +21,9 @@
 static rks_status put_real(double number, bool narrow, rks_buffer *text, rks_error *err)
 {
     char digits[40];
+    size_t known = narrow ? 0 : rks_real_spell_short(number, digits);
+    if (known > 0)
+        return rks_buffer_add(text, digits, known, err);
     if (isnan(number))
         return rks_buffer_print(text, err, "\"" RKS_NAN_TEXT "\"");
     if (isinf(number))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * number.c: exact comparison over 128-bit integers. */
+ * number.c: exact comparison over 128-bit integers; decimals of at most 15 digits. */
 #include "codec/number.h"
 
 #include <math.h>
@@ -102,4 +102,47 @@ rks_number rks_number_load(rks_kind kind, const void *data)
     default:
         return of_real(rks_small_float_decode(kind, bytes[0]));
     }
+}
+
+/* Two decimals of at most 15 digits are never next to one double, so the one that is found is the
+ * one that printf would print. Powers of ten up to 10^22 are doubles, and a division is rounded
+ * once: it says exactly whether the decimal is read as this number. */
+static bool find_decimal(double size, uint64_t *whole, int *places)
+{
+    static const double tens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8, 1e9,
+                                  1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18};
+    static const double limit = 1e15, least = 1e-4; /* beyond them there is an exponent */
+    if (!(size < limit) || (size < least && size != 0))
+        return false;
+    for (int i = 0; i < (int)(sizeof(tens) / sizeof(tens[0])) && size * tens[i] < limit; i++) {
+        *whole = (uint64_t)(size * tens[i] + 0.5);
+        *places = i;
+        if ((double)*whole / tens[i] == size)
+            return true;
+    }
+    return false;
+}
+
+size_t rks_real_spell_short(double real, char digits[RKS_SHORT_REAL])
+{
+    char reversed[RKS_SHORT_REAL];
+    size_t count = 0, size = 0;
+    uint64_t whole = 0;
+    int places = 0;
+    if (!find_decimal(fabs(real), &whole, &places))
+        return 0;
+    if (places == 0) {
+        reversed[count++] = '0';
+        reversed[count++] = '.';
+    }
+    for (int i = 0; i <= places || whole != 0; i++, whole /= 10) {
+        if (i == places && i > 0)
+            reversed[count++] = '.';
+        reversed[count++] = (char)('0' + whole % 10);
+    }
+    if (signbit(real))
+        reversed[count++] = '-';
+    while (count > 0)
+        digits[size++] = reversed[--count];
+    return size;
 }

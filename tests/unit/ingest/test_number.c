@@ -4,6 +4,9 @@
 #include "codec/number.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "shard/small_float.h"
 #include "support/check.h"
@@ -106,12 +109,54 @@ static void numbers_compare_exactly(void **state)
     assert_int_equal(rks_number_compare(real(0.5), real(0.5)), 0);
 }
 
+/* Beside printf and strtod. */
+static bool check_short(double number)
+{
+    char printed[40], spelled[RKS_SHORT_REAL + 1];
+    size_t size = rks_real_spell_short(number, spelled);
+    assert_in_range(size, 0, RKS_SHORT_REAL);
+    spelled[size] = '\0';
+    snprintf(printed, sizeof(printed), "%.15g", number);
+    if (!isfinite(number) || strtod(printed, NULL) != number || strchr(printed, 'e') != NULL)
+        assert_int_equal(size, 0);
+    else
+        assert_string_equal(spelled, strcat(printed, strchr(printed, '.') == NULL ? ".0" : ""));
+    return size > 0;
+}
+
+static void short_decimals_are_spelled_as_printf_does(void **state)
+{
+    (void)state;
+    static const double some[] = {0, 0.1, 0.5, 1, 10, 1e14, 999999999999999, 1e15, 1e-4, 1e-5, 0.3,
+                                  0.1 + 0.2, 123456789012345.6, 99999999999999.5, 5e-324, 1.5e300,
+                                  0.000123456789012345, 12345.6789012345, 4503599627370497.5,
+                                  (double)NAN, (double)INFINITY, 2.5, 1e14 + 0.5, 0.00099};
+    uint64_t seed = 1, found = 0, rounds = 200000;
+    for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++)
+        for (int sign = -1; sign <= 1; sign += 2) {
+            check_short(sign * some[i]);
+            check_short(sign * nextafter(some[i], 0));
+            check_short(sign * nextafter(some[i], (double)INFINITY));
+        }
+    for (uint64_t i = 0; i < rounds; i++) {
+        double any;
+        seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        uint64_t whole = (seed >> 8) % 1000000000000000 >> seed % 50;
+        found += check_short((double)whole / pow(10, (double)(seed >> 60)));
+        check_short((double)whole / 3);
+        memcpy(&any, &seed, sizeof(any));
+        check_short(any);
+    }
+    assert_in_range(found, rounds / 2, rounds);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_small_float_survives_the_round_trip),
         cmocka_unit_test(floats_are_read_by_the_name_of_their_type),
         cmocka_unit_test(numbers_compare_exactly),
+        cmocka_unit_test(short_decimals_are_spelled_as_printf_does),
     };
     return cmocka_run_group_tests_name("ingest_number", tests, NULL, NULL);
 }
