@@ -81,6 +81,8 @@ struct rks_peer {
     bool reported; /* the watch knows */
     bool keyed;    /* `key` is made */
     uint8_t key[RKS_SECRET_SIZE]; /* of this rank and that one */
+    uint64_t *said;               /* checksums of its last hellos' nonces (newcomers.c); NULL: none */
+    uint32_t said_count;          /* counts on and on */
     rks_error error;
 };
 

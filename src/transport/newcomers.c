@@ -9,9 +9,10 @@
  * that has the most, which a flood is sooner than a rank. What is cut all the same tries again
  * (peer.c).
  *
- * Who has recorded hellos between hosts can send them again, and prove nothing. So one that is here
- * already, in the lobby or as the rank's connection, is refused; and of each rank only some may be
- * heard at a time: the next one takes the place of the oldest of the same rank. */
+ * Who has recorded hellos between hosts can send them again, and prove nothing. Each connection has
+ * a nonce of its own, so the last nonces of each rank are remembered, and a hello counts once. And of
+ * each rank only some may be heard at a time: the next one takes the place of the oldest of the same
+ * rank. */
 #include "transport/internal.h"
 
 #include <errno.h>
@@ -21,12 +22,14 @@
 #include "base/bytes.h"
 #include "base/checksum.h"
 #include "base/error.h"
+#include "base/memory.h"
 
 enum {
     GRACE_SILENT_MS = 50,  /* how long a newcomer is safe that has said nothing */
     GRACE_HEARD_MS = 1000, /* and one whose hello was right */
     NO_MEMORY_MS = 500,
     HEARD_OF_A_RANK = 16, /* a rank has a connection or two */
+    REMEMBERED = 64,      /* hellos of a rank: more than it opens while others are lost */
 };
 
 /* ---- lines ----------------------------------------------------------------------------------- */
@@ -69,26 +72,25 @@ void rks_lobby_enter(rks_connection *connection)
     lobby->count++;
 }
 
-/* Each connection has a nonce of its own. */
-static bool is_hello_of(const rks_connection *one, const rks_connection *connection)
+/* False: it has been said before. Without memory for it a hello counts as new. */
+static bool remember(rks_connection *connection)
 {
-    return one != NULL && !one->initiator &&
-           memcmp(one->hello.peer_nonce, connection->hello.peer_nonce, RKS_NONCE_SIZE) == 0;
-}
-
-static bool is_repeated(const rks_connection *connection)
-{
-    const rks_peer *peer = &connection->engine->peers[connection->rank];
-    bool repeated = is_hello_of(peer->connection, connection) || is_hello_of(peer->held, connection);
-    const rks_connection *one = connection->engine->lobby.heard.first;
-    for (; one != NULL && !repeated; one = one->line_next)
-        repeated = one->rank == connection->rank && is_hello_of(one, connection);
-    return repeated;
+    rks_peer *peer = &connection->engine->peers[connection->rank];
+    uint64_t nonce = rks_checksum64(connection->hello.peer_nonce, RKS_NONCE_SIZE);
+    if (peer->said == NULL)
+        peer->said = rks_alloc(REMEMBERED, sizeof(*peer->said), NULL);
+    uint32_t count = peer->said_count < REMEMBERED ? peer->said_count : REMEMBERED;
+    for (uint32_t i = 0; i < count && peer->said != NULL; i++)
+        if (peer->said[i] == nonce)
+            return false;
+    if (peer->said != NULL)
+        peer->said[peer->said_count++ % REMEMBERED] = nonce;
+    return true;
 }
 
 void rks_lobby_heard(rks_connection *connection)
 {
-    if (is_repeated(connection)) {
+    if (!remember(connection)) {
         rks_connection_fail(connection, RKS_ERR_PEER, 0, "a hello that was said before");
         return;
     }

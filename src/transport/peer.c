@@ -609,6 +609,8 @@ void rks_peer_abort_all(rks_engine *engine)
 
 void rks_peer_forget_all(rks_engine *engine)
 {
-    for (uint32_t rank = 0; rank < engine->options.size; rank++)
+    for (uint32_t rank = 0; rank < engine->options.size; rank++) {
         drop_waiting(&engine->peers[rank]);
+        rks_free(engine->peers[rank].said);
+    }
 }

@@ -401,6 +401,42 @@ static void a_hello_that_is_sent_again_displaces_nobody(void **state)
 }
 
 /* Where the whole room is less than the flood. */
+/* As many as one likes, which this rank has heard before: each counted then, and counts no more. */
+static void hellos_that_were_heard_before_displace_nobody(void **state)
+{
+    (void)state;
+    enum { RECORDED = 40 };
+    rks_hello recorded[RECORDED];
+    mesh m;
+    open_pair(&m, 15000, NULL);
+    for (int i = 0; i < RECORDED; i++) { /* a rank that connected so often */
+        recorded[i] = stranger_hello(2, 1, 3, true);
+        int fd = stranger_connect(&m.addresses[1]);
+        stranger_say_hello(fd, &recorded[i]);
+        rks_hello answered = recorded[i];
+        assert_true(stranger_take_hello(fd, &answered));
+        close(fd);
+    }
+    rks_hello hello = stranger_hello(2, 1, 3, true);
+    int fd = stranger_connect(&m.addresses[1]), fds[RECORDED];
+    stranger_say_hello(fd, &hello);
+    assert_true(stranger_take_hello(fd, &hello));
+    uint64_t before = refused(&m), until = rks_now_ms() + WAIT_MS;
+    for (int i = 0; i < RECORDED; i++) {
+        fds[i] = stranger_connect(&m.addresses[1]);
+        stranger_say_hello(fds[i], &recorded[i]);
+    }
+    while (refused(&m) < before + RECORDED && rks_now_ms() < until)
+        usleep(10000);
+    stranger_say_proof(fd, &hello);
+    assert_true(stranger_take_proof(fd, &hello));
+    for (int i = 0; i < RECORDED; i++)
+        close(fds[i]);
+    close(fd);
+    serves_on(&m);
+    mesh_close(&m);
+}
+
 static void a_flood_of_silent_connections_displaces_no_rank(void **state)
 {
     (void)state;
@@ -539,6 +575,7 @@ int main(void)
         cmocka_unit_test(a_rank_of_another_version_is_named_with_both_versions),
         cmocka_unit_test(a_flood_of_hellos_without_the_secret_shuts_nobody_out),
         cmocka_unit_test(a_flood_of_recorded_hellos_shuts_nobody_out),
+        cmocka_unit_test(hellos_that_were_heard_before_displace_nobody),
         cmocka_unit_test(a_hello_that_is_sent_again_displaces_nobody),
         cmocka_unit_test(a_flood_of_silent_connections_displaces_no_rank),
         cmocka_unit_test(one_that_cuts_hellos_is_tried_again_and_called_busy),
