@@ -2,7 +2,7 @@
  *
  * at_exit.c: groups whose end waits for the exit code. Python runs its atexit functions before it
  * says how the process ends: a script's own `sys.exit(3)` is seen by the C library alone. So what is
- * still open then comes here, and the other ranks are told behind the interpreter's end. No function
+ * still open then comes here, and the other ranks learn the code behind the interpreter's end. No function
  * here calls Python. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ typedef struct last_group {
 } last_group;
 
 static last_group *last_groups;
-static pid_t last_process; /* that has handed them over */
+static pid_t last_process; /* whose they are */
 
 /* As long as the others live: their work may take its time, and this process has ended well. */
 static void serve_out(rks_store *store, rks_group *group)
