@@ -26,6 +26,10 @@ enum {
  * another one in each epoch, once more. Samples that are absent or dropped (too_long "drop") are
  * not drawn and not counted in M. Weights become fixed-point numbers of 48 bits of the largest.
  *
+ * Samples that are split into pieces (too_long "split") are drawn whole: each draw of one is a draw of
+ * each of its pieces, which are planned apart. After a change the other pieces of a draw that was
+ * begun still come, also those of samples that wait. Sources are even by samples and pieces.
+ *
  * The number of steps may differ between epochs, never between ranks: ask rks_plan_steps for each.
  *
  *   random      draws of all sources are spread evenly: after any number of draws, each source has
@@ -36,7 +40,7 @@ enum {
  *   pack        rks_plan_sources says how even
  *   sorted      longest first, whatever the source
  *
- * Memory is that of a plan of N samples; there is no table of draws. A resumed epoch takes 8 bytes
+ * Memory is that of a plan of N samples and pieces; there is no table of draws. A resumed epoch takes 8 bytes
  * a sample while it is planned.
  *
  * Of weights, counts and odds at most one is given. With none, each sample of a source occurs once. */
@@ -85,9 +89,9 @@ typedef struct rks_plan_source {
     const char *name;   /* the plan's */
     double share;       /* planned, of all draws */
     uint64_t samples;   /* that can be drawn */
-    uint64_t draws;     /* delivered */
+    uint64_t draws;     /* delivered; of a sample in pieces, its first one counts */
     uint64_t distinct;  /* samples among them */
-    uint64_t tokens;    /* their lengths, as truncated */
+    uint64_t tokens;    /* their lengths, as truncated or split */
     double deviation;   /* of its share of the draws of any RKS_MIX_WINDOW steps from its share of
                          * the epoch's: the largest, from 0 to 1 (of the epoch if it is shorter) */
 } rks_plan_source;

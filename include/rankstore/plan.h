@@ -97,7 +97,9 @@ typedef struct rks_plan_options {
                                      * the plan is made */
     const uint32_t *balance; /* a cost of each sample, of as many as there are lengths: the balance
                               * over ranks sums it instead of `cost`, which counts for the budget
-                              * alone. Borrowed, must outlive the plan. NULL: none */
+                              * alone. A piece (too_long "split") costs its share of its sample's,
+                              * by items, rounded so that the shares of all pieces sum up to the
+                              * sample's cost. Borrowed, must outlive the plan. NULL: none */
     const rks_step_range *skip; /* steps that are left out, as by rks_plan_skip; needed while the
                                  * plan is made. NULL: none */
     size_t skips;               /* how many ranges */

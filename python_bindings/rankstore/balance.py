@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import ArgumentError
 from .protocols import Samples
+from .rule import Rule
 
 if TYPE_CHECKING:
     import numpy
@@ -15,16 +16,16 @@ if TYPE_CHECKING:
 LENGTH = "length"  # the name of a sample's length among weights, unless a column is named so
 
 
-def sample_costs(balance: Any, lengths: numpy.ndarray[Any, Any], cut: int,
+def sample_costs(balance: Any, lengths: numpy.ndarray[Any, Any], rule: Rule,
                  column: Callable[[str], Any]) -> numpy.ndarray[Any, Any]:
     """The cost of each sample as uint32: whole numbers, the largest of 32 bits, so that all machines balance alike.
 
     balance: weights by index column, (a, b) for a L + b L^2, or a number of each sample. lengths: of each sample; one that is
-    absent (2^32 - 1) costs nothing. cut: longer samples count as so long, 0: none does. column: the index column of a name, or
-    None. ArgumentError says what is wrong."""
+    absent (2^32 - 1) costs nothing. rule: the plan's; longer samples count as so long as it cuts them to. column: the index
+    column of a name, or None. ArgumentError says what is wrong."""
     import numpy
     there = lengths != 0xFFFFFFFF
-    own = numpy.minimum(numpy.where(there, lengths, 0), cut or 0xFFFFFFFF).astype("float64")
+    own = numpy.minimum(numpy.where(there, lengths, 0), rule.cut or 0xFFFFFFFF).astype("float64")
     if isinstance(balance, Mapping):
         costs = numpy.zeros(len(lengths))
         for name, weight in balance.items():
@@ -35,6 +36,9 @@ def sample_costs(balance: Any, lengths: numpy.ndarray[Any, Any], cut: int,
     elif isinstance(balance, tuple):
         if len(balance) != 2:
             raise ArgumentError(f"balance: {len(balance)} numbers; (a, b) is for a L + b L^2")
+        if rule.split and float(balance[1]) != 0:
+            raise ArgumentError('balance: (a, b) counts the square of a whole sample, which too_long="split" plans in pieces; '
+                                'use cost=(a, b)')
         costs = own * (float(balance[0]) + own * float(balance[1]))
     else:
         costs = _numbers(numpy.asarray(balance.numpy(force=True) if hasattr(balance, "numpy") else balance), "numbers")
@@ -48,7 +52,7 @@ def sample_costs(balance: Any, lengths: numpy.ndarray[Any, Any], cut: int,
     return numpy.rint(numpy.ldexp(costs, 31 - math.frexp(largest)[1])).astype("uint32")
 
 
-def costs_of(balance: Any, dataset: Samples, cut: int) -> numpy.ndarray[Any, Any] | None:
+def costs_of(balance: Any, dataset: Samples, rule: Rule) -> numpy.ndarray[Any, Any] | None:
     """The same by sample id, of a dataset or a selection: samples that are not chosen cost nothing. None: `balance` is None."""
     if balance is None:
         return None
@@ -59,11 +63,11 @@ def costs_of(balance: Any, dataset: Samples, cut: int) -> numpy.ndarray[Any, Any
         lengths[dataset.ids] = whole[dataset.ids]
         whole = lengths
         if not isinstance(balance, (Mapping, tuple)):
-            given = sample_costs(balance, lengths[dataset.ids], cut, dataset.index_of)
+            given = sample_costs(balance, lengths[dataset.ids], rule, dataset.index_of)
             costs = numpy.zeros(len(whole), "uint32")
             costs[dataset.ids] = given
             return costs
-    return sample_costs(balance, whole, cut, dataset.index_of)
+    return sample_costs(balance, whole, rule, dataset.index_of)
 
 
 def digest_of(costs: numpy.ndarray[Any, Any] | None) -> str:

@@ -167,7 +167,8 @@ class Dataset(OpenSamples):
         order: str. Samples of a batch, of "pack" of a bin: "plan" (as the plan draws them) or "longest_first".
             Default: "plan".
         balance: dict, tuple or list of numbers. What ranks are balanced by, if it is not `cost`: a dict of index columns and
-            weights, (a, b) for a L + b L^2, or a number for each sample. Default: as `cost` says.
+            weights, (a, b) for a L + b L^2, or a number for each sample. A piece (too_long="split") costs its share of its
+            sample's, by items. Default: as `cost` says.
         mix: dict of name and weight. How many of an epoch's draws each source has: of N draws, a source with weight w has
             N w / (sum of weights), exact to one. Each of its samples occurs equally often; a random part of them, another in
             each epoch, once more. Names are those of `sources` (rankstore.concat), or with mix_by the values of a
@@ -177,7 +178,8 @@ class Dataset(OpenSamples):
         mix_by: str. An index column of few values, which are the sources then. Default: the datasets of a concat.
         mix_unit: str. Weights count "samples", or "tokens" (the sum of lengths). Default: "samples".
         weights: array, a number for each sample, not with mix. Integers: how often it occurs. Floats, which need samples=:
-            probabilities, of any sum; each sample occurs its share of N times, rounded down or up at random. Default: none.
+            probabilities, of any sum; each sample occurs its share of N times, rounded down or up at random. With a mix too, a
+            draw of a sample that is split is a draw of each of its pieces. Default: none.
         curriculum: list of (from_step, mix, max_length). What is drawn from a step on, as by Plan.remix: mix as above, or None
             for the weights before; max_length, or None: longer samples wait for a later stage. from_step: (epoch, step), or an
             int, the steps since epoch 0 began, as the ranks that began have them: a job that goes on on another number of ranks
@@ -200,7 +202,7 @@ class Dataset(OpenSamples):
                 capacity=capacity, length_multiple=length_multiple, micro_batches=micro_batches, mixed=mixed,
                 pack_window=pack_window, order=order, skip=skip)
             drawn = self._mix_option(mix, samples, mix_by, mix_unit, weights, bool(curriculum))
-            return options, drawn, costs_of(balance, self, rule_of(options).cut)
+            return options, drawn, costs_of(balance, self, rule_of(options))
 
         options, drawn, costs = on_all(self.group, "plan", asked)
         if self._chosen is None:

@@ -109,7 +109,7 @@ def plan(lengths: Iterable[Any], strategy: str = "bucket", *, batch_size: int | 
                      changes=bool(curriculum))
     costs = None
     if balance is not None:
-        costs = sample_costs(balance, kept.all_lengths, rule_of(options).cut, lambda name: None)
+        costs = sample_costs(balance, kept.all_lengths, rule_of(options), lambda name: None)
     core = _core.Plan(kept.all_lengths, mix=drawn, balance=costs, **options)
     made = Plan(kept, core, number, {**options, **shown_options(mix, samples, None, mix_unit, weights), **shown(balance)})
     made.follow(stages_of(curriculum or (), groups.names))

@@ -101,6 +101,55 @@ def test_every_token_comes_once_within_the_budget(ds: Any, options: dict[str, An
         assert bins in (0, report["bins"])
 
 
+# ---- drawn more than once, balanced by another cost
+
+@pytest.mark.parametrize("strategy", ["pack", "bucket", "random", "sequential"])
+def test_each_draw_brings_every_token_once(ds: Any, strategy: str) -> None:
+    weights = numpy.array([i % 4 for i in range(120)])
+    size: dict[str, Any] = {"capacity": 60} if strategy == "pack" else {"max_tokens": 240, "max_length": 60}
+    plan = ds.plan(strategy, too_long="split", weights=weights, balance={"length": 1}, **size)
+    seen, report = Counter[int](), plan.report(0)
+    columns = ["input_ids", "labels"]
+    for batch in ds.loader(plan, collate=Pack("rows") if strategy == "pack" else Pad(), columns=columns):
+        ids, items = delivered(batch, "pad")
+        seen.update(ids)
+        assert len(ids) == batch.global_tokens and items <= 240
+    assert seen == Counter({1000 * i + 1 + k: int(weights[i]) for i, n in enumerate(LENGTHS) for k in range(n) if weights[i]})
+    assert report["tokens"] == seen.total() and report["pieces"] > 10 and report["dropped"] == 0
+
+
+@pytest.mark.parametrize("strategy", ["pack", "random"])
+def test_draws_stay_whole_through_a_remix_and_another_world(ds: Any, strategy: str) -> None:
+    names = numpy.array(["even" if i % 2 == 0 else "odd" for i in range(120)])
+    size: dict[str, Any] = {"capacity": 40} if strategy == "pack" else {"max_tokens": 160, "max_length": 40}
+
+    def plan(world: int) -> Any:
+        return rankstore.plan(ds.lengths, strategy, too_long="split", mix={"even": 2, "odd": 1}, sources=names, samples=300, seed=4,
+                              world=world, **size)
+
+    def take(of: Any, end: int) -> None:
+        for step in range(end):
+            seen.update((i, k) for rank in of.samples(0, step, pieces=True) for i, start, count in rank for k in range(start, start + count))
+
+    seen, begun, later = Counter[tuple[int, int]](), plan(2), plan(1)
+    begun.remix({"even": 1, "odd": 3}, at=(0, 9))
+    take(begun, 14)
+    assert later.resume(begun.state(0, 14)) == (0, 0)
+    take(later, later.steps_of(0))
+    draws = [{seen[i, k] for k in range(n)} for i, n in enumerate(LENGTHS)]
+    assert all(len(one) == 1 for one in draws)  # each token of a sample as often as the others
+    assert sum(one.pop() for one in draws) == 300
+
+
+def test_a_piece_costs_its_share(ds: Any) -> None:
+    """A cost that is 1 an item, given as costs of samples, balances as lengths do."""
+    options: dict[str, Any] = {"capacity": 50, "too_long": "split", "world": 4}
+    by_cost = rankstore.plan(ds.lengths, "pack", balance=[256 * int(n) for n in ds.lengths], **options).report(0)
+    by_length = rankstore.plan(ds.lengths, "pack", balance={"length": 1}, **options).report(0)
+    assert by_cost["digest"] == by_length["digest"]
+    assert by_cost["balance"] == pytest.approx(by_cost["token_balance"], abs=1e-6)
+
+
 # ---- rows
 
 def document_parts(batch: Any) -> list[tuple[int, int, int]]:
@@ -200,10 +249,9 @@ def test_errors_say_what_to_change(ds: Any, tmp_path: Path) -> None:
                         (lambda: ds.loader(ds.plan(max_tokens=30, too_long="split"), collate=Pad(max_length=5)),
                          "Pad(max_length=5): the plan splits samples into pieces of 30; leave max_length out, or give max_length=5 to "
                          "plan()"),
-                        (lambda: ds.plan("pack", capacity=100, too_long="split", weights=numpy.ones(120, "int64")),
-                         "too_long=split does not go with a mix, which draws whole samples; use too_long=truncate or drop"),
-                        (lambda: ds.plan("pack", capacity=100, too_long="split", balance=[1] * 120),
-                         "too_long=split does not go with balance, which has costs of whole samples; use too_long=truncate or drop"),
+                        (lambda: ds.plan("pack", capacity=100, too_long="split", balance=(1, 2)),
+                         'balance: (a, b) counts the square of a whole sample, which too_long="split" plans in pieces; use '
+                         "cost=(a, b)"),
                         (lambda: ds.plan("pack", capacity=100),
                          "sample 6 has length 115, above capacity 100 (as 13 of 120 have); too_long may be drop, truncate or split")):
         with pytest.raises(rankstore.RankStoreError) as raised:

@@ -173,7 +173,7 @@ static uint64_t find_below(const rks_plan *plan, const rks_plan_base *base, uint
 /* Batches of a neighbourhood at least: more mix better, fewer waste less padding. */
 static uint64_t mixing_of(const rks_plan *plan, const rks_plan_base *base)
 {
-    uint64_t all = plan->mix == NULL ? rks_plan_kept(plan) : plan->mix->draws;
+    uint64_t all = plan->mix == NULL ? rks_plan_kept(plan) : plan->mix->whole;
     uint64_t batches = plan->batches_like;
     if (base->count < all) /* both factors are below 2^32 */
         batches = (batches < UINT32_MAX ? batches : UINT32_MAX) * base->count / all;

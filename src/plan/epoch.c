@@ -470,7 +470,7 @@ static rks_status compute_stretches(rks_plan *plan, uint64_t epoch, uint64_t num
         if (status == RKS_OK && ends)
             status = strike_skips(plan, world, segment, begun, there, err);
         if (status == RKS_OK && mix->end == change)
-            status = rks_mix_choose(plan, rks_mix_force_at(mix, epoch, change), mix->rest,
+            status = rks_mix_choose(plan, rks_mix_force_at(mix, epoch, change), rks_mix_unbegun(plan),
                                     rks_random_key(key_of(plan, epoch, stretch + 1), STAGE_DRAWS),
                                     err);
         if (status != RKS_OK)
@@ -493,6 +493,7 @@ static rks_status compute_drawn(rks_plan *plan, uint64_t epoch, uint64_t step, r
     plan->rest_over = false;
     rks_status status =
         rks_mix_choose(plan, rks_mix_force_at(mix, epoch, 0), mix->draws, key, err);
+    mix->whole = mix->rest;
     if (status == RKS_OK && (resumed || rks_mix_next_change(mix, epoch, 0) != UINT64_MAX))
         status = rks_mix_begin_rest(plan, err);
     return status == RKS_OK

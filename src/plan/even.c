@@ -62,7 +62,7 @@ static rks_status follow(evening *e, ranked *sources, rks_error *err)
     for (uint64_t batch = 0; batch < plan->layout->batches; batch++) { /* as they lie in memory */
         rks_plan_batch_at(plan, batch, &ids, &count);
         for (size_t i = 0; i < count; i++)
-            sources[rks_mix_source(mix, ids[i])].draws++;
+            sources[rks_mix_source(mix, rks_plan_sample(plan, ids[i]))].draws++;
         all += count;
         rks_status status = rks_plan_pause(&done, count, err);
         if (status != RKS_OK)
@@ -99,7 +99,8 @@ static void weigh(const evening *e, const uint32_t *slots, int32_t off[FOLLOWED]
         size_t count;
         rks_plan_batch_at(plan, slots[i], &ids, &count);
         for (size_t j = 0; j < count; j++) {
-            uint16_t column = e->column[rks_mix_source(plan->mix, ids[j])];
+            uint32_t id = rks_plan_sample(plan, ids[j]);
+            uint16_t column = e->column[rks_mix_source(plan->mix, id)];
             if (column != RKS_MIX_NONE)
                 counts[column]++;
         }
@@ -341,11 +342,12 @@ rks_status rks_mix_arrange(rks_plan *plan, uint32_t world, uint64_t key, rks_err
 
 /* ---- how even -------------------------------------------------------------------------------- */
 
-/* The draws of each source, over an epoch and over the last steps of it. */
+/* The samples and pieces of each source, over an epoch and over the last steps of it. */
 typedef struct window {
-    uint32_t *steps; /* of each of the last steps and each source */
-    uint64_t *sums;  /* of each source over these */
-    uint64_t draws;  /* of all */
+    uint32_t *steps;  /* of each of the last steps and each source */
+    uint64_t *sums;   /* of each source over these */
+    uint64_t items;   /* of all over these */
+    uint64_t *epochs; /* of each source over the epoch */
     uint8_t *seen;   /* a bit for each sample */
 } window;
 
@@ -356,7 +358,7 @@ static rks_status count_step(rks_plan *plan, uint64_t epoch, uint64_t step, wind
     uint32_t *counts = w->steps + step % RKS_MIX_WINDOW * mix->sources;
     for (size_t i = 0; i < mix->sources; i++) {
         w->sums[i] -= counts[i];
-        w->draws -= counts[i];
+        w->items -= counts[i];
         counts[i] = 0;
     }
     for (uint32_t rank = 0; rank < plan->config.world; rank++) {
@@ -365,19 +367,23 @@ static rks_status count_step(rks_plan *plan, uint64_t epoch, uint64_t step, wind
         rks_status status = rks_plan_batch(plan, epoch, step, rank, &ids, &count, err);
         if (status != RKS_OK)
             return status;
+        const rks_piece *piece;
+        size_t pieces, at = 0;
+        rks_plan_pieces_at(plan, ids, count, &piece, &pieces);
         for (size_t i = 0; i < count; i++) {
             size_t source = rks_mix_source(mix, ids[i]);
             uint8_t bit = (uint8_t)(1u << (ids[i] % 8));
+            const rks_piece *part = at < pieces && piece[at].place == i ? &piece[at++] : NULL;
             counts[source]++;
-            list[source].draws++;
-            list[source].tokens += rks_plan_length(plan, ids[i]);
+            list[source].draws += part == NULL || part->start == 0;
+            list[source].tokens += part != NULL ? part->count : rks_plan_length(plan, ids[i]);
             list[source].distinct += (w->seen[ids[i] / 8] & bit) == 0;
             w->seen[ids[i] / 8] |= bit;
         }
     }
     for (size_t i = 0; i < mix->sources; i++) {
         w->sums[i] += counts[i];
-        w->draws += counts[i];
+        w->items += counts[i];
     }
     return RKS_OK;
 }
@@ -385,7 +391,7 @@ static rks_status count_step(rks_plan *plan, uint64_t epoch, uint64_t step, wind
 static void measure(const rks_mix *mix, const window *w, uint64_t all, rks_plan_source *list)
 {
     for (size_t i = 0; i < mix->sources; i++) {
-        double off = (double)w->sums[i] / (double)w->draws - (double)list[i].draws / (double)all;
+        double off = (double)w->sums[i] / (double)w->items - (double)w->epochs[i] / (double)all;
         off = off < 0 ? -off : off;
         list[i].deviation = off > list[i].deviation ? off : list[i].deviation;
     }
@@ -398,13 +404,16 @@ static rks_status count_epoch(rks_plan *plan, uint64_t epoch, window *w, rks_pla
     const rks_mix *mix = plan->mix;
     uint64_t steps = 0, all = 0;
     rks_status status = rks_plan_steps(plan, epoch, &steps, err);
-    for (uint64_t step = 0; step < steps && status == RKS_OK; step++)
+    for (uint64_t step = 0; step < steps && status == RKS_OK; step++) {
         status = count_step(plan, epoch, step, w, list, err);
+        for (size_t i = 0; i < mix->sources; i++)
+            w->epochs[i] += w->steps[step % RKS_MIX_WINDOW * mix->sources + i];
+    }
     for (size_t i = 0; i < mix->sources; i++)
-        all += list[i].draws;
+        all += w->epochs[i];
     memset(w->steps, 0, RKS_MIX_WINDOW * mix->sources * sizeof(*w->steps));
     memset(w->sums, 0, mix->sources * sizeof(*w->sums));
-    w->draws = 0;
+    w->items = 0;
     for (uint64_t step = 0; step < steps && status == RKS_OK; step++) {
         status = count_step(plan, epoch, step, w, again, err);
         if (status == RKS_OK && (step + 1 >= RKS_MIX_WINDOW || step + 1 == steps))
@@ -420,8 +429,9 @@ rks_status rks_mix_report(rks_plan *plan, uint64_t epoch, rks_plan_source *list,
     window w = {.steps = rks_alloc(RKS_MIX_WINDOW * mix->sources, sizeof(*w.steps), err)};
     rks_plan_source *again = rks_alloc(mix->sources, sizeof(*again), err);
     w.sums = rks_alloc(mix->sources, sizeof(*w.sums), err);
+    w.epochs = rks_alloc(mix->sources, sizeof(*w.epochs), err);
     w.seen = rks_alloc(plan->count / 8 + 1, 1, err);
-    if (w.steps != NULL && again != NULL && w.sums != NULL && w.seen != NULL)
+    if (w.epochs != NULL && w.steps != NULL && again != NULL && w.sums != NULL && w.seen != NULL)
         status = count_epoch(plan, epoch, &w, list, again, err);
     uint64_t all = 0;
     for (size_t i = 0; i < mix->sources && status == RKS_OK; i++)
@@ -434,6 +444,7 @@ rks_status rks_mix_report(rks_plan *plan, uint64_t epoch, rks_plan_source *list,
     rks_free(w.steps);
     rks_free(again);
     rks_free(w.sums);
+    rks_free(w.epochs);
     rks_free(w.seen);
     return status;
 }

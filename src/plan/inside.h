@@ -235,7 +235,10 @@ struct rks_plan {
     size_t skip_count;
 };
 
+/* Of pieces, whose ids are from `count` on: pieces.c. */
 uint32_t rks_plan_piece_length(const rks_plan *plan, uint32_t id);
+uint32_t rks_plan_piece_sample(const rks_plan *plan, uint32_t id);
+uint64_t rks_plan_piece_balance(const rks_plan *plan, uint32_t id);
 
 /* Of a sample, or of a piece, whose id is from `count` on. */
 static inline uint32_t rks_plan_length(const rks_plan *plan, uint32_t id)
@@ -260,6 +263,12 @@ static inline uint64_t rks_plan_kept(const rks_plan *plan)
     return rks_plan_uncut(plan) + plan->piece_count;
 }
 
+/* The sample of an id that is planned. */
+static inline uint32_t rks_plan_sample(const rks_plan *plan, uint32_t id)
+{
+    return id < plan->count ? id : rks_plan_piece_sample(plan, id);
+}
+
 /* pieces.c */
 /* Too long samples become pieces; adds their lengths to *tokens. */
 rks_status rks_plan_split(rks_plan *plan, uint64_t *tokens, rks_error *err);
@@ -268,6 +277,12 @@ uint32_t rks_plan_pieces_of(const rks_plan *plan, size_t cut, uint32_t *first);
 /* `count` ids of whole samples, longest first, and all pieces, as one such list. */
 void rks_plan_merge_pieces(const rks_plan *plan, const uint32_t *order, uint64_t count,
                            uint32_t *merged);
+/* The piece of sample `id` that begins at `start`, as the plan counts it: its number from 0 among
+ * all pieces. */
+uint32_t rks_plan_piece_number(const rks_plan *plan, uint32_t id, uint32_t start);
+/* What of a sample's cost config.balance a part of it has, so that the parts' sum is the whole. */
+uint64_t rks_plan_part_of_balance(const rks_plan *plan, uint32_t id, uint32_t start,
+                                  uint32_t count);
 /* Ids of pieces in plan->ids become those of their samples; fills plan->pieces. */
 rks_status rks_plan_show_pieces(rks_plan *plan, rks_error *err);
 /* Those of a batch that rks_plan_at gave. */
@@ -360,12 +375,13 @@ static inline void rks_plan_deal(const rks_plan_group *group, uint32_t index, ui
         *end = group->count;
 }
 
-/* Of a sample, where config.balance is given. Below 2^64 in sum. */
+/* Of samples and pieces, where config.balance is given. Below 2^64 in sum. */
 static inline uint64_t rks_plan_balance_of(const rks_plan *plan, const uint32_t *ids, size_t count)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < count; i++)
-        sum += plan->config.balance[ids[i]];
+        sum += ids[i] < plan->count ? plan->config.balance[ids[i]]
+                                    : rks_plan_piece_balance(plan, ids[i]);
     return sum;
 }
 

@@ -299,7 +299,7 @@ void rks_mix_free(rks_plan *plan)
 void rks_mix_end(rks_plan *plan)
 {
     rks_mix *mix = plan->mix;
-    uint64_t bytes = plan->count * sizeof(uint32_t);
+    uint64_t bytes = rks_mix_items(plan) * sizeof(uint32_t);
     rks_usage_sub(RKS_MEMORY_PLAN, (mix->left == NULL ? 0 : bytes) + (mix->drawn == NULL ? 0 : bytes));
     rks_free(mix->left);
     rks_free(mix->drawn);
@@ -308,10 +308,11 @@ void rks_mix_end(rks_plan *plan)
 
 rks_status rks_mix_begin_rest(rks_plan *plan, rks_error *err)
 {
-    plan->mix->drawn = rks_alloc(plan->count, sizeof(*plan->mix->drawn), err);
+    uint64_t items = rks_mix_items(plan);
+    plan->mix->drawn = rks_alloc(items, sizeof(*plan->mix->drawn), err);
     if (plan->mix->drawn == NULL)
         return RKS_ERR_MEMORY;
-    rks_usage_add(RKS_MEMORY_PLAN, plan->count * sizeof(*plan->mix->drawn));
+    rks_usage_add(RKS_MEMORY_PLAN, items * sizeof(*plan->mix->drawn));
     return RKS_OK;
 }
 
@@ -496,18 +497,11 @@ static rks_status choose_by_odds(rks_plan *plan, uint64_t draws, uint64_t key, r
     return status;
 }
 
-rks_status rks_mix_choose(rks_plan *plan, const rks_mix_force *force, uint64_t draws, uint64_t key,
-                          rks_error *err)
+/* Fills `left` of samples. */
+static rks_status choose_samples(rks_plan *plan, const rks_mix_force *force, uint64_t draws,
+                                 uint64_t key, rks_error *err)
 {
     rks_mix *mix = plan->mix;
-    if (mix->left == NULL) {
-        mix->left = rks_alloc_raw(plan->count, sizeof(*mix->left), err);
-        if (mix->left == NULL)
-            return RKS_ERR_MEMORY;
-        rks_plan_advise(mix->left, plan->count * sizeof(*mix->left));
-        rks_usage_add(RKS_MEMORY_PLAN, plan->count * sizeof(*mix->left));
-    }
-    mix->rest = draws;
     if (mix->odds != NULL)
         return choose_by_odds(plan, draws, key, err);
     if (mix->counts != NULL) {
@@ -523,6 +517,25 @@ rks_status rks_mix_choose(rks_plan *plan, const rks_mix_force *force, uint64_t d
     rks_free(choices);
     rks_free(sizes);
     return status;
+}
+
+rks_status rks_mix_choose(rks_plan *plan, const rks_mix_force *force, uint64_t draws, uint64_t key,
+                          rks_error *err)
+{
+    rks_mix *mix = plan->mix;
+    bool is_new = mix->left == NULL;
+    if (is_new) {
+        uint64_t items = rks_mix_items(plan);
+        mix->left = rks_alloc_raw(items, sizeof(*mix->left), err);
+        if (mix->left == NULL)
+            return RKS_ERR_MEMORY;
+        rks_plan_advise(mix->left, items * sizeof(*mix->left));
+        rks_usage_add(RKS_MEMORY_PLAN, items * sizeof(*mix->left));
+    }
+    mix->rest = draws;
+    rks_mix_join_pieces(plan, is_new);
+    rks_status status = choose_samples(plan, force, draws, key, err);
+    return status == RKS_OK ? rks_mix_part_pieces(plan, err) : status;
 }
 
 /* ---- the base -------------------------------------------------------------------------------- */
@@ -552,7 +565,8 @@ rks_status rks_mix_fill(rks_plan *plan, uint64_t key, rks_plan_base *base, rks_e
 {
     *base = (rks_plan_base){.ids = plan->ids, .longest = plan->longest};
     if (rks_plan_sorts(&plan->config))
-        return fill_sorted(plan, base, err);
+        return plan->cut_count == 0 ? fill_sorted(plan, base, err)
+                                    : rks_mix_fill_sorted_pieces(plan, base, err);
     base->count = plan->mix->rest;
     return rks_mix_sequence(plan, key, err);
 }

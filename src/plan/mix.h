@@ -8,7 +8,10 @@
  *   base                         ──► batches, as of any plan; then their steps are put in an order
  *                                    in which sources are even              (even.c)
  *
- * In a resumed epoch `left` is what is left, and `drawn` what was delivered. */
+ * In a resumed epoch `left` is what is left, and `drawn` what was delivered.
+ *
+ * Samples that are in pieces (pieces.c) are drawn whole: each draw of one is a draw of each of its
+ * pieces, which are planned and delivered apart (mix_pieces.c). */
 #ifndef RKS_PLAN_MIX_H
 #define RKS_PLAN_MIX_H
 
@@ -59,9 +62,10 @@ typedef struct rks_mix {
     /* The draws at hand. */
     uint64_t *quotas; /* draws of each source */
     uint64_t *levels; /* how often each of its samples is drawn in the epoch at least */
-    uint32_t *left;   /* of each sample, draws that are to come; NULL between epochs */
-    uint32_t *drawn;  /* of each sample, delivered; NULL: none */
+    uint32_t *left;   /* of each sample and piece, draws that are to come; NULL between epochs */
+    uint32_t *drawn;  /* of each sample and piece, delivered; NULL: none */
     uint64_t rest;    /* sum of left */
+    uint64_t whole;   /* the same at the beginning of the epoch */
 } rks_mix;
 
 /* The source of a sample, where ids are asked in ascending order; *at is 0 at first. */
@@ -116,6 +120,21 @@ rks_status rks_mix_begin_rest(rks_plan *plan, rks_error *err);
 void rks_mix_strike(rks_mix *mix, const uint32_t *ids, size_t count);
 /* Writes the base into plan->ids, which has room for mix->rest. */
 rks_status rks_mix_fill(rks_plan *plan, uint64_t key, rks_plan_base *base, rks_error *err);
+/* mix_pieces.c */
+/* Samples and pieces: what `left` and `drawn` have room for. */
+uint64_t rks_mix_items(const rks_plan *plan);
+/* Draws of samples of which no piece was delivered yet: what a change can give to others. */
+uint64_t rks_mix_unbegun(const rks_plan *plan);
+/* Before draws are chosen: `left` of pieces becomes what they lack of draws that were begun, and
+ * `drawn` of their samples the draws that were begun. `left` is new: of pieces it is set to 0. */
+void rks_mix_join_pieces(rks_plan *plan, bool is_new);
+/* After that: each draw of a sample becomes one of each of its pieces; sets mix->rest. */
+rks_status rks_mix_part_pieces(rks_plan *plan, rks_error *err);
+/* Writes the multiset in the order of lengths into plan->ids, where there are pieces. */
+rks_status rks_mix_fill_sorted_pieces(rks_plan *plan, rks_plan_base *base, rks_error *err);
+/* Writes the draws of cut sample number `cut`, draw by draw, to plan->ids[*at]. */
+void rks_mix_copy_pieces(rks_plan *plan, size_t cut, uint64_t *at);
+
 /* Batches, about, that all draws of an epoch make. */
 uint64_t rks_mix_batches_like(const rks_plan *plan, rks_error *err);
 

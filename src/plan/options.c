@@ -177,14 +177,6 @@ static rks_status check_numbers(const rks_plan_options *options, const rks_plan_
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "max_tokens %" PRIu64 " is below length_multiple %" PRIu32,
                         config->max_tokens, config->length_multiple);
-    if (config->too_long == TOO_LONG_SPLIT && options->balance != NULL)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "too_long=split does not go with balance, which has costs of whole samples; "
-                        "use too_long=truncate or drop");
-    if (config->too_long == TOO_LONG_SPLIT && options->mix != NULL)
-        return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "too_long=split does not go with a mix, which draws whole samples; use "
-                        "too_long=truncate or drop");
     if (config->per_epoch && (config->strategy != STRATEGY_RANDOM || options->max_tokens == 0))
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                         "steps \"per_epoch\" goes with strategy=random and max_tokens only");

@@ -45,6 +45,37 @@ uint32_t rks_plan_piece_length(const rks_plan *plan, uint32_t id)
     return piece_of(plan, id - (uint32_t)plan->count, &sample).count;
 }
 
+uint32_t rks_plan_piece_sample(const rks_plan *plan, uint32_t id)
+{
+    return find_cut(plan, id - (uint32_t)plan->count)->id;
+}
+
+uint64_t rks_plan_part_of_balance(const rks_plan *plan, uint32_t id, uint32_t start, uint32_t count)
+{
+    uint64_t cost = plan->config.balance[id], length = plan->lengths[id];
+    return cost * (start + (uint64_t)count) / length - cost * start / length;
+}
+
+uint64_t rks_plan_piece_balance(const rks_plan *plan, uint32_t id)
+{
+    uint32_t sample;
+    rks_piece piece = piece_of(plan, id - (uint32_t)plan->count, &sample);
+    return rks_plan_part_of_balance(plan, sample, piece.start, piece.count);
+}
+
+uint32_t rks_plan_piece_number(const rks_plan *plan, uint32_t id, uint32_t start)
+{
+    size_t low = 0, high = plan->cut_count - 1;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (plan->cuts[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return plan->cuts[low].first + start / plan->config.limit;
+}
+
 /* ---- which pieces there are ------------------------------------------------------------------ */
 
 static rks_status list_cuts(rks_plan *plan, rks_error *err)

@@ -52,10 +52,15 @@ static rks_plan_load report_batch(const rks_plan *plan, const uint32_t *ids, siz
     double cost = 0;
     const rks_plan_config *config = &plan->config;
     uint32_t clamp = config->clamp;
-    bool packs = config->strategy == STRATEGY_PACK;
+    bool packs = config->strategy == STRATEGY_PACK, balances = config->balance != NULL;
     for (size_t i = 0; i < count; i++) {
         uint32_t length = plan->lengths[ids[i]];
-        if (piece != end && piece->place == i) {
+        bool is_piece = piece != end && piece->place == i;
+        if (balances)
+            cost += (double)(is_piece ? rks_plan_part_of_balance(plan, ids[i], piece->start,
+                                                                 piece->count)
+                                      : config->balance[ids[i]]);
+        if (is_piece) {
             length = piece++->count;
         } else if (length > clamp) {
             length = clamp;
@@ -64,17 +69,14 @@ static rks_plan_load report_batch(const rks_plan *plan, const uint32_t *ids, siz
         longest = length > longest ? length : longest;
         sum += length;
         room += rks_plan_width(config, length);
-        if (packs)
+        if (packs && !balances)
             cost += (double)rks_pack_cost(config, (uint32_t)rks_plan_size(config, length));
     }
-    if (config->balance != NULL)
-        cost = (double)rks_plan_balance_of(plan, ids, count);
     longest = rks_plan_width(config, longest);
     *padded = rks_plan_sums(config) ? room : longest * count;
     report->tokens += sum;
     report->padded_tokens += *padded;
-    bool known = packs || config->balance != NULL;
-    return (rks_plan_load){known ? cost : cost_for_balance(plan, longest, sum, count), (double)sum};
+    return (rks_plan_load){packs || balances ? cost : cost_for_balance(plan, longest, sum, count), (double)sum};
 }
 
 static void digest_batch(const rks_plan *plan, rks_digester *digester, uint64_t step,
@@ -98,7 +100,7 @@ typedef struct rks_plan_balance {
     rks_plan_load ratios; /* mean / largest */
     double mean, largest; /* cost */
     uint64_t steps;
-    uint8_t *seen; /* of a plan with a mix: a bit for each sample that was delivered */
+    uint8_t *seen; /* of a plan with a mix: a bit for each sample and piece that was delivered */
     uint64_t samples, distinct, bins;
     uint64_t unasked; /* samples since the last pause */
     uint64_t *padded; /* of the batch of each step that is not skipped, and each rank */
@@ -123,12 +125,19 @@ static void end_step(rks_plan_balance *balance, uint32_t world)
 }
 
 /* What a plan with a mix delivers. */
-static void count_drawn(const uint32_t *ids, size_t count, rks_plan_balance *balance)
+static void count_drawn(const rks_plan *plan, const uint32_t *ids, size_t count,
+                        rks_plan_balance *balance)
 {
+    const rks_piece *piece;
+    size_t pieces, at = 0;
+    rks_plan_pieces_at(plan, ids, count, &piece, &pieces);
     for (size_t i = 0; i < count; i++) {
-        uint8_t bit = (uint8_t)(1u << (ids[i] % 8));
-        balance->distinct += (balance->seen[ids[i] / 8] & bit) == 0;
-        balance->seen[ids[i] / 8] |= bit;
+        uint64_t item = ids[i];
+        if (at < pieces && piece[at].place == i)
+            item = plan->count + rks_plan_piece_number(plan, ids[i], piece[at++].start);
+        uint8_t bit = (uint8_t)(1u << (item % 8));
+        balance->distinct += (balance->seen[item / 8] & bit) == 0;
+        balance->seen[item / 8] |= bit;
     }
 }
 
@@ -150,7 +159,7 @@ static void report_drawn(const rks_plan *plan, const rks_plan_balance *balance,
 {
     const rks_plan_layout *last = plan->layout;
     report->repeated = balance->samples - balance->distinct;
-    report->dropped = plan->count - rks_plan_kept(plan);
+    report->dropped = plan->count - plan->cut_count - rks_plan_uncut(plan);
     report->dropped += last->base - (last->samples - last->repeated);
 }
 
@@ -166,7 +175,7 @@ static rks_status report_one(rks_plan *plan, uint64_t epoch, uint64_t step, uint
         return status;
     balance->samples += count;
     if (balance->seen != NULL)
-        count_drawn(ids, count, balance);
+        count_drawn(plan, ids, count, balance);
     status = count_bins(plan, epoch, step, rank, balance, err);
     rks_plan_load load = report_batch(plan, ids, count, report, &balance->padded[at]);
     balance->loads[rank].cost += load.cost;
@@ -251,7 +260,7 @@ rks_status rks_plan_report_get(rks_plan *plan, uint64_t epoch, rks_plan_report *
     rks_plan_balance balance = {
         .loads = rks_alloc(plan->config.world, sizeof(*balance.loads), err), .padded = padded};
     if (plan->mix != NULL)
-        balance.seen = rks_alloc(plan->count / 8 + 1, 1, err);
+        balance.seen = rks_alloc(rks_mix_items(plan) / 8 + 1, 1, err);
     if (digester == NULL || padded == NULL || balance.loads == NULL ||
         (plan->mix != NULL && balance.seen == NULL)) {
         rks_digester_free(digester);

@@ -33,32 +33,53 @@ static bool is_once_more(const rks_mix *mix, uint32_t id, uint64_t level)
     return mix->left[id] > 0 && drawn + mix->left[id] > level;
 }
 
-/* Counts (ids NULL), or writes the last time that all samples come, and those once more. */
+/* Counts a sample or piece (ids NULL), or writes it where it comes last, and once more. */
+static inline void take_last(const rks_mix *mix, uint32_t id, uint64_t level, list *l,
+                             uint32_t *ids)
+{
+    uint32_t left = mix->left[id];
+    if (left == 0)
+        return;
+    bool once_more = is_once_more(mix, id, level);
+    if (ids == NULL) {
+        l->draws += left;
+        l->all += left > once_more;
+        l->once_more += once_more;
+        return;
+    }
+    if (left > once_more)
+        ids[l->next_all++] = id;
+    if (once_more)
+        ids[l->next_once_more++] = id;
+}
+
+/* The same for the pieces of a cut sample. */
+static void take_last_pieces(const rks_plan *plan, size_t cut, uint64_t level, list *l,
+                             uint32_t *ids)
+{
+    uint32_t first, pieces = rks_plan_pieces_of(plan, cut, &first);
+    for (uint32_t i = 0; i < pieces; i++)
+        take_last(plan->mix, first + i, level, l, ids);
+}
+
+/* Counts (ids NULL), or writes the last time that all samples come, and those once more. Pieces
+ * stand where their samples would. */
 static rks_status write_last(const rks_plan *plan, list *lists, uint32_t *ids, rks_error *err)
 {
     const rks_mix *mix = plan->mix;
-    size_t at = 0;
+    size_t at = 0, cut = 0;
     for (uint64_t i = 0, end; i < plan->count;) {
         rks_status status = rks_plan_stretch(i, plan->count, &end, err);
         if (status != RKS_OK)
             return status;
         for (; i < end; i++) {
             size_t source = rks_mix_next_source(mix, (uint32_t)i, &at);
-            uint32_t left = mix->left[i];
-            if (left == 0)
-                continue;
-            list *l = &lists[source];
-            bool once_more = is_once_more(mix, (uint32_t)i, mix->levels[source]);
-            if (ids == NULL) {
-                l->draws += left;
-                l->all += left > once_more;
-                l->once_more += once_more;
-                continue;
-            }
-            if (left > once_more)
-                ids[l->next_all++] = (uint32_t)i;
-            if (once_more)
-                ids[l->next_once_more++] = (uint32_t)i;
+            bool is_cut = cut < plan->cut_count && plan->cuts[cut].id == i;
+            if (mix->left[i] > 0) /* of a cut sample it is 0 */
+                take_last(mix, (uint32_t)i, mix->levels[source], &lists[source], ids);
+            else if (is_cut && source < mix->sources)
+                take_last_pieces(plan, cut, mix->levels[source], &lists[source], ids);
+            cut += is_cut;
         }
     }
     return RKS_OK;
@@ -124,11 +145,15 @@ static rks_status write_copies(rks_plan *plan, uint64_t key, rks_error *err)
 {
     const uint32_t *left = plan->mix->left;
     uint64_t at = 0, done = 0;
+    size_t cut = 0;
     rks_status status = RKS_OK;
     for (uint64_t i = 0; i < plan->count && status == RKS_OK; i++) {
+        uint64_t before = at;
         for (uint32_t times = left[i]; times > 0; times--)
             plan->ids[at++] = (uint32_t)i;
-        status = rks_plan_pause(&done, 1 + left[i], err);
+        if (cut < plan->cut_count && plan->cuts[cut].id == i)
+            rks_mix_copy_pieces(plan, cut++, &at);
+        status = rks_plan_pause(&done, 1 + at - before, err);
     }
     if (status == RKS_OK && plan->config.strategy == STRATEGY_RANDOM)
         status = rks_plan_shuffle(key, plan->ids, at, err);

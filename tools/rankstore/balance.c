@@ -20,13 +20,18 @@ static rks_status refuse_balance(rks_error *err, rks_status status, const char *
     return status;
 }
 
+static bool too_long_is(const rks_plan_options *options, const char *name)
+{
+    return options->too_long != NULL && strcmp(options->too_long, name) == 0;
+}
+
 /* Where too_long "truncate" cuts, as the plan does; UINT32_MAX: nowhere. */
 static uint32_t cut_of(const rks_plan_options *options)
 {
     bool packs = options->strategy != NULL && strcmp(options->strategy, "pack") == 0;
     bool sums = options->cost != NULL && strcmp(options->cost, "tokens") == 0;
     uint64_t multiple = options->length_multiple, budget = options->max_tokens, limit = UINT32_MAX;
-    if (options->too_long == NULL || strcmp(options->too_long, "truncate") != 0)
+    if (!too_long_is(options, "truncate"))
         return UINT32_MAX;
     if (multiple == 0)
         for (multiple = packs || sums ? 1 : 8; budget % multiple != 0;)
@@ -162,11 +167,15 @@ static rks_status make_costs(rks_store *store, cli_plan_args *args, rks_error *e
         status = refuse_balance(err, RKS_ERR_MEMORY, "out of memory: %s", "balance");
     else if (strncmp(args->balance, polynomial, strlen(polynomial)) != 0)
         status = add_terms(store, args, cut, costs, err);
-    else if (take_factors(args->balance + strlen(polynomial), factors))
-        add_polynomial(lengths, count, cut, factors, costs);
-    else
+    else if (!take_factors(args->balance + strlen(polynomial), factors))
         status = refuse_balance(err, RKS_ERR_ARGUMENT, "--balance: '%.120s' is not polynomial:A,B",
                                 args->balance);
+    else if (factors[1] != 0 && too_long_is(&args->options, "split"))
+        status = refuse_balance(err, RKS_ERR_ARGUMENT, "--balance: %s",
+                                "polynomial:A,B counts the square of a whole sample, which "
+                                "--too-long split plans in pieces; use --cost polynomial:A,B");
+    else
+        add_polynomial(lengths, count, cut, factors, costs);
     if (status == RKS_OK)
         status = round_costs(lengths, count, costs, args->taken_balance, err);
     free(costs);

@@ -137,6 +137,7 @@ typedef struct expanded {
     uint32_t *lengths;
     uint32_t *ids; /* the sample that each is of */
     rks_piece *pieces;
+    uint32_t *costs; /* their parts of what their samples cost */
     uint64_t count;
 } expanded;
 
@@ -151,6 +152,26 @@ static void add_pieces(expanded *e, const uint32_t *lengths, uint32_t id, uint32
 {
     for (uint32_t start = 0; start < lengths[id]; start += limit)
         add(e, lengths[id] - start < limit ? lengths[id] - start : limit, id, start);
+}
+
+/* A cost of each sample, and of each piece its part by its items: together they are the whole. */
+static void add_costs(expanded *e, const uint32_t *lengths, uint64_t count, const uint32_t *costs)
+{
+    uint64_t sum = 0, parts = 0;
+    e->costs = calloc(e->count + 1, sizeof(*e->costs));
+    assert_non_null(e->costs);
+    for (uint64_t i = 0; i < e->count; i++) {
+        uint64_t start = e->pieces[i].start, end = start + e->pieces[i].count, id = e->ids[i];
+        if (e->lengths[i] == RKS_LENGTH_ABSENT)
+            continue;
+        e->costs[i] = end == 0 ? costs[id]
+                               : (uint32_t)(costs[id] * end / lengths[id] -
+                                            costs[id] * start / lengths[id]);
+        parts += e->costs[i];
+    }
+    for (uint64_t i = 0; i < count; i++)
+        sum += costs[i];
+    assert_int_equal(sum, parts);
 }
 
 /* `behind`: pieces stand behind all samples, and a cut one's own place is empty. */
@@ -249,9 +270,17 @@ static void a_plan_of_pieces_is_as_one_of_samples_that_are_as_long(void **state)
             lengths[i] %= 2000; /* not all too many pieces */
         expanded e;
         expand(&e, lengths, count, limit, sorts);
+        uint32_t *costs = calloc(count, sizeof(*costs));
+        assert_non_null(costs);
+        for (uint32_t i = 0; i < count; i++)
+            costs[i] = below(&random, 2) == 0 ? below(&random, 50) : UINT32_MAX - below(&random, 9);
+        add_costs(&e, lengths, count, costs);
+        bool balances = round % 3 == 0;
+        options.balance = balances ? costs : NULL;
         rks_plan *plan = NULL, *other = NULL;
         rks_status one = rks_plan_create(lengths, count, NULL, &options, &plan, &err);
         options.too_long = "drop";
+        options.balance = balances ? e.costs : NULL;
         rks_status two = rks_plan_create(e.lengths, e.count, NULL, &options, &other, &err);
         assert_true(one == two || !exact);
         uint64_t steps = 0, others = 0;
@@ -277,6 +306,8 @@ static void a_plan_of_pieces_is_as_one_of_samples_that_are_as_long(void **state)
         free(e.lengths);
         free(e.ids);
         free(e.pieces);
+        free(e.costs);
+        free(costs);
         free(lengths);
     }
     assert_true(compared > ROUNDS / 3);
