@@ -111,7 +111,7 @@ static rks_status shuffle_members(rks_plan *plan, const rks_plan_base *base,
         break;
     case STRATEGY_RANDOM:
         status = rks_plan_shuffle(rks_random_key(key, 0), plan->ids, base->alone, err);
-        if (status == RKS_OK)
+        if (status == RKS_OK) /* rks_plan_fill_look_shuffled does the same with lengths */
             status = rks_plan_shuffle(rks_random_key(key, 1), plan->ids + base->alone,
                                       base->count - base->alone, err);
         break;
@@ -149,6 +149,7 @@ static rks_status look_at_sorted(rks_plan *plan, const rks_plan_base *shuffled, 
         return RKS_ERR_MEMORY;
     rks_usage_add(RKS_MEMORY_PLAN, room * sizeof(*order));
     rks_plan_base base = *shuffled;
+    uint64_t least = plan->fill_least;
     rks_status status = rks_plan_sort(plan->lengths, plan->count, order, err);
     if (status == RKS_OK) { /* behind those that are absent, dropped, split or alone */
         base.ids = order + (plan->count - count) - base.alone;
@@ -156,8 +157,7 @@ static rks_status look_at_sorted(rks_plan *plan, const rks_plan_base *shuffled, 
             rks_plan_merge_pieces(plan, base.ids, count, order + plan->count);
             base.ids = order + plan->count;
         }
-        uint64_t least = plan->fill_least;
-        status = rks_plan_fill_look(plan, &base, err);
+        status = rks_plan_fill_look(plan, &base, false, err);
         plan->fill_least = least; /* no epoch is in this order */
     }
     rks_usage_sub(RKS_MEMORY_PLAN, room * sizeof(*order));
@@ -165,26 +165,34 @@ static rks_status look_at_sorted(rks_plan *plan, const rks_plan_base *shuffled, 
     return status;
 }
 
-/* How many batches the first epochs need, and then epoch 0. */
+/* How many batches the first epochs need, and then epoch 0, whose ids and lengths are still there. */
 static rks_status lay_out_filled(rks_plan *plan, rks_error *err)
 {
-    enum { LOOKS = 4, LOOKS_OF_LARGE = 2, LARGE = 1 << 20 };
+    enum { LOOKS = 4, LOOKS_OF_LARGE = 2, LARGE = 1 << 20, DIRECT_LENGTHS = 1 << 16 };
     uint64_t looks = plan->config.no_shuffle ? 1 : plan->count < LARGE ? LOOKS : LOOKS_OF_LARGE;
-    rks_plan_base base;
+    rks_plan_base base = {0};
     rks_status status = grow_ids(plan, rks_plan_kept(plan), err);
     plan->fill_least = UINT64_MAX;
-    for (uint64_t epoch = 0; epoch < looks && status == RKS_OK; epoch++) {
-        status = rks_plan_base_fill(plan, NULL, &base, err);
-        if (status == RKS_OK)
-            status = shuffle_members(plan, &base, NULL,
-                                     rks_random_key(key_of(plan, epoch, 0), STAGE_MEMBERS), err);
-        if (status == RKS_OK)
-            status = rks_plan_fill_look(plan, &base, err);
-    }
-    if (status == RKS_OK && !plan->config.no_shuffle)
-        status = look_at_sorted(plan, &base, err);
     if (status == RKS_OK)
+        status = rks_plan_base_fill(plan, NULL, &base, err);
+    for (uint64_t epoch = looks - 1; epoch > 0 && status == RKS_OK; epoch--)
+        status = rks_plan_fill_look_shuffled(
+            plan, &base, rks_random_key(key_of(plan, epoch, 0), STAGE_MEMBERS), err);
+    if (looks > 1 && status == RKS_OK)
+        status = plan->longest < DIRECT_LENGTHS ? rks_plan_fill_look_sorted(plan, &base, err)
+                                                : look_at_sorted(plan, &base, err);
+    if (status == RKS_OK)
+        status = shuffle_members(plan, &base, NULL,
+                                 rks_random_key(key_of(plan, 0, 0), STAGE_MEMBERS), err);
+    if (status == RKS_OK)
+        status = rks_plan_fill_look(plan, &base, true, err);
+    if (status == RKS_OK) {
+        plan->is_shuffled = true;
+        plan->shuffled = base;
         status = rks_plan_prepare(plan, 0, err);
+    }
+    plan->is_shuffled = false;
+    rks_plan_fill_forget(plan);
     plan->whole.batches = plan->part.batches;
     return status;
 }
@@ -299,13 +307,16 @@ static rks_status compute(rks_plan *plan, uint64_t epoch, uint32_t world, uint64
     rks_plan_base base;
     uint64_t key = key_of(plan, epoch, segment);
     uint64_t members = rks_random_key(key, STAGE_MEMBERS);
-    status = drawn ? rks_mix_fill(plan, members, &base, err)
-                   : rks_plan_base_fill(plan, struck, &base, err);
+    if (plan->is_shuffled)
+        base = plan->shuffled;
+    else
+        status = drawn ? rks_mix_fill(plan, members, &base, err)
+                       : rks_plan_base_fill(plan, struck, &base, err);
     if (status != RKS_OK)
         return status;
     if (drawn && plan->mix->drawn == NULL) /* nothing comes after this */
         rks_mix_end(plan);
-    if (shuffled && !ordered)
+    if (shuffled && !ordered && !plan->is_shuffled)
         status = shuffle_members(plan, &base, NULL, members, err);
     if (status == RKS_OK && rks_plan_fills(config))
         status = rks_plan_fill(plan, &base, world, struck == NULL && !drawn, err);
@@ -324,6 +335,7 @@ static rks_status compute(rks_plan *plan, uint64_t epoch, uint32_t world, uint64
                                rks_random_key(key, STAGE_BINS), err);
     if (status == RKS_OK)
         status = arrange(plan, world, rks_random_key(key, STAGE_PLACES), err);
+    rks_plan_fill_forget(plan);
     return status == RKS_OK && config->longest_first ? rks_plan_longest_first(plan, err) : status;
 }
 

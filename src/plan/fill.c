@@ -32,6 +32,7 @@ typedef struct filling {
     uint32_t *sizes; /* of batches, where they are kept: of the first `room` ones, */
     uint64_t room;
     uint64_t cut_by, made; /* the last cut's budget, and its batches */
+    bool has_empty;        /* a length is 0 */
 } filling;
 
 static rks_status gather_units(filling *f, rks_error *err)
@@ -45,22 +46,37 @@ static rks_status gather_units(filling *f, rks_error *err)
         status = rks_plan_stretch(i, f->count, &end, err);
         for (; i < end; i++) {
             uint32_t length = rks_plan_length(f->plan, ids[i]), rest = length == 0 ? 0 : length - 1;
+            f->has_empty |= length == 0;
             f->units[i] = 1 + (shifts ? rest >> shift : rest / multiple);
         }
     }
     return status;
 }
 
-static rks_status begin(filling *f, rks_plan *plan, const rks_plan_base *base, rks_error *err)
+/* With room for the units, which are not known yet. */
+static rks_status make_units(filling *f, rks_plan *plan, const rks_plan_base *base, rks_error *err)
 {
     *f = (filling){.plan = plan, .base = base, .count = base->count - base->alone};
     f->budget = plan->config.max_tokens / plan->config.length_multiple;
+    if (plan->units != NULL) {
+        f->units = plan->units;
+        f->has_empty = !plan->units_exact;
+        plan->units = NULL;
+        return RKS_OK;
+    }
     f->units = rks_alloc_raw(f->count + 1, sizeof(*f->units), err);
     if (f->units == NULL)
         return RKS_ERR_MEMORY;
     rks_plan_advise(f->units, f->count * sizeof(*f->units));
     rks_usage_add(RKS_MEMORY_PLAN, f->count * sizeof(*f->units));
-    return gather_units(f, err);
+    return RKS_OK;
+}
+
+static rks_status begin(filling *f, rks_plan *plan, const rks_plan_base *base, rks_error *err)
+{
+    bool is_known = plan->units != NULL;
+    rks_status status = make_units(f, plan, base, err);
+    return status == RKS_OK && !is_known ? gather_units(f, err) : status;
 }
 
 static void end(filling *f)
@@ -69,6 +85,25 @@ static void end(filling *f)
         rks_usage_sub(RKS_MEMORY_PLAN, f->count * sizeof(*f->units));
     rks_free(f->units);
     rks_free(f->sizes);
+}
+
+/* The same, but its units become the plan's. */
+static void end_and_keep(filling *f)
+{
+    rks_plan *plan = f->plan;
+    plan->units = f->units;
+    plan->units_first = f->base->alone;
+    plan->units_count = f->count;
+    plan->units_exact = !f->has_empty;
+    f->units = NULL;
+    end(f);
+}
+
+void rks_plan_fill_forget(rks_plan *plan)
+{
+    filling f = {.units = plan->units, .count = plan->units_count};
+    plan->units = NULL;
+    end(&f);
 }
 
 /* Batches that are filled up to `budget`; their sizes too where there is room for them. One sample
@@ -304,20 +339,95 @@ rks_status rks_plan_fill(rks_plan *plan, const rks_plan_base *base, uint32_t wor
         status = lay_out(&f, target - base->alone, layout, err);
     if (status == RKS_OK)
         status = rks_plan_even(plan, base, world, layout, err);
-    end(&f);
+    if (status == RKS_OK)
+        end_and_keep(&f);
+    else
+        end(&f);
     return status;
 }
 
-rks_status rks_plan_fill_look(rks_plan *plan, const rks_plan_base *base, rks_error *err)
+/* How many samples and pieces that are not alone have each length, from 0 to plan->longest. */
+static rks_status count_lengths(const rks_plan *plan, uint32_t *counts, rks_error *err)
+{
+    const rks_plan_config *config = &plan->config;
+    for (uint64_t i = 0, end; i < plan->count;) {
+        rks_status status = rks_plan_stretch(i, plan->count, &end, err);
+        if (status != RKS_OK)
+            return status;
+        for (; i < end; i++)
+            if (plan->lengths[i] <= plan->longest)
+                counts[plan->lengths[i]]++;
+    }
+    if (config->too_long == TOO_LONG_TRUNCATE)
+        counts[plan->longest] += (uint32_t)plan->too_long;
+    for (size_t cut = 0; cut < plan->cut_count; cut++) {
+        uint32_t length = plan->lengths[plan->cuts[cut].id];
+        counts[config->limit] += length / config->limit;
+        if (length % config->limit != 0)
+            counts[length % config->limit]++;
+    }
+    return RKS_OK;
+}
+
+rks_status rks_plan_fill_look_sorted(rks_plan *plan, const rks_plan_base *base, rks_error *err)
 {
     filling f;
-    uint64_t batches = 0;
-    rks_status status = begin(&f, plan, base, err);
+    uint64_t at = 0, batches = 0;
+    uint32_t *counts = rks_alloc((uint64_t)plan->longest + 1, sizeof(*counts), err);
+    if (counts == NULL)
+        return RKS_ERR_MEMORY;
+    rks_status status = make_units(&f, plan, base, err);
+    if (status == RKS_OK)
+        status = count_lengths(plan, counts, err);
+    for (uint32_t length = plan->longest + 1; length-- > 0 && status == RKS_OK;) {
+        uint32_t rest = length == 0 ? 0 : length - 1;
+        for (uint32_t i = 0; i < counts[length]; i++)
+            f.units[at++] = 1 + rest / plan->config.length_multiple;
+    }
     if (status == RKS_OK)
         status = cut(&f, f.budget, &batches, err);
     batches += base->alone;
     plan->fill_most = batches > plan->fill_most ? batches : plan->fill_most;
-    plan->fill_least = batches < plan->fill_least ? batches : plan->fill_least;
     end(&f);
+    rks_free(counts);
+    return status;
+}
+
+/* An epoch needs as many batches as `f` does. */
+static rks_status note_need(filling *f, rks_error *err)
+{
+    rks_plan *plan = f->plan;
+    uint64_t batches = 0;
+    rks_status status = cut(f, f->budget, &batches, err);
+    batches += f->base->alone;
+    plan->fill_most = batches > plan->fill_most ? batches : plan->fill_most;
+    plan->fill_least = batches < plan->fill_least ? batches : plan->fill_least;
+    return status;
+}
+
+rks_status rks_plan_fill_look_shuffled(rks_plan *plan, const rks_plan_base *base,
+                                       uint64_t members, rks_error *err)
+{
+    filling f;
+    rks_status status = begin(&f, plan, base, err);
+    if (status == RKS_OK)
+        status = rks_plan_shuffle(rks_random_key(members, 1), f.units, f.count, err);
+    if (status == RKS_OK)
+        status = note_need(&f, err);
+    end(&f);
+    return status;
+}
+
+rks_status rks_plan_fill_look(rks_plan *plan, const rks_plan_base *base, bool keeps,
+                              rks_error *err)
+{
+    filling f;
+    rks_status status = begin(&f, plan, base, err);
+    if (status == RKS_OK)
+        status = note_need(&f, err);
+    if (keeps && status == RKS_OK)
+        end_and_keep(&f);
+    else
+        end(&f);
     return status;
 }

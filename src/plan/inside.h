@@ -191,6 +191,13 @@ struct rks_plan {
     struct rks_mix *mix;     /* mix.h; NULL: each sample occurs once */
     uint64_t batches_like;   /* about how many batches all samples make; sets the mixing */
     uint64_t fill_most, fill_least; /* batches that epochs need, where rks_plan_fills */
+    bool is_shuffled;       /* the ids are the base of epoch 0, shuffled: the plan is being made */
+    rks_plan_base shuffled; /* that base */
+    /* Of the base at hand, from place units_first on: lengths in units of length_multiple, from 1;
+     * NULL: not known. */
+    uint32_t *units;
+    uint64_t units_first, units_count;
+    bool units_exact; /* no length is 0 */
     /* Bins that epochs need by windows, where rks_plan_windows, and that all need at once. */
     uint64_t window_most, window_least, window_all;
 
@@ -352,9 +359,20 @@ static inline bool rks_plan_fills(const rks_plan_config *config)
     return config->strategy == STRATEGY_RANDOM && config->max_tokens != UINT64_MAX &&
            !config->per_epoch && !config->alone_in_order;
 }
-/* Counts the batches that the base needs into fill_most and fill_least. */
-rks_status rks_plan_fill_look(rks_plan *plan, const rks_plan_base *base, rks_error *err);
-/* Fills plan->part, by these counts if the epoch is whole. */
+/* Counts the batches that the base needs into fill_most and fill_least; `keeps`: plan->units holds
+ * its lengths for rks_plan_fill. */
+rks_status rks_plan_fill_look(rks_plan *plan, const rks_plan_base *base, bool keeps,
+                              rks_error *err);
+/* The same of a base by id as an epoch shuffles it with the key `members`: a shuffle does not depend
+ * on what it shuffles, so lengths in the order of ids are shuffled, and none is looked up. */
+rks_status rks_plan_fill_look_shuffled(rks_plan *plan, const rks_plan_base *base,
+                                       uint64_t members, rks_error *err);
+/* Frees plan->units. */
+void rks_plan_fill_forget(rks_plan *plan);
+/* Counts those that as many samples need longest first, into fill_most alone. */
+rks_status rks_plan_fill_look_sorted(rks_plan *plan, const rks_plan_base *base, rks_error *err);
+/* Fills plan->part, by these counts if the epoch is whole. plan->units holds the lengths of its base
+ * until rks_plan_fill_forget. */
 rks_status rks_plan_fill(rks_plan *plan, const rks_plan_base *base, uint32_t world, bool whole,
                          rks_error *err);
 

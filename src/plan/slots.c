@@ -25,6 +25,16 @@ static uint16_t class_of(rks_u128 cost)
     return (uint16_t)((top - CLASS_BITS + 1) * CLASS_WIDTH + mantissa);
 }
 
+/* What fill.c knows of the lengths of a batch, which need not be looked up then; or NULL. */
+static const uint32_t *units_of(const rks_plan *plan, const rks_plan_group *group, uint64_t first,
+                                uint64_t end)
+{
+    uint64_t from = group->first + first, to = group->first + end;
+    bool known = plan->units != NULL && plan->units_exact && from >= plan->units_first &&
+                 to <= plan->units_first + plan->units_count;
+    return known ? plan->units + (from - plan->units_first) : NULL;
+}
+
 static rks_u128 cost_of(const rks_plan *plan, const rks_plan_group *group, uint64_t first,
                         uint64_t end)
 {
@@ -32,7 +42,18 @@ static rks_u128 cost_of(const rks_plan *plan, const rks_plan_group *group, uint6
     if (plan->config.balance != NULL)
         return rks_plan_balance_of(plan, plan->ids + group->first + first, end - first);
     uint64_t longest = group->longest;
-    if (group->alone || plan->config.strategy == STRATEGY_RANDOM) {
+    const uint32_t *units = units_of(plan, group, first, end);
+    if (units != NULL) {
+        uint64_t sum = 0;
+        longest = 0;
+        for (uint64_t i = 0; i < end - first; i++) {
+            longest = units[i] > longest ? units[i] : longest;
+            sum += units[i];
+        }
+        longest *= plan->config.length_multiple;
+        if (kind == COST_TOKENS)
+            return sum * plan->config.length_multiple;
+    } else if (group->alone || plan->config.strategy == STRATEGY_RANDOM) {
         uint64_t sum = 0;
         longest = 0;
         for (uint64_t i = first; i < end; i++) {
@@ -111,7 +132,8 @@ rks_status rks_plan_classify(const rks_plan *plan, uint16_t *classes, rks_error 
 {
     const rks_plan_layout *layout = plan->layout;
     uint64_t done = 0;
-    bool anywhere = plan->config.strategy == STRATEGY_RANDOM && plan->config.balance == NULL;
+    bool anywhere = plan->config.strategy == STRATEGY_RANDOM && plan->config.balance == NULL &&
+                    plan->units == NULL;
     for (size_t i = 0; i < layout->count; i++) {
         const rks_plan_group *group = &layout->groups[i];
         for (uint32_t j = 0; j < group->batches; j++) {
