@@ -31,13 +31,14 @@ typedef struct dealing {
     uint32_t *groups; /* of each bin, in the order of batches */
     uint32_t *step;   /* the same of one step, before it is arranged */
     hand *hands;      /* a heap: the next to take a bin is first */
+    rks_u128 *costs;  /* of a bin of each group, where the ranks of a step are dealt bins */
     /* With costs of samples a bin is a group of its own, costliest first. */
     rks_pack_bin *bins;
 } dealing;
 
 static rks_u128 group_cost(const dealing *d, uint32_t group)
 {
-    return d->bins == NULL ? d->pack->groups[group].cost : d->bins[group].cost;
+    return d->bins == NULL ? d->costs[group] : d->bins[group].cost;
 }
 
 static bool takes_before(const hand *a, const hand *b)
@@ -99,6 +100,17 @@ static void arrange_step(dealing *d, uint64_t step, uint64_t begin, uint64_t end
     }
 }
 
+static rks_status find_costs(dealing *d, rks_error *err)
+{
+    const rks_pack *pack = d->pack;
+    d->costs = rks_alloc_raw(pack->kind_count, sizeof(*d->costs), err);
+    if (d->costs == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < pack->kind_count; i++)
+        d->costs[i] = rks_pack_bin_cost(&d->plan->config, pack, pack->kinds[i].pattern);
+    return RKS_OK;
+}
+
 static rks_status arrange_steps(dealing *d, rks_error *err)
 {
     const rks_plan_config *config = &d->plan->config;
@@ -111,7 +123,7 @@ static rks_status arrange_steps(dealing *d, rks_error *err)
     d->hands = rks_alloc_raw(d->world, sizeof(*d->hands), err);
     if (d->step == NULL || d->hands == NULL)
         return RKS_ERR_MEMORY;
-    rks_status status = RKS_OK;
+    rks_status status = d->bins == NULL ? find_costs(d, err) : RKS_OK;
     for (uint64_t step = 0; step < pack->steps && status == RKS_OK; step++) {
         uint64_t begin, end, last;
         bins_of(d, step * pack->slots, &begin, &last);
@@ -131,8 +143,8 @@ static rks_status list_bins(dealing *d, rks_error *err)
     d->groups = rks_alloc_raw(pack->bins, sizeof(*d->groups), err);
     if (d->groups == NULL)
         return RKS_ERR_MEMORY;
-    for (size_t i = 0; i < pack->group_count; i++)
-        for (uint32_t bin = 0; bin < pack->groups[i].bins; bin++)
+    for (size_t i = 0; i < pack->kind_count; i++)
+        for (uint32_t bin = 0; bin < pack->kinds[i].bins; bin++)
             d->groups[at++] = (uint32_t)i;
     return RKS_OK;
 }
@@ -165,10 +177,10 @@ static rks_status make_room_for_deal(dealing *d, rks_plan_layout *layout, uint32
     const rks_pack *pack = d->pack;
     uint64_t bins = pack->bins + pack->repeated;
     layout->samples = layout->repeated = 0;
-    for (size_t i = 0; i < pack->group_count; i++)
-        layout->samples += (uint64_t)pack->groups[i].bins * pack->groups[i].samples;
+    for (size_t i = 0; i < pack->kind_count; i++)
+        layout->samples += (uint64_t)pack->kinds[i].bins * pack->kinds[i].samples;
     for (uint64_t i = 0; i < pack->repeated; i++)
-        layout->repeated += pack->groups[d->groups[repeated_bin(d, i)]].samples;
+        layout->repeated += pack->kinds[d->groups[repeated_bin(d, i)]].samples;
     layout->samples += layout->repeated;
     if (layout->samples > UINT32_MAX)
         return rks_fail(err, RKS_ERR_UNSUPPORTED, 0,
@@ -198,7 +210,7 @@ static rks_status deal_ids(const dealing *d, uint32_t *next, uint32_t *dealt, rk
     uint32_t at = 0;
     uint64_t done = 0;
     for (uint64_t bin = 0; bin < pack->bins; bin++) {
-        const rks_pack_group *group = &pack->groups[d->groups[bin]];
+        const rks_pack_kind *group = &pack->kinds[d->groups[bin]];
         starts[bin] = at;
         for (uint32_t p = group->pattern; p != RKS_PACK_NONE; p = pack->patterns[p].before) {
             const rks_pack_pattern *pattern = &pack->patterns[p];
@@ -340,6 +352,7 @@ rks_status rks_pack_deal(rks_plan *plan, rks_plan_layout *layout, uint32_t world
     rks_free(d.groups);
     rks_free(d.step);
     rks_free(d.hands);
+    rks_free(d.costs);
     return status;
 }
 

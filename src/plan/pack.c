@@ -59,10 +59,12 @@ void rks_pack_free(rks_pack *pack)
         return;
     rks_usage_sub(RKS_MEMORY_PLAN, pack->run_room * sizeof(*pack->runs) +
                                        pack->pattern_room * sizeof(*pack->patterns) +
-                                       pack->group_room * sizeof(*pack->groups));
+                                       pack->group_room * sizeof(*pack->groups) +
+                                       pack->kind_count * sizeof(*pack->kinds));
     rks_free(pack->runs);
     rks_free(pack->patterns);
     rks_free(pack->groups);
+    rks_free(pack->kinds);
     rks_free(pack);
 }
 
@@ -126,15 +128,19 @@ static int by_cost(const void *a, const void *b)
     return left->pattern < right->pattern ? -1 : left->pattern > right->pattern;
 }
 
+rks_u128 rks_pack_bin_cost(const rks_plan_config *config, const rks_pack *pack, uint32_t pattern)
+{
+    rks_u128 cost = 0;
+    for (uint32_t at = pattern; at != RKS_PACK_NONE; at = pack->patterns[at].before)
+        cost += rks_pack_cost(config, pack->runs[pack->patterns[at].run].size) *
+                pack->patterns[at].count;
+    return cost;
+}
+
 void rks_pack_sort(const rks_plan_config *config, rks_pack *pack, size_t first)
 {
-    for (size_t i = first; i < pack->group_count; i++) {
-        rks_pack_group *group = &pack->groups[i];
-        group->cost = 0;
-        for (uint32_t at = group->pattern; at != RKS_PACK_NONE; at = pack->patterns[at].before)
-            group->cost += rks_pack_cost(config, pack->runs[pack->patterns[at].run].size) *
-                           pack->patterns[at].count;
-    }
+    for (size_t i = first; i < pack->group_count; i++)
+        pack->groups[i].cost = rks_pack_bin_cost(config, pack, pack->groups[i].pattern);
     qsort(pack->groups + first, pack->group_count - first, sizeof(*pack->groups), by_cost);
 }
 
@@ -179,13 +185,56 @@ rks_status rks_pack_begin(const rks_plan *plan, const rks_plan_base *base, uint3
     return status;
 }
 
-void rks_pack_keep(rks_plan_layout *layout, const rks_plan_base *base, rks_pack *pack)
+/* Gives back room that nothing was put into. */
+static rks_status shrink(void **things, size_t count, size_t *room, size_t size, rks_error *err)
 {
+    if (count == *room)
+        return RKS_OK;
+    void *less = rks_realloc(*things, count, size, err);
+    if (less == NULL)
+        return RKS_ERR_MEMORY;
+    rks_usage_sub(RKS_MEMORY_PLAN, (*room - count) * size);
+    *things = less;
+    *room = count;
+    return RKS_OK;
+}
+
+static rks_status make_kinds(rks_pack *pack, rks_error *err)
+{
+    pack->kinds = rks_alloc_raw(pack->group_count, sizeof(*pack->kinds), err);
+    if (pack->kinds == NULL)
+        return RKS_ERR_MEMORY;
+    pack->kind_count = pack->group_count;
+    rks_usage_add(RKS_MEMORY_PLAN, pack->kind_count * sizeof(*pack->kinds));
+    for (size_t i = 0; i < pack->kind_count; i++) {
+        const rks_pack_group *group = &pack->groups[i];
+        pack->kinds[i] = (rks_pack_kind){group->pattern, group->bins, group->samples};
+    }
+    rks_usage_sub(RKS_MEMORY_PLAN, pack->group_room * sizeof(*pack->groups));
+    rks_free(pack->groups);
+    pack->groups = NULL;
+    pack->group_count = pack->group_room = 0;
+    return RKS_OK;
+}
+
+rks_status rks_pack_keep(rks_plan_layout *layout, const rks_plan_base *base, rks_pack *pack,
+                         rks_error *err)
+{
+    void *runs = pack->runs, *patterns = pack->patterns;
     rks_pack_free(layout->pack);
     layout->pack = pack;
     layout->count = 0;
     layout->base = base->count;
     layout->batches = pack->steps * pack->slots;
+    rks_status status = make_kinds(pack, err);
+    if (status == RKS_OK)
+        status = shrink(&patterns, pack->pattern_count, &pack->pattern_room,
+                        sizeof(*pack->patterns), err);
+    if (status == RKS_OK)
+        status = shrink(&runs, pack->run_count + 1, &pack->run_room, sizeof(*pack->runs), err);
+    pack->patterns = patterns;
+    pack->runs = runs;
+    return status;
 }
 
 rks_status rks_pack_lay_out(const rks_plan *plan, const rks_plan_base *base, uint32_t world,
@@ -203,8 +252,7 @@ rks_status rks_pack_lay_out(const rks_plan *plan, const rks_plan_base *base, uin
         status = rks_pack_even(plan, world, 0, pack, err);
     }
     if (status == RKS_OK)
-        rks_pack_keep(layout, base, pack);
-    else
-        rks_pack_free(pack);
+        return rks_pack_keep(layout, base, pack, err);
+    rks_pack_free(pack);
     return status;
 }

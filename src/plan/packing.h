@@ -37,13 +37,20 @@ typedef struct rks_pack_group {
     uint32_t next;    /* while bins are filled: another group with that room */
 } rks_pack_group;
 
+/* What epochs need of a group. */
+typedef struct rks_pack_kind {
+    uint32_t pattern, bins, samples;
+} rks_pack_kind;
+
 struct rks_pack {
     rks_pack_run *runs; /* largest first; one more tells where the last one ends */
     size_t run_count, run_room;
     rks_pack_pattern *patterns;
     size_t pattern_count, pattern_room;
-    rks_pack_group *groups; /* costliest first */
+    rks_pack_group *groups; /* costliest first; NULL once there are kinds */
     size_t group_count, group_room;
+    rks_pack_kind *kinds; /* of a layout: its groups */
+    size_t kind_count;
     uint64_t bins;     /* that are delivered, repeats not included */
     uint64_t repeated; /* bins of the last step that come a second time */
     uint64_t slots;    /* batches of an optimizer step: ranks * micro-batches */
@@ -104,8 +111,11 @@ rks_status rks_pack_begin(const rks_plan *plan, const rks_plan_base *base, uint3
                           rks_pack **pack, rks_error *err);
 /* Groups that are filled: takes out those without bins, counts bins, sorts. */
 void rks_pack_settle(const rks_plan_config *config, rks_pack *pack);
-/* Makes it the layout's. */
-void rks_pack_keep(rks_plan_layout *layout, const rks_plan_base *base, rks_pack *pack);
+/* What a bin costs whose last pattern is `pattern`. */
+rks_u128 rks_pack_bin_cost(const rks_plan_config *config, const rks_pack *pack, uint32_t pattern);
+/* Makes it the layout's, also if it fails. What only making it takes is freed. */
+rks_status rks_pack_keep(rks_plan_layout *layout, const rks_plan_base *base, rks_pack *pack,
+                         rks_error *err);
 
 /* best_fit.c: runs -> groups, in no order, some of them without bins. */
 rks_status rks_pack_fit(rks_pack *pack, uint32_t capacity, rks_error *err);

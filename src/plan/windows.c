@@ -207,8 +207,7 @@ rks_status rks_pack_lay_out_windows(const rks_plan *plan, const rks_plan_base *b
         return status;
     status = rks_pack_even(plan, world, steps, pack, err);
     if (status == RKS_OK)
-        rks_pack_keep(layout, base, pack);
-    else
-        rks_pack_free(pack);
+        return rks_pack_keep(layout, base, pack, err);
+    rks_pack_free(pack);
     return status;
 }
