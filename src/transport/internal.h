@@ -265,6 +265,9 @@ void rks_peer_abort_all(rks_engine *engine);
 /* Gives up what waits for a connection; the loop is over. */
 void rks_peer_forget_all(rks_engine *engine);
 bool rks_peer_expects(const rks_peer *peer); /* its silence would matter */
+/* slots.c: gives the call its id, and puts it among its peer's; false: no memory. */
+bool rks_slot_take(rks_engine *engine, rks_call *call);
+void rks_slot_give(rks_engine *engine, rks_call *call);
 /* The call `id` of `rank`; NULL: nobody waits for it. */
 rks_call *rks_call_find(rks_engine *engine, uint32_t rank, uint64_t id);
 void rks_call_done(rks_engine *engine, rks_call *call, const rks_error *err);
