@@ -193,30 +193,6 @@ static rks_status number_nodes(rks_group *group, const facts *all, rks_error *er
     return RKS_OK;
 }
 
-static rks_status plant_tree(rks_group *group, rks_error *err)
-{
-    uint32_t rank = group->rank, node = group->node_of[rank];
-    group->children = rks_alloc(group->size, sizeof(*group->children), err);
-    group->below = rks_alloc(group->size, sizeof(*group->below), err);
-    if (group->children == NULL || group->below == NULL)
-        return RKS_ERR_MEMORY;
-    group->parent = rank == 0                      ? -1
-                    : rank == group->leaders[node] ? 0
-                                                   : (int64_t)group->leaders[node];
-    if (rank != group->leaders[node])
-        return RKS_OK;
-    for (uint32_t other = 0; other < group->size; other++) {
-        bool leads = group->leaders[group->node_of[other]] == other;
-        if (other == rank || (leads ? rank != 0 : group->node_of[other] != node))
-            continue;
-        for (uint32_t each = 0; each < group->size; each++)
-            group->below[group->child_count] +=
-                leads ? group->node_of[each] == group->node_of[other] : each == other;
-        group->children[group->child_count++] = other;
-    }
-    return RKS_OK;
-}
-
 /* One round of the bootstrap. Who does not come is named as a lost rank is. */
 static rks_status gather(rks_group *group, const void *record, size_t size, void *all,
                          uint32_t timeout_ms, rks_error *err)
@@ -351,21 +327,43 @@ static rks_status prepare_mail(rks_group *group, rks_error *err)
                : RKS_OK;
 }
 
-static rks_status connect_ranks(rks_group *group, const rks_group_options *options,
+/* This rank's part, before it speaks to the others. */
+static rks_status prepare_group(rks_group *group, const rks_group_options *options,
                                 const facts *all, job_secret *job, rks_error *err)
 {
     rks_status status = compare(all, group->size, err);
+    if (status != RKS_OK)
+        return status;
+    status = rks_job_secret_find(job, all[0].session, err);
+    if (status != RKS_OK)
+        return status;
+    status = number_nodes(group, all, err);
+    if (status != RKS_OK)
+        return status;
+    status = rks_tree_plant(group, err);
+    if (status != RKS_OK)
+        return status;
+    status = prepare_mail(group, err);
+    return status == RKS_OK && group->size > 1 ? open_engine(group, options, all, err) : status;
+}
+
+/* Each side speaks on a connection of its own: if the parent's were lost unnoticed, a result on it
+ * would be waited for without end. */
+static rks_status keep_neighbours(rks_group *group, rks_error *err)
+{
+    rks_status status = RKS_OK;
+    if (group->parent >= 0)
+        status = rks_engine_keep(group->engine, (uint32_t)group->parent, err);
+    for (uint32_t i = 0; i < group->child_count && status == RKS_OK; i++)
+        status = rks_engine_keep(group->engine, group->children[i], err);
+    return status;
+}
+
+static rks_status connect_ranks(rks_group *group, const rks_group_options *options,
+                                const facts *all, job_secret *job, rks_error *err)
+{
     group->id = rks_checksum64(all[0].session, sizeof(all[0].session));
-    if (status == RKS_OK)
-        status = rks_job_secret_find(job, all[0].session, err);
-    if (status == RKS_OK)
-        status = number_nodes(group, all, err);
-    if (status == RKS_OK)
-        status = plant_tree(group, err);
-    if (status == RKS_OK)
-        status = prepare_mail(group, err);
-    if (status == RKS_OK && group->size > 1)
-        status = open_engine(group, options, all, err);
+    rks_status status = prepare_group(group, options, all, job, err);
     if (group->size == 1)
         return status;
     if (group->engine != NULL) {
@@ -373,12 +371,8 @@ static rks_status connect_ranks(rks_group *group, const rks_group_options *optio
         rks_engine_watch(group->engine, rks_group_on_lost, group);
     }
     status = exchange_addresses(group, status, all, job, err);
-    if (status == RKS_OK && group->parent >= 0)
-        status = rks_engine_keep(group->engine, (uint32_t)group->parent, err);
-    /* Each side speaks on a connection of its own: if the parent's were lost unnoticed, a result on
-     * it would be waited for without end. */
-    for (uint32_t i = 0; i < group->child_count && status == RKS_OK; i++)
-        status = rks_engine_keep(group->engine, group->children[i], err);
+    if (status == RKS_OK)
+        status = keep_neighbours(group, err);
     return status == RKS_OK ? rks_group_agree(group, OPENING, RKS_OK, err) : status;
 }
 
@@ -570,17 +564,6 @@ uint32_t rks_group_node_of(const rks_group *group, uint32_t rank)
 uint32_t rks_group_leader(const rks_group *group, uint32_t node)
 {
     return group->leaders[node];
-}
-
-int64_t rks_group_parent(const rks_group *group)
-{
-    return group->parent;
-}
-
-const uint32_t *rks_group_children(const rks_group *group, uint32_t *count)
-{
-    *count = group->child_count;
-    return group->children;
 }
 
 bool rks_group_is_leader(const rks_group *group)

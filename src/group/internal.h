@@ -123,6 +123,9 @@ bool rks_facts_valid(const rks_fact *facts, size_t count, const uint8_t *bytes, 
 /* share_fd.c: this process's doors: two ranks whose entries are equal, and not 0, share that one. */
 void rks_doors_look(const char *boot_id, uint64_t doors[DOORS]);
 
+/* tree.c: this rank's parent and children, once it is known who is on which node. */
+rks_status rks_tree_plant(rks_group *group, rks_error *err);
+
 /* inbox.c */
 void rks_inbox_on_note(void *group, uint32_t from, const uint8_t *body, size_t size);
 rks_status rks_inbox_send(rks_group *group, uint32_t to, enum message_kind kind, const void *body,
