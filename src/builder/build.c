@@ -127,18 +127,6 @@ static rks_status take_inferred(const build *b, rks_error *err)
     return b->infer_status;
 }
 
-/* The same on all ranks: no directory holds a dataset to append to. */
-static bool none_found(const build *b, const rks_agreed *agreed)
-{
-    rks_found_told told;
-    for (uint32_t rank = 0; rank < rks_group_size(b->group); rank++) {
-        memcpy(&told, rks_agreed_get(agreed, rank, FACT_FOUND, NULL), sizeof(told));
-        if (told.size > 0)
-            return false;
-    }
-    return true;
-}
-
 /* This rank's own part, up to what all ranks compare. */
 static rks_status look_at_input(build *b, const char *const *sources, size_t source_count,
                                 const char *directory, rks_error *err)
@@ -170,19 +158,6 @@ static rks_status look_at_input(build *b, const char *const *sources, size_t sou
     if (!o->append) /* else another rank may know the schema */
         status = take_inferred(b, err);
     return status == RKS_OK ? rks_kept_collect(b->directory, o->replace, &b->kept, err) : status;
-}
-
-/* What the ranks' directories hold, of all ranks in one list. */
-static rks_status join_kept(build *b, const rks_agreed *agreed, rks_error *err)
-{
-    rks_status status = RKS_OK;
-    b->kept.size = 0;
-    for (uint32_t rank = 0; status == RKS_OK && rank < rks_group_size(b->group); rank++) {
-        size_t size = 0;
-        const void *list = rks_agreed_get(agreed, rank, FACT_KEPT, &size);
-        status = size == 0 ? RKS_OK : rks_buffer_add(&b->kept, list, size, err);
-    }
-    return status;
 }
 
 /* COLLECTIVE. The same input and options on all ranks. */
@@ -290,8 +265,8 @@ static rks_status keep_own(build *b, rks_error *err)
 /* What the directories hold; and all ranks' schema, if none is given and nothing is appended to. */
 static rks_status join_looks(build *b, const rks_agreed *agreed, rks_error *err)
 {
-    rks_status status = join_kept(b, agreed, err);
-    if (status != RKS_OK || b->options.schema != NULL || !none_found(b, agreed))
+    rks_status status = rks_kept_join(b->group, agreed, FACT_KEPT, &b->kept, err);
+    if (status != RKS_OK || b->options.schema != NULL || !rks_store_none_found(b->group, agreed, FACT_FOUND))
         return status;
     status = take_inferred(b, err);
     return status == RKS_OK
@@ -346,30 +321,6 @@ static rks_status choose_schema(build *b, const rks_agreed *agreed, rks_error *e
 
 /* ---- parts --------------------------------------------------------------------------------- */
 
-/* Of the input that this build reads, or of what it adds to. */
-static void describe_input_row(void *user, const rks_dataset *dataset, size_t at, uint64_t row,
-                               char *text, size_t room)
-{
-    const build *b = user;
-    const rks_dataset_unit *unit = &dataset->units[at];
-    uint64_t number = unit->summary.unit - dataset->shards[unit->shard].first_unit;
-    bool own = rks_digest_equal(rks_dataset_build_of(dataset, unit->shard), dataset->build_id);
-    if (!own || number >= b->input->unit_count) {
-        snprintf(text, room, "row %" PRIu64 " of unit %" PRIu64 ", there before", row,
-                 unit->summary.unit);
-        return;
-    }
-    const rks_input_unit *from = &b->input->units[number];
-    bool many = from->file_count > 1; /* a row is a file */
-    const char *name =
-        b->input->files[from->first_file + (many && row < from->file_count ? row : 0)].name;
-    if (many)
-        snprintf(text, room, "%s", rks_text_end(name, RKS_PLACE_NAME));
-    else
-        snprintf(text, room, "row %" PRIu64 " of %s", unit->summary.first_source_row + row,
-                 rks_text_end(name, RKS_PLACE_NAME));
-}
-
 /* COLLECTIVE. *own: as in rks_parts_open. */
 static rks_status open_parts(build *b, rks_status *own, rks_error *err)
 {
@@ -396,8 +347,8 @@ static rks_status open_parts(build *b, rks_status *own, rks_error *err)
     rks_status status = rks_parts_open(b->group, b->directory, own, &options, &b->parts, err);
     bool by_default = b->given_key == NULL && b->base == NULL && b->options.key != NULL &&
                       !b->input->format->named_only;
-    const rks_key_words words = {.place = describe_input_row,
-                                 .user = b,
+    const rks_key_words words = {.place = rks_input_describe_row,
+                                 .user = b->input,
                                  .advice = by_default
                                                ? "an empty name as key (--key '') makes keys of "
                                                  "path and row"

@@ -3,6 +3,7 @@
  * input.c: the input agreed, its schema, and where its units begin. */
 #include "builder/input.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -286,4 +287,27 @@ rks_status rks_input_first_rows(rks_group *group, rks_status status, const rks_i
     rks_free(rows);
     rks_free(first);
     return status;
+}
+
+void rks_input_describe_row(void *input, const rks_dataset *dataset, size_t at, uint64_t row,
+                            char *text, size_t room)
+{
+    const rks_input *own_input = input;
+    const rks_dataset_unit *unit = &dataset->units[at];
+    uint64_t number = unit->summary.unit - dataset->shards[unit->shard].first_unit;
+    bool own = rks_digest_equal(rks_dataset_build_of(dataset, unit->shard), dataset->build_id);
+    if (!own || number >= own_input->unit_count) {
+        snprintf(text, room, "row %" PRIu64 " of unit %" PRIu64 ", there before", row,
+                 unit->summary.unit);
+        return;
+    }
+    const rks_input_unit *from = &own_input->units[number];
+    bool many = from->file_count > 1; /* a row is a file */
+    const char *name =
+        own_input->files[from->first_file + (many && row < from->file_count ? row : 0)].name;
+    if (many)
+        snprintf(text, room, "%s", rks_text_end(name, RKS_PLACE_NAME));
+    else
+        snprintf(text, room, "row %" PRIu64 " of %s", unit->summary.first_source_row + row,
+                 rks_text_end(name, RKS_PLACE_NAME));
 }

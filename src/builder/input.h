@@ -4,6 +4,7 @@
 #ifndef RKS_BUILDER_INPUT_H
 #define RKS_BUILDER_INPUT_H
 
+#include "dataset/dataset.h"
 #include "group/agreement.h"
 #include "ingest/unit.h"
 #include "rankstore/build.h"
@@ -44,5 +45,10 @@ rks_status rks_input_first_rows(rks_group *group, rks_status status, const rks_i
 bool rks_input_goes_on(const rks_input *input, size_t unit);
 /* Some unit begins inside a file. The same on all ranks, whatever each knows of finished units. */
 bool rks_input_begins_inside(const rks_input *input);
+
+/* For rks_key_words: where a row of a dataset comes from that is made of the rks_input `input`, or of
+ * what it is added to. */
+void rks_input_describe_row(void *input, const rks_dataset *dataset, size_t at, uint64_t row,
+                            char *text, size_t room);
 
 #endif

@@ -174,6 +174,20 @@ rks_status rks_kept_find(const rks_kept_wish *wish, const rks_buffer *lists, rks
     return status;
 }
 
+rks_status rks_kept_join(const rks_group *group, const rks_agreed *agreed, size_t fact,
+                         rks_buffer *list, rks_error *err)
+{
+    list->size = 0;
+    for (uint32_t rank = 0; rank < rks_group_size(group); rank++) {
+        size_t size = 0;
+        const void *theirs = rks_agreed_get(agreed, rank, fact, &size);
+        rks_status status = size == 0 ? RKS_OK : rks_buffer_add(list, theirs, size, err);
+        if (status != RKS_OK)
+            return status;
+    }
+    return RKS_OK;
+}
+
 uint64_t rks_kept_append_size(uint64_t unit_size, uint64_t bytes)
 {
     uint64_t own = unit_size != 0 ? unit_size : UNRECORDED, plain = rks_unit_size_for(bytes);

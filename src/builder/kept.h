@@ -10,12 +10,17 @@
 #define RKS_BUILDER_KEPT_H
 
 #include "builder/build.h"
+#include "group/agreement.h"
 #include "ingest/unit.h"
 
 /* Adds what a directory holds to a list that all ranks can read: of its dataset, and of its
  * unfinished parts unless `replace` is set (a replacing build takes over none). What is damaged or
  * not there is passed over. Only memory can lack. */
 rks_status rks_kept_collect(const char *directory, bool replace, rks_buffer *list, rks_error *err);
+
+/* Behind the agreement whose fact `fact` the ranks' lists were: *list becomes that of all of them. */
+rks_status rks_kept_join(const rks_group *group, const rks_agreed *agreed, size_t fact,
+                         rks_buffer *list, rks_error *err);
 
 /* What a build asks for. */
 typedef struct rks_kept_wish {

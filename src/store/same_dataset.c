@@ -125,6 +125,17 @@ static rks_status settle_found(rks_group *group, const rks_agreed *agreed,
     return status;
 }
 
+bool rks_store_none_found(const rks_group *group, const rks_agreed *agreed, size_t fact)
+{
+    rks_found_told told;
+    for (uint32_t rank = 0; rank < rks_group_size(group); rank++) {
+        memcpy(&told, rks_agreed_get(agreed, rank, fact, NULL), sizeof(told));
+        if (told.size > 0)
+            return false;
+    }
+    return true;
+}
+
 rks_status rks_store_settle_found(rks_group *group, const rks_agreed *agreed, size_t fact,
                                   rks_found_dataset *looked, const rks_buffer *text,
                                   rks_dataset **dataset, rks_error *err)

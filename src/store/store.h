@@ -105,6 +105,8 @@ rks_status rks_store_tell_found(const rks_found_dataset *found, rks_found_told *
 rks_status rks_store_settle_found(rks_group *group, const rks_agreed *agreed, size_t fact,
                                   rks_found_dataset *found, const rks_buffer *text,
                                   rks_dataset **dataset, rks_error *err);
+/* Behind that agreement, the same on all ranks: nobody has found any. */
+bool rks_store_none_found(const rks_group *group, const rks_agreed *agreed, size_t fact);
 /* rks_store_agree_dataset for `count` datasets, alike on all ranks, in one agreement, and two more for each that a
  * rank lacks. `datasets` has room for as many; on failure nothing is in it. */
 rks_status rks_store_agree_datasets(rks_group *group, const char *exchange,
