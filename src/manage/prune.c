@@ -184,6 +184,23 @@ static rks_status prune_directory(prune *p, rks_error *err)
     return status == RKS_OK ? prune_shards(p, err) : status;
 }
 
+/* COLLECTIVE. By the ranks that have their directory's lock. */
+static rks_status prune_locked(rks_group *group, prune *p, rks_lock_file **lock, rks_error *err)
+{
+    rks_status status = rks_directory_lock_try(group, p->directory, p->options.no_lock, lock, err);
+    status = rks_group_agree(group, "prune: lock", status, err);
+    if (status != RKS_OK)
+        return status;
+    status = rks_directory_lock_settle(group, p->directory, lock, err);
+    if (status == RKS_OK && *lock != NULL)
+        status = prune_directory(p, err);
+    uint64_t sums[] = {p->report.generations, p->report.files, p->report.bytes};
+    const rks_fact fact = rks_fact_sum(sums, 3);
+    status = rks_group_agree_on(group, "prune: done", status, &fact, 1, NULL, err);
+    p->report = (rks_prune_report){.generations = sums[0], .files = sums[1], .bytes = sums[2]};
+    return status;
+}
+
 rks_status rks_prune(rks_group *group, const char *directory, const rks_prune_options *options,
                      rks_prune_report *report, rks_error *err)
 {
@@ -202,20 +219,8 @@ rks_status rks_prune(rks_group *group, const char *directory, const rks_prune_op
         status = rks_fail(err, RKS_ERR_NOT_FOUND, errno, "%s: no dataset here", expanded);
     status = rks_group_agree_on(group, "prune", status, given, 2, NULL, err);
     p.directory = expanded;
-    if (status == RKS_OK) {
-        status = rks_directory_lock_try(group, expanded, p.options.no_lock, &lock, err);
-        status = rks_group_agree(group, "prune: lock", status, err);
-    }
-    if (status == RKS_OK) {
-        status = rks_directory_lock_settle(group, expanded, &lock, err);
-        if (status == RKS_OK && lock != NULL)
-            status = prune_directory(&p, err);
-        uint64_t sums[] = {p.report.generations, p.report.files, p.report.bytes};
-        const rks_fact fact = rks_fact_sum(sums, 3);
-        status = rks_group_agree_on(group, "prune: done", status, &fact, 1, NULL, err);
-        p.report = (rks_prune_report){
-            .generations = sums[0], .files = sums[1], .bytes = sums[2]};
-    }
+    if (status == RKS_OK)
+        status = prune_locked(group, &p, &lock, err);
     rks_lock_file_release(lock);
     if (status == RKS_OK && report != NULL) {
         size_t room = report->struct_size;

@@ -282,49 +282,67 @@ static rks_status put_paths(const rks_store *store, rks_buffer *paths, rks_error
     return status;
 }
 
+/* What a rank tells of its shards. */
+typedef struct own_shards {
+    uint8_t *seen; /* by shard: it lies here */
+    size_t count;
+    uint8_t *listed; /* samples to leave out */
+    size_t listed_size;
+    rks_buffer paths;
+} own_shards;
+
+/* This rank's part: opens its shards, and begins the node's index. */
+static rks_status look_at_shards(rks_store *store, const char *quarantine, rks_filling *filling,
+                                 own_shards *own, rks_error *err)
+{
+    rks_status status = rks_store_open_shards(store, err);
+    if (status != RKS_OK)
+        return status;
+    status = rks_store_load_quarantine(store, quarantine, &own->listed, &own->listed_size, err);
+    if (status != RKS_OK)
+        return status;
+    status = rks_filling_begin(filling, store, err);
+    if (status != RKS_OK)
+        return status;
+    own->seen = rks_alloc(own->count, 1, err);
+    if (own->seen == NULL)
+        return RKS_ERR_MEMORY;
+    for (size_t i = 0; i < own->count; i++)
+        own->seen[i] = store->shards[i] != NULL;
+    return put_paths(store, &own->paths, err);
+}
+
 /* COLLECTIVE. Sends this rank's shards, and the samples that it knows to leave out, to all, and
  * stores what all have sent: the node's index memory first, for which its leader waits. */
 static rks_status tell_shards(rks_store *store, rks_group *group, rks_status status,
                               const char *quarantine, rks_filling *filling, rks_error *err)
 {
     uint64_t slots = rks_store_slots_used(group);
-    size_t shards = store == NULL || store->dataset == NULL ? 0 : store->dataset->shard_count;
-    size_t listed_size = 0;
-    uint8_t *seen = NULL, *listed = NULL;
-    rks_buffer paths = {0};
+    own_shards own = {0};
     rks_agreed agreed;
+    if (store != NULL && store->dataset != NULL)
+        own.count = store->dataset->shard_count;
     if (status == RKS_OK)
-        status = rks_store_open_shards(store, err);
-    if (status == RKS_OK)
-        status = rks_store_load_quarantine(store, quarantine, &listed, &listed_size, err);
-    if (status == RKS_OK)
-        status = rks_filling_begin(filling, store, err);
-    if (status == RKS_OK && (seen = rks_alloc(shards, 1, err)) == NULL)
-        status = RKS_ERR_MEMORY;
-    for (size_t i = 0; status == RKS_OK && i < shards; i++)
-        seen[i] = store->shards[i] != NULL;
-    if (status == RKS_OK)
-        status = put_paths(store, &paths, err);
+        status = look_at_shards(store, quarantine, filling, &own, err);
     const rks_fact facts[RKS_TELL_COUNT] = {
         [RKS_TELL_SLOTS] = rks_fact_fixed(&slots, sizeof(slots)),
-        [RKS_TELL_SEEN] = rks_fact_fixed(seen, shards),
-        [RKS_TELL_PATH] = rks_fact_bytes(paths.data, paths.size),
-        [RKS_TELL_QUARANTINE] = rks_fact_bytes(listed, listed_size),
+        [RKS_TELL_SEEN] = rks_fact_fixed(own.seen, own.count),
+        [RKS_TELL_PATH] = rks_fact_bytes(own.paths.data, own.paths.size),
+        [RKS_TELL_QUARANTINE] = rks_fact_bytes(own.listed, own.listed_size),
         [RKS_TELL_INDEX] = rks_fd_offer_fact(filling->offer),
     };
     status =
         rks_group_agree_on(group, "open: shards", status, facts, RKS_TELL_COUNT, &agreed, err);
-    rks_free(seen);
-    rks_free(listed);
-    rks_buffer_free(&paths);
+    rks_free(own.seen);
+    rks_free(own.listed);
+    rks_buffer_free(&own.paths);
     if (status != RKS_OK)
         return status;
     status = rks_filling_map(filling, store, &agreed, err);
-    if (status == RKS_OK)
-        status = rks_store_choose_owners(store, &agreed, err);
-    if (status == RKS_OK)
-        status = rks_store_take_quarantine(store, quarantine, &agreed, err);
-    return status;
+    if (status != RKS_OK)
+        return status;
+    status = rks_store_choose_owners(store, &agreed, err);
+    return status == RKS_OK ? rks_store_take_quarantine(store, quarantine, &agreed, err) : status;
 }
 
 static rks_status count_pair(void *user, uint64_t one, uint64_t other, rks_error *err)

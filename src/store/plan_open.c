@@ -201,6 +201,58 @@ static int options_text(const rks_plan_options *options, uint64_t samples, uint6
     return size + snprintf(text + size, room - (size_t)size, "mix %s\n", mix);
 }
 
+static void take_plan_options(const rks_store *store, const rks_plan_options *options,
+                              rks_plan_options *chosen)
+{
+    rks_plan_options_default(chosen);
+    if (options != NULL)
+        memcpy(chosen, options,
+               options->struct_size < sizeof(*chosen) ? options->struct_size : sizeof(*chosen));
+    if (chosen->world == 0)
+        chosen->world = rks_group_size(store->group);
+    chosen->struct_size = sizeof(*chosen);
+}
+
+/* This rank's part before the ranks agree: what the node's leader offers. */
+static rks_status begin_plan(rks_store *store, const rks_plan_options *chosen, ordering *order,
+                             sharing *share, rks_error *err)
+{
+    rks_status status = rks_plan_order_bytes(rks_store_count(store), chosen, &order->bytes, err);
+    if (rks_index_order(store->index) != NULL)
+        order->bytes = 0;
+    share->wanted = chosen->mix == NULL && rks_plan_shares(rks_store_count(store));
+    if (status != RKS_OK)
+        return status;
+    status = begin_order(store, order, err);
+    return status == RKS_OK ? begin_sharing(store, share, err) : status;
+}
+
+/* And behind it. */
+static rks_status make_plan(rks_store *store, const rks_plan_options *chosen,
+                            const rks_agreed *agreed, ordering *order, sharing *share,
+                            rks_plan **plan, rks_error *err)
+{
+    rks_status status = take_order(order, agreed, 1, err);
+    if (status != RKS_OK)
+        return status;
+    status = take_sharing(store, share, agreed, 2, err);
+    if (status != RKS_OK)
+        return status;
+    const void *sorted = order->bytes > 0 ? order->map : rks_index_order(store->index);
+    const rks_plan_share_options shared = {
+        .fd = share->shared,
+        .rank = rks_group_rank(store->group),
+        .silence_ms = WRITER_SILENCES * rks_group_silence_ms(store->group),
+        .stopped = job_has_failed,
+        .user = rks_group_link_of(store->group),
+        .hold = rks_group_link_hold,
+        .release = rks_group_link_release,
+    };
+    bool shares = share->shared >= 0 && !store->options.no_share;
+    return rks_plan_create_shared(rks_store_lengths(store), rks_store_count(store), sorted,
+                                  store->id_text, chosen, shares ? &shared : NULL, plan, err);
+}
+
 rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_plan **plan,
                          rks_error *err)
 {
@@ -210,21 +262,8 @@ rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_
     sharing share = {.fd = -1, .shared = -1};
     char text[2048];
     rks_agreed agreed;
-    rks_plan_options_default(&chosen);
-    if (options != NULL)
-        memcpy(&chosen, options,
-               options->struct_size < sizeof(chosen) ? options->struct_size : sizeof(chosen));
-    if (chosen.world == 0)
-        chosen.world = rks_group_size(store->group);
-    chosen.struct_size = sizeof(chosen);
-    rks_status status = rks_plan_order_bytes(rks_store_count(store), &chosen, &order.bytes, err);
-    if (rks_index_order(store->index) != NULL)
-        order.bytes = 0;
-    share.wanted = chosen.mix == NULL && rks_plan_shares(rks_store_count(store));
-    if (status == RKS_OK)
-        status = begin_order(store, &order, err);
-    if (status == RKS_OK)
-        status = begin_sharing(store, &share, err);
+    take_plan_options(store, options, &chosen);
+    rks_status status = begin_plan(store, &chosen, &order, &share, err);
     int size = options_text(&chosen, rks_store_count(store), balance_digest(store, &chosen), text,
                             sizeof(text));
     const rks_fact facts[] = {
@@ -232,24 +271,7 @@ rks_status rks_plan_open(rks_store *store, const rks_plan_options *options, rks_
         rks_fd_offer_fact(order.offer), rks_fd_offer_fact(share.offer)};
     status = rks_group_agree_on(store->group, "plan", status, facts, 3, &agreed, err);
     if (status == RKS_OK) {
-        status = take_order(&order, &agreed, 1, err);
-        if (status == RKS_OK)
-            status = take_sharing(store, &share, &agreed, 2, err);
-        const void *sorted = order.bytes > 0 ? order.map : rks_index_order(store->index);
-        const rks_plan_share_options shared = {
-            .fd = share.shared,
-            .rank = rks_group_rank(store->group),
-            .silence_ms = WRITER_SILENCES * rks_group_silence_ms(store->group),
-            .stopped = job_has_failed,
-            .user = rks_group_link_of(store->group),
-            .hold = rks_group_link_hold,
-            .release = rks_group_link_release,
-        };
-        bool shares = share.shared >= 0 && !store->options.no_share;
-        if (status == RKS_OK)
-            status = rks_plan_create_shared(rks_store_lengths(store), rks_store_count(store),
-                                            sorted, store->id_text, &chosen,
-                                            shares ? &shared : NULL, &opened, err);
+        status = make_plan(store, &chosen, &agreed, &order, &share, &opened, err);
         status = rks_group_agree(store->group, "plan: made", status, err);
     }
     end_order(store, &order, status);
