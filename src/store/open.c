@@ -282,7 +282,7 @@ static rks_status put_paths(const rks_store *store, rks_buffer *paths, rks_error
     return status;
 }
 
-/* What a rank tells of its shards. */
+/* What a rank reports of its shards. */
 typedef struct own_shards {
     uint8_t *seen; /* by shard: it lies here */
     size_t count;
