@@ -39,7 +39,7 @@ static size_t spell(char digits[NUMBER_ROOM], int size)
 static rks_status print_real(double real, rks_buffer *text, rks_error *err)
 {
     char digits[NUMBER_ROOM];
-    size_t known = rks_real_spell_short(real, digits);
+    size_t known = rks_real_spell(real, digits);
     int size = 0;
     if (known > 0)
         return rks_buffer_add(text, digits, known, err);

@@ -21,7 +21,7 @@
 static rks_status put_real(double number, bool narrow, rks_buffer *text, rks_error *err)
 {
     char digits[40];
-    size_t known = narrow ? 0 : rks_real_spell_short(number, digits);
+    size_t known = narrow ? 0 : rks_real_spell(number, digits);
     if (known > 0)
         return rks_buffer_add(text, digits, known, err);
     if (isnan(number))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * number.c: exact comparison over 128-bit integers; decimals of at most 15 digits. */
+ * number.c: exact comparison over 128-bit integers; decimals of 15 to 17 digits. */
 #include "codec/number.h"
 
 #include <math.h>
@@ -9,6 +9,7 @@
 #include "shard/small_float.h"
 
 __extension__ typedef __int128 wide;
+__extension__ typedef unsigned __int128 natural;
 
 static wide integer_of(rks_number number)
 {
@@ -104,41 +105,76 @@ rks_number rks_number_load(rks_kind kind, const void *data)
     }
 }
 
+/* A decimal: digits / 10^places. */
+typedef struct decimal {
+    uint64_t digits;
+    int places;
+} decimal;
+
+static const double POWERS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8, 1e9,
+                                1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18};
+/* Numbers beyond them get an exponent. */
+static const double LEAST = 1e-4, LIMIT = 1e15;
+
 /* Two decimals of at most 15 digits are never next to one double, so the one that is found is the
  * one that printf would print. Powers of ten up to 10^22 are doubles, and a division is rounded
  * once: it says exactly whether the decimal is read as this number. */
-static bool find_decimal(double size, uint64_t *whole, int *places)
+static bool find_short(double size, decimal *found)
 {
-    static const double tens[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8, 1e9,
-                                  1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18};
-    static const double limit = 1e15, least = 1e-4; /* beyond them there is an exponent */
-    if (!(size < limit) || (size < least && size != 0))
-        return false;
-    for (int i = 0; i < (int)(sizeof(tens) / sizeof(tens[0])) && size * tens[i] < limit; i++) {
-        *whole = (uint64_t)(size * tens[i] + 0.5);
-        *places = i;
-        if ((double)*whole / tens[i] == size)
+    const int count = sizeof(POWERS) / sizeof(POWERS[0]);
+    for (int i = 0; i < count && size * POWERS[i] < LIMIT; i++) {
+        *found = (decimal){(uint64_t)(size * POWERS[i] + 0.5), i};
+        if ((double)found->digits / POWERS[i] == size)
             return true;
     }
     return false;
 }
 
-size_t rks_real_spell_short(double real, char digits[RKS_SHORT_REAL])
+/* The next decimal of `count` digits, 16 or 17; false: it is read as another double. With the number
+ * as m / 2^shift, all is below 2^123 and exact. */
+static bool find_long(double size, int count, decimal *found)
 {
-    char reversed[RKS_SHORT_REAL];
+    int exponent = 0, highest = -4; /* of its first digit */
+    uint64_t m = (uint64_t)ldexp(frexp(size, &exponent), 53);
+    int shift = 53 - exponent;
+    if (m == UINT64_C(1) << 52) /* the doubles below it lie closer */
+        return false;
+    while (highest < 14 && size >= (highest < -1 ? POWERS[0] / POWERS[-highest - 1]
+                                                 : POWERS[highest + 1]))
+        highest++;
+    natural power = 1;
+    found->places = count - 1 - highest;
+    for (int i = 0; i < found->places; i++)
+        power *= 10;
+    natural scaled = m * power, down = scaled >> shift, rest = scaled - (down << shift);
+    natural half = (natural)1 << (shift - 1);
+    bool up = rest > half || (rest == half && down % 2 == 1);
+    natural off = up ? ((natural)1 << shift) - rest : rest;
+    found->digits = (uint64_t)down + up;
+    for (; found->digits % 10 == 0 && found->places > 0; found->places--)
+        found->digits /= 10;
+    return 2 * off < power || (2 * off == power && m % 2 == 0);
+}
+
+size_t rks_real_spell(double real, char digits[RKS_REAL_ROOM])
+{
+    char reversed[RKS_REAL_ROOM];
     size_t count = 0, size = 0;
-    uint64_t whole = 0;
-    int places = 0;
-    if (!find_decimal(fabs(real), &whole, &places))
+    double plain = fabs(real);
+    decimal found = {0};
+    if (!(plain < LIMIT) || (plain < LEAST && plain != 0))
         return 0;
-    if (places == 0) {
+    if (!find_short(plain, &found) && !find_long(plain, 16, &found) &&
+        !find_long(plain, 17, &found))
+        return 0;
+    if (found.places == 0) {
         reversed[count++] = '0';
         reversed[count++] = '.';
     }
-    for (int i = 0; i <= places || whole != 0; i++, whole /= 10) {
-        if (i == places && i > 0)
+    for (int i = 0; i <= found.places || found.digits != 0; i++, found.digits /= 10) {
+        if (i == found.places && i > 0)
             reversed[count++] = '.';
-        reversed[count++] = (char)('0' + whole % 10);
+        reversed[count++] = (char)('0' + found.digits % 10);
     }
     if (signbit(real))
         reversed[count++] = '-';

@@ -27,10 +27,11 @@ bool rks_kind_is_float(rks_kind kind); /* not complex64 */
 /* Reads a scalar of an integer or float kind; `data` has the kind's size, at any alignment. */
 rks_number rks_number_load(rks_kind kind, const void *data);
 
-enum { RKS_SHORT_REAL = 24 };
-/* Spells the number as "%.15g" of the C locale does, with ".0" behind a whole one, if that gives the
- * same double again and has no exponent. Else, and for what is not finite, returns 0. Otherwise how
- * many bytes it wrote; no NUL. Takes a small part of the time of printf and strtod. */
-size_t rks_real_spell_short(double real, char digits[RKS_SHORT_REAL]);
+enum { RKS_REAL_ROOM = 24 };
+/* Spells the number as "%.15g" of the C locale does, or "%.16g" or "%.17g" if the shorter ones are
+ * read as another double, with ".0" behind a whole one. Returns how many bytes it wrote, without a
+ * NUL; 0: ask printf, as for what is not finite or gets an exponent. Takes a small part of the time
+ * of printf and strtod. */
+size_t rks_real_spell(double real, char digits[RKS_REAL_ROOM]);
 
 #endif

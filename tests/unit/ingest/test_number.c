@@ -109,22 +109,29 @@ static void numbers_compare_exactly(void **state)
     assert_int_equal(rks_number_compare(real(0.5), real(0.5)), 0);
 }
 
-/* Beside printf and strtod. */
-static bool check_short(double number)
+/* Beside printf and strtod. Powers of two are left to them if they have more than 15 digits. */
+static bool check_spelled(double number)
 {
-    char printed[40], spelled[RKS_SHORT_REAL + 1];
-    size_t size = rks_real_spell_short(number, spelled);
-    assert_in_range(size, 0, RKS_SHORT_REAL);
+    char printed[40], spelled[RKS_REAL_ROOM + 1];
+    int exponent, precision = 15;
+    size_t size = rks_real_spell(number, spelled);
+    assert_in_range(size, 0, RKS_REAL_ROOM);
     spelled[size] = '\0';
-    snprintf(printed, sizeof(printed), "%.15g", number);
-    if (!isfinite(number) || strtod(printed, NULL) != number || strchr(printed, 'e') != NULL)
+    for (; precision <= 17; precision++) {
+        snprintf(printed, sizeof(printed), "%.*g", precision, number);
+        if (strtod(printed, NULL) == number)
+            break;
+    }
+    double size_of = fabs(number);
+    if (!isfinite(number) || size_of >= 1e15 || (size_of < 1e-4 && size_of != 0) ||
+        (precision > 15 && fabs(frexp(number, &exponent)) == 0.5))
         assert_int_equal(size, 0);
     else
         assert_string_equal(spelled, strcat(printed, strchr(printed, '.') == NULL ? ".0" : ""));
     return size > 0;
 }
 
-static void short_decimals_are_spelled_as_printf_does(void **state)
+static void reals_are_spelled_as_printf_does(void **state)
 {
     (void)state;
     static const double some[] = {0, 0.1, 0.5, 1, 10, 1e14, 999999999999999, 1e15, 1e-4, 1e-5, 0.3,
@@ -134,18 +141,20 @@ static void short_decimals_are_spelled_as_printf_does(void **state)
     uint64_t seed = 1, found = 0, rounds = 200000;
     for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++)
         for (int sign = -1; sign <= 1; sign += 2) {
-            check_short(sign * some[i]);
-            check_short(sign * nextafter(some[i], 0));
-            check_short(sign * nextafter(some[i], (double)INFINITY));
+            check_spelled(sign * some[i]);
+            check_spelled(sign * nextafter(some[i], 0));
+            check_spelled(sign * nextafter(some[i], (double)INFINITY));
         }
     for (uint64_t i = 0; i < rounds; i++) {
         double any;
         seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
         uint64_t whole = (seed >> 8) % 1000000000000000 >> seed % 50;
-        found += check_short((double)whole / pow(10, (double)(seed >> 60)));
-        check_short((double)whole / 3);
+        found += check_spelled((double)whole / pow(10, (double)(seed >> 60)));
+        check_spelled((double)whole / 3);
         memcpy(&any, &seed, sizeof(any));
-        check_short(any);
+        check_spelled(any);
+        check_spelled(ldexp((double)(seed >> 11), (int)(seed % 63) - 66)); /* 2^-66 to 2^50 */
+        check_spelled(ldexp(1, (int)(seed % 70) - 18));
     }
     assert_in_range(found, rounds / 2, rounds);
 }
@@ -156,7 +165,7 @@ int main(void)
         cmocka_unit_test(every_small_float_survives_the_round_trip),
         cmocka_unit_test(floats_are_read_by_the_name_of_their_type),
         cmocka_unit_test(numbers_compare_exactly),
-        cmocka_unit_test(short_decimals_are_spelled_as_printf_does),
+        cmocka_unit_test(reals_are_spelled_as_printf_does),
     };
     return cmocka_run_group_tests_name("ingest_number", tests, NULL, NULL);
 }
