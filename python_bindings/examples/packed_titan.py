@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training loop as torchtitan writes it, over packed rows: torchrun --nproc-per-node 2 packed_titan.py [DIRECTORY]
 
-The loader yields (inputs, labels), has set_epoch and state_dict, and gives each rank K micro-batches of even cost in each optimizer
-step. Losses are summed and divided by the step's tokens over all ranks, which the plan knows without communication."""
+Each optimizer step has K micro-batches of even cost a rank. Losses are divided by its tokens over all ranks, which the plan knows."""
 import sys
 
 import numpy as np

@@ -92,7 +92,7 @@ def test_hf_trainer(ranks: Ranks, tmp_path: Path) -> None:
 def test_packed_rows(ranks: Ranks, tmp_path: Path, name: str, other: str, world: int, words: str) -> None:
     needs(other)
     text = (EXAMPLES / f"{name}.py").read_text()
-    assert len(text.splitlines()) <= 50
+    assert len(text.splitlines()) < 50
     said = run(ranks, world, name, str(tmp_path / "store"))
     assert words in said and float(said.split("loss ")[-1]) < 4  # chance: ln 128, 4.9
 
