@@ -15,6 +15,7 @@ from ports import free_port
 
 RANKS = 3
 RUNS = int(os.environ.get("RKS_END_RUNS", "2"))
+pytestmark = pytest.mark.limit(300 * max(RUNS, 2))
 
 # Each rank reads samples of the others, so that they must go on serving; rank 0 is through first, and nobody closes.
 SCRIPT = """
