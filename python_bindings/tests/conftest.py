@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from ports import free_port  # noqa: E402
 from warm import Rank, Warm  # noqa: E402
 
-LIMIT_S = 600
+LIMIT_S = 1200
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +41,11 @@ def outer_limit(request: pytest.FixtureRequest) -> Iterator[None]:
 def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it, and so would all children
     config.addinivalue_line("markers", "limit(seconds): the test's own outer limit")
+    # The same values in each run, however slow the machine; others by hand: RKS_TEST_ALL=1.
+    slow = [hypothesis.HealthCheck.too_slow]
+    hypothesis.settings.register_profile("rankstore", deadline=None, derandomize="RKS_TEST_ALL" not in os.environ, database=None,
+                                         suppress_health_check=slow)
+    hypothesis.settings.load_profile("rankstore")
 
 
 class Kept:
@@ -71,7 +77,7 @@ def ranks(tmp_path: Path, kept: Kept) -> Callable[..., list[subprocess.Completed
     """Runs a script's text as `world` ranks that find each other as torchrun's do; returns what each printed and ended with.
     `warm`: a statement that imports what the script will; it is not run anew by each rank (warm.py), unless RKS_TEST_ALL is set."""
 
-    def run(world: int, script: str, *arguments: str, timeout: float = 200, env: dict[str, str] | None = None,
+    def run(world: int, script: str, *arguments: str, timeout: float = 400, env: dict[str, str] | None = None,
             check: bool = True, warm: str | None = None) -> list[subprocess.CompletedProcess[str]]:
         path = tmp_path / "script.py"
         path.write_text(script)

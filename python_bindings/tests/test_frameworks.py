@@ -53,7 +53,7 @@ def test_workers(ds: rankstore.Dataset, start: str) -> None:
     sampler, batches = plan.sampler(), ds.collating(Pad())
     next(iter(ds.loader(plan, collate=Pad())))  # the library's threads have run in this process
     loader = DataLoader(batches, batch_sampler=sampler, collate_fn=batches.collate, num_workers=2, persistent_workers=True,
-                        multiprocessing_context=start, timeout=200)
+                        multiprocessing_context=start, timeout=400)
     seen: list[list[int]] = []
     for epoch in range(2):
         sampler.set_epoch(epoch)
@@ -69,7 +69,7 @@ def test_workers(ds: rankstore.Dataset, start: str) -> None:
 
 
 def test_one_sample_after_the_other_and_as_a_plain_sampler(ds: rankstore.Dataset) -> None:
-    one_by_one = DataLoader(ds, batch_size=None, num_workers=2, timeout=200, multiprocessing_context="fork")
+    one_by_one = DataLoader(ds, batch_size=None, num_workers=2, timeout=400, multiprocessing_context="fork")
     assert all(made.same(one, i) for i, one in enumerate(_numpy(one) for one in one_by_one))
     whole = DataLoader(ds.collating(Pad()), sampler=ds.plan(batch_size=8).sampler(), batch_size=None)  # type: ignore[arg-type]
     assert sorted(i for batch in whole for i in check(batch)) == list(range(COUNT))
@@ -93,7 +93,7 @@ def test_batches_out_of_order_are_warned_of(ds: rankstore.Dataset) -> None:
     batches = ds.collating(Pad())
     options: dict[str, Any] = {"batch_sampler": ds.plan(batch_size=16).sampler(), "collate_fn": batches.collate}
     with pytest.warns(UserWarning, match="in_order"):
-        list(DataLoader(batches, num_workers=2, timeout=200, in_order=False, multiprocessing_context="fork", **options))
+        list(DataLoader(batches, num_workers=2, timeout=400, in_order=False, multiprocessing_context="fork", **options))
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
         list(DataLoader(batches, num_workers=0, in_order=False, **options))
@@ -117,14 +117,14 @@ def test_a_batch_of_another_processs_plan_is_not_taken_for_ours(ds: rankstore.Da
     plan = ds.plan(batch_size=8)
     script = ("import pickle, sys, rankstore\nds = rankstore.open(sys.argv[1])\nplan = ds.plan(batch_size=8)\n"
               "open(sys.argv[2], 'wb').write(pickle.dumps(next(iter(plan.sampler()))))")
-    subprocess.run([sys.executable, "-c", script, str(tmp_path / "store"), str(tmp_path / "places")], check=True, timeout=200)
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "store"), str(tmp_path / "places")], check=True, timeout=400)
     places = pickle.loads((tmp_path / "places").read_bytes())
     assert places.token != plan.token
 
 
 def test_an_error_in_a_worker_arrives(ds: rankstore.Dataset) -> None:
     batches = ds.collating(Pad())
-    loader = iter(DataLoader(batches, batch_sampler=[[1, 2], [COUNT + 5]], collate_fn=batches.collate, num_workers=1, timeout=200,
+    loader = iter(DataLoader(batches, batch_sampler=[[1, 2], [COUNT + 5]], collate_fn=batches.collate, num_workers=1, timeout=400,
                              multiprocessing_context="fork"))
     assert check(next(loader)) == [1, 2]
     with pytest.raises(IndexError, match=f"{COUNT + 5} of {COUNT}"):
@@ -143,7 +143,7 @@ def by_name() -> Iterator[None]:
 
 def test_a_worker_that_dies(ds: rankstore.Dataset, by_name: None) -> None:
     batches = ds.collating(Pad())
-    loader = DataLoader(batches, batch_sampler=ds.plan(batch_size=4).sampler(), collate_fn=batches.collate, num_workers=2, timeout=200,
+    loader = DataLoader(batches, batch_sampler=ds.plan(batch_size=4).sampler(), collate_fn=batches.collate, num_workers=2, timeout=400,
                         multiprocessing_context="fork")
     iterator = iter(loader)
     next(iterator)
@@ -170,7 +170,7 @@ def main():
     plan = ds.plan(batch_size=16, seed=5)
     sampler, batches = plan.sampler(), ds.collating(rankstore.Pad())
     loader = DataLoader(batches, batch_sampler=sampler, collate_fn=batches.collate, num_workers=2, persistent_workers=True,
-                        multiprocessing_context=sys.argv[1], timeout=200)
+                        multiprocessing_context=sys.argv[1], timeout=400)
     for epoch in range(2):
         sampler.set_epoch(epoch)
         for batch in loader:
@@ -180,7 +180,7 @@ def main():
                 assert batch["text"][row] == f"sample {i}" and bytes(batch["blob"][row]) == bytes([i % 256]) * (i % 5)
             assert batch.global_tokens >= batch.lengths.sum()
             print(epoch, *batch.indices.tolist(), flush=True)
-    loader = DataLoader(ds, sampler=range(ds.group.rank, 211, 2), batch_size=None, num_workers=1, timeout=200,
+    loader = DataLoader(ds, sampler=range(ds.group.rank, 211, 2), batch_size=None, num_workers=1, timeout=400,
                         multiprocessing_context=sys.argv[1])
     assert [one["text"] for one in loader] == [f"sample {i}" for i in range(ds.group.rank, 211, 2)]
     del loader
@@ -359,7 +359,7 @@ def test_the_interpreter_ends_with_an_open_loader(tmp_path: Path, how: str) -> N
     rankstore.current().close()
     few_cores = "ignore:This DataLoader will create"  # more workers than cores are torch's to warn of
     done = subprocess.run([sys.executable, "-W", few_cores, "-c", ENDING, str(tmp_path / "store"), how], text=True, capture_output=True,
-                          timeout=200)
+                          timeout=400)
     assert (done.returncode, done.stdout, done.stderr) == (0, "here\n", "")
 
 
@@ -375,7 +375,7 @@ def test_ctrl_c_in_a_training_loop(tmp_path: Path, how: str) -> None:
         assert process.stdout is not None and process.stdout.readline() == "here\n"
         assert process.stdout.readline() == "and of the other worker\n"  # one that still starts would print a traceback, too
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does, workers included
-        _, err = process.communicate(timeout=200)
+        _, err = process.communicate(timeout=400)
     finally:
         process.kill()
     assert process.returncode in (-signal.SIGINT, 130) and "\nKeyboardInterrupt\n" in err, err

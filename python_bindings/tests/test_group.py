@@ -59,7 +59,7 @@ module._StoreBootstrap.allgather = gather_and_read
 
 group = rankstore.init()
 group.agree("all are in, and have deleted theirs")
-store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout=timedelta(seconds=20),
+store = TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), timeout=timedelta(seconds=200),
                  wait_for_workers=False)
 assert len(records) == 2 and all(len(everyone) == group.world for everyone in records)
 prefix, = prefixes
@@ -89,7 +89,7 @@ def mpirun(ranks: int, script: Path) -> subprocess.CompletedProcess[str]:
     environ = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
                "OMPI_MCA_rmaps_base_oversubscribe": "1"}
     return subprocess.run(["mpirun", "-n", str(ranks), sys.executable, str(script)], env=environ, text=True, capture_output=True,
-                          timeout=200)
+                          timeout=400)
 
 
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="there is no mpirun")
@@ -116,7 +116,7 @@ def test_a_step_of_srun(tmp_path: Path) -> None:
               "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     running = [subprocess.Popen([sys.executable, str(script)], env={**common, "SLURM_PROCID": str(rank)}, text=True,
                                 stdout=subprocess.PIPE) for rank in range(2)]
-    said = [process.communicate(timeout=200)[0].strip() for process in running]
+    said = [process.communicate(timeout=400)[0].strip() for process in running]
     assert said == [f"{rank} 2 srun and a TCPStore" for rank in range(2)]
 
 
@@ -201,13 +201,13 @@ def test_ctrl_c_while_waiting(tmp_path: Path) -> None:
         assert process.poll() is None
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=200)[0] == "interrupted\n"  # nothing else ends it: ranks may arrive for 300 s
+    assert process.communicate(timeout=400)[0] == "interrupted\n"  # nothing else ends it: ranks may arrive for 300 s
 
 
 def test_launch_forks_ranks() -> None:
     script = ("import rankstore\ndef main(group):\n    assert group.world == 3\n    group.agree('here')\n"
               "    return 7 if group.rank == 2 else 0\nprint(rankstore.launch(3, main))")
-    done = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, timeout=200)
+    done = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, timeout=400)
     assert done.stdout.strip() == "7", done.stderr
 
 
@@ -224,7 +224,7 @@ def test_launch_does_not_wait_for_a_stopped_rank(tmp_path: Path) -> None:
     script = ("import os, signal, rankstore\ndef main(group):\n    if group.rank == 1:\n        print(os.getpid(), flush=True)\n"
               "        os.kill(os.getpid(), signal.SIGSTOP)\n    try:\n        group.agree('here')\n    except rankstore.PeerError as error:\n"
               "        print(error.rank, flush=True)\n        return 9\nprint(rankstore.launch(2, main, silence=5))")
-    done = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, timeout=200,
+    done = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, timeout=400,
                           env={**os.environ, "RKS_LAUNCH_GRACE_MS": "1000"})
     pid, lost, code = done.stdout.split()
     assert (lost, code) == ("1", "9") and not Path(f"/proc/{pid}").exists(), done.stderr
