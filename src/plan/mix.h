@@ -157,10 +157,17 @@ void rks_mix_free_changes(rks_mix_change *changes, size_t count);
 
 /* sequence.c: plan->ids for strategies in the order of draws: sources evenly. */
 rks_status rks_mix_sequence(rks_plan *plan, uint64_t key, rks_error *err);
-/* Merges `sources` lists, one after the other in `lists`, into `merged`: after any number of
+
+/* merge.c: merges `sources` lists, one after the other in `lists`, into `merged`: after any number of
  * entries each list has had its share of them, give or take one. `counts`: of each list. */
 rks_status rks_mix_merge(const uint32_t *lists, const uint64_t *counts, size_t sources,
                          uint32_t *merged, rks_error *err);
+/* The same in both ways that it goes. *merges: false if blocks cannot do it; `merged` is then to be
+ * written anew. */
+rks_status rks_mix_merge_turns(const uint32_t *lists, const uint64_t *counts, size_t sources,
+                               uint32_t *merged, rks_error *err);
+rks_status rks_mix_merge_blocks(const uint32_t *lists, const uint64_t *counts, size_t sources,
+                                uint32_t *merged, bool *merges, rks_error *err);
 
 /* even.c: puts runs of `row` slots in an order in which sources are even. */
 rks_status rks_mix_even(rks_plan *plan, uint64_t row, rks_error *err);
