@@ -79,7 +79,9 @@ RKS_API rks_status rks_plan_change(rks_plan *plan, uint64_t epoch, uint64_t step
 
 /* The same `steps` steps after the first one of epoch 0, counted over epochs as these ranks have
  * them. A state that other ranks saved holds the place that the change had for them, and that place
- * holds when the state is resumed. RKS_ERR_STATE after a state of an epoch that others began. */
+ * holds when the state is resumed. RKS_ERR_STATE after a state of an epoch that others began. With
+ * max_tokens, capacity or samples alone or split, epochs differ in steps, so each one before that
+ * step is planned: RKS_ERR_ARGUMENT if these have about 2^30 draws, or are 2^20. */
 RKS_API rks_status rks_plan_change_after(rks_plan *plan, uint64_t steps, const double *weights,
                                          size_t sources, uint32_t longest, rks_error *err);
 

@@ -183,7 +183,8 @@ class Dataset(OpenSamples):
         curriculum: list of (from_step, mix, max_length). What is drawn from a step on, as by Plan.remix: mix as above, or None
             for the weights before; max_length, or None: longer samples wait for a later stage. from_step: (epoch, step), or an
             int, the steps since epoch 0 began, as the ranks that began have them: a job that goes on on another number of ranks
-            keeps the place that its state has. A stage is drawn from what the epoch has left. Default: none.
+            keeps the place that its state has. Where epochs differ in steps (max_tokens, pack), those before it are planned:
+            ArgumentError if they have about 2^30 draws. A stage is drawn from what the epoch has left. Default: none.
         skip: list of (epoch, first, last). Steps that are left out, both ends too, as by Plan.skip: after a run whose loss
             jumped, say. Other steps keep their numbers and samples, and states hold the list. Default: none.
 

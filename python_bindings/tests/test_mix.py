@@ -167,6 +167,12 @@ def test_a_remix_holds_from_the_next_step_on(three: list[Path]) -> None:
                 plan.remix({"math": 1, "web": 1}, at=(1, step))
 
 
+def test_a_stage_too_far_away_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="change after 1000000000 steps: about .* name the epoch and its step"):
+        rankstore.plan(list(range(1, 101)), max_tokens=200, samples=100, mix={"a": 1}, sources=["a"] * 100,
+                       curriculum=[(10**9, {"a": 1}, None)])
+
+
 def test_a_curriculum_changes_what_is_drawn(three: list[Path]) -> None:
     with rankstore.open(three) as ds:
         stages = [(0, None, 3), (4, {"code": 1}, None), ((1, 2), {"web": 1, "math": 1}, None)]

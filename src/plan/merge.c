@@ -195,7 +195,7 @@ enum {
 };
 
 /* All draws whose ends lie in a block of positions. A draw is one number: its line (its end, counted
- * from the block's first position), its beginning (less that position, and a ring more), its source;
+ * from the block's first position), its beginning (counted from a ring before that), its source; in
  * 16, 32 and 16 bits. */
 typedef struct blocks {
     uint64_t first;  /* position of the block */
@@ -210,8 +210,8 @@ typedef struct blocks {
     uint64_t places[BLOCK_SOURCES];
 } blocks;
 
-/* Where a draw stands among those of its line: when it becomes ready; 0, or when it came to wait for
- * that, and how often it came to wait anew, since a source waits for a ring at most. */
+/* Where a draw stands among those of its line: when it becomes ready; 0, or when it came to wait
+ * for that, and how often it came to wait anew, since a source waits for a ring at most. */
 typedef struct standing {
     uint64_t ready, waits, anew;
     uint64_t draw;

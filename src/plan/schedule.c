@@ -261,10 +261,64 @@ rks_status rks_plan_change(rks_plan *plan, uint64_t epoch, uint64_t step, const 
     return change_at(plan, epoch, step, weights, sources, longest, false, err);
 }
 
+/* Every epoch without a change has as many steps: batches are counted, and lengths do not matter. */
+static bool counts_batches(const rks_plan_config *config)
+{
+    return config->strategy != STRATEGY_PACK && config->max_tokens == UINT64_MAX &&
+           config->too_long != TOO_LONG_ALONE && config->too_long != TOO_LONG_SPLIT;
+}
+
+/* The first epoch from `epoch` on that has a change, or UINT64_MAX. */
+static uint64_t next_changed(const rks_mix *mix, uint64_t epoch)
+{
+    for (size_t i = 0; i < mix->change_count; i++)
+        if (mix->changes[i].epoch >= epoch)
+            return mix->changes[i].epoch;
+    return UINT64_MAX;
+}
+
+/* The epoch of step `step`, counted from the first one of epoch 0 on, and its number there. Epochs
+ * that must be planned to know their steps are planned; they are counted where they are alike. */
+static rks_status find_step(rks_plan *plan, uint64_t step, uint64_t *epoch, uint64_t *number,
+                            rks_error *err)
+{
+    enum { PLANNED_MOST = 1 << 20 };
+    const uint64_t draws_most = UINT64_C(1) << 30; /* half a minute */
+    bool counts = counts_batches(&plan->config);
+    uint64_t there, each = 0, planned = 0;
+    *epoch = 0;
+    for (uint64_t left = step;; ++*epoch, left -= there) {
+        uint64_t changed = next_changed(plan->mix, *epoch);
+        if (each > 0 && changed > *epoch) {
+            uint64_t alike = left / each < changed - *epoch ? left / each : changed - *epoch;
+            *epoch += alike;
+            left -= alike * each;
+        }
+        *number = left;
+        if (each > 0 && changed > *epoch)
+            return RKS_OK;
+        rks_status status = rks_plan_steps(plan, *epoch, &there, err);
+        if (status != RKS_OK || left < there)
+            return status;
+        if (there == 0)
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                            "change after %" PRIu64 " steps: an epoch has none", step);
+        if (counts && changed > *epoch)
+            each = there;
+        uint64_t all = ++planned + (counts ? 0 : left / there);
+        if (all > PLANNED_MOST || all > 1 + draws_most / plan->mix->draws)
+            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
+                            "change after %" PRIu64 " steps: about %" PRIu64
+                            " epochs away, whose steps differ, so each had to be planned; name the "
+                            "epoch and its step",
+                            step, left / there + *epoch);
+    }
+}
+
 rks_status rks_plan_change_after(rks_plan *plan, uint64_t steps, const double *weights,
                                  size_t sources, uint32_t longest, rks_error *err)
 {
-    uint64_t epoch = 0, there = 0, left = steps;
+    uint64_t epoch, number;
     if (!has_weights(plan->mix, err))
         return RKS_ERR_STATE;
     if (plan->done_count > 0)
@@ -272,17 +326,10 @@ rks_status rks_plan_change_after(rks_plan *plan, uint64_t steps, const double *w
                         "change after %" PRIu64 " steps: other ranks did some of them; name the epoch "
                         "and its step",
                         steps);
-    for (;; epoch++, left -= there) {
-        rks_status status = rks_plan_steps(plan, epoch, &there, err);
-        if (status != RKS_OK)
-            return status;
-        if (left < there)
-            break;
-        if (there == 0)
-            return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                            "change after %" PRIu64 " steps: an epoch has none", steps);
-    }
-    return change_at(plan, epoch, left, weights, sources, longest, true, err);
+    rks_status status = find_step(plan, steps, &epoch, &number, err);
+    return status == RKS_OK
+               ? change_at(plan, epoch, number, weights, sources, longest, true, err)
+               : status;
 }
 
 /* ---- in states ------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
  * on from states before and after it, with the same ranks or others. */
 #include "plans.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 enum { SOURCES = 3, COUNT = 360, DRAWS = 900 };
@@ -333,6 +334,68 @@ static void a_change_counted_from_the_beginning_keeps_its_place(void **state)
     rks_plan_free(wrong);
 }
 
+/* The place of a plan's last change, from its state. */
+static void place_of_last(rks_plan *plan, uint64_t *epoch, uint64_t *step)
+{
+    char text[RKS_STATE_MAX];
+    assert_ok(rks_plan_state(plan, 0, 0, text, sizeof(text), &err), &err);
+    const char *list = strstr(text, "\"changes\": [["), *at = list, *next;
+    assert_non_null(list);
+    while ((next = strstr(at + 1, "]], [")) != NULL)
+        at = next + 3;
+    at = at == list ? strstr(list, "[[") + 1 : at;
+    assert_int_equal(sscanf(at, " [%" SCNu64 ", %" SCNu64, epoch, step), 2);
+}
+
+/* a change that is counted over many epochs is where walking over them finds it */
+static void a_change_far_away_is_counted(void **state)
+{
+    static const double weights[SOURCES] = {1, 1, 3}, others[SOURCES] = {2, 1, 1};
+    (void)state;
+    make_lengths(8);
+    for (unsigned round = 0; round < 20; round++) {
+        if (round % 5 == 4) /* pack, whose epochs differ */
+            continue;
+        rks_plan *plan = plan_of(round, WORLDS[round % 4]);
+        uint64_t there, left = 1000 + 77 * round, epoch = 0, found, step;
+        if (round % 3 > 0) /* in and behind an epoch that is on the way */
+            assert_ok(rks_plan_change(plan, 3, round % 3 == 1 ? 5 : 0, others, SOURCES, 0, &err), &err);
+        for (;; epoch++, left -= there) {
+            assert_ok(rks_plan_steps(plan, epoch, &there, &err), &err);
+            if (left < there)
+                break;
+        }
+        assert_ok(rks_plan_change_after(plan, 1000 + 77 * round, weights, SOURCES, 0, &err), &err);
+        char place[64], text[RKS_STATE_MAX];
+        snprintf(place, sizeof(place), "[%" PRIu64 ", %" PRIu64 ", ", epoch, left);
+        assert_ok(rks_plan_state(plan, 0, 0, text, sizeof(text), &err), &err);
+        assert_non_null(strstr(text, place));
+        assert_ok(rks_plan_steps(plan, epoch + 1, &there, &err), &err);
+        assert_ok(rks_plan_change_after(plan, UINT64_C(1000000000), others, SOURCES, 0, &err), &err);
+        place_of_last(plan, &found, &step);
+        assert_true(found > epoch);
+        assert_true(found <= 1000000000 / there + 1 && step < there);
+        rks_plan_free(plan);
+    }
+}
+
+/* where epochs differ in steps, and too many are on the way, the error says what to name instead */
+static void a_change_too_far_away_is_refused(void **state)
+{
+    static const double weights[SOURCES] = {1, 1, 3};
+    (void)state;
+    make_lengths(9);
+    rks_plan *plan = plan_of(4, 2); /* pack */
+    assert_ok(rks_plan_change_after(plan, 200, weights, SOURCES, 0, &err), &err);
+    assert_int_equal(rks_plan_change_after(plan, UINT64_C(1000000000), weights, SOURCES, 0, &err),
+                     RKS_ERR_ARGUMENT);
+    assert_non_null(strstr(err.text, "change after 1000000000 steps: about "));
+    assert_non_null(strstr(err.text, "each had to be planned; name the epoch and its step"));
+    assert_int_equal(rks_plan_change_after(plan, UINT64_MAX, weights, SOURCES, 0, &err),
+                     RKS_ERR_ARGUMENT);
+    rks_plan_free(plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -341,6 +404,8 @@ int main(void)
         cmocka_unit_test(long_samples_wait),
         cmocka_unit_test(weights_before_a_change_stay_those_before_it),
         cmocka_unit_test(a_change_counted_from_the_beginning_keeps_its_place),
+        cmocka_unit_test(a_change_far_away_is_counted),
+        cmocka_unit_test(a_change_too_far_away_is_refused),
         cmocka_unit_test(wrong_changes_are_refused),
         cmocka_unit_test(wrong_changes_in_states_are_refused),
     };

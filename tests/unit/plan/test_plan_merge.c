@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * test_plan_merge.c: the two ways to merge the lists of sources give the same order, in which sources are even. */
+ * test_plan_merge.c: the two ways to merge the lists of sources give the same order, in which
+ * sources are even. */
 #include "plans.h"
 
 #include "plan/mix.h"
