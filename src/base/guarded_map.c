@@ -34,6 +34,7 @@ enum { FEW_PAGES = 4 };
 
 typedef struct chunk {
     rks_guarded_map slots[CHUNK_SLOTS];
+    atomic_bool full; /* all slots were taken, and none was given back since */
     _Atomic(struct chunk *) next;
 } chunk;
 
@@ -223,10 +224,30 @@ void rks_guarded_map_renew(void)
 
 static rks_guarded_map *take_in(chunk *c)
 {
+    if (atomic_load(&c->full))
+        return NULL;
     for (int i = 0; i < CHUNK_SLOTS; i++)
-        if (!atomic_exchange(&c->slots[i].taken, true))
+        if (!atomic_load(&c->slots[i].taken) && !atomic_exchange(&c->slots[i].taken, true))
             return &c->slots[i];
     return NULL;
+}
+
+/* A slot of the chunk that this thread looked through is free again where give_slot came before the
+ * mark. */
+static void mark_full(chunk *c)
+{
+    atomic_store(&c->full, true);
+    for (int i = 0; i < CHUNK_SLOTS; i++)
+        if (!atomic_load(&c->slots[i].taken))
+            atomic_store(&c->full, false);
+}
+
+static void give_slot(rks_guarded_map *map)
+{
+    atomic_store(&map->taken, false);
+    for (chunk *c = &first_chunk; c != NULL; c = atomic_load(&c->next))
+        if (map >= c->slots && map < c->slots + CHUNK_SLOTS)
+            atomic_store(&c->full, false);
 }
 
 /* A slot that nobody uses; more of them are mapped where all are taken. */
@@ -236,6 +257,8 @@ static rks_guarded_map *take_slot(void)
         rks_guarded_map *map = take_in(c);
         if (map != NULL)
             return map;
+        if (!atomic_load(&c->full))
+            mark_full(c);
         if (atomic_load(&c->next) != NULL)
             continue;
         chunk *more =
@@ -267,7 +290,7 @@ rks_status rks_guarded_map_open(int fd, const char *path, uint64_t size, rks_gua
     void *bytes = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
     if (bytes == MAP_FAILED) {
         int cause = errno;
-        atomic_store(&slot->taken, false);
+        give_slot(slot);
         return rks_fail_errno(err, cause, "%s: mapping %" PRIu64 " bytes", path, size);
     }
     slot->bytes = bytes;
@@ -291,7 +314,7 @@ void rks_guarded_map_close(rks_guarded_map *map)
     munmap((void *)(uintptr_t)map->bytes, map->size);
     if (atomic_load(&map->marks) != NULL)
         munmap((void *)atomic_load(&map->marks), map->marks_size);
-    atomic_store(&map->taken, false);
+    give_slot(map);
 }
 
 /* The pages of [at, at + size), if they lie in the map. */

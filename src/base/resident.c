@@ -39,14 +39,17 @@ struct rks_resident {
     _Atomic uint8_t state[]; /* UNKNOWN, WHOLE, or reads left until it is looked at again */
 };
 
+static bool may_ask(const struct stat *info, uid_t user, const char *path)
+{
+    if (info->st_uid == user && info->st_uid != NOBODY)
+        return true;
+    return faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) == 0;
+}
+
 bool rks_resident_may_ask(int fd, const char *path)
 {
     struct stat info;
-    if (fstat(fd, &info) != 0)
-        return false;
-    if (info.st_uid == geteuid() && info.st_uid != NOBODY)
-        return true;
-    return faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) == 0;
+    return fstat(fd, &info) == 0 && may_ask(&info, geteuid(), path);
 }
 
 rks_status rks_resident_open(int fd, const char *path, const rks_guarded_map *map,
@@ -62,8 +65,10 @@ rks_status rks_resident_open(int fd, const char *path, const rks_guarded_map *ma
     made->pieces = pieces;
     made->empty = made->state + pieces;
     made->page = (size_t)sysconf(_SC_PAGESIZE);
-    made->user = rks_resident_may_ask(fd, path) ? geteuid() : (uid_t)-1;
+    made->user = (uid_t)-1;
     if (fstat(fd, &info) == 0) {
+        uid_t user = geteuid();
+        made->user = may_ask(&info, user, path) ? user : (uid_t)-1;
         made->device = info.st_dev;
         made->number = info.st_ino;
     }

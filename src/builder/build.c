@@ -149,7 +149,7 @@ static rks_status look_at_input(build *b, const char *const *sources, size_t sou
         return status;
     if (o->append) {
         rks_store_look(b->directory, 0, &b->found);
-        status = rks_store_tell_found(&b->found, &b->told, &b->found_text, err);
+        status = rks_store_tell_found(b->group, &b->found, &b->told, &b->found_text, err);
         if (status != RKS_OK)
             return status;
     }

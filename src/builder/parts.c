@@ -307,7 +307,8 @@ static rks_status see(const rks_parts *parts, sight *seen, rks_error *err)
         return status;
     if (parts->options.append) {
         look_for_base(parts, seen->what, &seen->found, &seen->base);
-        status = rks_store_tell_found(&seen->base, &seen->told, &seen->base_text, err);
+        status = rks_store_tell_found(parts->group, &seen->base, &seen->told,
+                                      &seen->base_text, err);
         if (status != RKS_OK)
             return status;
     }

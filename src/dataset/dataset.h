@@ -88,6 +88,9 @@ uint64_t rks_dataset_bytes(const rks_dataset *dataset);
  * are b's and a's. */
 rks_status rks_dataset_join(const rks_dataset *a, const rks_dataset *b, rks_dataset **joined,
                             rks_error *err);
+/* The same dataset with its shards by id, as one that is read from a file without lists; the runs of
+ * excluded samples too. RKS_ERR_ARGUMENT as rks_dataset_encode. Not of a united dataset. */
+rks_status rks_dataset_copy(const rks_dataset *dataset, rks_dataset **copy, rks_error *err);
 enum { RKS_SOURCES_MAX = 65535 };
 
 /* One dataset in memory over the shards of several: the samples of the first, then those of the

@@ -129,18 +129,14 @@ static rks_status join_excluded(rks_dataset *joined, const rks_dataset *a, const
     return status;
 }
 
-static rks_status copy_top(rks_dataset *joined, const rks_dataset *a, const rks_dataset *b,
-                           rks_error *err)
+/* What has no room in the struct itself; room for so many shards and units. */
+static rks_status copy_parts(rks_dataset *joined, const rks_dataset *a, size_t shards, size_t units,
+                             rks_error *err)
 {
-    joined->build_id = b->build_id;
-    joined->unit_size = b->unit_size;
     joined->derived_keys = a->derived_keys;
-    memcpy(joined->lists, a->lists, sizeof(joined->lists));
-    joined->list_count = a->list_count;
-    joined->generation = (a->generation == 0 ? 1 : a->generation) + 1;
     joined->index = rks_alloc(a->index_count, sizeof(char *), err);
-    joined->shards = rks_alloc(a->shard_count + b->shard_count, sizeof(*joined->shards), err);
-    joined->units = rks_alloc(a->unit_count + b->unit_count, sizeof(*joined->units), err);
+    joined->shards = rks_alloc(shards, sizeof(*joined->shards), err);
+    joined->units = rks_alloc(units, sizeof(*joined->units), err);
     joined->build_options = rks_strdup(a->build_options == NULL ? "{}" : a->build_options, err);
     if (joined->index == NULL || joined->shards == NULL || joined->units == NULL ||
         joined->build_options == NULL)
@@ -151,6 +147,64 @@ static rks_status copy_top(rks_dataset *joined, const rks_dataset *a, const rks_
         joined->index_count++;
     }
     return rks_schema_parse(rks_schema_text(a->schema), &joined->schema, err);
+}
+
+static rks_status copy_top(rks_dataset *joined, const rks_dataset *a, const rks_dataset *b,
+                           rks_error *err)
+{
+    joined->build_id = b->build_id;
+    joined->unit_size = b->unit_size;
+    memcpy(joined->lists, a->lists, sizeof(joined->lists));
+    joined->list_count = a->list_count;
+    joined->generation = (a->generation == 0 ? 1 : a->generation) + 1;
+    return copy_parts(joined, a, a->shard_count + b->shard_count, a->unit_count + b->unit_count,
+                      err);
+}
+
+static rks_status copy_excluded(const rks_excluded *from, rks_excluded *to, rks_error *err)
+{
+    *to = *from;
+    to->runs = NULL;
+    if (from->samples == 0)
+        return RKS_OK;
+    to->runs = rks_alloc_raw(from->run_count, sizeof(*to->runs), err);
+    if (to->runs == NULL)
+        return RKS_ERR_MEMORY;
+    memcpy(to->runs, from->runs, from->run_count * sizeof(*to->runs));
+    return RKS_OK;
+}
+
+rks_status rks_dataset_copy(const rks_dataset *dataset, rks_dataset **copy, rks_error *err)
+{
+    rks_status status = rks_dataset_check(dataset, RKS_DATASET_FILE, RKS_ERR_ARGUMENT, err);
+    if (status != RKS_OK)
+        return status;
+    rks_dataset *made = rks_alloc(1, sizeof(*made), err);
+    if (made == NULL)
+        return RKS_ERR_MEMORY;
+    made->id = dataset->id;
+    made->build_id = dataset->build_id;
+    made->unit_size = dataset->unit_size;
+    made->generation = dataset->generation;
+    memcpy(made->made_from, dataset->made_from, sizeof(made->made_from));
+    status = copy_parts(made, dataset, dataset->shard_count, dataset->unit_count, err);
+    if (status == RKS_OK)
+        status = rks_dataset_append(made, dataset, err);
+    made->count = dataset->count;
+    for (size_t i = 0; status == RKS_OK && i < made->shard_count; i++) {
+        made->shards[i].build = dataset->shards[i].build; /* zeros stay zeros: the dataset's own */
+        made->shards[i].list = 0;
+    }
+    if (status == RKS_OK)
+        status = copy_excluded(&dataset->excluded, &made->excluded, err);
+    if (status == RKS_OK)
+        status = rks_dataset_order_shards(made, RKS_DATASET_FILE, err);
+    if (status != RKS_OK) {
+        rks_dataset_free(made);
+        return status;
+    }
+    *copy = made;
+    return RKS_OK;
 }
 
 rks_status rks_dataset_join(const rks_dataset *a, const rks_dataset *b, rks_dataset **joined,

@@ -430,8 +430,7 @@ static rks_status decode_inline(const json_t *root, const char *path, rks_datase
     return status;
 }
 
-/* Lists have their shards by id; all together they are put so. */
-static rks_status order_shards(rks_dataset *dataset, const char *path, rks_error *err)
+rks_status rks_dataset_order_shards(rks_dataset *dataset, const char *path, rks_error *err)
 {
     const rks_dataset_shard **sorted = NULL;
     uint32_t *place = NULL;
@@ -485,7 +484,7 @@ static rks_status decode_text(const char *directory, const char *text, size_t si
     if (status == RKS_OK)
         status = decode_inline(root, path, decoded, err);
     if (status == RKS_OK && decoded->list_count > 0)
-        status = order_shards(decoded, path, err);
+        status = rks_dataset_order_shards(decoded, path, err); /* a list has its own by id */
     json_decref(root);
     return status == RKS_OK ? rks_dataset_check(decoded, path, RKS_ERR_CORRUPT, err) : status;
 }

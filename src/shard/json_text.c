@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "shard/json_parse.h"
 
 static const char DIGEST_BEFORE[] = ",\"digest\":\"";
 static const char DIGEST_AFTER[] = "\"}\n";
@@ -150,7 +151,7 @@ rks_status rks_json_open(const char *text, size_t size, const char *path,
                          rks_error *err)
 {
     json_error_t where;
-    json_t *parsed = json_loadb(text, size, JSON_REJECT_DUPLICATES, &where);
+    json_t *parsed = rks_json_load(text, size, &where);
     if (parsed == NULL)
         return rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: line %d, column %d: %s", path, where.line,
                         where.column, where.text);

@@ -389,6 +389,7 @@ rks_status rks_manifest_decode(const char *text, size_t size, const char *path,
     if (status == RKS_OK)
         status = decode_segments(root, path, decoded, err);
     if (status == RKS_OK) {
+        decoded->text_size = size;
         *manifest = decoded;
         decoded = NULL;
     }

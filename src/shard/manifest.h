@@ -56,6 +56,7 @@ typedef struct rks_manifest {
     size_t segment_count;
     bool names_shard;  /* blocks of version 2 do: `requires` holds "shard_in_blocks" */
     rks_digest digest; /* of the manifest's own text */
+    size_t text_size;  /* bytes of that text, as decoded */
 } rks_manifest;
 
 /* May it travel with the index: a scalar number that is never missing. */

@@ -17,6 +17,7 @@
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "shard/json_parse.h"
 #include "shard/utf8.h"
 
 struct rks_schema {
@@ -219,7 +220,7 @@ static rks_status add_schema_column(rks_schema *schema, const char *name, const 
 static rks_status parse_json(rks_schema *schema, const char *text, rks_error *err)
 {
     json_error_t where;
-    json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &where);
+    json_t *root = rks_json_load(text, strlen(text), &where);
     if (root == NULL)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "schema: line %d, column %d: %s", where.line,
                         where.column, where.text);

@@ -57,7 +57,7 @@ uint64_t rks_shard_bytes(const rks_shard *shard)
 uint64_t rks_shard_file_bytes(const rks_shard *shard)
 {
     uint64_t size = shard->manifest->file_size;
-    return size + rks_sums_count(size) * RKS_DIGEST_SIZE + shard->manifest_size;
+    return size + rks_sums_count(size) * RKS_DIGEST_SIZE + shard->manifest->text_size;
 }
 
 uint64_t rks_shard_largest(const rks_shard *shard)

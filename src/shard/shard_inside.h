@@ -21,7 +21,6 @@ struct rks_shard {
     rks_manifest *manifest;
     rks_guarded_map *map;
     rks_resident *resident; /* what of the map is in memory */
-    uint64_t manifest_size;
     rks_unit_list units;
     rks_locators *locators;        /* one for each RKS_SEGMENT_ROWS rows */
     size_t row_segments;           /* how many of them: segments of each kind */

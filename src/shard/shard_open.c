@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -212,17 +211,14 @@ static rks_status check_owner(const rks_shard *shard, rks_error *err)
 rks_status rks_shard_open_damaged(const char *path, rks_shard_damage_fn damage, void *user,
                                   rks_shard **shard, rks_error *err)
 {
-    struct stat info;
     rks_shard *opened = rks_alloc(1, sizeof(*opened), err);
     if (opened == NULL)
         return RKS_ERR_MEMORY;
     rks_status status = name_data(path, &opened->path, err);
     if (status == RKS_OK)
         status = rks_manifest_load(path, &opened->manifest, err);
-    if (status == RKS_OK) {
-        opened->manifest_size = stat(path, &info) == 0 ? (uint64_t)info.st_size : 0;
+    if (status == RKS_OK)
         status = open_file(opened, damage, user, err);
-    }
     if (status == RKS_OK)
         status = place_locators(opened, err);
     if (status == RKS_OK)

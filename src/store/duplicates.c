@@ -93,34 +93,15 @@ static rks_status compare_pair(void *user, uint64_t a, uint64_t b, rks_error *er
                     c->words.advice == NULL ? "" : c->words.advice);
 }
 
-/* The runs, which dataset.json does not hold. */
-static rks_status copy_excluded(const rks_excluded *from, rks_excluded *to, rks_error *err)
-{
-    if (from->samples == 0)
-        return RKS_OK;
-    to->runs = rks_alloc_raw(from->run_count, sizeof(*to->runs), err);
-    if (to->runs == NULL)
-        return RKS_ERR_MEMORY;
-    memcpy(to->runs, from->runs, from->run_count * sizeof(*to->runs));
-    return RKS_OK;
-}
-
 rks_status rks_commit_open(rks_group *group, const char *directory, rks_status status,
                            const rks_dataset *dataset, uint64_t *pairs, rks_store **store,
                            rks_error *err)
 {
     rks_store_options options;
-    char *text = NULL;
-    size_t size = 0;
     rks_dataset *copy = NULL;
     rks_store_options_default(&options);
     if (status == RKS_OK)
-        status = rks_dataset_encode(dataset, &text, &size, err);
-    if (status == RKS_OK)
-        status = rks_dataset_decode(text, size, directory, &copy, err);
-    rks_release(text);
-    if (status == RKS_OK)
-        status = copy_excluded(&dataset->excluded, &copy->excluded, err);
+        status = rks_dataset_copy(dataset, &copy, err);
     return rks_store_open_dataset(group, directory, status, copy, &options, pairs, store, err);
 }
 

@@ -83,8 +83,8 @@ void rks_store_look(const char *directory, uint64_t generation, rks_found_datase
         rks_dataset_load_generation(directory, generation, &looked->dataset, &looked->error);
 }
 
-rks_status rks_store_tell_found(const rks_found_dataset *looked, rks_found_told *told,
-                                rks_buffer *text, rks_error *err)
+rks_status rks_store_tell_found(const rks_group *group, const rks_found_dataset *looked,
+                                rks_found_told *told, rks_buffer *text, rks_error *err)
 {
     char *encoded = NULL;
     size_t size = 0;
@@ -94,6 +94,10 @@ rks_status rks_store_tell_found(const rks_found_dataset *looked, rks_found_told 
         if (err != NULL)
             *err = looked->error;
         return looked->status;
+    }
+    if (rks_group_size(group) == 1) { /* nobody to compare it with */
+        *told = (rks_found_told){.size = 1};
+        return RKS_OK;
     }
     rks_status status = rks_dataset_encode(looked->dataset, &encoded, &size, err);
     if (status == RKS_OK) {
@@ -165,7 +169,7 @@ rks_status rks_store_agree_datasets(rks_group *group, const char *exchange,
     bool room = mine != NULL && texts != NULL && to.roots != NULL && to.lacking != NULL;
     rks_status status = room ? RKS_OK : RKS_ERR_MEMORY;
     for (size_t i = 0; status == RKS_OK && i < count; i++)
-        status = rks_store_tell_found(&looked[i], &mine[i], &texts[i], err);
+        status = rks_store_tell_found(group, &looked[i], &mine[i], &texts[i], err);
     const rks_fact facts[] = {rks_fact_fixed(mine, count * sizeof(*mine)),
                               rks_fact_same_shown("exchange", exchange)};
     status = rks_group_agree_on(group, "open: dataset", status, facts, 2, &agreed, err);

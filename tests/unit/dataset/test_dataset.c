@@ -167,6 +167,53 @@ static void the_order_of_shards_does_not_matter(void **state)
     free(text);
 }
 
+static void a_copy_is_the_same_dataset_with_shards_by_id(void **state)
+{
+    (void)state;
+    fixture f;
+    rks_excluded_run run = {1, 2};
+    rks_status status = RKS_ERR_MEMORY;
+    rks_schema *schema = schema_of("t:str,n:int64");
+    good_fixture(&f, schema);
+    f.shards[0].build = (rks_digest){5, 6};
+    f.shards[0].list = 1;
+    f.dataset.excluded = (rks_excluded){.samples = 2, .runs = &run, .run_count = 1, .duplicates = 1};
+    strcpy(f.dataset.excluded.name, "excluded-1");
+    f.dataset.count -= 2;
+    f.dataset.generation = 3;
+    f.dataset.unit_size = 4096;
+    strcpy(f.dataset.made_from, "files");
+    f.dataset.id = rks_dataset_id(&f.dataset);
+    long before = rks_memory_in_use();
+    for (long nth = 1; status != RKS_OK; nth++) {
+        rks_dataset *copy = NULL;
+        char *one = NULL, *other = NULL;
+        size_t size = 0, other_size = 0;
+        rks_memory_fail_at(nth);
+        status = rks_dataset_copy(&f.dataset, &copy, &err);
+        rks_memory_fail_at(0);
+        assert_true(status == RKS_OK || status == RKS_ERR_MEMORY);
+        if (status == RKS_OK) {
+            assert_ok(rks_dataset_encode(&f.dataset, &one, &size, &err), &err);
+            assert_ok(rks_dataset_encode(copy, &other, &other_size, &err), &err);
+            assert_string_equal(other, one);
+            assert_int_equal(copy->shards[0].id.low, 1);
+            assert_int_equal(copy->shards[1].list, 0);
+            assert_memory_equal(copy->excluded.runs, &run, sizeof(run));
+        }
+        rks_free(one);
+        rks_free(other);
+        rks_dataset_free(copy);
+        assert_int_equal(rks_memory_in_use(), before);
+        assert_true(nth < 200);
+    }
+    rks_dataset *none = NULL;
+    f.dataset.id.low++;
+    assert_fails(RKS_ERR_ARGUMENT, rks_dataset_copy(&f.dataset, &none, &err));
+    assert_null(none);
+    rks_schema_free(schema);
+}
+
 static void the_id_is_of_contents_alone(void **state)
 {
     (void)state;
@@ -420,6 +467,7 @@ int main(void)
         cmocka_unit_test(excluded_samples_that_cannot_be_are_refused),
         cmocka_unit_test(a_dataset_comes_back_and_encodes_alike),
         cmocka_unit_test(the_order_of_shards_does_not_matter),
+        cmocka_unit_test(a_copy_is_the_same_dataset_with_shards_by_id),
         cmocka_unit_test(the_id_is_of_contents_alone),
         cmocka_unit_test(parts_that_do_not_fit_together_are_not_encoded),
         cmocka_unit_test(hostile_fields_are_refused),

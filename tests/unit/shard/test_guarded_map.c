@@ -172,8 +172,46 @@ static void holds_more_maps_than_a_chunk_of_slots(void **state)
         assert_true(rks_guarded_map_faulted(maps[i], maps[i]->bytes + PAGE, 1));
         assert_false(rks_guarded_map_faulted(maps[i], maps[i]->bytes, 1));
     }
+    for (int i = 0; i < MAPS; i += 7) { /* a place that is free again is used again */
+        const rks_guarded_map *place = maps[i];
+        rks_guarded_map_close(maps[i]);
+        maps[i] = map_file(fd, PAGE);
+        assert_ptr_equal(maps[i], place);
+    }
     for (int i = 0; i < MAPS; i++)
         rks_guarded_map_close(maps[i]);
+    close(fd);
+}
+
+static void *fill_and_empty(void *argument)
+{
+    enum { MAPS = 100 };
+    const int *fd = argument;
+    rks_guarded_map *maps[MAPS];
+    uintptr_t wrong = 0;
+    for (int round = 0; round < 20; round++) {
+        for (size_t i = 0; i < MAPS; i++)
+            maps[i] = map_file(*fd, (i + 1) * PAGE);
+        for (size_t i = 0; i < MAPS; i++)
+            wrong += maps[i]->size != (i + 1) * PAGE; /* another thread has the same place */
+        for (size_t i = 0; i < MAPS; i++)
+            rks_guarded_map_close(maps[i]);
+    }
+    return (void *)wrong;
+}
+
+static void threads_that_fill_and_empty_never_share_a_place(void **state)
+{
+    (void)state;
+    pthread_t threads[4];
+    int fd = make_file(100 * PAGE);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, fill_and_empty, &fd), 0);
+    for (int i = 0; i < 4; i++) {
+        void *wrong = NULL;
+        pthread_join(threads[i], &wrong);
+        assert_null(wrong);
+    }
     close(fd);
 }
 
@@ -472,6 +510,7 @@ int main(void)
         cmocka_unit_test(a_new_map_in_the_same_place_is_clean),
         cmocka_unit_test(a_file_with_many_bad_pages_is_given_up_as_a_whole),
         cmocka_unit_test(holds_more_maps_than_a_chunk_of_slots),
+        cmocka_unit_test(threads_that_fill_and_empty_never_share_a_place),
         cmocka_unit_test(four_threads_never_believe_a_zero),
         cmocka_unit_test(a_child_goes_on_with_its_parents_map),
         cmocka_unit_test(a_fault_elsewhere_still_ends_the_process),
