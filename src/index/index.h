@@ -68,17 +68,22 @@ void rks_index_locate(const rks_index *index, uint64_t id, uint32_t *shard, uint
 bool rks_index_id_of(const rks_index *index, uint32_t shard, uint64_t row, uint64_t *id);
 
 /* The ids whose key hash is `hash`, ascending: calls visit for each until it returns false. The
- * first call builds a table of this process's own, 5 to 6 bytes a sample; any threads, at once. */
+ * first call builds a table of this process's own, 5 to 6 bytes a sample, above 96 MiB in a file that
+ * may be paged out (base/scratch.h); any threads, at once. */
 rks_status rks_index_find(rks_index *index, uint64_t hash, bool (*visit)(void *user, uint64_t id),
                           void *user, rks_error *err);
 
 /* Pairs of ids with equal hashes among the hashes with hash % parts == part: candidates for
  * duplicates, by ascending hash; k ids with one hash give the k - 1 pairs of neighbours. Memory:
- * 16 bytes for each of these hashes, about count / parts of them. */
+ * 16 bytes for each of these hashes, about count / parts of them, but at most 257 MiB: more of them
+ * are looked at range by range, with one pass over all hashes for each 16 Mi. */
 rks_status rks_index_equal_hashes(const rks_index *index, uint32_t part, uint32_t parts,
                                   rks_status (*pair)(void *user, uint64_t a, uint64_t b,
                                                      rks_error *err),
                                   void *user, rks_error *err);
+
+/* For tests: so many hashes at a time, in place of 16 Mi. */
+void rks_index_entries_max(size_t entries);
 
 /* The stream in which a shard's part of the index travels: its samples in id order, in pieces of 64
  * Ki (the last one smaller), across spans; index_stream.c draws them. A piece is complete in

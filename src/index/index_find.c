@@ -9,24 +9,25 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/pairs.h"
+#include "base/scratch.h"
 #include "base/usage.h"
 
 /* The ids ordered by the top bits of their hashes: those of bucket b are
  * ids[first[b]..first[b + 1]), ascending. 2 to 4 ids a bucket: 4 bytes a sample for ids and 1 to 2
- * for first. */
+ * for first. Of many samples they lie in a file, whose pages the kernel may take back. */
 struct rks_index_table {
     uint32_t bits;
     uint64_t bytes; /* as counted; 0 before */
     uint32_t *first;
     uint32_t *ids;
+    rks_scratch scratch; /* both of them */
 };
 
 void rks_index_table_free(rks_index_table *table)
 {
     if (table == NULL)
         return;
-    rks_free(table->first);
-    rks_free(table->ids);
+    rks_scratch_give(&table->scratch);
     rks_usage_sub(RKS_MEMORY_INDEX_OWN, table->bytes);
     rks_free(table);
 }
@@ -44,12 +45,15 @@ static rks_status build_table(rks_index *index, rks_index_table **table, rks_err
     while (index->count >> built->bits >= 4)
         built->bits++;
     size_t buckets = (size_t)1 << built->bits;
-    if ((built->first = rks_alloc(buckets + 2, sizeof(uint32_t), err)) == NULL ||
-        (built->ids = rks_alloc_raw(index->count, sizeof(uint32_t), err)) == NULL) {
+    rks_status status = rks_scratch_take(buckets + 2 + index->count, sizeof(uint32_t), NULL,
+                                         &built->scratch, err);
+    if (status != RKS_OK) {
         rks_index_table_free(built);
-        return RKS_ERR_MEMORY;
+        return status;
     }
-    built->bytes = (buckets + 2 + index->count) * sizeof(uint32_t);
+    built->first = built->scratch.bytes;
+    built->ids = built->first + buckets + 2;
+    built->bytes = built->scratch.size;
     rks_usage_add(RKS_MEMORY_INDEX_OWN, built->bytes);
     /* Counted two places up, so that after the ids are put in first[b + 1] is where b ends. */
     const uint64_t *hashes = rks_index_key_hashes(index);
@@ -98,6 +102,98 @@ rks_status rks_index_find(rks_index *index, uint64_t hash, bool (*visit)(void *u
 
 /* ---- equal hashes -------------------------------------------------------------------------- */
 
+enum { DIGIT = 16, DIGITS = 64 / DIGIT, BUCKETS = 1 << DIGIT };
+
+static size_t entries_max = 16u << 20;
+
+void rks_index_entries_max(size_t entries)
+{
+    entries_max = entries;
+}
+
+typedef struct equal_search {
+    const uint64_t *hashes;
+    uint64_t count;
+    uint32_t part, parts;
+    rks_status (*pair)(void *user, uint64_t a, uint64_t b, rks_error *err);
+    void *user;
+    rks_pair *entries;
+    size_t room;
+} equal_search;
+
+static bool is_in_part(const equal_search *s, uint64_t hash)
+{
+    return s->parts == 1 || hash % s->parts == s->part;
+}
+
+/* The pairs among hashes from first to last, which are no more than there is room for. */
+static rks_status pair_range(equal_search *s, uint64_t first, uint64_t last, rks_error *err)
+{
+    size_t filled = 0;
+    for (uint64_t id = 0; id < s->count && filled < s->room; id++)
+        if (s->hashes[id] - first <= last - first && is_in_part(s, s->hashes[id]))
+            s->entries[filled++] = (rks_pair){s->hashes[id], id};
+    rks_pairs_sort(s->entries, filled);
+    rks_status status = RKS_OK;
+    for (size_t i = 1; i < filled && status == RKS_OK; i++)
+        if (s->entries[i].first == s->entries[i - 1].first)
+            status = s->pair(s->user, s->entries[i - 1].second, s->entries[i].second, err);
+    return status;
+}
+
+/* More samples with one hash than there is room for: they need no sorting. */
+static rks_status pair_one_hash(const equal_search *s, uint64_t hash, rks_error *err)
+{
+    uint64_t before = UINT64_MAX;
+    rks_status status = RKS_OK;
+    for (uint64_t id = 0; id < s->count && status == RKS_OK; id++) {
+        if (s->hashes[id] != hash)
+            continue;
+        if (before != UINT64_MAX)
+            status = s->pair(s->user, before, id, err);
+        before = id;
+    }
+    return status;
+}
+
+/* How many hashes that begin with the digits of `prefix` have each next digit. */
+static void count_digits(const equal_search *s, uint64_t prefix, int digit, uint32_t *counts)
+{
+    int shift = 64 - DIGIT * (digit + 1);
+    for (uint64_t id = 0; id < s->count; id++) {
+        uint64_t hash = s->hashes[id];
+        bool begins = digit == 0 || (hash ^ prefix) >> (shift + DIGIT) == 0;
+        if (begins && is_in_part(s, hash))
+            counts[hash >> shift & (BUCKETS - 1)]++;
+    }
+}
+
+/* The hashes that begin with the digits of `prefix`, as many at a time as there is room for. A
+ * stranger's shard may hold any hashes: what does not fit under one digit is cut by the next one. */
+static rks_status pair_pieces(equal_search *s, uint64_t prefix, int digit, rks_error *err)
+{
+    int shift = 64 - DIGIT * (digit + 1);
+    uint32_t *counts = rks_alloc(BUCKETS, sizeof(*counts), err);
+    if (counts == NULL)
+        return RKS_ERR_MEMORY;
+    count_digits(s, prefix, digit, counts);
+    rks_status status = RKS_OK;
+    for (uint64_t bucket = 0, end; status == RKS_OK && bucket < BUCKETS; bucket = end) {
+        uint64_t first = prefix | bucket << shift, sum = counts[bucket];
+        for (end = bucket + 1; end < BUCKETS && sum + counts[end] <= s->room; end++)
+            sum += counts[end];
+        uint64_t last = (prefix | (end - 1) << shift) | (((uint64_t)1 << shift) - 1);
+        if (sum > s->room && digit + 1 == DIGITS)
+            status = pair_one_hash(s, first, err);
+        else if (sum > s->room)
+            status = pair_pieces(s, first, digit + 1, err);
+        else if (sum > 1)
+            status = pair_range(s, first, last, err);
+    }
+    rks_free(counts);
+    return status;
+}
+
 rks_status rks_index_equal_hashes(const rks_index *index, uint32_t part, uint32_t parts,
                                   rks_status (*pair)(void *user, uint64_t a, uint64_t b,
                                                      rks_error *err),
@@ -105,22 +201,23 @@ rks_status rks_index_equal_hashes(const rks_index *index, uint32_t part, uint32_
 {
     if (part >= parts)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0, "equal hashes: part %u of %u", part, parts);
-    const uint64_t *hashes = (const uint64_t *)(const void *)(index->map + index->hashes_at);
-    size_t count = 0;
-    for (uint64_t id = 0; id < index->count; id++)
-        count += hashes[id] % parts == part;
-    rks_pair *entries = rks_alloc_raw(count, sizeof(*entries), err);
-    if (entries == NULL)
+    equal_search s = {
+        .hashes = (const uint64_t *)(const void *)(index->map + index->hashes_at),
+        .count = index->count,
+        .part = part,
+        .parts = parts,
+        .pair = pair,
+        .user = user,
+    };
+    uint64_t wanted = 0;
+    for (uint64_t id = 0; id < s.count; id++)
+        wanted += is_in_part(&s, s.hashes[id]);
+    s.room = wanted < entries_max ? (size_t)wanted : entries_max;
+    s.entries = rks_alloc_raw(s.room, sizeof(*s.entries), err);
+    if (s.entries == NULL)
         return RKS_ERR_MEMORY;
-    size_t filled = 0;
-    for (uint64_t id = 0; id < index->count && filled < count; id++)
-        if (hashes[id] % parts == part)
-            entries[filled++] = (rks_pair){hashes[id], id};
-    rks_pairs_sort(entries, filled);
-    rks_status status = RKS_OK;
-    for (size_t i = 1; i < filled && status == RKS_OK; i++)
-        if (entries[i].first == entries[i - 1].first)
-            status = pair(user, entries[i - 1].second, entries[i].second, err);
-    rks_free(entries);
+    rks_status status =
+        wanted <= s.room ? pair_range(&s, 0, UINT64_MAX, err) : pair_pieces(&s, 0, 0, err);
+    rks_free(s.entries);
     return status;
 }

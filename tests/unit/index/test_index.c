@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/scratch.h"
 #include "base/shared_memory.h"
 #include "index/index_internal.h"
 #include "layouts.h"
@@ -395,6 +396,13 @@ static void *find_many(void *user)
     return NULL;
 }
 
+static void the_table_to_find_in_may_lie_in_a_file(void **state)
+{
+    rks_scratch_memory_max(1);
+    finds_each_id_by_its_hash(state);
+    rks_scratch_memory_max(0);
+}
+
 static void threads_may_find_at_once(void **state)
 {
     (void)state;
@@ -471,6 +479,61 @@ static void reports_equal_hashes_in_each_partition_once(void **state)
     assert_int_equal(counted_memory(), 0);
 }
 
+/* All pairs of ids with equal hashes, in the order in which they are told. */
+typedef struct told_pairs {
+    uint64_t ids[2 * 4096];
+    size_t count;
+} told_pairs;
+
+static rks_status note_pair(void *user, uint64_t a, uint64_t b, rks_error *error)
+{
+    (void)error;
+    told_pairs *told = user;
+    assert_true(told->count + 2 <= sizeof(told->ids) / sizeof(told->ids[0]));
+    told->ids[told->count++] = a;
+    told->ids[told->count++] = b;
+    return RKS_OK;
+}
+
+/* Some spread over all numbers, some that differ late, many of one value. */
+static void fill_hostile(uint64_t *hashes, uint64_t count)
+{
+    for (uint64_t id = 0; id < count; id++) {
+        uint64_t any = layout_next(&the_random);
+        hashes[id] = any % 4 == 0   ? any >> 50 << 50
+                     : any % 4 == 1 ? UINT64_C(0xabcdef0123450000) | (any >> 8 & 63)
+                     : any % 4 == 2 ? UINT64_MAX - (any >> 8 & 1)
+                                    : any >> 8 & 0xff000000000000ff;
+    }
+}
+
+static void equal_hashes_are_the_same_however_few_are_looked_at_at_a_time(void **state)
+{
+    (void)state;
+    static told_pairs all, again;
+    uint64_t count = 3000;
+    rks_span spans[] = {{0, count, 0, 0}};
+    rks_index_layout layout = {count, spans, 1, NULL, 0};
+    rks_index *index = layout_open(&layout);
+    layout_fill(index, &layout, 1);
+    fill_hostile(rks_index_key_hashes(index), count);
+    for (uint32_t parts = 1; parts < 4; parts += 2)
+        for (uint32_t part = 0; part < parts; part++) {
+            all.count = 0;
+            assert_ok(rks_index_equal_hashes(index, part, parts, note_pair, &all, &err), &err);
+            assert_true(all.count > 100);
+            for (size_t room = 1; room < 2000; room = room * 5 + 2) {
+                rks_index_entries_max(room);
+                again.count = 0;
+                assert_ok(rks_index_equal_hashes(index, part, parts, note_pair, &again, &err), &err);
+                assert_int_equal(again.count, all.count);
+                assert_memory_equal(again.ids, all.ids, all.count * sizeof(all.ids[0]));
+            }
+            rks_index_entries_max(16u << 20);
+        }
+    rks_index_close(index);
+}
+
 static void survives_each_failing_allocation(void **state)
 {
     (void)state;
@@ -524,8 +587,10 @@ int main(void)
         cmocka_unit_test(locates_as_a_plain_table_does),
         cmocka_unit_test(locates_among_very_uneven_spans),
         cmocka_unit_test(finds_each_id_by_its_hash),
+        cmocka_unit_test(the_table_to_find_in_may_lie_in_a_file),
         cmocka_unit_test(threads_may_find_at_once),
         cmocka_unit_test(reports_equal_hashes_in_each_partition_once),
+        cmocka_unit_test(equal_hashes_are_the_same_however_few_are_looked_at_at_a_time),
         cmocka_unit_test(survives_each_failing_allocation),
     };
     return cmocka_run_group_tests_name("index", tests, NULL, NULL);
