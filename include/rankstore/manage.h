@@ -107,8 +107,8 @@ typedef struct rks_diff_report {
 /* COLLECTIVE. Compares what two stores of one group hold, by key and contents: order, lengths,
  * shards and ranks do not matter, nor the order of columns, nor whether a type may be missing, nor
  * whether a column "__key__" repeats the keys. Samples that a store's quarantine leaves out are
- * none of it. Every rank reads what it serves; rank 0 compares (14 bytes of memory a sample of
- * `b`), and `found` is called there alone. The report is the same on all ranks. RKS_ERR_ARGUMENT
+ * none of it. Every rank reads what it serves; rank 0 compares (14 bytes a sample of `b`,
+ * above 96 MiB an array in a file that may be paged out), and `found` is called there alone. The report is the same on all ranks. RKS_ERR_ARGUMENT
  * for a column that neither has; a damaged sample is an error that names it. */
 RKS_API rks_status rks_diff(rks_store *a, rks_store *b, const rks_diff_options *options,
                             rks_diff_fn found, void *user, rks_diff_report *report, rks_error *err);

@@ -5,9 +5,9 @@
  * Each rank makes a 16-byte entry of each of its samples: 96 bits of the XXH3-128 of the contents,
  * and the position. Each rank is in charge of a share of the hashes (hash % ranks), and sorts its
  * entries. On one node all write theirs to one memory, and each picks its share; between nodes
- * entries travel to all by the exchange. 32 bytes a sample, spread over the ranks. XXH3 is no
- * defence against somebody who makes collisions, so equal hashes are candidates only: bytes decide
- * (same_contents.c). What that reads is the candidates alone, and nothing if there are none. */
+ * entries travel to all by the exchange. 32 bytes a sample, spread over the ranks; what is large
+ * of it may be paged out. XXH3 is no defence against somebody who makes collisions, so equal hashes
+ * are candidates only: bytes decide (same_contents.c). What that reads is the candidates alone, and nothing if there are none. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/pairs.h"
+#include "base/scratch.h"
 #include "builder/leave_out.h"
 #include "exchange/exchange.h"
 #include "store/duplicates.h"
@@ -37,6 +38,7 @@ typedef struct dedup {
     uint64_t place;    /* in the memory, of the next entry */
     rks_pair *charged; /* those that this rank is in charge of */
     uint64_t charged_count, charged_room;
+    rks_scratch own_memory, charged_memory; /* where the two lie */
     rks_buffer scratch;
 } dedup;
 
@@ -133,14 +135,18 @@ static void take_charge(dedup *d, const rks_pair *entries, size_t count)
 static rks_status make_charged(dedup *d, uint64_t room, rks_error *err)
 {
     d->charged_room = room;
-    d->charged = rks_alloc_raw(room, ENTRY, err);
-    return d->charged == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    rks_status status =
+        rks_scratch_take(room, ENTRY, d->at->parts->directory, &d->charged_memory, err);
+    d->charged = d->charged_memory.bytes;
+    return status;
 }
 
 static rks_status make_entries(dedup *d, uint64_t room, rks_error *err)
 {
-    d->own = rks_alloc_raw(room, ENTRY, err);
-    return d->own == NULL ? RKS_ERR_MEMORY : rks_leaving_each(d->at, enter, d, err);
+    rks_status status =
+        rks_scratch_take(room, ENTRY, d->at->parts->directory, &d->own_memory, err);
+    d->own = d->own_memory.bytes;
+    return status == RKS_OK ? rks_leaving_each(d->at, enter, d, err) : status;
 }
 
 /* ---- on one node ----------------------------------------------------------------------------- */
@@ -310,14 +316,14 @@ rks_status rks_leaving_duplicates(rks_leaving *at, rks_status *own, rks_error *e
     dedup d = {.at = at};
     rks_status status =
         on_one_node(&d) ? gather_on_node(&d, own, err) : gather_from_nodes(&d, own, err);
-    rks_free(d.own);
+    rks_scratch_give(&d.own_memory);
     if (status == RKS_OK) {
         rks_pairs_sort(d.charged, *own == RKS_OK ? d.charged_count : 0);
         status = compare_all(&d, own, err);
     }
     if (status == RKS_OK && *own == RKS_OK)
         at->dataset->excluded.duplicates = at->dataset->excluded.samples;
-    rks_free(d.charged);
+    rks_scratch_give(&d.charged_memory);
     rks_buffer_free(&d.scratch);
     return status;
 }

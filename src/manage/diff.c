@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/scratch.h"
 #include "group/agreement.h"
 #include "manage/scan.h"
 #include "rankstore/manage.h"
@@ -52,6 +53,7 @@ typedef struct diff {
     uint64_t *chunk;      /* rank 0: of the chunk, all */
     uint64_t *contents_b; /* rank 0, by id */
     uint8_t *matched;     /* rank 0: a bit for each id of b */
+    rks_scratch contents_scratch, matched_scratch;
     rks_diff_report report;
     uint64_t told[3];
     uint64_t done, total, samples, ticked_ms; /* of this rank, for progress */
@@ -343,10 +345,15 @@ static rks_status make_room(diff *d, rks_error *err)
     if (status != RKS_OK || rks_group_rank(d->a->group) != 0)
         return status;
     d->chunk = rks_alloc_raw(CHUNK, sizeof(*d->chunk), err);
-    d->contents_b = rks_alloc_raw(count, sizeof(*d->contents_b), err);
-    d->matched = rks_alloc(count / 8 + 1, 1, err);
-    if (d->chunk == NULL || d->contents_b == NULL || d->matched == NULL)
+    if (d->chunk == NULL)
         return RKS_ERR_MEMORY;
+    status = rks_scratch_take(count, sizeof(*d->contents_b), NULL, &d->contents_scratch, err);
+    if (status == RKS_OK)
+        status = rks_scratch_take(count / 8 + 1, 1, NULL, &d->matched_scratch, err);
+    if (status != RKS_OK)
+        return status;
+    d->contents_b = d->contents_scratch.bytes;
+    d->matched = d->matched_scratch.bytes;
     for (uint64_t id = 0; id < count; id++)
         if (rks_store_is_quarantined(d->b, id))
             set_matched(d, id); /* it is neither compared nor reported */
@@ -448,7 +455,7 @@ rks_status rks_diff(rks_store *a, rks_store *b, const rks_diff_options *options,
     rks_free(d.columns);
     rks_free(d.prints);
     rks_free(d.chunk);
-    rks_free(d.contents_b);
-    rks_free(d.matched);
+    rks_scratch_give(&d.contents_scratch);
+    rks_scratch_give(&d.matched_scratch);
     return status;
 }

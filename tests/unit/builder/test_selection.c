@@ -6,6 +6,7 @@
 #include "unit/store/world.h"
 
 #include "base/checksum.h"
+#include "base/scratch.h"
 #include "ingest/draw.h"
 #include "builder/leave_out.h"
 #include "support/seed.h"
@@ -283,10 +284,18 @@ static int clean(void **state)
     return 0;
 }
 
+static void entries_may_lie_in_a_file(void **state)
+{
+    rks_scratch_memory_max(1);
+    of_equal_contents_the_first_counts_on_any_ranks(state);
+    rks_scratch_memory_max(0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(of_equal_contents_the_first_counts_on_any_ranks),
+        cmocka_unit_test(entries_may_lie_in_a_file),
         cmocka_unit_test(contents_that_differ_under_one_hash_are_no_duplicates),
         cmocka_unit_test(nothing_is_lost_where_more_contents_share_a_hash_than_are_compared),
         cmocka_unit_test(a_sample_of_n_has_the_lowest_draws_on_any_ranks),

@@ -3,6 +3,8 @@
  * test_diff.c: two datasets compared by key and contents, by one rank and by several. */
 #include "unit/store/world.h"
 
+#include "base/scratch.h"
+
 /* What the dataset `b` has instead of what `a` has. */
 typedef struct variant {
     const char *schema;     /* NULL: WORLD_SCHEMA */
@@ -240,11 +242,19 @@ static void samples_in_a_quarantine_are_in_neither(void **state)
     }
 }
 
+static void what_is_kept_of_each_sample_may_lie_in_a_file(void **state)
+{
+    rks_scratch_memory_max(1);
+    each_kind_of_difference_is_counted_and_named(state);
+    rks_scratch_memory_max(0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(order_shards_and_ranks_do_not_matter),
         cmocka_unit_test(each_kind_of_difference_is_counted_and_named),
+        cmocka_unit_test(what_is_kept_of_each_sample_may_lie_in_a_file),
         cmocka_unit_test(the_order_of_columns_and_a_question_mark_do_not_matter),
         cmocka_unit_test(columns_of_another_name_or_type_are_told),
         cmocka_unit_test(named_columns_are_compared_alone),
