@@ -136,9 +136,15 @@ rks_status rks_store_list32(rks_store *store, const uint32_t *ids, size_t count,
 void rks_store_hold(rks_store *store);
 void rks_store_release(void *store);
 
-/* who.c: which rank sees and serves which shard. First each opens the shards of its directory;
- * then all choose the same owners from what each has reported. */
+/* Which rank sees and serves which shard. First each opens the shards of its directory
+ * (open_shards.c); then all choose the same owners from what each has reported (who.c). */
 rks_status rks_store_open_shards(rks_store *store, rks_error *err);
+/* The shard that the dataset names, if it lies in `directory`: the same id and manifest. A file of
+ * that name with other contents is an error, not a missing shard. */
+rks_status rks_store_open_shard(rks_store *store, const char *directory, size_t number,
+                                rks_error *err);
+/* For tests: a thread for so many shards; 0: 128 again. */
+void rks_store_shards_a_thread(size_t shards);
 rks_status rks_store_choose_owners(rks_store *store, const rks_agreed *agreed, rks_error *err);
 
 /* fill.c: the node's index, on its way to the store: from where its ids lie to the copied shards. */

@@ -2,56 +2,12 @@
  *
  * who.c: which rank sees and serves which shard. Every rank tells the others what lies on its disk;
  * all compute the same owners from it. */
-#include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "store/store.h"
-
-/* The shard that the dataset names, if it lies in `directory`: the same id and manifest. A file of
- * that name with other contents is an error, not a missing shard. */
-static rks_status open_shard(rks_store *store, const char *directory, size_t number, rks_error *err)
-{
-    const rks_dataset_shard *named = &store->dataset->shards[number];
-    char *path = rks_format(err, "%s/%s.json", directory, named->name);
-    if (path == NULL)
-        return RKS_ERR_MEMORY;
-    rks_error local;
-    rks_shard *shard = NULL;
-    rks_status status = RKS_OK;
-    if (access(path, F_OK) != 0 && errno == ENOENT)
-        goto out;
-    status = rks_shard_open(path, &shard, &local);
-    if (status == RKS_ERR_NOT_FOUND) {
-        status = RKS_OK;
-    } else if (status != RKS_OK) {
-        if (err != NULL)
-            *err = local;
-    } else if (!rks_digest_equal(rks_shard_id(shard), named->id) ||
-               !rks_digest_equal(rks_shard_manifest_digest(shard), named->manifest) ||
-               rks_shard_count(shard) != named->samples) {
-        status =
-            rks_fail(err, RKS_ERR_CORRUPT, 0, "%s: is not the shard that dataset.json names", path);
-        rks_shard_close(shard);
-    } else {
-        store->shards[number] = shard;
-    }
-out:
-    rks_free(path);
-    return status;
-}
-
-rks_status rks_store_open_shards(rks_store *store, rks_error *err)
-{
-    store->shards = rks_alloc(store->dataset->shard_count, sizeof(*store->shards), err);
-    rks_status status = store->shards == NULL ? RKS_ERR_MEMORY : RKS_OK;
-    for (size_t i = 0; status == RKS_OK && i < store->dataset->shard_count; i++)
-        status = open_shard(store, rks_store_directory_of(store, i), i, err);
-    return status;
-}
 
 const char *rks_store_directory_of(const rks_store *store, size_t shard)
 {
@@ -90,7 +46,7 @@ static void open_neighbours(rks_store *store, const rks_agreed *agreed)
             bool wanted = store->shards[i] == NULL && store->seen[rank * shards + i] != 0;
             const char *directory = wanted ? told_directory(store, paths, size, i) : NULL;
             if (directory != NULL)
-                open_shard(store, directory, i, NULL);
+                rks_store_open_shard(store, directory, i, NULL);
         }
     }
 }
@@ -116,35 +72,82 @@ static rks_status take_told(rks_store *store, const rks_agreed *agreed, rks_erro
     return RKS_OK;
 }
 
-/* Entries of the owners' table: each shard's ranks and an end. */
-static size_t count_owners(const rks_store *store)
+/* What the choice of owners looks at. Of the shard at hand: the ranks that see it, and of each node
+ * the one with the least load, the lowest at a tie. */
+typedef struct candidates {
+    uint64_t *load; /* by rank: bytes that it owns so far */
+    uint32_t *seers, count;
+    int32_t *best; /* by node; of those that see it */
+} candidates;
+
+static bool is_lighter(const candidates *c, uint32_t rank, int32_t other)
 {
-    size_t shards = store->dataset->shard_count, count = shards;
-    for (size_t i = 0; i < shards * rks_group_size(store->group); i++)
-        count += store->seen[i] != 0;
+    return other < 0 || c->load[rank] < c->load[other];
+}
+
+static void find_candidates(const rks_store *store, size_t shard, candidates *c)
+{
+    size_t shards = store->dataset->shard_count;
+    c->count = 0;
+    for (uint32_t rank = 0; rank < rks_group_size(store->group); rank++) {
+        if (store->seen[rank * shards + shard] == 0)
+            continue;
+        c->seers[c->count++] = rank;
+        c->best[rks_group_node_of(store->group, rank)] = -1;
+    }
+    for (uint32_t i = 0; i < c->count; i++) {
+        int32_t *best = &c->best[rks_group_node_of(store->group, c->seers[i])];
+        if (is_lighter(c, c->seers[i], *best))
+            *best = (int32_t)c->seers[i];
+    }
+}
+
+static bool is_best(const rks_store *store, const candidates *c, uint32_t rank)
+{
+    return c->best[rks_group_node_of(store->group, rank)] == (int32_t)rank;
+}
+
+/* Room for the owners' table: of each shard one rank of each node that sees it, another one of the
+ * owner's node, and an end. */
+static size_t count_owners(const rks_store *store, candidates *c)
+{
+    size_t count = 0;
+    for (size_t shard = 0; shard < store->dataset->shard_count; shard++) {
+        find_candidates(store, shard, c);
+        count += c->count == 0 ? 1 : 2;
+        for (uint32_t i = 0; i < c->count; i++)
+            count += is_best(store, c, c->seers[i]);
+    }
     return count;
 }
 
-/* Of the ranks that see a shard the one with the fewest bytes so far owns it, the lowest at a tie;
- * the others follow as stand-ins. Deterministic: all ranks know the same. Returns how many they are. */
-static uint32_t choose_owner(rks_store *store, size_t shard, uint64_t *load, int32_t *owners)
+/* Of the ranks that see a shard the one with the fewest bytes so far owns it, the lowest at a tie.
+ * Another rank of its node follows, then one of each other node that sees the shard: they stand in
+ * for it. Deterministic: all ranks know the same. Returns how many they are. */
+static uint32_t choose_owner(rks_store *store, size_t shard, candidates *c, int32_t *owners)
 {
-    size_t shards = store->dataset->shard_count;
-    uint32_t ranks = rks_group_size(store->group), count = 0;
-    for (uint32_t rank = 0; rank < ranks; rank++)
-        if (store->seen[rank * shards + shard] != 0)
-            owners[count++] = (int32_t)rank;
+    int32_t owner = -1, second = -1;
+    uint32_t count = 0;
+    find_candidates(store, shard, c);
+    for (uint32_t i = 0; i < c->count; i++)
+        if (is_lighter(c, c->seers[i], owner))
+            owner = (int32_t)c->seers[i];
+    uint32_t node = owner < 0 ? 0 : rks_group_node_of(store->group, (uint32_t)owner);
+    for (uint32_t i = 0; i < c->count; i++)
+        if ((int32_t)c->seers[i] != owner &&
+            rks_group_node_of(store->group, c->seers[i]) == node &&
+            is_lighter(c, c->seers[i], second))
+            second = (int32_t)c->seers[i];
+    if (owner >= 0)
+        owners[count++] = owner;
+    if (second >= 0)
+        owners[count++] = second;
+    for (uint32_t i = 0; i < c->count; i++)
+        if (is_best(store, c, c->seers[i]) && (int32_t)c->seers[i] != owner)
+            owners[count++] = (int32_t)c->seers[i];
     owners[count] = -1;
-    uint32_t best = 0;
-    for (uint32_t i = 1; i < count; i++)
-        if (load[owners[i]] < load[owners[best]])
-            best = i;
-    if (count > 0) {
-        int32_t owner = owners[best];
-        memmove(owners + 1, owners, best * sizeof(*owners));
-        owners[0] = owner;
-        load[owner] += store->dataset->shards[shard].bytes + 1;
-    }
+    if (owner >= 0)
+        c->load[owner] += store->dataset->shards[shard].bytes + 1;
     return count;
 }
 
@@ -174,18 +177,25 @@ rks_status rks_store_choose_owners(rks_store *store, const rks_agreed *agreed, r
         return status;
     if (!store->options.no_share)
         open_neighbours(store, agreed);
-    uint64_t *load = rks_alloc(ranks, sizeof(*load), err);
+    candidates c = {.load = rks_alloc(ranks, sizeof(*c.load), err),
+                    .seers = rks_alloc(ranks, sizeof(*c.seers), err),
+                    .best = rks_alloc(rks_group_nodes(store->group), sizeof(*c.best), err)};
     store->owners = rks_alloc(shards, sizeof(*store->owners), err);
-    store->owner_room = rks_alloc(count_owners(store), sizeof(*store->owner_room), err);
-    status = load == NULL || store->owners == NULL || store->owner_room == NULL ? RKS_ERR_MEMORY
-                                                                                : RKS_OK;
+    bool room = c.load != NULL && c.seers != NULL && c.best != NULL && store->owners != NULL;
+    status = room ? RKS_OK : RKS_ERR_MEMORY;
+    if (status == RKS_OK) {
+        store->owner_room = rks_alloc(count_owners(store, &c), sizeof(*store->owner_room), err);
+        status = store->owner_room == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    }
     int32_t *next = store->owner_room;
     for (size_t i = 0; status == RKS_OK && i < shards; i++) {
         store->owners[i] = next;
-        next += choose_owner(store, i, load, next) + 1;
+        next += choose_owner(store, i, &c, next) + 1;
     }
     if (status == RKS_OK)
         status = check_missing(store, err);
-    rks_free(load);
+    rks_free(c.load);
+    rks_free(c.seers);
+    rks_free(c.best);
     return status;
 }

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * test_owners.c: the shards of a directory are opened, and which ranks serve them, where several
+ * of a node see them. */
+#include "world.h"
+
+#include <unistd.h>
+
+#include "dataset/dataset.h"
+#include "store/store.h"
+
+/* Two ranks a node, and one directory: owners turn round all ranks, and each has one rank of its own
+ * node and one of each other node behind it. */
+static void look_at_owners(member *m)
+{
+    const char *directory = m->user;
+    rks_store_options options;
+    char node[16];
+    rks_store *store = NULL;
+    uint32_t owned[6] = {0};
+    rks_store_options_default(&options);
+    snprintf(node, sizeof(node), "n%u", m->rank / 2);
+    EXPECT_OK(open_group_on(m->bootstrap, node, 5000, &m->group, &m->err));
+    if (m->group == NULL)
+        return;
+    EXPECT_OK(rks_store_open(m->group, directory, &options, &store, &m->err));
+    if (store == NULL)
+        return;
+    EXPECT(rks_group_nodes(m->group) == 3 && store->dataset->shard_count == 6);
+    for (size_t shard = 0; shard < store->dataset->shard_count; shard++) {
+        const int32_t *owners = store->owners[shard];
+        EXPECT(owners[0] >= 0 && owners[0] < 6 && owners[1] == (owners[0] ^ 1));
+        owned[owners[0]]++;
+        uint32_t nodes = 1u << owners[0] / 2;
+        for (int i = 2; i < 4; i++) {
+            EXPECT(owners[i] >= 0 && (nodes >> owners[i] / 2 & 1) == 0);
+            nodes |= 1u << owners[i] / 2;
+        }
+        EXPECT(nodes == 7 && owners[4] == -1);
+    }
+    for (int rank = 0; rank < 6; rank++)
+        EXPECT(owned[rank] == 1);
+    rks_store_close(store, 0);
+}
+
+static void one_rank_of_each_node_stands_in_for_an_owner(void **state)
+{
+    (void)state;
+    char directory[64];
+    world_directory(directory);
+    world_dataset(directory, 6, false);
+    on_threads(6, look_at_owners, directory);
+    world_remove(directory);
+}
+
+/* A thread each for the shards but the first; two of them are cut short. */
+static void open_damaged(member *m)
+{
+    const char *directory = m->user;
+    rks_store_options options;
+    rks_store *store = NULL;
+    char first[160];
+    rks_dataset *dataset = NULL;
+    rks_store_options_default(&options);
+    if (!world_enter(m, false))
+        return;
+    EXPECT_OK(rks_store_open(m->group, directory, &options, &store, &m->err));
+    for (size_t i = 0; store != NULL && i < 6; i++)
+        EXPECT(store->shards[i] != NULL &&
+               rks_digest_equal(rks_shard_id(store->shards[i]), store->dataset->shards[i].id));
+    rks_store_close(store, 0);
+    EXPECT_OK(rks_dataset_load(directory, &dataset, &m->err));
+    if (dataset == NULL)
+        return;
+    for (size_t i = 2; i < 6; i += 3) {
+        snprintf(first, sizeof(first), "%s/%s.rks", directory, dataset->shards[i].name);
+        EXPECT(truncate(first, 8192) == 0);
+    }
+    for (int round = 0; round < 20; round++) {
+        store = NULL;
+        EXPECT(rks_store_open(m->group, directory, &options, &store, &m->err) == RKS_ERR_CORRUPT);
+        EXPECT(store == NULL && strstr(m->err.text, dataset->shards[2].name) != NULL);
+    }
+    rks_dataset_free(dataset);
+}
+
+static void shards_are_opened_by_threads_and_the_first_damaged_one_is_named(void **state)
+{
+    (void)state;
+    char directory[64];
+    world_directory(directory);
+    world_dataset(directory, 6, false);
+    rks_store_shards_a_thread(1);
+    on_threads(1, open_damaged, directory);
+    rks_store_shards_a_thread(0);
+    world_remove(directory);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_rank_of_each_node_stands_in_for_an_owner),
+        cmocka_unit_test(shards_are_opened_by_threads_and_the_first_damaged_one_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
