@@ -300,6 +300,7 @@ class Terminal(io.StringIO):
 
 def test_a_bar_shows_steps_rates_and_waiting(ds: rankstore.Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StepBar, "EVERY", 0.0)
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)  # a notebook's bar is drawn without a terminal
     for options in ({"collate": Pad()}, {"collate": tokens}, {"collate": len}):
         monkeypatch.setattr(sys, "stderr", shown := Terminal())
         loader = ds.loader(ds.plan(batch_size=8), progress=True, **options)  # type: ignore[arg-type]
