@@ -411,7 +411,7 @@ class Dataset(OpenSamples):
     def __setstate__(self, state: dict[str, Any]) -> None:
         ticket: Ticket = state["ticket"]
         handle = Handle(WorkerStore(ticket), ticket.directories, ticket.rank, ticket.world, ticket.no_check, ticket.names,
-                        ticket.columns, ticket.counted)
+                        ticket.columns, ticket.counted, ticket.index_dir)
         self.__init__(handle, state["directory"], WorkerGroup(ticket.rank, ticket.world))  # type: ignore[misc]
         self._chosen, self._collator, self._is_collating = state["chosen"], state["collator"], state["is_collating"]
 

@@ -56,6 +56,7 @@ class Ticket:
     columns: tuple[str, ...] | None = None
     counted: tuple[tuple[str | None, int, str] | None, ...] = ()  # what lengths of each source count
     pid: int = 0  # of the process that made it; 0: not known
+    index_dir: str | None = None
 
 
 def _is_own_user(connection: socket.socket) -> bool:
@@ -226,11 +227,12 @@ class Handle:
 
     def __init__(self, store: _core.Store | WorkerStore, directories: tuple[str | tuple[str, ...], ...], rank: int,
                  world: int, no_check: bool, names: tuple[str, ...] | None = None,
-                 columns: tuple[str, ...] | None = None, counted: tuple[tuple[str | None, int, str] | None, ...] = ()) -> None:
+                 columns: tuple[str, ...] | None = None, counted: tuple[tuple[str | None, int, str] | None, ...] = (),
+                 index_dir: str | None = None) -> None:
         self._store: Any = store
         self._pid = _core.pid()
         self.directories, self._rank, self._world, self.no_check = directories, rank, world, no_check
-        self.names, self.columns, self.counted = names, columns, counted
+        self.names, self.columns, self.counted, self.index_dir = names, columns, counted, index_dir
         self._service: Service | None = None
         ending.remember_handle(self)
 
@@ -256,7 +258,7 @@ class Handle:
         return Ticket(self.directories, store.dataset, store.schema, store.count, self.no_check,
                       service.name if service else "", service.token if service else "", self._rank, self._world,
                       store.group.silence_ms / 1000, tuple(store.sources()), self.names, self.columns, self.counted,
-                      os.getpid())
+                      os.getpid(), self.index_dir)
 
     def before_fork(self) -> None:
         if _core.pid() == self._pid and not self._store.closed:
@@ -429,7 +431,8 @@ class WorkerStore:
                 for directory in self.ticket.directories:
                     try:
                         store = _core.Store(self._group, directory, partial=True, no_check=self.ticket.no_check,
-                                            names=self.ticket.names, columns=self.ticket.columns)
+                                            names=self.ticket.names, columns=self.ticket.columns,
+                                            index_dir=self.ticket.index_dir)
                     except RankStoreError:
                         continue  # the parent serves what lies there
                     if store.dataset == self.ticket.dataset:

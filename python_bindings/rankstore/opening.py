@@ -79,7 +79,8 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
     known = tuple(next((tuple(one) for one in source if one is not None), None) for source in zip(*lengths, strict=True))
     called = tuple(source[0] for source in store.sources()) if several else None
     handle = Handle(store, tuple(place if several else place[0] for place in dict.fromkeys(places)), chosen.rank,
-                    chosen.world, not check, called, None if columns is None else tuple(columns), known)
+                    chosen.world, not check, called, None if columns is None else tuple(columns), known,
+                    None if index_dir is None else os.path.abspath(expand(os.fspath(index_dir), chosen.rank, chosen.node)))
     opened = Dataset(handle, ", ".join(given), chosen)
     opened.given = tuple(given)
     opened.torch_memory = None if before is None or after is None else {"before": before, "after": after}
@@ -87,7 +88,7 @@ def open(directory: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *
 
 
 def concat(datasets: Sequence[Dataset], *, names: Sequence[str] | None = None,
-           columns: Sequence[str] | None = None) -> Dataset:
+           columns: Sequence[str] | None = None, index_dir: str | os.PathLike[str] | None = None) -> Dataset:
     """COLLECTIVE. One dataset over several open ones, without copying anything: samples of the first come first. Their
     directories are opened once more, so close this dataset, too.
 
@@ -97,6 +98,7 @@ def concat(datasets: Sequence[Dataset], *, names: Sequence[str] | None = None,
         the sources, which must differ then (ArgumentError).
     columns: list of str. Samples have these alone. Default: the columns that any of the datasets has, as it was opened;
         ArgumentError if two datasets have one with different types.
+    index_dir: path. As in `open`. Default: that of the first dataset that was opened with one.
 
     Samples are compared with their checksums if one of the datasets does so (`open(check=True)`).
 
@@ -122,7 +124,9 @@ def concat(datasets: Sequence[Dataset], *, names: Sequence[str] | None = None,
         raise ArgumentError(f"concat: {len(names)} names of {len(wholes)} datasets")
     if columns is None and any(one.columns is not None for one in wholes):
         columns = list(dict.fromkeys(name for one in wholes for name in one.schema))
-    whole = open(given, group=wholes[0].group, names=called, columns=columns,  # type: ignore[arg-type]
+    if index_dir is None:
+        index_dir = next((one._handle.index_dir for one in wholes if one._handle.index_dir is not None), None)
+    whole = open(given, group=wholes[0].group, names=called, columns=columns, index_dir=index_dir,  # type: ignore[arg-type]
                  check=any(one.is_checked for one in wholes), partial=any(one.lacks_samples for one in wholes))
     there = [source for one in wholes for source in one.sources]
     for now, source in zip(whole.sources, there, strict=True):

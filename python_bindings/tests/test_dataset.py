@@ -69,6 +69,22 @@ def test_the_directory_for_a_large_index_is_there(ds: rankstore.Dataset, tmp_pat
         rankstore.open(tmp_path / "store", index_dir=3)  # type: ignore[arg-type]
 
 
+def test_workers_and_concat_take_over_the_directory_for_a_large_index(ds: rankstore.Dataset, tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch-0"
+    scratch.mkdir()
+    with rankstore.open(tmp_path / "store", index_dir=tmp_path / "scratch-{node}") as other:
+        assert made.same(pickle.loads(pickle.dumps(other))[4], 4)  # opened as in a worker process
+        with rankstore.concat([other]) as again:
+            assert made.same(again[4], 4)
+        scratch.rmdir()
+        with pytest.raises(rankstore.IOFailedError, match="index_dir .*/scratch-0: No such file or directory"):
+            rankstore.concat([other])
+        with rankstore.concat([other], index_dir=tmp_path) as elsewhere:
+            assert made.same(elsewhere[4], 4)
+        with pytest.raises(rankstore.RankStoreError):
+            pickle.loads(pickle.dumps(other))[4]
+
+
 @pytest.mark.parametrize("place", [COUNT, -COUNT - 1, 2**64 - 1])
 def test_a_place_that_is_not_there(ds: rankstore.Dataset, place: int) -> None:
     with pytest.raises(IndexError, match=str(place)):
