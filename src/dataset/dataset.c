@@ -335,8 +335,8 @@ static rks_status not_found(const char *directory, bool is_file, rks_error *err)
     rks_dataset_parts_free(names, count);
     return rks_fail(
         err, RKS_ERR_NOT_FOUND, ENOENT,
-        "%s: build not finished (%zu parts, no %s); run the same build (or merge) again", directory,
-        count, RKS_DATASET_FILE);
+        "%s: build not finished (%zu part%s, no %s); run the same build (or merge) again",
+        directory, count, count == 1 ? "" : "s", RKS_DATASET_FILE);
 }
 
 /* An append and a prune may come between dataset.json and the lists that it refers to. */

@@ -35,8 +35,8 @@ static rks_status fail_same_name(const rks_dataset *dataset, const rks_dataset_u
                      sizeof(second));
     }
     return rks_fail(err, RKS_ERR_DATA, 0,
-                    "%s and %s have the same key, of their input's name, \"%.60s\", and the row; "
-                    "build from input of other names, or all with a key column (--key)",
+                    "%s and %s have the same key (the input's name, \"%.60s\", and the row); "
+                    "rename one input, or build all with --key",
                     first, second, one->key_name);
 }
 

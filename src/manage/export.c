@@ -82,8 +82,8 @@ static rks_status choose_format(export *x, const char *target, rks_error *err)
     const char *ending = to == NULL ? ending_of(target, size) : NULL;
     if (ending != NULL)
         return rks_fail(err, RKS_ERR_ARGUMENT, 0,
-                        "%s: %.*s is the ending of no format, as .jsonl, .tar, .npz and .lmdb are; "
-                        "to=dir makes a directory of that name",
+                        "%s: no format ends with %.*s; use .jsonl, .tar, .npz or .lmdb, or to=dir "
+                        "for a directory of that name",
                         target, (int)(target + size - ending), ending);
     return rks_fail(err, RKS_ERR_ARGUMENT, 0,
                     "export: there is no format \"%.40s\"; jsonl, tar, dir, npz or lmdb", to);

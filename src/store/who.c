@@ -163,8 +163,8 @@ static rks_status check_missing(const rks_store *store, rks_error *err)
         return RKS_OK;
     return rks_fail(
         err, RKS_ERR_NOT_FOUND, 0,
-        "%s: shard %s (%zu of %zu missing) is on no rank's disk; bring it, or open what is "
-        "there with --partial, where that is taken",
+        "%s: shard %s (%zu of %zu missing) is on no rank's disk; bring it, or open the rest with "
+        "--partial",
         rks_store_directory_of(store, first), store->dataset->shards[first].name, missing, shards);
 }
 

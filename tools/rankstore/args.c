@@ -280,7 +280,9 @@ static int parse(const cli_command *command, int argc, char **argv, bool *given,
         if (code >= 0)
             return code;
     }
-    if (words->count < command->least || words->count > command->most)
+    if (words->count > command->most)
+        return cli_usage(command, "%s; got %zu", command->needs, words->count);
+    if (words->count < command->least)
         return cli_usage(command, "%s", command->needs);
     return -1;
 }

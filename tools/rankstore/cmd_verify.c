@@ -144,8 +144,8 @@ static rks_status write_quarantine(const args *a, rks_error *err)
                 cli_counted(count, "finding"));
     if (status == RKS_OK && a->in_no_sample > 0)
         fprintf(stderr,
-                "%s in no one sample: leaving samples out does not mend them; build the "
-                "shard anew\n",
+                "%s outside of samples: a quarantine does not help; copy a good file, or build "
+                "again with --replace\n",
                 cli_counted(a->in_no_sample, "finding"));
     free(ids);
     free(reasons);
@@ -196,11 +196,11 @@ static void on_finding(void *user, const rks_finding *finding)
 static void print_advice(const args *a)
 {
     if (json_array_size(a->bad) > 0)
-        fprintf(stderr, "Damaged samples are left out by a list: 'rankstore verify DIR "
-                        "--quarantine FILE', then --quarantine FILE where it is read.\n");
+        fprintf(stderr, "To leave damaged samples out, run 'rankstore verify DIR --quarantine FILE' and "
+                        "give --quarantine FILE to the commands that read DIR.\n");
     if (a->in_no_sample > 0)
-        fprintf(stderr, "Damage outside of samples is mended by a good copy of the file, or by "
-                        "building anew ('rankstore build --replace').\n");
+        fprintf(stderr, "For damage outside of samples, copy a good file, or build again with "
+                        "'rankstore build --replace'.\n");
 }
 
 static void print_counts(const args *a, const rks_verify_counts *all, bool good)

@@ -122,9 +122,8 @@ void cli_print_comparison(const cli_comparison *comparison)
         if (cli_gain_text(comparison, i, text))
             printf("%s\n", text);
     printf(
-        "(largest: padded tokens of the largest batch; time: of an epoch whose ranks wait for the\n"
-        "costliest batch of each step, which takes a twentieth of a full batch besides, relative to\n"
-        "the shortest)\n");
+        "(largest: padded tokens of the largest batch; time: of an epoch, relative to the shortest.\n"
+        "A step takes as long as its costliest batch, plus a twentieth of a full batch.)\n");
 }
 
 json_t *cli_comparison_json(const cli_comparison *comparison)

@@ -108,9 +108,9 @@ void picture_padding(FILE *out, const cli_comparison *comparison)
     draw_strategies(&picture, comparison);
     svg_end(&picture);
     picture_caption(
-        out, "Tokens of an epoch by strategy, and what padding adds. Time is that of an epoch "
-             "whose ranks wait for the costliest batch of each step, relative to the shortest; "
-             "a step takes a twentieth of a full batch besides.");
+        out, "Tokens of an epoch by strategy, and what padding adds. Time is that of an epoch, "
+             "relative to the shortest. A step takes as long as its costliest batch, plus a "
+             "twentieth of a full batch.");
     print_gains(out, comparison);
     picture_table(out, columns);
     for (size_t i = 0; i < CLI_STRATEGIES; i++)
