@@ -85,6 +85,11 @@ RKS_API rks_status rks_plan_change(rks_plan *plan, uint64_t epoch, uint64_t step
 RKS_API rks_status rks_plan_change_after(rks_plan *plan, uint64_t steps, const double *weights,
                                          size_t sources, uint32_t longest, rks_error *err);
 
+/* Where the last change lies that was made by one of these calls, as states have it: *step is counted
+ * over all ranks that were in *epoch. RKS_ERR_STATE if there was none. */
+RKS_API rks_status rks_plan_last_change(const rks_plan *plan, uint64_t *epoch, uint64_t *step,
+                                        rks_error *err);
+
 /* A source in one epoch. */
 typedef struct rks_plan_source {
     size_t struct_size;

@@ -330,8 +330,9 @@ class Plan:
         """Steps first..last of a rank (-1: all ranks, step-major): (indptr int64[n + 1], ids uint32) as bytes."""
 
     def report(self, epoch: int = 0) -> dict[str, Any]: ...
-    def change(self, epoch: int | None, step: int, weights: list[float] | None, longest: int, /) -> None:
-        """epoch None: the step is counted from the first one of epoch 0."""
+    def change(self, epoch: int | None, step: int, weights: list[float] | None, longest: int, /) -> tuple[int, int]:
+        """epoch None: the step is counted from the first one of epoch 0. Returns the place of the change as states have it:
+        the epoch, and the step counted over all ranks that were in it."""
 
     def skip(self, epoch: int, first: int, last: int, /) -> None: ...
     def next_step(self, epoch: int, step: int, /) -> int:

@@ -344,11 +344,7 @@ class Plan:
     def follow(self, stages: Sequence[Sequence[Any]]) -> None:
         """Makes the changes of a curriculum, in the order of their steps; see mixing.stages_of."""
         for epoch, step, weights, longest in stages:
-            self.core.change(epoch, step, weights, longest)
-            of, at = epoch or 0, step
-            while epoch is None and at >= (steps := self.core.steps(of)):
-                of, at = of + 1, at - steps
-            self._stages[of, at] = epoch, step, weights, longest
+            self._stages[self.core.change(epoch, step, weights, longest)] = epoch, step, weights, longest
         if stages:
             self._note_change()
 

@@ -370,7 +370,7 @@ static PyObject *plan_report(PyObject *object, PyObject *arguments, PyObject *ke
         report.token_balance, "lost", report.lost, "pieces", report.pieces, "skipped", report.skipped);
 }
 
-/* epoch None: the step is counted from the first one of epoch 0. */
+/* epoch None: the step is counted from the first one of epoch 0. Returns the place, as states have it. */
 static PyObject *plan_change(PyObject *object, PyObject *arguments)
 {
     PyObject *epoch_number, *step_number, *weights, *longest_number;
@@ -392,13 +392,17 @@ static PyObject *plan_change(PyObject *object, PyObject *arguments)
         status = epoch_number == Py_None
                      ? rks_plan_change_after(handle, step, taken.weights, count, (uint32_t)longest, &err)
                      : rks_plan_change(handle, epoch, step, taken.weights, count, (uint32_t)longest, &err);
+        if (status == RKS_OK)
+            status = rks_plan_last_change(handle, &epoch, &step, &err);
         Py_END_ALLOW_THREADS
         core_plan_leave(object);
     }
     core_mix_clear(&taken);
     if (handle == NULL)
         return NULL;
-    return status == RKS_OK ? Py_NewRef(Py_None) : core_raise(&err);
+    return status == RKS_OK
+               ? Py_BuildValue("KK", (unsigned long long)epoch, (unsigned long long)step)
+               : core_raise(&err);
 }
 
 static PyObject *plan_skip(PyObject *object, PyObject *arguments)

@@ -6,6 +6,8 @@ import collections
 import copy
 import json
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -171,6 +173,29 @@ def test_a_stage_too_far_away_is_refused() -> None:
     with pytest.raises(ArgumentError, match="change after 1000000000 steps: about .* name the epoch and its step"):
         rankstore.plan(list(range(1, 101)), max_tokens=200, samples=100, mix={"a": 1}, sources=["a"] * 100,
                        curriculum=[(10**9, {"a": 1}, None)])
+
+
+def test_a_stage_far_away_is_counted() -> None:
+    """In a process of its own, which a walk over 10^8 epochs would keep for hours."""
+    done = subprocess.run([sys.executable, "-c", """
+import json, pickle
+import rankstore
+def made():
+    return rankstore.plan([5] * 40, "random", batch_size=8, sources=["a", "b"] * 20, mix={"a": 1, "b": 1}, samples=40,
+                          curriculum=[(2, {"a": 1}, None), (10**9 + 3, {"b": 1}, None)])
+plan = made()
+there = json.loads(plan.core.state(0, 0))["changes"]
+assert [change[:2] for change in there] == [[0, 2], [200_000_000, 3]], there
+before, after = plan.samples(200_000_000, 2), plan.samples(200_000_000, 3)
+assert all(i % 2 == 0 for ids in before for i in ids) and all(i % 2 == 1 for ids in after for i in ids)
+copied = pickle.loads(pickle.dumps(plan))
+assert copied.hash == plan.hash and copied.samples(200_000_000, 3) == after
+for one in (plan, copied):
+    one.remix({"a": 1}, at=(200_000_000, 3))
+copied = pickle.loads(pickle.dumps(copied))
+assert plan.samples(200_000_000, 3) == copied.samples(200_000_000, 3) != after
+"""], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_curriculum_changes_what_is_drawn(three: list[Path]) -> None:

@@ -52,6 +52,8 @@ typedef struct rks_mix {
     rks_mix_force first;  /* from the start */
     rks_mix_change changes[RKS_PLAN_CHANGES_MAX + 1]; /* in the order of steps */
     size_t change_count;
+    uint64_t last_epoch, last_step; /* the place of the change that was made last, by a call */
+    bool was_changed;               /* there was one */
 
     /* The stretch of an epoch that is at hand: steps [begin, end), counted over all worlds. */
     uint64_t begin, end;

@@ -251,6 +251,9 @@ static rks_status change_at(rks_plan *plan, uint64_t epoch, uint64_t step, const
     }
     if (plan->epoch > epoch || (plan->epoch == epoch && mix->end > number))
         plan->ready = false;
+    mix->last_epoch = epoch;
+    mix->last_step = number;
+    mix->was_changed = true;
     mix->steps_known = false;
     return RKS_OK;
 }
@@ -330,6 +333,16 @@ rks_status rks_plan_change_after(rks_plan *plan, uint64_t steps, const double *w
     return status == RKS_OK
                ? change_at(plan, epoch, number, weights, sources, longest, true, err)
                : status;
+}
+
+rks_status rks_plan_last_change(const rks_plan *plan, uint64_t *epoch, uint64_t *step,
+                                rks_error *err)
+{
+    if (plan->mix == NULL || !plan->mix->was_changed)
+        return rks_fail(err, RKS_ERR_STATE, 0, "change: none was made by this plan");
+    *epoch = plan->mix->last_epoch;
+    *step = plan->mix->last_step;
+    return RKS_OK;
 }
 
 /* ---- in states ------------------------------------------------------------------------------- */

@@ -370,10 +370,15 @@ static void a_change_far_away_is_counted(void **state)
         snprintf(place, sizeof(place), "[%" PRIu64 ", %" PRIu64 ", ", epoch, left);
         assert_ok(rks_plan_state(plan, 0, 0, text, sizeof(text), &err), &err);
         assert_non_null(strstr(text, place));
+        assert_ok(rks_plan_last_change(plan, &found, &step, &err), &err);
+        assert_true(found == epoch && step == left);
         assert_ok(rks_plan_steps(plan, epoch + 1, &there, &err), &err);
         assert_ok(rks_plan_change_after(plan, UINT64_C(1000000000), others, SOURCES, 0, &err), &err);
         place_of_last(plan, &found, &step);
         assert_true(found > epoch);
+        uint64_t last_epoch, last_step;
+        assert_ok(rks_plan_last_change(plan, &last_epoch, &last_step, &err), &err);
+        assert_true(last_epoch == found && last_step == step);
         assert_true(found <= 1000000000 / there + 1 && step < there);
         rks_plan_free(plan);
     }
