@@ -93,6 +93,14 @@ def _try(close: Callable[[], None]) -> None:
                 print(f"rankstore: {said}", file=sys.stderr)
 
 
+def _mpi_waits() -> bool:
+    """mpi4py finalizes MPI behind the atexit functions and before the exit code is known, and that waits for all ranks."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is None or sys.modules["mpi4py"].rc.finalize is False:
+        return False
+    return bool(mpi.Is_initialized() and not mpi.Is_finalized())
+
+
 def _at_exit() -> None:
     """The code of a sys.exit() is not known here, so the groups end when it is (at_exit.c)."""
     error = getattr(sys, "last_value", None)
@@ -101,6 +109,8 @@ def _at_exit() -> None:
         return
     _close_handles()
     for group in _own_groups():
+        if _mpi_waits():
+            _try(group.leave)
         _try(group.close_at_exit)
 
 

@@ -2,10 +2,14 @@
  *
  * at_exit.c: groups whose end waits for the exit code. Python runs its atexit functions before it
  * says how the process ends: a script's own `sys.exit(3)` is seen by the C library alone. So what is
- * still open then comes here, and the other ranks learn the code behind the interpreter's end. No function
- * here calls Python. */
+ * still open then comes here, and the other ranks learn the code behind the interpreter's end. That may
+ * itself wait for other ranks: where it takes longer than the silence limit, they hear before it that this
+ * rank makes no further collective call. No function here calls Python. */
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "handles.h"
@@ -18,6 +22,57 @@ typedef struct last_group {
 
 static last_group *last_groups;
 static pid_t last_process; /* whose they are */
+
+/* The thread that sees that the end takes long. */
+static pthread_t watcher;
+static bool watches;
+static uint32_t patience_ms;
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t known;    /* the exit code is */
+static bool is_known, has_left; /* guarded by mutex, as last_groups is while it watches */
+
+static void *watch(void *unused)
+{
+    (void)unused;
+    struct timespec until;
+    int waited = 0;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += patience_ms / 1000 + 1;
+    pthread_mutex_lock(&mutex);
+    while (!is_known && waited == 0)
+        waited = pthread_cond_timedwait(&known, &mutex, &until);
+    has_left = !is_known;
+    for (last_group *last = last_groups; has_left && last != NULL; last = last->next)
+        rks_group_leave(last->group, RKS_OK, NULL);
+    pthread_mutex_unlock(&mutex);
+    return NULL;
+}
+
+/* Signals are for the program's own threads. Without the thread they hear it at once. */
+static void start_watcher(void)
+{
+    pthread_condattr_t monotonic;
+    sigset_t all, before;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&known, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    watches = pthread_create(&watcher, NULL, watch, NULL) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    has_left = !watches;
+}
+
+static void end_watcher(void)
+{
+    pthread_mutex_lock(&mutex);
+    is_known = true;
+    pthread_cond_signal(&known);
+    pthread_mutex_unlock(&mutex);
+    if (watches)
+        pthread_join(watcher, NULL);
+}
 
 /* As long as the others live: their work may take its time, and this process has ended well. */
 static void serve_out(rks_store *store, rks_group *group)
@@ -49,6 +104,7 @@ static void on_end(int status, void *unused)
     char text[48];
     if (getpid() != last_process)
         return;
+    end_watcher();
     rks_set_interrupt(NULL, NULL); /* Python's signals are over */
     snprintf(text, sizeof(text), "ended with exit code %d", code);
     core_set_error(&err, code == 0 ? RKS_OK : RKS_ERR_PEER, text);
@@ -58,15 +114,23 @@ static void on_end(int status, void *unused)
         end(last, code);
 }
 
-int core_close_at_exit(rks_group *group, core_parked *parked)
+int core_close_at_exit(rks_group *group, core_parked *parked, uint32_t silence_ms)
 {
     last_group *last = calloc(1, sizeof(*last));
     if (last == NULL || (last_groups == NULL && on_exit(on_end, NULL) != 0)) {
         free(last);
         return -1;
     }
+    if (last_groups == NULL) {
+        patience_ms = silence_ms;
+        start_watcher();
+    }
+    last_process = getpid();
+    pthread_mutex_lock(&mutex);
     *last = (last_group){.group = group, .parked = parked, .next = last_groups};
     last_groups = last;
-    last_process = getpid();
+    if (has_left)
+        rks_group_leave(group, RKS_OK, NULL);
+    pthread_mutex_unlock(&mutex);
     return 0;
 }

@@ -348,7 +348,7 @@ static PyObject *group_close_at_exit(group_object *self, PyObject *unused)
         Py_RETURN_NONE;
     if (check_unused(self) < 0)
         return NULL;
-    if (core_close_at_exit(self->group, self->parked) < 0)
+    if (core_close_at_exit(self->group, self->parked, self->silence_ms) < 0)
         return PyErr_NoMemory();
     Py_INCREF((PyObject *)self); /* the group's callbacks know it */
     self->is_last = true;

@@ -57,8 +57,9 @@ typedef struct core_parked {
     rks_store *store;
     struct core_parked *next;
 } core_parked;
-/* Takes both over: they end with the process, when its exit code is known. -1 where memory lacks. */
-int core_close_at_exit(rks_group *group, core_parked *parked);
+/* Takes both over: they end with the process, when its exit code is known. After the first group's silence
+ * limit, without it: then the other ranks hear that this one has left. -1 where memory lacks. */
+int core_close_at_exit(rks_group *group, core_parked *parked, uint32_t silence_ms);
 
 /* ---- view.c ---- */
 int core_add_view(PyObject *module);

@@ -3,10 +3,12 @@
 error. RKS_END_RUNS sets how often each way is tried (by hand: 50, beside a load)."""
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -212,10 +214,15 @@ def test_the_others_report_an_exit_code(launcher: str, how: str, dataset: Path, 
 
 
 ALONE = """
-import os, sys, time
+import atexit, sys, time
 from pathlib import Path
+out, rank, notes, how = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
+told = notes / "told"
+def wait():
+    while how == "late" and not told.exists():
+        time.sleep(0.01)
+atexit.register(wait)  # before the package is there, so it runs behind its own function
 import rankstore
-out, rank, notes = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
 class Notes:  # where ranks meet that nobody supervises
     def set(self, key, value):
         new = notes / (key.replace("/", "-") + ".new")
@@ -227,25 +234,71 @@ class Notes:  # where ranks meet that nobody supervises
         return [(notes / key.replace("/", "-")).read_bytes() for key in keys]
     def delete_key(self, key):
         (notes / key.replace("/", "-")).unlink()
-dataset = rankstore.open(out, group=rankstore.init(Notes(), rank=rank, world=2, silence=3000), no_share=True)
+dataset = rankstore.open(out, group=rankstore.init(Notes(), rank=rank, world=2, silence=5 if how == "late" else 3000), no_share=True)
 print("open", flush=True)
 sys.stdin.readline()
+if how == "late" and rank == 0:
+    try:
+        rankstore.current().agree("words")
+    except rankstore.PeerError as error:
+        print(error, flush=True)
+    told.touch()
 sys.exit(3 * rank)
 """
 
 
-def test_who_waits_in_no_call_sees_the_process_end(dataset: Path, tmp_path: Path) -> None:
-    """Not served for the silence limit, and not waited for: another framework's call, or a launcher, must see it."""
-    ranks = [subprocess.Popen([sys.executable, "-c", ALONE, str(dataset), str(rank), str(tmp_path)], text=True,
+@contextlib.contextmanager
+def two_alone(dataset: Path, tmp_path: Path, how: str) -> Iterator[list[subprocess.Popen[str]]]:
+    ranks = [subprocess.Popen([sys.executable, "-c", ALONE, str(dataset), str(rank), str(tmp_path), how], text=True,
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for rank in (0, 1)]
     try:
         assert all(one.stdout is not None and one.stdout.readline() == "open\n" for one in ranks)
-        assert ranks[1].communicate("\n", timeout=300) == ("", "") and ranks[1].returncode == 3
-        assert ranks[0].communicate("\n", timeout=300) == ("", "") and ranks[0].returncode == 0
+        yield ranks
     finally:
         for one in ranks:
             one.kill()
             one.wait()
+
+
+def test_who_waits_in_no_call_sees_the_process_end(dataset: Path, tmp_path: Path) -> None:
+    """Not served for the silence limit, and not waited for: another framework's call, or a launcher, must see it."""
+    with two_alone(dataset, tmp_path, "well") as ranks:
+        assert ranks[1].communicate("\n", timeout=300) == ("", "") and ranks[1].returncode == 3
+        assert ranks[0].communicate("\n", timeout=300) == ("", "") and ranks[0].returncode == 0
+
+
+def test_an_end_that_waits_for_others_is_told_before(dataset: Path, tmp_path: Path) -> None:
+    """A function of the script's own runs behind the package's, before the exit code is known."""
+    with two_alone(dataset, tmp_path, "late") as ranks:
+        assert ranks[1].stdin is not None
+        ranks[1].stdin.write("\n")
+        ranks[1].stdin.flush()
+        out, _ = ranks[0].communicate("\n", timeout=300)
+        assert out.startswith("rank 1 (") and out.endswith(": has left the group during 'words'\n")
+        assert ranks[1].wait(timeout=300) == 3
+
+
+MPI = """
+import sys
+from mpi4py import MPI
+import rankstore
+group = rankstore.init(MPI.COMM_WORLD, silence=3000)
+if group.rank == 0:
+    try:
+        group.agree("words")
+    except rankstore.PeerError as error:
+        print(error, flush=True)
+"""
+
+
+def test_a_rank_that_waits_in_mpi4py_to_finalize_is_waited_for_by_nobody(tmp_path: Path) -> None:
+    pytest.importorskip("mpi4py")
+    script = tmp_path / "script.py"
+    script.write_text(MPI)
+    done = subprocess.run(["mpirun", "--oversubscribe", "-n", "2", sys.executable, str(script)], text=True, capture_output=True,
+                          timeout=300, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("rank 1 (") and done.stdout.endswith("): has left the group during 'words'\n")
 
 
 TEXTS = """
