@@ -54,6 +54,8 @@ void rks_text_lines(const void *lines, size_t size, char *text, size_t room)
     text[taken] = '\0';
 }
 
+enum { TEXT_ROOM = 8 * 1024 }; /* of an error before it is shortened: a path has up to 4 KiB */
+
 /* Copies `text` with its control characters shown. Returns the size. */
 static size_t show_controls(const char *text, char *shown, size_t room)
 {
@@ -121,7 +123,7 @@ static size_t shorten_paths(char *text, size_t size, size_t room)
  * holds what was wrong and the beginning where. */
 static void put_text(rks_error *err, const char *text)
 {
-    char shown[4 * 1024];
+    char shown[TEXT_ROOM];
     size_t room = sizeof(err->text) - 1;
     size_t size = shorten_paths(shown, show_controls(text, shown, sizeof(shown)), room);
     if (size > room) {
@@ -137,7 +139,7 @@ static rks_status fill_error(rks_error *err, rks_status status, int64_t cause, c
 {
     if (err == NULL)
         return status;
-    char text[2048];
+    char text[TEXT_ROOM];
     int size = vsnprintf(text, sizeof(text), format, arguments);
     if (size < 0)
         size = 0;

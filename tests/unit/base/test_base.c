@@ -60,6 +60,18 @@ static void error_shortens_paths_before_words(void **state)
     }
 }
 
+/* a path as long as the system allows: what was wrong stands behind it */
+static void error_has_its_reason_behind_the_longest_path(void **state)
+{
+    (void)state;
+    static char path[4096];
+    for (size_t i = 0; i + 1 < sizeof(path); i++)
+        path[i] = i % 200 == 0 ? '/' : 'p';
+    rks_fail_errno(&err, ENOENT, "%s: open", path);
+    assert_string_equal(err.text + strlen(err.text) - 33, ": open: No such file or directory");
+    assert_memory_equal(err.text, "/ppppppppppp...", 15);
+}
+
 static void error_shows_control_characters(void **state)
 {
     (void)state;
@@ -264,6 +276,7 @@ int main(void)
         cmocka_unit_test(error_is_256_bytes_and_travels_as_it_is),
         cmocka_unit_test(error_keeps_beginning_and_end_of_a_long_text),
         cmocka_unit_test(error_shortens_paths_before_words),
+        cmocka_unit_test(error_has_its_reason_behind_the_longest_path),
         cmocka_unit_test(error_shows_control_characters),
         cmocka_unit_test(a_strange_error_from_a_peer_is_made_harmless),
         cmocka_unit_test(an_overflowing_allocation_is_refused),
