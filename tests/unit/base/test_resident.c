@@ -178,7 +178,7 @@ static void a_scan_stops_with_its_budget_and_goes_on(void **state)
 
 static bool comes(uint64_t bytes)
 {
-    for (int i = 0; i < 500 && cached() < bytes; i++)
+    for (int i = 0; i < 6000 && cached() < bytes; i++) /* a busy disk takes its time */
         usleep(10000);
     return cached() >= bytes;
 }
