@@ -178,11 +178,29 @@ static void a_process_that_ends_before_the_group_opens_is_noticed_at_once(void *
     }
 }
 
-/* A bootstrap before the real one. */
+/* A bootstrap before the real one. A group that opened closes it after the body of the test has
+ * returned, so that a thread keeps its own. */
 typedef struct between {
     rks_bootstrap real;
     int calls;
 } between;
+
+static void close_real(void *user)
+{
+    between *b = user;
+    b->real.close(b->real.user);
+}
+
+static rks_bootstrap before_the_real_one(const member *m)
+{
+    static _Thread_local between b;
+    b = (between){.real = *m->bootstrap};
+    rks_bootstrap mine = *m->bootstrap;
+    mine.user = &b;
+    mine.check = NULL;
+    mine.close = close_real;
+    return mine;
+}
 
 static rks_status gather_once(void *user, const void *record, size_t size, void *all,
                               uint32_t timeout_ms, rks_error *err)
@@ -196,12 +214,10 @@ static rks_status gather_once(void *user, const void *record, size_t size, void 
 static void miss_the_second_round(member *m)
 {
     uint32_t silence_ms = 3000;
-    between b = {.real = *m->bootstrap};
     rks_bootstrap mine = *m->bootstrap;
     if (m->rank == 1) {
-        mine.user = &b;
+        mine = before_the_real_one(m);
         mine.allgather = gather_once;
-        mine.check = NULL;
     }
     uint64_t begun_ms = rks_now_ms();
     rks_status status = try_to_open(m, &mine, silence_ms, 0);
@@ -253,12 +269,9 @@ static bool is_clean(const char *text)
 
 static void be_hostile(member *m)
 {
-    between b = {.real = *m->bootstrap};
-    rks_bootstrap forged = *m->bootstrap;
+    rks_bootstrap forged = before_the_real_one(m);
     rks_group_options options;
-    forged.user = &b;
     forged.allgather = gather_forged;
-    forged.check = NULL;
     rks_group_options_default(&options);
     options.bootstrap = m->rank == 1 ? &forged : m->bootstrap;
     options.patience_ms = 200;
