@@ -20,6 +20,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "builder/earlier_keys.h"
 #include "builder/leave_out.h"
 #include "builder/parts_internal.h"
 #include "dataset/key_words.h"
@@ -414,11 +415,25 @@ static rks_status write_dataset(const rks_parts *parts, const rks_dataset *datas
     return rks_dataset_commit(parts->directory, dataset, err);
 }
 
+/* COLLECTIVE. Of stored keys. `status`: what became of this rank so far. */
+static rks_status check_keys(rks_parts *parts, rks_status status, const rks_dataset *dataset,
+                             const uint32_t *holders, rks_earlier_keys *earlier, rks_error *err)
+{
+    rks_dataset *part = NULL;
+    if (status == RKS_OK)
+        status = rks_earlier_keys_narrow(earlier, parts, dataset, &part, err);
+    status = rks_commit_check_keys(parts->group, parts->directory, status,
+                                   part == NULL ? dataset : part, holders, &parts->words, err);
+    rks_dataset_free(part);
+    return status;
+}
+
 rks_status rks_parts_commit(rks_parts *parts, rks_status status, const rks_buffer *bad,
                             rks_build_report *report, rks_error *err)
 {
     rks_dataset *dataset = NULL;
     uint32_t *holders = NULL;
+    rks_earlier_keys earlier = {0};
     rks_leaving leaving = {.group = parts->group,
                            .parts = parts,
                            .selection = &parts->options.selection,
@@ -435,8 +450,7 @@ rks_status rks_parts_commit(rks_parts *parts, rks_status status, const rks_buffe
     if (parts->options.shard.derived_keys)
         status = rks_group_agree(parts->group, "build: dataset made", status, err);
     else
-        status = rks_commit_check_keys(parts->group, parts->directory, status, dataset, holders,
-                                       &parts->words, err);
+        status = check_keys(parts, status, dataset, holders, &earlier, err);
     if (status == RKS_OK) {
         if (parts->options.made_from != NULL)
             snprintf(dataset->made_from, sizeof(dataset->made_from), "%s",
@@ -445,8 +459,11 @@ rks_status rks_parts_commit(rks_parts *parts, rks_status status, const rks_buffe
             status = write_dataset(parts, dataset, err);
         status = rks_group_agree(parts->group, "build: commit", status, err);
     }
-    if (status == RKS_OK && parts->lock != NULL)
+    if (status == RKS_OK && parts->lock != NULL) {
+        rks_earlier_keys_keep(&earlier, parts, dataset);
         rks_parts_remove_strangers(parts, dataset);
+    }
+    rks_earlier_keys_free(&earlier);
     if (status == RKS_OK)
         rks_parts_report(parts, dataset, report);
     rks_dataset_free(dataset);

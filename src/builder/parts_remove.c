@@ -72,13 +72,18 @@ static void remove_schemas(const rks_parts *parts)
     closedir(directory);
 }
 
-/* "excluded-....runs" and "list-....units" */
+static bool begins_and_ends(const char *name, const char *begin, const char *end)
+{
+    size_t size = strlen(name), before = strlen(begin), behind = strlen(end);
+    return size > before + behind && strncmp(name, begin, before) == 0 &&
+           strcmp(name + size - behind, end) == 0;
+}
+
+/* "excluded-....runs", "list-....units" and "list-....keys" */
 static bool is_list(const char *name)
 {
-    size_t size = strlen(name);
-    return (strncmp(name, "excluded-", 9) == 0 && size > 14 &&
-            strcmp(name + size - 5, ".runs") == 0) ||
-           (strncmp(name, "list-", 5) == 0 && size > 11 && strcmp(name + size - 6, ".units") == 0);
+    return begins_and_ends(name, "excluded-", ".runs") ||
+           begins_and_ends(name, "list-", ".units") || begins_and_ends(name, "list-", ".keys");
 }
 
 /* Lists that a first generation, `keep`, does not name: it has none of units. */

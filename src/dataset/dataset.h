@@ -91,6 +91,10 @@ rks_status rks_dataset_join(const rks_dataset *a, const rks_dataset *b, rks_data
 /* The same dataset with its shards by id, as one that is read from a file without lists; the runs of
  * excluded samples too. RKS_ERR_ARGUMENT as rks_dataset_encode. Not of a united dataset. */
 rks_status rks_dataset_copy(const rks_dataset *dataset, rks_dataset **copy, rks_error *err);
+/* The shards that `chosen[i]` is set for, with their units, as a dataset in memory. The dataset
+ * neither excludes samples nor is united. */
+rks_status rks_dataset_choose(const rks_dataset *dataset, const bool *chosen, rks_dataset **made,
+                              rks_error *err);
 enum { RKS_SOURCES_MAX = 65535 };
 
 /* One dataset in memory over the shards of several: the samples of the first, then those of the

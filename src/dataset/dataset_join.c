@@ -240,3 +240,42 @@ rks_status rks_dataset_join(const rks_dataset *a, const rks_dataset *b, rks_data
     *joined = made;
     return RKS_OK;
 }
+
+rks_status rks_dataset_choose(const rks_dataset *dataset, const bool *chosen, rks_dataset **made,
+                              rks_error *err)
+{
+    rks_dataset *part = rks_alloc(1, sizeof(*part), err);
+    uint32_t *place = part == NULL ? NULL : rks_alloc(dataset->shard_count, sizeof(*place), err);
+    rks_status status = place == NULL ? RKS_ERR_MEMORY : RKS_OK;
+    if (status == RKS_OK)
+        status = copy_parts(part, dataset, dataset->shard_count, dataset->unit_count, err);
+    for (size_t i = 0; status == RKS_OK && i < dataset->shard_count; i++) {
+        place[i] = (uint32_t)part->shard_count;
+        if (chosen[i])
+            part->shards[part->shard_count++] = dataset->shards[i];
+    }
+    for (size_t i = 0; status == RKS_OK && i < dataset->unit_count; i++) {
+        const rks_dataset_unit *from = &dataset->units[i];
+        if (!chosen[from->shard])
+            continue;
+        rks_dataset_unit *unit = &part->units[part->unit_count++];
+        *unit = *from;
+        unit->shard = place[from->shard];
+        part->count += from->summary.samples;
+        if (from->key_name != NULL && (unit->key_name = rks_strdup(from->key_name, err)) == NULL)
+            status = RKS_ERR_MEMORY;
+    }
+    rks_free(place);
+    if (status != RKS_OK) {
+        rks_dataset_free(part);
+        return status;
+    }
+    part->build_id = dataset->build_id;
+    part->unit_size = dataset->unit_size;
+    part->generation = dataset->generation;
+    for (size_t i = 0; i < part->shard_count; i++)
+        part->shards[i].list = 0;
+    part->id = rks_dataset_id(part);
+    *made = part;
+    return RKS_OK;
+}

@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "dataset/dataset.h"
 #include "dataset/directory.h"
+#include "dataset/list_keys.h"
 #include "group/agreement.h"
 #include "rankstore/manage.h"
 
@@ -62,8 +63,13 @@ static rks_status keep(prune *p, rks_dataset *dataset, rks_error *err)
     rks_status status = rks_shard_names_add(&p->shards, dataset, err);
     if (status == RKS_OK)
         status = keep_list(p, dataset->excluded.name, err);
-    for (size_t i = 0; status == RKS_OK && i < dataset->list_count; i++)
+    for (size_t i = 0; status == RKS_OK && i < dataset->list_count; i++) {
+        char keys[64];
+        rks_list_keys_name(&dataset->lists[i], keys);
         status = keep_list(p, dataset->lists[i].name, err);
+        if (status == RKS_OK)
+            status = keep_list(p, keys, err);
+    }
     rks_dataset_free(dataset);
     return status;
 }
@@ -139,6 +145,8 @@ static bool is_ours_and_unnamed(const prune *p, char *name)
     if (excluded && strlen(name) > 14 && strcmp(name + strlen(name) - 5, ".runs") == 0)
         return !is_named_list(p, name);
     if (units && strlen(name) > 11 && strcmp(name + strlen(name) - 6, ".units") == 0)
+        return !is_named_list(p, name);
+    if (units && strlen(name) > 10 && strcmp(name + strlen(name) - 5, ".keys") == 0)
         return !is_named_list(p, name);
     if (!part)
         return false;
