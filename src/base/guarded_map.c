@@ -12,6 +12,7 @@
 #include "base/guarded_map.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
@@ -271,6 +272,44 @@ static rks_guarded_map *take_slot(void)
     }
 }
 
+/* Of a file in /proc: how many lines it has, and the number that it begins with. Without the heap,
+ * which may have no room either. */
+static uint64_t count_lines(const char *path, uint64_t *number)
+{
+    char bytes[4096];
+    uint64_t lines = 0, first = 0;
+    bool digits = true;
+    ssize_t got;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && (got = read(fd, bytes, sizeof(bytes))) > 0) {
+        for (ssize_t i = 0; i < got; i++) {
+            lines += bytes[i] == '\n';
+            digits = digits && bytes[i] >= '0' && bytes[i] <= '9';
+            first = digits ? 10 * first + (uint64_t)(bytes[i] - '0') : first;
+        }
+    }
+    if (fd >= 0)
+        close(fd);
+    *number = first;
+    return lines;
+}
+
+/* The kernel also says "no memory" to a process that has too many maps. */
+static rks_status fail_map(const char *path, uint64_t size, int cause, rks_error *err)
+{
+    enum { MARGIN = 16 }; /* another thread may have closed some */
+    uint64_t most = 0, none = 0, used = 0;
+    if (cause == ENOMEM && count_lines("/proc/sys/vm/max_map_count", &most) > 0)
+        used = count_lines("/proc/self/maps", &none);
+    if (used == 0 || used + MARGIN < most)
+        return rks_fail_errno(err, cause, "%s: mapping %" PRIu64 " bytes", path, size);
+    return rks_fail(err, RKS_ERR_MEMORY, cause,
+                    "%s: this process has %" PRIu64
+                    " maps of files and memory, and may have %" PRIu64
+                    ": raise vm.max_map_count, or open fewer shards",
+                    path, used, most);
+}
+
 rks_status rks_guarded_map_open(int fd, const char *path, uint64_t size, rks_guarded_map **map,
                                 rks_error *err)
 {
@@ -291,7 +330,7 @@ rks_status rks_guarded_map_open(int fd, const char *path, uint64_t size, rks_gua
     if (bytes == MAP_FAILED) {
         int cause = errno;
         give_slot(slot);
-        return rks_fail_errno(err, cause, "%s: mapping %" PRIu64 " bytes", path, size);
+        return fail_map(path, size, cause, err);
     }
     slot->bytes = bytes;
     slot->size = size;

@@ -500,6 +500,48 @@ static void a_signal_that_was_sent_does_what_it_did_before(void **state)
     assert_int_equal(in_child(raise_with_ignore), 0);
 }
 
+#if !defined(__SANITIZE_THREAD__) &&                                                               \
+    !defined(__SANITIZE_ADDRESS__) /* these need maps of their own */
+
+/* Each second page gets a map of its own, until the kernel gives no more. 0: the error says so. */
+static int open_among_many(int fd)
+{
+    enum { MOST = 70000, LAST = 8 /* maps that may be left */ };
+    rks_guarded_map *map = NULL;
+    rks_error why = {0};
+    rks_status status = RKS_OK;
+    size_t size = 2 * (size_t)MOST * PAGE, used = 0;
+    uint8_t *pages = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED)
+        return 1;
+    while (used < MOST && mprotect(pages + 2 * used * PAGE, PAGE, PROT_NONE) == 0)
+        used++;
+    if (used == MOST)
+        return 0; /* this machine allows more */
+    for (int i = 0; status == RKS_OK && i < LAST; i++)
+        status = rks_guarded_map_open(fd, "file", PAGE, &map, &why);
+    if (status != RKS_ERR_MEMORY)
+        return 2;
+    if (strstr(why.text, "raise vm.max_map_count") == NULL)
+        return 3;
+    munmap(pages, size);
+    return rks_guarded_map_open(fd, "file", PAGE, &map, &why) == RKS_OK ? 0 : 4;
+}
+
+static void too_many_maps_are_told_from_too_little_memory(void **state)
+{
+    (void)state;
+    int fd = make_file(PAGE), told = -1;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(open_among_many(fd));
+    assert_int_equal(waitpid(child, &told, 0), child);
+    assert_int_equal(told, 0);
+    close(fd);
+}
+
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -510,6 +552,9 @@ int main(void)
         cmocka_unit_test(a_new_map_in_the_same_place_is_clean),
         cmocka_unit_test(a_file_with_many_bad_pages_is_given_up_as_a_whole),
         cmocka_unit_test(holds_more_maps_than_a_chunk_of_slots),
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+        cmocka_unit_test(too_many_maps_are_told_from_too_little_memory),
+#endif
         cmocka_unit_test(threads_that_fill_and_empty_never_share_a_place),
         cmocka_unit_test(four_threads_never_believe_a_zero),
         cmocka_unit_test(a_child_goes_on_with_its_parents_map),
