@@ -174,13 +174,29 @@ static rks_status bring_file(merge *m, const char *from, const char *to, rks_err
 
 /* ---- shards ------------------------------------------------------------------------------- */
 
-/* From the first source of this rank's that has it; *brought is false where none has. */
-static rks_status bring_shard(merge *m, const rks_dataset_shard *shard, bool *brought,
-                              rks_error *err)
+/* The source whose dataset lists the shard. */
+static size_t source_that_lists(const merge *m, size_t number)
 {
+    size_t low = 0, high = m->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (m->ends[middle].shards <= number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* From the source that lists it, or from the first one that has it; *brought: one has it. */
+static rks_status bring_shard(merge *m, size_t number, bool *brought, rks_error *err)
+{
+    const rks_dataset_shard *shard = &m->dataset->shards[number];
+    size_t own = source_that_lists(m, number);
     rks_status status = RKS_OK;
     *brought = false;
-    for (size_t source = 0; status == RKS_OK && source < m->count && !*brought; source++) {
+    for (size_t turn = 0; status == RKS_OK && turn <= m->count && !*brought; turn++) {
+        size_t source = turn == 0 ? own : turn - 1;
         char *manifest = rks_format(err, "%s/%s.json", m->directories[source], shard->name);
         bool here = manifest != NULL && access(manifest, F_OK) == 0;
         status = manifest == NULL ? RKS_ERR_MEMORY : RKS_OK;
@@ -231,7 +247,7 @@ static rks_status bring_shards(merge *m, rks_error *err)
     rks_status status = brought == NULL ? RKS_ERR_MEMORY : RKS_OK;
     for (size_t i = 0; status == RKS_OK && i < shards; i++) {
         bool is = false;
-        status = bring_shard(m, &m->dataset->shards[i], &is, err);
+        status = bring_shard(m, i, &is, err);
         brought[i] = is;
     }
     if (status == RKS_OK) {
