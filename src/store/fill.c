@@ -194,26 +194,37 @@ static rks_status copy_span(rks_store *store, const rks_span *span, rks_error *e
     return status;
 }
 
+static rks_status fail_other_contents(const rks_shard *shard, rks_error *err)
+{
+    return rks_fail(err, RKS_ERR_CORRUPT, 0,
+                    "%s: schema, index columns or units differ from dataset.json",
+                    rks_shard_path(shard));
+}
+
 /* A shard that claims index columns other than the dataset's would be copied past its place. */
 static rks_status check_columns(const rks_store *store, size_t number, rks_error *err)
 {
     const rks_shard *shard = store->shards[number];
-    const rks_dataset *dataset = store->dataset, *own = rks_dataset_of_shard(dataset, number);
+    const rks_dataset *own = rks_dataset_of_shard(store->dataset, number);
     bool same =
         rks_shard_index_columns(shard) == own->index_count &&
         strcmp(rks_schema_text(rks_shard_schema(shard)), rks_schema_text(own->schema)) == 0;
     for (size_t i = 0; same && i < own->index_count; i++)
         same = strcmp(rks_shard_index_column(shard, i)->name, own->index[i]) == 0;
-    for (size_t i = 0; same && i < dataset->unit_count; i++)
-        if (dataset->units[i].shard == number)
-            same = dataset->units[i].first_row <= rks_shard_count(shard) &&
-                   dataset->units[i].summary.samples <=
-                       rks_shard_count(shard) - dataset->units[i].first_row;
-    if (same)
-        return RKS_OK;
-    return rks_fail(err, RKS_ERR_CORRUPT, 0,
-                    "%s: schema, index columns or units differ from dataset.json",
-                    rks_shard_path(shard));
+    return same ? RKS_OK : fail_other_contents(shard, err);
+}
+
+/* One walk over all units, however many shards there are. */
+static rks_status check_units(const rks_store *store, rks_error *err)
+{
+    for (size_t i = 0; i < store->dataset->unit_count; i++) {
+        const rks_dataset_unit *unit = &store->dataset->units[i];
+        const rks_shard *shard = store->shards[unit->shard];
+        if (shard != NULL && (unit->first_row > rks_shard_count(shard) ||
+                              unit->summary.samples > rks_shard_count(shard) - unit->first_row))
+            return fail_other_contents(shard, err);
+    }
+    return RKS_OK;
 }
 
 static void mark_absent(rks_store *store, uint64_t id, uint64_t count)
@@ -229,7 +240,7 @@ static rks_status check_shards(const rks_store *store, rks_error *err)
     for (size_t i = 0; status == RKS_OK && i < store->dataset->shard_count; i++)
         if (store->shards[i] != NULL)
             status = check_columns(store, i, err);
-    return status;
+    return status == RKS_OK ? check_units(store, err) : status;
 }
 
 rks_status rks_filling_copy(rks_filling *f, rks_store *store, rks_error *err)
