@@ -83,6 +83,8 @@ def check_nothing_is_left(directory):
         for one in lists:
             shards += listed_shards(os.path.join(directory, one))
         names |= {f"{shard}.{ending}" for shard in shards for ending in ("rks", "sums", "json")} | set(lists)
+        keys = {one.replace(".units", ".keys") for one in lists}  # of appends by one process, with stored keys
+        names |= {one for one in keys if os.path.exists(os.path.join(directory, one))}
         names |= {dataset["excluded"]["name"]} if "excluded" in dataset["requires"] else set()
     assert set(os.listdir(directory)) == names, set(os.listdir(directory)) ^ names
     assert rankstore("prune", directory)[0].startswith("0 generations and 0 files"), "a prune left something"
