@@ -18,6 +18,7 @@
 enum {
     RANDOM_LEAST = 1 << 20,  /* bytes: a smaller file is read whole as quickly */
     RANDOM_SEGMENTS = 4096,  /* of the index: each may split a map */
+    RANDOM_GAP = 64 << 10,   /* bytes between two segments of one stretch */
     EXTENT_GUESS = 64 << 10, /* bytes */
     BETWEEN_BLOCKS = 16 << 10,
 };
@@ -332,17 +333,26 @@ rks_status rks_shard_read_failed(const rks_shard *shard, uint64_t row, const rks
 
 /* ---- what the disk is asked for ------------------------------------------------------------ */
 
+/* Segments that lie close together are one stretch: each change of advice splits the map in two,
+ * and a process may have some 65,000 maps. */
 void rks_shard_expect_random(const rks_shard *shard)
 {
     const rks_manifest *manifest = shard->manifest;
+    uint64_t first = 0, end = 0;
     if (shard->map->size < RANDOM_LEAST || manifest->segment_count > RANDOM_SEGMENTS)
         return;
     rks_resident_expect_random(shard->resident, 0, shard->map->size, true);
     for (size_t i = 0; i < manifest->segment_count; i++) {
         const rks_segment *segment = &manifest->segments[i];
-        rks_resident_expect_random(shard->resident, segment->offset,
-                                   segment->offset + segment->size, false);
+        if (end == 0 || segment->offset < first || segment->offset > end + RANDOM_GAP) {
+            rks_resident_expect_random(shard->resident, first, end, false);
+            first = segment->offset;
+            end = first;
+        }
+        if (segment->offset + segment->size > end)
+            end = segment->offset + segment->size;
     }
+    rks_resident_expect_random(shard->resident, first, end, false);
 }
 
 bool rks_shard_extent(const rks_shard *shard, uint64_t row, uint64_t *first, uint64_t *end)

@@ -39,6 +39,34 @@ static void reads_every_sample_and_its_key(void **state)
     }
 }
 
+static size_t maps_of(const char *name)
+{
+    char line[4096];
+    size_t count = 0;
+    FILE *file = fopen("/proc/self/maps", "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof(line), file) != NULL)
+        count += strstr(line, name) != NULL;
+    fclose(file);
+    return count;
+}
+
+/* The kernel gives a process 65,530 maps, and each change of advice splits one. */
+static void advice_for_random_reads_leaves_a_shard_three_maps(void **state)
+{
+    (void)state;
+    shards_recipe recipe = {.samples = 400, .units = 3, .size_most = 6000, .index = true};
+    shards_write(shards_here, "advised", &recipe);
+    rks_shard *shard = shards_open(shards_here, "advised");
+    assert_true(rks_shard_file_bytes(shard) > 1 << 20); /* a smaller one is read whole */
+    assert_int_equal(maps_of("/advised.rks"), 1);
+    rks_shard_expect_random(shard);
+    assert_in_range(maps_of("/advised.rks"), 2, 3);
+    assert_int_equal(refused_samples("advised", &recipe), 0);
+    rks_shard_close(shard);
+    assert_int_equal(maps_of("/advised.rks"), 0);
+}
+
 static void says_what_the_manifest_says(void **state)
 {
     (void)state;
@@ -273,6 +301,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         SHARD_TEST(reads_every_sample_and_its_key),
+        SHARD_TEST(advice_for_random_reads_leaves_a_shard_three_maps),
         SHARD_TEST(says_what_the_manifest_says),
         SHARD_TEST(copies_any_range_of_the_index),
         SHARD_TEST(a_batch_is_located_as_its_rows_are),
