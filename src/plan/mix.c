@@ -138,8 +138,9 @@ static rks_status copy_options(rks_mix *mix, const rks_plan_mix *o, rks_error *e
     mix->token_sums = rks_alloc(sources, sizeof(*mix->token_sums), err);
     mix->quotas = rks_alloc(sources, sizeof(*mix->quotas), err);
     mix->levels = rks_alloc(sources, sizeof(*mix->levels), err);
+    mix->extras = rks_alloc(sources, sizeof(*mix->extras), err);
     if (mix->sizes == NULL || mix->token_sums == NULL || mix->quotas == NULL ||
-        mix->levels == NULL)
+        mix->levels == NULL || mix->extras == NULL)
         return RKS_ERR_MEMORY;
     if (o->bounds != NULL) {
         mix->bounds = rks_alloc_raw(sources + 1, sizeof(*mix->bounds), err);
@@ -290,6 +291,7 @@ void rks_mix_free(rks_plan *plan)
     rks_mix_free_changes(mix->changes, mix->change_count);
     rks_free(mix->quotas);
     rks_free(mix->levels);
+    rks_free(mix->extras);
     rks_free(mix);
     plan->mix = NULL;
 }
@@ -422,12 +424,11 @@ static rks_status set_left(rks_plan *plan, uint32_t longest, choice *choices, rk
             uint64_t drawn = drawn_of(mix, (uint32_t)i);
             if (drawn > c->low)
                 continue;
-            uint64_t times = c->low - drawn;
-            if (c->once_more > 0 && rks_random_below(&c->random, c->among--) < c->once_more) {
-                c->once_more--;
-                times++;
-            }
-            mix->left[i] = (uint32_t)times;
+            uint64_t again = 0; /* as a number: nobody can foresee a branch */
+            if (c->once_more > 0)
+                again = rks_random_below(&c->random, c->among--) < c->once_more;
+            c->once_more -= again;
+            mix->left[i] = (uint32_t)(c->low - drawn + again);
         }
     }
     return RKS_OK;
@@ -457,6 +458,7 @@ static rks_status choose_by_sources(rks_plan *plan, const rks_mix_force *force, 
     for (size_t i = 0; i < mix->sources && status == RKS_OK; i++) {
         choices[i].once_more = mix->quotas[i] - choices[i].needed;
         mix->levels[i] = choices[i].low;
+        mix->extras[i] = choices[i].once_more;
     }
     return status == RKS_OK ? set_left(plan, force->longest, choices, err) : status;
 }

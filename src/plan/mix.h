@@ -64,6 +64,7 @@ typedef struct rks_mix {
     /* The draws at hand. */
     uint64_t *quotas; /* draws of each source */
     uint64_t *levels; /* how often each of its samples is drawn in the epoch at least */
+    uint64_t *extras; /* how many of its samples are drawn once more */
     uint32_t *left;   /* of each sample and piece, draws that are to come; NULL between epochs */
     uint32_t *drawn;  /* of each sample and piece, delivered; NULL: none */
     uint64_t rest;    /* sum of left */

@@ -23,30 +23,29 @@ typedef struct list {
     uint64_t next_all, next_once_more;
 } list;
 
-static bool is_once_more(const rks_mix *mix, uint32_t id, uint64_t level)
+static inline bool is_once_more(const rks_mix *mix, uint32_t id, uint64_t level)
 {
-    uint64_t drawn = mix->drawn == NULL ? 0 : mix->drawn[id];
-    return mix->left[id] > 0 && drawn + mix->left[id] > level;
+    uint64_t drawn = mix->drawn == NULL ? 0 : mix->drawn[id], left = mix->left[id];
+    return (left > 0) & (drawn + left > level);
 }
 
-/* Counts a sample or piece (ids NULL), or writes it where it comes last, and once more. */
+/* Counts a sample or piece (ids NULL), or writes it where it comes last, and once more. Which of
+ * these holds is random, so no branch asks for it. */
 static inline void take_last(const rks_mix *mix, uint32_t id, uint64_t level, list *l,
                              uint32_t *ids)
 {
-    uint32_t left = mix->left[id];
-    if (left == 0)
-        return;
-    bool once_more = is_once_more(mix, id, level);
+    uint32_t left = mix->left[id], nowhere;
+    bool once_more = is_once_more(mix, id, level), all = left > once_more;
     if (ids == NULL) {
         l->draws += left;
-        l->all += left > once_more;
+        l->all += all;
         l->once_more += once_more;
         return;
     }
-    if (left > once_more)
-        ids[l->next_all++] = id;
-    if (once_more)
-        ids[l->next_once_more++] = id;
+    *(all ? &ids[l->next_all] : &nowhere) = id;
+    *(once_more ? &ids[l->next_once_more] : &nowhere) = id;
+    l->next_all += all;
+    l->next_once_more += once_more;
 }
 
 /* The same for the pieces of a cut sample. */
@@ -71,10 +70,10 @@ static rks_status write_last(const rks_plan *plan, list *lists, uint32_t *ids, r
         for (; i < end; i++) {
             size_t source = rks_mix_next_source(mix, (uint32_t)i, &at);
             bool is_cut = cut < plan->cut_count && plan->cuts[cut].id == i;
-            if (mix->left[i] > 0) /* of a cut sample it is 0 */
-                take_last(mix, (uint32_t)i, mix->levels[source], &lists[source], ids);
-            else if (is_cut && source < mix->sources)
+            if (is_cut && source < mix->sources) /* `left` is its pieces' */
                 take_last_pieces(plan, cut, mix->levels[source], &lists[source], ids);
+            else if (source < mix->sources) /* else it is of none */
+                take_last(mix, (uint32_t)i, mix->levels[source], &lists[source], ids);
             cut += is_cut;
         }
     }
@@ -107,6 +106,21 @@ static rks_status write_before(const rks_plan *plan, uint64_t level, uint64_t ke
         size = fewer;
     }
     return status;
+}
+
+/* How long the lists are. In an epoch from its start, without pieces, quotas say it. */
+static rks_status count_lists(const rks_plan *plan, list *lists, rks_error *err)
+{
+    const rks_mix *mix = plan->mix;
+    if (mix->drawn != NULL || plan->cut_count > 0)
+        return write_last(plan, lists, NULL, err);
+    for (size_t i = 0; i < mix->sources; i++) {
+        uint64_t level = mix->levels[i], extras = mix->extras[i];
+        lists[i].draws = mix->quotas[i];
+        lists[i].once_more = extras;
+        lists[i].all = level == 0 ? 0 : (mix->quotas[i] - extras) / level;
+    }
+    return RKS_OK;
 }
 
 static rks_status write_lists(const rks_plan *plan, uint64_t key, list *lists, uint32_t *ids,
@@ -163,7 +177,7 @@ static rks_status sequence(rks_plan *plan, uint64_t key, list *lists, uint64_t *
 {
     rks_mix *mix = plan->mix;
     uint64_t bytes = mix->rest * sizeof(uint32_t);
-    rks_status status = write_last(plan, lists, NULL, err);
+    rks_status status = count_lists(plan, lists, err);
     size_t filled = 0;
     for (size_t i = 0; i < mix->sources; i++) {
         counts[i] = lists[i].draws;
