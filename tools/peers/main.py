@@ -12,7 +12,8 @@ from rows import MODULES, PACKERS, PEERS, ROWS, peer_of
 
 ROUNDS = 5
 HELP = """Compares Rankstore with other ways to feed a training job, on the same data, in one run:
-all_gather_object, a numpy memmap, py-lmdb, MosaicML streaming, LitData, WebDataset, Hugging Face datasets and TRL's packing.
+all_gather_object, a numpy memmap, py-lmdb, MosaicML streaming, LitData, WebDataset, Hugging Face datasets, TRL's packing,
+and transformers' samplers by length and its collator without padding.
 
 The contestants of a row take turns, a round each, so that ratios hold also on a machine that does other things; figures
 themselves hold only on one that does not. What each gives is compared with the source before anything is timed."""

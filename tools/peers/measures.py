@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy
 
+from flattening import Flattening
+from grouping import Grouping
 from ours import WAYS, make_ours
 from packers import Packing
 from planners import Planning
@@ -21,7 +23,7 @@ WINDOW_S = 0.5  # of a round of reads
 QUICK_WINDOW_S = 0.05
 LOADER_BATCHES = 800  # of a round through worker processes
 
-__all__ = ["Build", "Epoch", "Opening", "Packing", "Planning", "Reading"]
+__all__ = ["Build", "Epoch", "Flattening", "Grouping", "Opening", "Packing", "Planning", "Reading"]
 
 
 def make_store(name: str, workload: Workload) -> Store:

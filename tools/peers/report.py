@@ -14,7 +14,8 @@ from typing import Any
 from race import Result, ahead
 from rows import ROWS, Row
 
-VERSIONS = ("rankstore", "torch", "numpy", "lmdb", "mosaicml-streaming", "litdata", "webdataset", "datasets", "pyarrow")
+VERSIONS = ("rankstore", "torch", "numpy", "lmdb", "mosaicml-streaming", "litdata", "webdataset", "datasets", "pyarrow",
+            "trl", "transformers")
 Found = dict[str, list[Result]]
 """Results by the row's name."""
 

@@ -9,7 +9,7 @@ from typing import Any
 MODULES = {"memmap": "numpy", "py-lmdb": "lmdb", "streaming": "streaming", "LitData": "litdata", "WebDataset": "webdataset",
            "HF datasets": "datasets"}
 PEERS = tuple(MODULES)
-PACKERS = {"TRL": "trl"}  # peers that pack, and store nothing
+PACKERS = {"TRL": "trl", "transformers": "transformers"}  # peers that plan or collate, and store nothing
 RANDOM = tuple(name for name in PEERS if name != "WebDataset")  # WebDataset reads in sequence only
 
 
@@ -78,6 +78,14 @@ ROWS: dict[str, Row] = {
                 ("gamma",), note="Best-fit decreasing. TRL packs what samples contain, the others their ids."),
     "pack-uniform": Row("packing 10,000 lengths from 1 to 512 into bins of 512", ("numpy + loop", "TRL", "Rankstore"), "Rankstore", "Packing",
                         ("uniform",), note="Best-fit decreasing. TRL packs what samples contain, the others their ids."),
+    "group": Row("planning 102,400 lengths in batches of 64 of like length, 8 ranks", ("transformers, group_by_length",
+                 "transformers, batch_rebalance", "Rankstore", "Rankstore, budget"), "Rankstore", "Grouping",
+                 note="What one rank does for an epoch. Balance is the mean over steps of mean / largest batch of the ranks, in padded tokens; "
+                 "of cost, in n (L + L^2 / 1,000), which batch_rebalance and the budget even out. Their batches differ in their number of "
+                 "samples; the budget is 32,768 padded tokens."),
+    "flatten": Row("tokens: batches of 64 without padding, with labels, positions and cu_seqlens, one process",
+                   ("transformers", "Rankstore, loader"), "Rankstore, loader", "Flattening", **_TOKENS,  # type: ignore[arg-type]
+                   note="transformers by DataCollatorWithFlattening, given arrays in memory; Rankstore reads its dataset, and checks."),
     "exchange": Row("exchange of an index of 1 M samples, 4 ranks", ("all_gather_object", "tensors", "Rankstore, pull", "Rankstore"),
                     "Rankstore, pull", ranks=True, note="Lengths and keys over gloo; lengths and key hashes by Rankstore, which on one node "
                     "by itself shares them without an exchange. Peak memory is of the largest rank."),
