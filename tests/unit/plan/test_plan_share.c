@@ -15,8 +15,16 @@
 
 #include "base/clock.h"
 
-enum { RANKS = 3, EPOCHS = 4, TRIALS = 84 / RACE_STRIDE, COUNT = 3000, SHORT = 256, SILENCE_MS = 400 };
+enum {
+    RANKS = 3,
+    EPOCHS = 4,
+    TRIALS = 84 / RACE_STRIDE,
+    COUNT = 3000,
+    SHORT = 256,
+    SILENCE_MS = 60000, /* on a busy machine a rank may well stand still for a second */
+};
 
+static uint32_t silence_ms = SILENCE_MS;
 static uint32_t *lengths;
 static rks_share_area looks; /* the test's own eyes */
 static int memory = -1;
@@ -59,7 +67,7 @@ static void close_memory(void)
 
 static rks_status create(const rks_plan_options *options, uint32_t rank, rks_plan **plan)
 {
-    const rks_plan_share_options share = {.fd = memory, .rank = rank, .silence_ms = SILENCE_MS};
+    const rks_plan_share_options share = {.fd = memory, .rank = rank, .silence_ms = silence_ms};
     return rks_plan_create_shared(lengths, COUNT, NULL, NULL, options, memory < 0 ? NULL : &share,
                                   plan, &err);
 }
@@ -330,7 +338,7 @@ static void all_ranks_get_the_same_error_of_a_maker_that_is_killed(void **state)
         assert_string_equal(err.text, "rank 7 ended while it made epoch 0 of the plan for the ranks "
                                       "of its node");
     }
-    assert_true(rks_now_ms() - since < 20 * SILENCE_MS);
+    assert_true(rks_now_ms() - since < SILENCE_MS);
     end_maker(child);
     for (size_t i = 0; i < RANKS; i++)
         rks_plan_free(ranks[i]);
@@ -411,7 +419,9 @@ static void a_maker_that_stands_still_is_not_waited_for_for_ever(void **state)
     const uint32_t *ids;
     size_t count;
     open_memory();
+    silence_ms = 400;
     assert_ok(create(&options, 0, &plan), &err);
+    silence_ms = SILENCE_MS;
     pid_t child = start_maker(&options, stands_still);
     assert_fails(RKS_ERR_TIMEOUT, rks_plan_batch(plan, 0, 0, 0, &ids, &count, &err));
     assert_int_equal(err.rank, 7);

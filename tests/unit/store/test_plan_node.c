@@ -14,7 +14,10 @@
 enum { RANKS = 4, EPOCHS = 5, LEFT_EPOCHS = 200, PLANS = 2, KILLED = 2, EXIT_KILLED = 128 + SIGKILL, SHORT = 16 };
 
 static char directory[FOLDER_PATH];
-static atomic_uint *told; /* ranks that got the error; of all processes */
+static struct killing {
+    atomic_uint told; /* ranks that got the error */
+    atomic_int maker; /* the process that is killed, once it makes the epoch */
+} *killing; /* of all processes */
 
 typedef struct job {
     bool own_nodes;
@@ -96,10 +99,20 @@ static void left_rank(member *m)
 static int ends_here(void *user)
 {
     (void)user;
+    atomic_store(&killing->maker, getpid());
     return kill(getpid(), SIGKILL);
 }
 
-/* Rank KILLED makes epoch 0 alone, and dies of it; the others come then, or wait for it. */
+static void come_when_it_is_gone(void)
+{
+    pid_t maker = 0;
+    for (unsigned i = 0; i < 100000 && (maker == 0 || kill(maker, 0) == 0); i++) {
+        usleep(1000);
+        maker = atomic_load(&killing->maker);
+    }
+}
+
+/* Rank KILLED makes epoch 0 alone, and dies of it; the others come then. */
 static void killed_rank(member *m)
 {
     const job *j = m->user;
@@ -114,11 +127,11 @@ static void killed_rank(member *m)
     if (m->rank == KILLED)
         rks_set_interrupt(ends_here, NULL);
     else
-        usleep(200000 + 100000 * m->rank);
+        come_when_it_is_gone();
     rks_status status = rks_plan_batch(plan, 0, 0, m->rank, &ids, &count, &m->err);
     EXPECT(status == RKS_ERR_PEER);
     EXPECT(m->err.rank == KILLED);
-    atomic_fetch_add(told, m->failures == 0);
+    atomic_fetch_add(&killing->told, m->failures == 0);
     rks_plan_free(plan);
     _exit(m->failures); /* the job has failed: nobody closes together */
 }
@@ -156,12 +169,13 @@ static void a_rank_that_is_killed_while_it_makes_an_epoch_ends_the_others(void *
 {
     (void)state;
     job j = {0};
-    void *page = mmap(NULL, sizeof(*told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *page =
+        mmap(NULL, sizeof(*killing), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(page != MAP_FAILED);
-    told = page;
+    killing = page;
     assert_int_equal(on_processes(RANKS, killed_rank, &j), EXIT_KILLED);
-    assert_int_equal(atomic_load(told), RANKS - 1);
-    munmap(page, sizeof(*told));
+    assert_int_equal(atomic_load(&killing->told), RANKS - 1);
+    munmap(page, sizeof(*killing));
 }
 
 static int setup(void **state)

@@ -239,7 +239,8 @@ static void a_request_that_waited_for_room_is_served_at_once(void **state)
         usleep(1000);
         rks_engine_stats_get(m.engines[1], &stats);
     }
-    usleep(50000);
+    event_wait(&kept.kept, ASKED - 1);
+    usleep(50000); /* one more would come now */
     assert_int_equal(event_count(&kept.kept), ASKED - 1);
     uint64_t begin = rks_now_ms();
     for (uint32_t k = 0; k < ASKED; k++) {

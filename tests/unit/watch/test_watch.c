@@ -387,12 +387,15 @@ static void an_idle_watch_does_nothing(void **state)
     rks_watched one = {.read = show_number};
     assert_ok(rks_watch_begin(&one, 0, &err), &err);
     assert_true(read_all(connect_top(getpid())) > 0);
-    usleep(50000);
-    unsigned long before = state_of_thread(&blocked);
+    unsigned long before = 0, now = state_of_thread(&blocked);
+    for (int i = 0; i < 20 && (now == 0 || now != before); i++) { /* it may be on its way to rest */
+        before = now;
+        usleep(300000);
+        now = state_of_thread(&blocked);
+    }
     assert_true(before > 0);
     assert_int_equal(blocked & 0x4003, 0x4003); /* SIGHUP, SIGINT, SIGTERM */
-    usleep(300000);
-    assert_int_equal(state_of_thread(&blocked), before);
+    assert_int_equal(now, before);
     rks_watch_end(&one);
 }
 
