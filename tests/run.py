@@ -3,6 +3,9 @@
 
 tests/steps/ holds the steps and how each becomes jobs; jobs that mostly wait run beside others. While it runs, it shows the steps at
 work, how many tests are done and the time left, by what each job took in earlier runs (build/test-durations.json).
+
+Random tests draw the same in each run, so that a run fails for what has changed. SEED=N in the environment draws others, SEED=$RANDOM
+any; a test program that is run by itself draws others each time, and prints its seed.
 """
 import argparse
 import os
@@ -110,6 +113,7 @@ def main():
     if given.list:
         print("\n".join(step.name for step in table.STEPS))
         return 0
+    os.environ.setdefault("SEED", "1")
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)  # a shell's background jobs ignore it
     chosen = [step for step in table.STEPS
