@@ -99,7 +99,7 @@ static void run_rank(member *m)
     EXPECT_OK(rks_store_open(m->group, target, NULL, &store, &m->err));
     if (store != NULL)
         look(m, store, j);
-    rks_store_close(store, 0);
+    rks_store_close(store, LIMIT_S * 1000); /* the others may still look */
 }
 
 static void options_of(rks_build_options *options)

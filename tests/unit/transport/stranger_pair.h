@@ -9,7 +9,7 @@
 
 static rks_error err;
 
-enum { HELLO_FRAME = RKS_FRAME_HEADER + RKS_HELLO_BODY, SHORT_SILENCE_MS = 1000 };
+enum { HELLO_FRAME = RKS_FRAME_HEADER + RKS_HELLO_BODY, SHORT_SILENCE_MS = 2000 };
 
 /* Engines 0 and 1 of three; where `listener` is not NULL, rank 2 is that socket. */
 static bool authenticate; /* options of the engines that are opened next */
