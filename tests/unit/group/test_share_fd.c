@@ -51,17 +51,16 @@ static void a_leader_s_descriptor_reaches_its_node_and_no_other(void **state)
 /* What ranks 2 and 3 do not have in common with the others. */
 enum apart { TMP_APART, TMPDIR_APART, USER_APART };
 
-static bool stand_apart(enum apart how, uint32_t rank)
+/* `directory`: of this rank alone, for mkdtemp. */
+static bool stand_apart(enum apart how, uint32_t rank, char *directory)
 {
-    char directory[32];
-    snprintf(directory, sizeof(directory), "/tmp/rankstore-%u", rank);
     switch (how) {
     case TMP_APART:
         return unshare(CLONE_NEWNS) == 0 &&
                mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
                mount("none", "/tmp", "tmpfs", 0, "size=1m") == 0;
     case TMPDIR_APART: /* a mount that the others do not see */
-        return mkdir(directory, 0700) == 0 && unshare(CLONE_NEWNS) == 0 &&
+        return mkdtemp(directory) != NULL && unshare(CLONE_NEWNS) == 0 &&
                mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
                mount("none", directory, "tmpfs", 0, "size=1m") == 0 &&
                setenv("TMPDIR", directory, 1) == 0;
@@ -75,8 +74,8 @@ static bool stand_apart(enum apart how, uint32_t rank)
 static void share_from_containers(member *m)
 {
     enum apart how = *(enum apart *)m->user;
-    char directory[32];
-    if (m->rank >= 2 && !stand_apart(how, m->rank)) {
+    char directory[] = "/tmp/rankstore-XXXXXX";
+    if (m->rank >= 2 && !stand_apart(how, m->rank, directory)) {
         EXPECT(!"a rank that stands apart");
         return;
     }
@@ -86,7 +85,6 @@ static void share_from_containers(member *m)
                rks_group_node(m->group) == (m->rank < 2 ? 0 : m->rank - 1));
     else if (m->group != NULL)
         EXPECT(rks_group_nodes(m->group) == 1);
-    snprintf(directory, sizeof(directory), "/tmp/rankstore-%u", m->rank);
     if (m->rank >= 2 && how == TMPDIR_APART)
         EXPECT(umount(directory) == 0 && rmdir(directory) == 0);
 }
