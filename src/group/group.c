@@ -190,7 +190,7 @@ static rks_status number_nodes(rks_group *group, const facts *all, rks_error *er
     group->door = (rks_door)__builtin_ctz(doors[group->node_of[group->rank]]);
     rks_free(doors);
     say_containers(group, all);
-    return RKS_OK;
+    return rks_nodes_sort(group, err);
 }
 
 /* One round of the bootstrap. Who does not come is named as a lost rank is. */
@@ -507,6 +507,8 @@ void rks_group_close(rks_group *group)
     rks_free(group->hosts);
     rks_free(group->node_of);
     rks_free(group->leaders);
+    rks_free(group->node_begin);
+    rks_free(group->by_node);
     rks_free(group);
 }
 
@@ -531,16 +533,6 @@ uint32_t rks_group_size(const rks_group *group)
     return group->size;
 }
 
-uint32_t rks_group_node(const rks_group *group)
-{
-    return group->node_of[group->rank];
-}
-
-uint32_t rks_group_nodes(const rks_group *group)
-{
-    return group->nodes;
-}
-
 uint64_t rks_group_id(const rks_group *group)
 {
     return group->id;
@@ -554,21 +546,6 @@ rks_engine *rks_group_engine(rks_group *group)
 const char *rks_group_host(const rks_group *group, uint32_t rank)
 {
     return group->hosts[rank];
-}
-
-uint32_t rks_group_node_of(const rks_group *group, uint32_t rank)
-{
-    return group->node_of[rank];
-}
-
-uint32_t rks_group_leader(const rks_group *group, uint32_t node)
-{
-    return group->leaders[node];
-}
-
-bool rks_group_is_leader(const rks_group *group)
-{
-    return group->leaders[group->node_of[group->rank]] == group->rank;
 }
 
 uint32_t rks_group_silence_ms(const rks_group *group)

@@ -13,8 +13,12 @@ rks_engine *rks_group_engine(rks_group *group);
 /* Drawn when the group was opened: the same on all ranks, and no other group's. No secret. */
 uint64_t rks_group_id(const rks_group *group);
 const char *rks_group_host(const rks_group *group, uint32_t rank);
+/* nodes.c. A rank's place is its number among the ranks of its node, in order of rank. */
 uint32_t rks_group_node_of(const rks_group *group, uint32_t rank);
-/* The lowest rank of a node. */
+uint32_t rks_group_node_size(const rks_group *group, uint32_t node);
+uint32_t rks_group_place_of(const rks_group *group, uint32_t rank);
+uint32_t rks_group_at_place(const rks_group *group, uint32_t node, uint32_t place);
+/* The lowest rank of a node: it has place 0. */
 uint32_t rks_group_leader(const rks_group *group, uint32_t node);
 bool rks_group_is_leader(const rks_group *group);
 /* The control tree, whose edges are connections that are kept and watched. The root's parent is -1. */

@@ -75,6 +75,8 @@ struct rks_group {
     char (*hosts)[32];
     uint32_t *node_of; /* by rank */
     uint32_t *leaders; /* by node */
+    uint32_t *by_node; /* ranks in order of node and rank: nodes.c */
+    uint32_t *node_begin; /* by node, and the end: where its ranks begin in by_node */
     uint32_t nodes;
     rks_door door; /* through which this rank's node shares descriptors */
     int64_t parent; /* -1: the root */
@@ -125,6 +127,8 @@ void rks_doors_look(const char *boot_id, uint64_t doors[DOORS]);
 
 /* tree.c: this rank's parent and children, once it is known who is on which node. */
 rks_status rks_tree_plant(rks_group *group, rks_error *err);
+/* nodes.c: from node_of and leaders to by_node. */
+rks_status rks_nodes_sort(rks_group *group, rks_error *err);
 
 /* inbox.c */
 void rks_inbox_on_note(void *group, uint32_t from, const uint8_t *body, size_t size);

@@ -235,10 +235,7 @@ static rks_status receive_fd(int socket, int *fd, rks_error *err)
 
 static uint32_t node_ranks(const rks_group *group)
 {
-    uint32_t count = 0;
-    for (uint32_t rank = 0; rank < group->size; rank++)
-        count += group->node_of[rank] == group->node_of[group->rank];
-    return count;
+    return rks_group_node_size(group, rks_group_node(group));
 }
 
 static rks_status hand_out(rks_group *group, const door *d, int fd, rks_error *err)
