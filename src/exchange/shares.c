@@ -2,9 +2,11 @@
  *
  * shares.c: what each rank of a node takes of the streams that the node wants; arithmetic alone.
  *
- * Senders come in order of rank, from the node's receiver on around, so that nodes begin with
- * different senders. A cut falls on a boundary of the stream that it lies in, at or behind an even
- * share. */
+ * Senders come by their places on their nodes: first those that are their nodes' first ranks, and
+ * among them the nodes from the receiver's on around. So where all streams are alike, a rank takes those
+ * of the ranks that have its own place on other nodes, which are the ones that it fetches samples from
+ * later, and which take its own: few connections. A cut falls on a boundary of the stream that it
+ * lies in, at or behind an even share. */
 #include "exchange/exchange_internal.h"
 
 #include <inttypes.h>
@@ -43,53 +45,53 @@ static bool is_shared(const rks_exchange_plan *plan, uint32_t node, const uint8_
            (wants[sender / 8] >> (sender % 8) & 1) != 0;
 }
 
-/* This rank's place among the ranks of the node; they are counted. */
-static uint32_t count_takers(const rks_exchange_plan *plan, uint32_t node, uint32_t *takers)
-{
-    uint32_t place = 0;
-    for (uint32_t rank = 0; rank < plan->size; rank++) {
-        if (rks_group_node_of(plan->group, rank) != node)
-            continue;
-        if (rank == plan->rank)
-            place = *takers;
-        ++*takers;
-    }
-    return place;
-}
-
 /* This rank is `sender`: what each rank of the node takes of its stream. */
 static void give(rks_exchange_plan *plan, const shared *s, uint32_t node, uint64_t before)
 {
-    uint32_t i = 0;
-    for (uint32_t rank = 0; rank < plan->size; rank++)
-        if (rks_group_node_of(plan->group, rank) == node)
-            plan->given[rank] = part_of(s, i++, plan->rank, before);
+    for (uint32_t i = 0; i < s->takers; i++)
+        plan->given[rks_group_at_place(plan->group, node, i)] = part_of(s, i, plan->rank, before);
+}
+
+/* The stream of one sender, which begins at `before`. */
+static void cut_stream(rks_exchange_plan *plan, const shared *s, uint32_t node, uint32_t sender,
+                       uint64_t before)
+{
+    if (node == rks_group_node(plan->group)) {
+        plan->node_wanted[sender] = true;
+        plan->parts[sender] =
+            part_of(s, rks_group_place_of(plan->group, plan->rank), sender, before);
+    }
+    if (sender == plan->rank)
+        give(plan, s, node, before);
 }
 
 rks_status rks_exchange_share(rks_exchange_plan *plan, uint32_t receiver, const uint8_t *wants,
                               rks_error *err)
 {
-    uint32_t node = rks_group_node_of(plan->group, receiver);
-    bool own = node == rks_group_node(plan->group);
-    shared s = {.plan = plan};
-    uint32_t place = count_takers(plan, node, &s.takers);
-    for (uint32_t sender = 0; sender < plan->size; sender++)
-        if (is_shared(plan, node, wants, sender) &&
-            __builtin_add_overflow(s.total, plan->sizes[sender], &s.total))
-            return rks_fail(err, RKS_ERR_CORRUPT, 0,
-                            "exchange: node %" PRIu32 " wants 2^64 bytes and more", node);
-    uint64_t before = 0;
-    for (uint32_t step = 1; step < plan->size; step++) {
-        uint32_t sender = (uint32_t)(((uint64_t)receiver + step) % plan->size);
+    const rks_group *group = plan->group;
+    uint32_t node = rks_group_node_of(group, receiver), nodes = rks_group_nodes(group), left = 0;
+    shared s = {.plan = plan, .takers = rks_group_node_size(group, node)};
+    for (uint32_t sender = 0; sender < plan->size; sender++) {
         if (!is_shared(plan, node, wants, sender))
             continue;
-        if (own) {
-            plan->node_wanted[sender] = true;
-            plan->parts[sender] = part_of(&s, place, sender, before);
+        left++;
+        if (__builtin_add_overflow(s.total, plan->sizes[sender], &s.total))
+            return rks_fail(err, RKS_ERR_CORRUPT, 0,
+                            "exchange: node %" PRIu32 " wants 2^64 bytes and more", node);
+    }
+    uint64_t before = 0;
+    for (uint32_t place = 0; left > 0; place++) {
+        for (uint32_t step = 1; step < nodes; step++) {
+            uint32_t from = (node + step) % nodes;
+            if (place >= rks_group_node_size(group, from))
+                continue;
+            uint32_t sender = rks_group_at_place(group, from, place);
+            if (!is_shared(plan, node, wants, sender))
+                continue;
+            cut_stream(plan, &s, node, sender, before);
+            before += plan->sizes[sender];
+            left--;
         }
-        if (sender == plan->rank)
-            give(plan, &s, node, before);
-        before += plan->sizes[sender];
     }
     return RKS_OK;
 }

@@ -210,6 +210,25 @@ static void each_rank_of_a_node_takes_an_even_part(void **state)
         assert_int_equal(all.results[rank].received, 0);
 }
 
+/* Streams of one size: a rank takes those of its own place on the other nodes. */
+static void even_streams_come_from_ranks_at_the_same_place(void **state)
+{
+    (void)state;
+    exchange_case all = whole;
+    all.backend = "pull";
+    all.of_a_node = 2;
+    all.grain = 1000;
+    for (int rank = 0; rank < 8; rank++)
+        all.sizes[rank] = 7000;
+    run_threads(&all, 8);
+    case_check_good(&all, 8, "pull");
+    case_check_shared(&all, 8);
+    for (int rank = 0; rank < 8; rank++)
+        for (int sender = 0; sender < 8; sender++)
+            assert_int_equal(all.results[rank].ends[sender] > 0,
+                             sender % 2 == rank % 2 && sender != rank);
+}
+
 static void shares_arrive_over_tcp(void **state)
 {
     (void)state;
@@ -648,6 +667,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(processes_get_the_same_bytes_over_tcp),
+        cmocka_unit_test(even_streams_come_from_ranks_at_the_same_place),
         cmocka_unit_test(shares_arrive_over_tcp),
         cmocka_unit_test(a_killed_process_ends_the_others),
         cmocka_unit_test(local_is_refused_between_processes),
