@@ -185,6 +185,7 @@ struct rks_engine {
     uint32_t slots_room;
     uint32_t slots_free; /* first free slot + 1; 0: none */
     uint32_t retries;    /* peers with retry_ms */
+    bool turn;           /* before the loop rests, some of them may connect */
     rks_connection *full; /* those with frames to send before the loop rests */
     bool admitting;      /* inside rks_engine_admit */
     uint64_t alarm_ms;   /* when the alarm rings; 0: never */
@@ -275,7 +276,8 @@ void rks_call_done(rks_engine *engine, rks_call *call, const rks_error *err);
 void rks_call_sent(rks_frame *frame);
 /* What the hello must know of the rank that it comes from, or goes to. */
 rks_status rks_peer_bind(rks_engine *engine, rks_hello *hello, rks_error *err);
-/* One connection fewer is being opened. */
+/* One connection fewer is being opened, or one more waits for its turn: rks_peer_retry follows before the
+ * loop rests. Not by the alarm, which looks at every connection. */
 void rks_peer_next(rks_engine *engine);
 /* An accepted connection has proved itself. Is it held, or over, since this side has opened one? */
 bool rks_peer_holds(rks_connection *connection);

@@ -89,6 +89,10 @@ void rks_mailbox_rest(void *user)
     rks_pool_flush(engine);
     for (int round = 0; round < MAILBOX_ROUNDS && rks_mailbox_run(engine, false); round++)
         ; /* what is done may ask for more */
+    if (engine->turn) {
+        engine->turn = false;
+        rks_peer_retry(engine, rks_net_now_ms(engine->net));
+    }
     do {
         rks_engine_flush(engine);
         rks_pool_flush(engine); /* requests that have found room just now */

@@ -292,8 +292,7 @@ void rks_peer_retry(rks_engine *engine, uint64_t now_ms)
 
 void rks_peer_next(rks_engine *engine)
 {
-    if (engine->retries > 0)
-        rks_engine_alarm_at(engine, rks_net_now_ms(engine->net));
+    engine->turn = engine->retries > 0;
 }
 
 /* ---- the hello ------------------------------------------------------------------------------- */
