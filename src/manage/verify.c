@@ -52,20 +52,17 @@ void rks_verify_report(rks_verify_job *job, const char *file, uint64_t offset, c
 /* Finds the row's unit, unless it is that of the last one. Rows come in order within a unit. */
 static bool find_unit(rks_verify_job *job, uint64_t row)
 {
-    const rks_dataset *dataset = job->dataset;
-    uint64_t position = 0;
+    const rks_verify_units *units = &job->units;
     bool known = row >= job->unit_first_row && row < job->unit_end_row;
-    for (size_t i = 0; !known && i < dataset->unit_count; i++) {
-        const rks_dataset_unit *unit = &dataset->units[i];
-        known = unit->shard == job->shard && row >= unit->first_row &&
-                row - unit->first_row < unit->summary.samples;
+    for (size_t i = units->begin[job->shard]; !known && i < units->begin[job->shard + 1]; i++) {
+        const rks_dataset_unit *unit = &job->dataset->units[units->order[i]];
+        known = row >= unit->first_row && row - unit->first_row < unit->summary.samples;
         if (known) {
-            job->unit_position = position;
+            job->unit_position = units->positions[units->order[i]];
             job->unit_first_row = unit->first_row;
             job->unit_end_row = unit->first_row + unit->summary.samples;
             job->runs_before = job->excluded_before = 0;
         }
-        position += unit->summary.samples;
     }
     return known;
 }
@@ -148,8 +145,11 @@ static rks_status verify_all_listed(rks_verify_job *job, const char *directory, 
     rks_verify_beside beside;
     rks_status status = rks_verify_beside_open(job->options.together, job->options.together_count,
                                                directory, generation, dataset, &beside, err);
+    if (status == RKS_OK)
+        status = rks_verify_units_sort(dataset, &job->units, err);
     for (size_t i = 0; status == RKS_OK && i < dataset->shard_count; i++)
         status = verify_listed(job, directory, dataset, &beside, (uint32_t)i, err);
+    rks_verify_units_free(&job->units);
     rks_verify_beside_close(&beside);
     return status;
 }

@@ -2,7 +2,7 @@
  *
  * verify.h: what the parts of rks_verify share: verify.c (datasets, findings), verify_shard.c (one
  * shard's files), verify_samples.c (its index, blocks and samples), verify_deep.c (LMDB's own
- * view), verify_beside.c (directories that are verified together). */
+ * view), verify_beside.c (directories that are verified together), verify_units.c (units by shard). */
 #ifndef RKS_MANAGE_VERIFY_H
 #define RKS_MANAGE_VERIFY_H
 
@@ -11,6 +11,17 @@
 #include "shard/shard_check.h"
 
 #define RKS_VERIFY_DATASET "dataset.json"
+
+/* The units of shard s are those at order[begin[s], begin[s + 1]), in the dataset's order. */
+typedef struct rks_verify_units {
+    size_t *begin; /* by shard, and the end */
+    size_t *order;
+    uint64_t *positions; /* by unit: stored samples before it */
+} rks_verify_units;
+/* To be freed also where it fails. */
+rks_status rks_verify_units_sort(const rks_dataset *dataset, rks_verify_units *units,
+                                 rks_error *err);
+void rks_verify_units_free(rks_verify_units *units);
 
 typedef struct rks_verify_job {
     rks_verify_options options;
@@ -22,6 +33,7 @@ typedef struct rks_verify_job {
     uint64_t leftovers; /* shards that are not listed */
     /* The dataset of the shard that is looked at, and its number there; NULL: the shard alone. */
     const rks_dataset *dataset;
+    rks_verify_units units; /* of the dataset, if there is one */
     uint32_t shard;
     int64_t sample_id; /* of what is reported; -1: no sample */
     /* The unit of the last sample that was reported: rows from first_row to before end_row, its

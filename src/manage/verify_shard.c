@@ -159,10 +159,8 @@ static rks_status compare_units(rks_verify_job *job, const rks_shard *shard,
         order[i] = i;
     qsort_r(order, units->count, sizeof(*order), by_unit_number, units->summaries);
     size_t count = 0;
-    for (size_t i = 0; i < dataset->unit_count; i++) {
-        const rks_dataset_unit *listed = &dataset->units[i];
-        if (listed->shard != at)
-            continue;
+    for (size_t i = job->units.begin[at]; i < job->units.begin[at + 1]; i++) {
+        const rks_dataset_unit *listed = &dataset->units[job->units.order[i]];
         size_t place = count < units->count ? order[count] : 0;
         count++;
         if (count > units->count ||
